@@ -1,0 +1,1 @@
+"""Trace files to columnar tables (`Trace`), tables to measured facts (`Facts`)."""

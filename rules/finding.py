@@ -1,0 +1,75 @@
+"""What a rule reports: a finding with its evidence, its place in the user's code, its fix and what the fix saves."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+Impact = Literal["high", "medium", "low", "info"]
+Confidence = Literal["high", "medium", "low"]
+
+
+@dataclass(frozen=True, slots=True)
+class Location:
+    """A place in the user's code (never in torch or site-packages)."""
+
+    file: str
+    line: int | None
+    function: str | None = None
+
+    def __str__(self) -> str:
+        return self.file if self.line is None else f"{self.file}:{self.line}"
+
+
+@dataclass(frozen=True, slots=True)
+class Saving:
+    """Time per step that the fix gives back, in microseconds, and as a share of the step (0..1).
+
+    `basis` is one sentence: where the number comes from and what bounds it.
+    """
+
+    low_us: float
+    est_us: float
+    high_us: float
+    share: float
+    basis: str
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """One measured row behind a finding. `us_per_step` and `calls_per_step` are None where they do not apply."""
+
+    what: str
+    us_per_step: float | None = None
+    calls_per_step: float | None = None
+    detail: str | None = None
+    location: Location | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Fix:
+    """What to change: one or two sentences, an example, and (where the user's source is at hand) a patch."""
+
+    text: str
+    code: str | None = None
+    patch: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing worth changing. Most fields repeat the rule's own metadata, so that a finding stands alone."""
+
+    code: str
+    name: str
+    title: str
+    impact: Impact
+    confidence: Confidence
+    effort: str
+    risk: str
+    saving: Saving | None
+    why: str
+    evidence: list[Evidence]
+    locations: list[Location]
+    fix: Fix
+    shares_cause_with: list[str] = field(default_factory=list)
+    ranks: list[int] = field(default_factory=list)

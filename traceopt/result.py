@@ -1,0 +1,382 @@
+"""The result document, schema 1: the one value that every report format is rendered from.
+
+Times are microseconds with three decimals, shares are 0..1, and an unmeasured value is None, never 0.
+JSON is this document's serialization; `Result.from_json` reads it back.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+import msgspec
+import orjson
+
+from traceopt.rules.finding import Finding, Location
+
+CheckStatus = Literal["found", "passed", "not_checked", "not_applicable", "error"]
+
+
+@dataclass(frozen=True, slots=True)
+class Tool:
+    name: str
+    version: str
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """The accelerator (or the CPU, vendor "cpu") that the step was measured on; `count` is devices seen by the process."""
+
+    vendor: str
+    name: str | None
+    count: int
+    memory_bytes: int | None
+    compute_capability: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """What the profiler was asked to record; it decides which checks can run."""
+
+    gpu: bool
+    shapes: bool
+    stacks: bool
+    memory: bool
+
+
+@dataclass(frozen=True, slots=True)
+class TraceFile:
+    """One file that was read. `bytes` is its uncompressed size, `lost_events` what could not be recovered."""
+
+    path: str
+    rank: int | None
+    bytes: int
+    events: int
+    lost_events: int
+    repaired_events: int
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """`shown_rank` is the rank whose step, breakdown and tables the document holds."""
+
+    paths: list[str]
+    world_size: int | None
+    ranks: list[int]
+    shown_rank: int | None
+    device: Device | None
+    torch_version: str | None
+    recorded: Recorded
+    files: list[TraceFile]
+    hostnames_hidden: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    code: str
+    name: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Quality:
+    """How far the trace can be trusted; the notes are the TQ rules that fired."""
+
+    verdict: Literal["good", "limited", "unusable"]
+    notes: list[Note]
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """`count` steps were measured, `skipped` were left out (cropped by the file's ends, or empty)."""
+
+    source: Literal["profiler_step", "annotation", "window"]
+    count: int
+    skipped: int
+    median_us: float | None
+    p10_us: float | None
+    p90_us: float | None
+    per_step_us: list[float]
+
+
+@dataclass(frozen=True, slots=True)
+class BreakdownPart:
+    """An exclusive part of the mean step. `raw_us_per_step` counts the same activity with its hidden time."""
+
+    name: str
+    label: str
+    busy: bool
+    us_per_step: float
+    share: float
+    raw_us_per_step: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class IdleCause:
+    cause: str
+    label: str
+    us_per_step: float
+    share: float
+
+
+@dataclass(frozen=True, slots=True)
+class Gpu:
+    """All None when the trace holds no GPU work; `idle_share` is 1 - `busy_share`."""
+
+    window_us: float | None
+    busy_us: float | None
+    busy_share: float | None
+    compute_share: float | None
+    idle_share: float | None
+    idle_by_cause: list[IdleCause]
+
+
+@dataclass(frozen=True, slots=True)
+class Sync:
+    """`stall_us_per_step`: sync time with the GPU idle, plus the refill after it."""
+
+    calls_per_step: float | None
+    us_per_step: float | None
+    stall_us_per_step: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class DataLoader:
+    us_per_step: float | None
+    stall_us_per_step: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Collective:
+    name: str
+    calls_per_step: float
+    us_per_step: float
+    exposed_us_per_step: float
+    bytes_per_step: float | None
+    gb_per_s: float | None
+    location: Location | None
+
+
+@dataclass(frozen=True, slots=True)
+class Communication:
+    us_per_step: float | None
+    exposed_us_per_step: float | None
+    overlap_share: float | None
+    collectives: list[Collective]
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """`kind` as the profiler names it: "HtoD pageable", "HtoD pinned", "DtoH pageable", "DtoD", ..."""
+
+    kind: str
+    calls_per_step: float
+    us_per_step: float
+    exposed_us_per_step: float
+    bytes_per_step: float | None
+    gb_per_s: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class TensorCores:
+    """Shares of kernel time: of kernels that could use Tensor Cores, that do, and of which it is not known."""
+
+    eligible_share: float | None
+    used_share: float | None
+    unknown_share: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Efficiency:
+    flops_per_step: float | None
+    achieved_tflops: float | None
+    peak_tflops: float | None
+    peak_dtype: str | None
+    mfu: float | None
+    hfu: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryPoint:
+    us: float
+    allocated_bytes: int
+    reserved_bytes: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryPart:
+    name: str
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """The curve spans the shown step (times from its start) and is thinned to its minima and maxima."""
+
+    peak_allocated_bytes: int | None
+    peak_reserved_bytes: int | None
+    capacity_bytes: int | None
+    composition: list[MemoryPart]
+    curve: list[MemoryPoint]
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """GPU work by kernel name, longest first. `kind` is of the table in `analyzer/kernel_names.py`."""
+
+    name: str
+    kind: str
+    calls_per_step: float
+    us_per_step: float
+    mean_us: float
+    share: float
+    tensor_core: bool | None
+    op: str | None
+    location: Location | None
+
+
+@dataclass(frozen=True, slots=True)
+class Op:
+    """CPU operators by name: time of the GPU work they launched, and their own time on the CPU."""
+
+    name: str
+    calls_per_step: float
+    gpu_us_per_step: float | None
+    cpu_self_us_per_step: float
+    share: float
+    location: Location | None
+
+
+@dataclass(frozen=True, slots=True)
+class Gemm:
+    """One matrix product shape, D[M,N] = A[M,K] B[K,N], `batch` times; 2*M*N*K*batch FLOP a call."""
+
+    op: str
+    m: int
+    n: int
+    k: int
+    batch: int
+    dtype: str
+    calls: float
+    us_per_step: float
+    tflops: float | None
+    peak_share: float | None
+    aligned: bool | None
+    tensor_core: bool | None
+    location: Location | None
+
+
+@dataclass(frozen=True, slots=True)
+class RankRow:
+    """One file's headline numbers; `rank` None: the file does not say."""
+
+    rank: int | None
+    path: str
+    step_median_us: float | None
+    gpu_busy_share: float | None
+    dataloader_stall_us: float | None
+    exposed_communication_us: float | None
+    verdict: str
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A bar on a timeline lane. `category` is a colour token: compute, comm, copy, loader, cpu, wait."""
+
+    start_us: float
+    duration_us: float
+    name: str
+    category: str
+
+
+@dataclass(frozen=True, slots=True)
+class Lane:
+    """`total` spans lie in the step; `spans` holds the longest of them, in order of time."""
+
+    key: str
+    name: str
+    detail: str
+    spans: list[Span]
+    total: int
+
+
+@dataclass(frozen=True, slots=True)
+class Stall:
+    """A stretch of the shown step without GPU work; `cause` is a name of the breakdown."""
+
+    start_us: float
+    duration_us: float
+    cause: str
+    label: str
+
+
+@dataclass(frozen=True, slots=True)
+class Timeline:
+    """The median step; times count from its start."""
+
+    step: str
+    duration_us: float
+    lanes: list[Lane]
+    stalls: list[Stall]
+
+
+@dataclass(frozen=True, slots=True)
+class Combined:
+    """The top fixes together. `replay_error_share` is None while savings are interval bounds and not replayed."""
+
+    codes: list[str]
+    saving_us: float
+    share: float
+    step_us_after: float
+    replay_error_share: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """What a rule answered. `reason` says what passed, what is missing, or what went wrong."""
+
+    code: str
+    name: str
+    title: str
+    status: CheckStatus
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """The document. `verdict` is its headline: a fact and its cause, in two sentences at most."""
+
+    tool: Tool
+    verdict: str
+    run: Run
+    quality: Quality
+    step: Step
+    breakdown: list[BreakdownPart]
+    gpu: Gpu
+    sync: Sync
+    dataloader: DataLoader
+    communication: Communication
+    copies: list[Copy]
+    tensor_cores: TensorCores
+    efficiency: Efficiency
+    memory: Memory
+    kernels: list[Kernel]
+    ops: list[Op]
+    gemms: list[Gemm]
+    ranks: list[RankRow]
+    timeline: Timeline | None
+    findings: list[Finding]
+    combined: Combined | None
+    checks: list[Check]
+    warnings: list[str] = field(default_factory=list)
+    created: str | None = None
+    schema_version: int = 1
+
+    def to_json(self) -> bytes:
+        """Indented JSON, byte for byte the same for the same input and version."""
+        return orjson.dumps(self, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
+
+    @staticmethod
+    def from_json(data: bytes) -> Result:
+        """Raises msgspec.ValidationError when `data` is not a result document of this schema."""
+        return msgspec.json.decode(data, type=Result)
