@@ -1,0 +1,266 @@
+"""From the paths a user gives to the trace files they mean: files, folders, globs and zip archives."""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+import zipfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from traceopt.errors import InputError
+
+_REMOTE = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
+_TRACE_NAME = re.compile(r"\.(json|json\.gz|zip|pt\.trace\.json[^/]*)$", re.IGNORECASE)
+_TENSORBOARD_NAME = re.compile(
+    r"(?P<worker>.+?)(\.(?P<span>[0-9]{1,20}))?\.pt\.trace\.json(\.gz)?", re.IGNORECASE
+)
+_RANK = re.compile(r"(?<![a-z])(?<!local[-_])rank[-_.=]?(?P<number>[0-9]{1,6})(?![0-9])", re.IGNORECASE)
+_WORLD_SIZE = re.compile(
+    r"(?:(?<![a-z])world[-_]?(?:size)?|(?<=[0-9])[-_]?of)[-_.=]?(?P<number>[0-9]{1,6})(?![0-9])",
+    re.IGNORECASE,
+)
+_ZIP = (b"PK\x03\x04", b"PK\x05\x06")
+_GZIP = b"\x1f\x8b"
+_UTF8_MARK = b"\xef\xbb\xbf"
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """One trace file, or one `member` of a zip archive. The hints come from its name; metadata knows better.
+
+    `worker` and `span` are of TensorBoard's `{worker}.{span}.pt.trace.json`. `named`: the user gave this very
+    file, so that failing to read it is an error; for a file found in a folder it is a warning.
+    """
+
+    path: Path
+    member: str | None
+    label: str
+    rank_hint: int | None = None
+    world_size_hint: int | None = None
+    worker: str | None = None
+    span: int | None = None
+    named: bool = False
+
+    def open(self) -> IO[bytes]:
+        """The raw bytes, gzipped or not. Raises InputError when they cannot be read."""
+        try:
+            if self.member is None:
+                return self.path.open("rb")
+            with zipfile.ZipFile(self.path) as archive:
+                return archive.open(self.member)  # keeps the file open until the member is closed
+        except (OSError, RuntimeError, KeyError, NotImplementedError, zipfile.BadZipFile) as error:
+            raise InputError(f"cannot read {self.label}: {_reason(error)}") from error
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The sources in natural order of their labels (rank2 before rank10); what was passed over, and why."""
+
+    sources: list[Source]
+    skipped: list[str]
+
+
+def find_sources(paths: Sequence[str | os.PathLike[str]]) -> Found:
+    """Every trace file that `paths` mean; one reached by several ways counts once.
+
+    A path is a file of any name, a folder (searched to its depth), a glob (`**` too) or a zip archive. Raises
+    InputError for a path that is missing, unreadable or remote, and for one that leads to no trace.
+    """
+    if not paths:
+        raise InputError("no path given; name a trace file, a folder or a zip archive")
+    search = _Search()
+    for path in paths:
+        search.argument(os.fspath(path))
+    return Found(sorted(search.sources, key=lambda source: natural_order(source.label)), search.skipped)
+
+
+def natural_order(text: str) -> tuple[list[tuple[int, str]], str]:
+    """A sort key that compares runs of digits as numbers and letters without case."""
+    parts = re.split(r"([0-9]+)", text.casefold())
+    digits = [part.lstrip("0") for part in parts[1::2]]
+    key = [(0, part) for part in parts]
+    key[1::2] = [(len(part), part) for part in digits]
+    return key, text
+
+
+class _Search:
+    def __init__(self) -> None:
+        self.sources: list[Source] = []
+        self.skipped: list[str] = []
+        self._seen: set[str] = set()
+
+    def argument(self, text: str) -> None:
+        if _REMOTE.match(text):
+            raise InputError(
+                f"{text}: remote paths are not supported yet; download it and give the local path"
+            )
+        path = Path(text)
+        try:
+            if not _exists(path) and text.startswith("~"):
+                path = path.expanduser()
+            if not _exists(path):
+                self._glob(path)
+            elif path.is_dir():
+                os.scandir(
+                    path
+                ).close()  # an unreadable folder is an error here, and only skipped further down
+                if not self._folder(path):
+                    raise InputError(f"no trace files in folder {text}; expected *.json or *.json.gz")
+            else:
+                self._named_file(path)
+        except (OSError, RuntimeError, zipfile.BadZipFile) as error:
+            raise InputError(f"cannot read {text}: {_reason(error)}") from error
+
+    def _named_file(self, path: Path) -> None:
+        if not stat.S_ISREG(path.stat().st_mode):
+            raise InputError(f"{path} is not a regular file; save the trace to a file first")
+        start = _start_of(path)
+        if not start:
+            raise InputError(f"{path} is empty; record the trace again")
+        if not start.startswith(_ZIP):
+            self._add(path, named=True)
+        elif not self._archive(path):
+            raise InputError(f"no trace files in {path}; expected JSON, plain or gzipped")
+
+    def _glob(self, pattern: Path) -> None:
+        if not any(_is_magic(part) for part in pattern.parts):
+            raise InputError(f"no such file or folder: {pattern}")
+        matched = False
+        try:
+            paths = _matches(pattern)
+        except ValueError as error:
+            raise InputError(f"cannot use the pattern {pattern}: {error}") from error
+        for path in paths:
+            matched |= self._folder(path) if path.is_dir() else self._candidate(path)
+        if not matched:
+            raise InputError(f"no trace file matches {pattern}")
+
+    def _folder(self, top: Path) -> bool:
+        """True when there is a trace file in the folder or below it."""
+        found = False
+        visited: set[str] = set()
+        for folder, subfolders, names in os.walk(top, followlinks=True, onerror=self._skip_unreadable):
+            real = os.path.realpath(folder)
+            subfolders[:] = [] if real in visited else sorted(n for n in subfolders if not n.startswith("."))
+            if real in visited:
+                continue
+            visited.add(real)
+            for name in sorted(names):
+                if not name.startswith(".") and _TRACE_NAME.search(name):
+                    found |= self._candidate(Path(folder, name))
+        return found
+
+    def _candidate(self, path: Path) -> bool:
+        """Takes a file that the user did not name himself, if its content may be a trace."""
+        try:
+            if not stat.S_ISREG(path.stat().st_mode):
+                return False
+            start = _start_of(path)
+            if start.startswith(_ZIP):
+                if self._archive(path):
+                    return True
+                self.skipped.append(f"{_label(path)}: no trace files in this archive")
+                return False
+        except (OSError, zipfile.BadZipFile) as error:
+            self.skipped.append(f"{_label(path)}: {_reason(error)}")
+            return False
+        if not _may_be_trace(start):
+            self.skipped.append(f"{_label(path)}: {'neither JSON nor gzip' if start else 'empty'}")
+            return False
+        self._add(path)
+        return True
+
+    def _archive(self, path: Path) -> bool:
+        """True when a member may be a trace. Members are read in place and never extracted."""
+        found = False
+        with zipfile.ZipFile(path) as archive:
+            for name in sorted({info.filename for info in archive.infolist() if not info.is_dir()}):
+                if name.startswith("__MACOSX/") or name.rpartition("/")[2].startswith("."):
+                    continue
+                try:
+                    with archive.open(name) as member:
+                        start = member.read(_START_BYTES)
+                except (OSError, RuntimeError, NotImplementedError, EOFError, zipfile.BadZipFile) as error:
+                    self.skipped.append(f"{_label(path, name)}: {_reason(error)}")
+                    continue
+                if _may_be_trace(start):
+                    self._add(path, name)
+                    found = True
+        return found
+
+    def _add(self, path: Path, member: str | None = None, *, named: bool = False) -> None:
+        identity = f"{os.path.realpath(path)}\0{member or ''}"
+        if identity not in self._seen:
+            self._seen.add(identity)
+            self.sources.append(_source(path, member, named))
+
+    def _skip_unreadable(self, error: OSError) -> None:
+        self.skipped.append(f"{_label(Path(os.fsdecode(error.filename)))}: {_reason(error)}")
+
+
+def _source(path: Path, member: str | None, named: bool) -> Source:
+    label = _label(path, member)
+    parts = re.split(r"[/\\]", label)[::-1]
+    tensorboard = _TENSORBOARD_NAME.fullmatch(parts[0])
+    return Source(
+        path=path,
+        member=member,
+        label=label,
+        rank_hint=_hint(_RANK, parts),
+        world_size_hint=_hint(_WORLD_SIZE, parts),
+        worker=tensorboard["worker"] if tensorboard else None,
+        span=int(tensorboard["span"]) if tensorboard and tensorboard["span"] else None,
+        named=named,
+    )
+
+
+def _hint(pattern: re.Pattern[str], parts: list[str]) -> int | None:
+    """The number from the file name, else from the nearest folder that has one."""
+    return next((int(match["number"]) for part in parts if (match := pattern.search(part))), None)
+
+
+def _label(path: Path, member: str | None = None) -> str:
+    """The path for display: relative when it lies in the current folder, else as it was given."""
+    if path.is_absolute() and path.is_relative_to(Path.cwd()):
+        path = path.relative_to(Path.cwd())
+    return path.as_posix() if member is None else f"{path.as_posix()}/{member}"
+
+
+_START_BYTES = 64
+
+
+def _start_of(path: Path) -> bytes:
+    with path.open("rb") as file:
+        return file.read(_START_BYTES)
+
+
+def _may_be_trace(start: bytes) -> bool:
+    """Gzip, or text that begins like a JSON object or array."""
+    return start.startswith(_GZIP) or start.removeprefix(_UTF8_MARK).lstrip()[:1] in (b"{", b"[")
+
+
+def _exists(path: Path) -> bool:
+    try:
+        path.stat()
+    except (FileNotFoundError, NotADirectoryError, ValueError):  # ValueError: a name with a NUL
+        return False
+    return True
+
+
+def _is_magic(part: str) -> bool:
+    return any(character in part for character in "*?[")
+
+
+def _matches(pattern: Path) -> list[Path]:
+    """Path.glob, because it does not follow links in `**`; glob.glob walks a loop of links to its end."""
+    parts = pattern.parts
+    first = next(index for index, part in enumerate(parts) if _is_magic(part))
+    return sorted(Path(*parts[:first]).glob(os.path.join(*parts[first:])))
+
+
+def _reason(error: Exception) -> str:
+    return (error.strerror if isinstance(error, OSError) else None) or str(error) or type(error).__name__

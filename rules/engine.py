@@ -1,0 +1,112 @@
+"""Runs rules over the facts of a trace: what is worth changing, what was checked, what could not be."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from traceopt.rules.finding import Finding
+from traceopt.rules.registry import TRACE_QUALITY, Registry, select
+from traceopt.rules.rule import Rule
+
+from traceopt.config import typed_settings
+from traceopt.errors import ConfigError, one_line
+from traceopt.result import Check, CheckStatus, Note
+
+if TYPE_CHECKING:
+    from traceopt.analyzer.facts import Facts
+
+_IMPACTS = ("high", "medium", "low", "info")
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """`findings` come most valuable first; `notes` are the trace-quality findings; `checks`: one a rule."""
+
+    findings: list[Finding]
+    notes: list[Note]
+    checks: list[Check]
+
+
+def prepare(
+    registry: Registry,
+    *,
+    select_codes: Sequence[str] = (),
+    ignore_codes: Sequence[str] = (),
+    thresholds: Mapping[str, Mapping[str, Any]] | None = None,
+) -> list[Rule]:
+    """The chosen rules with their thresholds; `thresholds` is keyed by rule code or name.
+
+    Raises ConfigError for an unknown code, prefix, name or threshold (also of a rule that is not chosen).
+    """
+    settings = {registry.find(key): table for key, table in (thresholds or {}).items()}
+    configured = {rule: configure(rule, settings.get(rule, {})) for rule in registry.rules}
+    return [configured[rule] for rule in select(registry.rules, select_codes, ignore_codes)]
+
+
+def configure(rule: type[Rule], settings: Mapping[str, Any]) -> Rule:
+    """`rule` with `settings` for thresholds. Raises ConfigError for one unknown or of another type."""
+    if not settings:
+        return rule()
+    where = f"rule {rule.code}"
+    if not isinstance(settings, Mapping):
+        raise ConfigError(f"{where}: expected a table of thresholds, got {type(settings).__name__}")
+    values = typed_settings(rule, settings, where)
+    try:
+        return rule(**values)
+    except ValueError as error:  # the rule's own __post_init__
+        raise ConfigError(f"{where}: {one_line(str(error))}") from error
+
+
+def run_rules(rules: Sequence[Rule], facts: Facts, *, debug: bool = False) -> Outcome:
+    """Asks every rule, trace-quality rules first. A rule that raises is a check of status `error`.
+
+    With `debug` the rule's exception is raised instead.
+    """
+    findings: list[Finding] = []
+    notes: list[Note] = []
+    checks: list[Check] = []
+    for rule in sorted(rules, key=lambda rule: rule.family != TRACE_QUALITY):
+        found: list[Finding] = []
+        try:
+            status, reason, found = _ask(rule, facts)
+        except (Exception, SystemExit) as error:
+            if debug:
+                raise
+            status, reason = "error", one_line(f"{type(error).__name__}: {error}")
+        checks.append(Check(rule.code, rule.name, rule.title, status, reason))
+        if rule.family == TRACE_QUALITY:
+            notes += [Note(finding.code, finding.name, finding.why) for finding in found]
+        else:
+            findings += found
+    return Outcome(sorted(findings, key=_value), notes, checks)
+
+
+def _ask(rule: Rule, facts: Facts) -> tuple[CheckStatus, str, list[Finding]]:
+    lacks = [lack for requirement in rule.requires if (lack := facts.lacks(requirement))]
+    if lacks:
+        return "not_checked", " ".join(dict.fromkeys(lacks)), []
+    if (why := rule.applies(facts)) is not None:
+        return "not_applicable", why, []
+    found = sorted((_sound(finding) for finding in rule.check(facts)), key=_value)
+    if found:
+        return "found", found[0].why, found
+    return "passed", rule.passed(facts), []
+
+
+def _sound(finding: object) -> Finding:
+    """Guards the report against a rule that yields something else, or a saving that is not a number."""
+    if not isinstance(finding, Finding):
+        raise TypeError(f"check() yielded {type(finding).__name__}, not a Finding")
+    saving = finding.saving
+    if saving and not all(map(math.isfinite, (saving.low_us, saving.est_us, saving.high_us, saving.share))):
+        raise ValueError(f"the saving is not finite: {saving.est_us} us per step, share {saving.share}")
+    return finding
+
+
+def _value(finding: Finding) -> tuple[int, float, str, str]:
+    saved_us = finding.saving.est_us if finding.saving else 0.0
+    where = str(finding.locations[0]) if finding.locations else ""
+    return _IMPACTS.index(finding.impact), -saved_us, finding.code, where

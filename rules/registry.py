@@ -1,0 +1,217 @@
+"""Collects the rules: built in, installed as plug-ins, or in the folder given with --rules-dir."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import pkgutil
+import re
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import MISSING, Field, dataclass, fields
+from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
+from types import ModuleType
+
+from traceopt.rules.rule import Rule
+
+from traceopt.errors import ConfigError, one_line, suggestion
+
+CATALOGUE = "traceopt.rules.catalogue"
+ENTRY_POINTS = "traceopt.rules"
+TRACE_QUALITY = "trace quality"  # the family whose findings qualify the trace instead of asking for a change
+
+_CODE = re.compile(r"[A-Z]+[0-9]+")
+_NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
+
+
+@dataclass(frozen=True)
+class Registry:
+    """The rules in order of code, and what is wrong with plug-ins that had to be left out."""
+
+    rules: tuple[type[Rule], ...]
+    warnings: tuple[str, ...] = ()
+
+    def find(self, code_or_name: str) -> type[Rule]:
+        """Raises ConfigError with the closest codes and names when there is no such rule."""
+        wanted = code_or_name.lower()
+        for rule in self.rules:
+            if wanted in (rule.code.lower(), rule.name):
+                return rule
+        raise _unknown(code_or_name, self.rules)
+
+
+def load_rules(rules_dir: str | Path | None = None) -> Registry:
+    """All rules there are. A plug-in that is broken or clashes with another rule is a warning.
+
+    Raises ConfigError when `rules_dir` is not a folder.
+    """
+    collected = _Collected()
+    for rule in builtin_rules():
+        if problem := collected.add(rule):
+            raise TypeError(f"{rule.__module__}: {problem}")
+    for point in entry_points(group=ENTRY_POINTS):
+        collected.add_plugin(f"plug-in {point.value}", point)
+    if rules_dir is not None:
+        folder = Path(rules_dir)
+        if not folder.is_dir():
+            raise ConfigError(f"rules folder {folder} does not exist or is not a folder")
+        for path in sorted(folder.glob("*.py")):
+            if not path.name.startswith("_"):
+                collected.add_plugin(f"rule file {path}", path)
+    return Registry(tuple(sorted(collected.rules, key=lambda rule: rule.code)), tuple(collected.warnings))
+
+
+def builtin_rules() -> Iterator[type[Rule]]:
+    """Exactly one from each module of the catalogue; raises TypeError when a module breaks that."""
+    package = importlib.import_module(CATALOGUE)
+    for module_info in sorted(pkgutil.iter_modules(package.__path__), key=lambda info: info.name):
+        module = importlib.import_module(f"{CATALOGUE}.{module_info.name}")
+        found = rules_of(module)
+        if len(found) != 1:
+            raise TypeError(f"{module.__name__} defines {len(found)} rules; expected exactly one")
+        yield found[0]
+
+
+def select(
+    rules: Sequence[type[Rule]], select: Sequence[str] = (), ignore: Sequence[str] = ()
+) -> list[type[Rule]]:
+    """The rules that `select` asks for (all when empty) and `ignore` does not drop; the more specific wins.
+
+    Entries are codes ("DL001"), prefixes ("DL") or names. Trace-quality rules run unless they are ignored,
+    because they say how far the others can be trusted. Raises ConfigError for an entry that matches no rule.
+    """
+    for entry in (*select, *ignore):
+        if not any(_match(entry, rule) for rule in rules):
+            raise _unknown(entry, rules)
+
+    def chosen(rule: type[Rule]) -> bool:
+        wanted = max((_match(entry, rule) for entry in select), default=0)
+        unwanted = max((_match(entry, rule) for entry in ignore), default=0)
+        return unwanted < wanted or (not unwanted and (not select or rule.family == TRACE_QUALITY))
+
+    return [rule for rule in rules if chosen(rule)]
+
+
+def rules_of(module: ModuleType) -> list[type[Rule]]:
+    """The concrete rules (those with a code of their own) that `module` itself defines."""
+    return [
+        value
+        for value in vars(module).values()
+        if isinstance(value, type)
+        and issubclass(value, Rule)
+        and value.__module__ == module.__name__
+        and "code" in vars(value)
+    ]
+
+
+def flaw(rule: type[Rule]) -> str | None:
+    """What keeps `rule` from being used, as one clause, or None."""
+    for attribute in ("code", "name", "title", "family"):
+        if not isinstance(value := getattr(rule, attribute, None), str) or not value.strip():
+            return f"{rule.__name__} has no {attribute}"
+    if not _CODE.fullmatch(rule.code):
+        return f"code {rule.code!r} is not capital letters followed by a number, like DL001"
+    if not _NAME.fullmatch(rule.name):
+        return f"name {rule.name!r} is not in kebab-case, like dataloader-stall"
+    if any(isinstance(value, Field) for value in vars(rule).values()):
+        return f"{rule.__name__} has thresholds but is not decorated with @dataclass(frozen=True)"
+    for setting in fields(rule):
+        if setting.default is MISSING and setting.default_factory is MISSING:
+            return f"threshold {setting.name} has no default"
+    return None
+
+
+def rule_page(rule: type[Rule]) -> str:
+    """The rule's documentation as one Markdown page: title, docstring, thresholds."""
+    lines = [f"# {rule.code} {rule.name}", "", f"**{rule.title}.**", ""]
+    lines += [f"Family: {rule.family}. Effort: {rule.effort}. Risk: {rule.risk}.", ""]
+    if page := rule.page().strip():
+        lines += [page, ""]
+    lines += ["## Thresholds", ""]
+    if settings := rule.thresholds():
+        lines += ["| setting | default | what it bounds |", "| --- | --- | --- |"]
+        lines += [f"| `{s.name}` | `{default_of(s)!r}` | {s.metadata.get('text', '')} |" for s in settings]
+        lines += ["", f"Change them under `[tool.traceopt.rules.{rule.code}]` in pyproject.toml."]
+    else:
+        lines += ["None."]
+    return "\n".join(lines) + "\n"
+
+
+def summary(rule: type[Rule]) -> dict[str, object]:
+    """What `traceopt rules --format json` says of a rule."""
+    return {
+        "code": rule.code,
+        "name": rule.name,
+        "title": rule.title,
+        "family": rule.family,
+        "effort": rule.effort,
+        "risk": rule.risk,
+        "requires": list(rule.requires),
+        "thresholds": [
+            {"name": setting.name, "default": default_of(setting), "text": setting.metadata.get("text", "")}
+            for setting in rule.thresholds()
+        ],
+    }
+
+
+def default_of(setting: Field[object]) -> object:
+    """A threshold's default value."""
+    return setting.default if setting.default_factory is MISSING else setting.default_factory()
+
+
+class _Collected:
+    """Rules so far, with the codes and names that are taken."""
+
+    def __init__(self) -> None:
+        self.rules: list[type[Rule]] = []
+        self.warnings: list[str] = []
+        self._taken: dict[str, type[Rule]] = {}
+
+    def add(self, rule: type[Rule]) -> str | None:
+        """Why `rule` was left out, or None."""
+        if problem := flaw(rule):
+            return problem
+        for key in (rule.code, rule.name):
+            if other := self._taken.get(key):
+                return f"{key} is taken by the rule {other.__module__}.{other.__name__}"
+        self._taken |= {rule.code: rule, rule.name: rule}
+        self.rules.append(rule)
+        return None
+
+    def add_plugin(self, origin: str, source: EntryPoint | Path) -> None:
+        try:
+            loaded = source.load() if isinstance(source, EntryPoint) else _import_file(source)
+            rules = rules_of(loaded) if isinstance(loaded, ModuleType) else [loaded]
+            if not rules:
+                raise TypeError("it defines no rule")
+            for rule in rules:
+                if not (isinstance(rule, type) and issubclass(rule, Rule)):
+                    raise TypeError(f"{rule!r} is not a subclass of traceopt.rules.rule.Rule")
+                if problem := self.add(rule):
+                    self.warnings.append(one_line(f"{origin}: rule left out: {problem}"))
+        except (Exception, SystemExit) as error:
+            self.warnings.append(one_line(f"{origin}: left out: {type(error).__name__}: {error}"))
+
+
+def _import_file(path: Path) -> ModuleType:
+    name = f"traceopt_rules_dir.{path.stem}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise ImportError(f"cannot import {path}")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # dataclasses and typing look a class's module up there
+    spec.loader.exec_module(module)
+    return module
+
+
+def _match(entry: str, rule: type[Rule]) -> int:
+    """How specifically `entry` means `rule`: the length of the matching code or prefix, 0 for no match."""
+    if entry.lower() == rule.name:
+        return len(rule.code)
+    return len(entry) if rule.code.startswith(entry.upper()) else 0
+
+
+def _unknown(entry: str, rules: Sequence[type[Rule]]) -> ConfigError:
+    known = [text for rule in rules for text in (rule.code, rule.name)]
+    return ConfigError(f"no rule {entry!r}{suggestion(entry, known)} ('traceopt rules' lists all)")

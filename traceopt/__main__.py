@@ -1,0 +1,5 @@
+"""`python -m traceopt` is `traceopt`."""
+
+from traceopt.cli import main
+
+main()

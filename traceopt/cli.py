@@ -1,0 +1,362 @@
+"""The command line: reads options, calls the analysis, prints and writes what comes back; computes nothing.
+
+Exit codes: 0 done, 1 a gate failed, 2 bad usage, unreadable input or an internal error, 130 interrupted.
+Heavy modules are imported inside the commands, so that `--help` answers at once.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TextIO
+
+import click
+
+from traceopt import __version__
+from traceopt.errors import OutputError, TraceoptError, one_line, visible
+
+if TYPE_CHECKING:
+    from traceopt.config import Config
+    from traceopt.result import Result
+    from traceopt.rules.registry import Registry
+
+DEFAULT_HTML = "traceopt-report.html"
+EXIT_ERROR = 2
+EXIT_INTERRUPTED = 130
+EXIT_BROKEN_PIPE = 141  # 128 + SIGPIPE, as a shell reports a command whose reader went away
+
+
+class Cli(click.Group):
+    """The command group with this program's manner of failing: one line, a traceback only with --debug."""
+
+    def main(self, *args: Any, **options: Any) -> Any:
+        state = {"debug": False}
+        try:
+            code = super().main(*args, **options | {"standalone_mode": False, "obj": state})
+        except click.Abort:
+            code = _fail("interrupted", EXIT_INTERRUPTED)
+        except click.UsageError as error:
+            command = error.ctx.command_path if error.ctx else "traceopt"
+            code = _fail(f"error: {one_line(error.format_message()).rstrip('.')}; see '{command} --help'")
+        except TraceoptError as error:
+            _show_traceback(state["debug"])
+            code = _fail(f"error: {error}")
+        except Exception as error:
+            _show_traceback(state["debug"])
+            hint = "" if state["debug"] else " (run with --debug for the traceback)"
+            code = _fail(one_line(f"internal error: {type(error).__name__}: {error}") + hint)
+        sys.exit(code)
+
+
+def main() -> None:
+    """The entry point of the `traceopt` command."""
+    cli(prog_name="traceopt")
+
+
+def _fail(message: str, code: int = EXIT_ERROR) -> int:
+    click.echo(f"traceopt: {message}", err=True)
+    return code
+
+
+def _show_traceback(wanted: bool) -> None:
+    if wanted:
+        import traceback
+
+        traceback.print_exc()
+
+
+def _remember_debug(context: click.Context, _: click.Parameter, value: bool) -> None:
+    context.obj["debug"] = value
+
+
+def _split(_: click.Context, __: click.Parameter, values: Iterable[str]) -> tuple[str, ...]:
+    return tuple(code.strip() for value in values for code in value.split(",") if code.strip())
+
+
+_FILE = click.Path(path_type=Path)
+_debug = click.option(
+    "--debug",
+    is_flag=True,
+    expose_value=False,
+    callback=_remember_debug,
+    help="Show the traceback of an error.",
+)
+_rules_dir = click.option(
+    "--rules-dir", metavar="DIR", help="Also load the rules in the *.py files of this folder."
+)
+_config = click.option(
+    "--config", "config_path", type=_FILE, help="Settings file instead of the nearest one."
+)
+
+
+@click.group(
+    cls=Cli,
+    invoke_without_command=True,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+@click.version_option(__version__, prog_name="traceopt", message="%(prog)s %(version)s")
+@click.pass_context
+def cli(context: click.Context) -> None:
+    """Reads PyTorch profiler traces and says what the bottleneck is and how to fix it."""
+    if context.invoked_subcommand is None:
+        click.echo(context.get_help(), err=True)
+        context.exit(EXIT_ERROR)
+
+
+@cli.command()
+@click.argument("paths", nargs=-1, required=True, metavar="PATH...")
+@click.option("--html", metavar="PATH", help=f"Where the HTML report goes.  [default: {DEFAULT_HTML}]")
+@click.option("--no-html", is_flag=True, help="Write no HTML report.")
+@click.option("--static", is_flag=True, help="HTML without interactive charts; a smaller file.")
+@click.option("--json", "json_path", metavar="PATH", help="Also write the result document; - is stdout.")
+@click.option(
+    "--format",
+    "format_",
+    type=click.Choice(["text", "concise", "json"]),
+    default="text",
+    show_default=True,
+    help="What goes to stdout.",
+)
+@click.option(
+    "--select", multiple=True, callback=_split, help="Rules to run: codes, prefixes or names, by comma."
+)
+@click.option(
+    "--ignore", multiple=True, callback=_split, help="Rules to leave out; the more specific entry wins."
+)
+@_rules_dir
+@_config
+@click.option(
+    "--color/--no-color", default=None, help="Colours.  [default: on a terminal, unless NO_COLOR is set]"
+)
+@click.option("-q", "--quiet", is_flag=True, help="Nothing on stderr but errors.")
+@_debug
+@click.pass_obj
+def analyze(
+    state: dict[str, bool],
+    paths: tuple[str, ...],
+    html: str | None,
+    no_html: bool,
+    static: bool,
+    json_path: str | None,
+    format_: str,
+    select: tuple[str, ...],
+    ignore: tuple[str, ...],
+    rules_dir: str | None,
+    config_path: Path | None,
+    color: bool | None,
+    quiet: bool,
+) -> None:
+    """Find the bottleneck in traces and write the report.
+
+    PATH is a trace (.json, .json.gz, .zip), a folder (TensorBoard log folders too), or a quoted glob.
+    """
+    if html is not None and no_html:
+        raise click.UsageError("use either --html or --no-html")
+    config = _load_config(config_path)
+    html_path = None if no_html else _html_path(html, config)
+    if json_path == "-":
+        json_path, format_ = None, "json"
+    for path in (html_path, json_path):
+        if path is not None:
+            check_writable(Path(path))
+
+    from traceopt.api import analyze as run_analysis
+
+    progress = Progress(enabled=sys.stderr.isatty() and not quiet)
+    with progress:
+        result = run_analysis(
+            paths,
+            select=select or config.select,
+            ignore=ignore or config.ignore,
+            rules_dir=rules_dir or config.rules_dir,
+            thresholds=config.rules,
+            debug=state["debug"],
+            progress=progress,
+        )
+    inputs = [*paths, *(file.path for file in result.run.files)]
+    if html_path is not None:
+        from traceopt.reports.html import render_html
+
+        _write(html_path, render_html(result, static=static).encode("utf-8", "backslashreplace"), inputs)
+    if json_path is not None:
+        _write(json_path, result.to_json(), inputs)
+    emit(_render(result, format_, color, html_path))
+    if html_path is not None and format_ != "text" and not quiet:
+        click.echo(f"Report: {visible(html_path)}", err=True)
+
+
+@cli.command()
+@click.option(
+    "--format",
+    "format_",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    show_default=True,
+    help="The output.",
+)
+@_rules_dir
+@_config
+@_debug
+def rules(format_: str, rules_dir: str | None, config_path: Path | None) -> None:
+    """List all rules."""
+    registry = _load_registry(rules_dir, config_path)
+    if format_ == "json":
+        import json
+
+        from traceopt.rules.registry import summary
+
+        emit(json.dumps([summary(rule) for rule in registry.rules], indent=2, default=str) + "\n")
+        return
+    rows = [(rule.code, rule.name, rule.family, rule.title) for rule in registry.rules]
+    table = [("CODE", "NAME", "FAMILY", "TITLE"), *rows]
+    widths = [max(len(row[column]) for row in table) for column in range(3)]
+    for row in table:
+        cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=False)]
+        emit("  ".join([*cells, row[3]]) + "\n")
+
+
+@cli.command()
+@click.argument("code")
+@_rules_dir
+@_config
+@_debug
+def rule(code: str, rules_dir: str | None, config_path: Path | None) -> None:
+    """Print the page of one rule, given its CODE or name."""
+    from traceopt.rules.registry import rule_page
+
+    emit(rule_page(_load_registry(rules_dir, config_path).find(code)))
+
+
+def _load_config(path: Path | None) -> Config:
+    from traceopt.config import load_config
+
+    return load_config(path)
+
+
+def _load_registry(rules_dir: str | None, config_path: Path | None) -> Registry:
+    from traceopt.rules.registry import load_rules
+
+    registry = load_rules(rules_dir or _load_config(config_path).rules_dir)
+    for warning in registry.warnings:
+        click.echo(f"traceopt: warning: {warning}", err=True)
+    return registry
+
+
+def _html_path(option: str | None, config: Config) -> str | None:
+    if option is not None:
+        return option
+    if config.html is False:
+        return None
+    return config.html if isinstance(config.html, str) else DEFAULT_HTML
+
+
+def _render(result: Result, format_: str, color: bool | None, html_path: str | None) -> str | bytes:
+    if format_ == "json":
+        return result.to_json()
+    from traceopt.reports.terminal import render_concise, render_terminal
+
+    if format_ == "concise":
+        return _ended(render_concise(result))
+    import shutil
+
+    if color is None:
+        color = sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+    width = max(40, min(100, shutil.get_terminal_size((80, 24)).columns))
+    text = _ended(render_terminal(result, width=width, color=color, unicode=_speaks_unicode(sys.stdout)))
+    return text if html_path is None else f"{text}Report: {visible(html_path)}\n"
+
+
+def _ended(text: str) -> str:
+    return text if not text or text.endswith("\n") else text + "\n"
+
+
+def _speaks_unicode(stream: TextIO) -> bool:
+    try:
+        "█→≈×µ".encode(stream.encoding)
+    except (LookupError, UnicodeEncodeError):
+        return False
+    return True
+
+
+class Progress:
+    """A line on stderr that is replaced by the next and gone at the end."""
+
+    def __init__(self, enabled: bool) -> None:
+        self._enabled = enabled
+        self._shown = False
+
+    def __enter__(self) -> Callable[[str], None]:
+        return self
+
+    def __call__(self, text: str) -> None:
+        if self._enabled:
+            self._shown = True
+            click.echo(f"\r\x1b[2K{one_line(text, 78)}", nl=False, err=True)
+
+    def __exit__(self, *_: object) -> None:
+        if self._shown:
+            click.echo("\r\x1b[2K", nl=False, err=True)
+
+
+def emit(output: str | bytes) -> None:
+    """Writes to stdout. If its reader is gone the program ends in silence; a full disk is an OutputError."""
+    data = output if isinstance(output, bytes) else output.encode(sys.stdout.encoding, "backslashreplace")
+    try:
+        sys.stdout.buffer.write(data)
+        sys.stdout.buffer.flush()
+    except OSError as error:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or the flush at exit fails again
+        if isinstance(error, BrokenPipeError):
+            raise SystemExit(EXIT_BROKEN_PIPE) from None
+        raise OutputError(f"cannot write to standard output: {error.strerror}") from error
+
+
+def check_writable(path: Path) -> None:
+    """Raises OutputError, before the analysis rather than after it, for a path that cannot be written."""
+    folder = path.parent
+    if path.is_dir():
+        raise OutputError(f"cannot write {path}: it is a folder; give a file name")
+    if not folder.is_dir():
+        raise OutputError(f"cannot write {path}: the folder {folder} does not exist")
+    if not os.access(path if path.exists() and not path.is_file() else folder, os.W_OK):
+        raise OutputError(f"cannot write {path}: no permission to write in {folder}")
+
+
+def _write(path: str, data: bytes, inputs: Iterable[str]) -> None:
+    target = Path(path)
+    if target.exists() and any(os.path.exists(name) and target.samefile(name) for name in inputs):
+        raise OutputError(f"cannot write {path}: it is one of the traces")
+    write_atomically(target, data)
+
+
+def write_atomically(path: Path, data: bytes) -> None:
+    """Replaces the file in one step: after a failure the old one is still there. Raises OutputError."""
+    import tempfile
+
+    target = Path(os.path.realpath(path))  # a link stays a link
+    temporary = None
+    try:
+        if (
+            target.exists() and not target.is_file()
+        ):  # /dev/stdout, /dev/null or a pipe: never rename over these
+            target.write_bytes(data)
+            return
+        mode = target.stat().st_mode & 0o777 if target.exists() else 0o666 & ~_umask()
+        descriptor, temporary = tempfile.mkstemp(prefix=f".{target.name[:40]}.", dir=target.parent)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+        os.chmod(temporary, mode)
+        os.replace(temporary, target)
+    except OSError as error:
+        raise OutputError(f"cannot write {path}: {error.strerror or error}") from error
+    finally:
+        if temporary is not None and os.path.exists(temporary):
+            os.unlink(temporary)
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask

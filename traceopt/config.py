@@ -1,0 +1,97 @@
+"""Settings from `[tool.traceopt]` of the nearest pyproject.toml, or traceopt.toml; the command line wins."""
+
+from __future__ import annotations
+
+import importlib
+import math
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any, get_type_hints
+
+import msgspec
+
+from traceopt.errors import ConfigError, one_line, suggestion
+
+_toml: Any = importlib.import_module("tomllib" if sys.version_info >= (3, 11) else "tomli")
+
+
+@dataclass(frozen=True)
+class Config:
+    """Every setting with its default; in TOML the names are written with `-` or `_`.
+
+    Relative paths count from the folder of the settings file. `html` is a path, or false for no HTML report.
+    `rules` holds thresholds: `[tool.traceopt.rules.DL001]`, then `min_share = 0.05`.
+    """
+
+    select: tuple[str, ...] = ()
+    ignore: tuple[str, ...] = ()
+    rules_dir: str | None = None
+    html: str | bool | None = None
+    rules: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+
+def load_config(explicit: Path | None = None, start: Path | None = None) -> Config:
+    """The settings of the file `explicit`, else of the nearest one in `start` (the current folder) or above.
+
+    Raises ConfigError when the file cannot be read, is not TOML, or holds an unknown or mistyped setting.
+    """
+    if explicit is not None:
+        return _read(explicit) or Config()
+    folder = (start or Path.cwd()).absolute()
+    for parent in (folder, *folder.parents):
+        for name in ("traceopt.toml", "pyproject.toml"):
+            if (parent / name).is_file() and (config := _read(parent / name)) is not None:
+                return config
+    return Config()
+
+
+def typed_settings(schema: type, table: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """The values of `table`, converted to the field types of the dataclass `schema`.
+
+    Raises ConfigError, beginning with `where`, for a key that is no field and for a value of another type.
+    """
+    types = get_type_hints(schema, include_extras=True)
+    known = [setting.name for setting in fields(schema)]
+    values = {}
+    for key, value in table.items():
+        name = str(key).replace("-", "_")
+        if name not in known:
+            hint = suggestion(name, known) or f"; known: {', '.join(known) or 'none'}"
+            raise ConfigError(f"{where}: unknown setting {key!r}{hint}")
+        try:
+            values[name] = msgspec.convert(value, types[name])
+        except msgspec.ValidationError as error:
+            raise ConfigError(f"{where}: {key}: {_lower_first(str(error))}") from error
+        if isinstance(value, float) and not math.isfinite(value):
+            raise ConfigError(f"{where}: {key}: expected a finite number, got {value}")
+    return values
+
+
+def _read(path: Path) -> Config | None:
+    """None when `path` is a pyproject.toml that says nothing about traceopt."""
+    try:
+        document = _toml.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError(f"cannot read the settings file {path}: {error.strerror}") from error
+    except ValueError as error:  # TOMLDecodeError and UnicodeDecodeError are both
+        raise ConfigError(f"{path} is not valid TOML: {one_line(str(error))}") from error
+    where = str(path)
+    if path.name == "pyproject.toml":
+        tool = document.get("tool", {})
+        if not isinstance(tool, dict) or "traceopt" not in tool:
+            return None
+        document, where = tool["traceopt"], f"{path}: [tool.traceopt]"
+    if not isinstance(document, dict):
+        raise ConfigError(f"{where}: expected a table, got {type(document).__name__}")
+    config = Config(**typed_settings(Config, document, where))
+    return replace(config, rules_dir=_beside(path, config.rules_dir), html=_beside(path, config.html))
+
+
+def _beside(path: Path, setting: Any) -> Any:
+    return str(path.parent / setting) if isinstance(setting, str) else setting
+
+
+def _lower_first(text: str) -> str:
+    return text[:1].lower() + text[1:]
