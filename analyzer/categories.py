@@ -1,0 +1,65 @@
+"""Every spelling of an event category, and the table its events go to."""
+
+from __future__ import annotations
+
+import re
+
+GPU, RUNTIME, OP, ANNOTATION, PYTHON, SYNC, IGNORED = (
+    "gpu",
+    "runtime",
+    "op",
+    "annotation",
+    "python",
+    "sync",
+    "ignored",
+)
+
+TABLE_OF_CATEGORY: dict[str, str] = {
+    "kernel": GPU,
+    "Kernel": GPU,  # torch 1.8 (2021)
+    "gpu_memcpy": GPU,
+    "Memcpy": GPU,
+    "gpu_memset": GPU,
+    "Memset": GPU,
+    "cuda_runtime": RUNTIME,
+    "cuda_driver": RUNTIME,
+    "hip_runtime": RUNTIME,
+    "xpu_runtime": RUNTIME,
+    "xpu_driver": RUNTIME,
+    "privateuse1_runtime": RUNTIME,
+    "privateuse1_driver": RUNTIME,
+    "Runtime": RUNTIME,
+    "cpu_op": OP,
+    "Operator": OP,  # 2021; annotations hide among them
+    "user_annotation": ANNOTATION,
+    "python_function": PYTHON,
+    "Python": PYTHON,
+    "cuda_sync": SYNC,
+    "gpu_user_annotation": IGNORED,  # the device-side copy of a user annotation
+    "Trace": IGNORED,  # the profiler's own span; no window
+    "overhead": IGNORED,
+    "Overhead": IGNORED,
+    "ac2g": IGNORED,
+    "": IGNORED,
+}
+
+# Devices that are recognised but not understood: their work goes to no table, and the GPU rules stay off.
+FOREIGN_DEVICE_CATEGORIES = {
+    "mtia_ccp_events": "MTIA",
+    "mtia_runtime": "MTIA",
+    "mtia_insight": "MTIA",
+    "hpu_op": "Gaudi (HPU)",
+    "glow_runtime": "Glow",
+}
+COUNTER_RANGE_CATEGORY = "cuda_profiler_range"  # a CUPTI counter run: kernels serialized, durations not real
+
+MEMCPY_CATEGORIES = frozenset({"gpu_memcpy", "Memcpy"})
+MEMSET_CATEGORIES = frozenset({"gpu_memset", "Memset"})
+OP_CATEGORIES_WITH_ANNOTATIONS = frozenset({"Operator"})
+_HIDDEN_ANNOTATION = re.compile(r"ProfilerStep#|enumerate\(DataLoader\)#|Optimizer\.|nccl:|gloo:|## ")
+FORWARD_BACKWARD_FLOWS = frozenset({"fwdbwd", "forward_backward"})
+
+
+def is_annotation(name: str) -> bool:
+    """Whether an event of a category that mixes operators and annotations (2021) is an annotation."""
+    return _HIDDEN_ANNOTATION.match(name) is not None

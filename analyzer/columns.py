@@ -1,0 +1,108 @@
+"""Growing typed columns, and the fast ways from lists of decoded values to numpy arrays."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from itertools import count
+from typing import Any, Generic, TypeVar
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[Any]
+Value = TypeVar("Value", bound=Hashable)
+
+_INITIAL_ROWS = 1 << 12
+_encode = msgspec.msgpack.Encoder().encode
+_PACKED_FLOAT = np.dtype([("tag", "u1"), ("value", ">f8")])
+_PACKED_TRIPLE = np.dtype(
+    {"names": ["x", "y", "z"], "formats": [">f8"] * 3, "offsets": [2, 11, 20], "itemsize": 28}
+)
+
+
+def _header_bytes(n: int) -> int:
+    """Size of a msgpack array header."""
+    return 1 if n < 16 else 3 if n < 65536 else 5
+
+
+def floats(values: Sequence[Any]) -> npt.NDArray[np.float64] | None:
+    """A list of Python floats as float64, at half the cost of np.array: msgpack writes each as 9 bytes.
+
+    None when something in the list is not a float.
+    """
+    packed = _encode(values)
+    n = len(values)
+    if len(packed) != _header_bytes(n) + 9 * n:
+        return None
+    return np.frombuffer(packed, _PACKED_FLOAT, n, _header_bytes(n))["value"].astype(np.float64)
+
+
+def triples(values: Sequence[Any]) -> npt.NDArray[np.float64] | None:
+    """A list of float triples as an array of shape (n, 3); None when something in the list is no triple."""
+    packed = _encode(values)
+    n = len(values)
+    if len(packed) != _header_bytes(n) + 28 * n:
+        return None
+    view = np.frombuffer(packed, _PACKED_TRIPLE, n, _header_bytes(n))
+    return np.stack((view["x"], view["y"], view["z"]), axis=1).astype(np.float64)
+
+
+class Codes(Generic[Value]):
+    """A dictionary that numbers distinct values in order of first sight."""
+
+    __slots__ = ("_codes",)
+
+    def __init__(self) -> None:
+        self._codes: defaultdict[Value, int] = defaultdict(count().__next__)
+
+    def __len__(self) -> int:
+        return len(self._codes)
+
+    def encode(self, values: Iterable[Value], n: int) -> npt.NDArray[np.int32]:
+        """Codes of n values; one dictionary look-up a value is the floor for strings."""
+        return np.fromiter(map(self._codes.__getitem__, values), np.int32, n)
+
+    def values(self) -> list[Value]:
+        return list(self._codes)
+
+
+class Columns:
+    """Rows of a table that grows: one array a column, enlarged in place (realloc), never held twice."""
+
+    __slots__ = ("_arrays", "rows")
+
+    def __init__(self, schema: Mapping[str, str]) -> None:
+        """`schema` maps a column to its dtype; "i4x3" is a column of triples."""
+        self.rows = 0
+        self._arrays: dict[str, Array] = {}
+        for name, dtype in schema.items():
+            base, _, width = dtype.partition("x")
+            shape = (_INITIAL_ROWS, int(width)) if width else (_INITIAL_ROWS,)
+            self._arrays[name] = np.empty(shape, base)
+
+    def append(self, rows: int, columns: Mapping[str, Array | int]) -> None:
+        """Adds `rows` rows; a plain number fills its column."""
+        end = self.rows + rows
+        for name, array in self._arrays.items():
+            if end > len(array):
+                grown = max(end, len(array) * 3 // 2)
+                array.resize((grown, *array.shape[1:]), refcheck=False)
+            array[self.rows : end] = _fitting(columns[name], array.dtype)
+        self.rows = end
+
+    def finish(self) -> dict[str, Array]:
+        """The columns cut to their rows; the table must not grow afterwards."""
+        for array in self._arrays.values():
+            array.resize((self.rows, *array.shape[1:]), refcheck=False)
+        return self._arrays
+
+
+def _fitting(values: Array | int, dtype: np.dtype[Any]) -> Array | int:
+    """Floats made fit for an integer column: what is no number, or does not fit, becomes -1 ("not in the event")."""
+    if isinstance(values, int) or values.dtype.kind != "f" or dtype.kind not in "iu":
+        return values
+    limits = np.iinfo(dtype)
+    fits = (values >= limits.min) & (values <= limits.max)
+    return values if fits.all() else np.where(fits, values, -1)

@@ -1,0 +1,72 @@
+"""A byte stream to blocks of JSON text: plain or gzip, told apart by content, in bounded memory."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import BinaryIO
+
+from isal import isal_zlib
+
+GZIP_MAGIC = b"\x1f\x8b"
+BLOCK_BYTES = 1 << 20
+_INPUT_BYTES = 1 << 16  # decompressobj copies what it did not consume at every call: small pieces stay cheap
+
+
+@dataclass(slots=True)
+class Blocks:
+    """Iterates over a stream's text in blocks of about `block_bytes`.
+
+    After the iteration `byte_count` is the uncompressed size and `damage` says in words what was wrong with the
+    compressed stream (cut off, corrupt), or is None.
+    """
+
+    stream: BinaryIO
+    block_bytes: int = BLOCK_BYTES
+    byte_count: int = 0
+    damage: str | None = field(default=None)
+
+    def __iter__(self) -> Iterator[bytes]:
+        head = self.stream.read(_INPUT_BYTES)
+        pieces = self._inflated(head) if head[:2] == GZIP_MAGIC else self._plain(head)
+        waiting: list[bytes] = []
+        waiting_bytes = 0
+        for piece in pieces:
+            self.byte_count += len(piece)
+            waiting.append(piece)
+            waiting_bytes += len(piece)
+            if waiting_bytes >= self.block_bytes * 3 // 4:
+                yield b"".join(waiting) if len(waiting) > 1 else waiting[0]
+                waiting, waiting_bytes = [], 0
+        if waiting:
+            yield b"".join(waiting)
+
+    def _plain(self, head: bytes) -> Iterator[bytes]:
+        while head:
+            yield head
+            head = self.stream.read(self.block_bytes)
+
+    def _inflated(self, pending: bytes) -> Iterator[bytes]:
+        inflater = isal_zlib.decompressobj(31)
+        while True:
+            try:
+                piece = inflater.decompress(pending, self.block_bytes)
+            except (isal_zlib.error, zlib.error, EOFError) as error:
+                self.damage = f"the gzip stream is corrupt ({error})"
+                return
+            if piece:
+                yield piece
+            if inflater.eof:  # one gzip file may hold several members
+                pending = (inflater.unused_data or self.stream.read(_INPUT_BYTES)).lstrip(b"\0")
+                if not pending:
+                    return
+                if pending[:2] != GZIP_MAGIC[: len(pending)]:
+                    self.damage = "bytes that are no gzip follow the compressed data"
+                    return
+                inflater = isal_zlib.decompressobj(31)
+                continue
+            pending = inflater.unconsumed_tail or self.stream.read(_INPUT_BYTES)
+            if not pending and not piece:
+                self.damage = "the gzip stream is cut off"
+                return

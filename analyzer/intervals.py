@@ -1,0 +1,111 @@
+"""Interval arithmetic on sorted, disjoint sets of half-open intervals [start, end) in integer nanoseconds.
+
+No nesting and no order is assumed of the input of `union`; every other function takes and returns `Intervals`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+I8 = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Intervals:
+    """Disjoint, sorted, none empty, none touching the next."""
+
+    start: I8
+    end: I8
+
+    def __len__(self) -> int:
+        return len(self.start)
+
+    @property
+    def length(self) -> I8:
+        return self.end - self.start
+
+    @property
+    def total(self) -> int:
+        return int(self.length.sum())
+
+    def covered_before(self, time: npt.NDArray[Any]) -> I8:
+        """How much of the set lies before each time; differences of it measure any query interval."""
+        if not len(self):
+            return np.zeros(len(time), np.int64)
+        before = np.concatenate(([0], np.cumsum(self.length)))
+        index = np.searchsorted(self.start, time, side="right")
+        inside = np.where(index > 0, np.minimum(time, self.end[np.maximum(index - 1, 0)]), 0)
+        partial = np.where(index > 0, inside - self.start[np.maximum(index - 1, 0)], 0)
+        return before[np.maximum(index - 1, 0)] * (index > 0) + partial
+
+    def within(self, start: npt.NDArray[Any], end: npt.NDArray[Any]) -> I8:
+        """Length of the set inside each query interval; queries may overlap. Shape (n,)."""
+        return self.covered_before(np.maximum(start, end)) - self.covered_before(start)
+
+    def contains(self, time: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+        if not len(self):
+            return np.zeros(len(time), bool)
+        index = np.searchsorted(self.start, time, side="right") - 1
+        return (index >= 0) & (time < self.end[np.maximum(index, 0)])
+
+
+EMPTY = Intervals(np.empty(0, np.int64), np.empty(0, np.int64))
+
+
+def union(start: npt.NDArray[Any], end: npt.NDArray[Any]) -> Intervals:
+    """The set covered by any intervals, in any order, overlapping or not."""
+    keep = end > start
+    if not keep.all():
+        start, end = start[keep], end[keep]
+    if not len(start):
+        return EMPTY
+    if (np.diff(start) < 0).any():
+        order = np.argsort(start, kind="stable")
+        start, end = start[order], end[order]
+    reach = np.maximum.accumulate(end)
+    first = np.concatenate(([True], start[1:] > reach[:-1]))
+    last = np.concatenate((first[1:], [True]))
+    return Intervals(start[first].astype(np.int64), reach[last].astype(np.int64))
+
+
+def clip(a: Intervals, start: int, end: int) -> Intervals:
+    """The part of the set in [start, end)."""
+    return union(np.clip(a.start, start, end), np.clip(a.end, start, end))
+
+
+def complement(a: Intervals, start: int, end: int) -> Intervals:
+    """What of [start, end) the set does not cover."""
+    inside = clip(a, start, end)
+    edges_start = np.concatenate(([start], inside.end))
+    edges_end = np.concatenate((inside.start, [end]))
+    return union(edges_start, edges_end)
+
+
+def intersect(a: Intervals, b: Intervals) -> Intervals:
+    """The set in both."""
+    if not len(a) or not len(b):
+        return EMPTY
+    # Each interval of a meets a contiguous run of intervals of b.
+    first = np.searchsorted(b.end, a.start, side="right")
+    last = np.searchsorted(b.start, a.end, side="left")
+    counts = np.maximum(last - first, 0)
+    row = np.repeat(np.arange(len(a)), counts)
+    within_run = np.arange(len(row)) - np.repeat(np.cumsum(counts) - counts, counts)
+    other = np.repeat(first, counts) + within_run
+    return union(np.maximum(a.start[row], b.start[other]), np.minimum(a.end[row], b.end[other]))
+
+
+def subtract(a: Intervals, b: Intervals) -> Intervals:
+    """The set in a and not in b."""
+    if not len(a) or not len(b):
+        return a
+    return intersect(a, complement(b, int(a.start[0]), int(a.end[-1])))
+
+
+def merge(*sets: Intervals) -> Intervals:
+    """The set in any."""
+    return union(np.concatenate([s.start for s in sets]), np.concatenate([s.end for s in sets]))

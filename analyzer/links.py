@@ -1,0 +1,51 @@
+"""Who caused what: GPU work to the call that launched it, to the operator around that, to the user's code."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from traceopt.analyzer.nesting import OP, RUNTIME, Slices
+from traceopt.analyzer.tables import I4, I8
+from traceopt.analyzer.trace import Trace
+
+
+@dataclass(frozen=True, slots=True)
+class Links:
+    """Columns beside `trace.gpu`, shape (len(gpu),); -1: unknown.
+
+    Work without a launch in the file was launched before the file begins (or by a graph that was). One launch owns many
+    rows when it launches a CUDA or HIP graph.
+    """
+
+    launch: I4  # row of trace.runtime
+    launch_slice: I4  # row of Slices
+    op: I4  # row of trace.ops: the innermost operator around the launch
+    op_slice: I4  # its row of Slices
+
+
+def link(trace: Trace, slices: Slices) -> Links:
+    """Joins GPU work to runtime calls by correlation id, then to the operator that encloses the call on its thread.
+
+    "External id" is no link: in NVIDIA traces of 2022-23 it repeats the correlation id.
+    """
+    launch = _by_correlation(trace.gpu.correlation, trace.runtime.correlation, trace.runtime.start)
+    launch_slice = np.full(len(launch), -1, np.int32)
+    known = launch >= 0
+    launch_slice[known] = slices.of(RUNTIME, len(trace.runtime))[launch[known]]
+    op_slice = slices.ancestor(launch_slice, slices.kind == OP)
+    op = np.where(op_slice >= 0, slices.row[np.maximum(op_slice, 0)] if len(slices) else -1, -1)
+    return Links(launch, launch_slice, op.astype(np.int32), op_slice)
+
+
+def _by_correlation(wanted: I8, offered: I8, time: I8) -> I4:
+    """Row of `offered` with each wanted id, -1 where there is none; of several (driver under runtime) the earliest."""
+    usable = np.flatnonzero(offered > 0)
+    if not len(usable) or not len(wanted):
+        return np.full(len(wanted), -1, np.int32)
+    order = usable[np.lexsort((time[usable], offered[usable]))]
+    ids = offered[order]
+    at = np.searchsorted(ids, wanted)
+    found = order[np.minimum(at, len(order) - 1)]
+    return np.where((offered[found] == wanted) & (wanted > 0), found, -1).astype(np.int32)

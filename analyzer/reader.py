@@ -1,0 +1,412 @@
+"""Reads one trace file into tables: inflate, cut, decode, group by category, append to growing columns.
+
+Memory is bounded by the tables, not by the file: a block of text and its events are gone before the next is read.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Sequence
+from typing import Any, BinaryIO
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from traceopt.analyzer import categories as cat
+from traceopt.analyzer.chunks import EventStream, NotATraceError
+from traceopt.analyzer.columns import Codes, Columns, floats, triples
+from traceopt.analyzer.events import (
+    NO_TRIPLE,
+    Event,
+    FlowEnd,
+    FlowStart,
+    Instant,
+    Meta,
+    Slice,
+    number,
+    triple,
+)
+from traceopt.analyzer.inflate import Blocks
+from traceopt.analyzer.tables import (
+    KERNEL,
+    MEMCPY,
+    MEMSET,
+    AnnotationTable,
+    FlowTable,
+    GpuTable,
+    MemoryTable,
+    OpTable,
+    PythonTable,
+    RuntimeTable,
+    SyncTable,
+    T,
+)
+from traceopt.analyzer.trace import Thread, Trace, TraceMeta
+from traceopt.errors import InputError
+
+_FARTHEST_US = 4e12  # a time this far from the first event is damage, not a long run (46 days)
+_F8 = npt.NDArray[np.float64]
+
+Progress = Callable[[int], None]
+
+
+def read_trace(
+    stream: BinaryIO,
+    path: str,
+    *,
+    rank_hint: int | None = None,
+    world_size_hint: int | None = None,
+    progress: Progress | None = None,
+) -> Trace:
+    """The trace in `stream`, plain or gzip. `progress` is told the uncompressed bytes read so far.
+
+    Raises InputError when it is no PyTorch trace.
+    """
+    blocks = Blocks(stream)
+    events = EventStream(blocks)
+    builder = _Builder()
+    try:
+        for chunk in events:
+            builder.add(chunk)
+            if progress is not None:
+                progress(blocks.byte_count)
+    except NotATraceError as error:
+        if blocks.damage and not blocks.byte_count:
+            raise InputError(f"{path}: {blocks.damage}") from None
+        raise InputError(
+            f"{path} is not a PyTorch profiler trace: {error}. "
+            "Give a file that torch.profiler's export_chrome_trace wrote."
+        ) from None
+    if not builder.slice_count:
+        raise InputError(f"{path} is not a PyTorch profiler trace: no complete event is in it.")
+    header = {**_json_object(events.tail, prefix=b'{"":0'), **_json_object(events.head)}
+    header.pop("traceEvents", None)
+    header.pop("", None)
+    rank, world_size = _rank(header)
+    damage = blocks.damage or ("the file is cut off inside the events" if events.truncated else None)
+    tables = builder.finish()
+    return Trace(
+        meta=TraceMeta(
+            path=path,
+            header=header,
+            rank=rank_hint if rank is None else rank,
+            world_size=world_size_hint if world_size is None else world_size,
+            event_count=builder.event_count,
+            byte_count=blocks.byte_count,
+            lost_events=events.lost + builder.lost,
+            repaired_events=events.repaired,
+            damage=damage,
+            recorded_index_share=builder.recorded_index_share(),
+            categories=dict(builder.categories),
+        ),
+        names=builder.names.values(),
+        texts=[text.decode("utf-8", "replace") for text in builder.texts.values()],
+        threads=builder.threads(),
+        **tables,
+    )
+
+
+def _json_object(text: bytes, prefix: bytes = b"") -> dict[str, Any]:
+    """The keys around the events; an unreadable head costs its metadata, not the trace."""
+    try:
+        value = msgspec.json.decode(prefix + text if text.strip() else b"{}")
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def _rank(header: dict[str, Any]) -> tuple[int | None, int | None]:
+    info = header.get("distributedInfo")
+    if not isinstance(info, dict):
+        return None, None
+    rank, world_size = info.get("rank"), info.get("world_size")
+    return (rank if isinstance(rank, int) else None, world_size if isinstance(world_size, int) else None)
+
+
+class _Builder:
+    """Collects decoded events into columns."""
+
+    def __init__(self) -> None:
+        self.names: Codes[str] = Codes()
+        self.texts: Codes[bytes] = Codes()
+        self.event_count = 0
+        self.slice_count = 0
+        self.lost = 0
+        self.categories: Counter[str] = Counter()
+        self._base_us: float | None = None
+        self._thread_texts: Codes[str] = Codes()
+        self._thread_meta: dict[tuple[float | str, float | str], str] = {}
+        self._threads: list[tuple[int, int]] = []
+        self._index_range = (np.inf, -np.inf)
+        self._index_count = 0
+        raw_thread = {"pid": "i8", "tid": "i8"}
+        self._columns = {
+            kind: Columns({k: v for k, v in table.SCHEMA.items() if k != "thread"} | raw_thread)
+            for kind, table in _TABLES.items()
+        }
+
+    def add(self, events: Sequence[Event]) -> None:
+        """Appends one chunk's events."""
+        self.event_count += len(events)
+        groups: defaultdict[str, list[Slice]] = defaultdict(list)
+        others: list[Event] = []
+        for event in events:
+            if type(event) is Slice:
+                groups[event.cat].append(event)
+            else:
+                others.append(event)
+        for category, slices in groups.items():
+            self.slice_count += len(slices)
+            self.categories[category] += len(slices)
+            kind = cat.TABLE_OF_CATEGORY.get(category, cat.IGNORED)
+            if category in cat.OP_CATEGORIES_WITH_ANNOTATIONS:
+                annotations = [e for e in slices if cat.is_annotation(e.name)]
+                if annotations:
+                    self._add_slices(cat.ANNOTATION, category, annotations)
+                    slices = [e for e in slices if not cat.is_annotation(e.name)]
+            if kind != cat.IGNORED and slices:
+                self._add_slices(kind, category, slices)
+        if others:
+            self._add_others(others)
+
+    def _add_slices(self, kind: str, category: str, events: list[Slice]) -> None:
+        n = len(events)
+        start = self._nanoseconds([e.ts for e in events])
+        duration = _numbers([e.dur for e in events])
+        columns: dict[str, Any] = {
+            "start": start,
+            "duration": np.rint(np.clip(duration, 0.0, _FARTHEST_US) * 1e3),
+            "name": self.names.encode([e.name for e in events], n),
+            "pid": self._thread_numbers([e.pid for e in events]),
+            "tid": self._thread_numbers([e.tid for e in events]),
+        }
+        args = [e.args for e in events]
+        if kind == cat.GPU:
+            columns |= self._gpu_columns(category, events, args)
+        elif kind == cat.RUNTIME:
+            columns["correlation"] = _numbers([a.correlation for a in args])
+        elif kind == cat.OP or kind == cat.ANNOTATION:
+            self._count_indices(_numbers([a.event_index for a in args]))
+            columns["dims"] = self._texts([a.dims for a in args])
+            columns["types"] = self._texts([a.types for a in args])
+            columns["concrete"] = self._texts([a.concrete for a in args])
+            columns["stack"] = self._texts([a.stack for a in args])
+            columns["sequence"] = _numbers([a.sequence for a in args])
+            columns["forward_thread"] = _numbers([a.forward_thread for a in args])
+        elif kind == cat.SYNC:
+            columns["correlation"] = _numbers([a.correlation for a in args])
+            columns["device"] = _numbers([a.device for a in args])
+            columns["stream"] = _numbers([a.stream for a in args])
+        self._append(kind, columns, np.isfinite(start))
+
+    def _gpu_columns(self, category: str, events: list[Slice], args: list[Any]) -> dict[str, Any]:
+        device = _numbers([a.device for a in args])
+        no_device = device < 0
+        if no_device.any():  # GPU-only and 2021 files: the process row is the device
+            pids = _numbers([e.pid for e in events])
+            device = np.where(no_device, pids, device)
+        stream = _numbers([a.stream for a in args])
+        kind = (
+            MEMCPY
+            if category in cat.MEMCPY_CATEGORIES
+            else MEMSET
+            if category in cat.MEMSET_CATEGORIES
+            else KERNEL
+        )
+        return {
+            "kind": kind,
+            "device": device,
+            "stream": stream,
+            "correlation": _numbers([a.correlation for a in args]),
+            "bytes": _numbers([a.bytes for a in args]),
+            "grid": _triples([a.grid for a in args]),
+            "block": _triples([a.block for a in args]),
+            "collective": self._texts([a.collective for a in args]),
+            "collective_elements": _numbers([a.collective_elements for a in args]),
+            "collective_dtype": self._texts([a.collective_dtype for a in args]),
+            "group_size": _numbers([a.group_size for a in args]),
+        }
+
+    def _add_others(self, events: list[Event]) -> None:
+        memory = [e for e in events if type(e) is Instant and e.name == "[memory]"]
+        if memory:
+            time = self._nanoseconds([e.ts for e in memory])
+            args = [e.args for e in memory]
+            columns = {
+                "time": time,
+                "bytes": _numbers([a.bytes for a in args]),
+                "allocated": _numbers([a.allocated for a in args]),
+                "reserved": _numbers([a.reserved for a in args]),
+                "device_type": _numbers([a.device_type for a in args]),
+                "device": _numbers([a.device for a in args]),
+                "pid": self._thread_numbers([e.pid for e in memory]),
+                "tid": self._thread_numbers([e.tid for e in memory]),
+            }
+            self._append("memory", columns, np.isfinite(time))
+        flows = [
+            e
+            for e in events
+            if (type(e) is FlowStart or type(e) is FlowEnd) and e.cat in cat.FORWARD_BACKWARD_FLOWS
+        ]
+        if flows:
+            time = self._nanoseconds([e.ts for e in flows])
+            columns = {
+                "time": time,
+                "id": _numbers([e.id for e in flows]),
+                "finish": np.array([type(e) is FlowEnd for e in flows]),
+                "pid": self._thread_numbers([e.pid for e in flows]),
+                "tid": self._thread_numbers([e.tid for e in flows]),
+            }
+            self._append("flows", columns, np.isfinite(time))
+        for event in events:
+            if type(event) is Meta and event.name == "thread_name":
+                self._thread_meta[event.pid or 0.0, event.tid or 0.0] = _meta_name(event.args)
+
+    def _append(self, kind: str, columns: dict[str, Any], keep: npt.NDArray[np.bool_]) -> None:
+        """Adds the rows that have a time; the others are lost."""
+        rows = int(keep.sum())
+        if rows < len(keep):
+            self.lost += len(keep) - rows
+            columns = {k: v if isinstance(v, int) else v[keep] for k, v in columns.items()}
+        self._columns[kind].append(rows, columns)
+
+    def _nanoseconds(self, times_us: list[float]) -> _F8:
+        """Integer nanoseconds (as float64) from the file's first event; NaN where there is no time.
+
+        Epoch microseconds need 51 bits: the difference to the first event is taken before the scale.
+        """
+        times = _numbers(times_us)
+        if self._base_us is None:
+            finite = times[np.isfinite(times)]
+            if not len(finite):
+                return times
+            self._base_us = float(np.floor(finite[0]))
+        offset = times - self._base_us
+        offset[~(np.abs(offset) < _FARTHEST_US)] = np.nan
+        return np.rint(offset * 1e3)
+
+    def _thread_numbers(self, values: list[float | str | None]) -> _F8:
+        """Process and thread ids as numbers; texts that are no number become -2, -3, ... by their order."""
+        fast = floats(values)
+        if fast is not None:
+            return fast
+        out = np.empty(len(values))
+        for row, value in enumerate(values):  # 2021 files and odd writers only
+            parsed = number(value)
+            if parsed == -1.0 and isinstance(value, str):
+                parsed = -2.0 - float(self._thread_texts.encode([value], 1)[0])
+            out[row] = parsed
+        return out
+
+    def _texts(self, values: list[msgspec.Raw]) -> npt.NDArray[np.int32]:
+        """Codes of raw JSON texts, -1 for "not in the event"."""
+        codes = self.texts.encode(map(bytes, values), len(values))
+        empty = self.texts.encode([b""], 1)[0]
+        codes[codes == empty] = -1
+        return codes
+
+    def _count_indices(self, indices: _F8) -> None:
+        known = indices[indices >= 0]
+        if len(known):
+            low, high = self._index_range
+            self._index_range = (min(low, float(known.min())), max(high, float(known.max())))
+            self._index_count += len(known)
+
+    def recorded_index_share(self) -> float | None:
+        low, high = self._index_range
+        return min(1.0, self._index_count / (high - low + 1)) if self._index_count else None
+
+    def finish(self) -> dict[str, Any]:
+        """The tables, sorted by time, times counted from the first event, threads numbered."""
+        columns = {kind: c.finish() for kind, c in self._columns.items()}
+        origin = min(
+            (int(c[_time_of(kind)].min()) for kind, c in columns.items() if len(c[_time_of(kind)])), default=0
+        )
+        pairs = [np.stack((c["pid"], c["tid"]), axis=1) for k, c in columns.items() if k not in _DEVICE_TABLES]
+        distinct, inverse = np.unique(np.concatenate(pairs), axis=0, return_inverse=True)
+        inverse = inverse.reshape(-1)
+        self._threads = [(int(pid), int(tid)) for pid, tid in distinct]
+        tables = {}
+        offset = 0
+        for kind, c in columns.items():
+            n = len(c["pid"])
+            if kind not in _DEVICE_TABLES:
+                c["thread"] = inverse[offset : offset + n].astype(np.int32)
+                offset += n
+            del c["pid"], c["tid"]
+            c[_time_of(kind)] -= origin
+            tables[_FIELDS[kind]] = _sorted(_TABLES[kind], c)
+        return tables
+
+    def threads(self) -> list[Thread]:
+        texts = self._thread_texts.values()
+
+        def shown(code: int) -> int | str:
+            return texts[-2 - code] if code <= -2 and -2 - code < len(texts) else code
+
+        names = {(str(_whole(p)), str(_whole(t))): name for (p, t), name in self._thread_meta.items()}
+        return [
+            Thread(shown(pid), shown(tid), names.get((str(shown(pid)), str(shown(tid))), ""))
+            for pid, tid in self._threads
+        ]
+
+
+_TABLES: dict[str, type[Any]] = {
+    cat.GPU: GpuTable,
+    cat.RUNTIME: RuntimeTable,
+    cat.OP: OpTable,
+    cat.ANNOTATION: AnnotationTable,
+    cat.PYTHON: PythonTable,
+    cat.SYNC: SyncTable,
+    "memory": MemoryTable,
+    "flows": FlowTable,
+}
+_FIELDS = {
+    cat.GPU: "gpu",
+    cat.RUNTIME: "runtime",
+    cat.OP: "ops",
+    cat.ANNOTATION: "annotations",
+    cat.PYTHON: "python",
+    cat.SYNC: "sync",
+    "memory": "memory",
+    "flows": "flows",
+}
+_DEVICE_TABLES = (cat.GPU, cat.SYNC)
+
+
+def _time_of(kind: str) -> str:
+    return "time" if kind in ("memory", "flows") else "start"
+
+
+def _sorted(table: type[T], columns: dict[str, Any]) -> T:
+    time = columns["time" if "time" in columns else "start"]
+    built = table(**columns)
+    if len(time) > 1 and (np.diff(time) < 0).any():
+        return built.take(np.argsort(time, kind="stable"))
+    return built
+
+
+def _numbers(values: list[Any]) -> _F8:
+    """Floats of decoded numbers; texts that are numbers count, anything else is -1."""
+    fast = floats(values)
+    return fast if fast is not None else np.array([number(v) for v in values])
+
+
+def _triples(values: list[Any]) -> _F8:
+    fast = triples(values)
+    if fast is not None:
+        return fast
+    return np.array([v if isinstance(v, tuple) else triple(v) for v in values] or [NO_TRIPLE])
+
+
+def _meta_name(args: msgspec.Raw) -> str:
+    try:
+        value = msgspec.json.decode(args)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return ""
+    return str(value.get("name", "")) if isinstance(value, dict) else ""
+
+
+def _whole(value: float | str) -> int | str:
+    return int(value) if isinstance(value, float) else value

@@ -1,0 +1,128 @@
+"""The measured steps: where each begins and ends, and on which thread the training loop runs."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from traceopt.analyzer.tables import I8
+from traceopt.analyzer.trace import Trace
+
+PROFILER_STEP = re.compile(r"ProfilerStep\s?#\d+")
+
+# A repeating annotation stands for the step when it is seen this often, covers this much of the trace, and its
+# lengths agree; else a section of the model would pass for the loop.
+MIN_REPEATS = 3
+MIN_COVERAGE = 0.6
+MAX_SPREAD = 3.0
+
+
+@dataclass(frozen=True, slots=True)
+class Steps:
+    """`start` and `duration` of the measured steps on the training thread, ns, shape (count,), in order of time.
+
+    The window runs from the first start to the last end; `edges` cut it into one piece a step (what lies between two
+    steps belongs to the earlier), shape (count + 1,).
+    """
+
+    source: Literal["profiler_step", "annotation", "window"]
+    names: list[str]
+    start: I8
+    duration: I8
+    thread: int  # index into trace.threads, -1: unknown
+
+    @property
+    def count(self) -> int:
+        return len(self.start)
+
+    @property
+    def window(self) -> tuple[int, int]:
+        return int(self.start[0]), int((self.start + self.duration).max())
+
+    @property
+    def window_ns(self) -> int:
+        return max(1, self.window[1] - self.window[0])
+
+    @property
+    def edges(self) -> I8:
+        return np.append(self.start, self.window[1])
+
+    def step_of(self, time: I8) -> I8:
+        """Index of the step that a time falls in; -1 before the window, count after it."""
+        index = np.searchsorted(self.edges, time, side="right") - 1
+        return np.where(time >= self.window[1], self.count, index)
+
+    def per_step(self, step: I8, amount: I8) -> I8:
+        """Sums amounts by step; those outside the window do not count. Shape (count,)."""
+        inside = (step >= 0) & (step < self.count)
+        return np.bincount(step[inside], weights=amount[inside], minlength=self.count).astype(np.int64)
+
+    @property
+    def median_index(self) -> int:
+        """The step whose length is the median (the shorter of two)."""
+        return int(np.argsort(self.duration, kind="stable")[(self.count - 1) // 2])
+
+
+def find_steps(trace: Trace) -> Steps:
+    """ProfilerStep annotations, else an annotation that repeats over the trace, else the whole trace as one window."""
+    table = trace.annotations
+    marked = np.array([PROFILER_STEP.match(name) is not None for name in trace.names], bool)
+    rows = np.flatnonzero(marked[table.name]) if len(table) else np.empty(0, np.int64)
+    if len(rows):
+        rows = _without_repeats(trace, rows)
+        names = [trace.names[code] for code in table.name[rows]]
+        return Steps("profiler_step", names, table.start[rows], table.duration[rows], int(table.thread[rows[0]]))
+    rows = _repeating_annotation(trace)
+    if len(rows):
+        names = [f"{trace.names[code]} {i}" for i, code in enumerate(table.name[rows], 1)]
+        return Steps("annotation", names, table.start[rows], table.duration[rows], int(table.thread[rows[0]]))
+    start, end = _window(trace)
+    return Steps("window", ["whole trace"], np.array([start]), np.array([end - start]), _busiest_thread(trace))
+
+
+def _without_repeats(trace: Trace, rows: I8) -> I8:
+    """One row a step: a file that merges threads or ranks may name a step twice; the first is kept."""
+    _, first = np.unique(trace.annotations.name[rows], return_index=True)
+    rows = rows[np.sort(first)]
+    thread = trace.annotations.thread[rows]
+    return rows[thread == np.bincount(thread).argmax()]
+
+
+def _repeating_annotation(trace: Trace) -> I8:
+    """Rows of the annotation that stands for the step; empty when none does."""
+    table = trace.annotations
+    span = trace.duration_ns
+    best, best_cover = np.empty(0, np.int64), MIN_COVERAGE * span
+    if not len(table):
+        return best
+    key = table.name.astype(np.int64) * (int(table.thread.max()) + 1) + table.thread
+    keys, counts = np.unique(key, return_counts=True)
+    for wanted in keys[counts >= MIN_REPEATS]:  # a few dozen names
+        rows = np.flatnonzero(key == wanted)
+        duration = table.duration[rows]
+        disjoint = (table.start[rows][1:] >= table.end[rows][:-1]).all()
+        even = duration.max() <= MAX_SPREAD * np.median(duration)
+        cover = int(table.end[rows][-1] - table.start[rows][0])
+        filled = duration.sum() >= MIN_COVERAGE * cover
+        if disjoint and even and filled and cover > best_cover:
+            best, best_cover = rows, cover
+    return best
+
+
+def _window(trace: Trace) -> tuple[int, int]:
+    tables = [t for t in (trace.gpu, trace.runtime, trace.ops, trace.annotations, trace.python) if len(t)]
+    return (
+        min((int(t.start.min()) for t in tables), default=0),
+        max((int(t.end.max()) for t in tables), default=1),
+    )
+
+
+def _busiest_thread(trace: Trace) -> int:
+    """The thread with the most launches, else with the most operators."""
+    for table in (trace.runtime, trace.ops, trace.python):
+        if len(table):
+            return int(np.bincount(table.thread).argmax())
+    return -1

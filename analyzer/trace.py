@@ -1,0 +1,71 @@
+"""A trace in memory: one rank's events as columnar tables, and what the file says about itself."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from traceopt.analyzer.tables import (
+    AnnotationTable,
+    FlowTable,
+    GpuTable,
+    MemoryTable,
+    OpTable,
+    PythonTable,
+    RuntimeTable,
+    SyncTable,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Thread:
+    """A CPU thread of the traced process. `name` is the profiler's, "" where it gave none."""
+
+    pid: int | str
+    tid: int | str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class TraceMeta:
+    """What the file says about itself and how reading it went."""
+
+    path: str
+    header: dict[str, Any]  # the JSON document without its events
+    rank: int | None
+    world_size: int | None
+    event_count: int
+    byte_count: int  # of the uncompressed text
+    lost_events: int
+    repaired_events: int
+    damage: str | None  # what is wrong with the file, in words
+    recorded_index_share: float | None  # events kept of those the profiler numbered ("Ev Idx"); 1.0: all
+    categories: dict[str, int]  # complete events by category
+
+    def device_properties(self) -> list[dict[str, Any]]:
+        devices = self.header.get("deviceProperties")
+        return [d for d in devices if isinstance(d, dict)] if isinstance(devices, list) else []
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """One file's events. `names` and `texts` are the dictionaries of the tables' codes."""
+
+    meta: TraceMeta
+    names: list[str]
+    texts: list[str]
+    threads: list[Thread]
+    gpu: GpuTable
+    runtime: RuntimeTable
+    ops: OpTable
+    annotations: AnnotationTable
+    python: PythonTable
+    sync: SyncTable
+    memory: MemoryTable
+    flows: FlowTable
+
+    @property
+    def duration_ns(self) -> int:
+        """From the first event to the end of the last."""
+        tables = (self.gpu, self.runtime, self.ops, self.annotations, self.python)
+        return max((int(table.end.max()) for table in tables if len(table)), default=0)
