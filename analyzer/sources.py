@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import lzma
 import os
 import re
 import stat
+import struct
 import zipfile
+import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +29,13 @@ _WORLD_SIZE = re.compile(
 _ZIP = (b"PK\x03\x04", b"PK\x05\x06")
 _GZIP = b"\x1f\x8b"
 _UTF8_MARK = b"\xef\xbb\xbf"
+_BAD_ARCHIVE = (zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error, EOFError)
+_UNREADABLE = (
+    OSError,
+    RuntimeError,
+    ValueError,
+    *_BAD_ARCHIVE,
+)  # RuntimeError: encrypted; ValueError: bad names
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +62,7 @@ class Source:
                 return self.path.open("rb")
             with zipfile.ZipFile(self.path) as archive:
                 return archive.open(self.member)  # keeps the file open until the member is closed
-        except (OSError, RuntimeError, KeyError, NotImplementedError, zipfile.BadZipFile) as error:
+        except (KeyError, *_UNREADABLE) as error:
             raise InputError(f"cannot read {self.label}: {_reason(error)}") from error
 
 
@@ -109,10 +119,10 @@ class _Search:
                     path
                 ).close()  # an unreadable folder is an error here, and only skipped further down
                 if not self._folder(path):
-                    raise InputError(f"no trace files in folder {text}; expected *.json or *.json.gz")
+                    raise InputError(f"no trace files in folder {text}; {self._why('*.json or *.json.gz')}")
             else:
                 self._named_file(path)
-        except (OSError, RuntimeError, zipfile.BadZipFile) as error:
+        except _UNREADABLE as error:
             raise InputError(f"cannot read {text}: {_reason(error)}") from error
 
     def _named_file(self, path: Path) -> None:
@@ -124,7 +134,10 @@ class _Search:
         if not start.startswith(_ZIP):
             self._add(path, named=True)
         elif not self._archive(path):
-            raise InputError(f"no trace files in {path}; expected JSON, plain or gzipped")
+            raise InputError(f"no trace files in {path}; {self._why('JSON, plain or gzipped')}")
+
+    def _why(self, expected: str) -> str:
+        return f"skipped {self.skipped[-1]}" if self.skipped else f"expected {expected}"
 
     def _glob(self, pattern: Path) -> None:
         if not any(_is_magic(part) for part in pattern.parts):
@@ -165,7 +178,7 @@ class _Search:
                     return True
                 self.skipped.append(f"{_label(path)}: no trace files in this archive")
                 return False
-        except (OSError, zipfile.BadZipFile) as error:
+        except _UNREADABLE as error:
             self.skipped.append(f"{_label(path)}: {_reason(error)}")
             return False
         if not _may_be_trace(start):
@@ -178,13 +191,13 @@ class _Search:
         """True when a member may be a trace. Members are read in place and never extracted."""
         found = False
         with zipfile.ZipFile(path) as archive:
-            for name in sorted({info.filename for info in archive.infolist() if not info.is_dir()}):
-                if name.startswith("__MACOSX/") or name.rpartition("/")[2].startswith("."):
+            for name in sorted(set(archive.namelist())):
+                if name.startswith("__MACOSX/") or name.rpartition("/")[2][:1] in ("", "."):
                     continue
                 try:
                     with archive.open(name) as member:
                         start = member.read(_START_BYTES)
-                except (OSError, RuntimeError, NotImplementedError, EOFError, zipfile.BadZipFile) as error:
+                except _UNREADABLE as error:
                     self.skipped.append(f"{_label(path, name)}: {_reason(error)}")
                     continue
                 if _may_be_trace(start):

@@ -303,8 +303,10 @@ class Progress:
 def emit(output: str | bytes) -> None:
     """Writes to stdout. If its reader is gone the program ends in silence; a full disk is an OutputError."""
     data = output if isinstance(output, bytes) else output.encode(sys.stdout.encoding, "backslashreplace")
+    rest = memoryview(data)
     try:
-        sys.stdout.buffer.write(data)
+        while rest:  # with PYTHONUNBUFFERED a single write may take only a part
+            rest = rest[sys.stdout.buffer.write(rest) :]
         sys.stdout.buffer.flush()
     except OSError as error:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or the flush at exit fails again

@@ -60,12 +60,12 @@ def typed_settings(schema: type, table: Mapping[str, Any], where: str) -> dict[s
         if name not in known:
             hint = suggestion(name, known) or f"; known: {', '.join(known) or 'none'}"
             raise ConfigError(f"{where}: unknown setting {key!r}{hint}")
+        if isinstance(value, float) and not math.isfinite(value):
+            raise ConfigError(f"{where}: {key}: expected a finite number, got {value}")
         try:
             values[name] = msgspec.convert(value, types[name])
         except msgspec.ValidationError as error:
             raise ConfigError(f"{where}: {key}: {_lower_first(str(error))}") from error
-        if isinstance(value, float) and not math.isfinite(value):
-            raise ConfigError(f"{where}: {key}: expected a finite number, got {value}")
     return values
 
 

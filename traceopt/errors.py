@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
-
-# C0 and C1 controls, line separators, zero-width and bidirectional marks, lone surrogates (odd file names).
-_INVISIBLE = re.compile(
-    "[\x00-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff]"
-)
 
 
 def visible(text: str) -> str:
-    """`text` with every control character as a readable escape; file names and traces are untrusted."""
-    return _INVISIBLE.sub(lambda match: match[0].encode("unicode_escape").decode("ascii"), text)
+    """`text` with control, bidirectional and zero-width characters and lone surrogates as readable escapes.
+
+    File names, traces and plug-ins are untrusted: none may move the cursor or begin a line.
+    """
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
 
 
 def one_line(text: str, limit: int = 300) -> str:
@@ -28,7 +27,8 @@ def suggestion(word: str, known: Iterable[str]) -> str:
 
     spelled = {name.lower(): name for name in known}
     close = difflib.get_close_matches(word.lower(), spelled, n=3, cutoff=0.6)
-    return f"; did you mean {' or '.join(repr(spelled[name]) for name in close)}?" if close else ""
+    names = [repr(name) for lower, name in spelled.items() if lower in close]
+    return f"; did you mean {' or '.join(names)}?" if names else ""
 
 
 class TraceoptError(Exception):

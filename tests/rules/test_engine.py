@@ -1,0 +1,188 @@
+"""The engine answers for every rule, whatever the rule does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, cast
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from traceopt.rules.engine import Outcome, configure, prepare, run_rules
+from traceopt.rules.finding import Finding, Fix, Impact, Saving
+from traceopt.rules.registry import TRACE_QUALITY, Registry
+from traceopt.rules.rule import Rule, threshold
+
+from traceopt.errors import ConfigError
+
+if TYPE_CHECKING:
+    from traceopt.analyzer.facts import Facts
+
+
+class FakeFacts:
+    def lacks(self, requirement: str) -> str | None:
+        sentences = {
+            "shapes": "Shapes were not recorded; use record_shapes=True.",
+            "stacks": "No stacks.",
+            "gpu": None,
+        }
+        return sentences[requirement]
+
+
+def saving(est_us: float, share: float = 0.2) -> Saving:
+    return Saving(est_us / 2, est_us, est_us * 2, share, "measured")
+
+
+@dataclass(frozen=True)
+class Sample(Rule):
+    """A rule that yields the savings it is told to."""
+
+    code: ClassVar[str] = "SA001"
+    name: ClassVar[str] = "sample"
+    title: ClassVar[str] = "Change the sample"
+    family: ClassVar[str] = "sample"
+    savings: tuple[float, ...] = threshold((), "microseconds to find")
+    min_share: Annotated[float, msgspec.Meta(ge=0, le=1)] = threshold(0.03, "share of the step")
+    depth: int = threshold(4, "frames")
+
+    def check(self, facts: Facts) -> Iterator[Finding]:  # noqa: ARG002
+        for us in self.savings:
+            yield self.finding(
+                why=f"costs {us} us", fix=Fix("change it"), saving=saving(us, us / 1000), evidence=[]
+            )
+
+
+def variant(code: str, base: type[Rule] = Sample, **attributes: Any) -> type[Rule]:
+    return type(code, (base,), {"code": code, "name": code.lower(), **attributes})
+
+
+def ask(*rules: Rule, debug: bool = False) -> Outcome:
+    return run_rules(rules, cast("Facts", FakeFacts()), debug=debug)
+
+
+def test_statuses_and_reasons() -> None:
+    blind = variant("BL001", requires=("gpu", "shapes", "stacks"))
+    absent = variant("AB001", applies=lambda *_: "No convolutions.")
+    calm = variant("CA001", passed=lambda *_: "0.1% of the step.")
+    checks = ask(Sample((400.0,)), blind(), absent(), calm()).checks
+    assert [(check.code, check.status, check.reason) for check in checks] == [
+        ("SA001", "found", "costs 400.0 us"),
+        ("BL001", "not_checked", "Shapes were not recorded; use record_shapes=True. No stacks."),
+        ("AB001", "not_applicable", "No convolutions."),
+        ("CA001", "passed", "0.1% of the step."),
+    ]
+    assert {check.title for check in checks} == {"Change the sample"}
+
+
+def raise_(error: BaseException) -> Any:
+    raise error
+
+
+def half_way(*_: object) -> Iterator[Finding]:
+    yield from Sample((500.0,)).check(cast("Facts", None))
+    raise ZeroDivisionError("division\nby \x1b[31mzero")
+
+
+@pytest.mark.parametrize(
+    ("attributes", "reason"),
+    [
+        ({"check": half_way}, r"ZeroDivisionError: division by \x1b[31mzero"),
+        ({"check": lambda *_: raise_(SystemExit(1))}, "SystemExit: 1"),
+        ({"check": lambda *_: raise_(RecursionError("deep"))}, "RecursionError: deep"),
+        ({"check": lambda *_: None}, "TypeError: 'NoneType' object is not iterable"),
+        ({"check": lambda *_: iter(["text"])}, "TypeError: check() yielded str, not a Finding"),
+        ({"applies": lambda *_: raise_(KeyError("x"))}, "KeyError: 'x'"),
+        ({"passed": lambda *_: raise_(ValueError("y"))}, "ValueError: y"),
+        ({"requires": ("no-such-thing",)}, "KeyError: 'no-such-thing'"),
+    ],
+)
+def test_a_rule_that_raises_is_an_error_and_the_others_run(attributes: dict[str, Any], reason: str) -> None:
+    broken = variant("BR001", **attributes)()
+    outcome = ask(broken, Sample((100.0,)))
+    assert [(check.status, check.reason) for check in outcome.checks] == [
+        ("error", reason),
+        ("found", "costs 100.0 us"),
+    ]
+    assert [finding.code for finding in outcome.findings] == ["SA001"]
+    with pytest.raises((Exception, SystemExit)) as caught:
+        ask(broken, debug=True)
+    assert type(caught.value).__name__ in reason
+
+
+def test_ctrl_c_is_not_an_error_of_the_rule() -> None:
+    with pytest.raises(KeyboardInterrupt):
+        ask(variant("CC001", check=lambda *_: raise_(KeyboardInterrupt()))())
+
+
+@pytest.mark.parametrize("us", [float("nan"), float("inf")])
+def test_a_saving_that_is_no_number_is_an_error(us: float) -> None:
+    outcome = ask(Sample((us,)))
+    assert not outcome.findings
+    assert outcome.checks[0].status == "error"
+
+
+def test_trace_quality_runs_first_and_becomes_notes() -> None:
+    quality = variant("TQ001", family=TRACE_QUALITY)((10.0,))
+    outcome = ask(Sample((100.0,)), quality)
+    assert [check.code for check in outcome.checks] == ["TQ001", "SA001"]
+    assert [(note.code, note.name, note.text) for note in outcome.notes] == [
+        ("TQ001", "tq001", "costs 10.0 us")
+    ]
+    assert [finding.code for finding in outcome.findings] == ["SA001"]
+
+
+@given(st.lists(st.tuples(st.sampled_from(["AA001", "BB001"]), st.floats(0, 999)), max_size=12), st.randoms())
+def test_findings_come_most_valuable_first_in_any_order(
+    planted: list[tuple[str, float]], random: Any
+) -> None:
+    rules = [variant(code)((us,)) for code, us in planted]
+    expected = [(f.code, f.why) for f in ask(*rules).findings]
+    random.shuffle(rules)
+    findings = ask(*rules).findings
+    assert [(f.code, f.why) for f in findings] == expected
+    ranks: list[Impact] = ["high", "medium", "low", "info"]
+    keys = [(ranks.index(f.impact), -(f.saving.est_us if f.saving else 0), f.code) for f in findings]
+    assert keys == sorted(keys)
+
+
+def test_configure_converts_and_refuses() -> None:
+    rule = configure(Sample, {"min-share": 1, "savings": [1.0, 2]})
+    assert rule == Sample(savings=(1.0, 2.0), min_share=1.0)
+    for settings, message in [
+        ({"min_shar": 0.1}, "rule SA001: unknown setting 'min_shar'; did you mean 'min_share'?"),
+        ({"zzz": 0.1}, "rule SA001: unknown setting 'zzz'; known: savings, min_share, depth"),
+        ({"min_share": "a lot"}, "rule SA001: min_share: expected `float`, got `str`"),
+        ({"min_share": 30}, "rule SA001: min_share: expected `float` <= 1.0"),
+        ({"min_share": float("nan")}, "rule SA001: min_share: expected a finite number, got nan"),
+        ({"depth": True}, "rule SA001: depth: expected `int`, got `bool`"),
+        ({"depth": 1.5}, "rule SA001: depth: expected `int`, got `float`"),
+    ]:
+        with pytest.raises(ConfigError) as caught:
+            configure(Sample, settings)
+        assert str(caught.value) == message
+
+
+def test_configure_reports_what_the_rule_itself_refuses() -> None:
+    @dataclass(frozen=True)
+    class Even(Sample):
+        def __post_init__(self) -> None:
+            if self.depth % 2:
+                raise ValueError("depth must be even")
+
+    with pytest.raises(ConfigError, match="rule SA001: depth must be even"):
+        configure(Even, {"depth": 3})
+
+
+def test_prepare_selects_and_configures_by_code_or_name() -> None:
+    other = variant("OT001")
+    registry = Registry((other, Sample))
+    assert prepare(registry, select_codes=["SA"], thresholds={"sample": {"depth": 9}}) == [Sample(depth=9)]
+    assert [type(rule) for rule in prepare(registry)] == [other, Sample]
+    with pytest.raises(ConfigError, match="rule OT001: unknown setting 'nope'"):
+        prepare(registry, select_codes=["SA"], thresholds={"ot001": {"nope": 1}})
+    with pytest.raises(ConfigError, match="no rule 'SA002'; did you mean 'SA001'"):
+        prepare(registry, thresholds={"SA002": {}})
+    with pytest.raises(ConfigError, match="expected a table"):
+        prepare(registry, thresholds={"SA001": cast("dict[str, Any]", 3)})

@@ -1,0 +1,188 @@
+"""Rules are found, told apart and chosen; a broken plug-in is a warning."""
+
+from __future__ import annotations
+
+import runpy
+import sys
+from dataclasses import dataclass
+from importlib.metadata import EntryPoint
+from pathlib import Path
+from typing import ClassVar
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from traceopt.rules import registry
+from traceopt.rules.registry import TRACE_QUALITY, builtin_rules, flaw, load_rules, rule_page, select
+from traceopt.rules.rule import Rule, threshold
+
+from traceopt.errors import ConfigError
+
+ROOT = Path(__file__).parents[2]
+GOOD_RULE = '''
+from __future__ import annotations
+from dataclasses import dataclass
+from traceopt.rules.rule import Rule, threshold
+
+@dataclass(frozen=True)
+class Mine(Rule):
+    """My page."""
+    code = "{code}"
+    name = "{name}"
+    title = "Do it my way"
+    family = "mine"
+    min_share: float = threshold(0.5, "share of the step")
+'''
+
+
+def make(code: str, name: str, family: str = "sample") -> type[Rule]:
+    return type(code, (Rule,), {"code": code, "name": name, "title": f"Fix {name}", "family": family})
+
+
+DL001, DL002, HS001 = (
+    make("DL001", "dataloader-stall"),
+    make("DL002", "main-thread"),
+    make("HS001", "scalar-read"),
+)
+TQ001 = make("TQ001", "no-gpu-events", TRACE_QUALITY)
+RULES = [DL001, DL002, HS001, TQ001]
+
+
+@pytest.fixture
+def only_mine(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registry, "builtin_rules", lambda: iter([HS001, DL001]))
+
+
+def test_builtin_rules_are_sound_and_documented() -> None:
+    rules = list(builtin_rules())
+    assert [flaw(rule) for rule in rules] == [None] * len(rules)
+    for rule in rules:
+        module = rule.__module__.rpartition(".")[2]
+        assert module == f"{rule.code.lower()}_{rule.name.replace('-', '_')}"
+        assert len(rule.page()) > 200, f"{rule.code} has no page"
+        assert not rule.title.endswith(".")
+    assert len(load_rules().rules) >= len(rules)
+
+
+def test_docs_are_up_to_date() -> None:
+    pages = runpy.run_path(str(ROOT / "docs" / "generate.py"))["pages"]()
+    if len(pages) == 1:
+        pytest.skip("no rules yet")
+    written = {path.name: path.read_text(encoding="utf-8") for path in (ROOT / "docs" / "rules").glob("*.md")}
+    assert written == pages, "run: python docs/generate.py"
+
+
+@pytest.mark.usefixtures("only_mine")
+def test_rules_dir_adds_rules_and_broken_files_are_warnings(tmp_path: Path) -> None:
+    (tmp_path / "good.py").write_text(GOOD_RULE.format(code="MY001", name="my-rule"))
+    (tmp_path / "clash.py").write_text(GOOD_RULE.format(code="DL001", name="other"))
+    (tmp_path / "syntax.py").write_text("def (")
+    (tmp_path / "quits.py").write_text("import sys; sys.exit(3)")
+    (tmp_path / "nothing.py").write_text("x = 1")
+    (tmp_path / "_helper.py").write_text("raise RuntimeError")
+    found = load_rules(tmp_path)
+    assert [rule.code for rule in found.rules] == ["DL001", "HS001", "MY001"]
+    assert len(found.warnings) == 4
+    by_file = {Path(warning.split(": ")[0].split()[-1]).name: warning for warning in found.warnings}
+    assert "DL001 is taken by" in by_file["clash.py"]
+    assert "SyntaxError" in by_file["syntax.py"]
+    assert "SystemExit: 3" in by_file["quits.py"]
+    assert "defines no rule" in by_file["nothing.py"]
+    assert found.find("my-rule")(min_share=0.1) == found.find("MY001")(min_share=0.1)
+
+
+def test_rules_dir_must_be_a_folder(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"rules folder .*missing does not exist"):
+        load_rules(tmp_path / "missing")
+
+
+@pytest.mark.usefixtures("only_mine")
+def test_entry_points_may_name_a_rule_or_a_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "plugin_module.py").write_text(GOOD_RULE.format(code="MY001", name="my-rule"))
+    (tmp_path / "plugin_class.py").write_text(GOOD_RULE.format(code="MY002", name="my-other-rule"))
+    monkeypatch.syspath_prepend(str(tmp_path))
+    values = ["plugin_module", "plugin_class:Mine", "plugin_gone", "plugin_class:dataclass"]
+    points = [EntryPoint(value, value, registry.ENTRY_POINTS) for value in values]
+    monkeypatch.setattr(registry, "entry_points", lambda group: points if group == "traceopt.rules" else [])
+    found = load_rules()
+    assert [rule.code for rule in found.rules] == ["DL001", "HS001", "MY001", "MY002"]
+    assert [warning.partition(": ")[0] for warning in found.warnings] == [
+        "plug-in plugin_gone",
+        "plug-in plugin_class:dataclass",
+    ]
+    for name in ("plugin_module", "plugin_class"):
+        sys.modules.pop(name, None)
+
+
+def test_builtin_clash_is_a_programming_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registry, "builtin_rules", lambda: iter([DL001, make("DL001", "twin")]))
+    with pytest.raises(TypeError, match="DL001 is taken"):
+        load_rules()
+
+
+def test_flaws_are_named() -> None:
+    class Undecorated(DL001):  # type: ignore[misc, valid-type]
+        code = "UD001"
+        min_share: float = threshold(0.1, "share")
+
+    @dataclass(frozen=True)
+    class NoDefault(DL001):  # type: ignore[misc, valid-type]
+        code: ClassVar[str] = "ND001"
+        min_share: float
+
+    assert flaw(DL001) is None
+    assert "not decorated" in (flaw(Undecorated) or "")
+    assert flaw(NoDefault) == "threshold min_share has no default"
+    assert "capital letters" in (flaw(make("dl1", "x")) or "")
+    assert "kebab-case" in (flaw(make("DL001", "Not Kebab")) or "")
+    assert "has no code" in (flaw(type("Bare", (Rule,), {})) or "")
+
+
+@pytest.mark.parametrize(
+    ("wanted", "unwanted", "expected"),
+    [
+        ([], [], ["DL001", "DL002", "HS001", "TQ001"]),
+        (["DL"], [], ["DL001", "DL002", "TQ001"]),
+        (["dl001"], [], ["DL001", "TQ001"]),
+        (["scalar-read"], [], ["HS001", "TQ001"]),
+        (["DL"], ["DL002"], ["DL001", "TQ001"]),
+        (["DL002"], ["DL"], ["DL002", "TQ001"]),
+        (["DL002"], ["DL002"], ["TQ001"]),
+        ([], ["TQ", "HS001"], ["DL001", "DL002"]),
+    ],
+)
+def test_select(wanted: list[str], unwanted: list[str], expected: list[str]) -> None:
+    assert [rule.code for rule in select(RULES, wanted, unwanted)] == expected
+
+
+@given(
+    st.lists(st.sampled_from(["DL", "DL0", "DL001", "HS", "TQ001"])),
+    st.lists(st.sampled_from(["D", "HS001"])),
+)
+def test_an_equal_or_longer_ignore_always_wins(wanted: list[str], unwanted: list[str]) -> None:
+    chosen = {rule.code for rule in select(RULES, wanted, unwanted)}
+    assert "HS001" not in chosen or "HS001" not in unwanted
+    if not unwanted:
+        assert chosen >= {rule.code for rule in RULES if any(rule.code.startswith(entry) for entry in wanted)}
+
+
+@pytest.mark.parametrize("entry", ["DL009", "dataloder-stall", "", "ZZ"])
+def test_an_unknown_code_is_an_error_with_the_closest(entry: str) -> None:
+    with pytest.raises(ConfigError, match=f"no rule '{entry}'") as caught:
+        select(RULES, [entry])
+    assert "\n" not in str(caught.value)
+    if entry == "DL009":
+        assert "did you mean 'DL001' or 'DL002'" in str(caught.value)
+
+
+def test_page_lists_thresholds() -> None:
+    @dataclass(frozen=True)
+    class Tuned(DL001):  # type: ignore[misc, valid-type]
+        """What it measures."""
+
+        min_share: float = threshold(0.03, "share of the median step")
+
+    page = rule_page(Tuned)
+    assert page.startswith("# DL001 dataloader-stall\n")
+    assert "What it measures." in page
+    assert "| `min_share` | `0.03` | share of the median step |" in page
