@@ -296,7 +296,7 @@ def test_progress_is_one_line_that_goes_away(capsys: pytest.CaptureFixture[str])
     written = capsys.readouterr().err
     assert "\n" not in written
     assert written.endswith("\r\x1b[2K")
-    assert all(len(line) < 85 for line in written.split("\r"))
+    assert all(len(line) < 90 for line in written.split("\r"))
     with Progress(enabled=False) as progress:
         progress("reading")
     assert capsys.readouterr().err == ""

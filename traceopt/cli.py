@@ -293,11 +293,11 @@ class Progress:
     def __call__(self, text: str) -> None:
         if self._enabled:
             self._shown = True
-            click.echo(f"\r\x1b[2K{one_line(text, 78)}", nl=False, err=True)
+            click.echo(f"\r\x1b[2K{one_line(text, 78)}", nl=False, err=True, color=True)
 
     def __exit__(self, *_: object) -> None:
         if self._shown:
-            click.echo("\r\x1b[2K", nl=False, err=True)
+            click.echo("\r\x1b[2K", nl=False, err=True, color=True)
 
 
 def emit(output: str | bytes) -> None:
