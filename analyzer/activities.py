@@ -1,0 +1,122 @@
+"""What the host does while the GPU may wait: one table of activities, and how each is recognised in a trace.
+
+An activity is known by the name of a Python frame ("file(line): function"), of an annotation, of an operator or of a
+runtime call. Order matters: where activities nest, the earlier one in `ACTIVITIES` owns the time.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from traceopt.analyzer import op_names
+
+# A module's path as the profiler writes it: bare, or absolute below a library folder.
+_LIBRARY = r"^(?:.*/(?:python3[\d.]*|site-packages|dist-packages)/)?"
+
+_Matcher = Callable[[str], bool]
+
+
+def _pattern(*alternatives: str) -> _Matcher:
+    compiled = re.compile("|".join(alternatives))
+    return lambda name: compiled.search(name) is not None
+
+
+def _never(_: str) -> bool:
+    return False
+
+
+@dataclass(frozen=True, slots=True)
+class Activity:
+    """One kind of host work. The matchers see names of the slices of their kind; `label` is for people."""
+
+    name: str
+    label: str
+    frame: _Matcher = _never
+    annotation: _Matcher = _never
+    op: _Matcher = _never
+    runtime: _Matcher = _never
+
+
+LOGGING_FRAME = _pattern(
+    _LIBRARY + r"(?:logging|loguru|tensorboardX|tensorboard|wandb|mlflow|comet_ml|neptune|aim|clearml|rich)/",
+    _LIBRARY + r"tqdm/(?!_monitor).*: (?!__iter__|__next__)",  # the iterator's frame holds the loop's own input
+    _LIBRARY + r"torch/utils/tensorboard/",
+    _LIBRARY + r"csv\.py\(",
+    r"^<built-in function print>",
+    r"^<built-in method (?:write|writerow|flush) of (?:_io|_csv)\.",
+)
+# Functions whose purpose is to report: a sync below them is read for the log, not for the model.
+REPORTING_FUNCTION = _pattern(
+    r": (?:log|report|record|track|print|write|update|compute)_?(?:metrics?|stats?|statistics|loss(?:es)?|scalars?|progress|step|accuracy)?$",
+    r"^(?:.*/)?torchmetrics/",
+)
+
+ACTIVITIES: tuple[Activity, ...] = (
+    Activity(
+        "data_loading",
+        "Waiting for data",
+        frame=_pattern(_LIBRARY + r"torch/utils/data/dataloader\.py\(\d+\): (?:__next__|_next_data)"),
+        annotation=op_names.is_dataloader,
+    ),
+    Activity(
+        "checkpoint",
+        "Saving a checkpoint",
+        frame=_pattern(
+            _LIBRARY + r"torch/serialization\.py\(\d+\): _?(?:legacy_)?save",
+            _LIBRARY + r"torch/distributed/checkpoint/.*: (?:async_)?save",
+            _LIBRARY + r"safetensors/.*: save",
+            r": _?save_(?:checkpoint|pretrained|model|state)$",
+        ),
+    ),
+    Activity("logging", "Logging", frame=LOGGING_FRAME),
+    Activity(
+        "gc",
+        "Python garbage collection",
+        frame=_pattern(r"^<built-in function collect>", r"^gc\.py"),
+        annotation=_pattern(r"^traceopt:+ ?gc\b"),
+    ),
+    Activity("allocation", "Allocating device memory", runtime=op_names.is_allocation),
+    Activity("module_load", "First calls and code loading", runtime=op_names.is_module_load),
+    Activity("host_sync", "Waiting for the GPU's answer", runtime=op_names.is_blocking_sync),
+    Activity(
+        "compile",
+        "Compiling",
+        frame=_pattern(
+            _LIBRARY + r"torch/_dynamo/convert_frame\.py\(\d+\): _?compile",
+            _LIBRARY + r"torch/_inductor/.*: compile",
+            _LIBRARY + r"triton/compiler/.*: compile",
+        ),
+        annotation=op_names.is_compile,
+        op=op_names.is_compile,
+    ),
+    Activity(
+        "input_work",
+        "Preparing input outside the loader",
+        frame=_pattern(
+            _LIBRARY
+            + r"(?:PIL|cv2|albumentations|imgaug|av|decord|librosa|soundfile|tokenizers|datasets|webdataset|lmdb|h5py)/",
+            _LIBRARY + r"torchvision/(?:transforms|io|datasets)/",
+            _LIBRARY + r"torchaudio/",
+            _LIBRARY
+            + r"transformers/(?:\w+/)*(?:image_processing|image_transforms|feature_extraction|tokenization|audio_utils|video_utils)",
+            _LIBRARY + r"diffusers/(?:image|video)_processor",
+            r": _?(?:pre|post)_?process(?:_\w+)?$",
+            r": _?(?:tokenize|collate|augment)(?:_\w+|r)?$",
+            r": _?(?:decode|read|load)_(?:image|jpeg|video|audio|batch|sample|frame)s?(?:_\w+)?$",
+            r": \w*collate_fn$",
+        ),
+        annotation=_pattern(r"(?i)\b(?:preprocess\w*|tokeniz\w*|collate|augment\w*|decode_(?:image|video|audio))\b"),
+    ),
+    Activity("launch", "Launching GPU work", op=lambda _: True, runtime=lambda _: True),
+    Activity("python", "Python between launches", frame=lambda _: True),
+)
+
+ACTIVITY_NAMES = tuple(activity.name for activity in ACTIVITIES)
+UNTRACED = "untraced"
+QUEUED = "queued"
+LABELS = {a.name: a.label for a in ACTIVITIES} | {
+    UNTRACED: "Nothing traced on the host",
+    QUEUED: "Idle although work was queued",
+}

@@ -1,0 +1,179 @@
+"""From a slice of a CPU thread to the line of the user's code behind it (never torch, never site-packages).
+
+Three sources, best first: Python frames around the slice; the call stack that the 2021 format kept in the operator;
+for a backward operator, the call site of its forward operator (same autograd sequence number).
+
+A frame's line is where its function begins: that is what the profiler records for functions that it saw being called.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from traceopt.analyzer.nesting import OP, PYTHON, Slices
+from traceopt.analyzer.tables import I4
+from traceopt.analyzer.trace import Trace
+
+FRAME = re.compile(r"^(?P<file>.+?)\((?P<line>\d+)\): (?P<function>.+)$", re.S)
+_INSTALLED = re.compile(r"(?:^|/)(?:site-packages|dist-packages|python3[\d.]*)/|^<")
+_HOME = re.compile(r"^/(?:home|Users)/[^/]+/|^/root/")
+
+# First part of the paths that the profiler has already cut at site-packages.
+THIRD_PARTY = frozenset(
+    "PIL absl accelerate aiter albumentations apex av bitsandbytes click cv2 dask datasets decord deepspeed detectron2 "
+    "diffusers einops fairscale fbgemm_gpu fire flash_attn fsspec functorch gradio h5py huggingface_hub hydra ignite jax "
+    "joblib keras kornia lightning lightning_fabric lightning_utilities liger_kernel lmdb matplotlib megatron mlflow mmcv "
+    "mmengine monai numpy omegaconf onnxruntime open_clip optimum pandas peft pyarrow pydantic pytorch_lightning ray "
+    "safetensors scipy sentence_transformers sglang sklearn soundfile spacy tensorboard tensorboardX timm tokenizers torch "
+    "torch_geometric torch_tb_profiler torchao torchaudio torchdata torchmetrics torchrec torchtext torchvision tqdm "
+    "transformer_engine transformers triton trl vllm wandb webdataset xformers yaml traceopt".split()
+)
+
+
+@dataclass(frozen=True, slots=True)
+class CallSite:
+    """A function of the user's code: its file, the line it begins on, its name."""
+
+    file: str
+    line: int | None
+    function: str
+
+
+def parse_frame(name: str) -> CallSite | None:
+    """ "train.py(97): log_metrics" -> CallSite; None for builtins and modules."""
+    match = FRAME.match(name)
+    if match is None:
+        return None
+    return CallSite(_HOME.sub("~/", match["file"]), int(match["line"]), match["function"])
+
+
+def is_library(name: str) -> bool:
+    """Whether a frame belongs to torch, the standard library, or an installed package, or is no frame of a file."""
+    match = FRAME.match(name)
+    if match is None:
+        return True
+    file = match["file"]
+    if _INSTALLED.search(file):
+        return True
+    if file.startswith("/"):
+        return False
+    top = file.partition("/")[0]
+    return top.removesuffix(".py") in sys.stdlib_module_names or top in THIRD_PARTY
+
+
+@dataclass(frozen=True)
+class CallSites:
+    """Call sites of slices, as indices into `sites`; -1 where none is known."""
+
+    trace: Trace
+    slices: Slices
+
+    @property
+    def recorded(self) -> bool:
+        """Whether the trace holds any stack to find a call site in."""
+        return len(self.trace.python) > 0 or bool((self.trace.ops.stack >= 0).any())
+
+    @cached_property
+    def sites(self) -> list[CallSite]:
+        return []
+
+    @cached_property
+    def _site_index(self) -> dict[CallSite, int]:
+        return {}
+
+    @cached_property
+    def _site_of_name(self) -> I4:
+        """For every name of the trace, the site it is a user's frame of; -1: it is none."""
+        out = np.full(len(self.trace.names), -1, np.int32)
+        for code in np.unique(self.trace.python.name):
+            name = self.trace.names[code]
+            if not is_library(name):
+                out[code] = self._add(parse_frame(name))
+        return out
+
+    def _add(self, site: CallSite | None) -> int:
+        if site is None:
+            return -1
+        known = self._site_index.get(site)
+        if known is None:
+            known = self._site_index[site] = len(self.sites)
+            self.sites.append(site)
+        return known
+
+    @cached_property
+    def _nearest_frame(self) -> I4:
+        """For every slice, the innermost user's frame around it."""
+        user = (self.slices.kind == PYTHON) & (self._site_of_name[self.slices.name] >= 0)
+        return self.slices.nearest(user)
+
+    @cached_property
+    def _nearest_stack(self) -> I4:
+        """For every slice, the innermost operator around it that carries a call stack."""
+        op = self.slices.kind == OP
+        has = np.zeros(len(self.slices), bool)
+        has[op] = self.trace.ops.stack[self.slices.row[op]] >= 0
+        return self.slices.nearest(has)
+
+    @cached_property
+    def _site_of_stack(self) -> dict[int, int]:
+        return {}
+
+    def of(self, rows: npt.NDArray[np.integer]) -> I4:
+        """Site of each slice. Shape (len(rows),)."""
+        site = self._direct(rows)
+        unknown = np.flatnonzero((site < 0) & (rows >= 0))
+        if len(unknown):
+            forward = self._forward_of(rows[unknown])
+            site[unknown] = np.where(forward >= 0, self._direct(forward), -1)
+        return site
+
+    def _direct(self, rows: npt.NDArray[np.integer]) -> I4:
+        if not len(self.slices) or not self.recorded:
+            return np.full(len(rows), -1, np.int32)
+        safe = np.maximum(rows, 0)
+        frame = np.where(rows >= 0, self._nearest_frame[safe], -1)
+        site = np.where(frame >= 0, self._site_of_name[self.slices.name[np.maximum(frame, 0)]], -1)
+        op = np.where((site < 0) & (rows >= 0), self._nearest_stack[safe], -1)
+        for row in np.flatnonzero(op >= 0):  # 2021 format only
+            site[row] = self._stack_site(int(self.trace.ops.stack[self.slices.row[op[row]]]))
+        return site.astype(np.int32)
+
+    def _stack_site(self, text: int) -> int:
+        known = self._site_of_stack.get(text)
+        if known is None:
+            frames = self.trace.texts[text].strip('"').split(";")
+            user = next((frame for frame in frames if not is_library(frame.strip())), None)
+            known = self._add(parse_frame(user.strip())) if user else -1
+            self._site_of_stack[text] = known
+        return known
+
+    def _forward_of(self, rows: npt.NDArray[np.integer]) -> I4:
+        """The forward operator's slice for slices inside a backward operator; -1: none."""
+        ops, slices = self.trace.ops, self.slices
+        if not len(ops):
+            return np.full(len(rows), -1, np.int32)
+        backward = slices.nearest(self._backward)[rows]
+        sequence = np.where(backward >= 0, ops.sequence[slices.row[np.maximum(backward, 0)]], -2)
+        forward = np.flatnonzero((ops.sequence >= 0) & (ops.forward_thread <= 0))
+        if not len(forward):
+            return np.full(len(rows), -1, np.int32)
+        order = forward[np.lexsort((ops.start[forward], ops.sequence[forward]))]
+        at = np.minimum(np.searchsorted(ops.sequence[order], sequence), len(order) - 1)
+        found = np.where(ops.sequence[order[at]] == sequence, order[at], -1)
+        return np.where(found >= 0, slices.of(OP, len(ops))[np.maximum(found, 0)], -1).astype(np.int32)
+
+    @cached_property
+    def _backward(self) -> npt.NDArray[np.bool_]:
+        """Slices of backward operators: autograd names the forward thread in them."""
+        ops = self.trace.ops
+        op = self.slices.kind == OP
+        out = np.zeros(len(self.slices), bool)
+        rows = self.slices.row[op]
+        out[op] = (ops.sequence[rows] >= 0) & (ops.forward_thread[rows] > 0)
+        return out

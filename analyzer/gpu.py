@@ -1,0 +1,126 @@
+"""The device's side: which GPU, what kind of work each row is, and when it was busy with what."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from traceopt.analyzer.intervals import EMPTY, Intervals, clip, complement, merge, subtract, union
+from traceopt.analyzer.kernel_names import KernelClass, classify
+from traceopt.analyzer.tables import KERNEL, GpuTable
+from traceopt.analyzer.trace import Trace
+
+Mask = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class GpuWork:
+    """The work of one device in a window (start, end) in ns. Masks and arrays have shape (len(work),)."""
+
+    trace: Trace
+    window: tuple[int, int]
+
+    @cached_property
+    def device(self) -> int | None:
+        """The device with the most work; a process that drives several is judged by that one."""
+        table = self.trace.gpu
+        if not len(table):
+            return None
+        devices, inverse = np.unique(table.device, return_inverse=True)
+        return int(devices[np.bincount(inverse, weights=table.duration).argmax()])
+
+    @cached_property
+    def rows(self) -> npt.NDArray[np.int64]:
+        """Rows of trace.gpu that ran on the device, in order of start."""
+        return np.flatnonzero(self.trace.gpu.device == self.device) if self.device is not None else np.empty(0, np.int64)
+
+    @cached_property
+    def work(self) -> GpuTable:
+        """The device's rows of trace.gpu."""
+        return self.trace.gpu.take(self.rows)
+
+    @cached_property
+    def _classes(self) -> tuple[list[KernelClass], npt.NDArray[np.int64]]:
+        codes, inverse = np.unique(self.work.name, return_inverse=True)
+        return [classify(self.trace.names[code]) for code in codes], inverse
+
+    @cached_property
+    def kind(self) -> npt.NDArray[np.str_]:
+        """Kind of each row, of the table in kernel_names.py; copies and fills are "copy" and "memset"."""
+        classes, inverse = self._classes
+        kinds = np.array([c.kind for c in classes] or [""])[inverse] if len(self.work) else np.empty(0, "U1")
+        return np.where(self.work.kind == KERNEL, kinds, np.where(self.work.kind == 1, "copy", "memset"))
+
+    @cached_property
+    def tensor_core(self) -> npt.NDArray[np.int8]:
+        """1 uses Tensor Cores, 0 does not, -1 unknown."""
+        classes, inverse = self._classes
+        tri = [-1 if c.tensor_core is None else int(c.tensor_core) for c in classes]
+        return np.array(tri, np.int8)[inverse] if len(self.work) else np.empty(0, np.int8)
+
+    def class_of(self, row: int) -> KernelClass:
+        classes, inverse = self._classes
+        return classes[inverse[row]]
+
+    @cached_property
+    def in_window(self) -> npt.NDArray[np.int64]:
+        """Duration of each row inside the window, ns."""
+        start, end = self.window
+        return np.maximum(np.minimum(self.work.end, end) - np.maximum(self.work.start, start), 0)
+
+    @cached_property
+    def is_kernel(self) -> Mask:
+        return self.work.kind == KERNEL
+
+    @cached_property
+    def is_communication(self) -> Mask:
+        return self.is_kernel & (self.kind == "collective")
+
+    @cached_property
+    def is_compute(self) -> Mask:
+        return self.is_kernel & ~self.is_communication
+
+    def area(self, mask: Mask) -> Intervals:
+        """When any of the rows of a mask ran, clipped to the window."""
+        if not len(self.work):
+            return EMPTY
+        return clip(union(self.work.start[mask], self.work.end[mask]), *self.window)
+
+    @cached_property
+    def compute(self) -> Intervals:
+        return self.area(self.is_compute)
+
+    @cached_property
+    def communication(self) -> Intervals:
+        return self.area(self.is_communication)
+
+    @cached_property
+    def copies(self) -> Intervals:
+        return self.area(~self.is_kernel)
+
+    @cached_property
+    def exposed_communication(self) -> Intervals:
+        """Collectives with no compute beside them."""
+        return subtract(self.communication, self.compute)
+
+    @cached_property
+    def exposed_copies(self) -> Intervals:
+        """Copies and fills with neither compute nor communication beside them."""
+        return subtract(self.copies, merge(self.compute, self.communication))
+
+    @cached_property
+    def busy(self) -> Intervals:
+        """Union of kernels, copies and fills; nothing else is GPU work."""
+        return merge(self.compute, self.communication, self.copies)
+
+    @cached_property
+    def no_compute(self) -> Intervals:
+        """Where the window has no compute: what any fix of the host's side can give back lies here."""
+        return complement(self.compute, *self.window)
+
+    @cached_property
+    def idle(self) -> Intervals:
+        return complement(self.busy, *self.window)

@@ -1,0 +1,91 @@
+"""What each CPU thread did, as exclusive sets of intervals: the host's side of every idle gap."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from traceopt.analyzer.activities import ACTIVITIES, Activity
+from traceopt.analyzer.intervals import EMPTY, Intervals, merge, subtract, union
+from traceopt.analyzer.nesting import ANNOTATION, OP, PYTHON, RUNTIME, Slices
+from traceopt.analyzer.trace import Trace
+
+Mask = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Host:
+    """The activities of the threads. `runtime_activity` overrides names: activity -> mask of runtime rows."""
+
+    trace: Trace
+    slices: Slices
+    runtime_activity: Mapping[str, Mask]
+
+    @cached_property
+    def activity(self) -> npt.NDArray[np.int8]:
+        """For every slice, the index in ACTIVITIES of the first one that its name matches; -1: none. Shape (len,)."""
+        out = np.full(len(self.slices), -1, np.int8)
+        for kind, matcher in ((PYTHON, "frame"), (ANNOTATION, "annotation"), (OP, "op"), (RUNTIME, "runtime")):
+            rows = np.flatnonzero(self.slices.kind == kind)
+            codes, inverse = np.unique(self.slices.name[rows], return_inverse=True)
+            of_name = [_first_match(self.trace.names[code], matcher) for code in codes]
+            out[rows] = np.array(of_name, np.int8)[inverse] if len(codes) else out[rows]
+        runtime = np.flatnonzero(self.slices.kind == RUNTIME)
+        for name, mask in self.runtime_activity.items():
+            out[runtime[mask[self.slices.row[runtime]]]] = _INDEX[name]
+        return out
+
+    def of_thread(self, thread: int) -> dict[str, Intervals]:
+        """Exclusive activities of one thread by name: no two overlap, together they are all that was traced."""
+        known = self._by_thread.get(thread)
+        if known is None:
+            known = self._by_thread[thread] = self._paint(thread)
+        return known
+
+    @cached_property
+    def _by_thread(self) -> dict[int, dict[str, Intervals]]:
+        return {}
+
+    def _paint(self, thread: int) -> dict[str, Intervals]:
+        mine = np.flatnonzero(self.slices.thread == thread)
+        activity = self.activity[mine]
+        taken = EMPTY
+        painted = {}
+        for index, kind in enumerate(ACTIVITIES):
+            rows = mine[activity == index]
+            area = union(self.slices.start[rows], self.slices.end[rows])
+            painted[kind.name] = subtract(area, taken)
+            taken = merge(taken, area)
+        return painted
+
+    def of_thread_else(self, thread: int, other: int) -> dict[str, Intervals]:
+        """Activities of `thread`, and of `other` where `thread` has nothing traced."""
+        mine = self.of_thread(thread)
+        if other in (thread, -1):
+            return mine
+        busy = merge(*mine.values())
+        return {name: merge(area, subtract(self.of_thread(other)[name], busy)) for name, area in mine.items()}
+
+    def rows_of(self, name: str) -> npt.NDArray[np.int64]:
+        """The slices of an activity that lie in no other slice of it (the outermost), in order of thread and time."""
+        mine = self.activity == _INDEX[name]
+        parent = self.slices.parent
+        enclosing = self.slices.nearest(mine)
+        inner = mine & (parent >= 0) & (enclosing[np.maximum(parent, 0)] >= 0)
+        return np.flatnonzero(mine & ~inner)
+
+
+_INDEX = {activity.name: index for index, activity in enumerate(ACTIVITIES)}
+
+
+def _first_match(name: str, matcher: str) -> int:
+    return next((i for i, activity in enumerate(ACTIVITIES) if _matches(activity, matcher, name)), -1)
+
+
+def _matches(activity: Activity, matcher: str, name: str) -> bool:
+    result: bool = getattr(activity, matcher)(name)
+    return result
