@@ -1,7 +1,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
-SOURCES := traceopt analyzer rules reports fixtures tests benchmarks
+SOURCES := traceopt analyzer rules reports fixtures tests benchmarks docs
 
 .PHONY: demo test lint bench clean
 

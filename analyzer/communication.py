@@ -1,0 +1,130 @@
+"""Collectives: how long they ran, how much of it nothing hid, what they moved."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+import msgspec
+import numpy as np
+
+from traceopt.analyzer import op_names
+from traceopt.analyzer.gpu import GpuWork
+from traceopt.analyzer.hardware import DTYPE_BYTES
+
+from traceopt.analyzer.links import Links
+from traceopt.analyzer.nesting import ANNOTATION, OP, Slices
+from traceopt.analyzer.tables import I8
+from traceopt.analyzer.trace import Trace
+
+_KIND = re.compile(
+    r"(?P<kind>all_?reduce|reduce_?scatter|all_?gather|all_?to_?all|send_?recv|broadcast|reduce|barrier|gather|scatter)", re.I
+)
+_SENT_PER_BYTE = {"all_reduce": 2.0}  # a ring all-reduce moves each byte twice; the others once
+
+
+@dataclass(frozen=True, slots=True)
+class CollectiveCalls:
+    """Collectives of one kind inside the window. `rows` index the device's work; times in ns, shape (calls,)."""
+
+    name: str
+    rows: I8
+    duration: I8
+    exposed: I8  # without compute beside it
+    bytes: I8  # of one rank's buffer, -1: not recorded
+
+    @property
+    def calls(self) -> int:
+        return len(self.rows)
+
+    @property
+    def known_bytes(self) -> int | None:
+        return int(self.bytes.sum()) if len(self.bytes) and (self.bytes >= 0).all() else None
+
+    def bus_gb_per_s(self) -> float | None:
+        """Bytes moved over the link per second, as NCCL's tests count it for large groups (all-reduce twice)."""
+        moved = self.known_bytes
+        total = int(self.duration.sum())
+        return moved * _SENT_PER_BYTE.get(self.name, 1.0) / total if moved and total else None
+
+
+def find_collectives(trace: Trace, slices: Slices, links: Links, gpu: GpuWork) -> list[CollectiveCalls]:
+    """By kind, most exposed first."""
+    rows = np.flatnonzero(gpu.is_communication & (gpu.in_window > 0))
+    if not len(rows):
+        return []
+    annotated = _annotation_of(trace, slices, links, gpu, rows)
+    kinds = [_kind(trace, gpu, int(row), slice_) for row, slice_ in zip(rows, annotated, strict=True)]  # collectives are few
+    sizes = np.array([_bytes(trace, gpu, int(row), slices, slice_) for row, slice_ in zip(rows, annotated, strict=True)])
+    start = np.maximum(gpu.work.start[rows], gpu.window[0])
+    end = np.minimum(gpu.work.end[rows], gpu.window[1])
+    exposed = (end - start) - gpu.compute.within(start, end)
+    out = []
+    for kind in sorted(set(kinds)):
+        mine = np.array([k == kind for k in kinds])
+        out.append(CollectiveCalls(kind, rows[mine], gpu.in_window[rows[mine]], exposed[mine], sizes[mine]))
+    return sorted(out, key=lambda c: -int(c.exposed.sum()))
+
+
+def _annotation_of(trace: Trace, slices: Slices, links: Links, gpu: GpuWork, rows: I8) -> I8:
+    """The `nccl:all_reduce`-like slice around each launch, -1: none."""
+    codes = np.array([op_names.is_collective_annotation(name) for name in trace.names] or [False])
+    wanted = codes[slices.name] & np.isin(slices.kind, (ANNOTATION, OP))
+    return slices.ancestor(links.launch_slice[gpu.rows[rows]], wanted).astype(np.int64)
+
+
+def _kind(trace: Trace, gpu: GpuWork, row: int, annotation: int) -> str:
+    texts = [trace.names[gpu.work.name[row]]]
+    if gpu.work.collective[row] >= 0:
+        texts.insert(0, trace.texts[gpu.work.collective[row]])
+    for text in texts:
+        match = _KIND.search(text)
+        if match:
+            return _spelled(match["kind"])
+    return "collective"
+
+
+def _spelled(kind: str) -> str:
+    plain = kind.lower().replace("_", "")
+    return {
+        "allreduce": "all_reduce",
+        "reducescatter": "reduce_scatter",
+        "allgather": "all_gather",
+        "alltoall": "all_to_all",
+        "sendrecv": "send_recv",
+    }.get(plain, plain)
+
+
+def _bytes(trace: Trace, gpu: GpuWork, row: int, slices: Slices, annotation: int) -> int:
+    """From NCCL's own metadata on the kernel, else from the annotation's input sizes; -1: not recorded."""
+    elements = int(gpu.work.collective_elements[row])
+    if elements >= 0 and gpu.work.collective_dtype[row] >= 0:
+        dtype = op_names.profiler_dtype(trace.texts[gpu.work.collective_dtype[row]].strip('"').lower())
+        return elements * DTYPE_BYTES.get(dtype or "", 4)
+    if annotation < 0:
+        return -1
+    table = trace.annotations if slices.kind[annotation] == ANNOTATION else trace.ops
+    own = int(slices.row[annotation])
+    if table.dims[own] < 0:
+        return -1
+    return _tensor_bytes(trace.texts[table.dims[own]], trace.texts[table.types[own]] if table.types[own] >= 0 else "[]")
+
+
+def _tensor_bytes(dims_text: str, types_text: str) -> int:
+    try:
+        dims = msgspec.json.decode(dims_text)
+        types = msgspec.json.decode(types_text)
+    except msgspec.DecodeError:
+        return -1
+    total = 0
+    for index, shape in enumerate(dims):
+        if not isinstance(shape, list) or not shape:
+            continue
+        dtype = op_names.profiler_dtype(str(types[index])) if index < len(types) else None
+        sizes = shape if isinstance(shape[0], list) else [shape]
+        for size in sizes:
+            if size and all(isinstance(n, int) for n in size):
+                total += int(np.prod(size, dtype=np.int64)) * DTYPE_BYTES.get(dtype or "", 4)
+    return total if total else -1
+
+

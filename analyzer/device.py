@@ -1,0 +1,79 @@
+"""The device of a trace: what the file says about it, what its architecture allows, and its peak rates."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from traceopt.analyzer.categories import COUNTER_RANGE_CATEGORY, FOREIGN_DEVICE_CATEGORIES
+from traceopt.analyzer.hardware import Accelerator, Architecture, architecture, find
+from traceopt.analyzer.trace import Trace
+
+
+@dataclass(frozen=True, slots=True)
+class TraceDevice:
+    """`accelerator` is None for a device that the peak table does not know: efficiencies are then not measured."""
+
+    vendor: str  # "nvidia", "amd", "cpu", "other"
+    name: str | None
+    count: int
+    memory_bytes: int | None
+    compute_capability: str | None
+    arch: Architecture | None
+    accelerator: Accelerator | None
+    multiprocessors: int | None
+    unsupported: str | None  # an accelerator that the rules do not know, by its name
+
+
+def find_device(trace: Trace, device: int | None, overrides: Mapping[str, Mapping[str, Any]] | None = None) -> TraceDevice:
+    """`device` is the index that the GPU work names; a process may list one device and use another index."""
+    listed = trace.meta.device_properties()
+    properties = next((d for d in listed if d.get("id") == device), listed[0] if listed else {})
+    unsupported = _unsupported(trace)
+    vendor = _vendor(trace, unsupported)
+    major, minor = properties.get("computeMajor"), properties.get("computeMinor")
+    known = isinstance(major, int) and isinstance(minor, int)
+    capability = f"{major}.{minor}" if known else None
+    memory = properties.get("totalGlobalMem")
+    memory_bytes = memory if isinstance(memory, int) and memory > 0 else None
+    name = str(properties.get("name") or "") or None
+    accelerator = find(name, capability, memory_bytes, overrides) if vendor in ("nvidia", "amd") else None
+    arch = accelerator.architecture if accelerator else None
+    if arch is None and known and vendor in ("nvidia", "amd"):
+        arch = architecture(vendor, int(major), int(minor))  # type: ignore[arg-type]
+    count = properties.get("numSms")
+    return TraceDevice(
+        vendor=vendor,
+        name=name or unsupported,
+        count=len(listed),
+        memory_bytes=memory_bytes,
+        compute_capability=capability,
+        arch=arch,
+        accelerator=accelerator,
+        multiprocessors=count if isinstance(count, int) and count > 0 else None,
+        unsupported=unsupported,
+    )
+
+
+def _unsupported(trace: Trace) -> str | None:
+    for category in trace.meta.categories:
+        if category in FOREIGN_DEVICE_CATEGORIES:
+            return FOREIGN_DEVICE_CATEGORIES[category]
+        if category.startswith("xpu_"):
+            return "Intel XPU"
+        if category.startswith("privateuse1_"):
+            return "a private-use device"
+    return None
+
+
+def _vendor(trace: Trace, unsupported: str | None) -> str:
+    if unsupported:
+        return "other"
+    if not len(trace.gpu) and COUNTER_RANGE_CATEGORY not in trace.meta.categories:
+        return "cpu"
+    codes = set(trace.runtime.name[:1000].tolist())
+    if any(trace.names[code].startswith("hip") for code in codes):
+        return "amd"
+    names = " ".join(str(d.get("name", "")) for d in trace.meta.device_properties()).lower()
+    return "amd" if "amd" in names or "radeon" in names else "nvidia"

@@ -1,0 +1,136 @@
+"""Matrix products: shape, type, rate, share of peak, alignment, and where they are called."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import msgspec
+import numpy as np
+
+from traceopt.analyzer import op_names
+from traceopt.analyzer.device import TraceDevice
+from traceopt.analyzer.gpu import GpuWork
+from traceopt.analyzer.hardware import needed_multiple
+from traceopt.analyzer.links import Links
+from traceopt.analyzer.nesting import OP, Slices
+from traceopt.analyzer.tables import I8
+from traceopt.analyzer.trace import Trace
+
+
+@dataclass(frozen=True, slots=True)
+class GemmShape:
+    """D[m,n] = A[m,k] B[k,n], `batch` times, of one operator and type. `rows` are the calls' rows of trace.ops."""
+
+    op: str
+    m: int
+    n: int
+    k: int
+    batch: int
+    dtype: str  # as the tensors are stored; "tf32" where FP32 tensors ran on Tensor Cores
+    rows: I8
+    duration_ns: int  # GPU time of the calls inside the window
+    calls: int
+    tensor_core: bool | None
+    kernel_alignment: int | None  # of the slowest kernel, from its name
+    kernel: str  # name of the slowest kernel
+
+    @property
+    def flops(self) -> int:
+        """Of all calls: 2 m n k batch each (a multiply-add is two)."""
+        return 2 * self.m * self.n * self.k * self.batch * self.calls
+
+    @property
+    def tflops(self) -> float | None:
+        return self.flops / self.duration_ns / 1e3 if self.duration_ns else None
+
+    def least_bytes(self, dtype_bytes: int) -> int:
+        """Of all calls: A, B and D read or written once."""
+        once = self.m * self.k + self.k * self.n + self.m * self.n
+        return once * self.batch * self.calls * dtype_bytes
+
+
+@dataclass(frozen=True)
+class Gemms:
+    """The matrix products of the window whose shapes were recorded, by shape, longest first."""
+
+    trace: Trace
+    slices: Slices
+    links: Links
+    gpu: GpuWork
+    device: TraceDevice
+
+    @cached_property
+    def shapes(self) -> list[GemmShape]:
+        ops = self.trace.ops
+        names = np.array([name in op_names.GEMM_OPS for name in self.trace.names] or [False])
+        is_gemm = names[ops.name] & (ops.dims >= 0) if len(ops) else np.zeros(0, bool)
+        if not is_gemm.any():
+            return []
+        wanted = np.zeros(len(self.slices), bool)
+        wanted[self.slices.of(OP, len(ops))[np.flatnonzero(is_gemm)]] = True
+        owner_slice = self.slices.ancestor(self.links.launch_slice[self.gpu.rows], wanted)
+        mine = np.flatnonzero((owner_slice >= 0) & (self.gpu.in_window > 0) & self.gpu.is_kernel)
+        owner = self.slices.row[owner_slice[mine]]
+        key = np.stack((ops.name[owner], ops.dims[owner], ops.types[owner]), axis=1)
+        keys, group = np.unique(key, axis=0, return_inverse=True)
+        group = group.reshape(-1)
+        shapes = []
+        for index, (name, dims, types) in enumerate(keys.tolist()):  # distinct shapes only
+            work = mine[group == index]
+            shape = self._shape(name, dims, types, work, owner[group == index])
+            if shape is not None:
+                shapes.append(shape)
+        return sorted(shapes, key=lambda s: (-s.duration_ns, s.op, s.m, s.n, s.k))
+
+    def _shape(self, name: int, dims: int, types: int, work: I8, owner: I8) -> GemmShape | None:
+        op = self.trace.names[name]
+        size = op_names.gemm_shape(op, _json(self.trace.texts[dims]))
+        if size is None:
+            return None
+        stored = _json(self.trace.texts[types]) if types >= 0 else None
+        products = [str(t) for t in stored if t and t != "Scalar"] if isinstance(stored, list) else []
+        dtype = op_names.profiler_dtype(products[-1]) if products else None
+        duration = self.gpu.in_window[work]
+        tensor_core = self.gpu.tensor_core[work]
+        slowest = int(work[duration.argmax()])
+        kernel = self.gpu.class_of(slowest)
+        uses = True if (tensor_core == 1).any() else None if (tensor_core == -1).all() else False
+        if dtype is None:
+            dtype = kernel.dtype or "unknown"
+        if dtype == "fp32" and uses and not (self.device.arch and self.device.arch.fp32_on_matrix_cores):
+            dtype = "tf32"
+        rows = np.unique(owner)
+        return GemmShape(
+            op, *size, dtype, rows, int(duration.sum()), len(rows), uses, kernel.alignment,
+            self.trace.names[self.gpu.work.name[slowest]],
+        )
+
+    @cached_property
+    def total_ns(self) -> int:
+        return sum(shape.duration_ns for shape in self.shapes)
+
+    @cached_property
+    def flops(self) -> int:
+        return sum(shape.flops for shape in self.shapes)
+
+    def aligned(self, shape: GemmShape) -> bool | None:
+        """Whether N and K are multiples of what Tensor Cores need (16 bytes); M is free. None: not known."""
+        if shape.dtype not in ("tf32", "fp16", "bf16", "fp8", "int8", "fp32"):
+            return None
+        multiple, _ = needed_multiple(shape.dtype, self.device.arch)
+        return shape.n % multiple == 0 and shape.k % multiple == 0
+
+    def peak_share(self, shape: GemmShape) -> float | None:
+        """Of the device's dense peak in the type that the kernels computed in."""
+        accelerator = self.device.accelerator
+        peak = accelerator.peak(shape.dtype) if accelerator else None
+        return shape.tflops / peak if peak and shape.tflops is not None else None
+
+
+def _json(text: str) -> list[object] | None:
+    try:
+        value = msgspec.json.decode(text)
+    except msgspec.DecodeError:
+        return None
+    return value if isinstance(value, list) else None

@@ -1,0 +1,75 @@
+"""Parts of the program that are told by name: optimizer, zero_grad, backward, forward, attention."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from traceopt.analyzer import op_names
+from traceopt.analyzer.gpu import GpuWork
+from traceopt.analyzer.intervals import EMPTY, Intervals, union
+from traceopt.analyzer.links import Links
+from traceopt.analyzer.nesting import ANNOTATION, OP, PYTHON, Slices
+from traceopt.analyzer.trace import Trace
+
+Mask = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Regions:
+    """Masks of slices (shape (len(slices),)) and of the device's work (shape (len(gpu.work),))."""
+
+    trace: Trace
+    slices: Slices
+    links: Links
+    gpu: GpuWork
+
+    def named(self, test: Callable[[str], bool], *kinds: int) -> Mask:
+        """Slices of the kinds whose name passes."""
+        of_kind = np.isin(self.slices.kind, kinds)
+        codes, inverse = np.unique(self.slices.name[of_kind], return_inverse=True)
+        passes = np.array([test(self.trace.names[code]) for code in codes], bool)
+        out = np.zeros(len(self.slices), bool)
+        if len(codes):
+            out[of_kind] = passes[inverse]
+        return out
+
+    def work_under(self, mask: Mask) -> Mask:
+        """The device's work that was launched inside the slices of a mask."""
+        launch = self.links.launch_slice[self.gpu.rows]
+        return np.asarray(self.slices.ancestor(launch, mask) >= 0)
+
+    def area(self, mask: Mask, thread: int | None = None) -> Intervals:
+        """When the slices of a mask ran, on one thread or on any."""
+        if thread is not None:
+            mask = mask & (self.slices.thread == thread)
+        return union(self.slices.start[mask], self.slices.end[mask]) if mask.any() else EMPTY
+
+    @cached_property
+    def zero_grad(self) -> Mask:
+        """Optimizer.zero_grad: annotated, or seen as a Python frame of torch."""
+        return self.named(op_names.is_zero_grad, ANNOTATION, OP) | self.named(
+            lambda name: name.endswith(": zero_grad"), PYTHON
+        )
+
+    @cached_property
+    def optimizer(self) -> Mask:
+        """Optimizer.step."""
+        return self.named(op_names.is_optimizer_step, ANNOTATION, OP)
+
+    @cached_property
+    def backward(self) -> Mask:
+        """The autograd engine's evaluation of one node."""
+        return self.named(op_names.is_backward, OP, ANNOTATION)
+
+    @cached_property
+    def op_of_work(self) -> npt.NDArray[np.int64]:
+        """Name code of the innermost operator that launched each row of the device's work; -1: none."""
+        op = self.links.op[self.gpu.rows]
+        if not len(self.trace.ops):
+            return np.full(len(op), -1, np.int64)
+        return np.where(op >= 0, self.trace.ops.name[np.maximum(op, 0)], -1).astype(np.int64)
