@@ -1,0 +1,633 @@
+"""GPU kernel names: what kind of work a name stands for, whether it runs on Tensor Cores, and a short form to
+read.
+
+Every kernel-name pattern of the project lives in ``_TABLE`` below; nothing else matches kernel names. The
+first entry that matches decides. "Tensor Core" includes AMD's matrix cores throughout.
+
+Choices worth knowing:
+
+- ``kind`` says what the kernel itself does. A helper of a product that multiplies nothing gets its own kind
+  (``splitKreduce`` is a reduction, ``computeOffsets`` an index table), so that it is never held against
+  Tensor Core use. The data transforms of a Winograd, im2col or FFT convolution stay ``conv`` without Tensor
+  Cores: another algorithm would not need them.
+- ``copy`` is whatever moves bytes and changes at most dtype, layout or place: ``direct_copy`` and the other
+  copy functors of PyTorch (dtype casts, ``.contiguous()``), ``CatArrayBatchedCopy``, MIOpen's cast kernel.
+  Fusion removes them as it removes pointwise work: see ``FUSIBLE_KINDS``. NCHW<->NHWC conversions by a
+  library are ``layout``.
+- ``tensor_core`` is None ("unknown") unless the name tells; for other kinds it is always None.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+
+
+def _words(*texts: str) -> frozenset[str]:
+    return frozenset(" ".join(texts).split())
+
+
+KINDS: frozenset[str] = _words(
+    "gemm conv attention norm softmax elementwise reduction layout embedding optimizer collective copy "
+    "memset index pool rng sort other"
+)
+"""Every value of ``KernelClass.kind``."""
+
+ELIGIBLE_KINDS: frozenset[str] = frozenset(("gemm", "conv", "attention"))
+"""Kinds whose work could run on Tensor Cores."""
+
+FUSIBLE_KINDS: frozenset[str] = frozenset(("elementwise", "copy", "norm", "softmax", "reduction", "rng"))
+"""Memory-bound kinds that a fusing compiler merges into their neighbours."""
+
+MAX_NAME_CHARS = 16_384
+"""Only this much of a name is looked at: mangled CUTLASS names reach a few thousand characters."""
+
+
+@dataclass(frozen=True, slots=True)
+class KernelClass:
+    """What a kernel's name tells."""
+
+    kind: str
+    """One of ``KINDS``."""
+    tensor_core: bool | None
+    """Runs on Tensor Cores: yes, no, or unknown; None for kinds where the question makes no sense."""
+    dtype: str | None
+    """Type of the multiplied or processed elements: fp64, fp32, tf32, fp16, bf16, fp8, int8; or None."""
+    alignment: int | None
+    """Operand alignment in elements, from CUTLASS's ``align1/2/4/8`` suffix."""
+    fused: bool
+    """The kernel is a product of fusion: Inductor, fused attention, fused optimizer or normalisation."""
+
+    @property
+    def eligible(self) -> bool:
+        """Whether this work could run on Tensor Cores."""
+        return self.kind in ELIGIBLE_KINDS
+
+
+# Tensor Core use, read from the name of a gemm, conv or attention kernel. NO is asked first:
+# "cutlass_80_simt_sgemm" has a tensor-core architecture in its name and uses none.
+_NO_TENSOR_CORE = re.compile(
+    # CUTLASS SIMT (also mangled MmaSimt), sm80_xmma_..._ffma_ (FP32 on A100 and H100)
+    r"simt|Simt|_ffma|\bffma|"
+    # volta_sgemm_64x64_nt (V100), ampere_sgemm_* (A100), ampere_gcgemm
+    r"(?<![a-z\d])[sdcz]gemm|gcgemm|scgemm|"
+    r"(?:maxwell|volta|pascal)_(?:fp16_)?hgemm|"  # packed half arithmetic without HMMA
+    r"scudnn|hcudnn|"  # volta_scudnn_*, cudnn_ampere_scudnn_* (kineto and HTA traces)
+    r"(?:im|ex)plicit_convolve|convolve_sgemm|(?:dgrad|wgrad)_(?:alg\w{0,80}_)?engine|(?:d|w)grad2d|"
+    r"[wW]inograd|fft2d|fft1d|im2col|Im2d2Col|Col2Im|col2im|vol2col|"  # transforms of other algorithms
+    r"gemv|gemmk1|gemmSN|dot_kernel|largek_lds|"  # cuBLAS matrix-vector and small SIMT kernels
+    r"naive_conv|conv_depthwise|depthwise|causal_conv|grouped_direct_kernel|"
+    r"miopenSp3AsmConv|[gG]cnAsmConv|MIOpenConv|"  # MIOpen's vector-unit convolutions
+    r"rocblas_(?:gemm|gemv|dot)|_dl_|wvSplitK(?!Q)|LLGemm|magma_|"
+    r"paged_attention_v[12]_|fmha_cutlass[FB]_\w{1,80}?_sm(?:50|60)\b"
+)
+_TENSOR_CORE = re.compile(
+    # cutlass_80_tensorop_*, MmaTensorOp, sm80_xmma_..._tensor16x8x8
+    r"tensor_?op|TensorOp|tensor\d+x\d+x\d+|"
+    # s884, h884, s1688, s16816, i16832 (sm_70-sm_89)
+    r"[a-z]\d{3,6}(?:tf32|bf16|f16)?(?:gemm|cudnn|fprop|dgrad|wgrad)|"
+    r"[a-z]\d+x\d+x\d+(?:gemm|fprop|dgrad|wgrad)|"  # cutlass3x_sm90_tensorop_s64x128x16gemm_*
+    # Hopper on
+    r"nvjet|cutlass3x|sm(?:9|1\d)\d[a-z]?_xmma|warpgroupsize|MainloopSm(?:9|1\d)\d|[Ss]m(?:90|1\d\d)\w{0,80}gemm|"
+    r"w?gmma|hmma|imma|qmma|[^x]mma_|wmma|tfloat32|tcgen05|umma|"
+    r"_MI\d+x\d+|_?xdl|mfma|gtcx|"  # Tensile with MFMA (MI200, MI300), composable kernel, MIOpen igemm
+    r"fmha_v2|marlin|machete|deep_gemm|fp8_gemm|GemmUniversal|flatmm|Flatmm|wvSplitKQ"
+)
+
+
+def _by_name(name: str) -> bool | None:
+    """Tensor Core use of a product kernel by the marks in its name."""
+    if _NO_TENSOR_CORE.search(name):
+        return False
+    if name.startswith(("Cijk_", "Custom_Cijk_")):
+        return "_MI" in name and _TENSOR_CORE.search(name) is not None
+    return True if _TENSOR_CORE.search(name) else None
+
+
+_TensorCore = bool | Callable[[str], bool | None] | None
+_FUSED = True
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """One line of the table: names that match ``pattern`` are of ``kind``."""
+
+    pattern: re.Pattern[str]
+    kind: str
+    tensor_core: _TensorCore = None
+    fused: bool = False
+
+
+def _entry(pattern: str, kind: str, tensor_core: _TensorCore = None, fused: bool = False) -> _Entry:
+    return _Entry(re.compile(pattern), kind, tensor_core, fused)
+
+
+_ATTENTION = r"(?:flex_)?attention|sdpa|scaled_dot_product|flash"
+
+# Repeats in unanchored patterns are bounded, so that searching stays linear on hostile names.
+_TABLE: tuple[_Entry, ...] = (
+    # Copies and fills, as named by Kineto ("Memcpy HtoD (Pageable -> Device)") and ROCm's own kernels.
+    _entry(r"^(?i:memset)|__amd_rocclr_fillBuffer", "memset"),
+    _entry(r"^(?i:memcpy)|__amd_rocclr_copyBuffer|recat_copy_async", "copy"),
+    # Inductor: triton_<heuristic>_fused_<ops>_<n>; before everything else, since <ops> may hold any word.
+    _entry(rf"^triton_(?:tem|tpl)_\w*(?:{_ATTENTION})", "attention", True, _FUSED),
+    _entry(r"^triton_(?:tem|tpl)_\w*convolution", "conv", True, _FUSED),
+    _entry(r"^triton_(?:tem|tpl)_", "gemm", True, _FUSED),
+    _entry(r"^triton_for_", "optimizer", None, _FUSED),  # foreach loops compiled into one kernel
+    _entry(r"^triton_(?:per|red|mix|spl)_\w*softmax", "softmax", None, _FUSED),
+    # flux, MI300X; rms norm = mean, rsqrt
+    _entry(r"^triton_(?:per|red|mix)_\w*(?:norm|rsqrt)", "norm", None, _FUSED),
+    _entry(r"^triton_(?:per|red|mix|spl)_", "reduction", None, _FUSED),
+    # triton__0d1d23d: 2023 name (A100, hta)
+    _entry(r"^triton_poi_|^triton__?\d", "elementwise", None, _FUSED),
+    # Collectives: kernels that wait for other ranks. nccl: V100, A100 (hta); ncclDevKernel_Generic: MI300X.
+    _entry(
+        r"^(?:void )?(?:nccl|rccl)|ncclDevKernel|ncclKernel|ncclSymk|multimem_|cross_device_reduce|msccl|"
+        r"nvshmem|"
+        r"(?i:(?:one|two)_?shot_?all_?reduce|all_?reduce|reduce_?scatter|all_?gather|all_?to_?all|lamport)|"
+        r"userbuffers_|deep_ep::|quickreduce|oneccl",
+        "collective",
+    ),
+    # Attention: helpers first, they multiply nothing.
+    _entry(
+        r"flash_\w{0,80}bwd_dot_do_o|flash_fwd_splitkv_combine|attention\w{0,80}_reduce|^reduce_segments",
+        "reduction",
+    ),
+    _entry(
+        r"flash_bwd_convert|sage_quant|FlashAttnBwdPostprocess|FlashAttnBwdPreprocess",
+        "elementwise",
+        None,
+        _FUSED,
+    ),
+    # sglang, vllm on MI300X
+    _entry(r"reshape_and_cache|concat_and_cache|store_?kv_?cache|kv_indices", "index"),
+    _entry(
+        # A100, H100 (nsfw, FA2 and FA3)
+        r"fmha_cutlass[FB]_|flash_(?:fwd|bwd|attn|mla)|_flash_attn|flash::|FlashAttn|"
+        r"cudnn_generated_fort_native_sdpa|cutlass::fmha|fmhaSm|fmha_v2",
+        "attention",
+        lambda name: _NO_TENSOR_CORE.search(name) is None,
+        _FUSED,
+    ),
+    _entry(
+        r"^_?attn_(?:fwd|bwd)|^_attn_|^bwd_kernel_(?:dk_dv|dq|fuse)|"  # aotriton on MI300X (Qwen, xdit)
+        r"^sage_(?:fwd|attn)|sageattn|qk_int8_sv|"  # flux on MI300X
+        # ck_tile and aiter (sglang Qwen3)
+        r"[fF]mha_?(?:[fF]wd|[bB]wd|[bB]atch|[pP]refill|[dD]ecode|[kK]ernel)|"
+        r"kernel_unified_attention|_fwd_grouped_kernel_stage1|^_fwd_kernel$|"  # vllm, sglang
+        r"PrefillWith\w{0,80}KV|SinglePrefill|paged_attention_ll4mi|mla_(?:prefill|decode)",
+        "attention",
+        True,
+        _FUSED,
+    ),
+    _entry(
+        r"paged_attention|DecodeWith\w{0,80}KV|^_fwd_kernel_stage|(?i:attention)|^xqa|kernel_mha",
+        "attention",
+        _by_name,
+        _FUSED,
+    ),
+    # Embedding tables (DLRM jobs on A100, hta) and FBGEMM: "gemm" in the name, no product in it.
+    _entry(r"(?i:rotary|rope_)", "elementwise", None, _FUSED),  # rotary_embedding_kernel is no table lookup
+    _entry(r"fbgemm_gpu::.{0,300}(?:[qQ]uantize|FP8|_to_float|to_half)", "elementwise"),
+    _entry(r"fbgemm_gpu::.{0,300}(?:permute|bucketize|offsets|cumsum|gather|index)", "index"),
+    _entry(
+        r"split_embedding|(?i:embedding)|permute_pooled_embs|linearize_index|bounds_check_indices|fbgemm_gpu::",
+        "embedding",
+    ),
+    # Optimizers: foreach and fused multi-tensor kernels.
+    _entry(r"multi_tensor_apply_kernel.{0,400}?(?:CopyFunctor|Copy<)", "copy"),  # _foreach_copy_ (FSDP, EMA)
+    _entry(
+        r"multi_tensor_apply_kernel.{0,400}?(?:FusedAdam|FusedSgd|FusedAdagrad|AdamFunctor|LAMB|Lamb)",
+        "optimizer",
+        None,
+        _FUSED,
+    ),
+    _entry(r"multi_tensor|LpNormFunctor|L2NormFunctor", "optimizer"),
+    _entry(
+        r"[fF]used_?[aA]dam|[aA]dam[wW]?_?(?:[kK]ernel|[fF]unctor|update|cuda)|(?i:lamb)(?:Stage|_cuda|Functor|_kernel)|"
+        r"SGDFunctor|kOptimizer|kPrecondition|sgd_kernel|adagrad_kernel|lion_kernel|muon_",
+        "optimizer",
+        None,
+        _FUSED,
+    ),
+    # Layout conversions by a library: cuDNN (A100 in nccl_parser_config, H100), MIOpen (MI300X, MI210),
+    # cuBLAS.
+    _entry(
+        r"(?i:nchw_?to_?nhwc|nhwc_?to_?nchw|nhwc2nchw|nchw2nhwc|ncdhw_?to|ndhwc_?to|FoldedNhwc|nh?[cw]+AddPadding)|"
+        r"batched_transpose_|transpose_(?:CNHW|NCHW|packed|readWrite)|tensorTransform|(?i:transpose_?kernel)|"
+        r"permute_?021|cudnn::ops::transpose",
+        "layout",
+    ),
+    # Copies on the GPU.
+    _entry(
+        r"(?:direct|float\w{0,80}|bfloat16\w{0,80})_copy_kernel|bfloat16tofloat32_copy|copy_device_to_device|CatArrayBatched|"
+        r"copy_kernel|SubTensorOpWithCastTensor|cat_cuda|split_with_sizes_copy|chunk_cat|conj_kernel",
+        "copy",
+    ),
+    # Softmax: cunn_SoftMaxForward is capitalised (H100, MI300X), softmax_warp_forward (A100, MI300X).
+    _entry(r"(?i:soft_?max)|cross_entropy", "softmax"),
+    # Normalisation: cuDNN bn_*, MIOpen, PyTorch (perf_model, MI300X), aiter add_rmsnorm_quant, ck_tile
+    # Rmsnorm2d.
+    _entry(
+        r"(?i:add_?rms_?norm|fused_add|norm_quant|rmsnorm2d|ln_fwd|ln_bwd|layer_norm_fwd|rms_norm_fwd)",
+        "norm",
+        None,
+        _FUSED,
+    ),
+    _entry(
+        r"bn_(?:fw|bw)_|(?i:(?:batch|layer|rms|group|instance|weight)_?norm)|RowwiseMoments|GammaBeta|"
+        r"Compute(?:Backward)?FusedParams|ComputeInternalGradients|[wW]elford|cudnn_generated_fort_native_(?:ln|rms|norm)",
+        "norm",
+    ),
+    # Pooling and resampling windows.
+    _entry(r"(?i:max_?pool|avg_?pool|average_?pool|pooling|unpool|upsample|interpolate)", "pool"),
+    # Random numbers and dropout.
+    _entry(r"distribution_elementwise|(?i:dropout|philox|curand|bernoulli|randperm|random)", "rng"),
+    # Helpers of products that multiply nothing.
+    _entry(
+        r"splitKreduce|ReduceSplitK|splitk_reduce|PostGSU|Cijk_[A-Z]+_(?:GA|Post|Bias)|reduce_1Block|"
+        r"reduce_wgrad|finalize_matmul|SplitKReduce|nll_loss|NLLCriterion",
+        "reduction",
+    ),
+    _entry(
+        r"cask_cudnn\w{0,80}::compute|compute\w{0,80}Offsets|kern_precompute_indices|compute_gemm_pointers|"
+        r"_combined_routing|bitmatrix|resolve_future_token|compute_position|compute_cuda_kernel|find_long_segments",
+        "index",
+    ),
+    # Sorting and selection.
+    _entry(
+        r"(?i:radix_?sort|merge_?sort|segmented_?sort|bitonic|moe_?sort|sort_kernel|sortKeyValue|top_?k|radix_?select|"
+        r"kthvalue|gathermedian)|moe_align_block",
+        "sort",
+    ),
+    _entry(r"(?:rocprim|cub|thrust).{0,300}(?:sort|Sort)", "sort"),
+    # Gathers, scatters, indexing.
+    _entry(
+        r"index_elementwise|gpu_index_kernel|index(?:Select|Func|Add|Copy|ing_)|index_(?:put|select|add|copy|fill)|"
+        r"(?i:gather|scatter)|masked_select|take_kernel|nonzero|DeviceSelect|DevicePartition|DeviceCompact|"
+        r"to_dense_representation|searchsorted|bucketize|flip_|roll_cuda|tri[lu]_|DevicePartition|repeat_interleave",
+        "index",
+    ),
+    # Reductions and scans.
+    _entry(
+        r"reduce_kernel<|DeviceReduce|DeviceScan|DeviceSegmentedReduce|scan_config|tensor_kernel_scan|reduce_config|"
+        r"(?i:cumsum|cumprod|argmax|argmin|segment_reduce|reduce_sum)|^sum_|block_reduce",
+        "reduction",
+    ),
+    # Pointwise work of PyTorch: ordered before the products, whose words may stand in a functor.
+    _entry(
+        r"elementwise_kernel|elementwise_grid_stride|arange_cuda_out|kernelPointwiseApply|pointwise_",
+        "elementwise",
+    ),
+    _entry(
+        r"act_and_mul|(?i:swiglu|geglu)_?(?:fwd|bwd|kernel|forward|backward)", "elementwise", None, _FUSED
+    ),
+    # Convolutions: cuDNN on V100 and A100, CUTLASS, MIOpen igemm and composable kernel on MI210 and MI300X.
+    _entry(
+        r"[cC]onv(?!ert|ex|ey|ent|erg)|(?:16|84|88)cudnn|[sh]cudnn|fprop|dgrad|wgrad|[wW]inograd|"
+        r"fft[12]d_|igemm_(?:fwd|bwd|wrw)|im2col|col2im|Im2d2Col|Col2Im|vol2col|bwd_weight",
+        "conv",
+        _by_name,
+    ),
+    # a 1x1 convolution run as a product by cuDNN
+    _entry(r"xmma_(?:new::)?gemm.{0,300}cudnn", "conv", _by_name),
+    # Products by Triton kernels written by hand.
+    _entry(
+        r"_matmul_ogs|fused_moe_kernel|(?i:fp8_matmul|int8_matmul|block_scaled_mm)|^_?(?:batched_)?matmul_kernel|"
+        # _matmul_ogs_NNT_bf16xbf16xmxfp4_*: vllm, MI300X
+        r"^_?(?:grouped_|batched_)?gemm_\w{0,80}kernel|^_?mm_kernel",
+        "gemm",
+        True,
+    ),
+    # Products: cuBLAS, cuBLASLt, CUTLASS, nvjet, Tensile, rocBLAS, composable kernel, quantised kernels.
+    _entry(
+        r"(?i:gemm|gemv|matmul)|nvjet|Cijk_A|dot_kernel|cutlass|xmma|wvSplitK|marlin|machete|[fF]latmm|fmoe|FusedMoe",
+        "gemm",
+        _by_name,
+    ),
+    # Other pointwise work.
+    _entry(
+        # cuBLAS, cuDNN, MIOpen
+        r"scal_kernel|axpy|scalePackedTensor|epilogue::impl::globalKernel|SubTensorOp|Op(?:Tensor|[1-5]dTensor)|"
+        r"(?i:silu|gelu|relu|sigmoid|quant|elementwise|cast_|bias_|clamp|fill_|_fill|memset)|dot_product_interaction|"
+        r"transform_config|TransformKernel|for_each|amp_",
+        "elementwise",
+    ),
+)
+
+_UNKNOWN = _entry("", "other")
+_TEMPLATE_TYPES = re.compile(
+    r"(?i:bfloat16|bf16)|DF16b|Half\b|half_t|__half|_half\b|fp16|DF16_|double(?!\))|float(?!8|4)"
+)
+_ALIGN = re.compile(r"_align(\d{1,2})(?!\d)")
+_XMMA_TYPES = re.compile(
+    r"_((?:bf16|tf32|f16|f32|f64|e4m3|e5m2|i8|u8))(?:bf16|tf32|f16|f32|f64|e4m3|e5m2|i8|i32|u8)(?=_)"
+)
+_CIJK_TYPE = re.compile(r"Cijk_A[il]{2}k_B[jl]{2}k_(\w{1,3}?)(?=_)(?:_(\w{1,3}?)(?=_))?")
+_DTYPE_MARKS: tuple[tuple[re.Pattern[str], str], ...] = tuple(
+    (re.compile(pattern), dtype)
+    for pattern, dtype in (
+        (r"e4m3|e5m2|(?<![a-z\d])f8(?![a-z\d])|f8f8|(?i:fp8|float_?8|float_e)|nvjet_(?:sm\d+_)?[qr]", "fp8"),
+        (r"tf32|tfloat32|xf32", "tf32"),
+        (r"(?i:bf16|bfloat16)|DF16b|nvjet_(?:sm\d+_)?t|_xdl.{0,400}?[IE_]t{2,3}f", "bf16"),
+        (
+            r"(?<![a-z\d])f16(?![a-z\d])|fp16|(?i:half(?:_t)?)\b|DF16_|[a-z]16816f16|h\d{3,5}(?:gemm|cudnn)|nvjet_(?:sm\d+_)?h",
+            "fp16",
+        ),
+        (r"(?<![A-Za-z\d])[ius]8(?![A-Za-z\d])|i8816|i16832|imma|(?i:int8)", "int8"),
+        (r"[a-z_]d\d{3,5}gemm|dgemm|(?<![a-z\d])f64|double", "fp64"),
+        (
+            r"tensorop_s1688(?:gemm|fprop|dgrad|wgrad)",
+            "tf32",
+        ),  # no type named: FP32 in, TF32 on A100 and later
+        (r"(?<![a-z\d])f32|fp32|[sg]c?gemm|scudnn|float|nvjet_(?:sm\d+_)?s", "fp32"),
+    )
+)
+_XMMA_DTYPE = {
+    "f16": "fp16",
+    "f32": "fp32",
+    "f64": "fp64",
+    "e4m3": "fp8",
+    "e5m2": "fp8",
+    "i8": "int8",
+    "u8": "int8",
+}
+_CIJK_DTYPE = {
+    "S": "fp32",
+    "D": "fp64",
+    "H": "fp16",
+    "B": "bf16",
+    "F": "fp8",
+    "I": "int8",
+    "4": "int8",
+    "X": "tf32",
+}
+
+
+def _product_dtype(name: str) -> str | None:
+    """Operand type of a gemm, conv or attention kernel."""
+    if "Cijk_" in name:
+        match = _CIJK_TYPE.search(name)
+        if match is None:
+            return None
+        if match[1].startswith("S") and (match[2] or "").startswith("MX"):
+            return "tf32"  # hipBLASLt "S_MX": FP32 operands, xf32 products (MI300)
+        return _CIJK_DTYPE.get(match[1][0])
+    if "xmma_" in name:
+        groups = _XMMA_TYPES.findall(name)
+        if groups:  # sm80_xmma_gemm_f32f32_tf32f32_f32: storage types, then the types that are multiplied
+            operand: str = groups[min(1, len(groups) - 1)]
+            return _XMMA_DTYPE.get(operand, operand)
+    for pattern, dtype in _DTYPE_MARKS:
+        if pattern.search(name):
+            return dtype
+    return None
+
+
+def _element_dtype(name: str) -> str | None:
+    """Element type of any other kernel: a 16-bit floating type anywhere, else the first floating type."""
+    types = [match.lower() for match in _TEMPLATE_TYPES.findall(name)]
+    if any("bf" in text or text == "df16b" for text in types):
+        return "bf16"
+    if any("half" in text or "16" in text for text in types):
+        return "fp16"
+    wide = [text for text in types if text in ("float", "double")]
+    return {"float": "fp32", "double": "fp64"}[wide[0]] if wide else None
+
+
+@lru_cache(maxsize=32_768)
+def _classify(name: str) -> KernelClass:
+    entry = next((entry for entry in _TABLE if entry.pattern.search(name)), _UNKNOWN)
+    tensor_core = entry.tensor_core(name) if callable(entry.tensor_core) else entry.tensor_core
+    align = _ALIGN.search(name) if entry.kind in ELIGIBLE_KINDS else None
+    dtype = _product_dtype(name) if entry.kind in ELIGIBLE_KINDS else _element_dtype(name)
+    return KernelClass(
+        kind=entry.kind,
+        tensor_core=tensor_core,
+        dtype=dtype,
+        alignment=int(align[1]) if align else None,
+        fused=entry.fused,
+    )
+
+
+def classify(name: str) -> KernelClass:
+    """What the kernel called ``name`` does. Never raises; an unknown name is of kind ``other``. Cached."""
+    return _classify(name[:MAX_NAME_CHARS])
+
+
+# short_name -------------------------------------------------------------------------------------------------
+
+_MAX_DEPTH = 24
+_SHORT_CHARS = 100
+_GENERIC_NAMES = frozenset(
+    ("kernel", "Kernel", "Kernel2", "kernel2", "kentry", "device_kernel", "trampoline_kernel", "globalKernel")
+)
+# Wrappers that say nothing by themselves: the functor inside them is what a reader looks for.
+_WRAPPERS = _words(
+    "gpu_kernel_impl gpu_kernel_impl_nocast BinaryFunctor AUnaryFunctor BUnaryFunctor ReduceOp "
+    "func_wrapper_t type_specialized_broadcast_kernel_launcher gpu_index_kernel OpaqueType"
+)
+_BORING = _words(
+    "void bool char int long short float double unsigned signed true false std size_t int64_t int32_t "
+    "uint32_t uint8_t BFloat16 Half __nv_bfloat16 __hip_bfloat16 __half bfloat16_t half_t float2 "
+    "TensorListMetadata Array array OffsetCalculator TrivialOffsetCalculator LoadWithoutCast "
+    "StoreWithoutCast"
+)
+_GENERIC_KERNEL = re.compile(
+    r"elementwise_kernel|reduce_kernel$|multi_tensor_apply_kernel|^gpu_index|elementwise_grid"
+)
+
+
+@dataclass(slots=True)
+class _Node:
+    """A name with its template arguments."""
+
+    text: str
+    arguments: list[_Node]
+
+
+def _demangled_head(name: str) -> str:
+    """``ns::function`` out of an Itanium-mangled name; its arguments are left out."""
+    position = 3 if name.startswith("_ZN") else 2
+    parts: list[str] = []
+    while match := re.compile(r"[KVO]{0,2}(\d{1,4})").match(name, position):
+        start = match.end()
+        length = int(match[1])
+        part = name[start : start + length]
+        if not part or not length:
+            break
+        position = start + length
+        if not part.startswith("_GLOBAL__N"):
+            parts.append(part)
+        if not name.startswith("_ZN"):
+            break
+    if not parts:
+        return name
+    if (
+        parts[-1] in _GENERIC_NAMES
+    ):  # ck_tile::kentry<..., FmhaBatchPrefillKernel<...>>: name the argument instead
+        inner = next(
+            (found for found in _length_prefixed(name, position) if found not in ("ck_tile", "cutlass")), None
+        )
+        return f"{'::'.join(parts[-2:])}<{inner}>" if inner else "::".join(parts[-2:])
+    return parts[-1]
+
+
+def _length_prefixed(name: str, position: int) -> list[str]:
+    """The first identifiers of eight or more characters that follow their length, from ``position`` on."""
+    found: list[str] = []
+    while len(found) < 8 and (match := re.compile(r"\d{1,3}").search(name, position)):
+        start, length = match.end(), int(match[0])
+        text = name[start : start + length]
+        if length >= 8 and len(text) == length and re.fullmatch(r"[A-Za-z_]\w+", text):
+            found.append(text)
+            position = start + length
+        else:
+            position = start
+    return found
+
+
+def _without_calls(name: str) -> str:
+    """``name`` without its argument list, casts, lambdas and ``(anonymous namespace)``; templates stay."""
+    name = name.replace("(anonymous namespace)::", "").replace("operator()", "operator").replace("->", "")
+    out: list[str] = []
+    round_depth = curly_depth = angle_depth = 0
+    for character in name:
+        if character == "(":
+            if not (round_depth or curly_depth or angle_depth) and out:
+                break  # the argument list: nothing after it is wanted
+            round_depth += 1
+        elif character == ")":
+            round_depth = max(0, round_depth - 1)
+        elif character == "{":
+            curly_depth += 1
+        elif character == "}":
+            curly_depth = max(0, curly_depth - 1)
+        elif not (round_depth or curly_depth):
+            if character == "<":
+                angle_depth += 1
+            elif character == ">":
+                angle_depth = max(0, angle_depth - 1)
+            out.append(character)
+    return "".join(out)
+
+
+def _without_return_type(text: str) -> str:
+    """``text`` after its last space outside template arguments."""
+    depth = 0
+    cut = 0
+    for position, character in enumerate(text):
+        if character == "<":
+            depth += 1
+        elif character == ">":
+            depth = max(0, depth - 1)
+        elif character == " " and not depth:
+            cut = position + 1
+    return text[cut:]
+
+
+def _last_segment(path: str) -> str:
+    """The name at the end of ``ns::Class::name``; a lambda's path gives the function that holds it."""
+    segments = [segment.strip(" &*") for segment in path.split("::")]
+    segments = [s for s in segments if s and not s.startswith("operator") and s != "const"]
+    if len(segments) >= 2 and segments[-1] in _GENERIC_NAMES:
+        return "::".join(segments[-2:])
+    return segments[-1].removesuffix(" const") if segments else ""
+
+
+def _parsed(text: str) -> _Node:
+    """Template structure of ``text``, without recursion; deeper than ``_MAX_DEPTH`` is left out."""
+    root = _Node("", [])
+    stack = [root]
+    word: list[str] = []
+    skipped = 0
+
+    def close_word() -> None:
+        name = _last_segment("".join(word))
+        word.clear()
+        if name and not stack[-1].text:
+            stack[-1].text = name
+
+    for character in text:
+        if character == "<":
+            if skipped or len(stack) >= _MAX_DEPTH:
+                skipped += 1
+                continue
+            close_word()
+            child = _Node("", [])
+            stack[-1].arguments.append(child)
+            stack.append(child)
+        elif character == ">":
+            if skipped:
+                skipped -= 1
+                continue
+            close_word()
+            if len(stack) > 1:
+                stack.pop()
+        elif character == "," and not skipped:
+            close_word()
+            if len(stack) > 1:
+                stack.pop()
+                child = _Node("", [])
+                stack[-1].arguments.append(child)
+                stack.append(child)
+        elif not skipped:
+            word.append(character)
+    close_word()
+    return root
+
+
+def _functor(node: _Node) -> str:
+    """The functor in a generic kernel's template arguments, unwrapped, with its first type."""
+    queue = list(node.arguments)
+    for _ in range(64):  # a name has few arguments worth looking at
+        if not queue:
+            break
+        candidate = queue.pop(0)
+        if candidate.text in _WRAPPERS:
+            queue = candidate.arguments + queue
+            continue
+        text = candidate.text
+        if not text or text[0].isdigit() or text.split(" ")[-1] in _BORING or text in _BORING:
+            continue
+        first = next((a.text for a in candidate.arguments if a.text in _BORING), "")
+        return f"{text}<{first}>" if first else text
+    return ""
+
+
+@lru_cache(maxsize=32_768)
+def _short_name(name: str) -> str:
+    if name.startswith("_Z"):
+        short = _demangled_head(name)
+    elif "<" not in name and "(" not in name:
+        short = _last_segment(name) if "::" in name else name
+    elif name.startswith(("Memcpy", "Memset")):
+        short = name
+    else:
+        node = _parsed(_without_return_type(_without_calls(name.removeprefix("void "))))
+        short = node.text
+        if short.startswith(("cutlass", "Kernel")) or short in ("device_kernel", "flash::device_kernel"):
+            inner = next((a.text for a in node.arguments if a.text), "")
+            short = inner if inner.startswith("cutlass") else f"{short}<{inner}>" if inner else short
+        elif _GENERIC_KERNEL.search(short):
+            functor = _functor(node)
+            lead = next((a.text for a in node.arguments[:1] if a.text.isdigit()), "")
+            inner = ", ".join(part for part in (lead, functor) if part)
+            short = f"{short}<{inner}>" if inner else short
+        else:
+            types = [a.text for a in node.arguments[:2] if a.text in _BORING and not a.text.isdigit()]
+            short = f"{short}<{types[0]}>" if types and types[0] not in ("true", "false") else short
+    short = " ".join((short or name).split()) or name
+    return short if len(short) <= _SHORT_CHARS else short[: _SHORT_CHARS - 1] + "…"
+
+
+def short_name(name: str) -> str:
+    """A form of ``name`` to read in a table, at most 100 characters.
+
+    Drops the return type, namespaces, argument list and most template arguments of a C++ name, but keeps the
+    functor of a generic kernel: ``vectorized_elementwise_kernel<4, CUDAFunctor_add<float>>``. Never raises.
+    Cached.
+    """
+    return _short_name(name[:MAX_NAME_CHARS])

@@ -1,0 +1,364 @@
+"""Names on the host side of a trace: PyTorch operators, annotations, runtime and driver calls, profiler
+dtypes.
+
+The one place that knows how PyTorch, Kineto, CUDA, HIP and Level Zero spell them. Names are those of the
+traces of 2021 to 2026; a predicate answers False for a name it does not know.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
+
+
+def _words(*texts: str) -> frozenset[str]:
+    return frozenset(" ".join(texts).split())
+
+
+GEMM_OPS: frozenset[str] = _words(
+    # the last two: sglang and vllm on MI300X; their dims are x and weight
+    "aten::mm aten::addmm aten::addmm_ aten::_addmm_activation aten::bmm aten::baddbmm aten::baddbmm_ "
+    "aten::addbmm aten::mv aten::addmv aten::addmv_ aten::_scaled_mm aten::_int_mm aten::_grouped_mm "
+    "aten::_scaled_grouped_mm aiter::gemm_a16w16 vllm::rocm_unquantized_gemm"
+)
+"""Operators that launch a matrix product themselves; ``aten::linear``, ``matmul``, ``einsum`` call these."""
+
+CONVOLUTION_OPS: frozenset[str] = _words(
+    "aten::cudnn_convolution aten::cudnn_convolution_relu aten::cudnn_convolution_add_relu "
+    "aten::cudnn_convolution_transpose aten::cudnn_convolution_backward "
+    "aten::cudnn_convolution_backward_input aten::cudnn_convolution_backward_weight "
+    "aten::miopen_convolution aten::miopen_convolution_transpose aten::miopen_depthwise_convolution "
+    "aten::convolution aten::_convolution aten::convolution_backward aten::convolution_overrideable "
+    "aten::_conv_depthwise2d aten::conv_depthwise3d aten::thnn_conv2d aten::_slow_conv2d_forward "
+    "aten::_slow_conv2d_backward aten::slow_conv3d_forward aten::mkldnn_convolution"
+)
+"""Convolutions, composite and not: kernels belong to the innermost one."""
+
+FUSED_ATTENTION_OPS: frozenset[str] = frozenset(
+    f"aten::{name}{suffix}"
+    for name in (
+        "_scaled_dot_product_flash_attention",
+        "_scaled_dot_product_efficient_attention",
+        "_scaled_dot_product_cudnn_attention",
+        "_scaled_dot_product_fused_attention_overrideable",
+        "_flash_attention",
+        "_efficient_attention",
+        "_cudnn_attention",
+    )
+    for suffix in ("", "_forward", "_backward")
+)
+"""Attention in one kernel."""
+
+ATTENTION_OPS: frozenset[str] = FUSED_ATTENTION_OPS | {
+    "aten::scaled_dot_product_attention",
+    "aten::_scaled_dot_product_attention",
+    "aten::_scaled_dot_product_attention_math",
+}
+"""Every attention operator, the unfused math backend and the dispatching parent among them."""
+
+COMPOSITE_PRODUCT_OPS: frozenset[str] = frozenset(
+    f"aten::{name}"
+    for name in _words(
+        "linear matmul einsum tensordot inner chain_matmul bilinear conv1d conv2d conv3d conv_transpose1d "
+        "conv_transpose2d conv_transpose3d"
+    )
+)
+"""Operators that only call products: counting them beside their children counts twice."""
+
+
+def is_product(op: str) -> bool:
+    """Whether this operator's own kernels are eligible for Tensor Cores."""
+    return op in GEMM_OPS or op in CONVOLUTION_OPS or op in ATTENTION_OPS
+
+
+# Position of the two factors in "Input Dims".
+_MATRIX_FACTORS = {"mm": 0, "_int_mm": 0, "_scaled_mm": 0, "addmm": 1, "addmm_": 1, "_addmm_activation": 1}
+_BATCH_FACTORS = {"bmm": 0, "baddbmm": 1, "baddbmm_": 1, "addbmm": 1, "addbmm_": 1}
+_VECTOR_FACTORS = {"mv": 0, "addmv": 1, "addmv_": 1}
+_TRANSPOSED_WEIGHT = ("aiter::gemm_a16w16", "vllm::rocm_unquantized_gemm")  # x[M, K] and weight[N, K]
+
+
+def _shape(dims: Sequence[Any], position: int, rank: int) -> tuple[int, ...] | None:
+    if position >= len(dims):
+        return None
+    shape = dims[position]
+    if not isinstance(shape, (list, tuple)) or len(shape) != rank:
+        return None
+    if not all(type(size) is int and size > 0 for size in shape):
+        return None
+    return tuple(shape)
+
+
+def gemm_shape(op: str, dims: Sequence[Any] | None) -> tuple[int, int, int, int] | None:
+    """``(M, N, K, batch)`` of a matrix product from the profiler's "Input Dims".
+
+    The product multiplies ``batch`` times an M x K by a K x N matrix (2 x M x N x K x batch FLOP). None if
+    ``op`` is no product with plain factors, or the dimensions are missing, empty or do not fit.
+    """
+    if not isinstance(dims, (list, tuple)):
+        return None
+    short = op.removeprefix("aten::")
+    if op in _TRANSPOSED_WEIGHT:
+        left, right = _shape(dims, 0, 2), _shape(dims, 1, 2)
+        return (left[0], right[0], left[1], 1) if left and right and left[1] == right[1] else None
+    if short is op or op not in GEMM_OPS:
+        return None
+    if (first := _MATRIX_FACTORS.get(short)) is not None:
+        left, right = _shape(dims, first, 2), _shape(dims, first + 1, 2)
+        return (left[0], right[1], left[1], 1) if left and right and left[1] == right[0] else None
+    if (first := _BATCH_FACTORS.get(short)) is not None:
+        left, right = _shape(dims, first, 3), _shape(dims, first + 1, 3)
+        fits = left and right and left[0] == right[0] and left[2] == right[1]
+        return (left[1], right[2], left[2], left[0]) if left and right and fits else None
+    if (first := _VECTOR_FACTORS.get(short)) is not None:
+        left, right = _shape(dims, first, 2), _shape(dims, first + 1, 1)
+        return (left[0], 1, left[1], 1) if left and right and left[1] == right[0] else None
+    return None
+
+
+# Annotations and operator-like rows -------------------------------------------------------------------------
+
+_COLLECTIVE_PREFIXES = (
+    "nccl:",
+    "gloo:",
+    "hccl:",
+    "mpi:",
+    "ucc:",
+    "xccl:",
+    "rccl:",
+    "c10d::",
+    "_c10d_functional::",
+)
+_COMPILE_MARKS = (
+    "TorchDynamo Cache Lookup",  # a lookup, not a compilation: told apart below
+    "_compile.compile_inner",
+    "compile_inner",
+    "entire_frame_compile",
+    "backend_compile",
+    "inductor_compile",
+    "compile_fx",
+    "compile_file",
+    "GraphLowering.",
+    "Scheduler.codegen",
+    "async_compile",
+    "AsyncCompile",
+    "CachingAutotuner.benchmark",
+    "create_aot_dispatcher_function",
+    "aot_dispatch",
+    "triton_compile",
+    "TritonCompile",
+)
+
+
+def is_dataloader(name: str) -> bool:
+    """A wait for the next batch: ``enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__``."""
+    return name.startswith("enumerate(DataLoader") or name in (
+        "_SingleProcessDataLoaderIter.__next__",
+        "_MultiProcessingDataLoaderIter.__next__",
+    )
+
+
+def is_multiprocess_dataloader(name: str) -> bool:
+    """The same, where the name tells that worker processes load the data."""
+    return is_dataloader(name) and "_MultiProc" in name
+
+
+def is_profiler_step(name: str) -> bool:
+    """``ProfilerStep#12``."""
+    return name.startswith("ProfilerStep")
+
+
+def profiler_step_number(name: str) -> int | None:
+    """12 for ``ProfilerStep#12``."""
+    number = name.removeprefix("ProfilerStep#")
+    return (
+        int(number)
+        if number != name and len(number) <= 15 and number.isascii() and number.isdigit()
+        else None
+    )
+
+
+def is_optimizer_step(name: str) -> bool:
+    """``Optimizer.step#SGD.step``."""
+    return name.startswith("Optimizer.step#")
+
+
+def is_zero_grad(name: str) -> bool:
+    """``Optimizer.zero_grad#SGD.zero_grad``."""
+    return name.startswith("Optimizer.zero_grad#")
+
+
+def is_collective_annotation(name: str) -> bool:
+    """A host-side row of a collective: ``nccl:all_reduce``, ``c10d::allreduce_``, ``record_param_comms``."""
+    return name.startswith(_COLLECTIVE_PREFIXES) or name == "record_param_comms"
+
+
+def is_backward(name: str) -> bool:
+    """The root of a backward operator: ``autograd::engine::evaluate_function: MmBackward0``."""
+    return name.startswith("autograd::engine::evaluate_function")
+
+
+def is_compile(name: str) -> bool:
+    """A compilation by TorchDynamo, AOTAutograd, Inductor or Triton. Running compiled code is none."""
+    if name.startswith(
+        ("TorchDynamo Cache Lookup", "Torch-Compiled Region", "## Call CompiledFxGraph", "CompiledF")
+    ):
+        return False
+    return name.startswith("TorchDynamo") or any(mark in name[:200] for mark in _COMPILE_MARKS)
+
+
+# Runtime and driver calls -----------------------------------------------------------------------------------
+
+_VERSION_SUFFIX = re.compile(r"(?:_v\d{1,5}|R0\d{3})?(?:_ptsz|_ptds|_spt)?$")
+
+_BLOCKING = _words(
+    # synchronizeStream and synchronize: MTIA
+    "cudaDeviceSynchronize cudaStreamSynchronize cudaEventSynchronize cudaThreadSynchronize cudaMemcpy "
+    "cudaMemcpy2D cudaMemcpy3D cudaMemcpyToSymbol cudaMemcpyFromSymbol cudaMemcpyPeer cudaFree "
+    "cudaFreeHost cuCtxSynchronize cuStreamSynchronize cuEventSynchronize cuMemcpy cuMemcpyDtoH "
+    "cuMemcpyHtoD cuMemcpyDtoD cuMemFree cuMemFreeHost hipDeviceSynchronize hipStreamSynchronize "
+    "hipEventSynchronize hipCtxSynchronize hipMemcpy hipMemcpy2D hipMemcpyDtoH hipMemcpyHtoD "
+    "hipMemcpyDtoD hipMemcpyWithStream hipMemcpyToSymbol hipFree hipHostFree synchronizeStream "
+    "synchronize zeEventHostSynchronize zeCommandQueueSynchronize zeFenceHostSynchronize "
+    "zeCommandListHostSynchronize urEventWait urQueueFinish piEventsWait piQueueFinish "
+    "aclrtSynchronizeStream aclrtSynchronizeDevice"
+)
+_COPIES = _words(
+    "cudaMemcpyAsync cudaMemcpy2DAsync cudaMemcpy3DAsync cudaMemcpyPeerAsync cudaMemcpyBatchAsync "
+    "cuMemcpyAsync cuMemcpyHtoDAsync cuMemcpyDtoHAsync cuMemcpyDtoDAsync cuMemcpyPeerAsync "
+    "hipMemcpyAsync hipMemcpy2DAsync hipMemcpyPeerAsync hipMemcpyHtoDAsync hipMemcpyDtoHAsync "
+    "hipMemcpyDtoDAsync"
+)
+_FILLS = _words(
+    "cudaMemsetAsync cudaMemset cudaMemset2DAsync cuMemsetD8Async cuMemsetD16Async cuMemsetD32Async "
+    "hipMemsetAsync hipMemset hipMemsetD8Async hipMemsetD32Async hipMemset2DAsync"
+)
+_GRAPH_LAUNCHES = frozenset(("cudaGraphLaunch", "cuGraphLaunch", "hipGraphLaunch"))
+_KERNEL_LAUNCHES = _words(
+    "cudaLaunchKernel cudaLaunchKernelExC cudaLaunchCooperativeKernel "
+    "cudaLaunchCooperativeKernelMultiDevice cudaLaunch cuLaunchKernel cuLaunchKernelEx "
+    "cuLaunchCooperativeKernel hipLaunchKernel hipLaunchKernelExC hipExtLaunchKernel "
+    "hipExtModuleLaunchKernel hipModuleLaunchKernel hipLaunchCooperativeKernel "
+    "hipModuleLaunchCooperativeKernel hipExtLaunchMultiKernelMultiDevice hipLaunchByPtr "
+    "hipDrvLaunchKernelEx zeCommandListAppendLaunchKernel zeCommandListAppendLaunchCooperativeKernel "
+    "urEnqueueKernelLaunch piEnqueueKernelLaunch"
+)
+_ALLOCATIONS = _words(
+    "cudaMalloc cudaMallocAsync cudaMallocManaged cudaMallocPitch cudaMalloc3D cudaMallocHost "
+    "cudaMallocFromPoolAsync cudaHostAlloc cudaHostRegister cudaHostUnregister cudaFree cudaFreeAsync "
+    "cudaFreeHost cudaMemPoolTrimTo cuMemAlloc cuMemAllocAsync cuMemAllocHost cuMemAllocManaged "
+    "cuMemAllocPitch cuMemHostAlloc cuMemHostRegister cuMemHostUnregister cuMemFree cuMemFreeAsync "
+    "cuMemFreeHost cuMemCreate cuMemRelease cuMemMap cuMemUnmap cuMemSetAccess cuMemAddressReserve "
+    "cuMemAddressFree hipMalloc hipMallocAsync hipMallocManaged hipMallocPitch hipMallocHost "
+    "hipExtMallocWithFlags hipHostMalloc hipHostAlloc hipHostRegister hipHostUnregister hipFree "
+    "hipFreeAsync hipFreeHost hipHostFree hipMemCreate hipMemRelease hipMemMap hipMemUnmap "
+    "hipMemSetAccess hipMemAddressReserve hipMemAddressFree zeMemAllocDevice zeMemAllocHost "
+    "zeMemAllocShared zeMemFree urUSMDeviceAlloc urUSMHostAlloc urUSMFree"
+)
+_MODULE_LOADS = _words(
+    "cuModuleLoad cuModuleLoadData cuModuleLoadDataEx cuModuleLoadFatBinary cuLibraryLoadData "
+    "cuLibraryLoadFromFile cuLibraryGetKernel cuLibraryGetModule cuLinkCreate cuLinkAddData "
+    "cuLinkComplete cuModuleGetFunction cudaLibraryLoadData cudaModuleLoadData hipModuleLoad "
+    "hipModuleLoadData hipModuleLoadDataEx hipModuleLoadFatBinary hipModuleGetFunction "
+    "hipLibraryLoadData __hipRegisterFatBinary __cudaRegisterFatBinary zeModuleCreate urProgramBuild"
+)
+_CAPTURES = _words(
+    "cudaStreamBeginCapture cudaStreamBeginCaptureToGraph cudaStreamEndCapture cudaGraphInstantiate "
+    "cudaGraphInstantiateWithFlags cudaGraphInstantiateWithParams cudaGraphExecUpdate "
+    "cuStreamBeginCapture cuStreamEndCapture cuGraphInstantiate cuGraphInstantiateWithFlags "
+    "hipStreamBeginCapture hipStreamEndCapture hipGraphInstantiate hipGraphInstantiateWithFlags "
+    "hipGraphExecUpdate"
+)
+
+
+@lru_cache(maxsize=4096)
+def runtime_call(name: str) -> str:
+    """A runtime or driver call without version and stream suffix: ``cuMemFree`` for ``cuMemFree_v2_ptsz``."""
+    return _VERSION_SUFFIX.sub("", name[:200])
+
+
+def is_blocking_sync(name: str) -> bool:
+    """The call returns when earlier GPU work is done: synchronize calls, synchronous copies, cudaFree."""
+    return runtime_call(name) in _BLOCKING
+
+
+def is_copy(name: str) -> bool:
+    """The call copies memory, waiting or not."""
+    call = runtime_call(name)
+    return call in _COPIES or (call in _BLOCKING and "emcpy" in call)
+
+
+def may_block_copy(name: str) -> bool:
+    """An asynchronous copy, which waits all the same where one side is pageable host memory."""
+    return runtime_call(name) in _COPIES
+
+
+def is_graph_launch(name: str) -> bool:
+    """The launch of a whole CUDA or HIP graph: one call, many kernels."""
+    return runtime_call(name) in _GRAPH_LAUNCHES
+
+
+def is_launch(name: str) -> bool:
+    """The call puts work on the GPU: a kernel, a graph, a copy or a fill."""
+    call = runtime_call(name)
+    return call in _KERNEL_LAUNCHES or call in _GRAPH_LAUNCHES or call in _FILLS or is_copy(call)
+
+
+def is_kernel_launch(name: str) -> bool:
+    """The call launches one kernel."""
+    return runtime_call(name) in _KERNEL_LAUNCHES
+
+
+def is_allocation(name: str) -> bool:
+    """The call takes memory from the driver or gives it back (device, pinned host, virtual mapping)."""
+    return runtime_call(name) in _ALLOCATIONS
+
+
+def is_module_load(name: str) -> bool:
+    """The call loads or links device code."""
+    return runtime_call(name) in _MODULE_LOADS
+
+
+def is_stream_capture(name: str) -> bool:
+    """The call records or instantiates a graph. Mere queries (``cudaStreamIsCapturing``) are none."""
+    return runtime_call(name) in _CAPTURES
+
+
+# Data types -------------------------------------------------------------------------------------------------
+
+_DTYPES = {
+    "float": "fp32",
+    "double": "fp64",
+    "c10::Half": "fp16",
+    "half": "fp16",
+    "c10::BFloat16": "bf16",
+    "bfloat16": "bf16",
+    "c10::Float8_e4m3fn": "fp8",
+    "c10::Float8_e4m3fnuz": "fp8",
+    "c10::Float8_e5m2": "fp8",
+    "c10::Float8_e5m2fnuz": "fp8",
+    "c10::Float8_e8m0fnu": "fp8",
+    "c10::Float4_e2m1fn_x2": "fp4",
+    "signed char": "int8",
+    "unsigned char": "uint8",
+    "short": "int16",
+    "short int": "int16",
+    "int": "int32",
+    "long": "int64",
+    "long int": "int64",
+    "long long": "int64",
+    "bool": "bool",
+    "c10::complex<float>": "complex64",
+    "c10::complex<double>": "complex128",
+}
+
+
+def profiler_dtype(text: str) -> str | None:
+    """Our name of a tensor dtype from the profiler's "Input type"; None for scalars, lists and unknown types.
+
+    The profiler writes the C++ type: "float", "c10::Half", "long" (ROCm and 2021) or "long int". "Int",
+    "Double" and "Scalar" are Python scalars, no tensors.
+    """
+    return _DTYPES.get(text)

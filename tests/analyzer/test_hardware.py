@@ -1,0 +1,159 @@
+"""The peak table answers for names seen in traces, stays silent on unknown ones, takes corrections."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from traceopt.analyzer.hardware import (
+    ACCELERATORS,
+    DTYPES,
+    GIB,
+    Architecture,
+    architecture,
+    find,
+    needed_multiple,
+)
+
+# Names of real traces (shared/traces) and drivers: name, capability, memory bytes;
+# then row, FP16 peak, bandwidth.
+KNOWN = [
+    ("Tesla V100-SXM2-32GB", "7.0", 34079637504, "V100 SXM2", 125, 900),
+    ("Tesla V100-DGXS-32GB", "7.0", 34087305216, "V100 SXM2", 125, 900),
+    ("Tesla V100-PCIE-16GB", "7.0", None, "V100 PCIe", 112, 900),
+    ("Tesla T4", "7.5", 15828320256, "T4", 65, 320),
+    ("NVIDIA A100-PG509-200", "8.0", 42297524224, "A100 SXM 40GB", 312, 1555),
+    ("NVIDIA A100-SXM4-80GB", "8.0", 84990623744, "A100 SXM 80GB", 312, 2039),
+    ("NVIDIA A100-SXM4-40GB", "8.0", 42405855232, "A100 SXM 40GB", 312, 1555),
+    ("NVIDIA A100 80GB PCIe", "8.0", None, "A100 80GB PCIe", 312, 1935),
+    ("NVIDIA A100-PCIE-40GB", "8.0", None, "A100 40GB PCIe", 312, 1555),
+    ("NVIDIA A10G", "8.6", None, "A10G", 70, 600),
+    ("NVIDIA A10", "8.6", None, "A10", 125, 600),
+    ("NVIDIA GeForce RTX 3090", "8.6", None, "RTX 3090", 71.2, 936),
+    ("NVIDIA GeForce RTX 4090", "8.9", None, "RTX 4090", 165.2, 1008),
+    ("NVIDIA L4", "8.9", None, "L4", 121, 300),
+    ("NVIDIA L40S", "8.9", None, "L40S", 362, 864),
+    ("NVIDIA H100 80GB HBM3", "9.0", 85018279936, "H100 SXM", 989.4, 3350),
+    ("NVIDIA H100 PCIe", "9.0", 85100000000, "H100 PCIe", 756, 2000),
+    ("NVIDIA GH200 480GB", "9.0", 102005473280, "GH200 96GB", 989.4, 4000),
+    ("NVIDIA H200", "9.0", 150110011392, "H200 SXM", 989.4, 4800),
+    ("NVIDIA H200 NVL", "9.0", None, "H200 NVL", 835.5, 4800),
+    ("NVIDIA B200", "10.0", None, "B200", 2250, 8000),
+    ("NVIDIA GB200", "10.0", None, "GB200", 2500, 8000),
+    ("AMD Instinct MI210", "9.0", 68702699520, "MI210", 181, 1638),
+    ("AMD Instinct MI250X", "9.0", 68702699520, "MI250X die", 191.5, 1638),
+    ("AMD Instinct MI300X", "9.4", 206141652992, "MI300X", 1307.4, 5300),
+    ("AMD Instinct MI300X VF", "9.4", 205571227648, "MI300X", 1307.4, 5300),
+    ("AMD Instinct MI355X", "9.5", None, "MI355X", 2516.6, 8000),
+]
+
+
+@pytest.mark.parametrize(
+    ("name", "capability", "memory", "row", "fp16", "hbm"), KNOWN, ids=[k[0] for k in KNOWN]
+)
+def test_names_seen_in_traces(
+    name: str, capability: str, memory: int | None, row: str, fp16: float, hbm: float
+) -> None:
+    found = find(name, capability, memory)
+    assert found is not None
+    assert (found.name, found.peak("fp16"), found.hbm_gb_per_s) == (row, fp16, hbm)
+    without_capability = find(name, None, memory)
+    assert without_capability is not None
+    assert without_capability.name == row
+
+
+@pytest.mark.parametrize(
+    ("name", "capability", "memory"),
+    [
+        ("", "9.0", 64 * GIB),
+        (None, None, None),
+        ("", "9.4", 206141652992),  # vllm on MI300X: no name
+        ("AMD Radeon Graphics", "9.0", 68702699520),  # an MI250 in the HTA trace, but nothing says so
+        ("ARTEMIS", None, None),
+        ("NVIDIA H100 80GB HBM3 MIG 1g.10gb", "9.0", 10 * GIB),
+        ("NVIDIA A10-24Q", "8.6", None),  # vGPU
+        ("NVIDIA GeForce RTX 4090 Laptop GPU", "8.9", None),
+        ("NVIDIA H200", "8.0", None),  # name and capability disagree
+        ("AMD Instinct MI300X", "9.4", 24 * GIB),  # one of eight partitions
+        ("NVIDIA A100", "8.0", 40 * GIB),
+        ("NVIDIA H2000", None, None),
+    ],
+)
+def test_the_unknown_stays_unknown(name: str | None, capability: str | None, memory: int | None) -> None:
+    assert find(name, capability, memory) is None
+
+
+def test_bandwidth_is_left_out_where_the_name_does_not_tell_the_memory() -> None:
+    found = find("NVIDIA A100-PG509-200", "8.0", None)
+    assert found is not None
+    assert found.hbm_gb_per_s is None
+    assert found.peak("bf16") == 312
+
+
+def test_overrides_correct_and_add_devices() -> None:
+    overrides = {"h200": {"bf16": 800, "hbm_gb_per_s": 4300.0}, "Homebrew": {"fp32": 10, "arch": "sm_89"}}
+    corrected = find("NVIDIA H200", "9.0", None, overrides)
+    assert corrected is not None
+    assert (corrected.peak("bf16"), corrected.peak("fp16"), corrected.hbm_gb_per_s) == (800, 989.4, 4300)
+    added = find("Homebrew 9000", None, None, overrides)
+    assert added is not None
+    assert (added.peak("fp32"), added.peak("bf16"), added.has_tensor_cores) == (10, None, True)
+    untouched = find("NVIDIA H100 PCIe", "9.0", None, overrides)
+    assert untouched is not None
+    assert untouched.peak("bf16") == 756
+    with pytest.raises(ValueError, match="unknown figure 'bf17'"):
+        find("NVIDIA H200", None, None, {"H200": {"bf17": 1}})
+
+
+@pytest.mark.parametrize("row", ACCELERATORS, ids=[row.name for row in ACCELERATORS])
+def test_rows_are_complete_and_consistent(row: object) -> None:
+    assert row in ACCELERATORS
+    found = next(r for r in ACCELERATORS if r is row)
+    re.compile(found.pattern)
+    assert found.source
+    assert found.architecture is not None
+    assert found.vendor == found.architecture.vendor
+    assert set(found.peak_tflops) <= set(DTYPES)
+    assert ("tf32" in found.peak_tflops) == found.has_tf32
+    assert ("bf16" in found.peak_tflops) == found.has_bf16
+    assert ("fp8" in found.peak_tflops) == found.architecture.has_fp8
+    assert all(rate > 0 for rate in found.peak_tflops.values())
+
+
+def test_architecture_facts() -> None:
+    def facts(found: Architecture | None) -> tuple[bool, ...] | None:
+        return found and (found.has_tensor_cores, found.has_tf32, found.has_bf16, found.has_fp8)
+
+    assert facts(architecture("nvidia", 6, 1)) == (False, False, False, False)
+    assert facts(architecture("nvidia", 7, 0)) == (True, False, False, False)
+    assert facts(architecture("nvidia", 7, 5)) == (True, False, False, False)
+    assert facts(architecture("NVIDIA", 8, 0)) == (True, True, True, False)
+    assert facts(architecture("nvidia", 8, 9)) == (True, True, True, True)
+    assert facts(architecture("nvidia", 10, 0)) == (True, True, True, True)
+    assert facts(architecture("nvidia", 13, 0)) == (True, True, True, True)
+    assert facts(architecture("amd", 9, 4)) == (True, True, True, True)
+    assert facts(architecture("amd", 9, 0, "gfx90a:sramecc+:xnack-")) == (True, False, True, False)
+    assert architecture("amd", 9, 0) is None  # gfx900 to gfx90a all say 9.0
+    assert architecture("intel", 1, 0) is None
+
+
+@pytest.mark.parametrize(
+    ("dtype", "arch", "multiples"),
+    [
+        ("fp16", "sm_70", (8, 8)),
+        ("bf16", "sm_80", (8, 64)),
+        ("tf32", "sm_90", (4, 32)),
+        ("int8", "sm_80", (16, 128)),
+        ("fp8", "sm_100", (16, 128)),
+        ("fp64", "sm_80", (2, 16)),
+        ("bf16", "gfx942", (8, 8)),
+        ("bf16", None, (8, 8)),
+    ],
+)
+def test_needed_multiples(dtype: str, arch: str | None, multiples: tuple[int, int]) -> None:
+    assert needed_multiple(dtype, arch) == multiples
+
+
+def test_needed_multiple_takes_an_architecture() -> None:
+    assert needed_multiple("bf16", architecture("nvidia", 9, 0)) == (8, 64)

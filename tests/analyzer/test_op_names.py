@@ -1,0 +1,193 @@
+"""Host-side names: operators, annotations, runtime calls and dtypes as real traces spell them."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from traceopt.analyzer import op_names as ops
+
+TRACES = Path(__file__).resolve().parents[2].parent / "shared" / "traces"
+
+
+@pytest.mark.parametrize(
+    ("op", "dims", "shape"),
+    [
+        ("aten::mm", [[128, 5], [5, 64]], (128, 64, 5, 1)),
+        ("aten::addmm", [[64], [4096, 100], [100, 64], [], []], (4096, 64, 100, 1)),
+        ("aten::_addmm_activation", [[64], [4096, 100], [100, 64], [], [], []], (4096, 64, 100, 1)),
+        ("aten::bmm", [[1024, 96, 50], [1024, 50, 8]], (96, 8, 50, 1024)),
+        ("aten::baddbmm", [[1], [12, 77, 64], [12, 64, 77], [], []], (77, 77, 64, 12)),
+        ("aten::addbmm", [[77, 77], [12, 77, 64], [12, 64, 77], [], []], (77, 77, 64, 12)),
+        ("aten::_scaled_mm", [[256, 4096], [4096, 512], [], []], (256, 512, 4096, 1)),
+        ("aten::mv", [[1000, 512], [512]], (1000, 1, 512, 1)),
+        ("aten::addmv", [[1000], [1000, 512], [512]], (1000, 1, 512, 1)),
+        ("aiter::gemm_a16w16", [[15360, 4096], [6144, 4096], [], []], (15360, 6144, 4096, 1)),
+        ("vllm::rocm_unquantized_gemm", [[32, 2880], [201088, 2880], []], (32, 201088, 2880, 1)),
+        ("aten::linear", [[5, 128], [128, 128], [128]], None),  # calls addmm
+        ("aten::matmul", [[128, 5], [5, 64]], None),
+        ("mm", [[128, 5], [5, 64]], None),
+        ("aten::mm", [], None),  # shapes not recorded
+        ("aten::mm", None, None),
+        ("aten::mm", [[], []], None),
+        ("aten::mm", [[128, 5], [6, 64]], None),
+        ("aten::mm", [[0, 5], [5, 64]], None),
+        ("aten::mm", [[128.5, 5], [5, 64]], None),
+        ("aten::bmm", [[2, 3, 4], [3, 4, 5]], None),
+        ("aten::_grouped_mm", [[128, 5], [2, 5, 64]], None),
+    ],
+)
+def test_gemm_shapes(op: str, dims: Any, shape: tuple[int, int, int, int] | None) -> None:
+    assert ops.gemm_shape(op, dims) == shape
+
+
+@given(st.sampled_from(sorted(ops.GEMM_OPS)), st.recursive(st.integers() | st.text() | st.none(), st.lists))
+def test_gemm_shape_takes_any_dims(op: str, dims: Any) -> None:
+    shape = ops.gemm_shape(op, dims)
+    assert shape is None or min(shape) > 0
+
+
+def test_products_exclude_composites() -> None:
+    assert ops.is_product("aten::addmm")
+    assert ops.is_product("aten::cudnn_convolution_backward_weight")
+    assert ops.is_product("aten::_scaled_dot_product_flash_attention_backward")
+    assert not ops.is_product("aten::linear")
+    assert not ops.is_product("fbgemm::permute_2D_sparse_data")
+    assert not ops.GEMM_OPS & ops.COMPOSITE_PRODUCT_OPS
+
+
+LAUNCHES = (
+    "cudaLaunchKernel cudaLaunchKernelExC cuLaunchKernel cuLaunchKernelEx cudaGraphLaunch hipLaunchKernel "
+    "hipGraphLaunch hipExtModuleLaunchKernel hipModuleLaunchKernel hipExtLaunchKernel cudaMemcpyAsync "
+    "cudaMemsetAsync hipMemcpyAsync hipMemsetAsync hipMemcpyWithStream cudaMemcpy hipMemset cudaLaunchKernel_ptsz"
+)
+BLOCKING = (
+    "cudaDeviceSynchronize cudaStreamSynchronize cudaEventSynchronize cuStreamSynchronize "
+    "hipDeviceSynchronize hipStreamSynchronize hipEventSynchronize hipMemcpyWithStream cudaMemcpy cudaFree hipFree cuMemFree_v2 "
+    "cudaStreamSynchronize_ptsz"
+)
+PREDICATES: list[tuple[Callable[[str], bool], str, str]] = [
+    (ops.is_launch, LAUNCHES, "cudaEventRecord cudaStreamWaitEvent cudaMalloc cudaStreamSynchronize INVALID"),
+    (ops.is_kernel_launch, "cudaLaunchKernel hipExtModuleLaunchKernel", "cudaGraphLaunch cudaMemcpyAsync"),
+    (ops.is_graph_launch, "cudaGraphLaunch hipGraphLaunch", "cudaGraphInstantiate cudaLaunchKernel"),
+    (
+        ops.is_blocking_sync,
+        BLOCKING,
+        "cudaMemcpyAsync cudaStreamWaitEvent cudaEventQuery cudaFreeAsync hipMemcpyAsync",
+    ),
+    (ops.may_block_copy, "cudaMemcpyAsync hipMemcpyAsync cuMemcpyDtoHAsync_v2", "cudaMemcpy cudaMemsetAsync"),
+    (ops.is_copy, "cudaMemcpyAsync cudaMemcpy hipMemcpyWithStream", "cudaMemsetAsync cudaFree"),
+    (
+        ops.is_allocation,
+        "cudaMalloc cudaFree cudaHostAlloc hipMalloc cuMemCreate cuMemMap",
+        "cudaMemcpyAsync",
+    ),
+    (ops.is_module_load, "cuModuleLoadData cuLibraryLoadData hipModuleLoadData", "cudaFuncGetAttributes"),
+    (
+        ops.is_stream_capture,
+        "cudaStreamBeginCapture_v2 cudaGraphInstantiate",
+        "cudaStreamIsCapturing cudaGraphLaunch",
+    ),
+]
+
+
+@pytest.mark.parametrize(("predicate", "true", "false"), PREDICATES, ids=[p[0].__name__ for p in PREDICATES])
+def test_runtime_calls(predicate: Callable[[str], bool], true: str, false: str) -> None:
+    assert [name for name in true.split() if not predicate(name)] == []
+    assert [name for name in false.split() if predicate(name)] == []
+
+
+def test_annotations() -> None:
+    assert ops.is_dataloader("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__")
+    assert ops.is_dataloader("enumerate(DataLoader)#_MultiProcessingDataLoa")
+    assert not ops.is_dataloader("DistributedDataParallel.forward")
+    assert ops.is_multiprocess_dataloader("enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__")
+    assert not ops.is_multiprocess_dataloader("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__")
+    assert ops.is_profiler_step("ProfilerStep#7")
+    assert ops.profiler_step_number("ProfilerStep#7") == 7
+    assert ops.profiler_step_number("ProfilerStep#") is None
+    assert ops.profiler_step_number("ProfilerStep#²") is None
+    assert ops.profiler_step_number("7") is None
+    assert ops.is_optimizer_step("Optimizer.step#FusedAdam.step")
+    assert not ops.is_optimizer_step("Optimizer.zero_grad#SGD.zero_grad")
+    assert ops.is_zero_grad("Optimizer.zero_grad#SGD.zero_grad")
+    assert ops.is_backward("autograd::engine::evaluate_function: AddmmBackward0")
+    assert not ops.is_backward("AddmmBackward0")
+    for name in (
+        "nccl:all_reduce",
+        "gloo:all_reduce",
+        "c10d::allreduce_",
+        "record_param_comms",
+        "hccl:broadcast",
+    ):
+        assert ops.is_collective_annotation(name)
+    assert not ops.is_collective_annotation("aten::all")
+
+
+def test_compiling_is_not_running_compiled_code() -> None:
+    assert ops.is_compile("_compile.compile_inner (dynamo_timed)")
+    assert ops.is_compile("compile_fx.<locals>.fw_compiler_base (dynamo_timed)")
+    assert ops.is_compile("CachingAutotuner.benchmark_all_configs (dynamo_timed)")
+    assert not ops.is_compile("TorchDynamo Cache Lookup")
+    assert not ops.is_compile("Torch-Compiled Region: 0/0")
+    assert not ops.is_compile("## Call CompiledFxGraph fjsNiNjmhjizyb ##")
+    assert not ops.is_compile("aten::mm")
+
+
+@pytest.mark.parametrize(
+    ("text", "dtype"),
+    [
+        ("float", "fp32"),
+        ("double", "fp64"),
+        ("c10::Half", "fp16"),
+        ("c10::BFloat16", "bf16"),
+        ("c10::Float8_e4m3fn", "fp8"),
+        ("signed char", "int8"),
+        ("long int", "int64"),
+        ("long", "int64"),
+        ("Scalar", None),
+        ("Int", None),
+        ("Double", None),
+        ("GenericList", None),
+        ("", None),
+    ],
+)
+def test_profiler_dtypes(text: str, dtype: str | None) -> None:
+    assert ops.profiler_dtype(text) == dtype
+
+
+def test_real_traces_hold_no_unknown_waits_launches_or_dtypes() -> None:
+    """Every runtime call that sounds like a wait, launch or allocation is known, and every tensor dtype."""
+    paths = sorted(TRACES.rglob("*.gz"))
+    if not paths:
+        pytest.skip(f"no real traces at {TRACES}: see shared/traces/SOURCES.md")
+    sounds: list[tuple[str, Callable[[str], bool]]] = [
+        ("Synchronize", ops.is_blocking_sync),
+        ("LaunchKernel", ops.is_launch),
+        ("GraphLaunch", ops.is_launch),
+        ("Memcpy", ops.is_copy),
+        ("Memset", ops.is_launch),
+        ("Malloc", ops.is_allocation),
+        ("ModuleLoad", ops.is_module_load),
+    ]
+    runtime: set[str] = set()
+    dtypes: set[str] = set()
+    for path in paths:
+        document = json.loads(gzip.decompress(path.read_bytes()).decode("utf-8", "replace"), strict=False)
+        for event in document.get("traceEvents", []) if isinstance(document, dict) else []:
+            category = str(event.get("cat", "")).lower()
+            if category in ("runtime", "cuda_runtime", "cuda_driver"):
+                runtime.add(event["name"])
+            elif category in ("cpu_op", "operator"):
+                dtypes.update((event.get("args") or {}).get("Input type") or [])
+    unknown = [name for name in runtime for sound, known in sounds if sound in name and not known(name)]
+    assert unknown == []
+    # Python scalars and containers are capitalised; the rest are tensor types
+    assert [d for d in dtypes if d and not d[0].isupper() and ops.profiler_dtype(d) is None] == []
