@@ -1,0 +1,70 @@
+"""How each part of the step looks and is explained: the one table from breakdown names to colour and pattern.
+
+Busy parts are plain, idle parts carry a pattern, so that colour is never the only difference.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class PartStyle:
+    """`colour` is a CSS token of report.css, `pattern` one of its `p-` classes, `detail` says what the part holds."""
+
+    colour: str
+    pattern: str
+    detail: str
+
+
+PLAIN = ""
+
+PARTS: dict[str, PartStyle] = {
+    # busy, with a GPU
+    "compute": PartStyle("compute", PLAIN, ""),
+    "communication": PartStyle("comm", PLAIN, "not overlapped by compute"),
+    "copies": PartStyle("copy", PLAIN, "not overlapped by compute"),
+    # busy, on the CPU alone
+    "forward": PartStyle("compute", PLAIN, ""),
+    "backward": PartStyle("backward", PLAIN, ""),
+    "optimizer": PartStyle("copy", PLAIN, ""),
+    "model": PartStyle("cpu", PLAIN, "operators of no known phase"),
+    # idle
+    "data_loading": PartStyle("loader", "diagonal", "in next(loader)"),
+    "input_work": PartStyle("loader", "cross", "input prepared outside the loader"),
+    "host_sync": PartStyle("sync", "horizontal", "after .item(), .cpu() or a synchronize"),
+    "logging": PartStyle("sync", "dots", "print, loggers, metric writers"),
+    "checkpoint": PartStyle("sync", "vertical", "saving state"),
+    "launch": PartStyle("launch", "vertical", "the CPU launches too slowly"),
+    "python": PartStyle("launch", "horizontal", "Python between operators"),
+    "compile": PartStyle("launch", "diagonal", "compiling inside the step"),
+    "gc": PartStyle("other", "diagonal", "Python's garbage collector"),
+    "allocation": PartStyle("other", "horizontal", "memory taken from or given to the driver"),
+    "module_load": PartStyle("other", "vertical", "kernels loaded on first use"),
+    "queued": PartStyle("other", "cross", "work was queued, the GPU did not run it"),
+    "untraced": PartStyle("other", "dots", "nothing recorded"),
+}
+
+# Colour of a timeline span by its category.
+SPAN_COLOURS = {
+    "compute": "compute",
+    "comm": "comm",
+    "copy": "copy",
+    "loader": "loader",
+    "cpu": "cpu",
+    "wait": "wait",
+}
+
+
+def part_style(name: str, busy: bool) -> PartStyle:
+    """The look of a part; a name that this version does not know is grey, dotted when idle."""
+    known = PARTS.get(name)
+    if known is None:
+        return PartStyle("other", PLAIN if busy else "dots", "")
+    if busy:
+        return PartStyle(known.colour, PLAIN, known.detail)
+    return PartStyle(known.colour, known.pattern or "dots", known.detail)
+
+
+def span_colour(category: str) -> str:
+    return SPAN_COLOURS.get(category, "other")

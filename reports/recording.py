@@ -1,0 +1,45 @@
+"""What to say where a section has nothing to show: not recorded and how to record it, or recorded and empty."""
+
+from __future__ import annotations
+
+from traceopt.reports.wording import on_cpu
+from traceopt.result import Result
+
+_NO_GPU_HERE = "Not applicable: this step ran on the CPU."
+_RECORD_GPU = (
+    "Not recorded: pass activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA] (XPU on Intel GPUs) to the profiler."
+)
+_RECORD_SHAPES = "Not recorded: set record_shapes=True in the profiler."
+_RECORD_MEMORY = "Not recorded: set profile_memory=True in the profiler."
+
+NO_OPS = "Not recorded: pass ProfilerActivity.CPU among the profiler's activities."
+NO_STEP = "Not available: no complete step in the trace. Call prof.step() once in each training step."
+
+
+def missing_kernels(result: Result) -> str:
+    if on_cpu(result):
+        return _NO_GPU_HERE
+    return "No GPU kernel ran in the measured steps." if result.run.recorded.gpu else _RECORD_GPU
+
+
+def missing_gemms(result: Result) -> str:
+    if not result.run.recorded.shapes:
+        return _RECORD_SHAPES
+    return "No matrix multiplication ran in the measured steps."
+
+
+def missing_memory(result: Result) -> str:
+    if not result.run.recorded.memory:
+        return _RECORD_MEMORY
+    return "Not available: no memory event lies in the shown step."
+
+
+def recorded_flags(result: Result) -> list[tuple[str, bool]]:
+    """The profiler's settings by the name a user types, and whether this trace has what they record."""
+    recorded = result.run.recorded
+    return [
+        ("GPU activity", recorded.gpu),
+        ("record_shapes", recorded.shapes),
+        ("with_stack", recorded.stacks),
+        ("profile_memory", recorded.memory),
+    ]

@@ -1,0 +1,13 @@
+(function () {
+  "use strict";
+  var theme = null;
+  try {
+    theme = localStorage.getItem("traceopt-theme");
+  } catch (error) {
+    /* storage is closed to local files in some browsers */
+  }
+  if (theme !== "dark" && theme !== "light") {
+    theme = window.matchMedia && matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light";
+  }
+  document.documentElement.dataset.theme = theme;
+})();

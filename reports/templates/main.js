@@ -1,0 +1,263 @@
+(function () {
+  "use strict";
+
+  var root = document.documentElement;
+
+  function one(selector, within) {
+    return (within || document).querySelector(selector);
+  }
+  function all(selector, within) {
+    return Array.prototype.slice.call((within || document).querySelectorAll(selector));
+  }
+
+  all(".js").forEach(function (element) {
+    element.hidden = false;
+  });
+
+  /* Theme: follows the system until the button is used. */
+  var themeButton = one("#theme");
+  function labelTheme() {
+    themeButton.textContent = root.dataset.theme === "dark" ? "Light" : "Dark";
+    themeButton.setAttribute("aria-label", "Switch to " + themeButton.textContent.toLowerCase() + " theme");
+  }
+  labelTheme();
+  themeButton.onclick = function () {
+    root.dataset.theme = root.dataset.theme === "dark" ? "light" : "dark";
+    try {
+      localStorage.setItem("traceopt-theme", root.dataset.theme);
+    } catch (error) {
+      /* the choice then lasts as long as the page */
+    }
+    labelTheme();
+    drawn.forEach(draw);
+  };
+
+  /* Copy buttons: data-copy names the <pre> whose lines are copied. */
+  function say(button, message) {
+    var before = button.textContent;
+    button.textContent = message;
+    setTimeout(function () {
+      button.textContent = before;
+    }, 1500);
+  }
+  function copyWithSelection(text, button) {
+    var area = document.createElement("textarea");
+    area.value = text;
+    area.style.position = "fixed";
+    area.style.opacity = "0";
+    document.body.appendChild(area);
+    area.select();
+    say(button, document.execCommand("copy") ? "Copied" : "Press Ctrl+C");
+    area.remove();
+    button.focus();
+  }
+  all("[data-copy]").forEach(function (button) {
+    button.onclick = function () {
+      var lines = all("span", document.getElementById(button.dataset.copy)).map(function (line) {
+        return line.textContent;
+      });
+      var text = lines.join("\n") + "\n";
+      function fallBack() {
+        copyWithSelection(text, button);
+      }
+      if (navigator.clipboard && window.isSecureContext) {
+        navigator.clipboard.writeText(text).then(function () {
+          say(button, "Copied");
+        }, fallBack);
+      } else {
+        fallBack();
+      }
+    };
+  });
+
+  /* Sortable tables: the first click puts the largest number or the first name on top; "not recorded" stays last. */
+  function cellValue(row, column) {
+    var content = row.cells[column].textContent.trim();
+    var number = Number(content.replace(/[,%<]/g, ""));
+    return isNaN(number) ? content.toLowerCase() : number;
+  }
+  function compare(a, b) {
+    if (typeof a !== typeof b) {
+      return typeof a === "number" ? -1 : 1;
+    }
+    return a < b ? -1 : a > b ? 1 : 0;
+  }
+  function sortBy(table, column, heading) {
+    var body = table.tBodies[0];
+    var rows = Array.prototype.slice.call(body.rows).map(function (row) {
+      return { row: row, value: cellValue(row, column) };
+    });
+    var numeric = rows.some(function (entry) {
+      return typeof entry.value === "number";
+    });
+    var now = heading.getAttribute("aria-sort");
+    var descending = now ? now === "ascending" : numeric;
+    rows.sort(function (a, b) {
+      var mixed = typeof a.value !== typeof b.value;
+      return compare(a.value, b.value) * (descending && !mixed ? -1 : 1);
+    });
+    rows.forEach(function (entry) {
+      body.appendChild(entry.row);
+    });
+    all("th", table).forEach(function (other) {
+      other.removeAttribute("aria-sort");
+    });
+    heading.setAttribute("aria-sort", descending ? "descending" : "ascending");
+  }
+  all("table.sort").forEach(function (table) {
+    all("thead th", table).forEach(function (heading, column) {
+      var button = document.createElement("button");
+      button.type = "button";
+      button.textContent = heading.textContent;
+      heading.textContent = "";
+      heading.appendChild(button);
+      button.onclick = function () {
+        sortBy(table, column, heading);
+      };
+    });
+  });
+
+  /* Filters: data-filter names the table, data-count the element that says how many rows are left. */
+  all("[data-filter]").forEach(function (input) {
+    var rows = Array.prototype.slice.call(document.getElementById(input.dataset.filter).tBodies[0].rows);
+    var status = document.getElementById(input.dataset.count);
+    input.oninput = function () {
+      var wanted = input.value.toLowerCase();
+      var left = 0;
+      rows.forEach(function (row) {
+        row.hidden = row.textContent.toLowerCase().indexOf(wanted) < 0;
+        left += row.hidden ? 0 : 1;
+      });
+      status.textContent = wanted ? left + " of " + rows.length + " shown" : "";
+    };
+  });
+
+  /* A link to report.html#DL001 opens that card; printing opens everything but the long kernel names. */
+  function openLinked() {
+    var linked = null;
+    try {
+      linked = document.getElementById(decodeURIComponent(location.hash.slice(1)));
+    } catch (error) {
+      /* not a valid fragment */
+    }
+    if (linked && linked.tagName === "DETAILS") {
+      linked.open = true;
+      linked.scrollIntoView();
+    }
+  }
+  addEventListener("hashchange", openLinked);
+  openLinked();
+
+  var shut = [];
+  addEventListener("beforeprint", function () {
+    shut = all("details:not([open])").filter(function (details) {
+      return !details.closest("td");
+    });
+    shut.forEach(function (details) {
+      details.open = true;
+    });
+  });
+  addEventListener("afterprint", function () {
+    shut.forEach(function (details) {
+      details.open = false;
+    });
+  });
+
+  var openAll = one("#openall");
+  if (openAll) {
+    openAll.onclick = function () {
+      var open = openAll.textContent === "Open all";
+      all("details.fix").forEach(function (details) {
+        details.open = open;
+      });
+      openAll.textContent = open ? "Close all" : "Open all";
+    };
+  }
+
+  /* Plotly: unpacked when it is first asked for. */
+  var drawn = [];
+  var library = null;
+  var figures = null;
+
+  function unpack(id) {
+    var binary = atob(document.getElementById(id).textContent.trim());
+    var bytes = new Uint8Array(binary.length);
+    for (var i = 0; i < binary.length; i++) {
+      bytes[i] = binary.charCodeAt(i);
+    }
+    var stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
+    return new Response(stream).text();
+  }
+  function load() {
+    if (library) {
+      return library;
+    }
+    if (!window.DecompressionStream) {
+      return Promise.reject(new Error("This browser cannot unpack the charts."));
+    }
+    library = Promise.all([unpack("plotly-gz"), unpack("figures-gz")]).then(function (texts) {
+      var script = document.createElement("script");
+      script.textContent = texts[0];
+      document.head.appendChild(script);
+      if (!window.Plotly) {
+        throw new Error("The browser blocked the chart library.");
+      }
+      figures = JSON.parse(texts[1]);
+    });
+    return library;
+  }
+  /* Figures name colours as var(--token); Plotly needs the values of the current theme. */
+  function themed(figure) {
+    var styles = getComputedStyle(root);
+    return JSON.parse(JSON.stringify(figure), function (key, value) {
+      var isToken = typeof value === "string" && value.slice(0, 6) === "var(--";
+      return isToken ? styles.getPropertyValue(value.slice(4, -1)).trim() : value;
+    });
+  }
+  /* On a wide screen the lanes' names stand left of the bars, as in the static timeline. */
+  function namesToTheLeft(layout) {
+    var width = parseInt(getComputedStyle(one("#timeline-box")).getPropertyValue("--lab"), 10);
+    layout.margin.l = width;
+    layout.annotations.forEach(function (annotation) {
+      if (annotation.name === "lane") {
+        annotation.y -= 0.47;
+        annotation.xshift = -width;
+      }
+    });
+  }
+  function draw(name) {
+    var figure = themed(figures[name]);
+    var box = document.getElementById(name + "-plot");
+    if (name === "timeline" && box.parentNode.clientWidth > 700) {
+      namesToTheLeft(figure.layout);
+    }
+    var options = { displaylogo: false, responsive: true, displayModeBar: false, scrollZoom: false };
+    return window.Plotly.react(box, figure.data, figure.layout, options).then(function () {
+      if (drawn.indexOf(name) < 0) {
+        drawn.push(name);
+      }
+      one(".static", box.parentNode).classList.add("hide");
+      box.dataset.drawn = "yes";
+    });
+  }
+  all(".zoom").forEach(function (button) {
+    button.onclick = function () {
+      var message = one("#zoom-message");
+      button.disabled = true;
+      load()
+        .then(function () {
+          return Promise.all(Object.keys(figures).map(draw));
+        })
+        .then(
+          function () {
+            button.hidden = true;
+            message.textContent = "Drag to zoom, double-click to reset, hover for names.";
+          },
+          function (error) {
+            button.hidden = true;
+            message.textContent = error.message + " The static charts stay complete.";
+          }
+        );
+    };
+  });
+})();

@@ -1,0 +1,199 @@
+"""Strings and numbers as a person reads them: hostile text made visible, and the wording rules for quantities.
+
+Measured times keep one decimal, estimates are rounded to two significant digits and carry "≈", percentages have
+no space, units stand behind a no-break space, and a value that was not measured reads "not recorded", never 0.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Any
+
+import msgspec
+
+from traceopt.result import Result
+from traceopt.rules.finding import Location
+
+NO_BREAK_SPACE = "\u00a0"
+NOT_RECORDED = "not recorded"
+NAME_CAP = 300  # characters shown of a name, path or label
+PROSE_CAP = 2_000  # characters shown of a sentence
+
+_GIB = 1 << 30
+_MIB = 1 << 20
+
+# Visible as blanks although Unicode calls them letters (Hangul fillers, Braille blank).
+_BLANK_LETTERS = frozenset("\u115f\u1160\u3164\uffa0\u2800")
+_KEPT_SPACES = frozenset(" \u00a0\u202f")
+
+_PROSE_FIELDS = frozenset({"verdict", "text", "reason", "why", "basis", "detail", "warnings", "effort", "risk"})
+_SOURCE_CODE_FIELDS = frozenset({("fix", "code"), ("fix", "patch")})
+_UNIT_AFTER_NUMBER = re.compile(r"(\d) (ms|µs|s|[KMG]i?B|GB/s|TFLOP/s)\b")
+
+
+def _visible(char: str) -> str:
+    """A character that shows as itself; controls, bidi marks and zero-width characters become their escape."""
+    if char in _KEPT_SPACES or (char.isprintable() and char not in _BLANK_LETTERS):
+        return char
+    code = ord(char)
+    if code < 0x100:
+        return f"\\x{code:02x}"
+    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
+def clean(text: str, cap: int = NAME_CAP) -> str:
+    """One safe line of at most `cap` characters (the middle goes): what a trace says cannot move or hide text."""
+    if not text.isprintable() or not _BLANK_LETTERS.isdisjoint(text):
+        text = "".join(map(_visible, text[: 4 * cap]))
+    if len(text) <= cap:
+        return text
+    head = cap // 2
+    return text[:head] + "…" + text[len(text) - (cap - head - 1) :]
+
+
+def clean_source(text: str) -> str:
+    """Source code or a patch: lines and tabs stay, everything else is cleaned."""
+    lines = text.replace("\r\n", "\n").split("\n")
+    return "\n".join("\t".join(clean(piece, PROSE_CAP) for piece in line.split("\t")) for line in lines)
+
+
+def prose(text: str) -> str:
+    """A cleaned sentence whose numbers do not part from their units at the end of a line."""
+    return _UNIT_AFTER_NUMBER.sub(rf"\1{NO_BREAK_SPACE}\2", clean(text, PROSE_CAP))
+
+
+def cleaned(result: Result) -> Result:
+    """The document with every string made safe to show. Renderers read this one; JSON keeps the original."""
+    document: Result = msgspec.convert(_cleaned(msgspec.to_builtins(result), "", ""), Result)
+    return document
+
+
+def _cleaned(value: Any, field: str, parent: str) -> Any:
+    if isinstance(value, str):
+        if (parent, field) in _SOURCE_CODE_FIELDS:
+            return clean_source(value)
+        return prose(value) if field in _PROSE_FIELDS else clean(value)
+    if isinstance(value, dict):
+        return {key: _cleaned(item, key, field) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_cleaned(item, field, parent) for item in value]
+    return value
+
+
+def _grouped(value: float, decimals: int) -> str:
+    return f"{value:,.{max(0, decimals)}f}"
+
+
+def _two_digit_decimals(value: float) -> int:
+    """Decimals that leave two significant digits; negative for numbers of 100 and more."""
+    magnitude = math.floor(math.log10(value))
+    rounded = round(value, 1 - magnitude)  # 9.96 becomes 10, which has a digit more
+    return 1 - math.floor(math.log10(rounded))
+
+
+def two_digits(value: float) -> str:
+    """`value` >= 0 to two significant digits: 198 -> "200", 4.24 -> "4.2"."""
+    if value <= 0:
+        return "0"
+    decimals = _two_digit_decimals(value)
+    return _grouped(round(value, decimals), decimals)
+
+
+def measured(value: float | None) -> str:
+    """One decimal, or two significant digits below 1."""
+    if value is None:
+        return NOT_RECORDED
+    return two_digits(value) if 0 < value < 1 else _grouped(value, 1)
+
+
+def ms_number(us: float | None) -> str:
+    """Microseconds as a measured number of milliseconds, without the unit (for columns headed "ms")."""
+    return NOT_RECORDED if us is None else measured(us / 1_000)
+
+
+def ms(us: float | None) -> str:
+    return NOT_RECORDED if us is None else ms_number(us) + NO_BREAK_SPACE + "ms"
+
+
+def estimate_number(us: float) -> str:
+    """Microseconds as an estimated number of milliseconds: two significant digits."""
+    return two_digits(us / 1_000)
+
+
+def estimate(us: float) -> str:
+    return f"≈{NO_BREAK_SPACE}{estimate_number(us)}{NO_BREAK_SPACE}ms"
+
+
+def estimate_range(low_us: float, high_us: float) -> str:
+    return f"{estimate_number(low_us)}–{estimate_number(high_us)}{NO_BREAK_SPACE}ms"
+
+
+def as_precise_as(us: float, reference_us: float) -> str:
+    """Milliseconds of `us`, rounded where the two digits of `reference_us` end: 214 next to a saving of 198 is 210."""
+    value, reference = us / 1_000, reference_us / 1_000
+    if value <= 0 or reference <= 0:
+        return two_digits(value)
+    decimals = min(_two_digit_decimals(reference), 1)
+    rounded = round(value, decimals)
+    return _grouped(rounded, decimals) if rounded > 0 else two_digits(value)
+
+
+def percent(share: float | None) -> str:
+    """A share of 0..1 as whole per cent; one decimal below 1%."""
+    if share is None:
+        return NOT_RECORDED
+    value = share * 100
+    if 0 < value < 0.1:
+        return "<0.1%"
+    return f"{value:.1f}%" if 0 < value < 0.95 else f"{value:.0f}%"
+
+
+def count(value: float | None) -> str:
+    """Calls per step and the like: whole numbers plain, others with one decimal."""
+    if value is None:
+        return NOT_RECORDED
+    return f"{round(value):,}" if abs(value - round(value)) < 0.05 else measured(value)
+
+
+def counted(number: int, noun: str) -> str:
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
+def bytes_parts(number: float) -> tuple[str, str]:
+    """A memory size and its unit, GiB or MiB."""
+    return (measured(number / _GIB), "GiB") if number >= _GIB / 10 else (measured(number / _MIB), "MiB")
+
+
+def bytes_text(number: float | None) -> str:
+    return NOT_RECORDED if number is None else NO_BREAK_SPACE.join(bytes_parts(number))
+
+
+def mib_number(number: float | None) -> str:
+    return NOT_RECORDED if number is None else measured(number / _MIB)
+
+
+def yes_no(value: bool | None) -> str:
+    return "unknown" if value is None else ("yes" if value else "no")
+
+
+def where(location: Location | None) -> str:
+    return NOT_RECORDED if location is None else str(location)
+
+
+def joined(words: list[str]) -> str:
+    """ "1, 2 and 4"."""
+    return words[0] if len(words) == 1 else ", ".join(words[:-1]) + " and " + words[-1]
+
+
+def short_kernel_name(name: str) -> str:
+    """A kernel's own name without return type, namespaces, template arguments and parameters.
+
+    "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>, ...>(int, ...)" is
+    "vectorized_elementwise_kernel<4, CUDAFunctor_add<float>, ...>" in 60 characters at most.
+    """
+    short = name.removeprefix("void ").replace("(anonymous namespace)::", "")
+    if "<" in short or "::" in short:
+        short = short.partition("(")[0] or short
+        short = re.sub(r"\b(?:\w+::)+", "", short)
+    return short if len(short) <= 60 else short[:59] + "…"

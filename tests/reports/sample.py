@@ -1,0 +1,474 @@
+"""Result documents to render: a rich one whose numbers add up, and one for each way a trace can fall short.
+
+The rich one is ViT-S/16 under DDP on four GPUs, 412 ms a step; its numbers are invented.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import fields, is_dataclass, replace
+from typing import Any
+
+from traceopt.result import (
+    BreakdownPart,
+    Check,
+    Collective,
+    Combined,
+    Communication,
+    Copy,
+    DataLoader,
+    Device,
+    Efficiency,
+    Gemm,
+    Gpu,
+    IdleCause,
+    Kernel,
+    Lane,
+    Memory,
+    MemoryPart,
+    MemoryPoint,
+    Note,
+    Op,
+    Quality,
+    RankRow,
+    Recorded,
+    Result,
+    Run,
+    Span,
+    Stall,
+    Step,
+    Sync,
+    TensorCores,
+    Timeline,
+    Tool,
+    TraceFile,
+)
+from traceopt.rules.finding import Evidence, Finding, Fix, Location, Saving
+
+GIB = 1 << 30
+STEP_US = 412_000.0
+
+# The strings of an attacker, put into every string of a document by hostile().
+HOSTILE = [
+    "<img src=x onerror=window.__xss=1>",
+    "</script><script>window.__xss=2</script>",
+    '"><svg/onload=window.__xss=3>',
+    "{{7*7}}{% raw %}",
+    '<a href="https://evil.example">click me</a>',
+    "%{customdata}<b>bold</b>",
+    "javascript:window.__xss=4",
+    "\u202egnp.exe\u200b",
+    "\x1b[31mred\x1b]8;;http://evil\x07",
+    "</style><style>body{display:none}",
+    "A" * 4000,
+    "-->\n<!--",
+    "</title><h1>x",
+    "`|@everyone #1 ![](http://evil.example/x.png)",
+    "::error::pwn\n::add-mask::x",
+]
+
+
+def part(name: str, label: str, busy: bool, ms: float, raw_ms: float | None = None, step_us: float = STEP_US):
+    raw_us = None if raw_ms is None else raw_ms * 1000
+    return BreakdownPart(name, label, busy, ms * 1000, ms * 1000 / step_us, raw_us)
+
+
+def saving(low: float, est: float, high: float, basis: str, step_us: float = STEP_US) -> Saving:
+    return Saving(low * 1000, est * 1000, high * 1000, est * 1000 / step_us, basis)
+
+
+def span(start: float, end: float, name: str, category: str) -> Span:
+    return Span(start * 1000, round((end - start) * 1000, 3), name, category)
+
+
+def _spread(start: float, end: float, busy: float, names: list[str], category: str, number: int) -> list[Span]:
+    """`number` spans that fill `busy` ms between `start` and `end`."""
+    chance = random.Random(number)
+    weights = [chance.uniform(0.5, 1.5) for _ in range(number)]
+    gap = (end - start - busy) / number
+    spans, now = [], start
+    for index, weight in enumerate(weights):
+        duration = busy * weight / sum(weights)
+        spans.append(span(now, now + duration, names[index % len(names)], category))
+        now += duration + gap
+    return spans
+
+
+def _timeline() -> Timeline:
+    forward = ["cutlass_80_simt_sgemm_128x256", "fmha_cutlassF_f32", "vectorized_elementwise_kernel"]
+    compute = [
+        *_spread(0, 9, 9, ["AdamW (previous step)"], "compute", 3),
+        *_spread(214, 258, 38, forward, "compute", 36),
+        *_spread(258, 324, 62, ["sgemm dgrad", "sgemm wgrad", "layer_norm bwd"], "compute", 40),
+        *_spread(372, 405, 15, ["AdamW elementwise"], "compute", 30),
+    ]
+    main = [
+        span(0, 196, "next(loader)  train.py:88", "wait"),
+        span(196, 212, "images.to(device)", "cpu"),
+        span(212, 240, "forward", "cpu"),
+        span(240, 292, "backward", "cpu"),
+        span(292, 346, "logits.argmax(1).cpu()", "wait"),
+        span(346, 372, "accuracy on the CPU", "cpu"),
+        span(372, 403, "optimizer.step()", "cpu"),
+        span(403, 412, "logging", "cpu"),
+    ]
+    nccl = "ncclDevKernel_AllReduce_Sum_f32_RING_LL"
+    lanes = [
+        Lane("loader", "Data loader", "main process", [span(0, 196, "DataLoader.__next__", "loader")], 1),
+        Lane("cpu", "CPU main thread", "tid 41", main, 8),
+        Lane("autograd", "CPU autograd thread", "tid 97", [span(241, 292, "autograd engine", "cpu")], 1),
+        Lane("gpu", "GPU compute", "stream 7", compute, 1802),
+        Lane("copy", "GPU copies", "stream 7", [span(196, 211, "Memcpy HtoD (Pageable -> Device)", "copy")], 1),
+        Lane("nccl", "GPU NCCL", "stream 20", [span(287, 306, nccl, "comm"), span(308, 346, nccl, "comm")], 2),
+    ]
+    stalls = [
+        Stall(9_000, 187_000, "data_loading", "Waiting for data"),
+        Stall(346_000, 26_000, "host_sync", "Waiting for the host"),
+    ]
+    return Timeline("ProfilerStep#9", STEP_US, lanes, stalls)
+
+
+def _memory() -> Memory:
+    curve = [MemoryPoint(0.0, int(0.44 * GIB), None)]
+    for index in range(60):
+        curve.append(MemoryPoint(214_000 + index * 733.0, int((0.6 + 22.8 * index / 59) * GIB), None))
+    for index in range(60):
+        curve.append(MemoryPoint(258_000 + index * 1100.0, int((23.2 - 22.0 * index / 59) * GIB), None))
+    curve.append(MemoryPoint(405_000, int(0.44 * GIB), None))
+    parts = [MemoryPart("Activations", int(21.9 * GIB)), MemoryPart("Optimizer state", int(0.9 * GIB))]
+    return Memory(int(23.4 * GIB), int(26.1 * GIB), int(79.6 * GIB), parts, curve)
+
+
+def _findings() -> list[Finding]:
+    at = Location
+    none = "None known"
+    loader_code = "loader = DataLoader(\n    train_set, batch_size=128, num_workers=8,\n    persistent_workers=True)\n"
+    pin_patch = (
+        "--- a/train.py\n+++ b/train.py\n@@ -62,3 +62,3 @@\n loader = DataLoader(\n"
+        "-    drop_last=True)\n+    drop_last=True, pin_memory=True)\n model = ViT(cfg).cuda()\n"
+    )
+    return [
+        Finding(
+            "DL001", "dataloader-stall", "Load data in worker processes", "high", "high", "1 line", none,
+            saving(112, 150, 187, "80% of the measured stall; worker hand-over keeps part of the cost."),
+            "The loader runs inside the training process, so the GPU waits 187 ms of every 412 ms step.",
+            [
+                Evidence("DataLoader.__next__ (single process)", 196_000, 1, None, at("train.py", 88)),
+                Evidence("PIL.Image.open → convert", 131_400, 128, "JPEG decoding", at("data/imagenet.py", 41)),
+                Evidence("num_workers", None, None, "0", None),
+            ],
+            [at("train.py", 61, "build_loader")],
+            Fix("Give the DataLoader worker processes. 16 CPU cores are visible to this rank.", loader_code),
+            ["CM004"], [0, 1, 2, 3],
+        ),
+        Finding(
+            "TC002", "tf32-off", "Let FP32 matmuls use Tensor Cores (TF32)", "high", "medium", "1 line",
+            "Changes numerics", saving(27, 42, 53, "Roofline per shape: 71 ms today, 29 ms at the TF32 rate."),
+            "All 144 linear-layer GEMMs run as FP32 SIMT kernels at 49 TFLOP/s.",
+            [Evidence("cutlass_80_simt_sgemm_128x256_8x4_nt_align1", 23_400, 48, None, at("model/vit.py", 57))],
+            [], Fix("Allow TF32.", 'torch.set_float32_matmul_precision("high")'),
+        ),
+        Finding(
+            "HS002", "blocking-copy", "Stop copying logits to the CPU every step", "medium", "high", "2 lines",
+            "Metric is delayed", saving(18, 22, 26, "The measured idle gap after the sync."),
+            ".cpu() blocks until the GPU is drained; then the GPU sits idle for 26 ms.",
+            [Evidence("cudaStreamSynchronize", 54_000, 1, None, at("train.py", 98))],
+            [at("train.py", 98)], Fix("Keep the metric on the GPU and read it every 50 steps."),
+        ),
+        Finding(
+            "DL003", "pageable-copy", "Pin host memory for input batches", "medium", "high", "2 arguments",
+            "More locked RAM", saving(9, 13, 15, "Pinned copies on this link run at about 50 GB/s."),
+            "77 MB per step is copied from pageable memory at 5.1 GB/s, and nothing overlaps it.",
+            [Evidence("Memcpy HtoD (Pageable -> Device)", 15_000, 2, None, at("train.py", 90))],
+            [at("train.py", 64)], Fix("Set pin_memory.", None, pin_patch),
+        ),
+        Finding(
+            "CM004", "straggler-rank", "Balance the ranks: three wait for rank 2", "low", "low", "Unknown", none,
+            saving(0, 9, 19, "Half of the measured wait."), "19 of the 22 ms of all-reduce is waiting for rank 2.",
+            [], [], Fix("Find out what rank 2 does before the all-reduce."), ["DL001"], [2],
+        ),
+        Finding(
+            "EF001", "low-mfu", "Reach more of the GPU's peak", "info", "medium", "Unknown", none, None,
+            "The step does 3.1% of what this GPU can do.", [], [], Fix("See the fixes above."),
+        ),
+    ]  # fmt: skip
+
+
+def _kernels() -> list[Kernel]:
+    gemm = "void cutlass::Kernel2<cutlass_80_simt_sgemm_128x256_8x4_nt_align1>(cutlass_80_simt_sgemm::Params)"
+    add = (
+        "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>, "
+        "std::array<char*, 3ul> >(int, at::native::CUDAFunctor_add<float>, std::array<char*, 3ul>)"
+    )
+    vit = Location("model/vit.py", 57)
+    nccl = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
+    return [
+        Kernel(nccl, "communication", 3, 57_000, 19_000, 0.138, None, None, Location("train.py", 95)),
+        Kernel(gemm, "gemm", 48, 23_400, 487.5, 0.057, False, "aten::addmm", vit),
+        Kernel(add, "elementwise", 1202, 9_600, 7.987, 0.023, None, "aten::add_", None),
+        Kernel("fmha_cutlassF_f32_aligned_64x64_rf_sm80", "attention", 12, 1_500, 125.0, 0.004, True, None, vit),
+        Kernel("Memset (Device)", "memset", 2.5, 4, 1.6, 0.00001, None, "aten::zero_", None),
+    ]
+
+
+def _gemms() -> list[Gemm]:
+    vit = Location("model/vit.py", 57)
+    return [
+        Gemm("aten::mm", 1536, 384, 25216, 1, "fp32", 12, 7_800, 45.8, 0.68, True, False, vit),
+        Gemm("aten::addmm", 25216, 384, 1536, 1, "fp32", 12, 7_300, 48.9, 0.73, True, False, vit),
+        Gemm("aten::bmm", 197, 197, 64, 768, "fp32", 12, 900, None, None, None, None, None),
+        Gemm("aten::addmm", 128, 1001, 384, 1, "fp32", 1, 30, 3.3, 0.05, False, False, vit),
+    ]
+
+
+def _checks() -> list[Check]:
+    found = [Check(item.code, item.name, item.title, "found", "") for item in _findings()]
+    return [
+        *found,
+        Check("GM001", "misaligned-gemm", "Pad GEMM dimensions", "passed", "143 of 144 calls are aligned."),
+        Check("AT001", "unfused-attention", "Use fused attention", "passed", "Memory-efficient attention is used."),
+        Check("MM005", "memory-growth", "Stop memory growth", "not_checked", "Needs 30 steps; this trace has 12."),
+        Check("CV001", "layout-conversion", "Use channels_last", "not_applicable", "No convolutions."),
+        Check("XX001", "plugin-rule", "A plugin's rule", "error", "ZeroDivisionError in check()."),
+    ]
+
+
+def rich() -> Result:
+    """Four ranks, everything recorded, six findings of which one has no saving."""
+    paths = [f"logs/rank{rank}.pt.trace.json.gz" for rank in range(4)]
+    files = [TraceFile(path, rank, 184 << 20, 1_204_551, 0, 2) for rank, path in enumerate(paths)]
+    breakdown = [
+        part("data_loading", "Waiting for data", False, 187),
+        part("launch", "Waiting for launches", False, 31),
+        part("host_sync", "Waiting for the host", False, 26),
+        part("untraced", "Unexplained", False, 7),
+        part("compute", "Compute kernels", True, 124, 124),
+        part("communication", "Exposed communication", True, 22, 57),
+        part("copies", "Exposed copies", True, 15, 15),
+    ]
+    idle = [IdleCause(item.name, item.label, item.us_per_step, item.share) for item in breakdown[:4]]
+    step_us = [398_000, 401_000, 405_000, 408_000, 410_000, 411_000, 413_000, 415_000, 418_000, 421_000, 428_000, 447_000]
+    collectives = [
+        Collective("all_reduce", 3, 57_000, 22_000, 88.0 * (1 << 20), 48.2, Location("train.py", 95)),
+        Collective("broadcast", 1, 40, 40, None, None, None),
+    ]
+    ranks = [
+        RankRow(0, paths[0], 412_000, 0.39, 187_000, 19_000, "Waits for data."),
+        RankRow(1, paths[1], 412_000, 0.38, 190_000, 17_000, "Waits for data."),
+        RankRow(2, paths[2], 412_000, 0.36, 214_000, 2_000, "The slowest loader."),
+        RankRow(None, paths[3], None, None, None, None, "No step in this file."),
+    ]
+    return Result(
+        tool=Tool("traceopt", "0.1.0"),
+        verdict="The GPU is idle for 61% of each step. The data loader is the bottleneck.",
+        run=Run(
+            paths=paths,
+            world_size=4,
+            ranks=[0, 1, 2, 3],
+            shown_rank=0,
+            device=Device("nvidia", "NVIDIA H100 80GB HBM3", 4, int(79.6 * GIB), "9.0"),
+            torch_version="2.9.1",
+            recorded=Recorded(gpu=True, shapes=True, stacks=True, memory=True),
+            files=files,
+        ),
+        quality=Quality("good", []),
+        step=Step("profiler_step", 12, 3, 412_000, 400_000, 430_000, [float(us) for us in step_us]),
+        breakdown=breakdown,
+        gpu=Gpu(STEP_US * 12, 161_000 * 12, 161 / 412, 124 / 412, 251 / 412, idle),
+        sync=Sync(1, 54_000, 26_000),
+        dataloader=DataLoader(196_000, 187_000),
+        communication=Communication(57_000, 22_000, 0.61, collectives),
+        copies=[Copy("HtoD pageable", 2, 15_000, 15_000, 77e6, 5.1), Copy("DtoH pageable", 1, 12, 12, None, None)],
+        tensor_cores=TensorCores(0.57, 0.0, 0.01),
+        efficiency=Efficiency(1.27e13, 30.8, 989.0, "bf16", 0.031, None),
+        memory=_memory(),
+        kernels=_kernels(),
+        ops=[
+            Op("aten::addmm", 48, 36_000, 4_100, 0.09, Location("model/vit.py", 57)),
+            Op("aten::item", 1, None, 54_000, 0.13, Location("train.py", 98)),
+        ],
+        gemms=_gemms(),
+        ranks=ranks,
+        timeline=_timeline(),
+        findings=_findings(),
+        combined=Combined(["DL001", "TC002", "HS002"], 198_000, 198 / 412, 214_000, 0.012),
+        checks=_checks(),
+        warnings=["rank 2: 14 events have no duration and were left out."],
+        created="2026-11-20 18:02 UTC",
+    )
+
+
+def cpu_only() -> Result:
+    """A run on the CPU, without shapes, stacks or memory: None almost everywhere."""
+    step_us = 8_400.0
+    lanes = [
+        Lane(
+            "cpu", "Training thread", "tid 12",
+            [
+                span(0, 3.1, "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", "loader"),
+                span(3.1, 5.0, "aten::linear", "cpu"), span(5.0, 7.7, "autograd::engine::evaluate_function", "cpu"),
+            ],
+            3,
+        ),
+    ]  # fmt: skip
+    return replace(
+        rich(),
+        verdict="The training thread waits for data 37% of each step.",
+        run=Run(
+            ["trace.json"], None, [], None, Device("cpu", None, 0, None, None), None,
+            Recorded(gpu=False, shapes=False, stacks=False, memory=False),
+            [TraceFile("trace.json", None, 91_000, 412, 0, 0)],
+        ),
+        step=Step("profiler_step", 4, 1, 8_400, None, None, [8_400.0] * 4),
+        breakdown=[
+            part("data_loading", "Waiting for data", False, 3.1, None, step_us),
+            part("python", "Python", False, 0.4, None, step_us),
+            part("forward", "Forward", True, 1.9, 1.9, step_us),
+            part("backward", "Backward", True, 2.7, 2.7, step_us),
+            part("optimizer", "Optimizer", True, 0.29, 0.29, step_us),
+            part("model", "Other model operators", True, 0.01, 0.01, step_us),
+        ],
+        gpu=Gpu(None, None, None, None, None, []),
+        sync=Sync(None, None, None),
+        dataloader=DataLoader(3_100, 3_100),
+        communication=Communication(None, None, None, []),
+        copies=[],
+        tensor_cores=TensorCores(None, None, None),
+        efficiency=Efficiency(None, None, None, None, None, None),
+        memory=Memory(None, None, None, [], []),
+        kernels=[],
+        ops=[Op("aten::linear", 12, None, 1_900, 0.23, None)],
+        gemms=[],
+        ranks=[],
+        timeline=Timeline("ProfilerStep#3", step_us, lanes, [Stall(0, 3_100, "data_loading", "Waiting for data")]),
+        findings=[replace(_findings()[0], saving=saving(2.1, 2.6, 3.1, "80% of the stall.", step_us), ranks=[])],
+        combined=None,
+        warnings=[],
+        created=None,
+    )  # fmt: skip
+
+
+def empty() -> Result:
+    """Hardly anything could be read: no step, no device, no checks."""
+    return replace(
+        cpu_only(),
+        verdict="No step could be measured.",
+        run=Run([], None, [], None, None, None, Recorded(False, False, False, False), []),
+        quality=Quality("unusable", [Note("TQ002", "no-steps", "The trace holds no complete step.")]),
+        step=Step("window", 0, 0, None, None, None, []),
+        breakdown=[],
+        dataloader=DataLoader(None, None),
+        ops=[],
+        timeline=None,
+        findings=[],
+        checks=[],
+    )
+
+
+def unusable() -> Result:
+    """A GPU run whose numbers cannot be trusted: the evidence stays, the savings go."""
+    notes = [
+        Note("TQ005", "dropped-events", "412 launches have no kernel: the profiler's buffer overflowed."),
+        Note("TQ009", "truncated-file", "The file ends in the middle of step 4; what came before was read."),
+    ]
+    findings = [replace(item, impact="info", saving=None) for item in _findings()[:3]]
+    return replace(rich(), quality=Quality("unusable", notes), findings=findings, combined=None)
+
+
+def limited() -> Result:
+    notes = [Note("TQ006", "profiler-overhead", "Stacks were recorded: host-bound shares are too large.")]
+    return replace(rich(), quality=Quality("limited", notes))
+
+
+def healthy() -> Result:
+    """Compute bound, nothing found."""
+    breakdown = [
+        part("untraced", "Unexplained", False, 4),
+        part("compute", "Compute kernels", True, 398, 398),
+        part("communication", "Exposed communication", True, 10, 57),
+    ]
+    checks = [replace(item, status="passed", reason="No sign of it.") for item in _checks()]
+    return replace(
+        rich(),
+        verdict="The GPU is busy for 99% of each step. Compute kernels bound it.",
+        breakdown=breakdown,
+        gpu=Gpu(STEP_US, 408_000, 408 / 412, 398 / 412, 4 / 412, []),
+        timeline=replace(_timeline(), stalls=[]),
+        ranks=[],
+        findings=[],
+        combined=None,
+        checks=checks,
+        warnings=[],
+    )
+
+
+def hostile() -> Result:
+    """The rich document with an attacker's string in place of, or behind, every string of the trace."""
+    return _poisoned(rich(), iter(range(10**9)))
+
+
+# Strings that the program itself chooses from a closed set.
+_FIXED = {"source", "status", "impact", "confidence", "category", "cause"}
+
+
+def _poisoned(value: Any, counter: Any, field: str = "") -> Any:
+    if isinstance(value, str):
+        return value if field in _FIXED or (field == "verdict" and not value) else HOSTILE[next(counter) % len(HOSTILE)]
+    if isinstance(value, list):
+        return [_poisoned(item, counter, field) for item in value]
+    if is_dataclass(value) and not isinstance(value, type):
+        if isinstance(value, Quality):
+            return Quality("limited", [Note(text, text, text) for text in HOSTILE])
+        changed = {item.name: _poisoned(getattr(value, item.name), counter, item.name) for item in fields(value)}
+        if isinstance(value, Combined):
+            changed["codes"] = value.codes
+        return replace(value, **changed)
+    return value
+
+
+def stress() -> Result:
+    """More of everything than the report shows: its size must stay within the budget."""
+    chance = random.Random(1)
+    base = rich()
+    functor = (
+        "void at::native::vectorized_elementwise_kernel<4, at::native::(anonymous namespace)::{0}_functor_{1}<float>, "
+        "std::array<char*, 3ul> >(int, at::native::{0}_functor_{1}<float>, std::array<char*, 3ul>)"
+    )
+    words = ["add", "mul", "gelu", "softmax", "layer_norm", "dropout", "copy", "silu"]
+    kernels = [
+        replace(
+            base.kernels[2],
+            name=functor.replace("{0}", words[index % 8]).replace("{1}", str(index)),
+            us_per_step=round(chance.uniform(1, 9_000), 3),
+            mean_us=round(chance.uniform(1, 900), 3),
+            location=Location(f"package/models/block_{index % 40}.py", index),
+        )
+        for index in range(500)
+    ]
+    gemms = [
+        replace(base.gemms[0], m=chance.randrange(1, 65536), n=index, us_per_step=round(chance.uniform(1, 9_000), 3))
+        for index in range(500)
+    ]
+    ops = [replace(base.ops[0], name=f"aten::operator_{index}", cpu_self_us_per_step=float(index)) for index in range(500)]
+    lanes = [
+        replace(
+            lane,
+            spans=[
+                Span(round(index * 1030 + chance.uniform(0, 500), 3), round(chance.uniform(1, 500), 3), kernels[index].name, "compute")
+                for index in range(400)
+            ],
+            total=90_000,
+        )
+        for lane in base.timeline.lanes
+    ]  # fmt: skip
+    points = [MemoryPoint(round(index * 41.2, 3), chance.randrange(80 * GIB), None) for index in range(10_000)]
+    return replace(
+        base,
+        kernels=kernels,
+        gemms=gemms,
+        ops=ops,
+        timeline=replace(base.timeline, lanes=lanes),
+        memory=replace(base.memory, curve=points),
+        ranks=[replace(base.ranks[0], rank=index) for index in range(64)],
+        run=replace(base.run, files=[replace(base.run.files[0], rank=index) for index in range(64)]),
+    )
