@@ -8,6 +8,9 @@ GPU of a GB200.
 ``find`` matches names as ``deviceProperties`` gives them and never guesses: an unknown name, a MIG slice or a
 memory size that does not belong to the card give None. Users add devices or correct figures through
 ``overrides``.
+
+``source`` names the vendor's publication of a row. The rows were written without the publications at hand (the
+public search that was available held third-party pages only): check a figure there before quoting it.
 """
 
 from __future__ import annotations
@@ -326,7 +329,7 @@ ACCELERATORS: tuple[Accelerator, ...] = (
         "B200",
         r"\bB200\b",
         "sm_100",
-        _peaks(75, 1125, 2250, 2250, 4500, 4500, 37),
+        _peaks(80, 1125, 2250, 2250, 4500, 4500, 40),
         8000,
         _BLACKWELL,
         None,

@@ -212,6 +212,30 @@ _TABLE: tuple[_Entry, ...] = (
         None,
         _FUSED,
     ),
+    # Helpers of products that multiply nothing.
+    _entry(
+        r"splitKreduce|ReduceSplitK|splitk_reduce|PostGSU|Cijk_[A-Z]+_(?:GA|Post|Bias)|reduce_1Block|"
+        r"reduce_wgrad|finalize_matmul|SplitKReduce|nll_loss|NLLCriterion",
+        "reduction",
+    ),
+    _entry(
+        r"cask_cudnn\w{0,80}::compute|compute\w{0,80}Offsets|kern_precompute_indices|compute_gemm_pointers|"
+        r"_combined_routing|bitmatrix|resolve_future_token|compute_position|compute_cuda_kernel|find_long_segments",
+        "index",
+    ),
+    # Products named beyond doubt, before words of their templates ("gather", "norm", "copy") can mislead.
+    _entry(
+        r"(?:cutlass|xmma|ck16tensor|ck::).{0,600}?(?:[cC]onv(?!ert|ex|ey|ent|erg)|fprop|dgrad|wgrad|cudnn|"
+        r"bwd_weight)",
+        "conv",
+        _by_name,
+    ),
+    _entry(
+        r"^nvjet|^sm\d{2,3}[a-z]?_xmma|^(?:Custom_)?Cijk_A|"
+        r"^(?:void |_ZN\d)?(?:cutlass|\d?ck16tensor|ck::).{0,600}?(?i:gemm|tensorop|simt)",
+        "gemm",
+        _by_name,
+    ),
     # Layout conversions by a library: cuDNN (A100 in nccl_parser_config, H100), MIOpen (MI300X, MI210),
     # cuBLAS.
     _entry(
@@ -245,17 +269,6 @@ _TABLE: tuple[_Entry, ...] = (
     _entry(r"(?i:max_?pool|avg_?pool|average_?pool|pooling|unpool|upsample|interpolate)", "pool"),
     # Random numbers and dropout.
     _entry(r"distribution_elementwise|(?i:dropout|philox|curand|bernoulli|randperm|random)", "rng"),
-    # Helpers of products that multiply nothing.
-    _entry(
-        r"splitKreduce|ReduceSplitK|splitk_reduce|PostGSU|Cijk_[A-Z]+_(?:GA|Post|Bias)|reduce_1Block|"
-        r"reduce_wgrad|finalize_matmul|SplitKReduce|nll_loss|NLLCriterion",
-        "reduction",
-    ),
-    _entry(
-        r"cask_cudnn\w{0,80}::compute|compute\w{0,80}Offsets|kern_precompute_indices|compute_gemm_pointers|"
-        r"_combined_routing|bitmatrix|resolve_future_token|compute_position|compute_cuda_kernel|find_long_segments",
-        "index",
-    ),
     # Sorting and selection.
     _entry(
         r"(?i:radix_?sort|merge_?sort|segmented_?sort|bitonic|moe_?sort|sort_kernel|sortKeyValue|top_?k|radix_?select|"
@@ -267,12 +280,12 @@ _TABLE: tuple[_Entry, ...] = (
     _entry(
         r"index_elementwise|gpu_index_kernel|index(?:Select|Func|Add|Copy|ing_)|index_(?:put|select|add|copy|fill)|"
         r"(?i:gather|scatter)|masked_select|take_kernel|nonzero|DeviceSelect|DevicePartition|DeviceCompact|"
-        r"to_dense_representation|searchsorted|bucketize|flip_|roll_cuda|tri[lu]_|DevicePartition|repeat_interleave",
+        r"to_dense_representation|searchsorted|bucketize|flip_|roll_cuda|tri[lu]_|repeat_interleave|(?i:unpermute|permute_)",
         "index",
     ),
     # Reductions and scans.
     _entry(
-        r"reduce_kernel<|DeviceReduce|DeviceScan|DeviceSegmentedReduce|scan_config|tensor_kernel_scan|reduce_config|"
+        r"reduce_kernel<|DeviceReduce|DeviceScan|DeviceSegmentedReduce|scan_config|tensor_kernel_scan|reduce_config|selective_scan|"
         r"(?i:cumsum|cumprod|argmax|argmin|segment_reduce|reduce_sum)|^sum_|block_reduce",
         "reduction",
     ),
@@ -291,8 +304,6 @@ _TABLE: tuple[_Entry, ...] = (
         "conv",
         _by_name,
     ),
-    # a 1x1 convolution run as a product by cuDNN
-    _entry(r"xmma_(?:new::)?gemm.{0,300}cudnn", "conv", _by_name),
     # Products by Triton kernels written by hand.
     _entry(
         r"_matmul_ogs|fused_moe_kernel|(?i:fp8_matmul|int8_matmul|block_scaled_mm)|^_?(?:batched_)?matmul_kernel|"

@@ -284,6 +284,23 @@ CASES: list[tuple[str, str, bool | None, str | None, int | None]] = [
     ("MIOpenBatchNormFwdTrainSpatialNorm", "norm", None, None, None),  # M
     ("void rocblas_gemvn_kernel<64, 4, long, float>(P)", "gemm", False, "fp32", None),
     ("wvSplitK_hf_sml_", "gemm", False, None, None),
+    # Templates whose words could mislead
+    (
+        "void cutlass::device_kernel<cutlass::gemm::kernel::GemmUniversal<cute::tuple<int>, "
+        "MainloopSm90TmaGmmaGather<cutlass::float_e4m3_t>, RmsNormEpilogue, PermuteCopy>>(P)",
+        "gemm",
+        True,
+        "fp8",
+        None,
+    ),
+    ("kernel_cutlass_kernel_quackrmsnormRMSNorm_object_at__tensorptrbf16", "norm", None, "bf16", None),
+    (
+        "kernel_cutlass_kernel_flash_attncuteflash_fwd_sm100FlashAttentionForwardSm100_object_at__tensorptrbf16",
+        "attention",
+        True,
+        "bf16",
+        None,
+    ),
     # Triton
     ("triton_poi_fused__to_copy_1", "elementwise", None, None, None),  # M
     ("triton__0d1d23d", "elementwise", None, None, None),  # A

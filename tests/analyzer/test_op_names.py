@@ -64,14 +64,15 @@ def test_products_exclude_composites() -> None:
 
 
 LAUNCHES = (
-    "cudaLaunchKernel cudaLaunchKernelExC cuLaunchKernel cuLaunchKernelEx cudaGraphLaunch hipLaunchKernel "
-    "hipGraphLaunch hipExtModuleLaunchKernel hipModuleLaunchKernel hipExtLaunchKernel cudaMemcpyAsync "
-    "cudaMemsetAsync hipMemcpyAsync hipMemsetAsync hipMemcpyWithStream cudaMemcpy hipMemset cudaLaunchKernel_ptsz"
+    "cudaLaunchKernel cudaLaunchKernelExC cuLaunchKernel cuLaunchKernelEx cudaGraphLaunch "
+    "hipLaunchKernel hipGraphLaunch hipExtModuleLaunchKernel hipModuleLaunchKernel hipExtLaunchKernel "
+    "cudaMemcpyAsync cudaMemsetAsync hipMemcpyAsync hipMemsetAsync hipMemcpyWithStream cudaMemcpy "
+    "hipMemset cudaLaunchKernel_ptsz"
 )
 BLOCKING = (
     "cudaDeviceSynchronize cudaStreamSynchronize cudaEventSynchronize cuStreamSynchronize "
-    "hipDeviceSynchronize hipStreamSynchronize hipEventSynchronize hipMemcpyWithStream cudaMemcpy cudaFree hipFree cuMemFree_v2 "
-    "cudaStreamSynchronize_ptsz"
+    "hipDeviceSynchronize hipStreamSynchronize hipEventSynchronize hipMemcpyWithStream cudaMemcpy "
+    "cudaFree hipFree cuMemFree_v2 cudaStreamSynchronize_ptsz"
 )
 PREDICATES: list[tuple[Callable[[str], bool], str, str]] = [
     (ops.is_launch, LAUNCHES, "cudaEventRecord cudaStreamWaitEvent cudaMalloc cudaStreamSynchronize INVALID"),
