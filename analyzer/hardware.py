@@ -9,8 +9,8 @@ GPU of a GB200.
 memory size that does not belong to the card give None. Users add devices or correct figures through
 ``overrides``.
 
-``source`` names the vendor's publication of a row. The rows were written without the publications at hand (the
-public search that was available held third-party pages only): check a figure there before quoting it.
+``source`` names the vendor's publication of a row. The rows were written without the publications at hand
+(the public search that was available held third-party pages only): check a figure there before quoting it.
 """
 
 from __future__ import annotations
