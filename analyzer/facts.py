@@ -2,29 +2,49 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
+
+import numpy as np
 
 from traceopt.analyzer.call_sites import CallSites
+from traceopt.analyzer.communication import CollectiveCalls, find_collectives
+from traceopt.analyzer.copies import CopyCalls, find_copies
+from traceopt.analyzer.cpu_phases import CpuPhases
+from traceopt.analyzer.device import TraceDevice, find_device
+from traceopt.analyzer.gemms import Gemms
 from traceopt.analyzer.gpu import GpuWork
 from traceopt.analyzer.host import Host
 from traceopt.analyzer.idle import Gaps, Idle, attribute, find_gaps, slow_first_calls
 from traceopt.analyzer.links import Links, link
+from traceopt.analyzer.memory import DeviceMemory, find_memory
 from traceopt.analyzer.nesting import Slices, build_slices
+from traceopt.analyzer.products import Products
+from traceopt.analyzer.quality import TraceQuality
+from traceopt.analyzer.regions import Regions
 from traceopt.analyzer.steps import Steps, find_steps
 from traceopt.analyzer.syncs import Syncs, blocking_copies, find_syncs
+from traceopt.analyzer.tables import I8
 from traceopt.analyzer.trace import Trace
 
 
 @dataclass(frozen=True)
 class Facts:
-    """The facts of one trace."""
+    """The facts of one trace. `device_overrides` corrects or extends the peak table (see hardware.find)."""
 
     trace: Trace
+    device_overrides: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     @cached_property
     def steps(self) -> Steps:
         return find_steps(self.trace)
+
+    @property
+    def step_ns(self) -> float:
+        """The median step."""
+        return float(np.median(self.steps.duration))
 
     @cached_property
     def slices(self) -> Slices:
@@ -41,6 +61,15 @@ class Facts:
     @cached_property
     def gpu(self) -> GpuWork:
         return GpuWork(self.trace, self.steps.window)
+
+    @cached_property
+    def device(self) -> TraceDevice:
+        return find_device(self.trace, self.gpu.device, self.device_overrides)
+
+    @property
+    def has_gpu(self) -> bool:
+        """GPU work inside the window, of a device that is understood."""
+        return self.gpu.busy.total > 0 and self.device.unsupported is None
 
     @cached_property
     def host(self) -> Host:
@@ -66,3 +95,69 @@ class Facts:
     @cached_property
     def idle(self) -> Idle:
         return attribute(self.gaps, self.host, self.steps, self.syncs.refill_area)
+
+    @cached_property
+    def cpu_phases(self) -> CpuPhases:
+        return CpuPhases(self.host, self.regions, self.steps)
+
+    @property
+    def stalls(self) -> Idle | CpuPhases:
+        """What keeps the device waiting, by cause: idle gaps of the GPU, or phases of the CPU-only training thread."""
+        return self.idle if self.has_gpu else self.cpu_phases
+
+    def stalled_within(self, start: I8, end: I8) -> I8:
+        """How much of each stretch of host time the device stood still: GPU starved; on a CPU-only run all of it."""
+        if self.has_gpu:
+            return self.gaps.starved.within(start, end)
+        window = self.steps.window
+        return np.maximum(np.minimum(end, window[1]) - np.maximum(start, window[0]), 0)
+
+    @cached_property
+    def regions(self) -> Regions:
+        return Regions(self.trace, self.slices, self.links, self.gpu)
+
+    @cached_property
+    def products(self) -> Products:
+        return Products(self.trace, self.slices, self.links, self.gpu)
+
+    @cached_property
+    def gemms(self) -> Gemms:
+        return Gemms(self.trace, self.slices, self.links, self.gpu, self.device)
+
+    @cached_property
+    def collectives(self) -> list[CollectiveCalls]:
+        return find_collectives(self.trace, self.slices, self.links, self.gpu)
+
+    @cached_property
+    def copies(self) -> list[CopyCalls]:
+        return find_copies(self.gpu)
+
+    @cached_property
+    def memory(self) -> DeviceMemory | None:
+        return find_memory(self.trace, self.steps, self.has_gpu)
+
+    @cached_property
+    def quality(self) -> TraceQuality:
+        return TraceQuality(self.trace, self.steps, self.gpu, self.links, self.gaps, self.idle, self.device)
+
+    def lacks(self, requirement: str) -> str | None:
+        """What this trace lacks of a rule's requirement and how to record it; None when it is there.
+
+        Raises KeyError for a requirement that does not exist.
+        """
+        present, sentence = {
+            "gpu": (self.has_gpu, "No GPU work was recorded; profile with ProfilerActivity.CUDA."),
+            "launches": (
+                len(self.trace.runtime) > 0,
+                "No runtime calls were recorded; profile with ProfilerActivity.CPU and CUDA together.",
+            ),
+            "ops": (len(self.trace.ops) > 0, "No operators were recorded; profile with ProfilerActivity.CPU."),
+            "shapes": (bool((self.trace.ops.dims >= 0).any()), "Shapes were not recorded; profile with record_shapes=True."),
+            "stacks": (self.call_sites.recorded, "Python stacks were not recorded; profile with with_stack=True."),
+            "memory": (self.memory is not None, "Memory was not recorded; profile with profile_memory=True."),
+            "device": (
+                self.device.accelerator is not None,
+                f"The peak rates of {self.device.name or 'this device'} are not known; give them in the settings.",
+            ),
+        }[requirement]
+        return None if present else sentence

@@ -1,0 +1,97 @@
+"""CPU-only runs: the training thread as the device, its step split into what the thread did."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from traceopt.analyzer import op_names
+from traceopt.analyzer.host import Host
+from traceopt.analyzer.intervals import EMPTY, Intervals, clip, complement, merge, subtract
+from traceopt.analyzer.nesting import ANNOTATION, OP
+from traceopt.analyzer.regions import Regions
+from traceopt.analyzer.steps import Steps
+from traceopt.analyzer.tables import I8
+
+# Name, label, model work? In order of ownership where phases nest.
+PHASES = (
+    ("data_loading", "Waiting for data", False),
+    ("checkpoint", "Saving a checkpoint", False),
+    ("logging", "Logging", False),
+    ("gc", "Python garbage collection", False),
+    ("input_work", "Preparing input outside the loader", False),
+    ("optimizer", "Optimizer", True),
+    ("backward", "Backward", True),
+    ("forward", "Forward and other operators", True),
+    ("communication", "Waiting for communication", True),
+    ("python", "Other Python", False),
+    ("untraced", "Nothing traced", False),
+)
+PHASE_NAMES = tuple(name for name, _, _ in PHASES)
+MODEL_WORK = tuple(name for name, _, busy in PHASES if busy and name != "communication")
+
+
+@dataclass(frozen=True)
+class CpuPhases:
+    """Exclusive phases of the training thread inside the window; they sum to it."""
+
+    host: Host
+    regions: Regions
+    steps: Steps
+
+    @cached_property
+    def areas(self) -> dict[str, Intervals]:
+        window = self.steps.window
+        thread = self.steps.thread
+        host = self.host.of_thread(thread)
+        regions = self.regions
+        raw = {
+            "data_loading": host["data_loading"],
+            "checkpoint": host["checkpoint"],
+            "logging": host["logging"],
+            "gc": host["gc"],
+            "input_work": host["input_work"],
+            "optimizer": regions.area(regions.optimizer | regions.zero_grad, thread),
+            "backward": regions.area(regions.backward),
+            "forward": host["launch"],
+            "communication": self.communication,
+            "python": host["python"],
+        }
+        taken = EMPTY
+        areas = {}
+        for name in PHASE_NAMES[:-1]:
+            mine = clip(raw[name], *window)
+            areas[name] = subtract(mine, taken)
+            taken = merge(taken, mine)
+        areas["untraced"] = complement(taken, *window)
+        return areas
+
+    @cached_property
+    def communication(self) -> Intervals:
+        """Collectives that run on the CPU (gloo, MPI); `nccl:` rows only launch GPU work."""
+        mask = self.regions.named(_runs_on_cpu, ANNOTATION, OP)
+        return clip(self.regions.area(mask), *self.steps.window)
+
+    @cached_property
+    def by_step(self) -> I8:
+        """Shape (steps, phases), ns."""
+        edges = self.steps.edges
+        return np.stack([self.areas[name].within(edges[:-1], edges[1:]) for name in PHASE_NAMES], axis=1)
+
+    def total_ns(self, phase: str) -> int:
+        return self.areas[phase].total if phase in self.areas else 0
+
+    def typical_ns(self, *phases: str) -> float:
+        """What phases take in the median step."""
+        columns = [PHASE_NAMES.index(phase) for phase in phases if phase in PHASE_NAMES]
+        return float(np.median(self.by_step[:, columns].sum(axis=1))) if columns else 0.0
+
+    @cached_property
+    def model_work(self) -> Intervals:
+        return merge(*(self.areas[name] for name in MODEL_WORK))
+
+
+def _runs_on_cpu(name: str) -> bool:
+    return op_names.is_collective_annotation(name) and name.startswith(("gloo:", "mpi:", "ucc:", "ccl:"))

@@ -1,0 +1,64 @@
+"""Device memory over time, where it was recorded."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from traceopt.analyzer.steps import Steps
+from traceopt.analyzer.tables import I8, MemoryTable
+from traceopt.analyzer.trace import Trace
+
+CPU_DEVICE = 0  # c10::DeviceType
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceMemory:
+    """Samples of the device with the highest peak inside the window (of the CPU in a CPU-only run)."""
+
+    time: I8
+    allocated: I8
+    reserved: I8  # -1: not recorded
+    device_type: int
+
+    @property
+    def peak_allocated(self) -> int | None:
+        return int(self.allocated.max()) if len(self.allocated) else None
+
+    @property
+    def peak_reserved(self) -> int | None:
+        return int(self.reserved.max()) if len(self.reserved) and self.reserved.max() > 0 else None
+
+    def curve(self, start: int, end: int, points: int = 500) -> tuple[I8, I8, I8]:
+        """Samples in [start, end), thinned to the minimum and maximum of each of points/2 buckets."""
+        inside = np.flatnonzero((self.time >= start) & (self.time < end))
+        if len(inside) > points:
+            bucket = (self.time[inside] - start) * (points // 2) // max(1, end - start)
+            order = np.lexsort((self.allocated[inside], bucket))
+            first = np.flatnonzero(np.diff(bucket[order], prepend=-1))
+            last = np.append(first[1:] - 1, len(order) - 1)
+            inside = np.unique(inside[order[np.concatenate((first, last))]])
+        return self.time[inside], self.allocated[inside], self.reserved[inside]
+
+
+def find_memory(trace: Trace, steps: Steps, gpu: bool) -> DeviceMemory | None:
+    """None when totals were not recorded (profile_memory off, or the 2021 format, which has sizes alone)."""
+    table = trace.memory
+    wanted = (table.device_type != CPU_DEVICE) if gpu else (table.device_type == CPU_DEVICE)
+    usable = np.flatnonzero(wanted & (table.allocated >= 0))
+    if not len(usable) or not table.allocated[usable].any():
+        return None
+    if gpu:
+        devices = table.device[usable]
+        peaks = {d: table.allocated[usable[devices == d]].max() for d in np.unique(devices).tolist()}
+        usable = usable[devices == max(peaks, key=lambda d: peaks[d])]
+    start, end = steps.window
+    rows = usable[(table.time[usable] >= start) & (table.time[usable] < end)]
+    return _samples(table, rows if len(rows) else usable)
+
+
+def _samples(table: MemoryTable, rows: I8) -> DeviceMemory:
+    return DeviceMemory(
+        table.time[rows], table.allocated[rows], table.reserved[rows], int(table.device_type[rows[0]])
+    )

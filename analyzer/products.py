@@ -1,0 +1,87 @@
+"""Work that Tensor Cores could do (matrix products, convolutions, attention), and whether they did it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from traceopt.analyzer import op_names
+from traceopt.analyzer.gpu import GpuWork
+from traceopt.analyzer.kernel_names import ELIGIBLE_KINDS
+from traceopt.analyzer.links import Links
+from traceopt.analyzer.nesting import OP, Slices
+from traceopt.analyzer.trace import Trace
+
+Mask = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Products:
+    """Masks have the shape of the device's work; times are kernel time inside the window, ns."""
+
+    trace: Trace
+    slices: Slices
+    links: Links
+    gpu: GpuWork
+
+    @cached_property
+    def eligible(self) -> Mask:
+        return self.gpu.is_kernel & np.isin(self.gpu.kind, sorted(ELIGIBLE_KINDS))
+
+    @cached_property
+    def used(self) -> Mask:
+        return self.eligible & (self.gpu.tensor_core == 1)
+
+    @cached_property
+    def unused(self) -> Mask:
+        return self.eligible & (self.gpu.tensor_core == 0)
+
+    def time_ns(self, mask: Mask) -> int:
+        return int(self.gpu.in_window[mask].sum())
+
+    @property
+    def kernel_ns(self) -> int:
+        return self.time_ns(self.gpu.is_kernel)
+
+    @property
+    def eligible_ns(self) -> int:
+        return self.time_ns(self.eligible)
+
+    @property
+    def used_ns(self) -> int:
+        return self.time_ns(self.used)
+
+    @property
+    def unknown_ns(self) -> int:
+        return self.time_ns(self.eligible & (self.gpu.tensor_core == -1))
+
+    @cached_property
+    def dtype(self) -> npt.NDArray[np.str_]:
+        """Type of each kernel's operands: of its operator's tensors where recorded, else from its name; "" unknown."""
+        out = np.full(len(self.gpu.work), "", dtype="U8")
+        rows = np.flatnonzero(self.eligible)
+        ops = self.trace.ops
+        typed = np.zeros(len(self.slices), bool)
+        if len(ops):
+            typed[self.slices.of(OP, len(ops))[np.flatnonzero(ops.types >= 0)]] = True
+        owner = self.slices.ancestor(self.links.launch_slice[self.gpu.rows[rows]], typed)
+        texts = np.where(owner >= 0, ops.types[self.slices.row[np.maximum(owner, 0)]], -1) if len(ops) else np.full(len(rows), -1)
+        of_text = {int(code): _operand_dtype(self.trace.texts[code]) for code in np.unique(texts) if code >= 0}
+        for row, text in zip(rows.tolist(), texts.tolist(), strict=True):  # eligible kernels only
+            out[row] = of_text.get(text) or self.gpu.class_of(row).dtype or ""
+        return out
+
+
+def _operand_dtype(text: str) -> str | None:
+    """The narrowest floating type among an operator's tensors: what its product is computed in."""
+    try:
+        types = msgspec.json.decode(text)
+    except msgspec.DecodeError:
+        return None
+    known = [op_names.profiler_dtype(str(t)) for t in types] if isinstance(types, list) else []
+    order = ("fp8", "int8", "fp16", "bf16", "fp32", "fp64")
+    return next((dtype for dtype in order if dtype in known), None)

@@ -1,0 +1,219 @@
+"""Facts to the measured sections of the result document: step, breakdown, GPU, sync, communication, memory."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from traceopt.analyzer.activities import LABELS
+from traceopt.analyzer.cpu_phases import PHASES
+from traceopt.analyzer.facts import Facts
+from traceopt.analyzer.idle import CAUSES
+from traceopt.analyzer.intervals import clip
+from traceopt.result import (
+    BreakdownPart,
+    Collective,
+    Communication,
+    Copy,
+    DataLoader,
+    Device,
+    Efficiency,
+    Gpu,
+    IdleCause,
+    Memory,
+    MemoryPoint,
+    Step,
+    Sync,
+    TensorCores,
+)
+from traceopt.units import location, share, us
+
+
+def device(facts: Facts) -> Device:
+    found = facts.device
+    return Device(found.vendor, found.name, found.count, found.memory_bytes, found.compute_capability)
+
+
+def step(facts: Facts) -> Step:
+    duration = facts.steps.duration
+    return Step(
+        source=facts.steps.source,
+        count=facts.steps.count,
+        skipped=0,
+        median_us=us(np.median(duration)),
+        p10_us=us(np.percentile(duration, 10)),
+        p90_us=us(np.percentile(duration, 90)),
+        per_step_us=[us(d) for d in duration],
+    )
+
+
+def breakdown(facts: Facts) -> list[BreakdownPart]:
+    """Exclusive parts that sum to the mean step, busy parts first; parts without any time are left out."""
+    parts = _gpu_parts(facts) if facts.has_gpu else _cpu_parts(facts)
+    return [part for part in parts if part.us_per_step > 0 or (part.raw_us_per_step or 0) > 0]
+
+
+def _gpu_parts(facts: Facts) -> list[BreakdownPart]:
+    gpu, window, count = facts.gpu, facts.steps.window_ns, facts.steps.count
+
+    def part(name: str, label: str, busy: bool, ns: float, raw_ns: float | None) -> BreakdownPart:
+        raw = None if raw_ns is None else us(raw_ns / count)
+        return BreakdownPart(name, label, busy, us(ns / count), share(ns / window), raw)
+
+    copies = gpu.exposed_copies.total
+    parts = [
+        part("compute", "Compute kernels", True, gpu.compute.total, gpu.compute.total),
+        part("communication", "Exposed communication", True, gpu.exposed_communication.total, gpu.communication.total),
+        part("copies", "Exposed copies", True, copies, gpu.copies.total),
+    ]
+    host = facts.host.of_thread(facts.steps.thread)
+    for cause in CAUSES:
+        raw = clip(host[cause], *facts.steps.window).total if cause in host else None
+        parts.append(part(cause, LABELS[cause], False, facts.idle.total_ns(cause), raw))
+    return parts
+
+
+def _cpu_parts(facts: Facts) -> list[BreakdownPart]:
+    window, count, phases = facts.steps.window_ns, facts.steps.count, facts.cpu_phases
+    parts = []
+    for name, label, busy in PHASES:
+        ns = phases.total_ns(name)
+        raw = phases.communication.total if name == "communication" else ns
+        parts.append(BreakdownPart(name, label, busy, us(ns / count), share(ns / window), us(raw / count)))
+    return parts
+
+
+def gpu(facts: Facts) -> Gpu:
+    if not facts.has_gpu:
+        return Gpu(None, None, None, None, None, [])
+    window = facts.steps.window_ns
+    busy = facts.gpu.busy.total
+    causes = [(cause, facts.idle.total_ns(cause)) for cause in CAUSES]
+    return Gpu(
+        window_us=us(window),
+        busy_us=us(busy),
+        busy_share=share(busy / window),
+        compute_share=share(facts.gpu.compute.total / window),
+        idle_share=share(1 - busy / window),
+        idle_by_cause=[
+            IdleCause(cause, LABELS[cause], us(ns / facts.steps.count), share(ns / window))
+            for cause, ns in sorted(causes, key=lambda pair: -pair[1])
+            if ns > 0
+        ],
+    )
+
+
+def sync(facts: Facts) -> Sync:
+    if not facts.has_gpu or facts.lacks("launches"):
+        return Sync(None, None, None)
+    syncs, count = facts.syncs, facts.steps.count
+    start, end = facts.steps.window
+    inside = np.minimum(syncs.end, end) - np.maximum(syncs.start, start)
+    return Sync(round(len(syncs) / count, 3), us(inside.sum() / count), us(syncs.stall.sum() / count))
+
+
+def dataloader(facts: Facts) -> DataLoader:
+    rows = facts.host.rows_of("data_loading")
+    start, end = facts.slices.start[rows], facts.slices.end[rows]
+    window = facts.steps.window
+    inside = np.maximum(np.minimum(end, window[1]) - np.maximum(start, window[0]), 0)
+    inside = inside[facts.slices.thread[rows] == facts.steps.thread]
+    if not inside.any():
+        return DataLoader(None, None)
+    count = facts.steps.count
+    return DataLoader(us(inside.sum() / count), us(facts.stalls.total_ns("data_loading") / count))
+
+
+def communication(facts: Facts) -> Communication:
+    count = facts.steps.count
+    if not facts.has_gpu:
+        total = facts.cpu_phases.communication.total
+        if not total:
+            return Communication(None, None, None, [])
+        exposed = facts.cpu_phases.total_ns("communication")
+        return Communication(us(total / count), us(exposed / count), share(1 - exposed / total), [])
+    total = facts.gpu.communication.total
+    if not total:
+        return Communication(None, None, None, [])
+    exposed = facts.gpu.exposed_communication.total
+    rows = []
+    for calls in facts.collectives:
+        longest = int(calls.rows[calls.duration.argmax()])
+        rate = calls.bus_gb_per_s()
+        moved = calls.known_bytes
+        rows.append(
+            Collective(
+                name=calls.name,
+                calls_per_step=round(calls.calls / count, 3),
+                us_per_step=us(calls.duration.sum() / count),
+                exposed_us_per_step=us(calls.exposed.sum() / count),
+                bytes_per_step=None if moved is None else round(moved / count, 1),
+                gb_per_s=None if rate is None else round(rate, 3),
+                location=location(facts, _launch_slice(facts, longest)),
+            )
+        )
+    return Communication(us(total / count), us(exposed / count), share(1 - exposed / total), rows)
+
+
+def _launch_slice(facts: Facts, work_row: int) -> int:
+    return int(facts.links.launch_slice[facts.gpu.rows[work_row]])
+
+
+def copies(facts: Facts) -> list[Copy]:
+    count = facts.steps.count
+    return [
+        Copy(
+            kind=c.kind,
+            calls_per_step=round(c.calls / count, 3),
+            us_per_step=us(c.duration_ns / count),
+            exposed_us_per_step=us(c.exposed_ns / count),
+            bytes_per_step=None if c.bytes is None else round(c.bytes / count, 1),
+            gb_per_s=None if c.gb_per_s is None else round(c.gb_per_s, 3),
+        )
+        for c in (facts.copies if facts.has_gpu else [])
+    ]
+
+
+def tensor_cores(facts: Facts) -> TensorCores:
+    use = facts.products
+    total = use.kernel_ns
+    if not facts.has_gpu or not total or not (facts.device.arch and facts.device.arch.has_tensor_cores):
+        return TensorCores(None, None, None)
+    return TensorCores(share(use.eligible_ns / total), share(use.used_ns / total), share(use.unknown_ns / total))
+
+
+def efficiency(facts: Facts) -> Efficiency:
+    """Of the matrix products whose shapes were recorded; None where none was."""
+    gemms = facts.gemms
+    accelerator = facts.device.accelerator
+    if not facts.has_gpu or not gemms.flops:
+        return Efficiency(None, None, None, None, None, None)
+    flops = gemms.flops / facts.steps.count
+    by_dtype: dict[str, int] = {}
+    for shape in gemms.shapes:
+        by_dtype[shape.dtype] = by_dtype.get(shape.dtype, 0) + shape.flops
+    dtype = max(by_dtype, key=lambda d: by_dtype[d])
+    achieved = gemms.flops / facts.steps.window_ns / 1e3
+    peak = accelerator.peak(dtype) if accelerator else None
+    return Efficiency(
+        flops_per_step=float(flops),
+        achieved_tflops=round(achieved, 3),
+        peak_tflops=peak,
+        peak_dtype=dtype if peak else None,
+        mfu=None,
+        hfu=share(achieved / peak) if peak else None,
+    )
+
+
+def memory(facts: Facts) -> Memory:
+    capacity = facts.device.memory_bytes if facts.has_gpu else None
+    found = facts.memory
+    if found is None:
+        return Memory(None, None, capacity, [], [])
+    index = facts.steps.median_index
+    start = int(facts.steps.start[index])
+    time, allocated, reserved = found.curve(start, start + int(facts.steps.duration[index]))
+    curve = [
+        MemoryPoint(us(t - start), int(a), int(r) if r > 0 else None)
+        for t, a, r in zip(time, allocated, reserved, strict=True)
+    ]
+    return Memory(found.peak_allocated, found.peak_reserved, capacity, [], curve)

@@ -1,0 +1,33 @@
+"""Numbers and places as the result document spells them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from traceopt.analyzer.call_sites import CallSite
+from traceopt.analyzer.facts import Facts
+from traceopt.rules.finding import Location
+
+
+def us(ns: Any) -> float:
+    """Nanoseconds as microseconds with three decimals."""
+    return round(float(ns) / 1e3, 3)
+
+
+def share(value: Any) -> float:
+    """A share clipped to 0..1, with six decimals."""
+    return round(min(1.0, max(0.0, float(value))), 6)
+
+
+def to_location(site: CallSite) -> Location:
+    return Location(site.file, site.line, site.function)
+
+
+def location(facts: Facts, slice_row: int) -> Location | None:
+    """The user's code behind a slice; None where no stack was recorded."""
+    if slice_row < 0:
+        return None
+    site = int(facts.call_sites.of(np.array([slice_row]))[0])
+    return to_location(facts.call_sites.sites[site]) if site >= 0 else None
