@@ -25,7 +25,7 @@ from traceopt.result import (
     Sync,
     TensorCores,
 )
-from traceopt.units import location, share, us
+from traceopt.units import location, rate, share, us
 
 
 def device(facts: Facts) -> Device:
@@ -108,7 +108,7 @@ def sync(facts: Facts) -> Sync:
     syncs, count = facts.syncs, facts.steps.count
     start, end = facts.steps.window
     inside = np.minimum(syncs.end, end) - np.maximum(syncs.start, start)
-    return Sync(round(len(syncs) / count, 3), us(inside.sum() / count), us(syncs.stall.sum() / count))
+    return Sync(rate(len(syncs) / count), us(inside.sum() / count), us(syncs.stall.sum() / count))
 
 
 def dataloader(facts: Facts) -> DataLoader:
@@ -138,16 +138,16 @@ def communication(facts: Facts) -> Communication:
     rows = []
     for calls in facts.collectives:
         longest = int(calls.rows[calls.duration.argmax()])
-        rate = calls.bus_gb_per_s()
+        bus_rate = calls.bus_gb_per_s()
         moved = calls.known_bytes
         rows.append(
             Collective(
                 name=calls.name,
-                calls_per_step=round(calls.calls / count, 3),
+                calls_per_step=rate(calls.calls / count),
                 us_per_step=us(calls.duration.sum() / count),
                 exposed_us_per_step=us(calls.exposed.sum() / count),
                 bytes_per_step=None if moved is None else round(moved / count, 1),
-                gb_per_s=None if rate is None else round(rate, 3),
+                gb_per_s=None if bus_rate is None else rate(bus_rate),
                 location=location(facts, _launch_slice(facts, longest)),
             )
         )
@@ -163,11 +163,11 @@ def copies(facts: Facts) -> list[Copy]:
     return [
         Copy(
             kind=c.kind,
-            calls_per_step=round(c.calls / count, 3),
+            calls_per_step=rate(c.calls / count),
             us_per_step=us(c.duration_ns / count),
             exposed_us_per_step=us(c.exposed_ns / count),
             bytes_per_step=None if c.bytes is None else round(c.bytes / count, 1),
-            gb_per_s=None if c.gb_per_s is None else round(c.gb_per_s, 3),
+            gb_per_s=None if c.gb_per_s is None else rate(c.gb_per_s),
         )
         for c in (facts.copies if facts.has_gpu else [])
     ]

@@ -1,0 +1,136 @@
+"""What several rules need: savings from measured time, costs grouped by call site, sentences about stacks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from traceopt.analyzer.facts import Facts
+from traceopt.analyzer.idle import CAUSES
+from traceopt.analyzer.intervals import Intervals, clip, intersect
+from traceopt.rules.finding import Evidence, Location, Saving
+
+RECORD_STACKS = "No Python stacks were recorded, so the line is not known; record with with_stack=True."
+HOST_DISPATCH = ("launch", "python", "untraced")  # the host's ordinary work between two kernels
+
+
+def saving(facts: Facts, low_ns: float, est_ns: float, high_ns: float, basis: str) -> Saving:
+    """Time per step, bounded by the median step; ordered low <= est <= high."""
+    step = facts.step_ns
+    est = min(max(0.0, est_ns), step)
+    low = min(max(0.0, low_ns), est)
+    high = min(max(est, high_ns), step)
+    return Saving(
+        round(low / 1e3, 3), round(est / 1e3, 3), round(high / 1e3, 3), round(est / step, 6) if step else 0.0, basis
+    )
+
+
+def ms(ns: float) -> str:
+    """ "12.3 ms" for a sentence; below a tenth of a millisecond in microseconds."""
+    return f"{ns / 1e6:,.1f} ms" if ns >= 1e5 else f"{ns / 1e3:,.0f} µs"
+
+
+def percent(share: float) -> str:
+    """ "34%"; below ten per cent with one decimal."""
+    return f"{share:.0%}" if share >= 0.0995 else f"{share:.1%}"
+
+
+def per_step(facts: Facts, times: npt.NDArray[np.int64], amount: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """Amounts that happen at times, summed by step. Shape (steps,)."""
+    return facts.steps.per_step(facts.steps.step_of(times), amount)
+
+
+def typical_ns(facts: Facts, times: npt.NDArray[np.int64], amount: npt.NDArray[np.int64]) -> float:
+    """Amounts that happen at times, in the median step."""
+    return float(np.median(per_step(facts, times, amount)))
+
+
+@dataclass(frozen=True, slots=True)
+class SiteCost:
+    """What one call site costs. `rows` are its slices."""
+
+    location: Location | None
+    cost_ns: int  # over the window
+    calls: int
+    rows: npt.NDArray[np.int64]
+
+
+def by_site(facts: Facts, rows: npt.NDArray[np.int64], cost_ns: npt.NDArray[np.int64]) -> list[SiteCost]:
+    """Slices grouped by the user's line behind them, the dearest first; one group without a location at most."""
+    sites = facts.call_sites.of(rows)
+    out = []
+    for site in np.unique(sites):
+        mine = sites == site
+        out.append(SiteCost(_location(facts, int(site)), int(cost_ns[mine].sum()), int(mine.sum()), rows[mine]))
+    return sorted(out, key=lambda s: -s.cost_ns)
+
+
+def _location(facts: Facts, site: int) -> Location | None:
+    if site < 0:
+        return None
+    found = facts.call_sites.sites[site]
+    return Location(found.file, found.line, found.function)
+
+
+def site_evidence(
+    facts: Facts, sites: list[SiteCost], what: Callable[[SiteCost], str], limit: int = 5
+) -> list[Evidence]:
+    """One row a call site, per step."""
+    count = facts.steps.count
+    return [
+        Evidence(
+            what=what(site),
+            us_per_step=round(site.cost_ns / count / 1e3, 3),
+            calls_per_step=round(site.calls / count, 3),
+            location=site.location,
+        )
+        for site in sites[:limit]
+    ]
+
+
+def locations(sites: list[SiteCost], limit: int = 3) -> list[Location]:
+    """The dearest known places."""
+    return [site.location for site in sites if site.location is not None][:limit]
+
+
+def name_of(facts: Facts, slice_row: int) -> str:
+    return facts.trace.names[facts.slices.name[slice_row]]
+
+
+def starved_ns(facts: Facts, *causes: str) -> float:
+    """GPU starvation by these causes (by all when none is given) in the median step."""
+    wanted = causes or tuple(cause for cause in CAUSES if cause != "queued")
+    return facts.idle.typical_ns(*wanted)
+
+
+def host_wait_ns(facts: Facts) -> float:
+    """How long the training thread waits for a working GPU in the median step: what it could do more for free."""
+    syncs = facts.syncs
+    waited = syncs.end - syncs.start - syncs.idle
+    mine = facts.slices.thread[syncs.slice] == facts.steps.thread
+    return typical_ns(facts, syncs.start[mine], waited[mine])
+
+
+def host_saving(facts: Facts, area: Intervals, removed_share: float, basis: str) -> Saving:
+    """What shortening host work gives back.
+
+    Certainly the time in which the GPU starved beside it. Where the host never waits for the GPU, its own path is the
+    step, so all removed host time counts, up to the starvation of the whole step; what it waits for a working GPU
+    absorbs as much.
+    """
+    edges = facts.steps.edges
+    host_ns = float(np.median(area.within(edges[:-1], edges[1:]))) * removed_share
+    if not facts.has_gpu:
+        return saving(facts, host_ns * 0.8, host_ns, host_ns, basis)
+    direct = np.array([_overlap(area, facts.gaps.starved, int(a), int(b)) for a, b in zip(edges[:-1], edges[1:], strict=True)])
+    low = float(np.median(direct)) * removed_share
+    starved = starved_ns(facts)
+    est = max(low, min(host_ns - host_wait_ns(facts), 0.9 * starved))
+    return saving(facts, low, est, max(est, min(host_ns, starved)), basis)
+
+
+def _overlap(a: Intervals, b: Intervals, start: int, end: int) -> int:
+    return intersect(clip(a, start, end), clip(b, start, end)).total

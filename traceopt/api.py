@@ -1,0 +1,189 @@
+"""The public entry point: paths in, result document out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from traceopt import __version__, sections, sections_tables
+from traceopt.analyzer.facts import Facts
+from traceopt.analyzer.reader import read_trace
+from traceopt.analyzer.sources import Source, find_sources
+from traceopt.errors import InputError, one_line
+from traceopt.result import Quality, RankRow, Recorded, Result, Run, Tool, TraceFile
+from traceopt.rules.combine import combine
+from traceopt.rules.engine import Outcome, prepare, run_rules
+from traceopt.rules.registry import load_rules
+from traceopt.rules.rule import Rule
+from traceopt.timeline import timeline
+from traceopt.verdict import verdict
+
+Progress = Callable[[str], None]
+
+_UNUSABLE = ("TQ001", "TQ007")  # notes that leave nothing to judge
+_HARMLESS = ("TQ006",)  # notes that qualify single findings, not the trace
+
+
+def analyze(
+    paths: Sequence[str] | str,
+    *,
+    select: Sequence[str] = (),
+    ignore: Sequence[str] = (),
+    rules_dir: str | Path | None = None,
+    thresholds: Mapping[str, Mapping[str, Any]] | None = None,
+    debug: bool = False,
+    progress: Progress | None = None,
+) -> Result:
+    """Reads trace files or folders and returns the result document.
+
+    With several files the document shows the lowest rank; findings of all ranks are merged by code and name theirs.
+
+    Raises InputError when there is no trace to read, ConfigError for settings that do not exist.
+    """
+    found = find_sources([paths] if isinstance(paths, str) else list(paths))
+    registry = load_rules(rules_dir)
+    rules = prepare(registry, select_codes=select, ignore_codes=ignore, thresholds=thresholds)
+    warnings = [*registry.warnings, *found.skipped]
+    results = []
+    for source in found.sources:
+        try:
+            results.append(_analyze_one(source, rules, debug, progress))
+        except InputError as error:
+            if source.named:
+                raise
+            warnings.append(one_line(str(error)))
+    if not results:
+        raise InputError(warnings[-1] if warnings else "no trace file was found")
+    return _merged(results, warnings)
+
+
+def _analyze_one(source: Source, rules: Sequence[Rule], debug: bool, progress: Progress | None) -> Result:
+    """One file's document."""
+
+    def tell(byte_count: int) -> None:
+        if progress is not None:
+            progress(f"reading {source.label}: {byte_count / 1e6:,.0f} MB")
+
+    with source.open() as stream:
+        trace = read_trace(
+            stream,
+            source.label,
+            rank_hint=source.rank_hint,
+            world_size_hint=source.world_size_hint,
+            progress=tell,
+        )
+    if progress is not None:
+        progress(f"analyzing {source.label}")
+    facts = Facts(trace)
+    outcome = run_rules(rules, facts, debug=debug)
+    return _document(facts, outcome)
+
+
+def _document(facts: Facts, outcome: Outcome) -> Result:
+    meta = facts.trace.meta
+    quality = _quality(facts, outcome)
+    breakdown = sections.breakdown(facts)
+    rank = meta.rank
+    findings = [replace(f, ranks=[] if rank is None else [rank]) for f in outcome.findings]
+    step, gpu, loader = sections.step(facts), sections.gpu(facts), sections.dataloader(facts)
+    communication = sections.communication(facts)
+    headline = verdict(facts, quality, breakdown, findings)
+    return Result(
+        tool=Tool("traceopt", __version__),
+        verdict=headline,
+        run=Run(
+            paths=[meta.path],
+            world_size=meta.world_size,
+            ranks=[] if rank is None else [rank],
+            shown_rank=rank,
+            device=sections.device(facts),
+            torch_version=_torch_version(meta.header),
+            recorded=Recorded(
+                gpu=facts.gpu.busy.total > 0,
+                shapes=facts.lacks("shapes") is None,
+                stacks=facts.lacks("stacks") is None,
+                memory=facts.memory is not None,
+            ),
+            files=[
+                TraceFile(
+                    meta.path, rank, meta.byte_count, meta.event_count, meta.lost_events, meta.repaired_events
+                )
+            ],
+        ),
+        quality=quality,
+        step=step,
+        breakdown=breakdown,
+        gpu=gpu,
+        sync=sections.sync(facts),
+        dataloader=loader,
+        communication=communication,
+        copies=sections.copies(facts),
+        tensor_cores=sections.tensor_cores(facts),
+        efficiency=sections.efficiency(facts),
+        memory=sections.memory(facts),
+        kernels=sections_tables.kernels(facts),
+        ops=sections_tables.ops(facts),
+        gemms=sections_tables.gemms(facts),
+        ranks=[
+            RankRow(
+                rank=rank,
+                path=meta.path,
+                step_median_us=step.median_us,
+                gpu_busy_share=gpu.busy_share,
+                dataloader_stall_us=loader.stall_us_per_step,
+                exposed_communication_us=communication.exposed_us_per_step,
+                verdict=quality.verdict,
+            )
+        ],
+        timeline=timeline(facts),
+        findings=findings,
+        combined=combine(findings, facts),
+        checks=outcome.checks,
+    )
+
+
+def _quality(facts: Facts, outcome: Outcome) -> Quality:
+    codes = {note.code for note in outcome.notes}
+    unusable = {code for code in codes if code in _UNUSABLE}
+    if not facts.quality.gpu_expected:
+        unusable.discard("TQ001")  # a CPU-only run is judged as such
+        codes.discard("TQ001")
+    if unusable:
+        return Quality("unusable", outcome.notes)
+    return Quality("limited" if codes - set(_HARMLESS) else "good", outcome.notes)
+
+
+def _torch_version(header: Mapping[str, Any]) -> str | None:
+    for holder in (header.get("traceopt"), header.get("metadata"), header):
+        if isinstance(holder, Mapping):
+            version = holder.get("torch_version") or holder.get("pytorch_version")
+            if isinstance(version, str):
+                return version
+    return None
+
+
+def _merged(results: list[Result], warnings: list[str]) -> Result:
+    """One document of several files: the lowest rank's, with every rank's row and findings."""
+    shown = min(results, key=lambda r: (r.run.shown_rank is None, r.run.shown_rank or 0))
+    others = [r for r in results if r is not shown]
+    findings = list(shown.findings)
+    for other in others:
+        for finding in other.findings:
+            index = next((i for i, f in enumerate(findings) if f.code == finding.code), None)
+            if index is None:
+                findings.append(finding)
+            else:
+                known = findings[index]
+                findings[index] = replace(known, ranks=sorted({*known.ranks, *finding.ranks}))
+    ranks = sorted({rank for r in results for rank in r.run.ranks})
+    run = replace(
+        shown.run,
+        paths=[path for r in results for path in r.run.paths],
+        ranks=ranks,
+        files=[file for r in results for file in r.run.files],
+    )
+    return replace(
+        shown, run=run, findings=findings, ranks=[row for r in results for row in r.ranks], warnings=warnings
+    )

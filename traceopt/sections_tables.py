@@ -1,0 +1,119 @@
+"""Facts to the tables of the result document: kernels, operators, matrix products."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from traceopt.analyzer.facts import Facts
+from traceopt.analyzer.kernel_names import KernelClass, classify
+from traceopt.analyzer.nesting import OP
+from traceopt.result import Gemm, Kernel, Op
+from traceopt.units import location, rate, share, us
+
+MAX_ROWS = 200
+
+
+def kernels(facts: Facts) -> list[Kernel]:
+    """GPU work of the window by name, longest first; at most MAX_ROWS names."""
+    gpu, count = facts.gpu, facts.steps.count
+    if not facts.has_gpu:
+        return []
+    inside = np.flatnonzero(gpu.in_window > 0)
+    codes, group = np.unique(gpu.work.name[inside], return_inverse=True)
+    total = np.bincount(group, weights=gpu.in_window[inside])
+    calls = np.bincount(group)
+    longest = _longest_of_group(gpu.in_window[inside], group, len(codes))
+    busy = gpu.busy.total
+    out = []
+    for index in np.argsort(-total, kind="stable")[:MAX_ROWS]:
+        row = int(inside[longest[index]])
+        name = facts.trace.names[codes[index]]
+        kind: KernelClass = classify(name)
+        op = int(facts.regions.op_of_work[row])
+        out.append(
+            Kernel(
+                name=name,
+                kind=str(gpu.kind[row]),
+                calls_per_step=rate(calls[index] / count),
+                us_per_step=us(total[index] / count),
+                mean_us=us(total[index] / calls[index]),
+                share=share(total[index] / busy),
+                tensor_core=kind.tensor_core if kind.eligible else None,
+                op=facts.trace.names[op] if op >= 0 else None,
+                location=location(facts, int(facts.links.launch_slice[gpu.rows[row]])),
+            )
+        )
+    return out
+
+
+def _longest_of_group(duration: np.ndarray, group: np.ndarray, groups: int) -> np.ndarray:
+    """Index of the longest row of each group."""
+    order = np.lexsort((-duration, group))
+    first = np.searchsorted(group[order], np.arange(groups))
+    return order[first]
+
+
+def ops(facts: Facts) -> list[Op]:
+    """Operators of the window by name, by GPU time (by own CPU time without a GPU); at most MAX_ROWS names."""
+    slices, steps = facts.slices, facts.steps
+    start, end = steps.window
+    rows = np.flatnonzero((slices.kind == OP) & (slices.start >= start) & (slices.start < end))
+    if not len(rows):
+        return []
+    names = len(facts.trace.names)
+    calls = np.bincount(slices.name[rows], minlength=names)
+    cpu_ns = np.bincount(slices.name[rows], weights=slices.self_ns[rows], minlength=names)
+    gpu_ns = np.zeros(names)
+    if facts.has_gpu:
+        op = facts.regions.op_of_work
+        known = op >= 0
+        gpu_ns = np.bincount(op[known], weights=facts.gpu.in_window[known], minlength=names)
+    shown = gpu_ns if facts.has_gpu else cpu_ns
+    codes = np.flatnonzero((calls > 0) | (gpu_ns > 0))
+    codes = codes[np.lexsort((-cpu_ns[codes], -shown[codes]))][:MAX_ROWS]
+    by_name = rows[np.lexsort((-(slices.end - slices.start)[rows], slices.name[rows]))]
+    firsts = np.searchsorted(slices.name[by_name], codes)
+    total = facts.gpu.busy.total if facts.has_gpu else steps.window_ns
+    out = []
+    for code, first in zip(codes, firsts, strict=True):
+        at = int(by_name[first]) if first < len(by_name) and slices.name[by_name[first]] == code else -1
+        out.append(
+            Op(
+                name=facts.trace.names[code],
+                calls_per_step=rate(calls[code] / steps.count),
+                gpu_us_per_step=us(gpu_ns[code] / steps.count) if facts.has_gpu else None,
+                cpu_self_us_per_step=us(cpu_ns[code] / steps.count),
+                share=share(shown[code] / total),
+                location=location(facts, at),
+            )
+        )
+    return out
+
+
+def gemms(facts: Facts) -> list[Gemm]:
+    """Matrix products by shape, longest first; at most MAX_ROWS shapes."""
+    if not facts.has_gpu:
+        return []
+    found = facts.gemms
+    out = []
+    for shape in found.shapes[:MAX_ROWS]:
+        peak = found.peak_share(shape)
+        at = int(facts.slices.of(OP, len(facts.trace.ops))[shape.rows[0]])
+        out.append(
+            Gemm(
+                op=shape.op,
+                m=shape.m,
+                n=shape.n,
+                k=shape.k,
+                batch=shape.batch,
+                dtype=shape.dtype,
+                calls=rate(shape.calls / facts.steps.count),
+                us_per_step=us(shape.duration_ns / facts.steps.count),
+                tflops=None if shape.tflops is None else round(shape.tflops, 3),
+                peak_share=None if peak is None else round(peak, 6),
+                aligned=found.aligned(shape),
+                tensor_core=shape.tensor_core,
+                location=location(facts, at),
+            )
+        )
+    return out
