@@ -107,10 +107,14 @@ class CallSites:
         return known
 
     @cached_property
+    def user_frames(self) -> npt.NDArray[np.bool_]:
+        """Slices that are frames of the user's code. Shape (len(slices),)."""
+        return (self.slices.kind == PYTHON) & (self._site_of_name[self.slices.name] >= 0)
+
+    @cached_property
     def _nearest_frame(self) -> I4:
         """For every slice, the innermost user's frame around it."""
-        user = (self.slices.kind == PYTHON) & (self._site_of_name[self.slices.name] >= 0)
-        return self.slices.nearest(user)
+        return self.slices.nearest(self.user_frames)
 
     @cached_property
     def _nearest_stack(self) -> I4:

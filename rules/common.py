@@ -68,6 +68,14 @@ def by_site(facts: Facts, rows: npt.NDArray[np.int64], cost_ns: npt.NDArray[np.i
     return sorted(out, key=lambda s: -s.cost_ns)
 
 
+def functions_inside(facts: Facts, rows: npt.NDArray[np.int64]) -> list[SiteCost]:
+    """The user's functions that ran inside slices, by their time (callees included), the dearest first."""
+    around = np.zeros(len(facts.slices), bool)
+    around[rows] = True
+    frames = np.flatnonzero(facts.call_sites.user_frames & (facts.slices.nearest(around) >= 0) & ~around)
+    return by_site(facts, frames, facts.slices.end[frames] - facts.slices.start[frames])
+
+
 def _location(facts: Facts, site: int) -> Location | None:
     if site < 0:
         return None

@@ -1,0 +1,111 @@
+"""DL001: the GPU starves while the loop waits for the next batch."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from traceopt.analyzer import op_names
+from traceopt.analyzer.facts import Facts
+from traceopt.rules.common import by_site, functions_inside, locations, ms, name_of, percent, saving, site_evidence
+from traceopt.rules.finding import Finding, Fix
+from traceopt.rules.rule import Rule, threshold
+
+
+@dataclass(frozen=True)
+class DataloaderStall(Rule):
+    """Measures the time in which the GPU starves while the training thread is inside the DataLoader's `__next__`.
+    On a CPU-only run, all of that time counts: the thread does no model work in it.
+
+    Why it costs: a step cannot begin before its batch is there. With `num_workers=0` the batch is built inside the
+    training process, one after the other; with too few workers the queue runs empty.
+
+    How to fix:
+
+        loader = DataLoader(
+            dataset, batch_size=64, shuffle=True,
+            num_workers=8,             # enough that workers x step time >= time to build a batch
+            persistent_workers=True,   # do not start them again every epoch
+            prefetch_factor=4,
+            pin_memory=True,
+        )
+
+    If more workers do not help, make a batch cheaper: decode once and cache, store the data packed and on a fast local
+    disk, or move the augmentation to the GPU.
+
+    When it is wrong: in the first step after the workers start, the wait is start-up and not steady. The rule judges the
+    median step, so a single long wait does not count. The profiler slows Python in the loader, most of all with stacks.
+
+    Sources: PyTorch documentation, "torch.utils.data" and the performance tuning guide.
+    """
+
+    code: ClassVar[str] = "DL001"
+    name: ClassVar[str] = "dataloader-stall"
+    title: ClassVar[str] = "Load data in worker processes"
+    family: ClassVar[str] = "input pipeline"
+    effort: ClassVar[str] = "One line"
+    risk: ClassVar[str] = "More CPU memory"
+
+    min_share: float = threshold(0.03, "smallest share of the median step to report")
+
+    def applies(self, facts: Facts) -> str | None:
+        return None if len(facts.host.rows_of("data_loading")) else "No DataLoader was seen in the trace."
+
+    def check(self, facts: Facts) -> Iterator[Finding]:
+        stall = facts.stalls.typical_ns("data_loading")
+        if stall < self.min_share * facts.step_ns:
+            return
+        rows = facts.host.rows_of("data_loading")
+        rows = rows[facts.slices.thread[rows] == facts.steps.thread]
+        start, end = facts.slices.start[rows], facts.slices.end[rows]
+        multiprocess = any(op_names.is_multiprocess_dataloader(name_of(facts, row)) for row in rows.tolist())
+        load = float(np.median(facts.steps.per_step(facts.steps.step_of(start), end - start)))
+        rest = max(1.0, facts.step_ns - stall)
+        workers = max(2, math.ceil(load / rest) + 1)
+        sites = by_site(facts, rows, facts.stalled_within(start, end))
+        waits = "the GPU waits" if facts.has_gpu else "the training thread waits"
+        where = "in worker processes that are too slow" if multiprocess else "inside the training process"
+        yield self.finding(
+            title="Give the data loader more workers" if multiprocess else None,
+            why=f"Batches are built {where}: {waits} {ms(stall)} of each {ms(facts.step_ns)} step for the next one.",
+            saving=saving(
+                facts,
+                0.8 * stall,
+                stall,
+                stall,
+                "The measured stall of the median step; down to 80% of it where handing batches over costs time.",
+            ),
+            evidence=[
+                *site_evidence(facts, sites, lambda site: name_of(facts, int(site.rows[0]))),
+                *site_evidence(
+                    facts, functions_inside(facts, rows), lambda s: s.location.function or "" if s.location else "", 3
+                ),
+            ],
+            locations=locations(sites),
+            fix=Fix(_fix_text(multiprocess, load, rest, workers), _fix_code(multiprocess, workers)),
+        )
+
+    def passed(self, facts: Facts) -> str:
+        share = facts.stalls.typical_ns("data_loading") / facts.step_ns
+        return f"Waiting for data takes {percent(share)} of the median step."
+
+
+def _fix_text(multiprocess: bool, load_ns: float, rest_ns: float, workers: int) -> str:
+    if multiprocess:
+        return (
+            f"The wait is {ms(load_ns)} a step beside {ms(rest_ns)} of other work. Raise num_workers and prefetch_factor; "
+            "if the CPU cores are used up, make an item cheaper: cache decoded data, use packed formats, faster storage."
+        )
+    return (
+        f"A batch takes {ms(load_ns)} to build against {ms(rest_ns)} for the rest of the step: {workers} workers hide it, "
+        "given as many free CPU cores. Keep them between epochs with persistent_workers."
+    )
+
+
+def _fix_code(multiprocess: bool, workers: int) -> str:
+    count = "2 * current" if multiprocess else str(workers)
+    return f"DataLoader(..., num_workers={count}, persistent_workers=True, prefetch_factor=4, pin_memory=True)"

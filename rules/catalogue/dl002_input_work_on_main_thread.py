@@ -1,0 +1,78 @@
+"""DL002: the GPU starves while Python outside the DataLoader prepares the input."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+from traceopt.analyzer.facts import Facts
+from traceopt.rules.common import by_site, locations, ms, name_of, percent, saving, site_evidence
+from traceopt.rules.finding import Finding, Fix
+from traceopt.rules.rule import Rule, threshold
+
+
+@dataclass(frozen=True)
+class InputWorkOnMainThread(Rule):
+    """Measures the time in which the GPU starves while the training thread decodes, tokenizes, resizes, collates or
+    augments outside the DataLoader (or turns results back into images and text after the step).
+
+    Why it costs: this work runs in line with the launches of the model, so the GPU waits for it in every step, however
+    many loader workers there are.
+
+    How to fix: move it into the dataset or the collate function, where worker processes run it ahead of the step.
+
+        class Images(Dataset):
+            def __getitem__(self, i):
+                return processor(Image.open(self.paths[i]), return_tensors="pt")
+
+        loader = DataLoader(Images(paths), num_workers=8)
+
+    Data that does not change can be prepared once and stored. Resizing and normalizing also run well on the GPU.
+
+    When it is wrong: the work is recognised by the names of frames (image processors, tokenizers, `preprocess`,
+    `collate_fn`, decoders). A function of such a name that does something else would be blamed wrongly; work without a
+    telling name is counted as Python between launches.
+
+    Sources: definitions of field.md; XProf's input-pipeline analyzer draws the same line.
+    """
+
+    code: ClassVar[str] = "DL002"
+    name: ClassVar[str] = "input-work-on-main-thread"
+    title: ClassVar[str] = "Move input preparation off the training thread"
+    family: ClassVar[str] = "input pipeline"
+    effort: ClassVar[str] = "Some refactoring"
+    requires: ClassVar[tuple[str, ...]] = ("stacks",)
+
+    min_share: float = threshold(0.01, "smallest share of the median step to report")
+
+    def check(self, facts: Facts) -> Iterator[Finding]:
+        stall = facts.stalls.typical_ns("input_work")
+        if stall < self.min_share * facts.step_ns:
+            return
+        rows = facts.host.rows_of("input_work")
+        rows = rows[facts.slices.thread[rows] == facts.steps.thread]
+        cost = facts.stalled_within(facts.slices.start[rows], facts.slices.end[rows])
+        sites = by_site(facts, rows[cost > 0], cost[cost > 0])
+        who = "the GPU waits" if facts.has_gpu else "the training thread spends"
+        yield self.finding(
+            why=f"Outside the data loader {who} {ms(stall)} of each {ms(facts.step_ns)} step for input work on the CPU.",
+            saving=saving(
+                facts,
+                0.7 * stall,
+                0.95 * stall,
+                stall,
+                "The measured stall of the median step, less what handing the prepared batch over may cost.",
+            ),
+            evidence=site_evidence(facts, sites, lambda site: name_of(facts, int(site.rows[0]))),
+            locations=locations(sites),
+            fix=Fix(
+                "Do this work in the dataset or collate function and let DataLoader workers run it ahead of the step; "
+                "or prepare the data once and store it.",
+                "loader = DataLoader(dataset, collate_fn=prepare, num_workers=8, persistent_workers=True)",
+            ),
+        )
+
+    def passed(self, facts: Facts) -> str:
+        share = facts.stalls.typical_ns("input_work") / facts.step_ns
+        return f"Input work outside the loader stalls {percent(share)} of the median step."

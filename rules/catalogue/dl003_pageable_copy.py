@@ -1,0 +1,101 @@
+"""DL003: input is copied to the GPU from pageable memory, with nothing beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+from traceopt.analyzer.facts import Facts
+from traceopt.analyzer.intervals import intersect, union
+from traceopt.rules.common import by_site, locations, ms, percent, saving, site_evidence, typical_ns
+from traceopt.rules.finding import Finding, Fix
+from traceopt.rules.rule import Rule, threshold
+
+
+@dataclass(frozen=True)
+class PageableCopy(Rule):
+    """Measures copies from pageable host memory to the device during which the GPU computes nothing.
+
+    Why it costs: the driver has to stage pageable memory through a pinned buffer, so the copy runs at a fraction of the
+    link's rate and the calling thread is blocked for most of it. It cannot overlap the work that follows.
+
+    How to fix: pin the batches and copy without blocking. Both are needed: pinned memory alone still blocks the thread,
+    `non_blocking=True` alone still copies from pageable memory.
+
+        loader = DataLoader(dataset, num_workers=8, pin_memory=True)
+        for images, labels in loader:
+            images = images.to("cuda", non_blocking=True)
+            labels = labels.to("cuda", non_blocking=True)
+
+    When it is wrong: HIP traces do not say whether host memory was pinned; there the rule stays silent. A copy that
+    happens once (weights moved to the device) is no cost of the median step.
+
+    Sources: NVIDIA, "How to Optimize Data Transfers in CUDA C/C++"; PyTorch, "A guide on good usage of non_blocking and
+    pin_memory".
+    """
+
+    code: ClassVar[str] = "DL003"
+    name: ClassVar[str] = "pageable-copy"
+    title: ClassVar[str] = "Copy batches from pinned memory without blocking"
+    family: ClassVar[str] = "input pipeline"
+    effort: ClassVar[str] = "Two arguments"
+    risk: ClassVar[str] = "More locked memory"
+    requires: ClassVar[tuple[str, ...]] = ("gpu",)
+
+    min_share: float = threshold(0.01, "smallest share of the median step to report")
+    pinned_gb_per_s: float = threshold(20.0, "rate to expect from pinned memory, GB/s")
+
+    def applies(self, facts: Facts) -> str | None:
+        if any(copy.kind.startswith("HtoD") for copy in facts.copies):
+            return None
+        return "Nothing is copied from the host to the device."
+
+    def check(self, facts: Facts) -> Iterator[Finding]:
+        copy = next((c for c in facts.copies if c.kind == "HtoD pageable"), None)
+        if copy is None:
+            return
+        work = facts.gpu.work.take(copy.rows)
+        area = intersect(union(work.start, work.end), facts.gpu.exposed_copies)
+        edges = facts.steps.edges
+        exposed = area.within(edges[:-1], edges[1:])
+        typical = typical_ns(facts, edges[:-1], exposed)
+        launch = facts.links.launch_slice[facts.gpu.rows[copy.rows]]
+        known = launch >= 0
+        waiting = facts.gaps.starved.within(
+            facts.slices.start[launch[known]], facts.slices.end[launch[known]]
+        )
+        blocked = typical_ns(facts, facts.slices.start[launch[known]], waiting)
+        if typical + blocked < self.min_share * facts.step_ns:
+            return
+        rate = copy.gb_per_s
+        faster = min(1.0, rate / self.pinned_gb_per_s) if rate else 0.5
+        sites = by_site(facts, launch[known], work.duration[known])
+        size = f"{copy.bytes / facts.steps.count / 1e6:,.1f} MB" if copy.bytes else "The input"
+        at = f" at {rate:.1f} GB/s" if rate else ""
+        yield self.finding(
+            why=(
+                f"{size} a step is copied from pageable memory{at}; {ms(typical)} of it runs with the GPU "
+                f"computing nothing, and the GPU waits {ms(blocked)} more for the blocked host."
+            ),
+            saving=saving(
+                facts,
+                typical * (1 - faster) + 0.5 * blocked,
+                typical * (1 - 0.5 * faster) + blocked,
+                typical + blocked,
+                f"From a faster copy ({self.pinned_gb_per_s:g} GB/s from pinned memory) up to one wholly beside compute.",
+            ),
+            evidence=site_evidence(facts, sites, lambda _: "Memcpy HtoD (Pageable -> Device)"),
+            locations=locations(sites),
+            fix=Fix(
+                "Pin the batches (pin_memory=True in the DataLoader) and copy them with non_blocking=True.",
+                'DataLoader(..., pin_memory=True)\nimages = images.to("cuda", non_blocking=True)',
+            ),
+        )
+
+    def passed(self, facts: Facts) -> str:
+        copy = next((c for c in facts.copies if c.kind == "HtoD pageable"), None)
+        if copy is None:
+            return "No copy comes from memory that is known to be pageable."
+        share = copy.exposed_ns / facts.steps.window_ns
+        return f"Copies from pageable memory take {percent(share)} of the step with no compute beside them."

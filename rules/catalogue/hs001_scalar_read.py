@@ -1,0 +1,45 @@
+"""HS001: one number is read back from the GPU, and the GPU runs dry."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from traceopt.analyzer.syncs import SCALAR_READ
+from traceopt.rules.finding import Fix
+from traceopt.rules.sync_rule import SyncRule
+
+
+@dataclass(frozen=True)
+class ScalarRead(SyncRule):
+    """Measures `.item()`, `float(t)`, `bool(t)`, `if t:`, `print(t)` and other reads of one value, where they cost time:
+    the GPU starves while the host waits for the value, and again until the host has queued new work.
+
+    Why it costs: PyTorch queues GPU work far ahead. Reading a value waits until the queue is empty; then the GPU waits
+    for the host to fill it.
+
+    How to fix: keep the value on the GPU and read it rarely.
+
+        total += loss.detach()              # stays on the GPU
+        if step % 50 == 0:
+            print(total.item() / 50)        # one wait in 50 steps
+            total.zero_()
+
+    Replace `if torch.isnan(x).any():` by a masked operation, or check every N steps.
+
+    When it is wrong: where the host is the bottleneck anyway, it had no lead to lose, and the rule charges only the wait
+    itself. Sync time under a working GPU is not counted.
+
+    Sources: PyTorch performance tuning guide, "Avoid unnecessary CPU-GPU synchronization".
+    """
+
+    code: ClassVar[str] = "HS001"
+    name: ClassVar[str] = "scalar-read"
+    title: ClassVar[str] = "Stop reading single values from the GPU every step"
+    risk: ClassVar[str] = "Values arrive later"
+    reason: ClassVar[str] = SCALAR_READ
+    does: ClassVar[str] = "The host reads a single value back"
+    fix: ClassVar[Fix] = Fix(
+        "Accumulate the value on the GPU (detached) and read it every N steps.",
+        "total += loss.detach()\nif step % 50 == 0:\n    log(total.item() / 50)\n    total.zero_()",
+    )

@@ -1,0 +1,43 @@
+"""HS003: the step contains an explicit synchronize, and the GPU runs dry."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from traceopt.analyzer.syncs import EXPLICIT
+from traceopt.rules.finding import Fix
+from traceopt.rules.sync_rule import SyncRule
+
+
+@dataclass(frozen=True)
+class ExplicitSynchronize(SyncRule):
+    """Measures `torch.cuda.synchronize()`, stream and event synchronization outside any operator, where they cost time.
+
+    Why it costs: the call returns when the GPU has nothing left to do, so the GPU idles until the host has queued new
+    work. Timing code and debugging leftovers are the usual reason.
+
+    How to fix: remove it. To time GPU work, record events and read them later.
+
+        start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+        start.record(); train_step(); end.record()
+        if step % 50 == 0:
+            end.synchronize()
+            print(start.elapsed_time(end))
+
+    When it is wrong: a profiler or benchmark that synchronizes each step for its own measurement shows here although the
+    real run does not. A synchronize under a working GPU is not counted.
+
+    Sources: PyTorch documentation, "CUDA semantics: asynchronous execution".
+    """
+
+    code: ClassVar[str] = "HS003"
+    name: ClassVar[str] = "explicit-synchronize"
+    title: ClassVar[str] = "Remove the synchronize from the step"
+    effort: ClassVar[str] = "One line"
+    reason: ClassVar[str] = EXPLICIT
+    does: ClassVar[str] = "The host synchronizes with the GPU"
+    fix: ClassVar[Fix] = Fix(
+        "Remove it; time with CUDA events that are read every N steps.",
+        "start.record(); train_step(); end.record()\nif step % 50 == 0:\n    end.synchronize(); print(start.elapsed_time(end))",
+    )

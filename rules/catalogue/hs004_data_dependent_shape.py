@@ -1,0 +1,42 @@
+"""HS004: an operator's output size depends on the data, and the GPU runs dry."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from traceopt.analyzer.syncs import DATA_DEPENDENT
+from traceopt.rules.finding import Fix
+from traceopt.rules.sync_rule import SyncRule
+
+
+@dataclass(frozen=True)
+class DataDependentShape(SyncRule):
+    """Measures operators whose output size depends on values (`nonzero`, `masked_select`, `unique`, boolean indexing,
+    `repeat_interleave`), where the sync inside them costs time.
+
+    Why it costs: the host must know the size before it can go on, so it waits for the GPU; then the GPU waits for the
+    host.
+
+    How to fix: keep shapes static. Mask instead of selecting, or say the size if it is known.
+
+        loss = (per_token * mask).sum() / mask.sum()                # instead of per_token[mask].mean()
+        x = torch.where(mask, a, b)                                 # instead of x[mask] = a[mask]
+        y = torch.repeat_interleave(x, counts, output_size=total)   # the size is known: no sync
+
+    When it is wrong: if the selection drops most of the work that follows, computing everything may cost more than the
+    stall. Sync time under a working GPU is not counted.
+
+    Sources: PyTorch documentation of torch.nonzero and torch.repeat_interleave (notes on synchronization).
+    """
+
+    code: ClassVar[str] = "HS004"
+    name: ClassVar[str] = "data-dependent-shape"
+    title: ClassVar[str] = "Keep tensor shapes independent of the data"
+    effort: ClassVar[str] = "Some refactoring"
+    reason: ClassVar[str] = DATA_DEPENDENT
+    does: ClassVar[str] = "An operator needs a size that only the GPU knows"
+    fix: ClassVar[Fix] = Fix(
+        "Use masks (torch.where, multiply by a mask) instead of boolean indexing, or pass the known output size.",
+        "loss = (per_token * mask).sum() / mask.sum()",
+    )

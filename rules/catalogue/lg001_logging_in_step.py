@@ -1,0 +1,89 @@
+"""LG001: printing and logging hold the training thread while the GPU runs dry."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from traceopt.analyzer.facts import Facts
+from traceopt.analyzer.intervals import intersect, union
+from traceopt.rules.common import by_site, locations, ms, name_of, percent, saving, site_evidence
+from traceopt.rules.finding import Finding, Fix
+from traceopt.rules.rule import Rule, threshold
+
+
+@dataclass(frozen=True)
+class LoggingInStep(Rule):
+    """Measures `print`, logging handlers, progress bars and writers (TensorBoard, W&B, MLflow, CSV, ...) that hold the
+    launching thread while the GPU starves. What a sync inside the call costs is counted by LG002.
+
+    Why it costs: formatting, locks, files, sockets and terminals take milliseconds, and nothing is launched meanwhile.
+
+    How to fix: log every N steps, or hand the record to a thread.
+
+        if step % 50 == 0:
+            logger.info("step %d loss %.4f", step, loss.item())
+
+        from logging.handlers import QueueHandler, QueueListener   # handlers run in a thread of their own
+
+    When it is wrong: logging under a working GPU is free and not counted. With stacks recorded, the profiler slows many
+    small Python calls more than the rest.
+
+    Sources: Python documentation, "Dealing with handlers that block".
+    """
+
+    code: ClassVar[str] = "LG001"
+    name: ClassVar[str] = "logging-in-step"
+    title: ClassVar[str] = "Log every N steps, off the training thread"
+    family: ClassVar[str] = "logging"
+    risk: ClassVar[str] = "Fewer log lines"
+    requires: ClassVar[tuple[str, ...]] = ("stacks",)
+
+    min_share: float = threshold(0.01, "smallest share of the median step to report")
+
+    def check(self, facts: Facts) -> Iterator[Finding]:
+        stall = facts.stalls.typical_ns("logging") - _sync_ns(facts)
+        if stall < self.min_share * facts.step_ns:
+            return
+        rows = facts.host.rows_of("logging")
+        cost = facts.stalled_within(facts.slices.start[rows], facts.slices.end[rows])
+        sites = by_site(facts, rows[cost > 0], cost[cost > 0])
+        meanwhile = " while the GPU has nothing to do" if facts.has_gpu else ""
+        yield self.finding(
+            why=f"Logging holds the training thread for {ms(stall)} of each {ms(facts.step_ns)} step{meanwhile}.",
+            saving=saving(
+                facts,
+                0.8 * stall,
+                stall,
+                stall,
+                "The measured stall of the median step; logging every N steps leaves 1/N of it.",
+            ),
+            evidence=site_evidence(facts, sites, lambda site: name_of(facts, int(site.rows[0]))),
+            locations=locations(sites),
+            fix=Fix(
+                "Log every N steps and let a queue handler or the writer's own thread do the output.",
+                'if step % 50 == 0:\n    logger.info("step %d loss %.4f", step, loss.item())',
+            ),
+        )
+
+    def passed(self, facts: Facts) -> str:
+        share = max(0.0, facts.stalls.typical_ns("logging") - _sync_ns(facts)) / facts.step_ns
+        return f"Logging stalls {percent(share)} of the median step."
+
+
+def _sync_ns(facts: Facts) -> float:
+    """Starvation in syncs inside logging calls, in the median step."""
+    if not facts.has_gpu:
+        return 0.0
+    rows = facts.host.rows_of("logging")
+    area = union(facts.slices.start[rows], facts.slices.end[rows])
+    syncs = facts.syncs
+    inside = area.contains(syncs.start)
+    calls = intersect(union(syncs.start[inside], syncs.end[inside]), facts.gaps.starved)
+    edges = facts.steps.edges
+    return float(np.median(calls.within(edges[:-1], edges[1:]))) if inside.any() else 0.0
+
+

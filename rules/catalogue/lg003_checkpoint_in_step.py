@@ -1,0 +1,78 @@
+"""LG003: a checkpoint is written inside the measured steps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from traceopt.analyzer.facts import Facts
+from traceopt.rules.common import by_site, locations, ms, name_of, percent, saving, site_evidence
+from traceopt.rules.finding import Finding, Fix
+from traceopt.rules.rule import Rule, threshold
+
+
+@dataclass(frozen=True)
+class CheckpointInStep(Rule):
+    """Measures `torch.save`, distributed checkpointing and `save_*` functions on the training thread while the device
+    stands still.
+
+    Why it costs: the state is copied to the host and written to storage before the next step may begin.
+
+    How to fix: save rarely, copy the state to pinned host memory, and write it in the background.
+
+        import torch.distributed.checkpoint as dcp
+        future = dcp.async_save(state_dict, checkpoint_id=path)   # returns when the copy is staged
+        ...
+        future.result()                                           # before the next save
+
+    When it is wrong: a checkpoint every thousand steps that happens to fall into the window is a one-off. Then the cost
+    in the median step is zero and the finding carries no saving.
+
+    Sources: PyTorch documentation, "Asynchronous saving with Distributed Checkpoint".
+    """
+
+    code: ClassVar[str] = "LG003"
+    name: ClassVar[str] = "checkpoint-in-step"
+    title: ClassVar[str] = "Write checkpoints in the background"
+    family: ClassVar[str] = "logging"
+    requires: ClassVar[tuple[str, ...]] = ("stacks",)
+
+    min_share: float = threshold(0.01, "smallest share of the median step (or of the window, for a one-off) to report")
+
+    def check(self, facts: Facts) -> Iterator[Finding]:
+        typical = facts.stalls.typical_ns("checkpoint")
+        total = facts.stalls.total_ns("checkpoint")
+        if max(typical / facts.step_ns, total / facts.steps.window_ns) < self.min_share:
+            return
+        rows = facts.host.rows_of("checkpoint")
+        cost = facts.stalled_within(facts.slices.start[rows], facts.slices.end[rows])
+        sites = by_site(facts, rows[cost > 0], cost[cost > 0])
+        every_step = typical >= self.min_share * facts.step_ns
+        steps = int(np.count_nonzero(facts.steps.per_step(facts.steps.step_of(facts.slices.start[rows]), cost)))
+        yield self.finding(
+            why=(
+                f"Saving a checkpoint stops the step for {ms(typical)} of {ms(facts.step_ns)}."
+                if every_step
+                else f"Saving a checkpoint took {ms(total)} in {steps} of {facts.steps.count} measured steps; what it costs "
+                "on average depends on how often the run saves."
+            ),
+            saving=saving(
+                facts, 0.7 * typical, 0.9 * typical, typical, "The measured stall, less the copy that must stay in line."
+            )
+            if every_step
+            else None,
+            evidence=site_evidence(facts, sites, lambda site: name_of(facts, int(site.rows[0]))),
+            locations=locations(sites),
+            fix=Fix(
+                "Save less often and write in the background (torch.distributed.checkpoint.async_save, or a thread that "
+                "gets a copy in pinned memory).",
+                "future = dcp.async_save(state_dict, checkpoint_id=path)",
+            ),
+        )
+
+    def passed(self, facts: Facts) -> str:
+        share = facts.stalls.total_ns("checkpoint") / facts.steps.window_ns
+        return f"Saving checkpoints takes {percent(share)} of the measured steps."

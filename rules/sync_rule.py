@@ -1,0 +1,82 @@
+"""What the host-synchronization rules share: each is one reason for which the host blocks on the GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from traceopt.analyzer.activities import LOGGING_FRAME, REPORTING_FUNCTION
+from traceopt.analyzer.facts import Facts
+from traceopt.analyzer.nesting import PYTHON
+from traceopt.rules.common import by_site, locations, ms, name_of, percent, saving, site_evidence, typical_ns
+from traceopt.rules.finding import Finding, Fix
+from traceopt.rules.rule import Rule, threshold
+
+
+@dataclass(frozen=True)
+class SyncRule(Rule):
+    """Base of the rules about syncs. A subclass names the reason and the fix."""
+
+    reason: ClassVar[str]
+    fix: ClassVar[Fix]
+    does: ClassVar[str]  # what the code does, for the sentence "... 2 times a step ..."
+    family: ClassVar[str] = "host synchronisation"
+    requires: ClassVar[tuple[str, ...]] = ("gpu", "launches")
+
+    min_share: float = threshold(0.01, "smallest stall, as a share of the median step, to report")
+
+    def rows(self, facts: Facts) -> npt.NDArray[np.bool_]:
+        """Which syncs this rule is about; those of logging belong to LG002."""
+        return (facts.syncs.reason == self.reason) & ~for_reporting(facts)
+
+    def check(self, facts: Facts) -> Iterator[Finding]:
+        syncs = facts.syncs
+        mine = self.rows(facts)
+        stall = typical_ns(facts, syncs.start[mine], syncs.stall[mine])
+        if stall < self.min_share * facts.step_ns:
+            return
+        costly = mine & (syncs.stall > 0)
+        sites = by_site(facts, syncs.cause_slice[costly], syncs.stall[costly])
+        idle = typical_ns(facts, syncs.start[mine], syncs.idle[mine])
+        calls = facts.slices.start[np.unique(syncs.cause_slice[costly])]
+        count = len(calls) / facts.steps.count
+        yield self.finding(
+            why=(
+                f"{self.does} {count:,.1f} times a step. The GPU runs dry meanwhile: it waits {ms(idle)} during the call and "
+                f"{ms(stall - idle)} until the host has refilled its queue."
+            ),
+            saving=saving(
+                facts,
+                0.7 * stall,
+                stall,
+                stall,
+                "Time in which the GPU starves during the call, plus the refill after it, bounded by the lead that "
+                "the host had before.",
+            ),
+            evidence=site_evidence(facts, sites, lambda site: name_of(facts, int(site.rows[0]))),
+            locations=locations(sites),
+            fix=self.fix,
+        )
+
+    def passed(self, facts: Facts) -> str:
+        syncs = facts.syncs
+        mine = self.rows(facts)
+        if not mine.any():
+            return "No such call in the steps."
+        total = (syncs.end - syncs.start)[mine].sum() / facts.steps.window_ns
+        stall = syncs.stall[mine].sum() / facts.steps.window_ns
+        return f"Such calls take {percent(total)} of the step, but the GPU starves for {percent(stall)} of it only."
+
+
+def for_reporting(facts: Facts) -> npt.NDArray[np.bool_]:
+    """Syncs below a logging call or a function that reports metrics. Shape (len(facts.syncs),)."""
+    names = facts.trace.names
+    used = np.unique(facts.slices.name[facts.slices.kind == PYTHON])
+    reports = np.zeros(len(names) + 1, bool)
+    reports[[code for code in used if LOGGING_FRAME(names[code]) or REPORTING_FUNCTION(names[code])]] = True
+    frames = (facts.slices.kind == PYTHON) & reports[facts.slices.name]
+    return np.asarray(facts.slices.ancestor(facts.syncs.slice, frames) >= 0)
