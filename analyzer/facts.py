@@ -9,7 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from traceopt.analyzer.attention import UnfusedAttention, find_unfused_attention
 from traceopt.analyzer.call_sites import CallSites
+from traceopt.analyzer.chains import Chains, find_chains
 from traceopt.analyzer.communication import CollectiveCalls, find_collectives
 from traceopt.analyzer.copies import CopyCalls, find_copies
 from traceopt.analyzer.cpu_phases import CpuPhases
@@ -18,6 +20,7 @@ from traceopt.analyzer.gemms import Gemms
 from traceopt.analyzer.gpu import GpuWork
 from traceopt.analyzer.host import Host
 from traceopt.analyzer.idle import Gaps, Idle, attribute, find_gaps, slow_first_calls
+from traceopt.analyzer.kernel_names import FUSIBLE_KINDS
 from traceopt.analyzer.links import Links, link
 from traceopt.analyzer.memory import DeviceMemory, find_memory
 from traceopt.analyzer.nesting import Slices, build_slices
@@ -123,6 +126,17 @@ class Facts:
     @cached_property
     def gemms(self) -> Gemms:
         return Gemms(self.trace, self.slices, self.links, self.gpu, self.device)
+
+    @cached_property
+    def chains(self) -> Chains:
+        """Runs of memory-bound kernels that nothing fused; the optimizer's do not count."""
+        optimizer = self.regions.work_under(self.regions.optimizer | self.regions.zero_grad)
+        fusible = self.gpu.is_kernel & np.isin(self.gpu.kind, sorted(FUSIBLE_KINDS)) & ~self.gpu.fused
+        return find_chains(self.gpu, fusible & ~optimizer)
+
+    @cached_property
+    def unfused_attention(self) -> UnfusedAttention:
+        return find_unfused_attention(self.gpu, self.regions)
 
     @cached_property
     def collectives(self) -> list[CollectiveCalls]:

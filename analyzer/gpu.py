@@ -61,6 +61,12 @@ class GpuWork:
         tri = [-1 if c.tensor_core is None else int(c.tensor_core) for c in classes]
         return np.array(tri, np.int8)[inverse] if len(self.work) else np.empty(0, np.int8)
 
+    @cached_property
+    def fused(self) -> Mask:
+        """Products of fusion: Inductor's kernels, fused attention, fused optimizers."""
+        classes, inverse = self._classes
+        return np.array([c.fused for c in classes], bool)[inverse] if len(self.work) else np.empty(0, bool)
+
     def class_of(self, row: int) -> KernelClass:
         classes, inverse = self._classes
         return classes[inverse[row]]

@@ -97,6 +97,10 @@ class Idle:
         np.add.at(out, np.clip(self.gaps.step, 0, self.steps.count - 1), self.amount)
         return out
 
+    def of_gaps(self, cause: str) -> I8:
+        """What each gap owes to a cause. Shape (len(gaps),), ns."""
+        return self.amount[:, CAUSES.index(cause)]
+
     def total_ns(self, cause: str) -> int:
         return int(self.amount[:, CAUSES.index(cause)].sum())
 

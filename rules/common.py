@@ -76,6 +76,16 @@ def functions_inside(facts: Facts, rows: npt.NDArray[np.int64]) -> list[SiteCost
     return by_site(facts, frames, facts.slices.end[frames] - facts.slices.start[frames])
 
 
+def place_of(facts: Facts, slice_row: int) -> Location | None:
+    """The user's line behind one slice."""
+    return _location(facts, int(facts.call_sites.of(np.array([slice_row]))[0])) if slice_row >= 0 else None
+
+
+def place_of_work(facts: Facts, row: int) -> Location | None:
+    """The user's line that launched a row of the device's work."""
+    return place_of(facts, int(facts.links.launch_slice[facts.gpu.rows[row]]))
+
+
 def _location(facts: Facts, site: int) -> Location | None:
     if site < 0:
         return None

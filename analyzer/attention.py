@@ -1,0 +1,73 @@
+"""Attention computed step by step: product, softmax, product."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from traceopt.analyzer.gpu import GpuWork
+from traceopt.analyzer.kernel_names import FUSIBLE_KINDS
+from traceopt.analyzer.regions import Regions
+
+BETWEEN = 8  # kernels that may lie between softmax and its products: scale, mask, dropout, casts
+_BATCHED = ("aten::bmm", "aten::baddbmm", "aten::baddbmm_", "aten::matmul", "aten::einsum")
+
+
+@dataclass(frozen=True, slots=True)
+class UnfusedAttention:
+    """`mask` marks the kernels of the pattern among the device's work; times in ns over the window."""
+
+    mask: npt.NDArray[np.bool_]
+    count: int
+    product_ns: int
+    other_ns: int  # softmax, scale, mask, dropout, copies between the products
+
+
+def find_unfused_attention(gpu: GpuWork, regions: Regions) -> UnfusedAttention:
+    """Each softmax whose nearest products before and after it, on its stream and with only pointwise work between, are
+    batched. Where operators were not recorded, any product counts.
+    """
+    work = gpu.work
+    mask = np.zeros(len(work), bool)
+    op = regions.op_of_work
+    names = gpu.trace.names
+    batched = np.array([op_code < 0 or names[op_code] in _BATCHED for op_code in op.tolist()], bool)
+    product = (gpu.kind == "gemm") & batched
+    light = np.isin(gpu.kind, (*sorted(FUSIBLE_KINDS), "index", "reduction", "memset", "other"))
+    order = np.lexsort((work.start, work.stream))
+    position = np.empty(len(work), np.int64)
+    position[order] = np.arange(len(work))
+    count = 0
+    for row in np.flatnonzero((gpu.kind == "softmax") & (gpu.in_window > 0)).tolist():  # a few per layer
+        before = _product(order, position[row], -1, product, light, work.stream)
+        after = _product(order, position[row], +1, product, light, work.stream)
+        if before is not None and after is not None:
+            mask[order[before : after + 1]] = True
+            count += 1
+    inside = mask & (gpu.in_window > 0)
+    product_ns = int(gpu.in_window[inside & (gpu.kind == "gemm")].sum())
+    return UnfusedAttention(inside, count, product_ns, int(gpu.in_window[inside].sum()) - product_ns)
+
+
+def _product(
+    order: npt.NDArray[np.int64],
+    at: int,
+    direction: int,
+    product: npt.NDArray[np.bool_],
+    light: npt.NDArray[np.bool_],
+    stream: npt.NDArray[np.int64],
+) -> int | None:
+    """Position in `order` of the nearest batched product, None when something else comes first."""
+    home = stream[order[at]]
+    for distance in range(1, BETWEEN + 1):
+        position = at + direction * distance
+        if not 0 <= position < len(order) or stream[order[position]] != home:
+            return None
+        row = order[position]
+        if product[row]:
+            return int(position)
+        if not light[row]:
+            return None
+    return None

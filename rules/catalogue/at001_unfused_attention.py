@@ -1,0 +1,82 @@
+"""AT001: attention runs as product, softmax, product."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+from traceopt.analyzer.facts import Facts
+from traceopt.rules.common import ms, percent, place_of_work, saving
+from traceopt.rules.finding import Confidence, Finding, Fix
+from traceopt.rules.precision import kernel_evidence
+from traceopt.rules.rule import Rule, threshold
+
+
+@dataclass(frozen=True)
+class UnfusedAttentionRule(Rule):
+    """Measures batched product - softmax - batched product on a stream, with only scaling, masking, dropout and copies
+    between: attention that writes its whole score matrix to memory and reads it back.
+
+    Why it costs: the score matrix has one entry for every pair of tokens and head. Each step between the products passes
+    all of it through memory; a fused kernel never writes it.
+
+    How to fix: call the fused operator, or let the model do so.
+
+        out = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=False)
+
+        model = AutoModel.from_pretrained(name, attn_implementation="sdpa")   # Hugging Face
+
+    When it is wrong: short sequences gain little. Attention weights that are returned, or biases that the fused kernels
+    do not take, force the long way.
+
+    Sources: Dao et al., "FlashAttention" (2022); PyTorch documentation of scaled_dot_product_attention.
+    """
+
+    code: ClassVar[str] = "AT001"
+    name: ClassVar[str] = "unfused-attention"
+    title: ClassVar[str] = "Use fused attention (scaled_dot_product_attention)"
+    family: ClassVar[str] = "attention"
+    effort: ClassVar[str] = "A few lines"
+    risk: ClassVar[str] = "Changes rounding"
+    confidence: ClassVar[Confidence] = "medium"
+    requires: ClassVar[tuple[str, ...]] = ("gpu",)
+
+    min_share: float = threshold(0.02, "smallest time of the pattern, as a share of the step, to report")
+
+    def applies(self, facts: Facts) -> str | None:
+        return None if (facts.gpu.kind == "softmax").any() else "No softmax kernel of its own in this trace."
+
+    def check(self, facts: Facts) -> Iterator[Finding]:
+        found = facts.unfused_attention
+        count = facts.steps.count
+        time = (found.product_ns + found.other_ns) / count
+        if time < self.min_share * facts.step_ns:
+            return
+        first = int(found.mask.argmax())
+        place = place_of_work(facts, first)
+        yield self.finding(
+            why=(
+                f"{found.count / count:,.0f} attentions a step run as product, softmax, product: {ms(time)} of each "
+                f"{ms(facts.step_ns)} step, {ms(found.other_ns / count)} of it between the products."
+            ),
+            saving=saving(
+                facts,
+                0.6 * found.other_ns / count,
+                (0.9 * found.other_ns + 0.3 * found.product_ns) / count,
+                0.85 * time,
+                "A fused kernel spares what lies between the products and part of their memory traffic.",
+            ),
+            evidence=kernel_evidence(facts, found.mask),
+            locations=[place] if place is not None else [],
+            fix=Fix(
+                'Call F.scaled_dot_product_attention, or load the model with attn_implementation="sdpa" (or '
+                '"flash_attention_2").',
+                "out = F.scaled_dot_product_attention(q, k, v, attn_mask=mask)",
+            ),
+        )
+
+    def passed(self, facts: Facts) -> str:
+        found = facts.unfused_attention
+        share = (found.product_ns + found.other_ns) / facts.steps.window_ns
+        return f"Attention in single steps takes {percent(share)} of the step."

@@ -1,0 +1,112 @@
+"""CM001: collectives run with no compute beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from traceopt.analyzer.facts import Facts
+from traceopt.rules.common import ms, percent, place_of_work, saving
+from traceopt.rules.finding import Confidence, Evidence, Finding, Fix
+from traceopt.rules.rule import Rule, threshold
+
+
+@dataclass(frozen=True)
+class ExposedCommunication(Rule):
+    """Measures the time in which collectives run and no compute runs beside them on the GPU (on a CPU-only run: in which
+    the training thread does nothing else). A collective that waits for a slower rank spins and counts as running.
+
+    Why it costs: it is time in which the GPU computes nothing.
+
+    How to fix, by cause: gradients reduced after the backward pass instead of during it need larger or earlier buckets;
+    under gradient accumulation, reduce once:
+
+        with model.no_sync():                  # all micro-steps but the last
+            loss.backward()
+
+        ddp = DDP(model, bucket_cap_mb=100, gradient_as_bucket_view=True, static_graph=True)
+
+    FSDP hides its gathers with prefetching; all-to-all of embeddings hides behind the dense part when it is launched
+    early. If single calls are far too slow for their bytes, look at the link and at the other ranks first (CM003).
+
+    When it is wrong: one rank's trace cannot tell a slow link from a late peer. A larger batch per GPU changes the
+    balance more than any flag.
+
+    Sources: Li et al., "PyTorch Distributed" (VLDB 2020); definitions of communication overlap in HTA.
+    """
+
+    code: ClassVar[str] = "CM001"
+    name: ClassVar[str] = "exposed-communication"
+    title: ClassVar[str] = "Overlap communication with compute"
+    family: ClassVar[str] = "communication"
+    effort: ClassVar[str] = "Some tuning"
+    confidence: ClassVar[Confidence] = "medium"
+
+    min_share: float = threshold(0.03, "smallest exposed time, as a share of the median step, to report")
+    low: float = threshold(0.2, "share of the exposed time that overlap can hide, low")
+    expected: float = threshold(0.6, "share of the exposed time that overlap can hide, expected")
+
+    def applies(self, facts: Facts) -> str | None:
+        if facts.has_gpu:
+            return None if len(facts.gpu.communication) else "No collectives in this trace."
+        return None if len(facts.cpu_phases.communication) else "No collectives in this trace."
+
+    def check(self, facts: Facts) -> Iterator[Finding]:
+        area = facts.gpu.exposed_communication if facts.has_gpu else facts.cpu_phases.areas["communication"]
+        total = facts.gpu.communication if facts.has_gpu else facts.cpu_phases.communication
+        edges = facts.steps.edges
+        exposed = float(np.median(area.within(edges[:-1], edges[1:])))
+        if exposed < self.min_share * facts.step_ns:
+            return
+        hidden = 1 - area.total / total.total
+        evidence = self._evidence(facts)
+        beside = "no compute beside them" if facts.has_gpu else "the training thread doing nothing else"
+        yield self.finding(
+            why=(
+                f"Collectives run for {ms(exposed)} of each {ms(facts.step_ns)} step with {beside}; "
+                f"{percent(hidden)} of their time is hidden."
+            ),
+            saving=saving(
+                facts,
+                self.low * exposed,
+                self.expected * exposed,
+                exposed,
+                f"{self.low:.0%} to 100% of the exposed time in the median step; all of it only if compute can cover it.",
+            ),
+            evidence=evidence,
+            locations=list(dict.fromkeys(e.location for e in evidence if e.location is not None))[:3],
+            fix=Fix(
+                "Start collectives earlier and in larger buckets so that the backward pass covers them; under gradient "
+                "accumulation, skip them in all micro-steps but the last.",
+                "with model.no_sync():\n    loss.backward()",
+            ),
+        )
+
+    def _evidence(self, facts: Facts) -> list[Evidence]:
+        count = facts.steps.count
+        out = []
+        for calls in facts.collectives[:5] if facts.has_gpu else []:
+            rate = calls.bus_gb_per_s()
+            size = calls.known_bytes
+            detail = f"{ms(float(calls.duration.sum()) / count)} in all"
+            if size is not None:
+                detail += f", {size / count / 1e6:,.1f} MB"
+            if rate is not None:
+                detail += f", {rate:,.1f} GB/s on the link"
+            out.append(
+                Evidence(
+                    what=calls.name,
+                    us_per_step=round(float(calls.exposed.sum()) / count / 1e3, 3),
+                    calls_per_step=round(calls.calls / count, 3),
+                    detail=detail,
+                    location=place_of_work(facts, int(calls.rows[calls.exposed.argmax()])),
+                )
+            )
+        return out
+
+    def passed(self, facts: Facts) -> str:
+        area = facts.gpu.exposed_communication if facts.has_gpu else facts.cpu_phases.areas["communication"]
+        return f"Exposed communication takes {percent(area.total / facts.steps.window_ns)} of the step."

@@ -1,0 +1,89 @@
+"""CM002: one small collective per tensor."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from traceopt.analyzer.communication import CollectiveCalls
+from traceopt.analyzer.facts import Facts
+from traceopt.rules.common import ms, place_of_work, saving
+from traceopt.rules.finding import Confidence, Evidence, Finding, Fix
+from traceopt.rules.rule import Rule, threshold
+
+
+@dataclass(frozen=True)
+class SmallCollectives(Rule):
+    """Measures collectives of one kind that come in great number, each on a small buffer.
+
+    Why it costs: a collective has a fixed price of ten to fifty microseconds, whatever its size. A hundred small ones
+    cost what one large one would not.
+
+    How to fix: put the tensors into one buffer, or let DDP's buckets do it.
+
+        flat = torch._utils._flatten_dense_tensors([p.grad for p in params])
+        dist.all_reduce(flat)
+
+        with torch.distributed._coalescing_manager(): ...     # NCCL group call
+
+    When it is wrong: the calls may be hidden behind compute; only exposed time counts.
+
+    Sources: NCCL documentation, "Group Calls"; Li et al., "PyTorch Distributed" (VLDB 2020), gradient bucketing.
+    """
+
+    code: ClassVar[str] = "CM002"
+    name: ClassVar[str] = "small-collectives"
+    title: ClassVar[str] = "Coalesce small collectives into one"
+    family: ClassVar[str] = "communication"
+    confidence: ClassVar[Confidence] = "medium"
+    requires: ClassVar[tuple[str, ...]] = ("gpu",)
+
+    min_share: float = threshold(0.01, "smallest exposed time of such calls, as a share of the step, to report")
+    min_calls: int = threshold(30, "calls of one kind a step")
+    small_bytes: int = threshold(1 << 20, "largest median buffer that counts as small")
+    small_us: float = threshold(200.0, "longest median call that counts as small where bytes were not recorded")
+
+    def applies(self, facts: Facts) -> str | None:
+        return None if facts.collectives else "No collectives in this trace."
+
+    def check(self, facts: Facts) -> Iterator[Finding]:
+        count = facts.steps.count
+        many = [c for c in facts.collectives if c.calls / count >= self.min_calls and self._small(c)]
+        exposed = sum(float(c.exposed.sum()) for c in many) / count
+        if exposed < self.min_share * facts.step_ns:
+            return
+        calls = sum(c.calls for c in many) / count
+        gain = exposed * (1 - 4 / calls)  # a few large calls remain
+        yield self.finding(
+            why=f"{calls:,.0f} small collectives a step take {ms(exposed)} of each {ms(facts.step_ns)} step.",
+            saving=saving(
+                facts, 0.4 * gain, 0.8 * gain, gain, "The exposed time of these calls, less what a few large calls take."
+            ),
+            evidence=[
+                Evidence(
+                    what=c.name,
+                    us_per_step=round(float(c.exposed.sum()) / count / 1e3, 3),
+                    calls_per_step=round(c.calls / count, 3),
+                    detail=f"{ms(float(np.median(c.duration)))} each in the median",
+                    location=place_of_work(facts, int(c.rows[0])),
+                )
+                for c in many
+            ],
+            fix=Fix(
+                "Flatten the tensors into one buffer, or leave the reduction to DDP's buckets.",
+                "flat = torch.cat([p.grad.flatten() for p in params])\ndist.all_reduce(flat)",
+            ),
+            shares_cause_with=["CM001"],
+        )
+
+    def _small(self, calls: CollectiveCalls) -> bool:
+        if (calls.bytes >= 0).all():
+            return bool(np.median(calls.bytes) <= self.small_bytes)
+        return bool(np.median(calls.duration) <= self.small_us * 1e3)
+
+    def passed(self, facts: Facts) -> str:
+        most = max(c.calls for c in facts.collectives) / facts.steps.count
+        return f"At most {most:,.0f} collectives of one kind a step."

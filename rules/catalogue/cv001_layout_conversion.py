@@ -1,0 +1,71 @@
+"""CV001: tensors are transposed between NCHW and NHWC round convolutions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+from traceopt.analyzer.facts import Facts
+from traceopt.rules.common import ms, percent, saving
+from traceopt.rules.finding import Confidence, Finding, Fix
+from traceopt.rules.precision import kernel_evidence
+from traceopt.rules.rule import Rule, threshold
+
+
+@dataclass(frozen=True)
+class LayoutConversion(Rule):
+    """Measures kernels that transpose activations and weights between NCHW and NHWC in a model with convolutions.
+
+    Why it costs: Tensor Cores and matrix cores convolve in NHWC. A model kept in NCHW is transposed before and after
+    each convolution, and each transpose passes the whole tensor through memory.
+
+    How to fix: keep the model and its input in channels_last.
+
+        model = model.to(memory_format=torch.channels_last)
+        images = images.to(memory_format=torch.channels_last)
+
+    When it is wrong: operators without a channels_last version bring the transposes back; a single transpose at the
+    model's entry is normal.
+
+    Sources: PyTorch tutorial, "Channels Last Memory Format"; NVIDIA, "Convolutional Layers User's Guide".
+    """
+
+    code: ClassVar[str] = "CV001"
+    name: ClassVar[str] = "layout-conversion"
+    title: ClassVar[str] = "Keep convolutions in channels_last"
+    family: ClassVar[str] = "convolution"
+    effort: ClassVar[str] = "Two lines"
+    confidence: ClassVar[Confidence] = "medium"
+    requires: ClassVar[tuple[str, ...]] = ("gpu",)
+
+    min_share: float = threshold(0.01, "smallest time of such kernels, as a share of the step, to report")
+
+    def applies(self, facts: Facts) -> str | None:
+        return None if (facts.gpu.kind == "conv").any() else "No convolutions in this trace."
+
+    def check(self, facts: Facts) -> Iterator[Finding]:
+        work = (facts.gpu.kind == "layout") & (facts.gpu.in_window > 0)
+        count = facts.steps.count
+        time = facts.gpu.area(work).total / count
+        if time < self.min_share * facts.step_ns:
+            return
+        yield self.finding(
+            why=(
+                f"{work.sum() / count:,.0f} layout transposes a step take {ms(time)} of each {ms(facts.step_ns)} step, "
+                f"{percent(facts.gpu.area(work).total / max(1, facts.gpu.busy.total))} of the GPU's busy time."
+            ),
+            saving=saving(
+                facts, 0.5 * time, 0.9 * time, time, "Time of the transposes; some remain where an operator needs NCHW."
+            ),
+            evidence=kernel_evidence(facts, work),
+            fix=Fix(
+                "Convert the model and its input to channels_last once.",
+                "model = model.to(memory_format=torch.channels_last)\n"
+                "images = images.to(memory_format=torch.channels_last)",
+            ),
+        )
+
+    def passed(self, facts: Facts) -> str:
+        share = facts.gpu.area(facts.gpu.kind == "layout").total / facts.steps.window_ns
+        return f"Layout transposes take {percent(share)} of the step."

@@ -1,0 +1,218 @@
+"""GM001: a matrix product's N or K is no multiple of what the Tensor Cores need."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from traceopt.analyzer.facts import Facts
+from traceopt.analyzer.gemms import GemmShape
+from traceopt.analyzer.hardware import DTYPE_BYTES, needed_multiple
+from traceopt.analyzer.kernel_names import short_name
+from traceopt.analyzer.nesting import OP
+from traceopt.rules.common import ms, place_of, saving
+from traceopt.rules.finding import Confidence, Evidence, Finding, Fix, Location
+from traceopt.rules.rule import Rule, threshold
+
+
+@dataclass(frozen=True)
+class MisalignedGemm(Rule):
+    """Measures matrix products on Tensor Cores whose N or K (the contiguous dimensions) is no multiple of 16 bytes: 8
+    elements of a 16-bit type, 4 of TF32, 16 of an 8-bit type. M alone is harmless. Where shapes were not recorded
+    (CUDA graphs), kernels named `align1` or `align2` count.
+
+    Why it costs: operands can then only be loaded in small pieces, and a slower kernel is chosen. The loss is priced
+    against aligned products of the same type and about the same size in the same trace; where there are none, by a
+    factor of two.
+
+    How to fix: pad the dimension where it comes from.
+
+        vocab_size = (50257 + 63) // 64 * 64        # 50304: the classic case
+        hidden = (hidden + 63) // 64 * 64           # SwiGLU widths such as 8/3 x d
+        x = F.pad(x, (0, -x.shape[-1] % 8))         # odd feature counts
+
+    Sequence lengths that enter attention are padded, or handled by a fused attention kernel (AT001).
+
+    When it is wrong: products bound by memory lose little, and the roofline bounds the estimate for that reason. New
+    cuBLAS versions hide part of the loss.
+
+    Sources: NVIDIA, "Matrix Multiplication Background User's Guide", section on Tensor Core requirements.
+    """
+
+    code: ClassVar[str] = "GM001"
+    name: ClassVar[str] = "misaligned-gemm"
+    title: ClassVar[str] = "Pad matrix dimensions to what Tensor Cores need"
+    family: ClassVar[str] = "matrix shapes"
+    effort: ClassVar[str] = "One line per dimension"
+    risk: ClassVar[str] = "Slightly more memory"
+    confidence: ClassVar[Confidence] = "medium"
+    requires: ClassVar[tuple[str, ...]] = ("gpu",)
+
+    min_share: float = threshold(0.005, "smallest saving, as a share of the step, to report")
+    fallback_speedup: float = threshold(2.0, "speed-up to expect where the trace has no aligned product to compare with")
+    hbm_share: float = threshold(0.8, "share of the memory bandwidth's peak that a product can reach")
+
+    def applies(self, facts: Facts) -> str | None:
+        kernels = facts.products.used & (facts.gpu.kind == "gemm")
+        return None if kernels.any() else "No matrix product runs on Tensor Cores in this trace."
+
+    def check(self, facts: Facts) -> Iterator[Finding]:
+        shapes = [s for s in facts.gemms.shapes if _is_misaligned(facts, s)]
+        savings = {id(s): self._saving_ns(facts, s) for s in shapes}
+        shapes = sorted((s for s in shapes if savings[id(s)][2] > 0), key=lambda s: -savings[id(s)][1])
+        low, est, high = (sum(savings[id(s)][i] for s in shapes) for i in range(3))
+        unnamed_ns, kernels = self._without_shapes(facts)
+        gain = 1 - 1 / self.fallback_speedup
+        est, high = est + unnamed_ns * gain, high + unnamed_ns * min(1.0, 1.5 * gain)
+        low += unnamed_ns * 0.4 * gain
+        count = facts.steps.count
+        if est / count < self.min_share * facts.step_ns:
+            return
+        time = sum(s.duration_ns for s in shapes) + unnamed_ns
+        yield self.finding(
+            why=(
+                f"Matrix products with an N or K that Tensor Cores cannot load in full width take {ms(time / count)} of each "
+                f"{ms(facts.step_ns)} step{_example(shapes)}."
+            ),
+            saving=saving(
+                facts,
+                low / count,
+                est / count,
+                high / count,
+                "Against the rate of aligned products of the same type and size in this trace, else "
+                f"{self.fallback_speedup:g} times the speed; bounded by memory bandwidth.",
+            ),
+            evidence=[*(_evidence(facts, s) for s in shapes[:5]), *kernels],
+            locations=[place for s in shapes[:5] if (place := _location(facts, s)) is not None][:3],
+            fix=Fix(_fix_text(facts, shapes), _fix_code(facts, shapes)),
+            shares_cause_with=["AT001"] if any("bmm" in s.op for s in shapes) else [],
+        )
+
+    def _saving_ns(self, facts: Facts, shape: GemmShape) -> tuple[float, float, float]:
+        """Low, expected and high saving of one shape over the window."""
+        time = float(shape.duration_ns)
+        floor = self._memory_floor_ns(facts, shape)
+        neighbours = [
+            s.tflops
+            for s in facts.gemms.shapes
+            if s.dtype == shape.dtype
+            and facts.gemms.aligned(s)
+            and s.tflops
+            and shape.flops / shape.calls / 8 <= s.flops / s.calls <= shape.flops / shape.calls * 8
+            and 0.25 <= _intensity(s) / max(_intensity(shape), 1e-9) <= 4
+        ]
+        if neighbours and shape.tflops:
+            rates = np.percentile(neighbours, [25, 50, 75])
+            after = [max(floor, time * shape.tflops / float(rate)) for rate in rates]
+        else:
+            after = [max(floor, time / self.fallback_speedup * f) for f in (1.5, 1.0, 0.8)]
+        low, est, high = (max(0.0, time - a) for a in after)
+        return low, est, high
+
+    def _memory_floor_ns(self, facts: Facts, shape: GemmShape) -> float:
+        accelerator = facts.device.accelerator
+        bandwidth = accelerator.hbm_gb_per_s if accelerator else None
+        size = DTYPE_BYTES.get(shape.dtype, 2)
+        return shape.least_bytes(size) / (bandwidth * self.hbm_share) if bandwidth else 0.0
+
+    def _without_shapes(self, facts: Facts) -> tuple[int, list[Evidence]]:
+        """Kernels named for a small alignment that no operator with a shape owns: their time and evidence."""
+        gpu = facts.gpu
+        rows = np.flatnonzero(facts.products.used & (gpu.kind == "gemm") & (gpu.in_window > 0))
+        narrow = [r for r in rows.tolist() if _too_narrow(gpu.class_of(r).alignment, gpu.class_of(r).dtype)]
+        owned = set(np.concatenate([s.rows for s in facts.gemms.shapes]).tolist()) if facts.gemms.shapes else set()
+        op = facts.links.op[gpu.rows]
+        free = [r for r in narrow if int(op[r]) not in owned]
+        total = int(gpu.in_window[free].sum()) if free else 0
+        by_name: dict[int, int] = {}
+        for r in free:
+            by_name[int(gpu.work.name[r])] = by_name.get(int(gpu.work.name[r]), 0) + int(gpu.in_window[r])
+        count = facts.steps.count
+        top = sorted(by_name.items(), key=lambda pair: -pair[1])[:3]
+        return total, [
+            Evidence(short_name(facts.trace.names[code]), round(ns / count / 1e3, 3), detail="shape not recorded")
+            for code, ns in top
+        ]
+
+    def passed(self, facts: Facts) -> str:
+        if not facts.gemms.shapes:
+            return "No kernel of a small alignment was seen; shapes were not recorded."
+        bad = sum(s.duration_ns for s in facts.gemms.shapes if _is_misaligned(facts, s))
+        return f"Misaligned products take {ms(bad / facts.steps.count)} a step, and little of it can be won."
+
+
+def _is_misaligned(facts: Facts, shape: GemmShape) -> bool:
+    """FP32 without Tensor Cores has no such need."""
+    on_tensor_cores = shape.tensor_core is not False and shape.dtype != "fp32"
+    return on_tensor_cores and facts.gemms.aligned(shape) is False and shape.m > 1 and shape.n > 1
+
+
+def _too_narrow(alignment: int | None, dtype: str | None) -> bool:
+    return alignment is not None and alignment * DTYPE_BYTES.get(dtype or "fp16", 2) < 8
+
+
+def _intensity(shape: GemmShape) -> float:
+    """FLOP a byte moved at least."""
+    return shape.flops / max(1, shape.least_bytes(DTYPE_BYTES.get(shape.dtype, 2)))
+
+
+def _multiple(facts: Facts, shape: GemmShape) -> int:
+    least, full = needed_multiple(shape.dtype, facts.device.arch)
+    return full if min(shape.n, shape.k) >= 8 * full else least
+
+
+def _padded(facts: Facts, shape: GemmShape) -> list[tuple[str, int, int]]:
+    """Dimensions to pad, as (name, now, padded)."""
+    least, _ = needed_multiple(shape.dtype, facts.device.arch)
+    multiple = _multiple(facts, shape)
+    return [
+        (name, size, -(-size // multiple) * multiple)
+        for name, size in (("N", shape.n), ("K", shape.k))
+        if size % least
+    ]
+
+
+def _example(shapes: list[GemmShape]) -> str:
+    if not shapes:
+        return ""
+    s = shapes[0]
+    batch = f"{s.batch} x " if s.batch > 1 else ""
+    return f" (the dearest: {batch}M={s.m}, N={s.n}, K={s.k} in {s.dtype})"
+
+
+def _fix_text(facts: Facts, shapes: list[GemmShape]) -> str:
+    sizes: dict[tuple[int, int], None] = {}
+    for shape in shapes[:5]:
+        for _, now, padded in _padded(facts, shape):
+            sizes[now, padded] = None
+    if not sizes:
+        return "Pad the dimensions of the layers behind these kernels to multiples of 64 elements."
+    listed = ", ".join(f"{now} to {padded}" for now, padded in list(sizes)[:4])
+    return f"Pad where the size comes from (vocabulary, head size, hidden or feature width): {listed}."
+
+
+def _fix_code(facts: Facts, shapes: list[GemmShape]) -> str:
+    for shape in shapes:
+        for _, now, padded in _padded(facts, shape):
+            return f"size = {padded}  # was {now}; the extra columns are masked or ignored"
+    return "size = (size + 63) // 64 * 64"
+
+
+def _location(facts: Facts, shape: GemmShape) -> Location | None:
+    return place_of(facts, int(facts.slices.of(OP, len(facts.trace.ops))[shape.rows[0]]))
+
+
+def _evidence(facts: Facts, shape: GemmShape) -> Evidence:
+    batch = f"{shape.batch} x " if shape.batch > 1 else ""
+    rate = f", {shape.tflops:.0f} TFLOP/s" if shape.tflops else ""
+    bad = ", ".join(f"{name}={now}" for name, now, _ in _padded(facts, shape))
+    return Evidence(
+        what=f"{shape.op} {batch}{shape.m}x{shape.n}x{shape.k} {shape.dtype}",
+        us_per_step=round(shape.duration_ns / facts.steps.count / 1e3, 3),
+        calls_per_step=round(shape.calls / facts.steps.count, 3),
+        detail=f"{bad} is the odd size{rate}",
+        location=_location(facts, shape),
+    )

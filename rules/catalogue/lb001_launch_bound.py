@@ -1,0 +1,111 @@
+"""LB001: the GPU starves because the host launches work more slowly than the GPU runs it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from traceopt.analyzer.facts import Facts
+from traceopt.analyzer.idle import CAUSES
+from traceopt.rules.common import HOST_DISPATCH, ms, percent, place_of_work, saving, starved_ns
+from traceopt.rules.finding import Evidence, Finding, Fix, Location
+from traceopt.rules.rule import Rule, threshold
+
+
+@dataclass(frozen=True)
+class LaunchBound(Rule):
+    """Measures the time in which the GPU starves because its next kernel was not launched yet, while the host did its
+    ordinary work: operators, launch calls, Python between them. Data loading, syncs, logging and first calls are other
+    rules' business.
+
+    Why it costs: each operator costs the host some ten microseconds. A kernel shorter than that is over before the next
+    one arrives.
+
+    How to fix, cheapest first: a larger batch makes every kernel longer at the same number of launches;
+    `torch.compile` fuses kernels; CUDA graphs replay a whole step with one launch.
+
+        model = torch.compile(model, mode="reduce-overhead")   # fusion and CUDA graphs
+
+    Fused optimizers, fewer Python hooks and fewer tiny operators help as well.
+
+    When it is wrong: stacks and shapes make the profiler slow the host by a third and more, so the share without the
+    profiler is smaller. A step that waits for other ranks or for data may look launch-bound just after the wait.
+
+    Sources: PyTorch, "Accelerating PyTorch with CUDA Graphs"; NVIDIA, "CUDA Graphs" programming guide chapter.
+    """
+
+    code: ClassVar[str] = "LB001"
+    name: ClassVar[str] = "launch-bound"
+    title: ClassVar[str] = "Launch less: larger batch, torch.compile or CUDA graphs"
+    family: ClassVar[str] = "launch and dispatch"
+    effort: ClassVar[str] = "One line, then testing"
+    requires: ClassVar[tuple[str, ...]] = ("gpu", "launches")
+
+    min_share: float = threshold(0.05, "smallest starvation, as a share of the median step, to report")
+    removable_low: float = threshold(0.3, "share of the starvation that fewer launches remove, low")
+    removable: float = threshold(0.7, "share of the starvation that fewer launches remove, expected")
+
+    def check(self, facts: Facts) -> Iterator[Finding]:
+        starved = starved_ns(facts, *HOST_DISPATCH)
+        if starved < self.min_share * facts.step_ns:
+            return
+        kernels = facts.gpu.is_kernel & (facts.gpu.in_window > 0)
+        count = int(kernels.sum()) / facts.steps.count
+        median = float(np.median(facts.gpu.work.duration[kernels])) if kernels.any() else 0.0
+        evidence, locations = self._evidence(facts)
+        yield self.finding(
+            why=(
+                f"The GPU waits {ms(starved)} of each {ms(facts.step_ns)} step for kernels that the host has not launched "
+                f"yet; {count:,.0f} kernels a step run for {ms(median)} each in the median."
+            ),
+            saving=saving(
+                facts,
+                self.removable_low * starved,
+                self.removable * starved,
+                starved,
+                f"{self.removable_low:.0%} to 100% of the starvation in the median step, which is all that launching "
+                "faster can give back.",
+            ),
+            evidence=evidence,
+            locations=locations,
+            fix=Fix(
+                "Raise the batch size if memory allows; else torch.compile, which fuses kernels and (with "
+                "mode='reduce-overhead') replays them as CUDA graphs.",
+                'model = torch.compile(model, mode="reduce-overhead")',
+            ),
+        )
+
+    def _evidence(self, facts: Facts) -> tuple[list[Evidence], list[Location]]:
+        """The operators whose first kernel the GPU waited for, dearest first, with the lines behind them."""
+        columns = [CAUSES.index(cause) for cause in HOST_DISPATCH]
+        cost = facts.idle.amount[:, columns].sum(axis=1)
+        gaps = facts.gaps
+        ends = np.flatnonzero((gaps.next_row < len(facts.gpu.work)) & (cost > 0))
+        rows = gaps.next_row[ends]
+        op = facts.regions.op_of_work[rows]
+        out, places = [], []
+        codes, group = np.unique(op, return_inverse=True)
+        total = np.bincount(group, weights=cost[ends], minlength=len(codes))
+        for index in np.argsort(-total, kind="stable")[:5]:
+            if not total[index]:
+                continue
+            mine = ends[group == index]
+            dearest = int(mine[cost[mine].argmax()])
+            place = place_of_work(facts, int(gaps.next_row[dearest]))
+            name = facts.trace.names[codes[index]] if codes[index] >= 0 else "launches outside any operator"
+            out.append(
+                Evidence(
+                    what=f"before {name}",
+                    us_per_step=round(float(total[index]) / facts.steps.count / 1e3, 3),
+                    calls_per_step=round(len(mine) / facts.steps.count, 3),
+                    location=place,
+                )
+            )
+            places += [place] if place is not None and place not in places else []
+        return out, places[:3]
+
+    def passed(self, facts: Facts) -> str:
+        return f"Launching starves the GPU for {percent(starved_ns(facts, *HOST_DISPATCH) / facts.step_ns)} of the median step."

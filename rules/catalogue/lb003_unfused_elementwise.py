@@ -1,0 +1,76 @@
+"""LB003: chains of memory-bound kernels pass the same data through memory again and again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+from traceopt.analyzer.facts import Facts
+from traceopt.rules.common import ms, percent, saving
+from traceopt.rules.finding import Confidence, Finding, Fix
+from traceopt.rules.precision import kernel_evidence
+from traceopt.rules.rule import Rule, threshold
+
+
+@dataclass(frozen=True)
+class UnfusedElementwise(Rule):
+    """Measures runs of two and more pointwise, copy, norm, softmax and reduction kernels, one after the other on a
+    stream, that no compiler fused. The optimizer's own kernels do not count.
+
+    Why it costs: such kernels are bound by memory. Each one reads what the one before has just written; fused, the data
+    stays in registers, and only the first read and the last write remain.
+
+    How to fix: let the compiler fuse them.
+
+        model = torch.compile(model)
+
+    Fused kernels of libraries (RMSNorm, rotary embedding, SwiGLU, cross entropy) do the same for the usual blocks.
+
+    When it is wrong: not every neighbour can be fused: shapes may differ, a value may be needed later. The estimate
+    therefore takes half of what perfect fusion would give.
+
+    Sources: Williams et al., "Roofline" (2009); PyTorch 2 paper (Ansel et al., 2024), section on fusion.
+    """
+
+    code: ClassVar[str] = "LB003"
+    name: ClassVar[str] = "unfused-elementwise"
+    title: ClassVar[str] = "Fuse pointwise kernels with torch.compile"
+    family: ClassVar[str] = "launch and dispatch"
+    effort: ClassVar[str] = "One line, then testing"
+    confidence: ClassVar[Confidence] = "medium"
+    requires: ClassVar[tuple[str, ...]] = ("gpu",)
+
+    min_share: float = threshold(0.12, "smallest time in such chains, as a share of the step, to report")
+    low: float = threshold(0.4, "share of perfect fusion's gain to expect, low")
+    expected: float = threshold(0.7, "share of perfect fusion's gain to expect")
+
+    def check(self, facts: Facts) -> Iterator[Finding]:
+        chains = facts.chains
+        count = facts.steps.count
+        time = chains.time_ns / count
+        if time < self.min_share * facts.step_ns:
+            return
+        gain = chains.fused_gain_ns / count
+        yield self.finding(
+            why=(
+                f"{chains.kernels / count:,.0f} pointwise, copy and norm kernels a step run in chains of "
+                f"{chains.kernels / chains.count:.1f} on average and take {ms(time)} of each {ms(facts.step_ns)} step."
+            ),
+            saving=saving(
+                facts,
+                self.low * gain,
+                self.expected * gain,
+                gain,
+                "Perfect fusion leaves of each chain its longest kernel; compilers reach part of that.",
+            ),
+            evidence=kernel_evidence(facts, chains.mask),
+            fix=Fix(
+                "Compile the model (or its blocks), or use fused kernels for norm, rotary embedding, activation and loss.",
+                "model = torch.compile(model)",
+            ),
+        )
+
+    def passed(self, facts: Facts) -> str:
+        share = facts.chains.time_ns / facts.steps.window_ns
+        return f"Chains of unfused pointwise kernels take {percent(share)} of the step."

@@ -1,0 +1,85 @@
+"""TC001: products and convolutions run in FP32 on a GPU that has Tensor Cores, and none is used."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+from traceopt.analyzer.facts import Facts
+from traceopt.rules.finding import Confidence, Finding, Fix
+from traceopt.rules.precision import fp32_saving, fp32_work, kernel_evidence, uses_tensor_cores
+from traceopt.rules.common import ms, percent
+from traceopt.rules.rule import Rule, threshold
+
+
+@dataclass(frozen=True)
+class Fp32Matmul(Rule):
+    """Measures the GPU time of matrix products, convolutions and attention in FP32 on a device with Tensor Cores, in a
+    run that uses Tensor Cores for (almost) none of it.
+
+    Why it costs: FP32 runs on the ordinary units at a small part of the rate: 15.7 against 125 TFLOP/s on a V100, 19.5
+    against 312 on an A100.
+
+    How to fix: run the forward pass under autocast.
+
+        with torch.autocast("cuda", dtype=torch.bfloat16):   # Ampere and later
+            loss = model(inputs, labels)
+        loss.backward()
+
+    On Volta and Turing use `torch.float16` with `torch.amp.GradScaler`. For convolutions add
+    `model.to(memory_format=torch.channels_last)`.
+
+    When it is wrong: the estimate is a model of kernels, not of your run: memory-bound products gain less, large ones
+    more, and the step follows only as far as the host keeps up. Numerics change; check the loss.
+
+    Sources: NVIDIA V100 and A100 datasheets; PyTorch documentation, "Automatic Mixed Precision".
+    """
+
+    code: ClassVar[str] = "TC001"
+    name: ClassVar[str] = "fp32-matmul"
+    title: ClassVar[str] = "Run products and convolutions in 16 bits on Tensor Cores"
+    family: ClassVar[str] = "precision"
+    effort: ClassVar[str] = "A few lines"
+    risk: ClassVar[str] = "Changes numerics"
+    confidence: ClassVar[Confidence] = "medium"
+    requires: ClassVar[tuple[str, ...]] = ("gpu",)
+
+    min_share: float = threshold(0.05, "smallest FP32 product time, as a share of the step, to report")
+    max_used_share: float = threshold(0.10, "Tensor Core share of product time above which the run counts as mixed")
+    low_speedup: float = threshold(1.5, "speed-up of the kernels, low")
+    speedup: float = threshold(2.5, "speed-up of the kernels, expected")
+    high_speedup: float = threshold(5.0, "speed-up of the kernels, high (at most the ratio of the peaks)")
+
+    def applies(self, facts: Facts) -> str | None:
+        if facts.device.arch is None or not facts.device.arch.has_tensor_cores:
+            return "The device is not known to have Tensor Cores."
+        return None if facts.products.eligible.any() else "No products or convolutions in this trace."
+
+    def check(self, facts: Facts) -> Iterator[Finding]:
+        work = fp32_work(facts)
+        time = facts.products.time_ns(work) / facts.steps.count
+        if time < self.min_share * facts.step_ns or uses_tensor_cores(facts) > self.max_used_share:
+            return
+        arch = facts.device.arch
+        bf16 = arch is not None and arch.has_bf16
+        dtype = "bf16" if bf16 else "fp16"
+        yield self.finding(
+            why=(
+                f"Products, convolutions and attention take {ms(time)} of each {ms(facts.step_ns)} step in FP32; the "
+                f"Tensor Cores of the {facts.device.name} do nothing."
+            ),
+            saving=fp32_saving(facts, work, dtype, self.low_speedup, self.speedup, self.high_speedup),
+            evidence=kernel_evidence(facts, work),
+            fix=Fix(
+                f"Run the forward pass under autocast in {'bfloat16' if bf16 else 'float16 with a GradScaler'}; for "
+                "convolutions use channels_last as well.",
+                'with torch.autocast("cuda", dtype=torch.bfloat16):\n    loss = model(inputs, labels)'
+                if bf16
+                else 'scaler = torch.amp.GradScaler("cuda")\nwith torch.autocast("cuda", dtype=torch.float16):\n'
+                "    loss = model(inputs, labels)\nscaler.scale(loss).backward(); scaler.step(optimizer); scaler.update()",
+            ),
+        )
+
+    def passed(self, facts: Facts) -> str:
+        return f"Tensor Cores run {percent(uses_tensor_cores(facts))} of the product time."

@@ -1,0 +1,77 @@
+"""TC002: FP32 products run without TF32 on a GPU that has it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+from traceopt.analyzer.facts import Facts
+from traceopt.rules.common import ms, percent
+from traceopt.rules.finding import Confidence, Finding, Fix
+from traceopt.rules.precision import fp32_saving, fp32_work, kernel_evidence
+from traceopt.rules.rule import Rule, threshold
+
+
+@dataclass(frozen=True)
+class Tf32Off(Rule):
+    """Measures the GPU time of FP32 products and convolutions that run without Tensor Cores on Ampere and later, where
+    TF32 would put them on Tensor Cores without any change of types.
+
+    Why it costs: PyTorch leaves TF32 off for matrix products by default. On an A100, FP32 peaks at 19.5 TFLOP/s and TF32
+    at 156.
+
+    How to fix: two lines at the start of the script.
+
+        torch.set_float32_matmul_precision("high")
+        torch.backends.cudnn.allow_tf32 = True
+
+    When it is wrong: TF32 keeps the range of FP32 but 10 bits of mantissa. Training of neural networks rarely minds;
+    some numerical code does. The estimate is a model of kernels and ignores host limits.
+
+    Sources: NVIDIA A100 whitepaper, "TF32"; PyTorch documentation, "CUDA semantics: TensorFloat-32".
+    """
+
+    code: ClassVar[str] = "TC002"
+    name: ClassVar[str] = "tf32-off"
+    title: ClassVar[str] = "Let FP32 products use TF32"
+    family: ClassVar[str] = "precision"
+    effort: ClassVar[str] = "Two lines"
+    risk: ClassVar[str] = "Changes numerics"
+    confidence: ClassVar[Confidence] = "medium"
+    requires: ClassVar[tuple[str, ...]] = ("gpu",)
+
+    min_share: float = threshold(0.05, "smallest FP32 product time, as a share of the step, to report")
+    low_speedup: float = threshold(1.3, "speed-up of the kernels, low")
+    speedup: float = threshold(2.0, "speed-up of the kernels, expected")
+    high_speedup: float = threshold(4.0, "speed-up of the kernels, high (at most the ratio of the peaks)")
+
+    def applies(self, facts: Facts) -> str | None:
+        arch = facts.device.arch
+        if arch is None or not arch.has_tf32 or arch.vendor != "nvidia":
+            return "The device has no TF32."
+        return None if facts.products.eligible.any() else "No products or convolutions in this trace."
+
+    def check(self, facts: Facts) -> Iterator[Finding]:
+        work = fp32_work(facts)
+        time = facts.products.time_ns(work) / facts.steps.count
+        if time < self.min_share * facts.step_ns:
+            return
+        yield self.finding(
+            why=(
+                f"FP32 products and convolutions take {ms(time)} of each {ms(facts.step_ns)} step without Tensor Cores; "
+                f"the {facts.device.name} could run them in TF32."
+            ),
+            saving=fp32_saving(facts, work, "tf32", self.low_speedup, self.speedup, self.high_speedup),
+            evidence=kernel_evidence(facts, work),
+            fix=Fix(
+                "Allow TF32 for matrix products and convolutions. It keeps FP32's range with 10 mantissa bits: check the "
+                "loss once after the change.",
+                'torch.set_float32_matmul_precision("high")\ntorch.backends.cudnn.allow_tf32 = True',
+            ),
+            shares_cause_with=["TC001"],
+        )
+
+    def passed(self, facts: Facts) -> str:
+        share = facts.products.time_ns(fp32_work(facts)) / facts.steps.window_ns
+        return f"FP32 products without Tensor Cores take {percent(share)} of the step."

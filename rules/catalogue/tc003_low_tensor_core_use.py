@@ -1,0 +1,77 @@
+"""TC003: 16-bit and 8-bit products run on kernels that do not use Tensor Cores."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from traceopt.analyzer.facts import Facts
+from traceopt.rules.common import ms, percent, saving
+from traceopt.rules.finding import Confidence, Finding, Fix
+from traceopt.rules.precision import kernel_evidence
+from traceopt.rules.rule import Rule, threshold
+
+NARROW = ("fp16", "bf16", "fp8", "int8")
+
+
+@dataclass(frozen=True)
+class LowTensorCoreUse(Rule):
+    """Measures the GPU time of 16-bit and 8-bit products, convolutions and attention on kernels that are known not to use
+    Tensor Cores. A kernel whose name does not tell counts as unknown, never as unused.
+
+    Why it costs: the data is already narrow, but the fast units stand still; the work runs at the rate of the ordinary
+    ones.
+
+    How to fix: the reason is in the kernel. Depthwise and grouped convolutions have few channels to multiply: widen the
+    groups or use channels_last. Dimensions that are no multiple of 8 need padding (GM001). Matrix-vector products (one
+    row) are bound by memory and gain from batching, not from Tensor Cores.
+
+        model = model.to(memory_format=torch.channels_last)
+        vocab = (vocab + 63) // 64 * 64
+
+    When it is wrong: memory-bound kernels would not be faster on Tensor Cores; the estimate's low end is therefore zero.
+
+    Sources: NVIDIA, "Matrix Multiplication Background User's Guide".
+    """
+
+    code: ClassVar[str] = "TC003"
+    name: ClassVar[str] = "low-tensor-core-use"
+    title: ClassVar[str] = "Give 16-bit products shapes and layouts that Tensor Cores take"
+    family: ClassVar[str] = "precision"
+    effort: ClassVar[str] = "Depends on the kernel"
+    confidence: ClassVar[Confidence] = "low"
+    requires: ClassVar[tuple[str, ...]] = ("gpu",)
+
+    min_share: float = threshold(0.05, "smallest time of such kernels, as a share of the step, to report")
+
+    def applies(self, facts: Facts) -> str | None:
+        if facts.device.arch is None or not facts.device.arch.has_tensor_cores:
+            return "The device is not known to have Tensor Cores."
+        return None if np.isin(facts.products.dtype, NARROW).any() else "No 16-bit or 8-bit products in this trace."
+
+    def check(self, facts: Facts) -> Iterator[Finding]:
+        work = facts.products.unused & np.isin(facts.products.dtype, NARROW)
+        time = facts.products.time_ns(work) / facts.steps.count
+        if time < self.min_share * facts.step_ns:
+            return
+        yield self.finding(
+            why=f"Products in 16 or 8 bits take {ms(time)} of each {ms(facts.step_ns)} step on kernels without Tensor Cores.",
+            saving=saving(
+                facts, 0, 0.3 * time, 0.7 * time, "A guess between memory-bound kernels (no gain) and 3 times the rate."
+            ),
+            evidence=kernel_evidence(facts, work),
+            fix=Fix(
+                "Look at the kernels: pad dimensions to multiples of 8, use channels_last for convolutions, batch "
+                "matrix-vector products.",
+                "model = model.to(memory_format=torch.channels_last)",
+            ),
+        )
+
+    def passed(self, facts: Facts) -> str:
+        narrow = np.isin(facts.products.dtype, NARROW)
+        total = facts.products.time_ns(narrow)
+        unused = facts.products.time_ns(narrow & facts.products.unused)
+        return f"{percent(unused / total if total else 0)} of the 16-bit product time runs without Tensor Cores."
