@@ -1,4 +1,4 @@
-"""Geometry of the static charts: where bars, ticks and curves lie, as percentages and SVG paths. No HTML here."""
+"""Geometry of the static charts: where bars, ticks and curves lie, as percentages and SVG paths."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ BINS = 206  # columns of an occupancy lane: two pixels each on a phone
 LEVELS = 5  # steps of opacity
 NAMED_SPAN_SHARE = 0.06  # narrower bars carry no name
 BAND_SHARE = 0.02  # the largest stall is shaded when it is at least this part of the step
-MEMORY_POINTS = 500
+MEMORY_POINTS = 300
 TICKS = 5
 
 
@@ -112,7 +112,8 @@ def draw_timeline(timeline: Timeline, idle_word: str | None) -> TimelineDrawing:
         return TimelineDrawing([], None, [])
     hatched = compute_row(timeline) if idle_word else None
     lanes = [
-        _draw_lane(lane, timeline.stalls if row == hatched else [], duration) for row, lane in enumerate(timeline.lanes)
+        _draw_lane(lane, timeline.stalls if row == hatched else [], duration)
+        for row, lane in enumerate(timeline.lanes)
     ]
     return TimelineDrawing(lanes, _band(timeline, idle_word), ticks(duration))
 
@@ -134,7 +135,9 @@ def _band(timeline: Timeline, idle_word: str | None) -> StallBar | None:
 
 def _stall_bar(stall: Stall, duration_us: float, label: str) -> StallBar:
     colour = part_style(stall.cause, busy=False).colour
-    return StallBar(_percent(stall.start_us, duration_us), _percent(stall.duration_us, duration_us), colour, label)
+    return StallBar(
+        _percent(stall.start_us, duration_us), _percent(stall.duration_us, duration_us), colour, label
+    )
 
 
 def _draw_lane(lane: Lane, stalls: list[Stall], duration_us: float) -> LaneDrawing:
@@ -154,7 +157,7 @@ def _draw_lane(lane: Lane, stalls: list[Stall], duration_us: float) -> LaneDrawi
 
 
 def _occupancy(lane: Lane, duration_us: float) -> list[OccupancyPath]:
-    """Each bin in the colour that fills most of it, its opacity the filled part of the bin in LEVELS steps."""
+    """Each bin in the colour that fills most of it; its opacity is the filled part, in LEVELS steps."""
     filled: dict[str, list[float]] = {}
     width_us = duration_us / BINS
     for span in lane.spans:
@@ -189,7 +192,7 @@ def _runs(columns: list[int]) -> str:
 
 
 def thinned(curve: list[MemoryPoint]) -> list[MemoryPoint]:
-    """At most MEMORY_POINTS points: the lowest and the highest allocation of each bucket, in order of time."""
+    """At most MEMORY_POINTS points: the lowest and the highest of each bucket, in order of time."""
     if len(curve) <= MEMORY_POINTS:
         return curve
     kept: list[MemoryPoint] = []

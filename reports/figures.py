@@ -1,7 +1,8 @@
-"""The Plotly figures behind "Zoom and hover", as plain dicts (Plotly's figure classes cost half a second to import).
+"""The Plotly figures behind "Zoom and hover", as plain dicts: Plotly's figure classes are slow to import.
 
-Colours are written "var(--token)"; main.js resolves them when it draws, so one figure serves both themes. Plotly
-reads pseudo-HTML in names, which would turn a kernel's name into a link: every name goes through `plotly_text`.
+Colours are written "var(--token)"; main.js resolves them when it draws, so one figure serves both themes.
+Plotly reads pseudo-HTML in names, which would turn a kernel's name into a link: every name goes through
+`plotly_text`.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ GIB = 1 << 30
 
 Figure = dict[str, Any]
 
+_SPAN_HOVER = "%{customdata[0]}<br>%{customdata[2]} ms, starts at %{customdata[1]} ms<extra></extra>"
 _BARS: Figure = {"type": "bar", "orientation": "h", "width": BAR_WIDTH, "showlegend": False}
 _FONT: Figure = {"family": "system-ui,sans-serif", "size": 12, "color": "var(--ink)"}
 _LAYOUT: Figure = {
@@ -53,7 +55,11 @@ def _time_axis(end_us: float) -> Figure:
 
 def zoom_spans(timeline: Timeline) -> list[tuple[int, Span]]:
     """The longest ZOOM_SPANS spans with the height of their lane (the first lane is on top)."""
-    placed = [(len(timeline.lanes) - 1 - row, span) for row, lane in enumerate(timeline.lanes) for span in lane.spans]
+    placed = [
+        (len(timeline.lanes) - 1 - row, span)
+        for row, lane in enumerate(timeline.lanes)
+        for span in lane.spans
+    ]
     if len(placed) <= ZOOM_SPANS:
         return placed
     longest = sorted(range(len(placed)), key=lambda index: -placed[index][1].duration_us)[:ZOOM_SPANS]
@@ -73,12 +79,9 @@ def timeline_figure(timeline: Timeline, idle_word: str | None) -> Figure:
                 "base": [_milliseconds(span.start_us) for _, span in mine],
                 "x": [_milliseconds(span.duration_us) for _, span in mine],
                 "marker": {"color": f"var(--{colour})", "line": {"width": 0}},
-                # Plotly's %{x} of a bar with a base is its end: start and duration travel here instead.
-                "customdata": [
-                    [plotly_text(span.name), _milliseconds(span.start_us), _milliseconds(span.duration_us)]
-                    for _, span in mine
-                ],
-                "hovertemplate": "%{customdata[0]}<br>%{customdata[2]} ms, starts at %{customdata[1]} ms<extra></extra>",
+                # Names only; main.js adds start and duration. (%{x} of a bar with a base is its end.)
+                "customdata": [[plotly_text(span.name)] for _, span in mine],
+                "hovertemplate": _SPAN_HOVER,
             }
         )
     gpu_row = compute_row(timeline)
@@ -102,7 +105,13 @@ def _stall_traces(timeline: Timeline, height: int, idle_word: str) -> list[Figur
     traces = []
     for colour in sorted({part_style(stall.cause, busy=False).colour for stall in timeline.stalls}):
         mine = [stall for stall in timeline.stalls if part_style(stall.cause, busy=False).colour == colour]
-        pattern = {"shape": "/", "fgcolor": f"var(--{colour})", "bgcolor": "var(--shade)", "size": 7, "solidity": 0.35}
+        pattern = {
+            "shape": "/",
+            "fgcolor": f"var(--{colour})",
+            "bgcolor": "var(--shade)",
+            "size": 7,
+            "solidity": 0.35,
+        }
         traces.append(
             {
                 **_BARS,
@@ -111,7 +120,8 @@ def _stall_traces(timeline: Timeline, height: int, idle_word: str) -> list[Figur
                 "x": [_milliseconds(stall.duration_us) for stall in mine],
                 "marker": {"color": "var(--shade)", "pattern": pattern, "line": {"width": 0}},
                 "customdata": [
-                    [plotly_text(f"{idle_word} {text.ms(stall.duration_us)}: {stall.label}")] for stall in mine
+                    [plotly_text(f"{idle_word} {text.ms(stall.duration_us)}: {stall.label}")]
+                    for stall in mine
                 ],
                 "hovertemplate": "%{customdata[0]}<extra></extra>",
             }
@@ -165,6 +175,14 @@ def memory_figure(memory: Memory, timeline: Timeline | None) -> Figure:
     if reserved:
         dashed = {"color": "var(--mute)", "dash": "dash", "width": 1}
         layout["shapes"] = [
-            {"type": "line", "xref": "paper", "x0": 0, "x1": 1, "y0": reserved, "y1": reserved, "line": dashed}
+            {
+                "type": "line",
+                "xref": "paper",
+                "x0": 0,
+                "x1": 1,
+                "y0": reserved,
+                "y1": reserved,
+                "line": dashed,
+            }
         ]
     return {"data": [trace], "layout": layout}

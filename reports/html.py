@@ -1,4 +1,4 @@
-"""The HTML report: one file without a network request, complete without JavaScript, Plotly unpacked on demand.
+"""The HTML report: one file, no network request, complete without JavaScript, Plotly unpacked on demand.
 
 A trace is untrusted input: every string is cleaned, the templates escape everything they print, and a
 Content-Security-Policy lets only the scripts run whose hashes it lists.
@@ -11,8 +11,6 @@ import hashlib
 import importlib.util
 import json
 import re
-import shlex
-import zlib
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -21,18 +19,21 @@ import jinja2
 import orjson
 from markupsafe import Markup
 
-from traceopt.reports import drawing, figures, parts, recording, text, wording
+from traceopt.reports import drawing, figures, headline, packing, parts, recording, text, wording
 from traceopt.result import Result
 
 TEMPLATES = Path(__file__).parent / "templates"
-TABLE_ROWS = 200  # rows of the kernel, operator and GEMM tables; the caption says how many there are
-SHORT_TABLE_ROWS = 50  # rows of the collective and copy tables, and of the list of files
-RANK_ROWS = 256
+# Rows shown of each table; its caption says how many there are. The document in the page holds them all.
+TABLE_ROWS = 200  # kernels and matrix multiplications
+FULL_NAMES = 50  # kernels whose whole name can be opened; the rest show the short one
+OPERATOR_ROWS = 100
+SHORT_TABLE_ROWS = 50  # collectives and copies
+RANK_ROWS = 128
+FILE_ROWS = 16
 EVIDENCE_ROWS = 20
 RESULT_ID = "traceopt-result"
 
-GZIP_LEVEL = 6  # of plotly.js: 0.13 s for 1.47 MB; level 9 takes half as long again to save 3 kB
-_GZIP_WINDOW = 31  # zlib's code for a gzip header, which then holds no time
+PLOTLY_GZIP_LEVEL = 6  # 0.13 s for 1.47 MB; level 9 takes half as long again to save 3 kB
 
 
 def render_html(result: Result, *, static: bool = False) -> str:
@@ -45,16 +46,20 @@ def render_html(result: Result, *, static: bool = False) -> str:
     if step_figures:
         plotly = plotly_source()
         scripts.append(plotly.decode("utf-8"))
-        packed = {"plotly": _packed_plotly(plotly), "figures": _packed(orjson.dumps(step_figures))}
-    return _environment().get_template("report.html.j2").render(
-        csp=_content_security_policy(scripts),
-        css=Markup(_template_text("report.css")),
-        head_script=Markup(head_script),
-        main_script=Markup(main_script),
-        result_id=RESULT_ID,
-        result_script=_embedded(orjson.dumps(result)),
-        packed=packed,
-        **_view(shown),
+        packed = {"plotly": _packed_plotly(plotly), "figures": packing.pack(orjson.dumps(step_figures))}
+    return (
+        _environment()
+        .get_template("report.html.j2")
+        .render(
+            csp=_content_security_policy(scripts),
+            css=Markup(_template_text("report.css")),  # noqa: S704 (our own file)
+            head_script=Markup(head_script),  # noqa: S704
+            main_script=Markup(main_script),  # noqa: S704
+            result_id=RESULT_ID,
+            result_script=_embedded(orjson.dumps(result)),
+            packed=packed,
+            **_view(shown),
+        )
     )
 
 
@@ -64,9 +69,8 @@ def embedded_result(page: str) -> bytes:
     if found is None:
         raise ValueError("this file is not a traceopt report: it embeds no result document")
     try:
-        envelope = json.loads(found[1])
-        return zlib.decompress(base64.b64decode(envelope["document"]), _GZIP_WINDOW)
-    except (ValueError, KeyError, TypeError, zlib.error) as error:
+        return packing.unpack(json.loads(found[1])["document"])
+    except (ValueError, KeyError, TypeError) as error:
         raise ValueError(f"the result document in this report is damaged: {error}") from error
 
 
@@ -74,7 +78,9 @@ def plotly_source() -> bytes:
     """plotly.min.js as the installed plotly package ships it, found without importing that package."""
     spec = importlib.util.find_spec("plotly")
     if spec is None or not spec.submodule_search_locations:
-        raise ModuleNotFoundError("plotly is not installed; render the report with --static or install plotly")
+        raise ModuleNotFoundError(
+            "plotly is not installed; render the report with --static or install plotly"
+        )
     return (Path(spec.submodule_search_locations[0]) / "package_data" / "plotly.min.js").read_bytes()
 
 
@@ -82,26 +88,32 @@ def _view(shown: Result) -> dict[str, Any]:
     """What the templates print: the cleaned document and the sentences and drawings made from it."""
     words = wording.sides(shown)
     idle_word = words.idle if shown.gpu.busy_share is not None and not wording.on_cpu(shown) else None
+    timeline = None if shown.timeline is None else drawing.draw_timeline(shown.timeline, idle_word)
     all_cards = wording.cards(shown.findings)
     return {
         "result": shown,
         "words": words,
         "on_cpu": wording.on_cpu(shown),
+        "gpu_measured": idle_word is not None,
         "identity": wording.identity(shown),
         "rank": wording.rank_phrase(shown),
         "scope": wording.scope(shown),
         "environment": wording.environment(shown),
-        "lead": wording.lead(shown),
-        "tiles": wording.tiles(shown),
+        "lead": headline.lead(shown),
+        "tiles": headline.tiles(shown),
         "facts": wording.measured_facts(shown),
         "quality_heading": wording.quality_heading(shown),
         "combined_fixes": wording.combined_fixes(shown),
         "fix_cards": [card for card in all_cards if card.number is not None],
         "info_cards": [card for card in all_cards if card.number is None],
-        "timeline": None if shown.timeline is None else drawing.draw_timeline(shown.timeline, idle_word),
+        "timeline": timeline,
         "memory": drawing.draw_memory(shown.memory, shown.timeline),
         "checks_line": wording.checks_line(shown),
-        "command": "traceopt analyze " + " ".join(shlex.quote(path) for path in shown.run.paths),
+        "command": wording.command(shown),
+        "gemm_caption": wording.gemm_caption(shown),
+        "timeline_caption": wording.timeline_caption(
+            shown, timeline is not None and timeline.band is not None
+        ),
     }
 
 
@@ -140,11 +152,14 @@ def _environment() -> jinja2.Environment:
     )
     environment.globals.update(
         IMPACT_WORDS=wording.IMPACT_WORDS,
+        TABLE_ROWS=TABLE_ROWS,
+        FULL_NAMES=FULL_NAMES,
+        OPERATOR_ROWS=OPERATOR_ROWS,
         SHORT_TABLE_ROWS=SHORT_TABLE_ROWS,
+        RANK_ROWS=RANK_ROWS,
+        FILE_ROWS=FILE_ROWS,
         EVIDENCE_ROWS=EVIDENCE_ROWS,
         NOT_RECORDED=text.NOT_RECORDED,
-        RANK_ROWS=RANK_ROWS,
-        TABLE_ROWS=TABLE_ROWS,
         ZOOM_SPANS=figures.ZOOM_SPANS,
         BINS=drawing.BINS,
         as_precise_as=text.as_precise_as,
@@ -159,7 +174,9 @@ def _environment() -> jinja2.Environment:
 
 @lru_cache(maxsize=8)
 def _template_text(name: str) -> str:
-    return (TEMPLATES / name).read_text(encoding="utf-8").strip()
+    """A style sheet or script without its indentation (3 kB of each page)."""
+    lines = (TEMPLATES / name).read_text(encoding="utf-8").splitlines()
+    return "\n".join(line.strip() for line in lines if line.strip())
 
 
 def _content_security_policy(scripts: list[str]) -> str:
@@ -174,21 +191,15 @@ def _sha256(script: str) -> str:
     return base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
 
 
-def _packed(data: bytes, level: int = 9) -> str:
-    """gzip + base64, the same text for the same data."""
-    packer = zlib.compressobj(level, zlib.DEFLATED, _GZIP_WINDOW)
-    return base64.b64encode(packer.compress(data) + packer.flush()).decode()
-
-
 @lru_cache(maxsize=1)
 def _packed_plotly(source: bytes) -> str:
-    return _packed(source, GZIP_LEVEL)
+    return packing.pack(source, PLOTLY_GZIP_LEVEL)
 
 
 def _embedded(document: bytes) -> Markup:
     """The document inside a JSON script: packed, because a long timeline alone would be larger than the page.
 
-    JSON in a script must not hold `<`, `>` or `&`; base64 and the fixed keys never do.
+    JSON in a script must not hold `<`, `>` or `&`; the packed text and the fixed keys never do.
     """
-    envelope = {"encoding": "gzip+base64", "document": _packed(document)}
-    return Markup(json.dumps(envelope))
+    envelope = {"encoding": packing.ENCODING, "document": packing.pack(document)}
+    return Markup(json.dumps(envelope))  # noqa: S704

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class PartStyle:
-    """`colour` is a CSS token of report.css, `pattern` one of its `p-` classes, `detail` says what the part holds."""
+    """`colour` is a token of report.css, `pattern` one of its `p-` classes, `detail` what the part holds."""
 
     colour: str
     pattern: str
@@ -22,8 +22,8 @@ PLAIN = ""
 PARTS: dict[str, PartStyle] = {
     # busy, with a GPU
     "compute": PartStyle("compute", PLAIN, ""),
-    "communication": PartStyle("comm", PLAIN, "not overlapped by compute"),
-    "copies": PartStyle("copy", PLAIN, "not overlapped by compute"),
+    "communication": PartStyle("comm", PLAIN, "not overlapped"),
+    "copies": PartStyle("copy", PLAIN, "not overlapped"),
     # busy, on the CPU alone
     "forward": PartStyle("compute", PLAIN, ""),
     "backward": PartStyle("backward", PLAIN, ""),
@@ -32,16 +32,16 @@ PARTS: dict[str, PartStyle] = {
     # idle
     "data_loading": PartStyle("loader", "diagonal", "in next(loader)"),
     "input_work": PartStyle("loader", "cross", "input prepared outside the loader"),
-    "host_sync": PartStyle("sync", "horizontal", "after .item(), .cpu() or a synchronize"),
+    "host_sync": PartStyle("sync", "horizontal", "after .item(), .cpu()"),
     "logging": PartStyle("sync", "dots", "print, loggers, metric writers"),
     "checkpoint": PartStyle("sync", "vertical", "saving state"),
     "launch": PartStyle("launch", "vertical", "the CPU launches too slowly"),
     "python": PartStyle("launch", "horizontal", "Python between operators"),
     "compile": PartStyle("launch", "diagonal", "compiling inside the step"),
     "gc": PartStyle("other", "diagonal", "Python's garbage collector"),
-    "allocation": PartStyle("other", "horizontal", "memory taken from or given to the driver"),
+    "allocation": PartStyle("other", "horizontal", "cudaMalloc and its like"),
     "module_load": PartStyle("other", "vertical", "kernels loaded on first use"),
-    "queued": PartStyle("other", "cross", "work was queued, the GPU did not run it"),
+    "queued": PartStyle("other", "cross", "queued work did not run"),
     "untraced": PartStyle("other", "dots", "nothing recorded"),
 }
 

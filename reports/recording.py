@@ -1,4 +1,4 @@
-"""What to say where a section has nothing to show: not recorded and how to record it, or recorded and empty."""
+"""What a section says when it has nothing to show: how to record it, or that there was none."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from traceopt.result import Result
 
 _NO_GPU_HERE = "Not applicable: this step ran on the CPU."
 _RECORD_GPU = (
-    "Not recorded: pass activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA] (XPU on Intel GPUs) to the profiler."
+    "Not recorded: pass activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA] to the profiler "
+    "(XPU on Intel GPUs)."
 )
 _RECORD_SHAPES = "Not recorded: set record_shapes=True in the profiler."
 _RECORD_MEMORY = "Not recorded: set profile_memory=True in the profiler."
@@ -37,8 +38,9 @@ def missing_memory(result: Result) -> str:
 def recorded_flags(result: Result) -> list[tuple[str, bool]]:
     """The profiler's settings by the name a user types, and whether this trace has what they record."""
     recorded = result.run.recorded
+    gpu = [] if on_cpu(result) else [("GPU activity", recorded.gpu)]
     return [
-        ("GPU activity", recorded.gpu),
+        *gpu,
         ("record_shapes", recorded.shapes),
         ("with_stack", recorded.stacks),
         ("profile_memory", recorded.memory),

@@ -1,7 +1,7 @@
-"""Strings and numbers as a person reads them: hostile text made visible, and the wording rules for quantities.
+"""Strings and numbers as a person reads them: hostile text made visible, and the wording of quantities.
 
-Measured times keep one decimal, estimates are rounded to two significant digits and carry "≈", percentages have
-no space, units stand behind a no-break space, and a value that was not measured reads "not recorded", never 0.
+Measured times keep one decimal, estimates are rounded to two significant digits and carry "≈", percentages
+have no space, units stand behind a no-break space, and what was not measured reads "not recorded", never 0.
 """
 
 from __future__ import annotations
@@ -27,13 +27,15 @@ _MIB = 1 << 20
 _BLANK_LETTERS = frozenset("\u115f\u1160\u3164\uffa0\u2800")
 _KEPT_SPACES = frozenset(" \u00a0\u202f")
 
-_PROSE_FIELDS = frozenset({"verdict", "text", "reason", "why", "basis", "detail", "warnings", "effort", "risk"})
+_PROSE_FIELDS = frozenset(
+    {"verdict", "text", "reason", "why", "basis", "detail", "warnings", "effort", "risk"}
+)
 _SOURCE_CODE_FIELDS = frozenset({("fix", "code"), ("fix", "patch")})
 _UNIT_AFTER_NUMBER = re.compile(r"(\d) (ms|µs|s|[KMG]i?B|GB/s|TFLOP/s)\b")
 
 
 def _visible(char: str) -> str:
-    """A character that shows as itself; controls, bidi marks and zero-width characters become their escape."""
+    """The character, or its escape if it is a control, a bidi mark or has no width."""
     if char in _KEPT_SPACES or (char.isprintable() and char not in _BLANK_LETTERS):
         return char
     code = ord(char)
@@ -43,7 +45,7 @@ def _visible(char: str) -> str:
 
 
 def clean(text: str, cap: int = NAME_CAP) -> str:
-    """One safe line of at most `cap` characters (the middle goes): what a trace says cannot move or hide text."""
+    """One line of at most `cap` characters (the middle goes), none of which can move or hide text."""
     if not text.isprintable() or not _BLANK_LETTERS.isdisjoint(text):
         text = "".join(map(_visible, text[: 4 * cap]))
     if len(text) <= cap:
@@ -61,6 +63,14 @@ def clean_source(text: str) -> str:
 def prose(text: str) -> str:
     """A cleaned sentence whose numbers do not part from their units at the end of a line."""
     return _UNIT_AFTER_NUMBER.sub(rf"\1{NO_BREAK_SPACE}\2", clean(text, PROSE_CAP))
+
+
+def without_commands(output: str) -> str:
+    """Output for a terminal or CI log in which no trace string is a GitHub workflow command.
+
+    The runner obeys "::" at the start of a line and "##[" anywhere (actions/runner, ActionCommand.cs).
+    """
+    return re.sub(r"^(\s*)::", r"\1.:", output, flags=re.MULTILINE).replace("##[", "#.[")
 
 
 def cleaned(result: Result) -> Result:
@@ -130,7 +140,7 @@ def estimate_range(low_us: float, high_us: float) -> str:
 
 
 def as_precise_as(us: float, reference_us: float) -> str:
-    """Milliseconds of `us`, rounded where the two digits of `reference_us` end: 214 next to a saving of 198 is 210."""
+    """Milliseconds, rounded where the two digits of `reference_us` end: 214 beside a saving of 198 is 210."""
     value, reference = us / 1_000, reference_us / 1_000
     if value <= 0 or reference <= 0:
         return two_digits(value)

@@ -1,17 +1,18 @@
-"""The sentences that every format shares: lead, tiles, scope, counts of checks, and how to record what is missing."""
+"""The names and sentences that every format shares: device, scope, fixes, captions, counts of checks."""
 
 from __future__ import annotations
 
 import re
+import shlex
 from dataclasses import dataclass
 from pathlib import PurePath
 
 from traceopt.reports import text
+from traceopt.reports.drawing import DENSE_LANE_SPANS
 from traceopt.result import CheckStatus, Result
 from traceopt.rules.finding import Finding
 
-WORTH_FIXING_SHARE = 0.03  # the headline speaks of fixes from 3 % of the step on
-NOTHING_FOUND = "No fix above 3% found."
+COMMAND_PATHS = 8
 
 IMPACT_WORDS = {"high": "High impact", "medium": "Medium impact", "low": "Low impact", "info": "Info"}
 
@@ -46,16 +47,6 @@ class Card:
     anchor: str
 
 
-@dataclass(frozen=True, slots=True)
-class Tile:
-    """A headline number. `value` is a phrase such as "not recorded" when `unit` is None."""
-
-    label: str
-    value: str
-    unit: str | None
-    note: str
-
-
 def on_cpu(result: Result) -> bool:
     """True when the run used no accelerator, so that "GPU idle" would be a wrong word."""
     device = result.run.device
@@ -68,10 +59,21 @@ def sides(result: Result) -> Sides:
 
 
 def identity(result: Result) -> str:
-    """Names of the traces: the last part of each path, the first three of them."""
-    names = [PurePath(path).name or path for path in result.run.paths] or ["unnamed trace"]
-    more = len(names) - 3
-    return ", ".join(names[:3]) + (f" and {more:,} more" if more > 0 else "")
+    """The trace's file name; of several, their folder and number."""
+    paths = result.run.paths
+    if len(paths) == 1:
+        return PurePath(paths[0]).name or paths[0]
+    folders = {PurePath(path).parent.name for path in paths}
+    folder = folders.pop() if len(folders) == 1 else ""
+    files = text.counted(len(paths), "file") if paths else "unnamed trace"
+    return f"{folder}: {files}" if folder else files
+
+
+def command(result: Result) -> str:
+    """What to type to get this report again; of many files the first few."""
+    paths = result.run.paths
+    shown = " ".join(shlex.quote(path) for path in paths[:COMMAND_PATHS])
+    return f"traceopt analyze {shown}" + (" …" if len(paths) > COMMAND_PATHS else "")
 
 
 def rank_phrase(result: Result) -> str | None:
@@ -108,7 +110,6 @@ def environment(result: Result) -> list[str]:
     items = [
         device_phrase(result),
         f"compute capability {capability}" if capability else None,
-        rank_phrase(result),
         f"PyTorch {torch_version}" if torch_version else "PyTorch version not recorded",
         steps_phrase(result),
     ]
@@ -148,133 +149,74 @@ def place(finding: Finding) -> str | None:
 
 
 def combined_fixes(result: Result) -> str | None:
-    """ "the top 3 fixes", "the top fix", or "fixes 1, 2 and 4"; None when nothing was combined."""
+    """ "the top 3 fixes", "the top fix", "fixes 1, 2 and 4" or "the fixes"; None without a combination."""
     if result.combined is None or not result.combined.codes:
         return None
     codes = set(result.combined.codes)
     numbers = [card.number for card in cards(result.findings) if card.number and card.finding.code in codes]
+    if not numbers:
+        return "the fixes"
     if numbers == list(range(1, len(numbers) + 1)):
         return "the top fix" if len(numbers) == 1 else f"the top {len(numbers)} fixes"
     return ("fix " if len(numbers) == 1 else "fixes ") + text.joined([str(number) for number in numbers])
 
 
-def worth_fixing(result: Result) -> bool:
-    shares = [finding.saving.share for finding in result.findings if finding.saving is not None]
-    if result.combined is not None:
-        shares.append(result.combined.share)
-    return any(share >= WORTH_FIXING_SHARE for share in shares)
-
-
-def lead(result: Result) -> tuple[str, str, str]:
-    """The sentence under the verdict in three pieces, of which the second is to be set bold."""
-    savings = [finding.saving for finding in result.findings if finding.saving is not None]
-    if result.quality.verdict == "unusable" and not savings:
-        return "Savings are not estimated: this trace cannot carry the numbers.", "", ""
-    if not worth_fixing(result):
-        observations = len(result.findings) - len(savings)
-        found = f" {text.counted(observations, 'observation')} without an estimate." if observations else ""
-        return "", NOTHING_FOUND, found
-    if result.combined is None:
-        best = max(savings, key=lambda saving: saving.est_us)
-        saved = f"{text.estimate_number(best.est_us)}{text.NO_BREAK_SPACE}ms per step ({text.percent(best.share)})"
-        return "The largest single fix saves about ", saved, "; fixes together are not estimated."
-    combined = result.combined
-    fixes = combined_fixes(result) or "the fixes"
-    verb = " saves about " if fixes in ("the top fix",) or fixes.startswith("fix ") else " save about "
-    before_us = combined.step_us_after + combined.saving_us
-    after = text.as_precise_as(combined.step_us_after, combined.saving_us)
-    saved = f"{text.estimate_number(combined.saving_us)}{text.NO_BREAK_SPACE}ms per step ({text.percent(combined.share)})"
-    rest = f": about {after}{text.NO_BREAK_SPACE}ms instead of {text.ms(before_us)}{speedup(result)}."
-    return fixes[0].upper() + fixes[1:] + verb, saved, rest
-
-
-def speedup(result: Result) -> str:
-    """ ", 1.9× the throughput", or nothing when the fixes together change it by less than 5 %."""
-    combined = result.combined
-    if combined is None or combined.step_us_after <= 0:
-        return ""
-    factor = (combined.step_us_after + combined.saving_us) / combined.step_us_after
-    return f", {text.two_digits(factor)}× the throughput" if factor >= 1.05 else ""
-
-
-def tiles(result: Result) -> list[Tile]:
-    """Step time, busy share, time after the fixes, peak memory."""
-    return [_step_tile(result), _busy_tile(result), _after_tile(result), _memory_tile(result)]
-
-
-def _step_tile(result: Result) -> Tile:
-    step = result.step
-    label = "Recorded window" if step.source == "window" else "Step time, median"
-    if step.median_us is None:
-        return Tile(label, text.NOT_RECORDED, None, "no complete step in the trace")
-    if step.source == "window":
-        return Tile(label, text.ms_number(step.median_us), "ms", "no step marks in the trace")
-    note = text.counted(step.count, "step")
-    if step.p10_us is not None and step.p90_us is not None and step.count > 1:
-        spread = f"{text.ms_number(step.p10_us)}–{text.ms(step.p90_us)}"
-        note = f"{spread} (p10–p90), {note}"
-    return Tile(label, text.ms_number(step.median_us), "ms", note)
-
-
-def _busy_tile(result: Result) -> Tile:
-    rank = rank_phrase(result)
-    if on_cpu(result):
-        busy = [part for part in result.breakdown if part.busy]
-        if not result.breakdown:
-            return Tile("Model work", text.NOT_RECORDED, None, "no breakdown of the step")
-        labels = ", ".join(part.label.lower() for part in busy[:3]) or "no model work seen"
-        return Tile("Model work", text.percent(sum(part.share for part in busy)).rstrip("%"), "%", labels)
-    gpu = result.gpu
-    if gpu.busy_share is None:
-        return Tile("GPU busy", text.NOT_RECORDED, None, "the trace holds no GPU work")
-    note = "of the step window" + (f", {rank}" if rank else "")
-    if gpu.compute_share is not None:
-        note = f"{text.percent(gpu.compute_share)} compute" + (f", {rank}" if rank else "")
-    return Tile("GPU busy", text.percent(gpu.busy_share).rstrip("%"), "%", note)
-
-
-def _after_tile(result: Result) -> Tile:
-    combined = result.combined
-    fixes = combined_fixes(result)
-    if combined is None or fixes is None:
-        note = "no fix to combine" if not result.findings else "savings of several fixes overlap"
-        return Tile("After the top fixes", "not estimated", None, note)
-    after = text.as_precise_as(combined.step_us_after, combined.saving_us)
-    label = f"After {fixes.removesuffix(' fixes')} (estimate)"
-    saved = f"{text.percent(combined.share)} less{speedup(result)}"
-    return Tile(label, f"≈{text.NO_BREAK_SPACE}{after}", "ms", saved)
-
-
-def _memory_tile(result: Result) -> Tile:
-    memory = result.memory
-    if memory.peak_allocated_bytes is None:
-        if memory.peak_reserved_bytes is None:
-            return Tile("Peak memory", text.NOT_RECORDED, None, "record with profile_memory=True")
-        value, unit = text.bytes_parts(memory.peak_reserved_bytes)
-        return Tile("Peak memory", value, f"{unit} reserved", "allocated: not recorded")
-    value, unit = text.bytes_parts(memory.peak_allocated_bytes)
-    if memory.capacity_bytes is not None:
-        capacity, capacity_unit = text.bytes_parts(memory.capacity_bytes)
-        of = f"of {capacity}" if unit == capacity_unit else f"{unit} of {capacity}"
-        unit = f"{of}{text.NO_BREAK_SPACE}{capacity_unit}"
-    return Tile("Peak memory", value, unit, f"reserved: {text.bytes_text(memory.peak_reserved_bytes)}")
-
-
 def measured_facts(result: Result) -> list[str]:
-    """One sentence each for waits and overlap that the breakdown does not spell out; only what was recorded."""
+    """A sentence each for waits and overlap that the breakdown does not spell out, where recorded."""
     facts = []
     sync, loader, communication = result.sync, result.dataloader, result.communication
     if loader.us_per_step is not None and loader.stall_us_per_step is not None:
-        facts.append(f"Data loader: {text.ms(loader.us_per_step)}, of which {text.ms(loader.stall_us_per_step)} stall the step.")
+        stall = text.ms(loader.stall_us_per_step)
+        facts.append(f"Data loader: {text.ms(loader.us_per_step)}, of which {stall} stall the step.")
     if sync.us_per_step is not None and sync.calls_per_step and sync.stall_us_per_step is not None:
-        calls = f"{text.count(sync.calls_per_step)} a step"
-        facts.append(f"Host syncs: {calls}, {text.ms(sync.us_per_step)}, of which {text.ms(sync.stall_us_per_step)} stall the GPU.")
+        calls, stall = text.count(sync.calls_per_step), text.ms(sync.stall_us_per_step)
+        waits = text.ms(sync.us_per_step)
+        facts.append(f"Host syncs: {calls} per step, {waits}, of which {stall} stall the GPU.")
     if communication.us_per_step and communication.exposed_us_per_step is not None:
         hidden = communication.overlap_share
         overlap = f" ({text.percent(hidden)} overlapped)" if hidden is not None else ""
         exposed = text.ms(communication.exposed_us_per_step)
-        facts.append(f"Communication: {text.ms(communication.us_per_step)}, of which {exposed} exposed{overlap}.")
+        facts.append(
+            f"Communication: {text.ms(communication.us_per_step)}, of which {exposed} exposed{overlap}."
+        )
     return facts
+
+
+def timeline_caption(result: Result, shaded: bool) -> str:
+    """Which step the timeline shows, what is shaded in it, and how much of it is drawn."""
+    timeline = result.timeline
+    if timeline is None:
+        return ""
+    rank = rank_phrase(result)
+    sentences = [
+        f"{timeline.step}, the median step, {rank}." if rank else f"{timeline.step}, the median step."
+    ]
+    if shaded:
+        sentences.append(f"Shaded: the longest stretch without {'model' if on_cpu(result) else 'GPU'} work.")
+    drawn, total = sum(len(lane.spans) for lane in timeline.lanes), sum(lane.total for lane in timeline.lanes)
+    if drawn < total:
+        sentences.append(f"Drawn: the {drawn:,} longest of {total:,} spans.")
+    if any(len(lane.spans) > DENSE_LANE_SPANS for lane in timeline.lanes):
+        sentences.append("Dense lanes show how full each moment is.")
+    return " ".join(sentences)
+
+
+def gemm_caption(result: Result) -> str:
+    """Tensor Core use and the reached part of the peak, where known."""
+    cores, efficiency = result.tensor_cores, result.efficiency
+    sentences = []
+    if cores.eligible_share is not None:
+        unknown = f"; of {text.percent(cores.unknown_share)} it is unknown" if cores.unknown_share else ""
+        eligible, used = text.percent(cores.eligible_share), text.percent(cores.used_share)
+        sentences.append(f"Of kernel time, {eligible} could use Tensor Cores and {used} does{unknown}.")
+    if efficiency.achieved_tflops is not None:
+        reached = f"The step reaches {text.measured(efficiency.achieved_tflops)}{text.NO_BREAK_SPACE}TFLOP/s"
+        if efficiency.mfu is not None and efficiency.peak_tflops is not None:
+            peak = f"{text.measured(efficiency.peak_tflops)}{text.NO_BREAK_SPACE}TFLOP/s"
+            dtype = f"{efficiency.peak_dtype} " if efficiency.peak_dtype else ""
+            reached += f", {text.percent(efficiency.mfu)} of the {dtype}peak of {peak}"
+        sentences.append(reached + ".")
+    return " ".join(sentences)
 
 
 def quality_heading(result: Result) -> str | None:
@@ -294,7 +236,9 @@ CHECK_WORDS: tuple[tuple[CheckStatus, str], ...] = (
 
 
 def checks_line(result: Result) -> str:
-    """ "18 rules: 6 found something, 9 passed, 3 not checked, 0 not applicable." Errors only when there are any."""
+    """ "18 rules: 6 found something, 9 passed, 3 not checked, 0 not applicable.", and errors if any."""
     counts = {status: sum(check.status == status for check in result.checks) for status, _ in CHECK_WORDS}
-    told = [f"{counts[status]} {words}" for status, words in CHECK_WORDS if status != "error" or counts[status]]
+    told = [
+        f"{counts[status]} {words}" for status, words in CHECK_WORDS if status != "error" or counts[status]
+    ]
     return f"{text.counted(len(result.checks), 'rule')}: {', '.join(told)}."

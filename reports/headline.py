@@ -1,0 +1,131 @@
+"""What stands on top of every report: the sentence under the verdict, and four numbers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from traceopt.reports import text
+from traceopt.reports.wording import combined_fixes, on_cpu, rank_phrase
+from traceopt.result import Result
+
+WORTH_FIXING_SHARE = 0.03  # the headline speaks of fixes from 3 % of the step on
+NOTHING_FOUND = "No fix above 3% found."
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """A headline number. `value` is a phrase such as "not recorded" when `unit` is None."""
+
+    label: str
+    value: str
+    unit: str | None
+    note: str
+
+
+def worth_fixing(result: Result) -> bool:
+    shares = [finding.saving.share for finding in result.findings if finding.saving is not None]
+    if result.combined is not None:
+        shares.append(result.combined.share)
+    return any(share >= WORTH_FIXING_SHARE for share in shares)
+
+
+def lead(result: Result) -> tuple[str, str, str]:
+    """The sentence under the verdict in three pieces, of which the second is to be set bold."""
+    savings = [finding.saving for finding in result.findings if finding.saving is not None]
+    if result.quality.verdict == "unusable" and not savings:
+        return "Savings are not estimated: this trace cannot carry the numbers.", "", ""
+    if not worth_fixing(result):
+        observations = len(result.findings) - len(savings)
+        found = f" {text.counted(observations, 'observation')} without an estimate." if observations else ""
+        return "", NOTHING_FOUND, found
+    if result.combined is None:
+        best = max(savings, key=lambda saving: saving.est_us)
+        saved = _saved_per_step(best.est_us, best.share)
+        if len(savings) == 1:
+            return "One fix, which saves about ", saved, "."
+        return "The largest single fix saves about ", saved, "; fixes together are not estimated."
+    combined = result.combined
+    fixes = combined_fixes(result) or "the fixes"
+    verb = " saves about " if fixes == "the top fix" or fixes.startswith("fix ") else " save about "
+    before_us = combined.step_us_after + combined.saving_us
+    after = text.as_precise_as(combined.step_us_after, combined.saving_us)
+    saved = _saved_per_step(combined.saving_us, combined.share)
+    rest = f": about {after}{text.NO_BREAK_SPACE}ms instead of {text.ms(before_us)}{speedup(result)}."
+    return fixes[0].upper() + fixes[1:] + verb, saved, rest
+
+
+def _saved_per_step(us: float, share: float) -> str:
+    return f"{text.estimate_number(us)}{text.NO_BREAK_SPACE}ms per step ({text.percent(share)})"
+
+
+def speedup(result: Result) -> str:
+    """ ", 1.9× the throughput", or nothing when the fixes together change it by less than 5 %."""
+    combined = result.combined
+    if combined is None or combined.step_us_after <= 0:
+        return ""
+    factor = (combined.step_us_after + combined.saving_us) / combined.step_us_after
+    return f", {text.two_digits(factor)}× the throughput" if factor >= 1.05 else ""
+
+
+def tiles(result: Result) -> list[Tile]:
+    """Step time, busy share, time after the fixes, peak memory."""
+    return [_step_tile(result), _busy_tile(result), _after_tile(result), _memory_tile(result)]
+
+
+def _step_tile(result: Result) -> Tile:
+    step = result.step
+    label = "Recorded window" if step.source == "window" else "Step time, median"
+    if step.median_us is None:
+        return Tile(label, text.NOT_RECORDED, None, "no complete step in the trace")
+    if step.source == "window":
+        return Tile(label, text.ms_number(step.median_us), "ms", "no step marks in the trace")
+    note = text.counted(step.count, "step")
+    if step.p10_us is not None and step.p90_us is not None and step.count > 1:
+        spread = f"{text.ms_number(step.p10_us)}–{text.ms(step.p90_us)}"
+        note = f"{spread} (p10–p90), {note}"
+    return Tile(label, text.ms_number(step.median_us), "ms", note)
+
+
+def _busy_tile(result: Result) -> Tile:
+    rank = rank_phrase(result)
+    if on_cpu(result):
+        busy = [part for part in result.breakdown if part.busy]
+        if not result.breakdown:
+            return Tile("Model work", text.NOT_RECORDED, None, "no breakdown of the step")
+        labels = ", ".join(part.label.lower() for part in busy[:3]) or "no model work seen"
+        return Tile("Model work", text.percent(sum(part.share for part in busy)).rstrip("%"), "%", labels)
+    gpu = result.gpu
+    if gpu.busy_share is None:
+        return Tile("GPU busy", text.NOT_RECORDED, None, "the trace holds no GPU work")
+    note = "of the step window" + (f", {rank}" if rank else "")
+    if gpu.compute_share is not None:
+        note = f"{text.percent(gpu.compute_share)} compute" + (f", {rank}" if rank else "")
+    return Tile("GPU busy", text.percent(gpu.busy_share).rstrip("%"), "%", note)
+
+
+def _after_tile(result: Result) -> Tile:
+    combined = result.combined
+    fixes = combined_fixes(result)
+    if combined is None or fixes is None:
+        several = sum(finding.saving is not None for finding in result.findings) > 1
+        note = "savings of several fixes overlap" if several else "needs several fixes with estimates"
+        return Tile("After the top fixes", "not estimated", None, note)
+    after = text.as_precise_as(combined.step_us_after, combined.saving_us)
+    label = f"After {fixes.removesuffix(' fixes')} (estimate)"
+    saved = f"{text.percent(combined.share)} less{speedup(result)}"
+    return Tile(label, f"≈{text.NO_BREAK_SPACE}{after}", "ms", saved)
+
+
+def _memory_tile(result: Result) -> Tile:
+    memory = result.memory
+    if memory.peak_allocated_bytes is None:
+        if memory.peak_reserved_bytes is None:
+            return Tile("Peak memory", text.NOT_RECORDED, None, "record with profile_memory=True")
+        value, unit = text.bytes_parts(memory.peak_reserved_bytes)
+        return Tile("Peak memory", value, f"{unit} reserved", "allocated: not recorded")
+    value, unit = text.bytes_parts(memory.peak_allocated_bytes)
+    if memory.capacity_bytes is not None:
+        capacity, capacity_unit = text.bytes_parts(memory.capacity_bytes)
+        of = f"of {capacity}" if unit == capacity_unit else f"{unit} of {capacity}"
+        unit = f"{of}{text.NO_BREAK_SPACE}{capacity_unit}"
+    return Tile("Peak memory", value, unit, f"reserved: {text.bytes_text(memory.peak_reserved_bytes)}")

@@ -1,0 +1,44 @@
+"""Data inside the page: gzip, then base 85, whose text is 6 % shorter than base64 (125 kB on plotly.js).
+
+The alphabet leaves out every character that HTML or JSON gives a meaning to, so the text can stand anywhere
+in a page. main.js holds the other half of this encoding.
+"""
+
+from __future__ import annotations
+
+import zlib
+
+import numpy as np
+
+ENCODING = "gzip+base85"
+ALPHABET = "".join(chr(code) for code in range(33, 127) if chr(code) not in "\"&'<>\\`|~")
+
+_GZIP_WINDOW = 31  # zlib's code for a gzip header, which then holds no time: same data, same text
+_POWERS = np.array([85**4, 85**3, 85**2, 85, 1], dtype=np.int64)
+_LETTERS = np.frombuffer(ALPHABET.encode(), dtype=np.uint8)
+
+
+def pack(data: bytes, level: int = 9) -> str:
+    """Bytes as text. Four bytes become five letters; the number of padding bytes (0 to 3) leads."""
+    packer = zlib.compressobj(level, zlib.DEFLATED, _GZIP_WINDOW)
+    packed = packer.compress(data) + packer.flush()
+    padding = -len(packed) % 4
+    words = np.frombuffer(packed + bytes(padding), dtype=">u4").astype(np.int64)
+    digits = words[:, None] // _POWERS % 85
+    letters: bytes = _LETTERS[digits].tobytes()
+    return str(padding) + letters.decode("ascii")
+
+
+def unpack(text: str) -> bytes:
+    """Reverses `pack`. Raises ValueError when the text is damaged."""
+    try:
+        values = np.full(256, -1, dtype=np.int64)
+        values[_LETTERS] = np.arange(85)
+        digits = values[np.frombuffer(text[1:].encode("ascii"), dtype=np.uint8)].reshape(-1, 5)
+        if digits.size and digits.min() < 0:
+            raise ValueError("a letter outside the alphabet")
+        words = (digits * _POWERS).sum(axis=1)
+        packed = words.astype(">u4").tobytes()
+        return zlib.decompress(packed[: len(packed) - int(text[0])], _GZIP_WINDOW)
+    except (IndexError, zlib.error) as error:
+        raise ValueError(str(error)) from error

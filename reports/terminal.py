@@ -1,0 +1,236 @@
+"""The summary that a terminal shows, and the concise form of one line a finding."""
+
+from __future__ import annotations
+
+import textwrap
+import unicodedata
+from dataclasses import dataclass
+
+import click
+
+from traceopt.reports import headline, text, wording
+from traceopt.result import BreakdownPart, Result
+
+MIN_WIDTH, MAX_WIDTH = 60, 110
+STEP_COLUMNS = 40  # columns of a bar that is the whole step
+BAR_COLUMNS = 24  # columns that bars may take; the scale shrinks when one part is larger
+PLACE_COLUMNS = 24
+NOTES = 5  # quality notes and warnings shown of each
+WIDE = 96  # from here on the column of confidence has its full heading
+
+_ASCII = str.maketrans(
+    {
+        "≈": "~", "→": "->", "–": "-", "—": "-", "·": "-", "×": "x", "µ": "u", "…": "...", "█": "#",
+        "’": "'", "‘": "'", "“": '"', "”": '"', text.NO_BREAK_SPACE: " ", "\u202f": " ",
+    }
+)  # fmt: skip
+_IMPACT_COLOURS = {"high": "red", "medium": "yellow", "low": "cyan", "info": "blue"}
+
+
+@dataclass(frozen=True, slots=True)
+class _Paper:
+    """What the text is written for: columns, colour, and whether the encoding has more than ASCII."""
+
+    width: int
+    color: bool
+    unicode: bool
+
+    def plain(self, value: str) -> str:
+        value = value.replace(text.NO_BREAK_SPACE, " ")
+        if self.unicode:
+            return value
+        return value.translate(_ASCII).encode("ascii", "backslashreplace").decode("ascii")
+
+    def style(self, value: str, *, fg: str | None = None, bold: bool = False, dim: bool = False) -> str:
+        if not self.color:
+            return value
+        return click.style(value, fg=fg, bold=bold or None, dim=dim or None)
+
+    def fit(self, value: str, columns: int, *, keep_end: bool = False) -> str:
+        """`value` in at most `columns` columns; of a path the end is kept, where the file's name stands."""
+        value = self.plain(value)
+        if _columns(value) <= columns:
+            return value
+        mark = "…" if self.unicode else "..."
+        room = columns - len(mark)
+        while _columns(value) > room and value:
+            value = value[1:] if keep_end else value[:-1]
+        return mark + value if keep_end else value + mark
+
+    def wrap(self, value: str, *, indent: str = "", first: str = "") -> list[str]:
+        return textwrap.wrap(
+            self.plain(value),
+            self.width,
+            initial_indent=first,
+            subsequent_indent=indent,
+            break_on_hyphens=False,
+        )
+
+
+def _columns(value: str) -> int:
+    """Columns that `value` takes: East Asian wide characters take two, combining marks none."""
+    return sum(
+        0 if unicodedata.combining(char) else 2 if unicodedata.east_asian_width(char) in "WF" else 1
+        for char in value
+    )
+
+
+def _pad(value: str, columns: int) -> str:
+    return value + " " * (columns - _columns(value))
+
+
+def render_terminal(result: Result, *, width: int, color: bool, unicode: bool) -> str:
+    """The summary in lines of at most `width` columns (60 to 110). `unicode` False keeps to ASCII."""
+    shown = text.cleaned(result)
+    paper = _Paper(min(max(width, MIN_WIDTH), MAX_WIDTH), color, unicode)
+    blocks = [
+        _headline(shown, paper),
+        _quality(shown, paper),
+        _breakdown(shown, paper),
+        _fixes(shown, paper),
+        _footer(shown, paper),
+    ]
+    return text.without_commands("\n\n".join("\n".join(lines) for lines in blocks if lines) + "\n")
+
+
+def _headline(result: Result, paper: _Paper) -> list[str]:
+    torch_version = f"torch {result.run.torch_version}" if result.run.torch_version else None
+    items = [
+        wording.identity(result),
+        wording.device_phrase(result),
+        torch_version,
+        wording.steps_phrase(result),
+        wording.rank_phrase(result),
+    ]
+    about = "  " + " · ".join(item for item in items if item)
+    name = "traceopt"
+    lines = [paper.style(name, bold=True) + paper.fit(about, paper.width - len(name)), ""]
+    lines += [paper.style(line, bold=True) for line in paper.wrap(result.verdict)]
+    before, strong, after = headline.lead(result)
+    return lines + _emphasized(paper.wrap(before + strong + after), paper.plain(strong), paper)
+
+
+def _emphasized(lines: list[str], strong: str, paper: _Paper) -> list[str]:
+    """`strong` in bold where it was not broken over two lines."""
+    if not strong:
+        return lines
+    return [line.replace(strong, paper.style(strong, bold=True), 1) for line in lines]
+
+
+def _quality(result: Result, paper: _Paper) -> list[str]:
+    heading = wording.quality_heading(result)
+    if heading is None:
+        return []
+    colour = "red" if result.quality.verdict == "unusable" else "yellow"
+    lines = [paper.style(f"{heading}:", fg=colour, bold=True)]
+    for note in result.quality.notes[:NOTES]:
+        lines += paper.wrap(f"{note.text} ({note.code})", first="  - ", indent="    ")
+    return lines + _more(len(result.quality.notes), "note")
+
+
+def _breakdown(result: Result, paper: _Paper) -> list[str]:
+    parts = sorted((part for part in result.breakdown if part.us_per_step > 0), key=lambda part: part.busy)
+    if not parts:
+        return []
+    words = wording.sides(result)
+    columns_of_step = min(STEP_COLUMNS, BAR_COLUMNS / max(part.share for part in parts))
+    bar_columns = max(_bar_length(part, columns_of_step) for part in parts)
+    lines = []
+    previous: bool | None = None
+    for part in parts:
+        side = "" if part.busy is previous else (words.busy_short if part.busy else words.idle_short)
+        previous = part.busy
+        bar = paper.plain("█" * _bar_length(part, columns_of_step))
+        start = f"  {side:<5} {paper.plain(text.ms(part.us_per_step)):>10} {text.percent(part.share):>5}  "
+        label = paper.fit(part.label, paper.width - len(start) - bar_columns - 2)
+        lines.append(f"{start}{_painted(bar, bar_columns, part.busy, paper)}  {label}")
+    return lines
+
+
+def _bar_length(part: BreakdownPart, columns_of_step: float) -> int:
+    return max(1, round(part.share * columns_of_step))
+
+
+def _painted(bar: str, columns: int, busy: bool, paper: _Paper) -> str:
+    return paper.style(bar, fg="blue" if busy else "red") + " " * (columns - len(bar))
+
+
+def _fixes(result: Result, paper: _Paper) -> list[str]:
+    cards = wording.cards(result.findings)
+    priced = [card for card in cards if card.number is not None]
+    others = [card for card in cards if card.number is None]
+    lines = []
+    if priced:
+        confidence = "confidence" if paper.width >= WIDE else "conf."
+        columns = max(len(confidence), len("medium"))
+        place_columns = _place_columns(priced, paper)
+        heading = f"      saves   step  {confidence:<{columns}}  "
+        title_columns = paper.width - len(heading) - place_columns - 2
+        lines.append(paper.style(f"{heading}{'fix':<{title_columns}}  where", dim=True))
+        for card in priced:
+            finding, saving = card.finding, card.finding.saving
+            if saving is None:
+                continue
+            saved = f"{text.estimate_number(saving.est_us)} ms"
+            start = f"{card.number:>2} {saved:>8}  {text.percent(saving.share):>5}  "
+            start += f"{finding.confidence:<{columns}}  "
+            lines += _titled(card, start, title_columns, place_columns, paper)
+        if len(priced) > 1:
+            lines.append(paper.style("   Savings overlap, so do not add them up.", dim=True))
+    if others:
+        heading = "Also noted, without an estimate:" if priced else "Findings, without an estimate:"
+        lines += [*([""] if priced else []), paper.style(heading, dim=True)]
+        place_columns = _place_columns(others, paper)
+        for card in others:
+            lines += _titled(card, " - ", paper.width - 3 - place_columns - 2, place_columns, paper)
+    return lines
+
+
+def _place_columns(cards: list[wording.Card], paper: _Paper) -> int:
+    places = [paper.plain(wording.place(card.finding) or "") for card in cards]
+    return max(len("where"), min(PLACE_COLUMNS, max(_columns(place) for place in places)))
+
+
+def _titled(
+    card: wording.Card, start: str, title_columns: int, place_columns: int, paper: _Paper
+) -> list[str]:
+    """A row: `start`, code and title (on more lines where it must), the place in the code."""
+    finding = card.finding
+    code = paper.fit(finding.code, 12)
+    room = max(10, title_columns - _columns(code) - 1)
+    titles = [paper.fit(line, room) for line in textwrap.wrap(paper.plain(finding.title), room)] or [""]
+    place = paper.fit(wording.place(finding) or "", place_columns, keep_end=True)
+    painted = paper.style(code, fg=_IMPACT_COLOURS[finding.impact])
+    first = f"{start}{painted} {_pad(titles[0], room)}  {place}".rstrip()
+    indent = " " * (len(start) + _columns(code) + 1)
+    return [first, *(indent + line for line in titles[1:])]
+
+
+def _footer(result: Result, paper: _Paper) -> list[str]:
+    lines = paper.wrap(wording.checks_line(result))
+    for warning in result.warnings[:NOTES]:
+        lines += paper.wrap(f"Warning: {warning}", indent="  ")
+    return lines + _more(len(result.warnings), "warning")
+
+
+def _more(number: int, noun: str) -> list[str]:
+    """What was left out of a list of notes or warnings; the report has them all."""
+    return [f"  and {text.counted(number - NOTES, f'more {noun}')} in the report"] if number > NOTES else []
+
+
+def render_concise(result: Result) -> str:
+    """A line a finding for editors and grep: `file:line: CODE saves X ms (Y%), conf confidence: title`.
+
+    The place comes first, so that editors can jump to it; "-" stands where the place is not known.
+    """
+    shown = text.cleaned(result)
+    lines = []
+    for finding in shown.findings:
+        saving = finding.saving
+        if saving is None:
+            saved = "saving not estimated"
+        else:
+            saved = f"saves {text.estimate_number(saving.est_us)} ms ({text.percent(saving.share)})"
+        place = wording.place(finding) or "-"
+        lines.append(f"{place}: {finding.code} {saved}, {finding.confidence} confidence: {finding.title}\n")
+    return text.without_commands("".join(lines).replace(text.NO_BREAK_SPACE, " "))

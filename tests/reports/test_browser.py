@@ -1,0 +1,218 @@
+"""The HTML report in a real browser: safe, quiet, readable at every width, usable by keyboard and without JavaScript."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import sample
+
+OVERFLOW_PX = "document.documentElement.scrollWidth - innerWidth"
+ANY_ATTACK = "window.__xss || 0"
+
+
+def zoom(page) -> None:
+    page.click(".zoom")
+    page.wait_for_selector("#timeline-plot[data-drawn]")
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+@pytest.mark.parametrize("build", sample.ALL)
+def test_nothing_is_wider_than_the_screen(open_report, build, width: int) -> None:
+    page = open_report(build(), width=width, static=True)
+    assert page.evaluate(OVERFLOW_PX) <= 0
+    page.evaluate("document.querySelectorAll('details').forEach(d => d.open = true)")
+    assert page.evaluate(OVERFLOW_PX) <= 0
+
+
+def test_hostile_strings_stay_text(open_report) -> None:
+    page = open_report(sample.hostile())
+    page.evaluate("document.querySelectorAll('details').forEach(d => d.open = true)")
+    scripts_before = page.evaluate("document.scripts.length")
+    zoom(page)
+    page.wait_for_selector("#memory-plot[data-drawn]")
+    box = page.locator("#timeline-plot").bounding_box()
+    page.evaluate("document.querySelector('#timeline-plot').scrollIntoView({block: 'center'})")
+    box = page.locator("#timeline-plot").bounding_box()
+    for across in (0.2, 0.35, 0.55, 0.6, 0.75):
+        for down in (0.1, 0.3, 0.55, 0.8):
+            page.mouse.move(box["x"] + box["width"] * across, box["y"] + box["height"] * down)
+            page.wait_for_timeout(60)
+    assert page.evaluate(ANY_ATTACK) == 0
+    assert page.evaluate("document.images.length") == 0
+    assert page.evaluate("document.scripts.length") == scripts_before + 1  # Plotly alone
+    assert (
+        page.evaluate("document.styleSheets.length >= 1 && getComputedStyle(document.body).display")
+        == "block"
+    )
+    foreign = (
+        "[...document.querySelectorAll('a')].filter(a => (a.getAttribute('href') || '')[0] !== '#').length"
+    )
+    assert page.evaluate(foreign) == 0
+    assert (
+        page.evaluate(
+            "document.querySelectorAll('[onerror], [onload], [onmouseover], iframe, object').length"
+        )
+        == 0
+    )
+    assert page.evaluate("document.querySelectorAll('h1').length") == 1
+    assert page.evaluate(OVERFLOW_PX) <= 0
+    assert "<img src=x onerror=window.__xss=1>" in page.inner_text("main")
+
+
+def test_hover_shows_name_duration_and_start(open_report) -> None:
+    page = open_report(sample.rich())
+    zoom(page)
+    bar = page.locator("#timeline-plot .bars path").first.bounding_box()
+    page.mouse.move(bar["x"] + bar["width"] / 2, bar["y"] + bar["height"] / 2)
+    page.wait_for_selector("#timeline-plot .hoverlayer text")
+    assert " ms, starts at " in page.inner_text("#timeline-plot .hoverlayer")
+    assert page.inner_text("#zoom-message") == "Drag to zoom, double-click to reset, hover for names."
+
+
+def test_theme_follows_the_system_and_the_button(open_report) -> None:
+    page = open_report(sample.rich(), color_scheme="dark")
+    background = "getComputedStyle(document.body).backgroundColor"
+    assert page.evaluate(background) == "rgb(14, 17, 22)"
+    zoom(page)
+    page.click("#theme")
+    assert page.evaluate(background) == "rgb(255, 255, 255)"
+    assert page.inner_text("#theme") == "Dark"
+
+
+def test_complete_without_javascript(open_report) -> None:
+    page = open_report(sample.rich(), java_script_enabled=False, static=True)
+    words = page.locator("main").inner_text()
+    for phrase in [
+        "The GPU is idle for 61%",
+        "Load data in worker processes",
+        "GPU idle 187.0",
+        "aten::addmm",
+        "Not checked",
+    ]:
+        assert phrase in words
+    for control in page.locator(".js").all():
+        assert not control.is_visible()
+
+
+def test_static_report_offers_no_zoom(open_report) -> None:
+    page = open_report(sample.rich(), static=True)
+    assert page.locator(".zoom").count() == 0
+    assert page.locator("#plotly-gz").count() == 0
+
+
+def test_keyboard_opens_a_card(open_report) -> None:
+    page = open_report(sample.rich(), static=True)
+    page.focus("#TC002 summary")
+    page.keyboard.press("Enter")
+    assert page.evaluate("document.querySelector('#TC002').open") is True
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.closest('#TC002') !== null") is True
+
+
+def test_a_link_opens_its_card(open_report) -> None:
+    page = open_report(sample.rich(), fragment="#HS002", static=True)
+    assert page.evaluate("document.querySelector('#HS002').open") is True
+    assert page.evaluate("document.querySelector('#TC002').open") is False
+    page.evaluate("location.hash = '#TC002'")
+    page.wait_for_function("document.querySelector('#TC002').open")
+
+
+def test_open_all(open_report) -> None:
+    page = open_report(sample.rich(), static=True)
+    page.click("#openall")
+    assert page.evaluate("document.querySelectorAll('details.fix[open]').length") == 6
+    page.click("#openall")
+    assert page.evaluate("document.querySelectorAll('details.fix[open]').length") == 0
+
+
+def column(page, table: str, number: int) -> list[str]:
+    return [cell.strip() for cell in page.locator(f"{table} tbody td:nth-child({number})").all_inner_texts()]
+
+
+def test_tables_sort_by_number_and_by_name(open_report) -> None:
+    page = open_report(sample.rich(), static=True)
+    page.focus("#kernels-table th:nth-child(3) button")
+    page.keyboard.press("Enter")
+    assert column(page, "#kernels-table", 3) == ["1,202", "48", "12", "3", "2.5"]
+    heading = page.locator("#kernels-table th:nth-child(3)")
+    assert heading.get_attribute("aria-sort") == "descending"
+    page.keyboard.press("Enter")
+    assert column(page, "#kernels-table", 3) == ["2.5", "3", "12", "48", "1,202"]
+    page.click("#gemms-table th:nth-child(4) button")
+    assert column(page, "#gemms-table", 4) == ["48.9", "45.8", "3.3", "not recorded"]
+    page.click("#gemms-table th:nth-child(4) button")
+    assert column(page, "#gemms-table", 4) == ["3.3", "45.8", "48.9", "not recorded"]
+    page.click("#kernels-table th:nth-child(5) button")
+    assert column(page, "#kernels-table", 5) == sorted(column(page, "#kernels-table", 5))
+
+
+def test_tables_filter(open_report) -> None:
+    page = open_report(sample.rich(), static=True)
+    page.fill("#kernels-filter", "VIT.PY")
+    assert page.inner_text("#kernels-count") == "2 of 5 shown"
+    assert page.locator("#kernels-table tbody tr:visible").count() == 2
+    page.fill("#kernels-filter", "")
+    assert page.inner_text("#kernels-count") == ""
+
+
+def test_copy_buttons_copy_the_code(open_report) -> None:
+    result = sample.rich()
+    page = open_report(result, static=True, permissions=["clipboard-read", "clipboard-write"])
+    for anchor, expected in (
+        ("DL001-code", result.findings[0].fix.code),
+        ("DL003-patch", result.findings[3].fix.patch),
+    ):
+        page.evaluate("document.querySelectorAll('details.fix').forEach(d => d.open = true)")
+        button = page.locator(f"[data-copy={anchor}]")
+        button.click()
+        page.wait_for_function(f"document.querySelector('[data-copy={anchor}]').textContent === 'Copied'")
+        assert page.evaluate("navigator.clipboard.readText()") == expected
+
+
+def test_print_opens_every_card(open_report) -> None:
+    page = open_report(sample.rich(), static=True, color_scheme="dark")
+    page.emulate_media(media="print")
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    assert page.evaluate("document.querySelectorAll('details.fix:not([open])').length") == 0
+    page.evaluate("dispatchEvent(new Event('afterprint'))")
+    assert page.evaluate("document.querySelectorAll('details.fix[open]').length") == 1
+
+
+# Contrast of the colour tokens: text 4.5:1 and more, graphics 3:1 (WCAG 2.2). "wait" always carries a label.
+TEXT_PAIRS = [
+    ("ink", "bg"), ("mute", "bg"), ("mute", "soft"), ("link", "bg"), ("ink", "card"), ("mute", "card"),
+    ("high", "high-bg"), ("medium", "medium-bg"), ("low", "low-bg"), ("ink", "add"), ("ink", "del"),
+    ("ink", "medium-bg"), ("ink", "high-bg"), ("card", "cpu"), ("card", "compute"), ("card", "loader"), ("ink", "wait"),
+]  # fmt: skip
+GRAPHICS = ["compute", "backward", "comm", "copy", "cpu", "loader", "sync", "launch", "other", "ok"]
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_colours_have_contrast(open_report, scheme: str) -> None:
+    page = open_report(sample.empty(), color_scheme=scheme)
+    names = sorted({name for pair in TEXT_PAIRS for name in pair} | set(GRAPHICS))
+    colours = page.evaluate(
+        "names => Object.fromEntries(names.map(name => {"
+        " document.body.style.color = `var(--${name})`;"
+        " return [name, getComputedStyle(document.body).color.match(/\\d+/g).map(Number)] }))",
+        names,
+    )
+
+    def luminance(name: str) -> float:
+        linear = [
+            c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4
+            for c in (v / 255 for v in colours[name])
+        ]
+        return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+    def contrast(one: str, other: str) -> float:
+        low, high = sorted((luminance(one), luminance(other)))
+        return (high + 0.05) / (low + 0.05)
+
+    too_low = {pair: round(contrast(*pair), 2) for pair in TEXT_PAIRS if contrast(*pair) < 4.5}
+    too_low |= {
+        (name, "card"): round(contrast(name, "card"), 2) for name in GRAPHICS if contrast(name, "card") < 3
+    }
+    assert json.dumps({" on ".join(pair): ratio for pair, ratio in too_low.items()}) == "{}"

@@ -1,0 +1,282 @@
+"""The HTML report as text: content, truthfulness, escaping, size, and that the document comes back out."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+import subprocess
+import sys
+from dataclasses import replace
+
+import orjson
+import plotly.offline
+import pytest
+import sample
+from hypothesis import given
+from hypothesis import strategies as st
+
+from traceopt.reports import packing
+from traceopt.reports.drawing import draw_memory, draw_timeline, thinned, ticks
+from traceopt.reports.figures import ZOOM_SPANS, timeline_figure, zoom_spans
+from traceopt.reports.html import embedded_result, plotly_source, render_html
+from traceopt.reports.parts import PARTS, part_style
+from traceopt.result import Result
+from traceopt.rules.finding import Location
+
+SAMPLES = sample.ALL
+
+
+def page_of(result: Result) -> str:
+    return render_html(result, static=True).replace("\u00a0", " ").replace("&nbsp;", " ")
+
+
+def visible(page: str) -> str:
+    """The words of a page, without scripts, styles and tags."""
+    body = re.sub(r"<(script|style)\b.*?</\1>", "", page[page.index("<body>") :], flags=re.DOTALL)
+    return re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", body))
+
+
+@pytest.mark.parametrize("build", SAMPLES)
+def test_the_document_comes_back_out(build) -> None:
+    result = build()
+    assert embedded_result(render_html(result, static=True)) == orjson.dumps(result)
+    assert Result.from_json(embedded_result(render_html(result))) == result
+
+
+def test_a_foreign_or_damaged_page_is_refused() -> None:
+    with pytest.raises(ValueError, match="not a traceopt report"):
+        embedded_result("<html></html>")
+    page = render_html(sample.rich(), static=True)
+    with pytest.raises(ValueError, match="damaged"):
+        embedded_result(page.replace('"document": "', '"document": "!!!!!'))
+
+
+def test_rendering_is_reproducible() -> None:
+    assert render_html(sample.rich()) == render_html(sample.rich())
+
+
+@given(st.binary(max_size=200))
+def test_packing_is_reversible(data: bytes) -> None:
+    packed = packing.pack(data)
+    assert packing.unpack(packed) == data
+    assert not set(packed) & set("<>&\"'\\")
+
+
+def test_sizes_stay_within_the_budget() -> None:
+    assert len(render_html(sample.stress()).encode()) <= 2_200_000
+    assert len(render_html(sample.stress(), static=True).encode()) <= 450_000
+    assert len(render_html(sample.rich(), static=True).encode()) <= 100_000
+
+
+def test_long_tables_say_what_they_leave_out() -> None:
+    page = page_of(sample.stress())
+    assert "The 200 longest of 500 kernels." in page
+    assert "The 200 longest of 500 shapes." in page
+    assert "The 100 longest of 500 operators." in page
+    assert "Drawn: the 1,998 longest of 540,000 spans." in page
+
+
+def test_plotly_is_the_installed_one() -> None:
+    assert plotly_source().decode() == plotly.offline.get_plotlyjs()
+
+
+def test_only_listed_scripts_may_run() -> None:
+    page = render_html(sample.rich())
+    policy = re.search(r'Content-Security-Policy" content="([^"]*)"', page)
+    assert policy is not None
+    allowed = policy[1].replace("&#39;", "'")
+    assert allowed.startswith("default-src 'none'; script-src 'sha256-")
+    assert "unsafe-eval" not in allowed
+    scripts = [*re.findall(r"<script>(.*?)</script>", page, re.DOTALL), plotly_source().decode()]
+    assert len(scripts) == 3
+    for script in scripts:
+        digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+        assert f"'sha256-{digest}'" in allowed
+
+
+def test_the_page_names_no_other_host() -> None:
+    page = re.sub(r"<script.*?</script>", "", render_html(sample.rich()), flags=re.DOTALL)
+    assert not re.search(r"""(?:src|href|url)\s*[=(]\s*["']?(?:https?:)?//""", page)
+
+
+def test_hostile_strings_are_escaped() -> None:
+    page = render_html(sample.hostile(), static=True)
+    assert "<img" not in page
+    assert 'href="https://evil' not in page
+    assert "window.__xss=2</script>" not in page
+    assert "49" not in re.findall(r"<h1>(.*?)</h1>", page)
+    assert page.count("<script") == 3
+    assert page.count("</style>") == 1
+    for char in "\x1b\x07\u202e\u200b":
+        assert char not in page
+
+
+def test_rich_report_tells_everything() -> None:
+    page = page_of(sample.rich())
+    text = visible(page)
+    for phrase in [
+        "The GPU is idle for 61% of each step. The data loader is the bottleneck.",
+        "200 ms per step (48%)", "400.0–430.0 ms (p10–p90), 12 steps", "NVIDIA H100 80GB HBM3",
+        "GPU idle, 251.0 ms (61%)", "GPU busy, 161.0 ms (39%)", "57.0 ms", "5 fixes, largest saving first",
+        "≈ 150 ms", "36% of the step", "110–190 ms", "Copy patch", "traceopt rule DL001",
+        "Also noted, without an estimate",
+        "GPU idle 187.0 ms: waiting for data", "Shares its cause with CM004", "25,216",
+        "vectorized_elementwise_kernel",
+        "26.1 GiB reserved", "Not checked (1)", "Failed with an error (1)", "11 rules: 6 found something",
+        "replaying the unchanged step is 1% off", "traceopt analyze logs/rank0.pt.trace.json.gz",
+    ]:  # fmt: skip
+        assert phrase in text, phrase
+    order = [
+        page.index(f'id="{anchor}"')
+        for anchor in [
+            "time",
+            "fixes",
+            "timeline",
+            "ranks",
+            "gemms",
+            "kernels",
+            "ops",
+            "memory",
+            "checks",
+            "how",
+        ]
+    ]
+    assert order == sorted(order)
+    assert page.count('<details class="fix"') == 6
+    assert re.search(r'<details class="fix" id="DL001" open>', page)
+
+
+def test_cpu_report_claims_nothing_of_a_gpu() -> None:
+    text = visible(page_of(sample.cpu_only()))
+    assert "GPU idle" not in text
+    assert "GPU busy" not in text
+    assert "Model work 58 %" in text
+    assert "Outside the model, 3.5 ms (42%)" in text
+    assert "Patterned parts: the training thread does no model work." in text
+    assert "Not applicable: this step ran on the CPU." in text
+    assert "Not recorded: set record_shapes=True" in text
+    assert "Not recorded: set profile_memory=True" in text
+    assert "3.1 ms: waiting for data" in text
+
+
+def test_missing_numbers_are_words() -> None:
+    text = visible(page_of(sample.empty()))
+    assert "Recorded window not recorded" in text
+    assert "Peak memory not recorded" in text
+    assert "not estimated" in text
+    assert "No step could be measured." in text
+    assert "None" not in text
+    assert "nan" not in text.split()
+
+
+def test_gpu_that_was_not_recorded() -> None:
+    rich = sample.rich()
+    run = replace(rich.run, recorded=replace(rich.run.recorded, gpu=False))
+    text = visible(page_of(replace(rich, run=run, gpu=sample.cpu_only().gpu, kernels=[])))
+    assert "GPU busy not recorded" in text
+    assert "GPU idle" not in text.replace("GPU busy and idle", "")
+    assert "Not recorded: pass activities=" in text
+
+
+@pytest.mark.parametrize("build", [sample.unusable, sample.limited])
+def test_quality_stands_before_the_numbers(build) -> None:
+    page = page_of(build())
+    assert page.index('role="note"') < page.index('class="lead"') < page.index('class="tiles"')
+
+
+def test_unusable_trace_prices_nothing() -> None:
+    text = visible(page_of(sample.unusable()))
+    assert "These numbers are not reliable" in text
+    assert "412 launches have no kernel" in text
+    assert "Savings are not estimated" in text
+    assert "3 findings, savings not estimated" in text
+    assert "≈" not in text
+
+
+def test_healthy_trace_is_told_so() -> None:
+    text = visible(page_of(sample.healthy()))
+    assert "No fix above 3% found." in text
+    assert "Nothing to fix" in text
+    assert "Quality" not in text
+
+
+def test_findings_of_one_rule_get_their_own_anchor() -> None:
+    rich = sample.rich()
+    page = page_of(replace(rich, findings=[rich.findings[0], rich.findings[0]]))
+    assert 'id="DL001"' in page
+    assert 'id="DL001-2"' in page
+
+
+def test_unknown_parts_and_categories_are_drawn_grey() -> None:
+    assert part_style("new_cause", busy=False) == part_style("other_cause", busy=False)
+    assert part_style("new_cause", busy=False).pattern
+    assert not part_style("new_work", busy=True).pattern
+    assert all(part_style(name, busy=False).pattern for name in PARTS)
+    rich = sample.rich()
+    parts = [replace(part, name="new") for part in rich.breakdown]
+    assert "var(--other)" in page_of(replace(rich, breakdown=parts))
+
+
+@pytest.mark.parametrize(
+    ("end_us", "labels"),
+    [
+        (412_000, ["0 ms", "100", "200", "300", "412.0 ms"]),
+        (8_400, ["0 ms", "2", "4", "6", "8.4 ms"]),
+        (350, ["0.0 ms", "0.1", "0.2", "0.3", "0.35 ms"]),
+    ],
+)
+def test_ticks_are_round(end_us: float, labels: list[str]) -> None:
+    assert [tick.label.replace("\u00a0", " ") for tick in ticks(end_us)] == labels
+
+
+def test_dense_lanes_are_drawn_as_occupancy() -> None:
+    timeline = sample.rich().timeline
+    assert timeline is not None
+    drawn = draw_timeline(timeline, "GPU idle")
+    gpu = drawn.lanes[3]
+    assert gpu.occupancy
+    assert not gpu.bars
+    assert [stall.colour for stall in gpu.stalls] == ["loader", "sync"]
+    assert drawn.lanes[1].bars
+    assert drawn.band is not None
+    assert drawn.band.left == pytest.approx(9 / 412 * 100, abs=0.01)
+
+
+def test_memory_keeps_its_extremes() -> None:
+    stress = sample.stress()
+    few = thinned(stress.memory.curve)
+    assert len(few) <= 300
+    for choose in (min, max):
+        assert choose(p.allocated_bytes for p in few) == choose(
+            p.allocated_bytes for p in stress.memory.curve
+        )
+    assert [point.us for point in few] == sorted(point.us for point in few)
+    assert draw_memory(sample.cpu_only().memory, None) is None
+
+
+def test_plotly_gets_no_markup_and_no_more_than_its_share() -> None:
+    stress = sample.stress()
+    assert stress.timeline is not None
+    lanes = [replace(lane, spans=lane.spans * 2) for lane in stress.timeline.lanes]
+    assert len(zoom_spans(replace(stress.timeline, lanes=lanes))) == ZOOM_SPANS
+    hostile = sample.hostile().timeline
+    assert hostile is not None
+    assert b"<img" not in orjson.dumps(timeline_figure(hostile, "GPU idle"))
+    assert b"<a " not in orjson.dumps(timeline_figure(hostile, "GPU idle"))
+
+
+def test_locations_without_a_line() -> None:
+    rich = sample.rich()
+    finding = replace(rich.findings[0], locations=[Location("train.py", None, None)])
+    assert "train.py" in visible(page_of(replace(rich, findings=[finding])))
+
+
+def test_reports_are_cheap_to_import() -> None:
+    heavy = "{'jinja2', 'plotly', 'pandas', 'numpy'}"
+    code = f"import sys, traceopt.reports.terminal; print({heavy} & set(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "set()"
+    code = "import sys, traceopt.reports.html as h; h.plotly_source(); print('plotly' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"
