@@ -16,7 +16,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from traceopt.analyzer.nesting import OP, PYTHON, Slices
+from traceopt.analyzer.nesting import ANNOTATION, OP, PYTHON, Slices
 from traceopt.analyzer.tables import I4
 from traceopt.analyzer.trace import Trace
 
@@ -26,13 +26,15 @@ _HOME = re.compile(r"^/(?:home|Users)/[^/]+/|^/root/")
 
 # First part of the paths that the profiler has already cut at site-packages.
 THIRD_PARTY = frozenset(
-    "PIL absl accelerate aiter albumentations apex av bitsandbytes click cv2 dask datasets decord deepspeed detectron2 "
-    "diffusers einops fairscale fbgemm_gpu fire flash_attn fsspec functorch gradio h5py huggingface_hub hydra ignite jax "
-    "joblib keras kornia lightning lightning_fabric lightning_utilities liger_kernel lmdb matplotlib megatron mlflow mmcv "
-    "mmengine monai numpy omegaconf onnxruntime open_clip optimum pandas peft pyarrow pydantic pytorch_lightning ray "
-    "safetensors scipy sentence_transformers sglang sklearn soundfile spacy tensorboard tensorboardX timm tokenizers torch "
-    "torch_geometric torch_tb_profiler torchao torchaudio torchdata torchmetrics torchrec torchtext torchvision tqdm "
-    "transformer_engine transformers triton trl vllm wandb webdataset xformers yaml traceopt".split()
+    """
+    PIL absl accelerate aiter albumentations apex av bitsandbytes click cv2 dask datasets decord deepspeed detectron2
+    diffusers einops fairscale fbgemm_gpu fire flash_attn fsspec functorch gradio h5py huggingface_hub hydra ignite jax
+    joblib keras kornia lightning lightning_fabric lightning_utilities liger_kernel lmdb matplotlib megatron mlflow mmcv
+    mmengine monai numpy omegaconf onnxruntime open_clip optimum pandas peft pyarrow pydantic pytorch_lightning ray
+    safetensors scipy sentence_transformers sglang sklearn soundfile spacy tensorboard tensorboardX timm tokenizers
+    torch torch_geometric torch_tb_profiler torchao torchaudio torchdata torchmetrics torchrec torchtext torchvision
+    tqdm transformer_engine transformers traceopt triton trl vllm wandb webdataset xformers yaml
+    """.split()  # noqa: SIM905 - a list of eighty words reads better as text
 )
 
 
@@ -117,12 +119,18 @@ class CallSites:
         return self.slices.nearest(self.user_frames)
 
     @cached_property
+    def _stack(self) -> I4:
+        """For every slice, the text of its own call stack; -1: none."""
+        out = np.full(len(self.slices), -1, np.int32)
+        for kind, table in ((OP, self.trace.ops), (ANNOTATION, self.trace.annotations)):
+            mine = self.slices.kind == kind
+            out[mine] = table.stack[self.slices.row[mine]]
+        return out
+
+    @cached_property
     def _nearest_stack(self) -> I4:
-        """For every slice, the innermost operator around it that carries a call stack."""
-        op = self.slices.kind == OP
-        has = np.zeros(len(self.slices), bool)
-        has[op] = self.trace.ops.stack[self.slices.row[op]] >= 0
-        return self.slices.nearest(has)
+        """For every slice, the innermost slice around it that carries a call stack."""
+        return self.slices.nearest(self._stack >= 0)
 
     @cached_property
     def _site_of_stack(self) -> dict[int, int]:
@@ -143,9 +151,9 @@ class CallSites:
         safe = np.maximum(rows, 0)
         frame = np.where(rows >= 0, self._nearest_frame[safe], -1)
         site = np.where(frame >= 0, self._site_of_name[self.slices.name[np.maximum(frame, 0)]], -1)
-        op = np.where((site < 0) & (rows >= 0), self._nearest_stack[safe], -1)
-        for row in np.flatnonzero(op >= 0):  # 2021 format only
-            site[row] = self._stack_site(int(self.trace.ops.stack[self.slices.row[op[row]]]))
+        stacked = np.where((site < 0) & (rows >= 0), self._nearest_stack[safe], -1)
+        for row in np.flatnonzero(stacked >= 0):  # 2021 format only
+            site[row] = self._stack_site(int(self._stack[stacked[row]]))
         return site.astype(np.int32)
 
     def _stack_site(self, text: int) -> int:
@@ -163,7 +171,8 @@ class CallSites:
         if not len(ops):
             return np.full(len(rows), -1, np.int32)
         backward = slices.nearest(self._backward)[rows]
-        sequence = np.where(backward >= 0, ops.sequence[slices.row[np.maximum(backward, 0)]], -2)
+        row = np.where(backward >= 0, slices.row[np.maximum(backward, 0)], 0)
+        sequence = np.where(backward >= 0, ops.sequence[row], -2)
         forward = np.flatnonzero((ops.sequence >= 0) & (ops.forward_thread <= 0))
         if not len(forward):
             return np.full(len(rows), -1, np.int32)

@@ -69,7 +69,8 @@ class Products:
         if len(ops):
             typed[self.slices.of(OP, len(ops))[np.flatnonzero(ops.types >= 0)]] = True
         owner = self.slices.ancestor(self.links.launch_slice[self.gpu.rows[rows]], typed)
-        texts = np.where(owner >= 0, ops.types[self.slices.row[np.maximum(owner, 0)]], -1) if len(ops) else np.full(len(rows), -1)
+        texts = np.full(len(rows), -1, np.int32)
+        texts[owner >= 0] = ops.types[self.slices.row[owner[owner >= 0]]]
         of_text = {int(code): _operand_dtype(self.trace.texts[code]) for code in np.unique(texts) if code >= 0}
         for row, text in zip(rows.tolist(), texts.tolist(), strict=True):  # eligible kernels only
             out[row] = of_text.get(text) or self.gpu.class_of(row).dtype or ""

@@ -124,8 +124,15 @@ class AnnotationTable(Spans):
     thread: I4
     dims: I4
     types: I4
+    stack: I4  # text, as in OpTable
 
-    SCHEMA: ClassVar[dict[str, str]] = {**Spans.SCHEMA, "thread": "i4", "dims": "i4", "types": "i4"}
+    SCHEMA: ClassVar[dict[str, str]] = {
+        **Spans.SCHEMA,
+        "thread": "i4",
+        "dims": "i4",
+        "types": "i4",
+        "stack": "i4",
+    }
 
 
 @dataclass(frozen=True, slots=True)

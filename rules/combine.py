@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from traceopt.analyzer.facts import Facts
-from traceopt.rules.finding import Finding
-
 from traceopt.result import Combined
+from traceopt.rules.finding import Finding
 
 TOP = 3
 GPU_SIDE = frozenset(("TC", "GM", "AT", "CV", "CM", "LB003", "DL003"))  # fixes that shorten the GPU's own work

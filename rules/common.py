@@ -24,7 +24,11 @@ def saving(facts: Facts, low_ns: float, est_ns: float, high_ns: float, basis: st
     low = min(max(0.0, low_ns), est)
     high = min(max(est, high_ns), step)
     return Saving(
-        round(low / 1e3, 3), round(est / 1e3, 3), round(high / 1e3, 3), round(est / step, 6) if step else 0.0, basis
+        round(low / 1e3, 3),
+        round(est / 1e3, 3),
+        round(high / 1e3, 3),
+        round(est / step, 6) if step else 0.0,
+        basis,
     )
 
 
@@ -114,6 +118,11 @@ def locations(sites: list[SiteCost], limit: int = 3) -> list[Location]:
     return [site.location for site in sites if site.location is not None][:limit]
 
 
+def places(evidence: list[Evidence], limit: int = 3) -> list[Location]:
+    """The distinct places that evidence names."""
+    return list(dict.fromkeys(row.location for row in evidence if row.location is not None))[:limit]
+
+
 def name_of(facts: Facts, slice_row: int) -> str:
     return facts.trace.names[facts.slices.name[slice_row]]
 
@@ -143,7 +152,9 @@ def host_saving(facts: Facts, area: Intervals, removed_share: float, basis: str)
     host_ns = float(np.median(area.within(edges[:-1], edges[1:]))) * removed_share
     if not facts.has_gpu:
         return saving(facts, host_ns * 0.8, host_ns, host_ns, basis)
-    direct = np.array([_overlap(area, facts.gaps.starved, int(a), int(b)) for a, b in zip(edges[:-1], edges[1:], strict=True)])
+    direct = np.array(
+        [_overlap(area, facts.gaps.starved, int(a), int(b)) for a, b in zip(edges[:-1], edges[1:], strict=True)]
+    )
     low = float(np.median(direct)) * removed_share
     starved = starved_ns(facts)
     est = max(low, min(host_ns - host_wait_ns(facts), 0.9 * starved))

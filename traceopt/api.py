@@ -107,9 +107,7 @@ def _document(facts: Facts, outcome: Outcome) -> Result:
                 memory=facts.memory is not None,
             ),
             files=[
-                TraceFile(
-                    meta.path, rank, meta.byte_count, meta.event_count, meta.lost_events, meta.repaired_events
-                )
+                TraceFile(meta.path, rank, meta.byte_count, meta.event_count, meta.lost_events, meta.repaired_events)
             ],
         ),
         quality=quality,

@@ -83,12 +83,8 @@ _debug = click.option(
     callback=_remember_debug,
     help="Show the traceback of an error.",
 )
-_rules_dir = click.option(
-    "--rules-dir", metavar="DIR", help="Also load the rules in the *.py files of this folder."
-)
-_config = click.option(
-    "--config", "config_path", type=_FILE, help="Settings file instead of the nearest one."
-)
+_rules_dir = click.option("--rules-dir", metavar="DIR", help="Also load the rules in the *.py files of this folder.")
+_config = click.option("--config", "config_path", type=_FILE, help="Settings file instead of the nearest one.")
 
 
 @click.group(
@@ -119,17 +115,11 @@ def cli(context: click.Context) -> None:
     show_default=True,
     help="What goes to stdout.",
 )
-@click.option(
-    "--select", multiple=True, callback=_split, help="Rules to run: codes, prefixes or names, by comma."
-)
-@click.option(
-    "--ignore", multiple=True, callback=_split, help="Rules to leave out; the more specific entry wins."
-)
+@click.option("--select", multiple=True, callback=_split, help="Rules to run: codes, prefixes or names, by comma.")
+@click.option("--ignore", multiple=True, callback=_split, help="Rules to leave out; the more specific entry wins.")
 @_rules_dir
 @_config
-@click.option(
-    "--color/--no-color", default=None, help="Colours.  [default: on a terminal, unless NO_COLOR is set]"
-)
+@click.option("--color/--no-color", default=None, help="Colours.  [default: on a terminal, unless NO_COLOR is set]")
 @click.option("-q", "--quiet", is_flag=True, help="Nothing on stderr but errors.")
 @_debug
 @click.pass_obj

@@ -62,7 +62,13 @@ def _gpu_parts(facts: Facts) -> list[BreakdownPart]:
     copies = gpu.exposed_copies.total
     parts = [
         part("compute", "Compute kernels", True, gpu.compute.total, gpu.compute.total),
-        part("communication", "Exposed communication", True, gpu.exposed_communication.total, gpu.communication.total),
+        part(
+            "communication",
+            "Exposed communication",
+            True,
+            gpu.exposed_communication.total,
+            gpu.communication.total,
+        ),
         part("copies", "Exposed copies", True, copies, gpu.copies.total),
     ]
     host = facts.host.of_thread(facts.steps.thread)

@@ -54,10 +54,7 @@ class _Step:
         for part, label, area in parts:
             inside = _bridged(clip(area, self.start, self.end), int((self.end - self.start) * _MERGE_SHARE))
             category = _CATEGORY.get(part, "cpu")
-            spans += [
-                self.span(int(a), int(b), label, category)
-                for a, b in zip(inside.start, inside.end, strict=True)
-            ]
+            spans += [self.span(int(a), int(b), label, category) for a, b in zip(inside.start, inside.end, strict=True)]
         info = self.facts.trace.threads[thread] if 0 <= thread < len(self.facts.trace.threads) else None
         return _lane(key, name, f"thread {info.tid}" if info else "", spans)
 
@@ -88,9 +85,7 @@ class _Step:
         lanes = []
         for index in np.argsort(-busy, kind="stable")[:MAX_STREAMS]:
             rows = inside[group == index]
-            category = np.where(
-                gpu.is_communication[rows], "comm", np.where(gpu.is_kernel[rows], "compute", "copy")
-            )
+            category = np.where(gpu.is_communication[rows], "comm", np.where(gpu.is_kernel[rows], "compute", "copy"))
             main = str(category[gpu.work.duration[rows].argmax()])
             title = {"comm": "GPU communication", "copy": "GPU copies"}.get(main, "GPU kernels")
             longest = np.sort(np.argsort(-gpu.work.duration[rows], kind="stable")[:MAX_SPANS])

@@ -32,7 +32,9 @@ _HOST_BOUND = ("launch", "python", "untraced")
 def verdict(facts: Facts, quality: Quality, breakdown: Sequence[BreakdownPart], findings: Sequence[Finding]) -> str:
     """For people: what the step is limited by, or why that cannot be told."""
     if quality.verdict == "unusable":
-        return f"This trace cannot be judged. {quality.notes[0].text}" if quality.notes else "This trace cannot be judged."
+        return (
+            f"This trace cannot be judged. {quality.notes[0].text}" if quality.notes else "This trace cannot be judged."
+        )
     if not facts.has_gpu:
         return _cpu_verdict(facts, breakdown)
     idle = sum(part.share for part in breakdown if not part.busy)
@@ -40,7 +42,9 @@ def verdict(facts: Facts, quality: Quality, breakdown: Sequence[BreakdownPart], 
     exposed = shares.get("communication", 0.0)
     unit = "the step" if facts.steps.source != "window" else "the trace"
     if exposed >= max(0.10, idle):
-        return f"Communication takes {exposed:.0%} of {unit} with no compute beside it. Communication is the bottleneck."
+        return (
+            f"Communication takes {exposed:.0%} of {unit} with no compute beside it. Communication is the bottleneck."
+        )
     if idle >= HEALTHY_IDLE_SHARE:
         groups = {name: share for name, share in shares.items() if name in _CAUSE and name not in _HOST_BOUND}
         groups["launch"] = sum(shares.get(name, 0.0) for name in _HOST_BOUND)

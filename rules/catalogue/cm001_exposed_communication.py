@@ -9,7 +9,7 @@ from typing import ClassVar
 import numpy as np
 
 from traceopt.analyzer.facts import Facts
-from traceopt.rules.common import ms, percent, place_of_work, saving
+from traceopt.rules.common import ms, percent, place_of_work, places, saving
 from traceopt.rules.finding import Confidence, Evidence, Finding, Fix
 from traceopt.rules.rule import Rule, threshold
 
@@ -47,7 +47,7 @@ class ExposedCommunication(Rule):
 
     min_share: float = threshold(0.03, "smallest exposed time, as a share of the median step, to report")
     low: float = threshold(0.2, "share of the exposed time that overlap can hide, low")
-    expected: float = threshold(0.6, "share of the exposed time that overlap can hide, expected")
+    expected: float = threshold(0.7, "share of the exposed time that overlap can hide, expected")
 
     def applies(self, facts: Facts) -> str | None:
         if facts.has_gpu:
@@ -77,7 +77,7 @@ class ExposedCommunication(Rule):
                 f"{self.low:.0%} to 100% of the exposed time in the median step; all of it only if compute can cover it.",
             ),
             evidence=evidence,
-            locations=list(dict.fromkeys(e.location for e in evidence if e.location is not None))[:3],
+            locations=places(evidence),
             fix=Fix(
                 "Start collectives earlier and in larger buckets so that the backward pass covers them; under gradient "
                 "accumulation, skip them in all micro-steps but the last.",

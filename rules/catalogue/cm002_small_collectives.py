@@ -60,7 +60,11 @@ class SmallCollectives(Rule):
         yield self.finding(
             why=f"{calls:,.0f} small collectives a step take {ms(exposed)} of each {ms(facts.step_ns)} step.",
             saving=saving(
-                facts, 0.4 * gain, 0.8 * gain, gain, "The exposed time of these calls, less what a few large calls take."
+                facts,
+                0.4 * gain,
+                0.8 * gain,
+                gain,
+                "The exposed time of these calls, less what a few large calls take.",
             ),
             evidence=[
                 Evidence(

@@ -84,7 +84,10 @@ class SlowCollective(Rule):
                 f"{self.fair_gb_per_s:g} GB/s: this rank waits for a late one, or the link is slow."
             ),
             saving=saving(
-                facts, 0.2 * excess_ns, 0.5 * excess_ns, excess_ns,
+                facts,
+                0.2 * excess_ns,
+                0.5 * excess_ns,
+                excess_ns,
                 "The exposed time above what the bytes need; how much of it one rank can win is not known.",
             ),
             evidence=evidence,

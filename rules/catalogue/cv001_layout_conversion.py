@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from traceopt.analyzer.facts import Facts
-from traceopt.rules.common import ms, percent, saving
+from traceopt.rules.common import ms, percent, places, saving
 from traceopt.rules.finding import Confidence, Finding, Fix
 from traceopt.rules.precision import kernel_evidence
 from traceopt.rules.rule import Rule, threshold
@@ -50,15 +50,21 @@ class LayoutConversion(Rule):
         time = facts.gpu.area(work).total / count
         if time < self.min_share * facts.step_ns:
             return
+        evidence = kernel_evidence(facts, work)
         yield self.finding(
             why=(
                 f"{work.sum() / count:,.0f} layout transposes a step take {ms(time)} of each {ms(facts.step_ns)} step, "
                 f"{percent(facts.gpu.area(work).total / max(1, facts.gpu.busy.total))} of the GPU's busy time."
             ),
             saving=saving(
-                facts, 0.5 * time, 0.9 * time, time, "Time of the transposes; some remain where an operator needs NCHW."
+                facts,
+                0.5 * time,
+                0.9 * time,
+                time,
+                "Time of the transposes; some remain where an operator needs NCHW.",
             ),
-            evidence=kernel_evidence(facts, work),
+            evidence=evidence,
+            locations=places(evidence),
             fix=Fix(
                 "Convert the model and its input to channels_last once.",
                 "model = model.to(memory_format=torch.channels_last)\n"

@@ -11,7 +11,16 @@ import numpy as np
 
 from traceopt.analyzer import op_names
 from traceopt.analyzer.facts import Facts
-from traceopt.rules.common import by_site, functions_inside, locations, ms, name_of, percent, saving, site_evidence
+from traceopt.rules.common import (
+    by_site,
+    functions_inside,
+    locations,
+    ms,
+    name_of,
+    percent,
+    saving,
+    site_evidence,
+)
 from traceopt.rules.finding import Finding, Fix
 from traceopt.rules.rule import Rule, threshold
 
@@ -82,7 +91,10 @@ class DataloaderStall(Rule):
             evidence=[
                 *site_evidence(facts, sites, lambda site: name_of(facts, int(site.rows[0]))),
                 *site_evidence(
-                    facts, functions_inside(facts, rows), lambda s: s.location.function or "" if s.location else "", 3
+                    facts,
+                    functions_inside(facts, rows),
+                    lambda s: s.location.function or "" if s.location else "",
+                    3,
                 ),
             ],
             locations=locations(sites),

@@ -62,9 +62,7 @@ class PageableCopy(Rule):
         typical = typical_ns(facts, edges[:-1], exposed)
         launch = facts.links.launch_slice[facts.gpu.rows[copy.rows]]
         known = launch >= 0
-        waiting = facts.gaps.starved.within(
-            facts.slices.start[launch[known]], facts.slices.end[launch[known]]
-        )
+        waiting = facts.gaps.starved.within(facts.slices.start[launch[known]], facts.slices.end[launch[known]])
         blocked = typical_ns(facts, facts.slices.start[launch[known]], waiting)
         if typical + blocked < self.min_share * facts.step_ns:
             return

@@ -52,7 +52,9 @@ class MisalignedGemm(Rule):
     requires: ClassVar[tuple[str, ...]] = ("gpu",)
 
     min_share: float = threshold(0.005, "smallest saving, as a share of the step, to report")
-    fallback_speedup: float = threshold(2.0, "speed-up to expect where the trace has no aligned product to compare with")
+    fallback_speedup: float = threshold(
+        2.0, "speed-up to expect where the trace has no aligned product to compare with"
+    )
     hbm_share: float = threshold(0.8, "share of the memory bandwidth's peak that a product can reach")
 
     def applies(self, facts: Facts) -> str | None:
@@ -145,9 +147,10 @@ class MisalignedGemm(Rule):
 
 
 def _is_misaligned(facts: Facts, shape: GemmShape) -> bool:
-    """FP32 without Tensor Cores has no such need."""
-    on_tensor_cores = shape.tensor_core is not False and shape.dtype != "fp32"
-    return on_tensor_cores and facts.gemms.aligned(shape) is False and shape.m > 1 and shape.n > 1
+    """FP32 has no such need, unless TF32 is on and only the alignment keeps this product from it."""
+    tf32_on = any(s.dtype == "tf32" for s in facts.gemms.shapes)
+    eligible = shape.dtype != "fp32" or tf32_on
+    return eligible and facts.gemms.aligned(shape) is False and shape.m > 1 and shape.n > 1
 
 
 def _too_narrow(alignment: int | None, dtype: str | None) -> bool:
@@ -169,9 +172,7 @@ def _padded(facts: Facts, shape: GemmShape) -> list[tuple[str, int, int]]:
     least, _ = needed_multiple(shape.dtype, facts.device.arch)
     multiple = _multiple(facts, shape)
     return [
-        (name, size, -(-size // multiple) * multiple)
-        for name, size in (("N", shape.n), ("K", shape.k))
-        if size % least
+        (name, size, -(-size // multiple) * multiple) for name, size in (("N", shape.n), ("K", shape.k)) if size % least
     ]
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from traceopt.analyzer.facts import Facts
-from traceopt.rules.common import ms, percent, saving
+from traceopt.rules.common import ms, percent, places, saving
 from traceopt.rules.finding import Confidence, Finding, Fix
 from traceopt.rules.precision import kernel_evidence
 from traceopt.rules.rule import Rule, threshold
@@ -52,6 +52,7 @@ class UnfusedElementwise(Rule):
         if time < self.min_share * facts.step_ns:
             return
         gain = chains.fused_gain_ns / count
+        evidence = kernel_evidence(facts, chains.mask)
         yield self.finding(
             why=(
                 f"{chains.kernels / count:,.0f} pointwise, copy and norm kernels a step run in chains of "
@@ -64,7 +65,8 @@ class UnfusedElementwise(Rule):
                 gain,
                 "Perfect fusion leaves of each chain its longest kernel; compilers reach part of that.",
             ),
-            evidence=kernel_evidence(facts, chains.mask),
+            evidence=evidence,
+            locations=places(evidence),
             fix=Fix(
                 "Compile the model (or its blocks), or use fused kernels for norm, rotary embedding, activation and loss.",
                 "model = torch.compile(model)",

@@ -85,5 +85,3 @@ def _sync_ns(facts: Facts) -> float:
     calls = intersect(union(syncs.start[inside], syncs.end[inside]), facts.gaps.starved)
     edges = facts.steps.edges
     return float(np.median(calls.within(edges[:-1], edges[1:]))) if inside.any() else 0.0
-
-

@@ -60,7 +60,11 @@ class CheckpointInStep(Rule):
                 "on average depends on how often the run saves."
             ),
             saving=saving(
-                facts, 0.7 * typical, 0.9 * typical, typical, "The measured stall, less the copy that must stay in line."
+                facts,
+                0.7 * typical,
+                0.9 * typical,
+                typical,
+                "The measured stall, less the copy that must stay in line.",
             )
             if every_step
             else None,

@@ -9,7 +9,7 @@ from typing import ClassVar
 import numpy as np
 
 from traceopt.analyzer.facts import Facts
-from traceopt.rules.common import by_site, host_saving, locations, ms
+from traceopt.rules.common import by_site, host_saving, locations, ms, places
 from traceopt.rules.finding import Finding, Fix
 from traceopt.rules.precision import kernel_evidence
 from traceopt.rules.rule import Rule, threshold
@@ -70,14 +70,15 @@ class SingleTensorOptimizer(Rule):
         rows = np.flatnonzero(facts.regions.optimizer)
         sites = by_site(facts, rows, facts.slices.end[rows] - facts.slices.start[rows])
         median = float(np.median(facts.gpu.work.duration[kernels]))
+        evidence = kernel_evidence(facts, kernels, 3)
         yield self.finding(
             why=(
                 f"Optimizer.step launches {count:,.0f} kernels a step with a median of {ms(median)} and holds the host for "
                 f"{ms(host_ns)} of each {ms(facts.step_ns)} step."
             ),
             saving=saved,
-            evidence=kernel_evidence(facts, kernels, 3),
-            locations=locations(sites),
+            evidence=evidence,
+            locations=locations(sites) or places(evidence),
             fix=Fix(
                 "Pass fused=True (Adam, AdamW, SGD, Adagrad on CUDA) or foreach=True to the optimizer.",
                 "optimizer = torch.optim.AdamW(model.parameters(), lr=lr, fused=True)",

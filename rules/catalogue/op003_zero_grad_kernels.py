@@ -9,7 +9,7 @@ from typing import ClassVar
 import numpy as np
 
 from traceopt.analyzer.facts import Facts
-from traceopt.rules.common import by_site, host_saving, locations, ms
+from traceopt.rules.common import by_site, host_saving, locations, ms, places
 from traceopt.rules.finding import Finding, Fix
 from traceopt.rules.precision import kernel_evidence
 from traceopt.rules.rule import Rule, threshold
@@ -64,11 +64,12 @@ class ZeroGradKernels(Rule):
             return
         rows = np.flatnonzero(facts.regions.zero_grad)
         sites = by_site(facts, rows, facts.slices.end[rows] - facts.slices.start[rows])
+        evidence = kernel_evidence(facts, fills, 3)
         yield self.finding(
             why=f"zero_grad launches {count:,.0f} fills a step and holds the host for {ms(host_ns)} of each {ms(facts.step_ns)} step.",
             saving=saved,
-            evidence=kernel_evidence(facts, fills, 3),
-            locations=locations(sites),
+            evidence=evidence,
+            locations=locations(sites) or places(evidence),
             fix=Fix(
                 "Call zero_grad(set_to_none=True), the default since PyTorch 2.0.",
                 "optimizer.zero_grad(set_to_none=True)",

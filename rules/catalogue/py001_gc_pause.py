@@ -9,7 +9,7 @@ from typing import ClassVar
 import numpy as np
 
 from traceopt.analyzer.facts import Facts
-from traceopt.rules.common import by_site, locations, ms, percent, saving, site_evidence, name_of
+from traceopt.rules.common import by_site, locations, ms, name_of, percent, saving, site_evidence
 from traceopt.rules.finding import Confidence, Evidence, Finding, Fix
 from traceopt.rules.rule import Rule, threshold
 
@@ -67,7 +67,11 @@ class GcPause(Rule):
                 f"up to {ms(float(cost.max()) if len(cost) else 0)} in {steps} of {facts.steps.count} steps."
             ),
             saving=saving(
-                facts, 0.8 * mean, mean, mean, "The measured pauses with the device standing still, spread over the steps."
+                facts,
+                0.8 * mean,
+                mean,
+                mean,
+                "The measured pauses with the device standing still, spread over the steps.",
             ),
             evidence=site_evidence(facts, sites, lambda site: name_of(facts, int(site.rows[0]))),
             locations=locations(sites),
@@ -106,7 +110,9 @@ class GcPause(Rule):
         return bool(np.diff(inside).max() >= 0.8 * (end - start))
 
     def passed(self, facts: Facts) -> str:
-        return f"Recorded collections stall {percent(facts.stalls.total_ns('gc') / facts.steps.window_ns)} of the steps."
+        return (
+            f"Recorded collections stall {percent(facts.stalls.total_ns('gc') / facts.steps.window_ns)} of the steps."
+        )
 
 
 _FIX = Fix(

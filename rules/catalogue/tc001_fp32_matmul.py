@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from traceopt.analyzer.facts import Facts
+from traceopt.rules.common import ms, percent, places
 from traceopt.rules.finding import Confidence, Finding, Fix
 from traceopt.rules.precision import fp32_saving, fp32_work, kernel_evidence, uses_tensor_cores
-from traceopt.rules.common import ms, percent
 from traceopt.rules.rule import Rule, threshold
 
 
@@ -64,13 +64,15 @@ class Fp32Matmul(Rule):
         arch = facts.device.arch
         bf16 = arch is not None and arch.has_bf16
         dtype = "bf16" if bf16 else "fp16"
+        evidence = kernel_evidence(facts, work)
         yield self.finding(
             why=(
                 f"Products, convolutions and attention take {ms(time)} of each {ms(facts.step_ns)} step in FP32; the "
                 f"Tensor Cores of the {facts.device.name} do nothing."
             ),
             saving=fp32_saving(facts, work, dtype, self.low_speedup, self.speedup, self.high_speedup),
-            evidence=kernel_evidence(facts, work),
+            evidence=evidence,
+            locations=places(evidence),
             fix=Fix(
                 f"Run the forward pass under autocast in {'bfloat16' if bf16 else 'float16 with a GradScaler'}; for "
                 "convolutions use channels_last as well.",

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from traceopt.analyzer.facts import Facts
-from traceopt.rules.common import ms, percent
+from traceopt.rules.common import ms, percent, places
 from traceopt.rules.finding import Confidence, Finding, Fix
 from traceopt.rules.precision import fp32_saving, fp32_work, kernel_evidence
 from traceopt.rules.rule import Rule, threshold
@@ -57,13 +57,15 @@ class Tf32Off(Rule):
         time = facts.products.time_ns(work) / facts.steps.count
         if time < self.min_share * facts.step_ns:
             return
+        evidence = kernel_evidence(facts, work)
         yield self.finding(
             why=(
                 f"FP32 products and convolutions take {ms(time)} of each {ms(facts.step_ns)} step without Tensor Cores; "
                 f"the {facts.device.name} could run them in TF32."
             ),
             saving=fp32_saving(facts, work, "tf32", self.low_speedup, self.speedup, self.high_speedup),
-            evidence=kernel_evidence(facts, work),
+            evidence=evidence,
+            locations=places(evidence),
             fix=Fix(
                 "Allow TF32 for matrix products and convolutions. It keeps FP32's range with 10 mantissa bits: check the "
                 "loss once after the change.",

@@ -9,7 +9,7 @@ from typing import ClassVar
 import numpy as np
 
 from traceopt.analyzer.facts import Facts
-from traceopt.rules.common import ms, percent, saving
+from traceopt.rules.common import ms, percent, places, saving
 from traceopt.rules.finding import Confidence, Finding, Fix
 from traceopt.rules.precision import kernel_evidence
 from traceopt.rules.rule import Rule, threshold
@@ -57,12 +57,18 @@ class LowTensorCoreUse(Rule):
         time = facts.products.time_ns(work) / facts.steps.count
         if time < self.min_share * facts.step_ns:
             return
+        evidence = kernel_evidence(facts, work)
         yield self.finding(
             why=f"Products in 16 or 8 bits take {ms(time)} of each {ms(facts.step_ns)} step on kernels without Tensor Cores.",
             saving=saving(
-                facts, 0, 0.3 * time, 0.7 * time, "A guess between memory-bound kernels (no gain) and 3 times the rate."
+                facts,
+                0,
+                0.3 * time,
+                0.7 * time,
+                "A guess between memory-bound kernels (no gain) and 3 times the rate.",
             ),
-            evidence=kernel_evidence(facts, work),
+            evidence=evidence,
+            locations=places(evidence),
             fix=Fix(
                 "Look at the kernels: pad dimensions to multiples of 8, use channels_last for convolutions, batch "
                 "matrix-vector products.",
