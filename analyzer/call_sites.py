@@ -168,18 +168,26 @@ class CallSites:
     def _forward_of(self, rows: npt.NDArray[np.integer]) -> I4:
         """The forward operator's slice for slices inside a backward operator; -1: none."""
         ops, slices = self.trace.ops, self.slices
-        if not len(ops):
+        order = self._forward_by_sequence
+        if not self.recorded or not len(order):
             return np.full(len(rows), -1, np.int32)
-        backward = slices.nearest(self._backward)[rows]
+        backward = self._nearest_backward[rows]
         row = np.where(backward >= 0, slices.row[np.maximum(backward, 0)], 0)
         sequence = np.where(backward >= 0, ops.sequence[row], -2)
-        forward = np.flatnonzero((ops.sequence >= 0) & (ops.forward_thread <= 0))
-        if not len(forward):
-            return np.full(len(rows), -1, np.int32)
-        order = forward[np.lexsort((ops.start[forward], ops.sequence[forward]))]
         at = np.minimum(np.searchsorted(ops.sequence[order], sequence), len(order) - 1)
         found = np.where(ops.sequence[order[at]] == sequence, order[at], -1)
         return np.where(found >= 0, slices.of(OP, len(ops))[np.maximum(found, 0)], -1).astype(np.int32)
+
+    @cached_property
+    def _forward_by_sequence(self) -> npt.NDArray[np.int64]:
+        """Rows of forward operators by autograd sequence number, the outermost of each first."""
+        ops = self.trace.ops
+        forward = np.flatnonzero((ops.sequence >= 0) & (ops.forward_thread <= 0))
+        return forward[np.lexsort((ops.start[forward], ops.sequence[forward]))]
+
+    @cached_property
+    def _nearest_backward(self) -> I4:
+        return self.slices.nearest(self._backward)
 
     @cached_property
     def _backward(self) -> npt.NDArray[np.bool_]:
