@@ -1,7 +1,8 @@
 """The top fixes together. Savings overlap, so they are combined by a model of the step, never summed.
 
-Until replay takes its place: fixes of the host's side share the GPU's idle time, fixes of the GPU's side share its busy
-time, and neither kind can give back more than there is of it.
+Until replay takes its place the model knows two paths. The host's path is the step less the time that the host waits for
+a working GPU; the GPU's path is the step less the time that it starves for the host. Each fix shortens its own path, and
+the longer of the two is the step.
 """
 
 from __future__ import annotations
@@ -10,34 +11,39 @@ from collections.abc import Sequence
 
 from traceopt.analyzer.facts import Facts
 from traceopt.result import Combined
+from traceopt.rules.common import gpu_path_ns, host_path_ns
 from traceopt.rules.finding import Finding
 
 TOP = 3
-GPU_SIDE = frozenset(("TC", "GM", "AT", "CV", "CM", "LB003", "DL003"))  # fixes that shorten the GPU's own work
+# Fixes that shorten the GPU's own work; all others shorten the host's.
+GPU_FAMILIES = ("TC", "GM", "AT", "CV", "CM")
+GPU_CODES = ("LB003", "DL003", "DL004")
 
 
 def combine(findings: Sequence[Finding], facts: Facts) -> Combined | None:
-    """None when no finding carries a saving of 3 % of the step or more."""
+    """None when no finding saves 3 % of the step or more, or when together they give back nothing that is sure."""
     top = [f for f in findings if f.saving is not None and f.impact in ("high", "medium")][:TOP]
     if not top:
         return None
-    step_us = facts.step_ns / 1e3
-    largest = max(f.saving.est_us for f in top if f.saving)
-    gpu_side = sum(f.saving.est_us for f in top if f.saving and _on_gpu(f))
-    host_side = sum(f.saving.est_us for f in top if f.saving and not _on_gpu(f))
-    busy_us = facts.gpu.busy.total / facts.steps.count / 1e3 if facts.has_gpu else 0.0
-    idle_us = max(0.0, step_us - busy_us)
-    host_side = min(host_side, idle_us if facts.has_gpu else step_us)
-    gpu_side = min(gpu_side, busy_us)
-    saving = min(max(largest, host_side + gpu_side), 0.95 * step_us)
+    step = facts.step_ns / 1e3
+    on_gpu = sum(f.saving.est_us for f in top if f.saving and _on_gpu(f))
+    on_host = sum(f.saving.est_us for f in top if f.saving and not _on_gpu(f))
+    if facts.has_gpu:
+        after = max(host_path_ns(facts) / 1e3 - on_host, gpu_path_ns(facts) / 1e3 - on_gpu)
+    else:
+        after = step - on_host - on_gpu
+    surest = max(f.saving.low_us for f in top if f.saving)
+    saving = min(max(step - after, surest), on_host + on_gpu, 0.95 * step)
+    if saving <= 0:
+        return None
     return Combined(
         codes=[f.code for f in top],
         saving_us=round(saving, 3),
-        share=round(saving / step_us, 6),
-        step_us_after=round(step_us - saving, 3),
+        share=round(saving / step, 6),
+        step_us_after=round(step - saving, 3),
         replay_error_share=None,
     )
 
 
 def _on_gpu(finding: Finding) -> bool:
-    return finding.code[:2] in GPU_SIDE or finding.code in GPU_SIDE
+    return finding.code.startswith(GPU_FAMILIES) or finding.code in GPU_CODES

@@ -10,10 +10,11 @@ import numpy.typing as npt
 
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.idle import CAUSES
-from traceopt.analyzer.intervals import Intervals, clip, intersect
+from traceopt.analyzer.intervals import Intervals, intersect, union
 from traceopt.rules.finding import Evidence, Location, Saving
 
 RECORD_STACKS = "No Python stacks were recorded, so the line is not known; record with with_stack=True."
+FULL_QUEUE_NS = 200_000  # a launch this long beside a working GPU waits for room in the queue
 HOST_DISPATCH = ("launch", "python", "untraced")  # the host's ordinary work between two kernels
 
 
@@ -134,11 +135,34 @@ def starved_ns(facts: Facts, *causes: str) -> float:
 
 
 def host_wait_ns(facts: Facts) -> float:
-    """How long the training thread waits for a working GPU in the median step: what it could do more for free."""
-    syncs = facts.syncs
-    waited = syncs.end - syncs.start - syncs.idle
-    mine = facts.slices.thread[syncs.slice] == facts.steps.thread
-    return typical_ns(facts, syncs.start[mine], waited[mine])
+    """How long the host waits for a working GPU in the median step: what it could do more for free.
+
+    It waits in blocking calls, and in launches while the driver's queue is full.
+    """
+    runtime, syncs = facts.trace.runtime, facts.syncs
+    full = runtime.duration >= FULL_QUEUE_NS
+    waits = union(np.append(syncs.start, runtime.start[full]), np.append(syncs.end, runtime.end[full]))
+    edges = facts.steps.edges
+    return float(np.median(intersect(waits, facts.gpu.busy).within(edges[:-1], edges[1:])))
+
+
+def host_path_ns(facts: Facts) -> float:
+    """The median step, if the GPU took no time: the host's own work."""
+    return max(0.0, facts.step_ns - host_wait_ns(facts))
+
+
+def gpu_path_ns(facts: Facts) -> float:
+    """The median step, if the host took no time: all but the GPU's starvation."""
+    return max(0.0, facts.step_ns - starved_ns(facts))
+
+
+def gpu_saving(facts: Facts, low_ns: float, est_ns: float, high_ns: float, basis: str) -> Saving:
+    """What faster GPU work gives back. Where the host's path is as long as the step, surely nothing of it yet."""
+    slack = max(0.0, facts.step_ns - host_path_ns(facts))
+    if slack < low_ns:
+        low_ns = slack
+        basis += " The host is the limit of this step: the full gain comes only with the fixes of its side."
+    return saving(facts, low_ns, est_ns, high_ns, basis)
 
 
 def host_saving(facts: Facts, area: Intervals, removed_share: float, basis: str) -> Saving:
@@ -152,14 +176,8 @@ def host_saving(facts: Facts, area: Intervals, removed_share: float, basis: str)
     host_ns = float(np.median(area.within(edges[:-1], edges[1:]))) * removed_share
     if not facts.has_gpu:
         return saving(facts, host_ns * 0.8, host_ns, host_ns, basis)
-    direct = np.array(
-        [_overlap(area, facts.gaps.starved, int(a), int(b)) for a, b in zip(edges[:-1], edges[1:], strict=True)]
-    )
-    low = float(np.median(direct)) * removed_share
+    beside = intersect(area, facts.gaps.starved)
+    low = float(np.median(beside.within(edges[:-1], edges[1:]))) * removed_share
     starved = starved_ns(facts)
     est = max(low, min(host_ns - host_wait_ns(facts), 0.9 * starved))
     return saving(facts, low, est, max(est, min(host_ns, starved)), basis)
-
-
-def _overlap(a: Intervals, b: Intervals, start: int, end: int) -> int:
-    return intersect(clip(a, start, end), clip(b, start, end)).total

@@ -7,7 +7,7 @@ import numpy.typing as npt
 
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.kernel_names import short_name
-from traceopt.rules.common import place_of_work, saving
+from traceopt.rules.common import gpu_saving, place_of_work
 from traceopt.rules.finding import Evidence, Saving
 
 Mask = npt.NDArray[np.bool_]
@@ -37,7 +37,7 @@ def fp32_saving(facts: Facts, work: Mask, dtype: str, low: float, expected: floa
         time = area.total / facts.steps.count
     gain = [1 - 1 / max(1.0, min(speedup, ratio)) for speedup in (low, expected, high)]
     peak = f"{ratio:.0f} times the peak rate" if narrow and wide else "a higher peak rate"
-    return saving(
+    return gpu_saving(
         facts,
         *(time * g for g in gain),
         f"GPU time of these kernels at {low:g} to {min(high, ratio):g} times the speed ({dtype} has {peak}); the step "

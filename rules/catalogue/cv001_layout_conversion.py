@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from traceopt.analyzer.facts import Facts
-from traceopt.rules.common import ms, percent, places, saving
+from traceopt.rules.common import gpu_saving, ms, percent, places
 from traceopt.rules.finding import Confidence, Finding, Fix
 from traceopt.rules.precision import kernel_evidence
 from traceopt.rules.rule import Rule, threshold
@@ -56,7 +56,7 @@ class LayoutConversion(Rule):
                 f"{work.sum() / count:,.0f} layout transposes a step take {ms(time)} of each {ms(facts.step_ns)} step, "
                 f"{percent(facts.gpu.area(work).total / max(1, facts.gpu.busy.total))} of the GPU's busy time."
             ),
-            saving=saving(
+            saving=gpu_saving(
                 facts,
                 0.5 * time,
                 0.9 * time,

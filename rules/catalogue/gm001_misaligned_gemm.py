@@ -13,7 +13,7 @@ from traceopt.analyzer.gemms import GemmShape
 from traceopt.analyzer.hardware import DTYPE_BYTES, needed_multiple
 from traceopt.analyzer.kernel_names import short_name
 from traceopt.analyzer.nesting import OP
-from traceopt.rules.common import ms, place_of, saving
+from traceopt.rules.common import gpu_saving, ms, place_of
 from traceopt.rules.finding import Confidence, Evidence, Finding, Fix, Location
 from traceopt.rules.rule import Rule, threshold
 
@@ -79,7 +79,7 @@ class MisalignedGemm(Rule):
                 f"Matrix products with an N or K that Tensor Cores cannot load in full width take {ms(time / count)} of each "
                 f"{ms(facts.step_ns)} step{_example(shapes)}."
             ),
-            saving=saving(
+            saving=gpu_saving(
                 facts,
                 low / count,
                 est / count,

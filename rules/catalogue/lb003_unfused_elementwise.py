@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from traceopt.analyzer.facts import Facts
-from traceopt.rules.common import ms, percent, places, saving
+from traceopt.rules.common import gpu_saving, ms, percent, places
 from traceopt.rules.finding import Confidence, Finding, Fix
 from traceopt.rules.precision import kernel_evidence
 from traceopt.rules.rule import Rule, threshold
@@ -58,7 +58,7 @@ class UnfusedElementwise(Rule):
                 f"{chains.kernels / count:,.0f} pointwise, copy and norm kernels a step run in chains of "
                 f"{chains.kernels / chains.count:.1f} on average and take {ms(time)} of each {ms(facts.step_ns)} step."
             ),
-            saving=saving(
+            saving=gpu_saving(
                 facts,
                 self.low * gain,
                 self.expected * gain,

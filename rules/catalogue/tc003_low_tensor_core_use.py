@@ -9,7 +9,7 @@ from typing import ClassVar
 import numpy as np
 
 from traceopt.analyzer.facts import Facts
-from traceopt.rules.common import ms, percent, places, saving
+from traceopt.rules.common import gpu_saving, ms, percent, places
 from traceopt.rules.finding import Confidence, Finding, Fix
 from traceopt.rules.precision import kernel_evidence
 from traceopt.rules.rule import Rule, threshold
@@ -60,7 +60,7 @@ class LowTensorCoreUse(Rule):
         evidence = kernel_evidence(facts, work)
         yield self.finding(
             why=f"Products in 16 or 8 bits take {ms(time)} of each {ms(facts.step_ns)} step on kernels without Tensor Cores.",
-            saving=saving(
+            saving=gpu_saving(
                 facts,
                 0,
                 0.3 * time,
