@@ -112,8 +112,7 @@ def draw_timeline(timeline: Timeline, idle_word: str | None) -> TimelineDrawing:
         return TimelineDrawing([], None, [])
     hatched = compute_row(timeline) if idle_word else None
     lanes = [
-        _draw_lane(lane, timeline.stalls if row == hatched else [], duration)
-        for row, lane in enumerate(timeline.lanes)
+        _draw_lane(lane, timeline.stalls if row == hatched else [], duration) for row, lane in enumerate(timeline.lanes)
     ]
     return TimelineDrawing(lanes, _band(timeline, idle_word), ticks(duration))
 
@@ -135,9 +134,7 @@ def _band(timeline: Timeline, idle_word: str | None) -> StallBar | None:
 
 def _stall_bar(stall: Stall, duration_us: float, label: str) -> StallBar:
     colour = part_style(stall.cause, busy=False).colour
-    return StallBar(
-        _percent(stall.start_us, duration_us), _percent(stall.duration_us, duration_us), colour, label
-    )
+    return StallBar(_percent(stall.start_us, duration_us), _percent(stall.duration_us, duration_us), colour, label)
 
 
 def _draw_lane(lane: Lane, stalls: list[Stall], duration_us: float) -> LaneDrawing:

@@ -55,11 +55,7 @@ def _time_axis(end_us: float) -> Figure:
 
 def zoom_spans(timeline: Timeline) -> list[tuple[int, Span]]:
     """The longest ZOOM_SPANS spans with the height of their lane (the first lane is on top)."""
-    placed = [
-        (len(timeline.lanes) - 1 - row, span)
-        for row, lane in enumerate(timeline.lanes)
-        for span in lane.spans
-    ]
+    placed = [(len(timeline.lanes) - 1 - row, span) for row, lane in enumerate(timeline.lanes) for span in lane.spans]
     if len(placed) <= ZOOM_SPANS:
         return placed
     longest = sorted(range(len(placed)), key=lambda index: -placed[index][1].duration_us)[:ZOOM_SPANS]
@@ -120,8 +116,7 @@ def _stall_traces(timeline: Timeline, height: int, idle_word: str) -> list[Figur
                 "x": [_milliseconds(stall.duration_us) for stall in mine],
                 "marker": {"color": "var(--shade)", "pattern": pattern, "line": {"width": 0}},
                 "customdata": [
-                    [plotly_text(f"{idle_word} {text.ms(stall.duration_us)}: {stall.label}")]
-                    for stall in mine
+                    [plotly_text(f"{idle_word} {text.ms(stall.duration_us)}: {stall.label}")] for stall in mine
                 ],
                 "hovertemplate": "%{customdata[0]}<extra></extra>",
             }

@@ -78,9 +78,7 @@ def plotly_source() -> bytes:
     """plotly.min.js as the installed plotly package ships it, found without importing that package."""
     spec = importlib.util.find_spec("plotly")
     if spec is None or not spec.submodule_search_locations:
-        raise ModuleNotFoundError(
-            "plotly is not installed; render the report with --static or install plotly"
-        )
+        raise ModuleNotFoundError("plotly is not installed; render the report with --static or install plotly")
     return (Path(spec.submodule_search_locations[0]) / "package_data" / "plotly.min.js").read_bytes()
 
 
@@ -111,9 +109,7 @@ def _view(shown: Result) -> dict[str, Any]:
         "checks_line": wording.checks_line(shown),
         "command": wording.command(shown),
         "gemm_caption": wording.gemm_caption(shown),
-        "timeline_caption": wording.timeline_caption(
-            shown, timeline is not None and timeline.band is not None
-        ),
+        "timeline_caption": wording.timeline_caption(shown, timeline is not None and timeline.band is not None),
     }
 
 

@@ -7,8 +7,7 @@ from traceopt.result import Result
 
 _NO_GPU_HERE = "Not applicable: this step ran on the CPU."
 _RECORD_GPU = (
-    "Not recorded: pass activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA] to the profiler "
-    "(XPU on Intel GPUs)."
+    "Not recorded: pass activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA] to the profiler (XPU on Intel GPUs)."
 )
 _RECORD_SHAPES = "Not recorded: set record_shapes=True in the profiler."
 _RECORD_MEMORY = "Not recorded: set profile_memory=True in the profiler."

@@ -70,8 +70,7 @@ class _Paper:
 def _columns(value: str) -> int:
     """Columns that `value` takes: East Asian wide characters take two, combining marks none."""
     return sum(
-        0 if unicodedata.combining(char) else 2 if unicodedata.east_asian_width(char) in "WF" else 1
-        for char in value
+        0 if unicodedata.combining(char) else 2 if unicodedata.east_asian_width(char) in "WF" else 1 for char in value
     )
 
 
@@ -191,9 +190,7 @@ def _place_columns(cards: list[wording.Card], paper: _Paper) -> int:
     return max(len("where"), min(PLACE_COLUMNS, max(_columns(place) for place in places)))
 
 
-def _titled(
-    card: wording.Card, start: str, title_columns: int, place_columns: int, paper: _Paper
-) -> list[str]:
+def _titled(card: wording.Card, start: str, title_columns: int, place_columns: int, paper: _Paper) -> list[str]:
     """A row: `start`, code and title (on more lines where it must), the place in the code."""
     finding = card.finding
     code = paper.fit(finding.code, 12)

@@ -176,9 +176,7 @@ def measured_facts(result: Result) -> list[str]:
         hidden = communication.overlap_share
         overlap = f" ({text.percent(hidden)} overlapped)" if hidden is not None else ""
         exposed = text.ms(communication.exposed_us_per_step)
-        facts.append(
-            f"Communication: {text.ms(communication.us_per_step)}, of which {exposed} exposed{overlap}."
-        )
+        facts.append(f"Communication: {text.ms(communication.us_per_step)}, of which {exposed} exposed{overlap}.")
     return facts
 
 
@@ -188,9 +186,7 @@ def timeline_caption(result: Result, shaded: bool) -> str:
     if timeline is None:
         return ""
     rank = rank_phrase(result)
-    sentences = [
-        f"{timeline.step}, the median step, {rank}." if rank else f"{timeline.step}, the median step."
-    ]
+    sentences = [f"{timeline.step}, the median step, {rank}." if rank else f"{timeline.step}, the median step."]
     if shaded:
         sentences.append(f"Shaded: the longest stretch without {'model' if on_cpu(result) else 'GPU'} work.")
     drawn, total = sum(len(lane.spans) for lane in timeline.lanes), sum(lane.total for lane in timeline.lanes)
@@ -238,7 +234,5 @@ CHECK_WORDS: tuple[tuple[CheckStatus, str], ...] = (
 def checks_line(result: Result) -> str:
     """ "18 rules: 6 found something, 9 passed, 3 not checked, 0 not applicable.", and errors if any."""
     counts = {status: sum(check.status == status for check in result.checks) for status, _ in CHECK_WORDS}
-    told = [
-        f"{counts[status]} {words}" for status, words in CHECK_WORDS if status != "error" or counts[status]
-    ]
+    told = [f"{counts[status]} {words}" for status, words in CHECK_WORDS if status != "error" or counts[status]]
     return f"{text.counted(len(result.checks), 'rule')}: {', '.join(told)}."

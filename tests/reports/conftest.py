@@ -29,7 +29,7 @@ def browser() -> Iterator[Any]:
 
 @pytest.fixture
 def open_report(browser: Any, tmp_path: Path) -> Iterator[OpenReport]:
-    """Renders a result and opens it from disk. Nothing may be requested, logged or thrown by the end of the test."""
+    """Renders a result and opens it from disk. Nothing may be requested, logged or thrown until the end."""
     complaints: list[str] = []
     contexts = []
 
@@ -37,9 +37,7 @@ def open_report(browser: Any, tmp_path: Path) -> Iterator[OpenReport]:
         if not request.url.startswith(("file:", "data:", "blob:")):
             complaints.append(f"request: {request.url[:200]}")
 
-    def open_it(
-        result: Result, *, width: int = 1280, fragment: str = "", static: bool = False, **options: Any
-    ) -> Any:
+    def open_it(result: Result, *, width: int = 1280, fragment: str = "", static: bool = False, **options: Any) -> Any:
         file = tmp_path / f"report-{len(contexts)}.html"
         file.write_text(render_html(result, static=static), encoding="utf-8")
         context = browser.new_context(viewport={"width": width, "height": 900}, **options)

@@ -81,9 +81,7 @@ def span(start: float, end: float, name: str, category: str) -> Span:
     return Span(start * 1000, round((end - start) * 1000, 3), name, category)
 
 
-def _spread(
-    start: float, end: float, busy: float, names: list[str], category: str, number: int
-) -> list[Span]:
+def _spread(start: float, end: float, busy: float, names: list[str], category: str, number: int) -> list[Span]:
     """`number` spans that fill `busy` ms between `start` and `end`."""
     chance = random.Random(number)  # noqa: S311
     weights = [chance.uniform(0.5, 1.5) for _ in range(number)]
@@ -120,12 +118,8 @@ def _timeline() -> Timeline:
         Lane("cpu", "CPU main thread", "tid 41", main, 8),
         Lane("autograd", "CPU autograd thread", "tid 97", [span(241, 292, "autograd engine", "cpu")], 1),
         Lane("gpu", "GPU compute", "stream 7", compute, 1802),
-        Lane(
-            "copy", "GPU copies", "stream 7", [span(196, 211, "Memcpy HtoD (Pageable -> Device)", "copy")], 1
-        ),
-        Lane(
-            "nccl", "GPU NCCL", "stream 20", [span(287, 306, nccl, "comm"), span(308, 346, nccl, "comm")], 2
-        ),
+        Lane("copy", "GPU copies", "stream 7", [span(196, 211, "Memcpy HtoD (Pageable -> Device)", "copy")], 1),
+        Lane("nccl", "GPU NCCL", "stream 20", [span(287, 306, nccl, "comm"), span(308, 346, nccl, "comm")], 2),
     ]
     stalls = [
         Stall(9_000, 187_000, "data_loading", "Waiting for data"),
@@ -147,9 +141,7 @@ def _memory() -> Memory:
 def _findings() -> list[Finding]:
     at = Location
     none = "None known"
-    loader_code = (
-        "loader = DataLoader(\n    train_set, batch_size=128, num_workers=8,\n    persistent_workers=True)\n"
-    )
+    loader_code = "loader = DataLoader(\n    train_set, batch_size=128, num_workers=8,\n    persistent_workers=True)\n"
     pin_patch = (
         "--- a/train.py\n+++ b/train.py\n@@ -62,3 +62,3 @@\n loader = DataLoader(\n"
         "-    drop_last=True)\n+    drop_last=True, pin_memory=True)\n model = ViT(cfg).cuda()\n"
@@ -214,9 +206,7 @@ def _kernels() -> list[Kernel]:
         Kernel(nccl, "communication", 3, 57_000, 19_000, 0.138, None, None, Location("train.py", 95)),
         Kernel(gemm, "gemm", 48, 23_400, 487.5, 0.057, False, "aten::addmm", vit),
         Kernel(add, "elementwise", 1202, 9_600, 7.987, 0.023, None, "aten::add_", None),
-        Kernel(
-            "fmha_cutlassF_f32_aligned_64x64_rf_sm80", "attention", 12, 1_500, 125.0, 0.004, True, None, vit
-        ),
+        Kernel("fmha_cutlassF_f32_aligned_64x64_rf_sm80", "attention", 12, 1_500, 125.0, 0.004, True, None, vit),
         Kernel("Memset (Device)", "memset", 2.5, 4, 1.6, 0.00001, None, "aten::zero_", None),
     ]
 
@@ -454,19 +444,13 @@ _FIXED = {"source", "status", "impact", "confidence", "category", "cause"}
 
 def _poisoned(value: Any, counter: Any, field: str = "") -> Any:
     if isinstance(value, str):
-        return (
-            value
-            if field in _FIXED or (field == "verdict" and not value)
-            else HOSTILE[next(counter) % len(HOSTILE)]
-        )
+        return value if field in _FIXED or (field == "verdict" and not value) else HOSTILE[next(counter) % len(HOSTILE)]
     if isinstance(value, list):
         return [_poisoned(item, counter, field) for item in value]
     if is_dataclass(value) and not isinstance(value, type):
         if isinstance(value, Quality):
             return Quality("limited", [Note(text, text, text) for text in HOSTILE])
-        changed = {
-            item.name: _poisoned(getattr(value, item.name), counter, item.name) for item in fields(value)
-        }
+        changed = {item.name: _poisoned(getattr(value, item.name), counter, item.name) for item in fields(value)}
         if isinstance(value, Combined):
             changed["codes"] = value.codes
         return replace(value, **changed)
@@ -503,8 +487,7 @@ def stress() -> Result:
         for index in range(500)
     ]
     ops = [
-        replace(base.ops[0], name=f"aten::operator_{index}", cpu_self_us_per_step=float(index))
-        for index in range(500)
+        replace(base.ops[0], name=f"aten::operator_{index}", cpu_self_us_per_step=float(index)) for index in range(500)
     ]
     starts = [round(index * 1200 + chance.uniform(0, 500), 3) for index in range(333)]
     spans = [
@@ -519,9 +502,7 @@ def stress() -> Result:
         )
         for lane in base.timeline.lanes
     ]
-    points = [
-        MemoryPoint(round(index * 412.0, 3), chance.randrange(80 * GIB), None) for index in range(1_000)
-    ]
+    points = [MemoryPoint(round(index * 412.0, 3), chance.randrange(80 * GIB), None) for index in range(1_000)]
     return replace(
         base,
         kernels=kernels,

@@ -1,4 +1,4 @@
-"""The HTML report in a real browser: safe, quiet, readable at every width, usable by keyboard and without JavaScript."""
+"""The HTML report in a real browser: safe, quiet, readable at every width, usable without mouse or script."""
 
 from __future__ import annotations
 
@@ -41,20 +41,10 @@ def test_hostile_strings_stay_text(open_report) -> None:
     assert page.evaluate(ANY_ATTACK) == 0
     assert page.evaluate("document.images.length") == 0
     assert page.evaluate("document.scripts.length") == scripts_before + 1  # Plotly alone
-    assert (
-        page.evaluate("document.styleSheets.length >= 1 && getComputedStyle(document.body).display")
-        == "block"
-    )
-    foreign = (
-        "[...document.querySelectorAll('a')].filter(a => (a.getAttribute('href') || '')[0] !== '#').length"
-    )
+    assert page.evaluate("document.styleSheets.length >= 1 && getComputedStyle(document.body).display") == "block"
+    foreign = "[...document.querySelectorAll('a')].filter(a => (a.getAttribute('href') || '')[0] !== '#').length"
     assert page.evaluate(foreign) == 0
-    assert (
-        page.evaluate(
-            "document.querySelectorAll('[onerror], [onload], [onmouseover], iframe, object').length"
-        )
-        == 0
-    )
+    assert page.evaluate("document.querySelectorAll('[onerror], [onload], [onmouseover], iframe, object').length") == 0
     assert page.evaluate("document.querySelectorAll('h1').length") == 1
     assert page.evaluate(OVERFLOW_PX) <= 0
     assert "<img src=x onerror=window.__xss=1>" in page.inner_text("main")
@@ -66,7 +56,7 @@ def test_hover_shows_name_duration_and_start(open_report) -> None:
     bar = page.locator("#timeline-plot .bars path").first.bounding_box()
     page.mouse.move(bar["x"] + bar["width"] / 2, bar["y"] + bar["height"] / 2)
     page.wait_for_selector("#timeline-plot .hoverlayer text")
-    assert " ms, starts at " in page.inner_text("#timeline-plot .hoverlayer")
+    assert " ms, starts at " in page.text_content("#timeline-plot .hoverlayer")
     assert page.inner_text("#zoom-message") == "Drag to zoom, double-click to reset, hover for names."
 
 
@@ -201,10 +191,8 @@ def test_colours_have_contrast(open_report, scheme: str) -> None:
     )
 
     def luminance(name: str) -> float:
-        linear = [
-            c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4
-            for c in (v / 255 for v in colours[name])
-        ]
+        channels = [value / 255 for value in colours[name]]
+        linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels]
         return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
 
     def contrast(one: str, other: str) -> float:
@@ -212,7 +200,5 @@ def test_colours_have_contrast(open_report, scheme: str) -> None:
         return (high + 0.05) / (low + 0.05)
 
     too_low = {pair: round(contrast(*pair), 2) for pair in TEXT_PAIRS if contrast(*pair) < 4.5}
-    too_low |= {
-        (name, "card"): round(contrast(name, "card"), 2) for name in GRAPHICS if contrast(name, "card") < 3
-    }
+    too_low |= {(name, "card"): round(contrast(name, "card"), 2) for name in GRAPHICS if contrast(name, "card") < 3}
     assert json.dumps({" on ".join(pair): ratio for pair, ratio in too_low.items()}) == "{}"

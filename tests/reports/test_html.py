@@ -248,9 +248,7 @@ def test_memory_keeps_its_extremes() -> None:
     few = thinned(stress.memory.curve)
     assert len(few) <= 300
     for choose in (min, max):
-        assert choose(p.allocated_bytes for p in few) == choose(
-            p.allocated_bytes for p in stress.memory.curve
-        )
+        assert choose(p.allocated_bytes for p in few) == choose(p.allocated_bytes for p in stress.memory.curve)
     assert [point.us for point in few] == sorted(point.us for point in few)
     assert draw_memory(sample.cpu_only().memory, None) is None
 

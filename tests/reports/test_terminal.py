@@ -52,14 +52,9 @@ def test_says_what_the_report_says() -> None:
     assert "The top 3 fixes save about 200 ms per step (48%): about 210 ms instead of 412.0 ms" in output
     assert re.search(r"idle +187\.0 ms +45%  █+ +Waiting for data", output)
     assert re.search(r"busy +124\.0 ms +30%  █+ +Compute kernels", output)
-    assert re.search(
-        r"^ 1   150 ms +36%  high +DL001 Load data in worker processes +train.py:61$", output, re.M
-    )
+    assert re.search(r"^ 1   150 ms +36%  high +DL001 Load data in worker processes +train.py:61$", output, re.M)
     assert "Savings overlap, so do not add them up." in output
-    assert (
-        "11 rules: 6 found something, 2 passed, 1 not checked, 1 not applicable, 1 failed with an error."
-        in output
-    )
+    assert "11 rules: 6 found something, 2 passed, 1 not checked, 1 not applicable, 1 failed with an error." in output
     assert "Warning: rank 2" in output
 
 
