@@ -108,7 +108,10 @@ def _after_tile(result: Result) -> Tile:
     fixes = combined_fixes(result)
     if combined is None or fixes is None:
         several = sum(finding.saving is not None for finding in result.findings) > 1
-        note = "savings of several fixes overlap" if several else "needs several fixes with estimates"
+        if result.quality.verdict == "unusable":
+            note = "this trace cannot carry the numbers"
+        else:
+            note = "savings of several fixes overlap" if several else "needs several fixes with estimates"
         return Tile("After the top fixes", "not estimated", None, note)
     after = text.as_precise_as(combined.step_us_after, combined.saving_us)
     label = f"After {fixes.removesuffix(' fixes')} (estimate)"

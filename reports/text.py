@@ -27,7 +27,7 @@ _MIB = 1 << 20
 _BLANK_LETTERS = frozenset("\u115f\u1160\u3164\uffa0\u2800")
 _KEPT_SPACES = frozenset(" \u00a0\u202f")
 
-_PROSE_FIELDS = frozenset({"verdict", "text", "reason", "why", "basis", "detail", "warnings", "effort", "risk"})
+_PROSE_FIELDS = frozenset({"verdict", "text", "reason", "why", "basis", "detail", "warnings"})
 _SOURCE_CODE_FIELDS = frozenset({("fix", "code"), ("fix", "patch")})
 _UNIT_AFTER_NUMBER = re.compile(r"(\d) (ms|µs|s|[KMG]i?B|GB/s|TFLOP/s)\b")
 

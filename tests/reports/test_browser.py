@@ -105,7 +105,7 @@ def test_a_link_opens_its_card(open_report) -> None:
     assert page.evaluate("document.querySelector('#HS002').open") is True
     assert page.evaluate("document.querySelector('#TC002').open") is False
     page.evaluate("location.hash = '#TC002'")
-    page.wait_for_function("document.querySelector('#TC002').open")
+    page.wait_for_selector("#TC002[open]")
 
 
 def test_open_all(open_report) -> None:
@@ -156,7 +156,7 @@ def test_copy_buttons_copy_the_code(open_report) -> None:
         page.evaluate("document.querySelectorAll('details.fix').forEach(d => d.open = true)")
         button = page.locator(f"[data-copy={anchor}]")
         button.click()
-        page.wait_for_function(f"document.querySelector('[data-copy={anchor}]').textContent === 'Copied'")
+        page.wait_for_selector(f"[data-copy={anchor}]:text-is('Copied')")
         assert page.evaluate("navigator.clipboard.readText()") == expected
 
 
