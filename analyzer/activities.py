@@ -103,11 +103,11 @@ ACTIVITIES: tuple[Activity, ...] = (
             + r"transformers/(?:\w+/)*(?:image_processing|image_transforms|feature_extraction|tokenization|audio_utils|video_utils)",
             _LIBRARY + r"diffusers/(?:image|video)_processor",
             r": _?(?:pre|post)_?process(?:_\w+)?$",
-            r": _?(?:tokenize|collate|augment)(?:_\w+|r)?$",
+            r": _?(?:tokeni[sz]e|collate|augment)(?:_\w+|r)?$",
             r": _?(?:decode|read|load)_(?:image|jpeg|video|audio|batch|sample|frame)s?(?:_\w+)?$",
             r": \w*collate_fn$",
         ),
-        annotation=_pattern(r"(?i)\b(?:preprocess\w*|tokeniz\w*|collate|augment\w*|decode_(?:image|video|audio))\b"),
+        annotation=_pattern(r"(?i)\b(?:preprocess\w*|tokeni[sz]\w*|collate|augment\w*|decode_(?:image|video|audio))\b"),
     ),
     Activity("launch", "Launching GPU work", op=lambda _: True, runtime=lambda _: True),
     Activity("python", "Python between launches", frame=lambda _: True),
@@ -115,8 +115,10 @@ ACTIVITIES: tuple[Activity, ...] = (
 
 ACTIVITY_NAMES = tuple(activity.name for activity in ACTIVITIES)
 UNTRACED = "untraced"
+HOLE = "hole"
 QUEUED = "queued"
 LABELS = {a.name: a.label for a in ACTIVITIES} | {
     UNTRACED: "Nothing traced on the host",
+    HOLE: "Python without any event",
     QUEUED: "Idle although work was queued",
 }

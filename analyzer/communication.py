@@ -11,16 +11,15 @@ import numpy as np
 from traceopt.analyzer import op_names
 from traceopt.analyzer.gpu import GpuWork
 from traceopt.analyzer.hardware import DTYPE_BYTES
-
 from traceopt.analyzer.links import Links
 from traceopt.analyzer.nesting import ANNOTATION, OP, Slices
 from traceopt.analyzer.tables import I8
 from traceopt.analyzer.trace import Trace
 
 _KIND = re.compile(
-    r"(?P<kind>all_?reduce|reduce_?scatter|all_?gather|all_?to_?all|send_?recv|broadcast|reduce|barrier|gather|scatter)", re.I
+    r"(?P<kind>all_?reduce|reduce_?scatter|all_?gather|all_?to_?all|send_?recv|broadcast|reduce|barrier|gather|scatter)",
+    re.I,
 )
-_SENT_PER_BYTE = {"all_reduce": 2.0}  # a ring all-reduce moves each byte twice; the others once
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +31,7 @@ class CollectiveCalls:
     duration: I8
     exposed: I8  # without compute beside it
     bytes: I8  # of one rank's buffer, -1: not recorded
+    bus_factor: float  # bytes over the link for each byte of the buffer
 
     @property
     def calls(self) -> int:
@@ -42,10 +42,10 @@ class CollectiveCalls:
         return int(self.bytes.sum()) if len(self.bytes) and (self.bytes >= 0).all() else None
 
     def bus_gb_per_s(self) -> float | None:
-        """Bytes moved over the link per second, as NCCL's tests count it for large groups (all-reduce twice)."""
+        """Bytes moved over the link per second, "bus bandwidth" as NCCL's tests define it."""
         moved = self.known_bytes
         total = int(self.duration.sum())
-        return moved * _SENT_PER_BYTE.get(self.name, 1.0) / total if moved and total else None
+        return moved * self.bus_factor / total if moved and total else None
 
 
 def find_collectives(trace: Trace, slices: Slices, links: Links, gpu: GpuWork) -> list[CollectiveCalls]:
@@ -54,15 +54,19 @@ def find_collectives(trace: Trace, slices: Slices, links: Links, gpu: GpuWork) -
     if not len(rows):
         return []
     annotated = _annotation_of(trace, slices, links, gpu, rows)
-    kinds = [_kind(trace, gpu, int(row), slice_) for row, slice_ in zip(rows, annotated, strict=True)]  # collectives are few
-    sizes = np.array([_bytes(trace, gpu, int(row), slices, slice_) for row, slice_ in zip(rows, annotated, strict=True)])
+    pairs = list(zip(rows.tolist(), annotated.tolist(), strict=True))  # collectives are few
+    kinds = [_kind(trace, gpu, slices, row, slice_) for row, slice_ in pairs]
+    sizes = np.array([_bytes(trace, gpu, row, slices, slice_) for row, slice_ in pairs])
+    ranks = int(gpu.work.group_size[rows].max())
+    ranks = ranks if ranks > 0 else trace.meta.world_size or 0
     start = np.maximum(gpu.work.start[rows], gpu.window[0])
     end = np.minimum(gpu.work.end[rows], gpu.window[1])
     exposed = (end - start) - gpu.compute.within(start, end)
     out = []
     for kind in sorted(set(kinds)):
         mine = np.array([k == kind for k in kinds])
-        out.append(CollectiveCalls(kind, rows[mine], gpu.in_window[rows[mine]], exposed[mine], sizes[mine]))
+        factor = _bus_factor(kind, ranks)
+        out.append(CollectiveCalls(kind, rows[mine], gpu.in_window[rows[mine]], exposed[mine], sizes[mine], factor))
     return sorted(out, key=lambda c: -int(c.exposed.sum()))
 
 
@@ -73,8 +77,19 @@ def _annotation_of(trace: Trace, slices: Slices, links: Links, gpu: GpuWork, row
     return slices.ancestor(links.launch_slice[gpu.rows[rows]], wanted).astype(np.int64)
 
 
-def _kind(trace: Trace, gpu: GpuWork, row: int, annotation: int) -> str:
+def _bus_factor(kind: str, ranks: int) -> float:
+    """NCCL tests, "Performance reported by NCCL tests": a ring all-reduce of n ranks moves 2 (n - 1) / n of each byte.
+
+    The gathering and scattering kinds move (n - 1) / n of the larger buffer; sizes here are of one side, so 1.
+    """
+    return 2 * (ranks - 1) / ranks if kind == "all_reduce" and ranks > 1 else 2.0 if kind == "all_reduce" else 1.0
+
+
+def _kind(trace: Trace, gpu: GpuWork, slices: Slices, row: int, annotation: int) -> str:
+    """From NCCL's metadata, else from the annotation around the launch, else from the kernel's name."""
     texts = [trace.names[gpu.work.name[row]]]
+    if annotation >= 0:
+        texts.insert(0, trace.names[slices.name[annotation]])
     if gpu.work.collective[row] >= 0:
         texts.insert(0, trace.texts[gpu.work.collective[row]])
     for text in texts:
@@ -126,5 +141,3 @@ def _tensor_bytes(dims_text: str, types_text: str) -> int:
             if size and all(isinstance(n, int) for n in size):
                 total += int(np.prod(size, dtype=np.int64)) * DTYPE_BYTES.get(dtype or "", 4)
     return total if total else -1
-
-

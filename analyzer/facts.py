@@ -18,8 +18,10 @@ from traceopt.analyzer.cpu_phases import CpuPhases
 from traceopt.analyzer.device import TraceDevice, find_device
 from traceopt.analyzer.gemms import Gemms
 from traceopt.analyzer.gpu import GpuWork
+from traceopt.analyzer.holes import Holes, find_holes
 from traceopt.analyzer.host import Host
 from traceopt.analyzer.idle import Gaps, Idle, attribute, find_gaps, slow_first_calls
+from traceopt.analyzer.intervals import union
 from traceopt.analyzer.kernel_names import FUSIBLE_KINDS
 from traceopt.analyzer.links import Links, link
 from traceopt.analyzer.memory import DeviceMemory, find_memory
@@ -92,12 +94,23 @@ class Facts:
     @cached_property
     def syncs(self) -> Syncs:
         return find_syncs(
-            self.trace, self.slices, self.links, self.steps, self.gpu, self.gaps, self.host.rows_of("host_sync")
+            self.trace,
+            self.slices,
+            self.links,
+            self.steps,
+            self.gpu,
+            self.gaps,
+            self.host.rows_of("host_sync"),
         )
 
     @cached_property
+    def holes(self) -> Holes:
+        return find_holes(self.slices, self.gaps, self.trace.names)
+
+    @cached_property
     def idle(self) -> Idle:
-        return attribute(self.gaps, self.host, self.steps, self.syncs.refill_area)
+        holes = union(self.holes.start, self.holes.end)
+        return attribute(self.gaps, self.host, self.steps, self.syncs.refill_area, holes)
 
     @cached_property
     def cpu_phases(self) -> CpuPhases:
@@ -129,10 +142,10 @@ class Facts:
 
     @cached_property
     def chains(self) -> Chains:
-        """Runs of memory-bound kernels that nothing fused; the optimizer's do not count."""
+        """Runs of memory-bound kernels that nothing fused; those of the optimizer and of unfused attention do not count."""
         optimizer = self.regions.work_under(self.regions.optimizer | self.regions.zero_grad)
         fusible = self.gpu.is_kernel & np.isin(self.gpu.kind, sorted(FUSIBLE_KINDS)) & ~self.gpu.fused
-        return find_chains(self.gpu, fusible & ~optimizer)
+        return find_chains(self.gpu, fusible & ~optimizer & ~self.unfused_attention.mask)
 
     @cached_property
     def unfused_attention(self) -> UnfusedAttention:
@@ -165,9 +178,18 @@ class Facts:
                 len(self.trace.runtime) > 0,
                 "No runtime calls were recorded; profile with ProfilerActivity.CPU and CUDA together.",
             ),
-            "ops": (len(self.trace.ops) > 0, "No operators were recorded; profile with ProfilerActivity.CPU."),
-            "shapes": (bool((self.trace.ops.dims >= 0).any()), "Shapes were not recorded; profile with record_shapes=True."),
-            "stacks": (self.call_sites.recorded, "Python stacks were not recorded; profile with with_stack=True."),
+            "ops": (
+                len(self.trace.ops) > 0,
+                "No operators were recorded; profile with ProfilerActivity.CPU.",
+            ),
+            "shapes": (
+                bool((self.trace.ops.dims >= 0).any()),
+                "Shapes were not recorded; profile with record_shapes=True.",
+            ),
+            "stacks": (
+                self.call_sites.recorded,
+                "Python stacks were not recorded; profile with with_stack=True.",
+            ),
             "memory": (self.memory is not None, "Memory was not recorded; profile with profile_memory=True."),
             "device": (
                 self.device.accelerator is not None,

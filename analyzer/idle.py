@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from traceopt.analyzer import op_names
-from traceopt.analyzer.activities import ACTIVITY_NAMES, QUEUED, UNTRACED
+from traceopt.analyzer.activities import ACTIVITY_NAMES, HOLE, QUEUED, UNTRACED
 from traceopt.analyzer.gpu import GpuWork
 from traceopt.analyzer.host import Host
 from traceopt.analyzer.intervals import EMPTY, Intervals, intersect, union
@@ -17,7 +17,7 @@ from traceopt.analyzer.links import Links
 from traceopt.analyzer.steps import Steps
 from traceopt.analyzer.tables import I4, I8
 
-CAUSES = (*ACTIVITY_NAMES, UNTRACED, QUEUED)
+CAUSES = (*ACTIVITY_NAMES, HOLE, UNTRACED, QUEUED)
 LAUNCH_LATENCY_NS = 30_000  # from the end of a launch call to its kernel on an idle GPU: 3-20 us seen, P2P setups more
 
 
@@ -68,9 +68,7 @@ def find_gaps(gpu: GpuWork, links: Links, steps: Steps) -> Gaps:
     after_launch = np.where(launched & (launch_end > whole_start), launch_end + LAUNCH_LATENCY_NS, launch_end)
     starved_end = np.clip(after_launch, pieces.start, pieces.end)
     thread = np.where(launched, runtime.thread[np.maximum(launch, 0)] if len(runtime) else -1, steps.thread)
-    return Gaps(
-        pieces.start, pieces.end, starved_end, steps.step_of(pieces.start), next_row, thread.astype(np.int32)
-    )
+    return Gaps(pieces.start, pieces.end, starved_end, steps.step_of(pieces.start), next_row, thread.astype(np.int32))
 
 
 def intersect_at(area: Intervals, edges: I8) -> Intervals:
@@ -110,10 +108,11 @@ class Idle:
         return float(np.median(self.by_step[:, columns].sum(axis=1)))
 
 
-def attribute(gaps: Gaps, host: Host, steps: Steps, refill: Intervals = EMPTY) -> Idle:
+def attribute(gaps: Gaps, host: Host, steps: Steps, refill: Intervals = EMPTY, holes: Intervals = EMPTY) -> Idle:
     """Charges each gap to what the launching thread (else the training thread) did while the GPU starved.
 
-    In `refill` the host launches again after a sync that had drained the GPU: that time is the sync's.
+    In `refill` the host launches again after a sync that had drained the GPU: that time is the sync's. `holes` are
+    stretches of Python without an event.
     """
     amount = np.zeros((len(gaps), len(CAUSES)), np.int64)
     for thread in np.unique(gaps.thread):
@@ -121,6 +120,10 @@ def attribute(gaps: Gaps, host: Host, steps: Steps, refill: Intervals = EMPTY) -
         start, end = gaps.start[rows], gaps.starved_end[rows]
         for name, area in host.of_thread_else(int(thread), steps.thread).items():
             amount[rows, CAUSES.index(name)] += area.within(start, end)
+            if name == "python" and len(holes):
+                empty = intersect(area, holes).within(start, end)
+                amount[rows, CAUSES.index(name)] -= empty
+                amount[rows, CAUSES.index(HOLE)] += empty
     untraced = CAUSES.index(UNTRACED)
     amount[:, untraced] = gaps.starved_end - gaps.start - amount.sum(axis=1)
     amount[:, CAUSES.index(QUEUED)] = gaps.end - gaps.starved_end

@@ -65,6 +65,17 @@ class Slices:
             moving = moving[(target >= 0) & ~wanted[np.maximum(target, 0)]]
         return pointer
 
+    def at(self, thread: int, time: I8) -> I4:
+        """The innermost slice of a thread that is open at each time; -1: none. Shape (len(time),)."""
+        first, last = np.searchsorted(self.thread, [thread, thread + 1])
+        index = np.searchsorted(self.start[first:last], time, side="right") - 1 + first
+        found = np.where(index >= first, index, -1)
+        while True:
+            closed = (found >= 0) & (self.end[np.maximum(found, 0)] <= time)
+            if not closed.any():
+                return found.astype(np.int32)
+            found = np.where(closed, self.parent[np.maximum(found, 0)], found)
+
     @cached_property
     def outermost(self) -> I4:
         """The root of every slice's tree."""
@@ -82,7 +93,12 @@ class Slices:
 
 def build_slices(trace: Trace) -> Slices:
     """Joins the CPU tables of a trace and finds every slice's parent."""
-    tables = [(PYTHON, trace.python), (ANNOTATION, trace.annotations), (OP, trace.ops), (RUNTIME, trace.runtime)]
+    tables = [
+        (PYTHON, trace.python),
+        (ANNOTATION, trace.annotations),
+        (OP, trace.ops),
+        (RUNTIME, trace.runtime),
+    ]
     start = np.concatenate([t.start for _, t in tables])
     end = np.concatenate([t.end for _, t in tables])
     thread = np.concatenate([t.thread for _, t in tables])

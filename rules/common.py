@@ -14,6 +14,7 @@ from traceopt.analyzer.intervals import Intervals, intersect, union
 from traceopt.rules.finding import Evidence, Location, Saving
 
 RECORD_STACKS = "No Python stacks were recorded, so the line is not known; record with with_stack=True."
+LONG_PYTHON_NS = 1_000_000  # Python that starves the GPU this long at a stretch is work of its own
 FULL_QUEUE_NS = 200_000  # a launch this long beside a working GPU waits for room in the queue
 HOST_DISPATCH = ("launch", "python", "untraced")  # the host's ordinary work between two kernels
 
@@ -132,6 +133,27 @@ def starved_ns(facts: Facts, *causes: str) -> float:
     """GPU starvation by these causes (by all when none is given) in the median step."""
     wanted = causes or tuple(cause for cause in CAUSES if cause != "queued")
     return facts.idle.typical_ns(*wanted)
+
+
+def dispatch_amount(facts: Facts) -> npt.NDArray[np.int64]:
+    """What each idle gap owes to dispatch: operators, launch calls, and Python between them in short gaps.
+
+    A long gap full of Python is not dispatch. Shape (len(gaps),), ns.
+    """
+    idle = facts.idle
+    amount = sum((idle.of_gaps(cause) for cause in HOST_DISPATCH), np.zeros(len(facts.gaps), np.int64))
+    return amount - python_amount(facts)
+
+
+def python_amount(facts: Facts) -> npt.NDArray[np.int64]:
+    """What each long idle gap owes to Python outside operators. Shape (len(gaps),), ns."""
+    gaps = facts.gaps
+    return np.where(gaps.starved_end - gaps.start >= LONG_PYTHON_NS, facts.idle.of_gaps("python"), 0)
+
+
+def dispatch_ns(facts: Facts) -> float:
+    """Dispatch starvation in the median step."""
+    return typical_ns(facts, facts.gaps.start, dispatch_amount(facts))
 
 
 def host_wait_ns(facts: Facts) -> float:

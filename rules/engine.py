@@ -7,13 +7,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from traceopt.rules.finding import Finding
-from traceopt.rules.registry import TRACE_QUALITY, Registry, select
-from traceopt.rules.rule import Rule
-
 from traceopt.config import typed_settings
 from traceopt.errors import ConfigError, one_line
 from traceopt.result import Check, CheckStatus, Note
+from traceopt.rules.finding import Finding
+from traceopt.rules.registry import TRACE_QUALITY, Registry, select
+from traceopt.rules.rule import Rule
 
 if TYPE_CHECKING:
     from traceopt.analyzer.facts import Facts
@@ -81,7 +80,7 @@ def run_rules(rules: Sequence[Rule], facts: Facts, *, debug: bool = False) -> Ou
             notes += [Note(finding.code, finding.name, finding.why) for finding in found]
         else:
             findings += found
-    return Outcome(sorted(findings, key=_value), notes, checks)
+    return Outcome(sorted(findings, key=value_order), notes, checks)
 
 
 def _ask(rule: Rule, facts: Facts) -> tuple[CheckStatus, str, list[Finding]]:
@@ -90,7 +89,7 @@ def _ask(rule: Rule, facts: Facts) -> tuple[CheckStatus, str, list[Finding]]:
         return "not_checked", " ".join(dict.fromkeys(lacks)), []
     if (why := rule.applies(facts)) is not None:
         return "not_applicable", why, []
-    found = sorted((_sound(finding) for finding in rule.check(facts)), key=_value)
+    found = sorted((_sound(finding) for finding in rule.check(facts)), key=value_order)
     if found:
         return "found", found[0].why, found
     return "passed", rule.passed(facts), []
@@ -106,7 +105,8 @@ def _sound(finding: object) -> Finding:
     return finding
 
 
-def _value(finding: Finding) -> tuple[int, float, str, str]:
+def value_order(finding: Finding) -> tuple[int, float, str, str]:
+    """Sort key: most valuable first."""
     saved_us = finding.saving.est_us if finding.saving else 0.0
     where = str(finding.locations[0]) if finding.locations else ""
     return _IMPACTS.index(finding.impact), -saved_us, finding.code, where

@@ -6,6 +6,8 @@ import numpy as np
 import numpy.typing as npt
 
 from traceopt.analyzer.facts import Facts
+from traceopt.analyzer.gemms import GemmShape
+from traceopt.analyzer.hardware import DTYPE_BYTES
 from traceopt.analyzer.kernel_names import short_name
 from traceopt.rules.common import gpu_saving, place_of_work
 from traceopt.rules.finding import Evidence, Saving
@@ -25,24 +27,41 @@ def uses_tensor_cores(facts: Facts) -> float:
 
 
 def fp32_saving(facts: Facts, work: Mask, dtype: str, low: float, expected: float, high: float) -> Saving:
-    """Kernel time that faster kernels give back; `low`..`high` are speed-ups, capped by the ratio of the peaks."""
+    """Kernel time that a narrower type gives back.
+
+    Products of known shape are priced by the roofline of the device in `dtype`. For the others `low`..`high` are
+    speed-ups, capped by the ratio of the peaks.
+    """
     accelerator = facts.device.accelerator
     wide = accelerator.peak("fp32") if accelerator else None
     narrow = accelerator.peak(dtype) if accelerator else None
     ratio = narrow / wide if narrow and wide else high
-    edges = facts.steps.edges
-    area = facts.gpu.area(work)
-    time = float(np.median(area.within(edges[:-1], edges[1:])))
-    if not time:
-        time = area.total / facts.steps.count
-    gain = [1 - 1 / max(1.0, min(speedup, ratio)) for speedup in (low, expected, high)]
+    time = facts.gpu.area(work).total / facts.steps.count
+    shaped = [s for s in facts.gemms.shapes if s.dtype == "fp32" and s.tensor_core is False]
+    shaped_ns = sum(s.duration_ns for s in shaped) / facts.steps.count if narrow else 0.0
+    rest = max(0.0, time - shaped_ns)
+    gains = []
+    for speedup, efficiency in zip((low, expected, high), ROOFLINE_EFFICIENCY, strict=True):
+        after = sum(_roofline_ns(facts, s, narrow, dtype, efficiency) for s in shaped) if narrow else 0.0
+        gain = 1 - 1 / max(1.0, min(speedup, ratio))
+        gains.append(rest * gain + max(0.0, shaped_ns - after / facts.steps.count))
     peak = f"{ratio:.0f} times the peak rate" if narrow and wide else "a higher peak rate"
-    return gpu_saving(
-        facts,
-        *(time * g for g in gain),
-        f"GPU time of these kernels at {low:g} to {min(high, ratio):g} times the speed ({dtype} has {peak}); the step "
-        "follows as far as the host keeps up.",
-    )
+    how = f"{low:g} to {min(high, ratio):g} times the speed"
+    if shaped_ns:
+        how = f"the {dtype} roofline ({ROOFLINE_EFFICIENCY[1]:.0%} of the peak) where shapes are known, else {how}"
+    return gpu_saving(facts, gains[0], gains[1], gains[2], f"GPU time of these kernels at {how}; {dtype} has {peak}.")
+
+
+ROOFLINE_EFFICIENCY = (0.25, 0.5, 0.7)  # of the peak: low, expected, high; 80 to 90 % is what a device reaches at all
+
+
+def _roofline_ns(facts: Facts, shape: GemmShape, peak_tflops: float, dtype: str, efficiency: float) -> float:
+    """Time of a shape's calls at a share of the peak, but no less than its bytes take."""
+    accelerator = facts.device.accelerator
+    bandwidth = accelerator.hbm_gb_per_s if accelerator else None
+    compute = shape.flops / (peak_tflops * 1e3 * efficiency)
+    memory = shape.least_bytes(DTYPE_BYTES[dtype]) / (0.8 * bandwidth) if bandwidth else 0.0
+    return min(float(shape.duration_ns), max(compute, memory))
 
 
 def kernel_evidence(facts: Facts, work: Mask, limit: int = 5) -> list[Evidence]:

@@ -34,20 +34,25 @@ class SyncRule(Rule):
         return (facts.syncs.reason == self.reason) & ~for_reporting(facts)
 
     def check(self, facts: Facts) -> Iterator[Finding]:
+        """One finding for each line of the user's code."""
         syncs = facts.syncs
-        mine = self.rows(facts)
-        stall = typical_ns(facts, syncs.start[mine], syncs.stall[mine])
-        if stall < self.min_share * facts.step_ns:
-            return
-        costly = mine & (syncs.stall > 0)
-        sites = by_site(facts, syncs.cause_slice[costly], syncs.stall[costly])
-        idle = typical_ns(facts, syncs.start[mine], syncs.idle[mine])
-        calls = facts.slices.start[np.unique(syncs.cause_slice[costly])]
-        count = len(calls) / facts.steps.count
-        yield self.finding(
+        mine = np.flatnonzero(self.rows(facts) & (syncs.stall > 0))
+        sites = facts.call_sites.of(syncs.cause_slice[mine])
+        for site in np.unique(sites):
+            rows = mine[sites == site]
+            stall = typical_ns(facts, syncs.start[rows], syncs.stall[rows])
+            if stall >= self.min_share * facts.step_ns:
+                yield self._at_site(facts, rows, stall)
+
+    def _at_site(self, facts: Facts, rows: npt.NDArray[np.int64], stall: float) -> Finding:
+        syncs = facts.syncs
+        sites = by_site(facts, syncs.cause_slice[rows], syncs.stall[rows])
+        idle = typical_ns(facts, syncs.start[rows], syncs.idle[rows])
+        count = len(np.unique(syncs.cause_slice[rows])) / facts.steps.count
+        return self.finding(
             why=(
-                f"{self.does} {count:,.1f} times a step. The GPU runs dry meanwhile: it waits {ms(idle)} during the call and "
-                f"{ms(stall - idle)} until the host has refilled its queue."
+                f"{self.does} {count:,.1f} times a step. The GPU runs dry meanwhile: it waits {ms(idle)} during the "
+                f"call and {ms(stall - idle)} until the host has refilled its queue."
             ),
             saving=saving(
                 facts,

@@ -14,7 +14,8 @@ from traceopt.analyzer.sources import Source, find_sources
 from traceopt.errors import InputError, one_line
 from traceopt.result import Quality, RankRow, Recorded, Result, Run, Tool, TraceFile
 from traceopt.rules.combine import combine
-from traceopt.rules.engine import Outcome, prepare, run_rules
+from traceopt.rules.engine import Outcome, prepare, run_rules, value_order
+from traceopt.rules.finding import Finding
 from traceopt.rules.registry import load_rules
 from traceopt.rules.rule import Rule
 from traceopt.timeline import timeline
@@ -162,6 +163,11 @@ def _torch_version(header: Mapping[str, Any]) -> str | None:
     return None
 
 
+def _same(a: Finding, b: Finding) -> bool:
+    """Whether two ranks found the same thing at the same place."""
+    return a.code == b.code and a.locations[:1] == b.locations[:1]
+
+
 def _merged(results: list[Result], warnings: list[str]) -> Result:
     """One document of several files: the lowest rank's, with every rank's row and findings."""
     shown = min(results, key=lambda r: (r.run.shown_rank is None, r.run.shown_rank or 0))
@@ -169,7 +175,7 @@ def _merged(results: list[Result], warnings: list[str]) -> Result:
     findings = list(shown.findings)
     for other in others:
         for finding in other.findings:
-            index = next((i for i, f in enumerate(findings) if f.code == finding.code), None)
+            index = next((i for i, f in enumerate(findings) if _same(f, finding)), None)
             if index is None:
                 findings.append(finding)
             else:
@@ -183,5 +189,9 @@ def _merged(results: list[Result], warnings: list[str]) -> Result:
         files=[file for r in results for file in r.run.files],
     )
     return replace(
-        shown, run=run, findings=findings, ranks=[row for r in results for row in r.ranks], warnings=warnings
+        shown,
+        run=run,
+        findings=sorted(findings, key=value_order),
+        ranks=[row for r in results for row in r.ranks],
+        warnings=warnings,
     )

@@ -24,6 +24,7 @@ _CAUSE = {
     "launch": "The host launches work more slowly than the GPU runs it.",
     "python": "The host launches work more slowly than the GPU runs it.",
     "untraced": "The host launches work more slowly than the GPU runs it.",
+    "hole": "Python stands still without an event, as it does when the garbage collector runs.",
     "queued": "Work was queued, so the host is not to blame; the trace does not show what held it.",
 }
 _HOST_BOUND = ("launch", "python", "untraced")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from traceopt.analyzer.facts import Facts
-from traceopt.rules.common import gpu_saving, ms, percent, place_of_work
+from traceopt.rules.common import gpu_saving, ms, percent, places
 from traceopt.rules.finding import Confidence, Finding, Fix
 from traceopt.rules.precision import kernel_evidence
 from traceopt.rules.rule import Rule, threshold
@@ -53,8 +53,7 @@ class UnfusedAttentionRule(Rule):
         time = (found.product_ns + found.other_ns) / count
         if time < self.min_share * facts.step_ns:
             return
-        first = int(found.mask.argmax())
-        place = place_of_work(facts, first)
+        evidence = kernel_evidence(facts, found.mask)
         yield self.finding(
             why=(
                 f"{found.count / count:,.0f} attentions a step run as product, softmax, product: {ms(time)} of each "
@@ -67,8 +66,8 @@ class UnfusedAttentionRule(Rule):
                 0.85 * time,
                 "A fused kernel spares what lies between the products and part of their memory traffic.",
             ),
-            evidence=kernel_evidence(facts, found.mask),
-            locations=[place] if place is not None else [],
+            evidence=evidence,
+            locations=places(evidence),
             fix=Fix(
                 'Call F.scaled_dot_product_attention, or load the model with attn_implementation="sdpa" (or '
                 '"flash_attention_2").',

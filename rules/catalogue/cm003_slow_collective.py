@@ -57,7 +57,7 @@ class SlowCollective(Rule):
         count = facts.steps.count
         evidence, excess_ns = [], 0.0
         for c in facts.collectives:
-            moved = c.bytes * (2.0 if c.name == "all_reduce" else 1.0)
+            moved = c.bytes * c.bus_factor
             full = facts.gpu.work.duration[c.rows]
             slow = (c.bytes >= self.min_bytes) & (moved < self.floor_gb_per_s * full)
             if not slow.any():

@@ -76,6 +76,7 @@ class DataloaderStall(Rule):
         rest = max(1.0, facts.step_ns - stall)
         workers = max(2, math.ceil(load / rest) + 1)
         sites = by_site(facts, rows, facts.stalled_within(start, end))
+        inside = functions_inside(facts, rows)
         waits = "the GPU waits" if facts.has_gpu else "the training thread waits"
         where = "in worker processes that are too slow" if multiprocess else "inside the training process"
         yield self.finding(
@@ -92,12 +93,12 @@ class DataloaderStall(Rule):
                 *site_evidence(facts, sites, lambda site: name_of(facts, int(site.rows[0]))),
                 *site_evidence(
                     facts,
-                    functions_inside(facts, rows),
+                    inside,
                     lambda s: s.location.function or "" if s.location else "",
                     3,
                 ),
             ],
-            locations=locations(sites),
+            locations=[*locations(sites, 2), *locations(inside, 1)],
             fix=Fix(_fix_text(multiprocess, load, rest, workers), _fix_code(multiprocess, workers)),
         )
 

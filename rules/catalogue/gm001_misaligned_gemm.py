@@ -147,10 +147,14 @@ class MisalignedGemm(Rule):
 
 
 def _is_misaligned(facts: Facts, shape: GemmShape) -> bool:
-    """FP32 has no such need, unless TF32 is on and only the alignment keeps this product from it."""
+    """By N and K, or by a kernel that was chosen for odd operands: with transposed ones M is contiguous as well.
+
+    FP32 has no such need, unless TF32 is on and only the alignment keeps this product from it.
+    """
     tf32_on = any(s.dtype == "tf32" for s in facts.gemms.shapes)
     eligible = shape.dtype != "fp32" or tf32_on
-    return eligible and facts.gemms.aligned(shape) is False and shape.m > 1 and shape.n > 1
+    odd = facts.gemms.aligned(shape) is False or _too_narrow(shape.kernel_alignment, shape.dtype)
+    return eligible and odd and shape.m > 1 and shape.n > 1
 
 
 def _too_narrow(alignment: int | None, dtype: str | None) -> bool:
@@ -171,9 +175,9 @@ def _padded(facts: Facts, shape: GemmShape) -> list[tuple[str, int, int]]:
     """Dimensions to pad, as (name, now, padded)."""
     least, _ = needed_multiple(shape.dtype, facts.device.arch)
     multiple = _multiple(facts, shape)
-    return [
-        (name, size, -(-size // multiple) * multiple) for name, size in (("N", shape.n), ("K", shape.k)) if size % least
-    ]
+    odd = [(name, size) for name, size in (("N", shape.n), ("K", shape.k)) if size % least]
+    odd = odd or [("M", shape.m)]  # contiguous where the operand is transposed
+    return [(name, size, -(-size // multiple) * multiple) for name, size in odd if size % least]
 
 
 def _example(shapes: list[GemmShape]) -> str:
@@ -214,6 +218,6 @@ def _evidence(facts: Facts, shape: GemmShape) -> Evidence:
         what=f"{shape.op} {batch}{shape.m}x{shape.n}x{shape.k} {shape.dtype}",
         us_per_step=round(shape.duration_ns / facts.steps.count / 1e3, 3),
         calls_per_step=round(shape.calls / facts.steps.count, 3),
-        detail=f"{bad} is the odd size{rate}",
+        detail=f"{bad} is odd{rate}" if bad else f"kernel for odd operands{rate}",
         location=_location(facts, shape),
     )

@@ -9,8 +9,7 @@ from typing import ClassVar
 import numpy as np
 
 from traceopt.analyzer.facts import Facts
-from traceopt.analyzer.idle import CAUSES
-from traceopt.rules.common import HOST_DISPATCH, ms, percent, place_of_work, saving, starved_ns
+from traceopt.rules.common import dispatch_amount, dispatch_ns, ms, percent, place_of_work, saving
 from traceopt.rules.finding import Evidence, Finding, Fix, Location
 from traceopt.rules.rule import Rule, threshold
 
@@ -18,7 +17,7 @@ from traceopt.rules.rule import Rule, threshold
 @dataclass(frozen=True)
 class LaunchBound(Rule):
     """Measures the time in which the GPU starves because its next kernel was not launched yet, while the host did its
-    ordinary work: operators, launch calls, Python between them. Data loading, syncs, logging and first calls are other
+    ordinary work: operators, launch calls, short Python between them. Long Python (LB006), data loading, syncs, logging and first calls are other
     rules' business.
 
     Why it costs: each operator costs the host some ten microseconds. A kernel shorter than that is over before the next
@@ -49,7 +48,7 @@ class LaunchBound(Rule):
     removable: float = threshold(0.7, "share of the starvation that fewer launches remove, expected")
 
     def check(self, facts: Facts) -> Iterator[Finding]:
-        starved = starved_ns(facts, *HOST_DISPATCH)
+        starved = dispatch_ns(facts)
         if starved < self.min_share * facts.step_ns:
             return
         kernels = facts.gpu.is_kernel & (facts.gpu.in_window > 0)
@@ -80,8 +79,7 @@ class LaunchBound(Rule):
 
     def _evidence(self, facts: Facts) -> tuple[list[Evidence], list[Location]]:
         """The operators whose first kernel the GPU waited for, dearest first, with the lines behind them."""
-        columns = [CAUSES.index(cause) for cause in HOST_DISPATCH]
-        cost = facts.idle.amount[:, columns].sum(axis=1)
+        cost = dispatch_amount(facts)
         gaps = facts.gaps
         ends = np.flatnonzero((gaps.next_row < len(facts.gpu.work)) & (cost > 0))
         rows = gaps.next_row[ends]
@@ -108,4 +106,4 @@ class LaunchBound(Rule):
         return out, places[:3]
 
     def passed(self, facts: Facts) -> str:
-        return f"Launching starves the GPU for {percent(starved_ns(facts, *HOST_DISPATCH) / facts.step_ns)} of the median step."
+        return f"Launching starves the GPU for {percent(dispatch_ns(facts) / facts.step_ns)} of the median step."

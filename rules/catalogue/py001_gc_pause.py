@@ -8,17 +8,18 @@ from typing import ClassVar
 
 import numpy as np
 
+from traceopt.analyzer.activities import HOLE
 from traceopt.analyzer.facts import Facts
 from traceopt.rules.common import by_site, locations, ms, name_of, percent, saving, site_evidence
-from traceopt.rules.finding import Confidence, Evidence, Finding, Fix
+from traceopt.rules.finding import Confidence, Finding, Fix
 from traceopt.rules.rule import Rule, threshold
 
 
 @dataclass(frozen=True)
 class GcPause(Rule):
     """Measures collections that hold the launching thread while the GPU starves: recorded ones (a `gc.collect` frame, or
-    the annotation that `traceopt run` writes). Where none was recorded, a hole in the middle of Python (no event for
-    many milliseconds, at irregular steps, GPU starving) is reported as a conjecture, without a saving.
+    the annotation that `traceopt run` writes). Where stacks were recorded, a hole inside one Python frame (no event for a
+    millisecond and more, the GPU starving) is reported as a conjecture: every call would show.
 
     Why it costs: a full collection walks every object of the process. With a large model and data set in memory that
     takes tens to hundreds of milliseconds, and in distributed training every rank waits for the one that collects.
@@ -45,14 +46,15 @@ class GcPause(Rule):
     risk: ClassVar[str] = "Cycles live longer"
 
     min_share: float = threshold(0.01, "smallest share of the measured steps to report")
-    hole_ms: float = threshold(20.0, "shortest unexplained hole that is worth a conjecture")
 
     def check(self, facts: Facts) -> Iterator[Finding]:
-        total = facts.stalls.total_ns("gc")
-        if total >= self.min_share * facts.steps.window_ns:
-            yield self._recorded(facts, total)
-        elif facts.has_gpu and facts.call_sites.recorded and len(facts.trace.python):
-            yield from self._conjectured(facts)
+        least = self.min_share * facts.steps.window_ns
+        recorded = facts.stalls.total_ns("gc")
+        if recorded >= least:
+            yield self._recorded(facts, recorded)
+        holes = facts.idle.total_ns(HOLE) if facts.has_gpu else 0
+        if holes >= least:
+            yield self._conjectured(facts, holes)
 
     def _recorded(self, facts: Facts, total_ns: int) -> Finding:
         rows = facts.host.rows_of("gc")
@@ -78,36 +80,28 @@ class GcPause(Rule):
             fix=_FIX,
         )
 
-    def _conjectured(self, facts: Facts) -> Iterator[Finding]:
-        """Long starvation in which the innermost thing on the thread is one Python frame that calls nothing."""
-        column = facts.idle.of_gaps("python")
-        long = np.flatnonzero(column >= self.hole_ms * 1e6)
-        holes = [row for row in long.tolist() if self._empty(facts, row)]
-        if not holes:
-            return
-        steps = len({int(facts.gaps.step[row]) for row in holes})
-        if steps == facts.steps.count and facts.steps.count > 1:
-            return  # every step: ordinary code that the profiler does not see
-        cost = column[holes]
+    def _conjectured(self, facts: Facts, total_ns: int) -> Finding:
+        holes = facts.holes
+        cost = np.minimum(holes.end - holes.start, facts.idle.of_gaps(HOLE)[holes.gap])
+        keep = cost > 0
+        sites = by_site(facts, holes.slice[keep], cost[keep])
+        steps = int(np.count_nonzero(facts.steps.per_step(facts.gaps.step[holes.gap[keep]], cost[keep])))
+        mean = total_ns / facts.steps.count
         low: Confidence = "low"
-        yield self.finding(
+        return self.finding(
             why=(
-                f"In {steps} of {facts.steps.count} steps the training thread stands still for up to {ms(float(cost.max()))} "
-                "inside Python with no event at all, and the GPU runs dry: perhaps the garbage collector."
+                f"In {steps} of {facts.steps.count} steps the training thread stands still for up to "
+                f"{ms(float(cost.max()))} inside one Python frame, with no event at all, and the GPU runs dry: probably "
+                "the garbage collector, else native code that holds the interpreter."
             ),
-            saving=None,
+            saving=saving(
+                facts, 0, mean, mean, "The holes' time with the GPU starving, if it is the collector that makes them."
+            ),
             confidence=low,
-            evidence=[Evidence("unexplained holes in Python", round(float(cost.sum()) / facts.steps.count / 1e3, 3))],
+            evidence=site_evidence(facts, sites, lambda site: name_of(facts, int(site.rows[0]))),
+            locations=locations(sites),
             fix=_FIX,
         )
-
-    def _empty(self, facts: Facts, gap: int) -> bool:
-        """Whether most of the gap lies in one hole between two slices of its thread."""
-        start, end = int(facts.gaps.start[gap]), int(facts.gaps.starved_end[gap])
-        mine = facts.slices.thread == facts.gaps.thread[gap]
-        edges = np.concatenate((facts.slices.start[mine], facts.slices.end[mine], [start, end]))
-        inside = np.sort(edges[(edges >= start) & (edges <= end)])
-        return bool(np.diff(inside).max() >= 0.8 * (end - start))
 
     def passed(self, facts: Facts) -> str:
         return (
