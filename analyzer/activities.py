@@ -106,6 +106,7 @@ ACTIVITIES: tuple[Activity, ...] = (
             r": _?(?:tokeni[sz]e|collate|augment)(?:_\w+|r)?$",
             r": _?(?:decode|read|load)_(?:image|jpeg|video|audio|batch|sample|frame)s?(?:_\w+)?$",
             r": \w*collate_fn$",
+            r"(?:^|/)(?:tokeni[sz]er|tokeni[sz]ation|pre_?process\w*|augment\w*|collat\w+)\.py\(",
         ),
         annotation=_pattern(r"(?i)\b(?:preprocess\w*|tokeni[sz]\w*|collate|augment\w*|decode_(?:image|video|audio))\b"),
     ),

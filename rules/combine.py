@@ -22,7 +22,7 @@ GPU_CODES = ("LB003", "DL003", "DL004")
 
 def combine(findings: Sequence[Finding], facts: Facts) -> Combined | None:
     """None when no finding saves 3 % of the step or more, or when together they give back nothing that is sure."""
-    top = [f for f in findings if f.saving is not None and f.impact in ("high", "medium")][:TOP]
+    top = _independent(findings)[:TOP]
     if not top:
         return None
     step = facts.step_ns / 1e3
@@ -43,6 +43,16 @@ def combine(findings: Sequence[Finding], facts: Facts) -> Combined | None:
         step_us_after=round(step - saving, 3),
         replay_error_share=None,
     )
+
+
+def _independent(findings: Sequence[Finding]) -> list[Finding]:
+    """Findings worth combining; of those that share a cause only the first."""
+    chosen: list[Finding] = []
+    for finding in findings:
+        alike = any(finding.code in f.shares_cause_with or f.code in finding.shares_cause_with for f in chosen)
+        if finding.saving is not None and finding.impact in ("high", "medium") and not alike:
+            chosen.append(finding)
+    return chosen
 
 
 def _on_gpu(finding: Finding) -> bool:

@@ -165,7 +165,7 @@ def _torch_version(header: Mapping[str, Any]) -> str | None:
 
 def _same(a: Finding, b: Finding) -> bool:
     """Whether two ranks found the same thing at the same place."""
-    return a.code == b.code and a.locations[:1] == b.locations[:1]
+    return a.code == b.code and (a.locations[:1] == b.locations[:1] or not a.locations or not b.locations)
 
 
 def _merged(results: list[Result], warnings: list[str]) -> Result:

@@ -42,8 +42,8 @@ class UnfusedElementwise(Rule):
     requires: ClassVar[tuple[str, ...]] = ("gpu",)
 
     min_share: float = threshold(0.12, "smallest time in such chains, as a share of the step, to report")
-    low: float = threshold(0.4, "share of perfect fusion's gain to expect, low")
-    expected: float = threshold(0.7, "share of perfect fusion's gain to expect")
+    low: float = threshold(0.25, "share of perfect fusion's gain to expect, low")
+    expected: float = threshold(0.5, "share of perfect fusion's gain to expect")
 
     def check(self, facts: Facts) -> Iterator[Finding]:
         chains = facts.chains
