@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -172,28 +172,35 @@ class Facts:
 
         Raises KeyError for a requirement that does not exist.
         """
-        present, sentence = {
-            "gpu": (self.has_gpu, "No GPU work was recorded; profile with ProfilerActivity.CUDA."),
-            "launches": (
-                len(self.trace.runtime) > 0,
-                "No runtime calls were recorded; profile with ProfilerActivity.CPU and CUDA together.",
-            ),
-            "ops": (
-                len(self.trace.ops) > 0,
-                "No operators were recorded; profile with ProfilerActivity.CPU.",
-            ),
-            "shapes": (
-                bool((self.trace.ops.dims >= 0).any()),
-                "Shapes were not recorded; profile with record_shapes=True.",
-            ),
-            "stacks": (
-                self.call_sites.recorded,
-                "Python stacks were not recorded; profile with with_stack=True.",
-            ),
-            "memory": (self.memory is not None, "Memory was not recorded; profile with profile_memory=True."),
-            "device": (
-                self.device.accelerator is not None,
-                f"The peak rates of {self.device.name or 'this device'} are not known; give them in the settings.",
-            ),
-        }[requirement]
-        return None if present else sentence
+        present, sentence = _REQUIREMENTS[requirement]
+        return None if present(self) else sentence
+
+
+_REQUIREMENTS: dict[str, tuple[Callable[[Facts], bool], str]] = {
+    "gpu": (lambda f: f.has_gpu, "No GPU work was recorded; profile with ProfilerActivity.CUDA."),
+    "launches": (
+        lambda f: len(f.trace.runtime) > 0,
+        "No runtime calls were recorded; profile with ProfilerActivity.CPU and CUDA together.",
+    ),
+    "whole": (
+        lambda f: f.quality.sampled_share is None,
+        "The file keeps only a sample of the events, so its idle time is not real; record the whole trace.",
+    ),
+    "ops": (
+        lambda f: len(f.trace.ops) > 0,
+        "No operators were recorded; profile with ProfilerActivity.CPU.",
+    ),
+    "shapes": (
+        lambda f: bool((f.trace.ops.dims >= 0).any()),
+        "Shapes were not recorded; profile with record_shapes=True.",
+    ),
+    "stacks": (
+        lambda f: f.call_sites.recorded,
+        "Python stacks were not recorded; profile with with_stack=True.",
+    ),
+    "memory": (lambda f: f.memory is not None, "Memory was not recorded; profile with profile_memory=True."),
+    "device": (
+        lambda f: f.device.accelerator is not None,
+        "The peak rates of this device are not known; give them in the settings.",
+    ),
+}

@@ -41,7 +41,7 @@ class LaunchBound(Rule):
     title: ClassVar[str] = "Launch less: larger batch, torch.compile or CUDA graphs"
     family: ClassVar[str] = "launch and dispatch"
     effort: ClassVar[str] = "One line, then testing"
-    requires: ClassVar[tuple[str, ...]] = ("gpu", "launches")
+    requires: ClassVar[tuple[str, ...]] = ("gpu", "whole", "launches")
 
     min_share: float = threshold(0.05, "smallest starvation, as a share of the median step, to report")
     removable_low: float = threshold(0.3, "share of the starvation that fewer launches remove, low")

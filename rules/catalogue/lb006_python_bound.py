@@ -53,7 +53,7 @@ class PythonBound(Rule):
     family: ClassVar[str] = "launch and dispatch"
     effort: ClassVar[str] = "Some refactoring"
     confidence: ClassVar[Confidence] = "medium"
-    requires: ClassVar[tuple[str, ...]] = ("gpu", "launches", "stacks")
+    requires: ClassVar[tuple[str, ...]] = ("gpu", "whole", "launches", "stacks")
 
     min_share: float = threshold(0.03, "smallest starvation, as a share of the median step, to report")
 
