@@ -128,7 +128,9 @@ def _quality(result: Result, paper: _Paper) -> list[str]:
 
 
 def _breakdown(result: Result, paper: _Paper) -> list[str]:
-    parts = sorted((part for part in result.breakdown if part.us_per_step > 0), key=lambda part: part.busy)
+    parts = sorted(
+        (part for part in result.breakdown if min(part.us_per_step, part.share) > 0), key=lambda part: part.busy
+    )
     if not parts:
         return []
     words = wording.sides(result)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import pytest
 import sample
@@ -92,3 +93,9 @@ def test_concise_stays_one_line_for_hostile_strings() -> None:
     output = render_concise(sample.hostile())
     assert len(output.splitlines()) == 6
     assert not re.search(r"^\s*::", output, re.MULTILINE)
+
+
+def test_parts_without_a_share_are_left_out() -> None:
+    rich = sample.rich()
+    parts = [replace(part, share=0.0) for part in rich.breakdown]
+    assert "Waiting for data" not in shown(replace(rich, breakdown=parts))
