@@ -1,9 +1,9 @@
 """Trace text to decoded events: cut at event borders, decode chunk by chunk, recover what is damaged.
 
-The cut needs no trust in the file's layout. A candidate border is the right-most `{` after `,` after `}`; a chunk
-that starts at a true event and decodes as an array can only end at a true border. When it does not decode, the
-position of the error tells which: at the chunk's very end the cut was wrong (the text is carried over and grows), in
-the middle the file is damaged (the chunk is recovered event by event).
+The cut needs no trust in the file's layout. A candidate border is the right-most `{` after `,` after `}`; a chunk that
+starts at a true event and decodes as an array can only end at a true border. When it does not decode, the flaw tells
+which: the array is still open at the chunk's end (the cut was wrong: the text is carried over and grows), it closes
+before (the events end here), or the text is broken in the middle (the chunk is recovered event by event).
 """
 
 from __future__ import annotations
@@ -12,20 +12,26 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
+from typing import Any, Literal
 
 import msgspec
 
-from traceopt.analyzer.events import Event, decode_events, lenient
-from traceopt.analyzer.recovery import recover
+from traceopt.analyzer.events import Event, decode_events
+from traceopt.analyzer.recovery import UNREADABLE, read_event, read_object, recover
 
 _WHITESPACE = b" \t\r\n"
+_BOM = b"\xef\xbb\xbf"
 _EVENTS_KEY = re.compile(rb'"traceEvents"\s*:\s*\[')
-_BARE_ARRAY = re.compile(rb"\s*\[\s*(?:\{|\])")
+_KEY_BYTES = 1 << 10  # as much of the block before is searched again: the key may lie across two
+_BARE_ARRAY = re.compile(rb"(?:\xef\xbb\xbf)?\s*\[\s*(?:\{|\])")
 _ERROR_BYTE = re.compile(r"\(byte (\d+)\)")
-_ARRAY_END = re.compile(rb"(?:\}|^)\s*,?\s*\](?=\s*(?:\}|,\s*\"|$))")
+_ARRAY_END = re.compile(rb'\}\s*,?\s*\](?=\s*(?:\}?\s*$|,\s*"))')
 _ARRAY_END_TRIES = 100
-_HEAD_LIMIT_BYTES = 64 << 20  # metadata before the events; the largest seen is 0.2 MB
-_CARRY_LIMIT_BYTES = 16 << 20  # an event larger than this is taken for damage
+_META_LIMIT_BYTES = 64 << 20  # what stands before, or after, the events; the largest seen is 0.2 MB
+_EVENT_LIMIT_BYTES = 4 << 20  # an event larger than this is taken for damage
+
+_check_syntax = msgspec.json.Decoder(msgspec.Raw).decode
+_elements = msgspec.json.Decoder(list[msgspec.Raw]).decode
 
 
 class NotATraceError(ValueError):
@@ -36,100 +42,158 @@ class NotATraceError(ValueError):
 class EventStream:
     """Iterates over the lists of events in blocks of trace text.
 
-    After the iteration: `head` and `tail` are the texts before and after the events (a JSON object without its
-    `traceEvents`), `lost` counts events that could not be recovered, `repaired` those that could, and `truncated`
-    says whether the text ends inside the events.
+    After the iteration: `header` is the JSON object around the events, `lost` counts events that could not be
+    recovered, `repaired` those that were read only after mending, and `damage` says in words what is wrong with the
+    end of the text, or is None.
     """
 
     blocks: Iterable[bytes]
-    head: bytes = b""
-    tail: bytes = b""
     lost: int = 0
     repaired: int = 0
-    truncated: bool = False
+    damage: str | None = None
+    _head: bytes = b""  # the document up to the events, closed behind them; empty for a bare array
+    _tail: bytes | None = None  # what follows the events, once they have ended
 
     def __iter__(self) -> Iterator[list[Event]]:
         blocks = iter(self.blocks)
         carry = b""
         block: bytes | None = self._find_events(blocks)
-        while block is not None:
-            border = _last_border(block)
-            events = None
-            if border is not None:
-                end, start = border
-                text = b"".join((b"[", carry, memoryview(block)[:end], b"]"))
-                events = self._decode(text)
-            if events is None:
-                carry += block
-                if len(carry) > _CARRY_LIMIT_BYTES and (border := _last_border(carry)) is not None:
-                    yield self._recover(carry[: border[0]])
-                    carry = carry[border[1] :]
-            else:
-                carry = block[start:]
-                yield events
+        while block is not None and self._tail is None:
+            events, carry = self._next(carry, block)
+            yield events
             block = next(blocks, None)
-        yield self._finish(carry)
+        if self._tail is None:
+            yield self._last(carry)
+        tail = bytearray(self._tail or b"")
+        while block is not None:  # read to the end, so that a damaged stream shows
+            if len(tail) < _META_LIMIT_BYTES:
+                tail += block
+            block = next(blocks, None)
+        self._tail = bytes(tail)
+        complete = _flaw(b'{"":0' + self._tail)[0] == "none" if self._head else not tail.strip()
+        if not complete and self.damage is None:
+            self.damage = "what follows the events is cut off or damaged"
+
+    @property
+    def header(self) -> dict[str, Any]:
+        """The document without its events; what cannot be read of it is missing."""
+        if not self._head:
+            return {}
+        values = {**read_object(b'{"":0' + (self._tail or b"}")), **read_object(self._head)}
+        values.pop("traceEvents", None)
+        values.pop("", None)
+        return values
 
     def _find_events(self, blocks: Iterator[bytes]) -> bytes:
         """Reads up to the first event; raises NotATraceError."""
-        text = b""
+        text = bytearray()
         for block in blocks:
             text += block
             if bare := _BARE_ARRAY.match(text):
-                return text[bare.end() - 1 :]
-            if found := _EVENTS_KEY.search(text):
-                self.head = text[: found.end()] + b"]}"
-                return text[found.end() :]
-            if len(text) > _HEAD_LIMIT_BYTES:
+                return bytes(text[bare.end() - 1 :])
+            if found := _EVENTS_KEY.search(text, max(0, len(text) - len(block) - _KEY_BYTES)):
+                self._head = bytes(text[: found.end()]).removeprefix(_BOM).lstrip() + b"]}"
+                return bytes(text[found.end() :])
+            if len(text) > _META_LIMIT_BYTES:
                 break
-        if not text.strip():
-            raise NotATraceError("it is empty")
-        raise NotATraceError("it has no list of traceEvents")
+        raise NotATraceError("it has no list of traceEvents" if text.strip() else "it is empty")
 
-    def _decode(self, text: bytes) -> list[Event] | None:
-        """The events of a JSON array, or None when the array was cut at a wrong place."""
+    def _next(self, carry: bytes, block: bytes) -> tuple[list[Event], bytes]:
+        """The events that are complete with one more block, and the text that is carried over."""
+        border = _last_border(block)
+        if border is None:
+            text = carry + block
+            return ([], text) if len(text) <= _EVENT_LIMIT_BYTES else self._recovered(text, len(text), len(text))
+        end, start = border
         try:
-            return decode_events(text)  # type: ignore[return-value]
-        except msgspec.ValidationError:
-            try:
-                raws = msgspec.json.decode(text)
-            except (msgspec.DecodeError, UnicodeDecodeError):
-                return self._recover(text[1:-1])
-            return self._coerced(raws)
-        except UnicodeDecodeError:
-            return self._recover(text[1:-1])
-        except msgspec.DecodeError as error:
-            position = _ERROR_BYTE.search(str(error))
-            if position is None or int(position[1]) >= len(text) - 1:
-                return None
-            return self._recover(text[1:-1])
+            return decode_events(b"".join((b"[", carry, memoryview(block)[:end], b"]"))), block[start:]
+        except UNREADABLE:
+            return self._examined(carry + block, len(carry) + end, len(carry) + start)
 
-    def _coerced(self, raws: list[object]) -> list[Event]:
-        events = []
-        for raw in raws:
-            event = lenient(raw)
-            if event is not None:
-                events.append(event)
-            elif not (isinstance(raw, dict) and "ph" in raw):
-                self.lost += 1
-        return events
+    def _examined(self, text: bytes, end: int, start: int) -> tuple[list[Event], bytes]:
+        """As `_next`, for a text whose part up to `end`, the next event beginning at `start`, did not decode."""
+        array = b"[" + text[:end] + b"]"
+        flaw, position = _flaw(array)
+        if flaw == "none":
+            return self._readable(array), text[start:]
+        if flaw == "open" and len(text) <= _EVENT_LIMIT_BYTES:
+            return [], text
+        if flaw == "ended" and self._may_follow(text[position - 1 :]):
+            self._tail = text[position - 1 :]
+            return self._readable(array[:position]), b""
+        return self._recovered(text, end, start)
 
-    def _recover(self, text: bytes) -> list[Event]:
-        found = recover(text)
+    def _last(self, text: bytes) -> list[Event]:
+        """The events that remain; finds what follows them."""
+        array = b"[" + text
+        flaw, position = _flaw(array)
+        if flaw == "none":
+            self._tail = b""
+            return self._readable(array)
+        if flaw == "ended" and (self._may_follow(text[position - 1 :]) or b'"ph"' not in text[position - 1 :]):
+            self._tail = text[position - 1 :]
+            return self._readable(array[:position])
+        end = None if flaw == "open" else _end_of_array(text)
+        if end is None:
+            self.damage = "the file is cut off inside the events"
+        else:
+            self._tail = text[end + 1 :]
+        found = recover(text[:end], final=True)
         self.lost += found.lost
         self.repaired += found.repaired
         return found.events
 
-    def _finish(self, carry: bytes) -> list[Event]:
-        """The last events and what follows them."""
-        end = _end_of_array(carry)
-        if end is None:
-            self.truncated = True
-            return self._recover(carry)
-        self.tail = carry[end + 1 :]
-        text = b"[" + carry[:end] + b"]"
-        events = self._decode(text)
-        return self._recover(carry[:end]) if events is None else events
+    def _may_follow(self, text: bytes) -> bool:
+        """Whether a text that follows a closed array follows the events: no stray `]` among them."""
+        if not self._head:
+            return not text.strip()
+        return b'"ph"' not in text and _flaw(b'{"":0' + text)[0] in ("none", "open")
+
+    def _readable(self, array: bytes) -> list[Event]:
+        """The events of well-formed JSON, though there may be values of unexpected types or bytes that are no UTF-8."""
+        try:
+            return decode_events(array)
+        except UNREADABLE:
+            pass
+        events = []
+        for element in _elements(array):
+            reading = read_event(element)
+            if reading is None or reading.event is None:
+                self.lost += 1
+            else:
+                events.append(reading.event)
+                self.repaired += reading.repaired
+        return events
+
+    def _recovered(self, text: bytes, end: int, start: int) -> tuple[list[Event], bytes]:
+        """As `_examined`, for a broken text."""
+        found = recover(text[:end], final=False)
+        self.lost += found.lost
+        self.repaired += found.repaired
+        if found.rest == end:
+            return found.events, text[start:]
+        if len(text) - found.rest <= _EVENT_LIMIT_BYTES:
+            return found.events, text[found.rest :]
+        self.lost += 1
+        return found.events, text[start:]
+
+
+def _flaw(text: bytes) -> tuple[Literal["none", "open", "ended", "broken"], int]:
+    """What keeps a text from being one JSON value, and where: it goes on, it ends before, or it is broken."""
+    try:
+        _check_syntax(text)
+    except RecursionError:
+        return "broken", 0
+    except msgspec.DecodeError as error:
+        message = str(error)
+        found = _ERROR_BYTE.search(message)
+        if found is None:
+            return "open", len(text)
+        position = int(found[1])
+        if "trailing characters" in message:  # msgspec names the byte after the first of them
+            return "ended", len(text[: position - 1].rstrip())
+        return ("open" if position >= len(text) - 1 else "broken"), position
+    return "none", len(text)
 
 
 def _last_border(text: bytes) -> tuple[int, int] | None:
@@ -152,24 +216,8 @@ def _last_border(text: bytes) -> tuple[int, int] | None:
 
 
 def _end_of_array(text: bytes) -> int | None:
-    """Position of the `]` that closes the events, or None when the text is cut off before it.
-
-    Of the candidates it is the first whose left side decodes (a `]` inside a string or an argument does not), else,
-    where the events are damaged, the first whose right side can end a trace.
-    """
-    candidates = [match.end() - 1 for match in islice(_ARRAY_END.finditer(text), _ARRAY_END_TRIES)]
-    for position in candidates:
-        if _decodes(b"[" + text[:position] + b"]"):
-            return position
-    for position in candidates:
-        if not text[position + 1 :].strip() or _decodes(b'{"":0' + text[position + 1 :]):
-            return position
+    """Position of the `]` that closes damaged events, or None: the first behind which the document ends properly."""
+    for match in islice(_ARRAY_END.finditer(text), _ARRAY_END_TRIES):
+        if not text[match.end() :].strip() or _flaw(b'{"":0' + text[match.end() :])[0] == "none":
+            return match.end() - 1
     return None
-
-
-def _decodes(text: bytes) -> bool:
-    try:
-        msgspec.json.decode(text, type=msgspec.Raw)
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        return False
-    return True

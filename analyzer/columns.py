@@ -17,9 +17,7 @@ Value = TypeVar("Value", bound=Hashable)
 _INITIAL_ROWS = 1 << 12
 _encode = msgspec.msgpack.Encoder().encode
 _PACKED_FLOAT = np.dtype([("tag", "u1"), ("value", ">f8")])
-_PACKED_TRIPLE = np.dtype(
-    {"names": ["x", "y", "z"], "formats": [">f8"] * 3, "offsets": [2, 11, 20], "itemsize": 28}
-)
+_PACKED_TRIPLE = np.dtype({"names": ["x", "y", "z"], "formats": [">f8"] * 3, "offsets": [2, 11, 20], "itemsize": 28})
 
 
 def _header_bytes(n: int) -> int:

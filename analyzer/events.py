@@ -7,6 +7,9 @@ what the fast types refuse (a string where a number belongs, an unknown `ph`) go
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from functools import reduce
+from operator import or_
 from typing import Any
 
 import msgspec
@@ -102,21 +105,21 @@ class Meta(Struct, gc=False, tag_field="ph", tag="M"):
     args: Raw = NO_TEXT
 
 
-def _ignored(phase: str) -> type[Struct]:
-    """A type for an event phase of the format that carries nothing we read."""
-    return msgspec.defstruct(f"Ignored_{ord(phase)}", [], tag_field="ph", tag=phase, gc=False)
+class Ignored(Struct, gc=False):
+    """An event of a phase that carries nothing we read."""
 
 
-_IGNORED = tuple(_ignored(phase) for phase in "tICBEbneSTpPNODRcvV()")
-Event = Slice | FlowStart | FlowEnd | Instant | Meta
-_Union = Slice | FlowStart | FlowEnd | Instant | Meta
-for _type in _IGNORED:
-    _Union = _Union | _type  # type: ignore[assignment]
+_IGNORED = tuple(
+    msgspec.defstruct(f"Ignored_{ord(phase)}", [], bases=(Ignored,), tag_field="ph", tag=phase, gc=False)
+    for phase in "tICBEbneSTpPNODRcvV()"
+)
+Event = Slice | FlowStart | FlowEnd | Instant | Meta | Ignored
+_ANY: Any = reduce(or_, _IGNORED, Slice | FlowStart | FlowEnd | Instant | Meta)
 
-decode_events = msgspec.json.Decoder(list[_Union]).decode
-decode_event = msgspec.json.Decoder(_Union).decode
+decode_events: Callable[[bytes], list[Event]] = msgspec.json.Decoder(list[_ANY]).decode
+decode_event: Callable[[bytes | Raw], Event] = msgspec.json.Decoder(_ANY).decode
 
-_BY_PHASE: dict[Any, type[Struct]] = {"X": Slice, "s": FlowStart, "f": FlowEnd, "i": Instant, "M": Meta}
+_BY_PHASE: dict[str, type[Struct]] = {"X": Slice, "s": FlowStart, "f": FlowEnd, "i": Instant, "M": Meta}
 
 
 def _time(value: object) -> float:
@@ -135,12 +138,12 @@ def number(value: object) -> float:
 
 
 def lenient(raw: object) -> Event | None:
-    """An event from plain decoded JSON whose values have unexpected types; None when nothing can be made of it."""
-    if not isinstance(raw, dict):
+    """An event from plain decoded JSON whose values have unexpected types; None for what is no event."""
+    if not isinstance(raw, dict) or not isinstance(raw.get("ph"), str):
         return None
-    kind = _BY_PHASE.get(raw.get("ph"))
+    kind = _BY_PHASE.get(raw["ph"])
     if kind is None:
-        return None
+        return Ignored()
     args = raw.get("args")
     values: dict[str, Any] = {}
     for column in msgspec.structs.fields(kind):
@@ -148,7 +151,7 @@ def lenient(raw: object) -> Event | None:
         if column.name == "args" or value is None:
             continue
         if column.name in ("cat", "name"):
-            values[column.name] = str(value)
+            values[column.name] = value if isinstance(value, str) else bytes(_raw(value)).decode()
         elif column.name in ("ts", "dur"):
             values[column.name] = _time(value)
         else:
@@ -159,8 +162,16 @@ def lenient(raw: object) -> Event | None:
         elif kind is Instant:
             values["args"] = _args(InstantArgs, args)
         elif kind is Meta:
-            values["args"] = Raw(msgspec.json.encode(args))
+            values["args"] = _raw(args)
     return kind(**values)  # type: ignore[return-value]
+
+
+def _raw(value: object) -> Raw:
+    """A decoded value's JSON text again; none where it is nested or long beyond sense."""
+    try:
+        return Raw(msgspec.json.encode(value))
+    except (ValueError, OverflowError, RecursionError):
+        return NO_TEXT
 
 
 def _args(kind: type[Struct], raw: dict[str, Any]) -> Struct:
@@ -170,7 +181,7 @@ def _args(kind: type[Struct], raw: dict[str, Any]) -> Struct:
         if value is None:
             continue
         if column.type is Raw:
-            values[column.name] = Raw(msgspec.json.encode(value))
+            values[column.name] = _raw(value)
         elif column.name in ("grid", "block"):
             values[column.name] = triple(value)
         else:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import zipfile
 import zlib
 from collections.abc import Iterator
-from dataclasses import dataclass, field
-from typing import BinaryIO
+from dataclasses import dataclass
+from typing import IO, Any
 
 from isal import isal_zlib
 
 GZIP_MAGIC = b"\x1f\x8b"
 BLOCK_BYTES = 1 << 20
 _INPUT_BYTES = 1 << 16  # decompressobj copies what it did not consume at every call: small pieces stay cheap
+_CORRUPT: Any = (isal_zlib.error, zlib.error, EOFError)  # isal's stubs take its error for no class
+_UNREADABLE: Any = (OSError, zipfile.BadZipFile, *_CORRUPT)
 
 
 @dataclass(slots=True)
@@ -19,16 +22,16 @@ class Blocks:
     """Iterates over a stream's text in blocks of about `block_bytes`.
 
     After the iteration `byte_count` is the uncompressed size and `damage` says in words what was wrong with the
-    compressed stream (cut off, corrupt), or is None.
+    stream (cut off, corrupt, unreadable from some place on), or is None.
     """
 
-    stream: BinaryIO
+    stream: IO[bytes]
     block_bytes: int = BLOCK_BYTES
     byte_count: int = 0
-    damage: str | None = field(default=None)
+    damage: str | None = None
 
     def __iter__(self) -> Iterator[bytes]:
-        head = self.stream.read(_INPUT_BYTES)
+        head = self._read(_INPUT_BYTES)
         pieces = self._inflated(head) if head[:2] == GZIP_MAGIC else self._plain(head)
         waiting: list[bytes] = []
         waiting_bytes = 0
@@ -42,31 +45,42 @@ class Blocks:
         if waiting:
             yield b"".join(waiting)
 
+    def _read(self, size: int) -> bytes:
+        """At most `size` bytes; none at the end, and where the stream (a member of a zip, say) gives no more."""
+        try:
+            return self.stream.read(size)
+        except _UNREADABLE as error:
+            self.damage = f"it cannot be read further ({error})"
+            return b""
+
     def _plain(self, head: bytes) -> Iterator[bytes]:
         while head:
             yield head
-            head = self.stream.read(self.block_bytes)
+            head = self._read(self.block_bytes)
 
     def _inflated(self, pending: bytes) -> Iterator[bytes]:
         inflater = isal_zlib.decompressobj(31)
         while True:
             try:
                 piece = inflater.decompress(pending, self.block_bytes)
-            except (isal_zlib.error, zlib.error, EOFError) as error:
+            except _CORRUPT as error:
                 self.damage = f"the gzip stream is corrupt ({error})"
                 return
             if piece:
                 yield piece
-            if inflater.eof:  # one gzip file may hold several members
-                pending = (inflater.unused_data or self.stream.read(_INPUT_BYTES)).lstrip(b"\0")
-                if not pending:
-                    return
+            if inflater.eof:  # one gzip file may hold several members, with zeros between
+                pending = inflater.unused_data.lstrip(b"\0")
+                while not pending:
+                    more = self._read(_INPUT_BYTES)
+                    if not more:
+                        return
+                    pending = more.lstrip(b"\0")
                 if pending[:2] != GZIP_MAGIC[: len(pending)]:
                     self.damage = "bytes that are no gzip follow the compressed data"
                     return
                 inflater = isal_zlib.decompressobj(31)
                 continue
-            pending = inflater.unconsumed_tail or self.stream.read(_INPUT_BYTES)
+            pending = inflater.unconsumed_tail or self._read(_INPUT_BYTES)
             if not pending and not piece:
-                self.damage = "the gzip stream is cut off"
+                self.damage = self.damage or "the gzip stream is cut off"
                 return

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
-from typing import Any, BinaryIO
+from typing import IO, Any
 
 import msgspec
 import numpy as np
@@ -29,6 +29,8 @@ from traceopt.analyzer.events import (
 )
 from traceopt.analyzer.inflate import Blocks
 from traceopt.analyzer.tables import (
+    I4,
+    I8,
     KERNEL,
     MEMCPY,
     MEMSET,
@@ -45,14 +47,18 @@ from traceopt.analyzer.tables import (
 from traceopt.analyzer.trace import Thread, Trace, TraceMeta
 from traceopt.errors import InputError
 
-_FARTHEST_US = 4e12  # a time this far from the first event is damage, not a long run (46 days)
+_FARTHEST_US = 86_400e6  # a time or a duration beyond a day is damage: a trace holds seconds to minutes
 _F8 = npt.NDArray[np.float64]
+
+_TEXT_THREADS = -(1 << 40)  # process and thread ids that are texts are numbered from here down
+_NO_TEXTS = (b"", b"null", b'""')
+_TIMED = (Slice, Instant, FlowStart, FlowEnd)
 
 Progress = Callable[[int], None]
 
 
 def read_trace(
-    stream: BinaryIO,
+    stream: IO[bytes],
     path: str,
     *,
     rank_hint: int | None = None,
@@ -80,11 +86,8 @@ def read_trace(
         ) from None
     if not builder.slice_count:
         raise InputError(f"{path} is not a PyTorch profiler trace: no complete event is in it.")
-    header = {**_json_object(events.tail, prefix=b'{"":0'), **_json_object(events.head)}
-    header.pop("traceEvents", None)
-    header.pop("", None)
+    header = events.header
     rank, world_size = _rank(header)
-    damage = blocks.damage or ("the file is cut off inside the events" if events.truncated else None)
     tables = builder.finish()
     return Trace(
         meta=TraceMeta(
@@ -96,7 +99,7 @@ def read_trace(
             byte_count=blocks.byte_count,
             lost_events=events.lost + builder.lost,
             repaired_events=events.repaired,
-            damage=damage,
+            damage="; ".join(filter(None, (blocks.damage, events.damage))) or None,
             recorded_index_share=builder.recorded_index_share(),
             categories=dict(builder.categories),
         ),
@@ -105,15 +108,6 @@ def read_trace(
         threads=builder.threads(),
         **tables,
     )
-
-
-def _json_object(text: bytes, prefix: bytes = b"") -> dict[str, Any]:
-    """The keys around the events; an unreadable head costs its metadata, not the trace."""
-    try:
-        value = msgspec.json.decode(prefix + text if text.strip() else b"{}")
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        return {}
-    return value if isinstance(value, dict) else {}
 
 
 def _rank(header: dict[str, Any]) -> tuple[int | None, int | None]:
@@ -130,6 +124,7 @@ class _Builder:
     def __init__(self) -> None:
         self.names: Codes[str] = Codes()
         self.texts: Codes[bytes] = Codes()
+        self.texts.encode(_NO_TEXTS, len(_NO_TEXTS))
         self.event_count = 0
         self.slice_count = 0
         self.lost = 0
@@ -149,6 +144,11 @@ class _Builder:
     def add(self, events: Sequence[Event]) -> None:
         """Appends one chunk's events."""
         self.event_count += len(events)
+        if self._base_us is None:
+            times = np.array([event.ts for event in events if isinstance(event, _TIMED)])
+            times = times[np.isfinite(times)]
+            if len(times):  # the median, because the first time of a file may be damaged
+                self._base_us = float(np.floor(np.median(times)))
         groups: defaultdict[str, list[Slice]] = defaultdict(list)
         others: list[Event] = []
         for event in events:
@@ -176,7 +176,7 @@ class _Builder:
         duration = _numbers([e.dur for e in events])
         columns: dict[str, Any] = {
             "start": start,
-            "duration": np.rint(np.clip(duration, 0.0, _FARTHEST_US) * 1e3),
+            "duration": np.rint(np.where((duration > 0) & (duration < _FARTHEST_US), duration, 0.0) * 1e3),
             "name": self.names.encode([e.name for e in events], n),
             "pid": self._thread_numbers([e.pid for e in events]),
             "tid": self._thread_numbers([e.tid for e in events]),
@@ -207,13 +207,7 @@ class _Builder:
             pids = _numbers([e.pid for e in events])
             device = np.where(no_device, pids, device)
         stream = _numbers([a.stream for a in args])
-        kind = (
-            MEMCPY
-            if category in cat.MEMCPY_CATEGORIES
-            else MEMSET
-            if category in cat.MEMSET_CATEGORIES
-            else KERNEL
-        )
+        kind = MEMCPY if category in cat.MEMCPY_CATEGORIES else MEMSET if category in cat.MEMSET_CATEGORIES else KERNEL
         return {
             "kind": kind,
             "device": device,
@@ -245,9 +239,7 @@ class _Builder:
             }
             self._append("memory", columns, np.isfinite(time))
         flows = [
-            e
-            for e in events
-            if (type(e) is FlowStart or type(e) is FlowEnd) and e.cat in cat.FORWARD_BACKWARD_FLOWS
+            e for e in events if (type(e) is FlowStart or type(e) is FlowEnd) and e.cat in cat.FORWARD_BACKWARD_FLOWS
         ]
         if flows:
             time = self._nanoseconds([e.ts for e in flows])
@@ -272,22 +264,16 @@ class _Builder:
         self._columns[kind].append(rows, columns)
 
     def _nanoseconds(self, times_us: list[float]) -> _F8:
-        """Integer nanoseconds (as float64) from the file's first event; NaN where there is no time.
+        """Integer nanoseconds (as float64) from the base; NaN where there is no time.
 
-        Epoch microseconds need 51 bits: the difference to the first event is taken before the scale.
+        Epoch microseconds need 51 bits: the difference to the base is taken before the scale.
         """
-        times = _numbers(times_us)
-        if self._base_us is None:
-            finite = times[np.isfinite(times)]
-            if not len(finite):
-                return times
-            self._base_us = float(np.floor(finite[0]))
-        offset = times - self._base_us
+        offset = _numbers(times_us) - (self._base_us or 0.0)
         offset[~(np.abs(offset) < _FARTHEST_US)] = np.nan
         return np.rint(offset * 1e3)
 
     def _thread_numbers(self, values: list[float | str | None]) -> _F8:
-        """Process and thread ids as numbers; texts that are no number become -2, -3, ... by their order."""
+        """Process and thread ids as numbers; texts that are no number are numbered by their order."""
         fast = floats(values)
         if fast is not None:
             return fast
@@ -295,15 +281,14 @@ class _Builder:
         for row, value in enumerate(values):  # 2021 files and odd writers only
             parsed = number(value)
             if parsed == -1.0 and isinstance(value, str):
-                parsed = -2.0 - float(self._thread_texts.encode([value], 1)[0])
+                parsed = float(_TEXT_THREADS - self._thread_texts.encode((value,), 1)[0])
             out[row] = parsed
         return out
 
     def _texts(self, values: list[msgspec.Raw]) -> npt.NDArray[np.int32]:
         """Codes of raw JSON texts, -1 for "not in the event"."""
         codes = self.texts.encode(map(bytes, values), len(values))
-        empty = self.texts.encode([b""], 1)[0]
-        codes[codes == empty] = -1
+        codes[codes < len(_NO_TEXTS)] = -1
         return codes
 
     def _count_indices(self, indices: _F8) -> None:
@@ -320,19 +305,17 @@ class _Builder:
     def finish(self) -> dict[str, Any]:
         """The tables, sorted by time, times counted from the first event, threads numbered."""
         columns = {kind: c.finish() for kind, c in self._columns.items()}
-        origin = min(
-            (int(c[_time_of(kind)].min()) for kind, c in columns.items() if len(c[_time_of(kind)])), default=0
+        origin = min((int(c[_time_of(kind)].min()) for kind, c in columns.items() if len(c[_time_of(kind)])), default=0)
+        threaded = [c for kind, c in columns.items() if kind not in _DEVICE_TABLES]
+        self._threads, thread = _distinct_pairs(
+            np.concatenate([c["pid"] for c in threaded]), np.concatenate([c["tid"] for c in threaded])
         )
-        pairs = [np.stack((c["pid"], c["tid"]), axis=1) for k, c in columns.items() if k not in _DEVICE_TABLES]
-        distinct, inverse = np.unique(np.concatenate(pairs), axis=0, return_inverse=True)
-        inverse = inverse.reshape(-1)
-        self._threads = [(int(pid), int(tid)) for pid, tid in distinct]
         tables = {}
         offset = 0
         for kind, c in columns.items():
             n = len(c["pid"])
             if kind not in _DEVICE_TABLES:
-                c["thread"] = inverse[offset : offset + n].astype(np.int32)
+                c["thread"] = thread[offset : offset + n]
                 offset += n
             del c["pid"], c["tid"]
             c[_time_of(kind)] -= origin
@@ -343,7 +326,8 @@ class _Builder:
         texts = self._thread_texts.values()
 
         def shown(code: int) -> int | str:
-            return texts[-2 - code] if code <= -2 and -2 - code < len(texts) else code
+            place = _TEXT_THREADS - code
+            return texts[place] if 0 <= place < len(texts) else code
 
         names = {(str(_whole(p)), str(_whole(t))): name for (p, t), name in self._thread_meta.items()}
         return [
@@ -373,6 +357,20 @@ _FIELDS = {
     "flows": "flows",
 }
 _DEVICE_TABLES = (cat.GPU, cat.SYNC)
+
+
+def _distinct_pairs(first: I8, second: I8) -> tuple[list[tuple[int, int]], I4]:
+    """The distinct pairs of two columns, and for every row the index of its pair.
+
+    Rows of one thread stand together in the file: only the first of each run is sorted.
+    """
+    if not len(first):
+        return [], np.empty(0, np.int32)
+    changes = (first[1:] != first[:-1]) | (second[1:] != second[:-1])
+    runs = np.concatenate(([0], np.flatnonzero(changes) + 1))
+    distinct, index = np.unique(np.stack((first[runs], second[runs]), axis=1), axis=0, return_inverse=True)
+    of_run = index.reshape(-1).astype(np.int32)
+    return [(int(a), int(b)) for a, b in distinct], np.repeat(of_run, np.diff(np.append(runs, len(first))))
 
 
 def _time_of(kind: str) -> str:

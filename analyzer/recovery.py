@@ -9,72 +9,162 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass, field
+from typing import Any
 
-from traceopt.analyzer.events import Event, lenient
+import msgspec
+from msgspec import Raw
+
+from traceopt.analyzer.events import Event, decode_event, lenient
+
+UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)  # what msgspec raises for text it cannot decode
 
 # An event begins with one of these keys in every writer seen (Kineto: "ph"; json.dumps of it: any of them).
-_EVENT_START = re.compile(rb'(?:(?<=[\[,\s])|^)\{\s*"(?:ph|cat|name|pid|tid|ts)"\s*:')
-_STRING_VALUE = re.compile(
-    rb'("(?:name|cat)"\s*:\s*")(.*?)("\s*,\s*"(?:ph|cat|name|pid|tid|ts|dur|args|id|s)"\s*:)', re.S
+_KEYS = rb"(?:args|bp|cat|dur|id|name|ph|pid|s|tid|ts)"
+_EVENT_START = re.compile(rb'\{\s*"ph"\s*:|(?:(?<=[\[,\s])|^)\{\s*"' + _KEYS + rb'"\s*:')
+_NAME = re.compile(rb'("(?:name|cat)"\s*:\s*")(.*?)("\s*,\s*"' + _KEYS + rb'"\s*:)', re.S)
+# A string (it ends at the first quote that can be its last), a value that is missing, a C++ nan or inf.
+_TOKEN = re.compile(
+    rb'"((?:[^"\\]|\\.|"(?!\s*(?:[:}\]]|,\s*["\[{\d\-tfn]|$)))*)"|(?<=:)\s*(?=[,}])|[-+]?\b(?:nan|inf)\b', re.S
 )
-_BAD_ESCAPE = re.compile(rb'\\(?!["\\/bfnrtu])')
-_STRICT = json.JSONDecoder()
-_TOLERANT = json.JSONDecoder(strict=False)  # control characters inside strings
-_LOOK_AHEAD = 3  # pieces to join when a seeming start lay inside an argument
+_ESCAPE_OR_BARE = re.compile(rb'\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})|["\\]')
+_LONE_SURROGATE = re.compile(
+    r"\\u[dD][89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F])|(?<!\\u[dD][89abAB][0-9a-fA-F]{2})\\u[dD][c-fC-F][0-9a-fA-F]{2}"
+)
+_TOLERANT = json.JSONDecoder(strict=False)  # takes NaN, and control characters inside strings
+_BETWEEN = " \t\r\n,]}"  # may stand between events, or after the last
+_LOOK_AHEAD = 8  # pieces to join where a seeming start lay inside an argument
 
 
 @dataclass(slots=True)
 class Recovered:
-    """`repaired` of the `events` were read only after their text was mended; `lost` could not be read."""
+    """`repaired` of the `events` were read only after their text was mended; `lost` could not be read.
+
+    `rest` is where the event begins that the end of the text cuts off; the text's length when there is none.
+    """
 
     events: list[Event] = field(default_factory=list)
     repaired: int = 0
     lost: int = 0
+    rest: int = 0
 
 
-def recover(text: bytes) -> Recovered:
-    """Reads the events of a damaged array's inside, one by one."""
-    found = Recovered()
+class _CutOffError(ValueError):
+    """The text ends before the value does."""
+
+
+def recover(text: bytes, final: bool) -> Recovered:
+    """Reads the events of a damaged array's inside, one by one; when it is `final`, an event cut off is lost."""
     starts = [match.start() for match in _EVENT_START.finditer(text)]
-    if not starts:
-        found.lost = 1 if text.strip(b" \t\r\n,]}") else 0
-        return found
+    found = Recovered(rest=len(text))
+    if _is_garbage(text[: starts[0]] if starts else text):
+        found.lost += 1
     starts.append(len(text))
-    piece = 0
-    while piece < len(starts) - 1:
-        for end in range(piece + 1, min(piece + 1 + _LOOK_AHEAD, len(starts))):
-            raw, repaired = _read(text[starts[piece] : starts[end]])
-            if raw is not None:
+    at = 0
+    while at < len(starts) - 1:
+        try:
+            value, pieces = _read_joined(text, starts, at)
+        except _CutOffError:
+            if not final:
+                found.rest = starts[at]
                 break
-        if raw is None:
+            value, pieces = None, 1
+        if value is None:
             found.lost += 1
-            piece += 1
-            continue
-        event = lenient(raw)
-        if event is not None:
-            found.events.append(event)
-            found.repaired += repaired
-        piece = end
+        else:
+            if value.event is not None:
+                found.events.append(value.event)
+                found.repaired += value.repaired
+            found.lost += value.garbage_follows
+        at += pieces
     return found
 
 
-def _read(piece: bytes) -> tuple[object, bool]:
-    """One event's JSON value and whether its text had to be mended; (None, False) when it cannot be read.
+@dataclass(slots=True)
+class Reading:
+    """One JSON value as an event; None when it is none (an argument, say, that looked like one)."""
 
-    raw_decode, because what follows a complete event (the array's end, garbage) does not matter.
-    """
-    piece = piece.rstrip(b" \t\r\n,")
+    event: Event | None
+    repaired: bool = False
+    garbage_follows: bool = False
+
+
+def read_event(text: bytes | Raw) -> Reading | None:
+    """One well-formed element of the array; None when it cannot be read."""
     try:
-        return _STRICT.raw_decode(piece.decode())[0], False
-    except (ValueError, RecursionError):
+        return Reading(decode_event(text))
+    except UNREADABLE:
         pass
     try:
-        return _TOLERANT.raw_decode(_mended(piece).decode("utf-8", "backslashreplace"))[0], True
+        return Reading(lenient(msgspec.json.decode(text)))
+    except UNREADABLE:
+        pass
+    try:
+        return _read_tolerant(bytes(text), mend=False)
     except (ValueError, RecursionError):
-        return None, False
+        return None
 
 
-def _mended(piece: bytes) -> bytes:
-    """Escapes raw quotes inside names and backslashes that start no escape."""
-    piece = _STRING_VALUE.sub(lambda m: m[1] + re.sub(rb'(?<!\\)"', rb"\\\"", m[2]) + m[3], piece)
-    return _BAD_ESCAPE.sub(rb"\\\\", piece)
+def read_object(text: bytes) -> dict[str, Any]:
+    """A JSON object, mended where it has to be; empty when it cannot be read."""
+    for mend in (False, True):
+        try:
+            value, _ = _TOLERANT.raw_decode(_decoded(_mended(text) if mend else text))
+        except (ValueError, RecursionError):
+            continue
+        return value if isinstance(value, dict) else {}
+    return {}
+
+
+def _read_joined(text: bytes, starts: list[int], at: int) -> tuple[Reading | None, int]:
+    """The event that begins at `starts[at]` and how many pieces it takes; None when it cannot be read."""
+    piece = text[starts[at] : starts[at + 1]].rstrip(b" \t\r\n,")
+    try:
+        return Reading(decode_event(piece)), 1
+    except UNREADABLE:
+        pass
+    most = min(_LOOK_AHEAD, len(starts) - 1 - at)
+    for mend in (False, True):
+        for pieces in range(1, most + 1):
+            try:
+                return _read_tolerant(text[starts[at] : starts[at + pieces]], mend), pieces
+            except _CutOffError:
+                if not mend and at + pieces == len(starts) - 1:
+                    raise
+            except (ValueError, RecursionError):
+                break
+    return None, 1
+
+
+def _read_tolerant(text: bytes, mend: bool) -> Reading:
+    """The JSON value that text begins with. Raises ValueError or RecursionError; _CutOffError where it goes on."""
+    decoded = _decoded(_mended(text) if mend else text)
+    try:
+        value, end = _TOLERANT.raw_decode(decoded)
+    except json.JSONDecodeError as error:
+        if error.pos >= len(decoded.rstrip()) or error.msg.startswith("Unterminated string"):
+            raise _CutOffError from None
+        raise
+    try:
+        msgspec.json.decode(decoded[:end])
+        repaired = mend or decoded[:end].encode() != text[:end]
+    except UNREADABLE:
+        repaired = True
+    return Reading(lenient(value), repaired, _is_garbage(decoded[end:].encode()))
+
+
+def _decoded(text: bytes) -> str:
+    return _LONE_SURROGATE.sub(r"\\ufffd", text.decode("utf-8", "replace"))
+
+
+def _is_garbage(text: bytes) -> bool:
+    return bool(text.strip(_BETWEEN.encode()))
+
+
+def _mended(text: bytes) -> bytes:
+    """Escapes raw quotes and backslashes inside strings; null for what is missing and for nan and inf."""
+    named = _NAME.sub(lambda m: m[1] + _escaped(m[2]) + m[3], text)
+    return _TOKEN.sub(lambda m: b"null" if m[1] is None else b'"' + _escaped(m[1]) + b'"', named)
+
+
+def _escaped(text: bytes) -> bytes:
+    return _ESCAPE_OR_BARE.sub(lambda m: m[0] if len(m[0]) > 1 else b"\\" + m[0], text)

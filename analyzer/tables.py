@@ -52,6 +52,15 @@ class Spans(Table):
 
 
 @dataclass(frozen=True, slots=True)
+class ThreadSpans(Spans):
+    """A table of what CPU threads did."""
+
+    thread: I4
+
+    SCHEMA: ClassVar[dict[str, str]] = {**Spans.SCHEMA, "thread": "i4"}
+
+
+@dataclass(frozen=True, slots=True)
 class GpuTable(Spans):
     """Work of the device: kernels, copies, fills. Nothing else counts as GPU work."""
 
@@ -84,20 +93,18 @@ class GpuTable(Spans):
 
 
 @dataclass(frozen=True, slots=True)
-class RuntimeTable(Spans):
+class RuntimeTable(ThreadSpans):
     """CUDA, HIP and driver calls on CPU threads."""
 
-    thread: I4
     correlation: I8
 
-    SCHEMA: ClassVar[dict[str, str]] = {**Spans.SCHEMA, "thread": "i4", "correlation": "i8"}
+    SCHEMA: ClassVar[dict[str, str]] = {**ThreadSpans.SCHEMA, "correlation": "i8"}
 
 
 @dataclass(frozen=True, slots=True)
-class OpTable(Spans):
+class OpTable(ThreadSpans):
     """PyTorch operators on CPU threads."""
 
-    thread: I4
     dims: I4  # text: JSON of "Input Dims"
     types: I4  # text: JSON of "Input type"
     concrete: I4  # text: JSON of "Concrete Inputs"
@@ -106,8 +113,7 @@ class OpTable(Spans):
     forward_thread: I8  # of a backward operator: the thread that ran its forward, as autograd numbers it
 
     SCHEMA: ClassVar[dict[str, str]] = {
-        **Spans.SCHEMA,
-        "thread": "i4",
+        **ThreadSpans.SCHEMA,
         "dims": "i4",
         "types": "i4",
         "concrete": "i4",
@@ -118,17 +124,15 @@ class OpTable(Spans):
 
 
 @dataclass(frozen=True, slots=True)
-class AnnotationTable(Spans):
+class AnnotationTable(ThreadSpans):
     """User annotations on CPU threads: profiler steps, DataLoader, optimizer, collectives, record_function."""
 
-    thread: I4
     dims: I4
     types: I4
     stack: I4  # text, as in OpTable
 
     SCHEMA: ClassVar[dict[str, str]] = {
-        **Spans.SCHEMA,
-        "thread": "i4",
+        **ThreadSpans.SCHEMA,
         "dims": "i4",
         "types": "i4",
         "stack": "i4",
@@ -136,12 +140,8 @@ class AnnotationTable(Spans):
 
 
 @dataclass(frozen=True, slots=True)
-class PythonTable(Spans):
+class PythonTable(ThreadSpans):
     """Python frames and calls of builtins on CPU threads, named "file(line): function"."""
-
-    thread: I4
-
-    SCHEMA: ClassVar[dict[str, str]] = {**Spans.SCHEMA, "thread": "i4"}
 
 
 @dataclass(frozen=True, slots=True)
