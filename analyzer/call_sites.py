@@ -13,6 +13,7 @@ import sys
 from dataclasses import dataclass
 from functools import cached_property
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -21,8 +22,13 @@ from traceopt.analyzer.tables import I4
 from traceopt.analyzer.trace import Trace
 
 FRAME = re.compile(r"^(?P<file>.+?)\((?P<line>\d+)\): (?P<function>.+)$", re.S)
-_INSTALLED = re.compile(r"(?:^|/)(?:site-packages|dist-packages|python3[\d.]*)/|^<")
-_HOME = re.compile(r"^/(?:home|Users)/[^/]+/|^/root/")
+_INSTALLED = re.compile(
+    r"(?:^|/)(?:site-packages|dist-packages|python3[\d.]*)/"
+    r"|^<(?!ipython-input|stdin)"  # <frozen os>, <string>, <eval_with_key>; but a notebook's cells are the user's
+    r"|/torchinductor_[^/]+/"  # code that torch.compile wrote
+    r"|/torch/(?:_\w+|amp|autograd|cuda|distributed|fx|nn|optim|profiler|utils)/|/python/triton/"  # built from source
+)
+_HOME = re.compile(r"^(?:[A-Za-z]:)?/(?:home|Users)/[^/]+/|^/root/")
 
 # First part of the paths that the profiler has already cut at site-packages.
 THIRD_PARTY = frozenset(
@@ -33,9 +39,12 @@ THIRD_PARTY = frozenset(
     mmengine monai numpy omegaconf onnxruntime open_clip optimum pandas peft pyarrow pydantic pytorch_lightning ray
     safetensors scipy sentence_transformers sglang sklearn soundfile spacy tensorboard tensorboardX timm tokenizers
     torch torch_geometric torch_tb_profiler torchao torchaudio torchdata torchmetrics torchrec torchtext torchvision
-    tqdm transformer_engine transformers traceopt triton trl vllm wandb webdataset xformers yaml
+    six tqdm transformer_engine transformers traceopt triton trl typing_extensions vllm wandb webdataset xformers yaml
     """.split()  # noqa: SIM905 - a list of eighty words reads better as text
 )
+
+# Names that users give their scripts; what the standard library has under them does not run in training.
+_STDLIB = sys.stdlib_module_names - {"cmd", "code", "profile", "test", "trace"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +61,7 @@ def parse_frame(name: str) -> CallSite | None:
     match = FRAME.match(name)
     if match is None:
         return None
-    return CallSite(_HOME.sub("~/", match["file"]), int(match["line"]), match["function"])
+    return CallSite(_HOME.sub("~/", _slashed(match["file"])), int(match["line"]), match["function"])
 
 
 def is_library(name: str) -> bool:
@@ -60,13 +69,18 @@ def is_library(name: str) -> bool:
     match = FRAME.match(name)
     if match is None:
         return True
-    file = match["file"]
+    file = _slashed(match["file"])
     if _INSTALLED.search(file):
         return True
-    if file.startswith("/"):
+    if file.startswith("/") or file[1:3] == ":/":
         return False
-    top = file.partition("/")[0]
-    return top.removesuffix(".py") in sys.stdlib_module_names or top in THIRD_PARTY
+    top = file.partition("/")[0].removesuffix(".py")
+    return top in _STDLIB or top in THIRD_PARTY
+
+
+def _slashed(file: str) -> str:
+    """A path as Windows writes it, with slashes."""
+    return file.replace("\\", "/")
 
 
 @dataclass(frozen=True)
@@ -111,7 +125,7 @@ class CallSites:
     @cached_property
     def user_frames(self) -> npt.NDArray[np.bool_]:
         """Slices that are frames of the user's code. Shape (len(slices),)."""
-        return (self.slices.kind == PYTHON) & (self._site_of_name[self.slices.name] >= 0)
+        return np.asarray((self.slices.kind == PYTHON) & (self._site_of_name[self.slices.name] >= 0))
 
     @cached_property
     def _nearest_frame(self) -> I4:
@@ -119,22 +133,20 @@ class CallSites:
         return self.slices.nearest(self.user_frames)
 
     @cached_property
-    def _stack(self) -> I4:
-        """For every slice, the text of its own call stack; -1: none."""
-        out = np.full(len(self.slices), -1, np.int32)
+    def _site_of_stack(self) -> I4:
+        """For every slice, the site in its own call stack; -1: it has none."""
+        text = np.full(len(self.slices), -1, np.int32)
         for kind, table in ((OP, self.trace.ops), (ANNOTATION, self.trace.annotations)):
             mine = self.slices.kind == kind
-            out[mine] = table.stack[self.slices.row[mine]]
-        return out
+            text[mine] = table.stack[self.slices.row[mine]]
+        stacks, of_slice = np.unique(text, return_inverse=True)
+        sites = [self._stack_site(self.trace.texts[stack]) if stack >= 0 else -1 for stack in stacks]
+        return np.array(sites, np.int32)[of_slice]
 
     @cached_property
     def _nearest_stack(self) -> I4:
-        """For every slice, the innermost slice around it that carries a call stack."""
-        return self.slices.nearest(self._stack >= 0)
-
-    @cached_property
-    def _site_of_stack(self) -> dict[int, int]:
-        return {}
+        """For every slice, the innermost slice around it whose call stack names the user's code."""
+        return self.slices.nearest(self._site_of_stack >= 0)
 
     def of(self, rows: npt.NDArray[np.integer]) -> I4:
         """Site of each slice. Shape (len(rows),)."""
@@ -152,18 +164,11 @@ class CallSites:
         frame = np.where(rows >= 0, self._nearest_frame[safe], -1)
         site = np.where(frame >= 0, self._site_of_name[self.slices.name[np.maximum(frame, 0)]], -1)
         stacked = np.where((site < 0) & (rows >= 0), self._nearest_stack[safe], -1)
-        for row in np.flatnonzero(stacked >= 0):  # 2021 format only
-            site[row] = self._stack_site(int(self._stack[stacked[row]]))
-        return site.astype(np.int32)
+        return np.where(stacked >= 0, self._site_of_stack[np.maximum(stacked, 0)], site).astype(np.int32)
 
-    def _stack_site(self, text: int) -> int:
-        known = self._site_of_stack.get(text)
-        if known is None:
-            frames = self.trace.texts[text].strip('"').split(";")
-            user = next((frame for frame in frames if not is_library(frame.strip())), None)
-            known = self._add(parse_frame(user.strip())) if user else -1
-            self._site_of_stack[text] = known
-        return known
+    def _stack_site(self, text: str) -> int:
+        frames = str(msgspec.json.decode(text)).split(";")
+        return next((self._add(parse_frame(f.strip())) for f in frames if not is_library(f.strip())), -1)
 
     def _forward_of(self, rows: npt.NDArray[np.integer]) -> I4:
         """The forward operator's slice for slices inside a backward operator; -1: none."""
@@ -180,10 +185,14 @@ class CallSites:
 
     @cached_property
     def _forward_by_sequence(self) -> npt.NDArray[np.int64]:
-        """Rows of forward operators by autograd sequence number, the outermost of each first."""
+        """Rows of forward operators by autograd sequence number, the last of each first.
+
+        An operator records the number that the next autograd node will get: of all that record it, the last to begin
+        made the node (so PyTorch draws its own forward-to-backward arrows).
+        """
         ops = self.trace.ops
         forward = np.flatnonzero((ops.sequence >= 0) & (ops.forward_thread <= 0))
-        return forward[np.lexsort((ops.start[forward], ops.sequence[forward]))]
+        return forward[np.lexsort((-ops.start[forward], ops.sequence[forward]))]
 
     @cached_property
     def _nearest_backward(self) -> I4:

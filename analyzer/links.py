@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from traceopt.analyzer.nesting import OP, RUNTIME, Slices
-from traceopt.analyzer.tables import I4, I8
+from traceopt.analyzer.tables import I4, I8, RuntimeTable
 from traceopt.analyzer.trace import Trace
 
 
@@ -30,7 +30,7 @@ def link(trace: Trace, slices: Slices) -> Links:
 
     "External id" is no link: in NVIDIA traces of 2022-23 it repeats the correlation id.
     """
-    launch = _by_correlation(trace.gpu.correlation, trace.runtime.correlation, trace.runtime.start)
+    launch = _by_correlation(trace.gpu.correlation, trace.runtime)
     launch_slice = np.full(len(launch), -1, np.int32)
     known = launch >= 0
     launch_slice[known] = slices.of(RUNTIME, len(trace.runtime))[launch[known]]
@@ -39,13 +39,13 @@ def link(trace: Trace, slices: Slices) -> Links:
     return Links(launch, launch_slice, op.astype(np.int32), op_slice)
 
 
-def _by_correlation(wanted: I8, offered: I8, time: I8) -> I4:
-    """Row of `offered` with each wanted id, -1 where there is none; of several (driver under runtime) the earliest."""
-    usable = np.flatnonzero(offered > 0)
+def _by_correlation(wanted: I8, calls: RuntimeTable) -> I4:
+    """Row of the call with each wanted id; -1: none. Of several (a driver call in a runtime call) the outermost."""
+    usable = np.flatnonzero(calls.correlation > 0)
     if not len(usable) or not len(wanted):
         return np.full(len(wanted), -1, np.int32)
-    order = usable[np.lexsort((time[usable], offered[usable]))]
-    ids = offered[order]
+    order = usable[np.lexsort((-calls.duration[usable], calls.start[usable], calls.correlation[usable]))]
+    ids = calls.correlation[order]
     at = np.searchsorted(ids, wanted)
     found = order[np.minimum(at, len(order) - 1)]
-    return np.where((offered[found] == wanted) & (wanted > 0), found, -1).astype(np.int32)
+    return np.where((calls.correlation[found] == wanted) & (wanted > 0), found, -1).astype(np.int32)

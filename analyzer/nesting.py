@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from traceopt.analyzer.tables import I4, I8, U1
+from traceopt.analyzer.tables import I4, I8, U1, ThreadSpans
 from traceopt.analyzer.trace import Trace
 
 # Order of slices that begin together, outermost first.
@@ -77,23 +77,18 @@ class Slices:
             found = np.where(closed, self.parent[np.maximum(found, 0)], found)
 
     @cached_property
-    def outermost(self) -> I4:
-        """The root of every slice's tree."""
-        return self.nearest(self.parent < 0)
-
-    @cached_property
     def self_ns(self) -> I8:
         """Each slice's own time: its duration less that of the slices directly inside."""
-        duration = self.end - self.start
-        inside = np.zeros(len(self), np.int64)
+        own = self.end - self.start
         child = self.parent >= 0
-        np.add.at(inside, self.parent[child], duration[child])
-        return np.maximum(duration - inside, 0)
+        np.subtract.at(own, self.parent[child], own[child])  # the right side is a copy: whole durations
+        own[own < 0] = 0
+        return own
 
 
 def build_slices(trace: Trace) -> Slices:
     """Joins the CPU tables of a trace and finds every slice's parent."""
-    tables = [
+    tables: list[tuple[int, ThreadSpans]] = [
         (PYTHON, trace.python),
         (ANNOTATION, trace.annotations),
         (OP, trace.ops),

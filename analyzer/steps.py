@@ -84,11 +84,11 @@ def find_steps(trace: Trace) -> Steps:
 
 
 def _without_repeats(trace: Trace, rows: I8) -> I8:
-    """One row a step: a file that merges threads or ranks may name a step twice; the first is kept."""
-    _, first = np.unique(trace.annotations.name[rows], return_index=True)
-    rows = rows[np.sort(first)]
+    """One row a step: a file that merges threads or ranks may name a step twice; one thread's first are kept."""
     thread = trace.annotations.thread[rows]
-    return rows[thread == np.bincount(thread).argmax()]
+    rows = rows[thread == np.bincount(thread).argmax()]
+    _, first = np.unique(trace.annotations.name[rows], return_index=True)
+    return np.asarray(rows[np.sort(first)])
 
 
 def _repeating_annotation(trace: Trace) -> I8:
