@@ -8,7 +8,7 @@ from traceopt.analyzer.activities import LABELS
 from traceopt.analyzer.cpu_phases import PHASES
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.idle import CAUSES
-from traceopt.analyzer.intervals import clip
+from traceopt.analyzer.intervals import clip, merge
 from traceopt.result import (
     BreakdownPart,
     Collective,
@@ -71,9 +71,11 @@ def _gpu_parts(facts: Facts) -> list[BreakdownPart]:
         ),
         part("copies", "Exposed copies", True, copies, gpu.copies.total),
     ]
-    host = facts.host.of_thread(facts.steps.thread)
+    threads = {facts.steps.thread, *facts.gaps.thread.tolist()} - {-1}
+    host = [facts.host.of_thread(thread) for thread in sorted(threads)]
     for cause in CAUSES:
-        raw = clip(host[cause], *facts.steps.window).total if cause in host else None
+        areas = [areas[cause] for areas in host if cause in areas]
+        raw = clip(merge(*areas), *facts.steps.window).total if areas else None
         parts.append(part(cause, LABELS[cause], False, facts.idle.total_ns(cause), raw))
     return parts
 

@@ -44,7 +44,7 @@ def verdict(facts: Facts, quality: Quality, breakdown: Sequence[BreakdownPart], 
     unit = "the step" if facts.steps.source != "window" else "the trace"
     if exposed >= max(0.10, idle):
         return (
-            f"Communication takes {exposed:.0%} of {unit} with no compute beside it. Communication is the bottleneck."
+            f"Communication with no compute beside it takes {exposed:.0%} of {unit}. It is the bottleneck."
         )
     if idle >= HEALTHY_IDLE_SHARE:
         groups = {name: share for name, share in shares.items() if name in _CAUSE and name not in _HOST_BOUND}
