@@ -1,0 +1,94 @@
+"""CM007: DDP broadcasts the model's buffers before every forward pass."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from traceopt.analyzer.facts import Facts
+from traceopt.analyzer.intervals import EMPTY, Intervals, union
+from traceopt.analyzer.nesting import ANNOTATION, OP
+from traceopt.rules.common import by_site, host_saving, locations, ms, name_of, site_evidence
+from traceopt.rules.finding import Finding, Fix
+from traceopt.rules.rule import Rule, threshold
+
+_FORWARD = "DistributedDataParallel.forward"
+_BROADCASTS = ("c10d::broadcast_", "nccl:broadcast")
+_PACKING = ("aten::flatten_dense_tensors", "aten::unflatten_dense_tensors", *_BROADCASTS)
+
+
+@dataclass(frozen=True)
+class DdpBufferBroadcast(Rule):
+    """Measures the host time from the first to the last operator of the buffer broadcast that DistributedDataParallel
+    runs before each forward pass (flatten, broadcast, unflatten), in a step in which the GPU starves.
+
+    Why it costs: the running statistics of every BatchNorm are packed, sent from rank 0, unpacked and copied back, with
+    an operator or more for each buffer, before the first layer is launched.
+
+    How to fix: switch it off where ranks need not share buffers, or use SyncBatchNorm where they must.
+
+        model = DistributedDataParallel(model, device_ids=[rank], broadcast_buffers=False)
+
+    When it is wrong: with it off, evaluation and checkpoints use the statistics of the rank that writes them. Under a GPU
+    that is busy all the time the work is hidden, and the rule stays silent.
+
+    Sources: PyTorch documentation of DistributedDataParallel, argument broadcast_buffers.
+    """
+
+    code: ClassVar[str] = "CM007"
+    name: ClassVar[str] = "ddp-buffer-broadcast"
+    title: ClassVar[str] = "Stop broadcasting buffers before every forward"
+    family: ClassVar[str] = "communication"
+    effort: ClassVar[str] = "One argument"
+    risk: ClassVar[str] = "Ranks keep their own statistics"
+    requires: ClassVar[tuple[str, ...]] = ("gpu", "launches", "ops")
+
+    min_share: float = threshold(0.01, "smallest saving, as a share of the median step, to report")
+
+    def applies(self, facts: Facts) -> str | None:
+        return None if len(self._broadcasts(facts)) else "DDP broadcasts no buffers in this trace."
+
+    def check(self, facts: Facts) -> Iterator[Finding]:
+        area = self._broadcasts(facts)
+        saved = host_saving(
+            facts,
+            area,
+            0.95,
+            "The host time of the broadcast: surely where the GPU starves beside it; beyond that as far as the host "
+            "never waits for the GPU and the GPU starves elsewhere in the step.",
+        )
+        if saved.share < self.min_share:
+            return
+        rows = np.flatnonzero(facts.regions.named(lambda name: name in _PACKING, OP))
+        rows = rows[area.contains(facts.slices.start[rows])]
+        sites = by_site(facts, rows, facts.slices.end[rows] - facts.slices.start[rows])
+        edges = facts.steps.edges
+        yield self.finding(
+            why=(
+                f"Before each forward pass DDP broadcasts the model's buffers, which holds the host for "
+                f"{ms(float(np.median(area.within(edges[:-1], edges[1:]))))} of each {ms(facts.step_ns)} step."
+            ),
+            saving=saved,
+            evidence=site_evidence(facts, sites, lambda site: name_of(facts, int(site.rows[0]))),
+            locations=locations(sites),
+            fix=Fix(
+                "Pass broadcast_buffers=False to DDP; use SyncBatchNorm if the statistics must be shared.",
+                "model = DistributedDataParallel(model, device_ids=[rank], broadcast_buffers=False)",
+            ),
+        )
+
+    def _broadcasts(self, facts: Facts) -> Intervals:
+        """From the first to the last packing operator of each forward that broadcasts."""
+        slices = facts.slices
+        forward = facts.regions.named(lambda name: name == _FORWARD, ANNOTATION, OP)
+        packing = np.flatnonzero(facts.regions.named(lambda name: name in _PACKING, ANNOTATION, OP))
+        owner = slices.ancestor(packing, forward)
+        sent = facts.regions.named(lambda name: name in _BROADCASTS, ANNOTATION, OP)[packing]
+        parts = [
+            (slices.start[packing[owner == one]].min(), slices.end[packing[owner == one]].max())
+            for one in np.unique(owner[(owner >= 0) & sent])  # one a step
+        ]
+        return union(np.array([a for a, _ in parts]), np.array([b for _, b in parts])) if parts else EMPTY
