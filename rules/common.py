@@ -15,6 +15,7 @@ from traceopt.rules.finding import Evidence, Location, Saving
 
 RECORD_STACKS = "No Python stacks were recorded, so the line is not known; record with with_stack=True."
 LONG_PYTHON_NS = 1_000_000  # Python that starves the GPU this long at a stretch is work of its own
+NEVER_STARVED_SHARE = 0.03  # of the step
 FULL_QUEUE_NS = 200_000  # a launch this long beside a working GPU waits for room in the queue
 HOST_DISPATCH = ("launch", "python", "untraced")  # the host's ordinary work between two kernels
 
@@ -169,7 +170,13 @@ def host_wait_ns(facts: Facts) -> float:
 
 
 def host_path_ns(facts: Facts) -> float:
-    """The median step, if the GPU took no time: the host's own work."""
+    """The median step, if the GPU took no time: the host's own work.
+
+    A GPU that hardly starves is the limit, wherever the host does its waiting (it may still be running ahead into the
+    queue): then the host's path is not known, and no limit.
+    """
+    if starved_ns(facts) < NEVER_STARVED_SHARE * facts.step_ns:
+        return 0.0
     return max(0.0, facts.step_ns - host_wait_ns(facts))
 
 
