@@ -40,6 +40,4 @@ def find_chains(gpu: GpuWork, fusible: npt.NDArray[np.bool_]) -> Chains:
     gain = np.minimum(total - longest, MAX_GAIN * total)
     mask = np.zeros(len(work), bool)
     mask[order[in_chain]] = True
-    return Chains(
-        mask, int((length[1:] >= 2).sum()), int(in_chain.sum()), int(total.sum()), int(gain.sum())
-    )
+    return Chains(mask, int((length[1:] >= 2).sum()), int(in_chain.sum()), int(total.sum()), int(gain.sum()))

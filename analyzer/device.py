@@ -26,7 +26,9 @@ class TraceDevice:
     unsupported: str | None  # an accelerator that the rules do not know, by its name
 
 
-def find_device(trace: Trace, device: int | None, overrides: Mapping[str, Mapping[str, Any]] | None = None) -> TraceDevice:
+def find_device(
+    trace: Trace, device: int | None, overrides: Mapping[str, Mapping[str, Any]] | None = None
+) -> TraceDevice:
     """`device` is the index that the GPU work names; a process may list one device and use another index."""
     listed = trace.meta.device_properties()
     properties = next((d for d in listed if d.get("id") == device), listed[0] if listed else {})

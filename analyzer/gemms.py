@@ -102,7 +102,14 @@ class Gemms:
             dtype = "tf32"
         rows = np.unique(owner)
         return GemmShape(
-            op, *size, dtype, rows, int(duration.sum()), len(rows), uses, kernel.alignment,
+            op,
+            *size,
+            dtype,
+            rows,
+            int(duration.sum()),
+            len(rows),
+            uses,
+            kernel.alignment,
             self.trace.names[self.gpu.work.name[slowest]],
         )
 

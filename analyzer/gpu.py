@@ -35,7 +35,9 @@ class GpuWork:
     @cached_property
     def rows(self) -> npt.NDArray[np.int64]:
         """Rows of trace.gpu that ran on the device, in order of start."""
-        return np.flatnonzero(self.trace.gpu.device == self.device) if self.device is not None else np.empty(0, np.int64)
+        return (
+            np.flatnonzero(self.trace.gpu.device == self.device) if self.device is not None else np.empty(0, np.int64)
+        )
 
     @cached_property
     def work(self) -> GpuTable:

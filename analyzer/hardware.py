@@ -192,9 +192,7 @@ def _row(
 # A100-PG509-200, A100-SXM4-80GB, H100 80GB HBM3, H200, MI210, MI300X, MI300X VF.
 ACCELERATORS: tuple[Accelerator, ...] = (
     _row("V100S PCIe", r"\bV100S", "sm_70", _peaks(16.4, None, 130, None, None, None, 8.2), 1134, _V100),
-    _row(
-        "V100 PCIe", r"\bV100-(?:PCIE|FHHL)", "sm_70", _peaks(14, None, 112, None, None, None, 7), 900, _V100
-    ),
+    _row("V100 PCIe", r"\bV100-(?:PCIE|FHHL)", "sm_70", _peaks(14, None, 112, None, None, None, 7), 900, _V100),
     _row(
         "V100 SXM2",
         r"\bV100-(?:SXM[23]|DGXS)",
@@ -264,9 +262,7 @@ ACCELERATORS: tuple[Accelerator, ...] = (
         960,
         _ADA,
     ),
-    _row(
-        "L4", r"\bL4\b", "sm_89", _peaks(30.3, 60, 121, 121, 242.5, 242.5), 300, "NVIDIA L4 datasheet (2023)"
-    ),
+    _row("L4", r"\bL4\b", "sm_89", _peaks(30.3, 60, 121, 121, 242.5, 242.5), 300, "NVIDIA L4 datasheet (2023)"),
     _row(
         "L40S",
         r"\bL40S\b",
@@ -275,9 +271,7 @@ ACCELERATORS: tuple[Accelerator, ...] = (
         864,
         "NVIDIA L40S datasheet (2023)",
     ),
-    _row(
-        "L40", r"\bL40\b", "sm_89", _peaks(90.5, 90.5, 181, 181, 362, 362), 864, "NVIDIA L40 datasheet (2023)"
-    ),
+    _row("L40", r"\bL40\b", "sm_89", _peaks(90.5, 90.5, 181, 181, 362, 362), 864, "NVIDIA L40 datasheet (2023)"),
     _row("H100 PCIe", r"\bH100 PCIe", "sm_90", _peaks(51, 378, 756, 756, 1513, 1513, 51), 2000, _H100, 80),
     _row(
         "H100 NVL",
@@ -289,9 +283,7 @@ ACCELERATORS: tuple[Accelerator, ...] = (
         94,
         600,
     ),
-    _row(
-        "H100 SXM", r"\bH100 80GB HBM3|\bH100[- ]SXM5?(?:-80GB)?$", "sm_90", _HOPPER_SXM, 3350, _H100, 80, 900
-    ),
+    _row("H100 SXM", r"\bH100 80GB HBM3|\bH100[- ]SXM5?(?:-80GB)?$", "sm_90", _HOPPER_SXM, 3350, _H100, 80, 900),
     _row("GH200 144GB", r"\bGH200 144G", "sm_90", _HOPPER_SXM, 4900, _GH200, 144, 900),
     _row("GH200 96GB", r"\bGH200 (?:480GB|96GB|120GB)", "sm_90", _HOPPER_SXM, 4000, _GH200, 96, 900),
     _row(
@@ -509,8 +501,7 @@ def _overridden(
         unknown = sorted(set(figures) - set(DTYPES) - set(_OVERRIDE_FIELDS))
         if unknown:
             raise ValueError(
-                f"device {key!r}: unknown figure {unknown[0]!r}; "
-                f"known: {', '.join((*DTYPES, *_OVERRIDE_FIELDS))}"
+                f"device {key!r}: unknown figure {unknown[0]!r}; known: {', '.join((*DTYPES, *_OVERRIDE_FIELDS))}"
             )
         if not key or key.lower() not in name.lower():
             continue

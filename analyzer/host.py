@@ -29,7 +29,12 @@ class Host:
     def activity(self) -> npt.NDArray[np.int8]:
         """For every slice, the index in ACTIVITIES of the first one that its name matches; -1: none. Shape (len,)."""
         out = np.full(len(self.slices), -1, np.int8)
-        for kind, matcher in ((PYTHON, "frame"), (ANNOTATION, "annotation"), (OP, "op"), (RUNTIME, "runtime")):
+        for kind, matcher in (
+            (PYTHON, "frame"),
+            (ANNOTATION, "annotation"),
+            (OP, "op"),
+            (RUNTIME, "runtime"),
+        ):
             rows = np.flatnonzero(self.slices.kind == kind)
             codes, inverse = np.unique(self.slices.name[rows], return_inverse=True)
             of_name = [_first_match(self.trace.names[code], matcher) for code in codes]

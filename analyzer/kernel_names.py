@@ -294,9 +294,7 @@ _TABLE: tuple[_Entry, ...] = (
         r"elementwise_kernel|elementwise_grid_stride|arange_cuda_out|kernelPointwiseApply|pointwise_",
         "elementwise",
     ),
-    _entry(
-        r"act_and_mul|(?i:swiglu|geglu)_?(?:fwd|bwd|kernel|forward|backward)", "elementwise", None, _FUSED
-    ),
+    _entry(r"act_and_mul|(?i:swiglu|geglu)_?(?:fwd|bwd|kernel|forward|backward)", "elementwise", None, _FUSED),
     # Convolutions: cuDNN on V100 and A100, CUTLASS, MIOpen igemm and composable kernel on MI210 and MI300X.
     _entry(
         r"[cC]onv(?!ert|ex|ey|ent|erg)|(?:16|84|88)cudnn|[sh]cudnn|fprop|dgrad|wgrad|[wW]inograd|"
@@ -446,9 +444,7 @@ _BORING = _words(
     "TensorListMetadata Array array OffsetCalculator TrivialOffsetCalculator LoadWithoutCast "
     "StoreWithoutCast"
 )
-_GENERIC_KERNEL = re.compile(
-    r"elementwise_kernel|reduce_kernel$|multi_tensor_apply_kernel|^gpu_index|elementwise_grid"
-)
+_GENERIC_KERNEL = re.compile(r"elementwise_kernel|reduce_kernel$|multi_tensor_apply_kernel|^gpu_index|elementwise_grid")
 
 
 @dataclass(slots=True)
@@ -476,12 +472,8 @@ def _demangled_head(name: str) -> str:
             break
     if not parts:
         return name
-    if (
-        parts[-1] in _GENERIC_NAMES
-    ):  # ck_tile::kentry<..., FmhaBatchPrefillKernel<...>>: name the argument instead
-        inner = next(
-            (found for found in _length_prefixed(name, position) if found not in ("ck_tile", "cutlass")), None
-        )
+    if parts[-1] in _GENERIC_NAMES:  # ck_tile::kentry<..., FmhaBatchPrefillKernel<...>>: name the argument instead
+        inner = next((found for found in _length_prefixed(name, position) if found not in ("ck_tile", "cutlass")), None)
         return f"{'::'.join(parts[-2:])}<{inner}>" if inner else "::".join(parts[-2:])
     return parts[-1]
 

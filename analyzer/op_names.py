@@ -173,11 +173,7 @@ def is_profiler_step(name: str) -> bool:
 def profiler_step_number(name: str) -> int | None:
     """12 for ``ProfilerStep#12``."""
     number = name.removeprefix("ProfilerStep#")
-    return (
-        int(number)
-        if number != name and len(number) <= 15 and number.isascii() and number.isdigit()
-        else None
-    )
+    return int(number) if number != name and len(number) <= 15 and number.isascii() and number.isdigit() else None
 
 
 def is_optimizer_step(name: str) -> bool:
@@ -202,9 +198,7 @@ def is_backward(name: str) -> bool:
 
 def is_compile(name: str) -> bool:
     """A compilation by TorchDynamo, AOTAutograd, Inductor or Triton. Running compiled code is none."""
-    if name.startswith(
-        ("TorchDynamo Cache Lookup", "Torch-Compiled Region", "## Call CompiledFxGraph", "CompiledF")
-    ):
+    if name.startswith(("TorchDynamo Cache Lookup", "Torch-Compiled Region", "## Call CompiledFxGraph", "CompiledF")):
         return False
     return name.startswith("TorchDynamo") or any(mark in name[:200] for mark in _COMPILE_MARKS)
 

@@ -18,9 +18,7 @@ from traceopt.errors import InputError
 
 _REMOTE = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
 _TRACE_NAME = re.compile(r"\.(json|json\.gz|zip|pt\.trace\.json[^/]*)$", re.IGNORECASE)
-_TENSORBOARD_NAME = re.compile(
-    r"(?P<worker>.+?)(\.(?P<span>[0-9]{1,20}))?\.pt\.trace\.json(\.gz)?", re.IGNORECASE
-)
+_TENSORBOARD_NAME = re.compile(r"(?P<worker>.+?)(\.(?P<span>[0-9]{1,20}))?\.pt\.trace\.json(\.gz)?", re.IGNORECASE)
 _RANK = re.compile(r"(?<![a-z])(?<!local[-_])rank[-_.=]?(?P<number>[0-9]{1,6})(?![0-9])", re.IGNORECASE)
 _WORLD_SIZE = re.compile(
     r"(?:(?<![a-z])world[-_]?(?:size)?|(?<=[0-9])[-_]?of)[-_.=]?(?P<number>[0-9]{1,6})(?![0-9])",
@@ -105,9 +103,7 @@ class _Search:
 
     def argument(self, text: str) -> None:
         if _REMOTE.match(text):
-            raise InputError(
-                f"{text}: remote paths are not supported yet; download it and give the local path"
-            )
+            raise InputError(f"{text}: remote paths are not supported yet; download it and give the local path")
         path = Path(text)
         try:
             if not _exists(path) and text.startswith("~"):
@@ -115,9 +111,7 @@ class _Search:
             if not _exists(path):
                 self._glob(path)
             elif path.is_dir():
-                os.scandir(
-                    path
-                ).close()  # an unreadable folder is an error here, and only skipped further down
+                os.scandir(path).close()  # an unreadable folder is an error here, and only skipped further down
                 if not self._folder(path):
                     raise InputError(f"no trace files in folder {text}; {self._why('*.json or *.json.gz')}")
             else:

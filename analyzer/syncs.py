@@ -78,7 +78,13 @@ class Syncs:
 
 
 def find_syncs(
-    trace: Trace, slices: Slices, links: Links, steps: Steps, gpu: GpuWork, gaps: Gaps, rows: npt.NDArray[np.int64]
+    trace: Trace,
+    slices: Slices,
+    links: Links,
+    steps: Steps,
+    gpu: GpuWork,
+    gaps: Gaps,
+    rows: npt.NDArray[np.int64],
 ) -> Syncs:
     """`rows` are the slices of blocking calls. Without GPU work there are no stalls to tell of."""
     window = steps.window
@@ -165,5 +171,3 @@ def _time_after(area: Intervals, start: I8, amount: I8) -> I8:
     before = np.concatenate(([0], np.cumsum(area.length)))
     index = np.clip(np.searchsorted(before, target, side="left") - 1, 0, len(area) - 1)
     return np.maximum(start, area.start[index] + (target - before[index]))
-
-

@@ -13,9 +13,8 @@ from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from types import ModuleType
 
-from traceopt.rules.rule import Rule
-
 from traceopt.errors import ConfigError, one_line, suggestion
+from traceopt.rules.rule import Rule
 
 CATALOGUE = "traceopt.rules.catalogue"
 ENTRY_POINTS = "traceopt.rules"
@@ -73,9 +72,7 @@ def builtin_rules() -> Iterator[type[Rule]]:
         yield found[0]
 
 
-def select(
-    rules: Sequence[type[Rule]], select: Sequence[str] = (), ignore: Sequence[str] = ()
-) -> list[type[Rule]]:
+def select(rules: Sequence[type[Rule]], select: Sequence[str] = (), ignore: Sequence[str] = ()) -> list[type[Rule]]:
     """The rules that `select` asks for (all when empty) and `ignore` does not drop; the more specific wins.
 
     Entries are codes ("DL001"), prefixes ("DL") or names. Trace-quality rules run unless they are ignored,
