@@ -49,7 +49,8 @@ LOGGING_FRAME = _pattern(
 )
 # Functions whose purpose is to report: a sync below them is read for the log, not for the model.
 REPORTING_FUNCTION = _pattern(
-    r": (?:log|report|record|track|print|write|update|compute)_?(?:metrics?|stats?|statistics|loss(?:es)?|scalars?|progress|step|accuracy)?$",
+    r": (?:log|report|record|track|print|write|update|compute)_?"
+    r"(?:metrics?|stats?|statistics|loss(?:es)?|scalars?|progress|step|accuracy)?$",
     r"^(?:.*/)?torchmetrics/",
 )
 
@@ -95,12 +96,12 @@ ACTIVITIES: tuple[Activity, ...] = (
         "input_work",
         "Preparing input outside the loader",
         frame=_pattern(
-            _LIBRARY
-            + r"(?:PIL|cv2|albumentations|imgaug|av|decord|librosa|soundfile|tokenizers|datasets|webdataset|lmdb|h5py)/",
+            _LIBRARY + r"(?:PIL|cv2|albumentations|imgaug|av|decord|librosa|soundfile)/",
+            _LIBRARY + r"(?:tokenizers|datasets|webdataset|lmdb|h5py)/",
             _LIBRARY + r"torchvision/(?:transforms|io|datasets)/",
             _LIBRARY + r"torchaudio/",
-            _LIBRARY
-            + r"transformers/(?:\w+/)*(?:image_processing|image_transforms|feature_extraction|tokenization|audio_utils|video_utils)",
+            _LIBRARY + r"transformers/(?:\w+/)*(?:image_processing|image_transforms|feature_extraction|tokenization)",
+            _LIBRARY + r"transformers/(?:\w+/)*(?:audio_utils|video_utils)",
             _LIBRARY + r"diffusers/(?:image|video)_processor",
             r": _?(?:pre|post)_?process(?:_\w+)?$",
             r": _?(?:tokeni[sz]e|collate|augment)(?:_\w+|r)?$",

@@ -126,7 +126,7 @@ class Facts:
         if self.has_gpu:
             return self.gaps.starved.within(start, end)
         window = self.steps.window
-        return np.maximum(np.minimum(end, window[1]) - np.maximum(start, window[0]), 0)
+        return np.asarray(np.maximum(np.minimum(end, window[1]) - np.maximum(start, window[0]), 0))
 
     @cached_property
     def regions(self) -> Regions:
@@ -142,7 +142,7 @@ class Facts:
 
     @cached_property
     def chains(self) -> Chains:
-        """Runs of memory-bound kernels that nothing fused; those of the optimizer and of unfused attention do not count."""
+        """Runs of memory-bound kernels that nothing fused, but for the optimizer's and those of unfused attention."""
         optimizer = self.regions.work_under(self.regions.optimizer | self.regions.zero_grad)
         fusible = self.gpu.is_kernel & np.isin(self.gpu.kind, sorted(FUSIBLE_KINDS)) & ~self.gpu.fused
         return find_chains(self.gpu, fusible & ~optimizer & ~self.unfused_attention.mask)

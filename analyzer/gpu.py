@@ -71,21 +71,22 @@ class GpuWork:
 
     def class_of(self, row: int) -> KernelClass:
         classes, inverse = self._classes
-        return classes[inverse[row]]
+        return classes[int(inverse[row])]
 
     @cached_property
     def in_window(self) -> npt.NDArray[np.int64]:
         """Duration of each row inside the window, ns."""
         start, end = self.window
-        return np.maximum(np.minimum(self.work.end, end) - np.maximum(self.work.start, start), 0)
+        inside = np.minimum(self.work.end, end) - np.maximum(self.work.start, start)
+        return np.asarray(np.maximum(inside, 0))
 
     @cached_property
     def is_kernel(self) -> Mask:
-        return self.work.kind == KERNEL
+        return np.asarray(self.work.kind == KERNEL)
 
     @cached_property
     def is_communication(self) -> Mask:
-        return self.is_kernel & (self.kind == "collective")
+        return np.asarray(self.is_kernel & (self.kind == "collective"))
 
     @cached_property
     def is_compute(self) -> Mask:

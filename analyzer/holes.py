@@ -1,7 +1,7 @@
 """Holes: stretches of Python on a launching thread without a single event, while the GPU starves.
 
-With stacks recorded every call shows, builtins too. What is left inside one frame is the collector, native code that holds
-the interpreter, or a loop that calls nothing.
+With stacks recorded every call shows, builtins too. What is left inside one frame is the collector, native code that
+holds the interpreter, or a loop that calls nothing.
 """
 
 from __future__ import annotations

@@ -34,11 +34,11 @@ class Products:
 
     @cached_property
     def used(self) -> Mask:
-        return self.eligible & (self.gpu.tensor_core == 1)
+        return np.asarray(self.eligible & (self.gpu.tensor_core == 1))
 
     @cached_property
     def unused(self) -> Mask:
-        return self.eligible & (self.gpu.tensor_core == 0)
+        return np.asarray(self.eligible & (self.gpu.tensor_core == 0))
 
     def time_ns(self, mask: Mask) -> int:
         return int(self.gpu.in_window[mask].sum())

@@ -103,31 +103,29 @@ def _reasons(
     trace: Trace, slices: Slices, rows: npt.NDArray[np.int64]
 ) -> tuple[npt.NDArray[np.str_], npt.NDArray[np.int64]]:
     """Why each call is there, from the operators around it; a sync without an operator was asked for by the user."""
-    of_name: dict[str, npt.NDArray[np.bool_]] = {}
-    for reason, pattern in _REASONS:
-        named = np.array([pattern.match(name) is not None for name in trace.names] or [False])
-        of_name[reason] = (slices.kind == OP) & named[slices.name]
-    in_op = slices.ancestor(rows, slices.kind == OP) >= 0
-    reason = np.where(in_op, OTHER, EXPLICIT).astype("U24")
+    op = slices.kind == OP
+    reasons = np.where(slices.ancestor(rows, op) >= 0, OTHER, EXPLICIT).astype("U24")
     cause = rows.copy()
-    for name in (BLOCKING_COPY, DATA_DEPENDENT, SCALAR_READ):  # the most specific last
-        found = slices.ancestor(rows, of_name[name])
-        outer = _outermost_within(slices, found, of_name[name])
-        reason[found >= 0] = name
-        cause = np.where(found >= 0, outer, cause)
-    return reason, cause
+    used = np.unique(slices.name[op])
+    for reason, pattern in reversed(_REASONS):  # the most specific last
+        named = np.zeros(len(trace.names) + 1, bool)
+        named[[code for code in used if pattern.match(trace.names[code])]] = True
+        found = slices.ancestor(rows, op & named[slices.name])
+        reasons[found >= 0] = reason
+        cause = np.where(found >= 0, _outermost_op(slices, found), cause)
+    return reasons, cause
 
 
-def _outermost_within(slices: Slices, found: I4, wanted: npt.NDArray[np.bool_]) -> I4:
+def _outermost_op(slices: Slices, found: I4) -> I4:
     """From an operator to the outermost operator around it (aten::item around _local_scalar_dense)."""
     op = slices.kind == OP
-    out = found.copy()
+    out = found
     while True:
         parent = np.where(out >= 0, slices.parent[np.maximum(out, 0)], -1)
         climbs = (parent >= 0) & op[np.maximum(parent, 0)]
         if not climbs.any():
             return out
-        out = np.where(climbs, parent, out)
+        out = np.where(climbs, parent, out).astype(np.int32)
 
 
 def _refills(trace: Trace, links: Links, gpu: GpuWork, gaps: Gaps, start: I8, end: I8) -> tuple[I8, I8]:

@@ -1,8 +1,8 @@
 """The top fixes together. Savings overlap, so they are combined by a model of the step, never summed.
 
-Until replay takes its place the model knows two paths. The host's path is the step less the time that the host waits for
-a working GPU; the GPU's path is the step less the time that it starves for the host. Each fix shortens its own path, and
-the longer of the two is the step.
+Until replay takes its place the model knows two paths. The host's path is the step less the time that the host waits
+for a working GPU; the GPU's path is the step less the time that it starves for the host. Each fix shortens its own
+path, and the longer of the two is the step.
 """
 
 from __future__ import annotations

@@ -62,10 +62,10 @@ class SiteCost:
     location: Location | None
     cost_ns: int  # over the window
     calls: int
-    rows: npt.NDArray[np.int64]
+    rows: npt.NDArray[np.integer]
 
 
-def by_site(facts: Facts, rows: npt.NDArray[np.int64], cost_ns: npt.NDArray[np.int64]) -> list[SiteCost]:
+def by_site(facts: Facts, rows: npt.NDArray[np.integer], cost_ns: npt.NDArray[np.int64]) -> list[SiteCost]:
     """Slices grouped by the user's line behind them, the dearest first; one group without a location at most."""
     sites = facts.call_sites.of(rows)
     out = []
@@ -127,7 +127,7 @@ def places(evidence: list[Evidence], limit: int = 3) -> list[Location]:
 
 
 def name_of(facts: Facts, slice_row: int) -> str:
-    return facts.trace.names[facts.slices.name[slice_row]]
+    return facts.trace.names[int(facts.slices.name[slice_row])]
 
 
 def starved_ns(facts: Facts, *causes: str) -> float:

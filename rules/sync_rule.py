@@ -31,7 +31,7 @@ class SyncRule(Rule):
 
     def rows(self, facts: Facts) -> npt.NDArray[np.bool_]:
         """Which syncs this rule is about; those of logging belong to LG002."""
-        return (facts.syncs.reason == self.reason) & ~for_reporting(facts)
+        return np.asarray((facts.syncs.reason == self.reason) & ~for_reporting(facts))
 
     def check(self, facts: Facts) -> Iterator[Finding]:
         """One finding for each line of the user's code."""

@@ -25,7 +25,7 @@ class Tool:
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """The accelerator (or the CPU, vendor "cpu") that the step was measured on; `count` is devices seen by the process."""
+    """What the step was measured on (vendor "cpu": no accelerator); `count` is devices seen by the process."""
 
     vendor: str
     name: str | None

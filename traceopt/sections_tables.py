@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
+import numpy.typing as npt
 
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.kernel_names import KernelClass, classify
@@ -61,9 +64,9 @@ def ops(facts: Facts) -> list[Op]:
     if not len(rows):
         return []
     names = len(facts.trace.names)
+    gpu_ns: npt.NDArray[Any] = np.zeros(names)
     calls = np.bincount(slices.name[rows], minlength=names)
     cpu_ns = np.bincount(slices.name[rows], weights=slices.self_ns[rows], minlength=names)
-    gpu_ns = np.zeros(names)
     if facts.has_gpu:
         op = facts.regions.op_of_work
         known = op >= 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from traceopt.analyzer.activities import ACTIVITIES, LABELS
+from traceopt.analyzer.activities import ACTIVITIES, LABELS, Activity
 from traceopt.analyzer.cpu_phases import PHASES
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.idle import CAUSES
@@ -58,7 +58,7 @@ class _Step:
         info = self.facts.trace.threads[thread] if 0 <= thread < len(self.facts.trace.threads) else None
         return _lane(key, name, f"thread {info.tid}" if info else "", spans)
 
-    def _activities(self, thread: int) -> list[tuple[object, Intervals]]:
+    def _activities(self, thread: int) -> list[tuple[Activity, Intervals]]:
         areas = self.facts.host.of_thread(thread)
         return [(activity, areas[activity.name]) for activity in ACTIVITIES]
 

@@ -43,9 +43,7 @@ def verdict(facts: Facts, quality: Quality, breakdown: Sequence[BreakdownPart], 
     exposed = shares.get("communication", 0.0)
     unit = "the step" if facts.steps.source != "window" else "the trace"
     if exposed >= max(0.10, idle):
-        return (
-            f"Communication with no compute beside it takes {exposed:.0%} of {unit}. It is the bottleneck."
-        )
+        return f"Communication with no compute beside it takes {exposed:.0%} of {unit}. It is the bottleneck."
     if idle >= HEALTHY_IDLE_SHARE:
         groups = {name: share for name, share in shares.items() if name in _CAUSE and name not in _HOST_BOUND}
         groups["launch"] = sum(shares.get(name, 0.0) for name in _HOST_BOUND)

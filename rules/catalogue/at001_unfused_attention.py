@@ -18,8 +18,8 @@ class UnfusedAttentionRule(Rule):
     """Measures batched product - softmax - batched product on a stream, with only scaling, masking, dropout and copies
     between: attention that writes its whole score matrix to memory and reads it back.
 
-    Why it costs: the score matrix has one entry for every pair of tokens and head. Each step between the products passes
-    all of it through memory; a fused kernel never writes it.
+    Why it costs: the score matrix has one entry for every pair of tokens and head. Each step between the products
+    passes all of it through memory; a fused kernel never writes it.
 
     How to fix: call the fused operator, or let the model do so.
 

@@ -16,8 +16,9 @@ from traceopt.rules.rule import Rule, threshold
 
 @dataclass(frozen=True)
 class ExposedCommunication(Rule):
-    """Measures the time in which collectives run and no compute runs beside them on the GPU (on a CPU-only run: in which
-    the training thread does nothing else). A collective that waits for a slower rank spins and counts as running.
+    """Measures the time in which collectives run and no compute runs beside them on the GPU (on a CPU-only run:
+    in which the training thread does nothing else). A collective that waits for a slower rank spins and counts as
+    running.
 
     Why it costs: it is time in which the GPU computes nothing.
 
@@ -74,7 +75,7 @@ class ExposedCommunication(Rule):
                 self.low * exposed,
                 self.expected * exposed,
                 exposed,
-                f"{self.low:.0%} to 100% of the exposed time in the median step; all of it only if compute can cover it.",
+                f"{self.low:.0%} to 100% of the exposed time in the median step; all of it if compute can cover it.",
             ),
             evidence=evidence,
             locations=places(evidence),

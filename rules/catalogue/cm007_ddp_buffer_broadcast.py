@@ -32,8 +32,8 @@ class DdpBufferBroadcast(Rule):
 
         model = DistributedDataParallel(model, device_ids=[rank], broadcast_buffers=False)
 
-    When it is wrong: with it off, evaluation and checkpoints use the statistics of the rank that writes them. Under a GPU
-    that is busy all the time the work is hidden, and the rule stays silent.
+    When it is wrong: with it off, evaluation and checkpoints use the statistics of the rank that writes them. Under a
+    GPU that is busy all the time the work is hidden, and the rule stays silent.
 
     Sources: PyTorch documentation of DistributedDataParallel, argument broadcast_buffers.
     """

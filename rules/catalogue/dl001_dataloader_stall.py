@@ -46,8 +46,9 @@ class DataloaderStall(Rule):
     If more workers do not help, make a batch cheaper: decode once and cache, store the data packed and on a fast local
     disk, or move the augmentation to the GPU.
 
-    When it is wrong: in the first step after the workers start, the wait is start-up and not steady. The rule judges the
-    median step, so a single long wait does not count. The profiler slows Python in the loader, most of all with stacks.
+    When it is wrong: in the first step after the workers start, the wait is start-up and not steady. The rule judges
+    the median step, so a single long wait does not count. The profiler slows Python in the loader, most of all with
+    stacks.
 
     Sources: PyTorch documentation, "torch.utils.data" and the performance tuning guide.
     """
@@ -110,12 +111,13 @@ class DataloaderStall(Rule):
 def _fix_text(multiprocess: bool, load_ns: float, rest_ns: float, workers: int) -> str:
     if multiprocess:
         return (
-            f"The wait is {ms(load_ns)} a step beside {ms(rest_ns)} of other work. Raise num_workers and prefetch_factor; "
-            "if the CPU cores are used up, make an item cheaper: cache decoded data, use packed formats, faster storage."
+            f"The wait is {ms(load_ns)} a step beside {ms(rest_ns)} of other work. Raise num_workers and "
+            "prefetch_factor; if the CPU cores are used up, make an item cheaper: cache decoded data, use packed "
+            "formats, faster storage."
         )
     return (
-        f"A batch takes {ms(load_ns)} to build against {ms(rest_ns)} for the rest of the step: {workers} workers hide it, "
-        "given as many free CPU cores. Keep them between epochs with persistent_workers."
+        f"A batch takes {ms(load_ns)} to build against {ms(rest_ns)} for the rest of the step: {workers} workers hide "
+        "it, given as many free CPU cores. Keep them between epochs with persistent_workers."
     )
 
 

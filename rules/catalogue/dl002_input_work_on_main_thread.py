@@ -56,7 +56,7 @@ class InputWorkOnMainThread(Rule):
         sites = by_site(facts, rows[cost > 0], cost[cost > 0])
         who = "the GPU waits" if facts.has_gpu else "the training thread spends"
         yield self.finding(
-            why=f"Outside the data loader {who} {ms(stall)} of each {ms(facts.step_ns)} step for input work on the CPU.",
+            why=f"Outside the data loader {who} {ms(stall)} of each {ms(facts.step_ns)} step for input work.",
             saving=saving(
                 facts,
                 0.7 * stall,

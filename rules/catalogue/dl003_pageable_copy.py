@@ -81,7 +81,7 @@ class PageableCopy(Rule):
                 typical * (1 - faster) + 0.5 * blocked,
                 typical * (1 - 0.5 * faster) + blocked,
                 typical + blocked,
-                f"From a faster copy ({self.pinned_gb_per_s:g} GB/s from pinned memory) up to one wholly beside compute.",
+                f"From a copy at {self.pinned_gb_per_s:g} GB/s (pinned memory) up to one wholly beside compute.",
             ),
             evidence=site_evidence(facts, sites, lambda _: "Memcpy HtoD (Pageable -> Device)"),
             locations=locations(sites),

@@ -76,8 +76,8 @@ class MisalignedGemm(Rule):
         time = sum(s.duration_ns for s in shapes) + unnamed_ns
         yield self.finding(
             why=(
-                f"Matrix products with an N or K that Tensor Cores cannot load in full width take {ms(time / count)} of each "
-                f"{ms(facts.step_ns)} step{_example(shapes)}."
+                f"Matrix products with an N or K that Tensor Cores cannot load in full width take {ms(time / count)} "
+                f"of each {ms(facts.step_ns)} step{_example(shapes)}."
             ),
             saving=gpu_saving(
                 facts,

@@ -12,8 +12,8 @@ from traceopt.rules.sync_rule import SyncRule
 
 @dataclass(frozen=True)
 class ScalarRead(SyncRule):
-    """Measures `.item()`, `float(t)`, `bool(t)`, `if t:`, `print(t)` and other reads of one value, where they cost time:
-    the GPU starves while the host waits for the value, and again until the host has queued new work.
+    """Measures `.item()`, `float(t)`, `bool(t)`, `if t:`, `print(t)` and other reads of one value, where they cost
+    time: the GPU starves while the host waits for the value, and again until the host has queued new work.
 
     Why it costs: PyTorch queues GPU work far ahead. Reading a value waits until the queue is empty; then the GPU waits
     for the host to fill it.
@@ -27,8 +27,8 @@ class ScalarRead(SyncRule):
 
     Replace `if torch.isnan(x).any():` by a masked operation, or check every N steps.
 
-    When it is wrong: where the host is the bottleneck anyway, it had no lead to lose, and the rule charges only the wait
-    itself. Sync time under a working GPU is not counted.
+    When it is wrong: where the host is the bottleneck anyway, it had no lead to lose, and the rule charges only the
+    wait itself. Sync time under a working GPU is not counted.
 
     Sources: PyTorch performance tuning guide, "Avoid unnecessary CPU-GPU synchronization".
     """

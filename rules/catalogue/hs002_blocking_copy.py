@@ -27,8 +27,8 @@ class BlockingCopy(SyncRule):
         ...                      # launch the next step
         done.synchronize()       # then use `host`
 
-    When it is wrong: the last copy of an inference pipeline must wait; only its tail is then reported. Sync time under a
-    working GPU is not counted.
+    When it is wrong: the last copy of an inference pipeline must wait; only its tail is then reported. Sync time under
+    a working GPU is not counted.
 
     Sources: PyTorch, "A guide on good usage of non_blocking and pin_memory".
     """

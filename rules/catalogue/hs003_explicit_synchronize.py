@@ -25,8 +25,8 @@ class ExplicitSynchronize(SyncRule):
             end.synchronize()
             print(start.elapsed_time(end))
 
-    When it is wrong: a profiler or benchmark that synchronizes each step for its own measurement shows here although the
-    real run does not. A synchronize under a working GPU is not counted.
+    When it is wrong: a profiler or benchmark that synchronizes each step for its own measurement shows here although
+    the real run does not. A synchronize under a working GPU is not counted.
 
     Sources: PyTorch documentation, "CUDA semantics: asynchronous execution".
     """
@@ -39,5 +39,6 @@ class ExplicitSynchronize(SyncRule):
     does: ClassVar[str] = "The host synchronizes with the GPU"
     fix: ClassVar[Fix] = Fix(
         "Remove it; time with CUDA events that are read every N steps.",
-        "start.record(); train_step(); end.record()\nif step % 50 == 0:\n    end.synchronize(); print(start.elapsed_time(end))",
+        "start.record(); train_step(); end.record()\n"
+        "if step % 50 == 0:\n    end.synchronize(); print(start.elapsed_time(end))",
     )

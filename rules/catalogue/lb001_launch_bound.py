@@ -17,8 +17,8 @@ from traceopt.rules.rule import Rule, threshold
 @dataclass(frozen=True)
 class LaunchBound(Rule):
     """Measures the time in which the GPU starves because its next kernel was not launched yet, while the host did its
-    ordinary work: operators, launch calls, short Python between them. Long Python (LB006), data loading, syncs, logging and first calls are other
-    rules' business.
+    ordinary work: operators, launch calls, short Python between them. Long Python (LB006), data loading, syncs, logging
+    and first calls are other rules' business.
 
     Why it costs: each operator costs the host some ten microseconds. A kernel shorter than that is over before the next
     one arrives.
@@ -57,8 +57,8 @@ class LaunchBound(Rule):
         evidence, locations = self._evidence(facts)
         yield self.finding(
             why=(
-                f"The GPU waits {ms(starved)} of each {ms(facts.step_ns)} step for kernels that the host has not launched "
-                f"yet; {count:,.0f} kernels a step run for {ms(median)} each in the median."
+                f"The GPU waits {ms(starved)} of each {ms(facts.step_ns)} step for kernels that the host has not "
+                f"launched yet; {count:,.0f} kernels a step run for {ms(median)} each in the median."
             ),
             saving=saving(
                 facts,

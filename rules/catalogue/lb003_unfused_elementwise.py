@@ -68,7 +68,7 @@ class UnfusedElementwise(Rule):
             evidence=evidence,
             locations=places(evidence),
             fix=Fix(
-                "Compile the model (or its blocks), or use fused kernels for norm, rotary embedding, activation and loss.",
+                "Compile the model (or its blocks), or use fused kernels for norm, rotary embedding and loss.",
                 "model = torch.compile(model)",
             ),
         )

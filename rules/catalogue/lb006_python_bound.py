@@ -65,7 +65,7 @@ class PythonBound(Rule):
         rows, cost = self._samples(facts)
         sites = by_site(facts, rows, cost)
         yield self.finding(
-            why=f"Python code holds the launching thread for {ms(stall)} of each {ms(facts.step_ns)} step while the GPU starves.",
+            why=f"Python holds the launching thread for {ms(stall)} of each {ms(facts.step_ns)} step; the GPU starves.",
             saving=saving(
                 facts,
                 0.3 * stall,

@@ -56,8 +56,8 @@ class CheckpointInStep(Rule):
             why=(
                 f"Saving a checkpoint stops the step for {ms(typical)} of {ms(facts.step_ns)}."
                 if every_step
-                else f"Saving a checkpoint took {ms(total)} in {steps} of {facts.steps.count} measured steps; what it costs "
-                "on average depends on how often the run saves."
+                else f"Saving a checkpoint took {ms(total)} in {steps} of {facts.steps.count} measured steps; what it "
+                "costs on average depends on how often the run saves."
             ),
             saving=saving(
                 facts,
@@ -71,8 +71,8 @@ class CheckpointInStep(Rule):
             evidence=site_evidence(facts, sites, lambda site: name_of(facts, int(site.rows[0]))),
             locations=locations(sites),
             fix=Fix(
-                "Save less often and write in the background (torch.distributed.checkpoint.async_save, or a thread that "
-                "gets a copy in pinned memory).",
+                "Save less often and write in the background (torch.distributed.checkpoint.async_save, or a thread "
+                "that gets a copy in pinned memory).",
                 "future = dcp.async_save(state_dict, checkpoint_id=path)",
             ),
         )

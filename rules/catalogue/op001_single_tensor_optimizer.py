@@ -62,8 +62,8 @@ class SingleTensorOptimizer(Rule):
             facts,
             area,
             self.removable,
-            f"{self.removable:.0%} of the optimizer's host time: surely where the GPU starves beside it; beyond that as far "
-            "as the host never waits for the GPU and the GPU starves elsewhere in the step.",
+            f"{self.removable:.0%} of the optimizer's host time: surely where the GPU starves beside it; beyond that "
+            "as far as the host never waits for the GPU and the GPU starves elsewhere in the step.",
         )
         if saved.share < self.min_share:
             return
@@ -73,8 +73,8 @@ class SingleTensorOptimizer(Rule):
         evidence = kernel_evidence(facts, kernels, 3)
         yield self.finding(
             why=(
-                f"Optimizer.step launches {count:,.0f} kernels a step with a median of {ms(median)} and holds the host for "
-                f"{ms(host_ns)} of each {ms(facts.step_ns)} step."
+                f"Optimizer.step launches {count:,.0f} kernels a step with a median of {ms(median)} and holds the host "
+                f"for {ms(host_ns)} of each {ms(facts.step_ns)} step."
             ),
             saving=saved,
             evidence=evidence,
@@ -87,4 +87,5 @@ class SingleTensorOptimizer(Rule):
 
     def passed(self, facts: Facts) -> str:
         kernels = facts.gpu.is_kernel & facts.regions.work_under(facts.regions.optimizer) & (facts.gpu.in_window > 0)
-        return f"Optimizer.step launches {kernels.sum() / facts.steps.count:,.0f} kernels a step, which costs the step nothing."
+        count = kernels.sum() / facts.steps.count
+        return f"Optimizer.step launches {count:,.0f} kernels a step, which costs the step nothing."

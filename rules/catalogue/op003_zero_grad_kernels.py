@@ -20,7 +20,8 @@ class ZeroGradKernels(Rule):
     """Measures the host time of `zero_grad` where it launches a fill for each parameter, in a step in which the GPU
     starves.
 
-    Why it costs: hundreds of launches that write zeros, and the backward pass then reads the zeros again to add to them.
+    Why it costs: hundreds of launches that write zeros, and the backward pass then reads the zeros again to add to
+    them.
 
     How to fix: drop the gradients instead of zeroing them (the default since PyTorch 2.0).
 
@@ -66,7 +67,10 @@ class ZeroGradKernels(Rule):
         sites = by_site(facts, rows, facts.slices.end[rows] - facts.slices.start[rows])
         evidence = kernel_evidence(facts, fills, 3)
         yield self.finding(
-            why=f"zero_grad launches {count:,.0f} fills a step and holds the host for {ms(host_ns)} of each {ms(facts.step_ns)} step.",
+            why=(
+                f"zero_grad launches {count:,.0f} fills a step and holds the host for {ms(host_ns)} of each "
+                f"{ms(facts.step_ns)} step."
+            ),
             saving=saved,
             evidence=evidence,
             locations=locations(sites) or places(evidence),

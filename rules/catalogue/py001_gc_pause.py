@@ -17,9 +17,9 @@ from traceopt.rules.rule import Rule, threshold
 
 @dataclass(frozen=True)
 class GcPause(Rule):
-    """Measures collections that hold the launching thread while the GPU starves: recorded ones (a `gc.collect` frame, or
-    the annotation that `traceopt run` writes). Where stacks were recorded, a hole inside one Python frame (no event for a
-    millisecond and more, the GPU starving) is reported as a conjecture: every call would show.
+    """Measures collections that hold the launching thread while the GPU starves: recorded ones (a `gc.collect` frame,
+    or the annotation that `traceopt run` writes). Where stacks were recorded, a hole inside one Python frame (no event
+    for a millisecond and more, the GPU starving) is reported as a conjecture: every call would show.
 
     Why it costs: a full collection walks every object of the process. With a large model and data set in memory that
     takes tens to hundreds of milliseconds, and in distributed training every rank waits for the one that collects.
@@ -65,8 +65,8 @@ class GcPause(Rule):
         steps = int(np.count_nonzero(facts.steps.per_step(facts.steps.step_of(facts.slices.start[rows]), cost)))
         return self.finding(
             why=(
-                f"The garbage collector stops the training thread for {ms(mean)} a step on average: {len(rows)} pauses of "
-                f"up to {ms(float(cost.max()) if len(cost) else 0)} in {steps} of {facts.steps.count} steps."
+                f"The garbage collector stops the training thread for {ms(mean)} a step on average: {len(rows)} pauses "
+                f"of up to {ms(float(cost.max()) if len(cost) else 0)} in {steps} of {facts.steps.count} steps."
             ),
             saving=saving(
                 facts,
@@ -91,8 +91,8 @@ class GcPause(Rule):
         return self.finding(
             why=(
                 f"In {steps} of {facts.steps.count} steps the training thread stands still for up to "
-                f"{ms(float(cost.max()))} inside one Python frame, with no event at all, and the GPU runs dry: probably "
-                "the garbage collector, else native code that holds the interpreter."
+                f"{ms(float(cost.max()))} inside one Python frame, with no event at all, and the GPU runs dry: "
+                "probably the garbage collector, else native code that holds the interpreter."
             ),
             saving=saving(
                 facts, 0, mean, mean, "The holes' time with the GPU starving, if it is the collector that makes them."
@@ -110,6 +110,6 @@ class GcPause(Rule):
 
 
 _FIX = Fix(
-    "Freeze long-lived objects, disable automatic collection, and collect every few hundred steps on all ranks at once.",
+    "Freeze long-lived objects, disable automatic collection, and collect every few hundred steps on all ranks.",
     "gc.collect(); gc.freeze(); gc.disable()\nif step % 500 == 0:\n    gc.collect(1)",
 )

@@ -79,7 +79,8 @@ class Fp32Matmul(Rule):
                 'with torch.autocast("cuda", dtype=torch.bfloat16):\n    loss = model(inputs, labels)'
                 if bf16
                 else 'scaler = torch.amp.GradScaler("cuda")\nwith torch.autocast("cuda", dtype=torch.float16):\n'
-                "    loss = model(inputs, labels)\nscaler.scale(loss).backward(); scaler.step(optimizer); scaler.update()",
+                "    loss = model(inputs, labels)\n"
+                "scaler.scale(loss).backward(); scaler.step(optimizer); scaler.update()",
             ),
         )
 

@@ -18,8 +18,8 @@ class Tf32Off(Rule):
     """Measures the GPU time of FP32 products and convolutions that run without Tensor Cores on Ampere and later, where
     TF32 would put them on Tensor Cores without any change of types.
 
-    Why it costs: PyTorch leaves TF32 off for matrix products by default. On an A100, FP32 peaks at 19.5 TFLOP/s and TF32
-    at 156.
+    Why it costs: PyTorch leaves TF32 off for matrix products by default. On an A100, FP32 peaks at 19.5 TFLOP/s and
+    TF32 at 156.
 
     How to fix: two lines at the start of the script.
 
@@ -60,15 +60,15 @@ class Tf32Off(Rule):
         evidence = kernel_evidence(facts, work)
         yield self.finding(
             why=(
-                f"FP32 products and convolutions take {ms(time)} of each {ms(facts.step_ns)} step without Tensor Cores; "
-                f"the {facts.device.name} could run them in TF32."
+                f"FP32 products and convolutions take {ms(time)} of each {ms(facts.step_ns)} step without Tensor "
+                f"Cores; the {facts.device.name} could run them in TF32."
             ),
             saving=fp32_saving(facts, work, "tf32", self.low_speedup, self.speedup, self.high_speedup),
             evidence=evidence,
             locations=places(evidence),
             fix=Fix(
-                "Allow TF32 for matrix products and convolutions. It keeps FP32's range with 10 mantissa bits: check the "
-                "loss once after the change.",
+                "Allow TF32 for matrix products and convolutions. It keeps FP32's range with 10 mantissa bits: check "
+                "the loss once after the change.",
                 'torch.set_float32_matmul_precision("high")\ntorch.backends.cudnn.allow_tf32 = True',
             ),
             shares_cause_with=["TC001"],

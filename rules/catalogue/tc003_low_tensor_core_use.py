@@ -19,8 +19,8 @@ NARROW = ("fp16", "bf16", "fp8", "int8")
 
 @dataclass(frozen=True)
 class LowTensorCoreUse(Rule):
-    """Measures the GPU time of 16-bit and 8-bit products, convolutions and attention on kernels that are known not to use
-    Tensor Cores. A kernel whose name does not tell counts as unknown, never as unused.
+    """Measures the GPU time of 16-bit and 8-bit products, convolutions and attention on kernels that are known not to
+    use Tensor Cores. A kernel whose name does not tell counts as unknown, never as unused.
 
     Why it costs: the data is already narrow, but the fast units stand still; the work runs at the rate of the ordinary
     ones.
@@ -32,7 +32,8 @@ class LowTensorCoreUse(Rule):
         model = model.to(memory_format=torch.channels_last)
         vocab = (vocab + 63) // 64 * 64
 
-    When it is wrong: memory-bound kernels would not be faster on Tensor Cores; the estimate's low end is therefore zero.
+    When it is wrong: memory-bound kernels would not be faster on Tensor Cores; the estimate's low end is therefore
+    zero.
 
     Sources: NVIDIA, "Matrix Multiplication Background User's Guide".
     """
@@ -59,7 +60,7 @@ class LowTensorCoreUse(Rule):
             return
         evidence = kernel_evidence(facts, work)
         yield self.finding(
-            why=f"Products in 16 or 8 bits take {ms(time)} of each {ms(facts.step_ns)} step on kernels without Tensor Cores.",
+            why=f"Products in 16 or 8 bits take {ms(time)} of each {ms(facts.step_ns)} step without Tensor Cores.",
             saving=gpu_saving(
                 facts,
                 0,
