@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -10,15 +11,17 @@ import numpy as np
 from traceopt.analyzer import op_names
 from traceopt.analyzer.categories import COUNTER_RANGE_CATEGORY
 from traceopt.analyzer.device import TraceDevice
-from traceopt.analyzer.gpu import GpuWork
+from traceopt.analyzer.gpu import GpuWork, Mask
 from traceopt.analyzer.idle import Gaps, Idle
-from traceopt.analyzer.intervals import union
+from traceopt.analyzer.intervals import EMPTY, Intervals, clip, intersect, union
 from traceopt.analyzer.links import Links
 from traceopt.analyzer.steps import Steps
+from traceopt.analyzer.tables import I8
 from traceopt.analyzer.trace import Trace
 
-SAMPLED_BELOW = 0.5  # of the events that the profiler numbered; whole traces keep 0.78 and more
+SAMPLED_BELOW = 0.25  # of the events that the profiler numbered; whole traces keep 0.78 and more, samples 0.01
 LONG_QUEUED_NS = 1_000_000  # an idle gap before queued work; between two kernels of a stream it is microseconds
+CONTEXT_NS = 10_000_000  # an allocation takes less than a millisecond, unless it builds the context first
 
 
 @dataclass(frozen=True)
@@ -44,7 +47,7 @@ class TraceQuality:
 
     @cached_property
     def gpu_expected(self) -> bool:
-        """The process used a GPU, as runtime calls, listed devices or NCCL show, whether its work was recorded or not."""
+        """The process used a GPU, recorded or not, as runtime calls, listed devices or NCCL show."""
         return (
             len(self.trace.runtime) > 0
             or bool(self.trace.meta.device_properties())
@@ -59,59 +62,120 @@ class TraceQuality:
 
     @cached_property
     def cold_share(self) -> float:
-        """The GPU starved while the driver loaded code or the context was built."""
-        return self.idle.total_ns("module_load") / self.steps.window_ns if self.has_gpu_work else 0.0
+        """The GPU starved while the driver loaded code or built the context."""
+        if not self.has_gpu_work:
+            return 0.0
+        runtime = self.trace.runtime
+        slow = self._calls(op_names.is_allocation) & (runtime.duration >= CONTEXT_NS)
+        context = intersect(union(runtime.start[slow], runtime.end[slow]), self.gaps.starved)
+        return (self.idle.total_ns("module_load") + context.total) / self.steps.window_ns
 
     @cached_property
+    def _queued(self) -> I8:
+        """Idle time of each gap that is long and lies before work already launched, ns."""
+        queued = self.gaps.end - self.gaps.starved_end
+        return np.where(queued >= LONG_QUEUED_NS, queued, 0)
+
+    @property
     def long_queued_share(self) -> float:
         """Idle for a millisecond and more although the next work had been launched."""
-        queued = self.gaps.end - self.gaps.starved_end
-        return float(queued[queued >= LONG_QUEUED_NS].sum() / self.steps.window_ns)
+        return float(self._queued.sum() / self.steps.window_ns)
+
+    @property
+    def leading_queued_share(self) -> float:
+        """The part of it before the file's first GPU work: that work waited for some that the file does not show."""
+        return float(self._queued[self.gaps.next_row == 0].sum() / self.steps.window_ns)
 
     @cached_property
-    def orphan_count(self) -> int:
-        """GPU events whose launch is not in the file, in a file that holds launches."""
+    def _orphan(self) -> Mask:
+        """The device's work whose launch is not in the file, in a file that holds launches."""
         if not len(self.trace.runtime):
-            return 0
-        return int((self.links.launch[self.gpu.rows] < 0).sum())
+            return np.zeros(len(self.gpu.rows), bool)
+        return np.asarray(self.links.launch[self.gpu.rows] < 0)
 
     @cached_property
+    def _earlier(self) -> Mask:
+        """Orphans before the first launched work of their stream: launched before the file begins.
+
+        A stream runs in order, so later ones are no leftovers: their launch was dropped.
+        """
+        work, orphan = self.gpu.work, self._orphan
+        streams, stream = np.unique(work.stream, return_inverse=True)
+        first = np.full(len(streams), np.iinfo(np.int64).max)
+        np.minimum.at(first, stream[~orphan], work.start[~orphan])
+        return np.asarray(orphan & (work.start < first[stream]))
+
+    @property
+    def orphan_count(self) -> int:
+        """GPU events whose launch is not in the file, for whatever reason."""
+        return int(self._orphan.sum())
+
+    @property
     def orphan_share(self) -> float:
         """Of the busy time, that of work whose launch is not in the file."""
-        if not self.orphan_count or not self.gpu.busy.total:
-            return 0.0
-        orphan = self.links.launch[self.gpu.rows] < 0
-        return self.gpu.area(orphan).total / self.gpu.busy.total
+        return self._busy_share(self._orphan)
+
+    @cached_property
+    def earlier_share(self) -> float:
+        """Of the busy time, that of work launched before the file begins."""
+        return self._busy_share(self._earlier)
+
+    @property
+    def lead_steps(self) -> float:
+        """How long before the first measured step the file begins, in median steps: the end of a step cut off."""
+        return float(self.steps.window[0] / max(1.0, float(np.median(self.steps.duration))))
+
+    @cached_property
+    def lost_launches(self) -> int:
+        """GPU events whose launch should be in the file and is not."""
+        return int((self._orphan & ~self._earlier).sum())
+
+    def _busy_share(self, mask: Mask) -> float:
+        return self.gpu.area(mask).total / self.gpu.busy.total if mask.any() and self.gpu.busy.total else 0.0
+
+    @cached_property
+    def _launches(self) -> I8:
+        """Runtime rows of kernel launches inside the window; in a capture a launch is recorded, not run."""
+        runtime = self.trace.runtime
+        start, end = self.steps.window
+        inside = (runtime.start >= start) & (runtime.end < end) & ~self.captures.contains(runtime.start)
+        return np.flatnonzero(self._calls(op_names.is_kernel_launch) & inside)
+
+    @property
+    def launch_count(self) -> int:
+        """Kernel launches inside the window."""
+        return len(self._launches)
 
     @cached_property
     def launches_without_work(self) -> int:
         """Kernel launches inside the window that no GPU event answers."""
         if not self.has_gpu_work:
             return 0
-        names = np.array([op_names.is_kernel_launch(name) for name in self.trace.names] or [False])
-        launches = np.flatnonzero(names[self.trace.runtime.name]) if len(self.trace.runtime) else np.empty(0, np.int64)
-        start, end = self.steps.window
-        inside = launches[(self.trace.runtime.start[launches] >= start) & (self.trace.runtime.end[launches] < end)]
-        return int((~np.isin(inside, self.links.launch)).sum())
+        return int((~np.isin(self._launches, self.links.launch)).sum())
 
     @cached_property
-    def capture_share(self) -> float:
-        """Share of the window between the beginnings and ends of graph captures."""
-        names = np.array([op_names.is_stream_capture(name) for name in self.trace.names] or [False])
-        rows = np.flatnonzero(names[self.trace.runtime.name]) if len(self.trace.runtime) else np.empty(0, np.int64)
-        start, end = self.steps.window
-        rows = rows[(self.trace.runtime.start[rows] >= start) & (self.trace.runtime.start[rows] < end)]
-        if not len(rows):
-            return 0.0
-        opens = [i for i in rows if "Begin" in self.trace.names[self.trace.runtime.name[i]]]
-        closes = [i for i in rows if "End" in self.trace.names[self.trace.runtime.name[i]]]
-        spans = list(zip(opens, closes, strict=False))
-        if not spans:
-            return float(self.trace.runtime.duration[rows].sum() / self.steps.window_ns)
+    def captures(self) -> Intervals:
+        """When a graph was captured or instantiated, inside the window."""
         runtime = self.trace.runtime
-        return (
-            union(runtime.start[[a for a, _ in spans]], runtime.end[[b for _, b in spans]]).total / self.steps.window_ns
-        )
+        rows = np.flatnonzero(self._calls(op_names.is_stream_capture))
+        if not len(rows):
+            return EMPTY
+        names = [self.trace.names[code] for code in runtime.name[rows]]
+        begins = runtime.start[rows[["BeginCapture" in name for name in names]]]
+        ends = runtime.end[rows[["EndCapture" in name for name in names]]]
+        close = np.searchsorted(ends, begins)
+        begins, close = begins[close < len(ends)], close[close < len(ends)]
+        spans = (np.append(runtime.start[rows], begins), np.append(runtime.end[rows], ends[close]))
+        return clip(union(*spans), *self.steps.window)
+
+    @property
+    def capture_share(self) -> float:
+        return self.captures.total / self.steps.window_ns
+
+    def _calls(self, test: Callable[[str], bool]) -> Mask:
+        """Runtime rows whose name passes."""
+        passes = np.array([test(name) for name in self.trace.names] or [False])
+        return passes[self.trace.runtime.name] if len(self.trace.runtime) else np.empty(0, bool)
 
     @property
     def stacks_recorded(self) -> bool:

@@ -1,0 +1,86 @@
+"""TQ001: no GPU work was recorded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+from traceopt.analyzer import op_names
+from traceopt.analyzer.facts import Facts
+from traceopt.rules.finding import Finding, Fix
+from traceopt.rules.registry import TRACE_QUALITY
+from traceopt.rules.rule import Rule
+
+RECORD = "profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA])"
+
+
+@dataclass(frozen=True)
+class NoGpuEvents(Rule):
+    """Looks for kernels, copies and fills of a GPU inside the measured window.
+
+    Why it matters: without them nothing can be said of the GPU. It may have been busy all the time; "idle 100 %" would
+    be a guess. Four cases are told apart:
+
+    - The run used the CPU alone. It is judged as such, by what the training thread does.
+    - The run used a GPU that was not recorded: CUPTI (or roctracer) was missing, taken by another profiler, or not
+      asked for.
+    - Hardware counters were collected. That replays and serializes kernels, so no duration in the file is real.
+    - GPU work was recorded, but none of it lies inside the measured steps.
+
+    How to fix: ask for the device's activities and see that nothing else holds CUPTI (Nsight, DCGM profiling, a second
+    profiler in the process).
+
+        with torch.profiler.profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as prof:
+            ...
+
+    When it is wrong: a process that launches from another process or node (a parameter server, a coordinator) has no
+    GPU work of its own.
+
+    Sources: Kineto issues 859 and 1354; PyTorch issues 131462 and 192021.
+    """
+
+    code: ClassVar[str] = "TQ001"
+    name: ClassVar[str] = "no-gpu-events"
+    title: ClassVar[str] = "Record the GPU's work"
+    family: ClassVar[str] = TRACE_QUALITY
+
+    def applies(self, facts: Facts) -> str | None:
+        other = facts.device.unsupported
+        return f"The device is {other}, whose work is not read." if other else None
+
+    def check(self, facts: Facts) -> Iterator[Finding]:
+        if facts.has_gpu:
+            return
+        yield self.finding(
+            why=_what_is_missing(facts),
+            fix=Fix("Record CPU and CUDA activities together.", RECORD),
+            saving=None,
+            evidence=[],
+        )
+
+    def passed(self, facts: Facts) -> str:
+        return f"{len(facts.gpu.work):,} kernels, copies and fills were recorded."
+
+
+def _what_is_missing(facts: Facts) -> str:
+    quality, trace = facts.quality, facts.trace
+    if quality.counter_run:
+        return (
+            "Hardware counters were collected (CUPTI range profiler), which replays and serializes every kernel: no "
+            "duration in this file is real. Record again without experimental_config's profiler_metrics."
+        )
+    if quality.has_gpu_work:
+        return (
+            f"The {len(facts.gpu.work):,} recorded GPU events all lie outside the measured steps, so nothing can be "
+            "said of the GPU. Record several whole steps, with CPU and GPU in one profiler."
+        )
+    if not quality.gpu_expected:
+        return "Nothing in this trace used a GPU: it is judged as a CPU-only run, by what the training thread does."
+    names = [trace.names[code] for code in trace.runtime.name]
+    launches = sum(op_names.is_kernel_launch(name) for name in names)
+    seen = f"{launches:,} kernel launches but no kernel" if launches else "a process with a GPU but none of its work"
+    return (
+        f"The file holds {seen}, so nothing can be said of the GPU. Record with ProfilerActivity.CUDA, and see that "
+        "no other profiler (Nsight, DCGM) holds CUPTI."
+    )

@@ -1,0 +1,84 @@
+"""TQ003: the file holds a part of what happened."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+from traceopt.analyzer.facts import Facts
+from traceopt.rules.common import percent
+from traceopt.rules.finding import Finding, Fix
+from traceopt.rules.registry import TRACE_QUALITY
+from traceopt.rules.rule import Rule, threshold
+
+
+@dataclass(frozen=True)
+class CroppedOrSampled(Rule):
+    """Looks for three signs that the file is a part of a longer recording, or of a run that was already under way.
+
+    - Sampled: the profiler numbers CPU events ("Ev Idx"), and most of the numbers are missing.
+    - Begun in the middle: the file begins inside a step, or much of the GPU's work was launched before it begins. That
+      work belongs to earlier steps, and no operator, shape or line of code is known for it. A job that runs far ahead of
+      its GPU shows the same.
+    - Cut out: the first GPU work was launched in the file, and yet began long afterwards on a GPU that seems idle. It
+      waited for earlier work that the file does not hold.
+
+    Why it matters: shares of time, counts per step and idle time are those of the part, not of the job.
+
+    How to fix: analyze the file as the profiler wrote it; let the schedule skip a few steps; wait for the GPU before
+    the recording begins.
+
+        torch.cuda.synchronize()
+        prof.start()
+
+    When it is wrong: a tool that renumbers events, or one that removed only events of no interest (python frames are
+    not numbered).
+
+    Sources: PyTorch documentation, "CUDA semantics: asynchronous execution" and "torch.profiler.schedule".
+    """
+
+    code: ClassVar[str] = "TQ003"
+    name: ClassVar[str] = "cropped-or-sampled"
+    title: ClassVar[str] = "Analyze a whole recording"
+    family: ClassVar[str] = TRACE_QUALITY
+
+    max_earlier_share: float = threshold(0.25, "share of the GPU's busy time launched before the file begins")
+    max_lead_steps: float = threshold(0.10, "steps that the file may begin before the first measured one")
+    max_leading_share: float = threshold(0.10, "share of the window that the first GPU work seems to wait for nothing")
+
+    def check(self, facts: Facts) -> Iterator[Finding]:
+        quality = facts.quality
+        signs = []
+        if quality.sampled_share is not None:
+            signs.append(
+                f"The file is sampled: it keeps {percent(quality.sampled_share)} of the CPU events that the profiler "
+                "numbered, so counts and shares of time are not real. Analyze the file as the profiler wrote it."
+            )
+        begun_inside = quality.earlier_share > 0 and quality.lead_steps >= self.max_lead_steps
+        if begun_inside or quality.earlier_share >= self.max_earlier_share:
+            start = "The file begins inside a step: " if begun_inside else ""
+            signs.append(
+                f"{start}{percent(quality.earlier_share)} of the GPU's busy time was launched before the recording, so it "
+                "belongs to earlier steps, and its operators and code are not known. Call torch.cuda.synchronize() "
+                "before the recording starts, or record more steps."
+            )
+        if quality.leading_queued_share >= self.max_leading_share:
+            signs.append(
+                f"For {percent(quality.leading_queued_share)} of the window the first GPU work was launched and did "
+                "not start: it waited for earlier work that is not in the file. Do not read that time as idle; record "
+                "from before the step."
+            )
+        if signs:
+            yield self.finding(
+                why=" ".join(signs),
+                fix=Fix(
+                    "Analyze the file as the profiler wrote it, and wait for the GPU before the recording begins.",
+                    "torch.cuda.synchronize()\nprof.start()",
+                ),
+                saving=None,
+                evidence=[],
+            )
+
+    def passed(self, facts: Facts) -> str:
+        return f"{percent(facts.quality.earlier_share)} of the GPU's busy time was launched before the file begins."

@@ -1,0 +1,59 @@
+"""TQ004: the recording holds the start of the process."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+from traceopt.analyzer.facts import Facts
+from traceopt.rules.common import ms, percent
+from traceopt.rules.finding import Finding, Fix
+from traceopt.rules.registry import TRACE_QUALITY
+from traceopt.rules.rule import Rule, threshold
+
+
+@dataclass(frozen=True)
+class ColdStart(Rule):
+    """Measures the time in which the GPU starves while the driver builds its context, loads device code at the first
+    call of a kernel, or allocates for the first time.
+
+    Why it matters: it is paid once in a run of hours, and fills a recording of seconds. Shares of such a window say
+    nothing of the steps that follow.
+
+    How to fix: warm up before the recording.
+
+        with profile(schedule=schedule(wait=2, warmup=3, active=6)) as prof:
+            ...
+
+    When it is wrong: in a job that starts often and runs briefly (a serverless function, a test), the start is the
+    cost. Then look at CUDA_MODULE_LOADING=LAZY, ahead-of-time compilation and a smaller set of libraries.
+
+    Sources: CUDA programming guide, "Lazy Loading"; PyTorch documentation, "torch.profiler.schedule".
+    """
+
+    code: ClassVar[str] = "TQ004"
+    name: ClassVar[str] = "cold-start"
+    title: ClassVar[str] = "Warm up before recording"
+    family: ClassVar[str] = TRACE_QUALITY
+    requires: ClassVar[tuple[str, ...]] = ("gpu", "launches")
+
+    min_share: float = threshold(0.10, "share of the window with the GPU starved by context and code loading")
+
+    def check(self, facts: Facts) -> Iterator[Finding]:
+        share = facts.quality.cold_share
+        if share < self.min_share:
+            return
+        yield self.finding(
+            why=(
+                f"The GPU waits for {percent(share)} of the window ({ms(share * facts.steps.window_ns)}) while the "
+                "driver builds its context and loads code: this is a start, not a steady step. Record again after a "
+                "few warm-up steps."
+            ),
+            fix=Fix("Let the schedule skip the first steps.", "profile(schedule=schedule(wait=2, warmup=3, active=6))"),
+            saving=None,
+            evidence=[],
+        )
+
+    def passed(self, facts: Facts) -> str:
+        return f"Context and code loading starve the GPU for {percent(facts.quality.cold_share)} of the window."

@@ -1,0 +1,63 @@
+"""TQ008: a CUDA or HIP graph was captured while recording."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+from traceopt.analyzer.facts import Facts
+from traceopt.rules.common import ms, percent
+from traceopt.rules.finding import Finding, Fix
+from traceopt.rules.registry import TRACE_QUALITY
+from traceopt.rules.rule import Rule, threshold
+
+
+@dataclass(frozen=True)
+class GraphCapture(Rule):
+    """Measures how long the process captures and instantiates CUDA or HIP graphs inside the window.
+
+    Why it matters: in a capture, launches are written down and nothing runs, so the GPU is idle by design. It happens
+    once for each graph, and is no part of a steady step.
+
+    How to fix: capture all shapes before the recording begins.
+
+        for _ in range(3):              # torch.compile(mode="reduce-overhead") captures in its first calls
+            model(example)
+        with profile(schedule=schedule(wait=1, warmup=2, active=6)) as prof:
+            ...
+
+    When it is wrong: graphs that are captured again in every step (changing shapes, a graph tree that never settles)
+    are a cost of the job. Then pad the shapes, or mark dynamic dimensions.
+
+    Sources: PyTorch documentation, "CUDA semantics: CUDA graphs" and "CUDAGraph Trees".
+    """
+
+    code: ClassVar[str] = "TQ008"
+    name: ClassVar[str] = "graph-capture"
+    title: ClassVar[str] = "Capture graphs before recording"
+    family: ClassVar[str] = TRACE_QUALITY
+    requires: ClassVar[tuple[str, ...]] = ("launches",)
+
+    min_share: float = threshold(0.05, "share of the window spent capturing graphs")
+
+    def check(self, facts: Facts) -> Iterator[Finding]:
+        share = facts.quality.capture_share
+        if share < self.min_share:
+            return
+        yield self.finding(
+            why=(
+                f"CUDA or HIP graphs are captured for {percent(share)} of the window "
+                f"({ms(facts.quality.captures.total)}): nothing runs on the GPU then, and it happens once. Run a few "
+                "warm-up steps before recording."
+            ),
+            fix=Fix(
+                "Capture every shape before the recording begins.",
+                "profile(schedule=schedule(wait=2, warmup=3, active=6))",
+            ),
+            saving=None,
+            evidence=[],
+        )
+
+    def passed(self, facts: Facts) -> str:
+        return f"Capturing graphs takes {percent(facts.quality.capture_share)} of the window."

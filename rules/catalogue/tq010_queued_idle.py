@@ -1,0 +1,70 @@
+"""TQ010: the GPU looks idle although work was queued."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+from traceopt.analyzer.facts import Facts
+from traceopt.rules.common import percent
+from traceopt.rules.finding import Finding, Fix
+from traceopt.rules.registry import TRACE_QUALITY
+from traceopt.rules.rule import Rule, threshold
+
+
+@dataclass(frozen=True)
+class QueuedIdle(Rule):
+    """Measures idle gaps of a millisecond and more whose next kernel had already been launched when the gap began.
+
+    Why it matters: the host did its part in time, so a faster host or loader gives nothing back. Something held the GPU
+    that the trace does not show: kernels of a CUDA graph that were not recorded, work of another process or stream,
+    a wait for a peer GPU, throttling. How much of the gap is real idle time cannot be told, so no fix is offered.
+
+    How to fix: record what is hidden.
+
+        nvidia-smi                                  # does another process use this GPU?
+        traceopt analyze traces/                    # all ranks: do they wait for each other?
+        nsys profile --cuda-graph-trace=node ...    # kernels inside graphs, where CUPTI did not report them
+
+    When it is wrong: a stream that waits for an event of another one by design. A gap before the first GPU work of the
+    file is TQ003's; sampled files are not judged at all.
+
+    Sources: HTA issue 290, Kineto issue 1062, TraceLens issues 591 and 827.
+    """
+
+    code: ClassVar[str] = "TQ010"
+    name: ClassVar[str] = "queued-idle"
+    title: ClassVar[str] = "Record what held the queued work"
+    family: ClassVar[str] = TRACE_QUALITY
+    requires: ClassVar[tuple[str, ...]] = ("gpu", "launches")
+
+    min_share: float = threshold(0.10, "share of the window idle for a millisecond and more before queued work")
+
+    def applies(self, facts: Facts) -> str | None:
+        return "The file is sampled, so gaps are not real." if facts.quality.sampled_share is not None else None
+
+    def check(self, facts: Facts) -> Iterator[Finding]:
+        share = _share(facts)
+        if share < self.min_share:
+            return
+        yield self.finding(
+            why=(
+                f"The GPU looks idle for {percent(share)} of the window although its next work was already launched: "
+                "the trace does not show what held it (another stream, process or rank, or kernels of a graph that "
+                "were not recorded). Do not read that time as a slow host."
+            ),
+            fix=Fix(
+                "Record all ranks, see whether another process uses the GPU, and trace the kernels inside graphs.",
+                "nsys profile --cuda-graph-trace=node python train.py",
+            ),
+            saving=None,
+            evidence=[],
+        )
+
+    def passed(self, facts: Facts) -> str:
+        return f"The GPU is idle for {percent(_share(facts))} of the window in long gaps before queued work."
+
+
+def _share(facts: Facts) -> float:
+    return facts.quality.long_queued_share - facts.quality.leading_queued_share
