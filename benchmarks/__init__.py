@@ -1,0 +1,1 @@
+"""Time and memory beside other tools. Not installed."""

@@ -1,0 +1,13 @@
+"""HolisticTraceAnalysis on one trace: load, temporal, idle and kernel breakdown. Runs in its own environment."""
+
+import sys
+from pathlib import Path
+
+from hta.trace_analysis import TraceAnalysis
+
+if __name__ == "__main__":  # it may start worker processes
+    trace = Path(sys.argv[1]).resolve()
+    analysis = TraceAnalysis(trace_files={0: str(trace)}, trace_dir=str(trace.parent))
+    analysis.get_temporal_breakdown(visualize=False)
+    analysis.get_idle_time_breakdown(ranks=[0], visualize=False)
+    analysis.get_gpu_kernel_breakdown(visualize=False)
