@@ -1,7 +1,8 @@
 """From a slice of a CPU thread to the line of the user's code behind it (never torch, never site-packages).
 
 Three sources, best first: Python frames around the slice; the call stack that the 2021 format kept in the operator;
-for a backward operator, the call site of its forward operator (same autograd sequence number).
+for a backward operator, the call site of its forward operator (same autograd sequence
+number, else the profiler's arrow).
 
 A frame's line is where its function begins: that is what the profiler records for functions that it saw being called.
 """
@@ -154,6 +155,7 @@ class CallSites:
         unknown = np.flatnonzero((site < 0) & (rows >= 0))
         if len(unknown):
             forward = self._forward_of(rows[unknown])
+            forward = np.where(forward >= 0, forward, self._flow_source_of(rows[unknown]))
             site[unknown] = np.where(forward >= 0, self._direct(forward), -1)
         return site
 
@@ -182,6 +184,31 @@ class CallSites:
         at = np.minimum(np.searchsorted(ops.sequence[order], sequence), len(order) - 1)
         found = np.where(ops.sequence[order[at]] == sequence, order[at], -1)
         return np.where(found >= 0, slices.of(OP, len(ops))[np.maximum(found, 0)], -1).astype(np.int32)
+
+    def _flow_source_of(self, rows: npt.NDArray[np.integer]) -> I4:
+        """Where a forward-to-backward arrow into a slice around each row comes from; -1: none."""
+        source = self._flow_source
+        if not len(source):
+            return np.full(len(rows), -1, np.int32)
+        target = self.slices.nearest(source >= 0)[rows]
+        return np.where(target >= 0, source[np.maximum(target, 0)], -1).astype(np.int32)
+
+    @cached_property
+    def _flow_source(self) -> I4:
+        """For every slice, the slice that an arrow into it starts in; -1: none. Empty without arrows."""
+        flows, slices = self.trace.flows, self.slices
+        if not len(flows) or not self.recorded:
+            return np.empty(0, np.int32)
+        ends = np.full(len(flows), -1, np.int32)
+        for thread in np.unique(flows.thread):
+            mine = np.flatnonzero(flows.thread == thread)
+            ends[mine] = slices.at(int(thread), flows.time[mine])
+        out = np.full(len(slices), -1, np.int32)
+        starts = dict(zip(flows.id[flows.finish == 0].tolist(), ends[flows.finish == 0].tolist(), strict=True))
+        for flow, end in zip(flows.id[flows.finish == 1].tolist(), ends[flows.finish == 1].tolist(), strict=True):
+            if end >= 0:
+                out[end] = starts.get(flow, -1)  # one arrow an autograd node
+        return out
 
     @cached_property
     def _forward_by_sequence(self) -> npt.NDArray[np.int64]:

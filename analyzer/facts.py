@@ -8,7 +8,9 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
+from traceopt.analyzer.activities import LOGGING_FRAME, REPORTING_FUNCTION
 from traceopt.analyzer.attention import UnfusedAttention, find_unfused_attention
 from traceopt.analyzer.call_sites import CallSites
 from traceopt.analyzer.chains import Chains, find_chains
@@ -25,7 +27,7 @@ from traceopt.analyzer.intervals import union
 from traceopt.analyzer.kernel_names import FUSIBLE_KINDS
 from traceopt.analyzer.links import Links, link
 from traceopt.analyzer.memory import DeviceMemory, find_memory
-from traceopt.analyzer.nesting import Slices, build_slices
+from traceopt.analyzer.nesting import PYTHON, Slices, build_slices
 from traceopt.analyzer.products import Products
 from traceopt.analyzer.quality import TraceQuality
 from traceopt.analyzer.regions import Regions
@@ -102,6 +104,16 @@ class Facts:
             self.gaps,
             self.host.rows_of("host_sync"),
         )
+
+    @cached_property
+    def reporting_syncs(self) -> npt.NDArray[np.bool_]:
+        """Syncs below a logging call or a function that reports metrics. Shape (len(syncs),)."""
+        slices, names = self.slices, self.trace.names
+        python = slices.kind == PYTHON
+        reports = np.zeros(len(names) + 1, bool)
+        used = np.unique(slices.name[python])
+        reports[[code for code in used if LOGGING_FRAME(names[code]) or REPORTING_FUNCTION(names[code])]] = True
+        return np.asarray(slices.ancestor(self.syncs.slice, python & reports[slices.name]) >= 0)
 
     @cached_property
     def holes(self) -> Holes:

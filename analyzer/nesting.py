@@ -45,9 +45,19 @@ class Slices:
         return known
 
     def ancestor(self, slices: npt.NDArray[np.integer], wanted: npt.NDArray[np.bool_]) -> I4:
-        """The innermost slice that is `slices` itself or around it and is `wanted` (a mask of all); -1: none."""
-        nearest = self.nearest(wanted)
-        return np.where(slices >= 0, nearest[np.maximum(slices, 0)], -1).astype(np.int32)
+        """The innermost slice that is `slices` itself or around it and is `wanted` (a mask of all); -1: none.
+
+        Walks up from each row; for all rows at once, `nearest` is faster.
+        """
+        out: I4 = slices.astype(np.int32)
+        moving = np.flatnonzero(out >= 0)
+        moving = moving[~wanted[out[moving]]]
+        while len(moving):
+            above = self.parent[out[moving]]
+            out[moving] = above
+            known = above >= 0
+            moving = moving[known & ~wanted[np.where(known, above, 0)]]
+        return out
 
     def nearest(self, wanted: npt.NDArray[np.bool_]) -> I4:
         """For every slice, the innermost `wanted` one that is it or encloses it; -1: none. Shape (len,).

@@ -9,9 +9,7 @@ from typing import ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from traceopt.analyzer.activities import LOGGING_FRAME, REPORTING_FUNCTION
 from traceopt.analyzer.facts import Facts
-from traceopt.analyzer.nesting import PYTHON
 from traceopt.rules.common import by_site, locations, ms, name_of, percent, saving, site_evidence, typical_ns
 from traceopt.rules.finding import Finding, Fix
 from traceopt.rules.rule import Rule, threshold
@@ -31,7 +29,7 @@ class SyncRule(Rule):
 
     def rows(self, facts: Facts) -> npt.NDArray[np.bool_]:
         """Which syncs this rule is about; those of logging belong to LG002."""
-        return np.asarray((facts.syncs.reason == self.reason) & ~for_reporting(facts))
+        return np.asarray((facts.syncs.reason == self.reason) & ~facts.reporting_syncs)
 
     def check(self, facts: Facts) -> Iterator[Finding]:
         """One finding for each line of the user's code."""
@@ -75,13 +73,3 @@ class SyncRule(Rule):
         total = (syncs.end - syncs.start)[mine].sum() / facts.steps.window_ns
         stall = syncs.stall[mine].sum() / facts.steps.window_ns
         return f"Such calls take {percent(total)} of the step, but the GPU starves for {percent(stall)} of it only."
-
-
-def for_reporting(facts: Facts) -> npt.NDArray[np.bool_]:
-    """Syncs below a logging call or a function that reports metrics. Shape (len(facts.syncs),)."""
-    names = facts.trace.names
-    used = np.unique(facts.slices.name[facts.slices.kind == PYTHON])
-    reports = np.zeros(len(names) + 1, bool)
-    reports[[code for code in used if LOGGING_FRAME(names[code]) or REPORTING_FUNCTION(names[code])]] = True
-    frames = (facts.slices.kind == PYTHON) & reports[facts.slices.name]
-    return np.asarray(facts.slices.ancestor(facts.syncs.slice, frames) >= 0)

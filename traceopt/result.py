@@ -308,6 +308,7 @@ class Stall:
     duration_us: float
     cause: str
     label: str
+    location: Location | None = None  # what the host ran then
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,8 @@ from traceopt.analyzer.idle import CAUSES
 from traceopt.analyzer.intervals import Intervals, clip, merge
 from traceopt.analyzer.kernel_names import short_name
 from traceopt.result import Lane, Span, Stall, Timeline
-from traceopt.units import us
+from traceopt.rules.finding import Location
+from traceopt.units import location, us
 
 MAX_SPANS = 400  # a lane
 MAX_STREAMS = 5
@@ -117,9 +118,13 @@ class _Step:
                     us(gaps.end[row] - gaps.start[row]),
                     cause,
                     LABELS[cause],
+                    self._host_site(int(gaps.thread[row]), int(gaps.start[row] + gaps.starved_end[row]) // 2),
                 )
             )
         return stalls
+
+    def _host_site(self, thread: int, time: int) -> Location | None:
+        return location(self.facts, int(self.facts.slices.at(thread, np.array([time]))[0]))
 
     def cpu_stalls(self) -> list[Stall]:
         """The longest stretches in which the training thread did no model work."""

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from traceopt.analyzer.facts import Facts
 from traceopt.rules.finding import Fix
-from traceopt.rules.sync_rule import SyncRule, for_reporting
+from traceopt.rules.sync_rule import SyncRule
 
 
 @dataclass(frozen=True)
@@ -47,4 +47,4 @@ class MetricSync(SyncRule):
     )
 
     def rows(self, facts: Facts) -> npt.NDArray[np.bool_]:
-        return for_reporting(facts)
+        return facts.reporting_syncs
