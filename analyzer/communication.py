@@ -9,8 +9,8 @@ import msgspec
 import numpy as np
 
 from traceopt.analyzer import op_names
+from traceopt.analyzer.architectures import DTYPE_BYTES
 from traceopt.analyzer.gpu import GpuWork
-from traceopt.analyzer.hardware import DTYPE_BYTES
 from traceopt.analyzer.links import Links
 from traceopt.analyzer.nesting import ANNOTATION, OP, Slices
 from traceopt.analyzer.tables import I8

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from traceopt.analyzer.architectures import DTYPE_BYTES
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.gemms import GemmShape
-from traceopt.analyzer.hardware import DTYPE_BYTES
-from traceopt.analyzer.kernel_names import short_name
+from traceopt.analyzer.kernel_labels import short_name
 from traceopt.rules.common import gpu_saving, place_of_work
 from traceopt.rules.finding import Evidence, Saving
 

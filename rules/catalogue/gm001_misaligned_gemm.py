@@ -8,10 +8,10 @@ from typing import ClassVar
 
 import numpy as np
 
+from traceopt.analyzer.architectures import DTYPE_BYTES, needed_multiple
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.gemms import GemmShape
-from traceopt.analyzer.hardware import DTYPE_BYTES, needed_multiple
-from traceopt.analyzer.kernel_names import short_name
+from traceopt.analyzer.kernel_labels import short_name
 from traceopt.analyzer.nesting import OP
 from traceopt.rules.common import gpu_saving, ms, place_of
 from traceopt.rules.finding import Confidence, Evidence, Finding, Fix, Location
