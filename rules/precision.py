@@ -5,12 +5,11 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from traceopt.analyzer.architectures import DTYPE_BYTES
 from traceopt.analyzer.facts import Facts
-from traceopt.analyzer.gemms import GemmShape
 from traceopt.analyzer.kernel_labels import short_name
 from traceopt.rules.common import gpu_saving, place_of_work
 from traceopt.rules.finding import Evidence, Saving
+from traceopt.rules.roofline import at_rate_ns
 
 Mask = npt.NDArray[np.bool_]
 
@@ -42,7 +41,7 @@ def fp32_saving(facts: Facts, work: Mask, dtype: str, low: float, expected: floa
     rest = max(0.0, time - shaped_ns)
     gains = []
     for speedup, efficiency in zip((low, expected, high), ROOFLINE_EFFICIENCY, strict=True):
-        after = sum(_roofline_ns(facts, s, narrow, dtype, efficiency) for s in shaped) if narrow else 0.0
+        after = sum(at_rate_ns(facts, s, narrow * efficiency, dtype) for s in shaped) if narrow else 0.0
         gain = 1 - 1 / max(1.0, min(speedup, ratio))
         gains.append(rest * gain + max(0.0, shaped_ns - after / facts.steps.count))
     peak = f"{ratio:.0f} times the peak rate" if narrow and wide else "a higher peak rate"
@@ -53,15 +52,6 @@ def fp32_saving(facts: Facts, work: Mask, dtype: str, low: float, expected: floa
 
 
 ROOFLINE_EFFICIENCY = (0.25, 0.5, 0.7)  # of the peak: low, expected, high; 80 to 90 % is what a device reaches at all
-
-
-def _roofline_ns(facts: Facts, shape: GemmShape, peak_tflops: float, dtype: str, efficiency: float) -> float:
-    """Time of a shape's calls at a share of the peak, but no less than its bytes take."""
-    accelerator = facts.device.accelerator
-    bandwidth = accelerator.hbm_gb_per_s if accelerator else None
-    compute = shape.flops / (peak_tflops * 1e3 * efficiency)
-    memory = shape.least_bytes(DTYPE_BYTES[dtype]) / (0.8 * bandwidth) if bandwidth else 0.0
-    return min(float(shape.duration_ns), max(compute, memory))
 
 
 def kernel_evidence(facts: Facts, work: Mask, limit: int = 5) -> list[Evidence]:
