@@ -19,11 +19,10 @@ from traceopt.rules.finding import Finding
 from traceopt.rules.registry import load_rules
 from traceopt.rules.rule import Rule
 from traceopt.timeline import timeline
-from traceopt.verdict import verdict
+from traceopt.verdict import UNUSABLE, verdict
 
 Progress = Callable[[str], None]
 
-_UNUSABLE = ("TQ001", "TQ007")  # notes that leave nothing to judge
 _HARMLESS = ("TQ006",)  # notes that qualify single findings, not the trace
 
 
@@ -145,7 +144,7 @@ def _document(facts: Facts, outcome: Outcome) -> Result:
 
 def _quality(facts: Facts, outcome: Outcome) -> Quality:
     codes = {note.code for note in outcome.notes}
-    unusable = {code for code in codes if code in _UNUSABLE}
+    unusable = {code for code in codes if code in UNUSABLE}
     if not facts.quality.gpu_expected:
         unusable.discard("TQ001")  # a CPU-only run is judged as such
         codes.discard("TQ001")
