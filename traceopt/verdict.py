@@ -10,7 +10,7 @@ from traceopt.rules.combine import on_gpu
 from traceopt.rules.finding import Finding
 
 HEALTHY_IDLE_SHARE = 0.10
-MOSTLY_IDLE_SHARE = 0.30  # beyond this the idle time is the headline, whatever the GPU's own work could win
+MOSTLY_IDLE_SHARE = 0.20  # beyond this the idle time is the headline, whatever the GPU's own work could win
 UNUSABLE = ("TQ001", "TQ007")  # notes that leave nothing to judge
 
 # What the largest idle cause says about the bottleneck.
