@@ -29,7 +29,9 @@ _KEPT_SPACES = frozenset(" \u00a0\u202f")
 
 _PROSE_FIELDS = frozenset({"verdict", "text", "reason", "why", "basis", "detail", "warnings"})
 _SOURCE_CODE_FIELDS = frozenset({("fix", "code"), ("fix", "patch")})
-_UNIT_AFTER_NUMBER = re.compile(r"(\d) (ms|µs|s|[KMG]i?B|GB/s|TFLOP/s)\b")
+_UNIT_AFTER_NUMBER = re.compile(r"(\d) (ms|µs|s|[KMGT]i?B|GB/s|TFLOP/s)\b")
+_SPACE_BEFORE_PERCENT = re.compile(r"(?<=\d)[ \u00a0]%")
+_SENTENCE_END = re.compile(r"(?<=[.!?]) (?=[A-Z])")
 
 
 def _visible(char: str) -> str:
@@ -59,8 +61,20 @@ def clean_source(text: str) -> str:
 
 
 def prose(text: str) -> str:
-    """A cleaned sentence whose numbers do not part from their units at the end of a line."""
-    return _UNIT_AFTER_NUMBER.sub(rf"\1{NO_BREAK_SPACE}\2", clean(text, PROSE_CAP))
+    """A cleaned sentence: no number parts from its unit at the end of a line, and percentages have no space."""
+    closed = _SPACE_BEFORE_PERCENT.sub("%", clean(text, PROSE_CAP))
+    return _UNIT_AFTER_NUMBER.sub(rf"\1{NO_BREAK_SPACE}\2", closed)
+
+
+def sentences(text: str) -> list[str]:
+    """`text` cut where a full stop, a space and a capital follow each other."""
+    return _SENTENCE_END.split(text)
+
+
+def first_sentence(text: str) -> tuple[str, str]:
+    """The first sentence of `text`, and what follows it."""
+    first, *rest = sentences(text)
+    return first, " ".join(rest)
 
 
 def without_commands(output: str) -> str:
