@@ -187,6 +187,7 @@ class _Builder:
         elif kind == cat.RUNTIME:
             columns["correlation"] = _numbers([a.correlation for a in args])
         elif kind == cat.OP or kind == cat.ANNOTATION:
+            # Python frames are numbered apart, after all operators
             self._count_indices(_numbers([a.event_index for a in args]))
             columns["dims"] = self._texts([a.dims for a in args])
             columns["types"] = self._texts([a.types for a in args])
@@ -281,7 +282,7 @@ class _Builder:
         for row, value in enumerate(values):  # 2021 files and odd writers only
             parsed = number(value)
             if parsed == -1.0 and isinstance(value, str):
-                parsed = float(_TEXT_THREADS - self._thread_texts.encode((value,), 1)[0])
+                parsed = float(_TEXT_THREADS - int(self._thread_texts.encode((value,), 1)[0]))
             out[row] = parsed
         return out
 
