@@ -8,6 +8,7 @@ from typing import Literal
 
 import numpy as np
 
+from traceopt.analyzer import op_names
 from traceopt.analyzer.tables import I8
 from traceopt.analyzer.trace import Trace
 
@@ -98,10 +99,13 @@ def _repeating_annotation(trace: Trace) -> I8:
     best, best_cover = np.empty(0, np.int64), MIN_COVERAGE * span
     if not len(table):
         return best
+    part = np.array([_is_part_of_a_step(name) for name in trace.names], bool)
     key = table.name.astype(np.int64) * (int(table.thread.max()) + 1) + table.thread
     keys, counts = np.unique(key, return_counts=True)
     for wanted in keys[counts >= MIN_REPEATS]:  # a few dozen names
         rows = np.flatnonzero(key == wanted)
+        if part[table.name[rows[0]]]:
+            continue
         duration = table.duration[rows]
         disjoint = (table.start[rows][1:] >= table.end[rows][:-1]).all()
         even = duration.max() <= MAX_SPREAD * np.median(duration)
@@ -110,6 +114,16 @@ def _repeating_annotation(trace: Trace) -> I8:
         if disjoint and even and filled and cover > best_cover:
             best, best_cover = rows, cover
     return best
+
+
+def _is_part_of_a_step(name: str) -> bool:
+    """Loading, the optimizer and collectives repeat once a step and are none."""
+    return (
+        op_names.is_dataloader(name)
+        or op_names.is_optimizer_step(name)
+        or op_names.is_zero_grad(name)
+        or op_names.is_collective_annotation(name)
+    )
 
 
 def _window(trace: Trace) -> tuple[int, int]:
