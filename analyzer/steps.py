@@ -68,7 +68,9 @@ class Steps:
 
 
 def find_steps(trace: Trace) -> Steps:
-    """ProfilerStep annotations, else an annotation that repeats over the trace, else the whole trace as one window."""
+    """ProfilerStep annotations, else an annotation that repeats over the trace, else the DataLoader's calls, else
+    the whole trace as one window.
+    """
     table = trace.annotations
     marked = np.array([PROFILER_STEP.match(name) is not None for name in trace.names], bool)
     rows = np.flatnonzero(marked[table.name]) if len(table) else np.empty(0, np.int64)
@@ -80,8 +82,13 @@ def find_steps(trace: Trace) -> Steps:
     if len(rows):
         names = [f"{trace.names[code]} {i}" for i, code in enumerate(table.name[rows], 1)]
         return Steps("annotation", names, table.start[rows], table.duration[rows], int(table.thread[rows[0]]))
+    rows = _loader_calls(trace)
+    if len(rows):
+        starts = table.start[rows]
+        names = [f"DataLoader iteration {i}" for i in range(1, len(rows))]
+        return Steps("annotation", names, starts[:-1], np.diff(starts), int(table.thread[rows[0]]))
     start, end = _window(trace)
-    return Steps("window", ["whole trace"], np.array([start]), np.array([end - start]), _busiest_thread(trace))
+    return Steps("window", ["whole trace"], np.array([start]), np.array([end - start]), _training_thread(trace))
 
 
 def _without_repeats(trace: Trace, rows: I8) -> I8:
@@ -116,14 +123,30 @@ def _repeating_annotation(trace: Trace) -> I8:
     return best
 
 
+def _loader_calls(trace: Trace) -> I8:
+    """Rows of the DataLoader calls of the thread with the most: an iteration reaches from one to the next.
+
+    Empty when they are few or uneven. What follows the last call is left out: it may be cut off.
+    """
+    table = trace.annotations
+    named = np.array([op_names.is_dataloader(name) for name in trace.names], bool)
+    rows = np.flatnonzero(named[table.name]) if len(table) else np.empty(0, np.int64)
+    if not len(rows):
+        return rows
+    rows = rows[table.thread[rows] == np.bincount(table.thread[rows]).argmax()]
+    length = np.diff(table.start[rows])
+    even = len(length) >= MIN_REPEATS and length.max() <= MAX_SPREAD * np.median(length)
+    return rows if even else rows[:0]
+
+
+def _is_of_the_loop(name: str) -> bool:
+    """Loading and the optimizer: what the training loop itself runs, once a step."""
+    return op_names.is_dataloader(name) or op_names.is_optimizer_step(name) or op_names.is_zero_grad(name)
+
+
 def _is_part_of_a_step(name: str) -> bool:
     """Loading, the optimizer and collectives repeat once a step and are none."""
-    return (
-        op_names.is_dataloader(name)
-        or op_names.is_optimizer_step(name)
-        or op_names.is_zero_grad(name)
-        or op_names.is_collective_annotation(name)
-    )
+    return _is_of_the_loop(name) or op_names.is_collective_annotation(name)
 
 
 def _window(trace: Trace) -> tuple[int, int]:
@@ -134,9 +157,14 @@ def _window(trace: Trace) -> tuple[int, int]:
     )
 
 
-def _busiest_thread(trace: Trace) -> int:
-    """The thread with the most launches, else with the most operators."""
-    for table in (trace.runtime, trace.ops, trace.python):
+def _training_thread(trace: Trace) -> int:
+    """The thread that loads the data or runs the optimizer; else the one with the most launches, else operators.
+
+    Autograd has a thread of its own, which may launch more than the loop's.
+    """
+    loop = np.array([_is_of_the_loop(name) for name in trace.names] or [False])
+    annotations = trace.annotations
+    for table in (annotations.take(loop[annotations.name]), trace.runtime, trace.ops, trace.python):
         if len(table):
             return int(np.bincount(table.thread).argmax())
     return -1
