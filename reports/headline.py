@@ -117,16 +117,22 @@ def _after_tile(result: Result) -> Tile:
     combined = result.combined
     fixes = combined_fixes(result)
     if combined is None or fixes is None:
-        several = sum(finding.saving is not None for finding in result.findings) > 1
-        if result.quality.verdict == "unusable":
-            note = "record the trace again"
-        else:
-            note = "savings of several fixes overlap" if several else "needs several fixes with estimates"
-        return Tile("After the top fixes", "not estimated", None, note)
+        return _no_estimate_tile(result)
     after = text.as_precise_as(combined.step_us_after, combined.saving_us)
     label = f"After {fixes.removesuffix(' fixes')} (estimate)"
     saved = f"{text.percent(combined.share)} less{speedup(result)}"
     return Tile(label, f"≈{text.NO_BREAK_SPACE}{after}", "ms", saved)
+
+
+def _no_estimate_tile(result: Result) -> Tile:
+    label = "After the top fixes"
+    if result.quality.verdict == "unusable":
+        return Tile(label, "not estimated", None, "record the trace again")
+    if not result.findings:
+        return Tile(label, "no fix found", None, "see the checks below")
+    priced = sum(finding.saving is not None for finding in result.findings)
+    notes = {0: "no finding has an estimate", 1: "the one fix has its own estimate"}
+    return Tile(label, "not estimated", None, notes.get(priced, "savings of several fixes overlap"))
 
 
 def _memory_tile(result: Result) -> Tile:

@@ -149,6 +149,7 @@ def _environment() -> jinja2.Environment:
         number=text.count,
         percent=text.percent,
         short_kernel_name=text.short_kernel_name,
+        short_path=text.short_path,
         where=text.where,
         yes_no=text.yes_no,
     )

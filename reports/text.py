@@ -18,6 +18,7 @@ from traceopt.rules.finding import Location
 NO_BREAK_SPACE = "\u00a0"
 NOT_RECORDED = "not recorded"
 NAME_CAP = 300  # characters shown of a name, path or label
+PATH_CAP = 36  # characters of a path where the whole of it stands elsewhere
 PROSE_CAP = 2_000  # characters shown of a sentence
 
 _GIB = 1 << 30
@@ -201,6 +202,14 @@ def yes_no(value: bool | None) -> str:
 
 def where(location: Location | None) -> str:
     return NOT_RECORDED if location is None else str(location)
+
+
+def short_path(path: str) -> str:
+    """The end of a path, cut before a folder where it can be: "…/adapters/pipeline/model.py:40"."""
+    if len(path) <= PATH_CAP:
+        return path
+    ends = (path[start:] for start, char in enumerate(path) if char == "/")
+    return "…" + next((end for end in ends if len(end) < PATH_CAP), path[1 - PATH_CAP :])
 
 
 def joined(words: list[str]) -> str:

@@ -118,7 +118,7 @@ def environment(result: Result) -> list[str]:
     items = [
         device_phrase(result),
         f"{'compute capability' if nvidia else 'architecture'} {capability}" if capability else None,
-        f"PyTorch {torch_version}" if torch_version else "PyTorch version not recorded",
+        f"PyTorch {torch_version}" if torch_version else None,
         steps_phrase(result),
     ]
     return [item for item in items if item]
@@ -129,7 +129,7 @@ def scope(result: Result) -> str:
     if result.step.source == "window":
         mean = "The whole recording (no step marks)"
     else:
-        mean = f"Mean of {text.counted(result.step.count, 'step')}"
+        mean = "One step" if result.step.count == 1 else f"Mean of {text.counted(result.step.count, 'step')}"
     rank = rank_phrase(result)
     return f"{mean}, {rank}" if rank else mean
 
@@ -215,7 +215,7 @@ def measured_facts(result: Result) -> list[str]:
     if sync.us_per_step is not None and sync.calls_per_step and sync.stall_us_per_step is not None:
         calls, stall = text.count(sync.calls_per_step), text.ms(sync.stall_us_per_step)
         waits = text.ms(sync.us_per_step)
-        facts.append(f"Host syncs: {calls} per step, {waits}, of which {stall} stall the GPU.")
+        facts.append(f"Host syncs: {calls} per step, {waits}; with the refill after them they cost the GPU {stall}.")
     if communication.us_per_step and communication.exposed_us_per_step is not None:
         hidden = communication.overlap_share
         overlap = f" ({text.percent(hidden)} overlapped)" if hidden is not None else ""
@@ -229,8 +229,11 @@ def timeline_caption(result: Result, shaded: bool) -> str:
     timeline = result.timeline
     if timeline is None:
         return ""
+    steps = ["The whole recording"] if result.step.source == "window" else [timeline.step]
+    if result.step.count > 1:
+        steps.append("the median step")
     rank = rank_phrase(result)
-    sentences = [f"{timeline.step}, the median step, {rank}." if rank else f"{timeline.step}, the median step."]
+    sentences = [", ".join([*steps, rank] if rank else steps) + "."]
     if shaded:
         sentences.append(f"Shaded: the longest stretch without {'model' if on_cpu(result) else 'GPU'} work.")
     drawn, total = sum(len(lane.spans) for lane in timeline.lanes), sum(lane.total for lane in timeline.lanes)
