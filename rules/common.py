@@ -194,12 +194,14 @@ def gpu_saving(facts: Facts, low_ns: float, est_ns: float, high_ns: float, basis
     return saving(facts, low_ns, est_ns, high_ns, basis)
 
 
-def host_saving(facts: Facts, area: Intervals, removed_share: float, basis: str) -> Saving:
+def host_saving(
+    facts: Facts, area: Intervals, removed_share: float, basis: str, gpu_ns: tuple[float, float] = (0.0, 0.0)
+) -> Saving:
     """What shortening host work gives back.
 
     Certainly the time in which the GPU starved beside it. Where the host never waits for the GPU, its own path is the
     step, so all removed host time counts, up to the starvation of the whole step; what it waits for a working GPU
-    absorbs as much.
+    absorbs as much. `gpu_ns`: GPU time per step that goes with the launches, expected and at most.
     """
     edges = facts.steps.edges
     host_ns = float(np.median(area.within(edges[:-1], edges[1:]))) * removed_share
@@ -209,4 +211,5 @@ def host_saving(facts: Facts, area: Intervals, removed_share: float, basis: str)
     low = float(np.median(beside.within(edges[:-1], edges[1:]))) * removed_share
     starved = starved_ns(facts)
     est = max(low, min(host_ns - host_wait_ns(facts), 0.9 * starved))
-    return saving(facts, low, est, max(est, min(host_ns, starved)), basis)
+    high = max(est, min(host_ns, starved))
+    return saving(facts, low, est + gpu_ns[0], high + gpu_ns[1], basis)

@@ -7,6 +7,7 @@ import numpy.typing as npt
 
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.kernel_labels import short_name
+from traceopt.analyzer.kernel_names import FUSIBLE_KINDS
 from traceopt.rules.common import gpu_saving, place_of_work
 from traceopt.rules.finding import Evidence, Saving
 from traceopt.rules.roofline import at_rate_ns
@@ -25,11 +26,14 @@ def uses_tensor_cores(facts: Facts) -> float:
     return facts.products.used_ns / eligible if eligible else 0.0
 
 
-def fp32_saving(facts: Facts, work: Mask, dtype: str, low: float, expected: float, high: float) -> Saving:
+def fp32_saving(
+    facts: Facts, work: Mask, dtype: str, low: float, expected: float, high: float, pointwise: float = 0.0
+) -> Saving:
     """Kernel time that a narrower type gives back.
 
     Products of known shape are priced by the roofline of the device in `dtype`. For the others `low`..`high` are
-    speed-ups, capped by the ratio of the peaks.
+    speed-ups, capped by the ratio of the peaks. `pointwise` is the share of the memory-bound kernels' time that narrower
+    tensors may save; half of it is expected.
     """
     accelerator = facts.device.accelerator
     wide = accelerator.peak("fp32") if accelerator else None
@@ -44,6 +48,10 @@ def fp32_saving(facts: Facts, work: Mask, dtype: str, low: float, expected: floa
         after = sum(at_rate_ns(facts, s, narrow * efficiency, dtype) for s in shaped) if narrow else 0.0
         gain = 1 - 1 / max(1.0, min(speedup, ratio))
         gains.append(rest * gain + max(0.0, shaped_ns - after / facts.steps.count))
+    light = facts.gpu.is_kernel & np.isin(facts.gpu.kind, sorted(FUSIBLE_KINDS))
+    light_ns = facts.gpu.area(light).total / facts.steps.count * pointwise
+    gains[1] += 0.5 * light_ns
+    gains[2] += light_ns
     peak = f"{ratio:.0f} times the peak rate" if narrow and wide else "a higher peak rate"
     how = f"{low:g} to {min(high, ratio):g} times the speed"
     if shaped_ns:
@@ -51,7 +59,7 @@ def fp32_saving(facts: Facts, work: Mask, dtype: str, low: float, expected: floa
     return gpu_saving(facts, gains[0], gains[1], gains[2], f"GPU time of these kernels at {how}; {dtype} has {peak}.")
 
 
-ROOFLINE_EFFICIENCY = (0.25, 0.5, 0.7)  # of the peak: low, expected, high; 80 to 90 % is what a device reaches at all
+ROOFLINE_EFFICIENCY = (0.25, 0.5, 0.9)  # of the peak: low, expected, high; 80 to 90 % is what a device reaches at all
 
 
 def kernel_evidence(facts: Facts, work: Mask, limit: int = 5) -> list[Evidence]:
