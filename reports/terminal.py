@@ -15,13 +15,15 @@ from traceopt.result import BreakdownPart, Result
 
 MIN_WIDTH, MAX_WIDTH = 60, 110
 STEP_COLUMNS = 40  # columns of a bar that is the whole step
-BAR_COLUMNS = 18  # columns that bars may take; the scale shrinks when one part is larger
+BAR_COLUMNS = (6, 18)  # columns that bars may take, least and most; the scale shrinks when one part is larger
+BESIDE_BARS = 62  # columns of the numbers and the longest label
 SMALL_SHARE = 0.005  # smaller parts of the step share a line
 VERDICT_LINES = 2
 TITLE_LINES = 2
+NARROW, NARROW_TITLE_LINES = 80, 4  # below this width titles need more lines
 NAME_COLUMNS = 16  # what the header leaves to the trace's name at least
-PLACE_COLUMNS = 20
-WIDE_PLACE_COLUMNS = 32
+PLACE_COLUMNS = (14, 20, 32)  # on a narrow, a usual and a wide terminal
+CODE_COLUMNS = 8
 NOTES = 5  # quality notes and warnings shown of each
 WIDE = 96  # from here on the column of confidence has its full heading
 
@@ -180,7 +182,8 @@ def _breakdown(result: Result, paper: _Paper) -> list[str]:
     if not parts:
         return []
     words = wording.sides(result)
-    columns_of_step = min(STEP_COLUMNS, BAR_COLUMNS / max(part.share for part in parts))
+    most = max(BAR_COLUMNS[0], min(BAR_COLUMNS[1], paper.width - BESIDE_BARS))
+    columns_of_step = min(STEP_COLUMNS, most / max(part.share for part in parts))
     bar_columns = max(_bar_length(part, columns_of_step) for part in parts)
     lines = []
     previous: bool | None = None
@@ -244,21 +247,23 @@ def _fixes(result: Result, paper: _Paper) -> list[str]:
 
 
 def _place_columns(cards: list[wording.Card], paper: _Paper) -> int:
-    places = [paper.plain(wording.place(card.finding) or "") for card in cards]
-    most = WIDE_PLACE_COLUMNS if paper.width >= WIDE else PLACE_COLUMNS
-    return max(len("where"), min(most, max(_columns(place) for place in places)))
+    narrow, usual, wide = PLACE_COLUMNS
+    most = wide if paper.width >= WIDE else usual if paper.width >= NARROW else narrow
+    places = [paper.fit_path(wording.place(card.finding) or "", most) for card in cards]
+    return max(len("where"), *map(_columns, places))
 
 
 def _titled(
     card: wording.Card, start: str, title_columns: int, place_columns: int, result: Result, paper: _Paper
 ) -> list[str]:
-    """A row: `start`, code and title, the place in the code; a long title goes on below its code."""
+    """A row: `start`, code and title, the place in the code; a long title goes on below its code, to the end of the line."""
     finding = card.finding
-    code = paper.fit(finding.code, 12)
-    room = max(10, title_columns - _columns(code) - 1)
+    code = paper.fit(finding.code, CODE_COLUMNS)
+    room = title_columns - _columns(code) - 1
     only = wording.only_on(finding, result)
     title = f"{finding.title} ({only})" if only else finding.title
-    titles = paper.lines(title, room, TITLE_LINES, later=max(room, title_columns))
+    most = TITLE_LINES if paper.width >= NARROW else NARROW_TITLE_LINES
+    titles = paper.lines(title, room, most, later=title_columns + 2 + place_columns)
     place = paper.fit_path(wording.place(finding) or "", place_columns)
     painted = paper.style(code, fg=_IMPACT_COLOURS[finding.impact])
     first = f"{start}{painted} {_pad(titles[0], room)}  {place}".rstrip()

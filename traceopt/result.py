@@ -268,7 +268,7 @@ class Gemm:
 
 @dataclass(frozen=True, slots=True)
 class RankRow:
-    """One file's headline numbers; `rank` None: the file does not say."""
+    """One file's headline numbers; `rank` None: the file does not say. `verdict` is its trace's quality."""
 
     rank: int | None
     path: str

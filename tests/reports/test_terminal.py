@@ -20,7 +20,7 @@ def shown(result: object, *, width: int = 80, color: bool = False, unicode: bool
 
 
 @pytest.mark.parametrize("build", SAMPLES)
-@pytest.mark.parametrize("width", [80, 100, 200])
+@pytest.mark.parametrize("width", [60, 80, 100, 200])
 def test_fits_the_terminal(build, width: int) -> None:
     for unicode in (True, False):
         lines = shown(build(), width=width, unicode=unicode).splitlines()
