@@ -256,7 +256,7 @@ def _place_columns(cards: list[wording.Card], paper: _Paper) -> int:
 def _titled(
     card: wording.Card, start: str, title_columns: int, place_columns: int, result: Result, paper: _Paper
 ) -> list[str]:
-    """A row: `start`, code and title, the place in the code; a long title goes on below its code, to the end of the line."""
+    """A row: `start`, code and title, the place in the code; a long title goes on below its code, on the whole line."""
     finding = card.finding
     code = paper.fit(finding.code, CODE_COLUMNS)
     room = title_columns - _columns(code) - 1
