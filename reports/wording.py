@@ -283,10 +283,12 @@ def verdict(result: Result) -> str:
 
 
 def quality_heading(result: Result) -> str | None:
-    """None for a good trace."""
+    """None for a good trace without notes."""
     if result.quality.verdict == "unusable":
         return "These numbers are not reliable"
-    return "Read these numbers with care" if result.quality.verdict == "limited" else None
+    if result.quality.verdict == "limited":
+        return "Read these numbers with care"
+    return "Keep in mind" if result.quality.notes else None
 
 
 CHECK_WORDS: tuple[tuple[CheckStatus, str], ...] = (

@@ -193,6 +193,9 @@ def test_quality_stands_before_the_numbers() -> None:
 
 
 def test_notes_of_a_limited_trace_show_a_sentence_each() -> None:
+    good = replace(sample.limited().quality, verdict="good")
+    assert "<h2>Keep in mind</h2>" in page_of(replace(sample.rich(), quality=good))
+    assert 'role="note"' not in page_of(sample.rich())
     page = page_of(sample.limited())
     assert "<summary>Stacks were recorded: host-bound shares are too large.</summary>" in page
 
