@@ -136,7 +136,7 @@ def _refills(trace: Trace, links: Links, gpu: GpuWork, gaps: Gaps, start: I8, en
     """
     none = end.copy()
     work = gpu.work
-    if not len(work) or not len(trace.runtime) or not len(end):
+    if not len(gaps) or not len(work) or not len(trace.runtime) or not len(end):
         return end, none
     launch = links.launch[gpu.rows]
     known = launch >= 0

@@ -19,7 +19,10 @@ from traceopt.api import analyze
 from traceopt.result import Result
 
 HERE = Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE.parent), str(HERE / "analyzer")]  # for fixtures/, which is not installed, and for build.py
+sys.path[:0] = [
+    str(HERE.parent),
+    str(HERE / "analyzer"),
+]  # for fixtures/, which is not installed, and for small_traces.py
 
 from fixtures.generate import Planted, generate_ranks  # noqa: E402
 

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-
 from small_traces import Json, annotation, kernel, op, python, read, runtime, span
+
 from traceopt import sections
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.idle import CAUSES

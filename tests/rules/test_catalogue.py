@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import small_traces as build
 
-import build
 from fixtures.generate import generate
 from fixtures.scenarios import SCENARIOS
 from traceopt.api import analyze

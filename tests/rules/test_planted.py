@@ -8,8 +8,8 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 import pytest
+import small_traces as build
 
-import build
 from fixtures.generate import Planted, generate
 from fixtures.scenarios import SCENARIOS
 from traceopt.analyzer.facts import Facts
