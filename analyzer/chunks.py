@@ -79,7 +79,7 @@ class EventStream:
         """The document without its events; what cannot be read of it is missing."""
         if not self._head:
             return {}
-        values = {**read_object(b'{"":0' + (self._tail or b"}")), **read_object(self._head)}
+        values = {**read_object(self._head), **read_object(b'{"":0' + (self._tail or b"}"))}
         values.pop("traceEvents", None)
         values.pop("", None)
         return values
@@ -103,7 +103,7 @@ class EventStream:
         border = _last_border(block)
         if border is None:
             text = carry + block
-            return ([], text) if len(text) <= _EVENT_LIMIT_BYTES else self._recovered(text, len(text), len(text))
+            return ([], text) if len(text) <= _EVENT_LIMIT_BYTES else self._examined(text, len(text), len(text))
         end, start = border
         try:
             return decode_events(b"".join((b"[", carry, memoryview(block)[:end], b"]"))), block[start:]
