@@ -136,7 +136,7 @@ def _loader_calls(trace: Trace) -> I8:
     rows = rows[table.thread[rows] == np.bincount(table.thread[rows]).argmax()]
     length = np.diff(table.start[rows])
     even = len(length) >= MIN_REPEATS and length.max() <= MAX_SPREAD * np.median(length)
-    return rows if even else rows[:0]
+    return np.asarray(rows if even else rows[:0])
 
 
 def _is_of_the_loop(name: str) -> bool:

@@ -16,6 +16,7 @@ from traceopt.rules.finding import Evidence, Location, Saving
 RECORD_STACKS = "No Python stacks were recorded, so the line is not known; record with with_stack=True."
 LONG_PYTHON_NS = 1_000_000  # Python that starves the GPU this long at a stretch is work of its own
 NEVER_STARVED_SHARE = 0.03  # of the step
+REACHABLE_SHARE = 0.9  # of the GPU's starvation: what the fixes of the host's side may remove together
 FULL_QUEUE_NS = 200_000  # a launch this long beside a working GPU waits for room in the queue
 HOST_DISPATCH = ("launch", "python", "untraced")  # the host's ordinary work between two kernels
 
@@ -38,6 +39,13 @@ def saving(facts: Facts, low_ns: float, est_ns: float, high_ns: float, basis: st
 def ms(ns: float) -> str:
     """ "12.3 ms" for a sentence; below a tenth of a millisecond in microseconds."""
     return f"{ns / 1e6:,.1f} ms" if ns >= 1e5 else f"{ns / 1e3:,.0f} µs"
+
+
+def times(count: float) -> str:
+    """How often in a step, for a sentence."""
+    if 0.95 <= count <= 1.05:
+        return "once a step"
+    return f"{count:,.0f} times a step" if count >= 10 else f"{count:,.2g} times a step"
 
 
 def percent(share: float) -> str:
@@ -110,6 +118,7 @@ def site_evidence(
             what=what(site),
             us_per_step=round(site.cost_ns / count / 1e3, 3),
             calls_per_step=round(site.calls / count, 3),
+            detail=facts.call_sites.library_frame(int(site.rows[0])),
             location=site.location,
         )
         for site in sites[:limit]
@@ -186,11 +195,16 @@ def gpu_path_ns(facts: Facts) -> float:
 
 
 def gpu_saving(facts: Facts, low_ns: float, est_ns: float, high_ns: float, basis: str) -> Saving:
-    """What faster GPU work gives back. Where the host's path is as long as the step, surely nothing of it yet."""
+    """What faster GPU work gives back.
+
+    Where the host's path is as long as the step, surely nothing of it yet; and no more is to be expected than the host's
+    path can become shorter with the fixes of its own side.
+    """
     slack = max(0.0, facts.step_ns - host_path_ns(facts))
     if slack < low_ns:
         low_ns = slack
-        basis += " The host is the limit of this step: the full gain comes only with the fixes of its side."
+        est_ns = min(est_ns, slack + REACHABLE_SHARE * starved_ns(facts))
+        basis += " The host is the limit of this step: the gain comes only with the fixes of its side."
     return saving(facts, low_ns, est_ns, high_ns, basis)
 
 
@@ -210,6 +224,6 @@ def host_saving(
     beside = intersect(area, facts.gaps.starved)
     low = float(np.median(beside.within(edges[:-1], edges[1:]))) * removed_share
     starved = starved_ns(facts)
-    est = max(low, min(host_ns - host_wait_ns(facts), 0.9 * starved))
+    est = max(low, min(host_ns - host_wait_ns(facts), REACHABLE_SHARE * starved))
     high = max(est, min(host_ns, starved))
     return saving(facts, low, est + gpu_ns[0], high + gpu_ns[1], basis)

@@ -73,12 +73,14 @@ def kernel_evidence(facts: Facts, work: Mask, limit: int = 5) -> list[Evidence]:
         mine = rows[group == index]
         longest = int(mine[facts.gpu.in_window[mine].argmax()])
         op = int(facts.regions.op_of_work[longest])
+        name = facts.trace.names[op] if op >= 0 else None
+        library = facts.call_sites.library_frame(int(facts.links.launch_slice[facts.gpu.rows[longest]]))
         out.append(
             Evidence(
                 what=short_name(facts.trace.names[codes[index]]),
                 us_per_step=round(float(total[index]) / count / 1e3, 3),
                 calls_per_step=round(len(mine) / count, 3),
-                detail=facts.trace.names[op] if op >= 0 else None,
+                detail=" in ".join(part for part in (name, library) if part) or None,
                 location=place_of_work(facts, longest),
             )
         )

@@ -12,7 +12,7 @@ from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.reader import read_trace
 from traceopt.analyzer.sources import Source, find_sources
 from traceopt.errors import InputError, one_line
-from traceopt.result import Quality, RankRow, Recorded, Result, Run, Tool, TraceFile
+from traceopt.result import Check, Quality, RankRow, Recorded, Result, Run, Tool, TraceFile
 from traceopt.rules.combine import combine
 from traceopt.rules.engine import Outcome, prepare, run_rules, value_order
 from traceopt.rules.finding import Finding
@@ -87,6 +87,8 @@ def _document(facts: Facts, outcome: Outcome) -> Result:
     breakdown = sections.breakdown(facts)
     rank = meta.rank
     findings = [replace(f, ranks=[] if rank is None else [rank]) for f in outcome.findings]
+    if facts.quality.sampled_share is not None:  # shares of a sample are not those of the run
+        findings = [replace(f, confidence="low") for f in findings]
     step, gpu, loader = sections.step(facts), sections.gpu(facts), sections.dataloader(facts)
     communication = sections.communication(facts)
     headline = verdict(facts, quality, breakdown, findings)
@@ -162,6 +164,14 @@ def _torch_version(header: Mapping[str, Any]) -> str | None:
     return None
 
 
+def _merged_checks(results: list[Result]) -> list[Check]:
+    """Each rule's answer: what it found on any rank, else what the first rank says."""
+    out = []
+    for checks in zip(*(r.checks for r in results), strict=True):
+        out.append(next((c for c in checks if c.status == "found"), checks[0]))
+    return out
+
+
 def _same(a: Finding, b: Finding) -> bool:
     """Whether two ranks found the same thing at the same place."""
     return a.code == b.code and (a.locations[:1] == b.locations[:1] or not a.locations or not b.locations)
@@ -181,6 +191,7 @@ def _merged(results: list[Result], warnings: list[str]) -> Result:
                 known = findings[index]
                 findings[index] = replace(known, ranks=sorted({*known.ranks, *finding.ranks}))
     ranks = sorted({rank for r in results for rank in r.run.ranks})
+    combined = max((r.combined for r in results if r.combined), key=lambda c: c.share, default=None)
     run = replace(
         shown.run,
         paths=[path for r in results for path in r.run.paths],
@@ -191,6 +202,8 @@ def _merged(results: list[Result], warnings: list[str]) -> Result:
         shown,
         run=run,
         findings=sorted(findings, key=value_order),
+        combined=combined,
+        checks=_merged_checks(results),
         ranks=[row for r in results for row in r.ranks],
         warnings=warnings,
     )
