@@ -113,16 +113,19 @@ def site_evidence(
 ) -> list[Evidence]:
     """One row a call site, per step."""
     count = facts.steps.count
-    return [
-        Evidence(
-            what=what(site),
-            us_per_step=round(site.cost_ns / count / 1e3, 3),
-            calls_per_step=round(site.calls / count, 3),
-            detail=facts.call_sites.library_frame(int(site.rows[0])),
-            location=site.location,
+    out = []
+    for site in sites[:limit]:
+        name, library = what(site), facts.call_sites.library_frame(int(site.rows[0]))
+        out.append(
+            Evidence(
+                what=name,
+                us_per_step=round(site.cost_ns / count / 1e3, 3),
+                calls_per_step=round(site.calls / count, 3),
+                detail=library if library and not name.startswith(library.rpartition(":")[0]) else None,
+                location=site.location,
+            )
         )
-        for site in sites[:limit]
-    ]
+    return out
 
 
 def locations(sites: list[SiteCost], limit: int = 3) -> list[Location]:
