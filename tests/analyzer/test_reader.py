@@ -353,6 +353,11 @@ def test_processes_and_threads_that_are_texts() -> None:
     assert len(trace.threads) == 5
 
 
+def test_a_thread_whose_name_is_as_long_as_a_packed_number() -> None:
+    (thread,) = read([op("a", 0, 1, tid="stream 7")]).threads
+    assert thread.tid == "stream 7"
+
+
 def test_huge_numbers() -> None:
     big = 10**30
     trace = read([kernel("k", 0, 1, big, stream=big, bytes=big, grid=[big, 1, 2**31], device=2**40), *SMALL])
