@@ -13,7 +13,7 @@ from traceopt.analyzer.facts import Facts
 if TYPE_CHECKING:
     from conftest import GetExample
 
-ADD = "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>, at::detail::Array<char*, 3> >"
+ADD = "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>, std::array<char*, 3ul> >"
 NORM = "void at::native::(anonymous namespace)::vectorized_layer_norm_kernel<float, float>(int, float)"
 SOFTMAX = "void (anonymous namespace)::softmax_warp_forward<float, float, float, 10, false, false>(float*)"
 GEMM = "ampere_bf16_s16816gemm_bf16_128x64_ldg8_f2f_tn"

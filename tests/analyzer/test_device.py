@@ -92,7 +92,8 @@ def test_foreign_devices_are_named(category: str, name: str) -> None:
 
 def test_overrides_give_peaks() -> None:
     trace = read(document([annotation("ProfilerStep#0", 0, 1000), kernel("gemm", 100, 10, 1)], deviceProperties=[A100]))
-    plain, own = Facts(trace).device, Facts(trace, {"A100 SXM 80GB": {"peak_tflops": {"bf16": 250.0}}}).device
+    plain, own = Facts(trace).device, Facts(trace, {"a100": {"bf16": 250.0}}).device
     assert plain.accelerator is not None
     assert plain.accelerator.peak("bf16") == 312
     assert own.accelerator is not None
+    assert (own.accelerator.peak("bf16"), own.accelerator.peak("tf32")) == (250, 156)
