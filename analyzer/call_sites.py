@@ -89,7 +89,7 @@ def is_third_party(name: str) -> bool:
     match = FRAME.match(name)
     if match is None:
         return False
-    file = match["file"]
+    file = _slashed(match["file"])
     if _INSTALLED.search(file):
         tail = re.split(r"/(?:site-packages|dist-packages)/", file)[-1]
         return tail != file and not tail.startswith("torch/")

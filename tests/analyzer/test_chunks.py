@@ -175,6 +175,19 @@ def test_a_stray_bracket_does_not_end_the_events() -> None:
             assert stream.header == {"traceName": "x"}
 
 
+@pytest.mark.parametrize("size", [500, 1 << 20])
+@pytest.mark.parametrize("bare", [False, True])
+def test_what_stands_behind_the_document_is_told_and_not_read(size: int, bare: bool) -> None:
+    """A file written twice, or over a longer one."""
+    text = json.dumps(EVENTS).encode() if bare else document("default", TRAILER, HEADER)
+    for rest in (text, b"\n" + text[-150:], b"\0" * 100, b"garbage"):
+        stream, events = read(cut(text + rest, size))
+        assert len(events) == len(EVENTS)
+        assert stream.lost == 0
+        assert stream.header == ({} if bare else HEADER | TRAILER)
+        assert stream.damage == "what follows the events is cut off or damaged"
+
+
 def test_an_event_beyond_all_measure_is_damage(monkeypatch: pytest.MonkeyPatch) -> None:
     """A bracket that nothing closes must not hold back the rest of the file."""
     monkeypatch.setattr(chunks, "_EVENT_LIMIT_BYTES", 4096)

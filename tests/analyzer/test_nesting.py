@@ -76,6 +76,17 @@ def test_ancestors_agree_with_a_walk(slices: Rows, random: object) -> None:
     assert tree.ancestor(asked, wanted).tolist() == [-1, *expected, -1]
 
 
+@given(rows, st.lists(st.integers(-2, 40), max_size=8))
+def test_the_slice_open_at_a_time_is_the_last_to_begin(slices: Rows, times: list[int]) -> None:
+    tree = made(slices)
+    for thread in range(3):
+        open_rows = [
+            [row for row in range(len(slices)) if tree.thread[row] == thread and tree.start[row] <= t < tree.end[row]]
+            for t in times
+        ]
+        assert tree.at(thread, np.array(times, np.int64)).tolist() == [max(rows, default=-1) for rows in open_rows]
+
+
 @given(rows)
 def test_own_time_is_duration_less_children(slices: Rows) -> None:
     tree = made(slices)

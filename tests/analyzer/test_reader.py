@@ -16,6 +16,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from small_traces import PID, Json, annotation, document, driver, kernel, op, python, read, runtime, span
 
+from fixtures import broken
+from fixtures.generate import generate
 from traceopt.analyzer.reader import read_trace
 from traceopt.analyzer.tables import KERNEL, MEMCPY, MEMSET, Spans, Table
 from traceopt.analyzer.trace import Trace
@@ -35,6 +37,11 @@ META = [
     {"ph": "M", "name": "process_name", "pid": PID, "tid": 0, "ts": 0, "args": {"name": "python"}},
     {"ph": "M", "name": "thread_name", "pid": PID, "tid": 1, "ts": 0, "args": {"name": "main"}},
 ]
+
+
+@pytest.fixture(scope="module")
+def generated_trace() -> bytes:
+    return generate("healthy", steps=1, layers=1, small_ops=10).to_bytes()
 
 
 def names(trace: Trace, table: str) -> list[str]:
@@ -517,6 +524,23 @@ def test_one_wounded_event_of_many(wound: str, pack: Any) -> None:
         assert trace.meta.header == {"traceName": "x"}
         assert trace.meta.damage is None
         assert (wound in ("unclosed", "no colon")) == trace.meta.lost_events
+
+
+@pytest.mark.parametrize("name", sorted({*broken.DAMAGE} - {"format_of_2021"}))  # whose times are cut
+def test_damage_as_seen_in_the_wild(name: str, generated_trace: bytes) -> None:
+    whole = read(generated_trace)
+    trace = read(broken.DAMAGE[name](generated_trace))
+    well_formed(trace)
+    if name in ("cut_off", "truncated_gzip"):
+        assert trace.meta.damage is not None
+        assert trace.meta.event_count > whole.meta.event_count / 3
+        return
+    assert trace.meta.lost_events == 0
+    for table in ("gpu", "runtime", "ops", "annotations"):
+        columns, expected = getattr(trace, table), getattr(whole, table)
+        assert columns.start.tolist() == expected.start.tolist()
+        assert columns.duration.tolist() == expected.duration.tolist()
+    assert (trace.gpu.correlation == whole.gpu.correlation).all()
 
 
 def test_duplicate_keys_are_as_in_json() -> None:
