@@ -59,9 +59,13 @@ def _commands(lines: Iterable[str]) -> list[str]:
     return [line.strip() for line in lines if line.strip().startswith(tuple(f"{program} " for program in PROGRAMS))]
 
 
+def group_context() -> click.Context:
+    return click.Context(cli, obj={"debug": False}, **cli.context_settings)
+
+
 def traceopt_command(arguments: list[str]) -> tuple[click.Command, str, list[str]]:
     """Raises click.UsageError when there is no such command."""
-    name, command, rest = cli.resolve_command(click.Context(cli), arguments)
+    name, command, rest = cli.resolve_command(group_context(), arguments)
     assert command is not None
     assert name is not None
     return command, name, rest
@@ -70,7 +74,7 @@ def traceopt_command(arguments: list[str]) -> tuple[click.Command, str, list[str
 def parse_traceopt(arguments: list[str]) -> None:
     """Raises click.UsageError when the command line has no such command, option or value."""
     command, name, rest = traceopt_command(arguments)
-    command.make_context(name, rest, obj={"debug": False})
+    command.make_context(name, rest, parent=group_context())
 
 
 def check_traceopt_options(arguments: list[str]) -> None:
