@@ -7,9 +7,9 @@ from statistics import mean, median
 from typing import TYPE_CHECKING
 
 import pytest
+import small_traces
 from test_tq import REAL, facts_of, launched, real
 
-import build
 from fixtures.generate import Planted
 from traceopt.analyzer.facts import Facts
 from traceopt.rules.finding import Finding, Saving
@@ -120,7 +120,7 @@ def steps_of(lengths: Sequence[float], extra: Sequence[build.Json] = (), work: f
     """Steps of the given lengths (us); a kernel fills 9 ms of each, or `work` of its length."""
     events, start = list(extra), 0.0
     for index, length in enumerate(lengths):
-        events.append(build.annotation(f"ProfilerStep#{index}", start, length))
+        events.append(small_traces.annotation(f"ProfilerStep#{index}", start, length))
         events += launched(start + 20, 9_000 if work is None else work * length, index + 1)
         start += length
     return facts_of(events)

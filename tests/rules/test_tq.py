@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+import small_traces
 
-import build
 from fixtures import broken
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.reader import read_trace
@@ -42,23 +42,23 @@ def reason(facts: Facts, code: str) -> str:
 
 
 def facts_of(events: list[build.Json], **metadata: object) -> Facts:
-    return Facts(build.read(build.document(events, **{"deviceProperties": [GPU], **metadata})))
+    return Facts(small_traces.read(small_traces.document(events, **{"deviceProperties": [GPU], **metadata})))
 
 
 def steps(count: int = 3, busy_us: float = 9_900, name: str = "ProfilerStep#{}") -> Iterator[build.Json]:
     """Steps of 10 ms with one kernel each."""
     for index in range(count):
         start = index * STEP_US
-        yield build.annotation(name.format(index), start, STEP_US)
+        yield small_traces.annotation(name.format(index), start, STEP_US)
         yield from launched(start + 20, busy_us, index + 1)
 
 
 def launched(at: float, kernel_us: float, correlation: int, wait_us: float = 10) -> list[build.Json]:
     """A kernel and its launch."""
     return [
-        build.op("aten::mm", at - 10, 30),
-        build.runtime("cudaLaunchKernel", at, 5, correlation),
-        build.kernel("ampere_sgemm_128x64_tn", at + wait_us, kernel_us, correlation),
+        small_traces.op("aten::mm", at - 10, 30),
+        small_traces.runtime("cudaLaunchKernel", at, 5, correlation),
+        small_traces.kernel("ampere_sgemm_128x64_tn", at + wait_us, kernel_us, correlation),
     ]
 
 
@@ -121,12 +121,12 @@ class TestNoGpuEvents:
 
     def test_a_counter_run_has_no_durations(self) -> None:
         events = [event for event in steps() if event["cat"] != "kernel"]
-        events.append(build.span("cuda_profiler_range", "__cuda_kernel", 0, 10))
+        events.append(small_traces.span("cuda_profiler_range", "__cuda_kernel", 0, 10))
         assert "Hardware counters" in notes(facts_of(events))["TQ001"]
 
     def test_work_outside_the_steps(self) -> None:
         events = [event for event in steps() if event["cat"] != "kernel"]
-        events += [build.kernel("k", 100_000, 10, 1)]
+        events += [small_traces.kernel("k", 100_000, 10, 1)]
         assert "lie outside the measured steps" in notes(facts_of(events))["TQ001"]
 
 
@@ -153,7 +153,7 @@ class TestCroppedOrSampled:
         assert "TQ003" not in notes(example("healthy").facts)
 
     def test_work_of_earlier_steps(self) -> None:
-        earlier = build.kernel("leftover", 5, 5_000, 999)
+        earlier = small_traces.kernel("leftover", 5, 5_000, 999)
         facts = facts_of([earlier, *steps(1), *launched(6_000, 3_000, 2)])
         assert facts.quality.lost_launches == 0
         assert "launched before the recording" in notes(facts)["TQ003"]
@@ -166,8 +166,8 @@ class TestCroppedOrSampled:
         assert notes(facts_of(whole)) == {}
 
     def test_the_first_work_waits_for_some_that_is_not_there(self) -> None:
-        late = [build.annotation("ProfilerStep#0", 0, STEP_US), *launched(20, 900, 90, wait_us=8_000)]
-        found = notes(facts_of([*late, build.annotation("ProfilerStep#1", STEP_US, STEP_US)]))
+        late = [small_traces.annotation("ProfilerStep#0", 0, STEP_US), *launched(20, 900, 90, wait_us=8_000)]
+        found = notes(facts_of([*late, small_traces.annotation("ProfilerStep#1", STEP_US, STEP_US)]))
         assert "did not start" in found["TQ003"]
         assert "TQ010" not in found
 
@@ -179,29 +179,29 @@ class TestColdStart:
 
     def test_a_short_allocation_is_no_context(self) -> None:
         def allocating(us: float) -> Facts:
-            return facts_of([*steps(3, 4_000), build.runtime("cudaMalloc", 4_500, us, 0)])
+            return facts_of([*steps(3, 4_000), small_traces.runtime("cudaMalloc", 4_500, us, 0)])
 
         assert "TQ004" not in notes(allocating(4_000))
-        long = facts_of([*steps(3, 4_000), build.runtime("cudaMalloc", 14_500, 14_500, 0)])
+        long = facts_of([*steps(3, 4_000), small_traces.runtime("cudaMalloc", 14_500, 14_500, 0)])
         assert long.quality.cold_share > 0.1
         assert "TQ004" in notes(long)
 
 
 class TestDroppedEvents:
     def test_launches_without_a_kernel(self) -> None:
-        unanswered = [build.runtime("cudaLaunchKernel", 5_000 + 10 * i, 5, 100 + i) for i in range(2)]
+        unanswered = [small_traces.runtime("cudaLaunchKernel", 5_000 + 10 * i, 5, 100 + i) for i in range(2)]
         assert "2 of 5 kernel launches (40%) have no kernel" in notes(facts_of([*steps(), *unanswered]))["TQ005"]
 
     def test_kernels_without_a_launch(self) -> None:
-        orphan = build.kernel("orphan", 9_940, 20, 100)
+        orphan = small_traces.kernel("orphan", 9_940, 20, 100)
         found = notes(facts_of([*steps(), orphan]))
         assert "1 of 4 GPU events (25%) have no launch" in found["TQ005"]
 
     def test_a_capture_launches_nothing(self) -> None:
-        captured = [build.runtime("cudaLaunchKernel", 5_000 + 10 * i, 5, 100 + i) for i in range(2)]
+        captured = [small_traces.runtime("cudaLaunchKernel", 5_000 + 10 * i, 5, 100 + i) for i in range(2)]
         capture = [
-            build.runtime("cudaStreamBeginCapture", 4_990, 5, 98),
-            build.runtime("cudaStreamEndCapture", 5_100, 5, 99),
+            small_traces.runtime("cudaStreamBeginCapture", 4_990, 5, 98),
+            small_traces.runtime("cudaStreamEndCapture", 5_100, 5, 99),
         ]
         assert notes(facts_of([*steps(), *captured, *capture])) == {}
 
@@ -220,7 +220,7 @@ class TestProfilerOverhead:
 
 def test_unsupported_device() -> None:
     events = [event for event in steps() if event["cat"] != "kernel"]
-    found = notes(facts_of([*events, build.span("hpu_op", "gemm", 100, 100)]))
+    found = notes(facts_of([*events, small_traces.span("hpu_op", "gemm", 100, 100)]))
     assert "Gaudi" in found["TQ007"]
     assert "TQ001" not in found
 
@@ -228,9 +228,9 @@ def test_unsupported_device() -> None:
 def test_graph_capture() -> None:
     def captured(us: float) -> Facts:
         calls = [
-            build.runtime("cudaStreamBeginCapture", 1_000, 5, 90),
-            build.runtime("cudaStreamEndCapture", 1_000 + us, 5, 91),
-            build.runtime("cudaGraphInstantiate", 1_010 + us, 5, 92),
+            small_traces.runtime("cudaStreamBeginCapture", 1_000, 5, 90),
+            small_traces.runtime("cudaStreamEndCapture", 1_000 + us, 5, 91),
+            small_traces.runtime("cudaGraphInstantiate", 1_010 + us, 5, 92),
         ]
         return facts_of([*steps(), *calls])
 
@@ -246,7 +246,7 @@ class TestTruncatedFile:
         assert f"{facts.trace.meta.event_count:,} events were read" in notes(facts)["TQ009"]
 
     def test_many_lost_events(self) -> None:
-        lost = [{**build.op("aten::add", 1, 1), "ts": "soon"} for _ in range(3)]
+        lost = [{**small_traces.op("aten::add", 1, 1), "ts": "soon"} for _ in range(3)]
         assert "3 were lost" in notes(facts_of([*steps(), *lost]))["TQ009"]
 
     def test_mended_events_are_whole(self, example: GetExample) -> None:
