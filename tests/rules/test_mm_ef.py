@@ -116,7 +116,7 @@ class TestAllocatorChurn:
         assert finding.shares_cause_with == ["MM002"]
 
 
-def steps_of(lengths: Sequence[float], extra: Sequence[build.Json] = (), work: float | None = None) -> Facts:
+def steps_of(lengths: Sequence[float], extra: Sequence[small_traces.Json] = (), work: float | None = None) -> Facts:
     """Steps of the given lengths (us); a kernel fills 9 ms of each, or `work` of its length."""
     events, start = list(extra), 0.0
     for index, length in enumerate(lengths):

@@ -41,11 +41,11 @@ def reason(facts: Facts, code: str) -> str:
     return check.reason
 
 
-def facts_of(events: list[build.Json], **metadata: object) -> Facts:
+def facts_of(events: list[small_traces.Json], **metadata: object) -> Facts:
     return Facts(small_traces.read(small_traces.document(events, **{"deviceProperties": [GPU], **metadata})))
 
 
-def steps(count: int = 3, busy_us: float = 9_900, name: str = "ProfilerStep#{}") -> Iterator[build.Json]:
+def steps(count: int = 3, busy_us: float = 9_900, name: str = "ProfilerStep#{}") -> Iterator[small_traces.Json]:
     """Steps of 10 ms with one kernel each."""
     for index in range(count):
         start = index * STEP_US
@@ -53,7 +53,7 @@ def steps(count: int = 3, busy_us: float = 9_900, name: str = "ProfilerStep#{}")
         yield from launched(start + 20, busy_us, index + 1)
 
 
-def launched(at: float, kernel_us: float, correlation: int, wait_us: float = 10) -> list[build.Json]:
+def launched(at: float, kernel_us: float, correlation: int, wait_us: float = 10) -> list[small_traces.Json]:
     """A kernel and its launch."""
     return [
         small_traces.op("aten::mm", at - 10, 30),
