@@ -88,3 +88,13 @@ def test_cheap_and_unpriced_findings_do_not_count(example: GetExample) -> None:
     low = Finding(**{**{name: getattr(low, name) for name in low.__slots__}, "impact": "low"})
     info = Finding(**{**{name: getattr(low, name) for name in low.__slots__}, "impact": "info", "saving": None})
     assert combine([low, info], facts) is None
+
+
+def test_no_fix_gives_the_whole_step_back(example: GetExample) -> None:
+    """Not even on a CPU-only run, where one path is the step."""
+    facts = example("cpu_only").facts
+    step_us = facts.step_ns / 1e3
+    most = finding("DL001", step_us)
+    combined = combine([most, finding("LG001", step_us)], facts)
+    assert combined is not None
+    assert combined.saving_us == pytest.approx(0.95 * step_us)
