@@ -9,7 +9,7 @@ from typing import ClassVar
 import numpy as np
 
 from traceopt.analyzer.facts import Facts
-from traceopt.rules.common import by_site, host_saving, locations, ms, places
+from traceopt.rules.common import by_site, host_saving, locations, ms, places, typical_ns
 from traceopt.rules.finding import Finding, Fix
 from traceopt.rules.precision import kernel_evidence
 from traceopt.rules.rule import Rule, threshold
@@ -60,7 +60,7 @@ class SingleTensorOptimizer(Rule):
         host_ns = float(np.median(area.within(edges[:-1], edges[1:])))
         if host_saving(facts, area, self.removable, "").share < self.min_share:
             return
-        gpu_ns = facts.gpu.area(kernels).total / facts.steps.count
+        gpu_ns = typical_ns(facts, facts.gpu.work.start[kernels], facts.gpu.in_window[kernels])
         saved = host_saving(
             facts,
             area,
@@ -68,7 +68,7 @@ class SingleTensorOptimizer(Rule):
             f"{self.removable:.0%} of the optimizer's host time: surely where the GPU starves beside it; beyond that "
             "as far as the host never waits for the GPU and the GPU starves elsewhere in the step. Half of the GPU time "
             "of these kernels on top.",
-            gpu_ns=(0.5 * gpu_ns, 0.9 * gpu_ns),
+            gpu_ns=(0.5 * gpu_ns, gpu_ns),
         )
         rows = np.flatnonzero(facts.regions.optimizer)
         sites = by_site(facts, rows, facts.slices.end[rows] - facts.slices.start[rows])

@@ -9,7 +9,7 @@ from typing import ClassVar
 import numpy as np
 
 from traceopt.analyzer.facts import Facts
-from traceopt.rules.common import by_site, host_saving, locations, ms, places
+from traceopt.rules.common import by_site, host_saving, locations, ms, places, typical_ns
 from traceopt.rules.finding import Finding, Fix
 from traceopt.rules.precision import kernel_evidence
 from traceopt.rules.rule import Rule, threshold
@@ -56,7 +56,7 @@ class ZeroGradKernels(Rule):
         host_ns = float(np.median(area.within(edges[:-1], edges[1:])))
         if host_saving(facts, area, 0.95, "").share < self.min_share:
             return
-        gpu_ns = facts.gpu.area(fills).total / facts.steps.count
+        gpu_ns = typical_ns(facts, facts.gpu.work.start[fills], facts.gpu.in_window[fills])
         saved = host_saving(
             facts,
             area,
