@@ -200,8 +200,8 @@ def gpu_path_ns(facts: Facts) -> float:
 def gpu_saving(facts: Facts, low_ns: float, est_ns: float, high_ns: float, basis: str) -> Saving:
     """What faster GPU work gives back.
 
-    Where the host's path is as long as the step, surely nothing of it yet; and no more is to be expected than the host's
-    path can become shorter with the fixes of its own side.
+    Where the host's path is as long as the step, surely nothing of it yet; and no more is to be expected than the
+    host's path can become shorter with the fixes of its own side.
     """
     slack = max(0.0, facts.step_ns - host_path_ns(facts))
     if slack < low_ns:

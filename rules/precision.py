@@ -32,8 +32,8 @@ def fp32_saving(
     """Kernel time that a narrower type gives back.
 
     Products of known shape are priced by the roofline of the device in `dtype`. For the others `low`..`high` are
-    speed-ups, capped by the ratio of the peaks. `pointwise` is the share of the memory-bound kernels' time that narrower
-    tensors may save; half of it is expected.
+    speed-ups, capped by the ratio of the peaks. `pointwise` is the share of the memory-bound kernels' time that
+    narrower tensors may save; half of it is expected.
     """
     accelerator = facts.device.accelerator
     wide = accelerator.peak("fp32") if accelerator else None

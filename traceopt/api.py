@@ -166,10 +166,8 @@ def _torch_version(header: Mapping[str, Any]) -> str | None:
 
 def _merged_checks(results: list[Result]) -> list[Check]:
     """Each rule's answer: what it found on any rank, else what the first rank says."""
-    out = []
-    for checks in zip(*(r.checks for r in results), strict=True):
-        out.append(next((c for c in checks if c.status == "found"), checks[0]))
-    return out
+    by_rule = zip(*(r.checks for r in results), strict=True)
+    return [next((c for c in checks if c.status == "found"), checks[0]) for checks in by_rule]
 
 
 def _same(a: Finding, b: Finding) -> bool:

@@ -66,8 +66,8 @@ class SingleTensorOptimizer(Rule):
             area,
             self.removable,
             f"{self.removable:.0%} of the optimizer's host time: surely where the GPU starves beside it; beyond that "
-            "as far as the host never waits for the GPU and the GPU starves elsewhere in the step. Half of the GPU time "
-            "of these kernels on top.",
+            "as far as the host never waits for the GPU and the GPU starves elsewhere in the step. Half of the GPU "
+            "time of these kernels on top.",
             gpu_ns=(0.5 * gpu_ns, gpu_ns),
         )
         rows = np.flatnonzero(facts.regions.optimizer)
