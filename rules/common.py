@@ -11,6 +11,7 @@ import numpy.typing as npt
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.idle import CAUSES
 from traceopt.analyzer.intervals import Intervals, intersect, union
+from traceopt.analyzer.nesting import PYTHON
 from traceopt.rules.finding import Evidence, Location, Saving
 
 RECORD_STACKS = "No Python stacks were recorded, so the line is not known; record with with_stack=True."
@@ -89,6 +90,25 @@ def functions_inside(facts: Facts, rows: npt.NDArray[np.int64]) -> list[SiteCost
     around[rows] = True
     frames = np.flatnonzero(facts.call_sites.user_frames & (facts.slices.nearest(around) >= 0) & ~around)
     return by_site(facts, frames, facts.slices.end[frames] - facts.slices.start[frames])
+
+
+def frames_inside(facts: Facts, rows: npt.NDArray[np.integer], limit: int = 4) -> list[Evidence]:
+    """The longest Python functions inside slices, libraries' as well (callees included; builtins and torch left out)."""
+    slices, names = facts.slices, facts.trace.names
+    around = np.zeros(len(slices), bool)
+    around[rows] = True
+    inside = np.flatnonzero((slices.kind == PYTHON) & ~around & (slices.nearest(around) >= 0))
+    codes, group = np.unique(slices.name[inside], return_inverse=True)
+    total = np.bincount(group, weights=(slices.end - slices.start)[inside], minlength=len(codes))
+    calls = np.bincount(group, minlength=len(codes))
+    order = [
+        i for i in np.argsort(-total, kind="stable") if not names[codes[i]].startswith(("<", "torch/", "nn.Module"))
+    ]
+    count = facts.steps.count
+    return [
+        Evidence(names[codes[i]], round(float(total[i]) / count / 1e3, 3), round(float(calls[i]) / count, 3), "inside")
+        for i in order[:limit]
+    ]
 
 
 def place_of(facts: Facts, slice_row: int) -> Location | None:

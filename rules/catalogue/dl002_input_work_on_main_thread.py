@@ -9,7 +9,7 @@ from typing import ClassVar
 import numpy as np
 
 from traceopt.analyzer.facts import Facts
-from traceopt.rules.common import by_site, locations, ms, name_of, percent, saving, site_evidence
+from traceopt.rules.common import by_site, frames_inside, locations, ms, name_of, percent, saving, site_evidence
 from traceopt.rules.finding import Finding, Fix
 from traceopt.rules.rule import Rule, threshold
 
@@ -68,7 +68,10 @@ class InputWorkOnMainThread(Rule):
                 stall,
                 "The measured stall of the median step, less what handing the prepared batch over may cost.",
             ),
-            evidence=site_evidence(facts, by_site(facts, rows, cost), lambda site: name_of(facts, int(site.rows[0]))),
+            evidence=[
+                *site_evidence(facts, by_site(facts, rows, cost), lambda site: name_of(facts, int(site.rows[0]))),
+                *frames_inside(facts, rows),
+            ],
             locations=locations(sites),
             fix=Fix(
                 "Do this work in the dataset or collate function and let DataLoader workers run it ahead of the step; "
