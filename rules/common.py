@@ -93,7 +93,7 @@ def functions_inside(facts: Facts, rows: npt.NDArray[np.int64]) -> list[SiteCost
 
 
 def frames_inside(facts: Facts, rows: npt.NDArray[np.integer], limit: int = 4) -> list[Evidence]:
-    """The longest Python functions inside slices, libraries' as well (callees included; builtins and torch left out)."""
+    """The longest Python functions inside slices, libraries' as well (callees included; no builtins, no torch)."""
     slices, names = facts.slices, facts.trace.names
     around = np.zeros(len(slices), bool)
     around[rows] = True
