@@ -13,6 +13,7 @@ import numpy.typing as npt
 from traceopt.analyzer.activities import LOGGING_FRAME, REPORTING_FUNCTION
 from traceopt.analyzer.attention import UnfusedAttention, find_unfused_attention
 from traceopt.analyzer.call_sites import CallSites
+from traceopt.analyzer.captured import Captured, captured
 from traceopt.analyzer.chains import Chains, find_chains
 from traceopt.analyzer.communication import CollectiveCalls, find_collectives
 from traceopt.analyzer.copies import CopyCalls, find_copies
@@ -77,6 +78,10 @@ class Facts:
     def has_gpu(self) -> bool:
         """GPU work inside the window, of a device that is understood."""
         return self.gpu.busy.total > 0 and self.device.unsupported is None
+
+    @cached_property
+    def captured(self) -> Captured:
+        return captured(self.trace.meta.header)
 
     @cached_property
     def host(self) -> Host:
