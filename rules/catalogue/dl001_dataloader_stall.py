@@ -141,7 +141,8 @@ class _Loader:
         cheaper = "make an item cheaper: cache decoded data, use packed formats, faster storage"
         if self.needed is not None and self.cores is not None and self.needed > self.cores:
             hidden = f"{self.needed} workers would hide the loading, but the process has {cores}"
-            return f"{hidden}: use them all, and {cheaper}."if self.multiprocess:
+            return f"{hidden}: use them all, and {cheaper}."
+        if self.multiprocess:
             more = f"Raise num_workers from {self.workers} to {self.needed}" if self.needed else "Raise num_workers"
             return (
                 f"The wait is {ms(self.wait_ns)} a step beside {ms(self.rest_ns)} of other work. {more} and "
