@@ -404,3 +404,25 @@ def test_help_imports_nothing_heavy() -> None:
     imported = {line.rpartition("|")[2].strip().partition(".")[0] for line in done.stderr.splitlines()}
     assert "click" in imported
     assert not imported & {"numpy", "jinja2", "plotly", "pandas", "torch", "msgspec", "orjson", "isal"}
+
+
+def test_export_gives_the_result_document_back(tmp_path: Path) -> None:
+    trace = Path(__file__).resolve().parents[1] / "fixtures" / "traces" / "healthy.json.gz"
+    page, document = tmp_path / "report.html", tmp_path / "result.json"
+    done = CliRunner().invoke(cli, ["analyze", str(trace), "--html", str(page), "--json", str(document), "--static"])
+    assert done.exit_code == 0
+    exported = CliRunner().invoke(cli, ["export", str(page)])
+    assert exported.exit_code == 0
+    assert exported.stdout_bytes == document.read_bytes()
+
+
+@pytest.mark.parametrize("content", ["", "<html></html>", "{}"])
+def test_export_refuses_what_is_no_report(tmp_path: Path, content: str) -> None:
+    page = tmp_path / "page.html"
+    page.write_text(content)
+    outcome = subprocess.run(
+        [sys.executable, "-m", "traceopt", "export", str(page)], capture_output=True, text=True, check=False
+    )
+    assert outcome.returncode == 2
+    assert outcome.stderr.startswith("traceopt: error: cannot read ")
+    assert outcome.stderr.count("\n") == 1

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 
 
 class FakeFacts:
+    def rules_out(self, requirement: str) -> str | None:
+        return "This run uses no GPU." if requirement == "never" else None
+
     def lacks(self, requirement: str) -> str | None:
         sentences = {
             "shapes": "Shapes were not recorded; use record_shapes=True.",
