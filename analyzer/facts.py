@@ -185,7 +185,7 @@ class Facts:
         return TraceQuality(self.trace, self.steps, self.gpu, self.links, self.gaps, self.idle, self.device)
 
     def rules_out(self, requirement: str) -> str | None:
-        """Why this trace can never have a rule's requirement; None when it could: then `lacks` says how to record it."""
+        """Why this run can never meet a rule's requirement; None when it could: `lacks` says how to record it."""
         if requirement == "gpu" and not self.has_gpu and not self.quality.gpu_expected:
             return "This run uses no GPU."
         return None
