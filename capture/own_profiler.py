@@ -1,0 +1,57 @@
+"""Notices when the script starts a profiler of its own, before it starts: two at once crash torch."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+from .recorder import Recorder
+
+_MARK = "_traceopt_own"
+
+
+def watch(torch: Any, recorder: Recorder) -> None:
+    """All profilers of torch, old and new, go through autograd's `profile`."""
+    profiler = torch.autograd.profiler.profile
+    prepare, start, leave = profiler._prepare_trace, profiler._start_trace, profiler.__exit__
+
+    def begins(instance: Any) -> None:
+        if not recorder.busy and not getattr(instance, _MARK, False):
+            setattr(instance, _MARK, True)
+            recorder.own_profiler_begins()
+
+    @functools.wraps(prepare)
+    def prepare_trace(self: Any, *args: Any, **kwargs: Any) -> Any:
+        begins(self)
+        return prepare(self, *args, **kwargs)
+
+    @functools.wraps(start)
+    def start_trace(self: Any, *args: Any, **kwargs: Any) -> Any:
+        begins(self)
+        return start(self, *args, **kwargs)
+
+    @functools.wraps(leave)
+    def exit_profiler(self: Any, *args: Any) -> Any:
+        try:
+            return leave(self, *args)
+        finally:
+            if getattr(self, _MARK, False):
+                setattr(self, _MARK, False)
+                recorder.own_profiler_ended()
+
+    profiler._prepare_trace, profiler._start_trace, profiler.__exit__ = prepare_trace, start_trace, exit_profiler
+    _watch_exports(torch, recorder)
+
+
+def _watch_exports(torch: Any, recorder: Recorder) -> None:
+    """Remembers where the script writes its own traces: they can be analyzed as well."""
+    profiler = torch.profiler.profiler._KinetoProfile
+    export = profiler.export_chrome_trace
+
+    @functools.wraps(export)
+    def export_chrome_trace(self: Any, path: str, *args: Any, **kwargs: Any) -> Any:
+        if self is not recorder.exporting and len(recorder.status.own_traces) < 100:
+            recorder.status.own_traces.append(str(path))
+        return export(self, path, *args, **kwargs)
+
+    profiler.export_chrome_trace = export_chrome_trace
