@@ -59,6 +59,4 @@ def find_memory(trace: Trace, steps: Steps, gpu: bool) -> DeviceMemory | None:
 
 
 def _samples(table: MemoryTable, rows: I8) -> DeviceMemory:
-    return DeviceMemory(
-        table.time[rows], table.allocated[rows], table.reserved[rows], int(table.device_type[rows[0]])
-    )
+    return DeviceMemory(table.time[rows], table.allocated[rows], table.reserved[rows], int(table.device_type[rows[0]]))

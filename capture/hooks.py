@@ -228,7 +228,7 @@ class _Hooks:
             owner = functools.reduce(getattr, owners, module)
             original = getattr(owner, name)
         except AttributeError as error:
-            self._recorder.status.note(f"--step-on {module.__name__}:{path}: {error}")
+            self._recorder.status.trouble(f"--step-on {module.__name__}:{path}: {error}")
             return
 
         @functools.wraps(original)

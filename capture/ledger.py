@@ -66,6 +66,10 @@ class Ledger:
     def watch_gc(self) -> None:
         gc.callbacks.append(self._gc)
 
+    def unwatch_gc(self) -> None:
+        if self._gc in gc.callbacks:
+            gc.callbacks.remove(self._gc)
+
     def _gc(self, phase: str, _: dict[str, int]) -> None:
         if phase == "start":
             self._gc_began = time.perf_counter()

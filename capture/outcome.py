@@ -8,8 +8,6 @@ from pathlib import Path
 from .settings import Settings, first_recorded_step
 from .status import Status, read_statuses
 
-TIMING_FIRST = ("detail", "timing")
-
 
 @dataclass(frozen=True)
 class Outcome:
@@ -27,13 +25,15 @@ def read_outcome(control: Path, settings: Settings) -> Outcome:
     written = [(settings.folder / trace.file, trace.cycle) for status in statuses for trace in status.traces]
     traces = [path for path, _ in written if path.exists()]
     reason = None if traces else _why_nothing(control, settings, statuses)
-    return Outcome(traces, _to_analyze(written), reason, _notes(statuses), _stretch(statuses))
+    return Outcome(
+        traces, _to_analyze(written), reason, _notes(settings, statuses) if traces else [], _stretch(statuses)
+    )
 
 
 def _to_analyze(written: list[tuple[Path, str]]) -> list[Path]:
     """The files of the most telling cycle: call sites are in the detail cycle only."""
     cycles = {cycle for path, cycle in written if path.exists()}
-    best = next((name for name in TIMING_FIRST if name in cycles), None) or next(iter(sorted(cycles)), None)
+    best = next((name for name in ("detail", "timing") if name in cycles), None) or min(cycles, default=None)
     return [path for path, cycle in written if cycle == best and path.exists()]
 
 
@@ -51,9 +51,11 @@ def _why_nothing(control: Path, settings: Settings, statuses: list[Status]) -> s
     busiest = max(statuses, key=lambda status: status.step, default=None)
     if busiest is None:
         return "the command was killed before its first training step ended"
-    lost = next((note for note in busiest.notes if "is lost" in note), None)
-    if lost is not None:
-        return lost
+    if not busiest.ended and busiest.step:
+        steps = f" for steps {busiest.first_step} to {busiest.last_step}" if busiest.cycle else ""
+        return f"the command was killed while traceopt was {busiest.phase}{steps}"
+    if busiest.troubles:
+        return busiest.troubles[0]
     if busiest.own_profiler:
         files = ", ".join(busiest.own_traces[:3])
         its = f"; it wrote {files}: traceopt analyze reads that" if files else ""
@@ -66,7 +68,7 @@ def _why_nothing(control: Path, settings: Settings, statuses: list[Status]) -> s
             f"the run ended after {_count(busiest.step, 'step')}, and the first to be recorded was number {needed}: "
             "let it run longer, or use --preset quick"
         )
-    return busiest.notes[-1] if busiest.notes else "the command was killed while it recorded"
+    return busiest.notes[-1] if busiest.notes else f"the run ended after {_count(busiest.step, 'step')}"
 
 
 def _no_steps(status: Status, settings: Settings) -> str:
@@ -87,9 +89,23 @@ def _no_steps(status: Status, settings: Settings) -> str:
     )
 
 
-def _notes(statuses: list[Status]) -> list[str]:
-    """Each once, however many ranks say it."""
-    return list(dict.fromkeys(note for status in statuses for note in status.notes))
+def _notes(settings: Settings, statuses: list[Status]) -> list[str]:
+    """What fell short of the plan, once however many ranks say it."""
+    notes = []
+    for status in statuses:
+        for trace in status.traces:
+            if trace.closed_early is not None:
+                steps = f"{trace.steps} of {_count(trace.planned_steps, 'step')}"
+                notes.append(f"the {trace.cycle} cycle holds {steps}: {trace.closed_early}")
+        missing = [cycle.name for cycle in settings.cycles[len(status.traces) :]] if status.traces else []
+        if missing:
+            cycles = f"the {' and the '.join(missing)} cycle"
+            ended = f"; the run ended after {_count(status.step, 'step')}" if status.ended else ""
+            notes.append(f"{cycles} {'was' if len(missing) == 1 else 'were'} not recorded{ended}")
+        notes += status.troubles
+        if status.own_profiler:
+            notes.append("the script also runs torch.profiler itself; traceopt made room for it")
+    return list(dict.fromkeys(notes))
 
 
 def _stretch(statuses: list[Status]) -> dict[str, float]:

@@ -40,7 +40,32 @@ def watch(torch: Any, recorder: Recorder) -> None:
                 recorder.own_profiler_ended()
 
     profiler._prepare_trace, profiler._start_trace, profiler.__exit__ = prepare_trace, start_trace, exit_profiler
+    _hide_step_ranges(torch, recorder)
     _watch_exports(torch, recorder)
+
+
+def _hide_step_ranges(torch: Any, recorder: Recorder) -> None:
+    """While theirs waits and ours records, their ProfilerStep ranges would stand in our trace, beside our own."""
+    profiler, nothing = torch.profiler.profile, torch.profiler.ProfilerAction.NONE
+    original = profiler.step
+
+    @functools.wraps(original)
+    def step(self: Any) -> Any:
+        hidden = (
+            recorder.recording
+            and not recorder.busy
+            and getattr(self, "record_steps", False)
+            and self.current_action == nothing == self.schedule(self.step_num + 1)
+        )
+        if not hidden:
+            return original(self)
+        self.record_steps = False
+        try:
+            return original(self)
+        finally:
+            self.record_steps = True
+
+    profiler.step = step
 
 
 def _watch_exports(torch: Any, recorder: Recorder) -> None:

@@ -10,6 +10,7 @@ import os
 import sys
 import threading
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from .cpp_log import CppLog
@@ -71,6 +72,11 @@ class Recorder:
         self._helper = _started_by_multiprocessing()
 
     @property
+    def files(self) -> list[Path]:
+        """The traces written so far."""
+        return [file.path for file, _ in self._files]
+
+    @property
     def recording(self) -> bool:
         return self._recording is not None
 
@@ -86,22 +92,24 @@ class Recorder:
             return
         self.ledger.close_step()
         self.step += 1
+        self.status.step_rule = rule
         if self.step == 1:
-            self.status.step_rule = rule
             self.status.rank = rank(self._torch)
             self._tell(WAITING if self._settings.cycles[0].wait > 1 else WARMING_UP)
         try:
             if recording is not None:
                 self._advance(recording)
-            if self._recording is None and self._next < len(self._settings.cycles) and not self._foreign:
-                cycle = self._settings.cycles[self._next]
-                if self.step - self._rested_from >= cycle.wait:
-                    self._begin(cycle)
+            self._begin_if_due()
         except Exception as error:
             self.give_up(f"{type(error).__name__}: {error}")
         self.ledger.open_step()
         if self._settings.stop_after and self._next == len(self._settings.cycles) and self._recording is None:
             raise SystemExit(0)
+
+    def begin(self) -> None:
+        """The training begins here, where the script says so; with wait 0 the first step is recorded."""
+        self._begin_if_due()
+        self.ledger.open_step()
 
     def interrupted(self, why: str) -> None:
         recording = self._recording
@@ -109,8 +117,9 @@ class Recorder:
             return
         self._interruptions += 1
         self._close_early(why)
-        if self.step <= recording.from_step:  # nothing whole was recorded: again, when training goes on
+        if self.step <= recording.from_step:  # nothing whole was recorded: again, after the step that holds this
             self._next -= 1
+            self._rested_from = self.step + 1 - max(1, recording.cycle.wait)
 
     def restarted(self, why: str) -> None:
         self.status.note(why)
@@ -125,7 +134,7 @@ class Recorder:
 
     def give_up(self, why: str) -> None:
         """Records no more."""
-        self.status.note(f"step {self.step}: {why}")
+        self.status.trouble(f"step {self.step}: {why}")
         self._abort()
         self._next = len(self._settings.cycles)
         self._tell(DONE)
@@ -158,7 +167,8 @@ class Recorder:
             for file, head in self._files:
                 file.replace_head(head | self._tail())
         except Exception as error:
-            self.status.note(f"{type(error).__name__}: {error}")
+            self.status.trouble(f"{type(error).__name__}: {error}")
+        self.status.ended = True
         self.status.unrecorded_us = self.ledger.unrecorded_us()
         self.status.recorded_us = self.ledger.recorded_us()
         if self.step or not self._helper:
@@ -178,6 +188,12 @@ class Recorder:
         self.status = Status()
         self.ledger.reset()
         self.step = self._next = self._rested_from = self._foreign = 0
+
+    def _begin_if_due(self) -> None:
+        if self._recording is None and self._next < len(self._settings.cycles) and not self._foreign:
+            cycle = self._settings.cycles[self._next]
+            if self.step - self._rested_from >= cycle.wait:
+                self._begin(cycle)
 
     def _begin(self, cycle: Cycle) -> None:
         torch, first = self._torch, self.step
@@ -286,10 +302,12 @@ class Recorder:
             head = self._head(recording, window)
             file = save(profiler, self._settings.folder, self._worker(), head | self._tail())
         except Exception as error:
-            self.status.note(f"step {self.step}: the trace of the {recording.cycle.name} cycle is lost: {error}")
+            self.status.trouble(f"step {self.step}: the trace of the {recording.cycle.name} cycle is lost: {error}")
             return
         self._files.append((file, head))
-        self.status.traces.append(TraceNote(file.path.name, recording.cycle.name, steps))
+        self._interruptions = 0
+        note = TraceNote(file.path.name, recording.cycle.name, steps, recording.cycle.active, recording.closed_early)
+        self.status.traces.append(note)
 
     def _worker(self) -> str:
         number = rank(self._torch)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 STEP_SOURCES = ("batch", "update", "backward", "forward")
@@ -44,6 +44,38 @@ PRESETS: dict[str, tuple[Cycle, ...]] = {
     "long": (timing(20, 5, 20), detail(5, 3, 5)),
     "timing": (timing(5, 3, 5),),
 }
+
+
+def plan_cycles(
+    preset: str | None = None,
+    *,
+    wait: int | None = None,
+    warmup: int | None = None,
+    active: int | None = None,
+    repeat: int | None = None,
+    record_shapes: bool = False,
+    profile_memory: bool = False,
+    with_stack: bool = False,
+) -> tuple[Cycle, ...]:
+    """A preset, or what the other arguments ask for, with the meaning that torch.profiler gives them.
+
+    Raises ValueError for both at once, an unknown preset or a number that cannot be.
+    """
+    numbers = {"wait": wait, "warmup": warmup, "active": active, "repeat": repeat}
+    given = {name: number for name, number in numbers.items() if number is not None}
+    if not given and not (record_shapes or profile_memory or with_stack):
+        if preset is not None and preset not in PRESETS:
+            raise ValueError(f"unknown preset {preset!r}; known: {', '.join(PRESETS)}")
+        return PRESETS[preset or "standard"]
+    if preset is not None:
+        raise ValueError("use either a preset or wait, warmup, active, repeat and what to record")
+    for name, number in given.items():
+        if number < (name in ("active", "repeat")):
+            raise ValueError(f"{name}: {number} is too small")
+    times = given.pop("repeat", 1)
+    plain = Cycle("plain", wait=5, warmup=3, active=5)
+    extras = {"record_shapes": record_shapes, "profile_memory": profile_memory, "with_stack": with_stack}
+    return (replace(plain, **given, **extras),) * times  # type: ignore[arg-type]  # mypy sees no field names
 
 
 @dataclass(frozen=True)

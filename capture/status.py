@@ -17,16 +17,21 @@ SUFFIX = ".status.json"
 
 @dataclass
 class TraceNote:
-    """A trace that was written: its file name, its cycle, and how many whole steps it holds."""
+    """A trace that was written: its file name, its cycle, how many whole steps it holds and should."""
 
     file: str
     cycle: str
     steps: int
+    planned_steps: int
+    closed_early: str | None
 
 
 @dataclass
 class Status:
-    """`step`: steps ended so far; times in microseconds, median of the steps outside and inside of a cycle."""
+    """`step`: steps ended so far; times in microseconds, median of the steps outside and inside of a cycle.
+
+    `notes` are for the trace, `troubles` for the user as well. `ended`: the process came to a regular end.
+    """
 
     host: str = field(default_factory=socket.gethostname)
     pid: int = field(default_factory=os.getpid)
@@ -39,6 +44,8 @@ class Status:
     last_step: int = 0
     traces: list[TraceNote] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    troubles: list[str] = field(default_factory=list)
+    ended: bool = False
     own_traces: list[str] = field(default_factory=list)
     own_profiler: bool = False
     fetches: int = 0
@@ -50,6 +57,11 @@ class Status:
     def note(self, text: str) -> None:
         if text not in self.notes and len(self.notes) < 50:
             self.notes.append(text)
+
+    def trouble(self, text: str) -> None:
+        self.note(text)
+        if text not in self.troubles and len(self.troubles) < 50:
+            self.troubles.append(text)
 
     def write(self, control: str) -> None:
         """Replaces this process's file; a folder that is gone or full is no reason to disturb the script."""

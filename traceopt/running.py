@@ -8,7 +8,6 @@ import signal
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +17,10 @@ from traceopt.capture import launcher
 from traceopt.capture.launcher import end_alike as end_alike
 from traceopt.capture.outcome import Outcome, read_outcome
 from traceopt.capture.progress import RunProgress
-from traceopt.capture.settings import PRESETS, STEP_SOURCES, Cycle, Settings
+from traceopt.capture.settings import STEP_SOURCES, Settings, plan_cycles
 from traceopt.errors import OutputError, suggestion
 
 LOGDIR = "traceopt-logs"
-PLAIN = Cycle("recorded", wait=5, warmup=3, active=5)
 
 
 def settings(
@@ -31,35 +29,23 @@ def settings(
     logdir: Path | None,
     name: str | None,
     *,
-    preset: str | None,
-    wait: int | None,
-    warmup: int | None,
-    active: int | None,
-    repeat: int | None,
-    record_shapes: bool,
-    profile_memory: bool,
-    with_stack: bool,
     step_on: str | None,
     stop_after: bool,
+    **schedule: Any,
 ) -> Settings:
-    """The settings that the options mean. Raises click.UsageError for options that do not go together."""
-    numbers = {"wait": wait, "warmup": warmup, "active": active}
-    given: dict[str, Any] = {option: value for option, value in numbers.items() if value is not None}
-    extras: dict[str, Any] = {
-        "record_shapes": record_shapes,
-        "profile_memory": profile_memory,
-        "with_stack": with_stack,
-    }
-    cycles = PRESETS[preset or "standard"]
-    if given or repeat is not None or any(extras.values()):
-        if preset is not None:
-            raise click.UsageError("use either --preset or --wait, --warmup, --active, --repeat and what to record")
-        cycles = (replace(PLAIN, **given, **extras),) * (repeat or 1)
+    """The settings that the options mean; `schedule` is for plan_cycles.
+
+    Raises click.UsageError for options that do not go together.
+    """
+    try:
+        cycles = plan_cycles(**schedule)
+    except ValueError as error:
+        raise click.UsageError(str(error)) from error
     if step_on is not None and step_on not in STEP_SOURCES and not _names_function(step_on):
-        hint = suggestion(step_on, STEP_SOURCES)
-        raise click.UsageError(
-            f"--step-on {step_on}: expected batch, update, backward, forward or module:function{hint}"
-        )
+        expected = "batch, update, backward, forward or module:function"
+        raise click.UsageError(f"--step-on {step_on}: expected {expected}{suggestion(step_on, STEP_SOURCES)}")
+    if step_on is not None and step_on.startswith("__main__:"):
+        raise click.UsageError("--step-on: cannot watch a function of the script itself, only of a module it imports")
     return Settings(_folder(logdir, name, command[0] if module else _script(command)), cycles, step_on, stop_after)
 
 
