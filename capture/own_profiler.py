@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 from typing import Any
 
 from .recorder import Recorder
@@ -75,7 +76,8 @@ def _watch_exports(torch: Any, recorder: Recorder) -> None:
 
     @functools.wraps(export)
     def export_chrome_trace(self: Any, path: str, *args: Any, **kwargs: Any) -> Any:
-        if self is not recorder.exporting and len(recorder.status.own_traces) < 100:
+        theirs = self is not recorder.exporting and not os.path.basename(path).startswith(".")
+        if theirs and len(recorder.status.own_traces) < 100:
             recorder.status.own_traces.append(str(path))
         return export(self, path, *args, **kwargs)
 

@@ -199,9 +199,8 @@ class Recorder:
         torch, first = self._torch, self.step
         if torch.autograd._profiler_enabled():
             return
-        plan = torch.profiler.schedule(wait=0, warmup=cycle.warmup, active=cycle.active, repeat=1)
         profiler = torch.profiler.profile(
-            schedule=lambda step: plan(max(0, step - first)),
+            schedule=lambda step: _action(torch.profiler.ProfilerAction, cycle, max(0, step - first)),
             on_trace_ready=self._save,
             record_shapes=cycle.record_shapes,
             profile_memory=cycle.profile_memory,
@@ -334,6 +333,15 @@ class Recorder:
         self.status.step = self.step
         if self._control is not None:
             self.status.write(self._control)
+
+
+def _action(actions: Any, cycle: Cycle, step: int) -> Any:
+    """torch.profiler.schedule without its warning where there is no warm-up."""
+    if step < cycle.warmup:
+        return actions.WARMUP
+    if step < cycle.length - 1:
+        return actions.RECORD
+    return actions.RECORD_AND_SAVE if step == cycle.length - 1 else actions.NONE
 
 
 def _started_by_multiprocessing() -> bool:

@@ -46,8 +46,8 @@ class profile:  # noqa: N801 - it reads as torch.profiler.profile does
             warnings.warn(f"traceopt: {trouble}", RuntimeWarning, stacklevel=2)
         if not self.traces:
             needed = first_recorded_step(self._settings.cycles) + 1
-            text = f"traceopt recorded nothing: {self._recorder.step} steps ended, the first to be recorded is number"
-            warnings.warn(f"{text} {needed}", RuntimeWarning, stacklevel=2)
+            text = f"traceopt recorded nothing: steps ended {self._recorder.step}, first to be recorded number {needed}"
+            warnings.warn(text, RuntimeWarning, stacklevel=2)
 
     def step(self) -> None:
         """A step has ended. All calls must come from one thread."""
