@@ -50,21 +50,24 @@ class _Hooks:
         self._torch = torch
         self._recorder = recorder
         self.tracker = tracker
-        self._is_compiling: Callable[[], bool] = (
+        compiling: Callable[[], bool] = (
             getattr(getattr(torch, "compiler", None), "is_compiling", None)
             or getattr(torch._utils, "is_compiling", None)  # torch 2.1
             or (lambda: False)
         )
+        self._is_compiling = self.plain(lambda: compiling(), with_callees=True)
+        self.plain(_Hooks.tell, with_callees=True)
 
-    def plain(self, function: Function) -> Function:
-        """Tells Dynamo not to compile the frame of this wrapper; it may compile what is called in it."""
+    def plain(self, function: Function, *, with_callees: bool = False) -> Function:
+        """Tells Dynamo not to compile the frame of this function; it may compile what is called in it, or may not."""
         try:
             evaluator = self._torch._C._dynamo.eval_frame
             if hasattr(evaluator, "skip_code"):  # torch 2.1
                 evaluator.skip_code(function.__code__)
             else:
                 action = evaluator._FrameAction
-                strategy = evaluator._FrameExecStrategy(action.SKIP, action.DEFAULT)
+                below = action.SKIP if with_callees else action.DEFAULT
+                strategy = evaluator._FrameExecStrategy(action.SKIP, below)
                 evaluator.set_code_exec_strategy(function.__code__, strategy)
         except AttributeError as error:
             self._recorder.status.note(f"torch.compile may see traceopt's wrappers: {error}")
@@ -159,6 +162,10 @@ class _Hooks:
         torch, recorder = self._torch, self._recorder
         original = torch.save
 
+        def is_part(args: tuple[Any, ...]) -> bool:
+            """Pickling a tensor saves its storage by itself."""
+            return bool(args) and type(args[0]).__name__.endswith("Storage")
+
         @functools.wraps(original)
         @self.plain
         def save(*args: Any, **kwargs: Any) -> Any:
@@ -166,7 +173,8 @@ class _Hooks:
             try:
                 return original(*args, **kwargs)
             finally:
-                recorder.ledger.saved(time.perf_counter() - began)
+                if not is_part(args):
+                    recorder.ledger.saved(time.perf_counter() - began)
 
         torch.save = save
 
@@ -176,11 +184,14 @@ class _Hooks:
         create, advance = iterator.__init__, iterator.__next__
         inside = threading.local()  # a dataset may read a DataLoader itself
 
+        def know(instance: Any, loader: Any) -> None:
+            instance._traceopt_loader = recorder.loaders.iterated(loader)
+
         @functools.wraps(create)
         @self.plain
         def init(self: Any, loader: Any, *args: Any, **kwargs: Any) -> None:
             create(self, loader, *args, **kwargs)
-            tell(recorder.loaders.iterated, loader)
+            tell(know, self, loader)
 
         @functools.wraps(advance)
         @self.plain
@@ -189,7 +200,7 @@ class _Hooks:
                 return advance(self)
             inside.fetch = True
             try:
-                tell(tracker.fetch, id(self._dataset))
+                tell(tracker.fetch, getattr(self, "_traceopt_loader", 0))
                 began = time.perf_counter()
                 try:
                     return advance(self)

@@ -18,16 +18,20 @@ class LoaderNotes:
     """Filled as the script begins to iterate its loaders."""
 
     def __init__(self) -> None:
-        self._rows: dict[tuple[int, int, int | None], dict[str, Any]] = {}
+        self._rows: dict[int, dict[str, Any]] = {}
 
-    def iterated(self, loader: Any) -> None:
-        """A new iterator was made; with workers that do not persist it starts them anew."""
-        key = (id(loader.dataset), loader.num_workers, loader.batch_size)
+    def iterated(self, loader: Any) -> int:
+        """A new iterator was made; with workers that do not persist it starts them anew.
+
+        Returns what the loader is known by: the same for one that is built again for the next epoch.
+        """
+        key = hash((type(loader.dataset), _length(loader), type(loader.sampler), loader.batch_size))
         row = self._rows.get(key)
         if row is not None:
             row["iterators"] += 1
         elif len(self._rows) < MOST:
             self._rows[key] = describe_loader(None, loader) | {"iterators": 1}
+        return key
 
     def document(self, control: str | None) -> dict[str, Any]:
         """Nothing where no loader was seen being iterated: the inventory then has them."""
@@ -66,7 +70,6 @@ class WorkerClock:
             self._flush(info, dataset, now)
 
     def _flush(self, info: Any, dataset: Any, now: float) -> None:
-        used = os.times()
         row = {
             "worker": info.id,
             "workers": info.num_workers,
@@ -74,7 +77,7 @@ class WorkerClock:
             "batches": self._batches,
             "batch_us": round(self._seconds / self._batches * 1e6, 1),
             "longest_batch_us": round(self._longest_s * 1e6, 1),
-            "cpu_us": round((used.user + used.system) * 1e6),
+            "cpu_us": round(time.process_time() * 1e6),
             "wall_us": round((now - self._began) * 1e6),
         }
         path = os.path.join(self._control, f"worker.{os.getppid()}.{self._pid}.json")
@@ -84,6 +87,14 @@ class WorkerClock:
             os.replace(path + ".tmp", path)
         except OSError:
             return
+
+
+def _length(loader: Any) -> int | None:
+    """Of the sampler, which has asked a map-style dataset already; an endless or iterable one has none."""
+    try:
+        return len(loader.sampler)
+    except Exception:
+        return None
 
 
 def _read_worker_times(control: str) -> list[dict[str, Any]]:

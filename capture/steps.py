@@ -55,12 +55,12 @@ class StepTracker:
         self._backward_since_zero_grad = False
         self._update_in_backward = False
         self._update_counts: dict[int, int] = {}  # by optimizer, in order of first use
-        self._step_datasets: set[int] = set()
-        self._last_datasets: set[int] = set()
-        self._training_datasets: set[int] = set()
+        self._step_loaders: set[int] = set()
+        self._last_loaders: set[int] = set()
+        self._training_loaders: set[int] = set()
 
-    def fetch(self, dataset: int) -> None:
-        """A DataLoader of that dataset is about to be asked for a batch, in any thread."""
+    def fetch(self, loader: int) -> None:
+        """The DataLoader known by that number is about to be asked for a batch, in any thread."""
         if self._given is not None:
             self.fetches += 1
             if self._given == "batch" and self.fetches > 1:
@@ -70,14 +70,14 @@ class StepTracker:
             return
         self.fetches += 1
         self._fetches_alone += 1
-        foreign = bool(self._training_datasets) and dataset not in self._training_datasets
+        foreign = bool(self._training_loaders) and loader not in self._training_loaders
         if self._pending:
             self._end(LOADER)
         elif not self.updates and not self.backwards and self._fetches_alone > INFERENCE_FETCHES:
             self._end(INFERENCE)
         if foreign:
             self._listener.interrupted("another DataLoader is read (evaluation?)")
-        self._step_datasets.add(dataset)
+        self._step_loaders.add(loader)
         self._fetches_in_step += 1
 
     def update(self, optimizer: int) -> None:
@@ -168,7 +168,7 @@ class StepTracker:
         self._pending = False
         self._idle_updates = 0
         self._fetches_in_step = 0
-        self._training_datasets |= self._step_datasets & self._last_datasets
-        self._last_datasets, self._step_datasets = self._step_datasets, set()
+        self._training_loaders |= self._step_loaders & self._last_loaders
+        self._last_loaders, self._step_loaders = self._step_loaders, set()
         self._rule = self._rule or rule
         self._listener.step_ended(rule)

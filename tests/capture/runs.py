@@ -112,8 +112,7 @@ class Runner:
 
     def _execute(self, words: list[str], options: tuple[str, ...], bare: bool, folder: Path) -> Run:
         (folder / "work").mkdir(parents=True)
-        if words[0].endswith(".py"):
-            words[0] = str(SCRIPTS / words[0])
+        words = [str(SCRIPTS / word) if word.endswith(".py") else word for word in words]
         python = [sys.executable] if words[0].endswith(".py") or words[0] == "-m" else []
         logs = folder / "logs"
         recorded = traceopt_run(

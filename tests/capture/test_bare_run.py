@@ -22,24 +22,52 @@ def test_output_is_the_same_to_the_last_bit(run: Run, bare: Run) -> None:
     assert [list(trace.steps) for trace in run.traces] == [[8, 9, 10, 11, 12], [17, 18]]
 
 
-ENDINGS = {"exit": 3, "message": 1, "exception": 1, "at-once": 5, "SIGINT": -2, "SIGTERM": -15, "SIGKILL": -9}
+ENDINGS = {
+    "exit": (3, "exit handler ran\n", ""),
+    "message": (1, "exit handler ran\n", "a last word\n"),
+    "at-once": (5, "", ""),
+    "SIGTERM": (-signal.SIGTERM, "", ""),
+    "SIGKILL": (-signal.SIGKILL, "", ""),
+}
 
 
 @pytest.mark.parametrize(
-    ("how", "code"),
-    [pytest.param(how, code, marks=pytest.mark.run("endings.py", how, "11")) for how, code in ENDINGS.items()],
+    ("how", "code", "stdout", "stderr"),
+    [pytest.param(how, *end, marks=pytest.mark.run("endings.py", how, "11")) for how, end in ENDINGS.items()],
 )
-def test_every_way_to_end_stays_the_same(run: Run, bare: Run, how: str, code: int) -> None:
-    assert run.code == bare.code == code
-    assert run.stdout == bare.stdout
-    own = [line for line in run.stderr.splitlines() if not line.startswith(("traceopt: ", "Traces: ", "Recorded "))]
-    assert own == bare.stderr.splitlines()
+def test_every_way_to_end_stays_the_same(run: Run, how: str, code: int, stdout: str, stderr: str) -> None:
+    assert (run.code, run.stdout, of_script(run.stderr)) == (code, stdout, stderr)
     if how in ("SIGTERM", "SIGKILL"):
         assert "the command was killed while traceopt was recording" in run.stderr
     else:
-        [trace] = run.traces
-        assert list(trace.steps) == [8, 9, 10]
-        assert "the timing cycle holds 3 of 5 steps: the run ended" in run.stderr
+        check_kept(run)
+
+
+@pytest.mark.run("endings.py", "exception", "11")
+def test_an_exception_has_the_traceback_of_the_bare_run(run: Run, bare: Run) -> None:
+    assert (run.code, run.stdout, of_script(run.stderr)) == (bare.code, bare.stdout, bare.stderr)
+    assert "ValueError: broken" in bare.stderr
+    check_kept(run)
+
+
+@pytest.mark.run("endings.py", "SIGINT", "11")
+def test_ctrl_c_ends_with_the_signal_and_keeps_the_trace(run: Run, bare: Run) -> None:
+    assert (run.code, run.stdout, of_script(run.stderr)) == (bare.code, bare.stdout, bare.stderr)
+    assert run.code == -signal.SIGINT
+    check_kept(run)
+
+
+def of_script(stderr: str) -> str:
+    """Without our own lines."""
+    lines = stderr.splitlines(keepends=True)
+    return "".join(line for line in lines if not line.startswith(("traceopt: ", "Traces: ", "Recorded ")))
+
+
+def check_kept(run: Run) -> None:
+    """Eleven updates end eleven steps: 8, 9 and 10 were whole."""
+    [trace] = run.traces
+    assert list(trace.steps) == [8, 9, 10]
+    assert "traceopt: the timing cycle holds 3 of 5 steps: the run ended" in run.stderr
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
@@ -77,7 +105,7 @@ def test_a_sitecustomize_of_the_user_still_runs(tmp_path: Path) -> None:
 
 
 def test_the_agent_costs_a_python_that_does_not_train_next_to_nothing(tmp_path: Path) -> None:
-    """No module is loaded that the interpreter did not need anyway, but for the agent's own three."""
+    """Nothing is loaded that costs time: json, socket, dataclasses and the like wait for torch, which needs them."""
     code = "import sys; print(sorted(m for m in sys.modules if m.split('.')[0] not in ('site', 'sitecustomize')))"
     script = tmp_path / "modules.py"
     script.write_text(code)
@@ -91,4 +119,7 @@ def test_the_agent_costs_a_python_that_does_not_train_next_to_nothing(tmp_path: 
         timeout=60,
     )
     extra = set(eval(done.stdout)) - set(eval(bare.stdout))  # noqa: S307
-    assert {name for name in extra if not name.startswith("_traceopt_capture")} <= {"importlib.machinery"}
+    assert {name for name in extra if not name.startswith("_traceopt_capture")} <= {
+        "collections.abc",
+        "importlib.machinery",
+    }

@@ -36,28 +36,27 @@ def test_shorter_than_the_schedule(run: Run) -> None:
 
 
 @pytest.mark.run("own_profiler.py", "always")
-def test_the_scripts_own_profiler_was_at_work_all_the_time(run: Run, bare: Run) -> None:
-    assert (run.code, run.stdout) == (bare.code, bare.stdout)
+def test_the_scripts_own_profiler_was_at_work_all_the_time(run: Run) -> None:
+    assert (run.code, run.stdout) == (0, "found [60]\n")
     assert f"{NOTHING}the script runs torch.profiler itself" in run.stderr
     assert "it wrote theirs.json: traceopt analyze reads that" in run.stderr
 
 
 @pytest.mark.run("own_profiler.py", "scheduled")
-def test_a_scheduled_profiler_of_the_script_goes_first(run: Run, bare: Run) -> None:
-    """Its step ranges stay out of our trace; the fixture fails where one step has two."""
-    assert (run.code, run.stdout) == (bare.code, bare.stdout)
-    assert "found [3, 3]" in run.stdout
-    assert list(run.cycle("timing").steps) == [29, 30, 31, 32, 33]
+def test_a_scheduled_profiler_of_the_script_goes_first(run: Run) -> None:
+    """Its step ranges stay out of our trace: Trace.steps fails where one step has two."""
+    assert (run.code, run.stdout) == (0, "found [3, 3]\n")
+    assert list(run.cycle("timing").steps) == [30, 31, 32, 33, 34]
 
 
 @pytest.mark.run("own_profiler.py", "inside")
-def test_a_profiler_of_the_script_in_the_middle_of_ours(run: Run, bare: Run) -> None:
-    assert (run.code, run.stdout) == (bare.code, bare.stdout)
+def test_a_profiler_of_the_script_in_the_middle_of_ours(run: Run) -> None:
+    assert (run.code, run.stdout) == (0, "found [1, 1, 1]\n")
     assert len(run.cycle("timing").steps) == 5
     assert "the script also runs torch.profiler itself; traceopt made room for it" in run.stderr
 
 
 @pytest.mark.run("own_profiler.py", "legacy")
-def test_the_old_profiler_of_autograd_too(run: Run, bare: Run) -> None:
-    assert (run.code, run.stdout) == (bare.code, bare.stdout)
+def test_the_old_profiler_of_autograd_too(run: Run) -> None:
+    assert (run.code, run.stdout) == (0, "found [1]\n")
     assert len(run.cycle("timing").steps) == 5

@@ -62,7 +62,7 @@ def test_an_optimizer_that_steps_rarely_closes_no_step() -> None:
     assert len(told) == ended + 1
 
 
-def test_another_dataset_interrupts_once_the_training_set_is_known() -> None:
+def test_another_loader_interrupts_once_that_of_the_training_is_known() -> None:
     steps, told = tracker()
     for _ in range(3):
         steps.fetch(1)

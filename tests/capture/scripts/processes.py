@@ -1,4 +1,4 @@
-"""Trains with other processes about: python processes.py fork|spawn|forks|pool."""
+"""Trains with other processes about: python processes.py fork|spawn|children [EPOCHS]."""
 
 from __future__ import annotations
 
@@ -27,23 +27,24 @@ def square(x: int) -> int:
     return x * x
 
 
-def main(how: str) -> None:
+def main(how: str, epochs: int) -> None:
     model = nn.Linear(16, 4)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     workers = {"num_workers": 2, "multiprocessing_context": how} if how in ("fork", "spawn") else {}
     watched = 0.0
-    for epoch in range(3):
+    for epoch in range(epochs):
         for x in DataLoader(Slow(), batch_size=4, **workers):
             watched += x.sum().item()
             optimizer.zero_grad()
             model(x).pow(2).mean().backward()
             optimizer.step()
-            if how == "forks" and epoch == 0:
+            if how == "children" and epoch == 0:
                 fork()
-    if how == "pool":
+    if how == "children":
         with multiprocessing.get_context("spawn").Pool(1) as pool:
             print(pool.map(square, [1, 2, 3]))
-    print("watched", watched)
+    else:
+        print("watched", watched)
 
 
 def fork() -> None:
@@ -56,4 +57,4 @@ def fork() -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(sys.argv[1], int(sys.argv[2]))
