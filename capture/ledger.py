@@ -11,6 +11,7 @@ from typing import Any
 
 LIMIT = 100_000  # steps kept one by one; of later ones only count and sum
 SETTLED = 3  # the first steps of a run are slow: they are left out of the median
+FEW = 5  # a median of fewer unrecorded steps says nothing
 
 
 class Ledger:
@@ -78,18 +79,22 @@ class Ledger:
             self.gc_us += (time.perf_counter() - self._gc_began) * 1e6
 
     def unrecorded_us(self) -> float | None:
-        """The median step without a profiler."""
+        """The median step without a profiler, waiting for data aside; None of too few steps."""
         busy = {step for window in self.windows for step in range(window["warmup_from"], window["until"])}
-        return _median(us for step, us in enumerate(self.step_us) if step >= SETTLED and step not in busy)
+        return self._median(step for step in range(SETTLED, len(self.step_us)) if step not in busy)
 
     def recorded_us(self) -> dict[str, float]:
-        """The median step of each cycle, by its name."""
+        """The same of each cycle, by its name."""
         medians = {}
         for window in self.windows:
-            value = _median(self.step_us[window["from"] : window["until"]])
+            value = self._median(range(window["from"], window["until"]), at_least=1)
             if value is not None:
                 medians[window["cycle"]] = value
         return medians
+
+    def _median(self, steps: Iterable[int], at_least: int = FEW) -> float | None:
+        known = [self.step_us[step] - self.fetch_us[step] for step in steps if step < len(self.step_us)]
+        return median(known) if len(known) >= at_least else None
 
     def document(self) -> dict[str, Any]:
         return {
@@ -100,8 +105,3 @@ class Ledger:
             "later_us": round(self.later_us, 1),
             "own_us": round(self.own_us, 1),
         }
-
-
-def _median(values: Iterable[float]) -> float | None:
-    known = list(values)
-    return median(known) if known else None

@@ -92,8 +92,8 @@ def footer(outcome: Outcome, settings: Settings) -> str:
     """Where the traces are, and what recording them cost."""
     lines = [f"Traces: {os.path.relpath(settings.folder)}"]
     if outcome.stretch:
-        cost = ", ".join(f"{ratio:.2f} x in the {cycle} cycle" for cycle, ratio in outcome.stretch.items())
-        lines.append(f"Recorded steps took longer than the others: {cost}")
+        cost = ", ".join(f"{ratio:.2f}x ({cycle})" for cycle, ratio in outcome.stretch.items())
+        lines.append(f"Recorded steps took {cost} the time of the others, waiting for data aside.")
     return "".join(f"{line}\n" for line in lines)
 
 

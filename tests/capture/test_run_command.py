@@ -18,7 +18,9 @@ from traceopt.cli import cli
 def test_the_summary_follows_and_names_report_and_traces(run: Run) -> None:
     assert run.code == 0, run.stderr
     assert "This is a CPU-only run." in run.stdout
-    assert re.search(r"^Report: traceopt-report\.html\nTraces: \S+logs\nRecorded steps took", run.stdout, re.MULTILINE)
+    assert re.search(
+        r"^Report: traceopt-report\.html\nTraces: \S+logs\nRecorded steps took \d", run.stdout, re.MULTILINE
+    )
     assert (run.folder.parent / "work" / "traceopt-report.html").is_file()
     assert sorted(path.name for path in run.folder.iterdir()) == [trace.path.name for trace in run.traces]
     assert run.stderr == ""
