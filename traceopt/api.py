@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from traceopt import __version__, sections, sections_tables
+from traceopt.analyzer.cycles import one_cycle
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.reader import read_trace
 from traceopt.analyzer.sources import Source, find_sources
@@ -47,7 +48,7 @@ def analyze(
     rules = prepare(registry, select_codes=select, ignore_codes=ignore, thresholds=thresholds)
     warnings = [*registry.warnings, *found.skipped]
     results = []
-    for source in found.sources:
+    for source in one_cycle(found.sources):
         try:
             results.append(_analyze_one(source, rules, debug, progress))
         except InputError as error:

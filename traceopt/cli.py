@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from traceopt.rules.registry import Registry
 
 DEFAULT_HTML = "traceopt-report.html"
+DEFAULT_LOGDIR = "traceopt-logs"
 EXIT_ERROR = 2
 EXIT_INTERRUPTED = 130
 
@@ -152,29 +154,101 @@ def analyze(
         if path is not None:
             check_writable(Path(path))
 
-    from traceopt.api import analyze as run_analysis
-
-    progress = Progress(enabled=sys.stderr.isatty() and not quiet)
-    with progress:
-        result = run_analysis(
-            paths,
-            select=select or config.select,
-            ignore=ignore or config.ignore,
-            rules_dir=rules_dir or config.rules_dir,
-            thresholds=config.rules,
-            debug=state["debug"],
-            progress=progress,
-        )
+    config = replace(
+        config,
+        select=select or config.select,
+        ignore=ignore or config.ignore,
+        rules_dir=rules_dir or config.rules_dir,
+    )
+    result = _analyzed(paths, config, debug=state["debug"], quiet=quiet)
     inputs = [*paths, *(file.path for file in result.run.files)]
     if html_path is not None:
-        from traceopt.reports.html import render_html
-
-        _write(html_path, render_html(result, static=static).encode("utf-8", "backslashreplace"), inputs)
+        _write_html(html_path, result, inputs, static=static)
     if json_path is not None:
         _write(json_path, result.to_json(), inputs)
     emit(_render(result, format_, color, html_path))
     if html_path is not None and format_ != "text" and not quiet:
         click.echo(f"Report: {visible(html_path)}", err=True)
+
+
+@cli.command(context_settings={"allow_interspersed_args": False})
+@click.argument("command", nargs=-1, required=True, metavar="SCRIPT [ARGS]...")
+@click.option("-m", "module", is_flag=True, help="SCRIPT is a module, as in python -m.")
+@click.option("--logdir", type=_FILE, metavar="DIR", help=f"Where the traces go.  [default: {DEFAULT_LOGDIR}/NAME]")
+@click.option("--name", help="Folder of this run in the log folder.  [default: script and time]")
+@click.option(
+    "--preset",
+    type=click.Choice(["standard", "quick", "long", "timing"]),
+    help="Which steps are recorded: 8-12 and 17-18; 2-4 and 6-7; 25-44 and 53-57; 8-12.  [default: standard]",
+)
+@click.option("--wait", type=click.IntRange(0), help="Steps before the profiler starts.  [default: 5]")
+@click.option("--warmup", type=click.IntRange(0), help="Steps whose events are dropped.  [default: 3]")
+@click.option("--active", type=click.IntRange(1), help="Steps that are recorded.  [default: 5]")
+@click.option("--repeat", type=click.IntRange(1), help="How often that is done.  [default: 1]")
+@click.option("--record-shapes", is_flag=True, help="Record shapes and dtypes of every op.")
+@click.option("--profile-memory", is_flag=True, help="Record every allocation.")
+@click.option("--with-stack", is_flag=True, help="Record the lines of code.")
+@click.option(
+    "--step-on",
+    metavar="WHAT",
+    help="What ends a step: batch, update, backward, forward or module:function.  [default: found out]",
+)
+@click.option("--stop-after", is_flag=True, help="End the script when all is recorded.")
+@click.option("--no-analyze", is_flag=True, help="Only record.")
+@click.option("--html", metavar="PATH", help=f"Where the HTML report goes.  [default: {DEFAULT_HTML}]")
+@click.option("--no-html", is_flag=True, help="Write no HTML report.")
+@_config
+@click.option("-q", "--quiet", is_flag=True, help="Nothing on stderr but errors.")
+@_debug
+@click.pass_obj
+def run(
+    state: dict[str, bool],
+    /,
+    command: tuple[str, ...],
+    module: bool,
+    logdir: Path | None,
+    name: str | None,
+    no_analyze: bool,
+    html: str | None,
+    no_html: bool,
+    config_path: Path | None,
+    quiet: bool,
+    **schedule: Any,
+) -> None:
+    """Profile a training script, unchanged, and analyze what was recorded.
+
+    \b
+    traceopt run train.py --epochs 3
+    traceopt run -m package.train
+    traceopt run -- torchrun --nproc-per-node 8 train.py
+
+    First some steps are timed with nothing else recorded, then some with shapes, memory and lines of code. The options
+    from --wait to --with-stack replace that by one kind of cycle, as torch.profiler has it. The exit code is that of
+    the script.
+    """
+    if html is not None and no_html:
+        raise click.UsageError("use either --html or --no-html")
+    config = _load_config(config_path)
+    html_path = None if no_html or no_analyze else _html_path(html, config)
+    if html_path is not None:
+        check_writable(Path(html_path))
+
+    from traceopt import running
+
+    settings = running.settings(command, module, logdir, name, **schedule)
+    code, outcome = running.record(command, module, settings, quiet=quiet)
+    for line in running.remarks(outcome, quiet=quiet):
+        click.echo(f"traceopt: {visible(line)}", err=True)
+    if outcome.analyzed and not no_analyze and not running.was_told_to_end(code):
+        paths = [str(path) for path in outcome.analyzed]
+        result = _analyzed(paths, config, debug=state["debug"], quiet=quiet)
+        if html_path is not None:
+            _write_html(html_path, result, paths)
+        emit(_render(result, "text", None, html_path))
+        emit(running.footer(outcome, settings))
+    elif outcome.traces and not quiet:
+        click.echo(running.footer(outcome, settings), nl=False, err=True)
+    running.end_alike(code)
 
 
 @cli.command()
@@ -236,6 +310,28 @@ def export(report: str, json_path: str) -> None:
         emit(data)
     else:
         write_atomically(Path(json_path), data)
+
+
+def _analyzed(paths: Sequence[str], config: Config, *, debug: bool, quiet: bool) -> Result:
+    from traceopt.api import analyze as run_analysis
+
+    progress = Progress(enabled=sys.stderr.isatty() and not quiet)
+    with progress:
+        return run_analysis(
+            paths,
+            select=config.select,
+            ignore=config.ignore,
+            rules_dir=config.rules_dir,
+            thresholds=config.rules,
+            debug=debug,
+            progress=progress,
+        )
+
+
+def _write_html(path: str, result: Result, inputs: Iterable[str], *, static: bool = False) -> None:
+    from traceopt.reports.html import render_html
+
+    _write(path, render_html(result, static=static).encode("utf-8", "backslashreplace"), inputs)
 
 
 def _load_config(path: Path | None) -> Config:

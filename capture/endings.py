@@ -1,0 +1,43 @@
+"""The ways a process ends or splits: a normal exit, os._exit, a fork.
+
+A signal that kills at once loses the recording at hand, on purpose: a Python handler for SIGTERM would keep a rank
+that hangs in a collective from dying.
+"""
+
+from __future__ import annotations
+
+import atexit
+import functools
+import os
+from typing import NoReturn
+
+from .recorder import Recorder
+from .steps import StepTracker
+
+
+def watch(recorder: Recorder, tracker: StepTracker) -> None:
+    """Registered when torch is imported, so after the exit handlers that the script registers later have run."""
+
+    def finish(how: str) -> None:
+        status = recorder.status
+        status.fetches, status.updates, status.backwards = tracker.fetches, tracker.updates, tracker.backwards
+        recorder.finish(how)
+
+    atexit.register(finish, "the run ended")
+    leave = os._exit
+
+    @functools.wraps(leave)
+    def leave_at_once(status: int) -> NoReturn:
+        try:
+            finish("the run ended by os._exit")
+        finally:
+            leave(status)
+
+    os._exit = leave_at_once
+
+    def in_child() -> None:
+        recorder.forget()
+        tracker.reset()
+
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(after_in_child=in_child)

@@ -1,0 +1,113 @@
+"""The settings of the process that decide its speed, and the state of GPU memory.
+
+Nothing here may start CUDA, warn, or change a setting: what cannot be read is None.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+from collections.abc import Callable
+from typing import Any
+
+VARIABLES = (
+    "CUDA_LAUNCH_BLOCKING", "CUDA_DEVICE_MAX_CONNECTIONS", "CUDA_MODULE_LOADING", "CUDA_VISIBLE_DEVICES",
+    "NVIDIA_TF32_OVERRIDE", "PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF", "PYTORCH_NO_CUDA_MEMORY_CACHING",
+    "OMP_NUM_THREADS", "MKL_NUM_THREADS", "OMP_WAIT_POLICY", "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE",
+    "TORCH_DISTRIBUTED_DEBUG", "TORCH_SHOW_CPP_STACKTRACES", "TORCHDYNAMO_DISABLE", "TORCH_COMPILE_DISABLE",
+    "NCCL_DEBUG", "NCCL_P2P_DISABLE", "NCCL_IB_DISABLE", "NCCL_ALGO", "NCCL_PROTO", "TORCH_NCCL_BLOCKING_WAIT",
+    "PYTHONMALLOC", "PYTHONDEVMODE",
+)  # fmt: skip
+
+MEMORY_FIELDS = {
+    "allocated_bytes": "allocated_bytes.all.current",
+    "peak_allocated_bytes": "allocated_bytes.all.peak",
+    "reserved_bytes": "reserved_bytes.all.current",
+    "peak_reserved_bytes": "reserved_bytes.all.peak",
+    "alloc_retries": "num_alloc_retries",
+    "out_of_memory": "num_ooms",
+}
+
+
+def rank(torch: Any) -> int | None:
+    """Of this process in its distributed run, None where there is none."""
+    if _is_distributed(torch):
+        return _integer(torch.distributed.get_rank())
+    for name in ("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK"):
+        if os.environ.get(name, "").isdigit():
+            return int(os.environ[name])
+    return None
+
+
+def describe_environment(torch: Any) -> dict[str, Any]:
+    backends = torch.backends
+    cuda, cudnn = backends.cuda, backends.cudnn
+    return {
+        "python": platform.python_version(),
+        "system": f"{platform.system()} {platform.machine()}",
+        "cuda": torch.version.cuda,
+        "hip": getattr(torch.version, "hip", None),
+        "gpus": _gpus(torch),
+        "cpu_count": os.cpu_count(),
+        "cpu_affinity": _read(lambda: len(os.sched_getaffinity(0))),
+        "threads": torch.get_num_threads(),
+        "interop_threads": torch.get_num_interop_threads(),
+        "world_size": _world_size(torch),
+        "default_dtype": str(torch.get_default_dtype()),
+        "matmul_precision": _read(torch.get_float32_matmul_precision),
+        "matmul_tf32": _tf32(cuda.matmul),
+        "conv_tf32": _tf32(getattr(cudnn, "conv", cudnn)),
+        "cudnn_benchmark": _read(lambda: bool(cudnn.benchmark)),
+        "deterministic": _read(torch.are_deterministic_algorithms_enabled),
+        "sdp_flash": _read(cuda.flash_sdp_enabled),
+        "sdp_memory_efficient": _read(cuda.mem_efficient_sdp_enabled),
+        "sdp_math": _read(cuda.math_sdp_enabled),
+        "anomaly_mode": _read(torch.is_anomaly_enabled),
+        "python_debug": bool(sys.flags.dev_mode),
+        "variables": {name: os.environ[name] for name in VARIABLES if name in os.environ},
+    }
+
+
+def describe_memory(torch: Any) -> dict[str, int] | None:
+    """The caching allocator's counters of the current GPU, None where the process uses none."""
+    if not _read(torch.cuda.is_initialized):
+        return None
+    counters = _read(torch.cuda.memory_stats) or {}
+    return {name: counters[key] for name, key in MEMORY_FIELDS.items() if key in counters}
+
+
+def _gpus(torch: Any) -> list[dict[str, Any]]:
+    """Only of a process that uses CUDA already: to ask for properties would start it."""
+    if not _read(torch.cuda.is_initialized):
+        return []
+    properties = [torch.cuda.get_device_properties(index) for index in range(torch.cuda.device_count())]
+    return [{"name": p.name, "memory_bytes": p.total_memory, "capability": [p.major, p.minor]} for p in properties]
+
+
+def _tf32(backend: Any) -> bool | None:
+    """torch 2.9 has fp32_precision, and complains of the older switch where both were used."""
+    precision = _read(lambda: backend.fp32_precision)
+    if precision is not None:
+        return bool(precision == "tf32")
+    allowed = _read(lambda: backend.allow_tf32)
+    return None if allowed is None else bool(allowed)
+
+
+def _world_size(torch: Any) -> int | None:
+    return _integer(torch.distributed.get_world_size()) if _is_distributed(torch) else None
+
+
+def _is_distributed(torch: Any) -> bool:
+    return bool(_read(lambda: torch.distributed.is_available() and torch.distributed.is_initialized()))
+
+
+def _integer(value: Any) -> int | None:
+    return value if isinstance(value, int) else None
+
+
+def _read(getter: Callable[[], Any]) -> Any:
+    try:
+        return getter()
+    except Exception:
+        return None

@@ -1,0 +1,272 @@
+"""Ties the agent to a freshly imported torch: what the script calls reaches the step tracker and the ledger.
+
+Every wrapper calls through to the original whatever happens to us, and Dynamo never compiles one.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+from . import endings, own_profiler
+from .imports import when_imported
+from .loader_notes import WorkerClock
+from .recorder import Recorder
+from .settings import load_settings
+from .steps import StepTracker
+
+Function = Callable[..., Any]
+
+
+def attach(torch: Any, control: str) -> None:
+    """Patches torch in this process, as the settings in the control folder ask."""
+    settings = load_settings(os.path.join(control, "settings.json"))
+    recorder = Recorder(torch, settings, control)
+    hooks = _Hooks(torch, recorder, StepTracker(recorder, settings.step_on))
+    recorder.ledger.watch_gc()
+    hooks.patch_optimizers()
+    hooks.patch_backward()
+    hooks.patch_grad_scalers()
+    hooks.patch_save()
+    if settings.step_on == "forward":
+        hooks.patch_forward()
+    elif settings.step_on and ":" in settings.step_on:
+        module, _, function = settings.step_on.partition(":")
+        when_imported(module, lambda loaded: hooks.patch_function(loaded, function))
+    when_imported("torch.utils.data.dataloader", hooks.patch_loader)
+    clock = WorkerClock(control)
+    when_imported("torch.utils.data._utils.fetch", lambda loaded: _time_batches(loaded, clock, hooks.plain))
+    own_profiler.watch(torch, recorder)
+    endings.watch(recorder, hooks.tracker)
+
+
+class _Hooks:
+    def __init__(self, torch: Any, recorder: Recorder, tracker: StepTracker) -> None:
+        self._torch = torch
+        self._recorder = recorder
+        self.tracker = tracker
+        compiling: Callable[[], bool] = (
+            getattr(getattr(torch, "compiler", None), "is_compiling", None)
+            or getattr(torch._utils, "is_compiling", None)  # torch 2.1
+            or (lambda: False)
+        )
+        self._is_compiling = self.plain(lambda: compiling(), with_callees=True)
+        self.plain(_Hooks.tell, with_callees=True)
+
+    def plain(self, function: Function, *, with_callees: bool = False) -> Function:
+        """Tells Dynamo not to compile the frame of this function; it may compile what is called in it, or may not."""
+        try:
+            evaluator = self._torch._C._dynamo.eval_frame
+            if hasattr(evaluator, "skip_code"):  # torch 2.1
+                evaluator.skip_code(function.__code__)
+            else:
+                action = evaluator._FrameAction
+                below = action.SKIP if with_callees else action.DEFAULT
+                strategy = evaluator._FrameExecStrategy(action.SKIP, below)
+                evaluator.set_code_exec_strategy(function.__code__, strategy)
+        except AttributeError as error:
+            self._recorder.status.note(f"torch.compile may see traceopt's wrappers: {error}")
+        return function
+
+    def tell(self, signal: Callable[..., None], *arguments: Any) -> None:
+        """Passes a signal on. SystemExit gets through: it is how --stop-after ends the run."""
+        try:
+            signal(*arguments)
+        except Exception as error:
+            self._recorder.give_up(f"{type(error).__name__}: {error}")
+
+    def patch_optimizers(self) -> None:
+        """Outside of torch's own wrapper, so that the range Optimizer.step#... is closed when the step ends."""
+        tracker, tell, is_compiling = self.tracker, self.tell, self._is_compiling
+        optimizer = self._torch.optim.Optimizer
+        hook_step = optimizer.profile_hook_step
+
+        def profile_hook_step(function: Function) -> Function:
+            wrapped = hook_step(function)
+
+            @functools.wraps(wrapped)
+            @self.plain
+            def step(*args: Any, **kwargs: Any) -> Any:
+                if is_compiling():
+                    return wrapped(*args, **kwargs)
+                tracker.inside_update += 1
+                try:
+                    result = wrapped(*args, **kwargs)
+                finally:
+                    tracker.inside_update -= 1
+                if not tracker.inside_update:
+                    tell(tracker.update, id(args[0]))
+                return result
+
+            return step
+
+        zero = optimizer.zero_grad
+
+        @functools.wraps(zero)
+        @self.plain
+        def zero_grad(*args: Any, **kwargs: Any) -> Any:
+            if not is_compiling():
+                tell(tracker.zero_grad)
+            return zero(*args, **kwargs)
+
+        optimizer.profile_hook_step = staticmethod(profile_hook_step)
+        optimizer.zero_grad = zero_grad
+
+    def patch_backward(self) -> None:
+        """Tensor.backward looks this function up at every call."""
+        autograd, tracker, tell, is_compiling = self._torch.autograd, self.tracker, self.tell, self._is_compiling
+        original = autograd.backward
+
+        @functools.wraps(original)
+        @self.plain
+        def backward(*args: Any, **kwargs: Any) -> Any:
+            if is_compiling():
+                return original(*args, **kwargs)
+            tracker.backward_begins()
+            try:
+                return original(*args, **kwargs)
+            finally:
+                tell(tracker.backward_ends)
+
+        autograd.backward = backward
+
+    def patch_grad_scalers(self) -> None:
+        """A step that the scaler skips, because of an inf, is a step too."""
+        for name in ("torch.amp.grad_scaler", "torch.cuda.amp.grad_scaler"):
+            scaler = getattr(sys.modules.get(name), "GradScaler", None)
+            if scaler is not None and "step" in vars(scaler):
+                self._patch_grad_scaler(scaler)
+
+    def _patch_grad_scaler(self, scaler: Any) -> None:
+        recorder, tracker, tell = self._recorder, self.tracker, self.tell
+        original = scaler.step
+
+        @functools.wraps(original)
+        @self.plain
+        def step(self: Any, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
+            before = tracker.updates
+            result = original(self, optimizer, *args, **kwargs)
+            if tracker.updates == before and self.is_enabled():
+                recorder.ledger.skipped_updates += 1
+                tell(tracker.update, id(optimizer))
+            return result
+
+        scaler.step = step
+
+    def patch_save(self) -> None:
+        torch, recorder = self._torch, self._recorder
+        original = torch.save
+
+        def is_part(args: tuple[Any, ...]) -> bool:
+            """Pickling a tensor saves its storage by itself."""
+            return bool(args) and type(args[0]).__name__.endswith("Storage")
+
+        @functools.wraps(original)
+        @self.plain
+        def save(*args: Any, **kwargs: Any) -> Any:
+            began = time.perf_counter()
+            try:
+                return original(*args, **kwargs)
+            finally:
+                if not is_part(args):
+                    recorder.ledger.saved(time.perf_counter() - began)
+
+        torch.save = save
+
+    def patch_loader(self, dataloader: Any) -> None:
+        recorder, tracker, tell = self._recorder, self.tracker, self.tell
+        iterator = dataloader._BaseDataLoaderIter
+        create, advance = iterator.__init__, iterator.__next__
+        inside = threading.local()  # a dataset may read a DataLoader itself
+
+        def know(instance: Any, loader: Any) -> None:
+            instance._traceopt_loader = recorder.loaders.iterated(loader)
+
+        @functools.wraps(create)
+        @self.plain
+        def init(self: Any, loader: Any, *args: Any, **kwargs: Any) -> None:
+            create(self, loader, *args, **kwargs)
+            tell(know, self, loader)
+
+        @functools.wraps(advance)
+        @self.plain
+        def next_batch(self: Any) -> Any:
+            if getattr(inside, "fetch", False):
+                return advance(self)
+            inside.fetch = True
+            try:
+                tell(tracker.fetch, getattr(self, "_traceopt_loader", 0))
+                began = time.perf_counter()
+                try:
+                    return advance(self)
+                finally:
+                    recorder.ledger.fetched(time.perf_counter() - began)
+            finally:
+                inside.fetch = False
+
+        iterator.__init__, iterator.__next__ = init, next_batch
+
+    def patch_forward(self) -> None:
+        """The outermost module's call is a step. Only on request: every module of the model takes this way."""
+        module, tracker, tell = self._torch.nn.Module, self.tracker, self.tell
+        original = module.__call__
+        depth = 0
+
+        @functools.wraps(original)
+        @self.plain
+        def call(*args: Any, **kwargs: Any) -> Any:
+            nonlocal depth
+            depth += 1
+            try:
+                return original(*args, **kwargs)
+            finally:
+                depth -= 1
+                if not depth:
+                    tell(tracker.marked)
+
+        module.__call__ = call
+
+    def patch_function(self, module: Any, path: str) -> None:
+        """`path` is `function` or `Class.method` of the module."""
+        tracker, tell = self.tracker, self.tell
+        *owners, name = path.split(".")
+        try:
+            owner = functools.reduce(getattr, owners, module)
+            original = getattr(owner, name)
+        except AttributeError as error:
+            self._recorder.status.trouble(f"--step-on {module.__name__}:{path}: {error}")
+            return
+
+        @functools.wraps(original)
+        @self.plain
+        def function(*args: Any, **kwargs: Any) -> Any:
+            try:
+                return original(*args, **kwargs)
+            finally:
+                tell(tracker.marked)
+
+        setattr(owner, name, function)
+
+
+def _time_batches(fetch_module: Any, clock: WorkerClock, plain: Callable[[Function], Function]) -> None:
+    """Measures, inside the DataLoader's workers, how long each batch takes to build."""
+
+    def timed(original: Function) -> Function:
+        @functools.wraps(original)
+        @plain
+        def fetch(self: Any, index: Any) -> Any:
+            began = time.perf_counter()
+            try:
+                return original(self, index)
+            finally:
+                clock.built(time.perf_counter() - began, self.dataset)
+
+        return fetch
+
+    for kind in (fetch_module._MapDatasetFetcher, fetch_module._IterableDatasetFetcher):
+        kind.fetch = timed(kind.fetch)

@@ -1,0 +1,107 @@
+"""The wall time of every step of the whole run, recorded or not, and of what happens beside the steps."""
+
+from __future__ import annotations
+
+import gc
+import time
+from array import array
+from collections.abc import Iterable
+from statistics import median
+from typing import Any
+
+LIMIT = 100_000  # steps kept one by one; of later ones only count and sum
+SETTLED = 3  # the first steps of a run are slow: they are left out of the median
+FEW = 5  # a median of fewer unrecorded steps says nothing
+
+
+class Ledger:
+    """Times are microseconds; the work of the profiler between two steps belongs to neither.
+
+    Step 0 counts from the import of torch; garbage collection and saves count from its end on.
+    """
+
+    def __init__(self) -> None:
+        self.reset()
+
+    def reset(self) -> None:
+        self.step_us = array("d")
+        self.fetch_us = array("d")
+        self.windows: list[dict[str, Any]] = []  # which steps had a profiler: warm-up included
+        self.later_steps = 0
+        self.later_us = 0.0
+        self.own_us = 0.0
+        self.gc_count = 0
+        self.gc_us = 0.0
+        self.save_count = 0
+        self.save_us = 0.0
+        self.skipped_updates = 0
+        self._opened = time.perf_counter()
+        self._fetch_us = 0.0
+        self._gc_began = 0.0
+
+    def close_step(self) -> None:
+        now = time.perf_counter()
+        if len(self.step_us) < LIMIT:
+            self.step_us.append((now - self._opened) * 1e6)
+            self.fetch_us.append(self._fetch_us)
+        else:
+            self.later_steps += 1
+            self.later_us += (now - self._opened) * 1e6
+        self._fetch_us = 0.0
+        self._opened = now
+
+    def open_step(self) -> None:
+        """What lies between close_step and here was traceopt's own."""
+        now = time.perf_counter()
+        self.own_us += (now - self._opened) * 1e6
+        self._opened = now
+
+    def fetched(self, seconds: float) -> None:
+        self._fetch_us += seconds * 1e6
+
+    def saved(self, seconds: float) -> None:
+        if self.step_us:
+            self.save_count += 1
+            self.save_us += seconds * 1e6
+
+    def watch_gc(self) -> None:
+        gc.callbacks.append(self._gc)
+
+    def unwatch_gc(self) -> None:
+        if self._gc in gc.callbacks:
+            gc.callbacks.remove(self._gc)
+
+    def _gc(self, phase: str, _: dict[str, int]) -> None:
+        if phase == "start":
+            self._gc_began = time.perf_counter()
+        elif self.step_us:
+            self.gc_count += 1
+            self.gc_us += (time.perf_counter() - self._gc_began) * 1e6
+
+    def unrecorded_us(self) -> float | None:
+        """The median step without a profiler, waiting for data aside; None of too few steps."""
+        busy = {step for window in self.windows for step in range(window["warmup_from"], window["until"])}
+        return self._median(step for step in range(SETTLED, len(self.step_us)) if step not in busy)
+
+    def recorded_us(self) -> dict[str, float]:
+        """The same of each cycle, by its name."""
+        medians = {}
+        for window in self.windows:
+            value = self._median(range(window["from"], window["until"]), at_least=1)
+            if value is not None:
+                medians[window["cycle"]] = value
+        return medians
+
+    def _median(self, steps: Iterable[int], at_least: int = FEW) -> float | None:
+        known = [self.step_us[step] - self.fetch_us[step] for step in steps if step < len(self.step_us)]
+        return median(known) if len(known) >= at_least else None
+
+    def document(self) -> dict[str, Any]:
+        return {
+            "step_us": [round(us, 1) for us in self.step_us],
+            "fetch_us": [round(us, 1) for us in self.fetch_us],
+            "windows": self.windows,
+            "later_steps": self.later_steps,
+            "later_us": round(self.later_us, 1),
+            "own_us": round(self.own_us, 1),
+        }

@@ -1,0 +1,108 @@
+"""The DataLoaders of a run: their settings, how often they were iterated, and how long a worker builds a batch."""
+
+from __future__ import annotations
+
+import glob
+import json
+import os
+import sys
+import time
+from typing import Any
+
+from .inventory import MOST, describe_loader
+
+FLUSH_S = 1.0
+
+
+class LoaderNotes:
+    """Filled as the script begins to iterate its loaders."""
+
+    def __init__(self) -> None:
+        self._rows: dict[int, dict[str, Any]] = {}
+
+    def iterated(self, loader: Any) -> int:
+        """A new iterator was made; with workers that do not persist it starts them anew.
+
+        Returns what the loader is known by: the same for one that is built again for the next epoch.
+        """
+        key = hash((type(loader.dataset), _length(loader), type(loader.sampler), loader.batch_size))
+        row = self._rows.get(key)
+        if row is not None:
+            row["iterators"] += 1
+        elif len(self._rows) < MOST:
+            self._rows[key] = describe_loader(None, loader) | {"iterators": 1}
+        return key
+
+    def document(self, control: str | None) -> dict[str, Any]:
+        """Nothing where no loader was seen being iterated: the inventory then has them."""
+        found: dict[str, Any] = {"loaders": list(self._rows.values())} if self._rows else {}
+        if control is not None:
+            found["loader_workers"] = _read_worker_times(control)
+        return found
+
+
+class WorkerClock:
+    """Inside a DataLoader worker: the time and processor time that its batches take.
+
+    Written to `worker.{parent}.{pid}.json` of the control folder, at most once a second after the first few.
+    """
+
+    def __init__(self, control: str) -> None:
+        self._control = control
+        self._pid = 0
+
+    def built(self, seconds: float, dataset: Any) -> None:
+        """A batch was built in this process; nothing happens outside of a worker."""
+        worker = sys.modules.get("torch.utils.data._utils.worker")
+        info = getattr(worker, "_worker_info", None)
+        if info is None:
+            return
+        now = time.perf_counter()
+        if self._pid != os.getpid():
+            self._pid = os.getpid()
+            self._batches, self._seconds, self._longest_s = 0, 0.0, 0.0
+            self._began = self._flushed = now - seconds
+        self._batches += 1
+        self._seconds += seconds
+        self._longest_s = max(self._longest_s, seconds)
+        if now - self._flushed > FLUSH_S or self._batches & (self._batches - 1) == 0:
+            self._flushed = now
+            self._flush(info, dataset, now)
+
+    def _flush(self, info: Any, dataset: Any, now: float) -> None:
+        row = {
+            "worker": info.id,
+            "workers": info.num_workers,
+            "dataset": f"{type(dataset).__module__}.{type(dataset).__qualname__}",
+            "batches": self._batches,
+            "batch_us": round(self._seconds / self._batches * 1e6, 1),
+            "longest_batch_us": round(self._longest_s * 1e6, 1),
+            "cpu_us": round(time.process_time() * 1e6),
+            "wall_us": round((now - self._began) * 1e6),
+        }
+        path = os.path.join(self._control, f"worker.{os.getppid()}.{self._pid}.json")
+        try:
+            with open(path + ".tmp", "w", encoding="utf-8") as file:
+                json.dump(row, file)
+            os.replace(path + ".tmp", path)
+        except OSError:
+            return
+
+
+def _length(loader: Any) -> int | None:
+    """Of the sampler, which has asked a map-style dataset already; an endless or iterable one has none."""
+    try:
+        return len(loader.sampler)
+    except Exception:
+        return None
+
+
+def _read_worker_times(control: str) -> list[dict[str, Any]]:
+    rows = []
+    for path in sorted(glob.glob(os.path.join(glob.escape(control), f"worker.{os.getpid()}.*.json"))):
+        try:
+            with open(path, encoding="utf-8") as file:
+                rows.append(json.load(file))
+        except (OSError, ValueError):
+            continue
+    return rows

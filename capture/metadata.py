@@ -1,0 +1,53 @@
+"""The content of a trace's key `traceopt`, but for what the inventory and the loaders add.
+
+{
+  "cycle": {"name", "wait", "warmup", "active", "record_shapes", "profile_memory", "with_stack",
+            "first_step", "steps", "partial_steps": [N], "closed_early": why or null},
+  "schema": 1, "torch_version", "script", "pid", "rank", "step_rule",
+  "environment": {...}, "memory": {"before": {...}, "after": {...}},
+  "models": [...], "optimizers": [...], "loaders": [...], "loader_workers": [...],
+  "dynamo": {...}, "gc": {"collections", "us"}, "checkpoint": {"saves", "us"}, "skipped_updates", "notes": [...],
+  "ledger": {"step_us": [...], "fetch_us": [...], "windows": [{"cycle", "warmup_from", "from", "until"}], ...}
+}
+
+Times are microseconds of wall time; step N of the ledger is ProfilerStep#N; `until` is exclusive.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import asdict
+from typing import Any
+
+from .environment import describe_environment, rank
+from .inventory import describe_dynamo
+from .ledger import Ledger
+from .settings import Cycle
+
+SCHEMA = 1
+
+
+def of_cycle(torch: Any, cycle: Cycle, part: dict[str, Any]) -> dict[str, Any]:
+    """What is known of one trace; `cycle` comes first, so that a reader finds it without the rest."""
+    return {
+        "cycle": asdict(cycle) | part,
+        "schema": SCHEMA,
+        "torch_version": str(torch.__version__),
+        "script": sys.argv[0] if sys.argv else None,
+        "pid": os.getpid(),
+        "rank": rank(torch),
+        "environment": describe_environment(torch),
+    }
+
+
+def of_run(ledger: Ledger, notes: list[str]) -> dict[str, Any]:
+    """What is only complete when the run has ended."""
+    return {
+        "dynamo": describe_dynamo(),
+        "gc": {"collections": ledger.gc_count, "us": round(ledger.gc_us, 1)},
+        "checkpoint": {"saves": ledger.save_count, "us": round(ledger.save_us, 1)},
+        "skipped_updates": ledger.skipped_updates,
+        "notes": notes,
+        "ledger": ledger.document(),
+    }

@@ -1,0 +1,120 @@
+"""What a run has recorded, and if nothing, why: told from what its processes left in the control folder."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from .settings import Settings, first_recorded_step
+from .status import Status, read_statuses
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """`traces` are the files of this run; `reason` says why there is none; `notes` what went otherwise than planned."""
+
+    traces: list[Path]
+    analyzed: list[Path]
+    reason: str | None
+    notes: list[str]
+    stretch: dict[str, float]  # by cycle: the median recorded step, as a multiple of the median unrecorded one
+
+
+def read_outcome(control: Path, settings: Settings) -> Outcome:
+    statuses = read_statuses(control)
+    written = [(settings.folder / trace.file, trace.cycle) for status in statuses for trace in status.traces]
+    traces = [path for path, _ in written if path.exists()]
+    reason = None if traces else _why_nothing(control, settings, statuses)
+    return Outcome(
+        traces, _to_analyze(written), reason, _notes(settings, statuses) if traces else [], _stretch(statuses)
+    )
+
+
+def _to_analyze(written: list[tuple[Path, str]]) -> list[Path]:
+    """The files of the most telling cycle: call sites are in the detail cycle only."""
+    cycles = {cycle for path, cycle in written if path.exists()}
+    best = next((name for name in ("detail", "timing") if name in cycles), None) or min(cycles, default=None)
+    return [path for path, cycle in written if cycle == best and path.exists()]
+
+
+def _why_nothing(control: Path, settings: Settings, statuses: list[Status]) -> str:
+    failed = control / "failed"
+    if failed.exists():
+        return f"the recording could not start: {failed.read_text(encoding='utf-8', errors='replace').strip()}"
+    if not (control / "loaded").exists():
+        return (
+            "traceopt did not get into the command's Python: it was started with -I, -E or -S, with an emptied "
+            "environment, or the command runs no Python at all"
+        )
+    if not (control / "torch").exists():
+        return "the command never imported torch"
+    busiest = max(statuses, key=lambda status: status.step, default=None)
+    if busiest is None:
+        return "the command was killed before its first training step ended"
+    if not busiest.ended and busiest.step:
+        steps = f" for steps {busiest.first_step} to {busiest.last_step}" if busiest.cycle else ""
+        return f"the command was killed while traceopt was {busiest.phase}{steps}"
+    if busiest.troubles:
+        return busiest.troubles[0]
+    if busiest.own_profiler:
+        files = ", ".join(busiest.own_traces[:3])
+        its = f"; it wrote {files}: traceopt analyze reads that" if files else ""
+        return f"the script runs torch.profiler itself, and only one profiler can be at work{its}"
+    if not busiest.step:
+        return _no_steps(busiest, settings)
+    needed = first_recorded_step(settings.cycles) + 1
+    if busiest.step < needed:
+        return (
+            f"the run ended after {_count(busiest.step, 'step')}, and the first to be recorded was number {needed}: "
+            "let it run longer, or use --preset quick"
+        )
+    return busiest.notes[-1] if busiest.notes else f"the run ended after {_count(busiest.step, 'step')}"
+
+
+def _no_steps(status: Status, settings: Settings) -> str:
+    if settings.step_on is not None:
+        return f"--step-on {settings.step_on}: no step has ended that way"
+    seen = ", ".join(
+        _count(number, name)
+        for number, name in (
+            (status.fetches, "DataLoader batch"),
+            (status.backwards, "backward"),
+            (status.updates, "optimizer update"),
+        )
+        if number
+    )
+    return (
+        f"no training step was recognized (seen: {seen or 'no DataLoader, backward or optimizer'}); say what ends one "
+        "with --step-on batch, update, backward, forward or module:function"
+    )
+
+
+def _notes(settings: Settings, statuses: list[Status]) -> list[str]:
+    """What fell short of the plan, once however many ranks say it."""
+    notes = []
+    for status in statuses:
+        for trace in status.traces:
+            if trace.closed_early is not None:
+                steps = f"{trace.steps} of {_count(trace.planned_steps, 'step')}"
+                notes.append(f"the {trace.cycle} cycle holds {steps}: {trace.closed_early}")
+        missing = [cycle.name for cycle in settings.cycles[len(status.traces) :]] if status.traces else []
+        if missing:
+            cycles = f"the {' and the '.join(missing)} cycle"
+            ended = f"; the run ended after {_count(status.step, 'step')}" if status.ended else ""
+            notes.append(f"{cycles} {'was' if len(missing) == 1 else 'were'} not recorded{ended}")
+        notes += status.troubles
+        if status.own_profiler:
+            notes.append("the script also runs torch.profiler itself; traceopt made room for it")
+    return list(dict.fromkeys(notes))
+
+
+def _stretch(statuses: list[Status]) -> dict[str, float]:
+    for status in statuses:
+        if status.unrecorded_us and status.recorded_us:
+            return {cycle: us / status.unrecorded_us for cycle, us in status.recorded_us.items()}
+    return {}
+
+
+def _count(number: int, name: str) -> str:
+    plural = "es" if name.endswith("ch") else "s"
+    return f"{number} {name}{'' if number == 1 else plural}"

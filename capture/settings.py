@@ -1,0 +1,103 @@
+"""What to record: the cycles of the schedule, when a step ends, and where the files go."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+STEP_SOURCES = ("batch", "update", "backward", "forward")
+
+
+@dataclass(frozen=True)
+class Cycle:
+    """One recording: `wait` steps without a profiler, `warmup` steps whose events are dropped, `active` steps kept."""
+
+    name: str
+    wait: int
+    warmup: int
+    active: int
+    record_shapes: bool = False
+    profile_memory: bool = False
+    with_stack: bool = False
+
+    @property
+    def length(self) -> int:
+        """Steps from the profiler's start to its end."""
+        return self.warmup + self.active
+
+
+def timing(wait: int, warmup: int, active: int) -> Cycle:
+    """True times: nothing that slows the recorded steps down."""
+    return Cycle("timing", wait, warmup, active)
+
+
+def detail(wait: int, warmup: int, active: int) -> Cycle:
+    """Shapes, memory and the lines of code; the times are stretched."""
+    return Cycle("detail", wait, warmup, active, record_shapes=True, profile_memory=True, with_stack=True)
+
+
+# Timing comes first: the GPU timestamps of later sessions suffer in CUDA 12.6 to 13.0 (pytorch issues 192021, 175790).
+PRESETS: dict[str, tuple[Cycle, ...]] = {
+    "standard": (timing(5, 3, 5), detail(2, 2, 2)),
+    "quick": (timing(1, 1, 3), detail(0, 1, 2)),
+    "long": (timing(20, 5, 20), detail(5, 3, 5)),
+    "timing": (timing(5, 3, 5),),
+}
+
+
+def plan_cycles(
+    preset: str | None = None,
+    *,
+    wait: int | None = None,
+    warmup: int | None = None,
+    active: int | None = None,
+    repeat: int | None = None,
+    record_shapes: bool = False,
+    profile_memory: bool = False,
+    with_stack: bool = False,
+) -> tuple[Cycle, ...]:
+    """A preset, or what the other arguments ask for, with the meaning that torch.profiler gives them.
+
+    Raises ValueError for both at once, an unknown preset or a number that cannot be.
+    """
+    numbers = {"wait": wait, "warmup": warmup, "active": active, "repeat": repeat}
+    given = {name: number for name, number in numbers.items() if number is not None}
+    if not given and not (record_shapes or profile_memory or with_stack):
+        if preset is not None and preset not in PRESETS:
+            raise ValueError(f"unknown preset {preset!r}; known: {', '.join(PRESETS)}")
+        return PRESETS[preset or "standard"]
+    if preset is not None:
+        raise ValueError("use either a preset or wait, warmup, active, repeat and what to record")
+    for name, number in given.items():
+        if number < (name in ("active", "repeat")):
+            raise ValueError(f"{name}: {number} is too small")
+    times = given.pop("repeat", 1)
+    plain = Cycle("plain", wait=5, warmup=3, active=5)
+    extras = {"record_shapes": record_shapes, "profile_memory": profile_memory, "with_stack": with_stack}
+    return (replace(plain, **given, **extras),) * times  # type: ignore[arg-type]  # mypy sees no field names
+
+
+@dataclass(frozen=True)
+class Settings:
+    """`step_on` is one of STEP_SOURCES, `module:function`, or None to find out."""
+
+    folder: Path
+    cycles: tuple[Cycle, ...]
+    step_on: str | None = None
+    stop_after: bool = False
+
+    def save(self, path: Path) -> None:
+        path.write_text(json.dumps(asdict(self), default=str), encoding="utf-8")
+
+
+def load_settings(path: str) -> Settings:
+    with open(path, encoding="utf-8") as file:
+        fields = json.load(file)
+    cycles = tuple(Cycle(**cycle) for cycle in fields.pop("cycles"))
+    return Settings(folder=Path(fields.pop("folder")), cycles=cycles, **fields)
+
+
+def first_recorded_step(cycles: tuple[Cycle, ...]) -> int:
+    """The number, from 0, of the first step that is kept; step 0 ends before a profiler can start."""
+    return max(1, cycles[0].wait) + cycles[0].warmup

@@ -1,0 +1,88 @@
+"""What a recorded process tells its launcher: one small file a process, replaced at every change of phase.
+
+The markers in the same folder are the agent's; with both the launcher can say why nothing was recorded.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+
+WAITING, WARMING_UP, RECORDING, SAVING, DONE = "waiting", "warming up", "recording", "saving", "done"
+SUFFIX = ".status.json"
+
+
+@dataclass
+class TraceNote:
+    """A trace that was written: its file name, its cycle, how many whole steps it holds and should."""
+
+    file: str
+    cycle: str
+    steps: int
+    planned_steps: int
+    closed_early: str | None
+
+
+@dataclass
+class Status:
+    """`step`: steps ended so far; times in microseconds, median of the steps outside and inside of a cycle.
+
+    `notes` are for the trace, `troubles` for the user as well. `ended`: the process came to a regular end.
+    """
+
+    host: str = field(default_factory=socket.gethostname)
+    pid: int = field(default_factory=os.getpid)
+    rank: int | None = None
+    step: int = 0
+    step_rule: str | None = None
+    phase: str = WAITING
+    cycle: str | None = None
+    first_step: int = 0
+    last_step: int = 0
+    traces: list[TraceNote] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    troubles: list[str] = field(default_factory=list)
+    ended: bool = False
+    own_traces: list[str] = field(default_factory=list)
+    own_profiler: bool = False
+    fetches: int = 0
+    backwards: int = 0
+    updates: int = 0
+    unrecorded_us: float | None = None
+    recorded_us: dict[str, float] = field(default_factory=dict)
+
+    def note(self, text: str) -> None:
+        if text not in self.notes and len(self.notes) < 50:
+            self.notes.append(text)
+
+    def trouble(self, text: str) -> None:
+        self.note(text)
+        if text not in self.troubles and len(self.troubles) < 50:
+            self.troubles.append(text)
+
+    def write(self, control: str) -> None:
+        """Replaces this process's file; a folder that is gone or full is no reason to disturb the script."""
+        path = os.path.join(control, f"{self.host}.{self.pid}{SUFFIX}")
+        try:
+            with open(path + ".tmp", "w", encoding="utf-8") as file:
+                json.dump(asdict(self), file)
+            os.replace(path + ".tmp", path)
+        except OSError:
+            return
+
+
+def read_statuses(control: Path) -> list[Status]:
+    """Of all processes that have one, in the order of ranks."""
+    found = []
+    for path in control.glob(f"*{SUFFIX}"):
+        try:
+            values = json.loads(path.read_text(encoding="utf-8"))
+            known = {f.name: values[f.name] for f in fields(Status) if f.name in values}
+            known["traces"] = [TraceNote(**trace) for trace in known.get("traces", [])]
+            found.append(Status(**known))
+        except (OSError, ValueError, TypeError):  # half written by a process that was killed
+            continue
+    return sorted(found, key=lambda s: (s.rank is None, s.rank or 0, s.host, s.pid))

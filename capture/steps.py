@@ -1,0 +1,174 @@
+"""Where a training step ends, found from what the script calls: DataLoader fetches, optimizer updates, backwards.
+
+A step ends at the first DataLoader fetch of the training thread after an optimizer update. Where no fetch lies between
+updates it ends as the closing optimizer's step() has returned. Where no update is ever seen, zero_grad (the optimizer
+was compiled away), backward (an update written by hand) or the fetch (inference) stands in.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import Protocol
+
+LOADER, UPDATE, ZERO_GRAD, BACKWARD, INFERENCE, GIVEN = (
+    "loader", "update", "zero_grad", "backward", "inference", "given",
+)  # fmt: skip
+
+INFERENCE_FETCHES = 8  # batches read without an update or a backward, until they count as steps
+LONE_BACKWARDS = 16  # backwards without an optimizer, until they count as steps
+IDLE_UPDATES = 32  # updates of a loop that once read a batch and then no more
+RARE = 16  # an optimizer that steps more seldom than the busiest by this factor closes no step
+
+
+class Listener(Protocol):
+    """Who is told. All calls come from the training thread, between two steps."""
+
+    def step_ended(self, rule: str) -> None: ...
+
+    def interrupted(self, why: str) -> None:
+        """Something else than training goes on from here, such as an evaluation."""
+
+    def restarted(self, why: str) -> None:
+        """What was taken for steps so far was none."""
+
+
+class StepTracker:
+    """Turns the script's calls into step ends. `step_on` fixes the rule, as in Settings."""
+
+    def __init__(self, listener: Listener, step_on: str | None = None) -> None:
+        self._listener = listener
+        self._given = step_on
+        self.reset()
+
+    def reset(self) -> None:
+        """Forgets everything, as a forked child must."""
+        self.fetches = self.updates = self.backwards = 0
+        self.inside_update = 0  # depth: LBFGS and Lightning run the whole step inside optimizer.step()
+        self._rule: str | None = None
+        self._thread = threading.main_thread().ident if self._given is None else None
+        self._pending = False  # an update was seen; the next fetch ends the step
+        self._idle_updates = 0
+        self._fetches_in_step = 0
+        self._fetches_alone = 0
+        self._zero_grads = 0
+        self._backward_depth = 0
+        self._backward_since_zero_grad = False
+        self._update_in_backward = False
+        self._update_counts: dict[int, int] = {}  # by optimizer, in order of first use
+        self._step_loaders: set[int] = set()
+        self._last_loaders: set[int] = set()
+        self._training_loaders: set[int] = set()
+
+    def fetch(self, loader: int) -> None:
+        """The DataLoader known by that number is about to be asked for a batch, in any thread."""
+        if self._given is not None:
+            self.fetches += 1
+            if self._given == "batch" and self.fetches > 1:
+                self._end_given()
+            return
+        if threading.get_ident() != self._thread:
+            return
+        self.fetches += 1
+        self._fetches_alone += 1
+        foreign = bool(self._training_loaders) and loader not in self._training_loaders
+        if self._pending:
+            self._end(LOADER)
+        elif not self.updates and not self.backwards and self._fetches_alone > INFERENCE_FETCHES:
+            self._end(INFERENCE)
+        if foreign:
+            self._listener.interrupted("another DataLoader is read (evaluation?)")
+        self._step_loaders.add(loader)
+        self._fetches_in_step += 1
+
+    def update(self, optimizer: int) -> None:
+        """An optimizer's step() has returned, or a GradScaler has skipped it."""
+        self.updates += 1
+        if self._given is not None:
+            if self._given == "update" and self._closes(optimizer):
+                self._end_given()
+            return
+        if self.updates == 1 and self._rule not in (None, LOADER, UPDATE):
+            self._listener.restarted(f"optimizer steps began after steps were counted by {self._rule}")
+            self._rule = None
+        self._fetches_alone = 0
+        if self._backward_depth:  # an optimizer a parameter, stepped in backward: one update at its end
+            self._update_in_backward = True
+            return
+        self._thread = threading.get_ident()
+        self._updated(optimizer)
+
+    def backward_begins(self) -> None:
+        self._backward_depth += 1
+
+    def backward_ends(self) -> None:
+        self._backward_depth -= 1
+        if self._backward_depth:
+            return
+        self.backwards += 1
+        if self._given is not None:
+            if self._given == "backward":
+                self._end_given()
+            return
+        self._fetches_alone = 0
+        self._backward_since_zero_grad = True
+        if self._update_in_backward:
+            self._update_in_backward = False
+            self._updated(0)
+        elif not self.updates and self._zero_grads < 2 and self.backwards > LONE_BACKWARDS and not self.inside_update:
+            self._end_or_wait(BACKWARD)
+
+    def zero_grad(self) -> None:
+        """Counts only while no update was ever seen: the optimizer's step is part of a compiled graph then."""
+        if self._given or self.updates or self.inside_update or self._backward_depth:
+            return
+        if self._backward_since_zero_grad:
+            self._backward_since_zero_grad = False
+            self._zero_grads += 1
+            if self._zero_grads >= 2:
+                self._end_or_wait(ZERO_GRAD)
+
+    def marked(self) -> None:
+        """The outermost forward, or the function that the user named, has returned."""
+        self._end_given()
+
+    def _updated(self, optimizer: int) -> None:
+        closes = self._closes(optimizer)
+        if self._fetches_in_step:
+            self._pending = True
+            self._idle_updates += 1
+            if self._idle_updates > IDLE_UPDATES:  # one batch was read, and trained on ever since
+                self._end(UPDATE)
+        elif closes and not self._pending:
+            self._end(UPDATE)
+
+    def _closes(self, optimizer: int) -> bool:
+        """Whether it is the last one of a step: the rarest of those in regular use, the latest among equals."""
+        counts = self._update_counts
+        counts[optimizer] = counts.get(optimizer, 0) + 1
+        if len(counts) == 1:
+            return True
+        most = max(counts.values())
+        regular = [key for key, count in counts.items() if count * RARE >= most]
+        least = min(counts[key] for key in regular)
+        return optimizer == [key for key in regular if counts[key] <= least * 1.3 + 1][-1]
+
+    def _end_or_wait(self, rule: str) -> None:
+        if self._fetches_in_step:
+            self._pending = True
+        else:
+            self._end(rule)
+
+    def _end_given(self) -> None:
+        thread = threading.get_ident()
+        if self._thread in (None, thread):
+            self._thread = thread
+            self._listener.step_ended(GIVEN)
+
+    def _end(self, rule: str) -> None:
+        self._pending = False
+        self._idle_updates = 0
+        self._fetches_in_step = 0
+        self._training_loaders |= self._step_loaders & self._last_loaders
+        self._last_loaders, self._step_loaders = self._step_loaders, set()
+        self._rule = self._rule or rule
+        self._listener.step_ended(rule)

@@ -1,0 +1,121 @@
+"""A trace on disk: what Kineto wrote, gzipped, with the key `traceopt` put in front of its own keys.
+
+Kineto's way to add metadata turns every backslash into a slash and so breaks the file; hence the splice. Head and body
+are separate deflate blocks of one gzip member: the head, which is complete only when the run ends, is exchanged then
+without compressing the body again.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import struct
+import time
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+_GZIP_HEADER = b"\x1f\x8b\x08\x00" + bytes(4) + b"\x04\xff"  # deflate, no time, fastest, system unknown
+_RAW_DEFLATE = -15
+_LEVEL = 1  # 1 us an event; level 9, torch's own choice, takes 9
+_CHUNK = 1 << 20
+
+
+@dataclass
+class TraceFile:
+    """`body_*`: where the deflated body begins in the file, and length and checksum of the body itself."""
+
+    path: Path
+    body_offset: int
+    body_bytes: int
+    body_crc: int
+
+    def replace_head(self, head: dict[str, Any]) -> None:
+        """Exchanges the content of the key `traceopt`. Raises OSError; the old file is then still there."""
+        temporary = self.path.with_name(f".{self.path.name}.tmp")
+        start = _head_bytes(head)
+        try:
+            with self.path.open("rb") as old, temporary.open("wb") as new:
+                offset = _write_head(new, start)
+                old.seek(self.body_offset)
+                left = os.path.getsize(self.path) - self.body_offset - 8
+                while left > 0 and (chunk := old.read(min(_CHUNK, left))):
+                    left -= len(chunk)
+                    new.write(chunk)
+                new.write(_trailer(start, self.body_crc, self.body_bytes))
+            os.replace(temporary, self.path)
+            self.body_offset = offset
+        finally:
+            temporary.unlink(missing_ok=True)
+
+
+def save(profiler: Any, folder: Path, worker: str, head: dict[str, Any]) -> TraceFile:
+    """Writes `{worker}.{ns}.pt.trace.json.gz`, the name that TensorBoard looks for. Raises OSError."""
+    folder.mkdir(parents=True, exist_ok=True)
+    name = f"{worker}.{time.time_ns()}"
+    raw = folder / f".{name}.raw.json"
+    temporary = folder / f".{name}.tmp"
+    try:
+        profiler.export_chrome_trace(str(raw))
+        if not raw.exists() or not raw.stat().st_size:
+            raise OSError("the profiler wrote no file (is the disk full?)")
+        with raw.open("rb") as source, temporary.open("wb") as target:
+            written = _compress(source, target, head)
+        path = folder / f"{name}.pt.trace.json.gz"
+        os.replace(temporary, path)
+        return TraceFile(path, *written)
+    finally:
+        for leftover in (raw, temporary, raw.with_name(raw.name + ".tmp")):  # Kineto writes .tmp and renames
+            leftover.unlink(missing_ok=True)
+
+
+def _compress(source: IO[bytes], target: IO[bytes], head: dict[str, Any]) -> tuple[int, int, int]:
+    first = source.read(_CHUNK)
+    brace = first.find(b"{")
+    if brace < 0:
+        raise OSError("the profiler wrote no JSON object")
+    start = _head_bytes(head)
+    offset = _write_head(target, start)
+    deflate = zlib.compressobj(_LEVEL, zlib.DEFLATED, _RAW_DEFLATE)
+    length = crc = 0
+    chunk = first[brace + 1 :]
+    while chunk:
+        length += len(chunk)
+        crc = zlib.crc32(chunk, crc)
+        target.write(deflate.compress(chunk))
+        chunk = source.read(_CHUNK)
+    target.write(deflate.flush())
+    target.write(_trailer(start, crc, length))
+    return offset, length, crc
+
+
+def _head_bytes(head: dict[str, Any]) -> bytes:
+    return b'{\n  "traceopt": ' + json.dumps(head, default=str).encode() + b","
+
+
+def _write_head(target: IO[bytes], start: bytes) -> int:
+    deflate = zlib.compressobj(_LEVEL, zlib.DEFLATED, _RAW_DEFLATE)
+    block = deflate.compress(start) + deflate.flush(zlib.Z_FULL_FLUSH)  # ends on a byte, and the stream goes on
+    target.write(_GZIP_HEADER + block)
+    return len(_GZIP_HEADER) + len(block)
+
+
+def _trailer(start: bytes, body_crc: int, body_bytes: int) -> bytes:
+    """CRC-32 is affine: crc(start + body) = crc(start + zeros) ^ crc(zeros) ^ crc(body), zeros as long as the body."""
+    crc = body_crc
+    for seed in (zlib.crc32(start), 0):
+        for size in _chunks(body_bytes):
+            seed = zlib.crc32(_ZEROS[:size], seed)
+        crc ^= seed
+    return struct.pack("<II", crc, (len(start) + body_bytes) & 0xFFFFFFFF)
+
+
+_ZEROS = memoryview(bytes(_CHUNK))
+
+
+def _chunks(length: int) -> Iterator[int]:
+    while length > 0:
+        yield min(_CHUNK, length)
+        length -= _CHUNK

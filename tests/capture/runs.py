@@ -1,0 +1,129 @@
+"""Runs small training scripts under `traceopt run`, side by side, and reads the traces that they leave."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import subprocess
+import sys
+from collections import Counter
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+SCRIPTS = Path(__file__).parent / "scripts"
+TIMEOUT_S = 120
+
+Key = tuple[Any, ...]
+
+
+@dataclass(frozen=True)
+class Trace:
+    """One file that was written."""
+
+    path: Path
+
+    @cached_property
+    def document(self) -> dict[str, Any]:
+        with gzip.open(self.path) as file:
+            document: dict[str, Any] = json.load(file)
+        return document
+
+    @property
+    def metadata(self) -> dict[str, Any]:
+        metadata: dict[str, Any] = self.document["traceopt"]
+        return metadata
+
+    @property
+    def cycle(self) -> str:
+        return str(self.metadata["cycle"]["name"])
+
+    @cached_property
+    def steps(self) -> dict[int, Counter[str]]:
+        """By step number: how many fetches, updates and so on lie inside. A last step that was cut off is left out."""
+        ranges = [e for e in self.document["traceEvents"] if e.get("cat") == "user_annotation" and e["ph"] == "X"]
+        steps = [e for e in ranges if e["name"].startswith("ProfilerStep#")]
+        found: dict[int, Counter[str]] = {}
+        for step in steps:
+            number = int(step["name"].partition("#")[2])
+            if number in self.metadata["cycle"]["partial_steps"]:
+                continue
+            assert number not in found, "two ranges of one step"
+            inside = [e for e in ranges if step["ts"] <= e["ts"] < step["ts"] + step["dur"]]
+            found[number] = Counter(_kind(e["name"]) for e in inside if e is not step)
+        return found
+
+
+@dataclass(frozen=True)
+class Run:
+    """A command that has ended."""
+
+    code: int
+    stdout: str
+    stderr: str
+    folder: Path
+
+    @cached_property
+    def traces(self) -> list[Trace]:
+        return [Trace(path) for path in sorted(self.folder.glob("*.pt.trace.json.gz"))]
+
+    def cycle(self, name: str) -> Trace:
+        [trace] = [trace for trace in self.traces if trace.cycle == name]
+        return trace
+
+
+def _kind(name: str) -> str:
+    for start, kind in (("enumerate(DataLoader)", "fetch"), ("Optimizer.step", "update"), ("Optimizer.zero", "zero")):
+        if name.startswith(start):
+            return kind
+    return "other"
+
+
+def environment(**variables: str) -> dict[str, str]:
+    """One thread, so that the tests do not fight for cores and every sum has one order."""
+    inherited = {k: v for k, v in os.environ.items() if not k.startswith(("TRACEOPT", "PYTHONPATH", "RANK"))}
+    return inherited | {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"} | variables
+
+
+def traceopt_run(*arguments: str) -> list[str]:
+    return [sys.executable, "-m", "traceopt", "run", *arguments]
+
+
+class Runner:
+    """Starts commands in the background; each distinct one once."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._pool = ThreadPoolExecutor(max_workers=max(2, min(4, os.cpu_count() or 2)))
+        self._runs: dict[Key, Future[Run]] = {}
+
+    def submit(self, *words: str, options: tuple[str, ...] = (), bare: bool = False) -> Future[Run]:
+        key = (words, options, bare)
+        if key not in self._runs:
+            folder = self._folder / str(len(self._runs))
+            self._runs[key] = self._pool.submit(self._execute, list(words), options, bare, folder)
+        return self._runs[key]
+
+    def close(self) -> None:
+        self._pool.shutdown(cancel_futures=True)
+
+    def _execute(self, words: list[str], options: tuple[str, ...], bare: bool, folder: Path) -> Run:
+        (folder / "work").mkdir(parents=True)
+        words = [str(SCRIPTS / word) if word.endswith(".py") else word for word in words]
+        python = [sys.executable] if words[0].endswith(".py") or words[0] == "-m" else []
+        logs = folder / "logs"
+        recorded = traceopt_run(
+            "--logdir", str(logs), *options, *([] if words[0] == "-m" or python else ["--"]), *words
+        )
+        done = subprocess.run(
+            [*python, *words] if bare else recorded,
+            env=environment(PYTHONPATH=str(SCRIPTS)),
+            cwd=folder / "work",
+            capture_output=True,
+            text=True,
+            timeout=TIMEOUT_S,
+        )
+        return Run(done.returncode, done.stdout, done.stderr, logs)

@@ -1,0 +1,66 @@
+"""Profiles itself: python own_profiler.py scheduled|inside|legacy|always."""
+
+from __future__ import annotations
+
+import sys
+
+import torch
+from torch import Tensor, nn
+from torch.profiler import ProfilerActivity, profile, schedule
+
+model = nn.Linear(16, 4)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+CPU = [ProfilerActivity.CPU]
+STEPS = 60
+found: list[int] = []
+
+
+def train() -> None:
+    optimizer.zero_grad()
+    model(torch.randn(4, 16)).pow(2).mean().backward()
+    optimizer.step()
+
+
+def count(profiler: profile) -> None:
+    rows: list[Tensor] = [row for row in profiler.key_averages() if row.key == "aten::addmm"]
+    found.append(sum(row.count for row in rows))
+
+
+def scheduled() -> None:
+    plan = schedule(wait=6, warmup=2, active=3, repeat=2)
+    with profile(activities=CPU, schedule=plan, on_trace_ready=count) as profiler:
+        for _ in range(STEPS):
+            train()
+            profiler.step()
+
+
+def inside() -> None:
+    for step in range(STEPS):
+        if step in (4, 7, 20):
+            with profile(activities=CPU) as profiler:
+                train()
+            count(profiler)
+        else:
+            train()
+
+
+def legacy() -> None:
+    for step in range(STEPS):
+        if step == 9:
+            with torch.autograd.profiler.profile() as profiler:
+                train()
+            count(profiler)
+        else:
+            train()
+
+
+def always() -> None:
+    with profile(activities=CPU) as profiler:
+        for _ in range(STEPS):
+            train()
+    count(profiler)
+    profiler.export_chrome_trace("theirs.json")
+
+
+{"scheduled": scheduled, "inside": inside, "legacy": legacy, "always": always}[sys.argv[1]]()
+print("found", found)

@@ -1,0 +1,101 @@
+"""Which calls of a script end a step: real loops are recorded, and each recorded step must hold the same work."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+
+import pytest
+from runs import Run, Trace
+
+LOOPS = {
+    "plain": ("loader", {"fetch": 1, "update": 1, "zero": 1}),
+    "without_loader": ("update", {"update": 1, "zero": 1}),
+    "accumulation": ("loader", {"fetch": 4, "update": 1, "zero": 1}),
+    "gan": ("loader", {"fetch": 1, "update": 2, "zero": 2}),
+    "gan_without_loader": ("update", {"update": 4, "zero": 4}),
+    "inference": ("inference", {"fetch": 1}),
+    "inference_then_training": ("loader", {"fetch": 1, "update": 1, "zero": 1}),
+    "closure": ("update", {"update": 1}),
+    "manual": ("backward", {}),
+    "two_loaders": ("loader", {"fetch": 2, "update": 1, "zero": 1}),
+    "one_batch": ("update", {"update": 1, "zero": 1}),
+    "in_backward": ("loader", {"fetch": 1, "update": 6, "zero": 6}),
+    "in_thread": ("loader", {"fetch": 1, "update": 1, "zero": 1}),
+    "prefetched": ("update", {"update": 1, "zero": 1}),
+    "compiled_update": ("loader", {"fetch": 1, "zero": 1}),
+}
+
+
+ALL = pytest.mark.run("loops.py", *LOOPS, "skipped_updates", "evaluation", "compiled")
+
+
+def traces_of(run: Run, kind: str) -> dict[str, Trace]:
+    """By cycle, of the process that ran this kind of loop."""
+    process = json.loads((run.folder.parent / "work" / "processes.json").read_text())[kind]
+    return {trace.cycle: trace for trace in run.traces if trace.metadata["pid"] == process}
+
+
+@ALL
+@pytest.mark.parametrize(("kind", "rule", "work"), [(kind, *expected) for kind, expected in LOOPS.items()])
+def test_every_recorded_step_holds_the_same_work(run: Run, kind: str, rule: str, work: dict[str, int]) -> None:
+    assert run.code == 0, run.stderr
+    timing = traces_of(run, kind)["timing"]
+    assert timing.metadata["step_rule"] == rule
+    assert list(timing.steps) == [8, 9, 10, 11, 12]
+    for step in timing.steps.values():
+        del step["other"]
+        if kind == "closure":
+            del step["zero"]  # LBFGS calls its closure as often as it likes
+        assert step == Counter(work)
+
+
+@ALL
+def test_an_update_that_the_scaler_skips_ends_a_step_too(run: Run) -> None:
+    timing = traces_of(run, "skipped_updates")["timing"]
+    assert [step["fetch"] for step in timing.steps.values()] == [1] * 5
+    assert timing.metadata["skipped_updates"] > 10
+
+
+@ALL
+def test_an_evaluation_is_kept_out_of_the_recorded_steps(run: Run) -> None:
+    traces = traces_of(run, "evaluation")
+    for step in [*traces["timing"].steps.values(), *traces["detail"].steps.values()]:
+        assert step["fetch"] == step["update"] == 1
+    assert len(traces["timing"].steps) == 4
+    assert "the timing cycle holds 4 of 5 steps: another DataLoader is read (evaluation?)" in run.stderr
+
+
+@ALL
+def test_torch_compile_sees_none_of_the_wrappers(run: Run, bare: Run) -> None:
+    """The scripts print how many frames Dynamo compiled and where the graphs break."""
+    assert run.stdout == bare.stdout
+    assert bare.stdout.count("graph breaks") == 2
+    assert traces_of(run, "compiled")["timing"].metadata["dynamo"]["frames"] == {"total": 1, "ok": 1}
+
+
+@pytest.mark.run("loops.py", "without_loader", options=("--step-on", "forward", "--wait", "2", "--active", "3"))
+def test_step_on_forward(run: Run) -> None:
+    plain = run.cycle("plain")
+    assert plain.metadata["step_rule"] == "given"
+    assert [step["update"] for step in plain.steps.values()] == [1, 1, 1]
+
+
+@pytest.mark.run("-m", "package.train", "--epochs", "2", options=("--step-on", "package.train:two_updates"))
+def test_step_on_a_function_of_a_module(run: Run) -> None:
+    assert run.stdout == "['--epochs', '2'] package.train\n"
+    assert [step["update"] for step in run.cycle("timing").steps.values()] == [2] * 5
+
+
+@pytest.mark.run("loops.py", "accumulation", options=("--step-on", "batch", "--repeat", "2", "--active", "2"))
+def test_step_on_batch_with_two_plain_cycles(run: Run) -> None:
+    first, second = run.traces
+    assert list(first.steps) == [8, 9]
+    assert list(second.steps) == [18, 19]
+    assert all(step["fetch"] == 1 for step in [*first.steps.values(), *second.steps.values()])
+
+
+@pytest.mark.run("loops.py", "endless", options=("--stop-after", "--preset", "quick"))
+def test_stop_after_ends_the_script_when_all_is_recorded(run: Run) -> None:
+    assert run.code == 0, run.stderr
+    assert [list(trace.steps) for trace in run.traces] == [[2, 3, 4], [6, 7]]

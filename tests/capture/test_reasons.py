@@ -1,0 +1,62 @@
+"""When nothing could be recorded the user is told why, and the run is as it would have been."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+from runs import SCRIPTS, Run
+
+NOTHING = "traceopt: nothing was recorded: "
+
+
+@pytest.mark.run("no_torch.py", options=("--analyze",))
+def test_torch_was_never_imported(run: Run) -> None:
+    assert (run.code, run.stdout) == (0, "nothing to see\n")
+    assert run.stderr == f"{NOTHING}the command never imported torch\n"
+    assert not run.folder.exists()
+
+
+@pytest.mark.run(sys.executable, "-I", str(SCRIPTS / "no_steps.py"))
+def test_an_isolated_interpreter(run: Run) -> None:
+    assert (run.code, run.stdout) == (0, "2.0\n")
+    assert f"{NOTHING}traceopt did not get into the command's Python: it was started with -I, -E or -S" in run.stderr
+
+
+@pytest.mark.run("no_steps.py")
+def test_no_step_was_seen(run: Run) -> None:
+    assert f"{NOTHING}no training step was recognized (seen: no DataLoader, backward or optimizer)" in run.stderr
+    assert "--step-on batch, update, backward, forward or module:function" in run.stderr
+
+
+@pytest.mark.run("endings.py", "exit", "4")
+def test_shorter_than_the_schedule(run: Run) -> None:
+    assert run.code == 3
+    assert f"{NOTHING}the run ended after 4 steps, and the first to be recorded was number 9" in run.stderr
+
+
+@pytest.mark.run("own_profiler.py", "always")
+def test_the_scripts_own_profiler_was_at_work_all_the_time(run: Run) -> None:
+    assert (run.code, run.stdout) == (0, "found [60]\n")
+    assert f"{NOTHING}the script runs torch.profiler itself" in run.stderr
+    assert "it wrote theirs.json: traceopt analyze reads that" in run.stderr
+
+
+@pytest.mark.run("own_profiler.py", "scheduled")
+def test_a_scheduled_profiler_of_the_script_goes_first(run: Run) -> None:
+    """Its step ranges stay out of our trace: Trace.steps fails where one step has two."""
+    assert (run.code, run.stdout) == (0, "found [3, 3]\n")
+    assert list(run.cycle("timing").steps) == [30, 31, 32, 33, 34]
+
+
+@pytest.mark.run("own_profiler.py", "inside")
+def test_a_profiler_of_the_script_in_the_middle_of_ours(run: Run) -> None:
+    assert (run.code, run.stdout) == (0, "found [1, 1, 1]\n")
+    assert len(run.cycle("timing").steps) == 5
+    assert "the script also runs torch.profiler itself; traceopt made room for it" in run.stderr
+
+
+@pytest.mark.run("own_profiler.py", "legacy")
+def test_the_old_profiler_of_autograd_too(run: Run) -> None:
+    assert (run.code, run.stdout) == (0, "found [1]\n")
+    assert len(run.cycle("timing").steps) == 5

@@ -1,0 +1,82 @@
+"""`traceopt run` from the outside: the summary at the end, where files go, and what is refused."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from runs import Run
+
+from traceopt.capture.launcher import CommandError, command_line
+from traceopt.capture.settings import PRESETS, first_recorded_step, plan_cycles
+from traceopt.cli import cli
+
+
+@pytest.mark.run("loops.py", "plain", options=("--analyze", "--preset", "quick"))
+def test_the_summary_follows_and_names_report_and_traces(run: Run) -> None:
+    assert run.code == 0, run.stderr
+    assert "This is a CPU-only run." in run.stdout
+    assert re.search(
+        r"^Report: traceopt-report\.html\nTraces: \S+logs\nRecorded steps took \d", run.stdout, re.MULTILINE
+    )
+    assert (run.folder.parent / "work" / "traceopt-report.html").is_file()
+    assert sorted(path.name for path in run.folder.iterdir()) == [trace.path.name for trace in run.traces]
+    assert run.stderr == ""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((), "Missing argument 'SCRIPT [ARGS]...'"),
+        (("missing.py",), "no such script: missing.py"),
+        (("no-such-program",), "cannot start no-such-program: no such script or program"),
+        (("--preset", "quick", "--active", "3", "x.py"), "use either a preset or wait, warmup, active, repeat"),
+        (("--step-on", "batches", "x.py"), "did you mean 'batch'?"),
+        (("--step-on", "__main__:step", "x.py"), "cannot watch a function of the script itself"),
+        (("--name", "a/b", "x.py"), "--name a/b: expected the name of a folder"),
+    ],
+)
+def test_what_cannot_be_is_refused_in_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], message: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    outcome = CliRunner().invoke(cli, ["run", *arguments])
+    assert outcome.exit_code == 2
+    assert message in outcome.stderr
+    assert outcome.stderr.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_scripts_and_modules_get_this_python_and_programs_do_not(tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.touch()
+    assert command_line([str(script), "-x"], module=False)[1:] == [str(script), "-x"]
+    assert command_line(["package.train", "--lr"], module=True)[1:] == ["-m", "package.train", "--lr"]
+    assert command_line(["sh", "-c", "true"], module=False)[1:] == ["-c", "true"]
+    (tmp_path / "notes").write_text("text")
+    with pytest.raises(CommandError, match="it is not executable"):
+        command_line([str(tmp_path / "notes")], module=False)
+
+
+def test_presets_record_the_steps_that_the_help_names() -> None:
+    said = []
+    for cycles in PRESETS.values():
+        step, spans = 0, []
+        for cycle in cycles:
+            first = max(1, step + cycle.wait) + cycle.warmup
+            step = first + cycle.active
+            spans.append(f"{first}-{step - 1}")
+        said.append(" and ".join(spans))
+        assert first_recorded_step(cycles) == int(spans[0].partition("-")[0])
+    shown = CliRunner().invoke(cli, ["run", "--help"]).stdout
+    assert "; ".join(said) in " ".join(shown.split())
+
+
+def test_plain_options_have_the_meaning_of_torch() -> None:
+    [cycle] = plan_cycles(wait=1, warmup=0, active=2, record_shapes=True)
+    assert (cycle.wait, cycle.warmup, cycle.active, cycle.record_shapes, cycle.with_stack) == (1, 0, 2, True, False)
+    assert len(plan_cycles(repeat=3)) == 3
+    with pytest.raises(ValueError, match="active: 0 is too small"):
+        plan_cycles(active=0)

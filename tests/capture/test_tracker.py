@@ -1,0 +1,125 @@
+"""The step rule alone, without torch: signals in, step ends out."""
+
+from __future__ import annotations
+
+import threading
+
+from traceopt.capture.steps import StepTracker
+
+
+class Log:
+    """A listener that writes down what it is told."""
+
+    def __init__(self) -> None:
+        self.told: list[str] = []
+
+    def step_ended(self, rule: str) -> None:
+        self.told.append(rule)
+
+    def interrupted(self, why: str) -> None:
+        assert why
+        self.told.append("interrupted")
+
+    def restarted(self, why: str) -> None:
+        assert why
+        self.told.append("restarted")
+
+
+def tracker(step_on: str | None = None) -> tuple[StepTracker, list[str]]:
+    log = Log()
+    return StepTracker(log, step_on), log.told
+
+
+def backward(steps: StepTracker) -> None:
+    steps.backward_begins()
+    steps.backward_ends()
+
+
+def test_a_step_ends_at_the_fetch_after_an_update() -> None:
+    steps, told = tracker()
+    steps.fetch(1)
+    steps.update(1)
+    assert told == []
+    steps.fetch(1)
+    assert told == ["loader"]
+
+
+def test_without_a_loader_it_ends_with_the_update() -> None:
+    steps, told = tracker()
+    steps.update(1)
+    steps.update(1)
+    assert told == ["update", "update"]
+
+
+def test_an_optimizer_that_steps_rarely_closes_no_step() -> None:
+    steps, told = tracker()
+    for _ in range(40):
+        steps.update(1)
+    ended = len(told)
+    steps.update(2)  # once in forty steps, such as a temperature's
+    assert len(told) == ended
+    steps.update(1)
+    assert len(told) == ended + 1
+
+
+def test_another_loader_interrupts_once_that_of_the_training_is_known() -> None:
+    steps, told = tracker()
+    for _ in range(3):
+        steps.fetch(1)
+        steps.update(1)
+    steps.fetch(2)
+    assert told == ["loader", "loader", "loader", "interrupted"]
+
+
+def test_batches_that_are_only_looked_at_are_inference_until_an_update_comes() -> None:
+    steps, told = tracker()
+    for _ in range(10):
+        steps.fetch(1)
+    assert told == ["inference", "inference"]
+    steps.update(1)
+    assert told[2:] == ["restarted"]
+
+
+def test_zero_grad_stands_in_for_a_compiled_optimizer() -> None:
+    steps, told = tracker()
+    for _ in range(4):
+        backward(steps)
+        steps.zero_grad()
+    assert told == ["zero_grad"] * 3
+
+
+def test_calls_inside_of_an_update_are_no_steps_of_their_own() -> None:
+    steps, told = tracker()
+    steps.inside_update = 1
+    for _ in range(40):
+        steps.zero_grad()
+        backward(steps)
+    assert told == []
+
+
+def test_a_batch_read_once_does_not_hide_later_steps() -> None:
+    steps, told = tracker()
+    steps.fetch(1)
+    for _ in range(40):
+        steps.update(1)
+    assert told == ["update"] * 8
+
+
+def test_fetches_of_another_thread_are_not_the_training_loop() -> None:
+    steps, told = tracker()
+    for _ in range(3):
+        thread = threading.Thread(target=steps.fetch, args=(1,))
+        thread.start()
+        thread.join()
+        steps.update(1)
+    assert told == ["update"] * 3
+
+
+def test_step_on_takes_one_signal_alone() -> None:
+    for source, expected in (("batch", 2), ("update", 3), ("backward", 3), ("forward", 0)):
+        steps, told = tracker(source)
+        for _ in range(3):
+            steps.fetch(1)
+            backward(steps)
+            steps.update(1)
+        assert told == ["given"] * expected

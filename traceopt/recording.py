@@ -1,0 +1,59 @@
+"""Recording from inside a script: `with traceopt.profile("logs") as p:`, and `p.step()` at the end of every step."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from traceopt.capture.recorder import Recorder
+from traceopt.capture.settings import Settings, first_recorded_step, plan_cycles
+
+
+class profile:  # noqa: N801 - it reads as torch.profiler.profile does
+    """Records the steps of a training loop as `traceopt run` does, and leaves the traces in `logdir`.
+
+        with traceopt.profile("logs") as p:
+            for batch in loader:
+                train_step(batch)
+                p.step()
+
+    By default two cycles are recorded: one that times the steps, one with shapes, memory and lines of code. The keyword
+    arguments are those of `traceopt run`: `preset`, or `wait`, `warmup`, `active`, `repeat`, `record_shapes`,
+    `profile_memory`, `with_stack`. Then: `traceopt analyze logs`.
+
+    Raises ValueError for arguments that do not go together, ImportError without torch.
+    """
+
+    def __init__(self, logdir: str | Path, preset: str | None = None, **schedule: Any) -> None:
+        import torch
+
+        self._settings = Settings(Path(logdir).absolute(), plan_cycles(preset, **schedule))
+        self._recorder = Recorder(torch, self._settings, control=None)
+
+    def __enter__(self) -> profile:
+        self._recorder.ledger.watch_gc()
+        self._recorder.begin()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._recorder.finish("the with block ended")
+        self._recorder.ledger.unwatch_gc()
+        for trouble in self._recorder.status.troubles:
+            warnings.warn(f"traceopt: {trouble}", RuntimeWarning, stacklevel=2)
+        if not self.traces:
+            needed = first_recorded_step(self._settings.cycles) + 1
+            text = f"traceopt recorded nothing: steps ended {self._recorder.step}, first to be recorded number {needed}"
+            warnings.warn(text, RuntimeWarning, stacklevel=2)
+
+    def step(self) -> None:
+        """A step has ended. All calls must come from one thread."""
+        self._recorder.step_ended("given")
+
+    @property
+    def traces(self) -> list[Path]:
+        """The files written so far."""
+        return self._recorder.files

@@ -1,0 +1,131 @@
+"""What `traceopt run` does round the command: settings, log folder, progress, and the words at the end."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from traceopt.capture import launcher
+from traceopt.capture.launcher import end_alike as end_alike
+from traceopt.capture.outcome import Outcome, read_outcome
+from traceopt.capture.progress import RunProgress
+from traceopt.capture.settings import STEP_SOURCES, Settings, plan_cycles
+from traceopt.errors import OutputError, suggestion
+
+LOGDIR = "traceopt-logs"
+
+
+def settings(
+    command: Sequence[str],
+    module: bool,
+    logdir: Path | None,
+    name: str | None,
+    *,
+    step_on: str | None,
+    stop_after: bool,
+    **schedule: Any,
+) -> Settings:
+    """The settings that the options mean; `schedule` is for plan_cycles.
+
+    Raises click.UsageError for options that do not go together.
+    """
+    try:
+        cycles = plan_cycles(**schedule)
+    except ValueError as error:
+        raise click.UsageError(str(error)) from error
+    if step_on is not None and step_on not in STEP_SOURCES and not _names_function(step_on):
+        expected = "batch, update, backward, forward or module:function"
+        raise click.UsageError(f"--step-on {step_on}: expected {expected}{suggestion(step_on, STEP_SOURCES)}")
+    if step_on is not None and step_on.startswith("__main__:"):
+        raise click.UsageError("--step-on: cannot watch a function of the script itself, only of a module it imports")
+    return Settings(_folder(logdir, name, command[0] if module else _script(command)), cycles, step_on, stop_after)
+
+
+def record(command: Sequence[str], module: bool, settings: Settings, *, quiet: bool) -> tuple[int, Outcome]:
+    """Runs the command to its end; its code as launcher.run_command gives it, and what was recorded.
+
+    Raises click.UsageError for a command that cannot be started, OutputError for a log folder that cannot be made.
+    """
+    try:
+        words = launcher.command_line(command, module)
+    except launcher.CommandError as error:
+        raise click.UsageError(str(error)) from error
+    control = settings.folder / ".traceopt" / str(time.time_ns())
+    try:
+        control.mkdir(parents=True)
+        settings.save(control / "settings.json")
+    except OSError as error:
+        raise OutputError(f"cannot write to the log folder {settings.folder}: {error.strerror}") from error
+
+    def tell(text: str) -> None:
+        click.echo(f"traceopt: {text}", err=True)
+
+    watch = RunProgress(control, tell) if sys.stderr.isatty() and not quiet else None
+    try:
+        code = launcher.run_command(words, launcher.child_environment(control), watch or _nothing)
+        return code, read_outcome(control, settings)
+    except launcher.CommandError as error:
+        raise click.UsageError(str(error)) from error
+    finally:
+        shutil.rmtree(control, ignore_errors=True)
+        for folder in (control.parent, settings.folder, settings.folder.parent):
+            _remove_if_empty(folder)
+
+
+def remarks(outcome: Outcome, *, quiet: bool) -> Iterator[str]:
+    """What the user must know and the report does not say."""
+    if outcome.reason is not None:
+        yield f"nothing was recorded: {outcome.reason}"
+    elif not quiet:
+        yield from outcome.notes
+
+
+def footer(outcome: Outcome, settings: Settings) -> str:
+    """Where the traces are, and what recording them cost."""
+    lines = [f"Traces: {os.path.relpath(settings.folder)}"]
+    if outcome.stretch:
+        cost = ", ".join(f"{ratio:.2f}x ({cycle})" for cycle, ratio in outcome.stretch.items())
+        lines.append(f"Recorded steps took {cost} the time of the others, waiting for data aside.")
+    return "".join(f"{line}\n" for line in lines)
+
+
+def was_told_to_end(code: int) -> bool:
+    """Whether the whole job is being ended, so that no time is left to analyze."""
+    return -code in (signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM))
+
+
+def _script(command: Sequence[str]) -> str:
+    """The name of the script in the command line, that of the program where there is none."""
+    return Path(next((word for word in command if word.endswith(".py")), command[0])).stem
+
+
+def _folder(logdir: Path | None, name: str | None, script: str) -> Path:
+    if name is not None and (Path(name).name != name or name.startswith(".")):
+        raise click.UsageError(f"--name {name}: expected the name of a folder")
+    if logdir is not None:
+        return (logdir / name if name else logdir).absolute()
+    return (Path(LOGDIR) / (name or f"{script}-{time.strftime('%Y%m%d-%H%M%S')}")).absolute()
+
+
+def _names_function(text: str) -> bool:
+    module, colon, function = text.partition(":")
+    return bool(colon) and all(part.isidentifier() for part in (*module.split("."), *function.split(".")))
+
+
+def _remove_if_empty(folder: Path) -> None:
+    try:
+        folder.rmdir()
+    except OSError:
+        return
+
+
+def _nothing() -> None:
+    return
