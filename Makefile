@@ -19,8 +19,8 @@ PACKAGES := analyzer rules reports capture
 
 demo: $(STAMP)
 	rm -rf demo-logs
-	$(BIN)/python fixtures/demo.py demo-logs
-	$(BIN)/python -m traceopt analyze demo-logs --html traceopt-report.html
+	$(BIN)/python -m traceopt run --preset quick --stop-after --logdir demo-logs --html traceopt-report.html \
+		fixtures/workloads/slow_loader.py
 	@echo "Open $(CURDIR)/traceopt-report.html in a browser."
 
 test: $(STAMP)
