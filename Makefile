@@ -13,7 +13,7 @@ TESTS ?=
 BIN := .venv/bin
 STAMP := .venv/.installed
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
-PACKAGES := analyzer capture rules reports
+PACKAGES := analyzer rules reports capture
 
 .PHONY: demo test lint bench clean types
 

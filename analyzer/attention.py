@@ -44,11 +44,24 @@ def find_unfused_attention(gpu: GpuWork, regions: Regions) -> UnfusedAttention:
         before = _product(order, position[row], -1, product, light, work.stream)
         after = _product(order, position[row], +1, product, light, work.stream)
         if before is not None and after is not None:
-            mask[order[before : after + 1]] = True
+            first, last = _widened(order, before, after, product, work.stream)
+            mask[order[first : last + 1]] = True
             count += 1
     inside = mask & (gpu.in_window > 0)
     product_ns = int(gpu.in_window[inside & (gpu.kind == "gemm")].sum())
     return UnfusedAttention(inside, count, product_ns, int(gpu.in_window[inside].sum()) - product_ns)
+
+
+def _widened(
+    order: npt.NDArray[np.int64], first: int, last: int, product: npt.NDArray[np.bool_], stream: npt.NDArray[np.int64]
+) -> tuple[int, int]:
+    """The run with the products next to it: the backward pass has two on each side."""
+    home = stream[order[first]]
+    while first > 0 and product[order[first - 1]] and stream[order[first - 1]] == home:
+        first -= 1
+    while last + 1 < len(order) and product[order[last + 1]] and stream[order[last + 1]] == home:
+        last += 1
+    return first, last
 
 
 def _product(

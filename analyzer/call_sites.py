@@ -84,6 +84,18 @@ def _slashed(file: str) -> str:
     return file.replace("\\", "/")
 
 
+def is_third_party(name: str) -> bool:
+    """Whether a frame belongs to an installed package other than torch (a model or pipeline library, mostly)."""
+    match = FRAME.match(name)
+    if match is None:
+        return False
+    file = _slashed(match["file"])
+    if _INSTALLED.search(file):
+        tail = re.split(r"/(?:site-packages|dist-packages)/", file)[-1]
+        return tail != file and not tail.startswith("torch/")
+    return file.partition("/")[0] in THIRD_PARTY - {"torch"}
+
+
 @dataclass(frozen=True)
 class CallSites:
     """Call sites of slices, as indices into `sites`; -1 where none is known."""
@@ -158,6 +170,20 @@ class CallSites:
             forward = np.where(forward >= 0, forward, self._flow_source_of(rows[unknown]))
             site[unknown] = np.where(forward >= 0, self._direct(forward), -1)
         return site
+
+    def library_frame(self, row: int) -> str | None:
+        """The innermost frame of a third-party library around a slice, as "transformers/.../modeling.py:97"."""
+        frame = int(self._nearest_third_party[row]) if row >= 0 and len(self.slices) else -1
+        site = parse_frame(self.trace.names[int(self.slices.name[frame])]) if frame >= 0 else None
+        return f"{site.file}:{site.line}" if site is not None else None
+
+    @cached_property
+    def _nearest_third_party(self) -> I4:
+        python = self.slices.kind == PYTHON
+        named = np.zeros(len(self.trace.names) + 1, bool)
+        used = np.unique(self.slices.name[python])
+        named[[code for code in used if is_third_party(self.trace.names[code])]] = True
+        return self.slices.nearest(python & named[self.slices.name])
 
     def _direct(self, rows: npt.NDArray[np.integer]) -> I4:
         if not len(self.slices) or not self.recorded:

@@ -79,7 +79,7 @@ class EventStream:
         """The document without its events; what cannot be read of it is missing."""
         if not self._head:
             return {}
-        values = {**read_object(b'{"":0' + (self._tail or b"}")), **read_object(self._head)}
+        values = {**read_object(self._head), **read_object(b'{"":0' + (self._tail or b"}"))}
         values.pop("traceEvents", None)
         values.pop("", None)
         return values
@@ -103,7 +103,7 @@ class EventStream:
         border = _last_border(block)
         if border is None:
             text = carry + block
-            return ([], text) if len(text) <= _EVENT_LIMIT_BYTES else self._recovered(text, len(text), len(text))
+            return ([], text) if len(text) <= _EVENT_LIMIT_BYTES else self._examined(text, len(text), len(text))
         end, start = border
         try:
             return decode_events(b"".join((b"[", carry, memoryview(block)[:end], b"]"))), block[start:]
@@ -144,10 +144,15 @@ class EventStream:
         return found.events
 
     def _may_follow(self, text: bytes) -> bool:
-        """Whether a text that follows a closed array follows the events: no stray `]` among them."""
-        if not self._head:
-            return not text.strip()
-        return b'"ph"' not in text and _flaw(b'{"":0' + text)[0] in ("none", "open")
+        """Whether a text that follows a closed array ends the document: no stray `]` among the events.
+
+        Behind the document may stand anything but a continuation: another document, the end of an older file.
+        """
+        document = (b'{"":0' if self._head else b"[]") + text
+        flaw, position = _flaw(document)
+        if b'"ph"' in document[:position]:
+            return False
+        return flaw in ("none", "open") or (flaw == "ended" and document[position:].lstrip()[:1] not in b",}]")
 
     def _readable(self, array: bytes) -> list[Event]:
         """The events of well-formed JSON, though there may be values of unexpected types or bytes that are no UTF-8."""

@@ -17,7 +17,8 @@ Value = TypeVar("Value", bound=Hashable)
 _INITIAL_ROWS = 1 << 12
 _encode = msgspec.msgpack.Encoder().encode
 _PACKED_FLOAT = np.dtype([("tag", "u1"), ("value", ">f8")])
-_PACKED_TRIPLE = np.dtype({"names": ["x", "y", "z"], "formats": [">f8"] * 3, "offsets": [2, 11, 20], "itemsize": 28})
+_PACKED_TRIPLE = np.dtype([("tag", "u1"), ("x", _PACKED_FLOAT), ("y", _PACKED_FLOAT), ("z", _PACKED_FLOAT)])
+_FLOAT_TAG, _TRIPLE_TAG = 0xCB, 0x93  # msgpack's float 64 and array of three
 
 
 def _header_bytes(n: int) -> int:
@@ -34,7 +35,10 @@ def floats(values: Sequence[Any]) -> npt.NDArray[np.float64] | None:
     n = len(values)
     if len(packed) != _header_bytes(n) + 9 * n:
         return None
-    return np.frombuffer(packed, _PACKED_FLOAT, n, _header_bytes(n))["value"].astype(np.float64)
+    view = np.frombuffer(packed, _PACKED_FLOAT, n, _header_bytes(n))
+    if (view["tag"] != _FLOAT_TAG).any():  # "stream 7" has 9 bytes too
+        return None
+    return view["value"].astype(np.float64)
 
 
 def triples(values: Sequence[Any]) -> npt.NDArray[np.float64] | None:
@@ -44,7 +48,10 @@ def triples(values: Sequence[Any]) -> npt.NDArray[np.float64] | None:
     if len(packed) != _header_bytes(n) + 28 * n:
         return None
     view = np.frombuffer(packed, _PACKED_TRIPLE, n, _header_bytes(n))
-    return np.stack((view["x"], view["y"], view["z"]), axis=1).astype(np.float64)
+    parts = [view[axis] for axis in "xyz"]
+    if (view["tag"] != _TRIPLE_TAG).any() or any((part["tag"] != _FLOAT_TAG).any() for part in parts):
+        return None
+    return np.stack([part["value"] for part in parts], axis=1).astype(np.float64)
 
 
 class Codes(Generic[Value]):
@@ -102,5 +109,5 @@ def _fitting(values: Array | int, dtype: np.dtype[Any]) -> Array | int:
     if isinstance(values, int) or values.dtype.kind != "f" or dtype.kind not in "iu":
         return values
     limits = np.iinfo(dtype)
-    fits = (values >= limits.min) & (values <= limits.max)
+    fits = (values >= limits.min) & (values < float(limits.max) + 1)  # as a float, the largest int64 is one more
     return values if fits.all() else np.where(fits, values, -1)

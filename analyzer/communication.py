@@ -10,7 +10,6 @@ import numpy as np
 
 from traceopt.analyzer import op_names
 from traceopt.analyzer.gpu import GpuWork
-from traceopt.analyzer.hardware import DTYPE_BYTES
 from traceopt.analyzer.links import Links
 from traceopt.analyzer.nesting import ANNOTATION, OP, Slices
 from traceopt.analyzer.tables import I8
@@ -20,6 +19,14 @@ _KIND = re.compile(
     r"(?P<kind>all_?reduce|reduce_?scatter|all_?gather|all_?to_?all|send_?recv|broadcast|reduce|barrier|gather|scatter)",
     re.I,
 )
+
+# Bytes of an element by its type, as the profiler ("c10::Half", "long int") and NCCL ("Half", "Long") spell it.
+_ELEMENT_BYTES = {
+    **dict.fromkeys(("double", "long", "long int", "long long", "complexfloat", "complex<float>"), 8),
+    **dict.fromkeys(("float", "int"), 4),
+    **dict.fromkeys(("half", "bfloat16", "short", "short int"), 2),
+    **dict.fromkeys(("byte", "char", "signed char", "unsigned char", "bool"), 1),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,8 +121,8 @@ def _bytes(trace: Trace, gpu: GpuWork, row: int, slices: Slices, annotation: int
     """From NCCL's own metadata on the kernel, else from the annotation's input sizes; -1: not recorded."""
     elements = int(gpu.work.collective_elements[row])
     if elements >= 0 and gpu.work.collective_dtype[row] >= 0:
-        dtype = op_names.profiler_dtype(trace.texts[gpu.work.collective_dtype[row]].strip('"').lower())
-        return elements * DTYPE_BYTES.get(dtype or "", 4)
+        size = _element_bytes(trace.texts[gpu.work.collective_dtype[row]].strip('"'))
+        return -1 if size is None else elements * size
     if annotation < 0:
         return -1
     table = trace.annotations if slices.kind[annotation] == ANNOTATION else trace.ops
@@ -123,6 +130,11 @@ def _bytes(trace: Trace, gpu: GpuWork, row: int, slices: Slices, annotation: int
     if table.dims[own] < 0:
         return -1
     return _tensor_bytes(trace.texts[table.dims[own]], trace.texts[table.types[own]] if table.types[own] >= 0 else "[]")
+
+
+def _element_bytes(dtype: str) -> int | None:
+    plain = dtype.lower().removeprefix("c10::")
+    return 1 if plain.startswith("float8") else _ELEMENT_BYTES.get(plain)
 
 
 def _tensor_bytes(dims_text: str, types_text: str) -> int:
@@ -135,9 +147,9 @@ def _tensor_bytes(dims_text: str, types_text: str) -> int:
     for index, shape in enumerate(dims):
         if not isinstance(shape, list) or not shape:
             continue
-        dtype = op_names.profiler_dtype(str(types[index])) if index < len(types) else None
+        element = (_element_bytes(str(types[index])) if index < len(types) else None) or 4
         sizes = shape if isinstance(shape[0], list) else [shape]
         for size in sizes:
             if size and all(isinstance(n, int) for n in size):
-                total += int(np.prod(size, dtype=np.int64)) * DTYPE_BYTES.get(dtype or "", 4)
+                total += int(np.prod(size, dtype=np.int64)) * element
     return total if total else -1

@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from traceopt.analyzer.architectures import Accelerator, Architecture, architecture
 from traceopt.analyzer.categories import COUNTER_RANGE_CATEGORY, FOREIGN_DEVICE_CATEGORIES
-from traceopt.analyzer.hardware import Accelerator, Architecture, architecture, find
+from traceopt.analyzer.hardware import find
 from traceopt.analyzer.trace import Trace
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from functools import reduce
+from functools import cache, reduce
 from operator import or_
 from typing import Any
 
@@ -122,6 +122,9 @@ decode_event: Callable[[bytes | Raw], Event] = msgspec.json.Decoder(_ANY).decode
 _BY_PHASE: dict[str, type[Struct]] = {"X": Slice, "s": FlowStart, "f": FlowEnd, "i": Instant, "M": Meta}
 
 
+_fields = cache(msgspec.structs.fields)
+
+
 def _time(value: object) -> float:
     """Microseconds from a number or a numeric string; NO_TIME otherwise."""
     try:
@@ -146,7 +149,7 @@ def lenient(raw: object) -> Event | None:
         return Ignored()
     args = raw.get("args")
     values: dict[str, Any] = {}
-    for column in msgspec.structs.fields(kind):
+    for column in _fields(kind):
         value = raw.get(column.encode_name)
         if column.name == "args" or value is None:
             continue
@@ -176,7 +179,7 @@ def _raw(value: object) -> Raw:
 
 def _args(kind: type[Struct], raw: dict[str, Any]) -> Struct:
     values: dict[str, Any] = {}
-    for column in msgspec.structs.fields(kind):
+    for column in _fields(kind):
         value = raw.get(column.encode_name)
         if value is None:
             continue

@@ -13,6 +13,7 @@ import numpy.typing as npt
 from traceopt.analyzer.activities import LOGGING_FRAME, REPORTING_FUNCTION
 from traceopt.analyzer.attention import UnfusedAttention, find_unfused_attention
 from traceopt.analyzer.call_sites import CallSites
+from traceopt.analyzer.captured import Captured, captured
 from traceopt.analyzer.chains import Chains, find_chains
 from traceopt.analyzer.communication import CollectiveCalls, find_collectives
 from traceopt.analyzer.copies import CopyCalls, find_copies
@@ -77,6 +78,10 @@ class Facts:
     def has_gpu(self) -> bool:
         """GPU work inside the window, of a device that is understood."""
         return self.gpu.busy.total > 0 and self.device.unsupported is None
+
+    @cached_property
+    def captured(self) -> Captured:
+        return captured(self.trace.meta.header)
 
     @cached_property
     def host(self) -> Host:
@@ -178,6 +183,12 @@ class Facts:
     @cached_property
     def quality(self) -> TraceQuality:
         return TraceQuality(self.trace, self.steps, self.gpu, self.links, self.gaps, self.idle, self.device)
+
+    def rules_out(self, requirement: str) -> str | None:
+        """Why this run can never meet a rule's requirement; None when it could: `lacks` says how to record it."""
+        if requirement == "gpu" and not self.has_gpu and not self.quality.gpu_expected:
+            return "This run uses no GPU."
+        return None
 
     def lacks(self, requirement: str) -> str | None:
         """What this trace lacks of a rule's requirement and how to record it; None when it is there.

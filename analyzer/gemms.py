@@ -9,9 +9,9 @@ import msgspec
 import numpy as np
 
 from traceopt.analyzer import op_names
+from traceopt.analyzer.architectures import needed_multiple
 from traceopt.analyzer.device import TraceDevice
 from traceopt.analyzer.gpu import GpuWork
-from traceopt.analyzer.hardware import needed_multiple
 from traceopt.analyzer.links import Links
 from traceopt.analyzer.nesting import OP, Slices
 from traceopt.analyzer.tables import I8

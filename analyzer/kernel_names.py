@@ -1,5 +1,4 @@
-"""GPU kernel names: what kind of work a name stands for, whether it runs on Tensor Cores, and a short form to
-read.
+"""GPU kernel names: what kind of work a name stands for, whether it runs on Tensor Cores.
 
 Every kernel-name pattern of the project lives in ``_TABLE`` below; nothing else matches kernel names. The
 first entry that matches decides. "Tensor Core" includes AMD's matrix cores throughout.
@@ -23,6 +22,8 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
+
+from traceopt.analyzer.kernel_dtypes import ALIGN, element_dtype, product_dtype
 
 
 def _words(*texts: str) -> frozenset[str]:
@@ -327,91 +328,14 @@ _TABLE: tuple[_Entry, ...] = (
 )
 
 _UNKNOWN = _entry("", "other")
-_TEMPLATE_TYPES = re.compile(
-    r"(?i:bfloat16|bf16)|DF16b|Half\b|half_t|__half|_half\b|fp16|DF16_|double(?!\))|float(?!8|4)"
-)
-_ALIGN = re.compile(r"_align(\d{1,2})(?!\d)")
-_XMMA_TYPES = re.compile(
-    r"_((?:bf16|tf32|f16|f32|f64|e4m3|e5m2|i8|u8))(?:bf16|tf32|f16|f32|f64|e4m3|e5m2|i8|i32|u8)(?=_)"
-)
-_CIJK_TYPE = re.compile(r"Cijk_A[il]{2}k_B[jl]{2}k_(\w{1,3}?)(?=_)(?:_(\w{1,3}?)(?=_))?")
-_DTYPE_MARKS: tuple[tuple[re.Pattern[str], str], ...] = tuple(
-    (re.compile(pattern), dtype)
-    for pattern, dtype in (
-        (r"e4m3|e5m2|(?<![a-z\d])f8(?![a-z\d])|f8f8|(?i:fp8|float_?8|float_e)|nvjet_(?:sm\d+_)?[qr]", "fp8"),
-        (r"tf32|tfloat32|xf32", "tf32"),
-        (r"(?i:bf16|bfloat16)|DF16b|nvjet_(?:sm\d+_)?t|_xdl.{0,400}?[IE_]t{2,3}f", "bf16"),
-        (
-            r"(?<![a-z\d])f16(?![a-z\d])|fp16|(?i:half(?:_t)?)\b|DF16_|[a-z]16816f16|h\d{3,5}(?:gemm|cudnn)|nvjet_(?:sm\d+_)?h",
-            "fp16",
-        ),
-        (r"(?<![A-Za-z\d])[ius]8(?![A-Za-z\d])|i8816|i16832|imma|(?i:int8)", "int8"),
-        (r"[a-z_]d\d{3,5}gemm|dgemm|(?<![a-z\d])f64|double", "fp64"),
-        (
-            r"tensorop_s1688(?:gemm|fprop|dgrad|wgrad)",
-            "tf32",
-        ),  # no type named: FP32 in, TF32 on A100 and later
-        (r"(?<![a-z\d])f32|fp32|[sg]c?gemm|scudnn|float|nvjet_(?:sm\d+_)?s", "fp32"),
-    )
-)
-_XMMA_DTYPE = {
-    "f16": "fp16",
-    "f32": "fp32",
-    "f64": "fp64",
-    "e4m3": "fp8",
-    "e5m2": "fp8",
-    "i8": "int8",
-    "u8": "int8",
-}
-_CIJK_DTYPE = {
-    "S": "fp32",
-    "D": "fp64",
-    "H": "fp16",
-    "B": "bf16",
-    "F": "fp8",
-    "I": "int8",
-    "4": "int8",
-    "X": "tf32",
-}
-
-
-def _product_dtype(name: str) -> str | None:
-    """Operand type of a gemm, conv or attention kernel."""
-    if "Cijk_" in name:
-        match = _CIJK_TYPE.search(name)
-        if match is None:
-            return None
-        if match[1].startswith("S") and (match[2] or "").startswith("MX"):
-            return "tf32"  # hipBLASLt "S_MX": FP32 operands, xf32 products (MI300)
-        return _CIJK_DTYPE.get(match[1][0])
-    if "xmma_" in name:
-        groups = _XMMA_TYPES.findall(name)
-        if groups:  # sm80_xmma_gemm_f32f32_tf32f32_f32: storage types, then the types that are multiplied
-            operand: str = groups[min(1, len(groups) - 1)]
-            return _XMMA_DTYPE.get(operand, operand)
-    for pattern, dtype in _DTYPE_MARKS:
-        if pattern.search(name):
-            return dtype
-    return None
-
-
-def _element_dtype(name: str) -> str | None:
-    """Element type of any other kernel: a 16-bit floating type anywhere, else the first floating type."""
-    types = [match.lower() for match in _TEMPLATE_TYPES.findall(name)]
-    if any("bf" in text or text == "df16b" for text in types):
-        return "bf16"
-    if any("half" in text or "16" in text for text in types):
-        return "fp16"
-    wide = [text for text in types if text in ("float", "double")]
-    return {"float": "fp32", "double": "fp64"}[wide[0]] if wide else None
 
 
 @lru_cache(maxsize=32_768)
 def _classify(name: str) -> KernelClass:
     entry = next((entry for entry in _TABLE if entry.pattern.search(name)), _UNKNOWN)
     tensor_core = entry.tensor_core(name) if callable(entry.tensor_core) else entry.tensor_core
-    align = _ALIGN.search(name) if entry.kind in ELIGIBLE_KINDS else None
-    dtype = _product_dtype(name) if entry.kind in ELIGIBLE_KINDS else _element_dtype(name)
+    align = ALIGN.search(name) if entry.kind in ELIGIBLE_KINDS else None
+    dtype = product_dtype(name) if entry.kind in ELIGIBLE_KINDS else element_dtype(name)
     return KernelClass(
         kind=entry.kind,
         tensor_core=tensor_core,
@@ -424,213 +348,3 @@ def _classify(name: str) -> KernelClass:
 def classify(name: str) -> KernelClass:
     """What the kernel called ``name`` does. Never raises; an unknown name is of kind ``other``. Cached."""
     return _classify(name[:MAX_NAME_CHARS])
-
-
-# short_name -------------------------------------------------------------------------------------------------
-
-_MAX_DEPTH = 24
-_SHORT_CHARS = 100
-_GENERIC_NAMES = frozenset(
-    ("kernel", "Kernel", "Kernel2", "kernel2", "kentry", "device_kernel", "trampoline_kernel", "globalKernel")
-)
-# Wrappers that say nothing by themselves: the functor inside them is what a reader looks for.
-_WRAPPERS = _words(
-    "gpu_kernel_impl gpu_kernel_impl_nocast BinaryFunctor AUnaryFunctor BUnaryFunctor ReduceOp "
-    "func_wrapper_t type_specialized_broadcast_kernel_launcher gpu_index_kernel OpaqueType"
-)
-_BORING = _words(
-    "void bool char int long short float double unsigned signed true false std size_t int64_t int32_t "
-    "uint32_t uint8_t BFloat16 Half __nv_bfloat16 __hip_bfloat16 __half bfloat16_t half_t float2 "
-    "TensorListMetadata Array array OffsetCalculator TrivialOffsetCalculator LoadWithoutCast "
-    "StoreWithoutCast"
-)
-_GENERIC_KERNEL = re.compile(r"elementwise_kernel|reduce_kernel$|multi_tensor_apply_kernel|^gpu_index|elementwise_grid")
-
-
-@dataclass(slots=True)
-class _Node:
-    """A name with its template arguments."""
-
-    text: str
-    arguments: list[_Node]
-
-
-def _demangled_head(name: str) -> str:
-    """``ns::function`` out of an Itanium-mangled name; its arguments are left out."""
-    position = 3 if name.startswith("_ZN") else 2
-    parts: list[str] = []
-    while match := re.compile(r"[KVO]{0,2}(\d{1,4})").match(name, position):
-        start = match.end()
-        length = int(match[1])
-        part = name[start : start + length]
-        if not part or not length:
-            break
-        position = start + length
-        if not part.startswith("_GLOBAL__N"):
-            parts.append(part)
-        if not name.startswith("_ZN"):
-            break
-    if not parts:
-        return name
-    if parts[-1] in _GENERIC_NAMES:  # ck_tile::kentry<..., FmhaBatchPrefillKernel<...>>: name the argument instead
-        inner = next((found for found in _length_prefixed(name, position) if found not in ("ck_tile", "cutlass")), None)
-        return f"{'::'.join(parts[-2:])}<{inner}>" if inner else "::".join(parts[-2:])
-    return parts[-1]
-
-
-def _length_prefixed(name: str, position: int) -> list[str]:
-    """The first identifiers of eight or more characters that follow their length, from ``position`` on."""
-    found: list[str] = []
-    while len(found) < 8 and (match := re.compile(r"\d{1,3}").search(name, position)):
-        start, length = match.end(), int(match[0])
-        text = name[start : start + length]
-        if length >= 8 and len(text) == length and re.fullmatch(r"[A-Za-z_]\w+", text):
-            found.append(text)
-            position = start + length
-        else:
-            position = start
-    return found
-
-
-def _without_calls(name: str) -> str:
-    """``name`` without its argument list, casts, lambdas and ``(anonymous namespace)``; templates stay."""
-    name = name.replace("(anonymous namespace)::", "").replace("operator()", "operator").replace("->", "")
-    out: list[str] = []
-    round_depth = curly_depth = angle_depth = 0
-    for character in name:
-        if character == "(":
-            if not (round_depth or curly_depth or angle_depth) and out:
-                break  # the argument list: nothing after it is wanted
-            round_depth += 1
-        elif character == ")":
-            round_depth = max(0, round_depth - 1)
-        elif character == "{":
-            curly_depth += 1
-        elif character == "}":
-            curly_depth = max(0, curly_depth - 1)
-        elif not (round_depth or curly_depth):
-            if character == "<":
-                angle_depth += 1
-            elif character == ">":
-                angle_depth = max(0, angle_depth - 1)
-            out.append(character)
-    return "".join(out)
-
-
-def _without_return_type(text: str) -> str:
-    """``text`` after its last space outside template arguments."""
-    depth = 0
-    cut = 0
-    for position, character in enumerate(text):
-        if character == "<":
-            depth += 1
-        elif character == ">":
-            depth = max(0, depth - 1)
-        elif character == " " and not depth:
-            cut = position + 1
-    return text[cut:]
-
-
-def _last_segment(path: str) -> str:
-    """The name at the end of ``ns::Class::name``; a lambda's path gives the function that holds it."""
-    segments = [segment.strip(" &*") for segment in path.split("::")]
-    segments = [s for s in segments if s and not s.startswith("operator") and s != "const"]
-    if len(segments) >= 2 and segments[-1] in _GENERIC_NAMES:
-        return "::".join(segments[-2:])
-    return segments[-1].removesuffix(" const") if segments else ""
-
-
-def _parsed(text: str) -> _Node:
-    """Template structure of ``text``, without recursion; deeper than ``_MAX_DEPTH`` is left out."""
-    root = _Node("", [])
-    stack = [root]
-    word: list[str] = []
-    skipped = 0
-
-    def close_word() -> None:
-        name = _last_segment("".join(word))
-        word.clear()
-        if name and not stack[-1].text:
-            stack[-1].text = name
-
-    for character in text:
-        if character == "<":
-            if skipped or len(stack) >= _MAX_DEPTH:
-                skipped += 1
-                continue
-            close_word()
-            child = _Node("", [])
-            stack[-1].arguments.append(child)
-            stack.append(child)
-        elif character == ">":
-            if skipped:
-                skipped -= 1
-                continue
-            close_word()
-            if len(stack) > 1:
-                stack.pop()
-        elif character == "," and not skipped:
-            close_word()
-            if len(stack) > 1:
-                stack.pop()
-                child = _Node("", [])
-                stack[-1].arguments.append(child)
-                stack.append(child)
-        elif not skipped:
-            word.append(character)
-    close_word()
-    return root
-
-
-def _functor(node: _Node) -> str:
-    """The functor in a generic kernel's template arguments, unwrapped, with its first type."""
-    queue = list(node.arguments)
-    for _ in range(64):  # a name has few arguments worth looking at
-        if not queue:
-            break
-        candidate = queue.pop(0)
-        if candidate.text in _WRAPPERS:
-            queue = candidate.arguments + queue
-            continue
-        text = candidate.text
-        if not text or text[0].isdigit() or text.split(" ")[-1] in _BORING or text in _BORING:
-            continue
-        first = next((a.text for a in candidate.arguments if a.text in _BORING), "")
-        return f"{text}<{first}>" if first else text
-    return ""
-
-
-@lru_cache(maxsize=32_768)
-def _short_name(name: str) -> str:
-    if name.startswith("_Z"):
-        short = _demangled_head(name)
-    elif "<" not in name and "(" not in name:
-        short = _last_segment(name) if "::" in name else name
-    elif name.startswith(("Memcpy", "Memset")):
-        short = name
-    else:
-        node = _parsed(_without_return_type(_without_calls(name.removeprefix("void "))))
-        short = node.text
-        if short.startswith(("cutlass", "Kernel")) or short in ("device_kernel", "flash::device_kernel"):
-            inner = next((a.text for a in node.arguments if a.text), "")
-            short = inner if inner.startswith("cutlass") else f"{short}<{inner}>" if inner else short
-        elif _GENERIC_KERNEL.search(short):
-            functor = _functor(node)
-            lead = next((a.text for a in node.arguments[:1] if a.text.isdigit()), "")
-            inner = ", ".join(part for part in (lead, functor) if part)
-            short = f"{short}<{inner}>" if inner else short
-        else:
-            types = [a.text for a in node.arguments[:2] if a.text in _BORING and not a.text.isdigit()]
-            short = f"{short}<{types[0]}>" if types and types[0] not in ("true", "false") else short
-    short = " ".join((short or name).split()) or name
-    return short if len(short) <= _SHORT_CHARS else short[: _SHORT_CHARS - 1] + "…"
-
-
-def short_name(name: str) -> str:
-    """A form of ``name`` to read in a table, at most 100 characters.
-
-    Drops the return type, namespaces, argument list and most template arguments of a C++ name, but keeps the
-    functor of a generic kernel: ``vectorized_elementwise_kernel<4, CUDAFunctor_add<float>>``. Never raises.
-    Cached.
-    """
-    return _short_name(name[:MAX_NAME_CHARS])

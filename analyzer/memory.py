@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from traceopt.analyzer import op_names
+from traceopt.analyzer.nesting import OP, Slices
 from traceopt.analyzer.steps import Steps
 from traceopt.analyzer.tables import I8, MemoryTable
 from traceopt.analyzer.trace import Trace
@@ -60,3 +62,21 @@ def find_memory(trace: Trace, steps: Steps, gpu: bool) -> DeviceMemory | None:
 
 def _samples(table: MemoryTable, rows: I8) -> DeviceMemory:
     return DeviceMemory(table.time[rows], table.allocated[rows], table.reserved[rows], int(table.device_type[rows[0]]))
+
+
+def find_retries(trace: Trace, slices: Slices, calls: I8) -> I8:
+    """Of the driver's allocation calls (slices, in order of thread and time), those that failed at first.
+
+    The caching allocator asks the driver for a block, and where there is none it frees what it had cached, inside the
+    operator that needs the block. Elsewhere frees come from empty_cache(), outside of any operator.
+    """
+    if len(calls) < 2:
+        return calls[:0]
+    freed = np.array([_is_free(name) for name in trace.names], bool)[slices.name[calls]]
+    op = slices.ancestor(calls, slices.kind == OP)
+    failed = ~freed[:-1] & freed[1:] & (op[:-1] == op[1:]) & (op[:-1] >= 0)
+    return calls[np.flatnonzero(failed)]
+
+
+def _is_free(name: str) -> bool:
+    return op_names.is_allocation(name) and ("Free" in name or "Release" in name or "Unmap" in name)

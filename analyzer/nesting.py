@@ -77,6 +77,8 @@ class Slices:
 
     def at(self, thread: int, time: I8) -> I4:
         """The innermost slice of a thread that is open at each time; -1: none. Shape (len(time),)."""
+        if not len(self):
+            return np.full(len(time), -1, np.int32)
         first, last = np.searchsorted(self.thread, [thread, thread + 1])
         index = np.searchsorted(self.start[first:last], time, side="right") - 1 + first
         found = np.where(index >= first, index, -1)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,7 +22,7 @@ UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)  # what m
 # An event begins with one of these keys in every writer seen (Kineto: "ph"; json.dumps of it: any of them).
 _KEYS = rb"(?:args|bp|cat|dur|id|name|ph|pid|s|tid|ts)"
 _EVENT_START = re.compile(rb'\{\s*"ph"\s*:|(?:(?<=[\[,\s])|^)\{\s*"' + _KEYS + rb'"\s*:')
-_NAME = re.compile(rb'("(?:name|cat)"\s*:\s*")(.*?)("\s*,\s*"' + _KEYS + rb'"\s*:)', re.S)
+_NAME = re.compile(rb'("name"\s*:\s*")(.*?)(?="\s*,\s*"' + _KEYS + rb'"\s*:)', re.S)
 # A string (it ends at the first quote that can be its last), a value that is missing, a C++ nan or inf.
 _TOKEN = re.compile(
     rb'"((?:[^"\\]|\\.|"(?!\s*(?:[:}\]]|,\s*["\[{\d\-tfn]|$)))*)"|(?<=:)\s*(?=[,}])|[-+]?\b(?:nan|inf)\b', re.S
@@ -30,9 +31,10 @@ _ESCAPE_OR_BARE = re.compile(rb'\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})|["\\]')
 _LONE_SURROGATE = re.compile(
     r"\\u[dD][89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F])|(?<!\\u[dD][89abAB][0-9a-fA-F]{2})\\u[dD][c-fC-F][0-9a-fA-F]{2}"
 )
-_TOLERANT = json.JSONDecoder(strict=False)  # takes NaN, and control characters inside strings
+_TOLERANT = json.JSONDecoder(strict=False, parse_constant=lambda _: None)  # control characters in strings, and NaN
 _BETWEEN = " \t\r\n,]}"  # may stand between events, or after the last
 _LOOK_AHEAD = 8  # pieces to join where a seeming start lay inside an argument
+_PATIENCE = 1000  # events lost in one text before mending is given up: such a text is no trace
 
 
 @dataclass(slots=True)
@@ -60,21 +62,23 @@ def recover(text: bytes, final: bool) -> Recovered:
         found.lost += 1
     starts.append(len(text))
     at = 0
+    after_loss = False  # what follows may be what is left of a lost event
     while at < len(starts) - 1:
         try:
-            value, pieces = _read_joined(text, starts, at)
+            reading, pieces = _read_joined(text, starts, at, patient=found.lost < _PATIENCE)
         except _CutOffError:
             if not final:
                 found.rest = starts[at]
                 break
-            value, pieces = None, 1
-        if value is None:
-            found.lost += 1
-        else:
-            if value.event is not None:
-                found.events.append(value.event)
-                found.repaired += value.repaired
-            found.lost += value.garbage_follows
+            reading, pieces = None, 1
+        if reading is None:
+            found.lost += not after_loss or b'"ph"' in text[starts[at] : starts[at + 1]]
+            after_loss = True
+        elif reading.event is not None:
+            found.events.append(reading.event)
+            found.repaired += reading.repaired
+            found.lost += reading.garbage_follows
+            after_loss = False
         at += pieces
     return found
 
@@ -115,24 +119,38 @@ def read_object(text: bytes) -> dict[str, Any]:
     return {}
 
 
-def _read_joined(text: bytes, starts: list[int], at: int) -> tuple[Reading | None, int]:
-    """The event that begins at `starts[at]` and how many pieces it takes; None when it cannot be read."""
+def _read_joined(text: bytes, starts: list[int], at: int, patient: bool) -> tuple[Reading | None, int]:
+    """The event that begins at `starts[at]` and how many pieces it takes; None when it cannot be read.
+
+    Raises _CutOffError when the text ends before it does.
+    """
     piece = text[starts[at] : starts[at + 1]].rstrip(b" \t\r\n,")
     try:
         return Reading(decode_event(piece)), 1
     except UNREADABLE:
         pass
-    most = min(_LOOK_AHEAD, len(starts) - 1 - at)
-    for mend in (False, True):
-        for pieces in range(1, most + 1):
-            try:
-                return _read_tolerant(text[starts[at] : starts[at + pieces]], mend), pieces
-            except _CutOffError:
-                if not mend and at + pieces == len(starts) - 1:
-                    raise
-            except (ValueError, RecursionError):
-                break
+    ends = starts[at + 1 : at + 1 + _LOOK_AHEAD]
+    try:
+        return _read_shortest(text, starts[at], ends, mend=False)
+    except _CutOffError:
+        if ends[-1] == len(text):
+            raise
+    except (ValueError, RecursionError):
+        if patient:
+            with suppress(ValueError, RecursionError):
+                return _read_shortest(text, starts[at], ends, mend=True)
     return None, 1
+
+
+def _read_shortest(text: bytes, start: int, ends: list[int], mend: bool) -> tuple[Reading, int]:
+    """The value that begins at `start` and reaches one of `ends`, and how many of them it takes."""
+    for count, end in enumerate(ends[:-1], 1):
+        try:
+            return _read_tolerant(text[start:end], mend), count
+        except _CutOffError:
+            if count == 1:
+                _read_tolerant(text[start : ends[-1]], mend)  # raises where more of them do not help
+    return _read_tolerant(text[start : ends[-1]], mend), len(ends)
 
 
 def _read_tolerant(text: bytes, mend: bool) -> Reading:
@@ -153,7 +171,8 @@ def _read_tolerant(text: bytes, mend: bool) -> Reading:
 
 
 def _decoded(text: bytes) -> str:
-    return _LONE_SURROGATE.sub(r"\\ufffd", text.decode("utf-8", "replace"))
+    decoded = text.decode("utf-8", "replace")
+    return _LONE_SURROGATE.sub(r"\\ufffd", decoded) if "\\u" in decoded else decoded
 
 
 def _is_garbage(text: bytes) -> bool:
@@ -162,7 +181,7 @@ def _is_garbage(text: bytes) -> bool:
 
 def _mended(text: bytes) -> bytes:
     """Escapes raw quotes and backslashes inside strings; null for what is missing and for nan and inf."""
-    named = _NAME.sub(lambda m: m[1] + _escaped(m[2]) + m[3], text)
+    named = _NAME.sub(lambda m: m[1] + _escaped(m[2]), text)
     return _TOKEN.sub(lambda m: b"null" if m[1] is None else b'"' + _escaped(m[1]) + b'"', named)
 
 

@@ -8,6 +8,7 @@ from typing import Literal
 
 import numpy as np
 
+from traceopt.analyzer import op_names
 from traceopt.analyzer.tables import I8
 from traceopt.analyzer.trace import Trace
 
@@ -67,7 +68,9 @@ class Steps:
 
 
 def find_steps(trace: Trace) -> Steps:
-    """ProfilerStep annotations, else an annotation that repeats over the trace, else the whole trace as one window."""
+    """ProfilerStep annotations, else an annotation that repeats over the trace, else the DataLoader's calls, else
+    the whole trace as one window.
+    """
     table = trace.annotations
     marked = np.array([PROFILER_STEP.match(name) is not None for name in trace.names], bool)
     rows = np.flatnonzero(marked[table.name]) if len(table) else np.empty(0, np.int64)
@@ -79,8 +82,13 @@ def find_steps(trace: Trace) -> Steps:
     if len(rows):
         names = [f"{trace.names[code]} {i}" for i, code in enumerate(table.name[rows], 1)]
         return Steps("annotation", names, table.start[rows], table.duration[rows], int(table.thread[rows[0]]))
+    rows = _loader_calls(trace)
+    if len(rows):
+        starts = table.start[rows]
+        names = [f"DataLoader iteration {i}" for i in range(1, len(rows))]
+        return Steps("annotation", names, starts[:-1], np.diff(starts), int(table.thread[rows[0]]))
     start, end = _window(trace)
-    return Steps("window", ["whole trace"], np.array([start]), np.array([end - start]), _busiest_thread(trace))
+    return Steps("window", ["whole trace"], np.array([start]), np.array([end - start]), _training_thread(trace))
 
 
 def _without_repeats(trace: Trace, rows: I8) -> I8:
@@ -98,10 +106,13 @@ def _repeating_annotation(trace: Trace) -> I8:
     best, best_cover = np.empty(0, np.int64), MIN_COVERAGE * span
     if not len(table):
         return best
+    part = np.array([_is_part_of_a_step(name) for name in trace.names], bool)
     key = table.name.astype(np.int64) * (int(table.thread.max()) + 1) + table.thread
     keys, counts = np.unique(key, return_counts=True)
     for wanted in keys[counts >= MIN_REPEATS]:  # a few dozen names
         rows = np.flatnonzero(key == wanted)
+        if part[table.name[rows[0]]]:
+            continue
         duration = table.duration[rows]
         disjoint = (table.start[rows][1:] >= table.end[rows][:-1]).all()
         even = duration.max() <= MAX_SPREAD * np.median(duration)
@@ -112,6 +123,32 @@ def _repeating_annotation(trace: Trace) -> I8:
     return best
 
 
+def _loader_calls(trace: Trace) -> I8:
+    """Rows of the DataLoader calls of the thread with the most: an iteration reaches from one to the next.
+
+    Empty when they are few or uneven. What follows the last call is left out: it may be cut off.
+    """
+    table = trace.annotations
+    named = np.array([op_names.is_dataloader(name) for name in trace.names], bool)
+    rows = np.flatnonzero(named[table.name]) if len(table) else np.empty(0, np.int64)
+    if not len(rows):
+        return rows
+    rows = rows[table.thread[rows] == np.bincount(table.thread[rows]).argmax()]
+    length = np.diff(table.start[rows])
+    even = len(length) >= MIN_REPEATS and length.max() <= MAX_SPREAD * np.median(length)
+    return np.asarray(rows if even else rows[:0])
+
+
+def _is_of_the_loop(name: str) -> bool:
+    """Loading and the optimizer: what the training loop itself runs, once a step."""
+    return op_names.is_dataloader(name) or op_names.is_optimizer_step(name) or op_names.is_zero_grad(name)
+
+
+def _is_part_of_a_step(name: str) -> bool:
+    """Loading, the optimizer and collectives repeat once a step and are none."""
+    return _is_of_the_loop(name) or op_names.is_collective_annotation(name)
+
+
 def _window(trace: Trace) -> tuple[int, int]:
     tables = [t for t in (trace.gpu, trace.runtime, trace.ops, trace.annotations, trace.python) if len(t)]
     return (
@@ -120,9 +157,14 @@ def _window(trace: Trace) -> tuple[int, int]:
     )
 
 
-def _busiest_thread(trace: Trace) -> int:
-    """The thread with the most launches, else with the most operators."""
-    for table in (trace.runtime, trace.ops, trace.python):
+def _training_thread(trace: Trace) -> int:
+    """The thread that loads the data or runs the optimizer; else the one with the most launches, else operators.
+
+    Autograd has a thread of its own, which may launch more than the loop's.
+    """
+    loop = np.array([_is_of_the_loop(name) for name in trace.names] or [False])
+    annotations = trace.annotations
+    for table in (annotations.take(loop[annotations.name]), trace.runtime, trace.ops, trace.python):
         if len(table):
             return int(np.bincount(table.thread).argmax())
     return -1

@@ -66,8 +66,8 @@ class Syncs:
     reason: npt.NDArray[np.str_]
     cause_slice: I8  # the operator that called it, else the call itself: where to look for the call site
     idle: I8  # the GPU starved during the call
-    refill: I8  # the GPU starved after the call, until the host was ahead again
-    refill_area: Intervals
+    refill_end: I8  # when the host was ahead again; the end of the call where it had lost no lead
+    refill: I8  # the GPU starved from the end of the call to there
 
     def __len__(self) -> int:
         return len(self.slice)
@@ -75,6 +75,10 @@ class Syncs:
     @cached_property
     def stall(self) -> I8:
         return self.idle + self.refill
+
+    @cached_property
+    def refill_area(self) -> Intervals:
+        return union(self.end, self.refill_end) if len(self) else EMPTY
 
 
 def find_syncs(
@@ -93,10 +97,9 @@ def find_syncs(
     start, end = slices.start[rows], slices.end[rows]
     idle = gaps.starved.within(start, end)
     reason, cause = _reasons(trace, slices, rows)
-    refill_start, refill_end = _refills(trace, links, gpu, gaps, start, end)
-    area = union(refill_start, refill_end) if len(rows) else EMPTY
-    refill = np.minimum(gaps.starved.within(refill_start, refill_end), refill_end - refill_start)
-    return Syncs(rows, start, end, steps.step_of(start), reason, cause, idle, refill, area)
+    refill_end = _refill_end(trace, links, gpu, gaps, start, end)
+    refill = gaps.starved.within(end, refill_end)
+    return Syncs(rows, start, end, steps.step_of(start), reason, cause, idle, refill_end, refill)
 
 
 def _reasons(
@@ -128,16 +131,15 @@ def _outermost_op(slices: Slices, found: I4) -> I4:
         out = np.where(climbs, parent, out).astype(np.int32)
 
 
-def _refills(trace: Trace, links: Links, gpu: GpuWork, gaps: Gaps, start: I8, end: I8) -> tuple[I8, I8]:
-    """The stretch after each call that it is to blame for: [end of the call, until the host is ahead again).
+def _refill_end(trace: Trace, links: Links, gpu: GpuWork, gaps: Gaps, start: I8, end: I8) -> I8:
+    """How long after each call it is to blame: until the host is ahead again.
 
     Only a call that returns to an idle GPU has one, and it may not take more starved time than the lead that the host
     had lost in it: how long the last work before the gap had waited between launch and start.
     """
-    none = end.copy()
     work = gpu.work
-    if not len(work) or not len(trace.runtime) or not len(end):
-        return end, none
+    if not len(gaps) or not len(work) or not len(trace.runtime) or not len(end):
+        return end
     launch = links.launch[gpu.rows]
     known = launch >= 0
     delay = np.where(known, work.start - trace.runtime.end[np.maximum(launch, 0)], 0)
@@ -158,7 +160,7 @@ def _refills(trace: Trace, links: Links, gpu: GpuWork, gaps: Gaps, start: I8, en
     next_call = np.append(start[1:], np.iinfo(np.int64).max)
     stop = np.minimum(np.maximum(recovered, end), np.maximum(next_call, end))
     stop = np.minimum(stop, _time_after(gaps.starved, end, lead))
-    return end, np.where(drained, stop, end)
+    return np.where(drained, stop, end)
 
 
 def _time_after(area: Intervals, start: I8, amount: I8) -> I8:

@@ -28,9 +28,7 @@ def index(rules: list[type[Rule]]) -> str:
             "| --- | --- | --- |",
         ]
         lines += [
-            f"| [{rule.code}]({rule.code}.md) | {rule.name} | {rule.title} |"
-            for rule in rules
-            if rule.family == family
+            f"| [{rule.code}]({rule.code}.md) | {rule.name} | {rule.title} |" for rule in rules if rule.family == family
         ]
     return "\n".join(lines) + "\n"
 

@@ -10,6 +10,7 @@ from traceopt.result import Result
 
 WORTH_FIXING_SHARE = 0.03  # the headline speaks of fixes from 3 % of the step on
 NOTHING_FOUND = "No fix above 3% found."
+NOT_RELIABLE = "not reliable"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +38,8 @@ def lead(result: Result) -> tuple[str, str, str]:
     if not worth_fixing(result):
         observations = len(result.findings) - len(savings)
         found = f" {text.counted(observations, 'observation')} without an estimate." if observations else ""
+        if NOTHING_FOUND in result.verdict:
+            return found.lstrip(), "", ""
         return "", NOTHING_FOUND, found
     if result.combined is None:
         best = max(savings, key=lambda saving: saving.est_us)
@@ -50,7 +53,7 @@ def lead(result: Result) -> tuple[str, str, str]:
     before_us = combined.step_us_after + combined.saving_us
     after = text.as_precise_as(combined.step_us_after, combined.saving_us)
     saved = _saved_per_step(combined.saving_us, combined.share)
-    rest = f": about {after}{text.NO_BREAK_SPACE}ms instead of {text.ms(before_us)}{speedup(result)}."
+    rest = f": {text.ms_number(before_us)} → about {after}{text.NO_BREAK_SPACE}ms."
     return fixes[0].upper() + fixes[1:] + verb, saved, rest
 
 
@@ -77,6 +80,8 @@ def _step_tile(result: Result) -> Tile:
     label = "Recorded window" if step.source == "window" else "Step time, median"
     if step.median_us is None:
         return Tile(label, text.NOT_RECORDED, None, "no complete step in the trace")
+    if result.quality.verdict == "unusable":
+        return Tile(label, NOT_RELIABLE, None, f"in the trace: {text.ms(step.median_us)}")
     if step.source == "window":
         return Tile(label, text.ms_number(step.median_us), "ms", "no step marks in the trace")
     note = text.counted(step.count, "step")
@@ -89,14 +94,19 @@ def _step_tile(result: Result) -> Tile:
 def _busy_tile(result: Result) -> Tile:
     rank = rank_phrase(result)
     if on_cpu(result):
-        busy = [part for part in result.breakdown if part.busy]
+        busy = [part for part in result.breakdown if part.busy and part.name != "communication"]
         if not result.breakdown:
             return Tile("Model work", text.NOT_RECORDED, None, "no breakdown of the step")
+        share = text.percent(sum(part.share for part in busy))
+        if result.quality.verdict == "unusable":
+            return Tile("Model work", NOT_RELIABLE, None, f"in the trace: {share}")
         labels = ", ".join(part.label.lower() for part in busy[:3]) or "no model work seen"
-        return Tile("Model work", text.percent(sum(part.share for part in busy)).rstrip("%"), "%", labels)
+        return Tile("Model work", share.rstrip("%"), "%", labels)
     gpu = result.gpu
     if gpu.busy_share is None:
         return Tile("GPU busy", text.NOT_RECORDED, None, "the trace holds no GPU work")
+    if result.quality.verdict == "unusable":
+        return Tile("GPU busy", NOT_RELIABLE, None, f"in the trace: {text.percent(gpu.busy_share)}")
     note = "of the step window" + (f", {rank}" if rank else "")
     if gpu.compute_share is not None:
         note = f"{text.percent(gpu.compute_share)} compute" + (f", {rank}" if rank else "")
@@ -107,16 +117,22 @@ def _after_tile(result: Result) -> Tile:
     combined = result.combined
     fixes = combined_fixes(result)
     if combined is None or fixes is None:
-        several = sum(finding.saving is not None for finding in result.findings) > 1
-        if result.quality.verdict == "unusable":
-            note = "this trace cannot carry the numbers"
-        else:
-            note = "savings of several fixes overlap" if several else "needs several fixes with estimates"
-        return Tile("After the top fixes", "not estimated", None, note)
+        return _no_estimate_tile(result)
     after = text.as_precise_as(combined.step_us_after, combined.saving_us)
     label = f"After {fixes.removesuffix(' fixes')} (estimate)"
     saved = f"{text.percent(combined.share)} less{speedup(result)}"
     return Tile(label, f"≈{text.NO_BREAK_SPACE}{after}", "ms", saved)
+
+
+def _no_estimate_tile(result: Result) -> Tile:
+    label = "After the top fixes"
+    if result.quality.verdict == "unusable":
+        return Tile(label, "not estimated", None, "record the trace again")
+    if not result.findings:
+        return Tile(label, "no fix found", None, "see the checks below")
+    priced = sum(finding.saving is not None for finding in result.findings)
+    notes = {0: "no finding has an estimate", 1: "the one fix has its own estimate"}
+    return Tile(label, "not estimated", None, notes.get(priced, "savings of several fixes overlap"))
 
 
 def _memory_tile(result: Result) -> Tile:

@@ -20,6 +20,7 @@ import orjson
 from markupsafe import Markup
 
 from traceopt.reports import drawing, figures, headline, packing, parts, recording, text, wording
+from traceopt.reports.shown import shown as shown_form
 from traceopt.result import Result
 
 TEMPLATES = Path(__file__).parent / "templates"
@@ -29,6 +30,7 @@ FULL_NAMES = 50  # kernels whose whole name can be opened; the rest show the sho
 OPERATOR_ROWS = 100
 SHORT_TABLE_ROWS = 50  # collectives and copies
 RANK_ROWS = 128
+FOLDED_ROWS = 15  # rows open to the eye, and on paper; a click shows the rest
 FILE_ROWS = 16
 EVIDENCE_ROWS = 20
 RESULT_ID = "traceopt-result"
@@ -38,7 +40,7 @@ PLOTLY_GZIP_LEVEL = 6  # 0.13 s for 1.47 MB; level 9 takes half as long again to
 
 def render_html(result: Result, *, static: bool = False) -> str:
     """The report as one HTML page. `static` leaves Plotly out: a tenth of the size, no zoom."""
-    shown = text.cleaned(result)
+    shown = shown_form(result)
     head_script, main_script = _template_text("head.js"), _template_text("main.js")
     scripts = [head_script, main_script]
     packed: dict[str, str] = {}
@@ -96,7 +98,10 @@ def _view(shown: Result) -> dict[str, Any]:
         "identity": wording.identity(shown),
         "rank": wording.rank_phrase(shown),
         "scope": wording.scope(shown),
+        "typical": wording.typical_step(shown),
+        "partly_hidden": wording.partly_hidden(shown),
         "environment": wording.environment(shown),
+        "verdict": wording.verdict(shown),
         "lead": headline.lead(shown),
         "tiles": headline.tiles(shown),
         "facts": wording.measured_facts(shown),
@@ -136,6 +141,7 @@ def _environment() -> jinja2.Environment:
         as_bytes=text.bytes_text,
         counted=text.counted,
         estimate=text.estimate,
+        first_sentence=text.first_sentence,
         measured=text.measured,
         mib_number=text.mib_number,
         ms=text.ms,
@@ -143,6 +149,7 @@ def _environment() -> jinja2.Environment:
         number=text.count,
         percent=text.percent,
         short_kernel_name=text.short_kernel_name,
+        short_path=text.short_path,
         where=text.where,
         yes_no=text.yes_no,
     )
@@ -153,6 +160,7 @@ def _environment() -> jinja2.Environment:
         OPERATOR_ROWS=OPERATOR_ROWS,
         SHORT_TABLE_ROWS=SHORT_TABLE_ROWS,
         RANK_ROWS=RANK_ROWS,
+        FOLDED_ROWS=FOLDED_ROWS,
         FILE_ROWS=FILE_ROWS,
         EVIDENCE_ROWS=EVIDENCE_ROWS,
         NOT_RECORDED=text.NOT_RECORDED,
@@ -162,6 +170,9 @@ def _environment() -> jinja2.Environment:
         estimate_number=text.estimate_number,
         estimate_range=text.estimate_range,
         part_style=parts.part_style,
+        misaligned=wording.misaligned,
+        only_on=wording.only_on,
+        ranks_phrase=wording.ranks_phrase,
         place=wording.place,
         recording=recording,
     )

@@ -31,18 +31,19 @@ PARTS: dict[str, PartStyle] = {
     "model": PartStyle("cpu", PLAIN, "operators of no known phase"),
     # idle
     "data_loading": PartStyle("loader", "diagonal", "in next(loader)"),
-    "input_work": PartStyle("loader", "cross", "input prepared outside the loader"),
+    "input_work": PartStyle("loader", "cross", "decoding, tokenizing, transforms"),
     "host_sync": PartStyle("sync", "horizontal", "after .item(), .cpu()"),
     "logging": PartStyle("sync", "dots", "print, loggers, metric writers"),
-    "checkpoint": PartStyle("sync", "vertical", "saving state"),
+    "checkpoint": PartStyle("sync", "vertical", ""),
     "launch": PartStyle("launch", "vertical", "the CPU launches too slowly"),
-    "python": PartStyle("launch", "horizontal", "Python between operators"),
-    "compile": PartStyle("launch", "diagonal", "compiling inside the step"),
-    "gc": PartStyle("other", "diagonal", "Python's garbage collector"),
+    "python": PartStyle("launch", "horizontal", ""),
+    "compile": PartStyle("launch", "diagonal", "inside the step"),
+    "hole": PartStyle("launch", "dots", "a garbage collection looks like this"),
+    "gc": PartStyle("other", "diagonal", ""),
     "allocation": PartStyle("other", "horizontal", "cudaMalloc and its like"),
     "module_load": PartStyle("other", "vertical", "kernels loaded on first use"),
-    "queued": PartStyle("other", "cross", "queued work did not run"),
-    "untraced": PartStyle("other", "dots", "nothing recorded"),
+    "queued": PartStyle("other", "cross", ""),
+    "untraced": PartStyle("other", "dots", ""),
 }
 
 # Colour of a timeline span by its category.

@@ -12,13 +12,26 @@ _RECORD_GPU = (
 _RECORD_SHAPES = "Not recorded: set record_shapes=True in the profiler."
 _RECORD_MEMORY = "Not recorded: set profile_memory=True in the profiler."
 
+_READ_VENDORS = ("nvidia", "amd", "intel")
+
 NO_OPS = "Not recorded: pass ProfilerActivity.CPU among the profiler's activities."
 NO_STEP = "Not available: no complete step in the trace. Call prof.step() once in each training step."
+
+
+_RECORD_STACKS = "Line not known: record with with_stack=True."
+
+
+def missing_line(result: Result) -> str | None:
+    """How to get source lines; None where stacks were recorded and a finding has no single line."""
+    return None if result.run.recorded.stacks else _RECORD_STACKS
 
 
 def missing_kernels(result: Result) -> str:
     if on_cpu(result):
         return _NO_GPU_HERE
+    device = result.run.device
+    if device is not None and device.vendor not in _READ_VENDORS:
+        return "Not available: kernels of this device are not read."
     return "No GPU kernel ran in the measured steps." if result.run.recorded.gpu else _RECORD_GPU
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 import unicodedata
 from dataclasses import dataclass
@@ -9,12 +10,20 @@ from dataclasses import dataclass
 import click
 
 from traceopt.reports import headline, text, wording
+from traceopt.reports.shown import shown as shown_form
 from traceopt.result import BreakdownPart, Result
 
 MIN_WIDTH, MAX_WIDTH = 60, 110
 STEP_COLUMNS = 40  # columns of a bar that is the whole step
-BAR_COLUMNS = 24  # columns that bars may take; the scale shrinks when one part is larger
-PLACE_COLUMNS = 24
+BAR_COLUMNS = (6, 18)  # columns that bars may take, least and most; the scale shrinks when one part is larger
+BESIDE_BARS = 62  # columns of the numbers and the longest label
+SMALL_SHARE = 0.005  # smaller parts of the step share a line
+VERDICT_LINES = 2
+TITLE_LINES = 2
+NARROW, NARROW_TITLE_LINES = 80, 4  # below this width titles need more lines
+NAME_COLUMNS = 16  # what the header leaves to the trace's name at least
+PLACE_COLUMNS = (14, 20, 32)  # on a narrow, a usual and a wide terminal
+CODE_COLUMNS = 8
 NOTES = 5  # quality notes and warnings shown of each
 WIDE = 96  # from here on the column of confidence has its full heading
 
@@ -24,6 +33,7 @@ _ASCII = str.maketrans(
         "’": "'", "‘": "'", "“": '"', "”": '"', text.NO_BREAK_SPACE: " ", "\u202f": " ",
     }
 )  # fmt: skip
+_TRACE_SUFFIX = re.compile(r"(?:\.pt)?(?:\.trace)?\.json(?:\.gz)?$")
 _IMPACT_COLOURS = {"high": "red", "medium": "yellow", "low": "cyan", "info": "blue"}
 
 
@@ -46,16 +56,41 @@ class _Paper:
             return value
         return click.style(value, fg=fg, bold=bold or None, dim=dim or None)
 
-    def fit(self, value: str, columns: int, *, keep_end: bool = False) -> str:
-        """`value` in at most `columns` columns; of a path the end is kept, where the file's name stands."""
+    @property
+    def mark(self) -> str:
+        """Stands for what was cut off."""
+        return "…" if self.unicode else "..."
+
+    def fit(self, value: str, columns: int) -> str:
+        """`value` in at most `columns` columns."""
         value = self.plain(value)
         if _columns(value) <= columns:
             return value
-        mark = "…" if self.unicode else "..."
-        room = columns - len(mark)
+        room = columns - len(self.mark)
         while _columns(value) > room and value:
-            value = value[1:] if keep_end else value[:-1]
-        return mark + value if keep_end else value + mark
+            value = value[:-1]
+        return value + self.mark
+
+    def fit_path(self, value: str, columns: int) -> str:
+        """The end of a path, where the file's name stands: whole folders go first, then letters."""
+        value = self.plain(value)
+        if _columns(value) <= columns:
+            return value
+        room = columns - len(self.mark)
+        folders = (value[slash:] for slash, char in enumerate(value) if char == "/")
+        shorter = next((end for end in folders if _columns(end) <= room), value)
+        while _columns(shorter) > room:
+            shorter = shorter[1:]
+        return self.mark + shorter
+
+    def lines(self, value: str, columns: int, count: int, *, later: int | None = None) -> list[str]:
+        """`value` broken into at most `count` lines; `later` lines have their own width. What is left is cut off."""
+        value = self.plain(value)
+        first = textwrap.wrap(value, columns, break_on_hyphens=False, break_long_words=False)[:1]
+        if not first or count == 1 or _columns(first[0]) > columns:
+            return [self.fit(value, columns)]
+        rest = value[len(first[0]) :].strip()
+        return first + (self.lines(rest, later or columns, count - 1) if rest else [])
 
     def wrap(self, value: str, *, indent: str = "", first: str = "") -> list[str]:
         return textwrap.wrap(
@@ -80,7 +115,7 @@ def _pad(value: str, columns: int) -> str:
 
 def render_terminal(result: Result, *, width: int, color: bool, unicode: bool) -> str:
     """The summary in lines of at most `width` columns (60 to 110). `unicode` False keeps to ASCII."""
-    shown = text.cleaned(result)
+    shown = shown_form(result)
     paper = _Paper(min(max(width, MIN_WIDTH), MAX_WIDTH), color, unicode)
     blocks = [
         _headline(shown, paper),
@@ -93,20 +128,33 @@ def render_terminal(result: Result, *, width: int, color: bool, unicode: bool) -
 
 
 def _headline(result: Result, paper: _Paper) -> list[str]:
-    torch_version = f"torch {result.run.torch_version}" if result.run.torch_version else None
-    items = [
-        wording.identity(result),
-        wording.device_phrase(result),
-        torch_version,
-        wording.steps_phrase(result),
-        wording.rank_phrase(result),
-    ]
-    about = "  " + " · ".join(item for item in items if item)
     name = "traceopt"
-    lines = [paper.style(name, bold=True) + paper.fit(about, paper.width - len(name)), ""]
-    lines += [paper.style(line, bold=True) for line in paper.wrap(result.verdict)]
+    lines = [paper.style(name, bold=True) + "  " + _about(result, paper, paper.width - len(name) - 2), ""]
+    lines += [paper.style(line, bold=True) for line in _verdict_lines(wording.verdict(result), paper)]
     before, strong, after = headline.lead(result)
     return lines + _emphasized(paper.wrap(before + strong + after), paper.plain(strong), paper)
+
+
+def _about(result: Result, paper: _Paper, columns: int) -> str:
+    """Trace, device, steps and rank; the trace's name is shortened first."""
+    steps = "no step marks" if result.step.source == "window" else wording.steps_phrase(result)
+    rest = paper.plain(
+        "".join(f" · {item}" for item in (wording.device_phrase(result), steps, wording.rank_phrase(result)) if item)
+    )
+    name = wording.identity(result)
+    if _columns(name) + _columns(rest) > columns:
+        name = _TRACE_SUFFIX.sub("", name)
+    room = max(NAME_COLUMNS, columns - _columns(rest))
+    return paper.fit(paper.fit(name, room) + rest, columns)
+
+
+def _verdict_lines(verdict: str, paper: _Paper) -> list[str]:
+    """A sentence a line where two sentences do not fit one."""
+    sentences = text.sentences(paper.plain(verdict))
+    short_enough = len(sentences) <= VERDICT_LINES and max(map(_columns, sentences)) <= paper.width
+    if short_enough and _columns(verdict) > paper.width:
+        return sentences
+    return paper.lines(verdict, paper.width, VERDICT_LINES)
 
 
 def _emphasized(lines: list[str], strong: str, paper: _Paper) -> list[str]:
@@ -123,18 +171,19 @@ def _quality(result: Result, paper: _Paper) -> list[str]:
     colour = "red" if result.quality.verdict == "unusable" else "yellow"
     lines = [paper.style(f"{heading}:", fg=colour, bold=True)]
     for note in result.quality.notes[:NOTES]:
-        lines += paper.wrap(f"{note.text} ({note.code})", first="  - ", indent="    ")
+        told = note.text if result.quality.verdict == "unusable" else text.first_sentence(note.text)[0]
+        lines += paper.wrap(f"{told} ({note.code})", first="  - ", indent="    ")
     return lines + _more(len(result.quality.notes), "note")
 
 
 def _breakdown(result: Result, paper: _Paper) -> list[str]:
-    parts = sorted(
-        (part for part in result.breakdown if min(part.us_per_step, part.share) > 0), key=lambda part: part.busy
-    )
+    measured = [part for part in result.breakdown if min(part.us_per_step, part.share) > 0]
+    parts = [part for busy in (False, True) for part in _without_crumbs([p for p in measured if p.busy is busy])]
     if not parts:
         return []
     words = wording.sides(result)
-    columns_of_step = min(STEP_COLUMNS, BAR_COLUMNS / max(part.share for part in parts))
+    most = max(BAR_COLUMNS[0], min(BAR_COLUMNS[1], paper.width - BESIDE_BARS))
+    columns_of_step = min(STEP_COLUMNS, most / max(part.share for part in parts))
     bar_columns = max(_bar_length(part, columns_of_step) for part in parts)
     lines = []
     previous: bool | None = None
@@ -146,6 +195,16 @@ def _breakdown(result: Result, paper: _Paper) -> list[str]:
         label = paper.fit(part.label, paper.width - len(start) - bar_columns - 2)
         lines.append(f"{start}{_painted(bar, bar_columns, part.busy, paper)}  {label}")
     return lines
+
+
+def _without_crumbs(parts: list[BreakdownPart]) -> list[BreakdownPart]:
+    """`parts` of one side, largest first; two and more that are hardly visible become one."""
+    small = [part for part in parts if part.share < SMALL_SHARE]
+    if len(small) < 2:
+        return parts
+    us, share = sum(part.us_per_step for part in small), sum(part.share for part in small)
+    together = BreakdownPart("smaller", f"{len(small)} smaller parts", small[0].busy, us, share, None)
+    return [*parts[: -len(small)], together]
 
 
 def _bar_length(part: BreakdownPart, columns_of_step: float) -> int:
@@ -165,7 +224,7 @@ def _fixes(result: Result, paper: _Paper) -> list[str]:
         confidence = "confidence" if paper.width >= WIDE else "conf."
         columns = max(len(confidence), len("medium"))
         place_columns = _place_columns(priced, paper)
-        heading = f"      saves   step  {confidence:<{columns}}  "
+        heading = f"      saves   step  {confidence:<{columns}} "
         title_columns = paper.width - len(heading) - place_columns - 2
         lines.append(paper.style(f"{heading}{'fix':<{title_columns}}  where", dim=True))
         for card in priced:
@@ -174,8 +233,8 @@ def _fixes(result: Result, paper: _Paper) -> list[str]:
                 continue
             saved = f"{text.estimate_number(saving.est_us)} ms"
             start = f"{card.number:>2} {saved:>8}  {text.percent(saving.share):>5}  "
-            start += f"{finding.confidence:<{columns}}  "
-            lines += _titled(card, start, title_columns, place_columns, paper)
+            start += f"{finding.confidence:<{columns}} "
+            lines += _titled(card, start, title_columns, place_columns, result, paper)
         if len(priced) > 1:
             lines.append(paper.style("   Savings overlap, so do not add them up.", dim=True))
     if others:
@@ -183,26 +242,32 @@ def _fixes(result: Result, paper: _Paper) -> list[str]:
         lines += [*([""] if priced else []), paper.style(heading, dim=True)]
         place_columns = _place_columns(others, paper)
         for card in others:
-            lines += _titled(card, " - ", paper.width - 3 - place_columns - 2, place_columns, paper)
+            lines += _titled(card, " - ", paper.width - 3 - place_columns - 2, place_columns, result, paper)
     return lines
 
 
 def _place_columns(cards: list[wording.Card], paper: _Paper) -> int:
-    places = [paper.plain(wording.place(card.finding) or "") for card in cards]
-    return max(len("where"), min(PLACE_COLUMNS, max(_columns(place) for place in places)))
+    narrow, usual, wide = PLACE_COLUMNS
+    most = wide if paper.width >= WIDE else usual if paper.width >= NARROW else narrow
+    places = [paper.fit_path(wording.place(card.finding) or "", most) for card in cards]
+    return max(len("where"), *map(_columns, places))
 
 
-def _titled(card: wording.Card, start: str, title_columns: int, place_columns: int, paper: _Paper) -> list[str]:
-    """A row: `start`, code and title (on more lines where it must), the place in the code."""
+def _titled(
+    card: wording.Card, start: str, title_columns: int, place_columns: int, result: Result, paper: _Paper
+) -> list[str]:
+    """A row: `start`, code and title, the place in the code; a long title goes on below its code, on the whole line."""
     finding = card.finding
-    code = paper.fit(finding.code, 12)
-    room = max(10, title_columns - _columns(code) - 1)
-    titles = [paper.fit(line, room) for line in textwrap.wrap(paper.plain(finding.title), room)] or [""]
-    place = paper.fit(wording.place(finding) or "", place_columns, keep_end=True)
+    code = paper.fit(finding.code, CODE_COLUMNS)
+    room = title_columns - _columns(code) - 1
+    only = wording.only_on(finding, result)
+    title = f"{finding.title} ({only})" if only else finding.title
+    most = TITLE_LINES if paper.width >= NARROW else NARROW_TITLE_LINES
+    titles = paper.lines(title, room, most, later=title_columns + 2 + place_columns)
+    place = paper.fit_path(wording.place(finding) or "", place_columns)
     painted = paper.style(code, fg=_IMPACT_COLOURS[finding.impact])
     first = f"{start}{painted} {_pad(titles[0], room)}  {place}".rstrip()
-    indent = " " * (len(start) + _columns(code) + 1)
-    return [first, *(indent + line for line in titles[1:])]
+    return [first, *(" " * len(start) + line for line in titles[1:])]
 
 
 def _footer(result: Result, paper: _Paper) -> list[str]:
@@ -222,7 +287,7 @@ def render_concise(result: Result) -> str:
 
     The place comes first, so that editors can jump to it; "-" stands where the place is not known.
     """
-    shown = text.cleaned(result)
+    shown = shown_form(result)
     lines = []
     for finding in shown.findings:
         saving = finding.saving

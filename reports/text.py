@@ -18,6 +18,7 @@ from traceopt.rules.finding import Location
 NO_BREAK_SPACE = "\u00a0"
 NOT_RECORDED = "not recorded"
 NAME_CAP = 300  # characters shown of a name, path or label
+PATH_CAP = 36  # characters of a path where the whole of it stands elsewhere
 PROSE_CAP = 2_000  # characters shown of a sentence
 
 _GIB = 1 << 30
@@ -29,7 +30,9 @@ _KEPT_SPACES = frozenset(" \u00a0\u202f")
 
 _PROSE_FIELDS = frozenset({"verdict", "text", "reason", "why", "basis", "detail", "warnings"})
 _SOURCE_CODE_FIELDS = frozenset({("fix", "code"), ("fix", "patch")})
-_UNIT_AFTER_NUMBER = re.compile(r"(\d) (ms|µs|s|[KMG]i?B|GB/s|TFLOP/s)\b")
+_UNIT_AFTER_NUMBER = re.compile(r"(\d) (ms|µs|s|[KMGT]i?B|GB/s|TFLOP/s)\b")
+_SPACE_BEFORE_PERCENT = re.compile(r"(?<=\d)[ \u00a0]%")
+_SENTENCE_END = re.compile(r"(?<=[.!?]) (?=[A-Z])")
 
 
 def _visible(char: str) -> str:
@@ -59,8 +62,20 @@ def clean_source(text: str) -> str:
 
 
 def prose(text: str) -> str:
-    """A cleaned sentence whose numbers do not part from their units at the end of a line."""
-    return _UNIT_AFTER_NUMBER.sub(rf"\1{NO_BREAK_SPACE}\2", clean(text, PROSE_CAP))
+    """A cleaned sentence: no number parts from its unit at the end of a line, and percentages have no space."""
+    closed = _SPACE_BEFORE_PERCENT.sub("%", clean(text, PROSE_CAP))
+    return _UNIT_AFTER_NUMBER.sub(rf"\1{NO_BREAK_SPACE}\2", closed)
+
+
+def sentences(text: str) -> list[str]:
+    """`text` cut where a full stop, a space and a capital follow each other."""
+    return _SENTENCE_END.split(text)
+
+
+def first_sentence(text: str) -> tuple[str, str]:
+    """The first sentence of `text`, and what follows it."""
+    first, *rest = sentences(text)
+    return first, " ".join(rest)
 
 
 def without_commands(output: str) -> str:
@@ -187,6 +202,14 @@ def yes_no(value: bool | None) -> str:
 
 def where(location: Location | None) -> str:
     return NOT_RECORDED if location is None else str(location)
+
+
+def short_path(path: str) -> str:
+    """The end of a path, cut before a folder where it can be: "…/adapters/pipeline/model.py:40"."""
+    if len(path) <= PATH_CAP:
+        return path
+    ends = (path[start:] for start, char in enumerate(path) if char == "/")
+    return "…" + next((end for end in ends if len(end) < PATH_CAP), path[1 - PATH_CAP :])
 
 
 def joined(words: list[str]) -> str:

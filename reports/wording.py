@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import re
 import shlex
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import PurePath
 
 from traceopt.reports import text
 from traceopt.reports.drawing import DENSE_LANE_SPANS
-from traceopt.result import CheckStatus, Result
+from traceopt.result import CheckStatus, Gemm, Result
 from traceopt.rules.finding import Finding
 
 COMMAND_PATHS = 8
+RANKS_NAMED = 16
+UNLIKE_SHARE = 0.05  # from here on the mean step is said to differ from the median one
 
+_MAKERS = {"nvidia": "NVIDIA", "amd": "AMD", "intel": "Intel"}
 IMPACT_WORDS = {"high": "High impact", "medium": "Medium impact", "low": "Low impact", "info": "Info"}
 
 # What a run on a GPU calls the two sides of the step, and what a run on the CPU alone calls them.
@@ -55,7 +58,11 @@ def on_cpu(result: Result) -> bool:
 
 def sides(result: Result) -> Sides:
     """CPU words also when a GPU was used but not recorded: nothing is known of its idle time then."""
-    return Sides(*(_CPU_SIDES if on_cpu(result) or result.gpu.busy_share is None else _GPU_SIDES))
+    if not on_cpu(result) and result.gpu.busy_share is not None:
+        return Sides(*_GPU_SIDES)
+    communicates = any(part.busy and part.name == "communication" for part in result.breakdown)
+    words = Sides(*_CPU_SIDES)
+    return replace(words, busy=f"{words.busy} and communication", busy_short="busy") if communicates else words
 
 
 def identity(result: Result) -> str:
@@ -88,10 +95,10 @@ def device_phrase(result: Result) -> str:
     device = result.run.device
     if device is None:
         return "device not recorded"
-    name = device.name or ("CPU" if device.vendor == "cpu" else f"{device.vendor} device, name not recorded")
-    if device.vendor != "cpu" and device.count > 1:
-        name += f", {device.count} devices visible"
-    return name
+    unnamed = "CPU" if device.vendor == "cpu" else f"{_MAKERS.get(device.vendor, 'unnamed')} GPU"
+    name = device.name or unnamed
+    several = device.vendor != "cpu" and len(result.run.ranks) > 1
+    return f"{len(result.run.ranks)}{text.NO_BREAK_SPACE}× {name}" if several else name
 
 
 def steps_phrase(result: Result) -> str:
@@ -106,11 +113,12 @@ def environment(result: Result) -> list[str]:
     """The line under the tiles: device, rank, versions, steps."""
     device = result.run.device
     capability = device.compute_capability if device is not None else None
+    nvidia = device is not None and device.vendor == "nvidia"
     torch_version = result.run.torch_version
     items = [
         device_phrase(result),
-        f"compute capability {capability}" if capability else None,
-        f"PyTorch {torch_version}" if torch_version else "PyTorch version not recorded",
+        f"{'compute capability' if nvidia else 'architecture'} {capability}" if capability else None,
+        f"PyTorch {torch_version}" if torch_version else None,
         steps_phrase(result),
     ]
     return [item for item in items if item]
@@ -121,9 +129,26 @@ def scope(result: Result) -> str:
     if result.step.source == "window":
         mean = "The whole recording (no step marks)"
     else:
-        mean = f"Mean of {text.counted(result.step.count, 'step')}"
+        mean = "One step" if result.step.count == 1 else f"Mean of {text.counted(result.step.count, 'step')}"
     rank = rank_phrase(result)
     return f"{mean}, {rank}" if rank else mean
+
+
+def typical_step(result: Result) -> str:
+    """A reminder behind the scope where a few unusual steps pull the mean away from the median."""
+    median_us, mean_us = result.step.median_us, sum(part.us_per_step for part in result.breakdown)
+    if median_us is None or abs(mean_us - median_us) < UNLIKE_SHARE * median_us:
+        return ""
+    return f" (the median step takes {text.ms(median_us)})"
+
+
+def partly_hidden(result: Result) -> list[str]:
+    """Names of the parts that also ran while another part is counted."""
+    return [
+        part.name
+        for part in result.breakdown
+        if part.raw_us_per_step is not None and part.raw_us_per_step > 1.005 * part.us_per_step
+    ]
 
 
 def cards(findings: list[Finding]) -> list[Card]:
@@ -148,12 +173,31 @@ def place(finding: Finding) -> str | None:
     return None if located is None else str(located)
 
 
+def ranks_phrase(ranks: list[int]) -> str:
+    """ "rank 3" or "ranks 0, 1, 4"."""
+    named = ", ".join(str(rank) for rank in ranks[:RANKS_NAMED]) + (" and more" if len(ranks) > RANKS_NAMED else "")
+    return f"{'rank' if len(ranks) == 1 else 'ranks'} {named}"
+
+
+def only_on(finding: Finding, result: Result) -> str | None:
+    """The ranks of a finding that not all ranks share."""
+    ranks = finding.ranks
+    return ranks_phrase(ranks) if ranks and len(ranks) < len(result.run.ranks) else None
+
+
 def combined_fixes(result: Result) -> str | None:
     """ "the top 3 fixes", "the top fix", "fixes 1, 2 and 4" or "the fixes"; None without a combination."""
     if result.combined is None or not result.combined.codes:
         return None
-    codes = set(result.combined.codes)
-    numbers = [card.number for card in cards(result.findings) if card.number and card.finding.code in codes]
+    # A rule may stand behind several findings: each mention of its code means the next one of them.
+    left = [(card.finding.code, card.number) for card in cards(result.findings) if card.number is not None]
+    numbers = []
+    for code in result.combined.codes:
+        found = next((entry for entry in left if entry[0] == code), None)
+        if found is not None:
+            left.remove(found)
+            numbers.append(found[1])
+    numbers.sort()
     if not numbers:
         return "the fixes"
     if numbers == list(range(1, len(numbers) + 1)):
@@ -171,7 +215,7 @@ def measured_facts(result: Result) -> list[str]:
     if sync.us_per_step is not None and sync.calls_per_step and sync.stall_us_per_step is not None:
         calls, stall = text.count(sync.calls_per_step), text.ms(sync.stall_us_per_step)
         waits = text.ms(sync.us_per_step)
-        facts.append(f"Host syncs: {calls} per step, {waits}, of which {stall} stall the GPU.")
+        facts.append(f"Host syncs: {calls} per step, {waits}; with the refill after them they cost the GPU {stall}.")
     if communication.us_per_step and communication.exposed_us_per_step is not None:
         hidden = communication.overlap_share
         overlap = f" ({text.percent(hidden)} overlapped)" if hidden is not None else ""
@@ -185,8 +229,11 @@ def timeline_caption(result: Result, shaded: bool) -> str:
     timeline = result.timeline
     if timeline is None:
         return ""
+    steps = ["The whole recording"] if result.step.source == "window" else [timeline.step]
+    if result.step.count > 1:
+        steps.append("the median step")
     rank = rank_phrase(result)
-    sentences = [f"{timeline.step}, the median step, {rank}." if rank else f"{timeline.step}, the median step."]
+    sentences = [", ".join([*steps, rank] if rank else steps) + "."]
     if shaded:
         sentences.append(f"Shaded: the longest stretch without {'model' if on_cpu(result) else 'GPU'} work.")
     drawn, total = sum(len(lane.spans) for lane in timeline.lanes), sum(lane.total for lane in timeline.lanes)
@@ -215,11 +262,33 @@ def gemm_caption(result: Result) -> str:
     return " ".join(sentences)
 
 
+_TENSOR_CORE_BYTES = 16  # what a row of an operand has to be a multiple of
+_ELEMENT_BYTES = {"tf32": 4, "fp32": 4, "fp16": 2, "bf16": 2, "fp8": 1, "int8": 1}
+
+
+def misaligned(gemm: Gemm, size: int) -> bool:
+    """Whether N or K of an unaligned product, `size`, is the reason (M is free)."""
+    element_bytes = _ELEMENT_BYTES.get(gemm.dtype)
+    return gemm.aligned is False and element_bytes is not None and size % (_TENSOR_CORE_BYTES // element_bytes) != 0
+
+
+def verdict(result: Result) -> str:
+    """The headline. That of an unusable trace goes on with its reason, which the banner below it gives."""
+    if result.quality.verdict == "unusable":
+        for note in result.quality.notes:
+            short = result.verdict.removesuffix(note.text).rstrip()
+            if short and short != result.verdict:
+                return short
+    return result.verdict
+
+
 def quality_heading(result: Result) -> str | None:
-    """None for a good trace."""
+    """None for a good trace without notes."""
     if result.quality.verdict == "unusable":
         return "These numbers are not reliable"
-    return "Read these numbers with care" if result.quality.verdict == "limited" else None
+    if result.quality.verdict == "limited":
+        return "Read these numbers with care"
+    return "Keep in mind" if result.quality.notes else None
 
 
 CHECK_WORDS: tuple[tuple[CheckStatus, str], ...] = (

@@ -26,14 +26,14 @@ def combine(findings: Sequence[Finding], facts: Facts) -> Combined | None:
     if not top:
         return None
     step = facts.step_ns / 1e3
-    on_gpu = sum(f.saving.est_us for f in top if f.saving and _on_gpu(f))
-    on_host = sum(f.saving.est_us for f in top if f.saving and not _on_gpu(f))
+    gpu_us = sum(f.saving.est_us for f in top if f.saving and on_gpu(f))
+    host_us = sum(f.saving.est_us for f in top if f.saving and not on_gpu(f))
     if facts.has_gpu:
-        after = max(host_path_ns(facts) / 1e3 - on_host, gpu_path_ns(facts) / 1e3 - on_gpu)
+        after = max(host_path_ns(facts) / 1e3 - host_us, gpu_path_ns(facts) / 1e3 - gpu_us)
     else:
-        after = step - on_host - on_gpu
+        after = step - host_us - gpu_us
     surest = max(f.saving.low_us for f in top if f.saving)
-    saving = min(max(step - after, surest), on_host + on_gpu, 0.95 * step)
+    saving = min(max(step - after, surest), host_us + gpu_us, 0.95 * step)
     if saving <= 0:
         return None
     return Combined(
@@ -55,5 +55,6 @@ def _independent(findings: Sequence[Finding]) -> list[Finding]:
     return chosen
 
 
-def _on_gpu(finding: Finding) -> bool:
+def on_gpu(finding: Finding) -> bool:
+    """Whether the fix shortens the GPU's own work."""
     return finding.code.startswith(GPU_FAMILIES) or finding.code in GPU_CODES

@@ -11,11 +11,13 @@ import numpy.typing as npt
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.idle import CAUSES
 from traceopt.analyzer.intervals import Intervals, intersect, union
+from traceopt.analyzer.nesting import PYTHON
 from traceopt.rules.finding import Evidence, Location, Saving
 
 RECORD_STACKS = "No Python stacks were recorded, so the line is not known; record with with_stack=True."
 LONG_PYTHON_NS = 1_000_000  # Python that starves the GPU this long at a stretch is work of its own
 NEVER_STARVED_SHARE = 0.03  # of the step
+REACHABLE_SHARE = 0.9  # of the GPU's starvation: what the fixes of the host's side may remove together
 FULL_QUEUE_NS = 200_000  # a launch this long beside a working GPU waits for room in the queue
 HOST_DISPATCH = ("launch", "python", "untraced")  # the host's ordinary work between two kernels
 
@@ -38,6 +40,13 @@ def saving(facts: Facts, low_ns: float, est_ns: float, high_ns: float, basis: st
 def ms(ns: float) -> str:
     """ "12.3 ms" for a sentence; below a tenth of a millisecond in microseconds."""
     return f"{ns / 1e6:,.1f} ms" if ns >= 1e5 else f"{ns / 1e3:,.0f} µs"
+
+
+def times(count: float) -> str:
+    """How often in a step, for a sentence."""
+    if 0.95 <= count <= 1.05:
+        return "once a step"
+    return f"{count:,.0f} times a step" if count >= 10 else f"{count:,.2g} times a step"
 
 
 def percent(share: float) -> str:
@@ -83,6 +92,25 @@ def functions_inside(facts: Facts, rows: npt.NDArray[np.int64]) -> list[SiteCost
     return by_site(facts, frames, facts.slices.end[frames] - facts.slices.start[frames])
 
 
+def frames_inside(facts: Facts, rows: npt.NDArray[np.integer], limit: int = 4) -> list[Evidence]:
+    """The longest Python functions inside slices, libraries' as well (callees included; no builtins, no torch)."""
+    slices, names = facts.slices, facts.trace.names
+    around = np.zeros(len(slices), bool)
+    around[rows] = True
+    inside = np.flatnonzero((slices.kind == PYTHON) & ~around & (slices.nearest(around) >= 0))
+    codes, group = np.unique(slices.name[inside], return_inverse=True)
+    total = np.bincount(group, weights=(slices.end - slices.start)[inside], minlength=len(codes))
+    calls = np.bincount(group, minlength=len(codes))
+    order = [
+        i for i in np.argsort(-total, kind="stable") if not names[codes[i]].startswith(("<", "torch/", "nn.Module"))
+    ]
+    count = facts.steps.count
+    return [
+        Evidence(names[codes[i]], round(float(total[i]) / count / 1e3, 3), round(float(calls[i]) / count, 3), "inside")
+        for i in order[:limit]
+    ]
+
+
 def place_of(facts: Facts, slice_row: int) -> Location | None:
     """The user's line behind one slice."""
     return _location(facts, int(facts.call_sites.of(np.array([slice_row]))[0])) if slice_row >= 0 else None
@@ -105,15 +133,19 @@ def site_evidence(
 ) -> list[Evidence]:
     """One row a call site, per step."""
     count = facts.steps.count
-    return [
-        Evidence(
-            what=what(site),
-            us_per_step=round(site.cost_ns / count / 1e3, 3),
-            calls_per_step=round(site.calls / count, 3),
-            location=site.location,
+    out = []
+    for site in sites[:limit]:
+        name, library = what(site), facts.call_sites.library_frame(int(site.rows[0]))
+        out.append(
+            Evidence(
+                what=name,
+                us_per_step=round(site.cost_ns / count / 1e3, 3),
+                calls_per_step=round(site.calls / count, 3),
+                detail=library if library and not name.startswith(library.rpartition(":")[0]) else None,
+                location=site.location,
+            )
         )
-        for site in sites[:limit]
-    ]
+    return out
 
 
 def locations(sites: list[SiteCost], limit: int = 3) -> list[Location]:
@@ -186,20 +218,27 @@ def gpu_path_ns(facts: Facts) -> float:
 
 
 def gpu_saving(facts: Facts, low_ns: float, est_ns: float, high_ns: float, basis: str) -> Saving:
-    """What faster GPU work gives back. Where the host's path is as long as the step, surely nothing of it yet."""
+    """What faster GPU work gives back.
+
+    Where the host's path is as long as the step, surely nothing of it yet; and no more is to be expected than the
+    host's path can become shorter with the fixes of its own side.
+    """
     slack = max(0.0, facts.step_ns - host_path_ns(facts))
     if slack < low_ns:
         low_ns = slack
-        basis += " The host is the limit of this step: the full gain comes only with the fixes of its side."
+        est_ns = min(est_ns, slack + REACHABLE_SHARE * starved_ns(facts))
+        basis += " The host is the limit of this step: the gain comes only with the fixes of its side."
     return saving(facts, low_ns, est_ns, high_ns, basis)
 
 
-def host_saving(facts: Facts, area: Intervals, removed_share: float, basis: str) -> Saving:
+def host_saving(
+    facts: Facts, area: Intervals, removed_share: float, basis: str, gpu_ns: tuple[float, float] = (0.0, 0.0)
+) -> Saving:
     """What shortening host work gives back.
 
     Certainly the time in which the GPU starved beside it. Where the host never waits for the GPU, its own path is the
     step, so all removed host time counts, up to the starvation of the whole step; what it waits for a working GPU
-    absorbs as much.
+    absorbs as much. `gpu_ns`: GPU time per step that goes with the launches, expected and at most.
     """
     edges = facts.steps.edges
     host_ns = float(np.median(area.within(edges[:-1], edges[1:]))) * removed_share
@@ -208,5 +247,6 @@ def host_saving(facts: Facts, area: Intervals, removed_share: float, basis: str)
     beside = intersect(area, facts.gaps.starved)
     low = float(np.median(beside.within(edges[:-1], edges[1:]))) * removed_share
     starved = starved_ns(facts)
-    est = max(low, min(host_ns - host_wait_ns(facts), 0.9 * starved))
-    return saving(facts, low, est, max(est, min(host_ns, starved)), basis)
+    est = max(low, min(host_ns - host_wait_ns(facts), REACHABLE_SHARE * starved))
+    high = max(est, min(host_ns, starved))
+    return saving(facts, low, est + gpu_ns[0], high + gpu_ns[1], basis)

@@ -6,11 +6,11 @@ import numpy as np
 import numpy.typing as npt
 
 from traceopt.analyzer.facts import Facts
-from traceopt.analyzer.gemms import GemmShape
-from traceopt.analyzer.hardware import DTYPE_BYTES
-from traceopt.analyzer.kernel_names import short_name
+from traceopt.analyzer.kernel_labels import short_name
+from traceopt.analyzer.kernel_names import FUSIBLE_KINDS
 from traceopt.rules.common import gpu_saving, place_of_work
 from traceopt.rules.finding import Evidence, Saving
+from traceopt.rules.roofline import at_rate_ns
 
 Mask = npt.NDArray[np.bool_]
 
@@ -26,11 +26,14 @@ def uses_tensor_cores(facts: Facts) -> float:
     return facts.products.used_ns / eligible if eligible else 0.0
 
 
-def fp32_saving(facts: Facts, work: Mask, dtype: str, low: float, expected: float, high: float) -> Saving:
+def fp32_saving(
+    facts: Facts, work: Mask, dtype: str, low: float, expected: float, high: float, pointwise: float = 0.0
+) -> Saving:
     """Kernel time that a narrower type gives back.
 
     Products of known shape are priced by the roofline of the device in `dtype`. For the others `low`..`high` are
-    speed-ups, capped by the ratio of the peaks.
+    speed-ups, capped by the ratio of the peaks. `pointwise` is the share of the memory-bound kernels' time that
+    narrower tensors may save; half of it is expected.
     """
     accelerator = facts.device.accelerator
     wide = accelerator.peak("fp32") if accelerator else None
@@ -42,9 +45,13 @@ def fp32_saving(facts: Facts, work: Mask, dtype: str, low: float, expected: floa
     rest = max(0.0, time - shaped_ns)
     gains = []
     for speedup, efficiency in zip((low, expected, high), ROOFLINE_EFFICIENCY, strict=True):
-        after = sum(_roofline_ns(facts, s, narrow, dtype, efficiency) for s in shaped) if narrow else 0.0
+        after = sum(at_rate_ns(facts, s, narrow * efficiency, dtype) for s in shaped) if narrow else 0.0
         gain = 1 - 1 / max(1.0, min(speedup, ratio))
         gains.append(rest * gain + max(0.0, shaped_ns - after / facts.steps.count))
+    light = facts.gpu.is_kernel & np.isin(facts.gpu.kind, sorted(FUSIBLE_KINDS))
+    light_ns = facts.gpu.area(light).total / facts.steps.count * pointwise
+    gains[1] += 0.5 * light_ns
+    gains[2] += light_ns
     peak = f"{ratio:.0f} times the peak rate" if narrow and wide else "a higher peak rate"
     how = f"{low:g} to {min(high, ratio):g} times the speed"
     if shaped_ns:
@@ -52,16 +59,7 @@ def fp32_saving(facts: Facts, work: Mask, dtype: str, low: float, expected: floa
     return gpu_saving(facts, gains[0], gains[1], gains[2], f"GPU time of these kernels at {how}; {dtype} has {peak}.")
 
 
-ROOFLINE_EFFICIENCY = (0.25, 0.5, 0.7)  # of the peak: low, expected, high; 80 to 90 % is what a device reaches at all
-
-
-def _roofline_ns(facts: Facts, shape: GemmShape, peak_tflops: float, dtype: str, efficiency: float) -> float:
-    """Time of a shape's calls at a share of the peak, but no less than its bytes take."""
-    accelerator = facts.device.accelerator
-    bandwidth = accelerator.hbm_gb_per_s if accelerator else None
-    compute = shape.flops / (peak_tflops * 1e3 * efficiency)
-    memory = shape.least_bytes(DTYPE_BYTES[dtype]) / (0.8 * bandwidth) if bandwidth else 0.0
-    return min(float(shape.duration_ns), max(compute, memory))
+ROOFLINE_EFFICIENCY = (0.25, 0.5, 0.9)  # of the peak: low, expected, high; 80 to 90 % is what a device reaches at all
 
 
 def kernel_evidence(facts: Facts, work: Mask, limit: int = 5) -> list[Evidence]:
@@ -75,12 +73,14 @@ def kernel_evidence(facts: Facts, work: Mask, limit: int = 5) -> list[Evidence]:
         mine = rows[group == index]
         longest = int(mine[facts.gpu.in_window[mine].argmax()])
         op = int(facts.regions.op_of_work[longest])
+        name = facts.trace.names[op] if op >= 0 else None
+        library = facts.call_sites.library_frame(int(facts.links.launch_slice[facts.gpu.rows[longest]]))
         out.append(
             Evidence(
                 what=short_name(facts.trace.names[codes[index]]),
                 us_per_step=round(float(total[index]) / count / 1e3, 3),
                 calls_per_step=round(len(mine) / count, 3),
-                detail=facts.trace.names[op] if op >= 0 else None,
+                detail=" in ".join(part for part in (name, library) if part) or None,
                 location=place_of_work(facts, longest),
             )
         )

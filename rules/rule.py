@@ -93,7 +93,7 @@ class Rule:
             saving=saving,
             why=why,
             evidence=evidence,
-            locations=locations or [],
+            locations=list(dict.fromkeys(locations or [])),
             fix=fix,
             shares_cause_with=shares_cause_with or [],
         )

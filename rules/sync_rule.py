@@ -10,9 +10,12 @@ import numpy as np
 import numpy.typing as npt
 
 from traceopt.analyzer.facts import Facts
-from traceopt.rules.common import by_site, locations, ms, name_of, percent, saving, site_evidence, typical_ns
+from traceopt.analyzer.intervals import intersect, union
+from traceopt.rules.common import by_site, locations, ms, name_of, percent, saving, site_evidence, times, typical_ns
 from traceopt.rules.finding import Finding, Fix
 from traceopt.rules.rule import Rule, threshold
+
+OTHER_RULES = {"data_loading": "DL001", "input_work": "DL002", "logging": "LG001", "checkpoint": "LG003"}
 
 
 @dataclass(frozen=True)
@@ -47,11 +50,14 @@ class SyncRule(Rule):
         sites = by_site(facts, syncs.cause_slice[rows], syncs.stall[rows])
         idle = typical_ns(facts, syncs.start[rows], syncs.idle[rows])
         count = len(np.unique(syncs.cause_slice[rows])) / facts.steps.count
+        shared = self._shared(facts, rows)
+        beside = f", while it is busy with what {' and '.join(shared)} tell of" if shared else ""
         return self.finding(
             why=(
-                f"{self.does} {count:,.1f} times a step. The GPU runs dry meanwhile: it waits {ms(idle)} during the "
-                f"call and {ms(stall - idle)} until the host has refilled its queue."
+                f"{self.does} {times(count)}. The GPU runs dry meanwhile: it waits {ms(idle)} during the "
+                f"call and {ms(stall - idle)} until the host has refilled its queue{beside}."
             ),
+            shares_cause_with=shared,
             saving=saving(
                 facts,
                 0.7 * stall,
@@ -64,6 +70,15 @@ class SyncRule(Rule):
             locations=locations(sites),
             fix=self.fix,
         )
+
+    def _shared(self, facts: Facts, rows: npt.NDArray[np.int64]) -> list[str]:
+        """Rules that charge a good part of the refill as well: with its lead the host would have hidden that work."""
+        syncs = facts.syncs
+        refill = intersect(union(syncs.end[rows], syncs.refill_end[rows]), facts.gaps.starved)
+        host = facts.host.of_thread(facts.steps.thread)
+        return [
+            code for cause, code in OTHER_RULES.items() if intersect(host[cause], refill).total > 0.1 * refill.total
+        ]
 
     def passed(self, facts: Facts) -> str:
         syncs = facts.syncs

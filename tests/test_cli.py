@@ -16,8 +16,6 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 from click.testing import Result as Outcome
-from traceopt.rules import registry
-from traceopt.rules.rule import Rule
 
 from traceopt import __version__
 from traceopt.cli import Progress, cli, write_atomically
@@ -38,6 +36,8 @@ from traceopt.result import (
     Tool,
     TraceFile,
 )
+from traceopt.rules import registry
+from traceopt.rules.rule import Rule
 
 RESULT = Result(
     tool=Tool("traceopt", __version__),
@@ -193,9 +193,7 @@ def test_options_reach_the_analysis_and_win_over_the_settings(fakes: Fakes) -> N
 def test_mistakes_in_settings_are_one_line() -> None:
     Path("pyproject.toml").write_text("[tool.traceopt]\nselct = []\n")
     assert one_error(run("analyze", "a")).endswith("unknown setting 'selct'; did you mean 'select'?")
-    assert "cannot read the settings file gone.toml" in one_error(
-        run("analyze", "a", "--config", "gone.toml")
-    )
+    assert "cannot read the settings file gone.toml" in one_error(run("analyze", "a", "--config", "gone.toml"))
 
 
 @pytest.mark.parametrize(
@@ -253,13 +251,9 @@ def test_a_trace_is_never_overwritten(fakes: Fakes) -> None:
     Path("logs").mkdir()
     trace = Path("logs/rank0.json")
     trace.write_text("{}")
-    fakes.result = replace(
-        RESULT, run=replace(RESULT.run, files=[TraceFile("logs/rank0.json", 0, 2, 0, 0, 0)])
-    )
+    fakes.result = replace(RESULT, run=replace(RESULT.run, files=[TraceFile("logs/rank0.json", 0, 2, 0, 0, 0)]))
     assert "it is one of the traces" in one_error(run("analyze", "logs", "--html", "logs/rank0.json"))
-    assert "it is one of the traces" in one_error(
-        run("analyze", str(trace), "--no-html", "--json", str(trace))
-    )
+    assert "it is one of the traces" in one_error(run("analyze", str(trace), "--no-html", "--json", str(trace)))
     assert trace.read_text() == "{}"
 
 
@@ -352,9 +346,7 @@ def test_a_reader_that_goes_away_ends_it_in_silence(unbuffered: str) -> None:
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full")
 def test_a_full_disk_behind_stdout_is_one_line() -> None:
     with open("/dev/full", "wb") as full:
-        done = subprocess.run(
-            [sys.executable, "-c", PROGRAM], stdout=full, stderr=subprocess.PIPE, check=False
-        )
+        done = subprocess.run([sys.executable, "-c", PROGRAM], stdout=full, stderr=subprocess.PIPE, check=False)
     assert done.returncode == 2
     assert done.stderr == b"traceopt: error: cannot write to standard output: No space left on device\n"
 
@@ -389,9 +381,7 @@ def test_the_catalogue_and_a_page(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
         "CODE   NAME              FAMILY          TITLE",
         "DL001  dataloader-stall  input pipeline  Load data in worker processes",
     ]
-    assert re.fullmatch(
-        r"traceopt: warning: rule file .*broken\.py: left out: ZeroDivisionError: .*\n", outcome.stderr
-    )
+    assert re.fullmatch(r"traceopt: warning: rule file .*broken\.py: left out: ZeroDivisionError: .*\n", outcome.stderr)
     (entry,) = json.loads(run("rules", "--format", "json").stdout)
     assert entry["code"] == "DL001"
     assert entry["thresholds"] == []
@@ -414,3 +404,25 @@ def test_help_imports_nothing_heavy() -> None:
     imported = {line.rpartition("|")[2].strip().partition(".")[0] for line in done.stderr.splitlines()}
     assert "click" in imported
     assert not imported & {"numpy", "jinja2", "plotly", "pandas", "torch", "msgspec", "orjson", "isal"}
+
+
+def test_export_gives_the_result_document_back(tmp_path: Path) -> None:
+    trace = Path(__file__).resolve().parents[1] / "fixtures" / "traces" / "healthy.json.gz"
+    page, document = tmp_path / "report.html", tmp_path / "result.json"
+    done = CliRunner().invoke(cli, ["analyze", str(trace), "--html", str(page), "--json", str(document), "--static"])
+    assert done.exit_code == 0
+    exported = CliRunner().invoke(cli, ["export", str(page)])
+    assert exported.exit_code == 0
+    assert exported.stdout_bytes == document.read_bytes()
+
+
+@pytest.mark.parametrize("content", ["", "<html></html>", "{}"])
+def test_export_refuses_what_is_no_report(tmp_path: Path, content: str) -> None:
+    page = tmp_path / "page.html"
+    page.write_text(content)
+    outcome = subprocess.run(
+        [sys.executable, "-m", "traceopt", "export", str(page)], capture_output=True, text=True, check=False
+    )
+    assert outcome.returncode == 2
+    assert outcome.stderr.startswith("traceopt: error: cannot read ")
+    assert outcome.stderr.count("\n") == 1

@@ -13,18 +13,17 @@ from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.reader import read_trace
 from traceopt.analyzer.sources import Source, find_sources
 from traceopt.errors import InputError, one_line
-from traceopt.result import Quality, RankRow, Recorded, Result, Run, Tool, TraceFile
+from traceopt.result import Check, Quality, RankRow, Recorded, Result, Run, Tool, TraceFile
 from traceopt.rules.combine import combine
 from traceopt.rules.engine import Outcome, prepare, run_rules, value_order
 from traceopt.rules.finding import Finding
 from traceopt.rules.registry import load_rules
 from traceopt.rules.rule import Rule
 from traceopt.timeline import timeline
-from traceopt.verdict import verdict
+from traceopt.verdict import UNUSABLE, verdict
 
 Progress = Callable[[str], None]
 
-_UNUSABLE = ("TQ001", "TQ007")  # notes that leave nothing to judge
 _HARMLESS = ("TQ006",)  # notes that qualify single findings, not the trace
 
 
@@ -89,6 +88,8 @@ def _document(facts: Facts, outcome: Outcome) -> Result:
     breakdown = sections.breakdown(facts)
     rank = meta.rank
     findings = [replace(f, ranks=[] if rank is None else [rank]) for f in outcome.findings]
+    if facts.quality.sampled_share is not None:  # shares of a sample are not those of the run
+        findings = [replace(f, confidence="low") for f in findings]
     step, gpu, loader = sections.step(facts), sections.gpu(facts), sections.dataloader(facts)
     communication = sections.communication(facts)
     headline = verdict(facts, quality, breakdown, findings)
@@ -146,7 +147,7 @@ def _document(facts: Facts, outcome: Outcome) -> Result:
 
 def _quality(facts: Facts, outcome: Outcome) -> Quality:
     codes = {note.code for note in outcome.notes}
-    unusable = {code for code in codes if code in _UNUSABLE}
+    unusable = {code for code in codes if code in UNUSABLE}
     if not facts.quality.gpu_expected:
         unusable.discard("TQ001")  # a CPU-only run is judged as such
         codes.discard("TQ001")
@@ -162,6 +163,12 @@ def _torch_version(header: Mapping[str, Any]) -> str | None:
             if isinstance(version, str):
                 return version
     return None
+
+
+def _merged_checks(results: list[Result]) -> list[Check]:
+    """Each rule's answer: what it found on any rank, else what the first rank says."""
+    by_rule = zip(*(r.checks for r in results), strict=True)
+    return [next((c for c in checks if c.status == "found"), checks[0]) for checks in by_rule]
 
 
 def _same(a: Finding, b: Finding) -> bool:
@@ -183,6 +190,7 @@ def _merged(results: list[Result], warnings: list[str]) -> Result:
                 known = findings[index]
                 findings[index] = replace(known, ranks=sorted({*known.ranks, *finding.ranks}))
     ranks = sorted({rank for r in results for rank in r.run.ranks})
+    combined = max((r.combined for r in results if r.combined), key=lambda c: c.share, default=None)
     run = replace(
         shown.run,
         paths=[path for r in results for path in r.run.paths],
@@ -193,6 +201,8 @@ def _merged(results: list[Result], warnings: list[str]) -> Result:
         shown,
         run=run,
         findings=sorted(findings, key=value_order),
+        combined=combined,
+        checks=_merged_checks(results),
         ranks=[row for r in results for row in r.ranks],
         warnings=warnings,
     )

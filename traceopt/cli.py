@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 import click
 
 from traceopt import __version__
-from traceopt.errors import OutputError, TraceoptError, one_line, visible
+from traceopt.errors import InputError, OutputError, TraceoptError, one_line, visible
 from traceopt.output import Progress, check_writable, emit, write_atomically
 
 if TYPE_CHECKING:
@@ -291,6 +291,25 @@ def rule(code: str, rules_dir: str | None, config_path: Path | None) -> None:
     from traceopt.rules.registry import rule_page
 
     emit(rule_page(_load_registry(rules_dir, config_path).find(code)))
+
+
+@cli.command()
+@click.argument("report", metavar="REPORT.html")
+@click.option("--json", "json_path", metavar="PATH", default="-", help="Where the JSON goes.  [default: stdout]")
+@_debug
+def export(report: str, json_path: str) -> None:
+    """Get the result document (JSON) back out of an HTML report."""
+    from traceopt.reports.html import embedded_result
+    from traceopt.result import Result
+
+    try:
+        data = Result.from_json(embedded_result(Path(report).read_text(encoding="utf-8"))).to_json()
+    except (OSError, ValueError) as error:
+        raise InputError(f"cannot read {report}: {one_line(str(error))}") from error
+    if json_path == "-":
+        emit(data)
+    else:
+        write_atomically(Path(json_path), data)
 
 
 def _analyzed(paths: Sequence[str], config: Config, *, debug: bool, quiet: bool) -> Result:

@@ -268,7 +268,7 @@ class Gemm:
 
 @dataclass(frozen=True, slots=True)
 class RankRow:
-    """One file's headline numbers; `rank` None: the file does not say."""
+    """One file's headline numbers; `rank` None: the file does not say. `verdict` is its trace's quality."""
 
     rank: int | None
     path: str
@@ -323,7 +323,10 @@ class Timeline:
 
 @dataclass(frozen=True, slots=True)
 class Combined:
-    """The top fixes together. `replay_error_share` is None while savings are interval bounds and not replayed."""
+    """The top fixes together. `codes` has an entry for each finding: a code that stands twice means its first two.
+
+    `replay_error_share` is None while savings are interval bounds and not replayed.
+    """
 
     codes: list[str]
     saving_us: float

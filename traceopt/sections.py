@@ -205,7 +205,7 @@ def efficiency(facts: Facts) -> Efficiency:
     return Efficiency(
         flops_per_step=float(flops),
         achieved_tflops=round(achieved, 3),
-        peak_tflops=peak,
+        peak_tflops=None if peak is None else float(peak),
         peak_dtype=dtype if peak else None,
         mfu=None,
         hfu=share(achieved / peak) if peak else None,

@@ -9,7 +9,7 @@ from traceopt.analyzer.cpu_phases import PHASES
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.idle import CAUSES
 from traceopt.analyzer.intervals import Intervals, clip, merge
-from traceopt.analyzer.kernel_names import short_name
+from traceopt.analyzer.kernel_labels import short_name
 from traceopt.result import Lane, Span, Stall, Timeline
 from traceopt.rules.finding import Location
 from traceopt.units import location, us

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from traceopt.analyzer.facts import Facts
 from traceopt.result import BreakdownPart, Quality
+from traceopt.rules.combine import on_gpu
 from traceopt.rules.finding import Finding
 
 HEALTHY_IDLE_SHARE = 0.10
+MOSTLY_IDLE_SHARE = 0.20  # beyond this the idle time is the headline, whatever the GPU's own work could win
+UNUSABLE = ("TQ001", "TQ007")  # notes that leave nothing to judge
 
 # What the largest idle cause says about the bottleneck.
 _CAUSE = {
@@ -25,7 +28,7 @@ _CAUSE = {
     "python": "The host launches work more slowly than the GPU runs it.",
     "untraced": "The host launches work more slowly than the GPU runs it.",
     "hole": "Python stands still without an event, as it does when the garbage collector runs.",
-    "queued": "Work was queued, so the host is not to blame; the trace does not show what held it.",
+    "queued": "But its next work was queued; the trace does not show what held it.",
 }
 _HOST_BOUND = ("launch", "python", "untraced")
 
@@ -33,25 +36,30 @@ _HOST_BOUND = ("launch", "python", "untraced")
 def verdict(facts: Facts, quality: Quality, breakdown: Sequence[BreakdownPart], findings: Sequence[Finding]) -> str:
     """For people: what the step is limited by, or why that cannot be told."""
     if quality.verdict == "unusable":
-        return (
-            f"This trace cannot be judged. {quality.notes[0].text}" if quality.notes else "This trace cannot be judged."
-        )
+        reason = next((note.text for note in quality.notes if note.code in UNUSABLE), "")
+        return f"This trace cannot be judged. {reason}".strip()
     if not facts.has_gpu:
         return _cpu_verdict(facts, breakdown)
-    idle = sum(part.share for part in breakdown if not part.busy)
+    if facts.quality.sampled_share is not None:
+        return f"This file keeps {facts.quality.sampled_share:.1%} of the events: its shares of time are not real."
     shares = {part.name: part.share for part in breakdown}
+    idle = sum(part.share for part in breakdown if not part.busy)
     exposed = shares.get("communication", 0.0)
     unit = "the step" if facts.steps.source != "window" else "the trace"
+    first = next((f for f in findings if f.impact in ("high", "medium")), None)
     if exposed >= max(0.10, idle):
         return f"Communication with no compute beside it takes {exposed:.0%} of {unit}. It is the bottleneck."
-    if idle >= HEALTHY_IDLE_SHARE:
-        groups = {name: share for name, share in shares.items() if name in _CAUSE and name not in _HOST_BOUND}
-        groups["launch"] = sum(shares.get(name, 0.0) for name in _HOST_BOUND)
-        cause = max(groups, key=lambda name: groups[name])
-        return f"The GPU is idle for {idle:.0%} of {unit}. {_CAUSE[cause]}"
-    first = next((f for f in findings if f.impact in ("high", "medium")), None)
-    busy = f"The GPU is busy for {1 - idle:.0%} of {unit}."
-    return f"{busy} {_compute_bound(first)}"
+    if idle >= MOSTLY_IDLE_SHARE or (idle >= HEALTHY_IDLE_SHARE and not (first and on_gpu(first))):
+        return _idle_verdict(shares, idle, unit)
+    return f"The GPU is busy for {1 - idle:.0%} of {unit}. {_compute_bound(first)}"
+
+
+def _idle_verdict(shares: Mapping[str, float], idle: float, unit: str) -> str:
+    groups = {name: share for name, share in shares.items() if name in _CAUSE and name not in _HOST_BOUND}
+    groups["launch"] = sum(shares.get(name, 0.0) for name in _HOST_BOUND)
+    cause = max(groups, key=lambda name: groups[name])
+    verb = "seems" if cause == "queued" else "is"
+    return f"The GPU {verb} idle for {idle:.0%} of {unit}. {_CAUSE[cause]}"
 
 
 def _compute_bound(first: Finding | None) -> str:

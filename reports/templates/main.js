@@ -121,6 +121,7 @@
   all("[data-filter]").forEach(function (input) {
     var rows = Array.prototype.slice.call(document.getElementById(input.dataset.filter).tBodies[0].rows);
     var status = document.getElementById(input.dataset.count);
+    var fold = input.closest("section").querySelector(".fold");
     input.oninput = function () {
       var wanted = input.value.toLowerCase();
       var left = 0;
@@ -128,11 +129,23 @@
         row.hidden = row.textContent.toLowerCase().indexOf(wanted) < 0;
         left += row.hidden ? 0 : 1;
       });
+      if (fold) {
+        fold.classList.toggle("filtered", wanted !== "");
+      }
       status.textContent = wanted ? left + " of " + rows.length + " shown" : "";
     };
   });
 
-  /* A link to report.html#DL001 opens that card; printing opens everything but the long kernel names. */
+  /* Folding a long table: its end moves up, and what was read with it. */
+  all(".more").forEach(function (details) {
+    details.addEventListener("toggle", function () {
+      if (!details.open) {
+        details.scrollIntoView({ block: "nearest" });
+      }
+    });
+  });
+
+  /* A link to report.html#DL001 opens that card; printing opens everything but long names and long tables. */
   function openLinked() {
     var linked = null;
     try {
@@ -151,7 +164,7 @@
   var shut = [];
   addEventListener("beforeprint", function () {
     shut = all("details:not([open])").filter(function (details) {
-      return !details.closest("td");
+      return !details.closest("td, .fold");
     });
     shut.forEach(function (details) {
       details.open = true;

@@ -63,7 +63,7 @@ class UnfusedAttentionRule(Rule):
                 facts,
                 0.6 * found.other_ns / count,
                 (0.9 * found.other_ns + 0.3 * found.product_ns) / count,
-                0.85 * time,
+                0.9 * time,
                 "A fused kernel spares what lies between the products and part of their memory traffic.",
             ),
             evidence=evidence,

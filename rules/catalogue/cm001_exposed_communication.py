@@ -67,8 +67,8 @@ class ExposedCommunication(Rule):
         beside = "no compute beside them" if facts.has_gpu else "the training thread doing nothing else"
         yield self.finding(
             why=(
-                f"Collectives run for {ms(exposed)} of each {ms(facts.step_ns)} step with {beside}; "
-                f"{percent(hidden)} of their time is hidden."
+                f"Collectives run for {ms(exposed)} of each {ms(facts.step_ns)} step with {beside}"
+                + (f"; {percent(hidden)} of their time is hidden." if hidden > 0.005 else ".")
             ),
             saving=saving(
                 facts,

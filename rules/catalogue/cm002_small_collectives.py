@@ -72,7 +72,7 @@ class SmallCollectives(Rule):
                     us_per_step=round(float(c.exposed.sum()) / count / 1e3, 3),
                     calls_per_step=round(c.calls / count, 3),
                     detail=f"{ms(float(np.median(c.duration)))} each in the median",
-                    location=place_of_work(facts, int(c.rows[0])),
+                    location=place_of_work(facts, int(c.rows[facts.links.launch[facts.gpu.rows[c.rows]].argmax()])),
                 )
                 for c in many
             ],

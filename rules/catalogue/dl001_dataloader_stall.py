@@ -72,16 +72,20 @@ class DataloaderStall(Rule):
         rows = facts.host.rows_of("data_loading")
         rows = rows[facts.slices.thread[rows] == facts.steps.thread]
         start, end = facts.slices.start[rows], facts.slices.end[rows]
-        multiprocess = any(op_names.is_multiprocess_dataloader(name_of(facts, row)) for row in rows.tolist())
-        load = float(np.median(facts.steps.per_step(facts.steps.step_of(start), end - start)))
-        rest = max(1.0, facts.step_ns - stall)
-        workers = max(2, math.ceil(load / rest) + 1)
+        loader = _Loader(
+            multiprocess=any(op_names.is_multiprocess_dataloader(name_of(facts, row)) for row in rows.tolist()),
+            wait_ns=float(np.median(facts.steps.per_step(facts.steps.step_of(start), end - start))),
+            rest_ns=max(1.0, facts.step_ns - stall),
+            workers=next((one.num_workers for one in facts.captured.loaders if one.num_workers is not None), None),
+            cores=facts.captured.cpu_count,
+            gpu=facts.has_gpu,
+        )
         sites = by_site(facts, rows, facts.stalled_within(start, end))
         inside = functions_inside(facts, rows)
         waits = "the GPU waits" if facts.has_gpu else "the training thread waits"
-        where = "in worker processes that are too slow" if multiprocess else "inside the training process"
+        where = "in worker processes that are too slow" if loader.multiprocess else "inside the training process"
         yield self.finding(
-            title="Give the data loader more workers" if multiprocess else None,
+            title="Give the data loader more workers" if loader.multiprocess else None,
             why=f"Batches are built {where}: {waits} {ms(stall)} of each {ms(facts.step_ns)} step for the next one.",
             saving=saving(
                 facts,
@@ -100,7 +104,7 @@ class DataloaderStall(Rule):
                 ),
             ],
             locations=[*locations(sites, 2), *locations(inside, 1)],
-            fix=Fix(_fix_text(multiprocess, load, rest, workers), _fix_code(multiprocess, workers)),
+            fix=Fix(loader.advice, loader.code),
         )
 
     def passed(self, facts: Facts) -> str:
@@ -108,19 +112,50 @@ class DataloaderStall(Rule):
         return f"Waiting for data takes {percent(share)} of the median step."
 
 
-def _fix_text(multiprocess: bool, load_ns: float, rest_ns: float, workers: int) -> str:
-    if multiprocess:
+@dataclass(frozen=True)
+class _Loader:
+    """What is known of the loader. `workers` and `cores` are None where `traceopt run` did not record."""
+
+    multiprocess: bool
+    wait_ns: float  # in `__next__`, a step
+    rest_ns: float  # of the step
+    workers: int | None
+    cores: int | None
+    gpu: bool
+
+    @property
+    def needed(self) -> int | None:
+        """Workers that hide the loading; None when the present number is not known.
+
+        One process builds a batch in `wait_ns`; `workers` processes deliver one a step, so a batch takes them a step
+        times `workers`.
+        """
+        if not self.multiprocess:
+            return max(2, math.ceil(self.wait_ns / self.rest_ns) + 1)
+        step_ns = self.rest_ns + self.wait_ns
+        return math.ceil(self.workers * step_ns / self.rest_ns) + 1 if self.workers else None
+
+    @property
+    def advice(self) -> str:
+        cores = "as many free CPU cores" if self.cores is None else f"{self.cores} CPU cores"
+        cheaper = "make an item cheaper: cache decoded data, use packed formats, faster storage"
+        if self.needed is not None and self.cores is not None and self.needed > self.cores:
+            hidden = f"{self.needed} workers would hide the loading, but the process has {cores}"
+            return f"{hidden}: use them all, and {cheaper}."
+        if self.multiprocess:
+            more = f"Raise num_workers from {self.workers} to {self.needed}" if self.needed else "Raise num_workers"
+            return (
+                f"The wait is {ms(self.wait_ns)} a step beside {ms(self.rest_ns)} of other work. {more} and "
+                f"prefetch_factor with it; if the CPU cores are used up, {cheaper}."
+            )
         return (
-            f"The wait is {ms(load_ns)} a step beside {ms(rest_ns)} of other work. Raise num_workers and "
-            "prefetch_factor; if the CPU cores are used up, make an item cheaper: cache decoded data, use packed "
-            "formats, faster storage."
+            f"A batch takes {ms(self.wait_ns)} to build against {ms(self.rest_ns)} for the rest of the step: "
+            f"{self.needed} workers hide it, given {cores}. Keep them between epochs with persistent_workers."
         )
-    return (
-        f"A batch takes {ms(load_ns)} to build against {ms(rest_ns)} for the rest of the step: {workers} workers hide "
-        "it, given as many free CPU cores. Keep them between epochs with persistent_workers."
-    )
 
-
-def _fix_code(multiprocess: bool, workers: int) -> str:
-    count = "2 * current" if multiprocess else str(workers)
-    return f"DataLoader(..., num_workers={count}, persistent_workers=True, prefetch_factor=4, pin_memory=True)"
+    @property
+    def code(self) -> str:
+        wanted = self.needed if self.needed is None or self.cores is None else min(self.needed, max(self.cores, 2))
+        pinned = ", pin_memory=True" if self.gpu else ""
+        workers = "2 * current" if wanted is None else str(wanted)
+        return f"DataLoader(..., num_workers={workers}, persistent_workers=True, prefetch_factor=4{pinned})"

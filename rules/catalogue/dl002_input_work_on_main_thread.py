@@ -6,8 +6,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
+import numpy as np
+
 from traceopt.analyzer.facts import Facts
-from traceopt.rules.common import by_site, locations, ms, name_of, percent, saving, site_evidence
+from traceopt.rules.common import by_site, frames_inside, locations, ms, name_of, percent, saving, site_evidence
 from traceopt.rules.finding import Finding, Fix
 from traceopt.rules.rule import Rule, threshold
 
@@ -53,7 +55,9 @@ class InputWorkOnMainThread(Rule):
         rows = facts.host.rows_of("input_work")
         rows = rows[facts.slices.thread[rows] == facts.steps.thread]
         cost = facts.stalled_within(facts.slices.start[rows], facts.slices.end[rows])
-        sites = by_site(facts, rows[cost > 0], cost[cost > 0])
+        rows, cost = rows[cost > 0], cost[cost > 0]
+        callers = np.where(facts.slices.parent[rows] >= 0, facts.slices.parent[rows], rows)
+        sites = by_site(facts, callers, cost)
         who = "the GPU waits" if facts.has_gpu else "the training thread spends"
         yield self.finding(
             why=f"Outside the data loader {who} {ms(stall)} of each {ms(facts.step_ns)} step for input work.",
@@ -64,7 +68,10 @@ class InputWorkOnMainThread(Rule):
                 stall,
                 "The measured stall of the median step, less what handing the prepared batch over may cost.",
             ),
-            evidence=site_evidence(facts, sites, lambda site: name_of(facts, int(site.rows[0]))),
+            evidence=[
+                *site_evidence(facts, by_site(facts, rows, cost), lambda site: name_of(facts, int(site.rows[0]))),
+                *frames_inside(facts, rows),
+            ],
             locations=locations(sites),
             fix=Fix(
                 "Do this work in the dataset or collate function and let DataLoader workers run it ahead of the step; "

@@ -8,13 +8,14 @@ from typing import ClassVar
 
 import numpy as np
 
+from traceopt.analyzer.architectures import DTYPE_BYTES, needed_multiple
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.gemms import GemmShape
-from traceopt.analyzer.hardware import DTYPE_BYTES, needed_multiple
-from traceopt.analyzer.kernel_names import short_name
+from traceopt.analyzer.kernel_labels import short_name
 from traceopt.analyzer.nesting import OP
 from traceopt.rules.common import gpu_saving, ms, place_of
 from traceopt.rules.finding import Confidence, Evidence, Finding, Fix, Location
+from traceopt.rules.roofline import alignment_gain_ns
 from traceopt.rules.rule import Rule, threshold
 
 
@@ -55,7 +56,6 @@ class MisalignedGemm(Rule):
     fallback_speedup: float = threshold(
         2.0, "speed-up to expect where the trace has no aligned product to compare with"
     )
-    hbm_share: float = threshold(0.8, "share of the memory bandwidth's peak that a product can reach")
 
     def applies(self, facts: Facts) -> str | None:
         kernels = facts.products.used & (facts.gpu.kind == "gemm")
@@ -63,9 +63,10 @@ class MisalignedGemm(Rule):
 
     def check(self, facts: Facts) -> Iterator[Finding]:
         shapes = [s for s in facts.gemms.shapes if _is_misaligned(facts, s)]
-        savings = {id(s): self._saving_ns(facts, s) for s in shapes}
-        shapes = sorted((s for s in shapes if savings[id(s)][2] > 0), key=lambda s: -savings[id(s)][1])
-        low, est, high = (sum(savings[id(s)][i] for s in shapes) for i in range(3))
+        priced = [(alignment_gain_ns(facts, shape, self.fallback_speedup), shape) for shape in shapes]
+        priced = sorted((p for p in priced if p[0][2] > 0), key=lambda p: -p[0][1])
+        low, est, high = (sum(gain[i] for gain, _ in priced) for i in range(3))
+        shapes = [shape for _, shape in priced]
         unnamed_ns, kernels = self._without_shapes(facts)
         gain = 1 - 1 / self.fallback_speedup
         est, high = est + unnamed_ns * gain, high + unnamed_ns * min(1.0, 1.5 * gain)
@@ -92,33 +93,6 @@ class MisalignedGemm(Rule):
             fix=Fix(_fix_text(facts, shapes), _fix_code(facts, shapes)),
             shares_cause_with=["AT001"] if any("bmm" in s.op for s in shapes) else [],
         )
-
-    def _saving_ns(self, facts: Facts, shape: GemmShape) -> tuple[float, float, float]:
-        """Low, expected and high saving of one shape over the window."""
-        time = float(shape.duration_ns)
-        floor = self._memory_floor_ns(facts, shape)
-        neighbours = [
-            s.tflops
-            for s in facts.gemms.shapes
-            if s.dtype == shape.dtype
-            and facts.gemms.aligned(s)
-            and s.tflops
-            and shape.flops / shape.calls / 8 <= s.flops / s.calls <= shape.flops / shape.calls * 8
-            and 0.25 <= _intensity(s) / max(_intensity(shape), 1e-9) <= 4
-        ]
-        if neighbours and shape.tflops:
-            rates = np.percentile(neighbours, [25, 50, 75])
-            after = [max(floor, time * shape.tflops / float(rate)) for rate in rates]
-        else:
-            after = [max(floor, time / self.fallback_speedup * f) for f in (1.5, 1.0, 0.8)]
-        low, est, high = (max(0.0, time - a) for a in after)
-        return low, est, high
-
-    def _memory_floor_ns(self, facts: Facts, shape: GemmShape) -> float:
-        accelerator = facts.device.accelerator
-        bandwidth = accelerator.hbm_gb_per_s if accelerator else None
-        size = DTYPE_BYTES.get(shape.dtype, 2)
-        return shape.least_bytes(size) / (bandwidth * self.hbm_share) if bandwidth else 0.0
 
     def _without_shapes(self, facts: Facts) -> tuple[int, list[Evidence]]:
         """Kernels named for a small alignment that no operator with a shape owns: their time and evidence."""
@@ -159,11 +133,6 @@ def _is_misaligned(facts: Facts, shape: GemmShape) -> bool:
 
 def _too_narrow(alignment: int | None, dtype: str | None) -> bool:
     return alignment is not None and alignment * DTYPE_BYTES.get(dtype or "fp16", 2) < 8
-
-
-def _intensity(shape: GemmShape) -> float:
-    """FLOP a byte moved at least."""
-    return shape.flops / max(1, shape.least_bytes(DTYPE_BYTES.get(shape.dtype, 2)))
 
 
 def _multiple(facts: Facts, shape: GemmShape) -> int:

@@ -12,8 +12,8 @@ from traceopt.rules.sync_rule import SyncRule
 
 @dataclass(frozen=True)
 class BlockingCopy(SyncRule):
-    """Measures `.cpu()`, `.numpy()`, `.tolist()` and blocking `.to()` in the step, where they cost time: the GPU starves
-    while the host waits for the copy, and again until the host has queued new work.
+    """Measures `.cpu()`, `.numpy()`, `.tolist()` and blocking `.to()` in the step, where they cost time: the GPU
+    starves while the host waits for the copy, and again until the host has queued new work.
 
     Why it costs: a copy to ordinary host memory returns only when everything queued before it is done. By then the GPU
     has nothing left to do.

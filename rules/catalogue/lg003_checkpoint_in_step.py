@@ -62,9 +62,10 @@ class CheckpointInStep(Rule):
             saving=saving(
                 facts,
                 0.7 * typical,
-                0.9 * typical,
                 typical,
-                "The measured stall, less the copy that must stay in line.",
+                1.2 * typical,
+                "The measured stall, less the copy that must stay in line; somewhat more where the host "
+                "loses its lead in it.",
             )
             if every_step
             else None,

@@ -9,7 +9,7 @@ from typing import ClassVar
 import numpy as np
 
 from traceopt.analyzer.facts import Facts
-from traceopt.rules.common import by_site, host_saving, locations, ms, places
+from traceopt.rules.common import by_site, host_saving, locations, ms, places, typical_ns
 from traceopt.rules.finding import Finding, Fix
 from traceopt.rules.precision import kernel_evidence
 from traceopt.rules.rule import Rule, threshold
@@ -54,15 +54,18 @@ class ZeroGradKernels(Rule):
         area = facts.regions.area(facts.regions.zero_grad, facts.steps.thread)
         edges = facts.steps.edges
         host_ns = float(np.median(area.within(edges[:-1], edges[1:])))
+        if host_saving(facts, area, 0.95, "").share < self.min_share:
+            return
+        gpu_ns = typical_ns(facts, facts.gpu.work.start[fills], facts.gpu.in_window[fills])
         saved = host_saving(
             facts,
             area,
             0.95,
             "The host time of zero_grad: surely where the GPU starves beside it; beyond that as far as the host never "
-            "waits for the GPU and the GPU starves elsewhere in the step.",
+            "waits for the GPU and the GPU starves elsewhere in the step. The fills themselves on top, and at most as "
+            "much again in the backward pass, which reads the zeros.",
+            gpu_ns=(gpu_ns, 2 * gpu_ns),
         )
-        if saved.share < self.min_share:
-            return
         rows = np.flatnonzero(facts.regions.zero_grad)
         sites = by_site(facts, rows, facts.slices.end[rows] - facts.slices.start[rows])
         evidence = kernel_evidence(facts, fills, 3)

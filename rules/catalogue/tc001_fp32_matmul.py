@@ -49,7 +49,7 @@ class Fp32Matmul(Rule):
     max_used_share: float = threshold(0.10, "Tensor Core share of product time above which the run counts as mixed")
     low_speedup: float = threshold(1.5, "speed-up of the kernels, low")
     speedup: float = threshold(2.5, "speed-up of the kernels, expected")
-    high_speedup: float = threshold(5.0, "speed-up of the kernels, high (at most the ratio of the peaks)")
+    high_speedup: float = threshold(8.0, "speed-up of the kernels, high (at most the ratio of the peaks)")
 
     def applies(self, facts: Facts) -> str | None:
         if facts.device.arch is None or not facts.device.arch.has_tensor_cores:
@@ -70,7 +70,7 @@ class Fp32Matmul(Rule):
                 f"Products, convolutions and attention take {ms(time)} of each {ms(facts.step_ns)} step in FP32; the "
                 f"Tensor Cores of the {facts.device.name} do nothing."
             ),
-            saving=fp32_saving(facts, work, dtype, self.low_speedup, self.speedup, self.high_speedup),
+            saving=fp32_saving(facts, work, dtype, self.low_speedup, self.speedup, self.high_speedup, pointwise=0.5),
             evidence=evidence,
             locations=places(evidence),
             fix=Fix(

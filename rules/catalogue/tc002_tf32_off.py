@@ -44,7 +44,7 @@ class Tf32Off(Rule):
     min_share: float = threshold(0.05, "smallest FP32 product time, as a share of the step, to report")
     low_speedup: float = threshold(1.3, "speed-up of the kernels, low")
     speedup: float = threshold(2.0, "speed-up of the kernels, expected")
-    high_speedup: float = threshold(4.0, "speed-up of the kernels, high (at most the ratio of the peaks)")
+    high_speedup: float = threshold(6.0, "speed-up of the kernels, high (at most the ratio of the peaks)")
 
     def applies(self, facts: Facts) -> str | None:
         arch = facts.device.arch

@@ -19,8 +19,8 @@ class CroppedOrSampled(Rule):
 
     - Sampled: the profiler numbers CPU events ("Ev Idx"), and most of the numbers are missing.
     - Begun in the middle: the file begins inside a step, or much of the GPU's work was launched before it begins. That
-      work belongs to earlier steps, and no operator, shape or line of code is known for it. A job that runs far ahead of
-      its GPU shows the same.
+      work belongs to earlier steps, and no operator, shape or line of code is known for it. A job that runs far ahead
+      of its GPU shows the same.
     - Cut out: the first GPU work was launched in the file, and yet began long afterwards on a GPU that seems idle. It
       waited for earlier work that the file does not hold.
 
@@ -44,7 +44,7 @@ class CroppedOrSampled(Rule):
     family: ClassVar[str] = TRACE_QUALITY
 
     max_earlier_share: float = threshold(0.25, "share of the GPU's busy time launched before the file begins")
-    max_lead_steps: float = threshold(0.10, "steps that the file may begin before the first measured one")
+    max_lead_steps: float = threshold(0.25, "steps that the file may begin before the first measured one")
     max_leading_share: float = threshold(0.10, "share of the window that the first GPU work seems to wait for nothing")
 
     def check(self, facts: Facts) -> Iterator[Finding]:
@@ -59,7 +59,7 @@ class CroppedOrSampled(Rule):
         if begun_inside or quality.earlier_share >= self.max_earlier_share:
             start = "The file begins inside a step: " if begun_inside else ""
             signs.append(
-                f"{start}{percent(quality.earlier_share)} of the GPU's busy time was launched before the recording, so it "
+                f"{start}{percent(quality.earlier_share)} of the GPU's busy time was launched before the recording: it "
                 "belongs to earlier steps, and its operators and code are not known. Call torch.cuda.synchronize() "
                 "before the recording starts, or record more steps."
             )

@@ -6,15 +6,9 @@ import re
 
 import pytest
 
-from traceopt.analyzer.hardware import (
-    ACCELERATORS,
-    DTYPES,
-    GIB,
-    Architecture,
-    architecture,
-    find,
-    needed_multiple,
-)
+from traceopt.analyzer.accelerators import ACCELERATORS
+from traceopt.analyzer.architectures import DTYPES, GIB, Architecture, architecture, needed_multiple
+from traceopt.analyzer.hardware import find
 
 # Names of real traces (shared/traces) and drivers: name, capability, memory bytes;
 # then row, FP16 peak, bandwidth.
@@ -49,9 +43,7 @@ KNOWN = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("name", "capability", "memory", "row", "fp16", "hbm"), KNOWN, ids=[k[0] for k in KNOWN]
-)
+@pytest.mark.parametrize(("name", "capability", "memory", "row", "fp16", "hbm"), KNOWN, ids=[k[0] for k in KNOWN])
 def test_names_seen_in_traces(
     name: str, capability: str, memory: int | None, row: str, fp16: float, hbm: float
 ) -> None:

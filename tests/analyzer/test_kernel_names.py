@@ -13,7 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from traceopt.analyzer.kernel_names import ELIGIBLE_KINDS, FUSIBLE_KINDS, KINDS, classify, short_name
+from traceopt.analyzer.kernel_labels import short_name
+from traceopt.analyzer.kernel_names import ELIGIBLE_KINDS, FUSIBLE_KINDS, KINDS, classify
 
 TRACES = Path(__file__).resolve().parents[2].parent / "shared" / "traces"
 
@@ -63,8 +64,7 @@ CASES: list[tuple[str, str, bool | None, str | None, int | None]] = [
     ("nvjet_sm100_tst_128x256_64x4_1x2_h_bz_coopA_NNT", "gemm", True, "bf16", None),
     ("nvjet_qqtst_128x128_128x6_1x1_v_bz_TNT", "gemm", True, "fp8", None),
     (
-        "sm80_xmma_gemm_f32f32_f32f32_f32_tn_n_tilesize32x32x8_stage3_warpsize1x2x1_ffma_"
-        "aligna4_alignc4_kernel",
+        "sm80_xmma_gemm_f32f32_f32f32_f32_tn_n_tilesize32x32x8_stage3_warpsize1x2x1_ffma_aligna4_alignc4_kernel",
         "gemm",
         False,
         "fp32",
@@ -78,8 +78,7 @@ CASES: list[tuple[str, str, bool | None, str | None, int | None]] = [
         None,
     ),
     (
-        "sm90_xmma_gemm_bf16bf16_bf16f32_f32_tn_n_tilesize128x64x64_warpgroupsize1x1x1_ex"
-        "ecute_kernel__5x_cublas",
+        "sm90_xmma_gemm_bf16bf16_bf16f32_f32_tn_n_tilesize128x64x64_warpgroupsize1x1x1_execute_kernel__5x_cublas",
         "gemm",
         True,
         "bf16",
@@ -101,8 +100,7 @@ CASES: list[tuple[str, str, bool | None, str | None, int | None]] = [
         None,
     ),
     (
-        "std::enable_if<!(false), void>::type internal::gemvx::kernel<int, int, __nv_bflo"
-        "at16, __nv_bfloat16>(P)",
+        "std::enable_if<!(false), void>::type internal::gemvx::kernel<int, int, __nv_bfloat16, __nv_bfloat16>(P)",
         "gemm",
         False,
         "bf16",
@@ -153,16 +151,14 @@ CASES: list[tuple[str, str, bool | None, str | None, int | None]] = [
         None,
     ),  # A
     (
-        "void cutlass_cudnn_infer::Kernel<cutlass_tensorop_s1688dgrad_optimized_tf32_64x1"
-        "28_32x3_nhwc_align4>(P)",
+        "void cutlass_cudnn_infer::Kernel<cutlass_tensorop_s1688dgrad_optimized_tf32_64x128_32x3_nhwc_align4>(P)",
         "conv",
         True,
         "tf32",
         4,
     ),  # A
     (
-        "void cutlass__5x_cudnn::Kernel<cutlass_tensorop_bf16_s16816fprop_optimized_bf16_"
-        "256x64_32x4_nhwc_align8>(P)",
+        "void cutlass__5x_cudnn::Kernel<cutlass_tensorop_bf16_s16816fprop_optimized_bf16_256x64_32x4_nhwc_align8>(P)",
         "conv",
         True,
         "bf16",
@@ -345,8 +341,7 @@ CASES: list[tuple[str, str, bool | None, str | None, int | None]] = [
         None,
     ),
     (
-        "void at::native::reduce_kernel<512, 1, at::native::ReduceOp<float, at::native::N"
-        "ormTwoOps<float>>>(P)",
+        "void at::native::reduce_kernel<512, 1, at::native::ReduceOp<float, at::native::NormTwoOps<float>>>(P)",
         "reduction",
         None,
         "fp32",
@@ -425,12 +420,8 @@ CASES: list[tuple[str, str, bool | None, str | None, int | None]] = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("name", "kind", "tensor_core", "dtype", "alignment"), CASES, ids=[c[0][:50] for c in CASES]
-)
-def test_known_names(
-    name: str, kind: str, tensor_core: bool | None, dtype: str | None, alignment: int | None
-) -> None:
+@pytest.mark.parametrize(("name", "kind", "tensor_core", "dtype", "alignment"), CASES, ids=[c[0][:50] for c in CASES])
+def test_known_names(name: str, kind: str, tensor_core: bool | None, dtype: str | None, alignment: int | None) -> None:
     found = classify(name)
     assert (found.kind, found.tensor_core, found.dtype, found.alignment) == (
         kind,
@@ -476,23 +467,19 @@ SHORT = [
         "vectorized_elementwise_kernel<4, MulFunctor<float>>",
     ),
     (
-        "void at::native::reduce_kernel<512, 1, at::native::ReduceOp<float, at::native::M"
-        "eanOps<float, float>>>(P)",
+        "void at::native::reduce_kernel<512, 1, at::native::ReduceOp<float, at::native::MeanOps<float, float>>>(P)",
         "reduce_kernel<512, MeanOps<float>>",
     ),
     (
-        "void cutlass::Kernel2<cutlass_80_tensorop_bf16_s16816gemm_relu_bf16_64x64_64x6_t"
-        "n_align8>(P::Params)",
+        "void cutlass::Kernel2<cutlass_80_tensorop_bf16_s16816gemm_relu_bf16_64x64_64x6_tn_align8>(P::Params)",
         "cutlass_80_tensorop_bf16_s16816gemm_relu_bf16_64x64_64x6_tn_align8",
     ),
     (
-        "std::enable_if<!(false), void>::type internal::gemvx::kernel<int, int, __nv_bflo"
-        "at16, __nv_bfloat16>(P)",
+        "std::enable_if<!(false), void>::type internal::gemvx::kernel<int, int, __nv_bfloat16, __nv_bfloat16>(P)",
         "gemvx::kernel<int>",
     ),
     (
-        "_ZN7ck_tile6kentryILi2ENS_38FmhaBatchPrefillWithPagedKVCacheKernelINS_40BlockFmh"
-        "aBatchPrefillPipelineQRKS",
+        "_ZN7ck_tile6kentryILi2ENS_38FmhaBatchPrefillWithPagedKVCacheKernelINS_40BlockFmhaBatchPrefillPipelineQRKS",
         "ck_tile::kentry<FmhaBatchPrefillWithPagedKVCacheKernel>",
     ),
     ("_ZN5aiter24add_rmsnorm_quant_kernelIDF16bDF16bLi64ELi8EEEvPT0_PT_", "add_rmsnorm_quant_kernel"),
@@ -569,9 +556,7 @@ def _traces_with_gpu_time() -> list[Any]:
     expected = TRACES / "expected.json"
     if not expected.exists():
         return [
-            pytest.param(
-                "", {}, marks=pytest.mark.skip(f"no real traces at {TRACES}: see shared/traces/SOURCES.md")
-            )
+            pytest.param("", {}, marks=pytest.mark.skip(f"no real traces at {TRACES}: see shared/traces/SOURCES.md"))
         ]
     traces = json.loads(expected.read_text())["traces"]
     return [
@@ -583,9 +568,7 @@ def _traces_with_gpu_time() -> list[Any]:
 
 @pytest.mark.parametrize(("path", "figures"), _traces_with_gpu_time())
 def test_real_traces_agree_with_the_reference(path: str, figures: dict[str, Any]) -> None:
-    document = json.loads(
-        gzip.decompress((TRACES / path).read_bytes()).decode("utf-8", "replace"), strict=False
-    )
+    document = json.loads(gzip.decompress((TRACES / path).read_bytes()).decode("utf-8", "replace"), strict=False)
     events = [e for e in document["traceEvents"] if str(e.get("cat", "")).lower() == "kernel"]
     time_of: Counter[str] = Counter()
     used = unknown = other = 0.0
@@ -608,15 +591,11 @@ def test_real_traces_agree_with_the_reference(path: str, figures: dict[str, Any]
     # vLLM: the reference takes reduce_segments, reshape_and_cache_flash and finalize_matmul for products.
     tolerance = 4 if "vllm_decode" in path else 0.5
     assert 100 * used / total == pytest.approx(reference["pct_of_kernel_time"], abs=tolerance)
-    assert dict(aligned) == {
-        name: calls for name, (calls, _) in figures["gemm"]["kernel_align_suffix"].items()
-    }
+    assert dict(aligned) == {name: calls for name, (calls, _) in figures["gemm"]["kernel_align_suffix"].items()}
     by_kind = figures["gpu_time_by_kind_pct"]
     products = sum(by_kind.get(kind, 0.0) for kind in ELIGIBLE_KINDS)
     gpu_copies = by_kind.get("gpu_memcpy", 0.0) + by_kind.get("gpu_memset", 0.0)
-    assert 100 * eligible / total == pytest.approx(
-        100 * products / (100 - gpu_copies), abs=4 if tolerance == 4 else 3
-    )
+    assert 100 * eligible / total == pytest.approx(100 * products / (100 - gpu_copies), abs=4 if tolerance == 4 else 3)
     # The reference's "eligible" is the time of all kernels under a GEMM or convolution operator, layout
     # changes included, attention not; it is near nothing where the file lacks operators or their links.
     if reference["eligible_pct_of_kernel_time"] > 60:

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from traceopt.analyzer.sources import find_sources, natural_order
 
+from traceopt.analyzer.sources import find_sources, natural_order
 from traceopt.errors import InputError
 
 TRACE = b'{"traceEvents": []}'
@@ -64,11 +64,7 @@ def test_folders_are_searched_to_their_depth_in_natural_order() -> None:
 
 def test_the_order_does_not_depend_on_the_order_of_arguments() -> None:
     names = [put(f"rank{rank}.json") for rank in (0, 1, 10, 2)]
-    assert (
-        labels(*names)
-        == labels(*reversed(names))
-        == ["rank0.json", "rank1.json", "rank2.json", "rank10.json"]
-    )
+    assert labels(*names) == labels(*reversed(names)) == ["rank0.json", "rank1.json", "rank2.json", "rank10.json"]
 
 
 def test_in_a_folder_what_cannot_be_a_trace_is_skipped_and_told() -> None:

@@ -8,8 +8,6 @@ from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # benchmarks/ is a package that is not installed
-
 from benchmarks import versus_hta
 from benchmarks.versus_hta import Contender, Sample, interleaved, json_bytes, measure, page, table
 

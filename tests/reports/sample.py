@@ -383,7 +383,7 @@ def empty() -> Result:
     """Hardly anything could be read: no step, no device, no checks."""
     return replace(
         cpu_only(),
-        verdict="No step could be measured.",
+        verdict="No step could be measured. The trace holds no complete step.",
         run=Run([], None, [], None, None, None, Recorded(False, False, False, False), []),
         quality=Quality("unusable", [Note("TQ002", "no-steps", "The trace holds no complete step.")]),
         step=Step("window", 0, 0, None, None, None, []),
@@ -403,11 +403,18 @@ def unusable() -> Result:
         Note("TQ009", "truncated-file", "The file ends in the middle of step 4; what came before was read."),
     ]
     findings = [replace(item, impact="info", saving=None) for item in _findings()[:3]]
-    return replace(rich(), quality=Quality("unusable", notes), findings=findings, combined=None)
+    verdict = f"This trace cannot be judged. {notes[0].text}"
+    return replace(rich(), verdict=verdict, quality=Quality("unusable", notes), findings=findings, combined=None)
 
 
 def limited() -> Result:
-    notes = [Note("TQ006", "profiler-overhead", "Stacks were recorded: host-bound shares are too large.")]
+    notes = [
+        Note(
+            "TQ006",
+            "profiler-overhead",
+            "Stacks were recorded: host-bound shares are too large. Record again with with_stack=False.",
+        )
+    ]
     return replace(rich(), quality=Quality("limited", notes))
 
 

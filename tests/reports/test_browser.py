@@ -146,6 +146,35 @@ def test_tables_filter(open_report) -> None:
     assert page.inner_text("#kernels-count") == ""
 
 
+FOLDED = "#kernels-table tbody tr:visible"
+
+
+def test_long_tables_unfold_without_javascript(open_report) -> None:
+    page = open_report(sample.stress(), static=True, java_script_enabled=False)
+    assert page.locator(FOLDED).count() == 15
+    page.get_by_text("Show all 200").first.scroll_into_view_if_needed()
+    page.click("section[aria-labelledby=kernels] .more summary")
+    assert page.locator(FOLDED).count() == 200
+
+
+def test_sort_and_filter_act_on_folded_rows(open_report) -> None:
+    page = open_report(sample.stress(), static=True)
+    page.click("#kernels-table th:nth-child(2) button")
+    visible = page.locator(FOLDED)
+    assert visible.count() == 15
+    times = [float(text) for text in column(page, "#kernels-table", 2)]
+    assert len(times) == 200
+    assert times == sorted(times)
+    page.fill("#kernels-filter", "softmax")
+    assert visible.count() == 25
+    assert not page.locator("section[aria-labelledby=kernels] .more").is_visible()
+    page.fill("#kernels-filter", "")
+    assert visible.count() == 15
+    page.emulate_media(media="print")
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    assert visible.count() == 15
+
+
 def test_copy_buttons_copy_the_code(open_report) -> None:
     result = sample.rich()
     page = open_report(result, static=True, permissions=["clipboard-read", "clipboard-write"])

@@ -16,11 +16,15 @@ import sample
 from hypothesis import given
 from hypothesis import strategies as st
 
+from traceopt.analyzer.activities import LABELS
+from traceopt.analyzer.cpu_phases import PHASES
 from traceopt.reports import packing
 from traceopt.reports.drawing import draw_memory, draw_timeline, thinned, ticks
 from traceopt.reports.figures import ZOOM_SPANS, timeline_figure, zoom_spans
-from traceopt.reports.html import embedded_result, plotly_source, render_html
+from traceopt.reports.html import FOLDED_ROWS, embedded_result, plotly_source, render_html
 from traceopt.reports.parts import PARTS, part_style
+from traceopt.reports.shown import shown
+from traceopt.reports.wording import combined_fixes
 from traceopt.result import Result
 from traceopt.rules.finding import Location
 
@@ -74,6 +78,8 @@ def test_long_tables_say_what_they_leave_out() -> None:
     assert "The 200 longest of 500 kernels." in page
     assert "The 200 longest of 500 shapes." in page
     assert "The 100 longest of 500 operators." in page
+    assert "15 of 200 rows. <u>Show all 200</u>" in page
+    assert f":nth-child(n+{FOLDED_ROWS + 1})" in page  # the same number in report.css
     assert "Drawn: the 1,998 longest of 540,000 spans." in page
 
 
@@ -179,10 +185,19 @@ def test_gpu_that_was_not_recorded() -> None:
     assert "Not recorded: pass activities=" in text
 
 
-@pytest.mark.parametrize("build", [sample.unusable, sample.limited])
-def test_quality_stands_before_the_numbers(build) -> None:
-    page = page_of(build())
+def test_quality_stands_before_the_numbers() -> None:
+    page = page_of(sample.unusable())
     assert page.index('role="note"') < page.index('class="lead"') < page.index('class="tiles"')
+    page = page_of(sample.limited())
+    assert page.index('class="lead"') < page.index('role="note"') < page.index('class="tiles"')
+
+
+def test_notes_of_a_limited_trace_show_a_sentence_each() -> None:
+    good = replace(sample.limited().quality, verdict="good")
+    assert "<h2>Keep in mind</h2>" in page_of(replace(sample.rich(), quality=good))
+    assert 'role="note"' not in page_of(sample.rich())
+    page = page_of(sample.limited())
+    assert "<summary>Stacks were recorded: host-bound shares are too large.</summary>" in page
 
 
 def test_unusable_trace_prices_nothing() -> None:
@@ -192,6 +207,79 @@ def test_unusable_trace_prices_nothing() -> None:
     assert "Savings are not estimated" in text
     assert "3 findings, savings not estimated" in text
     assert "≈" not in text
+    assert "High impact" not in text
+    assert "<h1>This trace cannot be judged.</h1>" in page_of(sample.unusable())
+    assert text.count("412 launches have no kernel") == 1
+    assert "Step time, median not reliable in the trace: 412.0 ms" in text
+
+
+def test_unusable_trace_hides_savings_that_it_was_given() -> None:
+    text = visible(page_of(replace(sample.rich(), quality=sample.unusable().quality)))
+    assert "6 findings, savings not estimated" in text
+    assert "≈" not in text
+    assert "High impact" not in text
+
+
+def test_unusable_trace_without_findings_is_not_called_healthy() -> None:
+    text = visible(page_of(sample.empty()))
+    assert "Fixes: not judged" in text
+    assert "Nothing to fix" not in text
+
+
+def test_nothing_found_is_said_once() -> None:
+    healthy = replace(sample.healthy(), verdict="The GPU is busy for 99% of each step. No fix above 3% found.")
+    assert page_of(healthy).count("No fix above 3% found.") == 2  # the title and the headline
+
+
+def test_dimensions_that_are_not_aligned_are_marked() -> None:
+    base = sample.rich().gemms[3]
+    wrong = {"fp16": 12, "bf16": 12, "tf32": 10, "fp32": 10, "int8": 24, "fp8": 24}
+    for dtype, size in wrong.items():
+        gemm = replace(base, dtype=dtype, m=7, n=size, k=64)
+        page = page_of(replace(sample.rich(), gemms=[gemm]))
+        assert page.count('class="flag"') == 1, dtype
+        assert f'<span class="flag">{size}</span>' in page
+        assert 'class="flag"' not in page_of(replace(sample.rich(), gemms=[replace(gemm, aligned=True)]))
+        assert 'class="flag"' not in page_of(replace(sample.rich(), gemms=[replace(gemm, aligned=None)]))
+
+
+def test_lines_that_were_not_recorded() -> None:
+    rich = sample.rich()
+    run = replace(rich.run, recorded=replace(rich.run.recorded, stacks=False))
+    finding = replace(rich.findings[0], locations=[], evidence=[replace(rich.findings[0].evidence[0], location=None)])
+    text = visible(page_of(replace(rich, run=run, findings=[finding])))
+    assert "Line not known: record with with_stack=True." in text
+    assert "Called from" not in text
+    assert "Source line" not in text
+    assert "Line not known" not in visible(page_of(replace(rich, findings=[finding])))
+    assert "the line on which a Python function begins" in visible(page_of(rich))
+
+
+def test_a_finding_of_one_rank_names_it() -> None:
+    assert "Rank 2 only" in visible(page_of(sample.rich()))
+    assert page_of(sample.rich()).count(" only</span>") == 1
+
+
+def test_each_mention_of_a_code_is_another_finding() -> None:
+    rich = sample.rich()
+    first, second, third = rich.findings[:3]
+    again = replace(first, locations=[Location("train.py", 99, None)])
+    assert rich.combined is not None
+    for findings, codes, phrase in [
+        ([first, second, third, again], ["DL001", "TC002", "HS002"], "the top 3 fixes"),
+        ([first, second, third, again], ["DL001", "TC002", "DL001"], "fixes 1, 2 and 4"),
+        ([first, again, third], ["DL001", "DL001"], "the top 2 fixes"),
+        ([second, first], ["DL001"], "fix 2"),
+        ([second], ["XX001"], "the fixes"),
+    ]:
+        result = replace(rich, findings=findings, combined=replace(rich.combined, codes=codes))
+        assert combined_fixes(result) == phrase
+
+
+def test_a_mean_unlike_the_median_is_told() -> None:
+    rich = sample.rich()
+    assert "(the median step takes" not in page_of(rich)
+    assert "(the median step takes 500.0 ms)" in page_of(replace(rich, step=replace(rich.step, median_us=500_000.0)))
 
 
 def test_healthy_trace_is_told_so() -> None:
@@ -206,6 +294,23 @@ def test_findings_of_one_rule_get_their_own_anchor() -> None:
     page = page_of(replace(rich, findings=[rich.findings[0], rich.findings[0]]))
     assert 'id="DL001"' in page
     assert 'id="DL001-2"' in page
+
+
+def test_every_activity_and_phase_has_its_own_look() -> None:
+    idle = set(LABELS) | {name for name, _, busy in PHASES if not busy}
+    assert set(LABELS) | {name for name, _, _ in PHASES} <= set(PARTS)
+    looks = [(PARTS[name].colour, PARTS[name].pattern) for name in idle]
+    assert all(pattern for _, pattern in looks)
+    assert len(set(looks)) == len(looks)
+
+
+def test_parts_stand_largest_first_on_each_side() -> None:
+    rich = sample.rich()
+    turned = replace(rich, breakdown=rich.breakdown[::-1])
+    assert [part.name for part in shown(turned).breakdown] == [part.name for part in shown(rich).breakdown]
+    for busy in (False, True):
+        times = [part.us_per_step for part in shown(turned).breakdown if part.busy is busy]
+        assert times == sorted(times, reverse=True)
 
 
 def test_unknown_parts_and_categories_are_drawn_grey() -> None:

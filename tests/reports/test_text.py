@@ -113,6 +113,18 @@ def test_short_kernel_names(name: str, short: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("path", "short"),
+    [
+        ("model/vit.py:57", "model/vit.py:57"),
+        ("library/model_hub/huggingface/adapters/pipeline/model.py:40", "…/adapters/pipeline/model.py:40"),
+        ("x" * 40 + ".py:7", "…" + "x" * 30 + ".py:7"),
+    ],
+)
+def test_long_paths_keep_their_end(path: str, short: str) -> None:
+    assert text.short_path(path) == short
+
+
+@pytest.mark.parametrize(
     ("raw", "shown"),
     [
         ("\x1b[31m", "\\x1b[31m"),
@@ -139,6 +151,15 @@ def test_clean_text_is_one_short_printable_line(raw: str) -> None:
 
 def test_source_code_keeps_its_lines() -> None:
     assert text.clean_source("a\tb\r\nc\x1b\n") == "a\tb\nc\\x1b\n"
+
+
+def test_sentences_end_before_a_capital() -> None:
+    assert text.first_sentence("Call prof.step() in it. Then 5 s. more. Again.") == (
+        "Call prof.step() in it.",
+        "Then 5 s. more. Again.",
+    )
+    assert text.first_sentence("No end") == ("No end", "")
+    assert text.prose("busy for 97 % of 3 ms") == f"busy for 97% of 3{NB}ms"
 
 
 def test_units_do_not_part_from_their_numbers() -> None:

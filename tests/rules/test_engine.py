@@ -10,18 +10,21 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
+from traceopt.errors import ConfigError
 from traceopt.rules.engine import Outcome, configure, prepare, run_rules
 from traceopt.rules.finding import Finding, Fix, Impact, Saving
 from traceopt.rules.registry import TRACE_QUALITY, Registry
 from traceopt.rules.rule import Rule, threshold
-
-from traceopt.errors import ConfigError
 
 if TYPE_CHECKING:
     from traceopt.analyzer.facts import Facts
 
 
 class FakeFacts:
+    def rules_out(self, requirement: str) -> str | None:
+        return "This run uses no GPU." if requirement == "never" else None
+
     def lacks(self, requirement: str) -> str | None:
         sentences = {
             "shapes": "Shapes were not recorded; use record_shapes=True.",
@@ -49,9 +52,7 @@ class Sample(Rule):
 
     def check(self, facts: Facts) -> Iterator[Finding]:  # noqa: ARG002
         for us in self.savings:
-            yield self.finding(
-                why=f"costs {us} us", fix=Fix("change it"), saving=saving(us, us / 1000), evidence=[]
-            )
+            yield self.finding(why=f"costs {us} us", fix=Fix("change it"), saving=saving(us, us / 1000), evidence=[])
 
 
 def variant(code: str, base: type[Rule] = Sample, **attributes: Any) -> type[Rule]:
@@ -69,7 +70,7 @@ def test_statuses_and_reasons() -> None:
     checks = ask(Sample((400.0,)), blind(), absent(), calm()).checks
     assert [(check.code, check.status, check.reason) for check in checks] == [
         ("SA001", "found", "costs 400.0 us"),
-        ("BL001", "not_checked", "Shapes were not recorded; use record_shapes=True. No stacks."),
+        ("BL001", "not_checked", "Shapes were not recorded; use record_shapes=True."),
         ("AB001", "not_applicable", "No convolutions."),
         ("CA001", "passed", "0.1% of the step."),
     ]
@@ -127,16 +128,12 @@ def test_trace_quality_runs_first_and_becomes_notes() -> None:
     quality = variant("TQ001", family=TRACE_QUALITY)((10.0,))
     outcome = ask(Sample((100.0,)), quality)
     assert [check.code for check in outcome.checks] == ["TQ001", "SA001"]
-    assert [(note.code, note.name, note.text) for note in outcome.notes] == [
-        ("TQ001", "tq001", "costs 10.0 us")
-    ]
+    assert [(note.code, note.name, note.text) for note in outcome.notes] == [("TQ001", "tq001", "costs 10.0 us")]
     assert [finding.code for finding in outcome.findings] == ["SA001"]
 
 
 @given(st.lists(st.tuples(st.sampled_from(["AA001", "BB001"]), st.floats(0, 999)), max_size=12), st.randoms())
-def test_findings_come_most_valuable_first_in_any_order(
-    planted: list[tuple[str, float]], random: Any
-) -> None:
+def test_findings_come_most_valuable_first_in_any_order(planted: list[tuple[str, float]], random: Any) -> None:
     rules = [variant(code)((us,)) for code, us in planted]
     expected = [(f.code, f.why) for f in ask(*rules).findings]
     random.shuffle(rules)

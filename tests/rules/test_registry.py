@@ -12,11 +12,11 @@ from typing import ClassVar
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
+from traceopt.errors import ConfigError
 from traceopt.rules import registry
 from traceopt.rules.registry import TRACE_QUALITY, builtin_rules, flaw, load_rules, rule_page, select
 from traceopt.rules.rule import Rule, threshold
-
-from traceopt.errors import ConfigError
 
 ROOT = Path(__file__).parents[2]
 GOOD_RULE = '''

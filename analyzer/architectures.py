@@ -1,0 +1,132 @@
+"""What follows from a device's architecture alone: Tensor Cores, types, alignment; and the form of a peak-table row."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+GIB = 2**30
+DTYPES: tuple[str, ...] = ("fp64", "fp32", "tf32", "fp16", "bf16", "fp8", "int8")
+DTYPE_BYTES: Mapping[str, int] = MappingProxyType(
+    {"fp64": 8, "fp32": 4, "tf32": 4, "fp16": 2, "bf16": 2, "fp8": 1, "int8": 1}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Architecture:
+    """What a compute capability tells by itself."""
+
+    vendor: str
+    """ "nvidia" or "amd"."""
+    name: str
+    """ "sm_80", "gfx942"."""
+    has_tensor_cores: bool
+    """Tensor Cores, or AMD's matrix cores. (The GTX 16 cards of sm_75 lack them; their names say so.)"""
+    has_tf32: bool
+    has_bf16: bool
+    has_fp8: bool
+    fp32_on_matrix_cores: bool = False
+    """Plain FP32 products run on the matrix unit without losing precision (AMD Instinct)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Accelerator:
+    """One device of the peak table."""
+
+    name: str
+    pattern: str
+    """Regular expression, matched without case anywhere in the device name."""
+    vendor: str
+    arch: str
+    """ "sm_80", "gfx942"."""
+    peak_tflops: Mapping[str, float]
+    """Dense peak per dtype of ``DTYPES``; no key where the sheet gives none or the unit is not there."""
+    hbm_gb_per_s: float | None
+    """Peak memory bandwidth, 10^9 bytes a second."""
+    source: str
+    """The datasheet the figures are from."""
+    memory_gib: float | None = None
+    """Nominal memory, where the row is only right for cards of that size."""
+    link_gb_per_s: float | None = None
+    """NVLink or Infinity Fabric to the other GPUs of the node, both directions together."""
+
+    @property
+    def architecture(self) -> Architecture | None:
+        """Facts of the architecture."""
+        return _ARCHITECTURES.get(self.arch)
+
+    @property
+    def has_tensor_cores(self) -> bool:
+        """Tensor Cores or matrix cores."""
+        return self.architecture is not None and self.architecture.has_tensor_cores
+
+    @property
+    def has_tf32(self) -> bool:
+        """TF32 (XF32 on AMD) products."""
+        return self.architecture is not None and self.architecture.has_tf32
+
+    @property
+    def has_bf16(self) -> bool:
+        """BF16 products."""
+        return self.architecture is not None and self.architecture.has_bf16
+
+    def peak(self, dtype: str) -> float | None:
+        """Dense peak TFLOP/s in ``dtype``, or None."""
+        return self.peak_tflops.get(dtype)
+
+
+def _nvidia(name: str, tensor: bool, tf32_bf16: bool, fp8: bool) -> Architecture:
+    return Architecture("nvidia", name, tensor, tf32_bf16, tf32_bf16, fp8)
+
+
+# NVIDIA: CUDA C++ Programming Guide, "Compute Capabilities", types supported by Tensor Cores per capability.
+# AMD: CDNA 1, 2, 3, 4 instruction set guides, MFMA instructions; XF32 exists on CDNA 3 alone.
+_ARCHITECTURES: Mapping[str, Architecture] = MappingProxyType(
+    {
+        **{f"sm_{n}": _nvidia(f"sm_{n}", False, False, False) for n in (35, 37, 50, 52, 53, 60, 61, 62)},
+        **{f"sm_{n}": _nvidia(f"sm_{n}", True, False, False) for n in (70, 72, 75)},
+        **{f"sm_{n}": _nvidia(f"sm_{n}", True, True, False) for n in (80, 86, 87)},
+        **{f"sm_{n}": _nvidia(f"sm_{n}", True, True, True) for n in (89, 90, 100, 101, 103, 110, 120, 121)},
+        "gfx908": Architecture("amd", "gfx908", True, False, True, False, True),
+        "gfx90a": Architecture("amd", "gfx90a", True, False, True, False, True),
+        "gfx940": Architecture("amd", "gfx940", True, True, True, True, True),
+        "gfx941": Architecture("amd", "gfx941", True, True, True, True, True),
+        "gfx942": Architecture("amd", "gfx942", True, True, True, True, True),
+        "gfx950": Architecture("amd", "gfx950", True, False, True, True, True),
+    }
+)
+# What HIP reports as major.minor; 9.0 stands for gfx900, gfx906, gfx908 and gfx90a alike and tells nothing.
+_AMD_CAPABILITIES = {(9, 4): "gfx942", (9, 5): "gfx950"}
+ARCH_CAPABILITIES = {"gfx908": (9, 0), "gfx90a": (9, 0), "gfx942": (9, 4), "gfx950": (9, 5)}
+
+
+def architecture(vendor: str, major: int, minor: int, gcn_arch: str | None = None) -> Architecture | None:
+    """Facts that follow from the compute capability alone; None if they do not.
+
+    ``vendor`` is "nvidia" or "amd". ``gcn_arch`` is HIP's own name where known ("gfx90a:sramecc+:xnack-"). An
+    NVIDIA capability newer than the table inherits what every capability since 9.0 has.
+    """
+    vendor = vendor.lower()
+    if vendor == "nvidia":
+        known = _ARCHITECTURES.get(f"sm_{major}{minor}")
+        return known or (_nvidia(f"sm_{major}{minor}", True, True, True) if major >= 9 else None)
+    if vendor == "amd":
+        if gcn_arch:
+            return _ARCHITECTURES.get(gcn_arch.split(":")[0])
+        return _ARCHITECTURES.get(_AMD_CAPABILITIES.get((major, minor), ""))
+    return None
+
+
+def needed_multiple(dtype: str, arch: Architecture | str | None) -> tuple[int, int]:
+    """Multiples, in elements, that N and K should have: ``(minimum for Tensor Cores, for the full rate)``.
+
+    16 bytes to use Tensor Cores well at all, 128 bytes for the full rate on A100 and later (NVIDIA, "Matrix
+    Multiplication Background User's Guide", table 1); AMD asks for no more than the 16 bytes of a wide load.
+    Raises KeyError for a dtype not in ``DTYPES``.
+    """
+    size = DTYPE_BYTES[dtype]
+    name = arch.name if isinstance(arch, Architecture) else (arch or "")
+    digits = name.removeprefix("sm_")
+    full = 128 if digits != name and digits.isdigit() and int(digits) >= 80 else 16
+    return 16 // size, full // size

@@ -1,0 +1,173 @@
+"""EF002: some steps take far longer than the others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from traceopt.analyzer.activities import ACTIVITY_NAMES, LABELS
+from traceopt.analyzer.cpu_phases import PHASES
+from traceopt.analyzer.facts import Facts
+from traceopt.analyzer.idle import CAUSES
+from traceopt.analyzer.tables import I8
+from traceopt.rules.common import HOST_DISPATCH, SiteCost, by_site, locations, ms, percent, saving, site_evidence
+from traceopt.rules.finding import Evidence, Finding, Fix, Saving
+from traceopt.rules.rule import Rule, threshold
+from traceopt.units import us
+
+# What to change when this was larger in the slow steps.
+ADVICE = {
+    "data_loading": "Give the loader more workers or cheaper items, so that its queue never runs empty.",
+    "input_work": "Move the input work into the loader's workers.",
+    "checkpoint": "Write checkpoints asynchronously, or less often.",
+    "logging": "Log less often, or from a thread with a queue.",
+    "gc": "Freeze long-lived objects and collect at steps of your choice: gc.freeze(), gc.collect().",
+    "allocation": "Keep shapes the same, so that the allocator asks the driver for nothing.",
+    "compile": "Mark what varies as dynamic, so that nothing is compiled again.",
+    "module_load": "Warm up all shapes before the loop: the first call of a kernel loads its code.",
+    "host_sync": "Read results from the GPU less often.",
+    "communication": "See which rank comes late in these steps.",
+    "compute": "Compare the inputs: longer sequences or other shapes take longer. Bucket or pad them.",
+}
+SAME_CAUSE = {"data_loading": ["DL005"], "checkpoint": ["LG003"], "gc": ["PY001"]}  # rules that judge it step by step
+OTHERWISE = (
+    "Record these steps with stacks and see what runs in them alone: evaluation, logging, checkpoints, the collector."
+)
+BUSY_LABELS = {"compute": "Compute kernels", "communication": "Exposed communication", "copies": "Exposed copies"}
+
+
+@dataclass(frozen=True)
+class SlowSteps(Rule):
+    """Compares each step with the median step: a step is slow when it takes far longer, by more than the usual spread.
+    Then compares what the slow steps hold with what a usual step holds: busy time of the GPU, and idle time by cause
+    (on a CPU-only run, the phases of the training thread).
+
+    Why it costs: the median hides them, the run pays for them. A regular period points at what happens every N steps:
+    loader workers that deliver in bursts, logging, evaluation, checkpoints.
+
+    How to fix: find what runs in these steps alone. For a loader, for example:
+
+        DataLoader(dataset, num_workers=8, prefetch_factor=4, persistent_workers=True)
+
+    When it is wrong: in a short recording a single slow step may be a one-off, so it is told without a saving, and the
+    first step alone is not told. Steps with more work (longer sequences, or a host that waits in one step for the
+    GPU's work of several) carry no saving either.
+
+    Sources: Amazon SageMaker Debugger's StepOutlier rule (3 standard deviations); here the median and the median
+    absolute deviation, which outliers do not move (Leys et al. 2013).
+    """
+
+    code: ClassVar[str] = "EF002"
+    name: ClassVar[str] = "slow-steps"
+    title: ClassVar[str] = "Find out what makes some steps slow"
+    family: ClassVar[str] = "efficiency"
+    effort: ClassVar[str] = "Depends on the cause"
+
+    min_steps: int = threshold(5, "recorded steps needed to speak of a usual one")
+    slow_factor: float = threshold(1.2, "times the median step from which a step is slow")
+    slow_deviations: float = threshold(3.0, "standard deviations (by the median) from which a step is slow")
+
+    def applies(self, facts: Facts) -> str | None:
+        count = facts.steps.count
+        return f"{count} recorded steps are too few to compare." if count < self.min_steps else None
+
+    def check(self, facts: Facts) -> Iterator[Finding]:
+        slow = self._slow(facts)
+        if not len(slow):
+            return
+        duration, names = facts.steps.duration, facts.steps.names
+        period = _period(slow)
+        grown = _what_grew(facts, slow)
+        cause, label, _ = grown[0]
+        sites = _sites(facts, cause, slow)
+        yield self.finding(
+            why=_why(facts, slow, period) + _cause_sentence(grown),
+            saving=_saving(facts, slow, period) if len(slow) > 1 and cause != "compute" else None,
+            evidence=[
+                *(Evidence(names[i], us(duration[i]), detail=_times(duration[i] / facts.step_ns)) for i in slow[:5]),
+                *(Evidence(f"{what}: more than in a usual step", us(ns)) for _, what, ns in grown[:3] if ns > 0),
+                *site_evidence(facts, sites, lambda _: label, 3),
+            ],
+            locations=locations(sites),
+            fix=Fix(ADVICE.get(cause, OTHERWISE)),
+            confidence="high" if cause in ADVICE and cause not in BUSY_LABELS else "low",
+            shares_cause_with=SAME_CAUSE.get(cause),
+        )
+
+    def passed(self, facts: Facts) -> str:
+        slowest = float(facts.steps.duration.max()) / facts.step_ns
+        return f"The slowest of {facts.steps.count} steps takes {percent(slowest)} of the median step."
+
+    def _slow(self, facts: Facts) -> I8:
+        """Indices of the slow steps; none when the first alone is slow, which is a start."""
+        duration, median = facts.steps.duration, facts.step_ns
+        deviation = 1.4826 * float(np.median(np.abs(duration - median)))  # of a normal distribution
+        limit = max(self.slow_factor * median, median + self.slow_deviations * deviation)
+        slow = np.flatnonzero(duration > limit)
+        return slow if slow.any() else slow[:0]
+
+
+def _why(facts: Facts, slow: I8, period: int | None) -> str:
+    names = ", ".join(facts.steps.names[i] for i in slow[:4]) + (", ..." if len(slow) > 4 else "")
+    regular = f"; every {period} steps" if period else ""
+    took = ms(float(np.mean(facts.steps.duration[slow])))
+    verb = "takes" if len(slow) == 1 else "take"
+    return f"{len(slow)} of {facts.steps.count} steps {verb} {took} instead of {ms(facts.step_ns)} ({names}{regular})."
+
+
+def _cause_sentence(grown: list[tuple[str, str, float]]) -> str:
+    _, label, more = grown[0]
+    return f" What grew most in them: {label[:1].lower()}{label[1:]}, by {ms(more)}." if more > 0 else ""
+
+
+def _period(slow: I8) -> int | None:
+    """The number of steps from one slow step to the next, where it is the same each time."""
+    distance = np.unique(np.diff(slow))
+    return int(distance[0]) if len(slow) > 2 and len(distance) == 1 and distance[0] > 1 else None
+
+
+def _saving(facts: Facts, slow: I8, period: int | None) -> Saving:
+    """Spread over all steps. The low end takes the slowest for a one-off; without a period the first step is one."""
+    excess = facts.steps.duration[slow] - facts.step_ns
+    total = float(excess.sum())
+    likely = total if period else float(excess[slow > 0].sum())
+    count = facts.steps.count
+    return saving(
+        facts,
+        (total - float(excess.max())) / count,
+        likely / count,
+        total / count,
+        "The time over the median step, spread over all steps; a slow first step may be a one-off.",
+    )
+
+
+def _what_grew(facts: Facts, slow: I8) -> list[tuple[str, str, float]]:
+    """Name, label and mean growth (ns) of each part of the slow steps over the usual ones, the largest first."""
+    edges = facts.steps.edges
+    if facts.has_gpu:
+        gpu = facts.gpu
+        busy = {"compute": gpu.compute, "communication": gpu.exposed_communication, "copies": gpu.exposed_copies}
+        parts = [(name, BUSY_LABELS[name], area.within(edges[:-1], edges[1:])) for name, area in busy.items()]
+        parts += [(name, LABELS[name], facts.idle.by_step[:, i]) for i, name in enumerate(CAUSES)]
+    else:
+        parts = [(name, label, facts.cpu_phases.by_step[:, i]) for i, (name, label, _) in enumerate(PHASES)]
+    usual = np.setdiff1d(np.arange(facts.steps.count), slow)
+    grown = [(name, label, float(ns[slow].mean() - np.median(ns[usual]))) for name, label, ns in parts]
+    return sorted(grown, key=lambda part: -part[2])
+
+
+def _sites(facts: Facts, cause: str, slow: I8) -> list[SiteCost]:
+    """Where the cause comes from in the slow steps; empty for what has no place of its own."""
+    if cause not in ACTIVITY_NAMES or cause in HOST_DISPATCH:
+        return []
+    rows = facts.host.rows_of(cause)
+    rows = rows[np.isin(facts.steps.step_of(facts.slices.start[rows]), slow)]
+    cost = facts.stalled_within(facts.slices.start[rows], facts.slices.end[rows])
+    return by_site(facts, rows, cost)
+
+
+def _times(factor: float) -> str:
+    return f"{factor:.2f} x the median"

@@ -1,0 +1,114 @@
+"""MM002: the device's memory is almost full."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from traceopt.analyzer.facts import Facts
+from traceopt.analyzer.memory import find_retries
+from traceopt.rules.common import by_site, locations, ms, percent, saving, site_evidence, typical_ns
+from traceopt.rules.finding import Evidence, Finding, Fix
+from traceopt.rules.rule import Rule, threshold
+
+REMEDIES = """with torch.autocast("cuda", dtype=torch.bfloat16):                      # half the bytes of activations
+    hidden = torch.utils.checkpoint.checkpoint(block, hidden, use_reentrant=False)  # recompute, do not keep
+(loss / accumulation).backward()                                        # smaller micro-batches, same gradient
+optimizer = bitsandbytes.optim.AdamW8bit(model.parameters())            # a quarter of the optimizer's state
+model = torch.distributed.fsdp.fully_shard(model)                       # parameters and state over the ranks"""
+BASIS = "The measured wait for the driver in the median step; refilling the queue afterwards comes on top."
+
+
+@dataclass(frozen=True)
+class MemoryPressure(Rule):
+    """Measures the peak of the allocator's reserved memory (of the allocated where that was not recorded) against the
+    capacity of the device, and counts allocations that failed at first: the allocator then frees its cache, which waits
+    for the GPU, and asks again.
+
+    Why it costs: near the limit an allocation may fail (out of memory), or succeed only after the cache was given back,
+    in every step. It also keeps the batch small.
+
+    How to fix, in this order, until it fits: mixed precision; activation checkpointing; gradient accumulation with a
+    smaller micro-batch; an 8-bit optimizer; LoRA, or QLoRA with 4-bit weights, for fine-tuning; ZeRO or FSDP over
+    several GPUs; offloading to the CPU.
+
+        with torch.autocast("cuda", dtype=torch.bfloat16):
+            hidden = torch.utils.checkpoint.checkpoint(block, hidden, use_reentrant=False)
+        optimizer = bitsandbytes.optim.AdamW8bit(model.parameters())
+
+    When it is wrong: reserved memory is partly cache that the allocator could give back; a server that reserves nearly
+    everything by design (vLLM's gpu_memory_utilization) is full and well. Other processes on the device are not seen.
+
+    Sources: PyTorch documentation, "CUDA semantics: memory management"; torch-tb-profiler warns above 90 % too.
+    """
+
+    code: ClassVar[str] = "MM002"
+    name: ClassVar[str] = "memory-pressure"
+    title: ClassVar[str] = "Free device memory before it runs out"
+    family: ClassVar[str] = "memory"
+    effort: ClassVar[str] = "A few lines to a change of the training setup"
+    risk: ClassVar[str] = "Lower precision changes numerics; checkpointing recomputes the forward"
+    requires: ClassVar[tuple[str, ...]] = ("gpu", "memory")
+
+    min_share: float = threshold(0.90, "share of the device's memory in use at the peak")
+
+    def applies(self, facts: Facts) -> str | None:
+        return None if facts.device.memory_bytes else "The capacity of the device is not in the trace."
+
+    def check(self, facts: Facts) -> Iterator[Finding]:
+        if facts.memory is None or _peak_share(facts) < self.min_share:
+            return
+        retries = find_retries(facts.trace, facts.slices, facts.host.rows_of("allocation"))
+        start, end = facts.slices.start[retries], facts.slices.end[retries]
+        failed = typical_ns(facts, start, np.ones(len(retries), np.int64))
+        stall = facts.idle.typical_ns("allocation") if failed else 0.0
+        sites = by_site(facts, retries, end - start)
+        yield self.finding(
+            why=f"The peak is {_peak_of_capacity(facts)}. {_consequence(facts, failed, stall)}",
+            saving=saving(facts, 0.8 * stall, stall, 1.25 * stall, BASIS) if stall else None,
+            evidence=[
+                Evidence("Peak allocated", detail=_gb(facts.memory.peak_allocated)),
+                Evidence("Peak reserved", detail=_gb(facts.memory.peak_reserved)),
+                *site_evidence(facts, sites, lambda _: "An allocation that failed at first"),
+            ],
+            locations=locations(sites),
+            fix=Fix(
+                "In this order, until it fits: mixed precision, activation checkpointing, gradient accumulation with a "
+                "smaller micro-batch, an 8-bit optimizer, LoRA or QLoRA in 4 bits, ZeRO or FSDP, CPU offloading.",
+                REMEDIES,
+            ),
+            shares_cause_with=["MM003"] if stall else None,
+        )
+
+    def passed(self, facts: Facts) -> str:
+        return f"The peak is {_peak_of_capacity(facts)}."
+
+
+def _consequence(facts: Facts, failed: float, stall_ns: float) -> str:
+    if not failed:
+        return "A larger batch or a longer input runs out of memory."
+    allocations = "allocation fails" if failed == 1 else "allocations fail"
+    return (
+        f"In each step {failed:.0f} {allocations} at first, and the GPU waits {ms(stall_ns)} of {ms(facts.step_ns)} "
+        "while the allocator frees its cache and asks again."
+    )
+
+
+def _peak_of_capacity(facts: Facts) -> str:
+    return f"{_gb(_peak(facts))} of {_gb(facts.device.memory_bytes)} ({percent(_peak_share(facts))})"
+
+
+def _peak(facts: Facts) -> int:
+    memory = facts.memory
+    return (memory.peak_reserved or memory.peak_allocated or 0) if memory else 0
+
+
+def _peak_share(facts: Facts) -> float:
+    return _peak(facts) / (facts.device.memory_bytes or 1)
+
+
+def _gb(count: int | None) -> str:
+    return "not recorded" if count is None else f"{count / 1e9:.1f} GB"

@@ -1,0 +1,104 @@
+"""MM003: memory is taken from the driver and given back in steady steps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from traceopt.analyzer.facts import Facts
+from traceopt.analyzer.memory import find_retries
+from traceopt.analyzer.tables import I8
+from traceopt.rules.common import RECORD_STACKS, by_site, locations, ms, percent, saving, site_evidence
+from traceopt.rules.finding import Evidence, Finding, Fix
+from traceopt.rules.rule import Rule, threshold
+from traceopt.units import rate, us
+
+BASIS = "The measured wait for the driver in the median step; refilling the queue afterwards comes on top."
+
+
+@dataclass(frozen=True)
+class AllocatorChurn(Rule):
+    """Measures the time in which the GPU starves while the host calls `cudaMalloc`, `cudaFree`, `cudaHostAlloc` or
+    their like, in the median step. With one step or window alone, that is the step.
+
+    Why it costs: PyTorch's caching allocator keeps blocks so that a steady step asks the driver for nothing. Each call
+    takes 0.1 to 1 ms, and cudaFree also waits until the GPU is done.
+
+    How to fix: remove `torch.cuda.empty_cache()` from the loop, keep shapes the same from step to step (pad to a few
+    sizes), and let blocks grow.
+
+        # in the environment, before CUDA is initialised
+        PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True
+
+    Pinned memory: allocate once and reuse, or let the DataLoader pin (`pin_memory=True`).
+
+    When it is wrong: the first steps fill the cache; they are no churn. A trace of the start alone cannot tell, and the
+    confidence is low then. Where the memory is almost full, the cause is MM002's.
+
+    Sources: PyTorch documentation, "CUDA semantics: memory management"; CUDA programming guide, "implicit
+    synchronization".
+    """
+
+    code: ClassVar[str] = "MM003"
+    name: ClassVar[str] = "allocator-churn"
+    title: ClassVar[str] = "Stop asking the driver for memory in every step"
+    family: ClassVar[str] = "memory"
+    effort: ClassVar[str] = "One line"
+    requires: ClassVar[tuple[str, ...]] = ("gpu", "launches")
+
+    min_share: float = threshold(0.01, "share of the median step with the GPU starved by driver allocations")
+
+    def check(self, facts: Facts) -> Iterator[Finding]:
+        stall = facts.idle.typical_ns("allocation")
+        if stall < self.min_share * facts.step_ns:
+            return
+        rows = _calls(facts)
+        cost = facts.gaps.starved.within(facts.slices.start[rows], facts.slices.end[rows])
+        sites = by_site(facts, rows[cost > 0], cost[cost > 0])
+        retries = find_retries(facts.trace, facts.slices, rows)
+        one = facts.steps.count == 1
+        unsure = "the one recorded step, so it may be a start-up cost" if one else f"each {ms(facts.step_ns)} step"
+        calls = f"{len(rows) / facts.steps.count:,.1f}".removesuffix(".0")
+        yield self.finding(
+            why=(
+                f"The host takes memory from the driver or gives it back {calls} times a step, and the GPU waits "
+                f"{ms(stall)} for it in {unsure}." + ("" if facts.call_sites.recorded else f" {RECORD_STACKS}")
+            ),
+            saving=saving(facts, 0.8 * stall, stall, 1.25 * stall, BASIS),
+            evidence=[
+                *_by_call(facts, rows, cost),
+                *site_evidence(facts, [s for s in sites if s.location], lambda _: "Driver allocations of this line"),
+            ],
+            locations=locations(sites),
+            fix=Fix(
+                "Remove torch.cuda.empty_cache() from the loop, keep shapes the same from step to step, and set "
+                "expandable_segments.",
+                "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True python train.py",
+            ),
+            confidence="low" if one else "high",
+            shares_cause_with=["MM002"] if len(retries) >= facts.steps.count else None,
+        )
+
+    def passed(self, facts: Facts) -> str:
+        share = facts.idle.typical_ns("allocation") / facts.step_ns
+        return f"{len(_calls(facts)):,} driver allocations starve the GPU for {percent(share)} of the median step."
+
+
+def _calls(facts: Facts) -> I8:
+    """The allocation calls inside the window."""
+    rows = facts.host.rows_of("allocation")
+    step = facts.steps.step_of(facts.slices.start[rows])
+    return rows[(step >= 0) & (step < facts.steps.count)]
+
+
+def _by_call(facts: Facts, rows: I8, cost: I8) -> list[Evidence]:
+    """One row a call name, the dearest first."""
+    count, code = facts.steps.count, facts.slices.name[rows]
+    evidence = [
+        Evidence(facts.trace.names[c], us(cost[code == c].sum() / count), rate((code == c).sum() / count))
+        for c in np.unique(code)
+    ]
+    return sorted(evidence, key=lambda row: -(row.us_per_step or 0.0))

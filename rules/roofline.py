@@ -1,0 +1,55 @@
+"""What a matrix product would take if it ran as its device allows: bounds for savings of shapes and types."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from traceopt.analyzer.architectures import DTYPE_BYTES
+from traceopt.analyzer.facts import Facts
+from traceopt.analyzer.gemms import GemmShape
+
+HBM_SHARE = 0.8  # of the memory bandwidth's peak that a product can reach
+_SIMILAR_SIZE = 8  # times fewer or more FLOP a call
+_SIMILAR_INTENSITY = 4
+
+
+def memory_ns(facts: Facts, shape: GemmShape, dtype: str) -> float:
+    """Time to move the operands and the result of all calls once; 0 where the bandwidth is not known."""
+    accelerator = facts.device.accelerator
+    bandwidth = accelerator.hbm_gb_per_s if accelerator else None
+    return shape.least_bytes(DTYPE_BYTES.get(dtype, 2)) / (bandwidth * HBM_SHARE) if bandwidth else 0.0
+
+
+def at_rate_ns(facts: Facts, shape: GemmShape, tflops: float, dtype: str) -> float:
+    """Time of all calls at a compute rate, bounded by memory, never above what was measured."""
+    return min(float(shape.duration_ns), max(shape.flops / (tflops * 1e3), memory_ns(facts, shape, dtype)))
+
+
+def intensity(shape: GemmShape) -> float:
+    """FLOP for each byte that must be moved."""
+    return shape.flops / max(1, shape.least_bytes(DTYPE_BYTES.get(shape.dtype, 2)))
+
+
+def alignment_gain_ns(facts: Facts, shape: GemmShape, fallback_speedup: float) -> tuple[float, float, float]:
+    """Low, expected and high gain of padding a shape, over the window.
+
+    The rate to expect is that of aligned products of the same type, about the same size and intensity in the same
+    trace: their quartiles. Without any, `fallback_speedup`, give or take a part.
+    """
+    size = shape.flops / shape.calls
+    rates = [
+        s.tflops
+        for s in facts.gemms.shapes
+        if s.dtype == shape.dtype
+        and facts.gemms.aligned(s)
+        and s.tflops
+        and size / _SIMILAR_SIZE <= s.flops / s.calls <= size * _SIMILAR_SIZE
+        and 1 / _SIMILAR_INTENSITY <= intensity(s) / intensity(shape) <= _SIMILAR_INTENSITY
+    ]
+    now = shape.tflops or 0.0
+    expected = np.percentile(rates, [25, 50, 75]) if rates else now * fallback_speedup * np.array([0.67, 1.0, 1.25])
+    low, est, high = (
+        shape.duration_ns - at_rate_ns(facts, shape, max(float(rate), now), shape.dtype) if now else 0.0
+        for rate in expected
+    )
+    return low, est, high

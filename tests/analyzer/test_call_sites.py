@@ -1,0 +1,217 @@
+"""Slices lead to the line of the user's code: through frames, call stacks, and the forward of a backward operator."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from small_traces import PID, Json, annotation, op, python, read, runtime, span
+
+from traceopt.analyzer.call_sites import CallSite, CallSites, is_library, parse_frame
+from traceopt.analyzer.nesting import build_slices
+
+
+def sites(events: list[Json]) -> dict[str, str]:
+    """For each slice by name, its call site as "file:line function", "" for none."""
+    trace = read(events)
+    slices = build_slices(trace)
+    found = CallSites(trace, slices)
+    out = {}
+    for row, site in zip(slices.name, found.of(np.arange(len(slices))), strict=True):
+        place = found.sites[site] if site >= 0 else None
+        out[trace.names[row]] = f"{place.file}:{place.line} {place.function}" if place else ""
+    return out
+
+
+@pytest.mark.parametrize(
+    ("name", "site"),
+    [
+        ("train.py(97): log_metrics", CallSite("train.py", 97, "log_metrics")),
+        ("/home/ann/proj/train.py(3): <module>", CallSite("~/proj/train.py", 3, "<module>")),
+        ("/Users/ann/a b/train.py(3): f", CallSite("~/a b/train.py", 3, "f")),
+        ("/root/train.py(3): f", CallSite("~/train.py", 3, "f")),
+        (r"C:\Users\ann\proj\train.py(3): f", CallSite("~/proj/train.py", 3, "f")),
+        (r"models\net.py(3): f", CallSite("models/net.py", 3, "f")),
+        ("/data/home/ann/train.py(3): f", CallSite("/data/home/ann/train.py", 3, "f")),
+        ("copy(2).py(3): f", CallSite("copy(2).py", 3, "f")),
+        ("<built-in method item of Tensor object at 0x7f>", None),
+        ("nn.Module: Linear_0", None),
+        ("train.py", None),
+        ("", None),
+    ],
+)
+def test_frames_are_parsed(name: str, site: CallSite | None) -> None:
+    assert parse_frame(name) == site
+
+
+USERS = [
+    "train.py(1): f",
+    "/workspace/project/train.py(1): f",
+    "moca/library/profiling/profile.py(53): profile_function",
+    "/home/ann/proj/models/net.py(10): forward",
+    r"C:\work\train.py(1): f",
+    r"models\net.py(1): f",
+    "/tmp/ipykernel_123/456.py(3): <module>",  # noqa: S108
+    "<ipython-input-3-abc>(1): <module>",
+    "profile.py(1): main",
+    "test.py(1): main",
+    "torchlike/model.py(1): f",
+    "/home/ann/typing_tools.py(1): f",
+]
+LIBRARIES = [
+    "torch/nn/modules/module.py(1501): _call_impl",
+    r"torch\nn\modules\module.py(1501): _call_impl",
+    "/opt/pytorch/pytorch/torch/nn/modules/module.py(1): f",
+    "/usr/lib/python3.10/threading.py(973): _bootstrap",
+    "/home/ann/venv/lib/python3.11/site-packages/torch/_ops.py(4): f",
+    r"C:\py\Lib\site-packages\torch\_ops.py(4): f",
+    "/usr/lib/python3/dist-packages/numpy/core.py(3): f",
+    "threading.py(973): _bootstrap",
+    "multiprocessing/queues.py(1): get",
+    "typing_extensions.py(1): f",
+    "transformers/trainer.py(1): f",
+    "tqdm/std.py(1): __iter__",
+    "<frozen importlib._bootstrap>(1): f",
+    "<string>(1): f",
+    "<eval_with_key>.3(5): forward",
+    "/tmp/torchinductor_root/dn/cdnig.py(16165): call",  # noqa: S108
+    "/work/triton-custom/python/triton/runtime/jit.py(364): __getitem__",
+    "<built-in function len>",
+    "nn.Module: Linear_0",
+    "",
+]
+
+
+@pytest.mark.parametrize("name", USERS)
+def test_frames_of_the_user(name: str) -> None:
+    assert not is_library(name)
+
+
+@pytest.mark.parametrize("name", LIBRARIES)
+def test_frames_of_libraries(name: str) -> None:
+    assert is_library(name)
+
+
+def test_the_innermost_frame_of_the_user() -> None:
+    found = sites(
+        [
+            python("train.py(50): main", 0, 100),
+            python("train.py(10): step", 1, 50),
+            python("torch/nn/modules/module.py(1501): _call_impl", 2, 40),
+            python("nn.Module: Linear_0", 3, 38),
+            op("aten::linear", 5, 20),
+            runtime("cudaLaunchKernel", 6, 2, 1),
+            python("<built-in method item>", 60, 10),
+            op("aten::item", 61, 5),
+            op("aten::elsewhere", 5, 20, tid=2),
+            op("aten::later", 150, 5),
+        ]
+    )
+    assert found["aten::linear"] == found["cudaLaunchKernel"] == found["nn.Module: Linear_0"] == "train.py:10 step"
+    assert found["aten::item"] == "train.py:50 main"
+    assert found["train.py(10): step"] == "train.py:10 step"
+    assert found["aten::elsewhere"] == found["aten::later"] == ""
+
+
+def test_call_stacks_of_2021() -> None:
+    library = "/home/ann/env/lib/python3.7/site-packages/torch/nn/functional.py(1690): linear"
+    user = "/home/ann/proj/net.py(12): forward;/home/ann/proj/train.py(46): <module>"
+    found = sites(
+        [
+            span("Operator", "aten::linear", 0, 50, **{"Call stack": f"{library};{user}"}),
+            span("Operator", "aten::t", 1, 5, **{"Call stack": ""}),
+            span("Operator", "aten::addmm", 10, 20, **{"Call stack": library}),
+            runtime("cudaLaunchKernel", 12, 2, 1),
+            span("Operator", "aten::lost", 60, 5, **{"Call stack": library}),
+            span("Operator", "Optimizer.step#SGD.step", 70, 5, **{"Call stack": r"C:\Users\ann\train.py(9): f"}),
+        ]
+    )
+    assert found == {
+        "aten::linear": "~/proj/net.py:12 forward",
+        "aten::t": "~/proj/net.py:12 forward",  # from around it
+        "aten::addmm": "~/proj/net.py:12 forward",
+        "cudaLaunchKernel": "~/proj/net.py:12 forward",
+        "aten::lost": "",
+        "Optimizer.step#SGD.step": "~/train.py:9 f",
+    }
+
+
+def test_stacks_that_are_all_empty_are_not_recorded() -> None:
+    for stack in ({"Call stack": ""}, {"Call stack": None}, {}):
+        trace = read([op("aten::mm", 0, 1, **stack)])
+        assert not CallSites(trace, build_slices(trace)).recorded
+    for event in (python("a.py(1): f", 0, 1), op("aten::mm", 0, 1, **{"Call stack": "a.py(1): f"})):
+        trace = read([event])
+        assert CallSites(trace, build_slices(trace)).recorded
+
+
+def forward(name: str, start: float, sequence: int) -> Json:
+    return op(name, start, 2, **{"Sequence number": sequence, "Fwd thread id": 0})
+
+
+def backward(name: str, start: float, sequence: int) -> Json:
+    return op(name, start, 9, tid=2, **{"Sequence number": sequence, "Fwd thread id": 1})
+
+
+def test_a_backward_operator_is_called_where_its_forward_was() -> None:
+    """The forward is the last operator with the number: earlier ones made no autograd node."""
+    found = sites(
+        [
+            python("train.py(1): main", 0, 100),
+            python("train.py(10): zero_grad", 0, 10),
+            forward("aten::zero_", 1, 5),
+            python("train.py(20): forward", 10, 10),
+            forward("aten::mm", 11, 5),
+            forward("aten::add", 14, 6),
+            backward("MmBackward0", 50, 5),
+            op("aten::mm inside", 51, 3, tid=2),
+            runtime("cudaLaunchKernel", 52, 1, 1, tid=2),
+            backward("UnknownBackward0", 60, 77),
+            backward("NoneBackward0", 70, -1),
+        ]
+    )
+    assert found["MmBackward0"] == found["aten::mm inside"] == found["cudaLaunchKernel"] == "train.py:20 forward"
+    assert found["UnknownBackward0"] == found["NoneBackward0"] == ""
+
+
+def test_a_backward_operator_without_numbers_follows_its_arrow() -> None:
+    def arrow(phase: str, tid: int, at: float) -> Json:
+        return {"ph": phase, "id": 3, "pid": PID, "tid": tid, "ts": at, "cat": "fwdbwd", "name": "fwdbwd", "bp": "e"}
+
+    events = [
+        python("train.py(20): forward", 10, 10),
+        op("aten::mm", 11, 5),
+        op("MmBackward0", 50, 9, tid=2),
+        op("aten::mm inside", 51, 3, tid=2),
+    ]
+    assert sites(events)["MmBackward0"] == ""
+    found = sites([*events, arrow("s", 1, 11), arrow("f", 2, 50)])
+    assert found["MmBackward0"] == found["aten::mm inside"] == "train.py:20 forward"
+    assert sites([*events, arrow("f", 2, 50)])["MmBackward0"] == ""
+    assert sites([*events, arrow("s", 9, 11), arrow("f", 2, 50)])["MmBackward0"] == ""
+
+
+def test_the_users_own_backward_is_its_own_site() -> None:
+    found = sites(
+        [
+            python("train.py(20): forward", 10, 10),
+            forward("MyFunction", 11, 5),
+            python("ops.py(7): backward", 50, 20, tid=2),
+            backward("MyFunctionBackward", 51, 5),
+        ]
+    )
+    assert found["MyFunctionBackward"] == "ops.py:7 backward"
+
+
+def test_no_slices_and_no_stacks() -> None:
+    assert sites([op("aten::mm", 0, 1), annotation("x", 0, 5)]) == {"aten::mm": "", "x": ""}
+    trace = read([span("kernel", "k", 0, 1)])
+    found = CallSites(trace, build_slices(trace))
+    assert found.of(np.array([-1, -1])).tolist() == [-1, -1]
+    assert found.of(np.empty(0, np.int64)).tolist() == []
+
+
+def test_a_site_is_numbered_once() -> None:
+    trace = read([python("a.py(1): f", 0, 5), python("a.py(1): f", 10, 5), op("x", 1, 1), op("y", 11, 1)])
+    found = CallSites(trace, build_slices(trace))
+    assert found.of(np.arange(4)).tolist() == [0, 0, 0, 0]
+    assert found.sites == [CallSite("a.py", 1, "f")]

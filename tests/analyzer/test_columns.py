@@ -1,0 +1,87 @@
+"""Fast columns hold what a plain conversion holds, at every length where the packing changes."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from traceopt.analyzer.columns import Codes, Columns, floats, triples
+
+LENGTHS = [0, 1, 15, 16, 17, 65_535, 65_536]
+
+
+@pytest.mark.parametrize("n", LENGTHS)
+def test_floats_and_triples_of_every_packing(n: int) -> None:
+    values = [i * 0.5 for i in range(n)]
+    found = floats(values)
+    assert found is not None
+    assert found.tolist() == values
+    found = triples([(v, -v, v + 1) for v in values])
+    assert found is not None
+    assert found.shape == (n, 3)
+    assert found.tolist() == [[v, -v, v + 1] for v in values]
+
+
+@given(st.lists(st.floats(), max_size=20), st.integers(0, 20), st.sampled_from([None, "x", "12345678", 1, True, [1.0]]))
+def test_what_is_no_float_is_noticed(values: list[float], place: int, other: object) -> None:
+    found = floats(values)
+    assert found is not None
+    assert all(a == b or (math.isnan(a) and math.isnan(b)) for a, b in zip(found.tolist(), values, strict=True))
+    mixed = [*values[:place], other, *values[place:]]
+    assert floats(mixed) is None
+
+
+@pytest.mark.parametrize("other", [None, "grid(128,)", (1.0, 2.0), (1.0, 2.0, 3.0, 4.0), (1.0, None, 2.0), ()])
+def test_what_is_no_triple_is_noticed(other: object) -> None:
+    assert triples([(1.0, 2.0, 3.0), other]) is None
+
+
+@pytest.mark.parametrize(
+    "other", ["x" * 27, ("12345678", 1.0, 2.0), (1.0, 2.0, "12345678"), (None, 1.0, "1234567890123456")]
+)
+def test_texts_as_long_as_packed_numbers_are_noticed(other: object) -> None:
+    assert triples([other]) is None
+    assert floats(["stream 7"]) is None
+    assert floats(["1234567", "123456789"]) is None
+
+
+@pytest.mark.parametrize("n", LENGTHS)
+def test_columns_grow_and_narrow(n: int) -> None:
+    columns = Columns({"a": "i8", "b": "i4x3", "c": "u1"})
+    values = np.arange(n, dtype=np.float64)
+    for part in np.array_split(values, 7):
+        columns.append(len(part), {"a": part, "b": np.stack([part] * 3, axis=1), "c": 2})
+    done = columns.finish()
+    assert done["a"].tolist() == values.tolist()
+    assert done["b"].tolist() == [[v] * 3 for v in values]
+    assert done["c"].tolist() == [2] * n
+    assert [done[name].dtype.str[1:] for name in "abc"] == ["i8", "i4", "u1"]
+
+
+def test_what_does_not_fit_is_not_in_the_event() -> None:
+    columns = Columns({"a": "i4", "b": "i8"})
+    values = np.array([1.0, -1.0, 2.0**31 - 1, 2.0**31, -(2.0**40), math.inf, -math.inf, math.nan])
+    columns.append(len(values), {"a": values, "b": values})
+    done = columns.finish()
+    assert done["a"].tolist() == [1, -1, 2**31 - 1, -1, -1, -1, -1, -1]
+    assert done["b"].tolist() == [1, -1, 2**31 - 1, 2**31, -(2**40), -1, -1, -1]
+
+
+@pytest.mark.parametrize("value", [2.0**63, -(2.0**63), 2.0**64])
+def test_the_edge_of_64_bits(value: float) -> None:
+    columns = Columns({"a": "i8"})
+    columns.append(1, {"a": np.array([value])})
+    assert columns.finish()["a"].tolist() == [-(2**63) if value < 0 else -1]
+
+
+@given(st.lists(st.text(max_size=3)))
+def test_codes_number_values_by_first_sight(values: list[str]) -> None:
+    codes: Codes[str] = Codes()
+    found = codes.encode(values, len(values))
+    assert codes.values() == list(dict.fromkeys(values))
+    assert [codes.values()[code] for code in found] == values
+    assert len(codes) == len({*values})

@@ -1,0 +1,80 @@
+"""Holes are long stretches inside one Python frame without any event, while the GPU starves."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from small_traces import Json, annotation, kernel, op, python, read, runtime
+
+from traceopt.analyzer.facts import Facts
+
+if TYPE_CHECKING:
+    from conftest import GetExample
+
+LAUNCHES = [
+    runtime("cudaLaunchKernel", 90, 5, 1),
+    kernel("gemm", 100, 100, 1),
+    runtime("cudaLaunchKernel", 8_000, 5, 2),
+    kernel("gemm", 8_010, 100, 2),
+]
+
+
+def facts_of(*events: Json) -> Facts:
+    return Facts(read([annotation("ProfilerStep#0", 0, 10_000), *LAUNCHES, *events]))
+
+
+def holes(*events: Json) -> list[tuple[int, int, str]]:
+    facts = facts_of(*events)
+    found = facts.holes
+    where = [facts.trace.names[facts.slices.name[row]] for row in found.slice]
+    return list(zip(found.start.tolist(), found.end.tolist(), where, strict=True))
+
+
+def test_a_hole_in_a_frame() -> None:
+    step = python("train.py(3): step", 50, 9_000)
+    inner = python("train.py(9): inner", 300, 100)
+    assert (400_000, 8_000_000, "train.py(3): step") in holes(step, inner)
+    facts = facts_of(step, inner)
+    assert facts.idle.total_ns("hole") >= 7_600_000
+
+
+def test_other_events_fill_it() -> None:
+    """Calls every half a millisecond are Python that works."""
+    calls = [python("<built-in method append>", 200 + 500 * i, 100) for i in range(16)]
+    found = holes(python("train.py(3): step", 50, 8_060), *calls)
+    assert found == []
+
+
+@pytest.mark.parametrize(
+    "around",
+    [
+        [op("aten::mm", 50, 9_000)],  # an operator's own time is no collector's
+        [python("<built-in method sort of list object>", 50, 9_000)],  # the builtin itself works
+        [],  # nothing was traced: the thread may be anywhere
+    ],
+)
+def test_what_is_no_hole(around: list[Json]) -> None:
+    facts = facts_of(*around)
+    inside = (facts.holes.start >= 200_000) & (facts.holes.end <= 8_010_000)
+    assert not inside.any()
+
+
+def test_short_gaps_have_none() -> None:
+    events = [
+        annotation("ProfilerStep#0", 0, 1_000),
+        python("train.py(3): step", 0, 1_000),
+        runtime("cudaLaunchKernel", 5, 5, 1),
+        kernel("gemm", 10, 100, 1),
+        runtime("cudaLaunchKernel", 900, 5, 2),
+        kernel("gemm", 910, 90, 2),
+    ]
+    assert len(Facts(read(events)).holes) == 0
+
+
+def test_the_planted_pause(example: GetExample) -> None:
+    facts = example("gc_pause").facts
+    per_step = facts.idle.typical_ns("hole")
+    planted = example("gc_pause").planted.cost_us * 1e3
+    assert per_step == pytest.approx(planted, rel=0.10)
+    assert example("gc_pause", fixed=True).facts.idle.typical_ns("hole") == 0

@@ -1,0 +1,93 @@
+"""Blocks give back the text of plain and gzip streams, and say what is wrong with damaged ones."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import tracemalloc
+import zipfile
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from traceopt.analyzer.inflate import Blocks
+
+TEXT = b'{"traceEvents": [' + b",".join(b'{"ph": "X", "ts": %d}' % i for i in range(5000)) + b"]}"
+PACKED = gzip.compress(TEXT, mtime=0)
+
+
+def text_of(data: bytes, block_bytes: int = 1 << 20) -> tuple[bytes, str | None]:
+    blocks = Blocks(io.BytesIO(data), block_bytes)
+    text = b"".join(blocks)
+    assert blocks.byte_count == len(text)
+    return text, blocks.damage
+
+
+@pytest.mark.parametrize("block_bytes", [1, 7, 1000, 1 << 16, 1 << 20])
+def test_the_content_tells_plain_from_gzip(block_bytes: int) -> None:
+    assert text_of(TEXT, block_bytes) == (TEXT, None)
+    assert text_of(PACKED, block_bytes) == (TEXT, None)
+
+
+def test_nothing() -> None:
+    assert text_of(b"") == (b"", None)
+
+
+@given(st.lists(st.binary(max_size=300), min_size=1, max_size=4), st.integers(0, 5))
+def test_a_gzip_file_of_several_members(members: list[bytes], zeros: int) -> None:
+    packed = (b"\0" * zeros).join(gzip.compress(member) for member in members) + b"\0" * zeros
+    assert text_of(packed) == (b"".join(members), None)
+
+
+def test_members_far_apart() -> None:
+    first, second = gzip.compress(b"a"), gzip.compress(b"b")
+    assert text_of(first + b"\0" * 200_000 + second) == (b"ab", None)
+    # The second member begins at the last byte of a piece of input.
+    assert text_of(first + b"\0" * ((1 << 16) - 1 - len(first)) + second) == (b"ab", None)
+
+
+def test_a_cut_gzip_gives_its_beginning() -> None:
+    for end in range(2, len(PACKED) - 1, 97):
+        text, damage = text_of(PACKED[:end])
+        assert TEXT.startswith(text)
+        assert damage == "the gzip stream is cut off"
+
+
+def test_garbage_behind_a_gzip_stream() -> None:
+    assert text_of(PACKED + b"garbage") == (TEXT, "bytes that are no gzip follow the compressed data")
+    assert text_of(PACKED + b"\x1f") == (TEXT, "the gzip stream is cut off")
+
+
+def test_corrupt_gzip() -> None:
+    text, damage = text_of(PACKED[:2000] + b"\xff" * 50 + PACKED[2050:], block_bytes=1000)
+    assert text[:1000] == TEXT[:1000]
+    assert damage is not None
+    assert damage.startswith("the gzip stream is corrupt (")
+    assert text_of(PACKED[:-8] + b"\0" * 8)[1] is not None  # the checksum
+
+
+def test_a_stream_that_fails_gives_what_came_before() -> None:
+    """A member of a damaged zip archive, or a disk, fails in the middle of reading."""
+    archive = io.BytesIO()
+    with zipfile.ZipFile(archive, "w", zipfile.ZIP_STORED) as writer:
+        writer.writestr("trace.json", TEXT)
+    damaged = archive.getvalue().replace(b'"ts": 4999', b'"ts": 9999')
+    with zipfile.ZipFile(io.BytesIO(damaged)) as reader, reader.open("trace.json") as member:
+        blocks = Blocks(member, 1000)
+        text = b"".join(blocks)
+    assert TEXT.startswith(text[:90_000])
+    assert blocks.damage is not None
+    assert "Bad CRC-32" in blocks.damage
+
+
+def test_a_bomb_is_read_in_blocks() -> None:
+    bomb = io.BytesIO(gzip.compress(b" " * (64 << 20)))
+    tracemalloc.start()
+    try:
+        largest = max(len(block) for block in Blocks(bomb))
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert largest <= 2 << 20
+    assert peak < 8 << 20

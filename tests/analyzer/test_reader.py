@@ -1,0 +1,640 @@
+"""Any file gives its events as tables, exactly, or one clear line; never anything else."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import random
+import tracemalloc
+from contextlib import suppress
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from small_traces import PID, Json, annotation, document, driver, kernel, op, python, read, runtime, span
+
+from fixtures import broken
+from fixtures.generate import generate
+from traceopt.analyzer.reader import read_trace
+from traceopt.analyzer.tables import KERNEL, MEMCPY, MEMSET, Spans, Table
+from traceopt.analyzer.trace import Trace
+from traceopt.errors import InputError
+
+TABLES = ("gpu", "runtime", "ops", "annotations", "python", "sync", "memory", "flows")
+
+SMALL = [
+    annotation("ProfilerStep#3", 0, 100),
+    python("train.py(3): step", 1, 90),
+    op("aten::mm", 2, 10, **{"Input Dims": [[2, 3], [3, 4]], "Input type": ["float", "float"]}),
+    runtime("cudaLaunchKernel", 3, 1, 7),
+    kernel("sgemm", 5, 20, 7, grid=[2, 1, 1], block=[128, 1, 1]),
+    op("aten::add", 30, 2.5),
+]
+META = [
+    {"ph": "M", "name": "process_name", "pid": PID, "tid": 0, "ts": 0, "args": {"name": "python"}},
+    {"ph": "M", "name": "thread_name", "pid": PID, "tid": 1, "ts": 0, "args": {"name": "main"}},
+]
+
+
+@pytest.fixture(scope="module")
+def generated_trace() -> bytes:
+    return generate("healthy", steps=1, layers=1, small_ops=10).to_bytes()
+
+
+def names(trace: Trace, table: str) -> list[str]:
+    return [trace.names[code] for code in getattr(trace, table).name]
+
+
+def well_formed(trace: Trace) -> None:
+    """What every table promises."""
+    starts = []
+    for field in TABLES:
+        table: Table = getattr(trace, field)
+        for column, dtype in table.SCHEMA.items():
+            base, _, width = dtype.partition("x")
+            array = getattr(table, column)
+            assert array.dtype == np.dtype(base), (field, column)
+            assert array.shape == ((len(table), int(width)) if width else (len(table),))
+        if len(table):
+            time = table.start if isinstance(table, Spans) else table.time  # type: ignore[attr-defined]
+            assert (np.diff(time) >= 0).all()
+            starts.append(int(time[0]))
+        if isinstance(table, Spans):
+            assert (table.duration >= 0).all()
+            assert ((table.name >= 0) & (table.name < len(trace.names))).all()
+        if "thread" in table.SCHEMA and len(table):
+            assert 0 <= table.thread.min() <= table.thread.max() < len(trace.threads)  # type: ignore[attr-defined]
+    assert min(starts, default=0) == 0
+    assert all(isinstance(text, str) for text in trace.names + trace.texts)
+    "".join(trace.names + trace.texts).encode()
+
+
+def test_a_small_trace() -> None:
+    trace = read(document(SMALL + META, distributedInfo={"rank": 2, "world_size": 8}))
+    well_formed(trace)
+    meta = trace.meta
+    assert (meta.rank, meta.world_size, meta.event_count, meta.path) == (2, 8, 8, "trace.json")
+    assert (meta.lost_events, meta.repaired_events, meta.damage) == (0, 0, None)
+    assert meta.categories == {
+        "user_annotation": 1,
+        "python_function": 1,
+        "cpu_op": 2,
+        "cuda_runtime": 1,
+        "kernel": 1,
+    }
+    assert meta.byte_count == len(document(SMALL + META, distributedInfo={"rank": 2, "world_size": 8}))
+    assert names(trace, "ops") == ["aten::mm", "aten::add"]
+    assert trace.ops.start.tolist() == [2000, 30000]
+    assert trace.ops.duration.tolist() == [10000, 2500]
+    assert [json.loads(trace.texts[trace.ops.dims[0]]), trace.ops.dims[1]] == [[[2, 3], [3, 4]], -1]
+    assert [json.loads(trace.texts[trace.ops.types[0]]), trace.ops.types[1]] == [["float", "float"], -1]
+    assert trace.runtime.correlation.tolist() == trace.gpu.correlation.tolist() == [7]
+    assert trace.gpu.grid.tolist() == [[2, 1, 1]]
+    assert trace.gpu.block.tolist() == [[128, 1, 1]]
+    assert (trace.gpu.device[0], trace.gpu.stream[0], trace.gpu.kind[0]) == (0, 7, KERNEL)
+    (thread,) = trace.threads
+    assert (thread.pid, thread.tid, thread.name) == (PID, 1, "main")
+    assert trace.duration_ns == 100_000
+
+
+def test_progress_counts_the_text() -> None:
+    told: list[int] = []
+    text = document([op("aten::mm", i, 1, padding="x" * 1000) for i in range(3000)])
+    trace = read_trace(io.BytesIO(gzip.compress(text)), "t", progress=told.append)
+    assert told == sorted(told)
+    assert len(told) >= 3
+    assert trace.meta.byte_count == len(text) >= told[-1]
+
+
+# --- Categories -------------------------------------------------------------------------------------------------------
+
+
+def test_the_categories_of_2021() -> None:
+    trace = read(
+        [
+            span("Operator", "ProfilerStep#1", 0, 50),
+            span("Operator", "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", 0, 9),
+            span("Operator", "Optimizer.step#SGD.step", 30, 5),
+            span("Operator", "aten::conv2d", 10, 5, **{"Call stack": "a.py(1): f"}),
+            span("Runtime", "cudaLaunchKernel", 11, 1, tid="25738", correlation=1),
+            span("Kernel", "sgemm", 12, 3, tid="stream 7", stream=7, correlation=1) | {"pid": 0},
+            span("Memcpy", "Memcpy HtoD", 15, 1, tid="stream 7", stream=7, bytes=400) | {"pid": 0},
+            span("Memset", "Memset", 16, 1, tid="stream 7", stream=7, bytes=8) | {"pid": 0},
+        ]
+    )
+    well_formed(trace)
+    assert names(trace, "ops") == ["aten::conv2d"]
+    assert len(trace.annotations) == 3
+    assert trace.gpu.kind.tolist() == [KERNEL, MEMCPY, MEMSET]
+    assert trace.gpu.device.tolist() == [0, 0, 0]  # from the process row
+    assert trace.gpu.bytes.tolist() == [-1, 400, 8]
+    assert {thread.tid for thread in trace.threads} == {1, 25738}
+    assert trace.meta.categories["Operator"] == 4
+
+
+@pytest.mark.parametrize(
+    ("category", "table"),
+    [
+        ("kernel", "gpu"),
+        ("gpu_memcpy", "gpu"),
+        ("gpu_memset", "gpu"),
+        ("cuda_runtime", "runtime"),
+        ("cuda_driver", "runtime"),
+        ("hip_runtime", "runtime"),
+        ("xpu_runtime", "runtime"),
+        ("cpu_op", "ops"),
+        ("user_annotation", "annotations"),
+        ("python_function", "python"),
+        ("cuda_sync", "sync"),
+        ("gpu_user_annotation", None),
+        ("Trace", None),
+        ("overhead", None),
+        ("mtia_ccp_events", None),
+        ("of the future", None),
+    ],
+)
+def test_every_category_is_counted_and_has_its_table(category: str, table: str | None) -> None:
+    trace = read([span(category, "x", 0, 1)])
+    assert {field: len(getattr(trace, field)) for field in TABLES} == {field: field == table for field in TABLES}
+    assert trace.meta.categories == {category: 1}
+    assert trace.meta.lost_events == 0
+
+
+def test_phases_that_carry_nothing_are_counted_as_events() -> None:
+    others: list[Json] = [{"ph": phase, "name": "x", "ts": 1, "pid": 1} for phase in "tICBEbneSTpPNODRcvV()"]
+    unknown: list[Json] = [{"ph": phase, "name": "x"} for phase in ("Q", "XX", "", "ü")]
+    trace = read([*SMALL, *others, *unknown])
+    assert trace.meta.event_count == len(SMALL) + len(others) + len(unknown)
+    assert trace.meta.lost_events == trace.meta.repaired_events == 0
+
+
+def test_memory_flows_and_syncs() -> None:
+    memory = {
+        "Device Id": 0,
+        "Device Type": 1,
+        "Addr": 5,
+        "Bytes": -512,
+        "Total Allocated": 1024,
+        "Total Reserved": 2e9,
+    }
+    trace = read(
+        [
+            *SMALL,
+            {"ph": "i", "cat": "cpu_instant_event", "s": "t", "name": "[memory]", "pid": PID, "tid": 1, "ts": 4.5}
+            | {"args": memory},
+            {"ph": "i", "name": "Record Window End", "pid": "", "tid": "", "ts": 10},
+            {"ph": "s", "id": 9, "pid": PID, "tid": 1, "ts": 2, "cat": "fwdbwd", "name": "fwdbwd"},
+            {"ph": "f", "id": 9, "pid": PID, "tid": 2, "ts": 8, "cat": "forward_backward", "name": "x", "bp": "e"},
+            {"ph": "s", "id": 7, "pid": PID, "tid": 1, "ts": 3, "cat": "ac2g", "name": "ac2g"},
+            span("cuda_sync", "Stream Sync", 40, 5, device=0, stream=7, correlation=3),
+        ]
+    )
+    well_formed(trace)
+    assert trace.memory.time.tolist() == [4500]
+    assert trace.memory.bytes.tolist() == [-512]
+    assert trace.memory.allocated.tolist() == [1024]
+    assert trace.memory.reserved.tolist() == [2_000_000_000]
+    assert (trace.memory.device_type[0], trace.memory.device[0]) == (1, 0)
+    assert trace.flows.id.tolist() == [9, 9]
+    assert trace.flows.finish.tolist() == [0, 1]
+    assert [trace.threads[t].tid for t in trace.flows.thread] == [1, 2]
+    assert (trace.sync.stream[0], trace.sync.device[0], trace.sync.correlation[0]) == (7, 0, 3)
+
+
+def test_collectives() -> None:
+    args = {"Collective name": "allreduce", "In msg nelems": 4096, "dtype": "BFloat16", "Group size": 8}
+    trace = read([kernel("ncclDevKernel_AllReduce", 0, 5, 1, **args), kernel("sgemm", 5, 5, 2)])
+    gpu = trace.gpu
+    assert [trace.texts[gpu.collective[0]], trace.texts[gpu.collective_dtype[0]]] == ['"allreduce"', '"BFloat16"']
+    assert (gpu.collective_elements[0], gpu.group_size[0]) == (4096, 8)
+    assert [gpu.collective[1], gpu.collective_elements[1], gpu.group_size[1]] == [-1, -1, -1]
+
+
+# --- Times ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("base", [0, 1_700_000_000_000_000, 1_623_143_089_861_001])
+def test_times_are_exact_nanoseconds(base: int) -> None:
+    starts = [0, 1, 2, 1_000_003, 59_999_999]
+    trace = read([op("aten::mm", base + start, 7) for start in starts])
+    assert trace.ops.start.tolist() == [start * 1000 for start in starts]
+    assert trace.ops.duration.tolist() == [7000] * 5
+
+
+def test_fractions_of_a_microsecond_are_exact() -> None:
+    """Kineto counts from the quarter's first day now: 13 digits and three decimals."""
+    times = ["7791913692199.694", "7791913692199.695", "7791913692200.000", "7791914679560.118"]
+    text = document([op("n", i, 0.001) for i in range(len(times))]).decode()
+    for i, time in enumerate(times):
+        text = text.replace(f'"ts": {i},', f'"ts": {time},')
+    trace = read(text.encode())
+    assert trace.ops.start.tolist() == [0, 1, 306, 987_360_424]
+    assert trace.ops.duration.tolist() == [1] * 4
+
+
+def test_events_in_any_order_are_sorted() -> None:
+    events = [op(f"op{i}", i * 3, 1) for i in range(50)] + [kernel(f"k{i}", i * 3 + 1, 1, i) for i in range(50)]
+    random.Random(3).shuffle(events)  # noqa: S311
+    trace = read(events)
+    well_formed(trace)
+    assert names(trace, "ops") == [f"op{i}" for i in range(50)]
+    assert names(trace, "gpu") == [f"k{i}" for i in range(50)]
+    assert trace.gpu.correlation.tolist() == list(range(50))
+
+
+@pytest.mark.parametrize("bad", [0, -5, 1e18, 1e300])
+@pytest.mark.parametrize("place", [0, 1, 5])
+def test_a_time_out_of_this_world_costs_its_event_only(bad: float, place: int) -> None:
+    events = [op("aten::mm", 1_700_000_000_000_000 + i, 1) for i in range(5)]
+    events.insert(place, op("broken", bad, 1))
+    trace = read(events)
+    well_formed(trace)
+    assert names(trace, "ops") == ["aten::mm"] * 5
+    assert (trace.meta.lost_events, trace.duration_ns) == (1, 5000)
+
+
+@pytest.mark.parametrize(
+    ("dur", "expected"),
+    [
+        ("-3", 0),
+        ("0", 0),
+        ("-0.0", 0),
+        ("NaN", 0),
+        ("1e999", 0),
+        ("null", 0),
+        ("18446744073709551615", 0),
+        ('"4.5"', 4500),
+    ],
+)
+def test_durations_that_are_none(dur: str, expected: int) -> None:
+    text = document(SMALL).replace(b'"dur": 2.5', b'"dur": ' + dur.encode())
+    trace = read(text)
+    well_formed(trace)
+    assert trace.ops.duration.tolist() == [10_000, expected]
+    assert trace.meta.lost_events == 0
+
+
+@pytest.mark.parametrize("ts", ["NaN", "Infinity", "1e999", "null", "[]", '"soon"', "9" * 400])
+def test_an_event_without_a_time_is_lost(ts: str) -> None:
+    trace = read(document(SMALL).replace(b'"ts": 30', b'"ts": ' + ts.encode()))
+    well_formed(trace)
+    assert names(trace, "ops") == ["aten::mm"]
+    assert trace.meta.lost_events == 1
+
+
+# --- Odd values -------------------------------------------------------------------------------------------------------
+
+
+def test_missing_keys() -> None:
+    bare: list[Json] = [
+        {"ph": "X", "ts": 1},
+        {"ph": "X", "cat": "cpu_op", "ts": 9},
+        {"ph": "X", "cat": "kernel", "ts": 3},
+    ]
+    trace = read(
+        [*bare, *SMALL, {"ph": "X", "cat": "cpu_op", "name": "no time"}, {"ph": "M"}, {"ph": "i"}, {"ph": "f"}]
+    )
+    well_formed(trace)
+    assert names(trace, "ops") == ["aten::mm", "", "aten::add"]
+    assert (trace.gpu.stream[0], trace.gpu.correlation[0], trace.gpu.grid[0].tolist()) == (-1, -1, [-1, -1, -1])
+    assert trace.meta.lost_events == 1
+    assert trace.meta.event_count == len(SMALL) + 7
+
+
+def test_null_for_every_value() -> None:
+    events = [*SMALL, *META, {"ph": "s", "id": 9, "pid": PID, "tid": 1, "ts": 2, "cat": "fwdbwd", "name": "fwdbwd"}]
+    for event in events:
+        for key in event:
+            if key not in ("ph", "ts"):
+                well_formed(read([event | {key: None}, *SMALL]))
+        for key in event.get("args", {}):
+            trace = read([event | {"args": event["args"] | {key: None}}, *SMALL])
+            well_formed(trace)
+            assert trace.meta.lost_events == 0
+    trace = read([op("aten::mm", 0, 1, **{"Input Dims": None, "Call stack": "", "Sequence number": None})])
+    assert (trace.ops.dims[0], trace.ops.stack[0], trace.ops.sequence[0]) == (-1, -1, -1)
+
+
+def test_numbers_as_text_and_text_for_numbers() -> None:
+    args = {"stream": "7", "correlation": "12", "device": "1", "grid": "grid(128,)", "block": ["1", "2", "3"]}
+    trace = read([span("kernel", "triton_", 0, 1, **args) | {"ts": "10.5", "dur": "2"}, *SMALL])
+    well_formed(trace)
+    row = names(trace, "gpu").index("triton_")
+    assert (trace.gpu.stream[row], trace.gpu.correlation[row], trace.gpu.device[row]) == (7, 12, 1)
+    assert trace.gpu.grid[row].tolist() == [-1, -1, -1]
+    assert trace.gpu.block[row].tolist() == [1, 2, 3]
+    assert trace.gpu.duration[row] == 2000
+    trace = read([span("kernel", "k", 0, 1, stream="default", correlation={}, device=[], bytes="many"), *SMALL])
+    assert (trace.gpu.stream[0], trace.gpu.correlation[0], trace.gpu.bytes[0]) == (-1, -1, -1)
+    assert trace.meta.lost_events == 0
+
+
+def test_processes_and_threads_that_are_texts() -> None:
+    meta = [
+        {"ph": "M", "name": "thread_name", "pid": PID, "tid": "25738", "args": {"name": "thread 25738 (python)"}},
+        {"ph": "M", "name": "thread_name", "pid": "Spans", "tid": "PyTorch Profiler", "args": {"name": "spans"}},
+    ]
+    trace = read(
+        [
+            op("a", 0, 1, tid="25738"),
+            op("b", 1, 1, tid=25738),
+            op("c", 2, 1, tid="stream 7"),
+            op("d", 3, 1, tid="stream 7") | {"pid": "Spans"},
+            op("e", 4, 1, tid=-5),
+            op("f", 5, 1, tid="PyTorch Profiler") | {"pid": "Spans"},
+            *meta,
+        ]
+    )
+    shown = [(trace.threads[t].pid, trace.threads[t].tid, trace.threads[t].name) for t in trace.ops.thread]
+    assert shown == [
+        (PID, 25738, "thread 25738 (python)"),
+        (PID, 25738, "thread 25738 (python)"),
+        (PID, "stream 7", ""),
+        ("Spans", "stream 7", ""),
+        (PID, -5, ""),
+        ("Spans", "PyTorch Profiler", "spans"),
+    ]
+    assert len(trace.threads) == 5
+
+
+def test_a_thread_whose_name_is_as_long_as_a_packed_number() -> None:
+    (thread,) = read([op("a", 0, 1, tid="stream 7")]).threads
+    assert thread.tid == "stream 7"
+
+
+def test_huge_numbers() -> None:
+    big = 10**30
+    trace = read([kernel("k", 0, 1, big, stream=big, bytes=big, grid=[big, 1, 2**31], device=2**40), *SMALL])
+    well_formed(trace)
+    gpu = trace.gpu
+    assert [gpu.correlation[0], gpu.stream[0], gpu.bytes[0], gpu.device[0]] == [-1, -1, -1, -1]
+    assert gpu.grid[0].tolist() == [-1, 1, -1]
+    trace = read([op("a", 0, 1, tid=140_737_488_355_327), op("b", 0, 1, tid=140_737_488_355_326)])
+    assert sorted(thread.tid for thread in trace.threads) == [140_737_488_355_326, 140_737_488_355_327]
+
+
+def test_elements_that_are_no_events_are_lost() -> None:
+    trace = read(document([*SMALL, 5, None, "x", [], {}, {"ph": []}, {"ph": None}, {"name": "x"}]))
+    assert trace.meta.event_count == len(SMALL)
+    assert trace.meta.lost_events == 8
+
+
+def test_recorded_indices() -> None:
+    half = [op("a", i, 1, **{"Ev Idx": i * 2}) for i in range(10)]
+    assert read(half).meta.recorded_index_share == pytest.approx(10 / 19)
+    assert read(SMALL).meta.recorded_index_share is None
+
+
+# --- Files ------------------------------------------------------------------------------------------------------------
+
+
+def test_rank_comes_from_the_file_then_from_the_hints() -> None:
+    def ranks(info: Any) -> tuple[int | None, int | None]:
+        text = document(SMALL, distributedInfo=info)
+        meta = read_trace(io.BytesIO(text), "t", rank_hint=5, world_size_hint=9).meta
+        return meta.rank, meta.world_size
+
+    assert ranks({"rank": 0, "world_size": 2}) == (0, 2)
+    assert ranks({"backend": "nccl"}) == ranks(None) == ranks([1]) == ranks({"rank": "x"}) == (5, 9)
+
+
+def test_metadata_around_the_events() -> None:
+    text = json.dumps({"schemaVersion": 1, "traceEvents": SMALL, "deviceProperties": [{"id": 0}, {"id": 1}, 5]})
+    meta = read(text.encode()).meta
+    assert meta.header == {"schemaVersion": 1, "deviceProperties": [{"id": 0}, {"id": 1}, 5]}
+    assert meta.device_properties() == [{"id": 0}, {"id": 1}]
+    assert read(document(SMALL, deviceProperties={"id": 0})).meta.device_properties() == []
+    broken = b'{"host": "caf\xe9", "deviceProperties": [{"id": NaN}], ' + document(SMALL)[1:]
+    assert read(broken).meta.device_properties() == [{"id": None}]
+
+
+@pytest.mark.parametrize("pack", [bytes, gzip.compress])
+def test_the_content_and_not_the_name_tells_gzip(pack: Any) -> None:
+    for path in ("trace.json", "trace.json.gz", "trace"):
+        trace = read_trace(io.BytesIO(pack(document(SMALL))), path)
+        assert (trace.meta.event_count, trace.meta.damage) == (len(SMALL), None)
+
+
+def test_damaged_gzip() -> None:
+    text = document([op(f"op {i}", i, 1, x=str(hash(i * 1.1))) for i in range(20_000)])
+    packed = gzip.compress(text)
+    trace = read(packed[: len(packed) // 2])
+    well_formed(trace)
+    assert 8000 < len(trace.ops) < 12_000
+    assert trace.meta.damage == "the gzip stream is cut off; the file is cut off inside the events"
+    assert read(packed + b"rest").meta.damage == "bytes that are no gzip follow the compressed data"
+    assert len(read(gzip.compress(text[:70_000]) + gzip.compress(text[70_000:])).ops) == 20_000
+
+
+@pytest.mark.parametrize(
+    ("data", "says"),
+    [
+        (b"", "it is empty"),
+        (b" \n", "it is empty"),
+        (gzip.compress(b""), "it is empty"),
+        (b"{}", "it has no list of traceEvents"),
+        (b"null", "it has no list of traceEvents"),
+        (b"[]", "no complete event is in it"),
+        (b'{"traceEvents": []}', "no complete event is in it"),
+        (b'{"traceEvents": [', "no complete event is in it"),
+        (b'[{"pid": 1}, {"pid": 2}]', "no complete event is in it"),
+        (b'{"schema": "1.1.1", "pid": 1, "nodes": [{"id": 1, "name": "x"}]}', "it has no list of traceEvents"),
+        (b"<html>\n<body>404</body></html>", "it has no list of traceEvents"),
+        (bytes(range(256)) * 9, "it has no list of traceEvents"),
+        (b"PK\x03\x04" + bytes(100), "it has no list of traceEvents"),
+        (b"\x1f\x8b" + b"\xff" * 40, "the gzip stream is corrupt"),
+        (b"\x1f\x8b", "the gzip stream is cut off"),
+        (b"[" * 100_000, "it has no list of traceEvents"),
+        (b'{"traceEvents": [' + b"[" * 100_000, "no complete event is in it"),
+    ],
+)
+def test_what_is_no_trace_is_told_in_one_line(data: bytes, says: str) -> None:
+    with pytest.raises(InputError) as caught:
+        read_trace(io.BytesIO(data), "some/file.json")
+    message = str(caught.value)
+    assert message.startswith("some/file.json")
+    assert says in message
+    assert "\n" not in message
+    assert len(message) < 200
+
+
+@pytest.mark.parametrize("layout", [{}, {"separators": (",", ":")}, {"indent": 1}])
+@pytest.mark.parametrize("bare", [False, True])
+def test_every_place_a_file_can_be_cut_at(layout: dict[str, Any], bare: bool) -> None:
+    """All events that are complete before the cut are kept, the one that is cut is counted, damage is told."""
+    whole: Any = [*SMALL, *META]
+    if not bare:
+        whole = {"schemaVersion": 1, "traceEvents": whole, "traceName": "x", "more": [{"a": 1}, {"b": 2}]}
+    text = json.dumps(whole, **layout)
+    begins, ends = [], []
+    decoder = json.JSONDecoder()
+    at = text.index("[")
+    for _ in range(len(SMALL + META)):
+        begins.append(text.index("{", at))
+        at = decoder.raw_decode(text, begins[-1])[1]
+        ends.append(at)
+    for cut in range(1, len(text), 2 if layout else 1):
+        complete = sum(end <= cut for end in ends)
+        begun = sum(begin < cut for begin in begins)
+        slices = min(complete, len(SMALL))
+        if slices == 0:
+            with pytest.raises(InputError):
+                read(text[:cut].encode())
+            continue
+        trace = read(text[:cut].encode())
+        well_formed(trace)
+        assert sum(trace.meta.categories.values()) == slices
+        assert trace.meta.event_count == complete
+        assert trace.meta.lost_events == begun - complete
+        assert trace.meta.repaired_events == 0
+        assert trace.meta.damage is not None
+
+
+WOUNDS = {
+    "raw quotes": b'"name": "k<"a", "b">"',
+    "raw backslashes": rb'"name": "C:\Users\quentin"',
+    "control characters": b'"name": "a\nb\x00c"',
+    "invalid UTF-8": b'"name": "caf\xe9"',
+    "lone surrogate": rb'"name": "\ud800"',
+    "NaN": b'"name": "x", "dur": NaN',
+    "Infinity": b'"name": "x", "dur": -Infinity',
+    "out of range": b'"name": "x", "dur": 1e999',
+    "no value": b'"name": "x", "dur": ',
+    "unclosed": b'"name": "x", "dur": [1',
+    "no colon": b'"name" "x"',
+}
+
+
+@pytest.mark.parametrize("wound", WOUNDS)
+@pytest.mark.parametrize("pack", [bytes, gzip.compress])
+def test_one_wounded_event_of_many(wound: str, pack: Any) -> None:
+    events = [op(f"op {i}", i, 1, **{"External id": i}) for i in range(9000)]  # two blocks of text
+    text = json.dumps({"traceEvents": events, "traceName": "x"}).encode()
+    assert len(text) > 1_050_000
+    for place in (0, 4000, 8999):
+        wounded = text.replace(b'"name": "op %d"' % place, WOUNDS[wound])
+        trace = read(pack(wounded))
+        well_formed(trace)
+        kept = {*names(trace, "ops")} & {f"op {i}" for i in range(9000)}
+        assert len(kept) == 8999
+        assert trace.meta.lost_events + trace.meta.repaired_events == 1
+        assert trace.meta.header == {"traceName": "x"}
+        assert trace.meta.damage is None
+        assert (wound in ("unclosed", "no colon")) == trace.meta.lost_events
+
+
+@pytest.mark.parametrize("name", sorted({*broken.DAMAGE} - {"format_of_2021"}))  # whose times are cut
+def test_damage_as_seen_in_the_wild(name: str, generated_trace: bytes) -> None:
+    whole = read(generated_trace)
+    trace = read(broken.DAMAGE[name](generated_trace))
+    well_formed(trace)
+    if name in ("cut_off", "truncated_gzip"):
+        assert trace.meta.damage is not None
+        assert trace.meta.event_count > whole.meta.event_count / 3
+        return
+    assert trace.meta.lost_events == 0
+    for table in ("gpu", "runtime", "ops", "annotations"):
+        columns, expected = getattr(trace, table), getattr(whole, table)
+        assert columns.start.tolist() == expected.start.tolist()
+        assert columns.duration.tolist() == expected.duration.tolist()
+    assert (trace.gpu.correlation == whole.gpu.correlation).all()
+
+
+def test_duplicate_keys_are_as_in_json() -> None:
+    text = document(SMALL).replace(b'"name": "aten::add"', b'"name": "first", "ts": 3, "name": "aten::add"')
+    trace = read(text)
+    assert names(trace, "ops") == ["aten::mm", "aten::add"]
+    assert trace.ops.start.tolist() == [2000, 30000]
+    assert trace.meta.lost_events == trace.meta.repaired_events == 0
+
+
+def test_the_text_is_not_held() -> None:
+    """Memory follows the tables: arguments that nothing reads cost nothing, however large."""
+    padding = "x" * 5000
+    text = document([op("aten::mm", i, 1, ignored=[{"a": padding}]) for i in range(8000)])
+    packed = io.BytesIO(gzip.compress(text, 1))
+    assert len(text) > 40_000_000
+    tracemalloc.start()
+    try:
+        trace = read_trace(packed, "t")
+        held, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert len(trace.ops) == 8000
+    assert held < len(text) / 25
+    assert peak < len(text) / 4
+
+
+# --- Generated --------------------------------------------------------------------------------------------------------
+
+event_names = st.text(max_size=8) | st.sampled_from(["aten::mm", "},{", '"', "\\", "]}"])
+generated = st.lists(
+    st.tuples(
+        st.sampled_from(["cpu_op", "kernel", "cuda_runtime", "python_function", "gpu_memcpy", "overhead", "new"]),
+        event_names,
+        st.integers(0, 10**9).map(lambda ns: ns / 1000),
+        st.integers(0, 10**6).map(lambda ns: ns / 1000),
+        st.integers(1, 2**31),
+    ),
+    min_size=1,
+    max_size=30,
+)
+
+
+@given(generated, st.sampled_from([{}, {"separators": (",", ":")}, {"indent": 2}, {"ensure_ascii": False}]))
+def test_events_round_trip(rows: list[Any], layout: dict[str, Any]) -> None:
+    events = [span(c, name, ts, dur, correlation=correlation) for c, name, ts, dur, correlation in rows]
+    trace = read(json.dumps({"traceEvents": events}, **layout).encode("utf-8", "surrogatepass"))
+    well_formed(trace)
+    table_of = {"cpu_op": "ops", "python_function": "python", "cuda_runtime": "runtime"} | dict.fromkeys(
+        ["kernel", "gpu_memcpy"], "gpu"
+    )
+    shown = [row for row in rows if row[0] in table_of]
+    origin = min((round(row[2] * 1000) for row in shown), default=0)
+    for table in ("ops", "python", "runtime", "gpu"):
+        columns = getattr(trace, table)
+        ids = columns.correlation.tolist() if table in ("runtime", "gpu") else [0] * len(columns)
+        found = zip(columns.start.tolist(), columns.duration.tolist(), names(trace, table), ids, strict=True)
+        expected = [
+            (round(ts * 1000) - origin, round(dur * 1000), name, correlation if table in ("runtime", "gpu") else 0)
+            for category, name, ts, dur, correlation in shown
+            if table_of[category] == table
+        ]
+        assert sorted(found) == sorted(expected)
+    assert trace.meta.event_count == len(rows)
+    counts = {category: sum(row[0] == category for row in rows) for category, *_ in rows}
+    assert trace.meta.categories == counts
+
+
+FUZZED = document([*SMALL, *META, driver("cuLaunchKernel", 3, 0.5, 7)] * 3, deviceProperties=[{"id": 0}])
+
+
+@given(st.data())
+def test_flipped_deleted_and_doubled_bytes(data: st.DataObject) -> None:
+    text = bytearray(data.draw(st.sampled_from([FUZZED, gzip.compress(FUZZED, mtime=0)])))
+    for _ in range(data.draw(st.integers(1, 6))):
+        at = data.draw(st.integers(0, len(text) - 1))
+        length = data.draw(st.integers(1, 40))
+        match data.draw(st.sampled_from(["flip", "delete", "double", "insert"])):
+            case "flip":
+                text[at] ^= 1 << data.draw(st.integers(0, 7))
+            case "delete" if len(text) > at + length:
+                del text[at : at + length]
+            case "double":
+                text[at:at] = text[at : at + length]
+            case _:
+                text[at:at] = data.draw(st.sampled_from([b'"', b"\\", b"{", b"}", b"]", b"[", b",", b"\0", b"\xff"]))
+    with suppress(InputError):
+        well_formed(read(bytes(text)))
+
+
+@pytest.mark.parametrize(
+    "unit", [b'{"ph":"X","args":[', b'{"a":', b"},{", b'{"ph":', b'{"ph":"X","name":"', b'{"ph":"X" "a":[{}],', b'"a" ']
+)
+def test_hostile_repetition_takes_time_by_its_length(unit: bytes) -> None:
+    """It ends: nothing is read again and again. (A quadratic reader takes minutes here.)"""
+    with pytest.raises(InputError):
+        read(b'{"traceEvents": [' + unit * 30_000)

@@ -1,0 +1,218 @@
+"""The tables of real traces agree with a plain reading of the same files by Python's json."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections import Counter, defaultdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from traceopt.analyzer.call_sites import CallSites
+from traceopt.analyzer.links import link
+from traceopt.analyzer.nesting import build_slices
+from traceopt.analyzer.reader import read_trace
+from traceopt.analyzer.steps import find_steps
+from traceopt.analyzer.tables import KERNEL
+from traceopt.analyzer.trace import Trace
+from traceopt.errors import InputError
+
+REAL = Path(__file__).resolve().parents[3] / "shared" / "traces"
+pytestmark = pytest.mark.skipif(
+    not REAL.is_dir(),
+    reason=f"no real traces in {REAL}: fetch the test data of pytorch/kineto (tb_plugin/samples), "
+    "facebookresearch/HolisticTraceAnalysis (tests/data) and AMD-AGI/TraceLens (tests/traces) as its SOURCES.md says",
+)
+
+OTHER_FILES = ["hta/execution_trace/benchmark_simple_add_et.json.gz", "hta/memory_analysis/memory_timeline.raw.gz"]
+TRACES = sorted({str(path.relative_to(REAL)) for path in REAL.rglob("*.gz")} - {*OTHER_FILES})
+TABLE_OF = {
+    "gpu": {"kernel", "Kernel", "gpu_memcpy", "Memcpy", "gpu_memset", "Memset"},
+    "runtime": {"cuda_runtime", "cuda_driver", "Runtime"},
+    "ops": {"cpu_op", "Operator"},
+    "annotations": {"user_annotation"},
+    "python": {"python_function"},
+    "sync": {"cuda_sync"},
+}
+Json = dict[str, Any]
+
+
+@pytest.fixture(scope="module", params=TRACES, ids=lambda name: name.removesuffix(".json.gz")[-40:])
+def pair(request: pytest.FixtureRequest) -> tuple[Trace, Json]:
+    """A trace as it is read, and as json.loads has it."""
+    path = REAL / request.param
+    with path.open("rb") as stream:
+        trace = read_trace(stream, str(path))
+    return trace, json.loads(gzip.decompress(path.read_bytes()))
+
+
+def slices(plain: Json, categories: set[str]) -> list[Json]:
+    return [e for e in plain["traceEvents"] if e.get("ph") == "X" and e.get("cat") in categories]
+
+
+def is_annotation(event: Json) -> bool:
+    hidden = ("ProfilerStep#", "enumerate(DataLoader)#", "Optimizer.", "nccl:", "gloo:", "## ")
+    return event["cat"] == "user_annotation" or (event["cat"] == "Operator" and event["name"].startswith(hidden))
+
+
+def of_table(plain: Json, table: str) -> list[Json]:
+    if table in ("ops", "annotations"):
+        both = slices(plain, TABLE_OF["ops"] | TABLE_OF["annotations"])
+        return [event for event in both if is_annotation(event) == (table == "annotations")]
+    return slices(plain, TABLE_OF[table])
+
+
+def test_every_event_is_counted(pair: tuple[Trace, Json]) -> None:
+    trace, plain = pair
+    events = plain["traceEvents"]
+    assert trace.meta.event_count == len(events)
+    assert trace.meta.categories == Counter(e.get("cat", "") for e in events if e["ph"] == "X")
+    assert (trace.meta.lost_events, trace.meta.repaired_events, trace.meta.damage) == (0, 0, None)
+
+
+def test_tables_hold_the_events(pair: tuple[Trace, Json]) -> None:
+    trace, plain = pair
+    kept = [e for table in TABLE_OF for e in of_table(plain, table)]
+    points = [e for e in plain["traceEvents"] if e["ph"] == "i" and e.get("name") == "[memory]"]
+    arrows = [e for e in plain["traceEvents"] if e["ph"] in "sf" and e.get("cat") in ("fwdbwd", "forward_backward")]
+    origin = min(float(e["ts"]) for e in kept + points + arrows)
+    for table in TABLE_OF:
+        columns = getattr(trace, table)
+        events = of_table(plain, table)
+        names = Counter(trace.names[code] for code in columns.name.tolist())
+        assert names == Counter(e["name"] for e in events), table
+        expected = sorted((float(e["ts"]) - origin) * 1000 for e in events)
+        assert np.allclose(columns.start, expected, rtol=0, atol=1), table  # decimals of an epoch are not exact
+        durations = defaultdict(float)
+        for event in events:
+            durations[event["name"]] += float(event.get("dur", 0)) * 1000
+        found = np.bincount(columns.name, weights=columns.duration, minlength=len(trace.names))
+        assert durations == pytest.approx({name: found[trace.names.index(name)] for name in durations}, abs=1), table
+    assert len(trace.memory) == len(points)
+    assert trace.memory.bytes.sum() == sum(e["args"]["Bytes"] for e in points)
+    assert sorted(trace.flows.id.tolist()) == sorted(int(e["id"]) for e in arrows)
+
+
+def test_arguments_of_gpu_work(pair: tuple[Trace, Json]) -> None:
+    trace, plain = pair
+    gpu = trace.gpu
+
+    def row(event: Json) -> tuple[Any, ...]:
+        args = event["args"]
+        grid = args.get("grid")
+        return (
+            event["name"],
+            args.get("correlation", -1),
+            args.get("stream", -1),
+            args.get("device", event["pid"]),
+            args.get("bytes", -1),
+            tuple(grid) if isinstance(grid, list) else (-1, -1, -1),
+        )
+
+    found = zip(
+        [trace.names[code] for code in gpu.name],
+        gpu.correlation.tolist(),
+        gpu.stream.tolist(),
+        gpu.device.tolist(),
+        gpu.bytes.tolist(),
+        map(tuple, gpu.grid.tolist()),
+        strict=True,
+    )
+    assert Counter(found) == Counter(row(e) for e in of_table(plain, "gpu"))
+    assert (gpu.kind == KERNEL).sum() == len(slices(plain, {"kernel", "Kernel"}))
+
+
+def test_shapes_and_sequence_numbers_of_operators(pair: tuple[Trace, Json]) -> None:
+    trace, plain = pair
+
+    def row(event: Json) -> tuple[Any, ...]:
+        args = event.get("args", {})
+        dims = json.dumps(args["Input Dims"]) if "Input Dims" in args else None
+        return event["name"], dims, args.get("Sequence number", -1), args.get("Fwd thread id", -1)
+
+    dims = [json.dumps(json.loads(trace.texts[code])) if code >= 0 else None for code in trace.ops.dims]
+    found = zip(
+        [trace.names[code] for code in trace.ops.name],
+        dims,
+        trace.ops.sequence.tolist(),
+        trace.ops.forward_thread.tolist(),
+        strict=True,
+    )
+    assert Counter(found) == Counter(row(e) for e in of_table(plain, "ops"))
+
+
+def test_threads(pair: tuple[Trace, Json]) -> None:
+    trace, plain = pair
+    cpu = [e for table in ("runtime", "ops", "annotations", "python") for e in of_table(plain, table)]
+    found: Counter[tuple[str, str]] = Counter()
+    for table in (trace.runtime, trace.ops, trace.annotations, trace.python):
+        found.update((str(trace.threads[t].pid), str(trace.threads[t].tid)) for t in table.thread)
+    assert found == Counter((str(e["pid"]), str(e["tid"])) for e in cpu)
+    named = {
+        (str(e["pid"]), str(e["tid"])): e["args"]["name"]
+        for e in plain["traceEvents"]
+        if e["ph"] == "M" and e["name"] == "thread_name"
+    }
+    for thread in trace.threads:
+        assert thread.name == named.get((str(thread.pid), str(thread.tid)), "")
+
+
+def test_metadata(pair: tuple[Trace, Json]) -> None:
+    trace, plain = pair
+    assert trace.meta.header == {key: value for key, value in plain.items() if key != "traceEvents"}
+    info = plain.get("distributedInfo", {})
+    assert (trace.meta.rank, trace.meta.world_size) == (info.get("rank"), info.get("world_size"))
+
+
+def test_launches(pair: tuple[Trace, Json]) -> None:
+    """Every piece of GPU work whose launch is in the file finds a call with its correlation id."""
+    trace, plain = pair
+    offered = {e["args"].get("correlation", -1) for e in of_table(plain, "runtime")} - {-1, 0}
+    links = link(trace, build_slices(trace))
+    known = np.isin(trace.gpu.correlation, list(offered))
+    assert ((links.launch >= 0) == known).all()
+    rows = links.launch[known]
+    assert (trace.runtime.correlation[rows] == trace.gpu.correlation[known]).all()
+
+
+def test_steps(pair: tuple[Trace, Json]) -> None:
+    trace, plain = pair
+    marked = {e["name"] for e in of_table(plain, "annotations") if e["name"].startswith("ProfilerStep")}
+    steps = find_steps(trace)
+    if marked:
+        assert steps.source == "profiler_step"
+        assert {*steps.names} == marked
+    assert steps.count >= 1
+    assert (steps.duration > 0).all()
+
+
+def test_call_sites_are_the_users(pair: tuple[Trace, Json]) -> None:
+    trace, _ = pair
+    sites = CallSites(trace, build_slices(trace))
+    found = sites.of(np.arange(len(sites.slices)))
+    if len(trace.python):
+        assert (found >= 0).any() or "vllm" in " ".join(trace.names)
+    for site in sites.sites:
+        assert not site.file.startswith(("torch/", "/home/", "/root/", "threading.py", "<"))
+        assert "site-packages" not in site.file
+
+
+def test_backward_operators_of_2021_are_called_where_their_forward_was() -> None:
+    path = REAL / "kineto/resnet50_num_workers_4/worker0.1623212756351.pt.trace.json.gz"
+    with path.open("rb") as stream:
+        trace = read_trace(stream, str(path))
+    slices = build_slices(trace)
+    sites = CallSites(trace, slices)
+    conv = trace.names.index("CudnnConvolutionBackward")
+    found = sites.of(np.flatnonzero(slices.name == conv))
+    assert {sites.sites[site].line for site in found} == {46}  # outputs = model(inputs)
+    assert {sites.sites[site].file for site in found} == {"resnet50_profiler_api.py"}
+
+
+@pytest.mark.parametrize("name", OTHER_FILES)
+def test_other_files_of_the_profiler_are_no_traces(name: str) -> None:
+    with (REAL / name).open("rb") as stream, pytest.raises(InputError, match="it has no list of traceEvents"):
+        read_trace(stream, name)

@@ -1,0 +1,117 @@
+"""Wounded events are mended or counted, and never cost their neighbours."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from traceopt.analyzer.events import Slice
+from traceopt.analyzer.recovery import read_event, read_object, recover
+
+GOOD = (
+    '{"ph": "X", "cat": "kernel", "name": "good", "ts": 1, "args": {"correlation": 5, "x": [{"name": 1}, {"ts": 2}]}}'
+)
+
+# An event's text, and the name that mending it must give; None: it is lost.
+MENDED = {
+    '{"ph": "X", "name": "a"b", "ts": 1}': 'a"b',
+    '{"ph": "X", "name": ""quoted"", "ts": 1}': '"quoted"',
+    '{"ph": "X", "cat": "kernel", "name": "f<"a", "b">", "ts": 1}': 'f<"a", "b">',
+    '{"ph":"X","name":"f<"a","b">","ts":1}': 'f<"a","b">',
+    r'{"ph": "X", "name": "C:\Users\quentin\train.py", "ts": 1}': "C:\\Users\\quentin\train.py",  # \t is an escape
+    r'{"ph": "X", "name": "C:\dir\", "ts": 1}': "C:\\dir\\",
+    r'{"ph": "X", "name": "\u12", "ts": 1}': r"\u12",
+    '{"ph": "X", "name": "two\nlines\t\x00\x1b[0m", "ts": 1}': "two\nlines\t\x00\x1b[0m",
+    r'{"ph": "X", "name": "half \ud83d pair", "ts": 1}': "half \ufffd pair",
+    r'{"ph": "X", "name": "half \ude00 pair", "ts": 1}': "half \ufffd pair",
+    '{"ph": "X", "name": "n", "ts": 1, "args": {"Concrete Inputs": ["", "a"b"], "x": "c"d"}}': "n",
+    '{"ph": "X", "name": "n", "ts": 1, "args": {"bandwidth": nan, "x": -inf, "y": NaN, "z": Infinity}}': "n",
+    '{"ph": "X", "name": "n", "ts": 1, "args": {"stream": , "device":}}': "n",
+    '{"ph": "X", "name": "n", "ts": 1, "args": {"a": 1}}}}': "n",
+    '{"ph": "X" "name": "n", "ts": 1}': None,
+    '{"ph": "X", "name: "n", "ts": 1}': None,
+    '{"ph": "X", "name": "n", "ts": 1, "args": {"x": [1}}': None,
+    '{"ph": "X", "name": "n", "ts": 1, "args": {"x": ' + "[" * 5000 + "]" * 5000 + "}}": None,
+}
+
+
+@pytest.mark.parametrize("wounded", MENDED, ids=lambda text: text[:60])
+@pytest.mark.parametrize("separator", [",", ",\n  ", " , "])
+def test_a_wound_is_mended_or_counted(wounded: str, separator: str) -> None:
+    found = recover(separator.join((GOOD, wounded, GOOD)).encode(), final=True)
+    names = [event.name for event in found.events if isinstance(event, Slice)]
+    name = MENDED[wounded]
+    assert names == (["good", "good"] if name is None else ["good", name, "good"])
+    assert found.lost == (name is None)
+    assert found.repaired == (name is not None and not wounded.endswith("}}}}"))
+    assert found.events[-1].args.correlation == 5  # type: ignore[union-attr]
+
+
+def test_bytes_that_are_no_utf8() -> None:
+    text = b'{"ph": "X", "name": "caf\xe9 \x80 \xed\xa0\x80", "ts": 1}'
+    for events in ([text], [GOOD.encode(), text]):
+        found = recover(b", ".join(events), final=True)
+        assert found.events[-1].name == "caf\ufffd \ufffd \ufffd\ufffd\ufffd"  # type: ignore[union-attr]
+        assert (found.repaired, found.lost) == (1, 0)
+
+
+def test_a_well_formed_event_is_read_whatever_its_types() -> None:
+    reading = read_event(b'{"ph": "X", "ts": "12.5", "pid": null, "tid": [1], "name": 5, "args": {"stream": {}}}')
+    assert reading is not None
+    assert not reading.repaired
+    assert isinstance(reading.event, Slice)
+    assert (reading.event.ts, reading.event.name) == (12.5, "5")
+    for no_event in (b"5", b"null", b"{}", b'{"ph": []}', b'{"ph": null, "name": "x"}'):
+        reading = read_event(no_event)
+        assert reading is not None
+        assert reading.event is None
+
+
+def test_what_follows_the_last_event_is_no_loss() -> None:
+    assert recover(f"{GOOD}\n]}}".encode(), final=True).lost == 0
+    assert recover(b" ,\n", final=True).lost == 0
+    assert recover(b"", final=True).lost == 0
+    assert recover(b"junk", final=True).lost == 1
+    assert recover(f"junk, {GOOD}, junk".encode(), final=True).lost == 2
+
+
+@pytest.mark.parametrize("cut", range(1, len(GOOD)))
+def test_a_text_that_is_cut_off_carries_its_last_event(cut: int) -> None:
+    text = f"{GOOD}, {GOOD[:cut]}".encode()
+    ends = recover(text, final=True)
+    assert (len(ends.events), ends.lost, ends.repaired, ends.rest) == (1, 1, 0, len(text))
+    goes_on = recover(text, final=False)
+    assert len(goes_on.events) == 1
+    assert goes_on.rest in (len(GOOD) + 2, len(text))  # the cut may leave no sign of an event
+    assert goes_on.lost == (goes_on.rest == len(text))
+
+
+names = st.text(st.sampled_from('ab"\\,:{}[] \n\t\x00é'), max_size=20)
+
+
+@given(st.lists(names, max_size=6))
+@example(['", "ts": 1}, {"ph": "X'])
+@example(["\\"])
+def test_raw_names_cost_at_most_their_own_event(raw: list[str]) -> None:
+    """Names written without any escaping, between good events."""
+    parts = [GOOD]
+    for name in raw:
+        parts += [f'{{"ph": "X", "cat": "c", "name": "{name}", "ts": 1}}', GOOD]
+    found = recover(", ".join(parts).encode(), final=True)
+    good = [e for e in found.events if isinstance(e, Slice) and e.name == "good" and e.args.correlation == 5]
+    assert len(good) == len(raw) + 1
+
+
+@given(st.binary(max_size=200), st.booleans())
+def test_any_bytes(text: bytes, final: bool) -> None:
+    found = recover(text, final)
+    assert 0 <= found.rest <= len(text)
+    assert found.lost >= 0
+
+
+def test_header_objects_are_mended() -> None:
+    assert read_object(b'{"a": 1, "b": [{"c": NaN}]}') == {"a": 1, "b": [{"c": None}]}
+    assert read_object(b'{"host": "caf\xe9", "user": "x\ny"} junk') == {"host": "caf\ufffd", "user": "x\ny"}
+    assert read_object(rb'{"path": "C:\Users", "say": "a"b"}') == {"path": "C:\\Users", "say": 'a"b'}
+    assert read_object(b"[1]") == read_object(b"") == read_object(b'{"a"') == {}

@@ -1,0 +1,314 @@
+"""What holds for every rule of the catalogue, on every generated trace and on traces that lack what it needs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import small_traces as build
+
+from fixtures.generate import generate
+from fixtures.scenarios import SCENARIOS
+from traceopt.api import analyze
+from traceopt.result import Check, Result
+from traceopt.rules.finding import Finding
+from traceopt.rules.registry import TRACE_QUALITY, builtin_rules
+from traceopt.rules.rule import HIGH_IMPACT_SHARE, MEDIUM_IMPACT_SHARE, Rule
+
+if TYPE_CHECKING:
+    from conftest import GetExample
+
+RULES = list(builtin_rules())
+PARTS = ("How to fix", "When it is wrong", "Sources")
+TWINS = [pytest.param(name, fixed, id=f"{name}{'-fixed' * fixed}") for name in SCENARIOS for fixed in (False, True)]
+
+every_rule = pytest.mark.parametrize("rule", RULES, ids=[rule.code for rule in RULES])
+every_trace = pytest.mark.parametrize(("scenario", "fixed"), TWINS)
+
+
+@every_rule
+class TestPage:
+    def test_has_all_parts_in_order(self, rule: type[Rule]) -> None:
+        page, advice = rule.page(), rule.family != TRACE_QUALITY
+        parts = ["Why it costs" if advice else "Why it matters", *PARTS]
+        heads = re.findall(rf"^({'|'.join(parts)})\b[^\n]*:", page, re.M)
+        assert heads == parts
+        assert not advice or page.startswith(("Measures ", "Compares "))
+
+    def test_shows_code(self, rule: type[Rule]) -> None:
+        if rule.family != TRACE_QUALITY:
+            assert re.search(r"^    \S", rule.page(), re.M)
+
+    def test_title_is_an_instruction(self, rule: type[Rule]) -> None:
+        first = rule.title.split()[0]
+        assert first[0].isupper()
+        assert not rule.title.endswith((".", "!"))
+        assert not first.endswith(("ing", "ed")), f"{first}: imperative expected"
+        assert len(rule.title) <= 70
+
+    def test_thresholds_are_explained(self, rule: type[Rule]) -> None:
+        for setting in rule.thresholds():
+            assert len(setting.metadata["text"].split()) >= 3, setting.name
+
+    def test_asks_only_for_what_facts_know(self, rule: type[Rule], example: GetExample) -> None:
+        for requirement in rule.requires:
+            example("healthy").facts.lacks(requirement)  # KeyError for one that does not exist
+
+
+def assert_finding(finding: Finding, step_us: float) -> None:
+    assert finding.why.strip()
+    assert re.search(r"\d", finding.why), f"no measured number: {finding.why}"
+    assert finding.why.endswith((".", "?"))
+    assert finding.fix.text.strip()
+    assert finding.evidence, "no evidence"
+    assert all(row.what for row in finding.evidence)
+    assert all((row.us_per_step or 0) >= 0 and (row.calls_per_step or 0) >= 0 for row in finding.evidence)
+    assert len(set(map(str, finding.locations))) == len(finding.locations), "the same place twice"
+    saving = finding.saving
+    if saving is None:
+        assert finding.impact == "info"
+        return
+    assert 0 <= saving.low_us <= saving.est_us <= saving.high_us <= step_us
+    assert saving.share == pytest.approx(saving.est_us / step_us, abs=1e-5)
+    assert saving.basis.strip()
+    by_share = {"high": (HIGH_IMPACT_SHARE, 1.0), "medium": (MEDIUM_IMPACT_SHARE, HIGH_IMPACT_SHARE)}
+    low, high = by_share.get(finding.impact, (0.0, MEDIUM_IMPACT_SHARE))
+    assert low <= saving.share <= high
+
+
+@every_trace
+class TestResult:
+    def test_findings_are_sound(self, example: GetExample, scenario: str, fixed: bool) -> None:
+        result = example(scenario, fixed).result
+        assert result.step.median_us
+        for finding in result.findings:
+            assert_finding(finding, result.step.median_us)
+
+    def test_every_rule_answers(self, example: GetExample, scenario: str, fixed: bool) -> None:
+        """With a sentence; rules that raise fail the test, because examples are analyzed with debug=True."""
+        result = example(scenario, fixed).result
+        assert sorted(check.code for check in result.checks) == [rule.code for rule in RULES]
+        assert [check for check in result.checks if check.status == "error"] == []
+        for check in result.checks:
+            assert_sentence(check)
+        found = {f.code for f in result.findings} | {note.code for note in result.quality.notes}
+        assert {check.code for check in result.checks if check.status == "found"} == found
+
+    def test_json_round_trip(self, example: GetExample, scenario: str, fixed: bool) -> None:
+        result = example(scenario, fixed).result
+        again = Result.from_json(result.to_json())
+        assert again.to_json() == result.to_json()
+        assert again == result
+
+    def test_findings_are_ranked(self, example: GetExample, scenario: str, fixed: bool) -> None:
+        order = {"high": 0, "medium": 1, "low": 2, "info": 3}
+        findings = example(scenario, fixed).result.findings
+        keys = [(order[f.impact], -(f.saving.est_us if f.saving else 0.0)) for f in findings]
+        assert keys == sorted(keys)
+
+
+def assert_sentence(check: Check) -> None:
+    assert check.reason.strip(), check.code
+    assert check.reason.endswith((".", "?")), f"{check.code}: {check.reason}"
+    assert not re.search(r"\b(?:nan|inf|None)\b", check.reason), f"{check.code}: {check.reason}"
+
+
+# Traces that lack something.
+
+Keep = Callable[[dict[str, Any]], bool]
+CATEGORIES: dict[str, Keep] = {
+    "kernels": lambda event: event.get("cat") != "kernel",
+    "copies": lambda event: event.get("cat") not in ("gpu_memcpy", "gpu_memset"),
+    "gpu": lambda event: event.get("cat") not in ("kernel", "gpu_memcpy", "gpu_memset"),
+    "runtime": lambda event: event.get("cat") not in ("cuda_runtime", "cuda_driver"),
+    "ops": lambda event: event.get("cat") != "cpu_op",
+    "annotations": lambda event: event.get("cat") != "user_annotation",
+    "python": lambda event: event.get("cat") != "python_function",
+    "memory": lambda event: event.get("name") != "[memory]",
+    "flows": lambda event: event.get("cat") not in ("ac2g", "fwdbwd"),
+    "everything but the GPU": lambda event: event.get("cat") in ("kernel", "gpu_memcpy", "gpu_memset"),
+}
+SUBJECTS = {"five_faults": {"steps": 3, "layers": 1}, "exposed_allreduce": {"steps": 3, "layers": 1}}
+
+
+@pytest.fixture(scope="module")
+def without(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, str], Result]:
+    """`without(scenario, what)`: the result of a trace with a kind of events dropped; rules that raise fail."""
+    folder = tmp_path_factory.mktemp("without")
+    whole = {scenario: generate(scenario, **size) for scenario, size in SUBJECTS.items()}
+    known: dict[tuple[str, str], Result] = {}
+
+    def get(scenario: str, what: str) -> Result:
+        if (scenario, what) not in known:
+            trace = whole[scenario]
+            kept = [event for event in trace.events if CATEGORIES[what](event)]
+            part = replace(trace, document={**trace.document, "traceEvents": kept})
+            path = part.write(folder / f"{scenario}-{len(known)}.json")
+            known[scenario, what] = analyze(str(path), debug=True)
+        return known[scenario, what]
+
+    return get
+
+
+def asked_for(requirement: str) -> set[str]:
+    return {rule.code for rule in RULES if requirement in rule.requires}
+
+
+def unanswered(result: Result) -> set[str]:
+    return {check.code for check in result.checks if check.status in ("not_checked", "not_applicable")}
+
+
+@pytest.mark.parametrize("scenario", SUBJECTS)
+@pytest.mark.parametrize("what", CATEGORIES)
+def test_no_rule_raises_or_invents(without: Callable[[str, str], Result], scenario: str, what: str) -> None:
+    result = without(scenario, what)
+    assert [check for check in result.checks if check.status == "error"] == []
+    for check in result.checks:
+        assert_sentence(check)
+    assert result.step.median_us
+    for finding in result.findings:
+        assert_finding(finding, result.step.median_us)
+    assert sum(part.share for part in result.breakdown) == pytest.approx(1, abs=1e-4)
+    assert Result.from_json(result.to_json()) == result
+
+
+@pytest.mark.parametrize("scenario", SUBJECTS)
+class TestHonesty:
+    """What was not recorded is None and "not checked", never 0 and "passed"."""
+
+    def test_no_gpu_work(self, without: Callable[[str, str], Result], scenario: str) -> None:
+        result = without(scenario, "gpu")
+        gpu = result.gpu
+        assert (gpu.busy_us, gpu.busy_share, gpu.compute_share, gpu.idle_share) == (None,) * 4
+        assert result.sync.stall_us_per_step is None
+        assert result.tensor_cores.used_share is None
+        assert result.efficiency.achieved_tflops is None
+        assert result.kernels == result.copies == result.gemms == []
+        assert not result.run.recorded.gpu
+        assert asked_for("gpu") <= unanswered(result)
+        assert "TQ001" in {note.code for note in result.quality.notes}
+        assert result.quality.verdict == "unusable"  # launches show that a GPU was there
+
+    def test_no_kernels(self, without: Callable[[str, str], Result], scenario: str) -> None:
+        result = without(scenario, "kernels")
+        assert result.tensor_cores.used_share is None
+        assert result.efficiency.achieved_tflops is None
+        assert result.gemms == []
+        assert result.quality.verdict != "good"
+
+    def test_no_launches(self, without: Callable[[str, str], Result], scenario: str) -> None:
+        result = without(scenario, "runtime")
+        assert (result.sync.calls_per_step, result.sync.stall_us_per_step) == (None, None)
+        assert asked_for("launches") <= unanswered(result)
+        assert result.gpu.busy_share
+
+    def test_no_operators(self, without: Callable[[str, str], Result], scenario: str) -> None:
+        result = without(scenario, "ops")
+        assert result.efficiency.achieved_tflops is None
+        assert result.ops == result.gemms == []
+        assert not result.run.recorded.shapes
+        assert asked_for("ops") | asked_for("shapes") <= unanswered(result)
+
+    def test_no_annotations(self, without: Callable[[str, str], Result], scenario: str) -> None:
+        result = without(scenario, "annotations")
+        assert (result.step.source, result.step.count) == ("window", 1)
+        noted = "TQ002" in {note.code for note in result.quality.notes}
+        assert noted == (result.gpu.idle_share is not None and result.gpu.idle_share >= 0.10)
+
+    def test_no_stacks(self, without: Callable[[str, str], Result], scenario: str) -> None:
+        result = without(scenario, "python")
+        assert not result.run.recorded.stacks
+        assert asked_for("stacks") <= unanswered(result)
+        assert [f.code for f in result.findings if f.locations] == []
+
+    def test_no_memory(self, without: Callable[[str, str], Result], scenario: str) -> None:
+        result = without(scenario, "memory")
+        assert (result.memory.peak_allocated_bytes, result.memory.peak_reserved_bytes) == (None, None)
+        assert result.memory.curve == []
+        assert not result.run.recorded.memory
+        assert asked_for("memory") <= unanswered(result)
+
+    def test_gpu_work_alone(self, without: Callable[[str, str], Result], scenario: str) -> None:
+        result = without(scenario, "everything but the GPU")
+        assert result.gpu.busy_share
+        assert (result.sync.calls_per_step, result.dataloader.us_per_step) == (None, None)
+        assert asked_for("launches") | asked_for("stacks") | asked_for("ops") <= unanswered(result)
+        assert {f.code for f in result.findings if f.locations} == set()
+        idle = {cause.cause for cause in result.gpu.idle_by_cause}
+        assert idle <= {"untraced"}, "without the host's side no cause is known"
+
+
+# The smallest traces there are.
+
+
+def one_kernel() -> Iterator[build.Json]:
+    yield build.kernel("ampere_sgemm_128x64_tn", 10, 5, 1)
+
+
+def one_operator() -> Iterator[build.Json]:
+    yield build.op("aten::mm", 10, 5)
+
+
+def one_empty_annotation() -> Iterator[build.Json]:
+    yield build.annotation("", 10, 0)
+
+
+def one_frame() -> Iterator[build.Json]:
+    yield build.python("train.py(1): main", 10, 5)
+
+
+def one_call() -> Iterator[build.Json]:
+    yield build.runtime("cudaDeviceSynchronize", 10, 5, 1)
+
+
+def one_copy() -> Iterator[build.Json]:
+    yield build.span("gpu_memcpy", "Memcpy HtoD (Pageable -> Device)", 10, 5, 7, device=0, stream=7, bytes=0)
+
+
+def nothing_lasts() -> Iterator[build.Json]:
+    yield build.annotation("ProfilerStep#1", 10, 0)
+    yield build.kernel("k", 10, 0, 1)
+    yield build.runtime("cudaLaunchKernel", 10, 0, 1)
+    yield build.op("aten::mm", 10, 0, **{"Input Dims": [[0, 0], [0, 0]], "Input type": ["float", "float"]})
+
+
+def unknown_category() -> Iterator[build.Json]:
+    yield build.span("quantum_flux", "x", 10, 5)
+
+
+def hostile_arguments() -> Iterator[build.Json]:
+    """Values of the wrong type wherever a number, a list or a text belongs."""
+    yield build.annotation("ProfilerStep#1", 0, 100)
+    for dims in ("x", 5, [], [[]], [None, "a"], [[4, 4], [4, -4]], {"a": 1}, [[10**30, 2], [2, 2]]):
+        yield build.op("aten::mm", 10, 5, **{"Input Dims": dims, "Input type": 7, "Sequence number": "x"})
+    yield build.runtime("cudaLaunchKernel", 12, 2, "one")  # type: ignore[arg-type]
+    yield build.kernel("k", 20, 5, -3, stream="default", device="x")  # type: ignore[arg-type]
+    yield build.kernel("ncclDevKernel_AllReduce", 30, 5, 4, **{"In msg nelems": "many", "Group size": [], "dtype": 3})
+
+
+SMALLEST = (
+    one_kernel,
+    one_operator,
+    one_empty_annotation,
+    one_frame,
+    one_call,
+    one_copy,
+    nothing_lasts,
+    unknown_category,
+    hostile_arguments,
+)
+
+
+@pytest.mark.parametrize("events", SMALLEST, ids=lambda events: events.__name__)
+def test_smallest_traces(tmp_path: Path, events: Callable[[], Iterator[build.Json]]) -> None:
+    path = tmp_path / "small.json"
+    path.write_bytes(build.document(list(events())))
+    result = analyze(str(path), debug=True)
+    for check in result.checks:
+        assert check.status != "error"
+        assert_sentence(check)
+    assert Result.from_json(result.to_json()) == result

@@ -1,0 +1,100 @@
+"""Fixes together: never more than the step, never their sum where they overlap, nothing without a sure saving."""
+
+from __future__ import annotations
+
+from statistics import median
+from typing import TYPE_CHECKING
+
+import pytest
+
+from fixtures.scenarios import SCENARIOS
+from traceopt.rules.combine import TOP, combine
+from traceopt.rules.finding import Finding, Fix, Saving
+
+if TYPE_CHECKING:
+    from conftest import GetExample
+
+# One fault each, whose cost a single fix gives back whole.
+SINGLE = ("slow_loader", "logging_stall", "gc_pause", "item_stall", "misaligned_vocab", "metric_sync", "cpu_only")
+
+
+@pytest.mark.parametrize("fixed", [False, True])
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_bounds(example: GetExample, scenario: str, fixed: bool) -> None:
+    result = example(scenario, fixed).result
+    combined, step = result.combined, result.step.median_us
+    assert step
+    if combined is None:
+        return
+    chosen = [next(f for f in result.findings if f.code == code) for code in combined.codes]
+    single = [f.saving.est_us for f in chosen if f.saving]
+    assert 0 < len(combined.codes) <= TOP
+    assert all(f.impact in ("high", "medium") for f in chosen)
+    assert 0 < combined.saving_us <= min(step, sum(f.saving.est_us for f in result.findings if f.saving)) + 0.01
+    assert combined.saving_us >= max(f.saving.low_us for f in chosen if f.saving) - 0.01
+    assert len(single) == len(chosen)
+    assert combined.saving_us + combined.step_us_after == pytest.approx(step, abs=0.01)
+    assert combined.share == pytest.approx(combined.saving_us / step, abs=1e-5)
+    for one in chosen:
+        assert not set(one.shares_cause_with) & (set(combined.codes) - {one.code})
+
+
+@pytest.mark.parametrize("scenario", ["healthy", "cuda_graph", "loss_item", "hidden_host_work"])
+def test_nothing_to_combine(example: GetExample, scenario: str) -> None:
+    assert example(scenario).result.combined is None
+
+
+@pytest.mark.parametrize("scenario", SINGLE)
+def test_the_step_after_is_the_step_of_the_fixed_twin(example: GetExample, scenario: str) -> None:
+    subject = example(scenario)
+    combined = subject.result.combined
+    assert combined is not None
+    assert combined.step_us_after == pytest.approx(median(subject.planted.fixed_step_us), rel=0.10)
+
+
+def finding(code: str, est_us: float, shares_cause_with: list[str] | None = None) -> Finding:
+    saving = Saving(est_us / 2, est_us, est_us, 0.2, "")
+    return Finding(
+        code, code, "", "high", "high", "", "", saving, "", [], [], Fix(""), shares_cause_with=shares_cause_with or []
+    )
+
+
+def test_of_one_cause_the_first_counts(example: GetExample) -> None:
+    facts = example("five_faults").facts
+    both = combine([finding("DL001", 8000), finding("HS001", 5000, ["DL001"])], facts)
+    one = combine([finding("DL001", 8000)], facts)
+    assert both == one
+
+
+def test_independent_fixes_of_the_host_add_up(example: GetExample) -> None:
+    """In five_faults the GPU is drained at the end of each step: what the host saves, the step saves."""
+    facts = example("five_faults").facts
+    together = combine([finding("DL001", 5000), finding("LG001", 4000)], facts)
+    assert together is not None
+    assert together.saving_us == pytest.approx(9000, rel=0.02)
+
+
+def test_a_faster_host_helps_only_to_the_gpus_own_path(example: GetExample) -> None:
+    facts = example("slow_loader").facts
+    starved = facts.step_ns / 1e3 - facts.gpu.busy.total / facts.steps.count / 1e3
+    together = combine([finding("DL001", 20_000)], facts)
+    assert together is not None
+    assert together.saving_us <= max(1.05 * starved, 10_000)  # what is sure (low) counts in any case
+
+
+def test_cheap_and_unpriced_findings_do_not_count(example: GetExample) -> None:
+    facts = example("slow_loader").facts
+    low = finding("DL001", 100)
+    low = Finding(**{**{name: getattr(low, name) for name in low.__slots__}, "impact": "low"})
+    info = Finding(**{**{name: getattr(low, name) for name in low.__slots__}, "impact": "info", "saving": None})
+    assert combine([low, info], facts) is None
+
+
+def test_no_fix_gives_the_whole_step_back(example: GetExample) -> None:
+    """Not even on a CPU-only run, where one path is the step."""
+    facts = example("cpu_only").facts
+    step_us = facts.step_ns / 1e3
+    most = finding("DL001", step_us)
+    combined = combine([most, finding("LG001", step_us)], facts)
+    assert combined is not None
+    assert combined.saving_us == pytest.approx(0.95 * step_us)

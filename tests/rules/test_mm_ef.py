@@ -1,0 +1,166 @@
+"""Memory and step-time rules: each fires on its planted trace, at its price and place, and not on the fixed twin."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from statistics import mean, median
+from typing import TYPE_CHECKING
+
+import pytest
+import small_traces
+from test_tq import REAL, facts_of, launched, real
+
+from fixtures.generate import Planted
+from traceopt.analyzer.facts import Facts
+from traceopt.rules.finding import Finding, Saving
+from traceopt.rules.registry import builtin_rules
+
+if TYPE_CHECKING:
+    from conftest import GetExample
+
+RULES = {rule.code: rule() for rule in builtin_rules()}
+ALEXNET = "hta/critical_path/alexnet/benchmark_result_2869224_1695835535_trace.json.gz"
+
+
+def found(code: str, facts: Facts) -> list[Finding]:
+    rule = RULES[code]
+    if rule.applies(facts) or any(facts.lacks(need) for need in rule.requires):
+        return []
+    findings = list(rule.check(facts))
+    assert findings or rule.passed(facts)
+    return findings
+
+
+def cost_us(planted: Planted) -> float:
+    return median(planted.step_us) - median(planted.fixed_step_us)
+
+
+def saving_of(finding: Finding) -> Saving:
+    assert finding.saving is not None
+    return finding.saving
+
+
+@pytest.mark.parametrize("scenario", ["healthy", "hidden_host_work", "cuda_graph", "slow_loader", "cold_start"])
+@pytest.mark.parametrize("code", ["MM002", "EF002"])
+def test_silent_without_their_fault(example: GetExample, code: str, scenario: str) -> None:
+    assert found(code, example(scenario).facts) == []
+
+
+@pytest.mark.parametrize("path", [path for path in REAL if path != ALEXNET], ids=lambda path: path.split("/")[1])
+def test_real_traces_have_memory_to_spare_and_a_quiet_allocator(path: str) -> None:
+    facts = real(path)
+    assert found("MM002", facts) == []
+    assert found("MM003", facts) == []
+
+
+class TestMemoryPressure:
+    def test_fires(self, example: GetExample) -> None:
+        subject = example("memory_pressure")
+        (finding,) = found("MM002", subject.facts)
+        saving = saving_of(finding)
+        assert (
+            saving.low_us <= median(subject.planted.step_us) - median(subject.planted.fixed_step_us) <= saving.high_us
+        )
+        assert "1 allocation fails" in finding.why
+        assert subject.planted.site in [str(location) for location in finding.locations]
+        assert "checkpointing" in finding.fix.text
+
+    def test_silent_on_the_fixed_twin(self, example: GetExample) -> None:
+        facts = example("memory_pressure", fixed=True).facts
+        assert found("MM002", facts) == []
+        assert "GB of 42.3 GB" in RULES["MM002"].passed(facts)
+
+    @pytest.mark.parametrize(("share", "fires"), [(0.95, True), (0.85, False)])
+    def test_a_full_device_without_retries_carries_no_saving(self, share: float, fires: bool) -> None:
+        total = int(share * 42_297_524_224)
+        sample = {
+            "Total Allocated": total // 2,
+            "Total Reserved": total,
+            "Bytes": 512,
+            "Device Type": 1,
+            "Device Id": 0,
+        }
+        mark = {"ph": "i", "s": "t", "name": "[memory]", "pid": 100, "tid": 1, "ts": 500, "args": sample}
+        findings = found("MM002", steps_of([10_000.0] * 3, extra=[mark]))
+        assert len(findings) == fires
+        assert all(finding.saving is None and finding.impact == "info" for finding in findings)
+
+
+class TestAllocatorChurn:
+    def test_fires(self, example: GetExample) -> None:
+        subject = example("cuda_malloc")
+        (finding,) = found("MM003", subject.facts)
+        saving = saving_of(finding)
+        assert finding.impact == "high"
+        assert (
+            saving.low_us <= median(subject.planted.step_us) - median(subject.planted.fixed_step_us) <= saving.high_us
+        )
+        assert subject.planted.site in [str(location) for location in finding.locations]
+        assert {row.what for row in finding.evidence} >= {"cudaMalloc", "cudaFree"}
+        assert finding.shares_cause_with == []
+
+    @pytest.mark.parametrize("scenario", ["cuda_malloc", "memory_pressure", "cold_start"])
+    def test_silent_on_the_fixed_twin(self, example: GetExample, scenario: str) -> None:
+        assert found("MM003", example(scenario, fixed=True).facts) == []
+
+    def test_the_start_is_no_churn(self, example: GetExample) -> None:
+        assert found("MM003", example("cold_start").facts) == []
+
+    def test_a_lone_window_is_the_step(self) -> None:
+        (finding,) = found("MM003", real(ALEXNET))
+        assert finding.impact == "high"
+        assert finding.confidence == "low"
+
+    def test_retries_point_at_the_full_memory(self, example: GetExample) -> None:
+        (finding,) = found("MM003", example("memory_pressure").facts)
+        assert finding.shares_cause_with == ["MM002"]
+
+
+def steps_of(lengths: Sequence[float], extra: Sequence[small_traces.Json] = (), work: float | None = None) -> Facts:
+    """Steps of the given lengths (us); a kernel fills 9 ms of each, or `work` of its length."""
+    events, start = list(extra), 0.0
+    for index, length in enumerate(lengths):
+        events.append(small_traces.annotation(f"ProfilerStep#{index}", start, length))
+        events += launched(start + 20, 9_000 if work is None else work * length, index + 1)
+        start += length
+    return facts_of(events)
+
+
+class TestSlowSteps:
+    def test_fires_and_names_the_cause(self, example: GetExample) -> None:
+        subject = example("slow_steps")
+        (finding,) = found("EF002", subject.facts)
+        saving = saving_of(finding)
+        assert saving.low_us <= mean(subject.planted.step_us) - median(subject.planted.step_us) <= 1.05 * saving.high_us
+        assert "waiting for data" in finding.why
+        assert finding.confidence == "high"
+        assert subject.planted.site in [str(location) for location in finding.locations]
+
+    def test_silent_on_the_fixed_twin(self, example: GetExample) -> None:
+        facts = example("slow_steps", fixed=True).facts
+        assert found("EF002", facts) == []
+        assert "slowest of 8 steps" in RULES["EF002"].passed(facts)
+
+    def test_a_period_needs_three(self) -> None:
+        usual, slow = 10_000.0, 20_000.0
+        (three,) = found("EF002", steps_of([usual, slow, usual, usual] * 3))
+        assert "every 4 steps" in three.why
+        assert saving_of(three).est_us == pytest.approx(3 * 10_000 / 12)
+        (two,) = found("EF002", steps_of([slow, usual, usual, usual] * 2))
+        assert "every" not in two.why
+        assert saving_of(two).est_us == pytest.approx(10_000 / 8)  # the first step may be a one-off
+        assert saving_of(two).high_us == pytest.approx(20_000 / 8)
+
+    def test_one_slow_step_is_no_saving(self) -> None:
+        (finding,) = found("EF002", steps_of([10_000.0] * 5 + [20_000.0]))
+        assert finding.saving is None
+        assert found("EF002", steps_of([20_000.0] + [10_000.0] * 5)) == []
+
+    def test_more_work_is_no_waste(self) -> None:
+        (finding,) = found("EF002", steps_of([10_000.0, 20_000.0, 10_000.0, 10_000.0, 20_000.0, 10_000.0], work=0.95))
+        assert "compute kernels" in finding.why
+        assert finding.saving is None
+
+    def test_a_wide_spread_or_few_steps_are_not_judged(self) -> None:
+        assert found("EF002", steps_of([8_000.0, 12_000.0, 9_000.0, 14_000.0, 10_000.0, 13_000.0], work=0.5)) == []
+        assert "too few" in (RULES["EF002"].applies(steps_of([10_000.0, 20_000.0, 10_000.0])) or "")

@@ -1,0 +1,264 @@
+"""Each trace-quality rule speaks on a trace with its flaw, and is silent on one without."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+import small_traces
+
+from fixtures import broken
+from traceopt.analyzer.facts import Facts
+from traceopt.analyzer.reader import read_trace
+from traceopt.rules.engine import Outcome, run_rules
+from traceopt.rules.registry import TRACE_QUALITY, builtin_rules
+
+if TYPE_CHECKING:
+    from conftest import GetExample
+
+TRACES = Path(__file__).parents[3] / "shared" / "traces"
+RULES = [rule() for rule in builtin_rules() if rule.code.startswith("TQ")]
+GPU = {"id": 0, "name": "NVIDIA A100-SXM4-40GB", "totalGlobalMem": 42_297_524_224, "computeMajor": 8, "computeMinor": 0}
+STEP_US = 10_000.0
+
+
+def outcome(facts: Facts) -> Outcome:
+    return run_rules(RULES, facts, debug=True)
+
+
+def notes(facts: Facts) -> dict[str, str]:
+    """Texts of the notes by code."""
+    return {note.code: note.text for note in outcome(facts).notes}
+
+
+def reason(facts: Facts, code: str) -> str:
+    """Why a rule did not speak."""
+    (check,) = (check for check in outcome(facts).checks if check.code == code)
+    assert check.status in ("passed", "not_applicable", "not_checked")
+    return check.reason
+
+
+def facts_of(events: list[small_traces.Json], **metadata: object) -> Facts:
+    return Facts(small_traces.read(small_traces.document(events, **{"deviceProperties": [GPU], **metadata})))
+
+
+def steps(count: int = 3, busy_us: float = 9_900, name: str = "ProfilerStep#{}") -> Iterator[small_traces.Json]:
+    """Steps of 10 ms with one kernel each."""
+    for index in range(count):
+        start = index * STEP_US
+        yield small_traces.annotation(name.format(index), start, STEP_US)
+        yield from launched(start + 20, busy_us, index + 1)
+
+
+def launched(at: float, kernel_us: float, correlation: int, wait_us: float = 10) -> list[small_traces.Json]:
+    """A kernel and its launch."""
+    return [
+        small_traces.op("aten::mm", at - 10, 30),
+        small_traces.runtime("cudaLaunchKernel", at, 5, correlation),
+        small_traces.kernel("ampere_sgemm_128x64_tn", at + wait_us, kernel_us, correlation),
+    ]
+
+
+def real(path: str) -> Facts:
+    file = TRACES / path
+    if not file.exists():
+        pytest.skip(f"no real traces at {TRACES}: see shared/traces/SOURCES.md for where they come from")
+    with file.open("rb") as stream:
+        return Facts(read_trace(stream, file.name))
+
+
+def test_a_good_trace_has_no_notes() -> None:
+    facts = facts_of([*steps()])
+    assert notes(facts) == {}
+    assert all(reason(facts, rule.code) for rule in RULES)
+    assert {rule.family for rule in RULES} == {TRACE_QUALITY}
+
+
+REAL = {
+    "hta/cpu_only/rank-34.Jul_15_10_52_41.1074.pt.trace.json.gz": {"TQ001", "TQ002", "TQ003"},
+    "hta/rank_non_gpu/rank_non_gpu.json.gz": {"TQ001", "TQ002"},
+    "hta/cupti_profiler/benchmark_result_924719_1679055439_trace.json.gz": {"TQ001", "TQ002"},
+    "hta/mtia_inference_trace/mtia_inference_rank_0.json.gz": {"TQ007"},
+    "hta/trace_filter/sampled_rank-0.json.gz": {"TQ003"},
+    "hta/trace_filter/sampled_rank-1.json.gz": {"TQ003"},
+    "hta/critical_path/alexnet/benchmark_result_2869224_1695835535_trace.json.gz": {"TQ002", "TQ004"},
+    "hta/critical_path/cuda_event_sync/event_sync_trace.json.gz": {"TQ002"},
+    "hta/amd_trace/mi250_minitoy_train_ROCm6_2_kineto.json.gz": {"TQ004"},
+    "tracelens/perf_model/normalization/normalization_layer_test.json.gz": {"TQ002", "TQ004"},
+    "hta/negative_queue_length_values_check/rank0.json.gz": {"TQ010"},
+    "tracelens/inference/sglang_prefilldecode/sglang_Qwen3-8B_prefilldecode.json.gz": {"TQ002", "TQ010"},
+    "tracelens/inference/vllm_decode_full/graph_execution.json.gz": {"TQ002", "TQ003"},
+    "tracelens/mi300/resnet_act_checkpoint.json.gz": {"TQ003"},
+    "tracelens/torch_compile_triton/trace.json.gz": set(),
+    "hta/ns_resolution_trace/rank-0.Apr_03_18_51_38.1102.pt.trace.json.gz": set(),
+    "hta/trace_diff/control/control.json.gz": set(),
+    "kineto/resnet50_num_workers_0/worker0.1623143089861.pt.trace.json.gz": set(),
+}
+
+
+@pytest.mark.parametrize(("path", "codes"), REAL.items(), ids=[path.split("/")[1] for path in REAL])
+def test_real_traces(path: str, codes: set[str]) -> None:
+    found = notes(real(path))
+    if "TQ007" in codes:
+        assert "MTIA" in found["TQ007"]
+        assert "TQ001" not in found
+    else:
+        assert set(found) == codes
+
+
+class TestNoGpuEvents:
+    @pytest.mark.parametrize("step", ["cpu_only", "healthy"])
+    def test_a_cpu_only_run_is_told_from_a_gpu_run(self, example: GetExample, step: str) -> None:
+        found = notes(example(step).facts)
+        assert ("CPU-only run" in found.get("TQ001", "")) == (step == "cpu_only")
+
+    def test_launches_without_kernels(self) -> None:
+        events = [event for event in steps() if event["cat"] != "kernel"]
+        assert "3 kernel launches but no kernel" in notes(facts_of(events))["TQ001"]
+
+    def test_a_counter_run_has_no_durations(self) -> None:
+        events = [event for event in steps() if event["cat"] != "kernel"]
+        events.append(small_traces.span("cuda_profiler_range", "__cuda_kernel", 0, 10))
+        assert "Hardware counters" in notes(facts_of(events))["TQ001"]
+
+    def test_work_outside_the_steps(self) -> None:
+        events = [event for event in steps() if event["cat"] != "kernel"]
+        events += [small_traces.kernel("k", 100_000, 10, 1)]
+        assert "lie outside the measured steps" in notes(facts_of(events))["TQ001"]
+
+
+class TestNoSteps:
+    def test_the_whole_file(self, example: GetExample) -> None:
+        assert "TQ002" in notes(example("no_profiler_step").facts)
+        assert "TQ002" not in notes(example("slow_loader").facts)
+
+    def test_one_step_cannot_tell_a_one_off(self) -> None:
+        assert "Only one step" in notes(facts_of([*steps(1, busy_us=5_000)]))["TQ002"]
+
+    def test_an_annotation_stands_for_the_step(self) -> None:
+        found = notes(facts_of([*steps(4, busy_us=5_000, name="train_step")]))
+        assert "the 4 ranges named 'train_step'" in found["TQ002"]
+
+    def test_a_busy_window_needs_no_steps(self) -> None:
+        facts = facts_of([*steps(1)])
+        assert "idle for only" in reason(facts, "TQ002")
+
+
+class TestCroppedOrSampled:
+    def test_begun_inside_a_step(self, example: GetExample) -> None:
+        assert "begins inside a step" in notes(example("cropped").facts)["TQ003"]
+        assert "TQ003" not in notes(example("healthy").facts)
+
+    def test_work_of_earlier_steps(self) -> None:
+        earlier = small_traces.kernel("leftover", 5, 5_000, 999)
+        facts = facts_of([earlier, *steps(1), *launched(6_000, 3_000, 2)])
+        assert facts.quality.lost_launches == 0
+        assert "launched before the recording" in notes(facts)["TQ003"]
+
+    def test_numbered_events_are_missing(self) -> None:
+        events = [{**e, "args": {**e["args"], "Ev Idx": 10 * i}} for i, e in enumerate(steps())]
+        found = notes(facts_of(events))
+        assert "sampled" in found["TQ003"]
+        whole = [{**e, "args": {**e["args"], "Ev Idx": i}} for i, e in enumerate(steps())]
+        assert notes(facts_of(whole)) == {}
+
+    def test_the_first_work_waits_for_some_that_is_not_there(self) -> None:
+        late = [small_traces.annotation("ProfilerStep#0", 0, STEP_US), *launched(20, 900, 90, wait_us=8_000)]
+        found = notes(facts_of([*late, small_traces.annotation("ProfilerStep#1", STEP_US, STEP_US)]))
+        assert "did not start" in found["TQ003"]
+        assert "TQ010" not in found
+
+
+class TestColdStart:
+    def test_context_and_code_loading(self, example: GetExample) -> None:
+        assert "not a steady step" in notes(example("cold_start").facts)["TQ004"]
+        assert notes(example("cold_start", fixed=True).facts) == {}
+
+    def test_a_short_allocation_is_no_context(self) -> None:
+        def allocating(us: float) -> Facts:
+            return facts_of([*steps(3, 4_000), small_traces.runtime("cudaMalloc", 4_500, us, 0)])
+
+        assert "TQ004" not in notes(allocating(4_000))
+        long = facts_of([*steps(3, 4_000), small_traces.runtime("cudaMalloc", 14_500, 14_500, 0)])
+        assert long.quality.cold_share > 0.1
+        assert "TQ004" in notes(long)
+
+
+class TestDroppedEvents:
+    def test_launches_without_a_kernel(self) -> None:
+        unanswered = [small_traces.runtime("cudaLaunchKernel", 5_000 + 10 * i, 5, 100 + i) for i in range(2)]
+        assert "2 of 5 kernel launches (40%) have no kernel" in notes(facts_of([*steps(), *unanswered]))["TQ005"]
+
+    def test_kernels_without_a_launch(self) -> None:
+        orphan = small_traces.kernel("orphan", 9_940, 20, 100)
+        found = notes(facts_of([*steps(), orphan]))
+        assert "1 of 4 GPU events (25%) have no launch" in found["TQ005"]
+
+    def test_a_capture_launches_nothing(self) -> None:
+        captured = [small_traces.runtime("cudaLaunchKernel", 5_000 + 10 * i, 5, 100 + i) for i in range(2)]
+        capture = [
+            small_traces.runtime("cudaStreamBeginCapture", 4_990, 5, 98),
+            small_traces.runtime("cudaStreamEndCapture", 5_100, 5, 99),
+        ]
+        assert notes(facts_of([*steps(), *captured, *capture])) == {}
+
+    def test_a_launch_is_in_the_file(self) -> None:
+        assert "0 of 3 kernel launches" in reason(facts_of([*steps()]), "TQ005")
+
+
+class TestProfilerOverhead:
+    def test_stacks_and_a_slow_host(self, example: GetExample) -> None:
+        assert "with_stack=False" in notes(example("launch_bound").facts)["TQ006"]
+        assert "TQ006" not in notes(example("healthy").facts)
+
+    def test_without_stacks_there_is_nothing_to_say(self) -> None:
+        assert reason(facts_of([*steps(busy_us=1_000)]), "TQ006") == "No Python stacks were recorded."
+
+
+def test_unsupported_device() -> None:
+    events = [event for event in steps() if event["cat"] != "kernel"]
+    found = notes(facts_of([*events, small_traces.span("hpu_op", "gemm", 100, 100)]))
+    assert "Gaudi" in found["TQ007"]
+    assert "TQ001" not in found
+
+
+def test_graph_capture() -> None:
+    def captured(us: float) -> Facts:
+        calls = [
+            small_traces.runtime("cudaStreamBeginCapture", 1_000, 5, 90),
+            small_traces.runtime("cudaStreamEndCapture", 1_000 + us, 5, 91),
+            small_traces.runtime("cudaGraphInstantiate", 1_010 + us, 5, 92),
+        ]
+        return facts_of([*steps(), *calls])
+
+    assert "captured for 20% of the window" in notes(captured(6_000))["TQ008"]
+    assert "TQ008" not in notes(captured(500))
+
+
+class TestTruncatedFile:
+    @pytest.mark.parametrize("damage", broken.ENDINGS)
+    def test_a_file_without_its_end(self, example: GetExample, damage: broken.Damage) -> None:
+        data = damage(example("healthy").path.read_bytes())
+        facts = Facts(read_trace(io.BytesIO(data), "x.json"))
+        assert f"{facts.trace.meta.event_count:,} events were read" in notes(facts)["TQ009"]
+
+    def test_many_lost_events(self) -> None:
+        lost = [{**small_traces.op("aten::add", 1, 1), "ts": "soon"} for _ in range(3)]
+        assert "3 were lost" in notes(facts_of([*steps(), *lost]))["TQ009"]
+
+    def test_mended_events_are_whole(self, example: GetExample) -> None:
+        data = broken.raw_backslashes(example("healthy").path.read_bytes())
+        facts = Facts(read_trace(io.BytesIO(data), "x.json"))
+        assert facts.trace.meta.repaired_events > 0
+        assert "mended" in reason(facts, "TQ009")
+
+
+def test_queued_idle() -> None:
+    def waiting(wait_us: float) -> Facts:
+        return facts_of([*steps(3, 4_000), *launched(4_000, 1_000, 50, wait_us=wait_us)])
+
+    assert "already launched" in notes(waiting(5_000))["TQ010"]
+    assert "TQ010" not in notes(waiting(500))

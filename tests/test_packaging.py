@@ -1,0 +1,87 @@
+"""What is installed: every package of the repository, its data, and nothing else."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+tomllib = importlib.import_module("tomllib" if sys.version_info >= (3, 11) else "tomli")
+
+ROOT = Path(__file__).resolve().parents[1]
+TRACE = ROOT / "fixtures" / "traces" / "slow_loader.json.gz"
+
+
+@pytest.fixture(scope="module")
+def setuptools_table() -> dict[str, Any]:
+    table: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]
+    return table
+
+
+def folder_of(package: str, mapping: dict[str, str]) -> Path:
+    """Where setuptools looks for a package: the longest mapped prefix, then its own name."""
+    parent, rest = package, []
+    while parent not in mapping:
+        parent, _, last = parent.rpartition(".")
+        rest.insert(0, last)
+    return ROOT.joinpath(mapping[parent], *rest)
+
+
+def test_every_package_is_listed(setuptools_table: dict[str, Any]) -> None:
+    mapping = setuptools_table["package-dir"]
+    listed = {folder_of(package, mapping) for package in setuptools_table["packages"]}
+    there = {init.parent for folder in mapping.values() for init in (ROOT / folder).rglob("__init__.py")}
+    assert listed == there
+
+
+def test_the_type_checker_sees_every_mapped_folder(setuptools_table: dict[str, Any]) -> None:
+    found = re.search(r"^PACKAGES := (.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    assert found is not None
+    assert {*found[1].split(), "traceopt"} == set(setuptools_table["package-dir"].values())
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory, setuptools_table: dict[str, Any]) -> Path:
+    """A folder that holds what the wheel holds."""
+    pytest.importorskip("setuptools", minversion="77")
+    source = tmp_path_factory.mktemp("source")
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, source)
+    for folder in setuptools_table["package-dir"].values():
+        shutil.copytree(ROOT / folder, source / folder, ignore=shutil.ignore_patterns("__pycache__"))
+    code = "import setuptools.build_meta as backend; backend.build_wheel('.')"
+    subprocess.run([sys.executable, "-c", code], cwd=source, check=True, capture_output=True)
+    (wheel,) = source.glob("*.whl")
+    target = tmp_path_factory.mktemp("installed")
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(target)
+    return target
+
+
+def test_the_wheel_holds_the_package_and_nothing_beside_it(installed: Path) -> None:
+    names = {path.name for path in installed.iterdir()}
+    assert {name for name in names if not name.endswith(".dist-info")} == {"traceopt"}
+    assert (installed / "traceopt" / "py.typed").is_file()
+    (licence,) = installed.glob("*.dist-info/licenses/LICENSE")
+    assert licence.read_text() == (ROOT / "LICENSE").read_text()
+
+
+def test_the_installed_program_works_away_from_the_checkout(installed: Path, tmp_path: Path) -> None:
+    def run(*arguments: str) -> str:
+        environment = {**os.environ, "PYTHONPATH": str(installed)}
+        command = [sys.executable, *arguments]
+        return subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=True).stdout
+
+    origin = run("-c", "import traceopt.rules.catalogue as c; print(c.__file__)")
+    assert Path(origin.strip()).is_relative_to(installed)
+    assert "DL001" in run("-m", "traceopt", "rules")
+    run("-m", "traceopt", "analyze", str(TRACE))
+    assert "</html>" in (tmp_path / "traceopt-report.html").read_text()

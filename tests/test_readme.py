@@ -1,0 +1,213 @@
+"""What the documentation says is true: its commands parse, its links lead somewhere, its examples run.
+
+`python tests/test_readme.py` writes the example output in the README anew.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+
+from traceopt.cli import cli
+from traceopt.config import load_config
+from traceopt.rules.registry import load_rules
+
+tomllib = importlib.import_module("tomllib" if sys.version_info >= (3, 11) else "tomli")
+
+ROOT = Path(__file__).resolve().parents[1]
+README = ROOT / "README.md"
+PAGES = sorted(
+    [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("benchmarks/*.md"), *ROOT.glob("fixtures/*.md")]
+)
+PROGRAMS = ("traceopt", "make", "pip", "python", ".venv/bin/python", ".venv/bin/ruff")
+EXAMPLE = "traceopt analyze fixtures/traces/five_faults.json.gz --no-html"
+
+_FENCE = re.compile(r"^```(?P<language>\w*)\n(?P<body>.*?)^```$", re.MULTILINE | re.DOTALL)
+_INLINE = re.compile(r"`([^`\n]+)`")
+_LINK = re.compile(r"\]\((?!https?:)([^)#]+)[^)]*\)")
+_OUTPUT = re.compile(rf"(?<=    {re.escape(EXAMPLE)}\n\n```text\n).*?(?=^```$)", re.MULTILINE | re.DOTALL)
+
+
+def fences(page: Path, language: str) -> list[str]:
+    return [found["body"] for found in _FENCE.finditer(page.read_text()) if found["language"] == language]
+
+
+def block_commands(page: Path) -> list[str]:
+    """Command lines of indented blocks, which a reader copies whole."""
+    text = _FENCE.sub("", page.read_text()).replace("\\\n", " ")
+    return _commands(line.strip() for line in text.splitlines() if line.startswith("    "))
+
+
+def inline_commands(page: Path) -> list[str]:
+    """Commands inside sentences, which may lack arguments."""
+    text = _FENCE.sub("", page.read_text())
+    lines = [line for line in text.splitlines() if not line.startswith("    ")]
+    return _commands(part for line in lines for code in _INLINE.findall(line) for part in code.split("&&"))
+
+
+def _commands(lines: Iterable[str]) -> list[str]:
+    return [line.strip() for line in lines if line.strip().startswith(tuple(f"{program} " for program in PROGRAMS))]
+
+
+def group_context() -> click.Context:
+    return click.Context(cli, obj={"debug": False}, **cli.context_settings)
+
+
+def traceopt_command(arguments: list[str]) -> tuple[click.Command, str, list[str]]:
+    """Raises click.UsageError when there is no such command."""
+    name, command, rest = cli.resolve_command(group_context(), arguments)
+    assert command is not None
+    assert name is not None
+    return command, name, rest
+
+
+def parse_traceopt(arguments: list[str]) -> None:
+    """Raises click.UsageError when the command line has no such command, option or value."""
+    command, name, rest = traceopt_command(arguments)
+    command.make_context(name, rest, parent=group_context())
+
+
+def check_traceopt_options(arguments: list[str]) -> None:
+    command, _, rest = traceopt_command(arguments)
+    known = {name for parameter in command.params for name in (*parameter.opts, *parameter.secondary_opts)}
+    assert {argument for argument in rest if argument.startswith("-")} <= known
+
+
+def check_make(arguments: list[str]) -> None:
+    makefile = (ROOT / "Makefile").read_text()
+    targets = {found for line in re.findall(r"^\.PHONY: (.*)$", makefile, re.MULTILINE) for found in line.split()}
+    for argument in arguments:
+        variable, equals, _ = argument.partition("=")
+        assert re.search(rf"^{variable} \?=", makefile, re.MULTILINE) if equals else argument in targets, argument
+
+
+def check_python(arguments: list[str]) -> None:
+    script = ROOT / arguments[0]
+    assert script.is_file()
+    source = script.read_text()
+    for option in (argument for argument in arguments[1:] if argument.startswith("--")):
+        assert f'"{option}"' in source, f"{arguments[0]} has no {option}"
+
+
+@pytest.mark.parametrize("command", dict.fromkeys(line for page in PAGES for line in block_commands(page)))
+def test_commands_to_copy_are_accepted(command: str) -> None:
+    check(command, parse_traceopt)
+
+
+@pytest.mark.parametrize("command", dict.fromkeys(line for page in PAGES for line in inline_commands(page)))
+def test_commands_in_sentences_exist(command: str) -> None:
+    check(command, check_traceopt_options)
+
+
+def check(command: str, check_traceopt: Callable[[list[str]], None]) -> None:
+    program, *arguments = shlex.split(command, comments=True)
+    if program == "traceopt":
+        check_traceopt(arguments)
+    elif program == "make":
+        check_make(arguments)
+    elif program.endswith("python"):
+        check_python(arguments)
+    else:
+        assert program.endswith("ruff") or arguments == ["install", "."]
+
+
+def test_the_first_two_commands_are_the_promised_ones() -> None:
+    assert [shlex.split(line, comments=True) for line in block_commands(README)[:2]] == [
+        ["make", "demo"],
+        ["make", "test"],
+    ]
+
+
+def test_a_command_that_does_not_exist_would_be_noticed() -> None:
+    with pytest.raises(click.UsageError):
+        parse_traceopt(["analyze", "logs", "--no-such-option"])
+    with pytest.raises(AssertionError):
+        check_make(["no-such-target"])
+    with pytest.raises(AssertionError):
+        check_python(["fixtures/generate.py", "--no-such-option"])
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_lead_somewhere(page: Path) -> None:
+    broken = [link for link in _LINK.findall(page.read_text()) if not (page.parent / link).exists()]
+    assert not broken
+
+
+def example_output() -> str:
+    environment = {**os.environ, "COLUMNS": "100", "PYTHONIOENCODING": "utf-8"}
+    done = subprocess.run(
+        [sys.executable, "-m", *shlex.split(EXAMPLE)], cwd=ROOT, env=environment, capture_output=True, check=True
+    )
+    return done.stdout.decode()
+
+
+def test_the_example_is_what_the_program_prints() -> None:
+    found = _OUTPUT.search(README.read_text())
+    assert found is not None
+    assert found[0] == example_output(), "python tests/test_readme.py writes it anew"
+
+
+def test_the_extras_exist() -> None:
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    named = {extra for page in PAGES for extra in re.findall(r"traceopt\[(\w+)\]", page.read_text())}
+    assert named <= extras.keys()
+    assert named
+
+
+def test_the_settings_are_accepted(tmp_path: Path) -> None:
+    (settings,) = (body for body in fences(README, "toml") if "[tool.traceopt]" in body)
+    path = tmp_path / "pyproject.toml"
+    path.write_text(settings)
+    thresholds = load_config(path).rules
+    assert thresholds
+    for code, table in thresholds.items():
+        load_rules().find(code)(**table)
+
+
+def test_the_example_rule_works(tmp_path: Path) -> None:
+    (source,) = fences(ROOT / "docs" / "rules-development.md", "python")
+    (tmp_path / "idle_budget.py").write_text(source)
+    command = [sys.executable, "-m", "traceopt", "analyze", "--no-html", "--rules-dir", str(tmp_path)]
+    command += ["--select", "ACME", "--format", "concise"]
+
+    def run(trace: str) -> str:
+        done = subprocess.run([*command, f"fixtures/traces/{trace}.json.gz"], cwd=ROOT, capture_output=True, check=True)
+        assert not done.stderr
+        return done.stdout.decode()
+
+    assert "ACME001" in run("five_faults")
+    assert "ACME001" not in run("healthy")
+
+
+@pytest.mark.filterwarnings("ignore:CUDA is not available")
+@pytest.mark.parametrize("page", [README, ROOT / "docs" / "recording.md"], ids=lambda page: page.name)
+def test_the_recording_snippet_makes_a_trace_with_steps(
+    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import torch
+
+    (snippet,) = fences(page, "python")
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {"loader": torch.ones(12, 8), "train_step": torch.sum}
+    exec(compile(snippet, str(page), "exec"), names)  # noqa: S102
+    from traceopt.api import analyze
+
+    result = analyze("logs")
+    assert result.step.source == "profiler_step"
+    assert result.step.count == 5
+    assert result.run.recorded.shapes
+    assert result.run.recorded.stacks
+
+
+if __name__ == "__main__":
+    README.write_text(_OUTPUT.sub(lambda _: example_output(), README.read_text(), count=1))
