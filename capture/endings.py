@@ -9,6 +9,7 @@ from __future__ import annotations
 import atexit
 import functools
 import os
+import weakref
 from typing import NoReturn
 
 from .recorder import Recorder
@@ -35,9 +36,19 @@ def watch(recorder: Recorder, tracker: StepTracker) -> None:
 
     os._exit = leave_at_once
 
+    watch_forks(recorder, tracker)
+
+
+def watch_forks(recorder: Recorder, tracker: StepTracker | None = None) -> None:
+    """A forked child that went on recording would only fill its memory."""
+    still_there = weakref.ref(recorder)
+
     def in_child() -> None:
-        recorder.forget()
-        tracker.reset()
+        recorder = still_there()
+        if recorder is not None:
+            recorder.forget()
+        if tracker is not None:
+            tracker.reset()
 
     if hasattr(os, "register_at_fork"):
         os.register_at_fork(after_in_child=in_child)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
 from .settings import Settings, first_recorded_step
 from .status import Status, read_statuses
+
+LITTLE_BYTES = 1_000_000  # on the disk, so little that a trace did not fit
 
 
 @dataclass(frozen=True)
@@ -51,6 +54,8 @@ def _why_nothing(control: Path, settings: Settings, statuses: list[Status]) -> s
     busiest = max(statuses, key=lambda status: status.step, default=None)
     if busiest is None:
         return "the command was killed before its first training step ended"
+    if not busiest.ended and shutil.disk_usage(settings.folder).free < LITTLE_BYTES:
+        return f"the disk of the log folder {settings.folder} is full"
     if not busiest.ended and busiest.step:
         steps = f" for steps {busiest.first_step} to {busiest.last_step}" if busiest.cycle else ""
         return f"the command was killed while traceopt was {busiest.phase}{steps}"

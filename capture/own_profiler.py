@@ -53,7 +53,7 @@ def _hide_step_ranges(torch: Any, recorder: Recorder) -> None:
     @functools.wraps(original)
     def step(self: Any) -> Any:
         hidden = (
-            recorder.recording
+            recorder.profiler is not None
             and not recorder.busy
             and getattr(self, "record_steps", False)
             and self.current_action == nothing == self.schedule(self.step_num + 1)
@@ -76,7 +76,7 @@ def _watch_exports(torch: Any, recorder: Recorder) -> None:
 
     @functools.wraps(export)
     def export_chrome_trace(self: Any, path: str, *args: Any, **kwargs: Any) -> Any:
-        theirs = self is not recorder.exporting and not os.path.basename(path).startswith(".")
+        theirs = self is not recorder.profiler and not os.path.basename(path).startswith(".")
         if theirs and len(recorder.status.own_traces) < 100:
             recorder.status.own_traces.append(str(path))
         return export(self, path, *args, **kwargs)

@@ -1,50 +1,27 @@
-"""Owns torch's profiler: starts, steps, closes and saves it, always between two steps and on the training thread.
+"""Decides when a recording begins, ends, is kept or is given up; always between two steps, on the training thread.
 
-One profiler object a cycle; none exists while waiting. To stop one in another thread than its own crashes torch, so a
-recording that cannot be closed at home is dropped. The script's own profiler always wins: two at once crash torch.
+There is one recording a cycle, and no profiler while waiting. The script's own profiler always wins: two at once crash
+torch.
 """
 
 from __future__ import annotations
 
 import os
 import sys
-import threading
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from .cpp_log import CppLog
 from .environment import describe_memory, rank
 from .inventory import take_inventory
 from .ledger import Ledger
 from .loader_notes import LoaderNotes
 from .metadata import of_cycle, of_run
-from .settings import Cycle, Settings
+from .recording import Recording
+from .settings import Settings
 from .status import DONE, RECORDING, SAVING, WAITING, WARMING_UP, Status, TraceNote
 from .trace_file import TraceFile, save
 
 RETRIES = 3  # of recordings disturbed by an evaluation or by the script's own profiler
-
-
-@dataclass
-class Recording:
-    """A profiler at work."""
-
-    profiler: Any
-    cycle: Cycle
-    first_step: int  # of the warm-up
-    thread: int
-    memory_before: dict[str, int] | None
-    partial: bool = False  # its last step was cut off
-    closed_early: str | None = None
-
-    @property
-    def from_step(self) -> int:
-        return self.first_step + self.cycle.warmup
-
-    @property
-    def until_step(self) -> int:
-        return self.first_step + self.cycle.length
 
 
 class Recorder:
@@ -56,10 +33,8 @@ class Recorder:
         self._control = control
         self.ledger = Ledger()
         self.loaders = LoaderNotes()
-        self._cpp_log = CppLog(torch)
         self.status = Status()
         self.step = 0
-        self.busy = False  # while the profiler's functions are called by us, not by the script
         self._pid = os.getpid()
         self._recording: Recording | None = None
         self._next = 0  # the cycle to come
@@ -77,18 +52,19 @@ class Recorder:
         return [file.path for file, _ in self._files]
 
     @property
-    def recording(self) -> bool:
-        return self._recording is not None
-
-    @property
-    def exporting(self) -> Any:
+    def profiler(self) -> Any:
         """The profiler of ours, if there is one."""
         return self._recording.profiler if self._recording else None
+
+    @property
+    def busy(self) -> bool:
+        """While the profiler is called by us, not by the script."""
+        return self._recording is not None and self._recording.busy
 
     def step_ended(self, rule: str) -> None:
         """May raise SystemExit(0), where the user asked to stop after the last cycle."""
         recording = self._recording
-        if self._finished or (recording is not None and threading.get_ident() != recording.thread):
+        if self._finished or (recording is not None and not recording.at_home):
             return
         self.ledger.close_step()
         self.step += 1
@@ -103,7 +79,8 @@ class Recorder:
         except Exception as error:
             self.give_up(f"{type(error).__name__}: {error}")
         self.ledger.open_step()
-        if self._settings.stop_after and self._next == len(self._settings.cycles) and self._recording is None:
+        done = self._next == len(self._settings.cycles) and self._recording is None
+        if done and self._settings.stop_after and self._files:
             raise SystemExit(0)
 
     def begin(self) -> None:
@@ -116,7 +93,7 @@ class Recorder:
         if recording is None or self._interruptions >= RETRIES:
             return
         self._interruptions += 1
-        self._close_early(why)
+        self._close_early(recording, why)
         if self.step <= recording.from_step:  # nothing whole was recorded: again, after the step that holds this
             self._next -= 1
             self._rested_from = self.step + 1 - max(1, recording.cycle.wait)
@@ -163,7 +140,7 @@ class Recorder:
         self._finished = True
         try:
             if self._recording is not None:
-                self._close_early(why)
+                self._close_early(self._recording, why)
             for file, head in self._files:
                 file.replace_head(head | self._tail())
         except Exception as error:
@@ -179,9 +156,9 @@ class Recorder:
         if self._recording is not None:
             self._torch.autograd._enable_record_function(False)
             sys.setprofile(None)
-        self._finished = self.step > 0
+            self._recording.drop()
+        self._finished = self._finished or self.step > 0
         self._helper = True
-        self._cpp_log.restore()
         self._recording = None
         self._pid = os.getpid()
         self._files = []
@@ -190,39 +167,22 @@ class Recorder:
         self.step = self._next = self._rested_from = self._foreign = 0
 
     def _begin_if_due(self) -> None:
-        if self._recording is None and self._next < len(self._settings.cycles) and not self._foreign:
-            cycle = self._settings.cycles[self._next]
-            if self.step - self._rested_from >= cycle.wait:
-                self._begin(cycle)
-
-    def _begin(self, cycle: Cycle) -> None:
-        torch, first = self._torch, self.step
-        if torch.autograd._profiler_enabled():
+        if self._recording is not None or self._next == len(self._settings.cycles) or self._foreign:
             return
-        profiler = torch.profiler.profile(
-            schedule=lambda step: _action(torch.profiler.ProfilerAction, cycle, max(0, step - first)),
-            on_trace_ready=self._save,
-            record_shapes=cycle.record_shapes,
-            profile_memory=cycle.profile_memory,
-            with_stack=cycle.with_stack,
-        )
-        profiler.step_num = first  # ProfilerStep#N is then the N-th step of the run
-        recording = Recording(profiler, cycle, first, threading.get_ident(), describe_memory(torch))
+        cycle = self._settings.cycles[self._next]
+        if self.step - self._rested_from < cycle.wait or self._torch.autograd._profiler_enabled():
+            return
+        recording = Recording(self._torch, cycle, self.step, self._save)
         self.status.cycle = cycle.name
         self.status.first_step, self.status.last_step = recording.from_step, recording.until_step - 1
         self._tell(WARMING_UP if cycle.warmup else RECORDING)
         self._next += 1
         self._recording = recording
-        self.busy = True
-        if cycle.profile_memory:
-            self._cpp_log.hush()
         try:
-            profiler.start()
+            recording.start()
         except Exception:
             self._recording = None  # it never began; to stop it would fail too
             raise
-        finally:
-            self.busy = False
 
     def _advance(self, recording: Recording) -> None:
         if self.step == recording.from_step:
@@ -230,67 +190,46 @@ class Recorder:
         last = self.step >= recording.until_step
         if last:
             self._tell(SAVING)
-        self.busy = True
-        try:
-            recording.profiler.step()
-        finally:
-            self.busy = False
+        recording.step()
         if last:
             self._stop(recording)
 
     def _stop(self, recording: Recording) -> None:
-        """Ends the recording; the profiler calls _save if it was at an active step."""
-        self.busy = True
         try:
-            recording.profiler.stop()
+            recording.stop()
         finally:
-            self.busy = False
-            self._cpp_log.restore()
             self._recording = None
             self._rested_from = self.step
             self._tell(WAITING if self._next < len(self._settings.cycles) else DONE)
 
-    def _close_early(self, why: str) -> None:
+    def _close_early(self, recording: Recording, why: str) -> None:
         """Keeps the whole steps recorded so far, if there are any."""
-        recording = self._recording
-        assert recording is not None  # noqa: S101
         self.status.note(f"step {self.step}: the {recording.cycle.name} cycle was closed early: {why}")
-        if self.step <= recording.from_step or not self._at_home(recording):
+        if self.step <= recording.from_step or not recording.at_home:
             self._abort()
             return
-        recording.partial = True
         recording.closed_early = why
         self._tell(SAVING)
         self._stop(recording)
 
     def _abort(self) -> None:
-        """Ends the recording and saves nothing."""
-        recording, self._recording = self._recording, None
+        """Ends the recording, if there is one, and saves nothing."""
         self._rested_from = self.step
-        if recording is None:
+        if self._recording is None:
             return
-        recording.profiler.on_trace_ready = None
-        if self._at_home(recording):
-            self.busy = True
-            try:
-                recording.profiler.stop()
-            except Exception as error:
-                self.status.note(f"step {self.step}: {type(error).__name__}: {error}")
-            finally:
-                self.busy = False
-                self._cpp_log.restore()
-
-    def _at_home(self, recording: Recording) -> bool:
-        """Whether the profiler may be touched here: to stop it in another thread crashes the process."""
-        return threading.get_ident() == recording.thread and os.getpid() == self._pid
+        try:
+            self._recording.drop()
+        except Exception as error:
+            self.status.note(f"step {self.step}: {type(error).__name__}: {error}")
+        finally:
+            self._recording = None
 
     def _save(self, profiler: Any) -> None:
         recording = self._recording
         assert recording is not None  # noqa: S101
-        until = min(self.step, recording.until_step)
-        steps = until - recording.from_step
+        cycle, until = recording.cycle, min(self.step, recording.until_step)
         window = {
-            "cycle": recording.cycle.name,
+            "cycle": cycle.name,
             "warmup_from": recording.first_step,
             "from": recording.from_step,
             "until": until,
@@ -298,25 +237,26 @@ class Recorder:
         self.ledger.windows.append(window)
         try:
             self._inventory = self._inventory or take_inventory(self._torch)
-            head = self._head(recording, window)
+            head = self._head(recording, until)
             file = save(profiler, self._settings.folder, self._worker(), head | self._tail())
         except Exception as error:
-            self.status.trouble(f"step {self.step}: the trace of the {recording.cycle.name} cycle is lost: {error}")
+            self.status.trouble(f"step {self.step}: the trace of the {cycle.name} cycle is lost: {error}")
             return
         self._files.append((file, head))
         self._interruptions = 0
-        note = TraceNote(file.path.name, recording.cycle.name, steps, recording.cycle.active, recording.closed_early)
+        steps = until - recording.from_step
+        note = TraceNote(file.path.name, cycle.name, steps, cycle.active, recording.closed_early)
         self.status.traces.append(note)
 
     def _worker(self) -> str:
         number = rank(self._torch)
         return f"{self.status.host}_{self._pid}" + ("" if number is None else f"_rank{number}")
 
-    def _head(self, recording: Recording, window: dict[str, Any]) -> dict[str, Any]:
+    def _head(self, recording: Recording, until: int) -> dict[str, Any]:
         part = {
-            "first_step": window["from"],
-            "steps": window["until"] - window["from"],
-            "partial_steps": [self.step] if recording.partial else [],
+            "first_step": recording.from_step,
+            "steps": until - recording.from_step,
+            "partial_steps": [self.step] if recording.closed_early else [],
             "closed_early": recording.closed_early,
         }
         memory = {"before": recording.memory_before, "after": describe_memory(self._torch)}
@@ -333,15 +273,6 @@ class Recorder:
         self.status.step = self.step
         if self._control is not None:
             self.status.write(self._control)
-
-
-def _action(actions: Any, cycle: Cycle, step: int) -> Any:
-    """torch.profiler.schedule without its warning where there is no warm-up."""
-    if step < cycle.warmup:
-        return actions.WARMUP
-    if step < cycle.length - 1:
-        return actions.RECORD
-    return actions.RECORD_AND_SAVE if step == cycle.length - 1 else actions.NONE
 
 
 def _started_by_multiprocessing() -> bool:

@@ -7,6 +7,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from traceopt.capture.endings import watch_forks
 from traceopt.capture.recorder import Recorder
 from traceopt.capture.settings import Settings, first_recorded_step, plan_cycles
 
@@ -33,6 +34,7 @@ class profile:  # noqa: N801 - it reads as torch.profiler.profile does
         self._recorder = Recorder(torch, self._settings, control=None)
 
     def __enter__(self) -> profile:
+        watch_forks(self._recorder)
         self._recorder.ledger.watch_gc()
         self._recorder.begin()
         return self

@@ -1,0 +1,90 @@
+"""One recording: a torch profiler from its start to its end, all in one thread.
+
+To stop a profiler in another thread than its own, or in a forked child, crashes torch: there it is only let go.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from .cpp_log import CppLog
+from .environment import describe_memory
+from .settings import Cycle
+
+
+class Recording:
+    """Steps `first_step` and on: those of the warm-up, then those that are kept, from `from_step` to `until_step` - 1.
+
+    `busy` while the profiler is called by us, not by the script. `save` is called, from within step() or stop(), once
+    the events are there.
+    """
+
+    def __init__(self, torch: Any, cycle: Cycle, first_step: int, save: Callable[[Any], None]) -> None:
+        self.cycle = cycle
+        self.first_step = first_step
+        self.from_step = first_step + cycle.warmup
+        self.until_step = first_step + cycle.length
+        self.memory_before = describe_memory(torch)
+        self.closed_early: str | None = None
+        self.busy = False
+        self._thread = threading.get_ident()
+        self._pid = os.getpid()
+        self._cpp_log = CppLog(torch)
+        actions = torch.profiler.ProfilerAction
+        self.profiler = torch.profiler.profile(
+            schedule=lambda step: _action(actions, cycle, max(0, step - first_step)),
+            on_trace_ready=save,
+            record_shapes=cycle.record_shapes,
+            profile_memory=cycle.profile_memory,
+            with_stack=cycle.with_stack,
+        )
+        self.profiler.step_num = first_step  # ProfilerStep#N is then the N-th step of the run
+
+    @property
+    def at_home(self) -> bool:
+        return threading.get_ident() == self._thread and os.getpid() == self._pid
+
+    def start(self) -> None:
+        if self.cycle.profile_memory:
+            self._cpp_log.hush()
+        with self._at_work():
+            self.profiler.start()
+
+    def step(self) -> None:
+        with self._at_work():
+            self.profiler.step()
+
+    def stop(self) -> None:
+        try:
+            with self._at_work():
+                self.profiler.stop()
+        finally:
+            self._cpp_log.restore()
+
+    def drop(self) -> None:
+        """Ends it and saves nothing."""
+        self.profiler.on_trace_ready = None
+        if self.at_home:
+            self.stop()
+        self._cpp_log.restore()
+
+    @contextmanager
+    def _at_work(self) -> Iterator[None]:
+        self.busy = True
+        try:
+            yield
+        finally:
+            self.busy = False
+
+
+def _action(actions: Any, cycle: Cycle, step: int) -> Any:
+    """torch.profiler.schedule without its warning where there is no warm-up."""
+    if step < cycle.warmup:
+        return actions.WARMUP
+    if step < cycle.length - 1:
+        return actions.RECORD
+    return actions.RECORD_AND_SAVE if step == cycle.length - 1 else actions.NONE
