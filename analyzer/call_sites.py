@@ -13,6 +13,7 @@ import re
 import sys
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 
 import msgspec
 import numpy as np
@@ -29,6 +30,7 @@ _INSTALLED = re.compile(
     r"|/torchinductor_[^/]+/"  # code that torch.compile wrote
     r"|/torch/(?:_\w+|amp|autograd|cuda|distributed|fx|nn|optim|profiler|utils)/|/python/triton/"  # built from source
 )
+_CAPTURE = (Path(__file__).parents[1] / "capture").as_posix() + "/"  # our wrappers, where we run from a checkout
 _HOME = re.compile(r"^(?:[A-Za-z]:)?/(?:home|Users)/[^/]+/|^/root/")
 
 # First part of the paths that the profiler has already cut at site-packages.
@@ -71,7 +73,7 @@ def is_library(name: str) -> bool:
     if match is None:
         return True
     file = _slashed(match["file"])
-    if _INSTALLED.search(file):
+    if _INSTALLED.search(file) or file.startswith(_CAPTURE):
         return True
     if file.startswith("/") or file[1:3] == ":/":
         return False

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from small_traces import PID, Json, annotation, op, python, read, runtime, span
 
+import traceopt.capture.hooks
 from traceopt.analyzer.call_sites import CallSite, CallSites, is_library, parse_frame
 from traceopt.analyzer.nesting import build_slices
 
@@ -56,6 +59,7 @@ USERS = [
     "test.py(1): main",
     "torchlike/model.py(1): f",
     "/home/ann/typing_tools.py(1): f",
+    "/home/ann/proj/capture/hooks.py(1): fetch",
 ]
 LIBRARIES = [
     "torch/nn/modules/module.py(1501): _call_impl",
@@ -73,6 +77,8 @@ LIBRARIES = [
     "<frozen importlib._bootstrap>(1): f",
     "<string>(1): f",
     "<eval_with_key>.3(5): forward",
+    "traceopt/capture/hooks.py(1): fetch",
+    f"{Path(traceopt.capture.hooks.__file__)}(1): fetch",  # as recorded from a checkout
     "/tmp/torchinductor_root/dn/cdnig.py(16165): call",  # noqa: S108
     "/work/triton-custom/python/triton/runtime/jit.py(364): __getitem__",
     "<built-in function len>",
