@@ -126,10 +126,5 @@ class GpuWork:
         return merge(self.compute, self.communication, self.copies)
 
     @cached_property
-    def no_compute(self) -> Intervals:
-        """Where the window has no compute: what any fix of the host's side can give back lies here."""
-        return complement(self.compute, *self.window)
-
-    @cached_property
     def idle(self) -> Intervals:
         return complement(self.busy, *self.window)

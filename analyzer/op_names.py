@@ -25,54 +25,6 @@ GEMM_OPS: frozenset[str] = _words(
 )
 """Operators that launch a matrix product themselves; ``aten::linear``, ``matmul``, ``einsum`` call these."""
 
-CONVOLUTION_OPS: frozenset[str] = _words(
-    "aten::cudnn_convolution aten::cudnn_convolution_relu aten::cudnn_convolution_add_relu "
-    "aten::cudnn_convolution_transpose aten::cudnn_convolution_backward "
-    "aten::cudnn_convolution_backward_input aten::cudnn_convolution_backward_weight "
-    "aten::miopen_convolution aten::miopen_convolution_transpose aten::miopen_depthwise_convolution "
-    "aten::convolution aten::_convolution aten::convolution_backward aten::convolution_overrideable "
-    "aten::_conv_depthwise2d aten::conv_depthwise3d aten::thnn_conv2d aten::_slow_conv2d_forward "
-    "aten::_slow_conv2d_backward aten::slow_conv3d_forward aten::mkldnn_convolution"
-)
-"""Convolutions, composite and not: kernels belong to the innermost one."""
-
-FUSED_ATTENTION_OPS: frozenset[str] = frozenset(
-    f"aten::{name}{suffix}"
-    for name in (
-        "_scaled_dot_product_flash_attention",
-        "_scaled_dot_product_efficient_attention",
-        "_scaled_dot_product_cudnn_attention",
-        "_scaled_dot_product_fused_attention_overrideable",
-        "_flash_attention",
-        "_efficient_attention",
-        "_cudnn_attention",
-    )
-    for suffix in ("", "_forward", "_backward")
-)
-"""Attention in one kernel."""
-
-ATTENTION_OPS: frozenset[str] = FUSED_ATTENTION_OPS | {
-    "aten::scaled_dot_product_attention",
-    "aten::_scaled_dot_product_attention",
-    "aten::_scaled_dot_product_attention_math",
-}
-"""Every attention operator, the unfused math backend and the dispatching parent among them."""
-
-COMPOSITE_PRODUCT_OPS: frozenset[str] = frozenset(
-    f"aten::{name}"
-    for name in _words(
-        "linear matmul einsum tensordot inner chain_matmul bilinear conv1d conv2d conv3d conv_transpose1d "
-        "conv_transpose2d conv_transpose3d"
-    )
-)
-"""Operators that only call products: counting them beside their children counts twice."""
-
-
-def is_product(op: str) -> bool:
-    """Whether this operator's own kernels are eligible for Tensor Cores."""
-    return op in GEMM_OPS or op in CONVOLUTION_OPS or op in ATTENTION_OPS
-
-
 # Position of the two factors in "Input Dims".
 _MATRIX_FACTORS = {"mm": 0, "_int_mm": 0, "_scaled_mm": 0, "addmm": 1, "addmm_": 1, "_addmm_activation": 1}
 _BATCH_FACTORS = {"bmm": 0, "baddbmm": 1, "baddbmm_": 1, "addbmm": 1, "addbmm_": 1}
@@ -163,17 +115,6 @@ def is_dataloader(name: str) -> bool:
 def is_multiprocess_dataloader(name: str) -> bool:
     """The same, where the name tells that worker processes load the data."""
     return is_dataloader(name) and "_MultiProc" in name
-
-
-def is_profiler_step(name: str) -> bool:
-    """``ProfilerStep#12``."""
-    return name.startswith("ProfilerStep")
-
-
-def profiler_step_number(name: str) -> int | None:
-    """12 for ``ProfilerStep#12``."""
-    number = name.removeprefix("ProfilerStep#")
-    return int(number) if number != name and len(number) <= 15 and number.isascii() and number.isdigit() else None
 
 
 def is_optimizer_step(name: str) -> bool:
@@ -282,16 +223,6 @@ def is_copy(name: str) -> bool:
     """The call copies memory, waiting or not."""
     call = runtime_call(name)
     return call in _COPIES or (call in _BLOCKING and "emcpy" in call)
-
-
-def may_block_copy(name: str) -> bool:
-    """An asynchronous copy, which waits all the same where one side is pageable host memory."""
-    return runtime_call(name) in _COPIES
-
-
-def is_graph_launch(name: str) -> bool:
-    """The launch of a whole CUDA or HIP graph: one call, many kernels."""
-    return runtime_call(name) in _GRAPH_LAUNCHES
 
 
 def is_launch(name: str) -> bool:

@@ -105,16 +105,6 @@ class TraceQuality:
         np.minimum.at(first, stream[~orphan], work.start[~orphan])
         return np.asarray(orphan & (work.start < first[stream]))
 
-    @property
-    def orphan_count(self) -> int:
-        """GPU events whose launch is not in the file, for whatever reason."""
-        return int(self._orphan.sum())
-
-    @property
-    def orphan_share(self) -> float:
-        """Of the busy time, that of work whose launch is not in the file."""
-        return self._busy_share(self._orphan)
-
     @cached_property
     def earlier_share(self) -> float:
         """Of the busy time, that of work launched before the file begins."""
@@ -176,7 +166,3 @@ class TraceQuality:
         """Runtime rows whose name passes."""
         passes = np.array([test(name) for name in self.trace.names] or [False])
         return passes[self.trace.runtime.name] if len(self.trace.runtime) else np.empty(0, bool)
-
-    @property
-    def stacks_recorded(self) -> bool:
-        return len(self.trace.python) > 0

@@ -58,7 +58,6 @@ def test_parts_are_exclusive() -> None:
     assert gpu.exposed_communication.total == 100_000
     assert gpu.exposed_copies.total == 150_000
     assert gpu.busy.total == 450_000
-    assert gpu.no_compute.total == 800_000
 
 
 def test_clipped_to_the_window() -> None:
