@@ -15,7 +15,7 @@ from traceopt.analyzer.attention import UnfusedAttention, find_unfused_attention
 from traceopt.analyzer.call_sites import CallSites
 from traceopt.analyzer.captured import Captured, captured
 from traceopt.analyzer.chains import Chains, find_chains
-from traceopt.analyzer.communication import CollectiveCalls, find_collectives
+from traceopt.analyzer.communication import CollectiveCalls, find_collectives, find_cpu_collectives
 from traceopt.analyzer.copies import CopyCalls, find_copies
 from traceopt.analyzer.cpu_phases import CpuPhases
 from traceopt.analyzer.device import TraceDevice, find_device
@@ -170,7 +170,11 @@ class Facts:
 
     @cached_property
     def collectives(self) -> list[CollectiveCalls]:
-        return find_collectives(self.trace, self.slices, self.links, self.gpu)
+        if self.has_gpu:
+            return find_collectives(self.trace, self.slices, self.links, self.gpu)
+        phases = self.cpu_phases
+        exposed = phases.areas["communication"]
+        return find_cpu_collectives(self.trace, self.slices, phases.collectives, exposed, self.steps.window)
 
     @cached_property
     def copies(self) -> list[CopyCalls]:
