@@ -213,6 +213,10 @@ _REQUIREMENTS: dict[str, tuple[Callable[[Facts], bool], str]] = {
         lambda f: f.quality.sampled_share is None,
         "The file keeps only a sample of the events, so its idle time is not real; record the whole trace.",
     ),
+    "stalls": (
+        lambda f: (f.has_gpu and len(f.trace.runtime) > 0) or not f.quality.gpu_expected,
+        "What keeps the GPU waiting was not recorded; profile with ProfilerActivity.CPU and CUDA together.",
+    ),
     "ops": (
         lambda f: len(f.trace.ops) > 0,
         "No operators were recorded; profile with ProfilerActivity.CPU.",
