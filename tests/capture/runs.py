@@ -26,10 +26,13 @@ class Trace:
 
     path: Path
 
+    @property
+    def text(self) -> str:
+        return gzip.decompress(self.path.read_bytes()).decode()
+
     @cached_property
     def document(self) -> dict[str, Any]:
-        with gzip.open(self.path) as file:
-            document: dict[str, Any] = json.load(file)
+        document: dict[str, Any] = json.loads(self.text)
         return document
 
     @property
