@@ -77,6 +77,14 @@ class Run:
         [trace] = [trace for trace in self.traces if trace.cycle == name]
         return trace
 
+    def traces_of(self, kind: str) -> dict[str, Trace]:
+        """By cycle, of the process in which forked.py ran this kind of training."""
+        process = json.loads((self.folder.parent / "work" / "processes.json").read_text())[kind]
+        traces = [trace for trace in self.traces if trace.metadata["pid"] == process]
+        by_cycle = {trace.cycle: trace for trace in traces}
+        assert len(by_cycle) == len(traces), "two recordings of one process"
+        return by_cycle
+
 
 def _kind(name: str) -> str:
     for start, kind in (("enumerate(DataLoader)", "fetch"), ("Optimizer.step", "update"), ("Optimizer.zero", "zero")):

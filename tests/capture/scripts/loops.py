@@ -1,19 +1,17 @@
 """Training loops of every kind, about forty steps each: python loops.py KIND...
 
-Of several kinds each has a process of its own, forked before anything was trained: torch is imported only once. Then
-`processes.json` says which was which.
+Of several kinds each has a process of its own.
 """
 
 from __future__ import annotations
 
-import json
-import os
 import queue
 import sys
 import threading
 from collections.abc import Callable, Iterator
 
 import torch
+from forked import run_forked
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
@@ -218,25 +216,9 @@ LOOPS: dict[str, Callable[[], None]] = {
 }
 
 
-def run_forked(kinds: list[str]) -> None:
-
-    processes = {}
-    for kind in kinds:
-        print(kind, flush=True)
-        child = os.fork()
-        if child == 0:
-            LOOPS[kind]()
-            sys.stdout.flush()
-            os._exit(0)
-        processes[kind] = child
-        assert os.waitpid(child, 0)[1] == 0, kind
-    with open("processes.json", "w") as file:
-        json.dump(processes, file)
-
-
 if __name__ == "__main__":
     torch.manual_seed(0)
     if len(sys.argv) == 2:
         LOOPS[sys.argv[1]]()
     else:
-        run_forked(sys.argv[1:])
+        run_forked(LOOPS, sys.argv[1:])
