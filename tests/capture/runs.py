@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 SCRIPTS = Path(__file__).parent / "scripts"
-TIMEOUT_S = 120
+TIMEOUT_S = 300
 
 Key = tuple[Any, ...]
 
@@ -94,9 +94,10 @@ def _kind(name: str) -> str:
 
 
 def environment(**variables: str) -> dict[str, str]:
-    """One thread, so that the tests do not fight for cores and every sum has one order."""
+    """With our Python first, and one thread, so that the tests do not fight for cores and every sum has one order."""
     inherited = {k: v for k, v in os.environ.items() if not k.startswith(("TRACEOPT", "PYTHONPATH", "RANK"))}
-    return inherited | {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"} | variables
+    path = os.path.dirname(sys.executable) + os.pathsep + os.environ["PATH"]
+    return inherited | {"PATH": path, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"} | variables
 
 
 def traceopt_run(*arguments: str) -> list[str]:
@@ -123,7 +124,7 @@ class Runner:
 
     def _execute(self, words: list[str], options: tuple[str, ...], bare: bool, folder: Path) -> Run:
         (folder / "work").mkdir(parents=True)
-        words = [str(SCRIPTS / word) if word.endswith(".py") else word for word in words]
+        words = [str(SCRIPTS / word) if word.endswith((".py", ".sh")) else word for word in words]
         python = [sys.executable] if words[0].endswith(".py") or words[0] == "-m" else []
         logs = folder / "logs"
         recorded = traceopt_run(

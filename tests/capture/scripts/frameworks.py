@@ -1,6 +1,7 @@
 """Trains with other people's loops, some forty updates each: python frameworks.py [--callback] KIND...
 
-With --callback those that have a callback of traceopt use it; it writes to `../logs`.
+Of several kinds each has a process of its own. With --callback those that have a callback of traceopt use it; it
+writes to `../logs`.
 """
 
 from __future__ import annotations
@@ -162,6 +163,10 @@ KINDS = {
 }
 
 if __name__ == "__main__":
-    for name in ("accelerate", "lightning.pytorch", "transformers"):
-        import_module(name)
-    run_forked(KINDS, [word for word in sys.argv[1:] if word in KINDS])
+    kinds = [word for word in sys.argv[1:] if word in KINDS]
+    if len(kinds) == 1:
+        KINDS[kinds[0]]()
+    else:
+        for name in ("accelerate", "lightning.pytorch", "transformers"):
+            import_module(name)
+        run_forked(KINDS, kinds)

@@ -139,7 +139,7 @@ def one_batch() -> None:
         train(x)
 
 
-def in_backward() -> None:
+def updated_in_backward(inputs: Iterator[Tensor]) -> None:
     deep = nn.Sequential(*[nn.Linear(16, 16) for _ in range(3)])
     optimizers = {p: torch.optim.Adam([p], foreach=False) for p in deep.parameters()}
 
@@ -149,8 +149,16 @@ def in_backward() -> None:
 
     for parameter in deep.parameters():
         parameter.register_post_accumulate_grad_hook(update)
-    for (x,) in loader():
+    for x in inputs:
         deep(x).sum().backward()
+
+
+def in_backward() -> None:
+    updated_in_backward(x for (x,) in loader())
+
+
+def in_backward_without_loader() -> None:
+    updated_in_backward(batches())
 
 
 def skipped_updates() -> None:
@@ -181,29 +189,6 @@ def prefetched() -> None:
     threading.Thread(target=read, daemon=True).start()
     while (x := waiting.get()) is not None:
         train(x)
-
-
-def compiled() -> None:
-    fast = torch.compile(model, backend="eager")
-    for (x,) in loader():
-        optimizer.zero_grad()
-        fast(x).pow(2).mean().backward()
-        optimizer.step()
-    from torch._dynamo.utils import counters
-
-    print("graph breaks", sum(counters["graph_break"].values()), "frames", dict(counters["frames"]))
-
-
-def compiled_update() -> None:
-    """The optimizer's step() is part of a graph: only zero_grad is seen."""
-    fast = torch.compile(lambda: optimizer.step(), backend="eager")
-    for (x,) in loader():
-        model(x).pow(2).mean().backward()
-        fast()
-        optimizer.zero_grad()
-    from torch._dynamo.utils import counters
-
-    print("graph breaks", sum(counters["graph_break"].values()), "frames", dict(counters["frames"]))
 
 
 def endless() -> None:
