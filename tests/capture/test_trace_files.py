@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from runs import Run
+from runs import SCRIPTS, Run
 
 from traceopt.api import analyze
 from traceopt.capture.trace_file import save
@@ -49,6 +49,19 @@ def test_every_trace_has_the_ledger_of_the_whole_run(run: Run) -> None:
         assert len(ledger["step_us"]) == len(ledger["fetch_us"]) == 40
         assert [window["from"] for window in ledger["windows"]] == [8, 17]
         assert all(fetch <= step for step, fetch in zip(ledger["step_us"], ledger["fetch_us"], strict=True))
+
+
+@pytest.mark.run("equality.py", "--lr", "0.1", "two words", "-m")
+def test_the_lines_of_calls_are_kept_of_the_detail_cycle(run: Run) -> None:
+    source = (SCRIPTS / "equality.py").read_text().splitlines()
+    calls = run.cycle("detail").metadata["call_lines"]
+    python = [e for e in run.cycle("detail").document["traceEvents"] if e.get("cat") == "python_function"]
+    python.sort(key=lambda e: e["args"]["Python id"])
+    assert calls["count"] == len(python)
+    lines = {python[row]["name"]: line for row, line in zip(calls["rows"], calls["lines"], strict=True)}
+    [backward] = {line for name, line in lines.items() if "_tensor.py" in name and name.endswith(" backward")}
+    assert ".backward()" in source[backward - 1]
+    assert "call_lines" not in run.cycle("timing").metadata
 
 
 @pytest.mark.run("loops.py", "plain", options=("--analyze", "--preset", "quick"))
