@@ -138,63 +138,60 @@ class _StepPair:
     end: int
     ops: tuple[I8, I8]
     annotations: tuple[I8, I8]
-    clocks: dict[int, _Clock]  # by thread
+    clocks: dict[int, _Clock]  # of every thread
 
     def frames(self, table: PythonTable) -> PythonTable:
         """Those that run in the step, cut at its borders, on the timing cycle's clock."""
         table = table.take(np.flatnonzero((table.start < self.end) & (table.end > self.start)))
-        begins, ends = np.maximum(table.start, self.start), np.minimum(table.end, self.end)
-        for thread, clock in self.clocks.items():
-            mine = table.thread == thread
-            begins[mine], ends[mine] = clock(begins[mine]), clock(ends[mine])
-        known = np.isin(table.thread, list(self.clocks))
-        return replace(table, start=begins, duration=ends - begins).take(known)
+        start = self._moved(np.maximum(table.start, self.start), table.thread)
+        end = self._moved(np.minimum(table.end, self.end), table.thread)
+        return replace(table, start=start, duration=end - start)
 
     def samples(self, table: MemoryTable) -> MemoryTable:
         table = table.take(np.flatnonzero((table.time >= self.start) & (table.time < self.end)))
-        time = table.time.copy()
+        return replace(table, time=self._moved(table.time, table.thread))
+
+    def _moved(self, time: I8, threads: I4) -> I8:
+        out = np.empty(len(time), np.int64)
         for thread, clock in self.clocks.items():
-            mine = table.thread == thread
-            time[mine] = clock(time[mine])
-        return replace(table, time=time).take(np.isin(table.thread, list(self.clocks)))
+            mine = threads == thread
+            out[mine] = clock(time[mine])
+        return out
 
 
 def _pair_steps(timing: Trace, detail: Trace) -> Iterator[_StepPair]:
     """Each step of the timing cycle with the step of the detail cycle that is most like it."""
     steps, others = find_steps(timing), find_steps(detail)
     marks, other_marks = _Marks.of(timing), _Marks.of(detail)
-    threads = range(len(timing.threads))
+    there = [_borders(others, index) for index in range(others.count)]
+    patterns = [other_marks.name[other_marks.within(others.thread, *borders)] for borders in there]
     for index in range(steps.count):
-        start, end = _borders(steps, index)
-        mine = {thread: marks.within(thread, start, end) for thread in threads}
-        names = marks.name[mine[steps.thread]]
-
-        def likeness(other: int, names: I4 = names, index: int = index) -> tuple[int, int, bool]:
-            theirs = other_marks.name[other_marks.within(steps.thread, *_borders(others, other))]
-            # Of equals the one of the same place, so that neighbours show their memory in turn.
-            return _same_beginning(names, theirs), -abs(len(names) - len(theirs)), other == index
-
-        best = max(range(others.count), key=likeness)
-        yield _pair(marks, other_marks, mine, (start, end), _borders(others, best), best)
+        here = _borders(steps, index)
+        names = marks.name[marks.within(steps.thread, *here)]
+        # Of equals the one of the same place, so that neighbours show their memory in turn.
+        likeness = [(*_likeness(names, pattern), place == index) for place, pattern in enumerate(patterns)]
+        best = likeness.index(max(likeness))
+        yield _pair(marks, other_marks, range(len(timing.threads)), here, there[best], best)
 
 
 def _borders(steps: Steps, index: int) -> tuple[int, int]:
     return int(steps.start[index]), int(steps.start[index] + steps.duration[index])
 
 
-def _same_beginning(left: I4, right: I4) -> int:
+def _likeness(left: I4, right: I4) -> tuple[int, int]:
+    """How long both are the same from the beginning; then, how little their lengths differ."""
     shorter = min(len(left), len(right))
-    return count_same(left[:shorter], right[:shorter])
+    return count_same(left[:shorter], right[:shorter]), -abs(len(left) - len(right))
 
 
 def _pair(
-    marks: _Marks, others: _Marks, mine: dict[int, slice], here: tuple[int, int], there: tuple[int, int], borrowed: int
+    marks: _Marks, others: _Marks, threads: range, here: tuple[int, int], there: tuple[int, int], borrowed: int
 ) -> _StepPair:
     rows: list[I8] = []
     other_rows: list[I8] = []
     clocks = {}
-    for thread, own in mine.items():
-        theirs = others.within(thread, *there)
+    for thread in threads:
+        own, theirs = marks.within(thread, *here), others.within(thread, *there)
         left, right = align(marks.name[own], others.name[theirs])
         rows.append(marks.row[own][left])
         other_rows.append(others.row[theirs][right])
