@@ -239,8 +239,8 @@ def run(
     code, outcome = running.record(command, module, settings, quiet=quiet)
     for line in running.remarks(outcome, quiet=quiet):
         click.echo(f"traceopt: {visible(line)}", err=True)
-    if outcome.analyzed and not no_analyze and not running.was_told_to_end(code):
-        paths = [str(path) for path in outcome.analyzed]
+    if outcome.traces and not no_analyze and not running.was_told_to_end(code):
+        paths = [str(path) for path in outcome.traces]
         result = _analyzed(paths, config, debug=state["debug"], quiet=quiet)
         if html_path is not None:
             _write_html(html_path, result, paths)
@@ -249,6 +249,20 @@ def run(
     elif outcome.traces and not quiet:
         click.echo(running.footer(outcome, settings), nl=False, err=True)
     running.end_alike(code)
+
+
+@cli.command(context_settings={"allow_interspersed_args": False})
+@click.argument("logdir", type=_FILE)
+@click.argument("options", nargs=-1, type=click.UNPROCESSED, metavar="[TENSORBOARD OPTIONS]...")
+@_debug
+def tensorboard(logdir: Path, options: tuple[str, ...]) -> None:
+    """Show the traces below LOGDIR in TensorBoard, with torch-tb-profiler.
+
+    Options after LOGDIR are those of TensorBoard: traceopt tensorboard traceopt-logs --port 6007
+    """
+    from traceopt.tensorboard import start
+
+    start(logdir, options)
 
 
 @cli.command()
