@@ -57,14 +57,16 @@ class CpuPhases:
             "backward": regions.area(regions.backward),
             "forward": host["launch"],
             "communication": self.communication,
+            "engine": regions.area(regions.engine, thread),
             "python": host["python"],
         }
         taken = EMPTY
         areas = {}
-        for name in PHASE_NAMES[:-1]:
-            mine = clip(raw[name], *window)
+        for name, area in raw.items():
+            mine = clip(area, *window)
             areas[name] = subtract(mine, taken)
             taken = merge(taken, mine)
+        areas["backward"] = merge(areas["backward"], areas.pop("engine"))  # what lies between its nodes
         areas["untraced"] = complement(taken, *window)
         return areas
 

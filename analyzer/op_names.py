@@ -137,6 +137,11 @@ def is_backward(name: str) -> bool:
     return name.startswith("autograd::engine::evaluate_function")
 
 
+def is_engine_frame(name: str) -> bool:
+    """The Python frame in which the autograd engine is at work: ``<built-in method run_backward of torch._C...>``."""
+    return name.startswith("<built-in method run_backward")
+
+
 def is_compile(name: str) -> bool:
     """A compilation by TorchDynamo, AOTAutograd, Inductor or Triton. Running compiled code is none."""
     if name.startswith(("TorchDynamo Cache Lookup", "Torch-Compiled Region", "## Call CompiledFxGraph", "CompiledF")):

@@ -67,6 +67,11 @@ class Regions:
         return self.named(op_names.is_backward, OP, ANNOTATION)
 
     @cached_property
+    def engine(self) -> Mask:
+        """The call of the autograd engine, which runs the nodes or waits for the threads that do."""
+        return self.named(op_names.is_engine_frame, PYTHON)
+
+    @cached_property
     def op_of_work(self) -> npt.NDArray[np.int64]:
         """Name code of the innermost operator that launched each row of the device's work; -1: none."""
         op = self.links.op[self.gpu.rows]
