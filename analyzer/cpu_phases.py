@@ -53,7 +53,7 @@ class CpuPhases:
             "logging": host["logging"],
             "gc": host["gc"],
             "input_work": host["input_work"],
-            "optimizer": regions.area(regions.optimizer | regions.zero_grad, thread),
+            "optimizer": merge(regions.own_time(regions.optimizer, thread), regions.area(regions.zero_grad, thread)),
             "backward": regions.area(regions.backward),
             "forward": host["launch"],
             "communication": self.communication,

@@ -49,6 +49,15 @@ class Regions:
             mask = mask & (self.slices.thread == thread)
         return union(self.slices.start[mask], self.slices.end[mask]) if mask.any() else EMPTY
 
+    def own_time(self, optimizer: Mask, thread: int) -> Intervals:
+        """When the optimizers of a mask update, on one thread. A step that runs the forward and backward passes itself
+        (a closure, as LBFGS and Lightning have it) counts from the end of its last backward.
+        """
+        rows = np.flatnonzero(optimizer & (self.slices.thread == thread))
+        start, end = self.slices.start[rows], self.slices.end[rows]
+        done = np.append(np.iinfo(np.int64).min, np.sort(self.slices.end[self.backward]))
+        return union(np.maximum(start, done[np.searchsorted(done, end, side="right") - 1]), end)
+
     @cached_property
     def zero_grad(self) -> Mask:
         """Optimizer.zero_grad: annotated, or seen as a Python frame of torch."""

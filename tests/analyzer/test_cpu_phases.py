@@ -63,6 +63,16 @@ def test_backward_on_autograds_thread_is_the_steps() -> None:
     ) == {"backward": 315_000, "communication": 5_000, "python": 80_000, "untraced": 600_000}
 
 
+def test_an_optimizer_that_runs_the_passes_itself() -> None:
+    """Lightning and LBFGS: only what follows the last backward is the optimizer's."""
+    assert phases(
+        annotation("Optimizer.step#AdamW.step", 100, 500),
+        op("aten::mm", 120, 100),
+        op("autograd::engine::evaluate_function: MmBackward0", 250, 150),
+        op("aten::add_", 450, 100),
+    ) == {"forward": 100_000, "backward": 150_000, "optimizer": 200_000, "untraced": 550_000}
+
+
 def test_collectives_on_the_cpu() -> None:
     """gloo runs on a thread of its own; only what no model work covers is a wait."""
     assert phases(
