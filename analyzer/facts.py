@@ -222,6 +222,14 @@ _REQUIREMENTS: dict[str, tuple[Callable[[Facts], bool], str]] = {
         "Python stacks were not recorded; profile with with_stack=True.",
     ),
     "memory": (lambda f: f.memory is not None, "Memory was not recorded; profile with profile_memory=True."),
+    "settings": (
+        lambda f: f.captured.recorded,
+        "The settings of the run were not recorded; record with traceopt run.",
+    ),
+    "ledger": (
+        lambda f: f.captured.ledger is not None,
+        "The times of the steps outside of the trace were not recorded; record with traceopt run.",
+    ),
     "device": (
         lambda f: f.device.accelerator is not None,
         "The peak rates of this device are not known; give them in the settings.",

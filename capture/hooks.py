@@ -211,13 +211,14 @@ class _Hooks:
             try:
                 loader = getattr(self, "_traceopt_loader", 0)
                 tell(tracker.fetch, loader)
-                began, ended = time.perf_counter(), True
+                began, cpu_began, ended = time.perf_counter(), time.thread_time(), True
                 try:
                     batch = advance(self)
                     ended = False
                     return batch
                 finally:
-                    tell(recorder.fetched, loader, time.perf_counter() - began, ended)
+                    cpu_seconds = time.thread_time() - cpu_began
+                    tell(recorder.fetched, loader, time.perf_counter() - began, cpu_seconds, ended)
             finally:
                 inside.fetch = False
 

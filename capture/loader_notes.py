@@ -19,6 +19,7 @@ MOST_STARTS = 1000  # of a loader's workers that are described
 class LoaderNotes:
     """Filled as the script iterates its loaders. All times are microseconds.
 
+    `fetch_us` and `fetch_cpu_us` are what the training process was in the loader for all `batches`, and computed in it.
     `starts`: for each time that worker processes were started, the step, how long that took, the wait for the first
     batch, and the end of the last (in which the workers are stopped, if they do not persist).
     """
@@ -37,7 +38,8 @@ class LoaderNotes:
         if row is not None:
             row["iterators"] += 1
         elif len(self._rows) < MOST:
-            self._rows[key] = describe_loader(None, loader) | {"iterators": 1, "batches": 0, "starts": []}
+            counts = {"iterators": 1, "batches": 0, "fetch_us": 0.0, "fetch_cpu_us": 0.0, "starts": []}
+            self._rows[key] = describe_loader(None, loader) | counts
         return key
 
     def started(self, key: int, step: int, seconds: float) -> None:
@@ -48,12 +50,15 @@ class LoaderNotes:
             row["starts"].append(start)
             self._fresh[key] = start
 
-    def fetched(self, key: int, seconds: float, ended: bool) -> None:
+    def fetched(self, key: int, seconds: float, cpu_seconds: float, ended: bool) -> None:
         """A batch was asked for; `ended`: there was none left."""
         row = self._rows.get(key)
         if row is None:
             return
-        row["batches"] += not ended
+        if not ended:
+            row["batches"] += 1
+            row["fetch_us"] += seconds * 1e6
+            row["fetch_cpu_us"] += cpu_seconds * 1e6
         start = self._fresh.pop(key, None)
         if start is not None:
             start["first_batch_us"] = round(seconds * 1e6, 1)

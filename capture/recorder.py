@@ -89,10 +89,10 @@ class Recorder:
         self._begin_if_due()
         self.ledger.open_step()
 
-    def fetched(self, loader: int, seconds: float, ended: bool) -> None:
-        """The script has waited so long for a batch of a loader; `ended`: there was none left."""
+    def fetched(self, loader: int, seconds: float, cpu_seconds: float, ended: bool) -> None:
+        """The script was so long in a loader for a batch, for part of it computing; `ended`: there was none left."""
         self.ledger.fetched(seconds)
-        self.loaders.fetched(loader, seconds, ended)
+        self.loaders.fetched(loader, seconds, cpu_seconds, ended)
 
     def workers_started(self, loader: int, seconds: float) -> None:
         self.ledger.fetched(seconds)

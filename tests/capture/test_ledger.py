@@ -113,11 +113,12 @@ def test_starts_of_workers_are_kept_with_what_they_cost() -> None:
     for step in (0, 10):
         key = notes.iterated(loader(2))
         notes.started(key, step, 0.010)
-        notes.fetched(key, 0.030, ended=False)
-        notes.fetched(key, 0.001, ended=False)
-        notes.fetched(key, 0.005, ended=True)
+        notes.fetched(key, 0.030, 0.002, ended=False)
+        notes.fetched(key, 0.001, 0.001, ended=False)
+        notes.fetched(key, 0.005, 0.004, ended=True)
     [row] = notes.document(None)["loaders"]
     assert (row["iterators"], row["batches"]) == (2, 4)
+    assert (row["fetch_us"], row["fetch_cpu_us"]) == pytest.approx((62_000, 6_000))
     cost = {"us": 10_000.0, "first_batch_us": 30_000.0, "end_us": 5_000.0}
     assert row["starts"] == [{"step": 0, **cost}, {"step": 10, **cost}]
     notes.restarted()
@@ -127,8 +128,8 @@ def test_starts_of_workers_are_kept_with_what_they_cost() -> None:
 def test_without_workers_nothing_starts() -> None:
     notes = LoaderNotes()
     key = notes.iterated(loader(0))
-    notes.fetched(key, 0.030, ended=False)
-    notes.fetched(key, 0.0, ended=True)
+    notes.fetched(key, 0.030, 0.030, ended=False)
+    notes.fetched(key, 0.0, 0.0, ended=True)
     [row] = notes.document(None)["loaders"]
     assert (row["batches"], row["starts"]) == (1, [])
 

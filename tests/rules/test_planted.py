@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 HEALTHY = ("healthy", "cuda_graph", "loss_item", "hidden_host_work")
 # The cost is measured idle time, or priced against aligned products of the same trace: within 10 % of the planted.
 PRICED = ("DL001", "LG001", "HS001", "HS002", "HS003", "HS004", "LG002", "PY001", "GM001")
-HANDMADE = ("CM007", "LB006", "TC003")  # no scenario of fixtures/ plants them
+HANDMADE = ("CM007", "CV003", "LB006", "TC003")  # no scenario of fixtures/ plants them
 ELSEWHERE = ("TQ", "MM", "EF")  # families with tests of their own
 
 RULES = {rule.code: rule for rule in builtin_rules() if not rule.code.startswith(ELSEWHERE)}
@@ -81,6 +81,8 @@ def claimed_us(example: GetExample, scenario: str, code: str) -> float:
     faulty = example(scenario)
     if code in ("TC001", "TC002"):  # the products, not what else a narrower type makes faster
         return products_us(faulty.facts) - products_us(example(scenario, fixed=True).facts)
+    if code in ("DL005", "DL006"):  # what comes now and then, spread over the steps
+        return faulty.planted.cost_us
     cost = median_cost_us(faulty.planted)
     if code == "CM003":  # what goes beyond a link of 10 GB/s, whatever the link could do
         cost -= median_cost_us(generate(scenario, link_gbs=10.0).planted)
