@@ -19,6 +19,7 @@ from traceopt.analyzer.communication import CollectiveCalls, find_collectives
 from traceopt.analyzer.copies import CopyCalls, find_copies
 from traceopt.analyzer.cpu_phases import CpuPhases
 from traceopt.analyzer.device import TraceDevice, find_device
+from traceopt.analyzer.flops import Flops
 from traceopt.analyzer.gemms import Gemms
 from traceopt.analyzer.gpu import GpuWork
 from traceopt.analyzer.holes import Holes, find_holes
@@ -156,6 +157,10 @@ class Facts:
     @cached_property
     def gemms(self) -> Gemms:
         return Gemms(self.trace, self.slices, self.links, self.gpu, self.device)
+
+    @cached_property
+    def flops(self) -> Flops:
+        return Flops(self.trace, self.slices, self.links, self.gpu, self.device, self.regions, self.products)
 
     @cached_property
     def chains(self) -> Chains:

@@ -67,6 +67,16 @@ class Regions:
         return self.named(op_names.is_backward, OP, ANNOTATION)
 
     @cached_property
+    def recompute(self) -> Mask:
+        """Forward work that the backward pass repeats for activation checkpointing.
+
+        The whole of it where Python stacks were recorded, else the operators that only a forward pass calls.
+        """
+        frames = self.named(op_names.is_recompute_frame, PYTHON)
+        forward = self.named(op_names.FORWARD_ONLY.__contains__, OP)
+        return np.asarray(frames | (forward & (self.slices.nearest(self.backward) >= 0)))
+
+    @cached_property
     def op_of_work(self) -> npt.NDArray[np.int64]:
         """Name code of the innermost operator that launched each row of the device's work; -1: none."""
         op = self.links.op[self.gpu.rows]
