@@ -29,6 +29,9 @@ from traceopt.analyzer.intervals import union
 from traceopt.analyzer.kernel_names import FUSIBLE_KINDS
 from traceopt.analyzer.links import Links, link
 from traceopt.analyzer.memory import DeviceMemory, find_memory
+from traceopt.analyzer.memory_blocks import Blocks, find_blocks
+from traceopt.analyzer.memory_composition import Composition, compose
+from traceopt.analyzer.model_state import ModelState, find_model_state
 from traceopt.analyzer.nesting import PYTHON, Slices, build_slices
 from traceopt.analyzer.products import Products
 from traceopt.analyzer.quality import TraceQuality
@@ -184,6 +187,24 @@ class Facts:
     @cached_property
     def memory(self) -> DeviceMemory | None:
         return find_memory(self.trace, self.steps, self.has_gpu)
+
+    @cached_property
+    def blocks(self) -> Blocks | None:
+        """Blocks of the device's caching allocator; None where memory was not recorded."""
+        return None if self.memory is None else find_blocks(self.trace.memory, self.memory.rows)
+
+    @cached_property
+    def model_state(self) -> ModelState | None:
+        return find_model_state(self.trace, self.slices, self.regions.backward_passes)
+
+    @cached_property
+    def composition(self) -> Composition | None:
+        """What the device's memory holds at its peak; None on a CPU-only run, whose totals begin with the recording."""
+        if self.memory is None or self.blocks is None or not self.has_gpu:
+            return None
+        regions = self.regions
+        updates = regions.area(regions.optimizer | regions.zero_grad)
+        return compose(self.memory, self.blocks, regions.backward_passes, updates, self.model_state)
 
     @cached_property
     def quality(self) -> TraceQuality:

@@ -20,6 +20,7 @@ from traceopt.result import (
     Gpu,
     IdleCause,
     Memory,
+    MemoryPart,
     MemoryPoint,
     Step,
     Sync,
@@ -217,4 +218,6 @@ def memory(facts: Facts) -> Memory:
         MemoryPoint(us(t - start), int(a), int(r) if r > 0 else None)
         for t, a, r in zip(time, allocated, reserved, strict=True)
     ]
-    return Memory(found.peak_allocated, found.peak_reserved, capacity, [], curve)
+    parts = facts.composition.bytes if facts.composition else {}
+    composition = [MemoryPart(name, size) for name, size in parts.items()]
+    return Memory(found.peak_allocated, found.peak_reserved, capacity, composition, curve)
