@@ -79,11 +79,16 @@ def as_evidence(found: list[Remedy]) -> list[Evidence]:
 
 def in_words(found: list[Remedy]) -> str:
     """ "mixed precision (1.2 GB), activation checkpointing (4.0 GB), ..."."""
-    named = [
-        f"{one.name[:1].lower()}{one.name[1:]}" + (f" ({size(one.bytes)})" if one.bytes is not None else "")
-        for one in found
-    ]
-    return ", ".join(named)
+    return ", ".join(inside(one.name) + (f" ({size(one.bytes)})" if one.bytes is not None else "") for one in found)
+
+
+def inside(name: str) -> str:
+    """A remedy's name inside a sentence; acronyms keep their capitals."""
+    return (
+        name
+        if name[:2].isupper() or name[1:2].isupper() or name.startswith(("LoRA", "Ze"))
+        else name[:1].lower() + name[1:]
+    )
 
 
 def _mixed_precision(facts: Facts, held: Composition | None) -> Remedy | None:
