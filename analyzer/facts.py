@@ -33,6 +33,7 @@ from traceopt.analyzer.memory_blocks import Blocks, find_blocks
 from traceopt.analyzer.memory_composition import Composition, compose
 from traceopt.analyzer.model_state import ModelState, find_model_state
 from traceopt.analyzer.nesting import PYTHON, Slices, build_slices
+from traceopt.analyzer.product_calls import ProductCalls
 from traceopt.analyzer.products import Products
 from traceopt.analyzer.quality import TraceQuality
 from traceopt.analyzer.regions import Regions
@@ -160,6 +161,10 @@ class Facts:
     @cached_property
     def gemms(self) -> Gemms:
         return Gemms(self.trace, self.slices, self.links, self.gpu, self.device)
+
+    @cached_property
+    def product_calls(self) -> ProductCalls:
+        return ProductCalls(self.gemms)
 
     @cached_property
     def flops(self) -> Flops:

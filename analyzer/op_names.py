@@ -248,6 +248,11 @@ def is_kernel_launch(name: str) -> bool:
     return runtime_call(name) in _KERNEL_LAUNCHES
 
 
+def counts_threads(name: str) -> bool:
+    """The call's grid is in threads, not in blocks (seen on MI300X: rocBLAS, MIOpen)."""
+    return runtime_call(name) == "hipExtModuleLaunchKernel"
+
+
 def is_allocation(name: str) -> bool:
     """The call takes memory from the driver or gives it back (device, pinned host, virtual mapping)."""
     return runtime_call(name) in _ALLOCATIONS
