@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from traceopt.analyzer.activities import LOGGING_FRAME, REPORTING_FUNCTION
-from traceopt.analyzer.attention import UnfusedAttention, find_unfused_attention
+from traceopt.analyzer.attention import MathAttention, UnfusedAttention, find_math_attention, find_unfused_attention
 from traceopt.analyzer.call_sites import CallSites
 from traceopt.analyzer.captured import Captured, captured
 from traceopt.analyzer.chains import Chains, find_chains
@@ -37,6 +37,7 @@ from traceopt.analyzer.product_calls import ProductCalls
 from traceopt.analyzer.products import Products
 from traceopt.analyzer.quality import TraceQuality
 from traceopt.analyzer.regions import Regions
+from traceopt.analyzer.repetition import Repetition, find_repetition
 from traceopt.analyzer.steps import Steps, find_steps
 from traceopt.analyzer.syncs import Syncs, blocking_copies, find_syncs
 from traceopt.analyzer.tables import I8
@@ -151,6 +152,10 @@ class Facts:
         return np.asarray(np.maximum(np.minimum(end, window[1]) - np.maximum(start, window[0]), 0))
 
     @cached_property
+    def repetition(self) -> Repetition:
+        return find_repetition(self.trace, self.gpu, self.links, self.steps)
+
+    @cached_property
     def regions(self) -> Regions:
         return Regions(self.trace, self.slices, self.links, self.gpu)
 
@@ -180,6 +185,10 @@ class Facts:
     @cached_property
     def unfused_attention(self) -> UnfusedAttention:
         return find_unfused_attention(self.gpu, self.regions)
+
+    @cached_property
+    def math_attention(self) -> MathAttention:
+        return find_math_attention(self.gpu, self.regions, self.unfused_attention)
 
     @cached_property
     def collectives(self) -> list[CollectiveCalls]:

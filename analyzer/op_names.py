@@ -243,6 +243,11 @@ def is_launch(name: str) -> bool:
     return call in _KERNEL_LAUNCHES or call in _GRAPH_LAUNCHES or call in _FILLS or is_copy(call)
 
 
+def is_graph_launch(name: str) -> bool:
+    """The call launches a captured graph."""
+    return runtime_call(name) in _GRAPH_LAUNCHES
+
+
 def is_kernel_launch(name: str) -> bool:
     """The call launches one kernel."""
     return runtime_call(name) in _KERNEL_LAUNCHES

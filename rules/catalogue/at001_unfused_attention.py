@@ -51,7 +51,8 @@ class UnfusedAttentionRule(Rule):
         found = facts.unfused_attention
         count = facts.steps.count
         time = (found.product_ns + found.other_ns) / count
-        if time < self.min_share * facts.step_ns:
+        own = facts.math_attention.mask  # of scaled_dot_product_attention itself: AT002 says why
+        if time < self.min_share * facts.step_ns or (found.mask & own).sum() > 0.5 * found.mask.sum():
             return
         evidence = kernel_evidence(facts, found.mask)
         yield self.finding(
