@@ -14,6 +14,7 @@ from traceopt.analyzer.activities import LOGGING_FRAME, REPORTING_FUNCTION
 from traceopt.analyzer.attention import MathAttention, UnfusedAttention, find_math_attention, find_unfused_attention
 from traceopt.analyzer.call_sites import CallSites
 from traceopt.analyzer.captured import Captured, captured
+from traceopt.analyzer.casts import Casts, find_casts
 from traceopt.analyzer.chains import Chains, find_chains
 from traceopt.analyzer.communication import CollectiveCalls, find_collectives
 from traceopt.analyzer.copies import CopyCalls, find_copies
@@ -170,6 +171,10 @@ class Facts:
     @cached_property
     def product_calls(self) -> ProductCalls:
         return ProductCalls(self.gemms)
+
+    @cached_property
+    def casts(self) -> Casts:
+        return find_casts(self.gemms)
 
     @cached_property
     def flops(self) -> Flops:

@@ -79,4 +79,6 @@ class UnfusedAttentionRule(Rule):
     def passed(self, facts: Facts) -> str:
         found = facts.unfused_attention
         share = (found.product_ns + found.other_ns) / facts.steps.window_ns
+        if len(facts.math_attention.calls):
+            return f"The math path of scaled_dot_product_attention takes {percent(share)} of the step: see AT002."
         return f"Attention in single steps takes {percent(share)} of the step."
