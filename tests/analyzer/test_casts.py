@@ -59,10 +59,8 @@ def test_of_a_filter() -> None:
 
 def test_turned_back_at_once() -> None:
     there, back = copy(10, 1, [7, 9], FLOAT, HALF), copy(20, 2, [7, 9], HALF, FLOAT)
-    facts = facts_of(
-        there, back, copy(40, 3, [7, 9], FLOAT, HALF), mm(50, 4, 2, 3, 5), copy(60, 5, [7, 9], HALF, FLOAT)
-    )
-    assert facts.casts.undone.tolist() == [True, True, False, False, False]
+    apart = [mm(30, 6, 2, 3, 5), copy(40, 3, [7, 9], FLOAT, HALF), mm(50, 4, 2, 3, 5), copy(60, 5, [7, 9], HALF, FLOAT)]
+    assert facts_of(there, back, *apart).casts.undone.tolist() == [True, True, False, False, False, False]
 
 
 @pytest.mark.parametrize(
