@@ -32,6 +32,7 @@ from traceopt.analyzer.nesting import PYTHON, Slices, build_slices
 from traceopt.analyzer.products import Products
 from traceopt.analyzer.quality import TraceQuality
 from traceopt.analyzer.regions import Regions
+from traceopt.analyzer.replay.graph import Graph, build_graph
 from traceopt.analyzer.steps import Steps, find_steps
 from traceopt.analyzer.syncs import Syncs, blocking_copies, find_syncs
 from traceopt.analyzer.tables import I8
@@ -179,6 +180,10 @@ class Facts:
     @cached_property
     def memory(self) -> DeviceMemory | None:
         return find_memory(self.trace, self.steps, self.has_gpu)
+
+    @cached_property
+    def replay_graph(self) -> Graph:
+        return build_graph(self.trace, self.slices, self.links, self.gpu, self.steps)
 
     @cached_property
     def quality(self) -> TraceQuality:

@@ -171,6 +171,7 @@ _FILLS = _words(
     "hipMemsetAsync hipMemset hipMemsetD8Async hipMemsetD32Async hipMemset2DAsync"
 )
 _GRAPH_LAUNCHES = frozenset(("cudaGraphLaunch", "cuGraphLaunch", "hipGraphLaunch"))
+_STREAM_WAITS = frozenset(("cudaStreamWaitEvent", "cuStreamWaitEvent", "hipStreamWaitEvent"))
 _KERNEL_LAUNCHES = _words(
     "cudaLaunchKernel cudaLaunchKernelExC cudaLaunchCooperativeKernel "
     "cudaLaunchCooperativeKernelMultiDevice cudaLaunch cuLaunchKernel cuLaunchKernelEx "
@@ -234,6 +235,16 @@ def is_launch(name: str) -> bool:
 def is_kernel_launch(name: str) -> bool:
     """The call launches one kernel."""
     return runtime_call(name) in _KERNEL_LAUNCHES
+
+
+def is_graph_launch(name: str) -> bool:
+    """The call launches a captured graph of kernels."""
+    return runtime_call(name) in _GRAPH_LAUNCHES
+
+
+def is_stream_wait(name: str) -> bool:
+    """The call makes a stream wait for an event, not the host."""
+    return runtime_call(name) in _STREAM_WAITS
 
 
 def is_allocation(name: str) -> bool:
