@@ -183,7 +183,12 @@ def test_moved_work_still_comes_after_what_was_before_it_and_before_the_next_ste
 
 
 def test_a_cpu_only_step_loses_what_is_removed() -> None:
-    facts = steps_of(lambda machine: (machine.work(300, "load"), machine.work(200, "train")) and None)
+    def step(machine: Machine) -> None:
+        machine.work(300, "load")
+        machine.work(200, "train")
+
+    facts = steps_of(step)
+    assert step_us(facts) == pytest.approx(500, abs=0.01)
     assert step_us(facts, RemoveHost(during(facts, "load"))) == pytest.approx(200, abs=0.01)
 
 
