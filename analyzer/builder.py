@@ -126,6 +126,8 @@ class TableBuilder:
             columns["stack"] = self._texts([a.stack for a in args])
             columns["sequence"] = _numbers([a.sequence for a in args])
             columns["forward_thread"] = _numbers([a.forward_thread for a in args])
+        elif kind == cat.PYTHON:
+            columns["call_line"] = -1
         elif kind == cat.SYNC:
             columns["correlation"] = _numbers([a.correlation for a in args])
             columns["device"] = _numbers([a.device for a in args])

@@ -4,98 +4,23 @@ Three sources, best first: Python frames around the slice; the call stack that t
 for a backward operator, the call site of its forward operator (same autograd sequence
 number, else the profiler's arrow).
 
-A frame's line is where its function begins: that is what the profiler records for functions that it saw being called.
+A frame is named after the line that its function begins on. Where `traceopt run` recorded the lines of the calls, a
+site is the line of the call; of work between two calls of one function, the lines from the one to the other.
 """
 
 from __future__ import annotations
 
-import re
-import sys
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from traceopt.analyzer.frames import CallSite, is_library, is_third_party, parse_frame
 from traceopt.analyzer.nesting import ANNOTATION, OP, PYTHON, Slices
 from traceopt.analyzer.tables import I4
 from traceopt.analyzer.trace import Trace
-
-FRAME = re.compile(r"^(?P<file>.+?)\((?P<line>\d+)\): (?P<function>.+)$", re.S)
-_INSTALLED = re.compile(
-    r"(?:^|/)(?:site-packages|dist-packages|python3[\d.]*)/"
-    r"|^<(?!ipython-input|stdin)"  # <frozen os>, <string>, <eval_with_key>; but a notebook's cells are the user's
-    r"|/torchinductor_[^/]+/"  # code that torch.compile wrote
-    r"|/torch/(?:_\w+|amp|autograd|cuda|distributed|fx|nn|optim|profiler|utils)/|/python/triton/"  # built from source
-)
-_CAPTURE = (Path(__file__).parents[1] / "capture").as_posix() + "/"  # our wrappers, where we run from a checkout
-_HOME = re.compile(r"^(?:[A-Za-z]:)?/(?:home|Users)/[^/]+/|^/root/")
-
-# First part of the paths that the profiler has already cut at site-packages.
-THIRD_PARTY = frozenset(
-    """
-    PIL absl accelerate aiter albumentations apex av bitsandbytes click cv2 dask datasets decord deepspeed detectron2
-    diffusers einops fairscale fbgemm_gpu fire flash_attn fsspec functorch gradio h5py huggingface_hub hydra ignite jax
-    joblib keras kornia lightning lightning_fabric lightning_utilities liger_kernel lmdb matplotlib megatron mlflow mmcv
-    mmengine monai numpy omegaconf onnxruntime open_clip optimum pandas peft pyarrow pydantic pytorch_lightning ray
-    safetensors scipy sentence_transformers sglang sklearn soundfile spacy tensorboard tensorboardX timm tokenizers
-    torch torch_geometric torch_tb_profiler torchao torchaudio torchdata torchmetrics torchrec torchtext torchvision
-    six tqdm transformer_engine transformers traceopt triton trl typing_extensions vllm wandb webdataset xformers yaml
-    """.split()  # noqa: SIM905 - a list of eighty words reads better as text
-)
-
-# Names that users give their scripts; what the standard library has under them does not run in training.
-_STDLIB = sys.stdlib_module_names - {"cmd", "code", "profile", "test", "trace"}
-
-
-@dataclass(frozen=True, slots=True)
-class CallSite:
-    """A function of the user's code: its file, the line it begins on, its name."""
-
-    file: str
-    line: int | None
-    function: str
-
-
-def parse_frame(name: str) -> CallSite | None:
-    """ "train.py(97): log_metrics" -> CallSite; None for builtins and modules."""
-    match = FRAME.match(name)
-    if match is None:
-        return None
-    return CallSite(_HOME.sub("~/", _slashed(match["file"])), int(match["line"]), match["function"])
-
-
-def is_library(name: str) -> bool:
-    """Whether a frame belongs to torch, the standard library, or an installed package, or is no frame of a file."""
-    match = FRAME.match(name)
-    if match is None:
-        return True
-    file = _slashed(match["file"])
-    if _INSTALLED.search(file) or file.startswith(_CAPTURE):
-        return True
-    if file.startswith("/") or file[1:3] == ":/":
-        return False
-    top = file.partition("/")[0].removesuffix(".py")
-    return top in _STDLIB or top in THIRD_PARTY
-
-
-def _slashed(file: str) -> str:
-    """A path as Windows writes it, with slashes."""
-    return file.replace("\\", "/")
-
-
-def is_third_party(name: str) -> bool:
-    """Whether a frame belongs to an installed package other than torch (a model or pipeline library, mostly)."""
-    match = FRAME.match(name)
-    if match is None:
-        return False
-    file = _slashed(match["file"])
-    if _INSTALLED.search(file):
-        tail = re.split(r"/(?:site-packages|dist-packages)/", file)[-1]
-        return tail != file and not tail.startswith("torch/")
-    return file.partition("/")[0] in THIRD_PARTY - {"torch"}
 
 
 @dataclass(frozen=True)
@@ -194,7 +119,62 @@ class CallSites:
         frame = np.where(rows >= 0, self._nearest_frame[safe], -1)
         site = np.where(frame >= 0, self._site_of_name[self.slices.name[np.maximum(frame, 0)]], -1)
         stacked = np.where((site < 0) & (rows >= 0), self._nearest_stack[safe], -1)
-        return np.where(stacked >= 0, self._site_of_stack[np.maximum(stacked, 0)], site).astype(np.int32)
+        site = np.where(stacked >= 0, self._site_of_stack[np.maximum(stacked, 0)], site)
+        inside = np.flatnonzero((frame >= 0) & (frame != rows))
+        first, last = self._lines(rows[inside], frame[inside])
+        return self._at_lines(site, inside[first > 0], first[first > 0], last[first > 0])
+
+    def _at_lines(self, site: I4, rows: npt.NDArray[np.integer], first: I4, last: I4) -> I4:
+        """`site` with some rows moved to lines of the same function."""
+        out = site.astype(np.int32)
+        places, group = np.unique(np.stack((out[rows], first, last)), axis=1, return_inverse=True)
+        moved = []
+        for index, low, high in places.T.tolist():
+            function = self.sites[index]
+            moved.append(self._add(CallSite(function.file, low, function.function, high if high > low else None)))
+        out[rows] = np.array(moved, np.int32)[group.reshape(-1)]
+        return out
+
+    def _lines(self, rows: npt.NDArray[np.integer], frames: npt.NDArray[np.integer]) -> tuple[I4, I4]:
+        """First and last line that the work of each row may stand on, in the user's frame next around it; 0: unknown.
+
+        That of the frame's call that holds the row; else it lies between two of the frame's calls.
+        """
+        caller, call_line = self._calls
+        holder = self._nearest_call[rows]
+        held = (holder >= 0) & (caller[np.maximum(holder, 0)] == frames)
+        exact = np.where(held, call_line[np.maximum(holder, 0)], 0)
+        calls = np.flatnonzero(caller >= 0)
+        calls = calls[np.argsort(caller[calls], kind="stable")]
+        if not len(calls):
+            return exact, exact
+        key = caller[calls].astype(np.int64) * len(self.slices) + calls
+        after = np.searchsorted(key, frames.astype(np.int64) * len(self.slices) + rows)
+
+        def line_of(place: npt.NDArray[np.integer]) -> I4:
+            known = (place >= 0) & (place < len(calls))
+            call = calls[np.where(known, place, 0)]
+            return np.where(known & (caller[call] == frames), call_line[call], 0)
+
+        first, last = line_of(after - 1), line_of(after)
+        between = ~held & (first > 0) & (last >= first)  # else a loop began anew between the two
+        return np.where(between, first, exact), np.where(between, last, exact)
+
+    @cached_property
+    def _calls(self) -> tuple[I4, I4]:
+        """For every slice that is a call by the user's code, the calling frame's slice and its line; -1: it is none."""
+        slices = self.slices
+        line = np.full(len(slices), -1, np.int32)
+        python = slices.kind == PYTHON
+        line[python] = self.trace.python.call_line[slices.row[python]]
+        named = np.array([not name.startswith("<built-in") for name in self.trace.names] or [False])
+        frame = slices.nearest(python & named[slices.name])
+        caller = np.where((line >= 0) & (slices.parent >= 0), frame[np.maximum(slices.parent, 0)], -1)
+        return np.where((caller >= 0) & self.user_frames[np.maximum(caller, 0)], caller, -1).astype(np.int32), line
+
+    @cached_property
+    def _nearest_call(self) -> I4:
+        return self.slices.nearest(self._calls[0] >= 0)
 
     def _stack_site(self, text: str) -> int:
         frames = str(msgspec.json.decode(text)).split(";")

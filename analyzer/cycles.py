@@ -1,38 +1,43 @@
-"""The two cycles that `traceopt run` records of every rank: which of the files is analyzed.
-
-Until both are joined into one result the detail cycle is taken: shapes and the lines of code are only there.
-"""
+"""The two cycles that `traceopt run` records of every rank: which files of a folder belong together."""
 
 from __future__ import annotations
 
 import json
 import zlib
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from traceopt.analyzer.sources import Source
 from traceopt.errors import InputError
 
-DETAIL = "detail"
 _HEAD_BYTES = 4096
 _KEY = '"traceopt": {"cycle": '
 
 
-def one_cycle(sources: Sequence[Source]) -> list[Source]:
-    """Leaves out, from each folder, the other cycles of a worker whose detail cycle is there too.
+@dataclass(frozen=True, slots=True)
+class Recording:
+    """A file to analyze; `detail` is the file of the same process with shapes, frames and memory but no true times."""
 
-    A file that the user named stays.
-    """
-    by_worker: dict[tuple[str, str | None], list[Source]] = {}
+    source: Source
+    detail: Source | None = None
+
+
+def find_recordings(sources: Sequence[Source]) -> list[Recording]:
+    """In the order of the sources; a detail cycle goes with the timing cycle of its worker, if each is there once."""
+    by_worker: dict[tuple[str, str], list[Source]] = {}
     for source in sources:
-        by_worker.setdefault((str(source.path.parent), source.worker), []).append(source)
-    dropped: set[int] = set()
-    for (_, worker), files in by_worker.items():
-        if worker is None or len(files) < 2:
-            continue
-        cycles = {id(source): cycle_name(source) for source in files}
-        if DETAIL in cycles.values():
-            dropped |= {key for key, name in cycles.items() if name is not None and name != DETAIL}
-    return [source for source in sources if id(source) not in dropped or source.named]
+        if source.worker is not None:
+            by_worker.setdefault((str(source.path.parent), source.worker), []).append(source)
+    details: dict[str, Source] = {}  # by the label of the timing cycle
+    for files in by_worker.values():
+        if len(files) > 1:
+            cycles = [(cycle_name(source), source) for source in files]
+            timing = [source for name, source in cycles if name == "timing"]
+            detail = [source for name, source in cycles if name == "detail"]
+            if len(timing) == len(detail) == 1:
+                details[timing[0].label] = detail[0]
+    joined = {source.label for source in details.values()}
+    return [Recording(source, details.get(source.label)) for source in sources if source.label not in joined]
 
 
 def cycle_name(source: Source) -> str | None:

@@ -8,6 +8,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
+from traceopt.analyzer.steps import PROFILER_STEP
 from traceopt.analyzer.tables import I4, I8, U1, ThreadSpans
 from traceopt.analyzer.trace import Trace
 
@@ -25,7 +26,7 @@ class Slices:
     kind: U1  # PYTHON, ANNOTATION, OP, RUNTIME
     name: I4
     row: I4  # in the table of its kind
-    parent: I4  # row here of the enclosing slice of the same thread, -1: none
+    parent: I4  # row here of the enclosing slice of the same thread, -1: none; ProfilerStep encloses nothing
 
     def __len__(self) -> int:
         return len(self.start)
@@ -113,9 +114,13 @@ def build_slices(trace: Trace) -> Slices:
     name = np.concatenate([t.name for _, t in tables])
     row = np.concatenate([np.arange(len(t), dtype=np.int32) for _, t in tables])
     order = np.lexsort((kind, start - end, start, thread))
-    start, end, thread = start[order], end[order], thread[order]
-    parent = enclosing(thread, start, end, _resolution_ns(start, end))
-    return Slices(thread, start, end, kind[order], name[order], row[order], parent)
+    start, end, thread, kind, name = start[order], end[order], thread[order], kind[order], name[order]
+    parent = np.full(len(order), -1, np.int32)
+    steps = np.array([PROFILER_STEP.match(name) is not None for name in trace.names] or [False])
+    scopes = np.flatnonzero(~steps[name])  # a step may begin and end within frames: it cuts time, and holds nothing
+    inner = enclosing(thread[scopes], start[scopes], end[scopes], _resolution_ns(start, end))
+    parent[scopes] = np.where(inner >= 0, scopes[np.maximum(inner, 0)], -1)
+    return Slices(thread, start, end, kind, name, row[order], parent)
 
 
 def _resolution_ns(start: I8, end: I8) -> int:

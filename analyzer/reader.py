@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import IO, Any
 
 from traceopt.analyzer.builder import TableBuilder
+from traceopt.analyzer.call_lines import with_call_lines
 from traceopt.analyzer.chunks import EventStream, NotATraceError
 from traceopt.analyzer.inflate import Blocks
 from traceopt.analyzer.trace import Trace, TraceMeta
@@ -49,6 +50,7 @@ def read_trace(
     header = events.header
     rank, world_size = _rank(header)
     tables = builder.finish()
+    tables["python"] = with_call_lines(tables["python"], header)
     return Trace(
         meta=TraceMeta(
             path=path,

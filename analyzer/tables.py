@@ -143,6 +143,10 @@ class AnnotationTable(ThreadSpans):
 class PythonTable(ThreadSpans):
     """Python frames and calls of builtins on CPU threads, named "file(line): function"."""
 
+    call_line: I4  # of the user's code that makes this call; -1: another's code, or not recorded
+
+    SCHEMA: ClassVar[dict[str, str]] = {**ThreadSpans.SCHEMA, "call_line": "i4"}
+
 
 @dataclass(frozen=True, slots=True)
 class SyncTable(Spans):

@@ -6,6 +6,7 @@
   "schema": 1, "torch_version", "script", "pid", "rank", "step_rule",
   "environment": {...}, "memory": {"before": {...}, "after": {...}},
   "models": [...], "optimizers": [...], "loaders": [...], "loader_workers": [...],
+  "call_lines": {"count", "rows": [...], "lines": [...]},
   "dynamo": {...}, "gc": {"collections", "us"}, "checkpoint": {"saves", "us"}, "skipped_updates", "notes": [...],
   "ledger": {"step_us": [...], "fetch_us": [...], "windows": [{"cycle", "warmup_from", "from", "until"}], ...}
 }

@@ -17,7 +17,6 @@ class Outcome:
     """`traces` are the files of this run; `reason` says why there is none; `notes` what went otherwise than planned."""
 
     traces: list[Path]
-    analyzed: list[Path]
     reason: str | None
     notes: list[str]
     stretch: dict[str, float]  # by cycle: the median recorded step, as a multiple of the median unrecorded one
@@ -25,19 +24,10 @@ class Outcome:
 
 def read_outcome(control: Path, settings: Settings) -> Outcome:
     statuses = read_statuses(control)
-    written = [(settings.folder / trace.file, trace.cycle) for status in statuses for trace in status.traces]
-    traces = [path for path, _ in written if path.exists()]
+    written = [settings.folder / trace.file for status in statuses for trace in status.traces]
+    traces = [path for path in written if path.exists()]
     reason = None if traces else _why_nothing(control, settings, statuses)
-    return Outcome(
-        traces, _to_analyze(written), reason, _notes(settings, statuses) if traces else [], _stretch(statuses)
-    )
-
-
-def _to_analyze(written: list[tuple[Path, str]]) -> list[Path]:
-    """The files of the most telling cycle: call sites are in the detail cycle only."""
-    cycles = {cycle for path, cycle in written if path.exists()}
-    best = next((name for name in ("detail", "timing") if name in cycles), None) or min(cycles, default=None)
-    return [path for path, cycle in written if cycle == best and path.exists()]
+    return Outcome(traces, reason, _notes(settings, statuses) if traces else [], _stretch(statuses))
 
 
 def _why_nothing(control: Path, settings: Settings, statuses: list[Status]) -> str:

@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from .call_lines import call_lines
 from .environment import describe_memory, rank
 from .inventory import take_inventory
 from .ledger import Ledger
@@ -238,6 +239,8 @@ class Recorder:
         try:
             self._inventory = self._inventory or take_inventory(self._torch)
             head = self._head(recording, until)
+            if cycle.with_stack:
+                head["call_lines"] = call_lines(profiler)
             file = save(profiler, self._settings.folder, self._worker(), head | self._tail())
         except Exception as error:
             self.status.trouble(f"step {self.step}: the trace of the {cycle.name} cycle is lost: {error}")

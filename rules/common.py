@@ -125,7 +125,7 @@ def _location(facts: Facts, site: int) -> Location | None:
     if site < 0:
         return None
     found = facts.call_sites.sites[site]
-    return Location(found.file, found.line, found.function)
+    return Location(found.file, found.line, found.function, found.last_line)
 
 
 def site_evidence(

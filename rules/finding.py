@@ -16,9 +16,12 @@ class Location:
     file: str
     line: int | None
     function: str | None = None
+    last_line: int | None = None  # where it may be any line from `line` on
 
     def __str__(self) -> str:
-        return self.file if self.line is None else f"{self.file}:{self.line}"
+        if self.line is None:
+            return self.file
+        return f"{self.file}:{self.line}" + (f"-{self.last_line}" if self.last_line is not None else "")
 
 
 @dataclass(frozen=True, slots=True)

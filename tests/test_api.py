@@ -60,6 +60,13 @@ class TestTwoRanks:
         assert 0 in ranks["CM001"]
         assert ranks["DL001"] == [1]
 
+    def test_what_the_fixes_give_together_belongs_to_the_first(self, merged: Result) -> None:
+        first = merged.findings[0]
+        assert merged.combined is not None
+        assert first.saving is not None
+        assert first.code in merged.combined.codes
+        assert merged.combined.saving_us >= 0.99 * first.saving.est_us
+
     def test_order_of_the_paths_does_not_matter(self, two_ranks: Path, merged: Result) -> None:
         files = sorted(map(str, two_ranks.rglob("*.gz")), reverse=True)
         result = analyze(files)

@@ -8,17 +8,18 @@ from pathlib import Path
 from typing import Any
 
 from traceopt import __version__, sections, sections_tables
-from traceopt.analyzer.cycles import one_cycle
+from traceopt.analyzer.cycles import Recording, find_recordings
 from traceopt.analyzer.facts import Facts
+from traceopt.analyzer.joined import join_cycles
 from traceopt.analyzer.reader import read_trace
 from traceopt.analyzer.sources import Source, find_sources
+from traceopt.analyzer.trace import Trace
 from traceopt.errors import InputError, one_line
 from traceopt.result import Check, Quality, RankRow, Recorded, Result, Run, Tool, TraceFile
 from traceopt.rules.combine import combine
 from traceopt.rules.engine import Outcome, prepare, run_rules, value_order
 from traceopt.rules.finding import Finding
 from traceopt.rules.registry import load_rules
-from traceopt.rules.rule import Rule
 from traceopt.timeline import timeline
 from traceopt.verdict import UNUSABLE, verdict
 
@@ -48,42 +49,59 @@ def analyze(
     rules = prepare(registry, select_codes=select, ignore_codes=ignore, thresholds=thresholds)
     warnings = [*registry.warnings, *found.skipped]
     results = []
-    for source in one_cycle(found.sources):
+    for recording in find_recordings(found.sources):
         try:
-            results.append(_analyze_one(source, rules, debug, progress))
+            trace = _read_recording(recording, warnings, progress)
         except InputError as error:
-            if source.named:
+            if recording.source.named:
                 raise
             warnings.append(one_line(str(error)))
+            continue
+        if progress is not None:
+            progress(f"analyzing {recording.source.label}")
+        facts = Facts(trace)
+        results.append(_document(facts, run_rules(rules, facts, debug=debug)))
     if not results:
         raise InputError(warnings[-1] if warnings else "no trace file was found")
     return _merged(results, warnings)
 
 
-def _analyze_one(source: Source, rules: Sequence[Rule], debug: bool, progress: Progress | None) -> Result:
-    """One file's document."""
+def _read_recording(recording: Recording, warnings: list[str], progress: Progress | None) -> Trace:
+    """One rank's trace; a cycle that cannot be read is told, and the other is taken alone."""
+    if recording.detail is None:
+        return _read(recording.source, progress)
+    traces = []
+    for source in (recording.source, recording.detail):
+        try:
+            traces.append(_read(source, progress))
+        except InputError as error:
+            if source.named:
+                raise
+            problem = error
+            warnings.append(one_line(str(error)))
+    if not traces:
+        raise problem
+    return join_cycles(*traces) if len(traces) > 1 else traces[0]
 
+
+def _read(source: Source, progress: Progress | None) -> Trace:
     def tell(byte_count: int) -> None:
         if progress is not None:
             progress(f"reading {source.label}: {byte_count / 1e6:,.0f} MB")
 
     with source.open() as stream:
-        trace = read_trace(
+        return read_trace(
             stream,
             source.label,
             rank_hint=source.rank_hint,
             world_size_hint=source.world_size_hint,
             progress=tell,
         )
-    if progress is not None:
-        progress(f"analyzing {source.label}")
-    facts = Facts(trace)
-    outcome = run_rules(rules, facts, debug=debug)
-    return _document(facts, outcome)
 
 
 def _document(facts: Facts, outcome: Outcome) -> Result:
     meta = facts.trace.meta
+    files = [one for one in (meta, meta.detail) if one is not None]
     quality = _quality(facts, outcome)
     breakdown = sections.breakdown(facts)
     rank = meta.rank
@@ -97,7 +115,7 @@ def _document(facts: Facts, outcome: Outcome) -> Result:
         tool=Tool("traceopt", __version__),
         verdict=headline,
         run=Run(
-            paths=[meta.path],
+            paths=[file.path for file in files],
             world_size=meta.world_size,
             ranks=[] if rank is None else [rank],
             shown_rank=rank,
@@ -110,7 +128,8 @@ def _document(facts: Facts, outcome: Outcome) -> Result:
                 memory=facts.memory is not None,
             ),
             files=[
-                TraceFile(meta.path, rank, meta.byte_count, meta.event_count, meta.lost_events, meta.repaired_events)
+                TraceFile(file.path, rank, file.byte_count, file.event_count, file.lost_events, file.repaired_events)
+                for file in files
             ],
         ),
         quality=quality,
@@ -190,7 +209,14 @@ def _merged(results: list[Result], warnings: list[str]) -> Result:
                 known = findings[index]
                 findings[index] = replace(known, ranks=sorted({*known.ranks, *finding.ranks}))
     ranks = sorted({rank for r in results for rank in r.run.ranks})
-    combined = max((r.combined for r in results if r.combined), key=lambda c: c.share, default=None)
+    findings.sort(key=value_order)
+    # What the fixes give together is told of the first rank that the most valuable one helps.
+    together = [r.combined for r in (shown, *others) if r.combined is not None]
+    combined = next((c for c in together if findings[0].code in c.codes), None)
+    ranks = sorted({rank for r in results for rank in r.run.ranks})
+    findings.sort(key=value_order)
+    # What the fixes give together is told for the rank that the first of them comes from.
+    told = next((r for r in (shown, *others) if any(f.saving == findings[0].saving for f in r.findings)), shown)
     run = replace(
         shown.run,
         paths=[path for r in results for path in r.run.paths],
@@ -200,7 +226,7 @@ def _merged(results: list[Result], warnings: list[str]) -> Result:
     return replace(
         shown,
         run=run,
-        findings=sorted(findings, key=value_order),
+        findings=findings,
         combined=combined,
         checks=_merged_checks(results),
         ranks=[row for r in results for row in r.ranks],

@@ -239,8 +239,8 @@ def run(
     code, outcome = running.record(command, module, settings, quiet=quiet)
     for line in running.remarks(outcome, quiet=quiet):
         click.echo(f"traceopt: {visible(line)}", err=True)
-    if outcome.analyzed and not no_analyze and not running.was_told_to_end(code):
-        paths = [str(path) for path in outcome.analyzed]
+    if outcome.traces and not no_analyze and not running.was_told_to_end(code):
+        paths = [str(path) for path in outcome.traces]
         result = _analyzed(paths, config, debug=state["debug"], quiet=quiet)
         if html_path is not None:
             _write_html(html_path, result, paths)

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from traceopt.analyzer.call_sites import CallSite
 from traceopt.analyzer.facts import Facts
+from traceopt.analyzer.frames import CallSite
 from traceopt.rules.finding import Location
 
 
@@ -27,7 +27,7 @@ def share(value: Any) -> float:
 
 
 def to_location(site: CallSite) -> Location:
-    return Location(site.file, site.line, site.function)
+    return Location(site.file, site.line, site.function, site.last_line)
 
 
 def location(facts: Facts, slice_row: int) -> Location | None:

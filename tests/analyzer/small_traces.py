@@ -59,6 +59,6 @@ def document(events: Sequence[Any], **metadata: Any) -> bytes:
     return json.dumps({"schemaVersion": 1, **metadata, "traceEvents": list(events)}).encode()
 
 
-def read(trace: bytes | Sequence[Json]) -> Trace:
-    """The trace of a file's bytes, or of a list of events."""
-    return read_trace(io.BytesIO(trace if isinstance(trace, bytes) else document(trace)), "trace.json")
+def read(trace: bytes | Sequence[Json], **metadata: Any) -> Trace:
+    """The trace of a file's bytes, or of a list of events with the metadata."""
+    return read_trace(io.BytesIO(trace if isinstance(trace, bytes) else document(trace, **metadata)), "trace.json")

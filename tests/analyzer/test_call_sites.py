@@ -9,7 +9,8 @@ import pytest
 from small_traces import PID, Json, annotation, op, python, read, runtime, span
 
 import traceopt.capture.hooks
-from traceopt.analyzer.call_sites import CallSite, CallSites, is_library, parse_frame
+from traceopt.analyzer.call_sites import CallSites
+from traceopt.analyzer.frames import CallSite, is_library, parse_frame
 from traceopt.analyzer.nesting import build_slices
 
 
@@ -221,3 +222,83 @@ def test_a_site_is_numbered_once() -> None:
     found = CallSites(trace, build_slices(trace))
     assert found.of(np.arange(4)).tolist() == [0, 0, 0, 0]
     assert found.sites == [CallSite("a.py", 1, "f")]
+
+
+def recorded_lines(frames: list[tuple[str, float, float, int]], *others: Json) -> dict[str, str]:
+    """Sites of slices by name, where the line of each frame's caller was recorded (0: it was not)."""
+    lines = [line for *_, line in frames]
+    rows = [row for row, line in enumerate(lines) if line]
+    calls = {"count": len(frames), "rows": rows, "lines": [line for line in lines if line]}
+    events = [*(python(name, start, duration) for name, start, duration, _ in frames), *others]
+    trace = read(events, traceopt={"call_lines": calls})
+    found = CallSites(trace, build_slices(trace))
+    names = [trace.names[row] for row in found.slices.name]
+    sites = found.of(np.arange(len(names)))
+    return {
+        name: f"{found.sites[site].function} {found.sites[site].line}-{found.sites[site].last_line}"
+        for name, site in zip(names, sites, strict=True)
+        if site >= 0
+    }
+
+
+LOOP = ("train.py(5): train", 0.0, 100.0, 80)
+
+
+def test_work_inside_a_call_has_the_line_of_the_call() -> None:
+    item = "<built-in method item of Tensor object at 0x1>"
+    log = ("log.py(1): log", 50.0, 20.0, 9)
+    frames = [LOOP, ("torch/_tensor.py(566): backward", 10.0, 20.0, 7), log, (item, 55.0, 5.0, 3)]
+    found = recorded_lines(frames, op("aten::ones_like", 12, 2), op("aten::item", 56, 3))
+    assert found["aten::ones_like"] == "train 7-None"
+    assert found["aten::item"] == found[item] == "log 3-None"
+    assert found["log.py(1): log"] == "log 1-None"  # a function is found where it begins
+
+
+def test_work_between_two_calls_lies_between_their_lines() -> None:
+    calls = [("<built-in method a>", 10.0, 5.0, 7), ("<built-in method b>", 30.0, 5.0, 9)]
+    found = recorded_lines([LOOP, *calls], op("aten::item", 20, 3), op("aten::first", 2, 3), op("aten::last", 90, 3))
+    assert found["aten::item"] == "train 7-9"
+    assert found["aten::first"] == found["aten::last"] == "train 5-None"
+
+
+def test_work_between_two_calls_of_one_line_stands_on_it() -> None:
+    calls = [("<built-in method a>", 10.0, 5.0, 7), ("<built-in method b>", 30.0, 5.0, 7)]
+    assert recorded_lines([LOOP, *calls], op("aten::item", 20, 3))["aten::item"] == "train 7-None"
+
+
+def test_work_where_a_loop_begins_anew_has_no_line() -> None:
+    calls = [("<built-in method a>", 10.0, 5.0, 9), ("<built-in method b>", 30.0, 5.0, 7)]
+    assert recorded_lines([LOOP, *calls], op("aten::item", 20, 3))["aten::item"] == "train 5-None"
+
+
+def test_the_lines_of_library_code_do_not_count() -> None:
+    frames = [LOOP, ("torch/a.py(1): a", 10.0, 50.0, 7), ("torch/b.py(1): b", 20.0, 20.0, 300)]
+    assert recorded_lines(frames, op("aten::add", 25, 3))["aten::add"] == "train 7-None"
+
+
+def test_a_step_that_begins_within_a_call_hides_it_not() -> None:
+    """The steps of `traceopt run` begin in the wrapper round the DataLoader's call."""
+    frames = [LOOP, ("traceopt/capture/hooks.py(1): next_batch", 10.0, 30.0, 6), ("torch/d.py(1): d", 25.0, 10.0, 206)]
+    found = recorded_lines(frames, annotation("ProfilerStep#3", 20, 70), op("aten::stack", 30, 2))
+    assert found["aten::stack"] == "train 6-None"
+
+
+@pytest.mark.parametrize(
+    "calls",
+    [
+        None,
+        7,
+        {"count": 1, "rows": [0], "lines": [80]},
+        {"count": 2, "rows": [0, 2], "lines": [80, 7]},
+        {"count": 2, "rows": [0, -1], "lines": [80, 7]},
+        {"count": 2, "rows": [0, 1], "lines": [80]},
+        {"count": 2, "rows": [0, 1], "lines": [80, "7"]},
+        {"count": 2, "rows": [0, 1], "lines": [80, 0]},
+        {"count": 2, "rows": [0, 1], "lines": [80, 1 << 40]},
+        {"count": 2, "rows": [0, 1 << 70], "lines": [80, 7]},
+    ],
+)
+def test_lines_that_do_not_fit_the_events_are_left(calls: object) -> None:
+    frames = [python("train.py(5): train", 0, 100), python("torch/a.py(1): a", 10, 20)]
+    trace = read(frames, traceopt={"call_lines": calls})
+    assert trace.python.call_line.tolist() == [-1, -1]

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from runs import Run
+from runs import SCRIPTS, Run
 
 from traceopt.api import analyze
 from traceopt.capture.trace_file import save
@@ -51,12 +51,43 @@ def test_every_trace_has_the_ledger_of_the_whole_run(run: Run) -> None:
         assert all(fetch <= step for step, fetch in zip(ledger["step_us"], ledger["fetch_us"], strict=True))
 
 
+@pytest.mark.run("equality.py", "--lr", "0.1", "two words", "-m")
+def test_the_lines_of_calls_are_kept_of_the_detail_cycle(run: Run) -> None:
+    source = (SCRIPTS / "equality.py").read_text().splitlines()
+    calls = run.cycle("detail").metadata["call_lines"]
+    python = [e for e in run.cycle("detail").document["traceEvents"] if e.get("cat") == "python_function"]
+    python.sort(key=lambda e: e["args"]["Python id"])
+    assert calls["count"] == len(python)
+    lines = {python[row]["name"]: line for row, line in zip(calls["rows"], calls["lines"], strict=True)}
+    [backward] = {line for name, line in lines.items() if "_tensor.py" in name and name.endswith(" backward")}
+    assert ".backward()" in source[backward - 1]
+    assert "call_lines" not in run.cycle("timing").metadata
+
+
 @pytest.mark.run("loops.py", "plain", options=("--analyze", "--preset", "quick"))
-def test_a_folder_with_both_cycles_is_analyzed_by_its_detail_cycle(run: Run) -> None:
+def test_both_cycles_of_a_folder_are_one_result(run: Run) -> None:
+    timing, detail = (run.cycle(name).path for name in ("timing", "detail"))
     result = analyze([str(run.folder)])
-    assert [Path(file.path).name for file in result.run.files] == [run.cycle("detail").path.name]
-    named = analyze([str(run.cycle("timing").path)])
-    assert named.step.count == 3
+    assert [Path(file.path).name for file in result.run.files] == [timing.name, detail.name]
+    assert len(result.ranks) == 1
+    assert result.run.recorded.shapes
+    assert result.run.recorded.stacks
+    alone = analyze([str(timing)])
+    assert result.step == alone.step
+    assert not alone.run.recorded.stacks
+    assert analyze([str(detail)]).step.count == 2
+
+
+@pytest.mark.run("loops.py", "plain", options=("--analyze", "--preset", "quick"))
+def test_a_damaged_cycle_leaves_the_other(run: Run, tmp_path: Path) -> None:
+    for trace in run.traces:
+        content = trace.path.read_bytes()
+        (tmp_path / trace.path.name).write_bytes(content if trace.cycle == "timing" else content[:1000])
+    result = analyze([str(tmp_path)])
+    assert result.step.count == 3
+    assert len(result.run.files) == 1
+    [warning] = result.warnings
+    assert run.cycle("detail").path.name in warning
 
 
 class Exporter:

@@ -1,0 +1,97 @@
+"""Which operator of one step is which of another: two sequences of names that are the same but for details."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from traceopt.analyzer.tables import I4, I8
+
+_MOST_EDITS = 300  # names that only one side has; beyond, the steps are held to be of different kinds
+
+
+def align(left: I4, right: I4) -> tuple[I8, I8]:
+    """Positions in `left` and in `right` (codes of names) that belong together, both rising.
+
+    The fewest names are left out (Myers, "An O(ND) difference algorithm and its variations", 1986), so that the layers
+    of a model, alike as they are, do not change places. Steps that differ in many names are matched as far as their
+    beginning and their end agree.
+    """
+    shorter = min(len(left), len(right))
+    head = count_same(left[:shorter], right[:shorter])
+    tail = count_same(left[::-1][: shorter - head], right[::-1][: shorter - head])
+    middle_left, middle_right = _align_middle(left[head : len(left) - tail], right[head : len(right) - tail])
+    ends = np.arange(-tail, 0)
+    return (
+        np.concatenate((np.arange(head), middle_left + head, ends + len(left))),
+        np.concatenate((np.arange(head), middle_right + head, ends + len(right))),
+    )
+
+
+def count_same(left: I4, right: I4) -> int:
+    """How many are the same from the beginning, of two as long as each other."""
+    same = left == right
+    return len(same) if same.all() else int(np.argmin(same))
+
+
+def _align_middle(left: I4, right: I4) -> tuple[I8, I8]:
+    """The positions of the longest common subsequence; none when there are too many edits.
+
+    On diagonal k (position in `left` less position in `right`) `reach[k]` is how far `left` gets with so many edits.
+    A loop over edits and diagonals, for names between them are passed in one go.
+    """
+    same_until = _diagonals(left, right)
+    reach = {1: 0}
+    history = []
+    for edits in range(min(_MOST_EDITS, len(left) + len(right)) + 1):
+        history.append(dict(reach))
+        for diagonal in range(-edits, edits + 1, 2):
+            at = _entry(reach, diagonal, edits)
+            if 0 <= at <= len(left) and 0 <= at - diagonal <= len(right):
+                at = same_until(diagonal, at)
+            reach[diagonal] = at
+            if at >= len(left) and at - diagonal >= len(right):
+                return _trace_back(history, diagonal, at)
+    return np.empty(0, np.int64), np.empty(0, np.int64)
+
+
+def _comes_from(reach: dict[int, int], diagonal: int, edits: int) -> int:
+    """The diagonal before the last edit: above, if that left out a name of `right`; below, if one of `left`."""
+    if diagonal == -edits or (diagonal != edits and reach[diagonal - 1] < reach[diagonal + 1]):
+        return diagonal + 1
+    return diagonal - 1
+
+
+def _entry(reach: dict[int, int], diagonal: int, edits: int) -> int:
+    """The position in `left` at which a diagonal is entered."""
+    before = _comes_from(reach, diagonal, edits)
+    return reach[before] + (before < diagonal)
+
+
+def _diagonals(left: I4, right: I4) -> Callable[[int, int], int]:
+    """A function of a diagonal and a position in `left`: the next position at which the two differ."""
+    differences: dict[int, I8] = {}
+
+    def same_until(diagonal: int, at: int) -> int:
+        found = differences.get(diagonal)
+        if found is None:
+            first, last = max(0, diagonal), min(len(left), len(right) + diagonal)
+            differing = left[first:last] != right[first - diagonal : last - diagonal]
+            found = differences[diagonal] = np.append(np.flatnonzero(differing) + first, last)
+        return int(found[np.searchsorted(found, at)]) if at < found[-1] else at
+
+    return same_until
+
+
+def _trace_back(history: list[dict[int, int]], diagonal: int, at: int) -> tuple[I8, I8]:
+    left, right = [], []
+    for edits in range(len(history) - 1, -1, -1):
+        reach = history[edits]
+        matched = np.arange(_entry(reach, diagonal, edits) if edits else 0, at)
+        left.append(matched)
+        right.append(matched - diagonal)
+        if edits:
+            diagonal = _comes_from(reach, diagonal, edits)
+            at = reach[diagonal]
+    return np.concatenate(left[::-1]), np.concatenate(right[::-1])

@@ -1,0 +1,211 @@
+"""The two cycles of one run as one trace: the times of the timing cycle, and what only the detail cycle recorded.
+
+Shapes, memory and Python frames stretch the times of the cycle that records them. So each step of the timing cycle
+borrows them from a step of the detail cycle: operators that correspond get their shapes, and frames and memory
+samples are moved to the timing cycle's clock, which runs evenly between the operators' beginnings and ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from traceopt.analyzer.alignment import align, count_same
+from traceopt.analyzer.steps import PROFILER_STEP, Steps, find_steps
+from traceopt.analyzer.tables import I4, I8, MemoryTable, PythonTable, T
+from traceopt.analyzer.trace import Trace
+
+_OP_TEXTS = ("dims", "types", "concrete", "stack")
+_ANNOTATION_TEXTS = ("dims", "types", "stack")
+
+
+def join_cycles(timing: Trace, detail: Trace) -> Trace:
+    """The timing cycle's trace with the detail cycle's shapes, frames and memory; `meta.detail` tells where from.
+
+    What happened in one cycle alone stays as it is there: a pause of the timing cycle has the frames that were there,
+    in the same proportion, when it did not happen.
+    """
+    names = _Union(timing.names, detail.names)
+    texts = _Union(timing.texts, detail.texts)
+    threads = _Union(timing.threads, detail.threads)
+    detail = replace(
+        detail,
+        names=names.values,
+        ops=_renamed(detail.ops, names, texts, threads, _OP_TEXTS),
+        annotations=_renamed(detail.annotations, names, texts, threads, _ANNOTATION_TEXTS),
+        python=_renamed(detail.python, names, texts, threads),
+        memory=replace(detail.memory, thread=threads.of_second[detail.memory.thread]),
+    )
+    timing = replace(timing, names=names.values, texts=texts.values, threads=threads.values)
+    ops = {column: getattr(timing.ops, column).copy() for column in _OP_TEXTS}
+    annotations = {column: getattr(timing.annotations, column).copy() for column in _ANNOTATION_TEXTS}
+    python: list[PythonTable] = [timing.python]
+    memory: list[MemoryTable] = [timing.memory]
+    told: set[int] = set()  # steps whose memory has its place: totals cannot be at two times
+    for step in _pair_steps(timing, detail):
+        for column, values in ops.items():
+            values[step.ops[0]] = getattr(detail.ops, column)[step.ops[1]]
+        for column, values in annotations.items():
+            values[step.annotations[0]] = getattr(detail.annotations, column)[step.annotations[1]]
+        python.append(step.frames(detail.python))
+        if step.borrowed not in told:
+            memory.append(step.samples(detail.memory))
+            told.add(step.borrowed)
+    return replace(
+        timing,
+        meta=replace(timing.meta, detail=detail.meta),
+        ops=replace(timing.ops, **ops),
+        annotations=replace(timing.annotations, **annotations),
+        python=_in_order(python, "start"),
+        memory=_in_order(memory, "time"),
+    )
+
+
+class _Union:
+    """Two dictionaries as one; the first's codes stay, `of_second` maps the second's (-1 to -1)."""
+
+    def __init__(self, first: list[Any], second: list[Any]) -> None:
+        known = {value: code for code, value in enumerate(first)}
+        codes = [known.setdefault(value, len(known)) for value in second]
+        self.values = list(known)
+        self.of_second = np.array([*codes, -1], np.int32)
+
+
+def _renamed(table: T, names: _Union, texts: _Union, threads: _Union, text_columns: tuple[str, ...] = ()) -> T:
+    columns: dict[str, Any] = {column: texts.of_second[getattr(table, column)] for column in text_columns}
+    columns["name"] = names.of_second[table.name]  # type: ignore[attr-defined]  # T is one of the thread tables
+    columns["thread"] = threads.of_second[table.thread]  # type: ignore[attr-defined]
+    return replace(table, **columns)
+
+
+def _in_order(tables: list[T], time: str) -> T:
+    joined = type(tables[0])(
+        **{column: np.concatenate([getattr(table, column) for table in tables]) for column in tables[0].SCHEMA}
+    )
+    return joined.take(np.argsort(getattr(joined, time), kind="stable"))
+
+
+@dataclass(frozen=True)
+class _Marks:
+    """Operators and annotations of all threads, by thread and start; rows of the operators come first."""
+
+    thread: I4
+    start: I8
+    end: I8
+    name: I4
+    row: I8
+    op_count: int
+
+    @classmethod
+    def of(cls, trace: Trace) -> _Marks:
+        ops, annotations = trace.ops, trace.annotations
+        steps = np.array([PROFILER_STEP.match(name) is not None for name in trace.names] or [False])
+        rows = np.flatnonzero(~steps[annotations.name])
+        start, end, name, thread = (
+            np.concatenate((getattr(ops, column), getattr(annotations, column)[rows]))
+            for column in ("start", "end", "name", "thread")
+        )
+        row = np.concatenate((np.arange(len(ops)), rows + len(ops)))
+        order = np.lexsort((start - end, start, thread))
+        return cls(thread[order], start[order], end[order], name[order], row[order], len(ops))
+
+    def within(self, thread: int, start: int, end: int) -> slice:
+        """The marks of a thread that begin in a stretch of time."""
+        first, last = np.searchsorted(self.thread, [thread, thread + 1])
+        return slice(*(np.searchsorted(self.start[first:last], [start, end]) + first))
+
+
+@dataclass(frozen=True)
+class _Clock:
+    """Times of a detail step and the times of the timing step that correspond, both rising."""
+
+    here: I8
+    there: I8
+
+    def __call__(self, time: I8) -> I8:
+        return np.rint(np.interp(time, self.here, self.there)).astype(np.int64)
+
+
+@dataclass(frozen=True)
+class _StepPair:
+    """A step of the timing cycle, with the `borrowed` one of the detail cycle; rows as (timing's, detail's)."""
+
+    borrowed: int
+    start: int  # of the borrowed step
+    end: int
+    ops: tuple[I8, I8]
+    annotations: tuple[I8, I8]
+    clocks: dict[int, _Clock]  # of every thread
+
+    def frames(self, table: PythonTable) -> PythonTable:
+        """Those that run in the step, cut at its borders, on the timing cycle's clock."""
+        table = table.take(np.flatnonzero((table.start < self.end) & (table.end > self.start)))
+        start = self._moved(np.maximum(table.start, self.start), table.thread)
+        end = self._moved(np.minimum(table.end, self.end), table.thread)
+        return replace(table, start=start, duration=end - start)
+
+    def samples(self, table: MemoryTable) -> MemoryTable:
+        table = table.take(np.flatnonzero((table.time >= self.start) & (table.time < self.end)))
+        return replace(table, time=self._moved(table.time, table.thread))
+
+    def _moved(self, time: I8, threads: I4) -> I8:
+        out = np.empty(len(time), np.int64)
+        for thread, clock in self.clocks.items():
+            mine = threads == thread
+            out[mine] = clock(time[mine])
+        return out
+
+
+def _pair_steps(timing: Trace, detail: Trace) -> Iterator[_StepPair]:
+    """Each step of the timing cycle with the step of the detail cycle that is most like it."""
+    steps, others = find_steps(timing), find_steps(detail)
+    marks, other_marks = _Marks.of(timing), _Marks.of(detail)
+    there = [_borders(others, index) for index in range(others.count)]
+    patterns = [other_marks.name[other_marks.within(others.thread, *borders)] for borders in there]
+    for index in range(steps.count):
+        here = _borders(steps, index)
+        names = marks.name[marks.within(steps.thread, *here)]
+        # Of equals the one of the same place, so that neighbours show their memory in turn.
+        likeness = [(*_likeness(names, pattern), place == index) for place, pattern in enumerate(patterns)]
+        best = likeness.index(max(likeness))
+        yield _pair(marks, other_marks, range(len(timing.threads)), here, there[best], best)
+
+
+def _borders(steps: Steps, index: int) -> tuple[int, int]:
+    return int(steps.start[index]), int(steps.start[index] + steps.duration[index])
+
+
+def _likeness(left: I4, right: I4) -> tuple[int, int]:
+    """How long both are the same from the beginning; then, how little their lengths differ."""
+    shorter = min(len(left), len(right))
+    return count_same(left[:shorter], right[:shorter]), -abs(len(left) - len(right))
+
+
+def _pair(
+    marks: _Marks, others: _Marks, threads: range, here: tuple[int, int], there: tuple[int, int], borrowed: int
+) -> _StepPair:
+    rows: list[I8] = []
+    other_rows: list[I8] = []
+    clocks = {}
+    for thread in threads:
+        own, theirs = marks.within(thread, *here), others.within(thread, *there)
+        left, right = align(marks.name[own], others.name[theirs])
+        rows.append(marks.row[own][left])
+        other_rows.append(others.row[theirs][right])
+        times = np.concatenate((others.start[theirs][right], others.end[theirs][right], there))
+        own_times = np.concatenate((marks.start[own][left], marks.end[own][left], here))
+        order = np.lexsort((own_times, times))
+        rising = np.maximum.accumulate(np.clip(own_times[order], *here))
+        clocks[thread] = _Clock(times[order], rising)
+    row, other_row = np.concatenate(rows), np.concatenate(other_rows)
+    is_op = row < marks.op_count
+    return _StepPair(
+        borrowed,
+        *there,
+        ops=(row[is_op], other_row[is_op]),
+        annotations=(row[~is_op] - marks.op_count, other_row[~is_op] - others.op_count),
+        clocks=clocks,
+    )

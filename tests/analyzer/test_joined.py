@@ -1,0 +1,185 @@
+"""The timing cycle keeps its times and gets the detail cycle's shapes, frames and memory."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from small_traces import MAIN, PID, Json, annotation, op, python, read
+
+from traceopt.analyzer.facts import Facts
+from traceopt.analyzer.joined import join_cycles
+from traceopt.analyzer.reader import read_trace
+from traceopt.analyzer.trace import Trace
+from traceopt.rules.engine import prepare, run_rules
+from traceopt.rules.registry import load_rules
+
+
+def step(number: int, start: float, times: list[tuple[str, float, float]], length: float, **args: Any) -> list[Json]:
+    """A step with operators at their offsets from its start."""
+    ops = [op(name, start + at, duration, **args) for name, at, duration in times]
+    return [annotation(f"ProfilerStep#{number}", start, length), *ops]
+
+
+FAST = [("aten::linear", 10, 20), ("aten::addmm", 12, 16), ("aten::relu", 50, 10), ("aten::item", 90, 5)]
+SLOW = [("aten::linear", 100, 60), ("aten::addmm", 120, 35), ("aten::relu", 300, 50), ("aten::item", 500, 20)]
+SHAPES = {"Input Dims": [[8, 16]], "Input type": ["float"]}
+TRAIN, FORWARD, ITEM = "train.py(5): train", "net.py(3): forward", "<built-in method item of Tensor object at 0x1>"
+
+
+def memory(time: float, allocated: int) -> Json:
+    args = {"Bytes": 8, "Total Allocated": allocated, "Total Reserved": allocated, "Device Type": 0, "Device Id": -1}
+    return {"ph": "i", "name": "[memory]", "pid": PID, "tid": MAIN, "ts": time, "args": args}
+
+
+def timing(*, steps: int = 3) -> Trace:
+    return read([event for n in range(steps) for event in step(n, n * 100, FAST, 100)])
+
+
+def detail(*more: Json) -> Trace:
+    frames = [python(TRAIN, 0, 1200), python(FORWARD, 90, 300), python(ITEM, 490, 40)]
+    return read([*step(7, 0, SLOW, 600, **SHAPES), *frames, memory(140, 64), *more])
+
+
+def names_at(trace: Trace, time: int) -> list[str]:
+    """The frames that are open at a time."""
+    table = trace.python
+    return [trace.names[name] for name in table.name[(table.start <= time) & (table.end > time)]]
+
+
+def test_times_stay_and_operators_get_shapes() -> None:
+    plain = timing()
+    joined = join_cycles(plain, detail())
+    assert np.array_equal(joined.ops.start, plain.ops.start)
+    assert np.array_equal(joined.ops.duration, plain.ops.duration)
+    assert (plain.ops.dims == -1).all()
+    assert {joined.texts[code] for code in joined.ops.dims} == {"[[8, 16]]"}
+    assert Facts(joined).lacks("shapes") is None
+    assert joined.meta.detail is not None
+
+
+def test_every_step_gets_the_frames_round_the_same_operators() -> None:
+    joined = join_cycles(timing(), detail())
+    start = Facts(joined).steps.start
+    for begin in start.tolist():
+        assert FORWARD in names_at(joined, begin + 15_000)  # in aten::linear
+        assert FORWARD in names_at(joined, begin + 55_000)  # in aten::relu
+        assert FORWARD not in names_at(joined, begin + 92_000)
+        assert set(names_at(joined, begin + 92_000)) == {TRAIN, ITEM}
+
+
+def test_a_call_site_is_found_for_the_timing_cycle() -> None:
+    facts = Facts(join_cycles(timing(), detail()))
+    item = facts.slices.name == facts.trace.names.index("aten::item")
+    [site] = {facts.call_sites.sites[site] for site in facts.call_sites.of(np.flatnonzero(item))}
+    assert (site.file, site.function) == ("train.py", "train")
+
+
+def test_the_time_between_operators_runs_evenly() -> None:
+    """A frame that holds half the way from relu to item does so there too: 350..500 is 60..90."""
+    half = python("half.py(1): half", 350, 75)
+    joined = join_cycles(timing(steps=1), detail(half))
+    row = int(np.flatnonzero(joined.python.name == joined.names.index("half.py(1): half"))[0])
+    assert joined.python.start[row] == 60_000
+    assert joined.python.duration[row] == 15_000
+
+
+def test_memory_totals_stand_at_one_time_only() -> None:
+    joined = join_cycles(timing(), detail())
+    assert joined.memory.allocated.tolist() == [64]
+    assert 12_000 < joined.memory.time[0] < 28_000  # in aten::addmm of the first step
+
+
+def test_a_step_with_other_operators_is_matched_round_them() -> None:
+    other = [("aten::linear", 100, 60), ("aten::extra", 170, 5), ("aten::relu", 300, 50), ("aten::item", 500, 20)]
+    joined = join_cycles(timing(steps=1), read(step(7, 0, other, 600, **SHAPES)))
+    shaped = {joined.names[name] for name, dims in zip(joined.ops.name, joined.ops.dims, strict=True) if dims >= 0}
+    assert shaped == {"aten::linear", "aten::relu", "aten::item"}
+
+
+def test_each_step_borrows_from_the_one_like_it() -> None:
+    """One of the detail cycle's steps logs: it is not the pattern for steps that do not."""
+    logging = [*SLOW, ("aten::log", 550, 10)]
+    both = [*step(7, 0, logging, 600, **SHAPES), *step(8, 600, SLOW, 600, **SHAPES), python("log.py(1): log", 540, 30)]
+    joined = join_cycles(timing(), read(both))
+    assert "log.py(1): log" not in {joined.names[name] for name in joined.python.name}
+
+
+@pytest.mark.parametrize("empty", ["timing", "detail"])
+def test_a_cycle_without_operators_does_no_harm(empty: str) -> None:
+    bare = read([annotation("ProfilerStep#1", 0, 100)])
+    joined = join_cycles(*((bare, detail()) if empty == "timing" else (timing(), bare)))
+    assert Facts(joined).steps.count == (1 if empty == "timing" else 3)
+    assert (joined.ops.dims == -1).all()
+
+
+def without_extras(trace: Trace) -> Trace:
+    """As the timing cycle has it: no shapes, frames, memory."""
+    ops, annotations = trace.ops, trace.annotations
+    unknown = np.full(len(ops), -1, np.int32)
+    none = np.empty(0, np.int64)
+    return replace(
+        trace,
+        ops=replace(ops, dims=unknown, types=unknown, concrete=unknown, stack=unknown),
+        annotations=replace(annotations, dims=unknown[: len(annotations)], types=unknown[: len(annotations)]),
+        python=trace.python.take(none),
+        memory=trace.memory.take(none),
+    )
+
+
+def stretched(trace: Trace, random: np.random.Generator) -> Trace:
+    """As extras stretch it: what lies between two borders of operators takes up to four times as long."""
+    thread = Facts(trace).steps.thread
+    tables = [table.take(np.flatnonzero(table.thread == thread)) for table in (trace.ops, trace.annotations)]
+    knots = np.unique(np.concatenate([time for table in tables for time in (table.start, table.end)]))
+    slower = np.concatenate((knots[:1], knots[0] + np.cumsum(np.diff(knots) * random.integers(1, 5, len(knots) - 1))))
+
+    def moved(time: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        return np.rint(np.interp(time, knots, slower)).astype(np.int64)
+
+    spans = {
+        name: replace(table, start=moved(table.start), duration=moved(table.end) - moved(table.start))
+        for name, table in (("ops", trace.ops), ("annotations", trace.annotations), ("python", trace.python))
+    }
+    return replace(trace, **spans, memory=replace(trace.memory, time=moved(trace.memory.time)))
+
+
+@given(st.integers(0, 1000))
+@settings(max_examples=10)
+def test_what_the_extras_stretched_is_put_back(seed: int) -> None:
+    """A trace without its extras, joined with itself stretched, is itself, on the training thread."""
+    whole = five_faults()
+    joined = join_cycles(without_extras(whole), stretched(whole, np.random.default_rng(seed)))
+    assert np.array_equal(joined.ops.dims >= 0, whole.ops.dims >= 0)
+    steps = Facts(whole).steps
+    inside = (whole.python.start >= steps.start[0]) & (whole.python.end <= steps.window[1])
+    inside &= whole.python.thread == steps.thread
+    for row in np.flatnonzero(inside).tolist():
+        start, end = int(whole.python.start[row]), int(whole.python.end[row])
+        close = (abs(joined.python.start - start) <= 1) & (abs(joined.python.end - end) <= 1)
+        name = whole.names[whole.python.name[row]]
+        assert name in [joined.names[code] for code in joined.python.name[close]]
+
+
+@cache
+def five_faults() -> Trace:
+    path = Path(__file__).parents[2] / "fixtures/traces/five_faults.json.gz"
+    with path.open("rb") as stream:
+        return read_trace(stream, path.name)
+
+
+def test_a_trace_joined_with_itself_has_the_same_findings() -> None:
+    rules = prepare(load_rules(None), select_codes=(), ignore_codes=(), thresholds=None)
+    whole = five_faults()
+    found, again = (
+        [(f.code, f.locations, f.saving) for f in run_rules(rules, Facts(trace), debug=True).findings]
+        for trace in (whole, join_cycles(without_extras(whole), whole))
+    )
+    assert found == again
+    assert found
