@@ -39,6 +39,7 @@ from traceopt.analyzer.products import Products
 from traceopt.analyzer.quality import TraceQuality
 from traceopt.analyzer.regions import Regions
 from traceopt.analyzer.repetition import Repetition, find_repetition
+from traceopt.analyzer.replay.graph import Graph, build_graph
 from traceopt.analyzer.steps import Steps, find_steps
 from traceopt.analyzer.syncs import Syncs, blocking_copies, find_syncs
 from traceopt.analyzer.tables import I8
@@ -228,6 +229,10 @@ class Facts:
         regions = self.regions
         updates = regions.area(regions.optimizer | regions.zero_grad)
         return compose(self.memory, self.blocks, regions.backward_passes, updates, self.model_state)
+
+    @cached_property
+    def replay_graph(self) -> Graph:
+        return build_graph(self.trace, self.slices, self.links, self.gpu, self.steps)
 
     @cached_property
     def quality(self) -> TraceQuality:
