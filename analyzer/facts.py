@@ -161,6 +161,12 @@ class Facts:
         return Regions(self.trace, self.slices, self.links, self.gpu)
 
     @cached_property
+    def trains(self) -> bool:
+        """A backward pass or an optimizer was seen; else the run is inference, as far as the trace tells."""
+        regions = self.regions
+        return bool(regions.backward.any() or regions.optimizer.any() or regions.zero_grad.any())
+
+    @cached_property
     def products(self) -> Products:
         return Products(self.trace, self.slices, self.links, self.gpu)
 
