@@ -410,3 +410,26 @@ def test_no_rule_fails_on_odd_metadata(document: dict[str, Any], data: st.DataOb
     for one in outcome.findings:
         assert one.saving is None or math.isfinite(one.saving.est_us)
     assert all(check.reason and "nan" not in check.reason.split() for check in outcome.checks)
+
+
+class TestCheckpoints:
+    """LG003: what torch.save takes over the run, wherever the recorded steps lie."""
+
+    def run(self, saves: int, us: float) -> Facts:
+        return generated("healthy", change={"checkpoint": {"saves": saves, "us": us}})
+
+    def test_saves_between_the_recorded_steps_are_spread_over_the_run(self) -> None:
+        facts = self.run(saves=4, us=400_000.0)
+        ledger = facts.captured.ledger
+        assert ledger is not None
+        found = finding(facts, "LG003")
+        assert found.saving is not None
+        assert found.saving.high_us <= 400_000 / ledger.count + 0.001
+        assert "torch.save ran 4 times" in found.why
+        assert found.locations == []
+
+    def test_a_save_at_the_end_is_no_finding(self) -> None:
+        assert answer(self.run(saves=2, us=400_000.0), "LG003")[1] == []
+
+    def test_rare_saves_are_no_finding(self) -> None:
+        assert answer(self.run(saves=4, us=400.0), "LG003")[1] == []
