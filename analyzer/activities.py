@@ -54,6 +54,13 @@ REPORTING_FUNCTION = _pattern(
     r"^(?:.*/)?torchmetrics/",
 )
 
+# Clipping gradients and scaling the loss: a sync below them asks about gradients.
+GRADIENT_FRAME = _pattern(
+    _LIBRARY + r"torch/nn/utils/clip_grad\.py\(",
+    _LIBRARY + r"torch/(?:cuda/)?amp/grad_scaler\.py\(",
+    r": _?clip_grad(?:ient)?s?(?:_norm|_value)?_?$",
+)
+
 ACTIVITIES: tuple[Activity, ...] = (
     Activity(
         "data_loading",

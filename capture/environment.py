@@ -47,6 +47,11 @@ def rank(torch: Any) -> int | None:
     return None
 
 
+def world_size(torch: Any) -> int | None:
+    """Of the distributed run that this process is part of, None where there is none."""
+    return _integer(torch.distributed.get_world_size()) if _is_distributed(torch) else None
+
+
 def describe_environment(torch: Any) -> dict[str, Any]:
     backends = torch.backends
     cuda, cudnn = backends.cuda, backends.cudnn
@@ -64,7 +69,7 @@ def describe_environment(torch: Any) -> dict[str, Any]:
         "local_world_size": _local_world_size(),
         "threads": torch.get_num_threads(),
         "interop_threads": torch.get_num_interop_threads(),
-        "world_size": _world_size(torch),
+        "world_size": world_size(torch),
         "default_dtype": str(torch.get_default_dtype()),
         "matmul_precision": _read(torch.get_float32_matmul_precision),
         "matmul_tf32": _tf32(cuda.matmul),
@@ -127,10 +132,6 @@ def _tf32(backend: Any) -> bool | None:
         return bool(precision == "tf32")
     allowed = _read(lambda: backend.allow_tf32)
     return None if allowed is None else bool(allowed)
-
-
-def _world_size(torch: Any) -> int | None:
-    return _integer(torch.distributed.get_world_size()) if _is_distributed(torch) else None
 
 
 def _is_distributed(torch: Any) -> bool:
