@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from test_captured import JSON, paths, put
 
 from fixtures.generate import generate
+from traceopt import sections
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.ledger import read_ledger
 from traceopt.analyzer.reader import read_trace
@@ -466,6 +467,16 @@ class TestStretch:
         assert read is not None
         printed = {cycle: us / usual for cycle, us in ledger.recorded_us().items()}
         assert read.stretch == pytest.approx(printed, rel=0.5 / usual + 1e-3 + 0.5 / min(ledger.recorded_us().values()))
+
+
+def test_the_report_names_the_settings() -> None:
+    change = {"environment.variables": {"OMP_NUM_THREADS": "1"}}
+    found = {setting.name: setting.value for setting in sections.settings(generated("tf32_off", change=change))}
+    assert found["CPU cores"] == "16"
+    assert found["TF32 of matrix products"] == "off"
+    assert found["OMP_NUM_THREADS"] == "1"
+    assert "cudnn.benchmark" not in {one.name for one in sections.settings(generated("cpu_only"))}
+    assert sections.settings(generated("healthy", metadata=False)) == []
 
 
 @pytest.fixture(scope="module")
