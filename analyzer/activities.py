@@ -83,7 +83,7 @@ ACTIVITIES: tuple[Activity, ...] = (
         "gc",
         "Python garbage collection",
         frame=_pattern(r"^<built-in function collect>", r"^gc\.py"),
-        annotation=_pattern(r"^traceopt:+ ?gc\b"),
+        op="traceopt: gc".__eq__,  # the range that capture/ledger.py opens
     ),
     Activity("allocation", "Allocating device memory", runtime=op_names.is_allocation),
     Activity("module_load", "First calls and code loading", runtime=op_names.is_module_load),

@@ -16,7 +16,7 @@ from traceopt.analyzer.call_sites import CallSites
 from traceopt.analyzer.captured import Captured, captured
 from traceopt.analyzer.casts import Casts, find_casts
 from traceopt.analyzer.chains import Chains, find_chains
-from traceopt.analyzer.communication import CollectiveCalls, find_collectives
+from traceopt.analyzer.communication import CollectiveCalls, find_collectives, find_cpu_collectives
 from traceopt.analyzer.copies import CopyCalls, find_copies
 from traceopt.analyzer.cpu_phases import CpuPhases
 from traceopt.analyzer.device import TraceDevice, find_device
@@ -39,6 +39,7 @@ from traceopt.analyzer.products import Products
 from traceopt.analyzer.quality import TraceQuality
 from traceopt.analyzer.regions import Regions
 from traceopt.analyzer.repetition import Repetition, find_repetition
+from traceopt.analyzer.replay.graph import Graph, build_graph
 from traceopt.analyzer.steps import Steps, find_steps
 from traceopt.analyzer.syncs import Syncs, after_unscaling, blocking_copies, find_syncs
 from traceopt.analyzer.tables import I8
@@ -207,7 +208,11 @@ class Facts:
 
     @cached_property
     def collectives(self) -> list[CollectiveCalls]:
-        return find_collectives(self.trace, self.slices, self.links, self.gpu)
+        if self.has_gpu:
+            return find_collectives(self.trace, self.slices, self.links, self.gpu)
+        phases = self.cpu_phases
+        exposed = phases.areas["communication"]
+        return find_cpu_collectives(self.trace, self.slices, phases.collectives, exposed, self.steps.window)
 
     @cached_property
     def copies(self) -> list[CopyCalls]:
@@ -234,6 +239,10 @@ class Facts:
         regions = self.regions
         updates = regions.area(regions.optimizer | regions.zero_grad)
         return compose(self.memory, self.blocks, regions.backward_passes, updates, self.model_state)
+
+    @cached_property
+    def replay_graph(self) -> Graph:
+        return build_graph(self.trace, self.slices, self.links, self.gpu, self.steps)
 
     @cached_property
     def quality(self) -> TraceQuality:
@@ -264,6 +273,10 @@ _REQUIREMENTS: dict[str, tuple[Callable[[Facts], bool], str]] = {
         lambda f: f.quality.sampled_share is None,
         "The file keeps only a sample of the events, so its idle time is not real; record the whole trace.",
     ),
+    "stalls": (
+        lambda f: (f.has_gpu and len(f.trace.runtime) > 0) or not f.quality.gpu_expected,
+        "What keeps the GPU waiting was not recorded; profile with ProfilerActivity.CPU and CUDA together.",
+    ),
     "ops": (
         lambda f: len(f.trace.ops) > 0,
         "No operators were recorded; profile with ProfilerActivity.CPU.",
@@ -277,6 +290,14 @@ _REQUIREMENTS: dict[str, tuple[Callable[[Facts], bool], str]] = {
         "Python stacks were not recorded; profile with with_stack=True.",
     ),
     "memory": (lambda f: f.memory is not None, "Memory was not recorded; profile with profile_memory=True."),
+    "settings": (
+        lambda f: f.captured.recorded,
+        "The settings of the run were not recorded; record with traceopt run.",
+    ),
+    "ledger": (
+        lambda f: f.captured.ledger is not None,
+        "The times of the steps outside of the trace were not recorded; record with traceopt run.",
+    ),
     "device": (
         lambda f: f.device.accelerator is not None,
         "The peak rates of this device are not known; give them in the settings.",

@@ -149,6 +149,11 @@ FORWARD_ONLY: frozenset[str] = _words(
 """Operators that models call and the formulas of a backward pass do not: below a backward node, computed again."""
 
 
+def is_engine_frame(name: str) -> bool:
+    """The Python frame in which the autograd engine is at work: ``<built-in method run_backward of torch._C...>``."""
+    return name.startswith("<built-in method run_backward")
+
+
 def is_compile(name: str) -> bool:
     """A compilation by TorchDynamo, AOTAutograd, Inductor or Triton. Running compiled code is none."""
     if name.startswith(("TorchDynamo Cache Lookup", "Torch-Compiled Region", "## Call CompiledFxGraph", "CompiledF")):
@@ -183,6 +188,7 @@ _FILLS = _words(
     "hipMemsetAsync hipMemset hipMemsetD8Async hipMemsetD32Async hipMemset2DAsync"
 )
 _GRAPH_LAUNCHES = frozenset(("cudaGraphLaunch", "cuGraphLaunch", "hipGraphLaunch"))
+_STREAM_WAITS = frozenset(("cudaStreamWaitEvent", "cuStreamWaitEvent", "hipStreamWaitEvent"))
 _KERNEL_LAUNCHES = _words(
     "cudaLaunchKernel cudaLaunchKernelExC cudaLaunchCooperativeKernel "
     "cudaLaunchCooperativeKernelMultiDevice cudaLaunch cuLaunchKernel cuLaunchKernelEx "
@@ -243,11 +249,6 @@ def is_launch(name: str) -> bool:
     return call in _KERNEL_LAUNCHES or call in _GRAPH_LAUNCHES or call in _FILLS or is_copy(call)
 
 
-def is_graph_launch(name: str) -> bool:
-    """The call launches a captured graph."""
-    return runtime_call(name) in _GRAPH_LAUNCHES
-
-
 def is_kernel_launch(name: str) -> bool:
     """The call launches one kernel."""
     return runtime_call(name) in _KERNEL_LAUNCHES
@@ -256,6 +257,16 @@ def is_kernel_launch(name: str) -> bool:
 def counts_threads(name: str) -> bool:
     """The call's grid is in threads, not in blocks (seen on MI300X: rocBLAS, MIOpen)."""
     return runtime_call(name) == "hipExtModuleLaunchKernel"
+
+
+def is_graph_launch(name: str) -> bool:
+    """The call launches a captured graph of kernels."""
+    return runtime_call(name) in _GRAPH_LAUNCHES
+
+
+def is_stream_wait(name: str) -> bool:
+    """The call makes a stream wait for an event, not the host."""
+    return runtime_call(name) in _STREAM_WAITS
 
 
 def is_allocation(name: str) -> bool:

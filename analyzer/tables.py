@@ -155,12 +155,16 @@ class SyncTable(Spans):
     device: I4
     stream: I8
     correlation: I8
+    awaited_stream: I8  # of a wait for an event: the stream that it was recorded on
+    event_record: I8  # correlation of the call that recorded the event
 
     SCHEMA: ClassVar[dict[str, str]] = {
         **Spans.SCHEMA,
         "device": "i4",
         "stream": "i8",
         "correlation": "i8",
+        "awaited_stream": "i8",
+        "event_record": "i8",
     }
 
 

@@ -134,19 +134,14 @@ def dataloader(facts: Facts) -> DataLoader:
 
 def communication(facts: Facts) -> Communication:
     count = facts.steps.count
-    if not facts.has_gpu:
-        total = facts.cpu_phases.communication.total
-        if not total:
-            return Communication(None, None, None, [])
-        exposed = facts.cpu_phases.total_ns("communication")
-        return Communication(us(total / count), us(exposed / count), share(1 - exposed / total), [])
-    total = facts.gpu.communication.total
+    if facts.has_gpu:
+        total, exposed = facts.gpu.communication.total, facts.gpu.exposed_communication.total
+    else:
+        total, exposed = facts.cpu_phases.communication.total, facts.cpu_phases.total_ns("communication")
     if not total:
         return Communication(None, None, None, [])
-    exposed = facts.gpu.exposed_communication.total
     rows = []
     for calls in facts.collectives:
-        longest = int(calls.rows[calls.duration.argmax()])
         bus_rate = calls.bus_gb_per_s()
         moved = calls.known_bytes
         rows.append(
@@ -157,14 +152,10 @@ def communication(facts: Facts) -> Communication:
                 exposed_us_per_step=us(calls.exposed.sum() / count),
                 bytes_per_step=None if moved is None else round(moved / count, 1),
                 gb_per_s=None if bus_rate is None else rate(bus_rate),
-                location=location(facts, _launch_slice(facts, longest)),
+                location=location(facts, int(calls.launch[calls.duration.argmax()])),
             )
         )
     return Communication(us(total / count), us(exposed / count), share(1 - exposed / total), rows)
-
-
-def _launch_slice(facts: Facts, work_row: int) -> int:
-    return int(facts.links.launch_slice[facts.gpu.rows[work_row]])
 
 
 def copies(facts: Facts) -> list[Copy]:
