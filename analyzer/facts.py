@@ -229,7 +229,7 @@ class Facts:
 
     @cached_property
     def model_state(self) -> ModelState | None:
-        return find_model_state(self.trace, self.slices, self.regions.backward_passes)
+        return find_model_state(self.trace, self.slices, self.regions.backward_passes, self.captured)
 
     @cached_property
     def composition(self) -> Composition | None:
