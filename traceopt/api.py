@@ -131,6 +131,7 @@ def _document(facts: Facts, outcome: Outcome) -> Result:
             ranks=[] if rank is None else [rank],
             shown_rank=rank,
             device=sections.device(facts),
+            settings=sections.settings(facts),
             torch_version=_torch_version(meta.header),
             recorded=Recorded(
                 gpu=facts.gpu.busy.total > 0,
