@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.idle import CAUSES
-from traceopt.analyzer.intervals import Intervals, intersect, union
+from traceopt.analyzer.intervals import Intervals, complement, intersect, merge, union
 from traceopt.analyzer.nesting import PYTHON
 from traceopt.rules.finding import Evidence, Location, Saving
 
@@ -184,6 +184,17 @@ def python_amount(facts: Facts) -> npt.NDArray[np.int64]:
     return np.where(gaps.starved_end - gaps.start >= LONG_PYTHON_NS, facts.idle.of_gaps("python"), 0)
 
 
+def dispatch_area(facts: Facts) -> Intervals:
+    """When the host does its ordinary work: all of the window but waits, Python for a millisecond and more while the
+    GPU starves, and what other rules are about.
+    """
+    gaps, areas = facts.gaps, facts.flow_areas
+    long = gaps.starved_end - gaps.start >= LONG_PYTHON_NS
+    python = intersect(areas["python"], union(gaps.start[long], gaps.starved_end[long]))
+    other = merge(*(area for name, area in areas.items() if name not in HOST_DISPATCH))
+    return complement(merge(other, python), *facts.steps.window)
+
+
 def dispatch_ns(facts: Facts) -> float:
     """Dispatch starvation in the median step."""
     return typical_ns(facts, facts.gaps.start, dispatch_amount(facts))
@@ -250,3 +261,21 @@ def host_saving(
     est = max(low, min(host_ns - host_wait_ns(facts), REACHABLE_SHARE * starved))
     high = max(est, min(host_ns, starved))
     return saving(facts, low, est + gpu_ns[0], high + gpu_ns[1], basis)
+
+
+def host_bounds(
+    facts: Facts, area: Intervals, removed_share: float, gpu_ns: tuple[float, float] = (0.0, 0.0)
+) -> tuple[float, float, float]:
+    """What shortening host work gives back, low, expected and at most, ns a step.
+
+    Certainly the time in which the GPU starved beside it; else all of it, up to the starvation of the whole step.
+    `gpu_ns`: GPU time per step that goes with the launches, expected and at most.
+    """
+    edges = facts.steps.edges
+    host_ns = float(np.median(area.within(edges[:-1], edges[1:]))) * removed_share
+    if not facts.has_gpu:
+        return 0.8 * host_ns, host_ns, host_ns
+    beside = intersect(area, facts.gaps.starved)
+    low = float(np.median(beside.within(edges[:-1], edges[1:]))) * removed_share
+    high = max(low, min(host_ns, starved_ns(facts)))
+    return low, high + gpu_ns[0], high + gpu_ns[1]

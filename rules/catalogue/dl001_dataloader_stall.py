@@ -11,6 +11,7 @@ import numpy as np
 
 from traceopt.analyzer import op_names
 from traceopt.analyzer.facts import Facts
+from traceopt.analyzer.replay.changes import RemoveHost
 from traceopt.rules.common import (
     by_site,
     functions_inside,
@@ -18,10 +19,10 @@ from traceopt.rules.common import (
     ms,
     name_of,
     percent,
-    saving,
     site_evidence,
 )
 from traceopt.rules.finding import Finding, Fix
+from traceopt.rules.pricing import area_of, priced
 from traceopt.rules.rule import Rule, threshold
 
 
@@ -87,12 +88,12 @@ class DataloaderStall(Rule):
         yield self.finding(
             title="Give the data loader more workers" if loader.multiprocess else None,
             why=f"Batches are built {where}: {waits} {ms(stall)} of each {ms(facts.step_ns)} step for the next one.",
-            saving=saving(
+            saving=priced(
                 facts,
-                0.8 * stall,
-                stall,
-                stall,
+                (0.8 * stall, stall, stall),
+                [RemoveHost(area_of(facts, rows))],
                 "The measured stall of the median step; down to 80% of it where handing batches over costs time.",
+                low=[RemoveHost(area_of(facts, rows), 0.8)],
             ),
             evidence=[
                 *site_evidence(facts, sites, lambda site: name_of(facts, int(site.rows[0]))),

@@ -10,7 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from traceopt.analyzer.facts import Facts
-from traceopt.analyzer.intervals import intersect, union
+from traceopt.analyzer.intervals import Intervals, intersect, union
+from traceopt.analyzer.replay.changes import RemoveHost
 from traceopt.rules.common import (
     by_site,
     locations,
@@ -18,11 +19,11 @@ from traceopt.rules.common import (
     name_of,
     percent,
     python_amount,
-    saving,
     site_evidence,
     typical_ns,
 )
 from traceopt.rules.finding import Confidence, Finding, Fix
+from traceopt.rules.pricing import priced
 from traceopt.rules.rule import Rule, threshold
 
 SAMPLE_NS = 100_000
@@ -62,16 +63,18 @@ class PythonBound(Rule):
         stall = typical_ns(facts, facts.gaps.start, amount)
         if stall < self.min_share * facts.step_ns:
             return
-        rows, cost = self._samples(facts)
+        area = self._area(facts)
+        rows, cost = self._samples(facts, area)
         sites = by_site(facts, rows, cost)
         yield self.finding(
             why=f"Python holds the launching thread for {ms(stall)} of each {ms(facts.step_ns)} step; the GPU starves.",
-            saving=saving(
+            saving=priced(
                 facts,
-                0.3 * stall,
-                0.8 * stall,
-                stall,
+                (0.3 * stall, 0.8 * stall, stall),
+                [RemoveHost(area, 0.8)],
                 "The measured starvation, less what the profiler adds to Python.",
+                low=[RemoveHost(area, 0.3)],
+                high=[RemoveHost(area)],
             ),
             evidence=site_evidence(facts, sites, lambda site: name_of(facts, int(site.rows[0]))),
             locations=locations(sites),
@@ -81,12 +84,15 @@ class PythonBound(Rule):
             ),
         )
 
-    def _samples(self, facts: Facts) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-        """What the training thread runs at points of this time, and how much time each point stands for."""
+    def _area(self, facts: Facts) -> Intervals:
+        """When Python runs in long gaps."""
         gaps = facts.gaps
         long = python_amount(facts) > 0
         python = facts.host.of_thread_else(facts.steps.thread, -1)["python"]
-        area = intersect(python, union(gaps.start[long], gaps.starved_end[long]))
+        return intersect(python, union(gaps.start[long], gaps.starved_end[long]))
+
+    def _samples(self, facts: Facts, area: Intervals) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """What the training thread runs at points of this time, and how much time each point stands for."""
         times = np.concatenate(
             [np.arange(a, b, SAMPLE_NS) for a, b in zip(area.start.tolist(), area.end.tolist(), strict=True)]
             or [np.empty(0, np.int64)]

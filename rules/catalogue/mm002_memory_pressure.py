@@ -10,8 +10,9 @@ import numpy as np
 
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.memory import find_retries
-from traceopt.rules.common import by_site, locations, ms, percent, saving, site_evidence, typical_ns
+from traceopt.rules.common import by_site, locations, ms, percent, site_evidence, typical_ns
 from traceopt.rules.finding import Evidence, Finding, Fix
+from traceopt.rules.pricing import priced, without_calls
 from traceopt.rules.rule import Rule, threshold
 
 REMEDIES = """with torch.autocast("cuda", dtype=torch.bfloat16):                      # half the bytes of activations
@@ -19,7 +20,7 @@ REMEDIES = """with torch.autocast("cuda", dtype=torch.bfloat16):                
 (loss / accumulation).backward()                                        # smaller micro-batches, same gradient
 optimizer = bitsandbytes.optim.AdamW8bit(model.parameters())            # a quarter of the optimizer's state
 model = torch.distributed.fsdp.fully_shard(model)                       # parameters and state over the ranks"""
-BASIS = "The measured wait for the driver in the median step; refilling the queue afterwards comes on top."
+BASIS = "The step without the calls into the driver and the waits in them."
 
 
 @dataclass(frozen=True)
@@ -68,7 +69,14 @@ class MemoryPressure(Rule):
         sites = by_site(facts, retries, end - start)
         yield self.finding(
             why=f"The peak is {_peak_of_capacity(facts)}. {_consequence(facts, failed, stall)}",
-            saving=saving(facts, 0.8 * stall, stall, 1.25 * stall, BASIS) if stall else None,
+            saving=priced(
+                facts,
+                (0.8 * stall, stall, 1.25 * stall),
+                without_calls(facts, facts.host.rows_of("allocation")),
+                BASIS,
+            )
+            if stall
+            else None,
             evidence=[
                 Evidence("Peak allocated", detail=_gb(facts.memory.peak_allocated)),
                 Evidence("Peak reserved", detail=_gb(facts.memory.peak_reserved)),
