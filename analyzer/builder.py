@@ -166,6 +166,7 @@ class TableBuilder:
             columns = {
                 "time": time,
                 "bytes": _numbers([a.bytes for a in args]),
+                "address": _numbers([a.address for a in args]),
                 "allocated": _numbers([a.allocated for a in args]),
                 "reserved": _numbers([a.reserved for a in args]),
                 "device_type": _numbers([a.device_type for a in args]),

@@ -174,6 +174,7 @@ class MemoryTable(Table):
 
     time: I8  # ns
     bytes: I8
+    address: I8
     allocated: I8
     reserved: I8
     device_type: I4  # c10::DeviceType: 0 CPU, 1 CUDA, 6 HIP
@@ -183,6 +184,7 @@ class MemoryTable(Table):
     SCHEMA: ClassVar[dict[str, str]] = {
         "time": "i8",
         "bytes": "i8",
+        "address": "i8",
         "allocated": "i8",
         "reserved": "i8",
         "device_type": "i4",
