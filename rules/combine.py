@@ -33,7 +33,7 @@ def combine(findings: Sequence[Finding], facts: Facts) -> Combined | None:
         saving = step * (1 - after.step_ns / facts.replayed.step_ns) + unknown
         error = round(facts.replay_error_share or 0.0, 6)
         limit = limit_of(parts_of(facts, after))
-    saving = min(max(saving, *(s.low_us for s in savings)), sum(s.high_us for s in savings), MOST * step)
+    saving = min(max(saving, *(s.low_us for s in savings)), sum(s.est_us for s in savings), MOST * step)
     if saving <= 0:
         return None
     return Combined(

@@ -9,11 +9,12 @@ import numpy as np
 import numpy.typing as npt
 
 from traceopt.analyzer.facts import Facts
+from traceopt.analyzer.gemms import GemmShape
 from traceopt.analyzer.intervals import Intervals, union
 from traceopt.analyzer.nesting import RUNTIME
 from traceopt.analyzer.replay.changes import AsyncCopy, Change, DropSync, RemoveHost, ScaleWork
 from traceopt.analyzer.replay.whatif import replay
-from traceopt.rules.common import ms, saving
+from traceopt.rules.common import launched_ns, ms, saving
 from traceopt.rules.finding import Finding, Price, independent
 from traceopt.rules.rule import impact_of
 
@@ -129,9 +130,16 @@ def priced_work(facts: Facts, work: Mask, gains_ns: tuple[float, float, float], 
     return priced(facts, gains_ns, expected, basis, low=low, high=high)
 
 
+def work_of(facts: Facts, shapes: Sequence[GemmShape]) -> Mask:
+    """The work of products of these shapes in the window."""
+    rows = np.concatenate([shape.rows for shape in shapes]) if shapes else np.empty(0, np.int64)
+    return np.asarray(np.isin(facts.gemms.owner, rows) & (facts.gpu.in_window > 0))
+
+
 def shorter(facts: Facts, work: Mask, gain_ns: float) -> Changes:
     """Work of a mask takes so much less time a step, each row its part."""
-    total = float(facts.gpu.in_window[work].sum()) / facts.steps.count
+    inside = float(facts.gpu.in_window[work].sum()) / facts.steps.count
+    total = launched_ns(facts, work) if _goes_beyond(facts, work) else inside
     return scaled(facts, work, max(0.0, 1 - gain_ns / total)) if total else []
 
 
@@ -147,15 +155,20 @@ def hide(facts: Facts, rows: npt.NDArray[np.int64], gain_ns: npt.NDArray[np.floa
 def scaled(facts: Facts, work: Mask, factor: float | npt.NDArray[np.float64]) -> Changes:
     """Work of a mask takes `factor` times as long.
 
-    A rule judges what ran in the window. The device may do work of the steps after it, when the host is far ahead: that
-    changes as the work of the same name did.
+    When the host is far ahead, the device does work of the steps after the window. What a mask of work in the window
+    leaves out of that changes as work of the same name does in the window.
     """
     factors = np.where(work, factor, 1.0)
     inside = facts.gpu.in_window > 0
-    if inside.all():
+    if inside.all() or _goes_beyond(facts, work):
         return [ScaleWork(work, factors)]
     codes, name = np.unique(facts.gpu.work.name, return_inverse=True)
     before = np.bincount(name, weights=facts.gpu.in_window, minlength=len(codes))
     after = np.bincount(name, weights=facts.gpu.in_window * factors, minlength=len(codes))
     usual = np.divide(after, before, out=np.ones(len(codes)), where=before > 0)
     return [ScaleWork(np.ones(len(work), bool), np.where(inside, factors, usual[name]))]
+
+
+def _goes_beyond(facts: Facts, work: Mask) -> bool:
+    """Whether a mask holds work that ran outside the window."""
+    return bool((work & (facts.gpu.in_window == 0)).any())

@@ -16,7 +16,7 @@ from traceopt.analyzer.kernel_labels import short_name
 from traceopt.analyzer.nesting import OP
 from traceopt.rules.common import ms, place_of
 from traceopt.rules.finding import Confidence, Evidence, Finding, Fix, Location
-from traceopt.rules.pricing import priced_work
+from traceopt.rules.pricing import priced_work, work_of
 from traceopt.rules.roofline import alignment_gain_ns
 from traceopt.rules.rule import Rule, threshold
 
@@ -87,7 +87,7 @@ class MisalignedGemm(Rule):
             ),
             saving=priced_work(
                 facts,
-                _work_of(facts, shapes) | unnamed,
+                work_of(facts, shapes) | unnamed,
                 (low / count, est / count, high / count),
                 "Against the rate of aligned products of the same type and size in this trace, else "
                 f"{self.fallback_speedup:g} times the speed; bounded by memory bandwidth.",
@@ -123,12 +123,6 @@ class MisalignedGemm(Rule):
             return "No kernel of a small alignment was seen; shapes were not recorded."
         bad = sum(s.duration_ns for s in facts.gemms.shapes if _is_misaligned(facts, s))
         return f"Misaligned products take {ms(bad / facts.steps.count)} a step, and little of it can be won."
-
-
-def _work_of(facts: Facts, shapes: list[GemmShape]) -> Mask:
-    """The products that operators of these shapes launched."""
-    rows = np.concatenate([s.rows for s in shapes]) if shapes else np.empty(0, np.int64)
-    return np.asarray(np.isin(facts.links.op[facts.gpu.rows], rows) & (facts.gpu.kind == "gemm"))
 
 
 def _is_misaligned(facts: Facts, shape: GemmShape) -> bool:

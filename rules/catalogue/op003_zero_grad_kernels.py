@@ -10,12 +10,13 @@ import numpy as np
 import numpy.typing as npt
 
 from traceopt.analyzer.facts import Facts
+from traceopt.analyzer.intervals import Intervals, merge
 from traceopt.analyzer.nesting import OP
 from traceopt.analyzer.replay.changes import RemoveHost, RemoveLaunches
 from traceopt.rules.common import by_site, host_bounds, locations, ms, places, typical_ns
 from traceopt.rules.finding import Finding, Fix
 from traceopt.rules.precision import kernel_evidence
-from traceopt.rules.pricing import priced
+from traceopt.rules.pricing import area_of, priced
 from traceopt.rules.rule import Rule, threshold
 
 ACCUMULATE = "torch::autograd::AccumulateGrad"
@@ -66,7 +67,7 @@ class ZeroGradKernels(Rule):
         gpu_ns, added_ns = (_typical_ns(facts, work) for work in (fills, added))
         saved = priced(
             facts,
-            host_bounds(facts, area, REMOVABLE, (gpu_ns, 2 * (gpu_ns + added_ns))),
+            host_bounds(facts, merge(area, _adding(facts, added)), REMOVABLE, (gpu_ns + added_ns, gpu_ns + added_ns)),
             [RemoveHost(area, REMOVABLE), RemoveLaunches(fills), RemoveLaunches(added, DISPATCH)],
             "The step without zero_grad's host time and fills, and without the additions to them in the backward pass.",
             low=[RemoveHost(area, REMOVABLE), RemoveLaunches(fills)],
@@ -102,6 +103,11 @@ def _additions(facts: Facts, fills: npt.NDArray[np.bool_]) -> npt.NDArray[np.boo
     added = facts.regions.work_under(facts.regions.named(lambda name: name == ACCUMULATE, OP))
     added &= facts.gpu.in_window > 0
     return added if added.sum() <= 1.2 * fills.sum() else np.zeros(len(added), bool)
+
+
+def _adding(facts: Facts, added: npt.NDArray[np.bool_]) -> Intervals:
+    """When the host issued these kernels."""
+    return area_of(facts, facts.links.op_slice[facts.gpu.rows[added]])
 
 
 def _typical_ns(facts: Facts, work: npt.NDArray[np.bool_]) -> float:
