@@ -143,7 +143,7 @@ def shorter(facts: Facts, work: Mask, gain_ns: float) -> Changes:
     return scaled(facts, work, max(0.0, 1 - gain_ns / total)) if total else []
 
 
-def hide(facts: Facts, rows: npt.NDArray[np.int64], gain_ns: npt.NDArray[np.floating]) -> Changes:
+def hide(facts: Facts, rows: npt.NDArray[np.int64], gain_ns: npt.NDArray[np.floating | np.integer]) -> Changes:
     """Each of these rows of the device's work takes so much less time."""
     work = np.zeros(len(facts.gpu.work), bool)
     work[rows] = True

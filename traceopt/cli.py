@@ -193,6 +193,14 @@ def analyze(
     metavar="WHAT",
     help="What ends a step: batch, update, backward, forward or module:function.  [default: found out]",
 )
+@click.option(
+    "--time-limit",
+    type=click.FloatRange(0, min_open=True),
+    default=120,
+    show_default=True,
+    metavar="SECONDS",
+    help="Close a cycle early that records longer, not with several ranks.",
+)
 @click.option("--stop-after", is_flag=True, help="End the script when all is recorded.")
 @click.option("--no-analyze", is_flag=True, help="Only record.")
 @click.option("--html", metavar="PATH", help=f"Where the HTML report goes.  [default: {DEFAULT_HTML}]")

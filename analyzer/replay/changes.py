@@ -59,7 +59,7 @@ class ScaleWork:
 class DropSync:
     """Calls no longer wait for the GPU. What they cost besides remains."""
 
-    calls: I8
+    calls: npt.NDArray[np.integer]
 
     def apply(self, graph: Graph, rows: Rows) -> Rows:
         waits = (rows.stream == HOST) & np.isin(graph.call, self.calls)

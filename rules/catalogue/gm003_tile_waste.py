@@ -59,7 +59,7 @@ class TileWaste(Rule):
             return
         evidence = describe(facts, found)
         time = sum(one.now_ns - one.starved_ns for one in found) / count
-        most = 1.5 if len(facts.regions.backward_passes) else 1.0
+        most = 1.5 if facts.trains else 1.0
         yield self.finding(
             why=(
                 f"{len(found) / count:,.0f} times a step, products of the same input run one after the other, none of "
