@@ -26,6 +26,7 @@ TOLERANCE_NS = 2_000  # times cut to microseconds, and two clocks
 WAKE_NS = 10_000  # at most, from the end of the work to the return of a call that did not have to wait for it
 SLOW_CALL_NS = 50_000
 LONG_WORK_NS = 20_000
+BLOCKING_SHARE = 0.9  # of the long kernels, whose launches return after them: launches block
 DEEP_QUEUE = 256  # launches in flight; drivers hold about 1024 and then block
 SOON_NS = 100_000  # a launch that waited for room in the queue returns so soon after there was some
 
@@ -68,8 +69,8 @@ def _waits(calls: Calls, queues: Queues, call: I8, target: I8, inferred: bool) -
 
 
 def _blocking_launches(trace: Trace, gpu: GpuWork, calls: Calls, queues: Queues) -> HostWaits:
-    """Launches that return when their work is done: copies, by their name or if a slow call lasted into the copy; other
-    work of a good length, if the call outlived it (CUDA_LAUNCH_BLOCKING).
+    """Launches that return when their work is done: copies, by their name or if a slow call lasted into the copy; all
+    work that the call outlived, where this is so of almost all long kernels (CUDA_LAUNCH_BLOCKING).
     """
     rows = np.flatnonzero(queues.launched >= 0)
     rows = rows[~calls.beside[queues.launched[rows]]]
@@ -79,8 +80,10 @@ def _blocking_launches(trace: Trace, gpu: GpuWork, calls: Calls, queues: Queues)
     by_name |= named(trace, gpu.work.name[queues.row[rows]], lambda name: _TO_PAGEABLE.search(name) is not None)
     slow = calls.end[call] - calls.start[call] >= SLOW_CALL_NS
     waits = copies & (by_name | (slow & (calls.end[call] > queues.start[rows])))
-    long = queues.end[rows] - queues.start[rows] >= LONG_WORK_NS
-    waits |= ~copies & long & (calls.end[call] >= queues.end[rows]) & (calls.kind[call] == LAUNCH)
+    outlived = (calls.end[call] + TOLERANCE_NS >= queues.end[rows]) & (calls.kind[call] == LAUNCH)
+    long = ~copies & (queues.end[rows] - queues.start[rows] >= LONG_WORK_NS)
+    if long.any() and outlived[long].mean() >= BLOCKING_SHARE:
+        waits |= ~copies & outlived
     return _waits(calls, queues, call[waits], rows[waits], False)
 
 

@@ -62,7 +62,7 @@ class DdpBufferBroadcast(Rule):
             [RemoveHost(area, REMOVABLE)],
             "The step without the host time of the broadcast.",
         )
-        if saved.bounds_ns[2] < self.min_share * facts.step_ns:
+        if saved.bounds_ns[1] < self.min_share * facts.step_ns:
             return
         rows = np.flatnonzero(facts.regions.named(lambda name: name in _PACKING, OP))
         rows = rows[area.contains(facts.slices.start[rows])]

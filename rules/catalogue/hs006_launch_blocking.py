@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
+import numpy.typing as npt
 
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.intervals import intersect, union
@@ -79,7 +80,7 @@ class LaunchBlocking(Rule):
             saving=priced(
                 facts,
                 (0.5 * gain, gain, gain),
-                [DropSync(launches)],
+                [DropSync(_blocked(facts))],
                 "Host and GPU beside each other: the step is then the longer of the host's own time and the GPU's "
                 "work. "
                 "Half of that where other syncs keep them in turns.",
@@ -101,6 +102,12 @@ class LaunchBlocking(Rule):
         if not count:
             return "No kernel is long enough to tell; no such variable was recorded."
         return f"The launches of {percent(waiting)} of the kernels' time wait for their kernels."
+
+
+def _blocked(facts: Facts) -> npt.NDArray[np.integer]:
+    """The calls that would return at once: all that launch, also copies, but for those that wait by their nature."""
+    launches = np.unique(facts.links.launch[facts.gpu.rows])
+    return np.setdiff1d(launches, facts.slices.row[facts.syncs.slice])
 
 
 def _variables(facts: Facts) -> list[str]:

@@ -12,10 +12,10 @@ import numpy.typing as npt
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.intervals import Intervals
 from traceopt.analyzer.nesting import OP, PYTHON
-from traceopt.analyzer.replay.changes import RemoveHost
+from traceopt.analyzer.replay.changes import RemoveLaunches
 from traceopt.rules.common import by_site, host_bounds, locations, ms, percent
 from traceopt.rules.finding import Evidence, Finding, Fix, Price
-from traceopt.rules.pricing import priced
+from traceopt.rules.pricing import priced, without_calls
 from traceopt.rules.rule import Rule, threshold
 from traceopt.units import us
 
@@ -63,7 +63,8 @@ class DebugModeOn(Rule):
             mask = mode.seen(facts)
             if mask.any():
                 area = _area(facts, mask)
-                saved = priced(facts, host_bounds(facts, area, 1.0), [RemoveHost(area)], mode.basis)
+                changes = [*without_calls(facts, np.flatnonzero(mask)), RemoveLaunches(facts.regions.work_under(mask))]
+                saved = priced(facts, host_bounds(facts, area, 1.0), changes, mode.basis)
                 if saved.saving.share >= self.min_share:
                     yield self._measured(facts, mode, mask, saved)
         switches = _switches(facts)

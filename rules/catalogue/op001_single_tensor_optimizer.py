@@ -90,7 +90,7 @@ class SingleTensorOptimizer(Rule):
             low=[RemoveHost(area, self.removable)],
             high=[RemoveHost(area), *scaled(facts, kernels, 0.0)],
         )
-        if saved.bounds_ns[2] < self.min_share * facts.step_ns:
+        if saved.bounds_ns[1] < self.min_share * facts.step_ns:
             return
         rows = np.flatnonzero(facts.regions.optimizer)
         sites = by_site(facts, rows, facts.slices.end[rows] - facts.slices.start[rows])

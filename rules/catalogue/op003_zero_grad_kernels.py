@@ -72,7 +72,7 @@ class ZeroGradKernels(Rule):
             "The step without zero_grad's host time and fills, and without the additions to them in the backward pass.",
             low=[RemoveHost(area, REMOVABLE), RemoveLaunches(fills)],
         )
-        if saved.bounds_ns[2] < self.min_share * facts.step_ns:
+        if saved.bounds_ns[1] < self.min_share * facts.step_ns:
             return
         rows = np.flatnonzero(facts.regions.zero_grad)
         sites = by_site(facts, rows, facts.slices.end[rows] - facts.slices.start[rows])
