@@ -45,15 +45,19 @@ from traceopt.analyzer.replay.whatif import MAX_ERROR_SHARE, Replayed, replay, r
 from traceopt.analyzer.steps import Steps, find_steps
 from traceopt.analyzer.syncs import Syncs, after_unscaling, blocking_copies, find_syncs
 from traceopt.analyzer.tables import I8
+from traceopt.analyzer.throughput import Throughput, Workload, measure
 from traceopt.analyzer.trace import Trace
 
 
 @dataclass(frozen=True)
 class Facts:
-    """The facts of one trace. `device_overrides` corrects or extends the peak table (see hardware.find)."""
+    """The facts of one trace. `device_overrides` corrects or extends the peak table (see hardware.find), `workload`
+    says what the run processes.
+    """
 
     trace: Trace
     device_overrides: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    workload: Workload = field(default_factory=Workload)
 
     @cached_property
     def steps(self) -> Steps:
@@ -63,6 +67,11 @@ class Facts:
     def step_ns(self) -> float:
         """The median step."""
         return float(np.median(self.steps.duration))
+
+    @cached_property
+    def throughput(self) -> Throughput | None:
+        """Of one GPU; None where nobody said what a step processes."""
+        return measure(self.workload, self.steps.window_ns / self.steps.count)
 
     @cached_property
     def slices(self) -> Slices:
@@ -231,7 +240,7 @@ class Facts:
 
     @cached_property
     def model_state(self) -> ModelState | None:
-        return find_model_state(self.trace, self.slices, self.regions.backward_passes)
+        return find_model_state(self.trace, self.slices, self.regions.backward_passes, self.captured)
 
     @cached_property
     def composition(self) -> Composition | None:
