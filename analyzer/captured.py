@@ -36,6 +36,8 @@ class Environment:
     conv_tf32: bool | None = None
     cudnn_benchmark: bool | None = None
     deterministic: bool | None = None
+    sdp_flash: bool | None = None
+    sdp_memory_efficient: bool | None = None
     anomaly_mode: bool | None = None
     python_debug: bool | None = None
     variables: Mapping[str, str] = field(default_factory=dict)
@@ -137,6 +139,11 @@ class Captured:
         """The one that most batches were read from."""
         return self.loaders[0] if self.loaders else None
 
+    @property
+    def stretch(self) -> float | None:
+        """Of the cycle that the times are from: its steps as a multiple of those without a profiler."""
+        return self.ledger.stretch.get(self.cycle or "") if self.ledger is not None else None
+
 
 def captured(header: Mapping[str, Any]) -> Captured:
     """From the top-level key `traceopt`."""
@@ -174,6 +181,8 @@ def _environment(row: Mapping[str, Any]) -> Environment:
         conv_tf32=flag(row.get("conv_tf32")),
         cudnn_benchmark=flag(row.get("cudnn_benchmark")),
         deterministic=flag(row.get("deterministic")),
+        sdp_flash=flag(row.get("sdp_flash")),
+        sdp_memory_efficient=flag(row.get("sdp_memory_efficient")),
         anomaly_mode=flag(row.get("anomaly_mode")),
         python_debug=flag(row.get("python_debug")),
         variables={name[:100]: value for name, value in variables.items() if value is not None},

@@ -27,7 +27,7 @@ from traceopt.analyzer.gpu import GpuWork
 from traceopt.analyzer.holes import Holes, find_holes
 from traceopt.analyzer.host import Host
 from traceopt.analyzer.idle import Gaps, Idle, attribute, find_gaps, slow_first_calls
-from traceopt.analyzer.intervals import union
+from traceopt.analyzer.intervals import Intervals, union
 from traceopt.analyzer.kernel_names import FUSIBLE_KINDS
 from traceopt.analyzer.links import Links, link
 from traceopt.analyzer.memory import DeviceMemory, find_memory
@@ -41,18 +41,24 @@ from traceopt.analyzer.quality import TraceQuality
 from traceopt.analyzer.regions import Regions
 from traceopt.analyzer.repetition import Repetition, find_repetition
 from traceopt.analyzer.replay.graph import Graph, build_graph
+from traceopt.analyzer.replay.parts import flow_areas
+from traceopt.analyzer.replay.whatif import MAX_ERROR_SHARE, Replayed, replay, replay_error_share
 from traceopt.analyzer.steps import Steps, find_steps
 from traceopt.analyzer.syncs import Syncs, after_unscaling, blocking_copies, find_syncs
 from traceopt.analyzer.tables import I8
+from traceopt.analyzer.throughput import Throughput, Workload, measure
 from traceopt.analyzer.trace import Trace
 
 
 @dataclass(frozen=True)
 class Facts:
-    """The facts of one trace. `device_overrides` corrects or extends the peak table (see hardware.find)."""
+    """The facts of one trace. `device_overrides` corrects or extends the peak table (see hardware.find), `workload`
+    says what the run processes.
+    """
 
     trace: Trace
     device_overrides: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    workload: Workload = field(default_factory=Workload)
 
     @cached_property
     def steps(self) -> Steps:
@@ -62,6 +68,11 @@ class Facts:
     def step_ns(self) -> float:
         """The median step."""
         return float(np.median(self.steps.duration))
+
+    @cached_property
+    def throughput(self) -> Throughput | None:
+        """Of one GPU; None where nobody said what a step processes."""
+        return measure(self.workload, self.steps.window_ns / self.steps.count)
 
     @cached_property
     def slices(self) -> Slices:
@@ -235,7 +246,7 @@ class Facts:
 
     @cached_property
     def model_state(self) -> ModelState | None:
-        return find_model_state(self.trace, self.slices, self.regions.backward_passes)
+        return find_model_state(self.trace, self.slices, self.regions.backward_passes, self.captured)
 
     @cached_property
     def composition(self) -> Composition | None:
@@ -249,6 +260,25 @@ class Facts:
     @cached_property
     def replay_graph(self) -> Graph:
         return build_graph(self.trace, self.slices, self.links, self.gpu, self.steps)
+
+    @cached_property
+    def replayed(self) -> Replayed:
+        """The steps replayed without a change: what savings count from."""
+        return replay(self)
+
+    @cached_property
+    def flow_areas(self) -> dict[str, Intervals]:
+        """What the host's flow of control did: exclusive activities by name."""
+        return flow_areas(self)
+
+    @cached_property
+    def replay_error_share(self) -> float | None:
+        return replay_error_share(self)
+
+    @property
+    def replay_trusted(self) -> bool:
+        """Whether savings are replayed; else they are bounds from what was measured."""
+        return self.replay_error_share is not None and self.replay_error_share <= MAX_ERROR_SHARE
 
     @cached_property
     def quality(self) -> TraceQuality:

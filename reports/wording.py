@@ -109,8 +109,22 @@ def steps_phrase(result: Result) -> str:
     return text.counted(step.count, "step") + skipped
 
 
+def throughput(result: Result) -> str | None:
+    """ "12,300 tokens/s per GPU, 71% of the reference", where the user said what a step processes."""
+    found = result.throughput
+    if found is None:
+        return None
+    rates = [
+        f"{rate:,.0f} {unit}/s" if rate >= 100 else f"{text.measured(rate)} {unit}/s"
+        for rate, unit in ((found.tokens_per_s, "tokens"), (found.samples_per_s, "samples"))
+        if rate is not None
+    ]
+    reference = found.reference_share
+    return f"{', '.join(rates)} per GPU" + (f", {text.percent(reference)} of the reference" if reference else "")
+
+
 def environment(result: Result) -> list[str]:
-    """The line under the tiles: device, rank, versions, steps."""
+    """The line under the tiles: device, versions, cores, steps."""
     device = result.run.device
     capability = device.compute_capability if device is not None else None
     nvidia = device is not None and device.vendor == "nvidia"
@@ -119,7 +133,9 @@ def environment(result: Result) -> list[str]:
         device_phrase(result),
         f"{'compute capability' if nvidia else 'architecture'} {capability}" if capability else None,
         f"PyTorch {torch_version}" if torch_version else None,
+        *(f"{setting.value} {setting.name}" for setting in result.run.settings if setting.name == "CPU cores"),
         steps_phrase(result),
+        throughput(result),
     ]
     return [item for item in items if item]
 

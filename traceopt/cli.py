@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -86,7 +87,23 @@ _debug = click.option(
     help="Show the traceback of an error.",
 )
 _rules_dir = click.option("--rules-dir", metavar="DIR", help="Also load the rules in the *.py files of this folder.")
+_AMOUNT = click.FloatRange(0, min_open=True)
+_workload_options = (
+    click.option("--tokens-per-step", type=_AMOUNT, metavar="N", help="Tokens that one GPU processes in a step."),
+    click.option("--samples-per-step", type=_AMOUNT, metavar="N", help="Samples that one GPU processes in a step."),
+    click.option(
+        "--reference-throughput",
+        type=_AMOUNT,
+        metavar="N",
+        help="Rate of one GPU to compare with: tokens a second, else samples.",
+    ),
+)
 _config = click.option("--config", "config_path", type=_FILE, help="Settings file instead of the nearest one.")
+
+
+def _workload(command: Callable[..., None]) -> Callable[..., None]:
+    """The options that say what a step processes."""
+    return reduce(lambda wrapped, option: option(wrapped), reversed(_workload_options), command)
 
 
 @click.group(
@@ -119,6 +136,7 @@ def cli(context: click.Context) -> None:
 )
 @click.option("--select", multiple=True, callback=_split, help="Rules to run: codes, prefixes or names, by comma.")
 @click.option("--ignore", multiple=True, callback=_split, help="Rules to leave out; the more specific entry wins.")
+@_workload
 @_rules_dir
 @_config
 @click.option("--color/--no-color", default=None, help="Colours.  [default: on a terminal, unless NO_COLOR is set]")
@@ -127,6 +145,7 @@ def cli(context: click.Context) -> None:
 @click.pass_obj
 def analyze(
     state: dict[str, bool],
+    /,
     paths: tuple[str, ...],
     html: str | None,
     no_html: bool,
@@ -139,6 +158,7 @@ def analyze(
     config_path: Path | None,
     color: bool | None,
     quiet: bool,
+    **workload: float | None,
 ) -> None:
     """Find the bottleneck in traces and write the report.
 
@@ -159,6 +179,7 @@ def analyze(
         select=select or config.select,
         ignore=ignore or config.ignore,
         rules_dir=rules_dir or config.rules_dir,
+        **_given(workload),
     )
     result = _analyzed(paths, config, debug=state["debug"], quiet=quiet)
     inputs = [*paths, *(file.path for file in result.run.files)]
@@ -205,6 +226,7 @@ def analyze(
 @click.option("--no-analyze", is_flag=True, help="Only record.")
 @click.option("--html", metavar="PATH", help=f"Where the HTML report goes.  [default: {DEFAULT_HTML}]")
 @click.option("--no-html", is_flag=True, help="Write no HTML report.")
+@_workload
 @_config
 @click.option("-q", "--quiet", is_flag=True, help="Nothing on stderr but errors.")
 @_debug
@@ -221,6 +243,9 @@ def run(
     no_html: bool,
     config_path: Path | None,
     quiet: bool,
+    tokens_per_step: float | None,
+    samples_per_step: float | None,
+    reference_throughput: float | None,
     **schedule: Any,
 ) -> None:
     """Profile a training script, unchanged, and analyze what was recorded.
@@ -236,7 +261,12 @@ def run(
     """
     if html is not None and no_html:
         raise click.UsageError("use either --html or --no-html")
-    config = _load_config(config_path)
+    workload = {
+        "tokens_per_step": tokens_per_step,
+        "samples_per_step": samples_per_step,
+        "reference_throughput": reference_throughput,
+    }
+    config = replace(_load_config(config_path), **_given(workload))
     html_path = None if no_html or no_analyze else _html_path(html, config)
     if html_path is not None:
         check_writable(Path(html_path))
@@ -334,6 +364,11 @@ def export(report: str, json_path: str) -> None:
         write_atomically(Path(json_path), data)
 
 
+def _given(options: Mapping[str, float | None]) -> dict[str, Any]:
+    """Those that stand on the command line."""
+    return {name: value for name, value in options.items() if value is not None}
+
+
 def _analyzed(paths: Sequence[str], config: Config, *, debug: bool, quiet: bool) -> Result:
     from traceopt.api import analyze as run_analysis
 
@@ -345,6 +380,9 @@ def _analyzed(paths: Sequence[str], config: Config, *, debug: bool, quiet: bool)
             ignore=config.ignore,
             rules_dir=config.rules_dir,
             thresholds=config.rules,
+            tokens_per_step=config.tokens_per_step,
+            samples_per_step=config.samples_per_step,
+            reference_throughput=config.reference_throughput,
             debug=debug,
             progress=progress,
         )

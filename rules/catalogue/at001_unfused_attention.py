@@ -9,19 +9,19 @@ from typing import ClassVar
 import numpy as np
 
 from traceopt.analyzer.facts import Facts
+from traceopt.analyzer.replay.changes import RemoveHost
 from traceopt.rules.common import (
     by_site,
-    gpu_saving,
     locations,
     ms,
     name_of,
     percent,
     places,
-    saving,
     site_evidence,
 )
 from traceopt.rules.finding import Confidence, Finding, Fix
 from traceopt.rules.precision import kernel_evidence
+from traceopt.rules.pricing import priced, priced_work
 from traceopt.rules.rule import Rule, threshold
 
 BASIS = "A fused kernel spares what lies between the products and part of their memory traffic."
@@ -84,11 +84,14 @@ class UnfusedAttentionRule(Rule):
                 f"{found.count / count:,.0f} attentions a step run as product, softmax, product: {ms(time)} of each "
                 f"{ms(facts.step_ns)} step, {ms(found.other_ns / count)} of it between the products."
             ),
-            saving=gpu_saving(
+            saving=priced_work(
                 facts,
-                0.6 * found.other_ns / count,
-                (0.9 * found.other_ns + 0.3 * found.product_ns) / count,
-                0.9 * time,
+                found.mask,
+                (
+                    0.6 * found.other_ns / count,
+                    (0.9 * found.other_ns + 0.3 * found.product_ns) / count,
+                    0.9 * time,
+                ),
                 BASIS,
             ),
             evidence=evidence,
@@ -103,6 +106,7 @@ class UnfusedAttentionRule(Rule):
             float(np.median(area.within(edges[:-1], edges[1:]))) for area in (found.area, found.products)
         )
         other_ns = time_ns - product_ns
+        expected_ns = 0.9 * other_ns + 0.3 * product_ns
         if time_ns < self.min_share * facts.step_ns:
             return
         sites = by_site(facts, found.softmax, slices.end[found.softmax] - slices.start[found.softmax])
@@ -111,7 +115,14 @@ class UnfusedAttentionRule(Rule):
                 f"Attention runs as product, softmax, product, forward and backward, in {ms(time_ns)} of each "
                 f"{ms(facts.step_ns)} step, {ms(other_ns)} of it between the products."
             ),
-            saving=saving(facts, 0.6 * other_ns, 0.9 * other_ns + 0.3 * product_ns, 0.9 * time_ns, BASIS),
+            saving=priced(
+                facts,
+                (0.6 * other_ns, expected_ns, 0.9 * time_ns),
+                [RemoveHost(found.area, expected_ns / time_ns)],
+                BASIS,
+                low=[RemoveHost(found.area, 0.6 * other_ns / time_ns)],
+                high=[RemoveHost(found.area, 0.9)],
+            ),
             evidence=site_evidence(facts, sites, lambda site: name_of(facts, int(site.rows[0]))),
             locations=locations(sites),
             fix=FIX,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import sys
 import time
 from collections.abc import Callable
@@ -71,6 +72,14 @@ def collector() -> None:
     alive = [[Node()] for _ in range(100_000)]
     train(DataLoader(Slow(160, 0.0), batch_size=4), after_step=lambda: gc.collect())
     assert len(alive) == 100_000
+
+
+def contention() -> None:
+    """Four threads on one core."""
+    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+    torch.set_num_threads(4)
+    weight = torch.randn(1024, 1024)
+    train(DataLoader(Slow(160, 0.0), batch_size=4), after_step=lambda: weight @ weight)
 
 
 if __name__ == "__main__":
