@@ -27,7 +27,7 @@ from traceopt.analyzer.gpu import GpuWork
 from traceopt.analyzer.holes import Holes, find_holes
 from traceopt.analyzer.host import Host
 from traceopt.analyzer.idle import Gaps, Idle, attribute, find_gaps, slow_first_calls
-from traceopt.analyzer.intervals import Intervals, union
+from traceopt.analyzer.intervals import Intervals, merge, union
 from traceopt.analyzer.kernel_names import FUSIBLE_KINDS
 from traceopt.analyzer.links import Links, link
 from traceopt.analyzer.memory import DeviceMemory, find_memory
@@ -47,6 +47,7 @@ from traceopt.analyzer.steps import Steps, find_steps
 from traceopt.analyzer.syncs import Syncs, after_unscaling, blocking_copies, find_syncs
 from traceopt.analyzer.tables import I8
 from traceopt.analyzer.throughput import Throughput, Workload, measure
+from traceopt.analyzer.tiny_ops import TinyOps, find_tiny_ops
 from traceopt.analyzer.trace import Trace
 
 
@@ -222,6 +223,12 @@ class Facts:
     def cpu_attention(self) -> CpuAttention:
         """The same of a CPU-only run."""
         return find_cpu_attention(self.regions, self.steps.window)
+
+    @cached_property
+    def tiny_ops(self) -> TinyOps:
+        """Of the training thread of a CPU-only run, in its forward and backward passes."""
+        phases = self.cpu_phases.areas
+        return find_tiny_ops(self.slices, self.steps.thread, merge(phases["forward"], phases["backward"]))
 
     @cached_property
     def collectives(self) -> list[CollectiveCalls]:
