@@ -132,6 +132,8 @@ class TableBuilder:
             columns["correlation"] = _numbers([a.correlation for a in args])
             columns["device"] = _numbers([a.device for a in args])
             columns["stream"] = _numbers([a.stream for a in args])
+            columns["awaited_stream"] = _numbers([a.awaited_stream for a in args])
+            columns["event_record"] = _numbers([a.event_record for a in args])
         self._append(kind, columns, np.isfinite(start))
 
     def _gpu_columns(self, category: str, events: list[Slice], args: list[Any]) -> dict[str, Any]:
@@ -164,6 +166,7 @@ class TableBuilder:
             columns = {
                 "time": time,
                 "bytes": _numbers([a.bytes for a in args]),
+                "address": _numbers([a.address for a in args]),
                 "allocated": _numbers([a.allocated for a in args]),
                 "reserved": _numbers([a.reserved for a in args]),
                 "device_type": _numbers([a.device_type for a in args]),

@@ -11,7 +11,7 @@ from traceopt.analyzer import op_names
 from traceopt.analyzer.host import Host
 from traceopt.analyzer.intervals import EMPTY, Intervals, clip, complement, merge, subtract
 from traceopt.analyzer.nesting import ANNOTATION, OP
-from traceopt.analyzer.regions import Regions
+from traceopt.analyzer.regions import Mask, Regions
 from traceopt.analyzer.steps import Steps
 from traceopt.analyzer.tables import I8
 
@@ -71,8 +71,12 @@ class CpuPhases:
     @cached_property
     def communication(self) -> Intervals:
         """Collectives that run on the CPU (gloo, MPI); `nccl:` rows only launch GPU work."""
-        mask = self.regions.named(_runs_on_cpu, ANNOTATION, OP)
-        return clip(self.regions.area(mask), *self.steps.window)
+        return clip(self.regions.area(self.collectives), *self.steps.window)
+
+    @cached_property
+    def collectives(self) -> Mask:
+        """The slices of those collectives. Shape (len(slices),)."""
+        return self.regions.named(_runs_on_cpu, ANNOTATION, OP)
 
     @cached_property
     def by_step(self) -> I8:

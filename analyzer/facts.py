@@ -11,14 +11,16 @@ import numpy as np
 import numpy.typing as npt
 
 from traceopt.analyzer.activities import LOGGING_FRAME, REPORTING_FUNCTION
-from traceopt.analyzer.attention import UnfusedAttention, find_unfused_attention
+from traceopt.analyzer.attention import MathAttention, UnfusedAttention, find_math_attention, find_unfused_attention
 from traceopt.analyzer.call_sites import CallSites
 from traceopt.analyzer.captured import Captured, captured
+from traceopt.analyzer.casts import Casts, find_casts
 from traceopt.analyzer.chains import Chains, find_chains
-from traceopt.analyzer.communication import CollectiveCalls, find_collectives
+from traceopt.analyzer.communication import CollectiveCalls, find_collectives, find_cpu_collectives
 from traceopt.analyzer.copies import CopyCalls, find_copies
 from traceopt.analyzer.cpu_phases import CpuPhases
 from traceopt.analyzer.device import TraceDevice, find_device
+from traceopt.analyzer.flops import Flops
 from traceopt.analyzer.gemms import Gemms
 from traceopt.analyzer.gpu import GpuWork
 from traceopt.analyzer.holes import Holes, find_holes
@@ -28,10 +30,16 @@ from traceopt.analyzer.intervals import union
 from traceopt.analyzer.kernel_names import FUSIBLE_KINDS
 from traceopt.analyzer.links import Links, link
 from traceopt.analyzer.memory import DeviceMemory, find_memory
+from traceopt.analyzer.memory_blocks import Blocks, find_blocks
+from traceopt.analyzer.memory_composition import Composition, compose
+from traceopt.analyzer.model_state import ModelState, find_model_state
 from traceopt.analyzer.nesting import PYTHON, Slices, build_slices
+from traceopt.analyzer.product_calls import ProductCalls
 from traceopt.analyzer.products import Products
 from traceopt.analyzer.quality import TraceQuality
 from traceopt.analyzer.regions import Regions
+from traceopt.analyzer.repetition import Repetition, find_repetition
+from traceopt.analyzer.replay.graph import Graph, build_graph
 from traceopt.analyzer.steps import Steps, find_steps
 from traceopt.analyzer.syncs import Syncs, blocking_copies, find_syncs
 from traceopt.analyzer.tables import I8
@@ -146,6 +154,10 @@ class Facts:
         return np.asarray(np.maximum(np.minimum(end, window[1]) - np.maximum(start, window[0]), 0))
 
     @cached_property
+    def repetition(self) -> Repetition:
+        return find_repetition(self.trace, self.gpu, self.links, self.steps)
+
+    @cached_property
     def regions(self) -> Regions:
         return Regions(self.trace, self.slices, self.links, self.gpu)
 
@@ -156,6 +168,18 @@ class Facts:
     @cached_property
     def gemms(self) -> Gemms:
         return Gemms(self.trace, self.slices, self.links, self.gpu, self.device)
+
+    @cached_property
+    def product_calls(self) -> ProductCalls:
+        return ProductCalls(self.gemms)
+
+    @cached_property
+    def casts(self) -> Casts:
+        return find_casts(self.gemms)
+
+    @cached_property
+    def flops(self) -> Flops:
+        return Flops(self.trace, self.slices, self.links, self.gpu, self.device, self.regions, self.products)
 
     @cached_property
     def chains(self) -> Chains:
@@ -169,8 +193,16 @@ class Facts:
         return find_unfused_attention(self.gpu, self.regions)
 
     @cached_property
+    def math_attention(self) -> MathAttention:
+        return find_math_attention(self.gpu, self.regions, self.unfused_attention)
+
+    @cached_property
     def collectives(self) -> list[CollectiveCalls]:
-        return find_collectives(self.trace, self.slices, self.links, self.gpu)
+        if self.has_gpu:
+            return find_collectives(self.trace, self.slices, self.links, self.gpu)
+        phases = self.cpu_phases
+        exposed = phases.areas["communication"]
+        return find_cpu_collectives(self.trace, self.slices, phases.collectives, exposed, self.steps.window)
 
     @cached_property
     def copies(self) -> list[CopyCalls]:
@@ -179,6 +211,28 @@ class Facts:
     @cached_property
     def memory(self) -> DeviceMemory | None:
         return find_memory(self.trace, self.steps, self.has_gpu)
+
+    @cached_property
+    def blocks(self) -> Blocks | None:
+        """Blocks of the device's caching allocator; None where memory was not recorded."""
+        return None if self.memory is None else find_blocks(self.trace.memory, self.memory.rows)
+
+    @cached_property
+    def model_state(self) -> ModelState | None:
+        return find_model_state(self.trace, self.slices, self.regions.backward_passes)
+
+    @cached_property
+    def composition(self) -> Composition | None:
+        """What the device's memory holds at its peak; None on a CPU-only run, whose totals begin with the recording."""
+        if self.memory is None or self.blocks is None or not self.has_gpu:
+            return None
+        regions = self.regions
+        updates = regions.area(regions.optimizer | regions.zero_grad)
+        return compose(self.memory, self.blocks, regions.backward_passes, updates, self.model_state)
+
+    @cached_property
+    def replay_graph(self) -> Graph:
+        return build_graph(self.trace, self.slices, self.links, self.gpu, self.steps)
 
     @cached_property
     def quality(self) -> TraceQuality:
@@ -208,6 +262,10 @@ _REQUIREMENTS: dict[str, tuple[Callable[[Facts], bool], str]] = {
     "whole": (
         lambda f: f.quality.sampled_share is None,
         "The file keeps only a sample of the events, so its idle time is not real; record the whole trace.",
+    ),
+    "stalls": (
+        lambda f: (f.has_gpu and len(f.trace.runtime) > 0) or not f.quality.gpu_expected,
+        "What keeps the GPU waiting was not recorded; profile with ProfilerActivity.CPU and CUDA together.",
     ),
     "ops": (
         lambda f: len(f.trace.ops) > 0,

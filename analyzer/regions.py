@@ -17,6 +17,7 @@ from traceopt.analyzer.nesting import ANNOTATION, OP, PYTHON, Slices
 from traceopt.analyzer.trace import Trace
 
 Mask = npt.NDArray[np.bool_]
+FORWARD_PRODUCTS = frozenset({*op_names.GEMM_OPS, *op_names.FORWARD_ONLY, "aten::convolution"})
 
 
 @dataclass(frozen=True)
@@ -65,6 +66,29 @@ class Regions:
     def backward(self) -> Mask:
         """The autograd engine's evaluation of one node."""
         return self.named(op_names.is_backward, OP, ANNOTATION)
+
+    @cached_property
+    def backward_passes(self) -> Intervals:
+        """One interval a backward pass: from its first node to its last. Forward products lie between two passes."""
+        slices = self.slices
+        nodes = np.flatnonzero(self.backward)
+        nodes = nodes[np.argsort(slices.start[nodes], kind="stable")]
+        product = self.named(FORWARD_PRODUCTS.__contains__, OP) & (slices.nearest(self.backward) < 0)
+        forward = np.sort(slices.start[product])
+        _, first = np.unique(np.searchsorted(forward, slices.start[nodes]), return_index=True)
+        if not len(nodes):
+            return EMPTY
+        return Intervals(slices.start[nodes[first]], np.maximum.reduceat(slices.end[nodes], first))
+
+    @cached_property
+    def recompute(self) -> Mask:
+        """Forward work that the backward pass repeats for activation checkpointing.
+
+        The whole of it where Python stacks were recorded, else the operators that only a forward pass calls.
+        """
+        frames = self.named(op_names.is_recompute_frame, PYTHON)
+        forward = self.named(op_names.FORWARD_ONLY.__contains__, OP)
+        return np.asarray(frames | (forward & (self.slices.nearest(self.backward) >= 0)))
 
     @cached_property
     def op_of_work(self) -> npt.NDArray[np.int64]:

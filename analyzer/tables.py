@@ -155,12 +155,16 @@ class SyncTable(Spans):
     device: I4
     stream: I8
     correlation: I8
+    awaited_stream: I8  # of a wait for an event: the stream that it was recorded on
+    event_record: I8  # correlation of the call that recorded the event
 
     SCHEMA: ClassVar[dict[str, str]] = {
         **Spans.SCHEMA,
         "device": "i4",
         "stream": "i8",
         "correlation": "i8",
+        "awaited_stream": "i8",
+        "event_record": "i8",
     }
 
 
@@ -170,6 +174,7 @@ class MemoryTable(Table):
 
     time: I8  # ns
     bytes: I8
+    address: I8
     allocated: I8
     reserved: I8
     device_type: I4  # c10::DeviceType: 0 CPU, 1 CUDA, 6 HIP
@@ -179,6 +184,7 @@ class MemoryTable(Table):
     SCHEMA: ClassVar[dict[str, str]] = {
         "time": "i8",
         "bytes": "i8",
+        "address": "i8",
         "allocated": "i8",
         "reserved": "i8",
         "device_type": "i4",

@@ -15,6 +15,7 @@ from typing import Any
 
 from . import endings, own_profiler
 from .imports import when_imported
+from .ledger import Ledger
 from .loader_notes import WorkerClock
 from .recorder import Recorder
 from .settings import load_settings
@@ -56,7 +57,8 @@ class _Hooks:
             or (lambda: False)
         )
         self._is_compiling = self.plain(lambda: compiling(), with_callees=True)
-        self.plain(_Hooks.tell, with_callees=True)
+        for function in (_Hooks.tell, StepTracker.backward_begins, Ledger.fetched, Ledger.saved, Ledger._gc):
+            self.plain(function, with_callees=True)
 
     def plain(self, function: Function, *, with_callees: bool = False) -> Function:
         """Tells Dynamo not to compile the frame of this function; it may compile what is called in it, or may not."""

@@ -7,6 +7,7 @@ import json
 import os
 import sys
 import time
+from multiprocessing.process import parent_process
 from typing import Any
 
 from .inventory import MOST, describe_loader
@@ -80,7 +81,8 @@ class WorkerClock:
             "cpu_us": round(time.process_time() * 1e6),
             "wall_us": round((now - self._began) * 1e6),
         }
-        path = os.path.join(self._control, f"worker.{os.getppid()}.{self._pid}.json")
+        parent = parent_process()  # not os.getppid(), which may be a fork server
+        path = os.path.join(self._control, f"worker.{parent.pid if parent else 0}.{self._pid}.json")
         try:
             with open(path + ".tmp", "w", encoding="utf-8") as file:
                 json.dump(row, file)

@@ -258,6 +258,8 @@ def gemm_caption(result: Result) -> str:
             peak = f"{text.measured(efficiency.peak_tflops)}{text.NO_BREAK_SPACE}TFLOP/s"
             dtype = f"{efficiency.peak_dtype} " if efficiency.peak_dtype else ""
             reached += f", {text.percent(efficiency.mfu)} of the {dtype}peak of {peak}"
+            if efficiency.hfu is not None and efficiency.hfu > efficiency.mfu:
+                reached += f" ({text.percent(efficiency.hfu)} with what is computed again)"
         sentences.append(reached + ".")
     return " ".join(sentences)
 

@@ -213,10 +213,6 @@ def _merged(results: list[Result], warnings: list[str]) -> Result:
     # What the fixes give together is told of the first rank that the most valuable one helps.
     together = [r.combined for r in (shown, *others) if r.combined is not None]
     combined = next((c for c in together if findings[0].code in c.codes), None)
-    ranks = sorted({rank for r in results for rank in r.run.ranks})
-    findings.sort(key=value_order)
-    # What the fixes give together is told for the rank that the first of them comes from.
-    told = next((r for r in (shown, *others) if any(f.saving == findings[0].saving for f in r.findings)), shown)
     run = replace(
         shown.run,
         paths=[path for r in results for path in r.run.paths],

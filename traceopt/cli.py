@@ -251,6 +251,20 @@ def run(
     running.end_alike(code)
 
 
+@cli.command(context_settings={"allow_interspersed_args": False})
+@click.argument("logdir", type=_FILE)
+@click.argument("options", nargs=-1, type=click.UNPROCESSED, metavar="[TENSORBOARD OPTIONS]...")
+@_debug
+def tensorboard(logdir: Path, options: tuple[str, ...]) -> None:
+    """Show the traces below LOGDIR in TensorBoard, with torch-tb-profiler.
+
+    Options after LOGDIR are those of TensorBoard: traceopt tensorboard traceopt-logs --port 6007
+    """
+    from traceopt.tensorboard import start
+
+    start(logdir, options)
+
+
 @cli.command()
 @click.option(
     "--format",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import atexit
+import sys
 import warnings
 from pathlib import Path
 from types import TracebackType
@@ -24,6 +26,8 @@ class profile:  # noqa: N801 - it reads as torch.profiler.profile does
     arguments are those of `traceopt run`: `preset`, or `wait`, `warmup`, `active`, `repeat`, `record_shapes`,
     `profile_memory`, `with_stack`. Then: `traceopt analyze logs`.
 
+    Under `traceopt run`, which records the steps itself, it does nothing.
+
     Raises ValueError for arguments that do not go together, ImportError without torch.
     """
 
@@ -31,17 +35,20 @@ class profile:  # noqa: N801 - it reads as torch.profiler.profile does
         import torch
 
         self._settings = Settings(Path(logdir).absolute(), plan_cycles(preset, **schedule))
-        self._recorder = Recorder(torch, self._settings, control=None)
+        self._recorder = None if _under_traceopt_run() else Recorder(torch, self._settings, control=None)
 
     def __enter__(self) -> profile:
-        watch_forks(self._recorder)
-        self._recorder.ledger.watch_gc()
-        self._recorder.begin()
+        if self._recorder is not None:
+            watch_forks(self._recorder)
+            self._recorder.ledger.watch_gc()
+            self._recorder.begin()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
+        if self._recorder is None:
+            return
         self._recorder.finish("the with block ended")
         self._recorder.ledger.unwatch_gc()
         for trouble in self._recorder.status.troubles:
@@ -53,9 +60,56 @@ class profile:  # noqa: N801 - it reads as torch.profiler.profile does
 
     def step(self) -> None:
         """A step has ended. All calls must come from one thread."""
-        self._recorder.step_ended("given")
+        if self._recorder is not None:
+            self._recorder.step_ended("given")
+
+    def interrupt(self, why: str = "evaluation") -> None:
+        """Something else than training begins: a recording at hand ends here with the whole steps it has."""
+        if self._recorder is not None:
+            self._recorder.interrupted(why)
 
     @property
     def traces(self) -> list[Path]:
         """The files written so far."""
-        return self._recorder.files
+        return [] if self._recorder is None else self._recorder.files
+
+
+class Training:
+    """What the callbacks for training frameworks share: a profile from the begin of a training to its end.
+
+    It can be pickled before that, for frameworks that start their ranks themselves. A second training is recorded only
+    if the first one was too short.
+    """
+
+    def __init__(self, logdir: str | Path, preset: str | None = None, **schedule: Any) -> None:
+        plan_cycles(preset, **schedule)
+        self._arguments = (logdir, preset, schedule)
+        self._profile: profile | None = None
+        self.traces: list[Path] = []
+
+    def begin(self) -> None:
+        if self._profile is None and not self.traces:
+            logdir, preset, schedule = self._arguments
+            self._profile = profile(logdir, preset, **schedule)
+            self._profile.__enter__()
+            atexit.register(self.end)  # after an exception a framework may not say that the training is over
+
+    def step(self) -> None:
+        if self._profile is not None:
+            self._profile.step()
+
+    def interrupt(self, why: str) -> None:
+        if self._profile is not None:
+            self._profile.interrupt(why)
+
+    def end(self) -> None:
+        atexit.unregister(self.end)
+        if self._profile is not None:
+            self._profile.__exit__(None, None, None)
+            self.traces = self._profile.traces
+            self._profile = None
+
+
+def _under_traceopt_run() -> bool:
+    """Whether its agent is in this process."""
+    return "_traceopt_capture" in sys.modules

@@ -188,6 +188,8 @@ class TensorCores:
 
 @dataclass(frozen=True, slots=True)
 class Efficiency:
+    """`flops_per_step` are those that ran; of these `mfu` leaves out what activation checkpointing computed again."""
+
     flops_per_step: float | None
     achieved_tflops: float | None
     peak_tflops: float | None

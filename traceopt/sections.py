@@ -20,6 +20,7 @@ from traceopt.result import (
     Gpu,
     IdleCause,
     Memory,
+    MemoryPart,
     MemoryPoint,
     Step,
     Sync,
@@ -133,19 +134,14 @@ def dataloader(facts: Facts) -> DataLoader:
 
 def communication(facts: Facts) -> Communication:
     count = facts.steps.count
-    if not facts.has_gpu:
-        total = facts.cpu_phases.communication.total
-        if not total:
-            return Communication(None, None, None, [])
-        exposed = facts.cpu_phases.total_ns("communication")
-        return Communication(us(total / count), us(exposed / count), share(1 - exposed / total), [])
-    total = facts.gpu.communication.total
+    if facts.has_gpu:
+        total, exposed = facts.gpu.communication.total, facts.gpu.exposed_communication.total
+    else:
+        total, exposed = facts.cpu_phases.communication.total, facts.cpu_phases.total_ns("communication")
     if not total:
         return Communication(None, None, None, [])
-    exposed = facts.gpu.exposed_communication.total
     rows = []
     for calls in facts.collectives:
-        longest = int(calls.rows[calls.duration.argmax()])
         bus_rate = calls.bus_gb_per_s()
         moved = calls.known_bytes
         rows.append(
@@ -156,14 +152,10 @@ def communication(facts: Facts) -> Communication:
                 exposed_us_per_step=us(calls.exposed.sum() / count),
                 bytes_per_step=None if moved is None else round(moved / count, 1),
                 gb_per_s=None if bus_rate is None else rate(bus_rate),
-                location=location(facts, _launch_slice(facts, longest)),
+                location=location(facts, int(calls.launch[calls.duration.argmax()])),
             )
         )
     return Communication(us(total / count), us(exposed / count), share(1 - exposed / total), rows)
-
-
-def _launch_slice(facts: Facts, work_row: int) -> int:
-    return int(facts.links.launch_slice[facts.gpu.rows[work_row]])
 
 
 def copies(facts: Facts) -> list[Copy]:
@@ -190,25 +182,18 @@ def tensor_cores(facts: Facts) -> TensorCores:
 
 
 def efficiency(facts: Facts) -> Efficiency:
-    """Of the matrix products whose shapes were recorded; None where none was."""
-    gemms = facts.gemms
-    accelerator = facts.device.accelerator
-    if not facts.has_gpu or not gemms.flops:
+    """From the shapes of products, convolutions and attention; None where they do not cover the step."""
+    flops = facts.flops
+    if not facts.has_gpu or not flops.known or facts.quality.sampled_share is not None:
         return Efficiency(None, None, None, None, None, None)
-    flops = gemms.flops / facts.steps.count
-    by_dtype: dict[str, int] = {}
-    for shape in gemms.shapes:
-        by_dtype[shape.dtype] = by_dtype.get(shape.dtype, 0) + shape.flops
-    dtype = max(by_dtype, key=lambda d: by_dtype[d])
-    achieved = gemms.flops / facts.steps.window_ns / 1e3
-    peak = accelerator.peak(dtype) if accelerator else None
+    peak, mfu, hfu = flops.peak_tflops, flops.mfu, flops.hfu
     return Efficiency(
-        flops_per_step=float(flops),
-        achieved_tflops=round(achieved, 3),
+        flops_per_step=flops.executed / facts.steps.count,
+        achieved_tflops=round(flops.executed / facts.steps.window_ns / 1e3, 3),
         peak_tflops=None if peak is None else float(peak),
-        peak_dtype=dtype if peak else None,
-        mfu=None,
-        hfu=share(achieved / peak) if peak else None,
+        peak_dtype=flops.dtype if peak else None,
+        mfu=None if mfu is None else share(mfu),
+        hfu=None if hfu is None else share(hfu),
     )
 
 
@@ -224,4 +209,6 @@ def memory(facts: Facts) -> Memory:
         MemoryPoint(us(t - start), int(a), int(r) if r > 0 else None)
         for t, a, r in zip(time, allocated, reserved, strict=True)
     ]
-    return Memory(found.peak_allocated, found.peak_reserved, capacity, [], curve)
+    parts = facts.composition.bytes if facts.composition else {}
+    composition = [MemoryPart(name, size) for name, size in parts.items()]
+    return Memory(found.peak_allocated, found.peak_reserved, capacity, composition, curve)

@@ -9,7 +9,7 @@ from typing import ClassVar
 import numpy as np
 
 from traceopt.analyzer.facts import Facts
-from traceopt.rules.common import ms, percent, place_of_work, places, saving
+from traceopt.rules.common import ms, percent, place_of, places, saving
 from traceopt.rules.finding import Confidence, Evidence, Finding, Fix
 from traceopt.rules.rule import Rule, threshold
 
@@ -89,7 +89,7 @@ class ExposedCommunication(Rule):
     def _evidence(self, facts: Facts) -> list[Evidence]:
         count = facts.steps.count
         out = []
-        for calls in facts.collectives[:5] if facts.has_gpu else []:
+        for calls in facts.collectives[:5]:
             rate = calls.bus_gb_per_s()
             size = calls.known_bytes
             detail = f"{ms(float(calls.duration.sum()) / count)} in all"
@@ -103,7 +103,7 @@ class ExposedCommunication(Rule):
                     us_per_step=round(float(calls.exposed.sum()) / count / 1e3, 3),
                     calls_per_step=round(calls.calls / count, 3),
                     detail=detail,
-                    location=place_of_work(facts, int(calls.rows[calls.exposed.argmax()])),
+                    location=place_of(facts, int(calls.launch[calls.exposed.argmax()])),
                 )
             )
         return out

@@ -157,21 +157,44 @@ def _example(shapes: list[GemmShape]) -> str:
     return f" (the dearest: {batch}M={s.m}, N={s.n}, K={s.k} in {s.dtype})"
 
 
+# What a padded size is called in the user's model, with the line that sets it.
+_ROLES = {
+    "vocabulary": "vocab_size = {padded}  # was {now}; nothing predicts the extra tokens",
+    "head size": "head_dim = {padded}  # was {now}; change the number of heads with it",
+    "tokens or samples of the batch": "x = F.pad(x, (0, 0, 0, {padded} - {now}))  # masked in the loss",
+    "sequence length": "tokens = F.pad(tokens, (0, {padded} - {now}), value=pad_id)  # masked in attention and loss",
+    "SwiGLU width": "ffn_hidden = {padded}  # was {now}: 8/3 of the hidden size, rounded up",
+    "width": "width = {padded}  # was {now}; the extra columns are masked or ignored",
+}
+
+
+def _role(facts: Facts, shape: GemmShape, now: int) -> str:
+    """What a size most likely is, from the product that it stands in."""
+    if shape.batch > 1:
+        return "head size" if now <= 256 else "sequence length"
+    if now == facts.gemms.batch_rows(shape):
+        return "tokens or samples of the batch"
+    if now >= 20_000 and now == max(shape.m, shape.n, shape.k):
+        return "vocabulary"
+    others = [size for size in (shape.n, shape.k) if size != now]
+    return "SwiGLU width" if any(abs(now / size / (8 / 3) - 1) < 0.05 for size in others) else "width"
+
+
 def _fix_text(facts: Facts, shapes: list[GemmShape]) -> str:
-    sizes: dict[tuple[int, int], None] = {}
+    sizes: dict[tuple[str, int, int], None] = {}
     for shape in shapes[:5]:
         for _, now, padded in _padded(facts, shape):
-            sizes[now, padded] = None
+            sizes[_role(facts, shape, now), now, padded] = None
     if not sizes:
         return "Pad the dimensions of the layers behind these kernels to multiples of 64 elements."
-    listed = ", ".join(f"{now} to {padded}" for now, padded in list(sizes)[:4])
-    return f"Pad where the size comes from (vocabulary, head size, hidden or feature width): {listed}."
+    listed = ", ".join(f"{role} {now} to {padded}" for role, now, padded in list(sizes)[:4])
+    return f"Pad where the size comes from: {listed}."
 
 
 def _fix_code(facts: Facts, shapes: list[GemmShape]) -> str:
     for shape in shapes:
         for _, now, padded in _padded(facts, shape):
-            return f"size = {padded}  # was {now}; the extra columns are masked or ignored"
+            return _ROLES[_role(facts, shape, now)].format(now=now, padded=padded)
     return "size = (size + 63) // 64 * 64"
 
 

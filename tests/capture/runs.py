@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 SCRIPTS = Path(__file__).parent / "scripts"
-TIMEOUT_S = 120
+TIMEOUT_S = 300
 
 Key = tuple[Any, ...]
 
@@ -26,10 +26,13 @@ class Trace:
 
     path: Path
 
+    @property
+    def text(self) -> str:
+        return gzip.decompress(self.path.read_bytes()).decode()
+
     @cached_property
     def document(self) -> dict[str, Any]:
-        with gzip.open(self.path) as file:
-            document: dict[str, Any] = json.load(file)
+        document: dict[str, Any] = json.loads(self.text)
         return document
 
     @property
@@ -74,6 +77,14 @@ class Run:
         [trace] = [trace for trace in self.traces if trace.cycle == name]
         return trace
 
+    def traces_of(self, kind: str) -> dict[str, Trace]:
+        """By cycle, of the process in which forked.py ran this kind of training."""
+        process = json.loads((self.folder.parent / "work" / "processes.json").read_text())[kind]
+        traces = [trace for trace in self.traces if trace.metadata["pid"] == process]
+        by_cycle = {trace.cycle: trace for trace in traces}
+        assert len(by_cycle) == len(traces), "two recordings of one process"
+        return by_cycle
+
 
 def _kind(name: str) -> str:
     for start, kind in (("enumerate(DataLoader)", "fetch"), ("Optimizer.step", "update"), ("Optimizer.zero", "zero")):
@@ -83,9 +94,10 @@ def _kind(name: str) -> str:
 
 
 def environment(**variables: str) -> dict[str, str]:
-    """One thread, so that the tests do not fight for cores and every sum has one order."""
+    """With our Python first, and one thread, so that the tests do not fight for cores and every sum has one order."""
     inherited = {k: v for k, v in os.environ.items() if not k.startswith(("TRACEOPT", "PYTHONPATH", "RANK"))}
-    return inherited | {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"} | variables
+    path = os.path.dirname(sys.executable) + os.pathsep + os.environ["PATH"]
+    return inherited | {"PATH": path, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"} | variables
 
 
 def traceopt_run(*arguments: str) -> list[str]:
@@ -112,7 +124,7 @@ class Runner:
 
     def _execute(self, words: list[str], options: tuple[str, ...], bare: bool, folder: Path) -> Run:
         (folder / "work").mkdir(parents=True)
-        words = [str(SCRIPTS / word) if word.endswith(".py") else word for word in words]
+        words = [str(SCRIPTS / word) if word.endswith((".py", ".sh")) else word for word in words]
         python = [sys.executable] if words[0].endswith(".py") or words[0] == "-m" else []
         logs = folder / "logs"
         recorded = traceopt_run(

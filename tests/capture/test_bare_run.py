@@ -28,6 +28,7 @@ ENDINGS = {
     "at-once": (5, "", ""),
     "SIGTERM": (-signal.SIGTERM, "", ""),
     "SIGKILL": (-signal.SIGKILL, "", ""),
+    "SIGSEGV": (-signal.SIGSEGV, "", ""),
 }
 
 
@@ -37,7 +38,7 @@ ENDINGS = {
 )
 def test_every_way_to_end_stays_the_same(run: Run, how: str, code: int, stdout: str, stderr: str) -> None:
     assert (run.code, run.stdout, of_script(run.stderr)) == (code, stdout, stderr)
-    if how in ("SIGTERM", "SIGKILL"):
+    if how.startswith("SIG"):
         assert "the command was killed while traceopt was recording" in run.stderr
     else:
         check_kept(run)

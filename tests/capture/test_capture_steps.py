@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 
 import pytest
-from runs import Run, Trace
+from runs import Run
 
 LOOPS = {
     "plain": ("loader", {"fetch": 1, "update": 1, "zero": 1}),
@@ -21,26 +20,20 @@ LOOPS = {
     "two_loaders": ("loader", {"fetch": 2, "update": 1, "zero": 1}),
     "one_batch": ("update", {"update": 1, "zero": 1}),
     "in_backward": ("loader", {"fetch": 1, "update": 6, "zero": 6}),
+    "in_backward_without_loader": ("update", {"update": 6, "zero": 6}),
     "in_thread": ("loader", {"fetch": 1, "update": 1, "zero": 1}),
     "prefetched": ("update", {"update": 1, "zero": 1}),
-    "compiled_update": ("loader", {"fetch": 1, "zero": 1}),
 }
 
 
-ALL = pytest.mark.run("loops.py", *LOOPS, "skipped_updates", "evaluation", "compiled")
-
-
-def traces_of(run: Run, kind: str) -> dict[str, Trace]:
-    """By cycle, of the process that ran this kind of loop."""
-    process = json.loads((run.folder.parent / "work" / "processes.json").read_text())[kind]
-    return {trace.cycle: trace for trace in run.traces if trace.metadata["pid"] == process}
+ALL = pytest.mark.run("loops.py", *LOOPS, "skipped_updates", "evaluation")
 
 
 @ALL
 @pytest.mark.parametrize(("kind", "rule", "work"), [(kind, *expected) for kind, expected in LOOPS.items()])
 def test_every_recorded_step_holds_the_same_work(run: Run, kind: str, rule: str, work: dict[str, int]) -> None:
     assert run.code == 0, run.stderr
-    timing = traces_of(run, kind)["timing"]
+    timing = run.traces_of(kind)["timing"]
     assert timing.metadata["step_rule"] == rule
     assert list(timing.steps) == [8, 9, 10, 11, 12]
     for step in timing.steps.values():
@@ -52,26 +45,18 @@ def test_every_recorded_step_holds_the_same_work(run: Run, kind: str, rule: str,
 
 @ALL
 def test_an_update_that_the_scaler_skips_ends_a_step_too(run: Run) -> None:
-    timing = traces_of(run, "skipped_updates")["timing"]
+    timing = run.traces_of("skipped_updates")["timing"]
     assert [step["fetch"] for step in timing.steps.values()] == [1] * 5
     assert timing.metadata["skipped_updates"] > 10
 
 
 @ALL
 def test_an_evaluation_is_kept_out_of_the_recorded_steps(run: Run) -> None:
-    traces = traces_of(run, "evaluation")
+    traces = run.traces_of("evaluation")
     for step in [*traces["timing"].steps.values(), *traces["detail"].steps.values()]:
         assert step["fetch"] == step["update"] == 1
     assert len(traces["timing"].steps) == 4
     assert "the timing cycle holds 4 of 5 steps: another DataLoader is read (evaluation?)" in run.stderr
-
-
-@ALL
-def test_torch_compile_sees_none_of_the_wrappers(run: Run, bare: Run) -> None:
-    """The scripts print how many frames Dynamo compiled and where the graphs break."""
-    assert run.stdout == bare.stdout
-    assert bare.stdout.count("graph breaks") == 2
-    assert traces_of(run, "compiled")["timing"].metadata["dynamo"]["frames"] == {"total": 1, "ok": 1}
 
 
 @pytest.mark.run("loops.py", "without_loader", options=("--step-on", "forward", "--wait", "2", "--active", "3"))

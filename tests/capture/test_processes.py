@@ -2,23 +2,65 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
+
 import pytest
 from runs import Run, Trace
 
+LAUNCHED = [
+    ("torchrun", "--nproc-per-node", "2", "--standalone", "ranks.py"),
+    ("python", "-m", "torch.distributed.run", "--nproc-per-node", "2", "--standalone", "ranks.py"),
+    ("ranks.py", "spawn"),
+    ("ranks.py", "fork"),
+]
 
-@pytest.mark.run("torchrun", "--nproc-per-node", "2", "--standalone", "ranks.py")
-def test_each_rank_of_torchrun_writes_its_own_files(run: Run) -> None:
+
+@pytest.mark.parametrize("words", [pytest.param(words, marks=pytest.mark.run(*words)) for words in LAUNCHED])
+def test_each_rank_writes_its_own_files(run: Run, words: tuple[str, ...]) -> None:
+    assert words
     assert run.code == 0, run.stderr
     assert run.stdout == "both done\n"
+    check_ranks(run, fetches=1)
+    for trace in run.traces:
+        [model] = trace.metadata["models"]
+        assert model["class"].endswith("DistributedDataParallel")
+
+
+def check_ranks(run: Run, fetches: int) -> None:
     assert sorted((trace.metadata["rank"], trace.cycle) for trace in run.traces) == [
         (0, "detail"), (0, "timing"), (1, "detail"), (1, "timing"),
     ]  # fmt: skip
     for trace in run.traces:
         assert f"_rank{trace.metadata['rank']}." in trace.path.name
         assert trace.metadata["environment"]["world_size"] == 2
-        [model] = trace.metadata["models"]
-        assert model["class"].endswith("DistributedDataParallel")
         assert trace.document["distributedInfo"]["rank"] == trace.metadata["rank"]
+        assert list(trace.steps) == ([8, 9, 10, 11, 12] if trace.cycle == "timing" else [17, 18])
+        for step in trace.steps.values():
+            assert (step["fetch"], step["update"]) == (fetches, 1)
+
+
+ACCELERATE = ("accelerate", "launch", "--multi_gpu", "--num_processes", "2", "--main_process_port", "0")
+PLAIN = ("--num_machines", "1", "--mixed_precision", "no", "--dynamo_backend", "no")  # or it warns of each
+
+
+@pytest.mark.run(*ACCELERATE, *PLAIN, "frameworks.py", "accelerated")
+def test_accelerate_launch(run: Run) -> None:
+    """The flag is for several processes; without a GPU they use gloo."""
+    assert run.code == 0, run.stderr
+    check_ranks(run, fetches=2)
+
+
+@pytest.mark.skipif(find_spec("deepspeed") is None, reason="DeepSpeed is not installed; make test-torch has it")
+@pytest.mark.run("deepspeed", "--num_gpus", "2", "--master_port", "29544", "deepspeed_ranks.py")
+def test_the_launcher_of_deepspeed(run: Run) -> None:
+    assert run.code == 0, run.stderr
+    check_ranks(run, fetches=2)
+
+
+@pytest.mark.run("bash", "run.sh")
+def test_a_shell_script(run: Run) -> None:
+    assert (run.code, run.stdout) == (4, "before\nafter 0\n")
+    assert [trace.cycle for trace in run.traces] == ["timing", "detail"]
 
 
 @pytest.mark.run("processes.py", "fork", "3")
@@ -29,11 +71,20 @@ def test_forked_workers_are_timed_and_not_recorded(run: Run) -> None:
     check_workers(run.cycle("detail"), "fork", iterators=3)
 
 
-@pytest.mark.run("processes.py", "spawn", "1", options=("--preset", "quick"))
-def test_spawned_workers_are_timed_and_not_recorded(run: Run) -> None:
+QUICK = ("--preset", "quick")
+
+
+@pytest.mark.parametrize(
+    "method",
+    [
+        pytest.param(method, marks=pytest.mark.run("processes.py", method, "1", options=QUICK))
+        for method in ("spawn", "forkserver")
+    ],
+)
+def test_other_workers_are_timed_and_not_recorded(run: Run, method: str) -> None:
     assert (run.code, run.stdout) == (0, "watched 0.0\n")
     assert [trace.cycle for trace in run.traces] == ["timing", "detail"]
-    check_workers(run.cycle("detail"), "spawn", iterators=1)
+    check_workers(run.cycle("detail"), method, iterators=1)
 
 
 def check_workers(trace: Trace, start_method: str, iterators: int) -> None:

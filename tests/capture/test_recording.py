@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import pickle
+import subprocess
+import sys
+import warnings
 from pathlib import Path
 
 import pytest
 import torch
-from runs import Trace
+from runs import Run, Trace, environment
 
 import traceopt
+from traceopt.recording import Training
 
 
-def train(steps: int, profiler: traceopt.profile) -> None:
+def train(steps: int, profiler: traceopt.profile | Training) -> None:
     model = torch.nn.Linear(8, 8)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     for _ in range(steps):
@@ -55,3 +60,52 @@ def test_too_few_steps_are_said_so(tmp_path: Path) -> None:
     with pytest.warns(RuntimeWarning, match="recorded nothing: steps ended 2"), traceopt.profile(tmp_path) as profiler:
         train(2, profiler)
     assert not profiler.traces
+
+
+def test_an_evaluation_stays_out(tmp_path: Path) -> None:
+    with traceopt.profile(tmp_path, "quick") as profiler:
+        train(4, profiler)
+        profiler.interrupt()
+        train(6, profiler)
+    timing, detail = map(Trace, profiler.traces)
+    assert list(timing.steps) == [2, 3]
+    assert timing.metadata["cycle"]["closed_early"] == "evaluation"
+    assert len(detail.steps) == 2
+
+
+@pytest.mark.run("own_profiler.py", "ours")
+def test_under_traceopt_run_it_does_nothing(run: Run) -> None:
+    assert (run.code, run.stdout) == (0, "found [0]\n")
+    assert list(run.cycle("timing").steps) == [8, 9, 10, 11, 12]
+    assert "nothing" not in run.stderr
+
+
+def test_a_training_is_recorded_once(tmp_path: Path) -> None:
+    """As a search or a cross-validation trains again and again; the first one here is too short."""
+    training: Training = pickle.loads(pickle.dumps(Training(tmp_path, "quick")))  # noqa: S301 - our own
+    for steps in (2, 10, 10):
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            training.begin()
+            train(steps, training)
+            training.end()
+        assert len(said) == (steps == 2)
+        assert len(training.traces) == (0 if steps == 2 else 2)
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+def test_a_training_that_fails_keeps_its_trace(tmp_path: Path) -> None:
+    code = f"""
+import torch
+from traceopt.recording import Training
+training = Training({str(tmp_path)!r}, "quick")
+training.begin()
+for _ in range(4):
+    torch.ones(4).sum()
+    training.step()
+raise ValueError("broken")
+"""
+    done = subprocess.run([sys.executable, "-c", code], env=environment(), capture_output=True, text=True, timeout=60)
+    assert "ValueError: broken" in done.stderr
+    [path] = tmp_path.iterdir()
+    assert list(Trace(path).steps) == [2, 3]

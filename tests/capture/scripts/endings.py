@@ -30,7 +30,7 @@ for step in range(1, 41):
         raise ValueError("broken")
     if how == "at-once":
         os._exit(5)
-    if how in ("SIGINT", "SIGTERM", "SIGKILL"):
+    if how in ("SIGINT", "SIGTERM", "SIGKILL", "SIGSEGV"):
         os.kill(os.getpid(), getattr(signal, how))
         time.sleep(10)
     if how == "wait":

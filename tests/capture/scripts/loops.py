@@ -1,19 +1,17 @@
 """Training loops of every kind, about forty steps each: python loops.py KIND...
 
-Of several kinds each has a process of its own, forked before anything was trained: torch is imported only once. Then
-`processes.json` says which was which.
+Of several kinds each has a process of its own.
 """
 
 from __future__ import annotations
 
-import json
-import os
 import queue
 import sys
 import threading
 from collections.abc import Callable, Iterator
 
 import torch
+from forked import run_forked
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
@@ -141,7 +139,7 @@ def one_batch() -> None:
         train(x)
 
 
-def in_backward() -> None:
+def updated_in_backward(inputs: Iterator[Tensor]) -> None:
     deep = nn.Sequential(*[nn.Linear(16, 16) for _ in range(3)])
     optimizers = {p: torch.optim.Adam([p], foreach=False) for p in deep.parameters()}
 
@@ -151,8 +149,16 @@ def in_backward() -> None:
 
     for parameter in deep.parameters():
         parameter.register_post_accumulate_grad_hook(update)
-    for (x,) in loader():
+    for x in inputs:
         deep(x).sum().backward()
+
+
+def in_backward() -> None:
+    updated_in_backward(x for (x,) in loader())
+
+
+def in_backward_without_loader() -> None:
+    updated_in_backward(batches())
 
 
 def skipped_updates() -> None:
@@ -185,29 +191,6 @@ def prefetched() -> None:
         train(x)
 
 
-def compiled() -> None:
-    fast = torch.compile(model, backend="eager")
-    for (x,) in loader():
-        optimizer.zero_grad()
-        fast(x).pow(2).mean().backward()
-        optimizer.step()
-    from torch._dynamo.utils import counters
-
-    print("graph breaks", sum(counters["graph_break"].values()), "frames", dict(counters["frames"]))
-
-
-def compiled_update() -> None:
-    """The optimizer's step() is part of a graph: only zero_grad is seen."""
-    fast = torch.compile(lambda: optimizer.step(), backend="eager")
-    for (x,) in loader():
-        model(x).pow(2).mean().backward()
-        fast()
-        optimizer.zero_grad()
-    from torch._dynamo.utils import counters
-
-    print("graph breaks", sum(counters["graph_break"].values()), "frames", dict(counters["frames"]))
-
-
 def endless() -> None:
     while True:
         plain()
@@ -218,25 +201,9 @@ LOOPS: dict[str, Callable[[], None]] = {
 }
 
 
-def run_forked(kinds: list[str]) -> None:
-
-    processes = {}
-    for kind in kinds:
-        print(kind, flush=True)
-        child = os.fork()
-        if child == 0:
-            LOOPS[kind]()
-            sys.stdout.flush()
-            os._exit(0)
-        processes[kind] = child
-        assert os.waitpid(child, 0)[1] == 0, kind
-    with open("processes.json", "w") as file:
-        json.dump(processes, file)
-
-
 if __name__ == "__main__":
     torch.manual_seed(0)
     if len(sys.argv) == 2:
         LOOPS[sys.argv[1]]()
     else:
-        run_forked(sys.argv[1:])
+        run_forked(LOOPS, sys.argv[1:])

@@ -1,4 +1,4 @@
-"""Profiles itself: python own_profiler.py scheduled|inside|always."""
+"""Profiles itself: python own_profiler.py scheduled|inside|always|ours."""
 
 from __future__ import annotations
 
@@ -53,5 +53,17 @@ def always() -> None:
     profiler.export_chrome_trace("theirs.json")
 
 
-{"scheduled": scheduled, "inside": inside, "always": always}[sys.argv[1]]()
+def ours() -> None:
+    """With the API of traceopt, whose steps these are not quite: it counts one in two."""
+    import traceopt
+
+    with traceopt.profile("logs", "quick") as profiler:
+        for step in range(STEPS):
+            train()
+            if step % 2:
+                profiler.step()
+    found.append(len(profiler.traces))
+
+
+{"scheduled": scheduled, "inside": inside, "always": always, "ours": ours}[sys.argv[1]]()
 print("found", found)

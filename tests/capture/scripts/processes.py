@@ -1,4 +1,4 @@
-"""Trains with other processes about: python processes.py fork|spawn|children [EPOCHS]."""
+"""Trains with other processes about: python processes.py fork|spawn|forkserver|children [EPOCHS]."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def square(x: int) -> int:
 def main(how: str, epochs: int) -> None:
     model = nn.Linear(16, 4)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    workers = {"num_workers": 2, "multiprocessing_context": how} if how in ("fork", "spawn") else {}
+    workers = {"num_workers": 2, "multiprocessing_context": how} if how != "children" else {}
     watched = 0.0
     for epoch in range(epochs):
         for x in DataLoader(Slow(), batch_size=4, **workers):

@@ -1,0 +1,55 @@
+"""torch.compile: Dynamo sees none of traceopt's wrappers, and the steps are found whatever was compiled."""
+
+from __future__ import annotations
+
+import shutil
+from collections import Counter
+
+import pytest
+from runs import Run
+
+SEEN = {"fetch": 1, "update": 1, "zero": 1}
+COMPILED = {"fetch": 1, "zero": 1}  # the update is part of a graph, or wrapped by one
+
+WORK = {
+    "model": SEEN,
+    "fused": SEEN,
+    "update_in_a_function": COMPILED,
+    "update_as_a_method": COMPILED,
+    "whole_step": COMPILED,
+}
+
+ALL = pytest.mark.run("compiled.py", *WORK, "update_in_one_graph")
+INDUCTOR = pytest.mark.run("compiled.py", "inductor")
+
+
+@ALL
+def test_dynamo_compiles_and_breaks_as_in_the_bare_run(run: Run, bare: Run) -> None:
+    """The script prints every loss, the frames that Dynamo compiled, the breaks, and what it says where it refuses."""
+    assert bare.code == 0, bare.stderr
+    assert run.stdout == bare.stdout
+    assert bare.stdout.count("graph breaks") == len(WORK)
+    assert "Unsupported" in bare.stdout
+    assert run.traces_of("model")["timing"].metadata["dynamo"]["frames"] == {"total": 1, "ok": 1}
+
+
+@ALL
+@pytest.mark.parametrize(("kind", "work"), WORK.items())
+def test_a_step_of_compiled_code_holds_the_same_work(run: Run, kind: str, work: dict[str, int]) -> None:
+    check_work(run, kind, work)
+
+
+@INDUCTOR
+@pytest.mark.skipif(shutil.which("g++") is None, reason="inductor needs a C++ compiler: apt install g++")
+def test_inductor(run: Run, bare: Run) -> None:
+    assert bare.code == 0, bare.stderr
+    assert run.stdout == bare.stdout
+    check_work(run, "inductor", SEEN)
+
+
+def check_work(run: Run, kind: str, work: dict[str, int]) -> None:
+    timing = run.traces_of(kind)["timing"]
+    assert list(timing.steps) == [8, 9, 10, 11, 12]
+    for step in timing.steps.values():
+        del step["other"]
+        assert step == Counter(work)

@@ -1,0 +1,82 @@
+"""Training loops of Hugging Face, Lightning and Accelerate: under `traceopt run`, and with traceopt's callbacks."""
+
+from __future__ import annotations
+
+import pytest
+from runs import Run, Runner, Trace
+
+for name in ("accelerate", "lightning", "transformers"):
+    pytest.importorskip(name, reason=f"pip install {name}, or the extra traceopt[dev]")
+
+TIMING, DETAIL = range(8, 13), range(17, 19)
+FETCHES_AND_STEPS = {
+    "huggingface": (1, TIMING, DETAIL),
+    "huggingface_accumulation": (4, TIMING, DETAIL),
+    "huggingface_evaluation": (1, range(8, 11), range(15, 17)),
+    "lightning": (1, TIMING, DETAIL),
+    "lightning_under_its_other_name": (1, TIMING, DETAIL),
+    "lightning_accumulation": (4, range(8, 10), range(14, 16)),
+    "accelerated": (2, TIMING, DETAIL),
+}
+WITH_A_CALLBACK = [kind for kind in FETCHES_AND_STEPS if kind != "accelerated"]
+
+BARE = ("frameworks.py", *FETCHES_AND_STEPS)
+UNCHANGED = pytest.mark.run(*BARE)
+CALLBACKS = pytest.mark.run("frameworks.py", "--callback", *FETCHES_AND_STEPS)
+
+
+def check_steps(traces: dict[str, Trace], kind: str) -> None:
+    fetches, timing, detail = FETCHES_AND_STEPS[kind]
+    assert list(traces["timing"].steps) == list(timing)
+    assert list(traces["detail"].steps) == list(detail)
+    for trace in traces.values():
+        for step in trace.steps.values():
+            assert (step["fetch"], step["update"]) == (fetches, 1)
+
+
+@UNCHANGED
+@pytest.mark.parametrize("kind", FETCHES_AND_STEPS)
+def test_every_step_of_a_framework_holds_one_update(run: Run, kind: str) -> None:
+    assert run.code == 0, run.stderr
+    traces = run.traces_of(kind)
+    assert {trace.metadata["step_rule"] for trace in traces.values()} == {"loader"}
+    check_steps(traces, kind)
+
+
+@UNCHANGED
+def test_losses_are_the_same_to_the_last_bit(run: Run, bare: Run) -> None:
+    assert bare.code == 0, bare.stderr
+    assert run.stdout == bare.stdout
+    assert bare.stdout.count("loss") > 3 * 40
+    assert bare.stdout.count("0x1.") > 3 * 40
+
+
+@CALLBACKS
+@pytest.mark.parametrize("kind", WITH_A_CALLBACK)
+def test_a_callback_records_the_same_steps(bare: Run, kind: str) -> None:
+    assert bare.code == 0, bare.stderr
+    traces = bare.traces_of(kind)
+    assert {trace.metadata["step_rule"] for trace in traces.values()} == {"given"}
+    check_steps(traces, kind)
+
+
+@CALLBACKS
+def test_a_callback_changes_no_loss(bare: Run, runner: Runner) -> None:
+    assert bare.stdout == runner.submit(*BARE, bare=True).result().stdout
+
+
+@CALLBACKS
+def test_under_traceopt_run_a_callback_does_nothing(run: Run, bare: Run) -> None:
+    """Two recordings of one process would meet in `traces_of`."""
+    assert run.stdout == bare.stdout
+    for kind in WITH_A_CALLBACK:
+        traces = run.traces_of(kind)
+        assert {trace.metadata["step_rule"] for trace in traces.values()} == {"loader"}
+        check_steps(traces, kind)
+    assert "torch.profiler itself" not in run.stderr
+
+
+@CALLBACKS
+def test_an_evaluation_is_the_reason_that_is_given(bare: Run) -> None:
+    for kind, why in (("huggingface_evaluation", "evaluation"), ("lightning_accumulation", "validation")):
+        assert bare.traces_of(kind)["timing"].metadata["cycle"]["closed_early"] == why

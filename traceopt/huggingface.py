@@ -1,0 +1,40 @@
+"""The callback for the Trainer of Hugging Face: records its steps as `traceopt.profile` does.
+
+from traceopt.huggingface import TraceoptCallback
+
+trainer = Trainer(model, arguments, train_dataset=data, callbacks=[TraceoptCallback("logs")])
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from transformers import TrainerCallback
+
+from traceopt.recording import Training
+
+
+class TraceoptCallback(TrainerCallback):  # type: ignore[misc]  # mypy does not follow transformers
+    """One optimizer update is one step. The arguments are those of `traceopt.profile`."""
+
+    def __init__(self, logdir: str | Path, preset: str | None = None, **schedule: Any) -> None:
+        self._training = Training(logdir, preset, **schedule)
+
+    @property
+    def traces(self) -> list[Path]:
+        """The files that were written, once the training has ended."""
+        return self._training.traces
+
+    def on_train_begin(self, *_: Any, **__: Any) -> None:
+        self._training.begin()
+
+    def on_step_end(self, *_: Any, **__: Any) -> None:
+        self._training.step()
+
+    def on_prediction_step(self, *_: Any, **__: Any) -> None:
+        """The first sign of an evaluation, after its first batch."""
+        self._training.interrupt("evaluation")
+
+    def on_train_end(self, *_: Any, **__: Any) -> None:
+        self._training.end()

@@ -1,0 +1,55 @@
+"""The callback for Lightning's Trainer: records its steps as `traceopt.profile` does.
+
+from traceopt.lightning import TraceoptCallback
+
+trainer = Trainer(callbacks=[TraceoptCallback("logs")])
+"""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from traceopt.recording import Training
+
+
+def _callback_class() -> Any:
+    """Lightning has two names with a class each: that which the script has imported, else that which is installed."""
+    names = ("lightning.pytorch", "pytorch_lightning")
+    known = [name for name in names if name in sys.modules]
+    installed = [name for name in names if find_spec(name.partition(".")[0]) is not None]
+    return import_module([*known, *installed, names[0]][0]).Callback
+
+
+class TraceoptCallback(_callback_class()):  # type: ignore[misc]  # mypy does not follow lightning
+    """One optimizer update is one step, or several of one batch. The arguments are those of `traceopt.profile`."""
+
+    def __init__(self, logdir: str | Path, preset: str | None = None, **schedule: Any) -> None:
+        self._training = Training(logdir, preset, **schedule)
+        self._updates = 0
+
+    @property
+    def traces(self) -> list[Path]:
+        """The files that were written, once the training has ended."""
+        return self._training.traces
+
+    def on_train_start(self, trainer: Any, *_: Any) -> None:
+        self._updates = trainer.global_step
+        self._training.begin()
+
+    def on_train_batch_end(self, trainer: Any, *_: Any) -> None:
+        if trainer.global_step > self._updates:
+            self._updates = trainer.global_step
+            self._training.step()
+
+    def on_validation_start(self, *_: Any) -> None:
+        self._training.interrupt("validation")
+
+    def on_train_end(self, *_: Any) -> None:
+        self._training.end()
+
+    def on_exception(self, *_: Any) -> None:
+        self._training.end()
