@@ -7,7 +7,8 @@ import ast
 from traceopt.rules.finding import Finding
 from traceopt.rules.patches.edits import Edit, argument, set_keywords
 from traceopt.rules.patches.origins import constructor
-from traceopt.rules.patches.source import Source, UnclearError, constant, only, own_nodes
+from traceopt.rules.patches.places import own_nodes, statements_of
+from traceopt.rules.patches.source import Source, UnclearError, constant, only
 
 _FUSED = ("Adam", "AdamW", "SGD")  # on CUDA; the others have a foreach form
 _FOREACH = ("ASGD", "Adadelta", "Adagrad", "Adamax", "NAdam", "RAdam", "RMSprop", "Rprop")
@@ -68,8 +69,7 @@ def ddp_buffers(source: Source, finding: Finding) -> list[Edit]:
 
 
 def _calls_at(source: Source, finding: Finding) -> list[ast.Call]:
-    statements = [one for place in finding.locations[:1] for one in source.statements_at(place)]
-    return [node for one in statements for node in own_nodes(one) if isinstance(node, ast.Call)]
+    return [node for one in statements_of(source, finding) for node in own_nodes(one) if isinstance(node, ast.Call)]
 
 
 def _method(call: ast.Call) -> str | None:

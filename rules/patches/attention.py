@@ -7,6 +7,7 @@ from collections import Counter
 
 from traceopt.rules.finding import Finding
 from traceopt.rules.patches.edits import Edit, removed
+from traceopt.rules.patches.places import statements_at
 from traceopt.rules.patches.source import Source, UnclearError, only
 
 _FUNCTIONAL = "torch.nn.functional"
@@ -20,7 +21,7 @@ def fused_attention(source: Source, finding: Finding) -> list[Edit]:
 
     Raises UnclearError for dropout, for weights that are used elsewhere, and for any other operation in between.
     """
-    statements = [one for place in finding.locations for one in source.statements_at(place)]
+    statements = [one for place in finding.locations for one in statements_at(source, place)]
     scopes = dict.fromkeys(source.scope(one) for one in statements)
     values = [node for scope in scopes for node in ast.walk(scope) if isinstance(node, ast.expr)]
     found = []

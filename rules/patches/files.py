@@ -15,16 +15,18 @@ def find_source(name: str, folders: Sequence[Path]) -> Source | None:
     """The file that a trace calls `name`, in the first folder that has it; None where none does.
 
     The profiler cuts paths at an entry of sys.path ("pkg/model.py") or leaves them whole, perhaps of another machine:
-    the longest end of the path that a folder has is taken. A trace is untrusted: nothing outside of the folders is
-    read, no link out of them followed, nothing but plain Python files of up to 1 MB opened.
+    the longest end of the path that a folder has is taken. Of folders that lie in each other the outer one counts for
+    the path in the patch. A trace is untrusted: nothing outside of the folders is read, no link out of them followed,
+    nothing but plain Python files of up to 1 MB opened.
     """
-    for folder in folders:
-        try:
-            root = folder.resolve(strict=True)
+    try:
+        roots = [folder.resolve(strict=True) for folder in folders]
+        for root in roots:
             if (file := _located(name, root)) is not None:
-                return _read(file, file.relative_to(root).as_posix())
-        except (OSError, ValueError, RuntimeError, UnclearError):  # unreadable; not UTF-8, a NUL; links in a circle
-            continue
+                outer = min((one for one in roots if file.is_relative_to(one)), key=lambda one: len(one.parts))
+                return _read(file, file.relative_to(outer).as_posix())
+    except (OSError, ValueError, RuntimeError, UnclearError):  # unreadable; not UTF-8, a NUL; links in a circle
+        pass
     return None
 
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import ast
 import multiprocessing
+from collections.abc import Iterator
 
 from traceopt.rules.finding import Finding
 from traceopt.rules.patches.edits import Edit, argument, set_keywords
 from traceopt.rules.patches.origins import constructor
-from traceopt.rules.patches.source import Function, Source, UnclearError, constant, own_nodes
+from traceopt.rules.patches.places import own_nodes, statements_at, statements_of
+from traceopt.rules.patches.source import Function, Source, UnclearError, constant
 
 _LOADERS = ("torch.utils.data.DataLoader", "torch.utils.data.dataloader.DataLoader")
 UNKNOWN = float("inf")  # more than any number: what only the run knows is not changed
@@ -59,27 +61,29 @@ def persistent_workers(source: Source, finding: Finding) -> list[Edit]:
 def pinned_copies(source: Source, finding: Finding) -> list[Edit]:
     """DL003: pinned batches, and copies of them that do not block; one without the other gives nothing."""
     edits: list[Edit] = []
-    loops: list[ast.expr] = []
+    batches: list[ast.expr] = []
     for place in finding.locations:
-        copies = [
-            (call, loop)
-            for statement in source.statements_at(place)
-            for call in own_nodes(statement)
-            if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr in ("to", "cuda")
-            for loop in source.loops(statement)[:1]
-        ]
+        statements = statements_at(source, place)
+        statements = [one for one in statements if source.loops(one)] or statements
+        copies = [copy for one in statements for copy in _copies(one)]
         if not copies:
             raise UnclearError("no copy of a batch")
-        for call, loop in copies:
+        for call, batch in copies:
             edits += _non_blocking(source, call)
-            if isinstance(loop, (ast.For, ast.AsyncFor)):
-                loops.append(loop.iter)
+            batches.append(batch)
 
     def changes(call: ast.Call) -> bool:
         return len(call.args) <= _PIN_PLACE and constant(argument(call, "pin_memory")) in (None, False)
 
-    loader = constructor(source, loops, lambda call: source.dotted(call.func) in _LOADERS, changes)
+    loader = constructor(source, batches, lambda call: source.dotted(call.func) in _LOADERS, changes)
     return edits + set_keywords(source, loader, {"pin_memory": "True"})
+
+
+def _copies(statement: ast.stmt) -> Iterator[tuple[ast.Call, ast.expr]]:
+    """Calls of .to() and .cuda(), and what they copy."""
+    for node in own_nodes(statement):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in ("to", "cuda"):
+            yield node, node.func.value
 
 
 def _non_blocking(source: Source, call: ast.Call) -> list[Edit]:
@@ -94,13 +98,12 @@ def _non_blocking(source: Source, call: ast.Call) -> list[Edit]:
 def _iterated(source: Source, finding: Finding) -> list[ast.expr]:
     """What the loops and next() calls at the finding's place read from. Raises UnclearError where there are none."""
     values: list[ast.expr] = []
-    for place in finding.locations[:1]:
-        for statement in source.statements_at(place):
-            for node in own_nodes(statement):
-                if isinstance(node, (ast.For, ast.AsyncFor, ast.comprehension)):
-                    values.append(node.iter)
-                elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "next":
-                    values += node.args[:1]
+    for statement in statements_of(source, finding):
+        for node in own_nodes(statement):
+            if isinstance(node, (ast.For, ast.AsyncFor, ast.comprehension)):
+                values.append(node.iter)
+            elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "next":
+                values += node.args[:1]
     if not values:
         raise UnclearError("no loop")
     return values

@@ -6,7 +6,8 @@ import ast
 
 from traceopt.rules.finding import Finding
 from traceopt.rules.patches.edits import Edit, put_inside, removed
-from traceopt.rules.patches.source import Function, Source, UnclearError, only
+from traceopt.rules.patches.places import statements_of
+from traceopt.rules.patches.source import Source, UnclearError, only
 
 LOG_STEPS = 50
 COLLECT_STEPS = 500
@@ -28,7 +29,7 @@ _READING = frozenset(
 
 def log_at_interval(source: Source, finding: Finding) -> list[Edit]:
     """HS001, LG001, LG002: what only prints or logs, every 50 steps of the loop round it."""
-    runs = [run for statement in _statements(source, finding) if (run := _logging_run(source, statement))]
+    runs = [run for statement in statements_of(source, finding) if (run := _logging_run(source, statement))]
     return _at_interval(source, only(runs), LOG_STEPS)
 
 
@@ -49,16 +50,12 @@ def no_synchronize(source: Source, finding: Finding) -> list[Edit]:
     return removed(source, statement)
 
 
-def _statements(source: Source, finding: Finding) -> list[ast.stmt]:
-    return [one for place in finding.locations[:1] for one in source.statements_at(place)]
-
-
 def _call_of(source: Source, finding: Finding, function: str) -> ast.stmt:
     """The one statement at the finding's place that is a call of this function and no more."""
     return only(
         [
             one
-            for one in _statements(source, finding)
+            for one in statements_of(source, finding)
             if isinstance(one, ast.Expr)
             and isinstance(one.value, ast.Call)
             and source.dotted(one.value.func) == function
@@ -86,7 +83,7 @@ def _trains(source: Source, loop: ast.For) -> bool:
     called = [node.func for node in ast.walk(loop) if isinstance(node, ast.Call)]
     names = {one.id for one in called if isinstance(one, ast.Name)}
     names |= {one.attr for one in called if isinstance(one, ast.Attribute)}
-    bodies = [node for node in source.nodes if isinstance(node, Function) and node.name in names]
+    bodies = [function for function in source.functions if function.name in names]
     return any(_steps(node) for body in (loop, *bodies) for node in ast.walk(body))
 
 

@@ -3,117 +3,117 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 from traceopt.rules.patches.source import Function, Source, only
 
 Wanted = Callable[[ast.Call], bool]
+Value = tuple[ast.expr, int | None]  # an expression; of a tuple only this element
 
 
-def constructor(source: Source, values: list[ast.expr], wanted: Wanted, changes: Wanted) -> ast.Call:
+def constructor(source: Source, values: Sequence[ast.expr], wanted: Wanted, changes: Wanted) -> ast.Call:
     """The one call of the `wanted` kind behind these values that the fix `changes`.
 
-    Where nothing leads from the values to such a call, the only one in the file. Raises UnclearError for none and for
-    several.
+    Where they come from outside of the file (a parameter, an attribute), the only such call in it. Raises UnclearError
+    for none and for several.
     """
     search = _Search(source, wanted)
-    behind = [call for value in values for call in search.calls(value)]
-    calls = behind or [call for call in source.calls() if wanted(call)]
+    calls = [call for value in values for call in search.calls((value, None))]
+    if not calls and search.left_the_file:
+        calls = [call for call in source.calls if wanted(call)]
     return only([call for call in calls if changes(call)])
 
 
 class _Search:
-    """Follows names, attributes, parameters and local functions backwards, each node once.
+    """Follows names, attributes, parameters and local functions backwards, each once.
 
-    Calls of what is not defined in the file hand their arguments on: enumerate(loader), tqdm(loader), prepare(loader).
+    What is not defined in the file hands on what it gets: enumerate(loader), batch.items(), fabric.setup(loader).
     """
 
     def __init__(self, source: Source, wanted: Wanted) -> None:
         self.source, self.wanted = source, wanted
-        self.seen: set[tuple[ast.AST, int | None]] = set()
+        self.seen: set[Value] = set()
+        self.left_the_file = False
 
-    def calls(self, value: ast.AST, item: int | None = None) -> Iterator[ast.Call]:
-        """`item`: only that element, where the value is a tuple."""
-        if (value, item) in self.seen:
+    def calls(self, value: Value) -> Iterator[ast.Call]:
+        if value in self.seen:
             return
-        self.seen.add((value, item))
-        if isinstance(value, ast.Call):
-            if self.wanted(value):
-                yield value
-                return
-            for function in self._functions(value.func):
-                yield from self._returned(function, item)
-            for argument in [*value.args, *(keyword.value for keyword in value.keywords)]:
-                yield from self.calls(argument)
-        elif isinstance(value, (ast.Name, ast.Attribute)):
-            yield from self._bound(value)
-        elif isinstance(value, (ast.Tuple, ast.List)) and item is not None and item < len(value.elts):
-            yield from self.calls(value.elts[item])
-        elif isinstance(value, ast.Subscript):
-            yield from self.calls(value.value)
-        elif isinstance(value, ast.IfExp):
-            yield from self.calls(value.body)
-            yield from self.calls(value.orelse)
-        elif isinstance(value, (ast.Tuple, ast.List, ast.Dict, ast.Starred, ast.Await, ast.NamedExpr, ast.BoolOp)):
-            for child in ast.iter_child_nodes(value):
-                yield from self.calls(child)
+        self.seen.add(value)
+        node, _ = value
+        if isinstance(node, ast.Call) and self.wanted(node):
+            yield node
+            return
+        for origin in self._origins(*value):
+            yield from self.calls(origin)
 
-    def _bound(self, name: ast.Name | ast.Attribute) -> Iterator[ast.Call]:
-        for item, value in _assigned(self.source, name):
-            yield from self.calls(value, item)
-        if isinstance(name, ast.Name):
-            function = _function_of_parameter(self.source, name)
-            if function is not None:
-                for value in _passed(self.source, function, name.id):
-                    yield from self.calls(value)
+    def _origins(self, node: ast.expr, item: int | None) -> Iterator[Value]:
+        if isinstance(node, ast.Call):
+            yield from self._returned(node, item)
+            handed_on = [*node.args, *(keyword.value for keyword in node.keywords)]
+            if isinstance(node.func, ast.Attribute):
+                handed_on.append(node.func.value)
+            yield from ((one, None) for one in handed_on)
+        elif isinstance(node, (ast.Name, ast.Attribute)):
+            yield from self._bound(node)
+        elif isinstance(node, (ast.Tuple, ast.List)) and item is not None and item < len(node.elts):
+            yield node.elts[item], None
+        elif isinstance(node, (ast.Subscript, ast.Starred, ast.Await, ast.NamedExpr)):
+            yield node.value, None
+        elif isinstance(node, ast.IfExp):
+            yield from ((node.body, item), (node.orelse, item))
+        elif isinstance(node, (ast.Tuple, ast.List, ast.Dict, ast.BoolOp)):
+            yield from ((child, None) for child in ast.iter_child_nodes(node) if isinstance(child, ast.expr))
 
-    def _functions(self, called: ast.expr) -> Iterator[ast.AST]:
+    def _returned(self, call: ast.Call, item: int | None) -> Iterator[Value]:
+        """What the functions of this file give that the call may mean."""
+        for function in self._functions(call.func):
+            for node in self.source.nodes_of(function):
+                if isinstance(node, ast.Return) and node.value is not None:
+                    yield node.value, item
+
+    def _functions(self, called: ast.expr) -> Sequence[ast.AST]:
         name = called.id if isinstance(called, ast.Name) else called.attr if isinstance(called, ast.Attribute) else None
-        return (node for node in self.source.nodes if isinstance(node, Function) and node.name == name)
+        return [function for function in self.source.functions if function.name == name]
 
-    def _returned(self, function: ast.AST, item: int | None) -> Iterator[ast.Call]:
-        for node in ast.walk(function):
-            if isinstance(node, ast.Return) and node.value is not None and self.source.scope(node) is function:
-                yield from self.calls(node.value, item)
-
-
-def _assigned(source: Source, name: ast.Name | ast.Attribute) -> Iterator[tuple[int | None, ast.expr]]:
-    """Values that are assigned to a name of the nearest scope that does so, or to an attribute anywhere in the file.
-
-    With the element's number where a tuple is unpacked.
-    """
-    if isinstance(name, ast.Attribute):
-        yield from _assignments(source.nodes, name)
-        return
-    for scope in (source.scope(name), *source.ancestors(source.scope(name))):
-        if isinstance(scope, (*Function, ast.Module)):
-            own = [node for node in ast.walk(scope) if source.scope(node) is scope]
-            found = list(_assignments(own, name))
-            yield from found
-            if found or _has_parameter(scope, name.id):
+    def _bound(self, name: ast.Name | ast.Attribute) -> Iterator[Value]:
+        """What a name of the nearest scope that binds it is given, or an attribute anywhere in the file."""
+        if isinstance(name, ast.Attribute):
+            given = list(_given(self.source.nodes, name))
+            self.left_the_file |= not given and self.source.dotted(name) is None
+            yield from given
+            return
+        for scope in (one for one in self.source.ancestors(name) if isinstance(one, (*Function, ast.Module))):
+            given = list(_given(self.source.nodes_of(scope), name))
+            if isinstance(scope, Function) and name.id in _parameters(scope):
+                passed = [(value, None) for value in _passed(self.source, scope, name.id)]
+                self.left_the_file |= not passed
+                given += passed
+            if given:
+                yield from given
                 return
 
 
-def _assignments(nodes: list[ast.AST], name: ast.Name | ast.Attribute) -> Iterator[tuple[int | None, ast.expr]]:
+def _given(nodes: Sequence[ast.AST], name: ast.Name | ast.Attribute) -> Iterator[Value]:
+    """Values that assignments and loops give to a name, with the element's number where a tuple is unpacked."""
     for node in nodes:
         if isinstance(node, ast.Assign):
-            targets = node.targets
-        elif isinstance(node, (ast.AnnAssign, ast.NamedExpr)):
-            targets = [node.target]
-        else:
+            targets, value = node.targets, node.value
+        elif isinstance(node, (ast.AnnAssign, ast.NamedExpr)) and node.value is not None:
+            targets, value = [node.target], node.value
+        elif isinstance(node, (ast.For, ast.AsyncFor, ast.comprehension)):
+            if any(_same(target, name) for target in ast.walk(node.target)):
+                yield node.iter, None
             continue
-        if node.value is None:
+        else:
             continue
         for target in targets:
             if _same(target, name):
-                yield None, node.value
+                yield value, None
             elif isinstance(target, (ast.Tuple, ast.List)):
-                for item, element in enumerate(target.elts):
-                    if _same(element, name):
-                        yield item, node.value
+                yield from ((value, item) for item, element in enumerate(target.elts) if _same(element, name))
 
 
-def _same(target: ast.expr, name: ast.Name | ast.Attribute) -> bool:
+def _same(target: ast.AST, name: ast.Name | ast.Attribute) -> bool:
     if isinstance(target, ast.Name) and isinstance(name, ast.Name):
         return target.id == name.id
     return isinstance(target, ast.Attribute) and isinstance(name, ast.Attribute) and target.attr == name.attr
@@ -123,25 +123,15 @@ def _parameters(function: ast.FunctionDef | ast.AsyncFunctionDef) -> list[str]:
     return [one.arg for one in (*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs)]
 
 
-def _has_parameter(scope: ast.AST, name: str) -> bool:
-    return isinstance(scope, Function) and name in _parameters(scope)
-
-
-def _function_of_parameter(source: Source, name: ast.Name) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
-    scope = source.scope(name)
-    return scope if isinstance(scope, Function) and name.id in _parameters(scope) else None
-
-
 def _passed(source: Source, function: ast.FunctionDef | ast.AsyncFunctionDef, parameter: str) -> Iterator[ast.expr]:
     """What calls of a function in this file pass as a parameter."""
     names = _parameters(function)
-    position = names.index(parameter)
-    for call in source.calls():
+    for call in source.calls:
         called = call.func
-        if isinstance(called, ast.Attribute) and called.attr == function.name and names[:1] == ["self"]:
-            place = position - 1
+        if isinstance(called, ast.Attribute) and called.attr == function.name:
+            place = names.index(parameter) - (names[0] == "self")
         elif isinstance(called, ast.Name) and called.id == function.name:
-            place = position
+            place = names.index(parameter)
         else:
             continue
         yield from (one.value for one in call.keywords if one.arg == parameter)

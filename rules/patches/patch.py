@@ -10,6 +10,7 @@ from traceopt.rules.finding import Finding
 from traceopt.rules.patches import arguments, attention, loaders, loops, precision
 from traceopt.rules.patches.edits import Edit, applied
 from traceopt.rules.patches.files import find_source
+from traceopt.rules.patches.places import statements_at
 from traceopt.rules.patches.source import Source, UnclearError
 from traceopt.rules.patches.unified import apply_diff, unified_diff
 
@@ -63,6 +64,8 @@ def combined_patch(findings: Sequence[Finding], folders: Sequence[Path]) -> tupl
             continue
         path = change.source.path
         before = chosen.get(path, Change(change.source, []))
+        if before.source.text != change.source.text:  # of another folder
+            continue
         together = Change(change.source, [*before.edits, *change.edits])
         if _patch(together.source, together.edits) is not None:
             chosen[path] = together
@@ -86,7 +89,7 @@ def _change(finding: Finding, folders: Sequence[Path], files: dict[str, Source |
         files[name] = find_source(name, folders)
     source = files[name]
     here = [place for place in finding.locations if place.file == name]
-    if source is None or not source.statements_at(here[0]):
+    if source is None or not statements_at(source, here[0]):
         return None
     try:
         return Change(source, recipe(source, replace(finding, locations=here)))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
 
 from traceopt.rules.finding import Finding
 from traceopt.rules.patches.edits import Edit, after_imports, put_inside, set_keywords
@@ -35,9 +34,14 @@ def cudnn_benchmark(source: Source, _: Finding) -> list[Edit]:
 
 
 def _setting(source: Source, module: str, code: str) -> list[Edit]:
-    if not source.mentions("__main__", ".backward("):
+    guards = [one.test for one in source.tree.body if isinstance(one, ast.If) and isinstance(one.test, ast.Compare)]
+    if not _trains(source) and not any(_name(one.left) == "__name__" for one in guards):
         raise UnclearError("a library: what imports it decides")
     return after_imports(source, module, code)
+
+
+def _trains(source: Source) -> bool:
+    return any(_name(call.func) == "backward" for call in source.calls)
 
 
 def autocast(source: Source, finding: Finding) -> list[Edit]:
@@ -45,9 +49,7 @@ def autocast(source: Source, finding: Finding) -> list[Edit]:
     if "torch.bfloat16" not in (finding.fix.code or "") or source.mentions(*_OTHER_WAYS):
         raise UnclearError("more than autocast is needed")
     backward = only([node for node in source.nodes if isinstance(node, ast.Expr) and _backward_of(node) is not None])
-    block = source.block(backward)
-    before = block[: block.index(backward)]
-    forward = _forward(before, _backward_of(backward) or "")
+    forward = _forward(source, backward, _backward_of(backward) or "")
     torch = source.module("torch")
     return put_inside(source, forward, f'with {torch}.autocast(device_type="cuda", dtype={torch}.bfloat16):')
 
@@ -60,8 +62,10 @@ def _backward_of(statement: ast.Expr) -> str | None:
     return None
 
 
-def _forward(statements: Sequence[ast.stmt], loss: str) -> list[ast.stmt]:
+def _forward(source: Source, backward: ast.Expr, loss: str) -> list[ast.stmt]:
     """The statements that lead to the loss, from the first with a call in it that is no mere handing on."""
+    block = source.block(backward)
+    statements = block[: block.index(backward)]
     wanted = {loss}
     chain: list[int] = []
     for index in range(len(statements) - 1, -1, -1):
@@ -73,6 +77,11 @@ def _forward(statements: Sequence[ast.stmt], loss: str) -> list[ast.stmt]:
             raise UnclearError("not a plain forward pass")
         wanted = (wanted - stored) | _names(statement.value, ast.Load)
         chain.append(index)
+    chained = {node for index in chain for node in ast.walk(statements[index])}
+    others = {node for statement in source.turn(backward) for node in ast.walk(statement)} - chained
+    names = [node for node in others if isinstance(node, ast.Name) and node.lineno < backward.lineno]
+    if any(node.id in wanted and isinstance(node.ctx, ast.Store) for node in names):
+        raise UnclearError("a part of the forward pass in another block")
     working = [index for index in chain if _works(statements[index])]
     if not working:
         raise UnclearError("no forward pass")
@@ -101,7 +110,7 @@ def _names(node: ast.AST, context: type[ast.expr_context]) -> set[str]:
 
 def channels_last(source: Source, _: Finding) -> list[Edit]:
     """CV001: both the model and its input, where each is moved to the device by one `.to(...)`."""
-    if source.mentions("channels_last", "memory_format", "Conv1d", "Conv3d"):
+    if not _trains(source) or source.mentions("channels_last", "memory_format", "Conv1d", "Conv3d"):
         raise UnclearError("another layout")
     moves: dict[str, list[ast.Call]] = {}
     for node in source.nodes:
@@ -111,7 +120,7 @@ def channels_last(source: Source, _: Finding) -> list[Edit]:
                 moves.setdefault(node.targets[0].id, []).append(value)
     pairs = {
         (call.func.id, call.args[0].id)
-        for call in source.calls()
+        for call in source.calls
         if isinstance(call.func, ast.Name) and call.args and isinstance(call.args[0], ast.Name)
     }
     model, images = only([pair for pair in sorted(pairs) if moves.keys() >= set(pair)])

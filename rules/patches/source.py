@@ -13,16 +13,11 @@ from functools import cached_property
 from itertools import accumulate
 from typing import TypeVar
 
-from traceopt.rules.finding import Location
-
 T = TypeVar("T")
 
 Function = (ast.FunctionDef, ast.AsyncFunctionDef)
 Scope = (*Function, ast.Lambda, ast.Module)
 Loop = (ast.For, ast.AsyncFor, ast.While)
-# Frames that have no def of their own in the source.
-_UNNAMED = ("<lambda>", "<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>")
-_INNER = (ast.stmt, ast.excepthandler, ast.match_case)
 _LAYOUT = (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER)
 
 
@@ -185,12 +180,33 @@ class Source:
             below = one
         return found
 
+    def turn(self, statement: ast.stmt) -> list[ast.stmt]:
+        """The body of the innermost loop round a statement, else of its function."""
+        around = (one for one in self.ancestors(statement) if isinstance(one, (*Loop, *Function, ast.Module)))
+        return next(around, self.tree).body
+
     @cached_property
     def nodes(self) -> list[ast.AST]:
         return list(ast.walk(self.tree))
 
+    @cached_property
+    def _nodes_by_scope(self) -> dict[ast.AST, list[ast.AST]]:
+        found: dict[ast.AST, list[ast.AST]] = {}
+        for node in self.nodes:
+            found.setdefault(self.scope(node), []).append(node)
+        return found
+
+    def nodes_of(self, scope: ast.AST) -> list[ast.AST]:
+        """The nodes of a function, lambda or module without those of the ones inside it."""
+        return self._nodes_by_scope.get(scope, [])
+
+    @cached_property
     def calls(self) -> list[ast.Call]:
         return [node for node in self.nodes if isinstance(node, ast.Call)]
+
+    @cached_property
+    def functions(self) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
+        return [node for node in self.nodes if isinstance(node, Function)]
 
     # Names.
 
@@ -224,66 +240,12 @@ class Source:
     def mentions(self, *words: str) -> bool:
         return any(word in self.text for word in words)
 
-    # From a finding to statements.
-
-    def statements_at(self, place: Location) -> list[ast.stmt]:
-        """The statements that a finding's place may mean, in order; several where the trace knows less than the line.
-
-        A trace without the lines of calls names the first line of the function: then all of the function's statements.
-        Empty where the function at that place is another one: the file has changed since.
-        """
-        if place.line is None:
-            return []
-        last = place.last_line or place.line
-        name = (place.function or "").rpartition(".")[2]
-        found = []
-        for node in self.nodes:
-            if not isinstance(node, ast.stmt) or isinstance(node, (*Function, ast.ClassDef)):
-                continue
-            function = self._function(node)
-            called = function.name if function is not None else "<module>"
-            if name not in ("", called, *_UNNAMED):
-                continue
-            begins = _first_line(function) if function is not None else 1
-            if name == called and (place.line, last) == (begins, begins):
-                found.append(node)
-                continue
-            first, end = _own_lines(node)
-            if first <= last and end >= place.line:
-                found.append(node)
-        return sorted(found, key=lambda one: (one.lineno, one.col_offset))
-
-    def _function(self, node: ast.AST) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
-        return next((one for one in self.ancestors(node) if isinstance(one, Function)), None)
-
 
 def constant(value: ast.expr | None) -> object:
     """What a literal is worth; None for an argument that is not given, Ellipsis for what only the run knows."""
     if value is None:
         return None
     return value.value if isinstance(value, ast.Constant) else ...
-
-
-def own_nodes(statement: ast.stmt) -> Iterator[ast.AST]:
-    """A statement's nodes without those of the statements inside it."""
-    waiting: list[ast.AST] = [statement]
-    while waiting:
-        node = waiting.pop(0)
-        yield node
-        waiting += [child for child in ast.iter_child_nodes(node) if not isinstance(child, _INNER)]
-
-
-def _own_lines(statement: ast.stmt) -> tuple[int, int]:
-    """First and last line; of a compound statement, of its head."""
-    if not any(isinstance(child, _INNER) for child in ast.iter_child_nodes(statement)):
-        return statement.lineno, statement.end_lineno or statement.lineno
-    head = [getattr(node, "end_lineno", None) or 0 for node in list(own_nodes(statement))[1:]]
-    return statement.lineno, max([statement.lineno, *head])
-
-
-def _first_line(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
-    """As the code object counts: from the first decorator on."""
-    return min([function.lineno, *(one.lineno for one in function.decorator_list)])
 
 
 def _bound_by(node: ast.AST) -> Iterator[tuple[str, str]]:

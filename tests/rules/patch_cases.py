@@ -294,6 +294,30 @@ LOADERS = [
         example=WORKERS_4,
     ),
     case(
+        "a loader from outside, and the only one here",
+        "DL001",
+        """
+        from torch.utils.data import DataLoader
+        class Trainer:
+            def loader(self, data):
+                return self.prepare(DataLoader(data))
+            def fit(self):
+                for batch in self.batches:  #@
+                    train(batch)
+        """,
+        """
+        -        return self.prepare(DataLoader(data))
+        +        return self.prepare(DataLoader(data, num_workers=4, persistent_workers=True))
+        """,
+        WORKERS_4,
+    ),
+    case(
+        "a loader of another file beside one of this file",
+        "DL001",
+        HEAD + "from data import loader\ntest = DataLoader(data)\nfor batch in loader:  #@\n    train(batch)\n",
+        example=WORKERS_4,
+    ),
+    case(
         "arguments that the source does not show",
         "DL001",
         HEAD + "for batch in DataLoader(data, **options):  #@\n    train(batch)\n",
@@ -370,6 +394,25 @@ LOADERS = [
         """
         -for batch in DataLoader(data):
         +for batch in DataLoader(data, pin_memory=True):
+        """,
+    ),
+    case(
+        "a copy in a function of its own",
+        "DL003",
+        """
+        from torch.utils.data import DataLoader
+        def move(batch):
+            return [tensor.cuda() for tensor in batch]  #@
+        def train(loader, other):
+            for number, batch in enumerate(loader):
+                batch = move(batch)
+        train(DataLoader(data), DataLoader(test))
+        """,
+        """
+        -    return [tensor.cuda() for tensor in batch]
+        +    return [tensor.cuda(non_blocking=True) for tensor in batch]
+        -train(DataLoader(data), DataLoader(test))
+        +train(DataLoader(data, pin_memory=True), DataLoader(test))
         """,
     ),
     case(
@@ -620,6 +663,45 @@ PRECISION = [
         example=AUTOCAST,
     ),
     case(
+        "a forward pass outside of the block of the loss",
+        "TC001",
+        """
+        import torch
+        for x, y in loader:
+            out = model(x)
+            if train:
+                loss = criterion(out, y)  #@
+                loss.backward()
+        """,
+        example=AUTOCAST,
+    ),
+    case(
+        "a forward pass before a branch of a function",
+        "TC001",
+        "import torch\ndef f(x):\n    y = m(x)\n    if g:\n        loss = c(y)  #@\n        loss.backward()\n",
+        example=AUTOCAST,
+    ),
+    case(
+        "a state that goes from step to step",
+        "TC001",
+        """
+        import torch
+        for x, y in loader:
+            out, state = model(x, state)
+            loss = criterion(out, y)  #@
+            loss.backward()
+            state = state.detach()
+        """,
+        """
+        -    out, state = model(x, state)
+        -    loss = criterion(out, y)
+        +    with torch.autocast(device_type="cuda", dtype=torch.bfloat16):
+        +        out, state = model(x, state)
+        +        loss = criterion(out, y)
+        """,
+        AUTOCAST,
+    ),
+    case(
         "two backward passes",
         "TC001",
         "import torch\nfor x in loader:\n    a = f(x)  #@\n    a.backward()\n    b = g(x)\n    b.backward()\n",
@@ -691,6 +773,15 @@ PRECISION = [
         "cuDNN's search is chosen", "CV003", "import torch\ntorch.backends.cudnn.benchmark = x\nm(x).backward()  #@\n"
     ),
     case(
+        "a script by its guard",
+        "CV003",
+        "import torch\ndef main():\n    train(x)  #@\nif __name__ == '__main__':\n    main()\n",
+        """
+        +
+        +torch.backends.cudnn.benchmark = True
+        """,
+    ),
+    case(
         "channels_last for both",
         "CV001",
         """
@@ -700,6 +791,7 @@ PRECISION = [
             for images, labels in loader:
                 images = images.to(device, non_blocking=True)
                 loss = f(model(images), labels)  #@
+                loss.backward()
         """,
         """
         -    model = build().to(device)
@@ -711,7 +803,7 @@ PRECISION = [
     case(
         "the input is not moved here",
         "CV001",
-        "import torch\nmodel = build().to(device)\nfor images in loader:\n    model(images)  #@\n",
+        "import torch\nmodel = build().to(device)\nfor images in loader:\n    model(images).backward()  #@\n",
     ),
 ]
 

@@ -42,10 +42,12 @@ def test_the_longest_end_of_the_path_that_is_there(project: Path, name: str, pat
     assert (source.path if source else None) == path
 
 
-def test_an_absolute_path_inside(project: Path) -> None:
-    source = find_source(str(project / "pkg" / "model.py"), [project / "pkg", project])
+@pytest.mark.parametrize("name", ["model.py", "{project}/pkg/model.py"])
+def test_folders_in_each_other(project: Path, name: str) -> None:
+    """As `traceopt run pkg/model.py` has them: found below the script's folder, named from the current one on."""
+    source = find_source(name.replace("{project}", str(project)), [project / "pkg", project])
     assert source is not None
-    assert source.path == "model.py"
+    assert source.path == "pkg/model.py"
 
 
 @pytest.mark.parametrize(

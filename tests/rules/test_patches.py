@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from patch_cases import AUTOCAST, CASES, WORKERS_4, Case
+from patch_cases import ATTENTION, AUTOCAST, CASES, WORKERS_4, Case
 
 from traceopt.rules.finding import Finding, Fix, Location
 from traceopt.rules.patches.patch import RECIPES, combined_patch, with_patches
@@ -66,6 +66,25 @@ def test_what_a_patch_changes(case: Case, tmp_path: Path) -> None:
 def test_each_recipe_is_tried_both_ways() -> None:
     for code in RECIPES:
         assert {bool(case.changes) for case in CASES if case.code == code} == {True, False}, code
+
+
+@pytest.mark.parametrize("case", [case for case in ATTENTION if case.changes], ids=str)
+def test_fused_attention_gives_the_same(case: Case, tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch")
+    before, _ = read(case.text)
+    results = []
+    for text in (before, apply_diff(before, patch_of(case, tmp_path))):
+        torch.manual_seed(0)
+        q, k, v, mask = (torch.randn(2, 3, 8, 16) for _ in range(4))
+        names = {"bias": torch.ones(1, 1, 8, 8).tril()}
+        exec(text, names)  # noqa: S102 - the table's own code
+        if "attend" in names:
+            results.append(names["attend"](q, k, v))
+        else:
+            module = names["Attention"]()
+            module.qkv, module.split, module.out = (lambda x: torch.cat((x, x, x), -1)), torch.sin, torch.cos
+            results.append(module(q, mask[:, 0, :, :8]))
+    torch.testing.assert_close(*results)
 
 
 # Lines that may stand between any two others, with ends of line that neither Python nor git counts.
