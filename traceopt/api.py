@@ -72,7 +72,7 @@ def analyze(
     if not results:
         raise InputError(warnings[-1] if warnings else "no trace file was found")
     merged = _merged(results, warnings)
-    return replace(merged, findings=with_patches(merged.findings, folders))
+    return replace(merged, findings=with_patches(merged.findings, folders, debug=debug))
 
 
 def _read_recording(recording: Recording, warnings: list[str], progress: Progress | None) -> Trace:

@@ -12,11 +12,11 @@ from traceopt.rules.patches.source import Source, UnclearError, only
 LOG_STEPS = 50
 COLLECT_STEPS = 500
 
-_LOGGERS = ("print", "logging.", "wandb.log", "mlflow.log", "tqdm.tqdm.write", "tqdm.auto.tqdm.write")
+_LOGGERS = ("print", "logging.", "wandb.log", "mlflow.log", "tqdm.", "sys.stdout.write", "sys.stderr.write")
 _LOG_METHODS = (
     *("debug", "info", "warning", "log", "log_metrics", "log_metric", "log_dict"),
     *("add_scalar", "add_scalars", "add_histogram", "add_image", "add_text"),
-    *("set_postfix", "set_postfix_str", "set_description", "set_description_str", "write"),
+    *("set_postfix", "set_postfix_str", "set_description", "set_description_str"),
 )
 # Calls that leave no trace behind, so that they may as well not happen.
 _READING = frozenset(
@@ -101,7 +101,7 @@ def _index(source: Source, loop: ast.For) -> str:
         target = target.elts[0]
     elif counter != "range":
         raise UnclearError("no index")
-    if not isinstance(target, ast.Name):
+    if not isinstance(target, ast.Name) or target.id == "_":
         raise UnclearError("no index")
     return target.id
 

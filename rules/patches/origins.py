@@ -94,7 +94,7 @@ class _Search:
 
 
 def _given(nodes: Sequence[ast.AST], name: ast.Name | ast.Attribute) -> Iterator[Value]:
-    """Values that assignments and loops give to a name, with the element's number where a tuple is unpacked."""
+    """Values that assignments, loops and `with` give to a name, with the element's number where a tuple is unpacked."""
     for node in nodes:
         if isinstance(node, ast.Assign):
             targets, value = node.targets, node.value
@@ -104,6 +104,8 @@ def _given(nodes: Sequence[ast.AST], name: ast.Name | ast.Attribute) -> Iterator
             if any(_same(target, name) for target in ast.walk(node.target)):
                 yield node.iter, None
             continue
+        elif isinstance(node, ast.withitem) and node.optional_vars is not None:
+            targets, value = [node.optional_vars], node.context_expr
         else:
             continue
         for target in targets:

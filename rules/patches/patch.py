@@ -46,10 +46,13 @@ class Change:
     edits: list[Edit]
 
 
-def with_patches(findings: Sequence[Finding], folders: Sequence[Path]) -> list[Finding]:
-    """The findings with a patch each where one can be made from the files in these folders; else as they were."""
+def with_patches(findings: Sequence[Finding], folders: Sequence[Path], *, debug: bool = False) -> list[Finding]:
+    """The findings with a patch each where one can be made from the files in these folders; else as they were.
+
+    With `debug` an exception in a recipe is raised, which else costs this patch alone.
+    """
     out = []
-    for finding, change in zip(findings, _changes(findings, folders), strict=True):
+    for finding, change in zip(findings, _changes(findings, folders, debug), strict=True):
         patch = _patch(change.source, change.edits) if change is not None else None
         out.append(replace(finding, fix=replace(finding.fix, patch=patch)) if patch else finding)
     return out
@@ -59,7 +62,7 @@ def combined_patch(findings: Sequence[Finding], folders: Sequence[Path]) -> tupl
     """One patch of all fixes that go together, and their codes; of two that clash the more valuable one is in it."""
     chosen: dict[str, Change] = {}
     codes = []
-    for finding, change in zip(findings, _changes(findings, folders), strict=True):
+    for finding, change in zip(findings, _changes(findings, folders, debug=False), strict=True):
         if change is None:
             continue
         path = change.source.path
@@ -74,13 +77,24 @@ def combined_patch(findings: Sequence[Finding], folders: Sequence[Path]) -> tupl
     return "".join(patches), list(dict.fromkeys(codes))
 
 
-def _changes(findings: Iterable[Finding], folders: Sequence[Path]) -> list[Change | None]:
+def _changes(findings: Iterable[Finding], folders: Sequence[Path], debug: bool) -> list[Change | None]:
     files: dict[str, Source | None] = {}
-    return [_change(finding, folders, files) for finding in findings]
+    out = []
+    for finding in findings:
+        try:
+            out.append(_change(finding, folders, files))
+        except Exception as error:
+            if debug and not isinstance(error, UnclearError):
+                raise
+            out.append(None)
+    return out
 
 
 def _change(finding: Finding, folders: Sequence[Path], files: dict[str, Source | None]) -> Change | None:
-    """Made in the file that the finding names first; `files` holds those read so far by their name in the trace."""
+    """Made in the file that the finding names first; `files` holds those read so far by their name in the trace.
+
+    Raises UnclearError where a person has to make the change.
+    """
     recipe = RECIPES.get(finding.code)
     if recipe is None or not finding.locations:
         return None
@@ -91,10 +105,7 @@ def _change(finding: Finding, folders: Sequence[Path], files: dict[str, Source |
     here = [place for place in finding.locations if place.file == name]
     if source is None or not statements_at(source, here[0]):
         return None
-    try:
-        return Change(source, recipe(source, replace(finding, locations=here)))
-    except (UnclearError, RecursionError):
-        return None
+    return Change(source, recipe(source, replace(finding, locations=here)))
 
 
 def _patch(source: Source, edits: list[Edit]) -> str | None:

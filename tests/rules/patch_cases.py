@@ -221,6 +221,22 @@ LOADERS = [
         WORKERS_4,
     ),
     case(
+        "a progress bar round the loader",
+        "DL001",
+        """
+        import tqdm
+        from torch.utils.data import DataLoader as Loader
+        with tqdm.tqdm(Loader(data), unit="batch") as bar:
+            for batch in bar:  #@
+                train(batch)
+        """,
+        """
+        -with tqdm.tqdm(Loader(data), unit="batch") as bar:
+        +with tqdm.tqdm(Loader(data, num_workers=4, persistent_workers=True), unit="batch") as bar:
+        """,
+        WORKERS_4,
+    ),
+    case(
         "the loader that a function of the file returns, in an attribute",
         "DL001",
         """
@@ -1021,6 +1037,8 @@ LOOPS = [
         "for i, x in enumerate(y):\n    i += 1\n    o.step()\n    print(loss.item())  #@\n",
     ),
     case("the print does more", "HS001", "for i, x in enumerate(y):\n    o.step()\n    print(queue.pop())  #@\n"),
+    case("a result file", "HS001", "for i, x in enumerate(y):\n    o.step()\n    f.write(str(loss.item()))  #@\n"),
+    case("an index by the name of nothing", "HS001", "for _ in range(9):\n    o.step()\n    print(x.item())  #@\n"),
     case("another call", "HS001", "for i, x in enumerate(y):\n    o.step()\n    meter.update(loss.item())  #@\n"),
     case(
         "the log of another function",

@@ -35,7 +35,7 @@ def read(text: str) -> tuple[str, Location]:
 def patch_of(case: Case, folder: Path) -> str:
     text, place = read(case.text)
     (folder / "train.py").write_bytes(text.encode())
-    [patched] = with_patches([finding(case.code, place, example=case.example)], [folder])
+    [patched] = with_patches([finding(case.code, place, example=case.example)], [folder], debug=True)
     return patched.fix.patch or ""
 
 
@@ -164,6 +164,15 @@ def test_a_file_that_has_changed_since_gets_no_patch(place: Location, tmp_path: 
     (tmp_path / "train.py").write_text(source)
     there, moved = finding("OP003", Location("train.py", 3, "train")), finding("OP003", place)
     assert [bool(one.fix.patch) for one in with_patches([there, moved], [tmp_path])] == [True, False]
+
+
+def test_a_recipe_that_raises_costs_its_own_patch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "train.py").write_text("optimizer.zero_grad(set_to_none=False)\n")
+    monkeypatch.setitem(RECIPES, "HS003", lambda source, _: source.nodes[1_000])
+    findings = [finding(code, Location("train.py", 1)) for code in ("HS003", "OP003")]
+    assert [bool(one.fix.patch) for one in with_patches(findings, [tmp_path])] == [False, True]
+    with pytest.raises(IndexError):
+        with_patches(findings, [tmp_path], debug=True)
 
 
 def test_all_patches_together(tmp_path: Path) -> None:
