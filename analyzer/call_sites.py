@@ -89,7 +89,7 @@ class CallSites:
         return self.slices.nearest(self._site_of_stack >= 0)
 
     def of(self, rows: npt.NDArray[np.integer]) -> I4:
-        """Site of each slice. Shape (len(rows),)."""
+        """Site of each slice; of a frame of the user's code, that frame. Shape (len(rows),)."""
         site = self._direct(rows)
         unknown = np.flatnonzero((site < 0) & (rows >= 0))
         if len(unknown):
@@ -97,6 +97,15 @@ class CallSites:
             forward = np.where(forward >= 0, forward, self._flow_source_of(rows[unknown]))
             site[unknown] = np.where(forward >= 0, self._direct(forward), -1)
         return site
+
+    def calling(self, rows: npt.NDArray[np.integer]) -> I4:
+        """Site that each slice was called from: of a frame of the user's code, the line in the frame around it.
+
+        The same as `of` where there is no such frame. Shape (len(rows),).
+        """
+        parent = self.slices.parent[rows]
+        around = np.where(self.user_frames[rows] & (parent >= 0), self._nearest_frame[parent], -1)
+        return np.where(around >= 0, self._in_frames(rows, around), self.of(rows))
 
     def library_frame(self, row: int) -> str | None:
         """The innermost frame of a third-party library around a slice, as "transformers/.../modeling.py:97"."""
@@ -116,10 +125,13 @@ class CallSites:
         if not len(self.slices) or not self.recorded:
             return np.full(len(rows), -1, np.int32)
         safe = np.maximum(rows, 0)
-        frame = np.where(rows >= 0, self._nearest_frame[safe], -1)
-        site = np.where(frame >= 0, self._site_of_name[self.slices.name[np.maximum(frame, 0)]], -1)
+        site = self._in_frames(rows, np.where(rows >= 0, self._nearest_frame[safe], -1))
         stacked = np.where((site < 0) & (rows >= 0), self._nearest_stack[safe], -1)
-        site = np.where(stacked >= 0, self._site_of_stack[np.maximum(stacked, 0)], site)
+        return np.where(stacked >= 0, self._site_of_stack[np.maximum(stacked, 0)], site)
+
+    def _in_frames(self, rows: npt.NDArray[np.integer], frame: npt.NDArray[np.integer]) -> I4:
+        """Sites of slices in the user's frames around them; -1 where there is none."""
+        site = np.where(frame >= 0, self._site_of_name[self.slices.name[np.maximum(frame, 0)]], -1)
         inside = np.flatnonzero((frame >= 0) & (frame != rows))
         first, last = self._lines(rows[inside], frame[inside])
         return self._at_lines(site, inside[first > 0], first[first > 0], last[first > 0])

@@ -53,18 +53,20 @@ class CpuPhases:
             "logging": host["logging"],
             "gc": host["gc"],
             "input_work": host["input_work"],
-            "optimizer": regions.area(regions.optimizer | regions.zero_grad, thread),
+            "optimizer": merge(regions.own_time(regions.optimizer, thread), regions.area(regions.zero_grad, thread)),
             "backward": regions.area(regions.backward),
             "forward": host["launch"],
             "communication": self.communication,
+            "engine": regions.area(regions.engine, thread),
             "python": host["python"],
         }
         taken = EMPTY
         areas = {}
-        for name in PHASE_NAMES[:-1]:
-            mine = clip(raw[name], *window)
+        for name, area in raw.items():
+            mine = clip(area, *window)
             areas[name] = subtract(mine, taken)
             taken = merge(taken, mine)
+        areas["backward"] = merge(areas["backward"], areas.pop("engine"))  # what lies between its nodes
         areas["untraced"] = complement(taken, *window)
         return areas
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from traceopt.analyzer.activities import LOGGING_FRAME, REPORTING_FUNCTION
+from traceopt.analyzer.activities import GRADIENT_FRAME, LOGGING_FRAME, REPORTING_FUNCTION
 from traceopt.analyzer.attention import MathAttention, UnfusedAttention, find_math_attention, find_unfused_attention
 from traceopt.analyzer.call_sites import CallSites
 from traceopt.analyzer.captured import Captured, captured
@@ -41,17 +41,21 @@ from traceopt.analyzer.regions import Regions
 from traceopt.analyzer.repetition import Repetition, find_repetition
 from traceopt.analyzer.replay.graph import Graph, build_graph
 from traceopt.analyzer.steps import Steps, find_steps
-from traceopt.analyzer.syncs import Syncs, blocking_copies, find_syncs
+from traceopt.analyzer.syncs import Syncs, after_unscaling, blocking_copies, find_syncs
 from traceopt.analyzer.tables import I8
+from traceopt.analyzer.throughput import Throughput, Workload, measure
 from traceopt.analyzer.trace import Trace
 
 
 @dataclass(frozen=True)
 class Facts:
-    """The facts of one trace. `device_overrides` corrects or extends the peak table (see hardware.find)."""
+    """The facts of one trace. `device_overrides` corrects or extends the peak table (see hardware.find), `workload`
+    says what the run processes.
+    """
 
     trace: Trace
     device_overrides: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    workload: Workload = field(default_factory=Workload)
 
     @cached_property
     def steps(self) -> Steps:
@@ -61,6 +65,11 @@ class Facts:
     def step_ns(self) -> float:
         """The median step."""
         return float(np.median(self.steps.duration))
+
+    @cached_property
+    def throughput(self) -> Throughput | None:
+        """Of one GPU; None where nobody said what a step processes."""
+        return measure(self.workload, self.steps.window_ns / self.steps.count)
 
     @cached_property
     def slices(self) -> Slices:
@@ -121,12 +130,16 @@ class Facts:
     @cached_property
     def reporting_syncs(self) -> npt.NDArray[np.bool_]:
         """Syncs below a logging call or a function that reports metrics. Shape (len(syncs),)."""
-        slices, names = self.slices, self.trace.names
-        python = slices.kind == PYTHON
-        reports = np.zeros(len(names) + 1, bool)
-        used = np.unique(slices.name[python])
-        reports[[code for code in used if LOGGING_FRAME(names[code]) or REPORTING_FUNCTION(names[code])]] = True
-        return np.asarray(slices.ancestor(self.syncs.slice, python & reports[slices.name]) >= 0)
+        return self._syncs_below(lambda name: LOGGING_FRAME(name) or REPORTING_FUNCTION(name))
+
+    @cached_property
+    def gradient_syncs(self) -> npt.NDArray[np.bool_]:
+        """Syncs of gradient clipping and of the loss scaler: below its frames, or the first after its own operator."""
+        below = self._syncs_below(GRADIENT_FRAME)
+        return below | after_unscaling(self.trace, self.syncs, self.regions)
+
+    def _syncs_below(self, frame: Callable[[str], bool]) -> npt.NDArray[np.bool_]:
+        return np.asarray(self.slices.ancestor(self.syncs.slice, self.regions.named(frame, PYTHON)) >= 0)
 
     @cached_property
     def holes(self) -> Holes:
@@ -160,6 +173,12 @@ class Facts:
     @cached_property
     def regions(self) -> Regions:
         return Regions(self.trace, self.slices, self.links, self.gpu)
+
+    @cached_property
+    def trains(self) -> bool:
+        """A backward pass or an optimizer was seen; else the run is inference, as far as the trace tells."""
+        regions = self.regions
+        return bool(regions.backward.any() or regions.optimizer.any() or regions.zero_grad.any())
 
     @cached_property
     def products(self) -> Products:
@@ -219,7 +238,7 @@ class Facts:
 
     @cached_property
     def model_state(self) -> ModelState | None:
-        return find_model_state(self.trace, self.slices, self.regions.backward_passes)
+        return find_model_state(self.trace, self.slices, self.regions.backward_passes, self.captured)
 
     @cached_property
     def composition(self) -> Composition | None:
@@ -280,6 +299,14 @@ _REQUIREMENTS: dict[str, tuple[Callable[[Facts], bool], str]] = {
         "Python stacks were not recorded; profile with with_stack=True.",
     ),
     "memory": (lambda f: f.memory is not None, "Memory was not recorded; profile with profile_memory=True."),
+    "settings": (
+        lambda f: f.captured.recorded,
+        "The settings of the run were not recorded; record with traceopt run.",
+    ),
+    "ledger": (
+        lambda f: f.captured.ledger is not None,
+        "The times of the steps outside of the trace were not recorded; record with traceopt run.",
+    ),
     "device": (
         lambda f: f.device.accelerator is not None,
         "The peak rates of this device are not known; give them in the settings.",

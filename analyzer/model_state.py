@@ -7,15 +7,15 @@ own size and type in every backward pass.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
 from math import prod
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 import numpy as np
 
 from traceopt.analyzer import op_names
+from traceopt.analyzer.captured import Captured
 from traceopt.analyzer.intervals import Intervals
 from traceopt.analyzer.nesting import OP, Slices
 from traceopt.analyzer.trace import Trace
@@ -44,11 +44,10 @@ class ModelState:
     source: Literal["recorded", "shapes"]  # shapes: trainable parameters alone
 
 
-def find_model_state(trace: Trace, slices: Slices, passes: Intervals) -> ModelState | None:
+def find_model_state(trace: Trace, slices: Slices, passes: Intervals, captured: Captured) -> ModelState | None:
     """None where neither counts nor shapes were recorded, or nothing is trained."""
     optimizer = _optimizer_class(trace)
-    recorded = _recorded(trace.meta.header, optimizer)
-    return recorded or _from_gradients(trace, slices, passes, optimizer)
+    return _recorded(captured, optimizer) or _from_gradients(trace, slices, passes, optimizer)
 
 
 def state_multiple(optimizer: str | None) -> float | None:
@@ -65,40 +64,23 @@ def _optimizer_class(trace: Trace) -> str | None:
     return next((match[1] for name in names if (match := _OPTIMIZER.match(name))), None)
 
 
-def _recorded(header: Mapping[str, Any], optimizer: str | None) -> ModelState | None:
-    """From the counts that the capture wrote into the trace."""
-    own = header.get("traceopt")
-    models = _counts(own.get("models")) if isinstance(own, Mapping) else []
-    trained = _counts(own.get("optimizers")) if isinstance(own, Mapping) else []
-    elements = sum(sum(one.values()) for one in models)
+def _recorded(captured: Captured, optimizer: str | None) -> ModelState | None:
+    """From the counts that the capture wrote into the trace; gradients are of the parameters' type."""
+    elements = sum(sum(model.dtypes.values()) for model in captured.models)
     if not elements:
         return None
-    gradient = sum(_size(one) for one in trained)
+    size = sum(_BYTES.get(dtype, 4) * count for model in captured.models for dtype, count in model.dtypes.items())
+    trained = min(elements, sum(one.parameters or 0 for one in captured.optimizers))
+    gradient = size * trained // elements
     multiple = state_multiple(optimizer)
     return ModelState(
         parameters=elements,
-        parameter_bytes=sum(_size(one) for one in models),
+        parameter_bytes=size,
         gradient_bytes=gradient,
         state_bytes=None if multiple is None else round(multiple * gradient),
         optimizer=optimizer,
         source="recorded",
     )
-
-
-def _counts(rows: Any) -> list[dict[str, int]]:
-    """Elements by dtype, of each model or optimizer that lies on a GPU."""
-    out = []
-    for row in rows if isinstance(rows, list) else []:
-        dtypes = row.get("dtypes") if isinstance(row, Mapping) else None
-        devices = row.get("devices") if isinstance(row, Mapping) else None
-        on_gpu = isinstance(devices, Mapping) and any(not str(name).startswith(("cpu", "meta")) for name in devices)
-        if isinstance(dtypes, Mapping) and on_gpu:
-            out.append({str(k): v for k, v in dtypes.items() if isinstance(v, int) and not isinstance(v, bool)})
-    return out
-
-
-def _size(dtypes: Mapping[str, int]) -> int:
-    return sum(_BYTES.get(dtype, 4) * elements for dtype, elements in dtypes.items())
 
 
 def _from_gradients(trace: Trace, slices: Slices, passes: Intervals, optimizer: str | None) -> ModelState | None:

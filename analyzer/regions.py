@@ -50,6 +50,15 @@ class Regions:
             mask = mask & (self.slices.thread == thread)
         return union(self.slices.start[mask], self.slices.end[mask]) if mask.any() else EMPTY
 
+    def own_time(self, optimizer: Mask, thread: int) -> Intervals:
+        """When the optimizers of a mask update, on one thread. A step that runs the forward and backward passes itself
+        (a closure, as LBFGS and Lightning have it) counts from the end of its last backward.
+        """
+        rows = np.flatnonzero(optimizer & (self.slices.thread == thread))
+        start, end = self.slices.start[rows], self.slices.end[rows]
+        done = np.append(np.iinfo(np.int64).min, np.sort(self.slices.end[self.backward]))
+        return union(np.maximum(start, done[np.searchsorted(done, end, side="right") - 1]), end)
+
     @cached_property
     def zero_grad(self) -> Mask:
         """Optimizer.zero_grad: annotated, or seen as a Python frame of torch."""
@@ -89,6 +98,11 @@ class Regions:
         frames = self.named(op_names.is_recompute_frame, PYTHON)
         forward = self.named(op_names.FORWARD_ONLY.__contains__, OP)
         return np.asarray(frames | (forward & (self.slices.nearest(self.backward) >= 0)))
+
+    @cached_property
+    def engine(self) -> Mask:
+        """The call of the autograd engine, which runs the nodes or waits for the threads that do."""
+        return self.named(op_names.is_engine_frame, PYTHON)
 
     @cached_property
     def op_of_work(self) -> npt.NDArray[np.int64]:

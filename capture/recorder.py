@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from .call_lines import call_lines
-from .environment import describe_memory, rank
+from .environment import describe_memory, rank, world_size
 from .inventory import take_inventory
 from .ledger import Ledger
 from .loader_notes import LoaderNotes
@@ -32,7 +32,7 @@ class Recorder:
         self._torch = torch
         self._settings = settings
         self._control = control
-        self.ledger = Ledger()
+        self.ledger = Ledger(self._gc_range)
         self.loaders = LoaderNotes()
         self.status = Status()
         self.step = 0
@@ -89,6 +89,15 @@ class Recorder:
         self._begin_if_due()
         self.ledger.open_step()
 
+    def fetched(self, loader: int, seconds: float, cpu_seconds: float, ended: bool) -> None:
+        """The script was so long in a loader for a batch, for part of it computing; `ended`: there was none left."""
+        self.ledger.fetched(seconds)
+        self.loaders.fetched(loader, seconds, cpu_seconds, ended)
+
+    def workers_started(self, loader: int, seconds: float) -> None:
+        self.ledger.fetched(seconds)
+        self.loaders.started(loader, self.step, seconds)
+
     def interrupted(self, why: str) -> None:
         recording = self._recording
         if recording is None or self._interruptions >= RETRIES:
@@ -108,6 +117,7 @@ class Recorder:
         self.status.traces.clear()
         self.status.step_rule = None
         self.ledger.reset()
+        self.loaders.restarted()
         self.step = self._next = self._rested_from = 0
 
     def give_up(self, why: str) -> None:
@@ -191,9 +201,16 @@ class Recorder:
         last = self.step >= recording.until_step
         if last:
             self._tell(SAVING)
+        elif self.step > recording.from_step and self._too_long(recording):
+            self._close_early(recording, f"it took more than {self._settings.time_limit_s:g} s", in_step=False)
+            return
         recording.step()
         if last:
             self._stop(recording)
+
+    def _too_long(self, recording: Recording) -> bool:
+        """Never in a distributed run: its ranks would not agree on the step."""
+        return recording.recorded_s > self._settings.time_limit_s and (world_size(self._torch) or 1) == 1
 
     def _stop(self, recording: Recording) -> None:
         try:
@@ -203,13 +220,14 @@ class Recorder:
             self._rested_from = self.step
             self._tell(WAITING if self._next < len(self._settings.cycles) else DONE)
 
-    def _close_early(self, recording: Recording, why: str) -> None:
-        """Keeps the whole steps recorded so far, if there are any."""
+    def _close_early(self, recording: Recording, why: str, *, in_step: bool = True) -> None:
+        """Keeps the whole steps recorded so far, if there are any. `in_step`: another has begun and is cut."""
         self.status.note(f"step {self.step}: the {recording.cycle.name} cycle was closed early: {why}")
         if self.step <= recording.from_step or not recording.at_home:
             self._abort()
             return
         recording.closed_early = why
+        recording.partial_steps = [self.step] if in_step else []
         self._tell(SAVING)
         self._stop(recording)
 
@@ -251,6 +269,12 @@ class Recorder:
         note = TraceNote(file.path.name, cycle.name, steps, cycle.active, recording.closed_early)
         self.status.traces.append(note)
 
+    def _gc_range(self) -> Any:
+        """Not while the profiler itself is at work."""
+        if self._recording is None or self._recording.busy:
+            return None
+        return self._torch._C._profiler._RecordFunctionFast("traceopt: gc")
+
     def _worker(self) -> str:
         number = rank(self._torch)
         return f"{self.status.host}_{self._pid}" + ("" if number is None else f"_rank{number}")
@@ -259,7 +283,7 @@ class Recorder:
         part = {
             "first_step": recording.from_step,
             "steps": until - recording.from_step,
-            "partial_steps": [self.step] if recording.closed_early else [],
+            "partial_steps": recording.partial_steps,
             "closed_early": recording.closed_early,
         }
         memory = {"before": recording.memory_before, "after": describe_memory(self._torch)}

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -30,7 +31,9 @@ class Recording:
         self.until_step = first_step + cycle.length
         self.memory_before = describe_memory(torch)
         self.closed_early: str | None = None
+        self.partial_steps: list[int] = []
         self.busy = False
+        self._began = 0.0
         self._thread = threading.get_ident()
         self._pid = os.getpid()
         self._cpp_log = CppLog(torch)
@@ -45,6 +48,11 @@ class Recording:
         self.profiler.step_num = first_step  # ProfilerStep#N is then the N-th step of the run
 
     @property
+    def recorded_s(self) -> float:
+        """How long the steps that are kept have taken so far."""
+        return time.perf_counter() - self._began
+
+    @property
     def at_home(self) -> bool:
         return threading.get_ident() == self._thread and os.getpid() == self._pid
 
@@ -53,10 +61,13 @@ class Recording:
             self._cpp_log.hush()
         with self._at_work():
             self.profiler.start()
+        self._began = time.perf_counter()
 
     def step(self) -> None:
         with self._at_work():
             self.profiler.step()
+        if self.profiler.step_num == self.from_step:
+            self._began = time.perf_counter()
 
     def stop(self) -> None:
         try:

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 STEP_SOURCES = ("batch", "update", "backward", "forward")
+TIME_LIMIT_S = 120.0  # what a busy process records meanwhile fills gigabytes
 
 
 @dataclass(frozen=True)
@@ -80,12 +81,16 @@ def plan_cycles(
 
 @dataclass(frozen=True)
 class Settings:
-    """`step_on` is one of STEP_SOURCES, `module:function`, or None to find out."""
+    """`step_on` is one of STEP_SOURCES, `module:function`, or None to find out.
+
+    A cycle that records longer than `time_limit_s` is closed early, of one process: ranks must record the same steps.
+    """
 
     folder: Path
     cycles: tuple[Cycle, ...]
     step_on: str | None = None
     stop_after: bool = False
+    time_limit_s: float = TIME_LIMIT_S
 
     def save(self, path: Path) -> None:
         path.write_text(json.dumps(asdict(self), default=str), encoding="utf-8")

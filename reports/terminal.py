@@ -132,7 +132,9 @@ def _headline(result: Result, paper: _Paper) -> list[str]:
     lines = [paper.style(name, bold=True) + "  " + _about(result, paper, paper.width - len(name) - 2), ""]
     lines += [paper.style(line, bold=True) for line in _verdict_lines(wording.verdict(result), paper)]
     before, strong, after = headline.lead(result)
-    return lines + _emphasized(paper.wrap(before + strong + after), paper.plain(strong), paper)
+    lines += _emphasized(paper.wrap(before + strong + after), paper.plain(strong), paper)
+    rate = wording.throughput(result)
+    return lines + (paper.wrap(f"Throughput: {rate}.", indent="  ") if rate else [])
 
 
 def _about(result: Result, paper: _Paper, columns: int) -> str:

@@ -109,6 +109,20 @@ def steps_phrase(result: Result) -> str:
     return text.counted(step.count, "step") + skipped
 
 
+def throughput(result: Result) -> str | None:
+    """ "12,300 tokens/s per GPU, 71% of the reference", where the user said what a step processes."""
+    found = result.throughput
+    if found is None:
+        return None
+    rates = [
+        f"{rate:,.0f} {unit}/s" if rate >= 100 else f"{text.measured(rate)} {unit}/s"
+        for rate, unit in ((found.tokens_per_s, "tokens"), (found.samples_per_s, "samples"))
+        if rate is not None
+    ]
+    reference = found.reference_share
+    return f"{', '.join(rates)} per GPU" + (f", {text.percent(reference)} of the reference" if reference else "")
+
+
 def environment(result: Result) -> list[str]:
     """The line under the tiles: device, rank, versions, steps."""
     device = result.run.device
@@ -120,6 +134,7 @@ def environment(result: Result) -> list[str]:
         f"{'compute capability' if nvidia else 'architecture'} {capability}" if capability else None,
         f"PyTorch {torch_version}" if torch_version else None,
         steps_phrase(result),
+        throughput(result),
     ]
     return [item for item in items if item]
 

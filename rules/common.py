@@ -85,7 +85,17 @@ class SiteCost:
 
 def by_site(facts: Facts, rows: npt.NDArray[np.integer], cost_ns: npt.NDArray[np.int64]) -> list[SiteCost]:
     """Slices grouped by the user's line behind them, the dearest first; one group without a location at most."""
-    sites = facts.call_sites.of(rows)
+    return _by_site(facts, facts.call_sites.of(rows), rows, cost_ns)
+
+
+def by_calling_site(facts: Facts, rows: npt.NDArray[np.integer], cost_ns: npt.NDArray[np.int64]) -> list[SiteCost]:
+    """The same by the line that called them, where they may be functions of the user's own."""
+    return _by_site(facts, facts.call_sites.calling(rows), rows, cost_ns)
+
+
+def _by_site(
+    facts: Facts, sites: npt.NDArray[np.integer], rows: npt.NDArray[np.integer], cost_ns: npt.NDArray[np.int64]
+) -> list[SiteCost]:
     out = []
     for site in np.unique(sites):
         mine = sites == site

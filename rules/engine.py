@@ -87,9 +87,8 @@ def _ask(rule: Rule, facts: Facts) -> tuple[CheckStatus, str, list[Finding]]:
     for requirement in rule.requires:
         if (why := facts.rules_out(requirement)) is not None:
             return "not_applicable", why, []
-    lacks = [lack for requirement in rule.requires if (lack := facts.lacks(requirement))]
-    if lacks:
-        return "not_checked", lacks[0], []
+    if (lack := rule.missing(facts)) is not None:
+        return "not_checked", lack, []
     if (why := rule.applies(facts)) is not None:
         return "not_applicable", why, []
     found = sorted((_sound(finding) for finding in rule.check(facts)), key=value_order)

@@ -61,10 +61,9 @@ def parts(composition: Composition | None) -> list[Evidence]:
 def remedies(facts: Facts) -> list[Remedy]:
     """What frees memory, in the order to try it: the cheapest change first, without those that give nothing back."""
     held = facts.composition
-    trains = len(facts.regions.backward_passes) > 0
     known = held is not None and held.of(PARAMETERS) > 0
     found = [_mixed_precision(facts, held)]
-    if trains:
+    if facts.trains:
         found += [_checkpointing(facts, held), _accumulation(held)]
         found += _optimizer(facts, held if known else None)
         found += _sharded(facts, held if known else None)

@@ -51,6 +51,10 @@ class Rule:
         """Why this rule has nothing to look at in this trace ("No convolutions."), or None when it does."""
         return None
 
+    def missing(self, facts: Facts) -> str | None:
+        """What this trace lacks for the rule and how to record it, or None when it can be checked."""
+        return next((lack for requirement in self.requires if (lack := facts.lacks(requirement))), None)
+
     def check(self, facts: Facts) -> Iterator[Finding]:
         """Yields what is worth changing; reads facts, never events."""
         raise NotImplementedError

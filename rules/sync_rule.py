@@ -31,8 +31,8 @@ class SyncRule(Rule):
     min_share: float = threshold(0.01, "smallest stall, as a share of the median step, to report")
 
     def rows(self, facts: Facts) -> npt.NDArray[np.bool_]:
-        """Which syncs this rule is about; those of logging belong to LG002."""
-        return np.asarray((facts.syncs.reason == self.reason) & ~facts.reporting_syncs)
+        """Which syncs this rule is about; those of logging belong to LG002, of gradients to HS005."""
+        return np.asarray((facts.syncs.reason == self.reason) & ~facts.reporting_syncs & ~facts.gradient_syncs)
 
     def check(self, facts: Facts) -> Iterator[Finding]:
         """One finding for each line of the user's code."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -13,8 +14,9 @@ from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.joined import join_cycles
 from traceopt.analyzer.reader import read_trace
 from traceopt.analyzer.sources import Source, find_sources
+from traceopt.analyzer.throughput import Workload
 from traceopt.analyzer.trace import Trace
-from traceopt.errors import InputError, one_line
+from traceopt.errors import ConfigError, InputError, one_line
 from traceopt.result import Check, Quality, RankRow, Recorded, Result, Run, Tool, TraceFile
 from traceopt.rules.combine import combine
 from traceopt.rules.engine import Outcome, prepare, run_rules, value_order
@@ -37,12 +39,17 @@ def analyze(
     rules_dir: str | Path | None = None,
     thresholds: Mapping[str, Mapping[str, Any]] | None = None,
     source: Sequence[str | Path] | str | Path = (),
+    tokens_per_step: float | None = None,
+    samples_per_step: float | None = None,
+    reference_throughput: float | None = None,
     debug: bool = False,
     progress: Progress | None = None,
 ) -> Result:
     """Reads trace files or folders and returns the result document.
 
-    With several files the document shows the lowest rank; findings of all ranks are merged by code and name theirs.
+    `tokens_per_step` and `samples_per_step` are what one GPU processes in a step, `reference_throughput` the rate of
+    one GPU to compare with: tokens a second, or samples where no tokens are given. With several files the document
+    shows the lowest rank; findings of all ranks are merged by code and name theirs.
 
     `source`: folders with the source of what was recorded; fixes that can be made there come as patches.
 
@@ -55,6 +62,7 @@ def analyze(
     found = find_sources([paths] if isinstance(paths, str) else list(paths))
     registry = load_rules(rules_dir)
     rules = prepare(registry, select_codes=select, ignore_codes=ignore, thresholds=thresholds)
+    workload = _workload(tokens_per_step, samples_per_step, reference_throughput)
     warnings = [*registry.warnings, *found.skipped]
     results = []
     for recording in find_recordings(found.sources):
@@ -67,7 +75,7 @@ def analyze(
             continue
         if progress is not None:
             progress(f"analyzing {recording.source.label}")
-        facts = Facts(trace)
+        facts = Facts(trace, workload=workload)
         results.append(_document(facts, run_rules(rules, facts, debug=debug)))
     if not results:
         raise InputError(warnings[-1] if warnings else "no trace file was found")
@@ -170,7 +178,19 @@ def _document(facts: Facts, outcome: Outcome) -> Result:
         findings=findings,
         combined=combine(findings, facts),
         checks=outcome.checks,
+        throughput=sections.throughput(facts),
     )
+
+
+def _workload(tokens: float | None, samples: float | None, reference: float | None) -> Workload:
+    """Raises ConfigError for amounts that make no sense."""
+    named = {"tokens-per-step": tokens, "samples-per-step": samples, "reference-throughput": reference}
+    for name, amount in named.items():
+        if amount is not None and not (0 < amount < math.inf):
+            raise ConfigError(f"{name}: expected a number above 0, got {amount:g}")
+    if reference is not None and tokens is None and samples is None:
+        raise ConfigError("reference-throughput needs tokens-per-step or samples-per-step to compare with")
+    return Workload(tokens, samples, reference)
 
 
 def _quality(facts: Facts, outcome: Outcome) -> Quality:

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -99,7 +100,23 @@ _patch = click.option(
     callback=_no_source_file,
     help="Also write one patch of all fixes that have one.",
 )
+_AMOUNT = click.FloatRange(0, min_open=True)
+_workload_options = (
+    click.option("--tokens-per-step", type=_AMOUNT, metavar="N", help="Tokens that one GPU processes in a step."),
+    click.option("--samples-per-step", type=_AMOUNT, metavar="N", help="Samples that one GPU processes in a step."),
+    click.option(
+        "--reference-throughput",
+        type=_AMOUNT,
+        metavar="N",
+        help="Rate of one GPU to compare with: tokens a second, else samples.",
+    ),
+)
 _config = click.option("--config", "config_path", type=_FILE, help="Settings file instead of the nearest one.")
+
+
+def _workload(command: Callable[..., None]) -> Callable[..., None]:
+    """The options that say what a step processes."""
+    return reduce(lambda wrapped, option: option(wrapped), reversed(_workload_options), command)
 
 
 @click.group(
@@ -140,6 +157,7 @@ def cli(context: click.Context) -> None:
     help="Folder of the recorded script's source: fixes come as patches of it.",
 )
 @_patch
+@_workload
 @_rules_dir
 @_config
 @click.option("--color/--no-color", default=None, help="Colours.  [default: on a terminal, unless NO_COLOR is set]")
@@ -148,6 +166,7 @@ def cli(context: click.Context) -> None:
 @click.pass_obj
 def analyze(
     state: dict[str, bool],
+    /,
     paths: tuple[str, ...],
     html: str | None,
     no_html: bool,
@@ -162,6 +181,7 @@ def analyze(
     config_path: Path | None,
     color: bool | None,
     quiet: bool,
+    **workload: float | None,
 ) -> None:
     """Find the bottleneck in traces and write the report.
 
@@ -182,6 +202,7 @@ def analyze(
         select=select or config.select,
         ignore=ignore or config.ignore,
         rules_dir=rules_dir or config.rules_dir,
+        **_given(workload),
     )
     result = _analyzed(paths, config, source, debug=state["debug"], quiet=quiet)
     inputs = [*paths, *(file.path for file in result.run.files)]
@@ -218,11 +239,20 @@ def analyze(
     metavar="WHAT",
     help="What ends a step: batch, update, backward, forward or module:function.  [default: found out]",
 )
+@click.option(
+    "--time-limit",
+    type=click.FloatRange(0, min_open=True),
+    default=120,
+    show_default=True,
+    metavar="SECONDS",
+    help="Close a cycle early that records longer, not with several ranks.",
+)
 @click.option("--stop-after", is_flag=True, help="End the script when all is recorded.")
 @click.option("--no-analyze", is_flag=True, help="Only record.")
 @click.option("--html", metavar="PATH", help=f"Where the HTML report goes.  [default: {DEFAULT_HTML}]")
 @click.option("--no-html", is_flag=True, help="Write no HTML report.")
 @_patch
+@_workload
 @_config
 @click.option("-q", "--quiet", is_flag=True, help="Nothing on stderr but errors.")
 @_debug
@@ -240,6 +270,9 @@ def run(
     patch_path: str | None,
     config_path: Path | None,
     quiet: bool,
+    tokens_per_step: float | None,
+    samples_per_step: float | None,
+    reference_throughput: float | None,
     **schedule: Any,
 ) -> None:
     """Profile a training script, unchanged, and analyze what was recorded.
@@ -255,7 +288,12 @@ def run(
     """
     if html is not None and no_html:
         raise click.UsageError("use either --html or --no-html")
-    config = _load_config(config_path)
+    workload = {
+        "tokens_per_step": tokens_per_step,
+        "samples_per_step": samples_per_step,
+        "reference_throughput": reference_throughput,
+    }
+    config = replace(_load_config(config_path), **_given(workload))
     html_path = None if no_html or no_analyze else _html_path(html, config)
     _check_writable(html_path, patch_path)
 
@@ -355,6 +393,11 @@ def export(report: str, json_path: str) -> None:
         write_atomically(Path(json_path), data)
 
 
+def _given(options: Mapping[str, float | None]) -> dict[str, Any]:
+    """Those that stand on the command line."""
+    return {name: value for name, value in options.items() if value is not None}
+
+
 def _analyzed(paths: Sequence[str], config: Config, source: Sequence[Path], *, debug: bool, quiet: bool) -> Result:
     from traceopt.api import analyze as run_analysis
 
@@ -367,6 +410,9 @@ def _analyzed(paths: Sequence[str], config: Config, source: Sequence[Path], *, d
             rules_dir=config.rules_dir,
             thresholds=config.rules,
             source=source,
+            tokens_per_step=config.tokens_per_step,
+            samples_per_step=config.samples_per_step,
+            reference_throughput=config.reference_throughput,
             debug=debug,
             progress=progress,
         )

@@ -12,29 +12,30 @@ from typing import Any
 
 from transformers import TrainerCallback
 
-from traceopt.recording import Training
+from traceopt.recording import Training, profile
 
 
 class TraceoptCallback(TrainerCallback):  # type: ignore[misc]  # mypy does not follow transformers
     """One optimizer update is one step. The arguments are those of `traceopt.profile`."""
 
-    def __init__(self, logdir: str | Path, preset: str | None = None, **schedule: Any) -> None:
-        self._training = Training(logdir, preset, **schedule)
+    def __init__(self, logdir: str | Path, preset: str | None = None, **options: Any) -> None:
+        self._profile = profile(logdir, preset, **options)
+        self._training = Training(self._profile)
 
     @property
     def traces(self) -> list[Path]:
-        """The files that were written, once the training has ended."""
-        return self._training.traces
+        """The files written so far."""
+        return self._profile.traces
 
     def on_train_begin(self, *_: Any, **__: Any) -> None:
         self._training.begin()
 
     def on_step_end(self, *_: Any, **__: Any) -> None:
-        self._training.step()
+        self._profile.step()
 
     def on_prediction_step(self, *_: Any, **__: Any) -> None:
         """The first sign of an evaluation, after its first batch."""
-        self._training.interrupt("evaluation")
+        self._profile.interrupt("evaluation")
 
     def on_train_end(self, *_: Any, **__: Any) -> None:
         self._training.end()

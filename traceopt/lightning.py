@@ -13,7 +13,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from traceopt.recording import Training
+from traceopt.recording import Training, profile
 
 
 def _callback_class() -> Any:
@@ -27,14 +27,15 @@ def _callback_class() -> Any:
 class TraceoptCallback(_callback_class()):  # type: ignore[misc]  # mypy does not follow lightning
     """One optimizer update is one step, or several of one batch. The arguments are those of `traceopt.profile`."""
 
-    def __init__(self, logdir: str | Path, preset: str | None = None, **schedule: Any) -> None:
-        self._training = Training(logdir, preset, **schedule)
+    def __init__(self, logdir: str | Path, preset: str | None = None, **options: Any) -> None:
+        self._profile = profile(logdir, preset, **options)
+        self._training = Training(self._profile)
         self._updates = 0
 
     @property
     def traces(self) -> list[Path]:
-        """The files that were written, once the training has ended."""
-        return self._training.traces
+        """The files written so far."""
+        return self._profile.traces
 
     def on_train_start(self, trainer: Any, *_: Any) -> None:
         self._updates = trainer.global_step
@@ -43,10 +44,10 @@ class TraceoptCallback(_callback_class()):  # type: ignore[misc]  # mypy does no
     def on_train_batch_end(self, trainer: Any, *_: Any) -> None:
         if trainer.global_step > self._updates:
             self._updates = trainer.global_step
-            self._training.step()
+            self._profile.step()
 
     def on_validation_start(self, *_: Any) -> None:
-        self._training.interrupt("validation")
+        self._profile.interrupt("validation")
 
     def on_train_end(self, *_: Any) -> None:
         self._training.end()

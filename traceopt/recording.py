@@ -11,7 +11,7 @@ from typing import Any
 
 from traceopt.capture.endings import watch_forks
 from traceopt.capture.recorder import Recorder
-from traceopt.capture.settings import Settings, first_recorded_step, plan_cycles
+from traceopt.capture.settings import TIME_LIMIT_S, Settings, first_recorded_step, plan_cycles
 
 
 class profile:  # noqa: N801 - it reads as torch.profiler.profile does
@@ -24,21 +24,25 @@ class profile:  # noqa: N801 - it reads as torch.profiler.profile does
 
     By default two cycles are recorded: one that times the steps, one with shapes, memory and lines of code. The keyword
     arguments are those of `traceopt run`: `preset`, or `wait`, `warmup`, `active`, `repeat`, `record_shapes`,
-    `profile_memory`, `with_stack`. Then: `traceopt analyze logs`.
+    `profile_memory`, `with_stack`; `time_limit` in seconds. Then: `traceopt analyze logs`.
 
     Under `traceopt run`, which records the steps itself, it does nothing.
 
-    Raises ValueError for arguments that do not go together, ImportError without torch.
+    Raises ValueError for arguments that do not go together, and ImportError, on entering, without torch.
     """
 
-    def __init__(self, logdir: str | Path, preset: str | None = None, **schedule: Any) -> None:
-        import torch
-
-        self._settings = Settings(Path(logdir).absolute(), plan_cycles(preset, **schedule))
-        self._recorder = None if _under_traceopt_run() else Recorder(torch, self._settings, control=None)
+    def __init__(
+        self, logdir: str | Path, preset: str | None = None, *, time_limit: float = TIME_LIMIT_S, **schedule: Any
+    ) -> None:
+        cycles = plan_cycles(preset, **schedule)
+        self._settings = Settings(Path(logdir).absolute(), cycles, time_limit_s=time_limit)
+        self._recorder: Recorder | None = None
 
     def __enter__(self) -> profile:
-        if self._recorder is not None:
+        if not _under_traceopt_run():
+            import torch
+
+            self._recorder = Recorder(torch, self._settings, control=None)
             watch_forks(self._recorder)
             self._recorder.ledger.watch_gc()
             self._recorder.begin()
@@ -75,39 +79,26 @@ class profile:  # noqa: N801 - it reads as torch.profiler.profile does
 
 
 class Training:
-    """What the callbacks for training frameworks share: a profile from the begin of a training to its end.
+    """For callbacks of frameworks: a profile of the first training that is long enough.
 
-    It can be pickled before that, for frameworks that start their ranks themselves. A second training is recorded only
-    if the first one was too short.
+    Can be pickled before that, for frameworks that start their ranks themselves.
     """
 
-    def __init__(self, logdir: str | Path, preset: str | None = None, **schedule: Any) -> None:
-        plan_cycles(preset, **schedule)
-        self._arguments = (logdir, preset, schedule)
-        self._profile: profile | None = None
-        self.traces: list[Path] = []
+    def __init__(self, recording: profile) -> None:
+        self._profile = recording
+        self._begun = False
 
     def begin(self) -> None:
-        if self._profile is None and not self.traces:
-            logdir, preset, schedule = self._arguments
-            self._profile = profile(logdir, preset, **schedule)
+        if not self._profile.traces:
             self._profile.__enter__()
+            self._begun = True
             atexit.register(self.end)  # after an exception a framework may not say that the training is over
 
-    def step(self) -> None:
-        if self._profile is not None:
-            self._profile.step()
-
-    def interrupt(self, why: str) -> None:
-        if self._profile is not None:
-            self._profile.interrupt(why)
-
     def end(self) -> None:
-        atexit.unregister(self.end)
-        if self._profile is not None:
+        if self._begun:
+            self._begun = False
+            atexit.unregister(self.end)
             self._profile.__exit__(None, None, None)
-            self.traces = self._profile.traces
-            self._profile = None
 
 
 def _under_traceopt_run() -> bool:

@@ -199,6 +199,18 @@ class Efficiency:
 
 
 @dataclass(frozen=True, slots=True)
+class Throughput:
+    """Of one GPU, over the mean step, from what the user says a step processes. The reference is in tokens, where they
+    are given.
+    """
+
+    tokens_per_s: float | None
+    samples_per_s: float | None
+    reference_per_s: float | None
+    reference_share: float | None
+
+
+@dataclass(frozen=True, slots=True)
 class MemoryPoint:
     us: float
     allocated_bytes: int
@@ -375,6 +387,7 @@ class Result:
     combined: Combined | None
     checks: list[Check]
     warnings: list[str] = field(default_factory=list)
+    throughput: Throughput | None = None
     created: str | None = None
     schema_version: int = 1
 

@@ -31,6 +31,7 @@ def settings(
     *,
     step_on: str | None,
     stop_after: bool,
+    time_limit: float,
     **schedule: Any,
 ) -> Settings:
     """The settings that the options mean; `schedule` is for plan_cycles.
@@ -46,7 +47,8 @@ def settings(
         raise click.UsageError(f"--step-on {step_on}: expected {expected}{suggestion(step_on, STEP_SOURCES)}")
     if step_on is not None and step_on.startswith("__main__:"):
         raise click.UsageError("--step-on: cannot watch a function of the script itself, only of a module it imports")
-    return Settings(_folder(logdir, name, command[0] if module else _script(command)), cycles, step_on, stop_after)
+    folder = _folder(logdir, name, command[0] if module else _script(command))
+    return Settings(folder, cycles, step_on, stop_after, time_limit)
 
 
 def record(command: Sequence[str], module: bool, settings: Settings, *, quiet: bool) -> tuple[int, Outcome]:

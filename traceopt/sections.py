@@ -25,6 +25,7 @@ from traceopt.result import (
     Step,
     Sync,
     TensorCores,
+    Throughput,
 )
 from traceopt.units import location, rate, share, us
 
@@ -195,6 +196,17 @@ def efficiency(facts: Facts) -> Efficiency:
         mfu=None if mfu is None else share(mfu),
         hfu=None if hfu is None else share(hfu),
     )
+
+
+def throughput(facts: Facts) -> Throughput | None:
+    found = facts.throughput
+    if found is None:
+        return None
+    tokens, samples, reference, part = (
+        None if value is None else round(value, 3)
+        for value in (found.tokens_per_s, found.samples_per_s, found.reference_per_s, found.reference_share)
+    )
+    return Throughput(tokens, samples, reference, part)
 
 
 def memory(facts: Facts) -> Memory:

@@ -98,9 +98,10 @@ class SdpaMathFallback(Rule):
 
 def _reason(facts: Facts) -> tuple[str, str]:
     """Why no fused kernel took the (first) call, and the line to change."""
-    off = _switched_off(facts.trace.meta.header)
-    if off:
-        return f"The fused kernels are switched off: {off}.", "torch.backends.cuda.enable_mem_efficient_sdp(True)"
+    settings = facts.captured.environment
+    if settings.sdp_flash is False and settings.sdp_memory_efficient is False:
+        text = "The script has switched flash and memory-efficient attention off."
+        return text, "torch.backends.cuda.enable_mem_efficient_sdp(True)"
     call = facts.slices.ancestor(facts.math_attention.calls[:1], facts.regions.named(lambda name: name == SDPA, OP))
     row = int(facts.slices.row[call[0]]) if call[0] >= 0 else -1
     ops = facts.trace.ops
@@ -134,16 +135,6 @@ def _condition(sizes: list[Any], types: list[str | None]) -> tuple[str, str] | N
         text = f"The mask's last dimension ({sizes[3][-1]}) is no multiple of 8, which older versions need."
         return text, "mask = F.pad(mask, (0, -mask.shape[-1] % 8))[..., : mask.shape[-1]]"
     return None
-
-
-def _switched_off(header: dict[str, Any]) -> str | None:
-    """What the capture recorded of the backends' switches."""
-    own = header.get("traceopt")
-    environment = own.get("environment") if isinstance(own, dict) else None
-    if not isinstance(environment, dict):
-        return None
-    both = environment.get("sdp_flash") is False and environment.get("sdp_memory_efficient") is False
-    return "flash and memory-efficient attention" if both else None
 
 
 def _json(facts: Facts, code: int) -> list[Any]:

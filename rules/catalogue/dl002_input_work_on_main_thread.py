@@ -6,10 +6,18 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
-import numpy as np
-
 from traceopt.analyzer.facts import Facts
-from traceopt.rules.common import by_site, frames_inside, locations, ms, name_of, percent, saving, site_evidence
+from traceopt.rules.common import (
+    by_calling_site,
+    by_site,
+    frames_inside,
+    locations,
+    ms,
+    name_of,
+    percent,
+    saving,
+    site_evidence,
+)
 from traceopt.rules.finding import Finding, Fix
 from traceopt.rules.rule import Rule, threshold
 
@@ -56,8 +64,7 @@ class InputWorkOnMainThread(Rule):
         rows = rows[facts.slices.thread[rows] == facts.steps.thread]
         cost = facts.stalled_within(facts.slices.start[rows], facts.slices.end[rows])
         rows, cost = rows[cost > 0], cost[cost > 0]
-        callers = np.where(facts.slices.parent[rows] >= 0, facts.slices.parent[rows], rows)
-        sites = by_site(facts, callers, cost)
+        sites = by_calling_site(facts, rows, cost)
         who = "the GPU waits" if facts.has_gpu else "the training thread spends"
         yield self.finding(
             why=f"Outside the data loader {who} {ms(stall)} of each {ms(facts.step_ns)} step for input work.",

@@ -67,7 +67,7 @@ class TileWaste(Rule):
                 facts,
                 self.low * gain,
                 self.expected * gain,
-                gain * (1.5 if len(facts.regions.backward_passes) else 1.0),
+                gain * (1.5 if facts.trains else 1.0),
                 "The waves of thread blocks that merged products need, each as long as the longest now; bounded by "
                 "the roofline. At most half as much again in the backward pass.",
             ),

@@ -66,11 +66,10 @@ class SkinnyBatch(Rule):
         gain, time = sum(row[0] for row in found) / count, sum(row[1] for row in found) / count
         if gain < self.min_share * facts.step_ns:
             return
-        trains = len(facts.regions.backward_passes) > 0
         evidence = [_evidence(facts, shape, rows) for _, _, shape, rows in found[:5]]
         yield self.finding(
             why=(
-                f"Products of at most {max(rows for *_, rows in found)} rows take {ms(time)} of each "
+                f"Products of {max(rows for *_, rows in found)} rows or fewer take {ms(time)} of each "
                 f"{ms(facts.step_ns)} step; reading their weights bounds them. {self.factor:g} times the rows would "
                 f"take {ms(gain)} less for the same samples."
             ),
@@ -81,15 +80,15 @@ class SkinnyBatch(Rule):
                 gain,
                 f"The roofline of these products at {self.factor:g} times the batch, for the same number of samples.",
             )
-            if trains
+            if facts.trains
             else None,
             evidence=evidence,
             locations=places(evidence),
             fix=Fix(
                 "Raise the batch of each device."
-                if trains
+                if facts.trains
                 else "Serve several requests in one batch, where they may wait for each other.",
-                f"DataLoader(..., batch_size={self.factor:g} * batch_size)" if trains else None,
+                f"DataLoader(..., batch_size={self.factor:g} * batch_size)" if facts.trains else None,
             ),
             shares_cause_with=["LB001", "MM001"],
         )
@@ -137,6 +136,6 @@ def _evidence(facts: Facts, shape: GemmShape, rows: int) -> Evidence:
         what=f"{shape.op} {shape.m}x{shape.n}x{shape.k} {shape.dtype}",
         us_per_step=round(shape.duration_ns / count / 1e3, 3),
         calls_per_step=round(shape.calls / count, 3),
-        detail=f"{rows} rows",
+        detail="1 row" if rows == 1 else f"{rows} rows",
         location=place,
     )

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
@@ -59,7 +60,7 @@ class Recompilation(SteadyRule):
         rows = [
             Evidence(f"Region {frame}", detail=f"compiled {count + 1} times so far") for frame, count in most if count
         ]
-        return [*rows, *_reasons(facts.trace.meta.header)]
+        return [*rows, *_reasons(facts.captured.dynamo)]
 
 
 def _regions(facts: Facts) -> dict[str, int]:
@@ -72,16 +73,10 @@ def _regions(facts: Facts) -> dict[str, int]:
     return out
 
 
-def _reasons(header: dict[str, Any]) -> list[Evidence]:
+def _reasons(dynamo: Mapping[str, Mapping[str, int]]) -> list[Evidence]:
     """Why Dynamo compiled again or broke the graph, as it counted over the run."""
-    own = header.get("traceopt")
-    dynamo = own.get("dynamo") if isinstance(own, dict) else None
-    if not isinstance(dynamo, dict):
-        return []
     out = []
     for kind, text in (("recompiles", "Recompiled"), ("graph_break", "Graph break")):
-        counts = dynamo.get(kind)
-        if isinstance(counts, dict):
-            most = sorted(counts.items(), key=lambda item: -item[1] if isinstance(item[1], int) else 0)[:3]
-            out += [Evidence(f"{text}: {str(why)[:200]}", detail=f"{count} times in the run") for why, count in most]
+        most = sorted(dynamo.get(kind, {}).items(), key=lambda item: -item[1])[:3]
+        out += [Evidence(f"{text}: {why[:200]}", detail=f"{count} times in the run") for why, count in most]
     return out

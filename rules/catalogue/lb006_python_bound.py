@@ -45,9 +45,9 @@ class PythonBound(Rule):
         mask = torch.arange(n, device="cuda") < k   # instead of a Python loop over n
 
     When it is wrong: a thread that waits in Python (`sleep`, a queue, a lock) looks the same; the evidence names the
-    call. On a CPU-only run a thread that waits for a core looks so too, so only what recurs at a place counts. The
-    profiler slows Python calls more than anything else, so the true cost is smaller, by half in code that makes many
-    small calls.
+    call. On a CPU-only run a thread that waits for a core looks so too, so there only functions that do it in three of
+    four steps count. The profiler slows Python calls more than anything else, so the true cost is smaller, by half in
+    code that makes many small calls.
 
     Sources: Python documentation, "The Python Profilers" (overhead of tracing calls).
     """
@@ -121,15 +121,15 @@ def _samples(facts: Facts, area: Intervals) -> tuple[I8, I8]:
 
 
 def _recurring(facts: Facts, rows: I8, times: I8) -> _Held:
-    """Only what a place takes in every other step or more often. On a CPU-only run a thread that waits for a core looks
-    as if it ran Python, but each time at another place.
+    """Only what a function takes in three of four steps. On a CPU-only run a thread that waits for a core looks as if
+    it ran Python, but each time another function.
     """
     total, kept = 0, np.zeros(len(rows), bool)
-    sites, step = facts.call_sites.of(rows), facts.steps.step_of(times)
-    for site in np.unique(sites):
-        mine = sites == site
+    functions, step = facts.slices.name[rows], facts.steps.step_of(times)
+    for function in np.unique(functions):
+        mine = functions == function
         by_step = facts.steps.per_step(step[mine], np.full(int(mine.sum()), SAMPLE_NS, np.int64))
-        usual = int(np.sort(by_step)[(facts.steps.count - 1) // 2])  # the lower of two in the middle
+        usual = int(np.sort(by_step)[(facts.steps.count - 1) // 4])
         total += usual
         kept |= mine & (usual > 0)
     return _Held(float(total), rows[kept])

@@ -224,7 +224,7 @@ def test_a_site_is_numbered_once() -> None:
     assert found.sites == [CallSite("a.py", 1, "f")]
 
 
-def recorded_lines(frames: list[tuple[str, float, float, int]], *others: Json) -> dict[str, str]:
+def recorded_lines(frames: list[tuple[str, float, float, int]], *others: Json, calling: bool = False) -> dict[str, str]:
     """Sites of slices by name, where the line of each frame's caller was recorded (0: it was not)."""
     lines = [line for *_, line in frames]
     rows = [row for row, line in enumerate(lines) if line]
@@ -233,7 +233,8 @@ def recorded_lines(frames: list[tuple[str, float, float, int]], *others: Json) -
     trace = read(events, traceopt={"call_lines": calls})
     found = CallSites(trace, build_slices(trace))
     names = [trace.names[row] for row in found.slices.name]
-    sites = found.of(np.arange(len(names)))
+    every = np.arange(len(names))
+    sites = found.calling(every) if calling else found.of(every)
     return {
         name: f"{found.sites[site].function} {found.sites[site].line}-{found.sites[site].last_line}"
         for name, site in zip(names, sites, strict=True)
@@ -252,6 +253,14 @@ def test_work_inside_a_call_has_the_line_of_the_call() -> None:
     assert found["aten::ones_like"] == "train 7-None"
     assert found["aten::item"] == found[item] == "log 3-None"
     assert found["log.py(1): log"] == "log 1-None"  # a function is found where it begins
+
+
+def test_a_function_is_called_from_the_frame_around_it() -> None:
+    decode = ("train.py(20): decode_batch", 10.0, 20.0, 7)
+    found = recorded_lines([LOOP, decode, ("torch/a.py(1): stack", 12.0, 5.0, 22)], calling=True)
+    assert found["train.py(20): decode_batch"] == "train 7-None"
+    assert found["torch/a.py(1): stack"] == "decode_batch 22-None"
+    assert found["train.py(5): train"] == "train 5-None"  # nothing of the user's is around it
 
 
 def test_work_between_two_calls_lies_between_their_lines() -> None:

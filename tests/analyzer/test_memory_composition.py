@@ -118,20 +118,11 @@ class TestComposition:
         assert held.of(OTHER) == 4 * MB
 
     def test_recorded_counts_win(self) -> None:
-        models = [
-            {"dtypes": {"bfloat16": MB}, "devices": {"cuda:0": 3}},
-            {"dtypes": {"float32": MB}, "devices": {"cpu": 1}},
-        ]
-        optimizers = [{"dtypes": {"bfloat16": MB}, "devices": {"cuda:0": 3}}]
-        facts = facts_of(training(resident=10 * MB), traceopt={"models": models, "optimizers": optimizers})
-        state = facts.model_state
+        own = {"models": [{"dtypes": {"bfloat16": MB}}], "optimizers": [{"parameters": MB}]}
+        state = facts_of(training(resident=10 * MB), traceopt=own).model_state
         assert state is not None
-        assert (state.source, state.parameters, state.parameter_bytes, state.state_bytes) == (
-            "recorded",
-            MB,
-            2 * MB,
-            4 * MB,
-        )
+        assert (state.source, state.parameters, state.parameter_bytes) == ("recorded", MB, 2 * MB)
+        assert (state.gradient_bytes, state.state_bytes) == (2 * MB, 4 * MB)
 
     def test_a_sharded_model_is_not_split(self) -> None:
         held = facts_of(training(resident=1 * MB)).composition

@@ -16,7 +16,7 @@ import traceopt
 from traceopt.recording import Training
 
 
-def train(steps: int, profiler: traceopt.profile | Training) -> None:
+def train(steps: int, profiler: traceopt.profile) -> None:
     model = torch.nn.Linear(8, 8)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     for _ in range(steps):
@@ -82,30 +82,43 @@ def test_under_traceopt_run_it_does_nothing(run: Run) -> None:
 
 def test_a_training_is_recorded_once(tmp_path: Path) -> None:
     """As a search or a cross-validation trains again and again; the first one here is too short."""
-    training: Training = pickle.loads(pickle.dumps(Training(tmp_path, "quick")))  # noqa: S301 - our own
+    profiler = traceopt.profile(tmp_path, "quick")
+    profiler, training = pickle.loads(pickle.dumps((profiler, Training(profiler))))  # noqa: S301 - our own
     for steps in (2, 10, 10):
         with warnings.catch_warnings(record=True) as said:
             warnings.simplefilter("always")
             training.begin()
-            train(steps, training)
+            train(steps, profiler)
             training.end()
         assert len(said) == (steps == 2)
-        assert len(training.traces) == (0 if steps == 2 else 2)
+        assert len(profiler.traces) == (0 if steps == 2 else 2)
     assert len(list(tmp_path.iterdir())) == 2
 
 
 def test_a_training_that_fails_keeps_its_trace(tmp_path: Path) -> None:
     code = f"""
-import torch
+import torch, traceopt
 from traceopt.recording import Training
-training = Training({str(tmp_path)!r}, "quick")
-training.begin()
+profiler = traceopt.profile({str(tmp_path)!r}, "quick")
+Training(profiler).begin()
 for _ in range(4):
     torch.ones(4).sum()
-    training.step()
+    profiler.step()
 raise ValueError("broken")
 """
     done = subprocess.run([sys.executable, "-c", code], env=environment(), capture_output=True, text=True, timeout=60)
     assert "ValueError: broken" in done.stderr
     [path] = tmp_path.iterdir()
     assert list(Trace(path).steps) == [2, 3]
+
+
+def test_a_cycle_that_takes_too_long_ends_with_the_step_at_hand(tmp_path: Path) -> None:
+    with traceopt.profile(tmp_path, wait=0, warmup=1, active=5, repeat=2, time_limit=1e-9) as profiler:
+        train(8, profiler)
+    first, second = map(Trace, profiler.traces)
+    assert (list(first.steps), list(second.steps)) == ([1], [3])
+    for trace in (first, second):
+        assert trace.metadata["cycle"]["closed_early"] == "it took more than 1e-09 s"
+        assert trace.metadata["cycle"]["partial_steps"] == []
+        ranges = [e for e in trace.document["traceEvents"] if e["name"].startswith("ProfilerStep#") and e["ph"] == "X"]
+        assert len(ranges) == 1, "the next step has begun"

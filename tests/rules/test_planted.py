@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 HEALTHY = ("healthy", "cuda_graph", "loss_item", "hidden_host_work")
 # The cost is measured idle time, or priced against aligned products of the same trace: within 10 % of the planted.
 PRICED = ("DL001", "LG001", "HS001", "HS002", "HS003", "HS004", "LG002", "PY001", "GM001")
-SPORADIC = ("LB004", "LB005")  # they hit some steps; the mean step pays
-HANDMADE = ("CM007", "LB006", "TC003")  # no scenario of fixtures/ plants them: below
-BY_SIZE = ("GM005",)  # faults of the job's size, without a fixed twin: in the tests of their family
+SPORADIC = ("LB004", "LB005", "DL005", "DL006")  # they hit some steps; the mean step pays
+HANDMADE = ("CM007", "CV003", "LB006", "TC003")  # no scenario of fixtures/ plants them: below
+BY_SIZE = ("CM008", "GM005", "IN001")  # without a fixed twin of their own: in the tests of their family
 ELSEWHERE = ("TQ", "MM", "EF")  # families with tests of their own
 
 RULES = {rule.code: rule for rule in builtin_rules() if not rule.code.startswith(ELSEWHERE)}
