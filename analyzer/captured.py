@@ -139,6 +139,11 @@ class Captured:
         """The one that most batches were read from."""
         return self.loaders[0] if self.loaders else None
 
+    @property
+    def stretch(self) -> float | None:
+        """Of the cycle that the times are from: its steps as a multiple of those without a profiler."""
+        return self.ledger.stretch.get(self.cycle or "") if self.ledger is not None else None
+
 
 def captured(header: Mapping[str, Any]) -> Captured:
     """From the top-level key `traceopt`."""

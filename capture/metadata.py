@@ -9,8 +9,9 @@
   "call_lines": {"count", "rows": [...], "lines": [...]},
   "dynamo": {...}, "gc": {"collections", "us", "full_collections", "full_us", "frozen_objects"},
   "checkpoint": {"saves", "us"}, "skipped_updates", "notes": [...],
-  "ledger": {"step_us": [...], "fetch_us": [...], "gc_us": [...], "core_wait": {"us", "wall_us"},
-             "windows": [{"cycle", "warmup_from", "from", "until"}], "later_steps", "later_us", "own_us"}
+  "ledger": {"step_us": [...], "fetch_us": [...], "gc_us": [...], "saves": [[N, us], ...],
+             "core_wait": {"us", "wall_us"}, "windows": [{"cycle", "warmup_from", "from", "until"}],
+             "later_steps", "later_us", "own_us"}
 }
 
 Times are microseconds of wall time; step N of the ledger is ProfilerStep#N; `until` is exclusive. `gc_us` is only there

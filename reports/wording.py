@@ -147,7 +147,7 @@ def throughput(result: Result) -> str | None:
 
 
 def environment(result: Result) -> list[str]:
-    """The line under the tiles: device, rank, versions, steps."""
+    """The line under the tiles: device, versions, cores, steps."""
     device = result.run.device
     capability = device.compute_capability if device is not None else None
     nvidia = device is not None and device.vendor == "nvidia"
@@ -156,6 +156,7 @@ def environment(result: Result) -> list[str]:
         device_phrase(result),
         f"{'compute capability' if nvidia else 'architecture'} {capability}" if capability else None,
         f"PyTorch {torch_version}" if torch_version else None,
+        *(f"{setting.value} {setting.name}" for setting in result.run.settings if setting.name == "CPU cores"),
         steps_phrase(result),
         throughput(result),
     ]

@@ -11,13 +11,15 @@ from typing import Any
 from traceopt import __version__, sections, sections_tables
 from traceopt.analyzer.cycles import find_recordings
 from traceopt.analyzer.facts import Facts
+from traceopt.analyzer.ranks import summarize
+from traceopt.analyzer.run_facts import RunFacts
 from traceopt.analyzer.sources import find_sources
 from traceopt.analyzer.throughput import Workload
 from traceopt.errors import ConfigError, InputError, one_line
 from traceopt.reading import Progress, read_recording
 from traceopt.result import Check, Quality, RankRow, Recorded, Result, Run, Tool, TraceFile
 from traceopt.rules.combine import combine
-from traceopt.rules.engine import Outcome, prepare, run_rules, value_order
+from traceopt.rules.engine import Outcome, prepare, run_rank_rules, run_rules, value_order
 from traceopt.rules.finding import Confidence, Finding
 from traceopt.rules.registry import load_rules
 from traceopt.timeline import timeline
@@ -53,7 +55,7 @@ def analyze(
     rules = prepare(registry, select_codes=select, ignore_codes=ignore, thresholds=thresholds)
     workload = _workload(tokens_per_step, samples_per_step, reference_throughput)
     warnings = [*registry.warnings, *found.skipped]
-    results = []
+    results, ranks = [], []
     for recording in find_recordings(found.sources):
         try:
             trace = read_recording(recording, warnings, progress)
@@ -66,9 +68,10 @@ def analyze(
             progress(f"analyzing {recording.source.label}")
         facts = Facts(trace, workload=workload)
         results.append(_document(facts, run_rules(rules, facts, debug=debug)))
+        ranks.append(summarize(facts))
     if not results:
         raise InputError(warnings[-1] if warnings else "no trace file was found")
-    return _merged(results, warnings)
+    return _with_ranks_compared(_merged(results, warnings), run_rank_rules(rules, RunFacts(ranks), debug=debug))
 
 
 def _document(facts: Facts, outcome: Outcome) -> Result:
@@ -94,6 +97,7 @@ def _document(facts: Facts, outcome: Outcome) -> Result:
             ranks=[] if rank is None else [rank],
             shown_rank=rank,
             device=sections.device(facts),
+            settings=sections.settings(facts),
             torch_version=_torch_version(meta.header),
             recorded=Recorded(
                 gpu=facts.gpu.busy.total > 0,
@@ -174,6 +178,16 @@ def _merged_checks(results: list[Result]) -> list[Check]:
     """Each rule's answer: what it found on any rank, else what the first rank says."""
     by_rule = zip(*(r.checks for r in results), strict=True)
     return [next((c for c in checks if c.status == "found"), checks[0]) for checks in by_rule]
+
+
+def _with_ranks_compared(result: Result, outcome: Outcome) -> Result:
+    """The document with what the rules found that see all ranks."""
+    return replace(
+        result,
+        findings=sorted([*result.findings, *outcome.findings], key=value_order),
+        quality=replace(result.quality, notes=[*result.quality.notes, *outcome.notes]),
+        checks=[*result.checks, *outcome.checks],
+    )
 
 
 def _same(a: Finding, b: Finding) -> bool:

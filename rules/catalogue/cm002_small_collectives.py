@@ -92,8 +92,9 @@ class SmallCollectives(Rule):
         return hide(facts, rows, share * np.concatenate([c.exposed for c in many]))
 
     def _small(self, calls: CollectiveCalls) -> bool:
-        if (calls.bytes >= 0).all():
-            return bool(np.median(calls.bytes) <= self.small_bytes)
+        known = calls.bytes[calls.bytes >= 0]
+        if 2 * len(known) >= calls.calls:
+            return bool(np.median(known) <= self.small_bytes)
         return bool(np.median(calls.duration) <= self.small_us * 1e3)
 
     def passed(self, facts: Facts) -> str:

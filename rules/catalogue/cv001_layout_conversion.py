@@ -65,13 +65,25 @@ class LayoutConversion(Rule):
             ),
             evidence=evidence,
             locations=places(evidence),
-            fix=Fix(
-                "Convert the model and its input to channels_last once.",
-                "model = model.to(memory_format=torch.channels_last)\n"
-                "images = images.to(memory_format=torch.channels_last)",
-            ),
+            fix=_fix(facts),
         )
 
     def passed(self, facts: Facts) -> str:
         share = facts.gpu.area(facts.gpu.kind == "layout").total / facts.steps.window_ns
         return f"Layout transposes take {percent(share)} of the step."
+
+
+def _fix(facts: Facts) -> Fix:
+    images = "images = images.to(memory_format=torch.channels_last)"
+    layouts = [model.channels_last for model in facts.captured.models if model.channels_last is not None]
+    if layouts and all(layouts):
+        return Fix(
+            "The model's filters are in channels_last already, as recorded: convert its input as well, and look for "
+            "operators "
+            "that bring NCHW back (the evidence names those that launch the transposes).",
+            images,
+        )
+    return Fix(
+        "Convert the model and its input to channels_last once.",
+        f"model = model.to(memory_format=torch.channels_last)\n{images}",
+    )

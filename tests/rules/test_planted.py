@@ -25,8 +25,8 @@ HEALTHY = ("healthy", "cuda_graph", "loss_item", "hidden_host_work")
 PRICED = ("DL001", "LG001", "HS001", "HS002", "HS003", "HS004", "LG002", "PY001", "GM001")
 SPORADIC = ("LB004", "LB005", "DL005", "DL006")  # they hit some steps; the mean step pays
 HANDMADE = ("CM007", "CV003", "LB006", "TC003")  # no scenario of fixtures/ plants them: below
-BY_SIZE = ("CM008", "GM005", "IN001")  # without a fixed twin of their own: in the tests of their family
-ELSEWHERE = ("TQ", "MM", "EF")  # families with tests of their own
+BY_SIZE = ("CM008", "GM005", "IN001", "TC005")  # without a fixed twin of their own: in the tests of their family
+ELSEWHERE = ("TQ", "MM", "EF", "CM004", "CM005")  # with tests of their own; the last two need all ranks
 
 RULES = {rule.code: rule for rule in builtin_rules() if not rule.code.startswith(ELSEWHERE)}
 CASES = {f"{name}-{code}": (name, code) for name, plan in SCENARIOS.items() for code in plan.codes if code in RULES}
