@@ -78,10 +78,8 @@ class SyncEveryMicroStep(Rule):
             saving=priced(
                 facts,
                 (0.6 * cost, 0.95 * cost, cost),
-                hide(facts, rows[spare], 0.95 * exposed[spare]),
-                "The exposed time of the reductions before the last micro-step, in the median step.",
-                low=hide(facts, rows[spare], 0.6 * exposed[spare]),
-                high=hide(facts, rows[spare], exposed[spare]),
+                hide(facts, rows[spare], facts.gpu.work.duration[rows[spare]]),
+                "The step without the reductions before the last micro-step; at most their exposed time.",
             ),
             evidence=[
                 Evidence(
