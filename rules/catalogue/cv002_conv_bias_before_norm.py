@@ -65,7 +65,7 @@ class ConvBiasBeforeNorm(Rule):
         sites = by_site(facts, chosen, slices.end[chosen] - slices.start[chosen])
         yield self.finding(
             why=(
-                f"{len(chosen) / facts.steps.count:,.0f} convolutions have a bias that the batch norm behind them takes "
+                f"{len(chosen) / facts.steps.count:,.0f} convolutions a step have a bias which the next norm takes "
                 f"away: {ms(time)} of each {ms(facts.step_ns)} step, its gradient included."
             ),
             saving=gpu_saving(facts, 0.8 * time, time, time, "The GPU time of these kernels."),
