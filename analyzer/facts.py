@@ -26,7 +26,7 @@ from traceopt.analyzer.gpu import GpuWork
 from traceopt.analyzer.holes import Holes, find_holes
 from traceopt.analyzer.host import Host
 from traceopt.analyzer.idle import Gaps, Idle, attribute, find_gaps, slow_first_calls
-from traceopt.analyzer.intervals import union
+from traceopt.analyzer.intervals import Intervals, union
 from traceopt.analyzer.kernel_names import FUSIBLE_KINDS
 from traceopt.analyzer.links import Links, link
 from traceopt.analyzer.memory import DeviceMemory, find_memory
@@ -40,6 +40,8 @@ from traceopt.analyzer.quality import TraceQuality
 from traceopt.analyzer.regions import Regions
 from traceopt.analyzer.repetition import Repetition, find_repetition
 from traceopt.analyzer.replay.graph import Graph, build_graph
+from traceopt.analyzer.replay.parts import flow_areas
+from traceopt.analyzer.replay.whatif import MAX_ERROR_SHARE, Replayed, replay, replay_error_share
 from traceopt.analyzer.steps import Steps, find_steps
 from traceopt.analyzer.syncs import Syncs, after_unscaling, blocking_copies, find_syncs
 from traceopt.analyzer.tables import I8
@@ -252,6 +254,25 @@ class Facts:
     @cached_property
     def replay_graph(self) -> Graph:
         return build_graph(self.trace, self.slices, self.links, self.gpu, self.steps)
+
+    @cached_property
+    def replayed(self) -> Replayed:
+        """The steps replayed without a change: what savings count from."""
+        return replay(self)
+
+    @cached_property
+    def flow_areas(self) -> dict[str, Intervals]:
+        """What the host's flow of control did: exclusive activities by name."""
+        return flow_areas(self)
+
+    @cached_property
+    def replay_error_share(self) -> float | None:
+        return replay_error_share(self)
+
+    @property
+    def replay_trusted(self) -> bool:
+        """Whether savings are replayed; else they are bounds from what was measured."""
+        return self.replay_error_share is not None and self.replay_error_share <= MAX_ERROR_SHARE
 
     @cached_property
     def quality(self) -> TraceQuality:

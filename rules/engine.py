@@ -11,6 +11,7 @@ from traceopt.config import typed_settings
 from traceopt.errors import ConfigError, one_line
 from traceopt.result import Check, CheckStatus, Note
 from traceopt.rules.finding import Finding
+from traceopt.rules.pricing import with_other_fixes
 from traceopt.rules.registry import TRACE_QUALITY, Registry, select
 from traceopt.rules.rule import Rule
 from traceopt.rules.run_rule import RunRule
@@ -98,6 +99,7 @@ def _outcome(rules: Sequence[_AnyRule], ask: Callable[[_AnyRule], _Answer], debu
             notes += [Note(finding.code, finding.name, finding.why) for finding in found]
         else:
             findings += found
+    findings = with_other_fixes(sorted(findings, key=value_order), facts)
     return Outcome(sorted(findings, key=value_order), notes, checks)
 
 

@@ -116,12 +116,12 @@ def _document(facts: Facts, outcome: Outcome) -> Result:
     quality = _quality(facts, outcome)
     breakdown = sections.breakdown(facts)
     rank = meta.rank
-    findings = [replace(f, ranks=[] if rank is None else [rank]) for f in outcome.findings]
+    findings = [replace(f, ranks=[] if rank is None else [rank], _price=None) for f in outcome.findings]
     if facts.quality.sampled_share is not None:  # shares of a sample are not those of the run
         findings = [replace(f, confidence="low") for f in findings]
     step, gpu, loader = sections.step(facts), sections.gpu(facts), sections.dataloader(facts)
     communication = sections.communication(facts)
-    headline = verdict(facts, quality, breakdown, findings)
+    headline = verdict(facts, quality, breakdown, outcome.findings)
     return Result(
         tool=Tool("traceopt", __version__),
         verdict=headline,
@@ -171,7 +171,7 @@ def _document(facts: Facts, outcome: Outcome) -> Result:
         ],
         timeline=timeline(facts),
         findings=findings,
-        combined=combine(findings, facts),
+        combined=combine(outcome.findings, facts),
         checks=outcome.checks,
         throughput=sections.throughput(facts),
     )

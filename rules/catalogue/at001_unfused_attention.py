@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from traceopt.analyzer.facts import Facts
-from traceopt.rules.common import gpu_saving, ms, percent, places
+from traceopt.rules.common import ms, percent, places
 from traceopt.rules.finding import Confidence, Finding, Fix
 from traceopt.rules.precision import kernel_evidence
+from traceopt.rules.pricing import priced_work
 from traceopt.rules.rule import Rule, threshold
 
 
@@ -60,11 +61,14 @@ class UnfusedAttentionRule(Rule):
                 f"{found.count / count:,.0f} attentions a step run as product, softmax, product: {ms(time)} of each "
                 f"{ms(facts.step_ns)} step, {ms(found.other_ns / count)} of it between the products."
             ),
-            saving=gpu_saving(
+            saving=priced_work(
                 facts,
-                0.6 * found.other_ns / count,
-                (0.9 * found.other_ns + 0.3 * found.product_ns) / count,
-                0.9 * time,
+                found.mask,
+                (
+                    0.6 * found.other_ns / count,
+                    (0.9 * found.other_ns + 0.3 * found.product_ns) / count,
+                    0.9 * time,
+                ),
                 "A fused kernel spares what lies between the products and part of their memory traffic.",
             ),
             evidence=evidence,

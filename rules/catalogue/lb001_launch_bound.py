@@ -9,8 +9,10 @@ from typing import ClassVar
 import numpy as np
 
 from traceopt.analyzer.facts import Facts
-from traceopt.rules.common import dispatch_amount, dispatch_ns, ms, percent, place_of_work, saving
+from traceopt.analyzer.replay.changes import RemoveHost
+from traceopt.rules.common import dispatch_amount, dispatch_area, dispatch_ns, ms, percent, place_of_work
 from traceopt.rules.finding import Evidence, Finding, Fix, Location
+from traceopt.rules.pricing import priced
 from traceopt.rules.rule import Rule, threshold
 
 
@@ -44,8 +46,8 @@ class LaunchBound(Rule):
     requires: ClassVar[tuple[str, ...]] = ("gpu", "whole", "launches")
 
     min_share: float = threshold(0.05, "smallest starvation, as a share of the median step, to report")
-    removable_low: float = threshold(0.3, "share of the starvation that fewer launches remove, low")
-    removable: float = threshold(0.7, "share of the starvation that fewer launches remove, expected")
+    removable_low: float = threshold(0.3, "share of the dispatch time that fewer launches remove, low")
+    removable: float = threshold(0.7, "share of the dispatch time that fewer launches remove, expected")
 
     def check(self, facts: Facts) -> Iterator[Finding]:
         starved = dispatch_ns(facts)
@@ -55,18 +57,20 @@ class LaunchBound(Rule):
         count = int(kernels.sum()) / facts.steps.count
         median = float(np.median(facts.gpu.work.duration[kernels])) if kernels.any() else 0.0
         evidence, locations = self._evidence(facts)
+        dispatch = dispatch_area(facts)
         yield self.finding(
             why=(
                 f"The GPU waits {ms(starved)} of each {ms(facts.step_ns)} step for kernels that the host has not "
                 f"launched yet; {count:,.0f} kernels a step run for {ms(median)} each in the median."
             ),
-            saving=saving(
+            saving=priced(
                 facts,
-                self.removable_low * starved,
-                self.removable * starved,
-                starved,
-                f"{self.removable_low:.0%} to 100% of the starvation in the median step, which is all that launching "
-                "faster can give back.",
+                (self.removable_low * starved, self.removable * starved, starved),
+                [RemoveHost(dispatch, self.removable)],
+                f"The step without {self.removable_low:.0%}, {self.removable:.0%}, and all of the time of dispatch; "
+                "its starvation in the median step is all that launching faster can give back.",
+                low=[RemoveHost(dispatch, self.removable_low)],
+                high=[RemoveHost(dispatch)],
             ),
             evidence=evidence,
             locations=locations,
