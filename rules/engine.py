@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from traceopt.config import typed_settings
@@ -70,7 +70,9 @@ def run_rules(rules: Sequence[Rule], facts: Facts, *, debug: bool = False) -> Ou
     With `debug` the rule's exception is raised instead.
     """
     of_traces = [rule for rule in rules if not isinstance(rule, RunRule)]
-    return _outcome(of_traces, lambda rule: _ask(rule, facts), debug)
+    outcome = _outcome(of_traces, lambda rule: _ask(rule, facts), debug)
+    findings = with_other_fixes(outcome.findings, facts)
+    return replace(outcome, findings=sorted(findings, key=value_order))
 
 
 def run_rank_rules(rules: Sequence[Rule], run: RunFacts, *, debug: bool = False) -> Outcome:
@@ -99,7 +101,6 @@ def _outcome(rules: Sequence[_AnyRule], ask: Callable[[_AnyRule], _Answer], debu
             notes += [Note(finding.code, finding.name, finding.why) for finding in found]
         else:
             findings += found
-    findings = with_other_fixes(sorted(findings, key=value_order), facts)
     return Outcome(sorted(findings, key=value_order), notes, checks)
 
 

@@ -13,8 +13,9 @@ import numpy.typing as npt
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.nesting import OP
 from traceopt.analyzer.tables import I8
-from traceopt.rules.common import by_site, gpu_saving, launched_ns, locations, ms, percent, site_evidence
+from traceopt.rules.common import by_site, launched_ns, locations, ms, percent, site_evidence
 from traceopt.rules.finding import Finding, Fix
+from traceopt.rules.pricing import priced_work
 from traceopt.rules.rule import Rule, threshold
 
 CONVOLUTIONS = frozenset(("aten::conv1d", "aten::conv2d", "aten::conv3d"))
@@ -62,13 +63,19 @@ class ConvBiasBeforeNorm(Rule):
         if time < self.min_share * facts.step_ns:
             return
         slices, chosen = facts.slices, rows[useless]
+        kernels = np.logical_or(*_kernels(facts, rows, useless))
         sites = by_site(facts, chosen, slices.end[chosen] - slices.start[chosen])
         yield self.finding(
             why=(
                 f"{len(chosen) / facts.steps.count:,.0f} convolutions a step have a bias which the next norm takes "
                 f"away: {ms(time)} of each {ms(facts.step_ns)} step, its gradient included."
             ),
-            saving=gpu_saving(facts, 0.8 * time, time, time, "The GPU time of these kernels."),
+            saving=priced_work(
+                facts,
+                kernels,
+                (0.8 * time, time, time),
+                "The GPU time of these kernels.",
+            ),
             evidence=site_evidence(facts, sites, lambda _: "Convolution with a bias before a batch norm"),
             locations=locations(sites),
             fix=Fix("Pass bias=False to these convolutions.", "nn.Conv2d(64, 128, 3, padding=1, bias=False)"),
@@ -106,8 +113,8 @@ def _has_bias(text: str) -> bool:
     return isinstance(dims, list) and len(dims) > 2 and isinstance(dims[2], list) and len(dims[2]) == 1
 
 
-def _cost_ns(facts: Facts, rows: I8, useless: npt.NDArray[np.bool_]) -> float:
-    """GPU time a step of adding these biases and of their gradients."""
+def _kernels(facts: Facts, rows: I8, useless: npt.NDArray[np.bool_]) -> tuple[npt.NDArray[np.bool_], ...]:
+    """Masks of the device's work: the adding of these biases, and the sums that are gradients of any bias."""
     regions, names = facts.regions, facts.trace.names
     op = regions.op_of_work
     adds = np.array([name in ADDS for name in names] or [False])
@@ -116,5 +123,11 @@ def _cost_ns(facts: Facts, rows: I8, useless: npt.NDArray[np.bool_]) -> float:
     mask[rows[useless]] = True
     forward = regions.work_under(mask) & (op >= 0) & adds[op]
     backward = regions.work_under(regions.named(lambda name: name == BACKWARD, OP)) & (op >= 0) & sums[op]
+    return forward, backward
+
+
+def _cost_ns(facts: Facts, rows: I8, useless: npt.NDArray[np.bool_]) -> float:
+    """GPU time a step of adding these biases and of their gradients."""
+    forward, backward = _kernels(facts, rows, useless)
     share = float(useless.mean()) if len(useless) else 0.0  # the gradients of the other biases stay
     return launched_ns(facts, forward) + share * launched_ns(facts, backward)
