@@ -61,13 +61,15 @@ def typical_ns(facts: Facts, times: npt.NDArray[np.int64], amount: npt.NDArray[n
     return float(np.median(per_step(facts, times, amount)))
 
 
-def launched_ns(facts: Facts, work: npt.NDArray[np.bool_]) -> float:
-    """GPU time a step of work that the steps launched, whenever it ran: the GPU may be some steps behind."""
+def launched_ns(facts: Facts, work: npt.NDArray[np.bool_] | npt.NDArray[np.float64]) -> float:
+    """GPU time a step of work that the steps launched, whenever it ran: the GPU may be some steps behind. `work` is a
+    mask, or the part of each row that counts.
+    """
     launch = facts.links.launch_slice[facts.gpu.rows]
     at = facts.slices.start[np.maximum(launch, 0)] if len(facts.slices) else np.zeros(len(launch), np.int64)
     start, end = facts.steps.window
-    inside = work & (launch >= 0) & (at >= start) & (at < end)
-    return float(facts.gpu.work.duration[inside].sum()) / facts.steps.count
+    inside = (launch >= 0) & (at >= start) & (at < end)
+    return float((facts.gpu.work.duration * work)[inside].sum()) / facts.steps.count
 
 
 @dataclass(frozen=True, slots=True)

@@ -71,8 +71,7 @@ def run_rules(rules: Sequence[Rule], facts: Facts, *, debug: bool = False) -> Ou
     """
     of_traces = [rule for rule in rules if not isinstance(rule, RunRule)]
     outcome = _outcome(of_traces, lambda rule: _ask(rule, facts), debug)
-    findings = with_other_fixes(outcome.findings, facts)
-    return replace(outcome, findings=sorted(findings, key=value_order))
+    return replace(outcome, findings=sorted(with_other_fixes(outcome.findings, facts), key=value_order))
 
 
 def run_rank_rules(rules: Sequence[Rule], run: RunFacts, *, debug: bool = False) -> Outcome:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from traceopt.analyzer.replay.changes import Change
+if TYPE_CHECKING:
+    from traceopt.analyzer.replay.changes import Change
 
 Impact = Literal["high", "medium", "low", "info"]
 Confidence = Literal["high", "medium", "low"]

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from traceopt.analyzer.activities import HOLE, QUEUED, UNTRACED
-from traceopt.analyzer.gpu import Mask
+from traceopt.analyzer.gpu import BUSY_LABELS, Mask
 from traceopt.analyzer.intervals import Intervals, clip, complement, intersect, merge, subtract, union
 from traceopt.analyzer.replay.changes import host_removals
 
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from traceopt.analyzer.replay.whatif import Replayed
 
 
-BUSY_PARTS = ("compute", "communication", "copies")
 IDLE_LIMIT_SHARE = 0.2  # idle time from which it, not the device's work, limits the step
 DISPATCH = ("launch", "python", UNTRACED)  # the host's ordinary work, which is one limit
 
@@ -32,8 +31,8 @@ def limit_of(parts: Mapping[str, float]) -> str:
         return max(parts, key=lambda name: parts[name])
     groups = {name: ns for name, ns in parts.items() if name not in DISPATCH}
     groups["launch"] = sum(parts.get(name, 0.0) for name in DISPATCH)
-    idle = {name: ns for name, ns in groups.items() if name not in BUSY_PARTS}
-    busy = {name: ns for name, ns in groups.items() if name in BUSY_PARTS}
+    idle = {name: ns for name, ns in groups.items() if name not in BUSY_LABELS}
+    busy = {name: ns for name, ns in groups.items() if name in BUSY_LABELS}
     chosen = idle if sum(idle.values()) >= IDLE_LIMIT_SHARE * sum(groups.values()) else busy
     return max(chosen, key=lambda name: chosen[name])
 

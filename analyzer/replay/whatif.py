@@ -42,7 +42,7 @@ class Replayed:
     @property
     def step_ns(self) -> float:
         """The median step, as elsewhere: what happens once in a while is no part of it."""
-        return float(np.median(self.per_step_ns))
+        return max(1.0, float(np.median(self.per_step_ns)))
 
     @property
     def mean_step_ns(self) -> float:

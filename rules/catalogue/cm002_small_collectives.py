@@ -90,7 +90,7 @@ class SmallCollectives(Rule):
     def _coalesced(self, facts: Facts, many: list[CollectiveCalls], share: float) -> Changes:
         """Each call loses a share of what is exposed of it."""
         rows = np.concatenate([c.rows for c in many])
-        return hide_collectives(facts, rows, np.concatenate([c.exposed for c in many]), share)
+        return hide_collectives(facts, rows, share * np.concatenate([c.exposed for c in many]))
 
     def _small(self, calls: CollectiveCalls) -> bool:
         known = calls.bytes[calls.bytes >= 0]

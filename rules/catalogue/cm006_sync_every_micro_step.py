@@ -14,7 +14,7 @@ from traceopt.analyzer.nesting import ANNOTATION, OP
 from traceopt.analyzer.tables import I8
 from traceopt.rules.common import by_site, locations, ms, typical_ns
 from traceopt.rules.finding import Evidence, Finding, Fix
-from traceopt.rules.pricing import hide_collectives, priced
+from traceopt.rules.pricing import Changes, hide_collectives, priced
 from traceopt.rules.rule import Rule, threshold
 
 FORWARD = "DistributedDataParallel.forward"
@@ -77,10 +77,8 @@ class SyncEveryMicroStep(Rule):
             saving=priced(
                 facts,
                 (0.6 * cost, 0.95 * cost, cost),
-                hide_collectives(facts, rows[spare], exposed[spare], 0.95),
-                "The exposed time of the reductions before the last micro-step, in the median step.",
-                low=hide_collectives(facts, rows[spare], exposed[spare], 0.6),
-                high=hide_collectives(facts, rows[spare], exposed[spare], 1.0),
+                self._without(facts, rows[spare], exposed[spare]),
+                "The step without the reductions before the last micro-step; at most their exposed time.",
             ),
             evidence=[
                 Evidence(
@@ -97,6 +95,10 @@ class SyncEveryMicroStep(Rule):
             ),
             shares_cause_with=["CM001"],
         )
+
+    def _without(self, facts: Facts, rows: I8, exposed: I8) -> Changes:
+        """On a GPU what is hidden goes too, for it may not stay hidden when other work has become shorter."""
+        return hide_collectives(facts, rows, facts.gpu.work.duration[rows] if facts.has_gpu else exposed)
 
     def _reductions(self, facts: Facts) -> tuple[I8, I8, I8, npt.NDArray[np.bool_]]:
         """Of the backward passes (rows as CollectiveCalls has them): what launched them, what of them is exposed, which

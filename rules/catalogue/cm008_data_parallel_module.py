@@ -21,9 +21,10 @@ from traceopt.rules.rule import Rule, threshold
 
 # The autograd functions of torch.nn.parallel, as the profiler names them, and the frames round them.
 FUNCTIONS = frozenset(("Broadcast", "BroadcastBackward", "Scatter", "ScatterBackward", "Gather", "GatherBackward"))
-REMOVABLE = 0.95  # share of its host time
 _FRAME = re.compile(r"torch/nn/parallel/(?:replicate|scatter_gather|comm)\.py\(\d+\): (?:replicate|scatter|gather)")
 _MODULE = re.compile(r"torch/nn/parallel/data_parallel\.py\(\d+\): forward|^nn\.Module: DataParallel_\d+$")
+
+REMOVABLE = 0.95  # of the module's host time
 
 
 @dataclass(frozen=True)
@@ -75,7 +76,7 @@ class DataParallelModule(Rule):
             facts,
             host_bounds(facts, area, REMOVABLE),
             [RemoveHost(area, REMOVABLE)],
-            "The host time of copying the model, splitting and collecting, where the GPU starves.",
+            "The step without the host time of copying the model, splitting and collecting.",
         )
         sites = by_site(facts, rows, slices.end[rows] - slices.start[rows])
         devices = len(np.unique(facts.trace.gpu.device))
@@ -84,7 +85,7 @@ class DataParallelModule(Rule):
                 f"One process drives {devices} GPUs through nn.DataParallel; copying the model, batches and results "
                 f"holds the host for {ms(host)} of each {ms(facts.step_ns)} step."
             ),
-            saving=saved if saved.bounds_ns[1] >= self.min_share * facts.step_ns else None,
+            saving=saved if saved.saving.share >= self.min_share else None,
             evidence=site_evidence(facts, sites, lambda site: name_of(facts, int(site.rows[0]))),
             locations=locations(sites),
             fix=Fix(

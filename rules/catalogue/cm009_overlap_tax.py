@@ -13,7 +13,7 @@ from traceopt.analyzer.kernel_labels import short_name
 from traceopt.analyzer.tables import I8
 from traceopt.rules.common import ms, percent, place_of_work
 from traceopt.rules.finding import Confidence, Evidence, Finding, Fix
-from traceopt.rules.pricing import priced_work
+from traceopt.rules.pricing import Changes, hide, priced
 from traceopt.rules.rule import Rule, threshold
 
 BESIDE, ALONE = 0.2, 0.02  # shares of a kernel's time with a collective beside it that count as overlapped, or not
@@ -81,18 +81,17 @@ class OverlapTax(Rule):
         if excess < self.min_share * facts.step_ns:
             return
         beside = sum(one.beside_ns for one in slowed)
-        work = np.zeros(len(facts.gpu.work), bool)
-        work[np.concatenate([one.rows for one in slowed])] = True
         yield self.finding(
             why=(
                 f"Beside a collective, kernels take {beside / max(1.0, beside - excess * count):.2f} times as long as "
                 f"alone: {ms(excess)} more in each {ms(facts.step_ns)} step."
             ),
-            saving=priced_work(
+            saving=priced(
                 facts,
-                work,
                 (0.0, self.removable * excess, excess),
+                _quicker(facts, slowed, self.removable),
                 "The excess over the same kernels' runs without a collective; fewer channels win back a part of it.",
+                high=_quicker(facts, slowed, 1.0),
             ),
             evidence=[_evidence(facts, one) for one in slowed[:5]],
             fix=Fix(
@@ -137,6 +136,13 @@ class OverlapTax(Rule):
     def passed(self, facts: Facts) -> str:
         excess = sum(one.excess_ns for one in self._slowed(facts)) / facts.steps.window_ns
         return f"Kernels beside collectives take {percent(max(0.0, excess))} of the step longer than alone."
+
+
+def _quicker(facts: Facts, slowed: list[_Slowed], share: float) -> Changes:
+    """The slowed runs, a share of their excess shorter."""
+    rows = np.concatenate([one.rows for one in slowed])
+    alone = np.concatenate([np.full(len(one.rows), one.alone_ns) for one in slowed])
+    return hide(facts, rows, share * np.maximum(facts.gpu.work.duration[rows] - alone, 0))
 
 
 def _evidence(facts: Facts, one: _Slowed) -> Evidence:

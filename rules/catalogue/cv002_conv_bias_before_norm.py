@@ -15,7 +15,7 @@ from traceopt.analyzer.nesting import OP
 from traceopt.analyzer.tables import I8
 from traceopt.rules.common import by_site, launched_ns, locations, ms, percent, site_evidence
 from traceopt.rules.finding import Finding, Fix
-from traceopt.rules.pricing import priced_work
+from traceopt.rules.pricing import priced, scaled
 from traceopt.rules.rule import Rule, threshold
 
 CONVOLUTIONS = frozenset(("aten::conv1d", "aten::conv2d", "aten::conv3d"))
@@ -59,22 +59,22 @@ class ConvBiasBeforeNorm(Rule):
 
     def check(self, facts: Facts) -> Iterator[Finding]:
         rows, useless = _convolutions(facts)
-        time = _cost_ns(facts, rows, useless)
+        part = _bias_work(facts, rows, useless)
+        time = launched_ns(facts, part)
         if time < self.min_share * facts.step_ns:
             return
         slices, chosen = facts.slices, rows[useless]
-        kernels = np.logical_or(*_kernels(facts, rows, useless))
         sites = by_site(facts, chosen, slices.end[chosen] - slices.start[chosen])
         yield self.finding(
             why=(
-                f"{len(chosen) / facts.steps.count:,.0f} convolutions have a bias that the batch norm behind them "
-                f"takes away: {ms(time)} of each {ms(facts.step_ns)} step, its gradient included."
+                f"{len(chosen) / facts.steps.count:,.0f} convolutions a step have a bias which the next norm takes "
+                f"away: {ms(time)} of each {ms(facts.step_ns)} step, its gradient included."
             ),
-            saving=priced_work(
+            saving=priced(
                 facts,
-                kernels,
                 (0.8 * time, time, time),
-                "The GPU time of these kernels.",
+                scaled(facts, part > 0, 1 - part),
+                "The step without the GPU time of these kernels.",
             ),
             evidence=site_evidence(facts, sites, lambda _: "Convolution with a bias before a batch norm"),
             locations=locations(sites),
@@ -83,7 +83,7 @@ class ConvBiasBeforeNorm(Rule):
 
     def passed(self, facts: Facts) -> str:
         rows, useless = _convolutions(facts)
-        share = percent(_cost_ns(facts, rows, useless) / facts.step_ns)
+        share = percent(launched_ns(facts, _bias_work(facts, rows, useless)) / facts.step_ns)
         return f"Biases of convolutions before a batch norm cost {share} of the step."
 
 
@@ -113,8 +113,8 @@ def _has_bias(text: str) -> bool:
     return isinstance(dims, list) and len(dims) > 2 and isinstance(dims[2], list) and len(dims[2]) == 1
 
 
-def _kernels(facts: Facts, rows: I8, useless: npt.NDArray[np.bool_]) -> tuple[npt.NDArray[np.bool_], ...]:
-    """Masks of the device's work: the adding of these biases, and the sums that are gradients of any bias."""
+def _bias_work(facts: Facts, rows: I8, useless: npt.NDArray[np.bool_]) -> npt.NDArray[np.float64]:
+    """How much of each row of the device's work goes with these biases: adding them, and their gradients."""
     regions, names = facts.regions, facts.trace.names
     op = regions.op_of_work
     adds = np.array([name in ADDS for name in names] or [False])
@@ -123,11 +123,5 @@ def _kernels(facts: Facts, rows: I8, useless: npt.NDArray[np.bool_]) -> tuple[np
     mask[rows[useless]] = True
     forward = regions.work_under(mask) & (op >= 0) & adds[op]
     backward = regions.work_under(regions.named(lambda name: name == BACKWARD, OP)) & (op >= 0) & sums[op]
-    return forward, backward
-
-
-def _cost_ns(facts: Facts, rows: I8, useless: npt.NDArray[np.bool_]) -> float:
-    """GPU time a step of adding these biases and of their gradients."""
-    forward, backward = _kernels(facts, rows, useless)
     share = float(useless.mean()) if len(useless) else 0.0  # the gradients of the other biases stay
-    return launched_ns(facts, forward) + share * launched_ns(facts, backward)
+    return np.asarray(np.maximum(forward.astype(np.float64), share * backward))

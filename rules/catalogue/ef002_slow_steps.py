@@ -11,6 +11,7 @@ import numpy as np
 from traceopt.analyzer.activities import ACTIVITY_NAMES, LABELS
 from traceopt.analyzer.cpu_phases import PHASES
 from traceopt.analyzer.facts import Facts
+from traceopt.analyzer.gpu import BUSY_LABELS
 from traceopt.analyzer.idle import CAUSES
 from traceopt.analyzer.tables import I8
 from traceopt.rules.common import HOST_DISPATCH, SiteCost, by_site, locations, ms, percent, saving, site_evidence
@@ -38,7 +39,6 @@ SAME_CAUSE = {"data_loading": ["DL005"], "checkpoint": ["LG003"], "gc": ["PY001"
 OTHERWISE = (
     "Record these steps with stacks and see what runs in them alone: evaluation, logging, checkpoints, the collector."
 )
-BUSY_LABELS = {"compute": "Compute kernels", "communication": "Exposed communication", "copies": "Exposed copies"}
 
 
 @dataclass(frozen=True)
