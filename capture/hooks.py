@@ -58,6 +58,8 @@ class _Hooks:
             or (lambda: False)
         )
         self._is_compiling = self.plain(lambda: compiling(), with_callees=True)
+        evaluator = torch._C._dynamo.eval_frame
+        self._set_compiler = evaluator.set_eval_frame if hasattr(evaluator, "skip_code") else _nothing
         for function in (_Hooks.tell, StepTracker.backward_begins, Ledger.fetched, Ledger.saved, Ledger._gc):
             self.plain(function, with_callees=True)
 
@@ -78,10 +80,13 @@ class _Hooks:
 
     def tell(self, signal: Callable[..., None], *arguments: Any) -> None:
         """Passes a signal on. SystemExit gets through: it is how --stop-after ends the run."""
+        compiler = self._set_compiler(None)  # torch 2.1 has no other way to leave alone what is called from here
         try:
             signal(*arguments)
         except Exception as error:
             self._recorder.give_up(f"{type(error).__name__}: {error}")
+        finally:
+            self._set_compiler(compiler)
 
     def patch_optimizers(self) -> None:
         """Outside of torch's own wrapper, so that the range Optimizer.step#... is closed when the step ends."""
@@ -106,6 +111,7 @@ class _Hooks:
                     tell(tracker.update, id(args[0]))
                 return result
 
+            step.__wrapped__ = function  # torch 2.1's Dynamo takes the wrapper off, and must find what it would find
             return step
 
         zero = optimizer.zero_grad
@@ -266,6 +272,10 @@ class _Hooks:
                 tell(tracker.marked)
 
         setattr(owner, name, function)
+
+
+def _nothing(_: Any) -> None:
+    return
 
 
 def _time_batches(fetch_module: Any, clock: WorkerClock, plain: Callable[[Function], Function]) -> None:

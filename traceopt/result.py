@@ -352,7 +352,8 @@ class Timeline:
 class Combined:
     """The top fixes together. `codes` has an entry for each finding: a code that stands twice means its first two.
 
-    `replay_error_share` is None while savings are interval bounds and not replayed.
+    `replay_error_share`: how far a replay of the unchanged steps is off; None where the fixes were not replayed.
+    `limit_after`: the part of the breakdown that then limits the step.
     """
 
     codes: list[str]
@@ -360,6 +361,7 @@ class Combined:
     share: float
     step_us_after: float
     replay_error_share: float | None
+    limit_after: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

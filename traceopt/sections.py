@@ -7,6 +7,7 @@ import numpy as np
 from traceopt.analyzer.activities import LABELS
 from traceopt.analyzer.cpu_phases import PHASES
 from traceopt.analyzer.facts import Facts
+from traceopt.analyzer.gpu import BUSY_LABELS
 from traceopt.analyzer.idle import CAUSES
 from traceopt.analyzer.intervals import clip, merge
 from traceopt.result import (
@@ -93,15 +94,15 @@ def _gpu_parts(facts: Facts) -> list[BreakdownPart]:
 
     copies = gpu.exposed_copies.total
     parts = [
-        part("compute", "Compute kernels", True, gpu.compute.total, gpu.compute.total),
+        part("compute", BUSY_LABELS["compute"], True, gpu.compute.total, gpu.compute.total),
         part(
             "communication",
-            "Exposed communication",
+            BUSY_LABELS["communication"],
             True,
             gpu.exposed_communication.total,
             gpu.communication.total,
         ),
-        part("copies", "Exposed copies", True, copies, gpu.copies.total),
+        part("copies", BUSY_LABELS["copies"], True, copies, gpu.copies.total),
     ]
     threads = {facts.steps.thread, *facts.gaps.thread.tolist()} - {-1}
     host = [facts.host.of_thread(thread) for thread in sorted(threads)]

@@ -12,8 +12,9 @@ import numpy.typing as npt
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.nesting import ANNOTATION, OP
 from traceopt.analyzer.tables import I8
-from traceopt.rules.common import gpu_saving, ms, typical_ns
+from traceopt.rules.common import ms, typical_ns
 from traceopt.rules.finding import Evidence, Finding, Fix
+from traceopt.rules.pricing import hide, priced
 from traceopt.rules.rule import Rule, threshold
 
 FORWARD = "DistributedDataParallel.forward"
@@ -74,12 +75,11 @@ class SyncEveryMicroStep(Rule):
                 f"Each of {passes:,.1f} backward passes before an update reduces its gradients: those before the last "
                 f"take {ms(cost)} of each {ms(facts.step_ns)} step with no compute beside them."
             ),
-            saving=gpu_saving(
+            saving=priced(
                 facts,
-                0.6 * cost,
-                0.95 * cost,
-                cost,
-                "The exposed time of the reductions before the last micro-step, in the median step.",
+                (0.6 * cost, 0.95 * cost, cost),
+                hide(facts, rows[spare], facts.gpu.work.duration[rows[spare]]),
+                "The step without the reductions before the last micro-step; at most their exposed time.",
             ),
             evidence=[
                 Evidence(

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from traceopt.analyzer.facts import Facts
-from traceopt.rules.common import gpu_saving, ms, percent, places
+from traceopt.rules.common import ms, percent, places
 from traceopt.rules.finding import Confidence, Finding, Fix
 from traceopt.rules.precision import kernel_evidence
+from traceopt.rules.pricing import priced_work
 from traceopt.rules.rule import Rule, threshold
 
 
@@ -56,11 +57,10 @@ class LayoutConversion(Rule):
                 f"{work.sum() / count:,.0f} layout transposes a step take {ms(time)} of each {ms(facts.step_ns)} step, "
                 f"{percent(facts.gpu.area(work).total / max(1, facts.gpu.busy.total))} of the GPU's busy time."
             ),
-            saving=gpu_saving(
+            saving=priced_work(
                 facts,
-                0.5 * time,
-                0.9 * time,
-                time,
+                work,
+                (0.5 * time, 0.9 * time, time),
                 "Time of the transposes; some remain where an operator needs NCHW.",
             ),
             evidence=evidence,

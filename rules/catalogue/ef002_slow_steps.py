@@ -11,10 +11,12 @@ import numpy as np
 from traceopt.analyzer.activities import ACTIVITY_NAMES, LABELS
 from traceopt.analyzer.cpu_phases import PHASES
 from traceopt.analyzer.facts import Facts
+from traceopt.analyzer.gpu import BUSY_LABELS
 from traceopt.analyzer.idle import CAUSES
 from traceopt.analyzer.tables import I8
 from traceopt.rules.common import HOST_DISPATCH, SiteCost, by_site, locations, ms, percent, saving, site_evidence
-from traceopt.rules.finding import Evidence, Finding, Fix, Saving
+from traceopt.rules.finding import Evidence, Finding, Fix, Price, Saving
+from traceopt.rules.pricing import priced, without_calls
 from traceopt.rules.rule import Rule, threshold
 from traceopt.rules.run_costs import mean_step_ns, run_saving
 from traceopt.units import us
@@ -37,7 +39,6 @@ SAME_CAUSE = {"data_loading": ["DL005"], "checkpoint": ["LG003"], "gc": ["PY001"
 OTHERWISE = (
     "Record these steps with stacks and see what runs in them alone: evaluation, logging, checkpoints, the collector."
 )
-BUSY_LABELS = {"compute": "Compute kernels", "communication": "Exposed communication", "copies": "Exposed copies"}
 
 
 @dataclass(frozen=True)
@@ -93,7 +94,7 @@ class SlowSteps(Rule):
         sites = _sites(facts, cause, slow)
         yield self.finding(
             why=_why(facts, slow, period) + _cause_sentence(grown),
-            saving=_saving(facts, slow, period) if len(slow) > 1 and cause != "compute" else None,
+            saving=_saving(facts, slow, period, cause) if len(slow) > 1 and cause != "compute" else None,
             evidence=[
                 *(Evidence(names[i], us(duration[i]), detail=_times(duration[i] / facts.step_ns)) for i in slow[:5]),
                 *(Evidence(f"{what}: more than in a usual step", us(ns)) for _, what, ns in grown[:3] if ns > 0),
@@ -187,19 +188,18 @@ def _period(slow: I8) -> int | None:
     return int(distance[0]) if len(slow) > 2 and len(distance) == 1 and distance[0] > 1 else None
 
 
-def _saving(facts: Facts, slow: I8, period: int | None) -> Saving:
+def _saving(facts: Facts, slow: I8, period: int | None, cause: str) -> Price | Saving:
     """Spread over all steps. The low end takes the slowest for a one-off; without a period the first step is one."""
     excess = facts.steps.duration[slow] - facts.step_ns
     total = float(excess.sum())
     likely = total if period else float(excess[slow > 0].sum())
     count = facts.steps.count
-    return saving(
-        facts,
-        (total - float(excess.max())) / count,
-        likely / count,
-        total / count,
-        "The time over the median step, spread over all steps; a slow first step may be a one-off.",
-    )
+    bounds = (total - float(excess.max())) / count, likely / count, total / count
+    basis = "The time over the median step, spread over all steps; a slow first step may be a one-off."
+    rows = _rows(facts, cause, slow)
+    if not len(rows):
+        return saving(facts, *bounds, basis)
+    return priced(facts, bounds, without_calls(facts, rows), basis, typical=False)
 
 
 def _what_grew(facts: Facts, slow: I8) -> list[tuple[str, str, float]]:
@@ -217,12 +217,17 @@ def _what_grew(facts: Facts, slow: I8) -> list[tuple[str, str, float]]:
     return sorted(grown, key=lambda part: -part[2])
 
 
+def _rows(facts: Facts, cause: str, slow: I8) -> I8:
+    """The slices of the cause in the slow steps; none of what has no place of its own."""
+    if cause not in ACTIVITY_NAMES or cause in HOST_DISPATCH:
+        return np.empty(0, np.int64)
+    rows = facts.host.rows_of(cause)
+    return rows[np.isin(facts.steps.step_of(facts.slices.start[rows]), slow)]
+
+
 def _sites(facts: Facts, cause: str, slow: I8) -> list[SiteCost]:
     """Where the cause comes from in the slow steps; empty for what has no place of its own."""
-    if cause not in ACTIVITY_NAMES or cause in HOST_DISPATCH:
-        return []
-    rows = facts.host.rows_of(cause)
-    rows = rows[np.isin(facts.steps.step_of(facts.slices.start[rows]), slow)]
+    rows = _rows(facts, cause, slow)
     cost = facts.stalled_within(facts.slices.start[rows], facts.slices.end[rows])
     return by_site(facts, rows, cost)
 

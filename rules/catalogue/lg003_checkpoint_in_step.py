@@ -10,8 +10,9 @@ import numpy as np
 
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.ledger import Ledger
-from traceopt.rules.common import by_site, locations, ms, name_of, percent, saving, site_evidence
+from traceopt.rules.common import by_site, locations, ms, name_of, percent, site_evidence
 from traceopt.rules.finding import Evidence, Finding, Fix
+from traceopt.rules.pricing import priced, without_calls
 from traceopt.rules.rule import Rule, threshold
 from traceopt.rules.run_costs import mean_step_ns, run_saving
 from traceopt.units import us
@@ -71,13 +72,11 @@ class CheckpointInStep(Rule):
                 else f"Saving a checkpoint took {ms(total)} in {steps} of {facts.steps.count} measured steps; what it "
                 "costs on average depends on how often the run saves."
             ),
-            saving=saving(
+            saving=priced(
                 facts,
-                0.7 * typical,
-                typical,
-                1.2 * typical,
-                "The measured stall, less the copy that must stay in line; somewhat more where the host "
-                "loses its lead in it.",
+                (0.7 * typical, typical, 1.2 * typical),
+                without_calls(facts, rows),
+                "The step without what the host does and awaits there; a copy to the host must stay in line.",
             )
             if every_step
             else None,
