@@ -54,6 +54,13 @@ REPORTING_FUNCTION = _pattern(
     r"^(?:.*/)?torchmetrics/",
 )
 
+# Clipping gradients and scaling the loss: a sync below them asks about gradients.
+GRADIENT_FRAME = _pattern(
+    _LIBRARY + r"torch/nn/utils/clip_grad\.py\(",
+    _LIBRARY + r"torch/(?:cuda/)?amp/grad_scaler\.py\(",
+    r": _?clip_grad(?:ient)?s?(?:_norm|_value)?_?$",
+)
+
 ACTIVITIES: tuple[Activity, ...] = (
     Activity(
         "data_loading",
@@ -76,7 +83,7 @@ ACTIVITIES: tuple[Activity, ...] = (
         "gc",
         "Python garbage collection",
         frame=_pattern(r"^<built-in function collect>", r"^gc\.py"),
-        annotation=_pattern(r"^traceopt:+ ?gc\b"),
+        op="traceopt: gc".__eq__,  # the range that capture/ledger.py opens
     ),
     Activity("allocation", "Allocating device memory", runtime=op_names.is_allocation),
     Activity("module_load", "First calls and code loading", runtime=op_names.is_module_load),

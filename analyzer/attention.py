@@ -9,8 +9,12 @@ import numpy.typing as npt
 
 from traceopt.analyzer.gpu import GpuWork
 from traceopt.analyzer.kernel_names import FUSIBLE_KINDS
+from traceopt.analyzer.nesting import OP
 from traceopt.analyzer.regions import Regions
 
+SDPA = "aten::scaled_dot_product_attention"
+MATH_SDPA = "aten::_scaled_dot_product_attention_math"
+MOST = 0.8  # of the unfused attention's forward kernels: then all of it is the operator's
 BETWEEN = 8  # kernels that may lie between softmax and its products: scale, mask, dropout, casts
 _BATCHED = ("aten::bmm", "aten::baddbmm", "aten::baddbmm_", "aten::matmul", "aten::einsum")
 
@@ -84,3 +88,30 @@ def _product(
         if not light[row]:
             return None
     return None
+
+
+@dataclass(frozen=True, slots=True)
+class MathAttention:
+    """scaled_dot_product_attention that fell back to its math path. `calls` are its slices inside the window."""
+
+    calls: npt.NDArray[np.int64]
+    mask: npt.NDArray[np.bool_]  # of the device's work, the backward's included
+    product_ns: int
+    other_ns: int
+
+
+def find_math_attention(gpu: GpuWork, regions: Regions, unfused: UnfusedAttention) -> MathAttention:
+    """The forward is what the operator launched. The backward has no mark of its own: it is the rest of the unfused
+    attention, where the operator launched most of the forward's.
+    """
+    math = regions.named(lambda name: name == MATH_SDPA, OP)
+    slices = regions.slices
+    calls = np.flatnonzero(math & (slices.start >= gpu.window[0]) & (slices.start < gpu.window[1]))
+    mask = regions.work_under(math) & gpu.is_kernel
+    launched = regions.links.launch[gpu.rows] >= 0  # not by an earlier step, of which the operators are not there
+    forward = unfused.mask & launched & ~regions.work_under(regions.backward)
+    if (forward & mask).sum() >= MOST * max(1, forward.sum()):
+        mask = mask | unfused.mask
+    inside = mask & (gpu.in_window > 0)
+    product_ns = int(gpu.in_window[inside & (gpu.kind == "gemm")].sum())
+    return MathAttention(calls, inside, product_ns, int(gpu.in_window[inside].sum()) - product_ns)

@@ -60,6 +60,7 @@ class TableBuilder:
         self.slice_count = 0
         self.lost = 0
         self.categories: Counter[str] = Counter()
+        self.start_ns: int | None = None  # of the first event, on the clock of the file
         self._base_us: float | None = None
         self._thread_texts: Codes[str] = Codes()
         self._thread_meta: dict[tuple[float | str, float | str], str] = {}
@@ -132,6 +133,8 @@ class TableBuilder:
             columns["correlation"] = _numbers([a.correlation for a in args])
             columns["device"] = _numbers([a.device for a in args])
             columns["stream"] = _numbers([a.stream for a in args])
+            columns["awaited_stream"] = _numbers([a.awaited_stream for a in args])
+            columns["event_record"] = _numbers([a.event_record for a in args])
         self._append(kind, columns, np.isfinite(start))
 
     def _gpu_columns(self, category: str, events: list[Slice], args: list[Any]) -> dict[str, Any]:
@@ -154,6 +157,9 @@ class TableBuilder:
             "collective_elements": _numbers([a.collective_elements for a in args]),
             "collective_dtype": self._texts([a.collective_dtype for a in args]),
             "group_size": _numbers([a.group_size for a in args]),
+            "process_group": self._texts([a.process_group for a in args]),
+            "process_group_ranks": self._texts([a.process_group_ranks for a in args]),
+            "collective_sequence": _numbers([a.collective_sequence for a in args]),
         }
 
     def _add_others(self, events: list[Event]) -> None:
@@ -164,6 +170,7 @@ class TableBuilder:
             columns = {
                 "time": time,
                 "bytes": _numbers([a.bytes for a in args]),
+                "address": _numbers([a.address for a in args]),
                 "allocated": _numbers([a.allocated for a in args]),
                 "reserved": _numbers([a.reserved for a in args]),
                 "device_type": _numbers([a.device_type for a in args]),
@@ -240,6 +247,7 @@ class TableBuilder:
         """The tables, sorted by time, times counted from the first event, threads numbered."""
         columns = {kind: c.finish() for kind, c in self._columns.items()}
         origin = min((int(c[_time_of(kind)].min()) for kind, c in columns.items() if len(c[_time_of(kind)])), default=0)
+        self.start_ns = None if self._base_us is None else int(self._base_us) * 1000 + origin
         threaded = [c for kind, c in columns.items() if kind not in _DEVICE_TABLES]
         self._threads, thread = _distinct_pairs(
             np.concatenate([c["pid"] for c in threaded]), np.concatenate([c["tid"] for c in threaded])

@@ -17,6 +17,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from traceopt.analyzer import op_names
 from traceopt.analyzer.frames import CallSite, is_library, is_third_party, parse_frame
 from traceopt.analyzer.nesting import ANNOTATION, OP, PYTHON, Slices
 from traceopt.analyzer.tables import I4
@@ -89,14 +90,39 @@ class CallSites:
         return self.slices.nearest(self._site_of_stack >= 0)
 
     def of(self, rows: npt.NDArray[np.integer]) -> I4:
-        """Site of each slice. Shape (len(rows),)."""
+        """Site of each slice; of a frame of the user's code, that frame. Shape (len(rows),).
+
+        Of a backward operator the line of its forward operator, also where the engine runs in the calling thread.
+        """
         site = self._direct(rows)
-        unknown = np.flatnonzero((site < 0) & (rows >= 0))
+        unknown = np.flatnonzero(((site < 0) | self._run_by_engine(rows)) & (rows >= 0))
         if len(unknown):
             forward = self._forward_of(rows[unknown])
             forward = np.where(forward >= 0, forward, self._flow_source_of(rows[unknown]))
-            site[unknown] = np.where(forward >= 0, self._direct(forward), -1)
+            site[unknown] = np.where(forward >= 0, self._direct(forward), site[unknown])
         return site
+
+    def _run_by_engine(self, rows: npt.NDArray[np.integer]) -> npt.NDArray[np.bool_]:
+        """Slices of a backward operator with no user's frame inside the engine's call: the next one called it."""
+        if not len(self.slices):
+            return np.zeros(len(rows), bool)
+        engine = self._nearest_engine[rows]
+        return np.asarray((engine >= 0) & (self._nearest_backward[rows] >= 0) & (self._nearest_frame[rows] < engine))
+
+    @cached_property
+    def _nearest_engine(self) -> I4:
+        """For every slice, the call of the autograd engine around it."""
+        named = np.array([op_names.is_engine_frame(name) for name in self.trace.names] or [False])
+        return self.slices.nearest((self.slices.kind == PYTHON) & named[self.slices.name])
+
+    def calling(self, rows: npt.NDArray[np.integer]) -> I4:
+        """Site that each slice was called from: of a frame of the user's code, the line in the frame around it.
+
+        The same as `of` where there is no such frame. Shape (len(rows),).
+        """
+        parent = self.slices.parent[rows]
+        around = np.where(self.user_frames[rows] & (parent >= 0), self._nearest_frame[parent], -1)
+        return np.where(around >= 0, self._in_frames(rows, around), self.of(rows))
 
     def library_frame(self, row: int) -> str | None:
         """The innermost frame of a third-party library around a slice, as "transformers/.../modeling.py:97"."""
@@ -116,10 +142,13 @@ class CallSites:
         if not len(self.slices) or not self.recorded:
             return np.full(len(rows), -1, np.int32)
         safe = np.maximum(rows, 0)
-        frame = np.where(rows >= 0, self._nearest_frame[safe], -1)
-        site = np.where(frame >= 0, self._site_of_name[self.slices.name[np.maximum(frame, 0)]], -1)
+        site = self._in_frames(rows, np.where(rows >= 0, self._nearest_frame[safe], -1))
         stacked = np.where((site < 0) & (rows >= 0), self._nearest_stack[safe], -1)
-        site = np.where(stacked >= 0, self._site_of_stack[np.maximum(stacked, 0)], site)
+        return np.where(stacked >= 0, self._site_of_stack[np.maximum(stacked, 0)], site)
+
+    def _in_frames(self, rows: npt.NDArray[np.integer], frame: npt.NDArray[np.integer]) -> I4:
+        """Sites of slices in the user's frames around them; -1 where there is none."""
+        site = np.where(frame >= 0, self._site_of_name[self.slices.name[np.maximum(frame, 0)]], -1)
         inside = np.flatnonzero((frame >= 0) & (frame != rows))
         first, last = self._lines(rows[inside], frame[inside])
         return self._at_lines(site, inside[first > 0], first[first > 0], last[first > 0])

@@ -1,57 +1,235 @@
-"""What `traceopt run` wrote into the trace beside the events: settings that no event shows."""
+"""What `traceopt run` wrote into the trace beside the events: settings and totals that no event shows.
+
+The key is described in capture/metadata.py. A trace is untrusted input: what is not of the expected kind is None.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
+
+from traceopt.analyzer.ledger import Ledger, read_ledger
+from traceopt.analyzer.loaders import Loader, read_loaders
+from traceopt.analyzer.untrusted import amount, counts, flag, rows, table, time_ns, whole, word
+
+MOST_CORES = 65_536
 
 
 @dataclass(frozen=True, slots=True)
-class LoaderSettings:
-    """Arguments of a DataLoader; None where not known."""
+class Environment:
+    """Settings of the process that decide its speed; None where not known.
 
-    num_workers: int | None
-    prefetch_factor: int | None
-    pin_memory: bool | None
-    persistent_workers: bool | None
-    batch_size: int | None
+    `cpu_affinity` counts the cores that the process may run on, `cpu_quota` the cores' worth of time that its container
+    may use; `numa_nodes` is how many nodes the machine has and how many of them the process may use.
+    """
+
+    cpu_count: int | None = None
+    cpu_affinity: int | None = None
+    cpu_affinity_of_parent: int | None = None
+    cpu_quota: float | None = None
+    numa_nodes: tuple[int, int] | None = None
+    threads: int | None = None  # of one operator on the CPU
+    local_world_size: int | None = None
+    matmul_precision: str | None = None
+    matmul_tf32: bool | None = None
+    conv_tf32: bool | None = None
+    cudnn_benchmark: bool | None = None
+    deterministic: bool | None = None
+    sdp_flash: bool | None = None
+    sdp_memory_efficient: bool | None = None
+    anomaly_mode: bool | None = None
+    python_debug: bool | None = None
+    variables: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def cores(self) -> int | None:
+        """Those that this process may use by itself: of a core that all ranks of the machine may use, its part."""
+        allowed = self.cpu_affinity or self.cpu_count
+        if allowed is None:
+            return None
+        if self.cpu_quota:
+            allowed = min(allowed, max(1, int(self.cpu_quota)))
+        return max(1, allowed // self.ranks_on_cores)
+
+    @property
+    def ranks_on_cores(self) -> int:
+        """Processes of the run that share the cores; a launcher that binds each to its own leaves 1."""
+        bound = (self.cpu_affinity or 0) < (self.cpu_affinity_of_parent or 0)
+        return 1 if bound else self.local_world_size or 1
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """A module that is part of no other. `channels_last` is None without filters larger than 1 x 1."""
+
+    class_name: str | None
+    wrapped: str | None  # the class inside, of a wrapper such as DistributedDataParallel
+    compiled: bool | None
+    channels_last: bool | None
+    parameters: int | None
+    trainable: int | None
+    dtypes: Mapping[str, int]  # parameters by type
+
+
+@dataclass(frozen=True, slots=True)
+class Optimizer:
+    """`foreach` and `fused` are None where the script left the choice to torch, or they are not known."""
+
+    class_name: str | None
+    foreach: bool | None
+    fused: bool | None
+    tensors: int | None
+    parameters: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Collections:
+    """Of Python's garbage collector, since the end of step 0. `frozen` objects are left alone by it."""
+
+    count: int
+    total_ns: int
+    full_count: int
+    full_ns: int
+    frozen: int
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoints:
+    """Calls of torch.save since the end of step 0."""
+
+    saves: int
+    total_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class AllocatorState:
+    """Of the caching allocator of the GPU."""
+
+    allocated_bytes: int | None
+    peak_allocated_bytes: int | None
+    reserved_bytes: int | None
+    peak_reserved_bytes: int | None
+    alloc_retries: int | None
+    out_of_memory: int | None
 
 
 @dataclass(frozen=True, slots=True)
 class Captured:
-    """Empty for a trace that another program recorded."""
+    """Empty, and not `recorded`, for a trace that another program made.
 
-    cpu_count: int | None  # cores that the process may use
-    loaders: tuple[LoaderSettings, ...]
+    `cycle` names the part of the schedule that the trace holds. `dynamo` are torch.compile's counters by kind: graph
+    breaks, recompilations and so on, each with its reasons. `memory` is before and after the recorded steps.
+    """
+
+    recorded: bool = False
+    cycle: str | None = None
+    environment: Environment = Environment()
+    loaders: tuple[Loader, ...] = ()
+    models: tuple[Model, ...] = ()
+    optimizers: tuple[Optimizer, ...] = ()
+    dynamo: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    collections: Collections | None = None
+    checkpoints: Checkpoints | None = None
+    memory: tuple[AllocatorState | None, AllocatorState | None] = (None, None)
+    ledger: Ledger | None = None
+
+    @property
+    def training_loader(self) -> Loader | None:
+        """The one that most batches were read from."""
+        return self.loaders[0] if self.loaders else None
+
+    @property
+    def stretch(self) -> float | None:
+        """Of the cycle that the times are from: its steps as a multiple of those without a profiler."""
+        return self.ledger.stretch.get(self.cycle or "") if self.ledger is not None else None
 
 
 def captured(header: Mapping[str, Any]) -> Captured:
-    """From the top-level key `traceopt`; of unexpected types nothing is taken."""
-    own = header.get("traceopt")
-    own = own if isinstance(own, Mapping) else {}
-    environment = own.get("environment")
-    environment = environment if isinstance(environment, Mapping) else {}
-    loaders = own.get("loaders")
+    """From the top-level key `traceopt`."""
+    own = table(header.get("traceopt"))
+    memory = table(own.get("memory"))
+    ledger = read_ledger(own.get("ledger"))
+    wait_per_cpu = ledger.core_wait_per_cpu if ledger is not None else None
     return Captured(
-        cpu_count=_whole(environment.get("cpu_affinity")) or _whole(environment.get("cpu_count")),
-        loaders=tuple(
-            LoaderSettings(
-                num_workers=_whole(one.get("num_workers")),
-                prefetch_factor=_whole(one.get("prefetch_factor")),
-                pin_memory=_flag(one.get("pin_memory")),
-                persistent_workers=_flag(one.get("persistent_workers")),
-                batch_size=_whole(one.get("batch_size")),
-            )
-            for one in (loaders if isinstance(loaders, list) else [])
-            if isinstance(one, Mapping)
-        ),
+        recorded=bool(table(own.get("environment"))),
+        cycle=word(table(own.get("cycle")).get("name")),
+        environment=_environment(table(own.get("environment"))),
+        loaders=read_loaders(own.get("loaders"), own.get("loader_workers"), wait_per_cpu),
+        models=tuple(map(_model, rows(own.get("models")))),
+        optimizers=tuple(map(_optimizer, rows(own.get("optimizers")))),
+        dynamo={word(kind) or "": counts(reasons) for kind, reasons in table(own.get("dynamo")).items()},
+        collections=_collections(table(own.get("gc"))),
+        checkpoints=_checkpoints(table(own.get("checkpoint"))),
+        memory=(_allocator(table(memory.get("before"))), _allocator(table(memory.get("after")))),
+        ledger=ledger,
     )
 
 
-def _whole(value: object) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
+def _environment(row: Mapping[str, Any]) -> Environment:
+    nodes = table(row.get("numa_nodes"))
+    all_nodes, used_nodes = whole(nodes.get("all"), MOST_CORES), whole(nodes.get("used"), MOST_CORES)
+    variables = {name: word(value) for name, value in table(row.get("variables")).items()}
+    return Environment(
+        cpu_count=_cores(row, "cpu_count"),
+        cpu_affinity=_cores(row, "cpu_affinity"),
+        cpu_affinity_of_parent=_cores(row, "cpu_affinity_of_parent"),
+        cpu_quota=amount(row.get("cpu_quota"), MOST_CORES) or None,
+        numa_nodes=(all_nodes, used_nodes) if all_nodes and used_nodes and used_nodes <= all_nodes else None,
+        threads=_cores(row, "threads"),
+        local_world_size=_cores(row, "local_world_size"),
+        matmul_precision=word(row.get("matmul_precision")),
+        matmul_tf32=flag(row.get("matmul_tf32")),
+        conv_tf32=flag(row.get("conv_tf32")),
+        cudnn_benchmark=flag(row.get("cudnn_benchmark")),
+        deterministic=flag(row.get("deterministic")),
+        sdp_flash=flag(row.get("sdp_flash")),
+        sdp_memory_efficient=flag(row.get("sdp_memory_efficient")),
+        anomaly_mode=flag(row.get("anomaly_mode")),
+        python_debug=flag(row.get("python_debug")),
+        variables={name[:100]: value for name, value in variables.items() if value is not None},
+    )
 
 
-def _flag(value: object) -> bool | None:
-    return value if isinstance(value, bool) else None
+def _cores(row: Mapping[str, Any], name: str) -> int | None:
+    return whole(row.get(name), MOST_CORES) or None
+
+
+def _model(row: Mapping[str, Any]) -> Model:
+    return Model(
+        class_name=word(row.get("class")),
+        wrapped=word(row.get("wrapped")),
+        compiled=flag(row.get("compiled")),
+        channels_last=flag(row.get("channels_last")),
+        parameters=whole(row.get("parameters")),
+        trainable=whole(row.get("trainable")),
+        dtypes=counts(row.get("dtypes")),
+    )
+
+
+def _optimizer(row: Mapping[str, Any]) -> Optimizer:
+    return Optimizer(
+        class_name=word(row.get("class")),
+        foreach=flag(row.get("foreach")),
+        fused=flag(row.get("fused")),
+        tensors=whole(row.get("tensors")),
+        parameters=whole(row.get("parameters")),
+    )
+
+
+def _collections(row: Mapping[str, Any]) -> Collections | None:
+    count, total_ns = whole(row.get("collections")), time_ns(row.get("us"))
+    if count is None or total_ns is None:
+        return None
+    full, full_ns = whole(row.get("full_collections")) or 0, time_ns(row.get("full_us")) or 0
+    return Collections(count, total_ns, full, full_ns, whole(row.get("frozen_objects")) or 0)
+
+
+def _checkpoints(row: Mapping[str, Any]) -> Checkpoints | None:
+    saves, total_ns = whole(row.get("saves")), time_ns(row.get("us"))
+    return None if saves is None or total_ns is None else Checkpoints(saves, total_ns)
+
+
+def _allocator(row: Mapping[str, Any]) -> AllocatorState | None:
+    values = {name: whole(row.get(name)) for name in AllocatorState.__slots__}
+    return AllocatorState(**values) if any(value is not None for value in values.values()) else None

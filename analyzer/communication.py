@@ -1,4 +1,4 @@
-"""Collectives: how long they ran, how much of it nothing hid, what they moved."""
+"""Collectives: how long they ran, how much of it nothing hid, what they moved; on the GPU, else on the CPU."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ from dataclasses import dataclass
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 
 from traceopt.analyzer import op_names
 from traceopt.analyzer.gpu import GpuWork
+from traceopt.analyzer.intervals import Intervals
 from traceopt.analyzer.links import Links
 from traceopt.analyzer.nesting import ANNOTATION, OP, Slices
 from traceopt.analyzer.tables import I8
@@ -31,10 +33,11 @@ _ELEMENT_BYTES = {
 
 @dataclass(frozen=True, slots=True)
 class CollectiveCalls:
-    """Collectives of one kind inside the window. `rows` index the device's work; times in ns, shape (calls,)."""
+    """Collectives of one kind inside the window, in order of time. Arrays have shape (calls,), times in ns."""
 
     name: str
-    rows: I8
+    rows: I8  # of the device's work; on a CPU-only run, of the slices
+    launch: I8  # the slice that started each, -1: unknown
     duration: I8
     exposed: I8  # without compute beside it
     bytes: I8  # of one rank's buffer, -1: not recorded
@@ -73,8 +76,58 @@ def find_collectives(trace: Trace, slices: Slices, links: Links, gpu: GpuWork) -
     for kind in sorted(set(kinds)):
         mine = np.array([k == kind for k in kinds])
         factor = _bus_factor(kind, ranks)
-        out.append(CollectiveCalls(kind, rows[mine], gpu.in_window[rows[mine]], exposed[mine], sizes[mine], factor))
+        launch = links.launch_slice[gpu.rows[rows[mine]]].astype(np.int64)
+        duration = gpu.in_window[rows[mine]]
+        out.append(CollectiveCalls(kind, rows[mine], launch, duration, exposed[mine], sizes[mine], factor))
     return sorted(out, key=lambda c: -int(c.exposed.sum()))
+
+
+def find_cpu_collectives(
+    trace: Trace, slices: Slices, runs: npt.NDArray[np.bool_], exposed: Intervals, window: tuple[int, int]
+) -> list[CollectiveCalls]:
+    """The same for a CPU-only run. `runs` are the slices in which collectives run, on threads of their own; `exposed`
+    is the time of the window in which the training thread waits for them.
+    """
+    rows = np.flatnonzero(runs & (slices.start < window[1]) & (slices.end > window[0]))
+    rows = rows[np.argsort(slices.start[rows], kind="stable")]
+    kinds = _kinds_of_names(trace)
+    calls = np.flatnonzero((slices.kind == OP) & _starts_collective(trace)[slices.name])
+    ranks = trace.meta.world_size or 0
+    start, end = np.maximum(slices.start[rows], window[0]), np.minimum(slices.end[rows], window[1])
+    begun_before = np.maximum.accumulate(np.append(window[0], end))[:-1]
+    alone = exposed.within(np.maximum(start, np.minimum(begun_before, end)), end)  # of two at once, the first one's
+    sizes = np.array([_annotated_bytes(trace, slices, row) for row in rows.tolist()], np.int64)
+    out = []
+    for kind in sorted({kinds[code] for code in slices.name[rows].tolist()}):
+        of_kind = np.array([name == kind for name in kinds])
+        mine = of_kind[slices.name[rows]]
+        launch = _in_turn(slices, calls[of_kind[slices.name[calls]]], rows[mine])
+        factor = _bus_factor(kind, ranks)
+        out.append(CollectiveCalls(kind, rows[mine], launch, (end - start)[mine], alone[mine], sizes[mine], factor))
+    return sorted(out, key=lambda c: -int(c.exposed.sum()))
+
+
+def _kinds_of_names(trace: Trace) -> list[str]:
+    """For every name of the trace, the kind of collective it stands for."""
+    return [_kind_of(name) or "collective" for name in trace.names]
+
+
+def _starts_collective(trace: Trace) -> npt.NDArray[np.bool_]:
+    """Whether a name is that of the operator which starts a collective."""
+    return np.array([name.startswith("c10d::") for name in trace.names] or [False])
+
+
+def _in_turn(slices: Slices, calls: I8, runs: I8) -> I8:
+    """The operator that started each run: both come in the same order, and a call before its run; -1: before the trace.
+
+    A loop, because each match depends on the one before; collectives are few.
+    """
+    waiting = calls[np.argsort(slices.start[calls], kind="stable")].tolist()
+    out = []
+    for start in slices.start[runs].tolist():
+        begun = bool(waiting) and slices.start[waiting[0]] <= start
+        out.append(waiting.pop(0) if begun else -1)
+    return np.array(out, np.int64)
 
 
 def _annotation_of(trace: Trace, slices: Slices, links: Links, gpu: GpuWork, rows: I8) -> I8:
@@ -99,11 +152,12 @@ def _kind(trace: Trace, gpu: GpuWork, slices: Slices, row: int, annotation: int)
         texts.insert(0, trace.names[slices.name[annotation]])
     if gpu.work.collective[row] >= 0:
         texts.insert(0, trace.texts[gpu.work.collective[row]])
-    for text in texts:
-        match = _KIND.search(text)
-        if match:
-            return _spelled(match["kind"])
-    return "collective"
+    return next((kind for text in texts if (kind := _kind_of(text))), "collective")
+
+
+def _kind_of(text: str) -> str | None:
+    match = _KIND.search(text)
+    return _spelled(match["kind"]) if match else None
 
 
 def _spelled(kind: str) -> str:
@@ -123,8 +177,11 @@ def _bytes(trace: Trace, gpu: GpuWork, row: int, slices: Slices, annotation: int
     if elements >= 0 and gpu.work.collective_dtype[row] >= 0:
         size = _element_bytes(trace.texts[gpu.work.collective_dtype[row]].strip('"'))
         return -1 if size is None else elements * size
-    if annotation < 0:
-        return -1
+    return _annotated_bytes(trace, slices, annotation) if annotation >= 0 else -1
+
+
+def _annotated_bytes(trace: Trace, slices: Slices, annotation: int) -> int:
+    """From the input sizes of a slice; -1: not recorded."""
     table = trace.annotations if slices.kind[annotation] == ANNOTATION else trace.ops
     own = int(slices.row[annotation])
     if table.dims[own] < 0:

@@ -11,7 +11,7 @@ from traceopt.analyzer import op_names
 from traceopt.analyzer.host import Host
 from traceopt.analyzer.intervals import EMPTY, Intervals, clip, complement, merge, subtract
 from traceopt.analyzer.nesting import ANNOTATION, OP
-from traceopt.analyzer.regions import Regions
+from traceopt.analyzer.regions import Mask, Regions
 from traceopt.analyzer.steps import Steps
 from traceopt.analyzer.tables import I8
 
@@ -21,6 +21,7 @@ PHASES = (
     ("checkpoint", "Saving a checkpoint", False),
     ("logging", "Logging", False),
     ("gc", "Python garbage collection", False),
+    ("compile", "Compiling", False),
     ("input_work", "Preparing input outside the loader", False),
     ("optimizer", "Optimizer", True),
     ("backward", "Backward", True),
@@ -52,27 +53,34 @@ class CpuPhases:
             "checkpoint": host["checkpoint"],
             "logging": host["logging"],
             "gc": host["gc"],
+            "compile": host["compile"],
             "input_work": host["input_work"],
-            "optimizer": regions.area(regions.optimizer | regions.zero_grad, thread),
+            "optimizer": merge(regions.own_time(regions.optimizer, thread), regions.area(regions.zero_grad, thread)),
             "backward": regions.area(regions.backward),
             "forward": host["launch"],
             "communication": self.communication,
+            "engine": regions.area(regions.engine, thread),
             "python": host["python"],
         }
         taken = EMPTY
         areas = {}
-        for name in PHASE_NAMES[:-1]:
-            mine = clip(raw[name], *window)
+        for name, area in raw.items():
+            mine = clip(area, *window)
             areas[name] = subtract(mine, taken)
             taken = merge(taken, mine)
+        areas["backward"] = merge(areas["backward"], areas.pop("engine"))  # what lies between its nodes
         areas["untraced"] = complement(taken, *window)
         return areas
 
     @cached_property
     def communication(self) -> Intervals:
         """Collectives that run on the CPU (gloo, MPI); `nccl:` rows only launch GPU work."""
-        mask = self.regions.named(_runs_on_cpu, ANNOTATION, OP)
-        return clip(self.regions.area(mask), *self.steps.window)
+        return clip(self.regions.area(self.collectives), *self.steps.window)
+
+    @cached_property
+    def collectives(self) -> Mask:
+        """The slices of those collectives. Shape (len(slices),)."""
+        return self.regions.named(_runs_on_cpu, ANNOTATION, OP)
 
     @cached_property
     def by_step(self) -> I8:

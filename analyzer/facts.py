@@ -10,40 +10,56 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from traceopt.analyzer.activities import LOGGING_FRAME, REPORTING_FUNCTION
-from traceopt.analyzer.attention import UnfusedAttention, find_unfused_attention
+from traceopt.analyzer.activities import GRADIENT_FRAME, LOGGING_FRAME, REPORTING_FUNCTION
+from traceopt.analyzer.attention import MathAttention, UnfusedAttention, find_math_attention, find_unfused_attention
 from traceopt.analyzer.call_sites import CallSites
 from traceopt.analyzer.captured import Captured, captured
+from traceopt.analyzer.casts import Casts, find_casts
 from traceopt.analyzer.chains import Chains, find_chains
-from traceopt.analyzer.communication import CollectiveCalls, find_collectives
+from traceopt.analyzer.communication import CollectiveCalls, find_collectives, find_cpu_collectives
 from traceopt.analyzer.copies import CopyCalls, find_copies
+from traceopt.analyzer.cpu_attention import CpuAttention, find_cpu_attention
 from traceopt.analyzer.cpu_phases import CpuPhases
 from traceopt.analyzer.device import TraceDevice, find_device
+from traceopt.analyzer.flops import Flops
 from traceopt.analyzer.gemms import Gemms
 from traceopt.analyzer.gpu import GpuWork
 from traceopt.analyzer.holes import Holes, find_holes
 from traceopt.analyzer.host import Host
 from traceopt.analyzer.idle import Gaps, Idle, attribute, find_gaps, slow_first_calls
-from traceopt.analyzer.intervals import union
+from traceopt.analyzer.intervals import Intervals, merge, union
 from traceopt.analyzer.kernel_names import FUSIBLE_KINDS
 from traceopt.analyzer.links import Links, link
 from traceopt.analyzer.memory import DeviceMemory, find_memory
+from traceopt.analyzer.memory_blocks import Blocks, find_blocks
+from traceopt.analyzer.memory_composition import Composition, compose
+from traceopt.analyzer.model_state import ModelState, find_model_state
 from traceopt.analyzer.nesting import PYTHON, Slices, build_slices
+from traceopt.analyzer.product_calls import ProductCalls
 from traceopt.analyzer.products import Products
 from traceopt.analyzer.quality import TraceQuality
 from traceopt.analyzer.regions import Regions
+from traceopt.analyzer.repetition import Repetition, find_repetition
+from traceopt.analyzer.replay.graph import Graph, build_graph
+from traceopt.analyzer.replay.parts import flow_areas
+from traceopt.analyzer.replay.whatif import MAX_ERROR_SHARE, Replayed, replay, replay_error_share
 from traceopt.analyzer.steps import Steps, find_steps
-from traceopt.analyzer.syncs import Syncs, blocking_copies, find_syncs
+from traceopt.analyzer.syncs import Syncs, after_unscaling, blocking_copies, find_syncs
 from traceopt.analyzer.tables import I8
+from traceopt.analyzer.throughput import Throughput, Workload, measure
+from traceopt.analyzer.tiny_ops import TinyOps, find_tiny_ops
 from traceopt.analyzer.trace import Trace
 
 
 @dataclass(frozen=True)
 class Facts:
-    """The facts of one trace. `device_overrides` corrects or extends the peak table (see hardware.find)."""
+    """The facts of one trace. `device_overrides` corrects or extends the peak table (see hardware.find), `workload`
+    says what the run processes.
+    """
 
     trace: Trace
     device_overrides: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    workload: Workload = field(default_factory=Workload)
 
     @cached_property
     def steps(self) -> Steps:
@@ -53,6 +69,11 @@ class Facts:
     def step_ns(self) -> float:
         """The median step."""
         return float(np.median(self.steps.duration))
+
+    @cached_property
+    def throughput(self) -> Throughput | None:
+        """Of one GPU; None where nobody said what a step processes."""
+        return measure(self.workload, self.steps.window_ns / self.steps.count)
 
     @cached_property
     def slices(self) -> Slices:
@@ -113,12 +134,16 @@ class Facts:
     @cached_property
     def reporting_syncs(self) -> npt.NDArray[np.bool_]:
         """Syncs below a logging call or a function that reports metrics. Shape (len(syncs),)."""
-        slices, names = self.slices, self.trace.names
-        python = slices.kind == PYTHON
-        reports = np.zeros(len(names) + 1, bool)
-        used = np.unique(slices.name[python])
-        reports[[code for code in used if LOGGING_FRAME(names[code]) or REPORTING_FUNCTION(names[code])]] = True
-        return np.asarray(slices.ancestor(self.syncs.slice, python & reports[slices.name]) >= 0)
+        return self._syncs_below(lambda name: LOGGING_FRAME(name) or REPORTING_FUNCTION(name))
+
+    @cached_property
+    def gradient_syncs(self) -> npt.NDArray[np.bool_]:
+        """Syncs of gradient clipping and of the loss scaler: below its frames, or the first after its own operator."""
+        below = self._syncs_below(GRADIENT_FRAME)
+        return below | after_unscaling(self.trace, self.syncs, self.regions)
+
+    def _syncs_below(self, frame: Callable[[str], bool]) -> npt.NDArray[np.bool_]:
+        return np.asarray(self.slices.ancestor(self.syncs.slice, self.regions.named(frame, PYTHON)) >= 0)
 
     @cached_property
     def holes(self) -> Holes:
@@ -146,8 +171,18 @@ class Facts:
         return np.asarray(np.maximum(np.minimum(end, window[1]) - np.maximum(start, window[0]), 0))
 
     @cached_property
+    def repetition(self) -> Repetition:
+        return find_repetition(self.trace, self.gpu, self.links, self.steps)
+
+    @cached_property
     def regions(self) -> Regions:
         return Regions(self.trace, self.slices, self.links, self.gpu)
+
+    @cached_property
+    def trains(self) -> bool:
+        """A backward pass or an optimizer was seen; else the run is inference, as far as the trace tells."""
+        regions = self.regions
+        return bool(regions.backward.any() or regions.optimizer.any() or regions.zero_grad.any())
 
     @cached_property
     def products(self) -> Products:
@@ -156,6 +191,18 @@ class Facts:
     @cached_property
     def gemms(self) -> Gemms:
         return Gemms(self.trace, self.slices, self.links, self.gpu, self.device)
+
+    @cached_property
+    def product_calls(self) -> ProductCalls:
+        return ProductCalls(self.gemms)
+
+    @cached_property
+    def casts(self) -> Casts:
+        return find_casts(self.gemms)
+
+    @cached_property
+    def flops(self) -> Flops:
+        return Flops(self.trace, self.slices, self.links, self.gpu, self.device, self.regions, self.products)
 
     @cached_property
     def chains(self) -> Chains:
@@ -169,8 +216,27 @@ class Facts:
         return find_unfused_attention(self.gpu, self.regions)
 
     @cached_property
+    def math_attention(self) -> MathAttention:
+        return find_math_attention(self.gpu, self.regions, self.unfused_attention)
+
+    @cached_property
+    def cpu_attention(self) -> CpuAttention:
+        """The same of a CPU-only run."""
+        return find_cpu_attention(self.regions, self.steps.window)
+
+    @cached_property
+    def tiny_ops(self) -> TinyOps:
+        """Of the training thread of a CPU-only run, in its forward and backward passes."""
+        phases = self.cpu_phases.areas
+        return find_tiny_ops(self.slices, self.steps.thread, merge(phases["forward"], phases["backward"]))
+
+    @cached_property
     def collectives(self) -> list[CollectiveCalls]:
-        return find_collectives(self.trace, self.slices, self.links, self.gpu)
+        if self.has_gpu:
+            return find_collectives(self.trace, self.slices, self.links, self.gpu)
+        phases = self.cpu_phases
+        exposed = phases.areas["communication"]
+        return find_cpu_collectives(self.trace, self.slices, phases.collectives, exposed, self.steps.window)
 
     @cached_property
     def copies(self) -> list[CopyCalls]:
@@ -179,6 +245,47 @@ class Facts:
     @cached_property
     def memory(self) -> DeviceMemory | None:
         return find_memory(self.trace, self.steps, self.has_gpu)
+
+    @cached_property
+    def blocks(self) -> Blocks | None:
+        """Blocks of the device's caching allocator; None where memory was not recorded."""
+        return None if self.memory is None else find_blocks(self.trace.memory, self.memory.rows)
+
+    @cached_property
+    def model_state(self) -> ModelState | None:
+        return find_model_state(self.trace, self.slices, self.regions.backward_passes, self.captured)
+
+    @cached_property
+    def composition(self) -> Composition | None:
+        """What the device's memory holds at its peak; None on a CPU-only run, whose totals begin with the recording."""
+        if self.memory is None or self.blocks is None or not self.has_gpu:
+            return None
+        regions = self.regions
+        updates = regions.area(regions.optimizer | regions.zero_grad)
+        return compose(self.memory, self.blocks, regions.backward_passes, updates, self.model_state)
+
+    @cached_property
+    def replay_graph(self) -> Graph:
+        return build_graph(self.trace, self.slices, self.links, self.gpu, self.steps)
+
+    @cached_property
+    def replayed(self) -> Replayed:
+        """The steps replayed without a change: what savings count from."""
+        return replay(self)
+
+    @cached_property
+    def flow_areas(self) -> dict[str, Intervals]:
+        """What the host's flow of control did: exclusive activities by name."""
+        return flow_areas(self)
+
+    @cached_property
+    def replay_error_share(self) -> float | None:
+        return replay_error_share(self)
+
+    @property
+    def replay_trusted(self) -> bool:
+        """Whether savings are replayed; else they are bounds from what was measured."""
+        return self.replay_error_share is not None and self.replay_error_share <= MAX_ERROR_SHARE
 
     @cached_property
     def quality(self) -> TraceQuality:
@@ -201,8 +308,12 @@ class Facts:
 
 _REQUIREMENTS: dict[str, tuple[Callable[[Facts], bool], str]] = {
     "gpu": (lambda f: f.has_gpu, "No GPU work was recorded; profile with ProfilerActivity.CUDA."),
+    "work": (
+        lambda f: f.has_gpu or not f.quality.gpu_expected,
+        "No GPU work was recorded; profile with ProfilerActivity.CUDA.",
+    ),
     "launches": (
-        lambda f: len(f.trace.runtime) > 0,
+        lambda f: len(f.trace.runtime) > 0 or not f.quality.gpu_expected,
         "No runtime calls were recorded; profile with ProfilerActivity.CPU and CUDA together.",
     ),
     "whole": (
@@ -222,6 +333,14 @@ _REQUIREMENTS: dict[str, tuple[Callable[[Facts], bool], str]] = {
         "Python stacks were not recorded; profile with with_stack=True.",
     ),
     "memory": (lambda f: f.memory is not None, "Memory was not recorded; profile with profile_memory=True."),
+    "settings": (
+        lambda f: f.captured.recorded,
+        "The settings of the run were not recorded; record with traceopt run.",
+    ),
+    "ledger": (
+        lambda f: f.captured.ledger is not None,
+        "The times of the steps outside of the trace were not recorded; record with traceopt run.",
+    ),
     "device": (
         lambda f: f.device.accelerator is not None,
         "The peak rates of this device are not known; give them in the settings.",

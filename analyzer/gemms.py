@@ -7,6 +7,7 @@ from functools import cached_property
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 
 from traceopt.analyzer import op_names
 from traceopt.analyzer.architectures import needed_multiple
@@ -14,7 +15,7 @@ from traceopt.analyzer.device import TraceDevice
 from traceopt.analyzer.gpu import GpuWork
 from traceopt.analyzer.links import Links
 from traceopt.analyzer.nesting import OP, Slices
-from traceopt.analyzer.tables import I8
+from traceopt.analyzer.tables import I4, I8
 from traceopt.analyzer.trace import Trace
 
 
@@ -61,27 +62,34 @@ class Gemms:
     device: TraceDevice
 
     @cached_property
-    def shapes(self) -> list[GemmShape]:
+    def owner(self) -> I8:
+        """For every row of the device's work, the row of trace.ops of the product that launched it; -1: none."""
         ops = self.trace.ops
         names = np.array([name in op_names.GEMM_OPS for name in self.trace.names] or [False])
         is_gemm = names[ops.name] & (ops.dims >= 0) if len(ops) else np.zeros(0, bool)
-        if not is_gemm.any():
-            return []
         wanted = np.zeros(len(self.slices), bool)
         wanted[self.slices.of(OP, len(ops))[np.flatnonzero(is_gemm)]] = True
-        owner_slice = self.slices.ancestor(self.links.launch_slice[self.gpu.rows], wanted)
-        mine = np.flatnonzero((owner_slice >= 0) & (self.gpu.in_window > 0) & self.gpu.is_kernel)
-        owner = self.slices.row[owner_slice[mine]]
-        key = np.stack((ops.name[owner], ops.dims[owner], ops.types[owner]), axis=1)
-        keys, group = np.unique(key, axis=0, return_inverse=True)
+        owner = self.slices.ancestor(self.links.launch_slice[self.gpu.rows], wanted)
+        row = self.slices.row[np.maximum(owner, 0)] if len(self.slices) else owner
+        return np.where((owner >= 0) & self.gpu.is_kernel, row, -1).astype(np.int64)
+
+    @cached_property
+    def shapes(self) -> list[GemmShape]:
+        work = np.flatnonzero((self.owner >= 0) & (self.gpu.in_window > 0))
+        owner = self.owner[work]
+        keys, group = np.unique(self.signature(owner), axis=0, return_inverse=True)
         group = group.reshape(-1)
         shapes = []
         for index, (name, dims, types) in enumerate(keys.tolist()):  # distinct shapes only
-            work = mine[group == index]
-            shape = self._shape(name, dims, types, work, owner[group == index])
+            shape = self._shape(name, dims, types, work[group == index], owner[group == index])
             if shape is not None:
                 shapes.append(shape)
         return sorted(shapes, key=lambda s: (-s.duration_ns, s.op, s.m, s.n, s.k))
+
+    def signature(self, rows: I8) -> I4:
+        """Operator, sizes and types of rows of trace.ops: the same for calls of one shape. Shape (len(rows), 3)."""
+        ops = self.trace.ops
+        return np.stack((ops.name[rows], ops.dims[rows], ops.types[rows]), axis=1)
 
     def _shape(self, name: int, dims: int, types: int, work: I8, owner: I8) -> GemmShape | None:
         op = self.trace.names[name]
@@ -120,6 +128,22 @@ class Gemms:
     @cached_property
     def flops(self) -> int:
         return sum(shape.flops for shape in self.shapes)
+
+    def batch_rows(self, shape: GemmShape) -> int:
+        """The size that grows with the batch: M; K in the gradient of a weight whose forward is in the trace too."""
+        weight = {shape.m, shape.n}
+        forward = (s for s in self.shapes if s.batch == 1 and s.m == shape.k and {s.n, s.k} == weight)
+        is_gradient = self._in_backward(shape) and any(not self._in_backward(s) for s in forward)
+        return shape.k if is_gradient else shape.m
+
+    def _in_backward(self, shape: GemmShape) -> bool:
+        at = self.slices.of(OP, len(self.trace.ops))[shape.rows[:1]]
+        return bool((self.slices.ancestor(at, self._backward) >= 0)[0])
+
+    @cached_property
+    def _backward(self) -> npt.NDArray[np.bool_]:
+        names = np.array([op_names.is_backward(name) for name in self.trace.names], bool)
+        return np.asarray(names[self.slices.name] & (self.slices.kind == OP))
 
     def aligned(self, shape: GemmShape) -> bool | None:
         """Whether N and K are multiples of what Tensor Cores need (16 bytes); M is free. None: not known."""

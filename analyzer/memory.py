@@ -23,6 +23,7 @@ class DeviceMemory:
     allocated: I8
     reserved: I8  # -1: not recorded
     device_type: int
+    rows: I8  # of trace.memory: all of the device, in the window and outside
 
     @property
     def peak_allocated(self) -> int | None:
@@ -57,11 +58,12 @@ def find_memory(trace: Trace, steps: Steps, gpu: bool) -> DeviceMemory | None:
         usable = usable[devices == max(peaks, key=lambda d: peaks[d])]
     start, end = steps.window
     rows = usable[(table.time[usable] >= start) & (table.time[usable] < end)]
-    return _samples(table, rows if len(rows) else usable)
+    return _samples(table, rows if len(rows) else usable, usable)
 
 
-def _samples(table: MemoryTable, rows: I8) -> DeviceMemory:
-    return DeviceMemory(table.time[rows], table.allocated[rows], table.reserved[rows], int(table.device_type[rows[0]]))
+def _samples(table: MemoryTable, rows: I8, all_rows: I8) -> DeviceMemory:
+    kind = int(table.device_type[rows[0]])
+    return DeviceMemory(table.time[rows], table.allocated[rows], table.reserved[rows], kind, all_rows)
 
 
 def find_retries(trace: Trace, slices: Slices, calls: I8) -> I8:

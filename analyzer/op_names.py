@@ -137,6 +137,23 @@ def is_backward(name: str) -> bool:
     return name.startswith("autograd::engine::evaluate_function")
 
 
+def is_recompute_frame(name: str) -> bool:
+    """The Python frame that runs a checkpointed part again: ``torch/utils/checkpoint.py(1500): recompute_fn``."""
+    return name.endswith(": recompute_fn") and "torch/utils/checkpoint.py(" in name
+
+
+FORWARD_ONLY: frozenset[str] = _words(
+    "aten::linear aten::conv1d aten::conv2d aten::conv3d aten::conv_transpose2d aten::layer_norm aten::rms_norm "
+    "aten::batch_norm aten::group_norm aten::scaled_dot_product_attention aten::dropout aten::embedding"
+)
+"""Operators that models call and the formulas of a backward pass do not: below a backward node, computed again."""
+
+
+def is_engine_frame(name: str) -> bool:
+    """The Python frame in which the autograd engine is at work: ``<built-in method run_backward of torch._C...>``."""
+    return name.startswith("<built-in method run_backward")
+
+
 def is_compile(name: str) -> bool:
     """A compilation by TorchDynamo, AOTAutograd, Inductor or Triton. Running compiled code is none."""
     if name.startswith(("TorchDynamo Cache Lookup", "Torch-Compiled Region", "## Call CompiledFxGraph", "CompiledF")):
@@ -171,6 +188,7 @@ _FILLS = _words(
     "hipMemsetAsync hipMemset hipMemsetD8Async hipMemsetD32Async hipMemset2DAsync"
 )
 _GRAPH_LAUNCHES = frozenset(("cudaGraphLaunch", "cuGraphLaunch", "hipGraphLaunch"))
+_STREAM_WAITS = frozenset(("cudaStreamWaitEvent", "cuStreamWaitEvent", "hipStreamWaitEvent"))
 _KERNEL_LAUNCHES = _words(
     "cudaLaunchKernel cudaLaunchKernelExC cudaLaunchCooperativeKernel "
     "cudaLaunchCooperativeKernelMultiDevice cudaLaunch cuLaunchKernel cuLaunchKernelEx "
@@ -234,6 +252,21 @@ def is_launch(name: str) -> bool:
 def is_kernel_launch(name: str) -> bool:
     """The call launches one kernel."""
     return runtime_call(name) in _KERNEL_LAUNCHES
+
+
+def counts_threads(name: str) -> bool:
+    """The call's grid is in threads, not in blocks (seen on MI300X: rocBLAS, MIOpen)."""
+    return runtime_call(name) == "hipExtModuleLaunchKernel"
+
+
+def is_graph_launch(name: str) -> bool:
+    """The call launches a captured graph of kernels."""
+    return runtime_call(name) in _GRAPH_LAUNCHES
+
+
+def is_stream_wait(name: str) -> bool:
+    """The call makes a stream wait for an event, not the host."""
+    return runtime_call(name) in _STREAM_WAITS
 
 
 def is_allocation(name: str) -> bool:

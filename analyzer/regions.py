@@ -17,6 +17,7 @@ from traceopt.analyzer.nesting import ANNOTATION, OP, PYTHON, Slices
 from traceopt.analyzer.trace import Trace
 
 Mask = npt.NDArray[np.bool_]
+FORWARD_PRODUCTS = frozenset({*op_names.GEMM_OPS, *op_names.FORWARD_ONLY, "aten::convolution"})
 
 
 @dataclass(frozen=True)
@@ -49,6 +50,15 @@ class Regions:
             mask = mask & (self.slices.thread == thread)
         return union(self.slices.start[mask], self.slices.end[mask]) if mask.any() else EMPTY
 
+    def own_time(self, optimizer: Mask, thread: int) -> Intervals:
+        """When the optimizers of a mask update, on one thread. A step that runs the forward and backward passes itself
+        (a closure, as LBFGS and Lightning have it) counts from the end of its last backward.
+        """
+        rows = np.flatnonzero(optimizer & (self.slices.thread == thread))
+        start, end = self.slices.start[rows], self.slices.end[rows]
+        done = np.append(np.iinfo(np.int64).min, np.sort(self.slices.end[self.backward]))
+        return union(np.maximum(start, done[np.searchsorted(done, end, side="right") - 1]), end)
+
     @cached_property
     def zero_grad(self) -> Mask:
         """Optimizer.zero_grad: annotated, or seen as a Python frame of torch."""
@@ -65,6 +75,34 @@ class Regions:
     def backward(self) -> Mask:
         """The autograd engine's evaluation of one node."""
         return self.named(op_names.is_backward, OP, ANNOTATION)
+
+    @cached_property
+    def backward_passes(self) -> Intervals:
+        """One interval a backward pass: from its first node to its last. Forward products lie between two passes."""
+        slices = self.slices
+        nodes = np.flatnonzero(self.backward)
+        nodes = nodes[np.argsort(slices.start[nodes], kind="stable")]
+        product = self.named(FORWARD_PRODUCTS.__contains__, OP) & (slices.nearest(self.backward) < 0)
+        forward = np.sort(slices.start[product])
+        _, first = np.unique(np.searchsorted(forward, slices.start[nodes]), return_index=True)
+        if not len(nodes):
+            return EMPTY
+        return Intervals(slices.start[nodes[first]], np.maximum.reduceat(slices.end[nodes], first))
+
+    @cached_property
+    def recompute(self) -> Mask:
+        """Forward work that the backward pass repeats for activation checkpointing.
+
+        The whole of it where Python stacks were recorded, else the operators that only a forward pass calls.
+        """
+        frames = self.named(op_names.is_recompute_frame, PYTHON)
+        forward = self.named(op_names.FORWARD_ONLY.__contains__, OP)
+        return np.asarray(frames | (forward & (self.slices.nearest(self.backward) >= 0)))
+
+    @cached_property
+    def engine(self) -> Mask:
+        """The call of the autograd engine, which runs the nodes or waits for the threads that do."""
+        return self.named(op_names.is_engine_frame, PYTHON)
 
     @cached_property
     def op_of_work(self) -> npt.NDArray[np.int64]:

@@ -18,6 +18,7 @@ from traceopt.analyzer.idle import Gaps
 from traceopt.analyzer.intervals import EMPTY, Intervals, union
 from traceopt.analyzer.links import Links
 from traceopt.analyzer.nesting import OP, Slices
+from traceopt.analyzer.regions import Regions
 from traceopt.analyzer.steps import Steps
 from traceopt.analyzer.tables import I4, I8, MEMCPY
 from traceopt.analyzer.trace import Trace
@@ -41,6 +42,7 @@ _REASONS = (
     ),
     (BLOCKING_COPY, re.compile(r"^aten::(?:copy_|to|_to_copy|_to_cpu|cpu|numpy|tolist)$")),
 )
+_UNSCALE = "aten::_amp_foreach_non_finite_check_and_unscale_"
 _TO_PAGEABLE = re.compile(r"DtoH .*Pageable")
 _AHEAD_NS = 50_000  # a kernel that waits this long after its launch: the host is ahead of the GPU again
 
@@ -161,6 +163,22 @@ def _refill_end(trace: Trace, links: Links, gpu: GpuWork, gaps: Gaps, start: I8,
     stop = np.minimum(np.maximum(recovered, end), np.maximum(next_call, end))
     stop = np.minimum(stop, _time_after(gaps.starved, end, lead))
     return np.where(drained, stop, end)
+
+
+def after_unscaling(trace: Trace, syncs: Syncs, regions: Regions) -> npt.NDArray[np.bool_]:
+    """The first scalar read after the loss scaler's own operator and before the optimizer: whether it may step."""
+    out = np.zeros(len(syncs), bool)
+    ops = trace.ops
+    if _UNSCALE not in trace.names or not len(ops):
+        return out
+    unscaled = ops.end[ops.name == trace.names.index(_UNSCALE)]
+    reads = np.flatnonzero(syncs.reason == SCALAR_READ)
+    first = np.searchsorted(syncs.start[reads], unscaled)
+    found, unscaled = reads[first[first < len(reads)]], unscaled[first < len(reads)]
+    updates = np.sort(regions.slices.start[regions.optimizer])
+    update = np.append(updates, np.iinfo(np.int64).max)[np.searchsorted(updates, unscaled)]
+    out[found[syncs.start[found] < update]] = True
+    return out
 
 
 def _time_after(area: Intervals, start: I8, amount: I8) -> I8:

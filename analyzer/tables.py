@@ -75,6 +75,9 @@ class GpuTable(Spans):
     collective_elements: I8
     collective_dtype: I4  # text
     group_size: I4
+    process_group: I4  # text: its name
+    process_group_ranks: I4  # text
+    collective_sequence: I8  # number of a collective in its process group
 
     SCHEMA: ClassVar[dict[str, str]] = {
         **Spans.SCHEMA,
@@ -89,6 +92,9 @@ class GpuTable(Spans):
         "collective_elements": "i8",
         "collective_dtype": "i4",
         "group_size": "i4",
+        "process_group": "i4",
+        "process_group_ranks": "i4",
+        "collective_sequence": "i8",
     }
 
 
@@ -155,12 +161,16 @@ class SyncTable(Spans):
     device: I4
     stream: I8
     correlation: I8
+    awaited_stream: I8  # of a wait for an event: the stream that it was recorded on
+    event_record: I8  # correlation of the call that recorded the event
 
     SCHEMA: ClassVar[dict[str, str]] = {
         **Spans.SCHEMA,
         "device": "i4",
         "stream": "i8",
         "correlation": "i8",
+        "awaited_stream": "i8",
+        "event_record": "i8",
     }
 
 
@@ -170,6 +180,7 @@ class MemoryTable(Table):
 
     time: I8  # ns
     bytes: I8
+    address: I8
     allocated: I8
     reserved: I8
     device_type: I4  # c10::DeviceType: 0 CPU, 1 CUDA, 6 HIP
@@ -179,6 +190,7 @@ class MemoryTable(Table):
     SCHEMA: ClassVar[dict[str, str]] = {
         "time": "i8",
         "bytes": "i8",
+        "address": "i8",
         "allocated": "i8",
         "reserved": "i8",
         "device_type": "i4",

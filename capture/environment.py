@@ -9,16 +9,23 @@ import os
 import platform
 import sys
 from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 VARIABLES = (
-    "CUDA_LAUNCH_BLOCKING", "CUDA_DEVICE_MAX_CONNECTIONS", "CUDA_MODULE_LOADING", "CUDA_VISIBLE_DEVICES",
+    "CUDA_LAUNCH_BLOCKING", "HIP_LAUNCH_BLOCKING", "AMD_SERIALIZE_KERNEL",
+    "CUDA_DEVICE_MAX_CONNECTIONS", "CUDA_MODULE_LOADING", "CUDA_VISIBLE_DEVICES",
     "NVIDIA_TF32_OVERRIDE", "PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF", "PYTORCH_NO_CUDA_MEMORY_CACHING",
     "OMP_NUM_THREADS", "MKL_NUM_THREADS", "OMP_WAIT_POLICY", "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE",
     "TORCH_DISTRIBUTED_DEBUG", "TORCH_SHOW_CPP_STACKTRACES", "TORCHDYNAMO_DISABLE", "TORCH_COMPILE_DISABLE",
     "NCCL_DEBUG", "NCCL_P2P_DISABLE", "NCCL_IB_DISABLE", "NCCL_ALGO", "NCCL_PROTO", "TORCH_NCCL_BLOCKING_WAIT",
     "PYTHONMALLOC", "PYTHONDEVMODE",
 )  # fmt: skip
+
+LOCAL_RANKS = ("LOCAL_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "SLURM_NTASKS_PER_NODE")
+NODES = Path("/sys/devices/system/node")
+CGROUP = Path("/sys/fs/cgroup")
 
 MEMORY_FIELDS = {
     "allocated_bytes": "allocated_bytes.all.current",
@@ -56,6 +63,10 @@ def describe_environment(torch: Any) -> dict[str, Any]:
         "gpus": _gpus(torch),
         "cpu_count": os.cpu_count(),
         "cpu_affinity": _read(lambda: len(os.sched_getaffinity(0))),
+        "cpu_affinity_of_parent": _read(lambda: len(os.sched_getaffinity(os.getppid()))),
+        "cpu_quota": _cpu_quota(),
+        "numa_nodes": _numa_nodes(),
+        "local_world_size": _local_world_size(),
         "threads": torch.get_num_threads(),
         "interop_threads": torch.get_num_interop_threads(),
         "world_size": world_size(torch),
@@ -88,6 +99,30 @@ def _gpus(torch: Any) -> list[dict[str, Any]]:
         return []
     properties = [torch.cuda.get_device_properties(index) for index in range(torch.cuda.device_count())]
     return [{"name": p.name, "memory_bytes": p.total_memory, "capability": [p.major, p.minor]} for p in properties]
+
+
+def _cpu_quota() -> float | None:
+    """Cores' worth of time that the container may use, None without a limit (cgroup 2, then 1)."""
+    with suppress(OSError, ValueError, ZeroDivisionError):
+        quota, period = (CGROUP / "cpu.max").read_text().split()
+        return round(int(quota) / int(period), 3)
+    with suppress(OSError, ValueError, ZeroDivisionError):
+        quota, period = ((CGROUP / "cpu" / f"cpu.cfs_{name}_us").read_text() for name in ("quota", "period"))
+        return round(int(quota) / int(period), 3) if int(quota) > 0 else None
+    return None
+
+
+def _numa_nodes() -> dict[str, int] | None:
+    """How many the machine has, and on how many of them lie the cores that this process may use."""
+    cores = _read(lambda: os.sched_getaffinity(0)) or set()
+    nodes = [{int(path.name[3:]) for path in node.glob("cpu[0-9]*")} for node in NODES.glob("node[0-9]*")]
+    used = sum(not cores.isdisjoint(node) for node in nodes)
+    return {"all": len(nodes), "used": used} if used else None
+
+
+def _local_world_size() -> int | None:
+    """Processes of the run on this machine, as its launcher says."""
+    return next((int(os.environ[name]) for name in LOCAL_RANKS if os.environ.get(name, "").isdigit()), None)
 
 
 def _tf32(backend: Any) -> bool | None:

@@ -29,6 +29,7 @@ def attach(torch: Any, control: str) -> None:
     settings = load_settings(os.path.join(control, "settings.json"))
     recorder = Recorder(torch, settings, control)
     hooks = _Hooks(torch, recorder, StepTracker(recorder, settings.step_on))
+    hooks.plain(Ledger._gc, with_callees=True)
     recorder.ledger.watch_gc()
     hooks.patch_optimizers()
     hooks.patch_backward()
@@ -191,8 +192,8 @@ class _Hooks:
 
     def patch_loader(self, dataloader: Any) -> None:
         recorder, tracker, tell = self._recorder, self.tracker, self.tell
-        iterator = dataloader._BaseDataLoaderIter
-        create, advance = iterator.__init__, iterator.__next__
+        iterator, workers = dataloader._BaseDataLoaderIter, dataloader._MultiProcessingDataLoaderIter
+        create, start_workers, advance = iterator.__init__, workers.__init__, iterator.__next__
         inside = threading.local()  # a dataset may read a DataLoader itself
 
         def know(instance: Any, loader: Any) -> None:
@@ -204,6 +205,13 @@ class _Hooks:
             create(self, loader, *args, **kwargs)
             tell(know, self, loader)
 
+        @functools.wraps(start_workers)
+        @self.plain
+        def init_workers(self: Any, *args: Any, **kwargs: Any) -> None:
+            began = time.perf_counter()
+            start_workers(self, *args, **kwargs)
+            tell(recorder.workers_started, getattr(self, "_traceopt_loader", 0), time.perf_counter() - began)
+
         @functools.wraps(advance)
         @self.plain
         def next_batch(self: Any) -> Any:
@@ -211,16 +219,21 @@ class _Hooks:
                 return advance(self)
             inside.fetch = True
             try:
-                tell(tracker.fetch, getattr(self, "_traceopt_loader", 0))
-                began = time.perf_counter()
+                loader = getattr(self, "_traceopt_loader", 0)
+                tell(tracker.fetch, loader)
+                began, cpu_began, ended = time.perf_counter(), time.thread_time(), True
                 try:
-                    return advance(self)
+                    batch = advance(self)
+                    ended = False
+                    return batch
                 finally:
-                    recorder.ledger.fetched(time.perf_counter() - began)
+                    cpu_seconds = time.thread_time() - cpu_began
+                    tell(recorder.fetched, loader, time.perf_counter() - began, cpu_seconds, ended)
             finally:
                 inside.fetch = False
 
         iterator.__init__, iterator.__next__ = init, next_batch
+        workers.__init__ = init_workers
 
     def patch_forward(self) -> None:
         """The outermost module's call is a step. Only on request: every module of the model takes this way."""
@@ -294,11 +307,11 @@ def _time_batches(fetch_module: Any, clock: WorkerClock, plain: Callable[[Functi
         @functools.wraps(original)
         @plain
         def fetch(self: Any, index: Any) -> Any:
-            began = time.perf_counter()
+            began, cpu_began = time.perf_counter(), time.process_time()
             try:
                 return original(self, index)
             finally:
-                clock.built(time.perf_counter() - began, self.dataset)
+                clock.built(time.perf_counter() - began, time.process_time() - cpu_began, self.dataset)
 
         return fetch
 

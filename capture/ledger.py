@@ -5,12 +5,15 @@ from __future__ import annotations
 import gc
 import time
 from array import array
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from statistics import median
 from typing import Any
 
+from .cores import CoreWait
+
 LIMIT = 100_000  # steps kept one by one; of later ones only count and sum
 SETTLED = 3  # the first steps of a run are slow: they are left out of the median
+MOST_SAVES = 1000  # that are kept one by one
 FEW = 5  # a median of fewer unrecorded steps says nothing
 
 
@@ -20,40 +23,52 @@ class Ledger:
     Step 0 counts from the import of torch; garbage collection and saves count from its end on.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, gc_range: Callable[[], Any]) -> None:
+        """`gc_range` gives the range that shows a collection in the trace, None while nothing is recorded."""
+        self._new_gc_range = gc_range
+        self._gc_range: Any = None
         self.reset()
 
     def reset(self) -> None:
         self.step_us = array("d")
-        self.fetch_us = array("d")
+        self.fetch_us = array("d")  # in the DataLoader: its batches, and starting its workers
+        self.gc_us = array("d")
         self.windows: list[dict[str, Any]] = []  # which steps had a profiler: warm-up included
         self.later_steps = 0
         self.later_us = 0.0
         self.own_us = 0.0
-        self.gc_count = 0
-        self.gc_us = 0.0
+        self.gc_count = self.full_gc_count = 0
+        self.all_gc_us = self.full_gc_us = 0.0
         self.save_count = 0
         self.save_us = 0.0
+        self.saves: list[tuple[int, float]] = []  # the step, and how long it took
         self.skipped_updates = 0
         self._opened = time.perf_counter()
-        self._fetch_us = 0.0
+        self._fetch_us = self._gc_us = 0.0
         self._gc_began = 0.0
+        self._in_step = True
+        self._core_wait: CoreWait | None = None  # of the thread of the steps
 
     def close_step(self) -> None:
         now = time.perf_counter()
+        if self._core_wait is None:
+            self._core_wait = CoreWait()
         if len(self.step_us) < LIMIT:
             self.step_us.append((now - self._opened) * 1e6)
             self.fetch_us.append(self._fetch_us)
+            self.gc_us.append(self._gc_us)
         else:
             self.later_steps += 1
             self.later_us += (now - self._opened) * 1e6
-        self._fetch_us = 0.0
+        self._fetch_us = self._gc_us = 0.0
+        self._in_step = False
         self._opened = now
 
     def open_step(self) -> None:
         """What lies between close_step and here was traceopt's own."""
         now = time.perf_counter()
         self.own_us += (now - self._opened) * 1e6
+        self._in_step = True
         self._opened = now
 
     def fetched(self, seconds: float) -> None:
@@ -63,6 +78,8 @@ class Ledger:
         if self.step_us:
             self.save_count += 1
             self.save_us += seconds * 1e6
+            if len(self.saves) < MOST_SAVES:
+                self.saves.append((len(self.step_us) + self.later_steps, round(seconds * 1e6, 1)))
 
     def watch_gc(self) -> None:
         gc.callbacks.append(self._gc)
@@ -71,12 +88,23 @@ class Ledger:
         if self._gc in gc.callbacks:
             gc.callbacks.remove(self._gc)
 
-    def _gc(self, phase: str, _: dict[str, int]) -> None:
+    def _gc(self, phase: str, collection: dict[str, int]) -> None:
         if phase == "start":
+            self._gc_range = self._new_gc_range()
+            if self._gc_range is not None:
+                self._gc_range.__enter__()
             self._gc_began = time.perf_counter()
-        elif self.step_us:
+            return
+        took_us = (time.perf_counter() - self._gc_began) * 1e6
+        if self._gc_range is not None:
+            self._gc_range.__exit__(None, None, None)
+        if self.step_us and self._in_step:
             self.gc_count += 1
-            self.gc_us += (time.perf_counter() - self._gc_began) * 1e6
+            self.all_gc_us += took_us
+            self._gc_us += took_us
+            if collection["generation"] == 2:
+                self.full_gc_count += 1
+                self.full_gc_us += took_us
 
     def unrecorded_us(self) -> float | None:
         """The median step without a profiler, waiting for data aside; None of too few steps."""
@@ -96,12 +124,24 @@ class Ledger:
         known = [self.step_us[step] - self.fetch_us[step] for step in steps if step < len(self.step_us)]
         return median(known) if len(known) >= at_least else None
 
+    def collections(self) -> dict[str, Any]:
+        return {
+            "collections": self.gc_count,
+            "us": round(self.all_gc_us, 1),
+            "full_collections": self.full_gc_count,
+            "full_us": round(self.full_gc_us, 1),
+            "frozen_objects": gc.get_freeze_count(),
+        }
+
     def document(self) -> dict[str, Any]:
         return {
             "step_us": [round(us, 1) for us in self.step_us],
             "fetch_us": [round(us, 1) for us in self.fetch_us],
+            **({"gc_us": [round(us, 1) for us in self.gc_us]} if any(self.gc_us) else {}),
+            "saves": self.saves,
             "windows": self.windows,
             "later_steps": self.later_steps,
             "later_us": round(self.later_us, 1),
             "own_us": round(self.own_us, 1),
+            "core_wait": self._core_wait.document() if self._core_wait is not None else None,
         }

@@ -10,16 +10,24 @@ import time
 from multiprocessing.process import parent_process
 from typing import Any
 
+from .cores import CoreWait
 from .inventory import MOST, describe_loader
 
 FLUSH_S = 1.0
+MOST_STARTS = 1000  # of a loader's workers that are described
 
 
 class LoaderNotes:
-    """Filled as the script begins to iterate its loaders."""
+    """Filled as the script iterates its loaders. All times are microseconds.
+
+    `fetch_us` and `fetch_cpu_us` are what the training process was in the loader for all `batches`, and computed in it.
+    `starts`: for each time that worker processes were started, the step, how long that took, the wait for the first
+    batch, and the end of the last (in which the workers are stopped, if they do not persist).
+    """
 
     def __init__(self) -> None:
         self._rows: dict[int, dict[str, Any]] = {}
+        self._fresh: dict[int, dict[str, Any]] = {}  # of a loader whose first batch is still to come: its start
 
     def iterated(self, loader: Any) -> int:
         """A new iterator was made; with workers that do not persist it starts them anew.
@@ -31,8 +39,38 @@ class LoaderNotes:
         if row is not None:
             row["iterators"] += 1
         elif len(self._rows) < MOST:
-            self._rows[key] = describe_loader(None, loader) | {"iterators": 1}
+            counts = {"iterators": 1, "batches": 0, "fetch_us": 0.0, "fetch_cpu_us": 0.0, "starts": []}
+            self._rows[key] = describe_loader(None, loader) | counts
         return key
+
+    def started(self, key: int, step: int, seconds: float) -> None:
+        """The iterator that was made last has started its workers."""
+        row = self._rows.get(key)
+        if row is not None and len(row["starts"]) < MOST_STARTS:
+            start = {"step": step, "us": round(seconds * 1e6, 1), "first_batch_us": None, "end_us": None}
+            row["starts"].append(start)
+            self._fresh[key] = start
+
+    def fetched(self, key: int, seconds: float, cpu_seconds: float, ended: bool) -> None:
+        """A batch was asked for; `ended`: there was none left."""
+        row = self._rows.get(key)
+        if row is None:
+            return
+        if not ended:
+            row["batches"] += 1
+            row["fetch_us"] += seconds * 1e6
+            row["fetch_cpu_us"] += cpu_seconds * 1e6
+        start = self._fresh.pop(key, None)
+        if start is not None:
+            start["first_batch_us"] = round(seconds * 1e6, 1)
+        elif ended and row["starts"] and len(row["starts"]) == row["iterators"]:
+            row["starts"][-1]["end_us"] = round(seconds * 1e6, 1)
+
+    def restarted(self) -> None:
+        """Steps count from 0 again."""
+        for row in self._rows.values():
+            for start in row["starts"]:
+                start["step"] = 0
 
     def document(self, control: str | None) -> dict[str, Any]:
         """Nothing where no loader was seen being iterated: the inventory then has them."""
@@ -43,7 +81,7 @@ class LoaderNotes:
 
 
 class WorkerClock:
-    """Inside a DataLoader worker: the time and processor time that its batches take.
+    """Inside a DataLoader worker: the time and processor time that its batches take, and how long it had no core.
 
     Written to `worker.{parent}.{pid}.json` of the control folder, at most once a second after the first few.
     """
@@ -52,7 +90,7 @@ class WorkerClock:
         self._control = control
         self._pid = 0
 
-    def built(self, seconds: float, dataset: Any) -> None:
+    def built(self, seconds: float, cpu_seconds: float, dataset: Any) -> None:
         """A batch was built in this process; nothing happens outside of a worker."""
         worker = sys.modules.get("torch.utils.data._utils.worker")
         info = getattr(worker, "_worker_info", None)
@@ -61,10 +99,12 @@ class WorkerClock:
         now = time.perf_counter()
         if self._pid != os.getpid():
             self._pid = os.getpid()
-            self._batches, self._seconds, self._longest_s = 0, 0.0, 0.0
+            self._batches, self._seconds, self._cpu_seconds, self._longest_s = 0, 0.0, 0.0, 0.0
             self._began = self._flushed = now - seconds
+            self._core_wait = CoreWait()
         self._batches += 1
         self._seconds += seconds
+        self._cpu_seconds += cpu_seconds
         self._longest_s = max(self._longest_s, seconds)
         if now - self._flushed > FLUSH_S or self._batches & (self._batches - 1) == 0:
             self._flushed = now
@@ -78,6 +118,8 @@ class WorkerClock:
             "batches": self._batches,
             "batch_us": round(self._seconds / self._batches * 1e6, 1),
             "longest_batch_us": round(self._longest_s * 1e6, 1),
+            "batch_cpu_us": round(self._cpu_seconds / self._batches * 1e6, 1),
+            "core_wait": self._core_wait.document(),
             "cpu_us": round(time.process_time() * 1e6),
             "wall_us": round((now - self._began) * 1e6),
         }

@@ -7,11 +7,16 @@
   "environment": {...}, "memory": {"before": {...}, "after": {...}},
   "models": [...], "optimizers": [...], "loaders": [...], "loader_workers": [...],
   "call_lines": {"count", "rows": [...], "lines": [...]},
-  "dynamo": {...}, "gc": {"collections", "us"}, "checkpoint": {"saves", "us"}, "skipped_updates", "notes": [...],
-  "ledger": {"step_us": [...], "fetch_us": [...], "windows": [{"cycle", "warmup_from", "from", "until"}], ...}
+  "dynamo": {...}, "gc": {"collections", "us", "full_collections", "full_us", "frozen_objects"},
+  "checkpoint": {"saves", "us"}, "skipped_updates", "notes": [...],
+  "ledger": {"step_us": [...], "fetch_us": [...], "gc_us": [...], "saves": [[N, us], ...],
+             "core_wait": {"us", "cpu_us", "wall_us"}, "windows": [{"cycle", "warmup_from", "from", "until"}],
+             "later_steps", "later_us", "own_us"}
 }
 
-Times are microseconds of wall time; step N of the ledger is ProfilerStep#N; `until` is exclusive.
+Times are microseconds of wall time; step N of the ledger is ProfilerStep#N; `until` is exclusive. `gc_us` is only there
+if the collector ran. `core_wait`: how long, in so much time, the training thread was ready to run and no core was free,
+and how long it ran.
 """
 
 from __future__ import annotations
@@ -46,7 +51,7 @@ def of_run(ledger: Ledger, notes: list[str]) -> dict[str, Any]:
     """What is only complete when the run has ended."""
     return {
         "dynamo": describe_dynamo(),
-        "gc": {"collections": ledger.gc_count, "us": round(ledger.gc_us, 1)},
+        "gc": ledger.collections(),
         "checkpoint": {"saves": ledger.save_count, "us": round(ledger.save_us, 1)},
         "skipped_updates": ledger.skipped_updates,
         "notes": notes,

@@ -32,7 +32,7 @@ class Recorder:
         self._torch = torch
         self._settings = settings
         self._control = control
-        self.ledger = Ledger()
+        self.ledger = Ledger(self._gc_range)
         self.loaders = LoaderNotes()
         self.status = Status()
         self.step = 0
@@ -89,6 +89,15 @@ class Recorder:
         self._begin_if_due()
         self.ledger.open_step()
 
+    def fetched(self, loader: int, seconds: float, cpu_seconds: float, ended: bool) -> None:
+        """The script was so long in a loader for a batch, for part of it computing; `ended`: there was none left."""
+        self.ledger.fetched(seconds)
+        self.loaders.fetched(loader, seconds, cpu_seconds, ended)
+
+    def workers_started(self, loader: int, seconds: float) -> None:
+        self.ledger.fetched(seconds)
+        self.loaders.started(loader, self.step, seconds)
+
     def interrupted(self, why: str) -> None:
         recording = self._recording
         if recording is None or self._interruptions >= RETRIES:
@@ -108,6 +117,7 @@ class Recorder:
         self.status.traces.clear()
         self.status.step_rule = None
         self.ledger.reset()
+        self.loaders.restarted()
         self.step = self._next = self._rested_from = 0
 
     def give_up(self, why: str) -> None:
@@ -258,6 +268,12 @@ class Recorder:
         steps = until - recording.from_step
         note = TraceNote(file.path.name, cycle.name, steps, cycle.active, recording.closed_early)
         self.status.traces.append(note)
+
+    def _gc_range(self) -> Any:
+        """Not while the profiler itself is at work."""
+        if self._recording is None or self._recording.busy:
+            return None
+        return self._torch._C._profiler._RecordFunctionFast("traceopt: gc")
 
     def _worker(self) -> str:
         number = rank(self._torch)

@@ -132,7 +132,9 @@ def _headline(result: Result, paper: _Paper) -> list[str]:
     lines = [paper.style(name, bold=True) + "  " + _about(result, paper, paper.width - len(name) - 2), ""]
     lines += [paper.style(line, bold=True) for line in _verdict_lines(wording.verdict(result), paper)]
     before, strong, after = headline.lead(result)
-    return lines + _emphasized(paper.wrap(before + strong + after), paper.plain(strong), paper)
+    lines += _emphasized(paper.wrap(before + strong + after), paper.plain(strong), paper)
+    rate = wording.throughput(result)
+    return lines + (paper.wrap(f"Throughput: {rate}.", indent="  ") if rate else [])
 
 
 def _about(result: Result, paper: _Paper, columns: int) -> str:
@@ -237,6 +239,9 @@ def _fixes(result: Result, paper: _Paper) -> list[str]:
             lines += _titled(card, start, title_columns, place_columns, result, paper)
         if len(priced) > 1:
             lines.append(paper.style("   Savings overlap, so do not add them up.", dim=True))
+        patched = [str(card.number) for card in priced if card.finding.fix.patch]
+        if patched:
+            lines.append(paper.style(f"   With a patch: {text.joined(patched)}.", dim=True))
     if others:
         heading = "Also noted, without an estimate:" if priced else "Findings, without an estimate:"
         lines += [*([""] if priced else []), paper.style(heading, dim=True)]

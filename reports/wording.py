@@ -19,6 +19,29 @@ UNLIKE_SHARE = 0.05  # from here on the mean step is said to differ from the med
 _MAKERS = {"nvidia": "NVIDIA", "amd": "AMD", "intel": "Intel"}
 IMPACT_WORDS = {"high": "High impact", "medium": "Medium impact", "low": "Low impact", "info": "Info"}
 
+# What limits a step, by the part of its breakdown that is the largest.
+LIMITS = {
+    "compute": "GPU-bound",
+    "communication": "communication-bound",
+    "copies": "bound by copies",
+    "data_loading": "input-bound",
+    "input_work": "input-bound",
+    "launch": "launch-bound",
+    "host_sync": "bound by syncs",
+    "logging": "bound by logging",
+    "checkpoint": "bound by checkpoints",
+    "gc": "bound by garbage collection",
+    "hole": "bound by Python",
+    "python": "bound by Python",
+    "allocation": "bound by memory allocation",
+    "module_load": "bound by first calls",
+    "compile": "bound by compilation",
+    "queued": "bound by what holds queued work",
+    "forward": "bound by the forward pass",
+    "backward": "bound by the backward pass",
+    "optimizer": "bound by the optimizer",
+}
+
 # What a run on a GPU calls the two sides of the step, and what a run on the CPU alone calls them.
 _GPU_SIDES = ("GPU idle", "GPU busy", "idle", "busy", "Patterned parts: the GPU is idle.")
 _CPU_SIDES = (
@@ -109,8 +132,22 @@ def steps_phrase(result: Result) -> str:
     return text.counted(step.count, "step") + skipped
 
 
+def throughput(result: Result) -> str | None:
+    """ "12,300 tokens/s per GPU, 71% of the reference", where the user said what a step processes."""
+    found = result.throughput
+    if found is None:
+        return None
+    rates = [
+        f"{rate:,.0f} {unit}/s" if rate >= 100 else f"{text.measured(rate)} {unit}/s"
+        for rate, unit in ((found.tokens_per_s, "tokens"), (found.samples_per_s, "samples"))
+        if rate is not None
+    ]
+    reference = found.reference_share
+    return f"{', '.join(rates)} per GPU" + (f", {text.percent(reference)} of the reference" if reference else "")
+
+
 def environment(result: Result) -> list[str]:
-    """The line under the tiles: device, rank, versions, steps."""
+    """The line under the tiles: device, versions, cores, steps."""
     device = result.run.device
     capability = device.compute_capability if device is not None else None
     nvidia = device is not None and device.vendor == "nvidia"
@@ -119,7 +156,9 @@ def environment(result: Result) -> list[str]:
         device_phrase(result),
         f"{'compute capability' if nvidia else 'architecture'} {capability}" if capability else None,
         f"PyTorch {torch_version}" if torch_version else None,
+        *(f"{setting.value} {setting.name}" for setting in result.run.settings if setting.name == "CPU cores"),
         steps_phrase(result),
+        throughput(result),
     ]
     return [item for item in items if item]
 
@@ -183,6 +222,11 @@ def only_on(finding: Finding, result: Result) -> str | None:
     """The ranks of a finding that not all ranks share."""
     ranks = finding.ranks
     return ranks_phrase(ranks) if ranks and len(ranks) < len(result.run.ranks) else None
+
+
+def limit(part: str | None) -> str | None:
+    """ "launch-bound": what a step is, whose largest part is this; None where that has no word."""
+    return LIMITS.get(part) if part is not None else None
 
 
 def combined_fixes(result: Result) -> str | None:
@@ -258,6 +302,8 @@ def gemm_caption(result: Result) -> str:
             peak = f"{text.measured(efficiency.peak_tflops)}{text.NO_BREAK_SPACE}TFLOP/s"
             dtype = f"{efficiency.peak_dtype} " if efficiency.peak_dtype else ""
             reached += f", {text.percent(efficiency.mfu)} of the {dtype}peak of {peak}"
+            if efficiency.hfu is not None and efficiency.hfu > efficiency.mfu:
+                reached += f" ({text.percent(efficiency.hfu)} with what is computed again)"
         sentences.append(reached + ".")
     return " ".join(sentences)
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import Field, dataclass, field, fields
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from traceopt.rules.finding import Confidence, Evidence, Finding, Fix, Impact, Location, Saving
+from traceopt.rules.finding import Confidence, Evidence, Finding, Fix, Impact, Location, Price, Saving
 
 if TYPE_CHECKING:
     from traceopt.analyzer.facts import Facts
@@ -51,6 +51,10 @@ class Rule:
         """Why this rule has nothing to look at in this trace ("No convolutions."), or None when it does."""
         return None
 
+    def missing(self, facts: Facts) -> str | None:
+        """What this trace lacks for the rule and how to record it, or None when it can be checked."""
+        return next((lack for requirement in self.requires if (lack := facts.lacks(requirement))), None)
+
     def check(self, facts: Facts) -> Iterator[Finding]:
         """Yields what is worth changing; reads facts, never events."""
         raise NotImplementedError
@@ -74,7 +78,7 @@ class Rule:
         *,
         why: str,
         fix: Fix,
-        saving: Saving | None,
+        saving: Saving | Price | None,
         evidence: list[Evidence],
         locations: list[Location] | None = None,
         title: str | None = None,
@@ -82,6 +86,8 @@ class Rule:
         shares_cause_with: list[str] | None = None,
     ) -> Finding:
         """A finding that carries this rule's metadata; the impact follows from the saving."""
+        price = saving if isinstance(saving, Price) else None
+        saving = saving.saving if isinstance(saving, Price) else saving
         return Finding(
             code=self.code,
             name=self.name,
@@ -96,4 +102,5 @@ class Rule:
             locations=list(dict.fromkeys(locations or [])),
             fix=fix,
             shares_cause_with=shares_cause_with or [],
+            _price=price,
         )

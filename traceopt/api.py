@@ -2,29 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from traceopt import __version__, sections, sections_tables
-from traceopt.analyzer.cycles import Recording, find_recordings
+from traceopt.analyzer.cycles import find_recordings
 from traceopt.analyzer.facts import Facts
-from traceopt.analyzer.joined import join_cycles
-from traceopt.analyzer.reader import read_trace
-from traceopt.analyzer.sources import Source, find_sources
-from traceopt.analyzer.trace import Trace
-from traceopt.errors import InputError, one_line
+from traceopt.analyzer.ranks import summarize
+from traceopt.analyzer.run_facts import RunFacts
+from traceopt.analyzer.sources import find_sources
+from traceopt.analyzer.throughput import Workload
+from traceopt.errors import ConfigError, InputError, one_line
+from traceopt.reading import Progress, read_recording
 from traceopt.result import Check, Quality, RankRow, Recorded, Result, Run, Tool, TraceFile
 from traceopt.rules.combine import combine
-from traceopt.rules.engine import Outcome, prepare, run_rules, value_order
-from traceopt.rules.finding import Finding
+from traceopt.rules.engine import Outcome, prepare, run_rank_rules, run_rules, value_order
+from traceopt.rules.finding import Confidence, Finding
+from traceopt.rules.patches.patch import with_patches
 from traceopt.rules.registry import load_rules
 from traceopt.timeline import timeline
 from traceopt.verdict import UNUSABLE, verdict
 
-Progress = Callable[[str], None]
-
+LESS_SURE: dict[Confidence, Confidence] = {"high": "medium", "medium": "low", "low": "low"}
 _HARMLESS = ("TQ006",)  # notes that qualify single findings, not the trace
 
 
@@ -35,23 +37,36 @@ def analyze(
     ignore: Sequence[str] = (),
     rules_dir: str | Path | None = None,
     thresholds: Mapping[str, Mapping[str, Any]] | None = None,
+    source: Sequence[str | Path] | str | Path = (),
+    tokens_per_step: float | None = None,
+    samples_per_step: float | None = None,
+    reference_throughput: float | None = None,
     debug: bool = False,
     progress: Progress | None = None,
 ) -> Result:
     """Reads trace files or folders and returns the result document.
 
-    With several files the document shows the lowest rank; findings of all ranks are merged by code and name theirs.
+    `tokens_per_step` and `samples_per_step` are what one GPU processes in a step, `reference_throughput` the rate of
+    one GPU to compare with: tokens a second, or samples where no tokens are given. With several files the document
+    shows the lowest rank; findings of all ranks are merged by code and name theirs.
 
-    Raises InputError when there is no trace to read, ConfigError for settings that do not exist.
+    `source`: folders with the source of what was recorded; fixes that can be made there come as patches.
+
+    Raises InputError when there is no trace to read or no such folder, ConfigError for settings that do not exist.
     """
+    folders = [Path(folder) for folder in ([source] if isinstance(source, (str, Path)) else source)]
+    for folder in folders:
+        if not folder.is_dir():
+            raise InputError(f"no such folder of source: {one_line(str(folder))}")
     found = find_sources([paths] if isinstance(paths, str) else list(paths))
     registry = load_rules(rules_dir)
     rules = prepare(registry, select_codes=select, ignore_codes=ignore, thresholds=thresholds)
+    workload = _workload(tokens_per_step, samples_per_step, reference_throughput)
     warnings = [*registry.warnings, *found.skipped]
-    results = []
+    results, ranks = [], []
     for recording in find_recordings(found.sources):
         try:
-            trace = _read_recording(recording, warnings, progress)
+            trace = read_recording(recording, warnings, progress)
         except InputError as error:
             if recording.source.named:
                 raise
@@ -59,44 +74,13 @@ def analyze(
             continue
         if progress is not None:
             progress(f"analyzing {recording.source.label}")
-        facts = Facts(trace)
+        facts = Facts(trace, workload=workload)
         results.append(_document(facts, run_rules(rules, facts, debug=debug)))
+        ranks.append(summarize(facts))
     if not results:
         raise InputError(warnings[-1] if warnings else "no trace file was found")
-    return _merged(results, warnings)
-
-
-def _read_recording(recording: Recording, warnings: list[str], progress: Progress | None) -> Trace:
-    """One rank's trace; a cycle that cannot be read is told, and the other is taken alone."""
-    if recording.detail is None:
-        return _read(recording.source, progress)
-    traces = []
-    for source in (recording.source, recording.detail):
-        try:
-            traces.append(_read(source, progress))
-        except InputError as error:
-            if source.named:
-                raise
-            problem = error
-            warnings.append(one_line(str(error)))
-    if not traces:
-        raise problem
-    return join_cycles(*traces) if len(traces) > 1 else traces[0]
-
-
-def _read(source: Source, progress: Progress | None) -> Trace:
-    def tell(byte_count: int) -> None:
-        if progress is not None:
-            progress(f"reading {source.label}: {byte_count / 1e6:,.0f} MB")
-
-    with source.open() as stream:
-        return read_trace(
-            stream,
-            source.label,
-            rank_hint=source.rank_hint,
-            world_size_hint=source.world_size_hint,
-            progress=tell,
-        )
+    compared = _with_ranks_compared(_merged(results, warnings), run_rank_rules(rules, RunFacts(ranks), debug=debug))
+    return replace(compared, findings=with_patches(compared.findings, folders, debug=debug))
 
 
 def _document(facts: Facts, outcome: Outcome) -> Result:
@@ -105,12 +89,14 @@ def _document(facts: Facts, outcome: Outcome) -> Result:
     quality = _quality(facts, outcome)
     breakdown = sections.breakdown(facts)
     rank = meta.rank
-    findings = [replace(f, ranks=[] if rank is None else [rank]) for f in outcome.findings]
+    findings = [replace(f, ranks=[] if rank is None else [rank], _price=None) for f in outcome.findings]
     if facts.quality.sampled_share is not None:  # shares of a sample are not those of the run
         findings = [replace(f, confidence="low") for f in findings]
+    elif not facts.replay_trusted:  # savings are bounds, not replayed
+        findings = [replace(f, confidence=LESS_SURE[f.confidence]) if f.saving else f for f in findings]
     step, gpu, loader = sections.step(facts), sections.gpu(facts), sections.dataloader(facts)
     communication = sections.communication(facts)
-    headline = verdict(facts, quality, breakdown, findings)
+    headline = verdict(facts, quality, breakdown, outcome.findings)
     return Result(
         tool=Tool("traceopt", __version__),
         verdict=headline,
@@ -120,6 +106,7 @@ def _document(facts: Facts, outcome: Outcome) -> Result:
             ranks=[] if rank is None else [rank],
             shown_rank=rank,
             device=sections.device(facts),
+            settings=sections.settings(facts),
             torch_version=_torch_version(meta.header),
             recorded=Recorded(
                 gpu=facts.gpu.busy.total > 0,
@@ -159,9 +146,21 @@ def _document(facts: Facts, outcome: Outcome) -> Result:
         ],
         timeline=timeline(facts),
         findings=findings,
-        combined=combine(findings, facts),
+        combined=combine(outcome.findings, facts),
         checks=outcome.checks,
+        throughput=sections.throughput(facts),
     )
+
+
+def _workload(tokens: float | None, samples: float | None, reference: float | None) -> Workload:
+    """Raises ConfigError for amounts that make no sense."""
+    named = {"tokens-per-step": tokens, "samples-per-step": samples, "reference-throughput": reference}
+    for name, amount in named.items():
+        if amount is not None and not (0 < amount < math.inf):
+            raise ConfigError(f"{name}: expected a number above 0, got {amount:g}")
+    if reference is not None and tokens is None and samples is None:
+        raise ConfigError("reference-throughput needs tokens-per-step or samples-per-step to compare with")
+    return Workload(tokens, samples, reference)
 
 
 def _quality(facts: Facts, outcome: Outcome) -> Quality:
@@ -190,6 +189,16 @@ def _merged_checks(results: list[Result]) -> list[Check]:
     return [next((c for c in checks if c.status == "found"), checks[0]) for checks in by_rule]
 
 
+def _with_ranks_compared(result: Result, outcome: Outcome) -> Result:
+    """The document with what the rules found that see all ranks."""
+    return replace(
+        result,
+        findings=sorted([*result.findings, *outcome.findings], key=value_order),
+        quality=replace(result.quality, notes=[*result.quality.notes, *outcome.notes]),
+        checks=[*result.checks, *outcome.checks],
+    )
+
+
 def _same(a: Finding, b: Finding) -> bool:
     """Whether two ranks found the same thing at the same place."""
     return a.code == b.code and (a.locations[:1] == b.locations[:1] or not a.locations or not b.locations)
@@ -213,10 +222,6 @@ def _merged(results: list[Result], warnings: list[str]) -> Result:
     # What the fixes give together is told of the first rank that the most valuable one helps.
     together = [r.combined for r in (shown, *others) if r.combined is not None]
     combined = next((c for c in together if findings[0].code in c.codes), None)
-    ranks = sorted({rank for r in results for rank in r.run.ranks})
-    findings.sort(key=value_order)
-    # What the fixes give together is told for the rank that the first of them comes from.
-    told = next((r for r in (shown, *others) if any(f.saving == findings[0].saving for f in r.findings)), shown)
     run = replace(
         shown.run,
         paths=[path for r in results for path in r.run.paths],

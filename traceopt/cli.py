@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -77,6 +78,12 @@ def _split(_: click.Context, __: click.Parameter, values: Iterable[str]) -> tupl
     return tuple(code.strip() for value in values for code in value.split(",") if code.strip())
 
 
+def _no_source_file(_: click.Context, __: click.Parameter, value: str | None) -> str | None:
+    if value is not None and value.endswith(".py"):
+        raise click.BadParameter(f"{value} is a Python file; name the patch to write")
+    return value
+
+
 _FILE = click.Path(path_type=Path)
 _debug = click.option(
     "--debug",
@@ -86,7 +93,30 @@ _debug = click.option(
     help="Show the traceback of an error.",
 )
 _rules_dir = click.option("--rules-dir", metavar="DIR", help="Also load the rules in the *.py files of this folder.")
+_patch = click.option(
+    "--patch",
+    "patch_path",
+    metavar="FILE",
+    callback=_no_source_file,
+    help="Also write one patch of all fixes that have one.",
+)
+_AMOUNT = click.FloatRange(0, min_open=True)
+_workload_options = (
+    click.option("--tokens-per-step", type=_AMOUNT, metavar="N", help="Tokens that one GPU processes in a step."),
+    click.option("--samples-per-step", type=_AMOUNT, metavar="N", help="Samples that one GPU processes in a step."),
+    click.option(
+        "--reference-throughput",
+        type=_AMOUNT,
+        metavar="N",
+        help="Rate of one GPU to compare with: tokens a second, else samples.",
+    ),
+)
 _config = click.option("--config", "config_path", type=_FILE, help="Settings file instead of the nearest one.")
+
+
+def _workload(command: Callable[..., None]) -> Callable[..., None]:
+    """The options that say what a step processes."""
+    return reduce(lambda wrapped, option: option(wrapped), reversed(_workload_options), command)
 
 
 @click.group(
@@ -119,6 +149,15 @@ def cli(context: click.Context) -> None:
 )
 @click.option("--select", multiple=True, callback=_split, help="Rules to run: codes, prefixes or names, by comma.")
 @click.option("--ignore", multiple=True, callback=_split, help="Rules to leave out; the more specific entry wins.")
+@click.option(
+    "--source",
+    multiple=True,
+    type=_FILE,
+    metavar="DIR",
+    help="Folder of the recorded script's source: fixes come as patches of it.",
+)
+@_patch
+@_workload
 @_rules_dir
 @_config
 @click.option("--color/--no-color", default=None, help="Colours.  [default: on a terminal, unless NO_COLOR is set]")
@@ -127,6 +166,7 @@ def cli(context: click.Context) -> None:
 @click.pass_obj
 def analyze(
     state: dict[str, bool],
+    /,
     paths: tuple[str, ...],
     html: str | None,
     no_html: bool,
@@ -135,10 +175,13 @@ def analyze(
     format_: str,
     select: tuple[str, ...],
     ignore: tuple[str, ...],
+    source: tuple[Path, ...],
+    patch_path: str | None,
     rules_dir: str | None,
     config_path: Path | None,
     color: bool | None,
     quiet: bool,
+    **workload: float | None,
 ) -> None:
     """Find the bottleneck in traces and write the report.
 
@@ -146,26 +189,29 @@ def analyze(
     """
     if html is not None and no_html:
         raise click.UsageError("use either --html or --no-html")
+    if patch_path is not None and not source:
+        raise click.UsageError("--patch needs the source: --source DIR")
     config = _load_config(config_path)
     html_path = None if no_html else _html_path(html, config)
     if json_path == "-":
         json_path, format_ = None, "json"
-    for path in (html_path, json_path):
-        if path is not None:
-            check_writable(Path(path))
+    _check_writable(html_path, json_path, patch_path)
 
     config = replace(
         config,
         select=select or config.select,
         ignore=ignore or config.ignore,
         rules_dir=rules_dir or config.rules_dir,
+        **_given(workload),
     )
-    result = _analyzed(paths, config, debug=state["debug"], quiet=quiet)
+    result = _analyzed(paths, config, source, debug=state["debug"], quiet=quiet)
     inputs = [*paths, *(file.path for file in result.run.files)]
     if html_path is not None:
         _write_html(html_path, result, inputs, static=static)
     if json_path is not None:
         _write(json_path, result.to_json(), inputs)
+    if patch_path is not None:
+        _write_patch(patch_path, result, source, inputs, quiet=quiet)
     emit(_render(result, format_, color, html_path))
     if html_path is not None and format_ != "text" and not quiet:
         click.echo(f"Report: {visible(html_path)}", err=True)
@@ -205,6 +251,8 @@ def analyze(
 @click.option("--no-analyze", is_flag=True, help="Only record.")
 @click.option("--html", metavar="PATH", help=f"Where the HTML report goes.  [default: {DEFAULT_HTML}]")
 @click.option("--no-html", is_flag=True, help="Write no HTML report.")
+@_patch
+@_workload
 @_config
 @click.option("-q", "--quiet", is_flag=True, help="Nothing on stderr but errors.")
 @_debug
@@ -219,8 +267,12 @@ def run(
     no_analyze: bool,
     html: str | None,
     no_html: bool,
+    patch_path: str | None,
     config_path: Path | None,
     quiet: bool,
+    tokens_per_step: float | None,
+    samples_per_step: float | None,
+    reference_throughput: float | None,
     **schedule: Any,
 ) -> None:
     """Profile a training script, unchanged, and analyze what was recorded.
@@ -236,10 +288,14 @@ def run(
     """
     if html is not None and no_html:
         raise click.UsageError("use either --html or --no-html")
-    config = _load_config(config_path)
+    workload = {
+        "tokens_per_step": tokens_per_step,
+        "samples_per_step": samples_per_step,
+        "reference_throughput": reference_throughput,
+    }
+    config = replace(_load_config(config_path), **_given(workload))
     html_path = None if no_html or no_analyze else _html_path(html, config)
-    if html_path is not None:
-        check_writable(Path(html_path))
+    _check_writable(html_path, patch_path)
 
     from traceopt import running
 
@@ -249,9 +305,12 @@ def run(
         click.echo(f"traceopt: {visible(line)}", err=True)
     if outcome.traces and not no_analyze and not running.was_told_to_end(code):
         paths = [str(path) for path in outcome.traces]
-        result = _analyzed(paths, config, debug=state["debug"], quiet=quiet)
+        source = running.source_folders(command)
+        result = _analyzed(paths, config, source, debug=state["debug"], quiet=quiet)
         if html_path is not None:
             _write_html(html_path, result, paths)
+        if patch_path is not None:
+            _write_patch(patch_path, result, source, paths, quiet=quiet)
         emit(_render(result, "text", None, html_path))
         emit(running.footer(outcome, settings))
     elif outcome.traces and not quiet:
@@ -271,6 +330,51 @@ def tensorboard(logdir: Path, options: tuple[str, ...]) -> None:
     from traceopt.tensorboard import start
 
     start(logdir, options)
+
+
+@cli.command()
+@click.argument("path", metavar="TRACE")
+@click.option("--fix", "fixes", multiple=True, callback=_split, help="Rules whose fixes are made: codes or names.")
+@click.option(
+    "--scale",
+    "scales",
+    type=(str, float),
+    multiple=True,
+    metavar="WHAT FACTOR",
+    help="Scale what matches kernel~PATTERN (GPU time) or host~PATTERN (time of operators and frames).",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON document.")
+@_rules_dir
+@_config
+@click.option("-q", "--quiet", is_flag=True, help="Nothing on stderr but errors.")
+@_debug
+def whatif(
+    path: str,
+    fixes: tuple[str, ...],
+    scales: tuple[tuple[str, float], ...],
+    as_json: bool,
+    rules_dir: str | None,
+    config_path: Path | None,
+    quiet: bool,
+) -> None:
+    """Replay the step with fixes made: what it takes then, and what limits it.
+
+    \b
+    traceopt whatif trace.json.gz --fix DL001 --fix TC001
+    traceopt whatif trace.json.gz --scale kernel~gemm 0.5
+    """
+    if not fixes and not scales:
+        raise click.UsageError("say what changes: --fix CODE or --scale WHAT FACTOR")
+    config = _load_config(config_path)
+
+    from traceopt.reports.whatif import render_whatif
+    from traceopt.whatif import what_if
+
+    with Progress(enabled=sys.stderr.isatty() and not quiet) as progress:
+        document = what_if(
+            path, fixes, scales, rules_dir=rules_dir or config.rules_dir, thresholds=config.rules, progress=progress
+        )
+    emit(document.to_json() if as_json else render_whatif(document))
 
 
 @cli.command()
@@ -334,7 +438,12 @@ def export(report: str, json_path: str) -> None:
         write_atomically(Path(json_path), data)
 
 
-def _analyzed(paths: Sequence[str], config: Config, *, debug: bool, quiet: bool) -> Result:
+def _given(options: Mapping[str, float | None]) -> dict[str, Any]:
+    """Those that stand on the command line."""
+    return {name: value for name, value in options.items() if value is not None}
+
+
+def _analyzed(paths: Sequence[str], config: Config, source: Sequence[Path], *, debug: bool, quiet: bool) -> Result:
     from traceopt.api import analyze as run_analysis
 
     progress = Progress(enabled=sys.stderr.isatty() and not quiet)
@@ -345,6 +454,10 @@ def _analyzed(paths: Sequence[str], config: Config, *, debug: bool, quiet: bool)
             ignore=config.ignore,
             rules_dir=config.rules_dir,
             thresholds=config.rules,
+            source=source,
+            tokens_per_step=config.tokens_per_step,
+            samples_per_step=config.samples_per_step,
+            reference_throughput=config.reference_throughput,
             debug=debug,
             progress=progress,
         )
@@ -354,6 +467,27 @@ def _write_html(path: str, result: Result, inputs: Iterable[str], *, static: boo
     from traceopt.reports.html import render_html
 
     _write(path, render_html(result, static=static).encode("utf-8", "backslashreplace"), inputs)
+
+
+def _write_patch(path: str, result: Result, source: Sequence[Path], inputs: Iterable[str], *, quiet: bool) -> None:
+    from traceopt.rules.patches.patch import combined_patch
+
+    patch, codes = combined_patch(result.findings, source)
+    if patch:
+        _write(path, patch.encode(), inputs)
+    if not quiet:
+        text = (
+            f"{visible(path)} changes {', '.join(codes)}"
+            if patch
+            else f"no fix has a patch: {visible(path)} is not written"
+        )
+        click.echo(f"traceopt: {text}", err=True)
+
+
+def _check_writable(*paths: str | None) -> None:
+    for path in paths:
+        if path is not None:
+            check_writable(Path(path))
 
 
 def _load_config(path: Path | None) -> Config:

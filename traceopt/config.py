@@ -29,6 +29,9 @@ class Config:
     ignore: tuple[str, ...] = ()
     rules_dir: str | None = None
     html: str | bool | None = None
+    tokens_per_step: float | None = None
+    samples_per_step: float | None = None
+    reference_throughput: float | None = None
     rules: dict[str, dict[str, Any]] = field(default_factory=dict)
 
 

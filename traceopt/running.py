@@ -97,6 +97,12 @@ def footer(outcome: Outcome, settings: Settings) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
+def source_folders(command: Sequence[str]) -> list[Path]:
+    """Where the source of the run may be read: below the script's folder and below the current one."""
+    script = next((Path(word) for word in command if word.endswith(".py")), None)
+    return [*([script.parent] if script is not None else []), Path()]
+
+
 def was_told_to_end(code: int) -> bool:
     """Whether the whole job is being ended, so that no time is left to analyze."""
     return -code in (signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM))

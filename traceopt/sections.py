@@ -7,6 +7,7 @@ import numpy as np
 from traceopt.analyzer.activities import LABELS
 from traceopt.analyzer.cpu_phases import PHASES
 from traceopt.analyzer.facts import Facts
+from traceopt.analyzer.gpu import BUSY_LABELS
 from traceopt.analyzer.idle import CAUSES
 from traceopt.analyzer.intervals import clip, merge
 from traceopt.result import (
@@ -20,10 +21,13 @@ from traceopt.result import (
     Gpu,
     IdleCause,
     Memory,
+    MemoryPart,
     MemoryPoint,
+    Setting,
     Step,
     Sync,
     TensorCores,
+    Throughput,
 )
 from traceopt.units import location, rate, share, us
 
@@ -33,8 +37,36 @@ def device(facts: Facts) -> Device:
     return Device(found.vendor, found.name, found.count, found.memory_bytes, found.compute_capability)
 
 
+def settings(facts: Facts) -> list[Setting]:
+    """Those that `traceopt run` recorded, but for what needs a GPU in a run without one."""
+    environment, loader = facts.captured.environment, facts.captured.training_loader
+    found: dict[str, object] = {
+        "CPU cores": environment.cores,
+        "threads of an operator": environment.threads,
+        "DataLoader workers": loader.num_workers if loader is not None else None,
+    }
+    if facts.has_gpu:
+        found |= {
+            "TF32 of matrix products": environment.matmul_tf32,
+            "TF32 of convolutions": environment.conv_tf32,
+            "cudnn.benchmark": environment.cudnn_benchmark,
+        }
+    found |= {
+        "deterministic algorithms": environment.deterministic,
+        "anomaly detection": environment.anomaly_mode,
+        "Python development mode": environment.python_debug,
+        **environment.variables,
+    }
+    words = {True: "on", False: "off"}
+    return [
+        Setting(name, words[value] if isinstance(value, bool) else str(value))
+        for name, value in found.items()
+        if value is not None
+    ]
+
+
 def step(facts: Facts) -> Step:
-    duration = facts.steps.duration
+    duration, stretch = facts.steps.duration, facts.captured.stretch
     return Step(
         source=facts.steps.source,
         count=facts.steps.count,
@@ -43,6 +75,7 @@ def step(facts: Facts) -> Step:
         p10_us=us(np.percentile(duration, 10)),
         p90_us=us(np.percentile(duration, 90)),
         per_step_us=[us(d) for d in duration],
+        stretch=None if stretch is None else rate(stretch),
     )
 
 
@@ -61,15 +94,15 @@ def _gpu_parts(facts: Facts) -> list[BreakdownPart]:
 
     copies = gpu.exposed_copies.total
     parts = [
-        part("compute", "Compute kernels", True, gpu.compute.total, gpu.compute.total),
+        part("compute", BUSY_LABELS["compute"], True, gpu.compute.total, gpu.compute.total),
         part(
             "communication",
-            "Exposed communication",
+            BUSY_LABELS["communication"],
             True,
             gpu.exposed_communication.total,
             gpu.communication.total,
         ),
-        part("copies", "Exposed copies", True, copies, gpu.copies.total),
+        part("copies", BUSY_LABELS["copies"], True, copies, gpu.copies.total),
     ]
     threads = {facts.steps.thread, *facts.gaps.thread.tolist()} - {-1}
     host = [facts.host.of_thread(thread) for thread in sorted(threads)]
@@ -133,19 +166,14 @@ def dataloader(facts: Facts) -> DataLoader:
 
 def communication(facts: Facts) -> Communication:
     count = facts.steps.count
-    if not facts.has_gpu:
-        total = facts.cpu_phases.communication.total
-        if not total:
-            return Communication(None, None, None, [])
-        exposed = facts.cpu_phases.total_ns("communication")
-        return Communication(us(total / count), us(exposed / count), share(1 - exposed / total), [])
-    total = facts.gpu.communication.total
+    if facts.has_gpu:
+        total, exposed = facts.gpu.communication.total, facts.gpu.exposed_communication.total
+    else:
+        total, exposed = facts.cpu_phases.communication.total, facts.cpu_phases.total_ns("communication")
     if not total:
         return Communication(None, None, None, [])
-    exposed = facts.gpu.exposed_communication.total
     rows = []
     for calls in facts.collectives:
-        longest = int(calls.rows[calls.duration.argmax()])
         bus_rate = calls.bus_gb_per_s()
         moved = calls.known_bytes
         rows.append(
@@ -156,14 +184,10 @@ def communication(facts: Facts) -> Communication:
                 exposed_us_per_step=us(calls.exposed.sum() / count),
                 bytes_per_step=None if moved is None else round(moved / count, 1),
                 gb_per_s=None if bus_rate is None else rate(bus_rate),
-                location=location(facts, _launch_slice(facts, longest)),
+                location=location(facts, int(calls.launch[calls.duration.argmax()])),
             )
         )
     return Communication(us(total / count), us(exposed / count), share(1 - exposed / total), rows)
-
-
-def _launch_slice(facts: Facts, work_row: int) -> int:
-    return int(facts.links.launch_slice[facts.gpu.rows[work_row]])
 
 
 def copies(facts: Facts) -> list[Copy]:
@@ -190,26 +214,30 @@ def tensor_cores(facts: Facts) -> TensorCores:
 
 
 def efficiency(facts: Facts) -> Efficiency:
-    """Of the matrix products whose shapes were recorded; None where none was."""
-    gemms = facts.gemms
-    accelerator = facts.device.accelerator
-    if not facts.has_gpu or not gemms.flops:
+    """From the shapes of products, convolutions and attention; None where they do not cover the step."""
+    flops = facts.flops
+    if not facts.has_gpu or not flops.known or facts.quality.sampled_share is not None:
         return Efficiency(None, None, None, None, None, None)
-    flops = gemms.flops / facts.steps.count
-    by_dtype: dict[str, int] = {}
-    for shape in gemms.shapes:
-        by_dtype[shape.dtype] = by_dtype.get(shape.dtype, 0) + shape.flops
-    dtype = max(by_dtype, key=lambda d: by_dtype[d])
-    achieved = gemms.flops / facts.steps.window_ns / 1e3
-    peak = accelerator.peak(dtype) if accelerator else None
+    peak, mfu, hfu = flops.peak_tflops, flops.mfu, flops.hfu
     return Efficiency(
-        flops_per_step=float(flops),
-        achieved_tflops=round(achieved, 3),
+        flops_per_step=flops.executed / facts.steps.count,
+        achieved_tflops=round(flops.executed / facts.steps.window_ns / 1e3, 3),
         peak_tflops=None if peak is None else float(peak),
-        peak_dtype=dtype if peak else None,
-        mfu=None,
-        hfu=share(achieved / peak) if peak else None,
+        peak_dtype=flops.dtype if peak else None,
+        mfu=None if mfu is None else share(mfu),
+        hfu=None if hfu is None else share(hfu),
     )
+
+
+def throughput(facts: Facts) -> Throughput | None:
+    found = facts.throughput
+    if found is None:
+        return None
+    tokens, samples, reference, part = (
+        None if value is None else round(value, 3)
+        for value in (found.tokens_per_s, found.samples_per_s, found.reference_per_s, found.reference_share)
+    )
+    return Throughput(tokens, samples, reference, part)
 
 
 def memory(facts: Facts) -> Memory:
@@ -224,4 +252,6 @@ def memory(facts: Facts) -> Memory:
         MemoryPoint(us(t - start), int(a), int(r) if r > 0 else None)
         for t, a, r in zip(time, allocated, reserved, strict=True)
     ]
-    return Memory(found.peak_allocated, found.peak_reserved, capacity, [], curve)
+    parts = facts.composition.bytes if facts.composition else {}
+    composition = [MemoryPart(name, size) for name, size in parts.items()]
+    return Memory(found.peak_allocated, found.peak_reserved, capacity, composition, curve)

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
-from traceopt.analyzer import op_names
 from traceopt.analyzer.facts import Facts
+from traceopt.analyzer.replay.changes import RemoveHost
 from traceopt.rules.common import (
     by_site,
     functions_inside,
@@ -18,10 +17,12 @@ from traceopt.rules.common import (
     ms,
     name_of,
     percent,
-    saving,
     site_evidence,
+    typical_ns,
 )
 from traceopt.rules.finding import Finding, Fix
+from traceopt.rules.loader_plan import LoaderPlan, loader_rows, plan_loader
+from traceopt.rules.pricing import area_of, priced
 from traceopt.rules.rule import Rule, threshold
 
 
@@ -61,6 +62,7 @@ class DataloaderStall(Rule):
     risk: ClassVar[str] = "More CPU memory"
 
     min_share: float = threshold(0.03, "smallest share of the median step to report")
+    hand_over_ms: float = threshold(1.0, "usual time to take a ready batch over from a worker, which cannot be saved")
 
     def applies(self, facts: Facts) -> str | None:
         return None if len(facts.host.rows_of("data_loading")) else "No DataLoader was seen in the trace."
@@ -69,31 +71,35 @@ class DataloaderStall(Rule):
         stall = facts.stalls.typical_ns("data_loading")
         if stall < self.min_share * facts.step_ns:
             return
-        rows = facts.host.rows_of("data_loading")
-        rows = rows[facts.slices.thread[rows] == facts.steps.thread]
+        rows = loader_rows(facts)
         start, end = facts.slices.start[rows], facts.slices.end[rows]
-        loader = _Loader(
-            multiprocess=any(op_names.is_multiprocess_dataloader(name_of(facts, row)) for row in rows.tolist()),
-            wait_ns=float(np.median(facts.steps.per_step(facts.steps.step_of(start), end - start))),
-            rest_ns=max(1.0, facts.step_ns - stall),
-            workers=next((one.num_workers for one in facts.captured.loaders if one.num_workers is not None), None),
-            cores=facts.captured.cpu_count,
-            gpu=facts.has_gpu,
-        )
+        plan = plan_loader(facts, typical_ns(facts, start, end - start), facts.step_ns - stall)
         sites = by_site(facts, rows, facts.stalled_within(start, end))
         inside = functions_inside(facts, rows)
         waits = "the GPU waits" if facts.has_gpu else "the training thread waits"
-        where = "in worker processes that are too slow" if loader.multiprocess else "inside the training process"
+        ready_ns = _ready_ns(facts) if plan.keeps_up else 0.0
+        stall -= min(ready_ns, self.hand_over_ms * 1e6 * plan.fetches)
+        if stall < self.min_share * facts.step_ns:
+            return
+        if not plan.multiprocess:
+            title, how = None, "are built inside the training process"
+        elif plan.keeps_up:
+            title, how = "Let more batches wait ready in the data loader", "come late from the worker processes"
+        else:
+            title, how = "Give the data loader more workers", "are built in worker processes that are too slow"
+        left = min(stall, ready_ns or plan.left_ns)
         yield self.finding(
-            title="Give the data loader more workers" if loader.multiprocess else None,
-            why=f"Batches are built {where}: {waits} {ms(stall)} of each {ms(facts.step_ns)} step for the next one.",
-            saving=saving(
+            title=title,
+            why=f"Batches {how}: {waits} {ms(stall)} of each {ms(facts.step_ns)} step for the next one.",
+            saving=priced(
                 facts,
-                0.8 * stall,
-                stall,
-                stall,
-                "The measured stall of the median step; down to 80% of it where handing batches over costs time.",
+                (0.8 * (stall - left), stall, stall),
+                [RemoveHost(area_of(facts, rows))],
+                "The measured stall of the median step; down to 80% of it where handing batches over costs time."
+                + (f" {_what_is_left(plan)} leaves {ms(left)} of it." if left else ""),
+                low=[RemoveHost(area_of(facts, rows), 0.8)],
             ),
+            confidence="medium" if left else None,
             evidence=[
                 *site_evidence(facts, sites, lambda site: name_of(facts, int(site.rows[0]))),
                 *site_evidence(
@@ -104,7 +110,7 @@ class DataloaderStall(Rule):
                 ),
             ],
             locations=[*locations(sites, 2), *locations(inside, 1)],
-            fix=Fix(loader.advice, loader.code),
+            fix=Fix(plan.advice, plan.code),
         )
 
     def passed(self, facts: Facts) -> str:
@@ -112,50 +118,15 @@ class DataloaderStall(Rule):
         return f"Waiting for data takes {percent(share)} of the median step."
 
 
-@dataclass(frozen=True)
-class _Loader:
-    """What is known of the loader. `workers` and `cores` are None where `traceopt run` did not record."""
+def _what_is_left(plan: LoaderPlan) -> str:
+    if plan.keeps_up:
+        return "Taking over a batch that is ready"
+    return f"The work of {plan.most} {'worker' if plan.most == 1 else 'workers'} without cheaper items"
 
-    multiprocess: bool
-    wait_ns: float  # in `__next__`, a step
-    rest_ns: float  # of the step
-    workers: int | None
-    cores: int | None
-    gpu: bool
 
-    @property
-    def needed(self) -> int | None:
-        """Workers that hide the loading; None when the present number is not known.
-
-        One process builds a batch in `wait_ns`; `workers` processes deliver one a step, so a batch takes them a step
-        times `workers`.
-        """
-        if not self.multiprocess:
-            return max(2, math.ceil(self.wait_ns / self.rest_ns) + 1)
-        step_ns = self.rest_ns + self.wait_ns
-        return math.ceil(self.workers * step_ns / self.rest_ns) + 1 if self.workers else None
-
-    @property
-    def advice(self) -> str:
-        cores = "as many free CPU cores" if self.cores is None else f"{self.cores} CPU cores"
-        cheaper = "make an item cheaper: cache decoded data, use packed formats, faster storage"
-        if self.needed is not None and self.cores is not None and self.needed > self.cores:
-            hidden = f"{self.needed} workers would hide the loading, but the process has {cores}"
-            return f"{hidden}: use them all, and {cheaper}."
-        if self.multiprocess:
-            more = f"Raise num_workers from {self.workers} to {self.needed}" if self.needed else "Raise num_workers"
-            return (
-                f"The wait is {ms(self.wait_ns)} a step beside {ms(self.rest_ns)} of other work. {more} and "
-                f"prefetch_factor with it; if the CPU cores are used up, {cheaper}."
-            )
-        return (
-            f"A batch takes {ms(self.wait_ns)} to build against {ms(self.rest_ns)} for the rest of the step: "
-            f"{self.needed} workers hide it, given {cores}. Keep them between epochs with persistent_workers."
-        )
-
-    @property
-    def code(self) -> str:
-        wanted = self.needed if self.needed is None or self.cores is None else min(self.needed, max(self.cores, 2))
-        pinned = ", pin_memory=True" if self.gpu else ""
-        workers = "2 * current" if wanted is None else str(wanted)
-        return f"DataLoader(..., num_workers={workers}, persistent_workers=True, prefetch_factor=4{pinned})"
+def _ready_ns(facts: Facts) -> float:
+    """A step's time in the loader when its batch is ready: in the quickest tenth of the run's steps. 0: not known."""
+    ledger = facts.captured.ledger
+    if ledger is None or ledger.fetch_ns is None or not len(ledger.usual):
+        return 0.0
+    return float(np.percentile(ledger.fetch_ns[ledger.usual], 10))

@@ -6,11 +6,20 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
-import numpy as np
-
 from traceopt.analyzer.facts import Facts
-from traceopt.rules.common import by_site, frames_inside, locations, ms, name_of, percent, saving, site_evidence
+from traceopt.analyzer.replay.changes import RemoveHost
+from traceopt.rules.common import (
+    by_calling_site,
+    by_site,
+    frames_inside,
+    locations,
+    ms,
+    name_of,
+    percent,
+    site_evidence,
+)
 from traceopt.rules.finding import Finding, Fix
+from traceopt.rules.pricing import area_of, priced
 from traceopt.rules.rule import Rule, threshold
 
 
@@ -56,17 +65,17 @@ class InputWorkOnMainThread(Rule):
         rows = rows[facts.slices.thread[rows] == facts.steps.thread]
         cost = facts.stalled_within(facts.slices.start[rows], facts.slices.end[rows])
         rows, cost = rows[cost > 0], cost[cost > 0]
-        callers = np.where(facts.slices.parent[rows] >= 0, facts.slices.parent[rows], rows)
-        sites = by_site(facts, callers, cost)
+        sites = by_calling_site(facts, rows, cost)
         who = "the GPU waits" if facts.has_gpu else "the training thread spends"
         yield self.finding(
             why=f"Outside the data loader {who} {ms(stall)} of each {ms(facts.step_ns)} step for input work.",
-            saving=saving(
+            saving=priced(
                 facts,
-                0.7 * stall,
-                0.95 * stall,
-                stall,
+                (0.7 * stall, 0.95 * stall, stall),
+                [RemoveHost(area_of(facts, rows), 0.95)],
                 "The measured stall of the median step, less what handing the prepared batch over may cost.",
+                low=[RemoveHost(area_of(facts, rows), 0.7)],
+                high=[RemoveHost(area_of(facts, rows))],
             ),
             evidence=[
                 *site_evidence(facts, by_site(facts, rows, cost), lambda site: name_of(facts, int(site.rows[0]))),

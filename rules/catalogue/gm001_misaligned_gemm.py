@@ -7,16 +7,20 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
+import numpy.typing as npt
 
 from traceopt.analyzer.architectures import DTYPE_BYTES, needed_multiple
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.gemms import GemmShape
 from traceopt.analyzer.kernel_labels import short_name
 from traceopt.analyzer.nesting import OP
-from traceopt.rules.common import gpu_saving, ms, place_of
+from traceopt.rules.common import ms, place_of
 from traceopt.rules.finding import Confidence, Evidence, Finding, Fix, Location
+from traceopt.rules.pricing import priced_work, work_of
 from traceopt.rules.roofline import alignment_gain_ns
 from traceopt.rules.rule import Rule, threshold
+
+Mask = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -67,7 +71,8 @@ class MisalignedGemm(Rule):
         priced = sorted((p for p in priced if p[0][2] > 0), key=lambda p: -p[0][1])
         low, est, high = (sum(gain[i] for gain, _ in priced) for i in range(3))
         shapes = [shape for _, shape in priced]
-        unnamed_ns, kernels = self._without_shapes(facts)
+        unnamed, kernels = self._without_shapes(facts)
+        unnamed_ns = int(facts.gpu.in_window[unnamed].sum())
         gain = 1 - 1 / self.fallback_speedup
         est, high = est + unnamed_ns * gain, high + unnamed_ns * min(1.0, 1.5 * gain)
         low += unnamed_ns * 0.4 * gain
@@ -80,11 +85,10 @@ class MisalignedGemm(Rule):
                 f"Matrix products with an N or K that Tensor Cores cannot load in full width take {ms(time / count)} "
                 f"of each {ms(facts.step_ns)} step{_example(shapes)}."
             ),
-            saving=gpu_saving(
+            saving=priced_work(
                 facts,
-                low / count,
-                est / count,
-                high / count,
+                work_of(facts, shapes) | unnamed,
+                (low / count, est / count, high / count),
                 "Against the rate of aligned products of the same type and size in this trace, else "
                 f"{self.fallback_speedup:g} times the speed; bounded by memory bandwidth.",
             ),
@@ -94,21 +98,22 @@ class MisalignedGemm(Rule):
             shares_cause_with=["AT001"] if any("bmm" in s.op for s in shapes) else [],
         )
 
-    def _without_shapes(self, facts: Facts) -> tuple[int, list[Evidence]]:
-        """Kernels named for a small alignment that no operator with a shape owns: their time and evidence."""
+    def _without_shapes(self, facts: Facts) -> tuple[Mask, list[Evidence]]:
+        """Kernels named for a small alignment that no operator with a shape owns, and their evidence."""
         gpu = facts.gpu
         rows = np.flatnonzero(facts.products.used & (gpu.kind == "gemm") & (gpu.in_window > 0))
         narrow = [r for r in rows.tolist() if _too_narrow(gpu.class_of(r).alignment, gpu.class_of(r).dtype)]
         owned = set(np.concatenate([s.rows for s in facts.gemms.shapes]).tolist()) if facts.gemms.shapes else set()
         op = facts.links.op[gpu.rows]
         free = [r for r in narrow if int(op[r]) not in owned]
-        total = int(gpu.in_window[free].sum()) if free else 0
+        mask = np.zeros(len(gpu.work), bool)
+        mask[free] = True
         by_name: dict[int, int] = {}
         for r in free:
             by_name[int(gpu.work.name[r])] = by_name.get(int(gpu.work.name[r]), 0) + int(gpu.in_window[r])
         count = facts.steps.count
         top = sorted(by_name.items(), key=lambda pair: -pair[1])[:3]
-        return total, [
+        return mask, [
             Evidence(short_name(facts.trace.names[code]), round(ns / count / 1e3, 3), detail="shape not recorded")
             for code, ns in top
         ]
@@ -157,21 +162,44 @@ def _example(shapes: list[GemmShape]) -> str:
     return f" (the dearest: {batch}M={s.m}, N={s.n}, K={s.k} in {s.dtype})"
 
 
+# What a padded size is called in the user's model, with the line that sets it.
+_ROLES = {
+    "vocabulary": "vocab_size = {padded}  # was {now}; nothing predicts the extra tokens",
+    "head size": "head_dim = {padded}  # was {now}; change the number of heads with it",
+    "tokens or samples of the batch": "x = F.pad(x, (0, 0, 0, {padded} - {now}))  # masked in the loss",
+    "sequence length": "tokens = F.pad(tokens, (0, {padded} - {now}), value=pad_id)  # masked in attention and loss",
+    "SwiGLU width": "ffn_hidden = {padded}  # was {now}: 8/3 of the hidden size, rounded up",
+    "width": "width = {padded}  # was {now}; the extra columns are masked or ignored",
+}
+
+
+def _role(facts: Facts, shape: GemmShape, now: int) -> str:
+    """What a size most likely is, from the product that it stands in."""
+    if shape.batch > 1:
+        return "head size" if now <= 256 else "sequence length"
+    if now == facts.gemms.batch_rows(shape):
+        return "tokens or samples of the batch"
+    if now >= 20_000 and now == max(shape.m, shape.n, shape.k):
+        return "vocabulary"
+    others = [size for size in (shape.n, shape.k) if size != now]
+    return "SwiGLU width" if any(abs(now / size / (8 / 3) - 1) < 0.05 for size in others) else "width"
+
+
 def _fix_text(facts: Facts, shapes: list[GemmShape]) -> str:
-    sizes: dict[tuple[int, int], None] = {}
+    sizes: dict[tuple[str, int, int], None] = {}
     for shape in shapes[:5]:
         for _, now, padded in _padded(facts, shape):
-            sizes[now, padded] = None
+            sizes[_role(facts, shape, now), now, padded] = None
     if not sizes:
         return "Pad the dimensions of the layers behind these kernels to multiples of 64 elements."
-    listed = ", ".join(f"{now} to {padded}" for now, padded in list(sizes)[:4])
-    return f"Pad where the size comes from (vocabulary, head size, hidden or feature width): {listed}."
+    listed = ", ".join(f"{role} {now} to {padded}" for role, now, padded in list(sizes)[:4])
+    return f"Pad where the size comes from: {listed}."
 
 
 def _fix_code(facts: Facts, shapes: list[GemmShape]) -> str:
     for shape in shapes:
         for _, now, padded in _padded(facts, shape):
-            return f"size = {padded}  # was {now}; the extra columns are masked or ignored"
+            return _ROLES[_role(facts, shape, now)].format(now=now, padded=padded)
     return "size = (size + 63) // 64 * 64"
 
 

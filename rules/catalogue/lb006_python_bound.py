@@ -1,4 +1,4 @@
-"""LB006: Python code holds the launching thread, and the GPU starves."""
+"""LB006: Python code holds the training thread, and the device stands still."""
 
 from __future__ import annotations
 
@@ -7,22 +7,24 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-import numpy.typing as npt
 
 from traceopt.analyzer.facts import Facts
-from traceopt.analyzer.intervals import intersect, union
+from traceopt.analyzer.intervals import Intervals, intersect, union
+from traceopt.analyzer.replay.changes import RemoveHost
+from traceopt.analyzer.tables import I8
 from traceopt.rules.common import (
+    LONG_PYTHON_NS,
     by_site,
     locations,
     ms,
     name_of,
     percent,
     python_amount,
-    saving,
     site_evidence,
     typical_ns,
 )
 from traceopt.rules.finding import Confidence, Finding, Fix
+from traceopt.rules.pricing import priced
 from traceopt.rules.rule import Rule, threshold
 
 SAMPLE_NS = 100_000
@@ -31,17 +33,21 @@ SAMPLE_NS = 100_000
 @dataclass(frozen=True)
 class PythonBound(Rule):
     """Measures stretches of a millisecond and more in which the GPU starves while the launching thread runs Python code
-    that is no operator, no data loader, no known input work, no logging.
+    that is no operator, no data loader, no known input work, no logging. On a CPU-only run every such stretch of the
+    training thread counts.
 
-    Why it costs: nothing is launched while Python computes something itself: walking modules, building lists, masks or
-    indices in loops, hooks of a framework.
+    Why it costs: no operator runs or is launched while Python computes something itself: walking modules, building
+    lists, masks or indices in loops, hooks of a framework.
 
-    How to fix: do it once instead of every step, vectorise it, or move it to where the GPU has work meanwhile.
+    How to fix: do it once instead of every step, vectorise it, let a loader's worker do it, or move it to where the GPU
+    has work meanwhile.
 
         modules = dict(model.named_modules())       # once, outside the loop
         mask = torch.arange(n, device="cuda") < k   # instead of a Python loop over n
 
-    When it is wrong: the profiler slows Python calls more than anything else, so the true cost is smaller, by half in
+    When it is wrong: a thread that waits in Python (`sleep`, a queue, a lock) looks the same; the evidence names the
+    call. On a CPU-only run a thread that waits for a core looks so too, so there only functions that do it in three of
+    four steps count. The profiler slows Python calls more than anything else, so the true cost is smaller, by half in
     code that makes many small calls.
 
     Sources: Python documentation, "The Python Profilers" (overhead of tracing calls).
@@ -53,47 +59,80 @@ class PythonBound(Rule):
     family: ClassVar[str] = "launch and dispatch"
     effort: ClassVar[str] = "Some refactoring"
     confidence: ClassVar[Confidence] = "medium"
-    requires: ClassVar[tuple[str, ...]] = ("gpu", "whole", "launches", "stacks")
+    requires: ClassVar[tuple[str, ...]] = ("work", "whole", "launches", "stacks")
 
-    min_share: float = threshold(0.03, "smallest starvation, as a share of the median step, to report")
+    min_share: float = threshold(0.03, "smallest standstill, as a share of the median step, to report")
 
     def check(self, facts: Facts) -> Iterator[Finding]:
-        amount = python_amount(facts)
-        stall = typical_ns(facts, facts.gaps.start, amount)
-        if stall < self.min_share * facts.step_ns:
+        held = _held(facts)
+        if held.typical_ns < self.min_share * facts.step_ns:
             return
-        rows, cost = self._samples(facts)
-        sites = by_site(facts, rows, cost)
+        sites = by_site(facts, held.rows, np.full(len(held.rows), SAMPLE_NS, np.int64))
+        stall, meanwhile = held.typical_ns, "the GPU starves" if facts.has_gpu else "no operator runs"
         yield self.finding(
-            why=f"Python holds the launching thread for {ms(stall)} of each {ms(facts.step_ns)} step; the GPU starves.",
-            saving=saving(
+            why=f"Python holds the training thread for {ms(stall)} of each {ms(facts.step_ns)} step; {meanwhile}.",
+            saving=priced(
                 facts,
-                0.3 * stall,
-                0.8 * stall,
-                stall,
-                "The measured starvation, less what the profiler adds to Python.",
+                (0.3 * stall, 0.8 * stall, stall),
+                [RemoveHost(held.area, 0.8)],
+                "The measured standstill, less what the profiler adds to Python.",
+                low=[RemoveHost(held.area, 0.3)],
+                high=[RemoveHost(held.area)],
             ),
             evidence=site_evidence(facts, sites, lambda site: name_of(facts, int(site.rows[0]))),
             locations=locations(sites),
             fix=Fix(
-                "Do this work once, vectorise it, or move it to a place where the GPU is busy.",
+                "Do this work once, vectorise it, or move it into the loader's workers.",
                 "modules = dict(model.named_modules())  # once, outside the loop",
             ),
         )
 
-    def _samples(self, facts: Facts) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-        """What the training thread runs at points of this time, and how much time each point stands for."""
-        gaps = facts.gaps
-        long = python_amount(facts) > 0
-        python = facts.host.of_thread_else(facts.steps.thread, -1)["python"]
-        area = intersect(python, union(gaps.start[long], gaps.starved_end[long]))
-        times = np.concatenate(
-            [np.arange(a, b, SAMPLE_NS) for a, b in zip(area.start.tolist(), area.end.tolist(), strict=True)]
-            or [np.empty(0, np.int64)]
-        )
-        rows = facts.slices.at(facts.steps.thread, times).astype(np.int64)
-        return rows[rows >= 0], np.full(int((rows >= 0).sum()), SAMPLE_NS, np.int64)
-
     def passed(self, facts: Facts) -> str:
-        stall = typical_ns(facts, facts.gaps.start, python_amount(facts))
-        return f"Long stretches of Python starve the GPU for {percent(stall / facts.step_ns)} of the median step."
+        does = "starve the GPU for" if facts.has_gpu else "take"
+        return f"Long stretches of Python {does} {percent(_held(facts).typical_ns / facts.step_ns)} of the median step."
+
+
+@dataclass(frozen=True)
+class _Held:
+    """Python that holds the training thread: in the median step, by slices, one for each SAMPLE_NS of it, and when."""
+
+    typical_ns: float
+    rows: I8
+    area: Intervals
+
+
+def _held(facts: Facts) -> _Held:
+    if facts.has_gpu:
+        gaps, amount = facts.gaps, python_amount(facts)
+        python = facts.host.of_thread_else(facts.steps.thread, -1)["python"]
+        area = intersect(python, union(gaps.start[amount > 0], gaps.starved_end[amount > 0]))
+        return _Held(typical_ns(facts, gaps.start, amount), _samples(facts, area)[0], area)
+    python = facts.cpu_phases.areas["python"]
+    long = python.length >= LONG_PYTHON_NS
+    rows, times = _samples(facts, Intervals(python.start[long], python.end[long]))
+    return _recurring(facts, rows, times)
+
+
+def _samples(facts: Facts, area: Intervals) -> tuple[I8, I8]:
+    """What the training thread runs at points of an area, SAMPLE_NS apart, and their times."""
+    times = np.concatenate(
+        [np.arange(a, b, SAMPLE_NS) for a, b in zip(area.start.tolist(), area.end.tolist(), strict=True)]
+        or [np.empty(0, np.int64)]
+    )
+    rows = facts.slices.at(facts.steps.thread, times).astype(np.int64)
+    return rows[rows >= 0], times[rows >= 0]
+
+
+def _recurring(facts: Facts, rows: I8, times: I8) -> _Held:
+    """Only what a function takes in three of four steps. On a CPU-only run a thread that waits for a core looks as if
+    it ran Python, but each time another function.
+    """
+    total, kept = 0, np.zeros(len(rows), bool)
+    functions, step = facts.slices.name[rows], facts.steps.step_of(times)
+    for function in np.unique(functions):
+        mine = functions == function
+        by_step = facts.steps.per_step(step[mine], np.full(int(mine.sum()), SAMPLE_NS, np.int64))
+        usual = int(np.sort(by_step)[(facts.steps.count - 1) // 4])
+        total += usual
+        kept |= mine & (usual > 0)
+    return _Held(float(total), rows[kept], union(times[kept], times[kept] + SAMPLE_NS))

@@ -10,16 +10,13 @@ import numpy as np
 
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.memory import find_retries
-from traceopt.rules.common import by_site, locations, ms, percent, saving, site_evidence, typical_ns
+from traceopt.rules.common import by_site, locations, ms, site_evidence, typical_ns
 from traceopt.rules.finding import Evidence, Finding, Fix
+from traceopt.rules.memory_advice import as_evidence, in_words, parts, peak_of_capacity, peak_share, remedies, size
+from traceopt.rules.pricing import priced, without_calls
 from traceopt.rules.rule import Rule, threshold
 
-REMEDIES = """with torch.autocast("cuda", dtype=torch.bfloat16):                      # half the bytes of activations
-    hidden = torch.utils.checkpoint.checkpoint(block, hidden, use_reentrant=False)  # recompute, do not keep
-(loss / accumulation).backward()                                        # smaller micro-batches, same gradient
-optimizer = bitsandbytes.optim.AdamW8bit(model.parameters())            # a quarter of the optimizer's state
-model = torch.distributed.fsdp.fully_shard(model)                       # parameters and state over the ranks"""
-BASIS = "The measured wait for the driver in the median step; refilling the queue afterwards comes on top."
+BASIS = "The step without the calls into the driver and the waits in them."
 
 
 @dataclass(frozen=True)
@@ -59,32 +56,41 @@ class MemoryPressure(Rule):
         return None if facts.device.memory_bytes else "The capacity of the device is not in the trace."
 
     def check(self, facts: Facts) -> Iterator[Finding]:
-        if facts.memory is None or _peak_share(facts) < self.min_share:
+        if facts.memory is None or peak_share(facts) < self.min_share:
             return
         retries = find_retries(facts.trace, facts.slices, facts.host.rows_of("allocation"))
         start, end = facts.slices.start[retries], facts.slices.end[retries]
         failed = typical_ns(facts, start, np.ones(len(retries), np.int64))
         stall = facts.idle.typical_ns("allocation") if failed else 0.0
         sites = by_site(facts, retries, end - start)
+        found = remedies(facts)
         yield self.finding(
-            why=f"The peak is {_peak_of_capacity(facts)}. {_consequence(facts, failed, stall)}",
-            saving=saving(facts, 0.8 * stall, stall, 1.25 * stall, BASIS) if stall else None,
+            why=f"The peak is {peak_of_capacity(facts)}. {_consequence(facts, failed, stall)}",
+            saving=priced(
+                facts,
+                (0.8 * stall, stall, 1.25 * stall),
+                without_calls(facts, facts.host.rows_of("allocation")),
+                BASIS,
+            )
+            if stall
+            else None,
             evidence=[
-                Evidence("Peak allocated", detail=_gb(facts.memory.peak_allocated)),
-                Evidence("Peak reserved", detail=_gb(facts.memory.peak_reserved)),
+                Evidence("Peak allocated", detail=size(facts.memory.peak_allocated)),
+                Evidence("Peak reserved", detail=size(facts.memory.peak_reserved)),
                 *site_evidence(facts, sites, lambda _: "An allocation that failed at first"),
+                *parts(facts.composition),
+                *as_evidence(found),
             ],
             locations=locations(sites),
             fix=Fix(
-                "In this order, until it fits: mixed precision, activation checkpointing, gradient accumulation with a "
-                "smaller micro-batch, an 8-bit optimizer, LoRA or QLoRA in 4 bits, ZeRO or FSDP, CPU offloading.",
-                REMEDIES,
+                f"In this order, until it fits: {in_words(found)}.",
+                "\n".join(one.code for one in found if one.code) or None,
             ),
             shares_cause_with=["MM003"] if stall else None,
         )
 
     def passed(self, facts: Facts) -> str:
-        return f"The peak is {_peak_of_capacity(facts)}."
+        return f"The peak is {peak_of_capacity(facts)}."
 
 
 def _consequence(facts: Facts, failed: float, stall_ns: float) -> str:
@@ -95,20 +101,3 @@ def _consequence(facts: Facts, failed: float, stall_ns: float) -> str:
         f"In each step {failed:.0f} {allocations} at first, and the GPU waits {ms(stall_ns)} of {ms(facts.step_ns)} "
         "while the allocator frees its cache and asks again."
     )
-
-
-def _peak_of_capacity(facts: Facts) -> str:
-    return f"{_gb(_peak(facts))} of {_gb(facts.device.memory_bytes)} ({percent(_peak_share(facts))})"
-
-
-def _peak(facts: Facts) -> int:
-    memory = facts.memory
-    return (memory.peak_reserved or memory.peak_allocated or 0) if memory else 0
-
-
-def _peak_share(facts: Facts) -> float:
-    return _peak(facts) / (facts.device.memory_bytes or 1)
-
-
-def _gb(count: int | None) -> str:
-    return "not recorded" if count is None else f"{count / 1e9:.1f} GB"

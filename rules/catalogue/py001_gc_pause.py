@@ -9,17 +9,26 @@ from typing import ClassVar
 import numpy as np
 
 from traceopt.analyzer.activities import HOLE
+from traceopt.analyzer.captured import Collections
 from traceopt.analyzer.facts import Facts
-from traceopt.rules.common import by_site, locations, ms, name_of, percent, saving, site_evidence
-from traceopt.rules.finding import Confidence, Finding, Fix
+from traceopt.analyzer.intervals import union
+from traceopt.analyzer.ledger import SETTLED, Ledger
+from traceopt.analyzer.nesting import PYTHON
+from traceopt.analyzer.replay.changes import RemoveHost
+from traceopt.rules.common import by_site, locations, ms, name_of, percent, site_evidence
+from traceopt.rules.finding import Confidence, Evidence, Finding, Fix
+from traceopt.rules.pricing import area_of, priced
 from traceopt.rules.rule import Rule, threshold
+from traceopt.rules.run_costs import mean_step_ns, run_saving
+from traceopt.units import us
 
 
 @dataclass(frozen=True)
 class GcPause(Rule):
-    """Measures collections that hold the launching thread while the GPU starves: recorded ones (a `gc.collect` frame,
-    or the annotation that `traceopt run` writes). Where stacks were recorded, a hole inside one Python frame (no event
-    for a millisecond and more, the GPU starving) is reported as a conjecture: every call would show.
+    """Measures what the garbage collector takes of the steps. `traceopt run` records the time of every collection of
+    the run, and shows those of the recorded steps in the trace; in other traces a `gc.collect` frame is one. Where
+    neither is known but stacks were recorded, a hole inside one Python frame (no event for a millisecond and more, the
+    GPU starving) is reported as a conjecture: every call would show.
 
     Why it costs: a full collection walks every object of the process. With a large model and data set in memory that
     takes tens to hundreds of milliseconds, and in distributed training every rank waits for the one that collects.
@@ -48,15 +57,52 @@ class GcPause(Rule):
     min_share: float = threshold(0.01, "smallest share of the measured steps to report")
 
     def check(self, facts: Facts) -> Iterator[Finding]:
+        ledger, collections = facts.captured.ledger, facts.captured.collections
         least = self.min_share * facts.steps.window_ns
+        if ledger is not None and collections is not None:
+            mean_ns = _mean_ns(ledger)
+            if mean_ns >= self.min_share * mean_step_ns(ledger):
+                yield self._of_the_run(facts, ledger, collections, mean_ns)
+            return
         recorded = facts.stalls.total_ns("gc")
         if recorded >= least:
-            yield self._recorded(facts, recorded)
+            yield self._of_the_trace(facts, recorded)
         holes = facts.idle.total_ns(HOLE) if facts.has_gpu else 0
         if holes >= least:
             yield self._conjectured(facts, holes)
 
-    def _recorded(self, facts: Facts, total_ns: int) -> Finding:
+    def _of_the_run(self, facts: Facts, ledger: Ledger, collections: Collections, mean_ns: float) -> Finding:
+        rows = facts.host.rows_of("gc")
+        time = facts.slices.end[rows] - facts.slices.start[rows]
+        shown_ns = int(time.sum())
+        hurt = float(facts.stalled_within(facts.slices.start[rows], facts.slices.end[rows]).sum())
+        share = min(1.0, hurt / shown_ns) if shown_ns else 1.0 - facts.has_gpu
+        sites = by_site(facts, rows, time)
+        full = f", {collections.full_count:,} of them of all objects" if collections.full_count else ""
+        return self.finding(
+            why=(
+                f"The garbage collector takes {ms(mean_ns)} of each step of {ms(mean_step_ns(ledger))}, on average "
+                "over the "
+                f"run: {collections.count:,} collections{full}, up to {ms(float(ledger.gc_ns.max()))} in a step."
+            ),
+            saving=run_saving(
+                facts,
+                ledger,
+                0.8 * share * mean_ns,
+                (share if shown_ns else 1.0) * mean_ns,
+                mean_ns,
+                "The time of all collections of the run, spread over the steps"
+                + (", as far as the GPU stands still in those that the trace shows." if facts.has_gpu else "."),
+            ),
+            evidence=[
+                Evidence("collections", us(mean_ns), round(collections.count / max(1, ledger.count), 3)),
+                *site_evidence(facts, sites, lambda site: name_of(facts, int(site.rows[0])), 3),
+            ],
+            locations=locations(sites),
+            fix=_fix(facts, collections),
+        )
+
+    def _of_the_trace(self, facts: Facts, total_ns: int) -> Finding:
         rows = facts.host.rows_of("gc")
         cost = facts.stalled_within(facts.slices.start[rows], facts.slices.end[rows])
         rows, cost = rows[cost > 0], cost[cost > 0]
@@ -68,12 +114,12 @@ class GcPause(Rule):
                 f"The garbage collector stops the training thread for {ms(mean)} a step on average: {len(rows)} pauses "
                 f"of up to {ms(float(cost.max()) if len(cost) else 0)} in {steps} of {facts.steps.count} steps."
             ),
-            saving=saving(
+            saving=priced(
                 facts,
-                0.8 * mean,
-                mean,
-                mean,
-                "The measured pauses with the device standing still, spread over the steps.",
+                (0.8 * mean, mean, mean),
+                [RemoveHost(area_of(facts, rows))],
+                "The mean step without the pauses.",
+                typical=False,
             ),
             evidence=site_evidence(facts, sites, lambda site: name_of(facts, int(site.rows[0]))),
             locations=locations(sites),
@@ -94,8 +140,12 @@ class GcPause(Rule):
                 f"{ms(float(cost.max()))} inside one Python frame, with no event at all, and the GPU runs dry: "
                 "probably the garbage collector, else native code that holds the interpreter."
             ),
-            saving=saving(
-                facts, 0, mean, mean, "The holes' time with the GPU starving, if it is the collector that makes them."
+            saving=priced(
+                facts,
+                (0.0, mean, mean),
+                [RemoveHost(union(holes.start, holes.end))],
+                "The mean step without the holes, if it is the collector that makes them.",
+                typical=False,
             ),
             confidence=low,
             evidence=site_evidence(facts, sites, lambda site: name_of(facts, int(site.rows[0]))),
@@ -104,9 +154,35 @@ class GcPause(Rule):
         )
 
     def passed(self, facts: Facts) -> str:
+        ledger = facts.captured.ledger
+        if ledger is not None and facts.captured.collections is not None:
+            share = _mean_ns(ledger) / max(1.0, mean_step_ns(ledger))
+            return f"The garbage collector takes {percent(share)} of the run's steps."
         return (
             f"Recorded collections stall {percent(facts.stalls.total_ns('gc') / facts.steps.window_ns)} of the steps."
         )
+
+
+def _mean_ns(ledger: Ledger) -> float:
+    """Of the collector in a step of the run; the first steps, which build the objects of the run, aside."""
+    settled = ledger.gc_ns[SETTLED:]
+    return float(settled.mean()) if len(settled) else 0.0
+
+
+def _fix(facts: Facts, collections: Collections) -> Fix:
+    if facts.regions.named(lambda name: name.startswith("<built-in function collect>"), PYTHON).any():
+        return Fix(
+            "The script calls gc.collect() itself: take the call out of the step, or make it every few hundred steps.",
+            "if step % 500 == 0:\n    gc.collect()",
+        )
+    if collections.frozen:
+        return Fix(
+            f"{collections.frozen:,} objects are frozen already: disable automatic collection as well, and collect "
+            "every few "
+            "hundred steps on all ranks.",
+            "gc.disable()\nif step % 500 == 0:\n    gc.collect(1)",
+        )
+    return _FIX
 
 
 _FIX = Fix(

@@ -209,6 +209,22 @@ def test_the_users_own_backward_is_its_own_site() -> None:
     assert found["MyFunctionBackward"] == "ops.py:7 backward"
 
 
+def test_the_engine_in_the_calling_thread() -> None:
+    """On a CPU the backward operator runs below the line that called backward(); its forward's line says more."""
+    found = sites(
+        [
+            python("model.py(3): forward", 0, 20),
+            op("aten::mul", 1, 5, **{"Sequence number": 4}),
+            python("train.py(5): train", 30, 60),
+            python("<built-in method run_backward of torch._C._EngineBase object at 0x7f>", 35, 50),
+            op("MulBackward0", 40, 9, **{"Sequence number": 4, "Fwd thread id": 1}),
+            op("AccumulateGrad", 60, 9, **{"Sequence number": 7, "Fwd thread id": 1}),
+        ]
+    )
+    assert found["MulBackward0"] == "model.py:3 forward"
+    assert found["AccumulateGrad"] == "train.py:5 train"
+
+
 def test_no_slices_and_no_stacks() -> None:
     assert sites([op("aten::mm", 0, 1), annotation("x", 0, 5)]) == {"aten::mm": "", "x": ""}
     trace = read([span("kernel", "k", 0, 1)])
@@ -224,7 +240,7 @@ def test_a_site_is_numbered_once() -> None:
     assert found.sites == [CallSite("a.py", 1, "f")]
 
 
-def recorded_lines(frames: list[tuple[str, float, float, int]], *others: Json) -> dict[str, str]:
+def recorded_lines(frames: list[tuple[str, float, float, int]], *others: Json, calling: bool = False) -> dict[str, str]:
     """Sites of slices by name, where the line of each frame's caller was recorded (0: it was not)."""
     lines = [line for *_, line in frames]
     rows = [row for row, line in enumerate(lines) if line]
@@ -233,7 +249,8 @@ def recorded_lines(frames: list[tuple[str, float, float, int]], *others: Json) -
     trace = read(events, traceopt={"call_lines": calls})
     found = CallSites(trace, build_slices(trace))
     names = [trace.names[row] for row in found.slices.name]
-    sites = found.of(np.arange(len(names)))
+    every = np.arange(len(names))
+    sites = found.calling(every) if calling else found.of(every)
     return {
         name: f"{found.sites[site].function} {found.sites[site].line}-{found.sites[site].last_line}"
         for name, site in zip(names, sites, strict=True)
@@ -252,6 +269,14 @@ def test_work_inside_a_call_has_the_line_of_the_call() -> None:
     assert found["aten::ones_like"] == "train 7-None"
     assert found["aten::item"] == found[item] == "log 3-None"
     assert found["log.py(1): log"] == "log 1-None"  # a function is found where it begins
+
+
+def test_a_function_is_called_from_the_frame_around_it() -> None:
+    decode = ("train.py(20): decode_batch", 10.0, 20.0, 7)
+    found = recorded_lines([LOOP, decode, ("torch/a.py(1): stack", 12.0, 5.0, 22)], calling=True)
+    assert found["train.py(20): decode_batch"] == "train 7-None"
+    assert found["torch/a.py(1): stack"] == "decode_batch 22-None"
+    assert found["train.py(5): train"] == "train 5-None"  # nothing of the user's is around it
 
 
 def test_work_between_two_calls_lies_between_their_lines() -> None:

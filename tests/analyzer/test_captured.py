@@ -2,19 +2,194 @@
 
 from __future__ import annotations
 
+import json
+import math
+from dataclasses import fields, is_dataclass
+from typing import Any
+
+import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from traceopt.analyzer.captured import Captured, LoaderSettings, captured
+from fixtures.generate import generate
+from traceopt.analyzer.captured import Captured, Environment, captured
+from traceopt.analyzer.ledger import read_ledger
+from traceopt.analyzer.loaders import Build, Loader, WorkerStart, read_loaders
 
-
-def test_settings_are_read() -> None:
-    header = {
-        "traceopt": {
-            "environment": {"cpu_count": 64, "cpu_affinity": 16},
-            "loaders": [{"num_workers": 4, "pin_memory": True, "batch_size": 32, "prefetch_factor": None}],
+DOCUMENT: dict[str, Any] = {
+    "cycle": {"name": "timing"},
+    "environment": {
+        "cpu_count": 64,
+        "cpu_affinity": 16,
+        "cpu_quota": 7.5,
+        "numa_nodes": {"all": 2, "used": 1},
+        "threads": 8,
+        "cudnn_benchmark": False,
+        "anomaly_mode": True,
+        "matmul_precision": "high",
+        "variables": {"CUDA_LAUNCH_BLOCKING": "1"},
+    },
+    "models": [
+        {
+            "class": "torch.nn.parallel.distributed.DistributedDataParallel",
+            "wrapped": "model.Net",
+            "channels_last": True,
+            "dtypes": {"float32": 10},
         }
-    }
-    assert captured(header) == Captured(16, (LoaderSettings(4, None, True, None, 32),))
+    ],
+    "optimizers": [{"class": "torch.optim.adamw.AdamW", "foreach": None, "fused": True, "tensors": 3}],
+    "loaders": [
+        {"num_workers": 0, "batches": 10},
+        {
+            "dataset": "data.Items",
+            "num_workers": 2,
+            "pin_memory": True,
+            "batches": 90,
+            "starts": [{"step": 0, "us": 10.0, "first_batch_us": 20.0, "end_us": None}],
+        },
+    ],
+    "loader_workers": [
+        {"dataset": "data.Items", "workers": 2, "batches": 30, "batch_us": 10_000.0, "batch_cpu_us": 1_000.0},
+        {"dataset": "data.Items", "workers": 2, "batches": 10, "batch_us": 20_000.0, "batch_cpu_us": 4_000.0},
+        {"dataset": "data.Other", "workers": 2, "batches": 10, "batch_us": 1.0},
+    ],
+    "dynamo": {"graph_break": {"print": 2}},
+    "gc": {"collections": 3, "us": 1_500.0, "full_collections": 1, "full_us": 1_000.0, "frozen_objects": 7},
+    "checkpoint": {"saves": 2, "us": 4_000.0},
+    "memory": {"before": None, "after": {"allocated_bytes": 5, "alloc_retries": 1}},
+    "ledger": {"step_us": [100.0, 3.0], "fetch_us": [1.0, 0.5], "windows": []},
+}
+
+
+def test_all_of_it_is_read() -> None:
+    found = captured({"traceopt": DOCUMENT})
+    assert found.recorded
+    assert found.cycle == "timing"
+    assert found.environment.numa_nodes == (2, 1)
+    assert found.environment.variables == {"CUDA_LAUNCH_BLOCKING": "1"}
+    assert (found.environment.cudnn_benchmark, found.environment.anomaly_mode) == (False, True)
+    [model] = found.models
+    assert (model.wrapped, model.channels_last, model.dtypes) == ("model.Net", True, {"float32": 10})
+    [optimizer] = found.optimizers
+    assert (optimizer.foreach, optimizer.fused, optimizer.tensors) == (None, True, 3)
+    assert found.dynamo == {"graph_break": {"print": 2}}
+    assert found.collections is not None
+    assert (found.collections.count, found.collections.full_ns, found.collections.frozen) == (3, 1_000_000, 7)
+    assert found.checkpoints is not None
+    assert (found.checkpoints.saves, found.checkpoints.total_ns) == (2, 4_000_000)
+    before, after = found.memory
+    assert before is None
+    assert after is not None
+    assert (after.allocated_bytes, after.alloc_retries, after.reserved_bytes) == (5, 1, None)
+    assert found.ledger is not None
+
+
+def test_the_training_s_loader_is_the_one_that_was_read_most() -> None:
+    loader = captured({"traceopt": DOCUMENT}).training_loader
+    assert loader is not None
+    assert (loader.num_workers, loader.pin_memory, loader.starts) == (2, True, (WorkerStart(0, 10_000, 20_000, None),))
+    assert loader.build == Build(12_500_000.0, 1_750_000.0, 0.0)
+
+
+@pytest.mark.parametrize(("wait_per_cpu", "waited_ns"), [(None, None), (0.5, 500_000.0), (99.0, 4_000_000.0)])
+def test_the_training_process_builds_without_workers(wait_per_cpu: float | None, waited_ns: float | None) -> None:
+    row = {"num_workers": 0, "batches": 10, "fetch_us": 40_000.0, "fetch_cpu_us": 10_000.0}
+    [loader] = read_loaders([row], [], wait_per_cpu)
+    assert loader.build == Build(4_000_000.0, 1_000_000.0, waited_ns)
+
+
+def test_waiting_for_a_core_is_no_waiting_for_data() -> None:
+    assert Build(10.0, 2.0, None).computing_share == 0.2
+    assert Build(10.0, 2.0, 7.5).computing_share == 0.8
+    assert Build(10.0, 2.0, 10.0).computing_share == 1.0
+    assert Build(10.0, None, 7.5).computing_share is None
+
+
+@pytest.mark.parametrize(
+    ("settings", "cores"),
+    [
+        ({"cpu_count": 64}, 64),
+        ({"cpu_count": 64, "cpu_affinity": 16}, 16),
+        ({"cpu_affinity": 16, "cpu_quota": 3.5}, 3),
+        ({"cpu_affinity": 16, "cpu_quota": 0.2}, 1),
+        ({"cpu_affinity": 64, "local_world_size": 8}, 8),
+        ({"cpu_affinity": 8, "cpu_affinity_of_parent": 64, "local_world_size": 8}, 8),
+        ({"cpu_affinity": 64, "cpu_affinity_of_parent": 64, "local_world_size": 8}, 8),
+        ({"cpu_affinity": 2, "local_world_size": 8}, 1),
+        ({"local_world_size": 8}, None),
+    ],
+)
+def test_cores_of_a_rank(settings: dict[str, Any], cores: int | None) -> None:
+    assert Environment(**settings).cores == cores
+
+
+class TestLedger:
+    def test_steps_without_a_profiler(self) -> None:
+        window = {"cycle": "timing", "warmup_from": 5, "from": 8, "until": 10}
+        ledger = read_ledger({"step_us": [1.0] * 12, "windows": [window]})
+        assert ledger is not None
+        assert ledger.usual.tolist() == [3, 4, 10, 11]
+        assert ledger.stretch == {}  # four are too few
+
+    def test_stretch_leaves_the_wait_for_data_aside(self) -> None:
+        windows = [
+            {"cycle": "timing", "warmup_from": 10, "from": 10, "until": 12},
+            {"cycle": "detail", "warmup_from": 12, "from": 12, "until": 20},
+        ]
+        ledger = read_ledger(
+            {
+                "step_us": [10.0] * 10 + [60.0, 60.0] + [90.0, 90.0],
+                "fetch_us": [0.0] * 10 + [48.0, 48.0] + [50.0, 50.0],
+                "windows": windows,
+            }
+        )
+        assert ledger is not None
+        assert ledger.stretch == pytest.approx({"timing": 1.2, "detail": 4.0})
+
+    @pytest.mark.parametrize(
+        "fetch_us", [None, [0.0, 0.0], [1.0], [1.0, "2"], [1.0, -1.0], [1.0, 100.0], [1.0, math.nan], {"a": 1}]
+    )
+    def test_waits_that_cannot_be_are_not_known(self, fetch_us: object) -> None:
+        ledger = read_ledger({"step_us": [2.0, 2.0], "fetch_us": fetch_us, "gc_us": fetch_us})
+        assert ledger is not None
+        assert ledger.fetch_ns is None
+
+    @pytest.mark.parametrize(
+        "step_us", [None, [], "12", [1.0, None], [math.inf], [-1.0], [1e300], [10**400], [[1.0]], [True], {"0": 1.0}]
+    )
+    def test_steps_that_cannot_be_leave_no_ledger(self, step_us: object) -> None:
+        assert read_ledger({"step_us": step_us}) is None
+
+    @pytest.mark.parametrize(
+        "window",
+        [
+            {"cycle": "timing", "warmup_from": 3, "from": 2, "until": 4},
+            {"cycle": "timing", "warmup_from": -1, "from": 2, "until": 4},
+            {"cycle": 3, "warmup_from": 1, "from": 2, "until": 4},
+            {"cycle": "timing"},
+            "window",
+        ],
+    )
+    def test_windows_that_cannot_be_are_left_out(self, window: object) -> None:
+        ledger = read_ledger({"step_us": [1.0] * 9, "windows": [window]})
+        assert ledger is not None
+        assert ledger.windows == ()
+
+    @pytest.mark.parametrize(
+        ("wait", "share"),
+        [
+            ({"us": 1.0, "cpu_us": 2.0, "wall_us": 4.0}, 0.25),
+            ({"us": 9.0, "wall_us": 4.0}, 1.0),
+            ({"us": 1.0, "wall_us": 0.0}, None),
+            ({"us": -1.0, "wall_us": 4.0}, None),
+            ([1.0, 4.0], None),
+        ],
+    )
+    def test_waiting_for_a_core(self, wait: object, share: float | None) -> None:
+        ledger = read_ledger({"step_us": [1.0], "core_wait": wait})
+        assert ledger is not None
+        assert ledger.core_wait_share == share
 
 
 @pytest.mark.parametrize(
@@ -22,9 +197,74 @@ def test_settings_are_read() -> None:
     [{}, {"traceopt": None}, {"traceopt": []}, {"traceopt": {"environment": 3, "loaders": {"num_workers": 4}}}],
 )
 def test_odd_headers_tell_nothing(header: dict[str, object]) -> None:
-    assert captured(header) == Captured(None, ())
+    assert captured(header) == Captured(dynamo={})
 
 
 def test_odd_values_tell_nothing() -> None:
-    loaders = [{"num_workers": "4", "pin_memory": 1}, "loader"]
-    assert captured({"traceopt": {"loaders": loaders}}).loaders == (LoaderSettings(None, None, None, None, None),)
+    loaders = [{"num_workers": "4", "pin_memory": 1, "batch_size": -4, "batches": 10**400}, "loader"]
+    assert captured({"traceopt": {"loaders": loaders}}).loaders == (Loader(),)
+
+
+NUMBERS = st.one_of(
+    st.integers(-(2**70), 2**70), st.floats(), st.sampled_from([0, -1, 1e308, 10**400, math.nan, math.inf, True])
+)
+JSON = st.recursive(
+    st.one_of(st.none(), st.booleans(), NUMBERS, st.text(max_size=5)),
+    lambda inner: st.one_of(st.lists(inner, max_size=4), st.dictionaries(st.text(max_size=5), inner, max_size=4)),
+    max_leaves=8,
+)
+
+
+def paths(value: Any, at: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    return [at, *(path for key, one in inner for path in paths(one, (*at, key)))]
+
+
+def put(value: Any, path: tuple[Any, ...], new: Any) -> Any:
+    """`value` with another thing at a place."""
+    if not path:
+        return new
+    copy = value.copy()
+    copy[path[0]] = put(value[path[0]], path[1:], new)
+    return copy
+
+
+def numbers(value: Any) -> list[Any]:
+    """All numbers in what was read."""
+    if isinstance(value, np.ndarray):
+        return value.tolist()  # type: ignore[no-any-return]
+    if is_dataclass(value):
+        return [n for field in fields(value) for n in numbers(getattr(value, field.name))]
+    if isinstance(value, dict):
+        return [n for one in value.values() for n in numbers(one)]
+    if isinstance(value, (tuple, list)):
+        return [n for one in value for n in numbers(one)]
+    return [value] if isinstance(value, (int, float)) else []
+
+
+def generated() -> dict[str, Any]:
+    document = generate("worker_restart", steps=2, warmup=2).document["traceopt"]
+    return json.loads(json.dumps(document)) | {
+        "memory": {"after": {"allocated_bytes": 3}},
+        "dynamo": {"frames": {"ok": 1}},
+    }
+
+
+HOSTILE = {"documented": DOCUMENT, "generated": generated()}
+
+
+@given(st.sampled_from(sorted(HOSTILE)), st.data(), JSON)
+def test_whatever_stands_anywhere_no_odd_number_is_taken(kind: str, data: st.DataObject, odd: Any) -> None:
+    document = HOSTILE[kind]
+    path = data.draw(st.sampled_from(paths(document)))
+    found = captured({"traceopt": put(document, path, odd)})
+    assert all(math.isfinite(number) and number >= 0 for number in numbers(found))
+    cores = found.environment.cores
+    assert cores is None or cores >= 1
+    if found.ledger is not None:
+        assert all(math.isfinite(ratio) for ratio in found.ledger.stretch.values())
+
+
+@given(JSON)
+def test_a_key_that_holds_anything_is_read_without_an_error(odd: Any) -> None:
+    assert isinstance(captured({"traceopt": odd}), Captured)

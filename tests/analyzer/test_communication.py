@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from small_traces import Json, annotation, document, kernel, op, read, runtime
+from small_traces import Json, annotation, document, kernel, op, python, read, runtime
 
 from traceopt.analyzer.communication import CollectiveCalls
 from traceopt.analyzer.facts import Facts
@@ -128,3 +128,49 @@ def test_an_operator_of_c10d_tells_the_kind() -> None:
 
 def test_none() -> None:
     assert collectives(kernel("gemm", 100, 100, 1)) == {}
+
+
+def on_cpu(*events: Json, world_size: int = 2) -> dict[str, CollectiveCalls]:
+    header = {"distributedInfo": {"backend": "gloo", "rank": 0, "world_size": world_size}}
+    facts = Facts(read(document([annotation("ProfilerStep#0", 0, 1000), *events], **header)))
+    return {calls.name: calls for calls in facts.collectives}
+
+
+def test_collectives_of_a_cpu_run() -> None:
+    """gloo runs them on threads of its own; what the training thread computes meanwhile hides them."""
+    sizes = {"Input Dims": [[1000]], "Input type": ["float"]}
+    calls = on_cpu(
+        op("c10d::allreduce_", 100, 10),
+        annotation("gloo:all_reduce", 110, 100, 7, **sizes),
+        op("aten::mm", 150, 20),
+        op("c10d::broadcast_", 300, 10),
+        annotation("gloo:broadcast", 310, 50, 7),
+    )
+    assert list(calls) == ["all_reduce", "broadcast"]
+    assert (calls["all_reduce"].exposed.tolist(), calls["all_reduce"].known_bytes) == ([80_000], 4000)
+    assert (calls["broadcast"].exposed.tolist(), calls["broadcast"].known_bytes) == ([50_000], None)
+
+
+def test_two_collectives_at_once_on_the_cpu_cost_their_union() -> None:
+    found = on_cpu(annotation("gloo:all_reduce", 100, 100, 7), annotation("gloo:all_reduce", 150, 100, 8))
+    assert found["all_reduce"].exposed.tolist() == [100_000, 50_000]
+
+
+def test_each_run_on_the_cpu_belongs_to_the_next_call() -> None:
+    """The first was started before the recording began."""
+    facts = Facts(
+        read(
+            [
+                annotation("ProfilerStep#0", 0, 1000),
+                annotation("gloo:all_reduce", 10, 20, 7),
+                python("train.py(8): average", 90, 200),
+                op("c10d::allreduce_", 100, 10),
+                annotation("gloo:all_reduce", 110, 50, 7),
+            ]
+        )
+    )
+    [calls] = facts.collectives
+    assert [facts.trace.names[facts.slices.name[row]] if row >= 0 else None for row in calls.launch] == [
+        None,
+        "c10d::allreduce_",
+    ]

@@ -39,6 +39,8 @@ def test_one_step() -> None:
         python("torch/serialization.py(3): save", 820, 30),
         python("<built-in function collect>", 860, 40),
         python("train.py(9): augment", 905, 10),
+        annotation("_compile.compile_inner (dynamo_timed)", 920, 20),
+        op("aten::mm", 925, 10),  # of a constant that is folded
     ) == {
         "data_loading": 90_000,
         "forward": 100_000,
@@ -47,18 +49,31 @@ def test_one_step() -> None:
         "logging": 50_000,
         "checkpoint": 30_000,
         "gc": 40_000,
+        "compile": 20_000,
         "input_work": 10_000,
-        "python": 950_000 - 640_000,
+        "python": 950_000 - 660_000,
         "untraced": 50_000,
     }
 
 
 def test_backward_on_autograds_thread_is_the_steps() -> None:
-    """The main thread waits for it in Python."""
+    """The main thread waits for it in the engine's call, and that call is no Python either."""
     assert phases(
         python("torch/autograd/graph.py(3): _engine_run_backward", 100, 400),
+        python("<built-in method run_backward of torch._C._EngineBase object at 0x7f>", 140, 320),
         op("autograd::engine::evaluate_function: MmBackward0", 150, 300, 2),
-    ) == {"backward": 300_000, "python": 100_000, "untraced": 600_000}
+        annotation("gloo:all_reduce", 440, 15, 7),
+    ) == {"backward": 315_000, "communication": 5_000, "python": 80_000, "untraced": 600_000}
+
+
+def test_an_optimizer_that_runs_the_passes_itself() -> None:
+    """Lightning and LBFGS: only what follows the last backward is the optimizer's."""
+    assert phases(
+        annotation("Optimizer.step#AdamW.step", 100, 500),
+        op("aten::mm", 120, 100),
+        op("autograd::engine::evaluate_function: MmBackward0", 250, 150),
+        op("aten::add_", 450, 100),
+    ) == {"forward": 100_000, "backward": 150_000, "optimizer": 200_000, "untraced": 550_000}
 
 
 def test_collectives_on_the_cpu() -> None:

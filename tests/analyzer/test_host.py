@@ -46,7 +46,7 @@ def times(host: Host, tid: int = MAIN) -> dict[str, int]:
         ("python_function", "<built-in function print>", "logging"),
         ("python_function", "torch/utils/tensorboard/writer.py(3): add_scalar", "logging"),
         ("python_function", "<built-in function collect>", "gc"),
-        ("user_annotation", "traceopt: gc generation 2", "gc"),
+        ("cpu_op", "traceopt: gc", "gc"),
         ("cuda_runtime", "cudaMalloc", "allocation"),
         ("cuda_driver", "cuLibraryLoadData", "module_load"),
         ("cuda_runtime", "cudaStreamSynchronize", "host_sync"),

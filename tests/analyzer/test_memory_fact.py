@@ -65,7 +65,7 @@ def test_not_recorded() -> None:
 def test_thinning_keeps_the_extremes(allocated: list[int], points: int) -> None:
     time = np.arange(len(allocated), dtype=np.int64) * 1000
     column = np.array(allocated, np.int64)
-    memory = DeviceMemory(time, column, np.full(len(column), -1), CUDA)
+    memory = DeviceMemory(time, column, np.full(len(column), -1), CUDA, np.arange(len(column)))
     kept_time, kept, _ = memory.curve(0, len(allocated) * 1000, points)
     assert kept.max() == column.max()
     assert kept.min() == column.min()

@@ -26,7 +26,7 @@ from traceopt.reports.parts import PARTS, part_style
 from traceopt.reports.shown import shown
 from traceopt.reports.wording import combined_fixes
 from traceopt.result import Result
-from traceopt.rules.finding import Location
+from traceopt.rules.finding import Fix, Location
 
 SAMPLES = sample.ALL
 
@@ -118,6 +118,15 @@ def test_hostile_strings_are_escaped() -> None:
         assert char not in page
 
 
+def test_a_patch_takes_the_place_of_the_example() -> None:
+    rich = sample.rich()
+    for patch, kept, gone in (("--- a/x\n+++ b/x\n-old\n", "-old", "example()"), (None, "example()", "Copy patch")):
+        findings = [replace(rich.findings[0], fix=Fix("Do it.", "example()", patch))]
+        text = visible(page_of(replace(rich, findings=findings)))
+        assert kept in text
+        assert gone not in text
+
+
 def test_rich_report_tells_everything() -> None:
     page = page_of(sample.rich())
     text = visible(page)
@@ -164,6 +173,16 @@ def test_cpu_report_claims_nothing_of_a_gpu() -> None:
     assert "Not recorded: set record_shapes=True" in text
     assert "Not recorded: set profile_memory=True" in text
     assert "3.1 ms: waiting for data" in text
+
+
+def test_settings_of_the_run_are_shown() -> None:
+    text = visible(page_of(sample.rich()))
+    assert "32 CPU cores" in text
+    assert "CPU cores: 32, TF32 of matrix products: off" in text
+    assert "The recorded steps took 1.08 times as long as the others of the run" in text
+    other = visible(page_of(sample.cpu_only()))
+    assert "CPU cores:" not in other
+    assert "times as long as the others" not in other
 
 
 def test_missing_numbers_are_words() -> None:

@@ -1,0 +1,139 @@
+"""FLOP of one call of an operator, from the shapes that the profiler recorded: products, convolutions, attention.
+
+A multiply-add is two. Causal attention counts half of its scores: what must be computed. Sources: matrix products and
+convolutions by definition; attention after Dao, "FlashAttention-2" (2023), section 4.1: two products forward, four
+backward, and a fifth where a fused kernel computes the scores again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+from traceopt.analyzer import op_names
+
+# Position of `is_causal` among the arguments, and whether it is the backward.
+_ATTENTION = {
+    "aten::_scaled_dot_product_flash_attention": (4, False),
+    "aten::_scaled_dot_product_efficient_attention": (6, False),
+    "aten::_scaled_dot_product_cudnn_attention": (6, False),
+    "aten::_scaled_dot_product_flash_attention_backward": (11, True),
+    "aten::_scaled_dot_product_efficient_attention_backward": (11, True),
+    "aten::_scaled_dot_product_cudnn_attention_backward": (14, True),
+}
+# The same, for tensors in the order (batch, token, head, size).
+_ATTENTION_BY_TOKEN = {"flash_attn::_flash_attn_forward": (5, False), "flash_attn::_flash_attn_backward": (11, True)}
+_CONVOLUTION = ("aten::convolution", "aten::_convolution")
+# Position of the gradient, the input and the weight; the older names are cuDNN's of 2021.
+_CONVOLUTION_BACKWARD = {"aten::convolution_backward": (0, 1, 2), "aten::cudnn_convolution_backward": (1, 0, 2)}
+COUNTED = frozenset({*op_names.GEMM_OPS, *_ATTENTION, *_ATTENTION_BY_TOKEN, *_CONVOLUTION, *_CONVOLUTION_BACKWARD})
+
+
+@dataclass(frozen=True, slots=True)
+class OpFlops:
+    """Of one call. `model` is what the mathematics needs; `executed` is what the kernels do for it."""
+
+    model: float
+    executed: float
+
+
+def op_flops(op: str, dims: Any, concrete: Any, outputs: Sequence[int] | None = None) -> OpFlops | None:
+    """None where the shapes do not tell. `outputs` is the output's size of a convolution, where it is known."""
+    if not isinstance(dims, list):
+        return None
+    values = concrete if isinstance(concrete, list) else []
+    if op in op_names.GEMM_OPS:
+        shape = op_names.gemm_shape(op, dims)
+        return None if shape is None else _same(2.0 * prod(shape))
+    if op in _ATTENTION or op in _ATTENTION_BY_TOKEN:
+        return _attention(op, dims, values)
+    if op in _CONVOLUTION:
+        return _convolution(dims, values, outputs)
+    if op in _CONVOLUTION_BACKWARD:
+        return _convolution_backward(op, dims, values)
+    return None
+
+
+def convolution_output(op: str, dims: Any) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]] | None:
+    """Input, weight and output sizes that a convolution's backward shows: forward calls of 2021 hide the stride."""
+    positions = _CONVOLUTION_BACKWARD.get(op)
+    if positions is None or not isinstance(dims, list):
+        return None
+    grad, x, weight = (_size(dims, position) for position in positions)
+    return (x, weight, grad) if grad and x and weight else None
+
+
+def _same(flops: float) -> OpFlops:
+    return OpFlops(flops, flops)
+
+
+def _size(dims: list[Any], position: int) -> tuple[int, ...] | None:
+    if position >= len(dims) or not isinstance(dims[position], list):
+        return None
+    size = dims[position]
+    return tuple(size) if size and all(type(n) is int and n > 0 for n in size) else None
+
+
+def _attention(op: str, dims: list[Any], values: list[Any]) -> OpFlops | None:
+    causal_at, backward = _ATTENTION.get(op) or _ATTENTION_BY_TOKEN[op]
+    query, key, value = (_size(dims, position) for position in ((1, 2, 3) if backward else (0, 1, 2)))
+    if not (query and key and value) or not len(query) == len(key) == len(value) == 4:
+        return None
+    by_token = op in _ATTENTION_BY_TOKEN
+    batch, heads, tokens = (query[0], query[2], query[1]) if by_token else query[:3]
+    keys = key[1] if by_token else key[2]
+    forward = 2.0 * batch * heads * tokens * keys * (query[3] + value[3])
+    if causal_at < len(values) and str(values[causal_at]) == "True":
+        forward /= 2
+    return OpFlops(2 * forward, 2.5 * forward) if backward else _same(forward)
+
+
+def _convolution(dims: list[Any], values: list[Any], outputs: Sequence[int] | None) -> OpFlops | None:
+    """2 x output x weights of one output channel; a transposed one mirrors it."""
+    x, weight = _size(dims, 0), _size(dims, 1)
+    if not x or not weight or len(x) != len(weight) or len(x) < 3:
+        return None
+    transposed = len(values) > 6 and str(values[6]) == "True"
+    if transposed:
+        return _same(2.0 * prod(x) * prod(weight[1:]))
+    size = _output_size(x, weight, values) if outputs is None else tuple(outputs[2:])
+    return None if size is None else _same(2.0 * x[0] * prod(size) * prod(weight))
+
+
+def _output_size(x: tuple[int, ...], weight: tuple[int, ...], values: list[Any]) -> tuple[int, ...] | None:
+    spatial = len(x) - 2
+    settings = [_integers(values[at], spatial) if at < len(values) else None for at in (3, 4, 5)]
+    stride, padding, dilation = settings
+    if stride is None or padding is None or dilation is None or 0 in stride:
+        return None
+    size = [
+        (x[2 + i] + 2 * padding[i] - dilation[i] * (weight[2 + i] - 1) - 1) // stride[i] + 1 for i in range(spatial)
+    ]
+    return tuple(size) if min(size) > 0 else None
+
+
+def _integers(text: Any, count: int) -> list[int] | None:
+    """ "[1, 1]" -> [1, 1]; one number stands for all."""
+    parts = str(text).strip("[] ").split(",")
+    try:
+        numbers = [int(part) for part in parts]
+    except ValueError:
+        return None
+    return numbers * count if len(numbers) == 1 else numbers if len(numbers) == count else None
+
+
+def _convolution_backward(op: str, dims: list[Any], values: list[Any]) -> OpFlops | None:
+    """The gradients of the input (not of the first layer's) and of the weight cost as much as the forward, each."""
+    sizes = convolution_output(op, dims)
+    if sizes is None:
+        return None
+    x, weight, grad = sizes
+    if len(grad) != len(weight) or len(grad) < 3:
+        return None
+    transposed = len(values) > 7 and str(values[7]) == "True"
+    once = 2.0 * (prod(x) * prod(weight[1:]) if transposed else grad[0] * prod(grad[2:]) * prod(weight))
+    mask = str(values[-1]) if values and str(values[-1]).count(",") == 2 else "[True, True, True]"
+    wanted = mask.strip("[] ").split(",")[:2]
+    return _same(once * sum(part.strip() == "True" for part in wanted))

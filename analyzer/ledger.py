@@ -1,0 +1,115 @@
+"""The ledger of a run: what every step took, recorded or not, as `traceopt run` wrote it into the trace."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from traceopt.analyzer.tables import I8
+from traceopt.analyzer.untrusted import MOST_ROWS, MOST_US, amount, rows, table, time_ns, times_ns, whole, word
+
+SETTLED = 3  # the first steps of a run are slow: they are left out of medians
+FEW = 5  # a median of fewer unrecorded steps says nothing
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """Steps that had a profiler: from `warmup_from` on; those from `start` to `until` - 1 are in a trace."""
+
+    cycle: str
+    warmup_from: int
+    start: int
+    until: int
+
+
+@dataclass(frozen=True)
+class Ledger:
+    """Arrays have an entry a step, from step 0 on (the start of the program), ns.
+
+    `fetch_ns` is the time in the DataLoader, None where no loader was watched; `gc_ns` the collector's, `save_ns` that
+    of torch.save. `core_wait_share` is the part of the run in which the training thread was ready and no core was free,
+    `core_wait_per_cpu` the same as a multiple of the time that it ran.
+    """
+
+    step_ns: I8
+    fetch_ns: I8 | None
+    gc_ns: I8
+    save_ns: I8
+    windows: tuple[Window, ...]
+    later_steps: int  # that are not kept one by one
+    core_wait_share: float | None
+    core_wait_per_cpu: float | None
+
+    @property
+    def count(self) -> int:
+        return len(self.step_ns) + self.later_steps
+
+    @cached_property
+    def usual(self) -> I8:
+        """Numbers of the steps without a profiler, but for the first ones."""
+        free = np.ones(len(self.step_ns), bool)
+        free[:SETTLED] = False
+        for window in self.windows:
+            free[window.warmup_from : window.until] = False
+        return np.flatnonzero(free)
+
+    @cached_property
+    def stretch(self) -> dict[str, float]:
+        """By cycle: the median recorded step as a multiple of the median unrecorded one, waiting for data aside."""
+        own = self.step_ns if self.fetch_ns is None else self.step_ns - self.fetch_ns
+        usual = float(np.median(own[self.usual])) if len(self.usual) >= FEW else 0.0
+        if usual <= 0:
+            return {}
+        recorded = {window.cycle: own[window.start : window.until] for window in self.windows}
+        return {cycle: float(np.median(steps)) / usual for cycle, steps in recorded.items() if len(steps)}
+
+
+def read_ledger(value: object) -> Ledger | None:
+    """None where the steps are not there, or are no times."""
+    document = table(value)
+    step_ns = times_ns(document.get("step_us"))
+    if step_ns is None or not len(step_ns):
+        return None
+    fetch_ns, gc_ns = times_ns(document.get("fetch_us")), times_ns(document.get("gc_us"))
+    if fetch_ns is not None and (len(fetch_ns) != len(step_ns) or not fetch_ns.any() or (fetch_ns > step_ns).any()):
+        fetch_ns = None
+    if gc_ns is None or len(gc_ns) != len(step_ns):
+        gc_ns = np.zeros(len(step_ns), np.int64)
+    save_ns = np.zeros(len(step_ns), np.int64)
+    for step, save in _saves(document.get("saves")):
+        if step < len(step_ns):
+            save_ns[step] += save
+    windows = [_window(row) for row in rows(document.get("windows"))]
+    wait = table(document.get("core_wait"))
+    waited, ran, wall = (amount(wait.get(name), MOST_US) for name in ("us", "cpu_us", "wall_us"))
+    return Ledger(
+        step_ns,
+        fetch_ns,
+        gc_ns,
+        np.minimum(save_ns, step_ns),
+        tuple(window for window in windows if window is not None),
+        whole(document.get("later_steps")) or 0,
+        min(1.0, waited / wall) if waited is not None and wall else None,
+        waited / max(1.0, ran) if waited is not None and ran else None,
+    )
+
+
+def _saves(value: object) -> Iterator[tuple[int, int]]:
+    """Step and time of each call of torch.save."""
+    for pair in value[:MOST_ROWS] if isinstance(value, list) else []:
+        if isinstance(pair, list) and len(pair) == 2:
+            step, time = whole(pair[0]), time_ns(pair[1])
+            if step is not None and time is not None:
+                yield step, time
+
+
+def _window(row: Mapping[str, Any]) -> Window | None:
+    cycle = word(row.get("cycle"))
+    warmup_from, start, until = (whole(row.get(name)) for name in ("warmup_from", "from", "until"))
+    if cycle is None or warmup_from is None or start is None or until is None or not warmup_from <= start <= until:
+        return None
+    return Window(cycle, warmup_from, start, until)

@@ -1,0 +1,51 @@
+"""Blocks of the caching allocator: when each was taken and given back, paired by its address."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from traceopt.analyzer.tables import I4, I8, MemoryTable
+
+BEFORE, AFTER = np.iinfo(np.int64).min, np.iinfo(np.int64).max
+
+
+@dataclass(frozen=True, slots=True)
+class Blocks:
+    """Arrays have shape (len,); times in ns. `start` is BEFORE for a block older than the recording, `end` AFTER for
+    one that outlives it. Blocks that were neither taken nor given back while recording do not show.
+    """
+
+    bytes: I8
+    start: I8
+    end: I8
+    thread: I4  # that took it, -1: unknown
+
+    def __len__(self) -> int:
+        return len(self.bytes)
+
+    def live(self, time: int) -> npt.NDArray[np.bool_]:
+        """Held just after a moment."""
+        return np.asarray((self.start <= time) & (self.end > time))
+
+
+def find_blocks(table: MemoryTable, rows: I8) -> Blocks:
+    """`rows` are all samples of one device, in order of time."""
+    rows = rows[table.bytes[rows] != 0]
+    rows = rows[np.argsort(table.address[rows], kind="stable")]
+    address, taken = table.address[rows], table.bytes[rows] > 0
+    follows = np.append(address[1:] == address[:-1], False)
+    paired = taken & follows & ~np.append(taken[1:], True)  # the next event of the address gives it back
+    given = ~taken
+    given[1:] &= ~paired[:-1]  # older than the recording
+    time = table.time[rows]
+    size = np.abs(table.bytes[rows])
+    end = np.where(paired, np.append(time[1:], AFTER), AFTER)
+    return Blocks(
+        bytes=np.concatenate((size[taken], size[given])),
+        start=np.concatenate((time[taken], np.full(int(given.sum()), BEFORE))),
+        end=np.concatenate((end[taken], time[given])),
+        thread=np.concatenate((table.thread[rows][taken], np.full(int(given.sum()), -1, np.int32))),
+    )

@@ -1,0 +1,100 @@
+"""The points at which the host meets the GPU: launches, blocking calls, stream waits, and the borders of steps.
+
+The host is one flow of control: while autograd's thread launches, the thread that called `backward()` is blocked, so
+the calls of both, in order of time, are what one thread would do. A thread that runs at the same time as the training
+thread stays beside the flow: its launches happen where they happened, but take no time of it and block nobody.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from traceopt.analyzer import op_names
+from traceopt.analyzer.links import Links
+from traceopt.analyzer.nesting import OP, RUNTIME, Slices
+from traceopt.analyzer.steps import Steps
+from traceopt.analyzer.tables import I4, I8, U1
+from traceopt.analyzer.trace import Trace
+
+Mask = npt.NDArray[np.bool_]
+
+BORDER, LAUNCH, GRAPH_LAUNCH, SYNC, STREAM_WAIT = 0, 1, 2, 3, 4
+CONCURRENT_SHARE = 0.1  # of a thread's calls that find the training thread at work
+
+
+@dataclass(frozen=True, slots=True)
+class Calls:
+    """In order of time; arrays have shape (len,), times in ns. A call beside the flow ends where it starts."""
+
+    kind: U1  # BORDER, LAUNCH, ...
+    row: I8  # of trace.runtime; -1: the border of a step
+    start: I8
+    end: I8
+    beside: Mask
+
+    def __len__(self) -> int:
+        return len(self.row)
+
+
+def find_calls(trace: Trace, slices: Slices, links: Links, steps: Steps) -> Calls:
+    """The calls that begin inside the window, and the borders of its steps."""
+    runtime = trace.runtime
+    kind = np.zeros(len(runtime), np.uint8)
+    kind[named(trace, runtime.name, op_names.is_stream_wait)] = STREAM_WAIT
+    kind[named(trace, runtime.name, op_names.is_blocking_sync)] = SYNC
+    kind[links.launch[links.launch >= 0]] = LAUNCH
+    kind[(kind == LAUNCH) & named(trace, runtime.name, op_names.is_graph_launch)] = GRAPH_LAUNCH
+    kind[(runtime.start < steps.window[0]) | (runtime.start >= steps.window[1])] = 0
+    rows = _outermost(slices, kind > 0)
+    beside = np.isin(runtime.thread[rows], _concurrent(trace, slices, steps, rows))
+    start = np.concatenate((steps.edges, runtime.start[rows]))
+    end = np.concatenate((steps.edges, np.where(beside, runtime.start[rows], runtime.end[rows])))
+    borders = len(steps.edges)
+    order = np.argsort(start, kind="stable")  # a border comes before a call of the same time
+    return Calls(
+        np.concatenate((np.full(borders, BORDER, np.uint8), kind[rows]))[order],
+        np.concatenate((np.full(borders, -1), rows))[order],
+        start[order],
+        end[order],
+        np.concatenate((np.zeros(borders, bool), beside))[order],
+    )
+
+
+def named(trace: Trace, codes: I4, test: Callable[[str], bool]) -> Mask:
+    """Which of these names pass. Shape (len(codes),)."""
+    used, inverse = np.unique(codes, return_inverse=True)
+    passes = np.array([test(trace.names[code]) for code in used], bool)
+    return passes[inverse] if len(used) else np.empty(0, bool)
+
+
+def _outermost(slices: Slices, wanted: Mask) -> I8:
+    """The wanted runtime rows that lie in no other wanted one (a driver call in a runtime call)."""
+    rows = np.flatnonzero(wanted)
+    if not len(rows):
+        return rows
+    mine = np.zeros(len(slices), bool)
+    of_rows = slices.of(RUNTIME, len(wanted))[rows]
+    mine[of_rows] = True
+    parent = slices.parent[of_rows]
+    inner = (parent >= 0) & (slices.nearest(mine)[np.maximum(parent, 0)] >= 0)
+    return rows[~inner]
+
+
+def _concurrent(trace: Trace, slices: Slices, steps: Steps, rows: I8) -> list[int]:
+    """Threads whose calls fall into times at which the training thread itself was in an operator or in a call, or began
+    or ended anything. One that waits in `backward()` shows at most the Python frame of that.
+    """
+    rows = rows[trace.runtime.thread[rows] != steps.thread]
+    if not len(rows):
+        return []
+    thread, start, end = trace.runtime.thread[rows], trace.runtime.start[rows], trace.runtime.end[rows]
+    mine = slices.thread == steps.thread
+    moments = np.sort(np.concatenate((slices.start[mine], slices.end[mine])))
+    innermost = slices.at(steps.thread, start)
+    active = (innermost >= 0) & np.isin(slices.kind[innermost], (OP, RUNTIME))
+    active |= np.searchsorted(moments, end, "right") > np.searchsorted(moments, start)
+    return [int(one) for one in np.unique(thread) if active[thread == one].mean() > CONCURRENT_SHARE]

@@ -1,0 +1,176 @@
+"""What a fix does to the graph: small values that are applied one after the other.
+
+Masks and arrays named `work` have the shape of the device's work (facts.gpu.work); `calls` are rows of trace.runtime.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from traceopt.analyzer.intervals import EMPTY, Intervals, merge, subtract
+from traceopt.analyzer.replay.graph import HOST, Graph, Rows
+from traceopt.analyzer.replay.queues import EARLY
+from traceopt.analyzer.tables import I8
+
+Mask = npt.NDArray[np.bool_]
+F8 = npt.NDArray[np.float64]
+
+
+class Change(Protocol):
+    """One transformation of the rows of a graph."""
+
+    def apply(self, graph: Graph, rows: Rows) -> Rows:
+        """The changed rows; the arrays of `rows` stay as they are."""
+
+
+@dataclass(frozen=True, eq=False)
+class RemoveHost:
+    """The host spends a share less of its time in an area (measured times). Waits inside stay waits."""
+
+    area: Intervals
+    share: float = 1.0
+
+    def apply(self, graph: Graph, rows: Rows) -> Rows:
+        removed = self.area.within(graph.host_start, graph.host_start + graph.rows.host)
+        return replace(rows, host=np.maximum(rows.host - (self.share * removed).astype(np.int64), 0))
+
+
+@dataclass(frozen=True, eq=False)
+class ScaleWork:
+    """Work takes `factor` times as long: one number, or one for each row of the device's work."""
+
+    work: Mask
+    factor: float | F8
+
+    def apply(self, graph: Graph, rows: Rows) -> Rows:
+        mine = _rows_of(graph, self.work)
+        factor = np.broadcast_to(np.asarray(self.factor, np.float64), self.work.shape)[graph.work[mine]]
+        duration = rows.duration.copy()
+        duration[mine] = np.rint(duration[mine] * factor)
+        return replace(rows, duration=duration)
+
+
+@dataclass(frozen=True, eq=False)
+class DropSync:
+    """Calls no longer wait for the GPU. What they cost besides remains."""
+
+    calls: npt.NDArray[np.integer]
+
+    def apply(self, graph: Graph, rows: Rows) -> Rows:
+        waits = (rows.stream == HOST) & np.isin(graph.call, self.calls)
+        return replace(rows, awaits=np.where(waits, -1, rows.awaits))
+
+
+@dataclass(frozen=True, eq=False)
+class AsyncCopy:
+    """The host no longer waits for these copies."""
+
+    work: Mask
+
+    def apply(self, graph: Graph, rows: Rows) -> Rows:
+        calls = graph.call[_rows_of(graph, self.work)]
+        return DropSync(calls[calls >= 0]).apply(graph, rows)
+
+
+@dataclass(frozen=True, eq=False)
+class RemoveLaunches:
+    """Work that is not there any more, nor `dispatch_share` of the host's time since the launch before it."""
+
+    work: Mask
+    dispatch_share: float = 1.0
+
+    def apply(self, graph: Graph, rows: Rows) -> Rows:
+        mine = np.zeros(len(rows), bool)
+        mine[_rows_of(graph, self.work)] = True
+        return replace(
+            rows,
+            host=np.where(mine, (rows.host * (1 - self.dispatch_share)).astype(np.int64), rows.host),
+            latency=np.where(mine, EARLY, rows.latency),
+            lead=np.where(mine, 0, rows.lead),
+            duration=np.where(mine, 0, rows.duration),
+            awaits=np.where(mine, -1, rows.awaits),
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class MergeKernels:
+    """Each group of work becomes one launch, which takes `factor` times what the group took."""
+
+    group: I8  # one number for each row of the device's work; -1: in no group
+    factor: float | F8  # one number, or one a group
+    dispatch_share: float = 1.0
+
+    def apply(self, graph: Graph, rows: Rows) -> Rows:
+        mine = _rows_of(graph, self.group >= 0)
+        group = self.group[graph.work[mine]]
+        groups, first = np.unique(group, return_index=True)
+        total = np.bincount(group, weights=rows.duration[mine], minlength=int(groups.max(initial=-1)) + 1)
+        factor = np.broadcast_to(np.asarray(self.factor, np.float64), total.shape)
+        kept = mine[first]
+        duration = rows.duration.copy()
+        duration[kept] = (total * factor)[groups]
+        others = np.zeros(len(self.group), bool)
+        others[graph.work[np.setdiff1d(mine, kept)]] = True
+        return RemoveLaunches(others, self.dispatch_share).apply(graph, replace(rows, duration=duration))
+
+
+@dataclass(frozen=True, eq=False)
+class MoveToStream:
+    """Work runs on a stream of its own: after what its old stream held when it was issued, and done by the end of the
+    step.
+    """
+
+    work: Mask
+
+    def apply(self, graph: Graph, rows: Rows) -> Rows:
+        moved = np.zeros(len(rows), bool)
+        moved[_rows_of(graph, self.work)] = True
+        stream, awaits, wake = rows.stream.copy(), rows.awaits.copy(), rows.wake.copy()
+        step = np.searchsorted(graph.borders, np.arange(len(rows)))
+        for old in np.unique(stream[moved]):  # a few streams
+            on_stream = np.flatnonzero(stream == old)
+            mine = moved[on_stream]
+            stay, go = on_stream[~mine], on_stream[mine]
+            before = np.searchsorted(stay, go) - 1
+            held = (before >= 0) & (awaits[go] < 0)
+            awaits[go[held]], wake[go[held]] = stay[before[held]], rows.lead[go[held]]
+            # The first work of the next step waits for the last that was moved.
+            _, first = np.unique(step[stay], return_index=True)
+            last = np.searchsorted(step[go], step[stay[first]]) - 1
+            joins = (last >= 0) & (awaits[stay[first]] < 0)
+            awaits[stay[first[joins]]], wake[stay[first[joins]]] = go[last[joins]], 0
+        stream[moved] = int(rows.stream.max()) + 1
+        return replace(rows, stream=stream, awaits=awaits, wake=wake)
+
+
+Changes = Sequence[Change]
+
+
+def apply_all(graph: Graph, changes: Changes) -> Rows:
+    """The graph's rows after all changes."""
+    rows = graph.rows
+    for change in (*host_removals(changes), *(c for c in changes if not isinstance(c, RemoveHost))):
+        rows = change.apply(graph, rows)
+    return rows
+
+
+def host_removals(changes: Changes) -> list[RemoveHost]:
+    """The removals of host time, made disjoint: what several remove goes once, by the largest share."""
+    taken, out = EMPTY, []
+    for change in sorted((c for c in changes if isinstance(c, RemoveHost)), key=lambda c: -c.share):
+        out.append(RemoveHost(subtract(change.area, taken), change.share))
+        taken = merge(taken, change.area)
+    return out
+
+
+def _rows_of(graph: Graph, work: Mask) -> I8:
+    """Rows of the graph that are work of a mask and can be changed."""
+    is_work = graph.work >= 0
+    is_work[: graph.fixed] = False
+    mine = np.flatnonzero(is_work)
+    return np.asarray(mine[work[graph.work[mine]]])

@@ -1,0 +1,141 @@
+"""The dependency graph of the recorded steps: what the host does and launches, and who waits for whom.
+
+The graph is a table of rows in the order in which the host came to them, so every edge points backwards and one pass
+over the rows re-times them (retime.py). What the host does between two rows is one number: operators and Python have
+no rows of their own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from traceopt.analyzer.gpu import GpuWork
+from traceopt.analyzer.links import Links
+from traceopt.analyzer.nesting import Slices
+from traceopt.analyzer.replay.calls import BORDER, GRAPH_LAUNCH, LAUNCH, Calls, find_calls
+from traceopt.analyzer.replay.lags import find_lags
+from traceopt.analyzer.replay.queues import Queues, find_queues
+from traceopt.analyzer.replay.waits import SLOW_CALL_NS, HostWaits, find_host_waits, find_stream_waits
+from traceopt.analyzer.steps import Steps
+from traceopt.analyzer.tables import I8
+from traceopt.analyzer.trace import Trace
+
+Mask = npt.NDArray[np.bool_]
+
+HOST = -1  # Rows.stream
+OWN_NS = 5_000  # what a call that waits costs besides
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """What a change may alter; arrays have shape (len,), times in ns.
+
+    A row is work of a stream, or the host's alone (`stream` HOST): a wait, the border of a step. First the host works
+    for `host` ns. Work then starts `latency` later, but not before `lead` after the work before it on its stream, nor
+    before `wake` after the end of the row that it `awaits`; for that the host's own rows wait too.
+    """
+
+    host: I8
+    stream: I8
+    latency: I8
+    lead: I8
+    duration: I8
+    awaits: I8  # -1: nothing
+    wake: I8
+
+    def __len__(self) -> int:
+        return len(self.host)
+
+
+@dataclass(frozen=True)
+class Graph:
+    """`rows[:fixed]` were issued before the window: they happen when they happened."""
+
+    rows: Rows
+    host_start: I8  # of each row: where the stretch of `host` began, ns
+    work: I8  # of each row, the row of the device's work; -1: none
+    call: I8  # of each row, the row of trace.runtime; -1: none
+    inferred: Mask  # that a row waits is inferred, not recorded
+    unexplained: I8  # how much later the work of a row started than the graph can tell, ns
+    measured_end: I8  # of each row: when its work ended, or how far the host was
+    fixed: int
+    borders: I8  # the row that begins the first step, and those that end a step; shape (steps + 1,)
+
+
+def build_graph(trace: Trace, slices: Slices, links: Links, gpu: GpuWork, steps: Steps) -> Graph:
+    """The steps one after the other, as recorded."""
+    calls = find_calls(trace, slices, links, steps)
+    queues = find_queues(gpu, links, calls)
+    waits = find_host_waits(trace, gpu, calls, queues)
+    own = _own_cost(calls, queues, waits)
+    host_start, host = _host_time(calls, queues, waits, own)
+    issued_at = (calls.start + own)[queues.call]
+    own_time = (calls.kind[queues.launched] == GRAPH_LAUNCH) | gpu.is_communication[queues.row]
+    lags = find_lags(queues, issued_at, own_time, *find_stream_waits(trace, calls, queues))
+
+    # A row for each piece of work, wait and border, in this order where they are of one call.
+    borders = np.flatnonzero(calls.kind == BORDER)
+    sizes = (len(queues), len(waits), len(borders))
+    call = np.concatenate((queues.call, waits.call, borders))
+    part = np.repeat((0, 1, 2), sizes)
+    order = np.lexsort((np.concatenate((queues.start, waits.target, borders)), part, call))
+    place = np.empty(len(order), np.int64)
+    place[order] = np.arange(len(order))
+    call = call[order]
+    first_of_call = np.append(True, call[1:] != call[:-1]) & (call >= 0)
+
+    def column(*values: I8 | Mask | int) -> I8:
+        """One column of the rows, of its values for work, waits and borders."""
+        parts = [np.broadcast_to(np.asarray(v, np.int64), size) for v, size in zip(values, sizes, strict=True)]
+        return np.concatenate(parts)[order]
+
+    rows = Rows(
+        host=np.where(first_of_call, host[call], 0),
+        stream=column(queues.stream, HOST, HOST),
+        latency=column(lags.latency, 0, 0),
+        lead=column(lags.lead, 0, 0),
+        duration=column(queues.end - queues.start, 0, 0),
+        awaits=column(np.where(lags.awaits >= 0, place[lags.awaits], -1), place[waits.target], -1),
+        wake=column(lags.wake, waits.wake, 0),
+    )
+    return Graph(
+        rows=rows,
+        host_start=host_start[call],
+        work=column(queues.row, -1, -1),
+        call=np.where(call >= 0, calls.row[call], -1),
+        inferred=column(lags.inferred, waits.inferred, 0).astype(bool),
+        unexplained=column(lags.unexplained, 0, 0),
+        measured_end=column(queues.end, calls.end[waits.call], calls.start[borders]),
+        fixed=int((call < 0).sum()),
+        borders=place[-len(borders) :],
+    )
+
+
+def _own_cost(calls: Calls, queues: Queues, waits: HostWaits) -> I8:
+    """What each call costs the host besides waiting. Shape (calls,), ns."""
+    own = calls.end - calls.start
+    quick = own[(calls.kind == LAUNCH) & (own < SLOW_CALL_NS)]
+    usual = int(np.median(quick)) if len(quick) else OWN_NS
+    call, target = waits.call[waits.blocked], waits.target[waits.blocked]
+    # A blocking copy spends its own time before the copy starts, if the stream is free then.
+    staging = queues.start[target] - np.maximum(queues.before[target], calls.start[call])
+    cost = np.where(calls.kind[call] == LAUNCH, usual, OWN_NS)
+    cost = np.where(queues.launched[target] == call, np.maximum(staging, 0), cost)
+    own[call] = np.minimum(own[call], cost)
+    return own
+
+
+def _host_time(calls: Calls, queues: Queues, waits: HostWaits, own: I8) -> tuple[I8, I8]:
+    """Where the host's stretch before each call begins, and how long it works until it has made the call.
+
+    Calls that neither issue nor await anything are part of such a stretch. Shape (calls,), ns.
+    """
+    has_rows = calls.kind == BORDER
+    has_rows[queues.call[queues.call >= 0]] = True
+    has_rows[waits.call] = True
+    reached = np.maximum.accumulate(np.where(has_rows, calls.end, calls.start[0]))
+    begin = np.append(calls.start[0], reached[:-1])
+    return begin, np.maximum(calls.start + own - begin, 0)

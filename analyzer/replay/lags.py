@@ -1,0 +1,89 @@
+"""What each piece of work started after, and how soon: its launch, the work before it, work of another stream."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from traceopt.analyzer.replay.queues import BEFORE, EARLY, Queues
+from traceopt.analyzer.replay.waits import TOLERANCE_NS
+from traceopt.analyzer.tables import I8
+
+Mask = npt.NDArray[np.bool_]
+
+LATENCY_NS, LEAD_NS = 3_000, 1_000  # where a trace has too few examples of its own
+MIN_EXAMPLES = 5
+MAX_LAG_NS = 30_000  # work that starts later than this after all that it is known to wait for has another reason
+
+DRAIN_NS = 100_000  # before the end of a kernel that fills the device others find room
+
+
+@dataclass(frozen=True, slots=True)
+class Lags:
+    """One row a piece of work, as in Queues; arrays have shape (len,), times in ns."""
+
+    latency: I8  # from the time at which the host had issued it; EARLY: not known when that was
+    lead: I8  # from the end of the work before it on its stream
+    awaits: I8  # row of the queues on another stream, -1: none
+    wake: I8  # from the end of that
+    inferred: Mask
+    unexplained: I8  # how much later it started than all that tells
+
+
+def find_lags(queues: Queues, issued_at: I8, own_time: Mask, awaits: I8, inferred: Mask) -> Lags:
+    """`issued_at` is when the host had issued each row; `awaits` and `inferred` are what stream waits say; `own_time`
+    marks work that takes its time to begin: graphs, and collectives, which meet their peers first.
+
+    Of its reasons the one that came last has the lag that was seen, the others the usual one: they may come last after
+    a change. A start that none explains is put down to another stream, whose work had just ended, or was about to end
+    and left room. What is left after that is `unexplained`, and a replay does not repeat it.
+    """
+    known = queues.launched != BEFORE
+    delay = np.where(known, queues.start - issued_at, EARLY)
+    slack = queues.start - queues.before
+    latency = _usual(delay[known & (queues.before < issued_at - MAX_LAG_NS)], LATENCY_NS)
+    lead = _usual(slack[known & (issued_at < queues.before - MAX_LAG_NS)], LEAD_NS)
+
+    def late_by(awaits: I8, wake: I8) -> tuple[I8, I8]:
+        """Which reason came last, and how much later than that with its usual lag each row started."""
+        reasons = (np.where(known, issued_at + latency, EARLY), queues.before + lead, queues.end_of(awaits) + wake)
+        return np.argmax(reasons, axis=0), queues.start - np.max(reasons, axis=0)
+
+    usual_wake = np.full(len(queues), lead)
+    last, late = late_by(awaits, usual_wake)
+    strange = np.flatnonzero(known & (late > MAX_LAG_NS) & ~own_time)
+    found, about = _beside(queues, strange)
+    awaits, inferred = awaits.copy(), inferred.copy()
+    awaits[strange[about]], inferred[strange[about]] = found[about], True
+    wait = np.where(awaits >= 0, queues.start - queues.end_of(awaits), 0)
+    last, late = late_by(awaits, np.minimum(wait, usual_wake))
+
+    seen = np.where(known & ~own_time, late <= MAX_LAG_NS, True)
+    return Lags(
+        latency=np.where((last == 0) & seen, delay, np.minimum(delay, latency)),
+        lead=np.where((last == 1) & seen, slack, np.minimum(slack, lead)),
+        awaits=awaits,
+        wake=np.where((last == 2) & seen, wait, np.minimum(wait, lead)),
+        inferred=inferred,
+        unexplained=np.where(seen, 0, late),
+    )
+
+
+def _beside(queues: Queues, rows: I8) -> tuple[I8, Mask]:
+    """For each row the work of another stream whose end is next to its start, and whether it is near enough."""
+    call, start = queues.call[rows], queues.start[rows]
+    candidates = np.stack((queues.last_done(call, start + TOLERANCE_NS), queues.last_begun(call, start)))
+    after = queues.end_of(candidates) - start
+    near = (after >= -MAX_LAG_NS) & (after <= DRAIN_NS)
+    near[:, queues.stream[rows], np.arange(len(rows))] = False
+    candidates = np.where(near, candidates, -1).reshape(2 * queues.streams, len(rows))
+    found = queues.latest(candidates)
+    return found, found >= 0
+
+
+def _usual(examples: I8, default: int) -> int:
+    if len(examples) < MIN_EXAMPLES:
+        return default
+    return int(np.clip(np.median(examples), 0, MAX_LAG_NS))

@@ -1,0 +1,129 @@
+"""The device's work in the order in which each stream received it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from traceopt.analyzer.gpu import GpuWork
+from traceopt.analyzer.links import Links
+from traceopt.analyzer.replay.calls import GRAPH_LAUNCH, LAUNCH, Calls
+from traceopt.analyzer.tables import I8
+
+BEFORE = -1  # Queues.call: issued before the window
+EARLY = -(2**60)  # ns: before everything, and far enough from the smallest number to be added to
+
+
+@dataclass(frozen=True)
+class Queues:
+    """By stream, then in order of issue, which is the order of start; arrays have shape (len,), times in ns."""
+
+    ids: I8  # the streams' own numbers, shape (streams,)
+    row: I8  # of the device's work
+    stream: I8  # index in ids
+    call: I8  # row of Calls that issued it, BEFORE: none in the window
+    launched: I8  # the same, where the launch is in the file; else BEFORE
+    start: I8
+    end: I8
+
+    def __len__(self) -> int:
+        return len(self.row)
+
+    @cached_property
+    def first(self) -> I8:
+        """Where each stream begins, and the end. Shape (streams + 1,)."""
+        return np.searchsorted(self.stream, np.arange(len(self.ids) + 1))
+
+    @property
+    def streams(self) -> int:
+        return len(self.ids)
+
+    @cached_property
+    def done(self) -> I8:
+        """When each row and all before it on its stream had ended."""
+        if not len(self):
+            return self.end
+        return np.concatenate([np.maximum.accumulate(self.end[a:b]) for a, b in self._ranges])
+
+    @cached_property
+    def before(self) -> I8:
+        """When the stream was free for each row; a very early time for the first. Shape (len,)."""
+        earlier = np.append(EARLY, self.done)[:-1]
+        earlier[self.first[:-1][self.first[:-1] < len(self)]] = EARLY
+        return earlier
+
+    @property
+    def _ranges(self) -> list[tuple[int, int]]:
+        return list(zip(self.first[:-1].tolist(), self.first[1:].tolist(), strict=True))
+
+    def last_before(self, calls: I8) -> I8:
+        """The last row that each stream received before each call, -1: none. Shape (streams, calls)."""
+        found = [a + np.searchsorted(self.call[a:b], calls, side="left") - 1 for a, b in self._ranges]
+        return self._known(found, len(calls))
+
+    def last_done(self, calls: I8, time: I8) -> I8:
+        """The last row that each stream received before each call and that had ended by a time, likewise."""
+        found = [a + np.searchsorted(self.done[a:b], time, side="right") - 1 for a, b in self._ranges]
+        return np.minimum(self._known(found, len(calls)), self.last_before(calls))
+
+    def last_begun(self, calls: I8, time: I8) -> I8:
+        """The last row that each stream received before each call and that had begun by a time, likewise."""
+        found = [a + np.searchsorted(self.start[a:b], time, side="right") - 1 for a, b in self._ranges]
+        return np.minimum(self._known(found, len(calls)), self.last_before(calls))
+
+    def latest(self, candidates: I8) -> I8:
+        """Of each column of candidates (streams, n) the row that ended last; -1: none. Shape (n,)."""
+        return _choose(candidates, self.end_of(candidates))
+
+    def newest(self, candidates: I8) -> I8:
+        """Of each column of candidates (streams, n) the row that was issued last; -1: none. Shape (n,)."""
+        return _choose(candidates, np.where(candidates >= 0, self.call[candidates], EARLY))
+
+    def _known(self, found: list[I8], columns: int) -> I8:
+        table = np.array(found, np.int64).reshape(self.streams, columns)
+        return np.where(table >= self.first[:-1, None], table, -1)
+
+    def end_of(self, rows: I8) -> I8:
+        """When rows ended, very early for -1."""
+        return np.where(rows >= 0, self.end[rows], EARLY) if len(self) else np.full(rows.shape, EARLY)
+
+
+def _choose(candidates: I8, score: I8) -> I8:
+    if not len(candidates):
+        return np.full(candidates.shape[1], -1)
+    return np.asarray(candidates[score.argmax(axis=0), np.arange(candidates.shape[1])])
+
+
+def find_queues(gpu: GpuWork, links: Links, calls: Calls) -> Queues:
+    """What the calls issued, and what came before the window and was still running or waiting in it."""
+    launch = links.launch[gpu.rows]
+    call_of_runtime = np.full(len(gpu.trace.runtime) + 1, BEFORE)
+    mine = np.flatnonzero((calls.kind == LAUNCH) | (calls.kind == GRAPH_LAUNCH))
+    call_of_runtime[calls.row[mine]] = mine
+    launched = call_of_runtime[launch]
+    late = (launched == BEFORE) & (launch >= 0) & (np.append(gpu.trace.runtime.start, 0)[launch] >= gpu.window[1])
+    ids, stream = np.unique(gpu.work.stream, return_inverse=True)
+    order = np.lexsort((gpu.work.start, stream))
+    order = order[~late[order]]
+    stream, launched = stream[order].astype(np.int64), launched[order]
+    start, end = gpu.work.start[order], gpu.work.end[order]
+    call = launched.copy()
+    for one in range(len(ids)):
+        rows = np.flatnonzero(stream == one)
+        call[rows] = _issued_with(launched[rows], len(calls) - 1)
+    keep = np.where(call == BEFORE, end > gpu.window[0], True) & ((launched >= 0) | (start < gpu.window[1]))
+    return Queues(ids, order[keep], stream[keep], call[keep], launched[keep], start[keep], end[keep])
+
+
+def _issued_with(launched: I8, last_call: int) -> I8:
+    """Work of one stream whose launch is not in the window: before the first known launch it came before the window,
+    later on with the next known one.
+    """
+    known = np.flatnonzero(launched != BEFORE)
+    if not len(known):
+        return launched
+    following = np.append(launched[known], last_call)[np.searchsorted(known, np.arange(len(launched)))]
+    following[: known[0]] = BEFORE
+    return np.maximum.accumulate(following)

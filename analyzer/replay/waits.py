@@ -1,0 +1,169 @@
+"""Who waits for what: the host in syncs, blocking copies and full queues, and one stream for another.
+
+The profiler writes down what was waited for only where sync rows were recorded. Elsewhere it is inferred: a call that
+returned just after some work ended waited for the last work that it could have waited for, and a stream is taken to
+wait for what the host had issued last to another stream. What the recorded times contradict is no dependency.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, fields
+
+import numpy as np
+import numpy.typing as npt
+
+from traceopt.analyzer import op_names
+from traceopt.analyzer.gpu import GpuWork
+from traceopt.analyzer.replay.calls import LAUNCH, STREAM_WAIT, SYNC, Calls, named
+from traceopt.analyzer.replay.queues import Queues
+from traceopt.analyzer.tables import I8, MEMCPY
+from traceopt.analyzer.trace import Trace
+
+Mask = npt.NDArray[np.bool_]
+
+TOLERANCE_NS = 2_000  # times cut to microseconds, and two clocks
+WAKE_NS = 10_000  # at most, from the end of the work to the return of a call that did not have to wait for it
+SLOW_CALL_NS = 50_000
+LONG_WORK_NS = 20_000
+BLOCKING_SHARE = 0.9  # of the long kernels, whose launches return after them: launches block
+DEEP_QUEUE = 256  # launches in flight; drivers hold about 1024 and then block
+SOON_NS = 100_000  # a launch that waited for room in the queue returns so soon after there was some
+
+_OF_DEVICE = re.compile(r"(?:Device|Ctx|Thread)Synchronize|^synchronize$|QueueFinish|SynchronizeDevice")
+_OF_STREAM = re.compile(r"StreamSynchronize|synchronizeStream|SynchronizeStream")
+_TO_PAGEABLE = re.compile(r"DtoH .*Pageable")
+
+
+@dataclass(frozen=True, slots=True)
+class HostWaits:
+    """One row for each piece of work that a call waited for; arrays have shape (len,)."""
+
+    call: I8
+    target: I8  # row of Queues whose end is awaited
+    wake: I8  # ns from that end to the end of the wait; below 0 for copies that return when the rest is staged
+    blocked: Mask  # the call did have to wait
+    inferred: Mask
+
+    def __len__(self) -> int:
+        return len(self.call)
+
+
+def find_host_waits(trace: Trace, gpu: GpuWork, calls: Calls, queues: Queues) -> HostWaits:
+    """All waits of the host in the window."""
+    parts = (
+        _blocking_launches(trace, gpu, calls, queues),
+        _full_queues(calls, queues),
+        *_syncs(trace, calls, queues),
+    )
+    return HostWaits(*(np.concatenate([getattr(part, f.name) for part in parts]) for f in fields(HostWaits)))
+
+
+def _waits(calls: Calls, queues: Queues, call: I8, target: I8, inferred: bool) -> HostWaits:
+    """A call that had to wait returned so late after the end of the work as was seen."""
+    end = queues.end_of(target)
+    late = calls.end[call] - end
+    blocked = end > calls.start[call]
+    wake = np.where(blocked, late, np.minimum(late, WAKE_NS))
+    return HostWaits(call, target, wake, blocked, np.full(len(call), inferred))
+
+
+def _blocking_launches(trace: Trace, gpu: GpuWork, calls: Calls, queues: Queues) -> HostWaits:
+    """Launches that return when their work is done: copies, by their name or if a slow call lasted into the copy; all
+    work that the call outlived, where this is so of almost all long kernels (CUDA_LAUNCH_BLOCKING).
+    """
+    rows = np.flatnonzero(queues.launched >= 0)
+    rows = rows[~calls.beside[queues.launched[rows]]]
+    call = queues.launched[rows]
+    copies = gpu.work.kind[queues.row[rows]] == MEMCPY
+    by_name = named(trace, trace.runtime.name[calls.row[call]], op_names.is_blocking_sync)
+    by_name |= named(trace, gpu.work.name[queues.row[rows]], lambda name: _TO_PAGEABLE.search(name) is not None)
+    slow = calls.end[call] - calls.start[call] >= SLOW_CALL_NS
+    waits = copies & (by_name | (slow & (calls.end[call] > queues.start[rows])))
+    outlived = (calls.end[call] + TOLERANCE_NS >= queues.end[rows]) & (calls.kind[call] == LAUNCH)
+    long = ~copies & (queues.end[rows] - queues.start[rows] >= LONG_WORK_NS)
+    if long.any() and outlived[long].mean() >= BLOCKING_SHARE:
+        waits |= ~copies & outlived
+    return _waits(calls, queues, call[waits], rows[waits], False)
+
+
+def _full_queues(calls: Calls, queues: Queues) -> HostWaits:
+    """Slow launches behind hundreds of others: they return when the GPU has begun the next piece of work."""
+    call = np.flatnonzero((calls.kind == LAUNCH) & (calls.end - calls.start >= SLOW_CALL_NS) & ~calls.beside)
+    issued = np.searchsorted(np.sort(queues.call), call, side="left")
+    begun = np.searchsorted(np.sort(queues.start), calls.end[call], side="right")
+    call = call[issued - begun >= DEEP_QUEUE]
+    target = queues.latest(queues.last_done(call, calls.end[call]))
+    end = queues.end_of(target)
+    waits = (end > calls.start[call]) & (calls.end[call] - end <= SOON_NS)
+    return _waits(calls, queues, call[waits], target[waits], True)
+
+
+def _syncs(trace: Trace, calls: Calls, queues: Queues) -> list[HostWaits]:
+    """Sync calls, each with what its sync row says; else with what its name and its return tell."""
+    call = np.flatnonzero((calls.kind == SYNC) & ~calls.beside)
+    names = trace.runtime.name[calls.row[call]]
+    recorded = _recorded_target(trace, calls, queues, call)
+    known = recorded >= 0
+    of_device = named(trace, names, lambda name: _OF_DEVICE.search(name) is not None) & ~known
+    of_stream = named(trace, names, lambda name: _OF_STREAM.search(name) is not None) & ~known
+    other = ~(known | of_device | of_stream)
+
+    until = calls.end[call] + TOLERANCE_NS
+    last = queues.last_before(call)
+    last[queues.end_of(last) > until] = -1
+    ended_last = queues.latest(last)
+    of_one = np.where(queues.end_of(ended_last) > calls.start[call], ended_last, queues.newest(last))
+    finished = queues.latest(queues.last_done(call, until))
+    other &= queues.end_of(finished) > calls.start[call]
+
+    found = [(known, recorded, False), (of_stream & (of_one >= 0), of_one, True), (other, finished, True)]
+    found += [(of_device & (row >= 0), row, False) for row in last]  # a sync of the device waits for every stream
+    return [_waits(calls, queues, call[mine], target[mine], inferred) for mine, target, inferred in found]
+
+
+def _recorded_target(trace: Trace, calls: Calls, queues: Queues, call: I8) -> I8:
+    """What the sync row of each call names: the last work of a stream before the call, or before an event; -1: none."""
+    sync, runtime = trace.sync, trace.runtime
+    target = np.full(len(call), -1)
+    if not len(sync) or not queues.streams:
+        return target
+    row = _find(sync.correlation, runtime.correlation[calls.row[call]])
+    stream_id = np.where(sync.awaited_stream[row] >= 0, sync.awaited_stream[row], sync.stream[row])
+    stream = _find(queues.ids, stream_id)
+    record = _find(runtime.correlation, np.where(sync.event_record[row] > 0, sync.event_record[row], -2))
+    recorded_at = np.where(record >= 0, np.searchsorted(calls.start, runtime.start[record]), call)
+    target = queues.last_before(recorded_at)[stream, np.arange(len(call))]
+    return np.where((row >= 0) & (stream >= 0), target, -1)
+
+
+def _find(values: I8, wanted: I8) -> I8:
+    """The first row with each wanted value, -1: none. Shape (len(wanted),)."""
+    order = np.argsort(values, kind="stable")
+    at = np.minimum(np.searchsorted(values[order], wanted), len(values) - 1)
+    return np.where(values[order[at]] == wanted, order[at], -1)
+
+
+def find_stream_waits(trace: Trace, calls: Calls, queues: Queues) -> tuple[I8, Mask]:
+    """For each row of the queues the row of another stream that a stream wait put before it (-1: none), and whether
+    that is inferred.
+
+    A stream wait holds back what the host issues next. Unless a sync row says else, it waits for what the host had
+    issued last to any other stream.
+    """
+    target, inferred = np.full(len(queues), -1), np.zeros(len(queues), bool)
+    call = np.flatnonzero(calls.kind == STREAM_WAIT)
+    order = np.argsort(queues.call, kind="stable")
+    following = np.searchsorted(queues.call[order], call, side="right")
+    comes = following < len(order)
+    call, held = call[comes], order[following[comes]]
+    last = queues.last_before(call)
+    last[queues.stream[held], np.arange(len(call))] = -1
+    recorded = _recorded_target(trace, calls, queues, call)
+    awaited = np.where(recorded >= 0, recorded, queues.newest(last))
+    end = queues.end_of(awaited)
+    possible = np.flatnonzero((awaited >= 0) & (end <= queues.start[held] + TOLERANCE_NS))
+    possible = possible[np.argsort(end[possible], kind="stable")]  # of several waits the one that ended last
+    target[held[possible]] = awaited[possible]
+    inferred[held[possible]] = recorded[possible] < 0
+    return target, inferred

@@ -1,0 +1,72 @@
+"""What the step takes after a change, and how far the replay can be trusted."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from traceopt.analyzer.replay.changes import Change, apply_all
+from traceopt.analyzer.replay.graph import Rows
+from traceopt.analyzer.replay.retime import Timing, retime
+from traceopt.analyzer.tables import I8
+
+if TYPE_CHECKING:
+    from traceopt.analyzer.facts import Facts
+
+MAX_ERROR_SHARE = 0.05  # a replay that misses the recorded steps by more is not trusted
+MIN_STEPS = 3  # with fewer, the steps are replayed a second time, which is then looked at
+
+
+@dataclass(frozen=True)
+class Replayed:
+    """The steps of a trace after some changes.
+
+    A step is complete when the host has reached its end and the device has done all that was issued until then; the
+    step takes the time from the completion of the one before. Where the host waits for the device in each step this is
+    the host's step. Where it runs ahead, host and device may have different paces for as long as the queue is not full,
+    and the slower one is the throughput of the run: that is what completion follows.
+    """
+
+    changes: Sequence[Change]
+    rows: Rows
+    timing: Timing
+
+    @property
+    def per_step_ns(self) -> I8:
+        """Shape (steps,)."""
+        return np.diff(self.timing.complete)
+
+    @property
+    def step_ns(self) -> float:
+        """The median step, as elsewhere: what happens once in a while is no part of it."""
+        return max(1.0, float(np.median(self.per_step_ns)))
+
+    @property
+    def mean_step_ns(self) -> float:
+        """The mean step, for what does happen once in a while."""
+        return float(np.mean(self.per_step_ns))
+
+
+def replay(facts: Facts, changes: Sequence[Change] = ()) -> Replayed:
+    """All recorded steps in a row, with the changes applied, so that a lead of the host carries over."""
+    graph = facts.replay_graph
+    rows = apply_all(graph, changes)
+    rounds = 1 if facts.steps.count >= MIN_STEPS else 2
+    return Replayed(changes, rows, retime(graph, rows, rounds))
+
+
+def replay_error_share(facts: Facts) -> float | None:
+    """How wrong a replay without a change is: by how much it misses the median recorded step, or, if that is more, the
+    part of the steps by which work started later than the graph can tell. None where no launch of the device's work
+    is in the file, so that there is nothing to replay.
+    """
+    graph = facts.replay_graph
+    if facts.has_gpu and graph.fixed == (graph.work >= 0).sum():
+        return None
+    measured = np.maximum(np.diff(facts.steps.edges), 1)
+    replayed = np.diff(retime(graph, graph.rows).host)
+    missed = float(np.median(np.abs(replayed - measured) / measured))
+    return max(missed, float(graph.unexplained.sum()) / facts.steps.window_ns)

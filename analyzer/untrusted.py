@@ -1,0 +1,75 @@
+"""Numbers, flags and words out of JSON that anyone may have written: of what is odd nothing is taken."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from traceopt.analyzer.tables import I8
+
+MOST = 2**53  # of whole numbers; beyond, JSON readers disagree
+MOST_US = 1e13  # four months
+MOST_ROWS = 10_000
+WORD_LENGTH = 300
+
+
+def whole(value: object, most: int = MOST) -> int | None:
+    """A count from 0 to `most`."""
+    return value if type(value) is int and 0 <= value <= most else None
+
+
+def amount(value: object, most: float) -> float | None:
+    """A number from 0 to `most`."""
+    if type(value) not in (int, float):
+        return None
+    try:
+        number = float(value)  # type: ignore[arg-type]  # one of the two
+    except OverflowError:
+        return None
+    return number if math.isfinite(number) and 0 <= number <= most else None
+
+
+def flag(value: object) -> bool | None:
+    return value if isinstance(value, bool) else None
+
+
+def word(value: object) -> str | None:
+    return value[:WORD_LENGTH] if isinstance(value, str) else None
+
+
+def table(value: object) -> Mapping[str, Any]:
+    """The object, or an empty one."""
+    return value if isinstance(value, dict) else {}
+
+
+def rows(value: object) -> list[Mapping[str, Any]]:
+    """The objects of a list."""
+    return [one for one in value[:MOST_ROWS] if isinstance(one, dict)] if isinstance(value, list) else []
+
+
+def counts(value: object) -> dict[str, int]:
+    """The whole numbers of an object, by their names."""
+    found = {name[:WORD_LENGTH]: whole(count) for name, count in table(value).items()}
+    return {name: count for name, count in found.items() if count is not None}
+
+
+def time_ns(value_us: object) -> int | None:
+    """Nanoseconds from microseconds."""
+    us = amount(value_us, MOST_US)
+    return None if us is None else round(us * 1000)
+
+
+def times_ns(values_us: object) -> I8 | None:
+    """The same of a list; None if any of it is odd."""
+    if not isinstance(values_us, list) or not all(type(value) in (int, float) for value in values_us):
+        return None
+    try:
+        us = np.array(values_us, np.float64)
+    except OverflowError:
+        return None
+    if not (np.isfinite(us).all() and (us >= 0).all() and (us <= MOST_US).all()):
+        return None
+    return np.round(us * 1000).astype(np.int64)

@@ -1,0 +1,130 @@
+"""CM006: gradients are reduced in every micro-step of an accumulation."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from traceopt.analyzer.facts import Facts
+from traceopt.analyzer.nesting import ANNOTATION, OP
+from traceopt.analyzer.tables import I8
+from traceopt.rules.common import ms, typical_ns
+from traceopt.rules.finding import Evidence, Finding, Fix
+from traceopt.rules.pricing import hide, priced
+from traceopt.rules.rule import Rule, threshold
+
+FORWARD = "DistributedDataParallel.forward"
+REDUCING = ("all_reduce", "reduce_scatter")
+
+
+@dataclass(frozen=True)
+class SyncEveryMicroStep(Rule):
+    """Measures the exposed time of gradient reductions in backward passes that another backward pass follows before the
+    optimizer steps, where that one reduces about as many bytes again.
+
+    Why it costs: under gradient accumulation only the sum counts. DistributedDataParallel reduces after every backward
+    pass unless it is told not to, so N micro-steps send N times the bytes.
+
+    How to fix: skip the reduction in all micro-steps but the last.
+
+        for index, micro in enumerate(micros):
+            last = index == len(micros) - 1
+            with contextlib.nullcontext() if last else model.no_sync():
+                (model(micro) / len(micros)).backward()
+        optimizer.step()
+
+    Accelerate does it with `accelerator.accumulate(model)`, the Hugging Face Trainer by itself.
+
+    When it is wrong: two networks that are trained in turn also have two backward passes; they count only if the same
+    bytes are reduced twice before one update. `no_sync` keeps unreduced gradients in memory, which FSDP pays dearly.
+
+    Sources: PyTorch documentation of DistributedDataParallel.no_sync.
+    """
+
+    code: ClassVar[str] = "CM006"
+    name: ClassVar[str] = "sync-every-micro-step"
+    title: ClassVar[str] = "Reduce gradients in the last micro-step only"
+    family: ClassVar[str] = "communication"
+    effort: ClassVar[str] = "Two lines"
+    requires: ClassVar[tuple[str, ...]] = ("gpu", "launches", "ops")
+
+    min_share: float = threshold(0.01, "smallest exposed time of such reductions, as a share of the step, to report")
+    same_bytes: float = threshold(0.8, "smallest ratio of the bytes of two passes that count as the same gradients")
+
+    def applies(self, facts: Facts) -> str | None:
+        if not facts.regions.named(lambda name: name == FORWARD, ANNOTATION, OP).any():
+            return "No DistributedDataParallel in this trace."
+        if not facts.regions.optimizer.any():
+            return "No Optimizer.step was seen in the trace."
+        return None
+
+    def check(self, facts: Facts) -> Iterator[Finding]:
+        rows, exposed, spare = self._spare(facts)
+        times = facts.gpu.work.start[rows]
+        cost = typical_ns(facts, times[spare], exposed[spare])
+        if cost < self.min_share * facts.step_ns:
+            return
+        passes = len(facts.regions.backward_passes) / max(1, self._updates(facts))
+        count = facts.steps.count
+        yield self.finding(
+            why=(
+                f"Each of {passes:,.1f} backward passes before an update reduces its gradients: those before the last "
+                f"take {ms(cost)} of each {ms(facts.step_ns)} step with no compute beside them."
+            ),
+            saving=priced(
+                facts,
+                (0.6 * cost, 0.95 * cost, cost),
+                hide(facts, rows[spare], facts.gpu.work.duration[rows[spare]]),
+                "The step without the reductions before the last micro-step; at most their exposed time.",
+            ),
+            evidence=[
+                Evidence(
+                    "Reductions before the last micro-step",
+                    us_per_step=round(float(exposed[spare].sum()) / count / 1e3, 3),
+                    calls_per_step=round(int(spare.sum()) / count, 3),
+                ),
+                Evidence("All reductions", round(float(exposed.sum()) / count / 1e3, 3), round(len(rows) / count, 3)),
+            ],
+            fix=Fix(
+                "Wrap all micro-steps but the last in model.no_sync().",
+                "with contextlib.nullcontext() if last else model.no_sync():\n    loss.backward()",
+            ),
+            shares_cause_with=["CM001"],
+        )
+
+    def _spare(self, facts: Facts) -> tuple[I8, I8, npt.NDArray[np.bool_]]:
+        """The reductions of backward passes (rows of the device's work), their exposed time, and which are spare."""
+        calls = [c for c in facts.collectives if c.name in REDUCING]
+        empty = np.empty(0, np.int64)
+        rows, exposed, size = (
+            np.concatenate([empty, *(getattr(c, name) for c in calls)]) for name in ("rows", "exposed", "bytes")
+        )
+        launch = facts.links.launch_slice[facts.gpu.rows[rows]]
+        at = np.where(launch >= 0, facts.slices.start[np.maximum(launch, 0)], -1) if len(rows) else empty
+        passes = facts.regions.backward_passes
+        inside = passes.contains(at) & (at >= 0)
+        rows, exposed, size, at = rows[inside], exposed[inside], size[inside], at[inside]
+        number = np.searchsorted(passes.start, at, side="right") - 1
+        moved = np.bincount(number, weights=np.maximum(size, 1), minlength=len(passes))
+        update = np.searchsorted(self._update_starts(facts), passes.start)
+        last = np.append(update[1:] != update[:-1], True) if len(update) else np.empty(0, bool)
+        # the last pass of the same update must reduce as much again
+        of_last = moved[np.flatnonzero(last)][np.searchsorted(np.flatnonzero(last), np.arange(len(passes)))]
+        low, high = np.minimum(moved, of_last), np.maximum(moved, of_last)
+        spare = ~last & (low > 0) & (low >= self.same_bytes * high)
+        return rows, exposed, spare[number]
+
+    def _update_starts(self, facts: Facts) -> I8:
+        return np.sort(facts.slices.start[facts.regions.optimizer])
+
+    def _updates(self, facts: Facts) -> int:
+        """Distinct places between backward passes at which the optimizer steps."""
+        starts = self._update_starts(facts)
+        return len(np.unique(np.searchsorted(facts.regions.backward_passes.start, starts)))
+
+    def passed(self, facts: Facts) -> str:
+        return f"{len(facts.regions.backward_passes)} backward passes for {self._updates(facts)} updates."

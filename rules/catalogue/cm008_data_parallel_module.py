@@ -1,0 +1,107 @@
+"""CM008: one process drives several GPUs through nn.DataParallel."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from traceopt.analyzer.facts import Facts
+from traceopt.analyzer.intervals import union
+from traceopt.analyzer.nesting import ANNOTATION, OP, PYTHON
+from traceopt.analyzer.replay.changes import RemoveHost
+from traceopt.analyzer.tables import I8
+from traceopt.rules.common import by_site, host_bounds, locations, ms, name_of, site_evidence
+from traceopt.rules.finding import Confidence, Finding, Fix
+from traceopt.rules.pricing import priced
+from traceopt.rules.rule import Rule, threshold
+
+# The autograd functions of torch.nn.parallel, as the profiler names them, and the frames round them.
+FUNCTIONS = frozenset(("Broadcast", "BroadcastBackward", "Scatter", "ScatterBackward", "Gather", "GatherBackward"))
+_FRAME = re.compile(r"torch/nn/parallel/(?:replicate|scatter_gather|comm)\.py\(\d+\): (?:replicate|scatter|gather)")
+_MODULE = re.compile(r"torch/nn/parallel/data_parallel\.py\(\d+\): forward|^nn\.Module: DataParallel_\d+$")
+
+REMOVABLE = 0.95  # of the module's host time
+
+
+@dataclass(frozen=True)
+class DataParallelModule(Rule):
+    """Measures the host time in which `nn.DataParallel` copies the model to every GPU, splits the batch, and collects
+    the results, in a step in which the GPU starves.
+
+    Why it costs: every forward sends all parameters from the first GPU to the others, one thread for each GPU shares
+    one interpreter, and the first GPU gathers outputs and computes the loss for all.
+
+    How to fix: one process for each GPU.
+
+        torchrun --nproc-per-node 4 train.py
+
+        dist.init_process_group("nccl")
+        torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+        model = DistributedDataParallel(model.cuda())
+        sampler = DistributedSampler(dataset)
+
+    When it is wrong: the saving counts the host's part alone; the idle time of the other GPUs comes on top and is not
+    estimated.
+
+    Sources: PyTorch documentation of DataParallel ("It is recommended to use DistributedDataParallel").
+    """
+
+    code: ClassVar[str] = "CM008"
+    name: ClassVar[str] = "data-parallel-module"
+    title: ClassVar[str] = "Replace DataParallel by DistributedDataParallel"
+    family: ClassVar[str] = "communication"
+    effort: ClassVar[str] = "A dozen lines and another launcher"
+    risk: ClassVar[str] = "The batch is now that of one GPU"
+    confidence: ClassVar[Confidence] = "medium"
+    requires: ClassVar[tuple[str, ...]] = ("gpu", "launches")
+
+    min_share: float = threshold(0.01, "smallest saving, as a share of the median step, to state one")
+
+    def applies(self, facts: Facts) -> str | None:
+        devices = np.unique(facts.trace.gpu.device)
+        if len(devices) < 2:
+            return "The process uses one GPU."
+        return None if len(_work(facts)) else "No nn.DataParallel in this trace."
+
+    def check(self, facts: Facts) -> Iterator[Finding]:
+        rows = _work(facts)
+        slices, edges = facts.slices, facts.steps.edges
+        area = union(slices.start[rows], slices.end[rows])
+        host = float(np.median(area.within(edges[:-1], edges[1:])))
+        saved = priced(
+            facts,
+            host_bounds(facts, area, REMOVABLE),
+            [RemoveHost(area, REMOVABLE)],
+            "The step without the host time of copying the model, splitting and collecting.",
+        )
+        sites = by_site(facts, rows, slices.end[rows] - slices.start[rows])
+        devices = len(np.unique(facts.trace.gpu.device))
+        yield self.finding(
+            why=(
+                f"One process drives {devices} GPUs through nn.DataParallel; copying the model, batches and results "
+                f"holds the host for {ms(host)} of each {ms(facts.step_ns)} step."
+            ),
+            saving=saved if saved.saving.share >= self.min_share else None,
+            evidence=site_evidence(facts, sites, lambda site: name_of(facts, int(site.rows[0]))),
+            locations=locations(sites),
+            fix=Fix(
+                "Run one process for each GPU with torchrun, and wrap the model in DistributedDataParallel.",
+                "torchrun --nproc-per-node auto train.py\nmodel = DistributedDataParallel(model.cuda())",
+            ),
+        )
+
+    def passed(self, facts: Facts) -> str:  # noqa: ARG002
+        return "No nn.DataParallel in this trace."
+
+
+def _work(facts: Facts) -> I8:
+    """What DataParallel itself does on the training thread: its autograd functions, and its frames' parts."""
+    regions, slices = facts.regions, facts.slices
+    module = regions.named(lambda name: _MODULE.search(name) is not None, PYTHON)
+    frames = regions.named(lambda name: _FRAME.search(name) is not None, PYTHON) & (slices.nearest(module) >= 0)
+    functions = regions.named(FUNCTIONS.__contains__, OP, ANNOTATION)
+    return np.flatnonzero((functions | frames) & (slices.thread == facts.steps.thread))

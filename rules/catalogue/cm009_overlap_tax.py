@@ -1,0 +1,156 @@
+"""CM009: kernels run slower while collectives are beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from traceopt.analyzer.facts import Facts
+from traceopt.analyzer.kernel_labels import short_name
+from traceopt.analyzer.tables import I8
+from traceopt.rules.common import ms, percent, place_of_work
+from traceopt.rules.finding import Confidence, Evidence, Finding, Fix
+from traceopt.rules.pricing import Changes, hide, priced
+from traceopt.rules.rule import Rule, threshold
+
+BESIDE, ALONE = 0.2, 0.02  # shares of a kernel's time with a collective beside it that count as overlapped, or not
+
+
+@dataclass(frozen=True, slots=True)
+class _Slowed:
+    """One kind of kernel: by how much its overlapped runs are longer than its usual run alone, over the window."""
+
+    rows: I8  # the overlapped runs, of the device's work
+    excess_ns: float
+    beside_ns: float  # of these runs, with a collective beside them
+    alone_ns: float  # the usual run alone
+    longer_ns: float  # the usual run beside a collective
+
+    @property
+    def slowdown(self) -> float:
+        """Of the time beside a collective: what it would take alone, as a factor."""
+        return self.beside_ns / max(1.0, self.beside_ns - self.excess_ns)
+
+
+@dataclass(frozen=True)
+class OverlapTax(Rule):
+    """Compares runs of the same kernel (name, grid and operator's sizes) that have a collective beside them with runs
+    that have none, and adds up by how much the former take longer.
+
+    Why it costs: a resident collective occupies multiprocessors and memory bandwidth. Overlap hides communication, but
+    the kernels beside it pay for it.
+
+    How to fix: give the collective fewer multiprocessors, and let the computation go first.
+
+        NCCL_MAX_NCHANNELS=8 torchrun ...          # fewer blocks for each collective: try, and measure the step
+        NCCL_NTHREADS=256 torchrun ...
+
+        options = dist.ProcessGroupNCCL.Options(is_high_priority_stream=False)
+
+    Copies by the link's own engines take none (NVLink SHARP, symmetric memory, `NCCL_CTA_POLICY=2` from NCCL 2.28).
+
+    When it is wrong: fewer channels make the collective itself slower; where it is exposed at the end, nothing is won.
+    The saving's low end is zero for that reason.
+
+    Sources: NCCL documentation, environment variables; Rashidi et al., "Enabling Compute-Communication Overlap in
+    Distributed Deep Learning Training Platforms" (2021).
+    """
+
+    code: ClassVar[str] = "CM009"
+    name: ClassVar[str] = "overlap-tax"
+    title: ClassVar[str] = "Leave more of the GPU to kernels beside collectives"
+    family: ClassVar[str] = "communication"
+    effort: ClassVar[str] = "An environment variable, then measuring"
+    confidence: ClassVar[Confidence] = "low"
+    requires: ClassVar[tuple[str, ...]] = ("gpu",)
+
+    min_share: float = threshold(0.03, "smallest excess, as a share of the step, to report")
+    min_runs: int = threshold(3, "runs of a kernel with and without a collective needed to compare them")
+    min_slowdown: float = threshold(1.1, "factor from which the time beside a collective counts as slowed")
+    removable: float = threshold(0.3, "share of the excess to win back, expected")
+
+    def applies(self, facts: Facts) -> str | None:
+        return None if facts.collectives else "No collectives in this trace."
+
+    def check(self, facts: Facts) -> Iterator[Finding]:
+        slowed, count = self._slowed(facts), facts.steps.count
+        excess = sum(one.excess_ns for one in slowed) / count
+        if excess < self.min_share * facts.step_ns:
+            return
+        beside = sum(one.beside_ns for one in slowed)
+        yield self.finding(
+            why=(
+                f"Beside a collective, kernels take {beside / max(1.0, beside - excess * count):.2f} times as long as "
+                f"alone: {ms(excess)} more in each {ms(facts.step_ns)} step."
+            ),
+            saving=priced(
+                facts,
+                (0.0, self.removable * excess, excess),
+                _quicker(facts, slowed, self.removable),
+                "The excess over the same kernels' runs without a collective; fewer channels win back a part of it.",
+                high=_quicker(facts, slowed, 1.0),
+            ),
+            evidence=[_evidence(facts, one) for one in slowed[:5]],
+            fix=Fix(
+                "Limit the channels of NCCL and measure the step again.",
+                "NCCL_MAX_NCHANNELS=8 torchrun --nproc-per-node 8 train.py",
+            ),
+            shares_cause_with=["CM001"],
+        )
+
+    def _slowed(self, facts: Facts) -> list[_Slowed]:
+        """Kernels that a collective slows, the largest excess first."""
+        gpu = facts.gpu
+        rows = np.flatnonzero(gpu.is_compute & (gpu.in_window > 0) & (gpu.work.duration > 0))
+        ops = facts.links.op[gpu.rows[rows]]
+        sizes = facts.trace.ops.dims[np.maximum(ops, 0)] if len(facts.trace.ops) else np.full(len(rows), -1)
+        sizes = np.where(ops >= 0, sizes, -1)
+        known = (sizes >= 0) | ~facts.products.eligible[rows]  # a product's name and grid do not tell its K
+        rows, sizes = rows[known], sizes[known]
+        work = gpu.work.take(rows)
+        _, group = np.unique(np.column_stack((work.name, work.grid, sizes)), axis=0, return_inverse=True)
+        group = group.reshape(-1)
+        overlap = gpu.communication.within(work.start, work.end)
+        beside, alone = overlap >= BESIDE * work.duration, overlap <= ALONE * work.duration
+        kinds = int(group.max(initial=-1)) + 1
+        enough = [np.bincount(group[mask], minlength=kinds) >= self.min_runs for mask in (beside, alone)]
+        out = []
+        for kind in np.flatnonzero(enough[0] & enough[1]):  # kinds of kernel, not events
+            mine = np.flatnonzero((group == kind) & beside)
+            usual = float(np.median(work.duration[(group == kind) & alone]))
+            longer = work.duration[mine]
+            one = _Slowed(
+                rows=rows[mine],
+                excess_ns=float((longer - usual).sum()),
+                beside_ns=float(overlap[mine].sum()),
+                alone_ns=usual,
+                longer_ns=float(np.median(longer)),
+            )
+            if one.slowdown >= self.min_slowdown and one.excess_ns > 0:
+                out.append(one)
+        return sorted(out, key=lambda one: -one.excess_ns)
+
+    def passed(self, facts: Facts) -> str:
+        excess = sum(one.excess_ns for one in self._slowed(facts)) / facts.steps.window_ns
+        return f"Kernels beside collectives take {percent(max(0.0, excess))} of the step longer than alone."
+
+
+def _quicker(facts: Facts, slowed: list[_Slowed], share: float) -> Changes:
+    """The slowed runs, a share of their excess shorter."""
+    rows = np.concatenate([one.rows for one in slowed])
+    alone = np.concatenate([np.full(len(one.rows), one.alone_ns) for one in slowed])
+    return hide(facts, rows, share * np.maximum(facts.gpu.work.duration[rows] - alone, 0))
+
+
+def _evidence(facts: Facts, one: _Slowed) -> Evidence:
+    count = facts.steps.count
+    return Evidence(
+        what=short_name(facts.trace.names[facts.gpu.work.name[one.rows[0]]]),
+        us_per_step=round(one.excess_ns / count / 1e3, 3),
+        calls_per_step=round(len(one.rows) / count, 3),
+        detail=f"{ms(one.longer_ns)} beside a collective, {ms(one.alone_ns)} alone",
+        location=place_of_work(facts, int(one.rows[0])),
+    )

@@ -1,0 +1,100 @@
+"""CV003: cuDNN picks the algorithms of convolutions by a rule of thumb, though their shapes never change."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from traceopt.analyzer.facts import Facts
+from traceopt.analyzer.nesting import OP
+from traceopt.rules.common import ms, percent, places
+from traceopt.rules.finding import Evidence, Finding, Fix
+from traceopt.rules.precision import kernel_evidence
+from traceopt.rules.rule import Rule, threshold
+
+_CONVOLUTIONS = ("aten::convolution", "aten::convolution_backward")
+
+
+@dataclass(frozen=True)
+class CudnnBenchmarkOff(Rule):
+    """Measures the GPU time of convolutions in a run in which `torch.backends.cudnn.benchmark` was off and every step
+    has convolutions of the same shapes.
+
+    Why it costs: for a shape that it has not seen, cuDNN (MIOpen on AMD) chooses an algorithm by heuristics. With
+    benchmark it times the candidates once and keeps the fastest.
+
+    How to fix: one line before the first convolution.
+
+        torch.backends.cudnn.benchmark = True
+
+    What it gives is not known before it was tried: nothing where the heuristics were right, and more for unusual
+    shapes, strides and groups. So the finding carries no saving.
+
+    When it is wrong: where shapes change often, each new one is timed again, which costs seconds. The fastest algorithm
+    may differ from run to run, and so may the last bits of the results.
+
+    Sources: PyTorch performance tuning guide, "Enable cuDNN auto-tuner"; PyTorch documentation, "Reproducibility".
+    """
+
+    code: ClassVar[str] = "CV003"
+    name: ClassVar[str] = "cudnn-benchmark-off"
+    title: ClassVar[str] = "Let cuDNN time its convolution algorithms"
+    family: ClassVar[str] = "convolution"
+    effort: ClassVar[str] = "One line"
+    risk: ClassVar[str] = "Last bits may differ between runs"
+    requires: ClassVar[tuple[str, ...]] = ("gpu", "settings", "shapes")
+
+    min_share: float = threshold(0.10, "smallest time of convolutions, as a share of the step, to report")
+
+    def applies(self, facts: Facts) -> str | None:
+        environment = facts.captured.environment
+        if not (facts.gpu.kind == "conv").any():
+            return "No convolutions in this trace."
+        if environment.deterministic:
+            return "Deterministic algorithms are asked for, which leave no choice."
+        return "The setting of cudnn.benchmark was not recorded." if environment.cudnn_benchmark is None else None
+
+    def check(self, facts: Facts) -> Iterator[Finding]:
+        work = (facts.gpu.kind == "conv") & (facts.gpu.in_window > 0)
+        time_ns = facts.gpu.area(work).total / facts.steps.count
+        shapes = _shapes(facts)
+        if facts.captured.environment.cudnn_benchmark or time_ns < self.min_share * facts.step_ns or not shapes:
+            return
+        evidence = kernel_evidence(facts, work, 3)
+        yield self.finding(
+            why=(
+                f"Convolutions take {ms(time_ns)} of each {ms(facts.step_ns)} step, in the same {shapes} "
+                f"{'shape' if shapes == 1 else 'shapes'} every time, and cudnn.benchmark is off."
+            ),
+            saving=None,
+            evidence=[*evidence, Evidence("torch.backends.cudnn.benchmark = False", detail="recorded setting")],
+            locations=places(evidence),
+            fix=Fix(
+                "Switch benchmark on before the first convolution and compare the step; the first steps take longer.",
+                "torch.backends.cudnn.benchmark = True",
+            ),
+        )
+
+    def passed(self, facts: Facts) -> str:
+        if facts.captured.environment.cudnn_benchmark:
+            return "torch.backends.cudnn.benchmark is on."
+        share = facts.gpu.area(facts.gpu.kind == "conv").total / facts.steps.window_ns
+        return f"Convolutions take {percent(share)} of the step, or their shapes change from step to step."
+
+
+def _shapes(facts: Facts) -> int:
+    """How many different shapes convolutions have; 0 where they differ between steps, or are not known."""
+    slices, ops = facts.slices, facts.trace.ops
+    rows = np.flatnonzero(facts.regions.named(lambda name: name in _CONVOLUTIONS, OP))
+    step, dims = facts.steps.step_of(slices.start[rows]), ops.dims[slices.row[rows]]
+    inside = (step >= 0) & (step < facts.steps.count)
+    step, dims = step[inside], dims[inside]
+    if not len(dims) or (dims < 0).any():
+        return 0
+    kinds, kind = np.unique(dims, return_inverse=True)
+    of_step = np.zeros((facts.steps.count, len(kinds)), np.int64)
+    np.add.at(of_step, (step, kind), 1)
+    return len(kinds) if (of_step == of_step[0]).all() else 0

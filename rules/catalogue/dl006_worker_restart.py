@@ -1,0 +1,134 @@
+"""DL006: the workers of a DataLoader are stopped and started again at every epoch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import ClassVar
+
+from traceopt.analyzer.facts import Facts
+from traceopt.analyzer.loaders import Loader
+from traceopt.rules.common import by_site, locations, ms, percent
+from traceopt.rules.finding import Evidence, Finding, Fix
+from traceopt.rules.loader_plan import loader_rows
+from traceopt.rules.rule import Rule, threshold
+from traceopt.rules.run_costs import run_saving
+from traceopt.units import us
+
+
+@dataclass(frozen=True)
+class WorkerRestart(Rule):
+    """Measures what it takes to stop the workers of a DataLoader at the end of an epoch, to start new ones, and to wait
+    for their first batch; of that wait, what goes beyond building one batch. Spread over all steps of the run.
+
+    Why it costs: each worker is a new process. It is forked with the parent's memory, or (with spawn) imports the
+    program anew, opens the data again, and builds its first batch while the queue is empty. Short epochs pay often, and
+    so does an evaluation every few steps.
+
+    How to fix: keep the workers.
+
+        loader = DataLoader(dataset, num_workers=8, persistent_workers=True)
+
+    A loader must live as long as its workers should: build it once, outside of the loop over epochs.
+
+    When it is wrong: workers that persist keep their copy of the dataset (an epoch number set on it in the parent does
+    not reach them) and their memory. In a run with long epochs the cost is small, and the rule silent.
+
+    Sources: PyTorch documentation of DataLoader, argument persistent_workers.
+    """
+
+    code: ClassVar[str] = "DL006"
+    name: ClassVar[str] = "worker-restart"
+    title: ClassVar[str] = "Keep the loader's workers between epochs"
+    family: ClassVar[str] = "input pipeline"
+    effort: ClassVar[str] = "One argument"
+    risk: ClassVar[str] = "Workers keep their memory"
+    requires: ClassVar[tuple[str, ...]] = ("settings", "ledger")
+
+    min_share: float = threshold(0.01, "smallest cost, spread over all steps, as a share of the median step, to report")
+
+    def applies(self, facts: Facts) -> str | None:
+        workers = any(loader.num_workers for loader in facts.captured.loaders)
+        return None if workers else "No DataLoader with worker processes was recorded."
+
+    def check(self, facts: Facts) -> Iterator[Finding]:
+        ledger = facts.captured.ledger
+        costs = [cost for loader in facts.captured.loaders if (cost := _cost(loader)) is not None]
+        if ledger is None or not costs:
+            return
+        steps = max(1, ledger.count - min(cost.first_step for cost in costs))
+        low, est, high = (
+            sum(getattr(cost, name) for cost in costs) / steps for name in ("low_ns", "est_ns", "high_ns")
+        )
+        saved = run_saving(
+            facts,
+            ledger,
+            low,
+            est,
+            high,
+            f"All restarts of the run, spread over its {steps:,} steps: surely the stopping and starting of the "
+            "processes, and of the wait for the first batch what goes beyond building one.",
+        )
+        if saved.share < self.min_share:
+            return
+        count = sum(cost.restarts for cost in costs)
+        rows = loader_rows(facts)
+        sites = by_site(facts, rows, facts.slices.end[rows] - facts.slices.start[rows])
+        yield self.finding(
+            why=(
+                f"The workers were started again {count} times in {steps:,} steps. A restart holds the loop for "
+                f"{ms(high * steps / count)}: {ms(low * steps / count)} to stop and start the processes, then the wait "
+                f"for the first batch. That is {ms(est)} of each step."
+            ),
+            saving=saved,
+            evidence=[
+                Evidence(
+                    f"{cost.restarts} restarts of {cost.workers} workers",
+                    us(cost.high_ns / steps),
+                    round(cost.restarts / steps, 4),
+                    f"about every {steps / max(1, cost.restarts):,.0f} steps",
+                )
+                for cost in costs
+            ],
+            locations=locations(sites, 1),
+            fix=Fix(
+                "Let the workers live from one epoch to the next, and build the DataLoader once, outside of the loop "
+                "over epochs.",
+                f"DataLoader(..., num_workers={max(cost.workers for cost in costs)}, persistent_workers=True)",
+            ),
+        )
+
+    def passed(self, facts: Facts) -> str:
+        ledger = facts.captured.ledger
+        costs = [cost for loader in facts.captured.loaders if (cost := _cost(loader)) is not None]
+        if ledger is None or not costs:
+            return "Workers were started once."
+        share = sum(cost.high_ns for cost in costs) / max(1, int(ledger.step_ns.sum()))
+        return f"Restarting workers takes {percent(share)} of the run."
+
+
+@dataclass(frozen=True)
+class _Cost:
+    """All restarts of one loader. Low: processes alone; high: with the whole wait for the first batch."""
+
+    workers: int
+    restarts: int
+    first_step: int
+    low_ns: float
+    est_ns: float
+    high_ns: float
+
+
+def _cost(loader: Loader) -> _Cost | None:
+    if loader.persistent_workers or not loader.num_workers or len(loader.starts) < 2:
+        return None
+    build_ns = loader.build.batch_ns if loader.build is not None else 0.0
+    low = est = high = 0.0
+    for before, start in pairwise(loader.starts):
+        processes = (before.end_ns or 0) + start.start_ns
+        first = start.first_batch_ns or 0
+        low += processes
+        est += processes + max(0.0, first - build_ns)
+        high += processes + first
+    return _Cost(loader.num_workers, len(loader.starts) - 1, loader.starts[0].step, low, est, high)

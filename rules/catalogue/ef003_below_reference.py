@@ -1,0 +1,73 @@
+"""EF003: the throughput is below the rate that the user expects."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+from traceopt.analyzer.facts import Facts
+from traceopt.rules.common import ms, percent
+from traceopt.rules.finding import Evidence, Finding, Fix
+from traceopt.rules.rule import Rule, threshold
+
+
+@dataclass(frozen=True)
+class BelowReference(Rule):
+    """Compares the throughput of one GPU (tokens or samples of a step over the mean step) with the rate that was given
+    as a reference.
+
+    Why it costs: a published or earlier rate on the same device says that more is possible. The step time that it asks
+    for shows how much must be won.
+
+    How to fix: give what one GPU processes in a step, and work down the list of fixes.
+
+        traceopt analyze logs --tokens-per-step 16384 --reference-throughput 3300
+
+    When it is wrong: the profiler slows the step, most of all with stacks and shapes; compare recordings of the timing
+    cycle alone. A rate of another sequence length, precision or device is no reference.
+
+    Sources: none; the reference is the user's.
+    """
+
+    code: ClassVar[str] = "EF003"
+    name: ClassVar[str] = "below-reference"
+    title: ClassVar[str] = "Win what is missing to the reference throughput"
+    family: ClassVar[str] = "efficiency"
+    effort: ClassVar[str] = "Depends on the cause"
+
+    min_ratio: float = threshold(0.95, "share of the reference from which on nothing is said")
+
+    def applies(self, facts: Facts) -> str | None:
+        measured = facts.throughput
+        if measured is None or measured.per_s is None or measured.reference_per_s is None:
+            return "No reference was given (--reference-throughput with --tokens-per-step or --samples-per-step)."
+        return None
+
+    def check(self, facts: Facts) -> Iterator[Finding]:
+        measured = facts.throughput
+        if measured is None or measured.per_s is None or measured.reference_per_s is None:
+            return
+        share = measured.reference_share or 0.0
+        if share >= self.min_ratio:
+            return
+        mean_ns = facts.steps.window_ns / facts.steps.count
+        unit = f"{measured.unit}/s"
+        yield self.finding(
+            why=(
+                f"One GPU processes {measured.per_s:,.0f} {unit}, which is {percent(share)} of the reference of "
+                f"{measured.reference_per_s:,.0f}: a step would have to take {ms(mean_ns * share)} instead of "
+                f"{ms(mean_ns)}."
+            ),
+            saving=None,
+            evidence=[
+                Evidence("Throughput of one GPU", detail=f"{measured.per_s:,.1f} {unit}"),
+                Evidence("Reference", detail=f"{measured.reference_per_s:,.1f} {unit}"),
+            ],
+            fix=Fix("Work down the fixes of this report; what they leave is the model's own time on this device."),
+        )
+
+    def passed(self, facts: Facts) -> str:
+        measured = facts.throughput
+        share = measured.reference_share if measured else None
+        return f"The throughput is {percent(share or 0.0)} of the reference."

@@ -1,0 +1,103 @@
+"""GM003: products that share their input run one after the other, each too small for the device."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+from traceopt.analyzer.facts import Facts
+from traceopt.rules.common import ms, places
+from traceopt.rules.finding import Confidence, Finding, Fix
+from traceopt.rules.pricing import priced
+from traceopt.rules.product_merging import Merge, as_one, describe, may_depend, merged
+from traceopt.rules.rule import Rule, threshold
+
+
+@dataclass(frozen=True)
+class TileWaste(Rule):
+    """Measures matrix products that follow each other directly with the same M and K, as the projections of one input
+    do (query, key and value; gate and up), where each has fewer thread blocks than the device has multiprocessors.
+
+    Why it costs: a product is cut into tiles, one for each multiprocessor. With N or M of a few tiles most
+    multiprocessors have none, and the product takes as long as a tile. Merged, the tiles share the device, and the
+    input is read once.
+
+    How to fix: compute the projections with one weight.
+
+        self.qkv = nn.Linear(hidden, 3 * hidden)
+        q, k, v = self.qkv(x).chunk(3, dim=-1)
+
+    A larger batch fills the device as well.
+
+    When it is wrong: two layers in a row without anything between look the same where N equals K, so a pair of such
+    products is left alone. cuBLAS may choose another tile for the merged size; the estimate takes a part of the gain.
+
+    Sources: NVIDIA, "Matrix Multiplication Background User's Guide", tile and wave quantization.
+    """
+
+    code: ClassVar[str] = "GM003"
+    name: ClassVar[str] = "tile-waste"
+    title: ClassVar[str] = "Merge projections of the same input"
+    family: ClassVar[str] = "matrix shapes"
+    effort: ClassVar[str] = "A few lines; weights must be converted"
+    confidence: ClassVar[Confidence] = "medium"
+    requires: ClassVar[tuple[str, ...]] = ("gpu", "launches", "shapes")
+
+    min_share: float = threshold(0.02, "smallest gain, as a share of the step, to report")
+    low: float = threshold(0.4, "share of the gain to expect, low")
+    expected: float = threshold(0.8, "share of the gain to expect")
+
+    def applies(self, facts: Facts) -> str | None:
+        return None if len(facts.product_calls) else "No matrix product of known shape in this trace."
+
+    def check(self, facts: Facts) -> Iterator[Finding]:
+        found = _merges(facts)
+        count = facts.steps.count
+        gain = sum(one.now_ns - one.starved_ns - one.merged_ns for one in found) / count
+        if gain < self.min_share * facts.step_ns:
+            return
+        evidence = describe(facts, found)
+        time = sum(one.now_ns - one.starved_ns for one in found) / count
+        most = 1.5 if facts.trains else 1.0
+        yield self.finding(
+            why=(
+                f"{len(found) / count:,.0f} times a step, products of the same input run one after the other, none of "
+                f"which fills the device: {ms(time)} of each {ms(facts.step_ns)} step, {ms(time - gain)} if merged."
+            ),
+            saving=priced(
+                facts,
+                (self.low * gain, self.expected * gain, most * gain),
+                as_one(facts, found, self.expected),
+                "The waves of thread blocks that merged products need, each as long as the longest now; bounded by "
+                "the roofline. At most half as much again in the backward pass.",
+                low=as_one(facts, found, self.low),
+                high=as_one(facts, found, most),
+            ),
+            evidence=evidence,
+            locations=places(evidence),
+            fix=Fix(
+                "Compute the projections with one weight and split the result.",
+                "self.qkv = nn.Linear(hidden, 3 * hidden)\nq, k, v = self.qkv(x).chunk(3, dim=-1)",
+            ),
+        )
+
+    def passed(self, facts: Facts) -> str:
+        gain = sum(one.gain_ns for one in _merges(facts)) / facts.steps.count
+        return f"Merging products of the same input would give back {ms(gain)} a step."
+
+
+def _merges(facts: Facts) -> list[Merge]:
+    """Runs of the same M and K, each call short of the device; those of one N in a long row are GM004's."""
+    products, units = facts.product_calls, facts.device.multiprocessors or 0
+    sizes = products.sizes
+    out = []
+    for run in products.runs(sizes[:, [0, 2, 3, 4]], 2):
+        alone = (sizes[run, 3] == 1).all() and (products.blocks[run] < units).all()
+        alike = len(run) >= 8 and (sizes[run, 1] == sizes[run[0], 1]).all()
+        if not alone or alike or (may_depend(sizes[run]) and len(run) < 3):
+            continue
+        one = merged(facts, run)
+        if one is not None and one.now_ns - one.starved_ns > one.merged_ns:
+            out.append(one)
+    return out

@@ -1,0 +1,100 @@
+"""GM004: many small products of one shape in a row."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+from traceopt.analyzer.facts import Facts
+from traceopt.rules.common import ms, places
+from traceopt.rules.finding import Confidence, Finding, Fix
+from traceopt.rules.pricing import priced
+from traceopt.rules.product_merging import Merge, as_one, describe, may_depend, merged
+from traceopt.rules.rule import Rule, threshold
+
+
+@dataclass(frozen=True)
+class ManySmallGemms(Rule):
+    """Measures rows of matrix products of one shape with nothing but copies between them, as a Python loop over heads,
+    experts, groups or ensemble members makes them: their kernels, and the GPU's starvation between them.
+
+    Why it costs: each product is a launch of its own, and too small to fill the device, so it takes as long as one of
+    its tiles. One batched product runs all tiles side by side.
+
+    How to fix: give the loop's index to the product.
+
+        y = torch.bmm(x, w)                       # x: [groups, m, k], w: [groups, k, n]
+        y = torch.einsum("gmk,gkn->gmn", x, w)
+        y = torch.func.vmap(layer)(params, x)     # whole modules
+        y = torch._grouped_mm(x, w, offs=ends)    # experts of unequal size
+
+    When it is wrong: products that could take each other's result (N or M equal to K) are left alone: they may be a
+    chain, which cannot be batched. Where the inputs must first be stacked, the copy takes a part of the gain.
+
+    Sources: NVIDIA, "cuBLAS", batched and grouped GEMM; PyTorch documentation of torch.bmm and torch.func.vmap.
+    """
+
+    code: ClassVar[str] = "GM004"
+    name: ClassVar[str] = "many-small-gemms"
+    title: ClassVar[str] = "Batch the small products of a loop"
+    family: ClassVar[str] = "matrix shapes"
+    effort: ClassVar[str] = "Some refactoring"
+    confidence: ClassVar[Confidence] = "medium"
+    requires: ClassVar[tuple[str, ...]] = ("gpu", "launches", "shapes")
+
+    min_share: float = threshold(0.02, "smallest gain, as a share of the step, to report")
+    min_calls: int = threshold(8, "products of one shape in a row that count as a loop")
+    low: float = threshold(0.5, "share of the gain to expect, low")
+    expected: float = threshold(0.85, "share of the gain to expect")
+
+    def applies(self, facts: Facts) -> str | None:
+        return None if len(facts.product_calls) else "No matrix product of known shape in this trace."
+
+    def check(self, facts: Facts) -> Iterator[Finding]:
+        found = self._merges(facts)
+        count = facts.steps.count
+        gain = sum(one.gain_ns for one in found) / count
+        if gain < self.min_share * facts.step_ns:
+            return
+        evidence = describe(facts, found)
+        time, starved = (sum(getattr(one, name) for one in found) / count for name in ("now_ns", "starved_ns"))
+        calls = sum(len(one.calls) for one in found) / count
+        beside = f", {ms(starved)} of it waiting for launches" if starved > 0.1 * time else ""
+        yield self.finding(
+            why=(
+                f"{calls:,.0f} products a step run one by one in rows of one shape: {ms(time)} of each "
+                f"{ms(facts.step_ns)} step{beside}; batched they would take {ms(time - gain)}."
+            ),
+            saving=priced(
+                facts,
+                (self.low * gain, self.expected * gain, gain),
+                as_one(facts, found, self.expected),
+                "Against the waves of thread blocks that one batched product needs, each as long as the longest now; "
+                "bounded by the roofline.",
+                low=as_one(facts, found, self.low),
+                high=as_one(facts, found, 1.0),
+            ),
+            evidence=evidence,
+            locations=places(evidence),
+            fix=Fix(
+                "Stack the operands and multiply them at once.",
+                "y = torch.bmm(x, w)  # instead of: for g in range(groups): y[g] = x[g] @ w[g]",
+            ),
+            shares_cause_with=["LB001"] if starved > 0.1 * time else [],
+        )
+
+    def _merges(self, facts: Facts) -> list[Merge]:
+        products = facts.product_calls
+        runs = products.runs(products.sizes, self.min_calls)
+        found = [merged(facts, run) for run in runs if not may_depend(products.sizes[run])]
+        return [one for one in found if one is not None and one.gain_ns > 0]
+
+    def passed(self, facts: Facts) -> str:
+        runs = facts.product_calls.runs(facts.product_calls.sizes, self.min_calls)
+        longest = max((len(run) for run in runs), default=0)
+        if not longest:
+            return f"No {self.min_calls} products of one shape in a row."
+        return (
+            f"Rows of up to {longest:,} products of one shape; batching gives back too little, or may not be possible."
+        )

@@ -1,0 +1,141 @@
+"""GM005: products have so few rows that reading the weights takes their time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+from traceopt.analyzer.architectures import DTYPE_BYTES
+from traceopt.analyzer.facts import Facts
+from traceopt.analyzer.gemms import GemmShape
+from traceopt.analyzer.nesting import OP
+from traceopt.rules.common import ms, percent, place_of, places
+from traceopt.rules.finding import Confidence, Evidence, Finding, Fix
+from traceopt.rules.memory_advice import peak_of_capacity, peak_share
+from traceopt.rules.pricing import priced_work, work_of
+from traceopt.rules.roofline import HBM_SHARE
+from traceopt.rules.rule import Rule, threshold
+
+REACHABLE = 0.8  # of the peak rate, as of the bandwidth
+
+
+@dataclass(frozen=True)
+class SkinnyBatch(Rule):
+    """Measures matrix products with few rows (samples or tokens of the batch) beside large weights. By the roofline of
+    the device they are bound by reading the weights, so more rows would take hardly longer.
+
+    Why it costs: the weights pass through memory once for each step, whether for 8 rows or for 80. The saving is stated
+    as time of a step at the same number of samples: a step with `factor` times the batch, divided by that factor.
+
+    How to fix: raise the batch of each device, as far as memory and the recipe allow; with gradient accumulation make
+    the micro-batches larger and fewer.
+
+        loader = DataLoader(dataset, batch_size=4 * 8, ...)
+
+    When it is wrong: the batch may be small for a reason (memory, convergence, latency). In inference the finding has
+    no saving: one request cannot wait for others. Only products are judged, not convolutions.
+
+    Sources: Williams et al., "Roofline" (2009); NVIDIA, "Matrix Multiplication Background User's Guide", math and
+    memory bounds.
+    """
+
+    code: ClassVar[str] = "GM005"
+    name: ClassVar[str] = "skinny-batch"
+    title: ClassVar[str] = "Give each product more rows: raise the micro-batch"
+    family: ClassVar[str] = "matrix shapes"
+    effort: ClassVar[str] = "One number, then tuning"
+    risk: ClassVar[str] = "May change convergence"
+    confidence: ClassVar[Confidence] = "low"
+    requires: ClassVar[tuple[str, ...]] = ("gpu", "launches", "shapes", "device")
+
+    min_share: float = threshold(0.05, "smallest gain, as a share of the step, to report")
+    max_rows: int = threshold(64, "most rows that count as few")
+    factor: float = threshold(4.0, "times the batch that the estimate assumes")
+    max_memory_share: float = threshold(0.5, "share of the device's memory at the peak, above which no batch fits")
+
+    def applies(self, facts: Facts) -> str | None:
+        if not facts.gemms.shapes:
+            return "No matrix product of known shape in this trace."
+        if facts.memory is not None and facts.device.memory_bytes and peak_share(facts) > self.max_memory_share:
+            return f"The memory has no room for a larger batch: {peak_of_capacity(facts)}."
+        return None
+
+    def check(self, facts: Facts) -> Iterator[Finding]:
+        found = self._skinny(facts)
+        count = facts.steps.count
+        gain, time = sum(row[0] for row in found) / count, sum(row[1] for row in found) / count
+        if gain < self.min_share * facts.step_ns:
+            return
+        evidence = [_evidence(facts, shape, rows) for _, _, shape, rows in found[:5]]
+        yield self.finding(
+            why=(
+                f"Products of {max(rows for *_, rows in found)} rows or fewer take {ms(time)} of each "
+                f"{ms(facts.step_ns)} step; reading their weights bounds them. {self.factor:g} times the rows would "
+                f"take {ms(gain)} less for the same samples."
+            ),
+            saving=priced_work(
+                facts,
+                work_of(facts, [shape for _, _, shape, _ in found]),
+                (0.3 * gain, 0.7 * gain, gain),
+                f"The roofline of these products at {self.factor:g} times the batch, for the same number of samples.",
+            )
+            if facts.trains
+            else None,
+            evidence=evidence,
+            locations=places(evidence),
+            fix=Fix(
+                "Raise the batch of each device."
+                if facts.trains
+                else "Serve several requests in one batch, where they may wait for each other.",
+                f"DataLoader(..., batch_size={self.factor:g} * batch_size)" if facts.trains else None,
+            ),
+            shares_cause_with=["LB001", "MM001"],
+        )
+
+    def _skinny(self, facts: Facts) -> list[tuple[float, float, GemmShape, int]]:
+        """Gain and time over the window (ns), shape and rows, the largest gain first."""
+        out = []
+        for shape in facts.gemms.shapes:
+            rows = facts.gemms.batch_rows(shape)
+            if shape.batch > 1 or rows > self.max_rows:
+                continue
+            now, then = _roofline_ns(facts, shape, rows, 1.0), _roofline_ns(facts, shape, rows, self.factor)
+            if now <= 0:
+                continue
+            gain = shape.duration_ns * (1 - then / now / self.factor)
+            if gain > 0:
+                out.append((gain, float(shape.duration_ns), shape, rows))
+        return sorted(out, key=lambda row: -row[0])
+
+    def passed(self, facts: Facts) -> str:
+        time = sum(row[1] for row in self._skinny(facts)) / facts.steps.window_ns
+        return f"Products of {self.max_rows} rows and fewer take {percent(time)} of the step."
+
+
+def _roofline_ns(facts: Facts, shape: GemmShape, rows: int, factor: float) -> float:
+    """Least time of one call with `factor` times the rows."""
+    accelerator = facts.device.accelerator
+    peak = accelerator.peak(shape.dtype) if accelerator else None
+    bandwidth = accelerator.hbm_gb_per_s if accelerator else None
+    if not peak or not bandwidth:
+        return 0.0
+    m, n, k = shape.m, shape.n, shape.k
+    if rows == shape.m:
+        m = round(m * factor)
+    else:
+        k = round(k * factor)
+    traffic = (m * k + k * n + m * n) * DTYPE_BYTES.get(shape.dtype, 2)
+    return max(2 * m * n * k / (peak * REACHABLE * 1e3), traffic / (bandwidth * HBM_SHARE))
+
+
+def _evidence(facts: Facts, shape: GemmShape, rows: int) -> Evidence:
+    place = place_of(facts, int(facts.slices.of(OP, len(facts.trace.ops))[shape.rows[0]]))
+    count = facts.steps.count
+    return Evidence(
+        what=f"{shape.op} {shape.m}x{shape.n}x{shape.k} {shape.dtype}",
+        us_per_step=round(shape.duration_ns / count / 1e3, 3),
+        calls_per_step=round(shape.calls / count, 3),
+        detail="1 row" if rows == 1 else f"{rows} rows",
+        location=place,
+    )

@@ -1,0 +1,97 @@
+"""IN001: inference records an autograd graph that nobody uses."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from traceopt.analyzer.facts import Facts
+from traceopt.analyzer.replay.changes import RemoveHost
+from traceopt.rules.common import dispatch_area, ms, percent, starved_ns
+from traceopt.rules.finding import Confidence, Evidence, Finding, Fix
+from traceopt.rules.pricing import priced
+from traceopt.rules.rule import Rule, threshold
+
+
+@dataclass(frozen=True)
+class AutogradInInference(Rule):
+    """Measures how many autograd nodes a step makes (their sequence numbers) in a run without any backward pass or
+    optimizer, in which the GPU starves for the host.
+
+    Why it costs: each operator with a differentiable result makes a node, saves tensors for a backward pass that never
+    comes, and counts versions. The saved tensors also keep memory until the outputs are gone.
+
+    How to fix: switch autograd off around inference.
+
+        with torch.inference_mode():
+            logits = model(inputs)
+
+    `model.eval()` does not do that: it changes dropout and normalisation only.
+
+    When it is wrong: a training run of which only the forward was recorded. The host time of one node is assumed
+    (a threshold), not measured; under a busy GPU it is hidden and the rule stays silent.
+
+    Sources: PyTorch documentation, "Autograd mechanics: locally disabling gradient computation".
+    """
+
+    code: ClassVar[str] = "IN001"
+    name: ClassVar[str] = "autograd-in-inference"
+    title: ClassVar[str] = "Run inference under torch.inference_mode()"
+    family: ClassVar[str] = "inference"
+    effort: ClassVar[str] = "One line"
+    confidence: ClassVar[Confidence] = "low"
+    requires: ClassVar[tuple[str, ...]] = ("gpu", "whole", "launches", "ops")
+
+    min_share: float = threshold(0.01, "smallest saving, as a share of the median step, to report")
+    min_nodes: int = threshold(20, "autograd nodes a step from which a graph counts as recorded")
+    node_us: float = threshold(0.5, "host time that one node takes, in microseconds")
+
+    def applies(self, facts: Facts) -> str | None:
+        return "This run trains." if facts.trains else None
+
+    def check(self, facts: Facts) -> Iterator[Finding]:
+        nodes = _nodes(facts)
+        host = nodes * self.node_us * 1e3
+        expected = min(host, starved_ns(facts))
+        if nodes < self.min_nodes or expected < self.min_share * facts.step_ns:
+            return
+        dispatch = dispatch_area(facts)
+        spent = max(host, dispatch.total / facts.steps.count)
+        yield self.finding(
+            why=(
+                f"A step without a backward pass records {nodes:,.0f} autograd nodes, which takes the host about "
+                f"{ms(host)} of {ms(facts.step_ns)} and keeps their tensors in memory."
+            ),
+            saving=priced(
+                facts,
+                (0.0, expected, min(2 * host, starved_ns(facts))),
+                [RemoveHost(dispatch, host / spent)],
+                f"The step without {self.node_us:g} µs of host time for each node, spread over its dispatch.",
+                low=[],
+                high=[RemoveHost(dispatch, min(1.0, 2 * host / spent))],
+            ),
+            evidence=[Evidence("Autograd nodes", calls_per_step=round(nodes, 3))],
+            fix=Fix(
+                "Put inference under torch.inference_mode().",
+                "with torch.inference_mode():\n    logits = model(inputs)",
+            ),
+            shares_cause_with=["LB001"],
+        )
+
+    def passed(self, facts: Facts) -> str:
+        starved = percent(starved_ns(facts) / facts.step_ns)
+        return f"A step records {_nodes(facts):,.0f} autograd nodes; the GPU starves for {starved} of it."
+
+
+def _nodes(facts: Facts) -> float:
+    """Autograd nodes a step: distinct sequence numbers beyond the one that every operator peeks at."""
+    ops, steps = facts.trace.ops, facts.steps
+    rows = np.flatnonzero((ops.sequence >= 0) & (ops.forward_thread <= 0))
+    step = steps.step_of(ops.start[rows])
+    inside = (step >= 0) & (step < steps.count)
+    pairs = np.unique(np.stack((step[inside], ops.sequence[rows[inside]])), axis=1)
+    counts = np.bincount(pairs[0].astype(np.int64), minlength=steps.count)
+    return float(max(0.0, np.median(counts) - 1))

@@ -1,0 +1,82 @@
+"""LB004: steady steps still compile."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from traceopt.analyzer.facts import Facts
+from traceopt.rules.finding import Evidence, Fix
+from traceopt.rules.steady_rule import SteadyRule
+
+_REGION = re.compile(r"^Torch-Compiled Region: (?P<frame>\d+)/(?P<compiled>\d+)")
+
+
+@dataclass(frozen=True)
+class Recompilation(SteadyRule):
+    """Measures the time in which the GPU starves while TorchDynamo, Inductor or Triton compile, in steps after the
+    first. How often each part of the model was compiled before is read from the names of its regions, and the reasons
+    from what `traceopt run` recorded.
+
+    Why it costs: a compilation takes seconds. It belongs to the first steps; it comes back where something that the
+    compiled code took for fixed has changed: a shape, a Python number, the training flag, an attribute.
+
+    How to fix: find the guard that failed, then mark what varies.
+
+        TORCH_LOGS=recompiles python train.py               # says which guard failed
+        torch._dynamo.mark_dynamic(tokens, 1)               # this dimension varies
+        model = torch.compile(model, dynamic=True)
+
+    Pad lengths to a few sizes where dynamic shapes are slower.
+
+    When it is wrong: the first few steps of a run recompile until dynamic shapes are found; a recording that begins too
+    early shows them. A step that compiles once is told without a saving.
+
+    Sources: PyTorch documentation, "torch.compile: dealing with recompilations" and "Dynamic shapes".
+    """
+
+    code: ClassVar[str] = "LB004"
+    name: ClassVar[str] = "recompilation"
+    title: ClassVar[str] = "Stop compiling again in the steps"
+    effort: ClassVar[str] = "A few lines, once the reason is known"
+    cause: ClassVar[str] = "compile"
+    does: ClassVar[str] = "The model is compiled again"
+    fix: ClassVar[Fix] = Fix(
+        "See which guard fails with TORCH_LOGS=recompiles; mark what varies as dynamic, or pad it to a few sizes.",
+        "TORCH_LOGS=recompiles python train.py\ntorch._dynamo.mark_dynamic(tokens, 1)",
+    )
+
+    def applies(self, facts: Facts) -> str | None:
+        if not len(facts.host.rows_of("compile")) and not _regions(facts):
+            return "Nothing is compiled in this trace."
+        return super().applies(facts)
+
+    def more(self, facts: Facts) -> list[Evidence]:
+        most = sorted(_regions(facts).items(), key=lambda item: -item[1])[:3]
+        rows = [
+            Evidence(f"Region {frame}", detail=f"compiled {count + 1} times so far") for frame, count in most if count
+        ]
+        return [*rows, *_reasons(facts.captured.dynamo)]
+
+
+def _regions(facts: Facts) -> dict[str, int]:
+    """The highest number of a compilation seen of each compiled region."""
+    out: dict[str, int] = {}
+    for code in np.unique(facts.slices.name):
+        match = _REGION.match(facts.trace.names[code])
+        if match:
+            out[match["frame"]] = max(out.get(match["frame"], 0), int(match["compiled"]))
+    return out
+
+
+def _reasons(dynamo: Mapping[str, Mapping[str, int]]) -> list[Evidence]:
+    """Why Dynamo compiled again or broke the graph, as it counted over the run."""
+    out = []
+    for kind, text in (("recompiles", "Recompiled"), ("graph_break", "Graph break")):
+        most = sorted(dynamo.get(kind, {}).items(), key=lambda item: -item[1])[:3]
+        out += [Evidence(f"{text}: {why[:200]}", detail=f"{count} times in the run") for why, count in most]
+    return out

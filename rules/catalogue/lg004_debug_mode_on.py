@@ -1,0 +1,188 @@
+"""LG004: a mode that is for finding bugs is on while training."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from traceopt.analyzer.facts import Facts
+from traceopt.analyzer.intervals import Intervals
+from traceopt.analyzer.nesting import OP, PYTHON
+from traceopt.analyzer.replay.changes import RemoveLaunches
+from traceopt.rules.common import by_site, host_bounds, locations, ms, percent
+from traceopt.rules.finding import Evidence, Finding, Fix, Price
+from traceopt.rules.pricing import priced, without_calls
+from traceopt.rules.rule import Rule, threshold
+from traceopt.units import us
+
+Mask = npt.NDArray[np.bool_]
+
+_NAN_CHECKS = ("aten::isnan", "aten::_is_any_true", "aten::any", "aten::item")
+
+
+@dataclass(frozen=True)
+class DebugModeOn(Rule):
+    """Measures what modes for debugging do inside the steps: the NaN checks of autograd's anomaly mode, the filling of
+    new tensors in deterministic mode, and gradcheck. Names further switches that `traceopt run` found set and that no
+    event shows: Python's development mode, a debugging allocator, TORCH_DISTRIBUTED_DEBUG=DETAIL.
+
+    Why it costs: anomaly mode stores a traceback for every operator of the forward pass, and after every one of the
+    backward pass reads back from the GPU whether its gradient holds a NaN, which waits for it.
+    TORCH_DISTRIBUTED_DEBUG=DETAIL compares every collective between all ranks before it may begin.
+
+    How to fix: switch it off, and on again when there is something to find.
+
+        torch.autograd.set_detect_anomaly(False)
+        torch.utils.deterministic.fill_uninitialized_memory = False   # results stay deterministic
+
+    When it is wrong: where the mode is on because of a bug that is being looked for.
+
+    Sources: PyTorch documentation, "Anomaly detection" ("will slow down your program execution"), of
+    torch.use_deterministic_algorithms, and of torch.distributed, "Debugging torch.distributed applications".
+    """
+
+    code: ClassVar[str] = "LG004"
+    name: ClassVar[str] = "debug-mode-on"
+    title: ClassVar[str] = "Switch debugging modes off"
+    family: ClassVar[str] = "logging"
+    effort: ClassVar[str] = "One line"
+    risk: ClassVar[str] = "Errors are found later"
+
+    min_share: float = threshold(0.005, "smallest saving of a mode whose work is seen, as a share of the median step")
+
+    def missing(self, facts: Facts) -> str | None:
+        """The trace itself shows some of the modes."""
+        return None if any(mode.seen(facts).any() for mode in _MODES) else facts.lacks("settings")
+
+    def check(self, facts: Facts) -> Iterator[Finding]:
+        for mode in _MODES:
+            mask = mode.seen(facts)
+            if mask.any():
+                area = _area(facts, mask)
+                changes = [*without_calls(facts, np.flatnonzero(mask)), RemoveLaunches(facts.regions.work_under(mask))]
+                saved = priced(facts, host_bounds(facts, area, 1.0), changes, mode.basis)
+                if saved.saving.share >= self.min_share:
+                    yield self._measured(facts, mode, mask, saved)
+        switches = _switches(facts)
+        if switches:
+            names = ", ".join(switch for switch, _ in switches)
+            yield self.finding(
+                why=f"{len(switches)} debugging {'switch is' if len(switches) == 1 else 'switches are'} set: {names}.",
+                saving=None,
+                evidence=[Evidence(switch, detail=effect) for switch, effect in switches],
+                fix=Fix(
+                    "Unset it, and measure the step without: no event shows what it costs.",
+                    "\n".join(f"unset {switch.partition('=')[0]}" for switch, _ in switches if "=" in switch) or None,
+                ),
+            )
+
+    def _measured(self, facts: Facts, mode: _Mode, mask: Mask, saved: Price) -> Finding:
+        area, edges = _area(facts, mask), facts.steps.edges
+        rows = np.flatnonzero(mask)
+        time_ns = float(np.median(area.within(edges[:-1], edges[1:])))
+        sites = by_site(facts, rows, facts.slices.end[rows] - facts.slices.start[rows])
+        return self.finding(
+            title=mode.title,
+            why=f"{mode.what} {ms(time_ns)} of each {ms(facts.step_ns)} step on the host.",
+            saving=saved,
+            evidence=[Evidence(mode.evidence, us(time_ns), round(len(rows) / facts.steps.count, 3))],
+            locations=locations(sites, 2),
+            fix=Fix(mode.advice, mode.code),
+            shares_cause_with=["HS001"] if mode is _MODES[0] else [],
+        )
+
+    def passed(self, facts: Facts) -> str:
+        share = sum(_area(facts, mode.seen(facts)).total for mode in _MODES) / facts.steps.window_ns
+        return f"Debugging modes take {percent(share)} of the steps, and none is recorded as set."
+
+
+@dataclass(frozen=True)
+class _Mode:
+    """One whose work is in the trace: `seen` gives the slices."""
+
+    title: str
+    what: str
+    evidence: str
+    basis: str
+    advice: str
+    code: str
+    seen: Callable[[Facts], Mask]
+
+
+def _nan_checks(facts: Facts) -> Mask:
+    """Directly below the evaluation of a node of the backward: no operator has them there by itself."""
+    mask = facts.regions.named(lambda name: name in _NAN_CHECKS, OP) & _below(facts, facts.regions.backward)
+    reads = facts.regions.named(lambda name: name == "aten::isnan", OP)
+    return mask if (mask & reads).any() else np.zeros(len(mask), bool)
+
+
+def _fills_of_new_tensors(facts: Facts) -> Mask:
+    fills = facts.regions.named(lambda name: name == "aten::fill_", OP)
+    return fills & _below(facts, facts.regions.named(lambda name: name.startswith("aten::empty"), OP))
+
+
+def _gradcheck(facts: Facts) -> Mask:
+    return facts.regions.named(lambda name: "torch/autograd/gradcheck.py(" in name, PYTHON)
+
+
+def _below(facts: Facts, parents: Mask) -> Mask:
+    """Slices whose parent is one of the mask."""
+    parent = facts.slices.parent
+    return np.asarray((parent >= 0) & parents[np.maximum(parent, 0)])
+
+
+_MODES = (
+    _Mode(
+        "Switch autograd's anomaly detection off",
+        "Anomaly detection is on: checking every gradient for NaN takes",
+        "NaN checks after the nodes of the backward",
+        "The host time of the checks alone: surely where the GPU starves beside them. The tracebacks that the forward "
+        "stores "
+        "come on top and are not counted.",
+        "Switch anomaly detection off once the NaN is found.",
+        "torch.autograd.set_detect_anomaly(False)",
+        _nan_checks,
+    ),
+    _Mode(
+        "Do not fill new tensors",
+        "Deterministic mode fills every new tensor before it is used, which takes",
+        "aten::fill_ of new tensors",
+        "The host time of the fills: surely where the GPU starves beside them.",
+        "Deterministic algorithms do not need it; it only shows reads of memory that nobody wrote.",
+        "torch.utils.deterministic.fill_uninitialized_memory = False",
+        _fills_of_new_tensors,
+    ),
+    _Mode(
+        "Take gradcheck out of the training loop",
+        "gradcheck compares gradients with finite differences, which takes",
+        "torch.autograd.gradcheck",
+        "The host time inside gradcheck: surely where the GPU starves beside it.",
+        "Check gradients in a test, not in the loop.",
+        "# remove: torch.autograd.gradcheck(...)",
+        _gradcheck,
+    ),
+)
+
+
+def _switches(facts: Facts) -> list[tuple[str, str]]:
+    """Switches that no event shows, each with what it does."""
+    environment = facts.captured.environment
+    variables = environment.variables
+    found = []
+    if variables.get("TORCH_DISTRIBUTED_DEBUG", "").upper() == "DETAIL":
+        found.append(("TORCH_DISTRIBUTED_DEBUG=DETAIL", "compares every collective between all ranks"))
+    if environment.python_debug or variables.get("PYTHONDEVMODE", "") not in ("", "0"):
+        found.append(("Python development mode (-X dev, PYTHONDEVMODE=1)", "checks every allocation of Python"))
+    elif "debug" in variables.get("PYTHONMALLOC", ""):
+        found.append((f"PYTHONMALLOC={variables['PYTHONMALLOC']}", "checks every allocation of Python"))
+    if environment.anomaly_mode and not _nan_checks(facts).any():
+        found.append(("torch.autograd.set_detect_anomaly", "stores a traceback for every operator"))
+    return found
+
+
+def _area(facts: Facts, mask: Mask) -> Intervals:
+    return facts.regions.area(mask)

@@ -1,0 +1,83 @@
+"""MM004: the allocator has reserved far more memory than it hands out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+from traceopt.analyzer.facts import Facts
+from traceopt.rules.finding import Confidence, Evidence, Finding, Fix
+from traceopt.rules.memory_advice import size
+from traceopt.rules.rule import Rule, threshold
+
+
+@dataclass(frozen=True)
+class Fragmentation(Rule):
+    """Compares the peak of the memory that the caching allocator has reserved with the peak of what it handed out, on
+    a device of which a good part is reserved.
+
+    Why it costs: free pieces between live blocks cannot be joined, so a large tensor does not fit although enough is
+    free in sum. The allocator then asks the driver for more, or fails.
+
+    How to fix: let segments grow, and keep sizes few.
+
+        # in the environment, before CUDA is initialised
+        PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True
+
+    Inputs of ever new lengths fragment most: pad them to a few sizes.
+
+    When it is wrong: what an earlier phase needed (evaluation, a longer batch, warm-up) stays reserved as cache and
+    looks the same. It does no harm until memory is short, so the finding carries no saving.
+
+    Sources: PyTorch documentation, "CUDA semantics: memory management".
+    """
+
+    code: ClassVar[str] = "MM004"
+    name: ClassVar[str] = "fragmentation"
+    title: ClassVar[str] = "Let the allocator's segments grow"
+    family: ClassVar[str] = "memory"
+    effort: ClassVar[str] = "An environment variable"
+    confidence: ClassVar[Confidence] = "low"
+    requires: ClassVar[tuple[str, ...]] = ("gpu", "memory")
+
+    min_unused: float = threshold(0.25, "share of the reserved memory that nothing uses at the peak")
+    min_reserved: float = threshold(0.70, "share of the device's memory that is reserved")
+
+    def applies(self, facts: Facts) -> str | None:
+        if facts.memory is None or facts.memory.peak_reserved is None:
+            return "Reserved memory was not recorded."
+        return None if facts.device.memory_bytes else "The capacity of the device is not in the trace."
+
+    def check(self, facts: Facts) -> Iterator[Finding]:
+        reserved, allocated = _peaks(facts)
+        if reserved - allocated < self.min_unused * reserved:
+            return
+        if reserved < self.min_reserved * (facts.device.memory_bytes or 1):
+            return
+        yield self.finding(
+            why=(
+                f"The allocator holds {size(reserved)} of {size(facts.device.memory_bytes)} but hands out "
+                f"{size(allocated)} at most: {1 - allocated / reserved:.0%} lies between live blocks or waits in its "
+                "cache."
+            ),
+            saving=None,
+            evidence=[
+                Evidence("Peak reserved", detail=size(reserved)),
+                Evidence("Peak allocated", detail=size(allocated)),
+            ],
+            fix=Fix(
+                "Set expandable_segments, and pad inputs to a few sizes.",
+                "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True python train.py",
+            ),
+            shares_cause_with=["MM002"],
+        )
+
+    def passed(self, facts: Facts) -> str:
+        reserved, allocated = _peaks(facts)
+        return f"{size(allocated)} of {size(reserved)} reserved are handed out at the peak."
+
+
+def _peaks(facts: Facts) -> tuple[int, int]:
+    memory = facts.memory
+    return ((memory.peak_reserved or 0), (memory.peak_allocated or 0)) if memory else (0, 0)

@@ -1,0 +1,129 @@
+"""MM005: every step leaves more memory behind."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from traceopt.analyzer.facts import Facts
+from traceopt.analyzer.memory_blocks import AFTER
+from traceopt.analyzer.nesting import OP
+from traceopt.analyzer.tables import I8
+from traceopt.rules.common import name_of, places
+from traceopt.rules.finding import Evidence, Finding, Fix, Location
+from traceopt.rules.memory_advice import size
+from traceopt.rules.rule import Rule, threshold
+from traceopt.units import rate, to_location
+
+
+@dataclass(frozen=True)
+class MemoryGrowth(Rule):
+    """Compares the least memory that is allocated in each step: where it rises from every step to the next, something
+    is kept. The operators whose results are still there at the end are named.
+
+    Why it costs: the run ends out of memory, hours later. The usual reason is a tensor kept with its autograd graph: a
+    list of losses, a running sum that was not detached.
+
+    How to fix: keep numbers, not graphs.
+
+        total_loss += loss.detach()          # not: total_loss += loss
+        history.append(loss.item())          # at the logging interval, not: history.append(loss)
+        del outputs                          # where the next step would hold two
+
+    When it is wrong: generation grows its key-value cache by design, and a cache that fills once is no leak. The rule
+    needs growth in every recorded step, and the few steps of a recording may all be filling steps.
+
+    Sources: PyTorch FAQ, "My model reports cuda runtime error(2): out of memory".
+    """
+
+    code: ClassVar[str] = "MM005"
+    name: ClassVar[str] = "memory-growth"
+    title: ClassVar[str] = "Stop keeping tensors from step to step"
+    family: ClassVar[str] = "memory"
+    effort: ClassVar[str] = "One line"
+    requires: ClassVar[tuple[str, ...]] = ("gpu", "memory")
+
+    min_steps: int = threshold(4, "recorded steps needed to speak of growth")
+    min_bytes: int = threshold(1 << 20, "smallest growth a step, in bytes")
+
+    def applies(self, facts: Facts) -> str | None:
+        floor = _floor(facts)
+        if len(floor) < self.min_steps:
+            return f"{len(floor)} steps with recorded memory are too few to speak of growth."
+        return None
+
+    def check(self, facts: Facts) -> Iterator[Finding]:
+        growth = np.diff(_floor(facts))
+        if growth.min() < self.min_bytes:
+            return
+        each = float(np.median(growth))
+        evidence, locations = _kept(facts)
+        left = (facts.device.memory_bytes or 0) - (facts.memory.peak_allocated or 0 if facts.memory else 0)
+        full = f" At this rate the device is full after {left / each:,.0f} more steps." if left > 0 else ""
+        yield self.finding(
+            why=f"Each of {len(growth)} steps leaves {size(each)} more allocated than the one before.{full}",
+            saving=None,
+            evidence=[Evidence("Growth a step", detail=size(each)), *evidence],
+            locations=locations,
+            fix=Fix(
+                "Detach what is kept from step to step, or keep numbers instead of tensors.",
+                "total_loss += loss.detach()",
+            ),
+        )
+
+    def passed(self, facts: Facts) -> str:
+        floor = _floor(facts)
+        return (
+            f"The least memory of a step changes by {size(abs(float(floor[-1] - floor[0])))} over {len(floor)} steps."
+        )
+
+
+def _floor(facts: Facts) -> I8:
+    """The least allocated in each step that has samples, bytes."""
+    memory = facts.memory
+    if memory is None or not len(memory.time):
+        return np.empty(0, np.int64)
+    step = facts.steps.step_of(memory.time)
+    inside = (step >= 0) & (step < facts.steps.count)
+    steps, first = np.unique(step[inside], return_index=True)
+    return np.minimum.reduceat(memory.allocated[inside], first) if len(steps) else np.empty(0, np.int64)
+
+
+def _kept(facts: Facts) -> tuple[list[Evidence], list[Location]]:
+    """The operators that took what is still held at the end, by bytes a step, the most first; not the last step's."""
+    blocks = facts.blocks
+    if blocks is None:
+        return [], []
+    edges = facts.steps.edges
+    kept = np.flatnonzero((blocks.end == AFTER) & (blocks.start >= edges[0]) & (blocks.start < edges[-2]))
+    at = np.full(len(kept), -1, np.int64)
+    for thread in np.unique(blocks.thread[kept]):
+        mine = blocks.thread[kept] == thread
+        at[mine] = facts.slices.at(int(thread), blocks.start[kept[mine]])
+    at = facts.slices.ancestor(at, facts.slices.kind == OP).astype(np.int64)
+    kept, at = kept[at >= 0], at[at >= 0]
+    names = facts.slices.name[at]
+    steps = max(1, facts.steps.count - 1)
+    rows = []
+    for name in np.unique(names):
+        mine = names == name
+        place = _place(facts, at[mine])
+        total = int(blocks.bytes[kept[mine]].sum())
+        rows.append((total, Evidence(name_of(facts, int(at[mine][0])), None, rate(mine.sum() / steps), None, place)))
+    rows.sort(key=lambda row: -row[0])
+    evidence = [
+        Evidence(row.what, None, row.calls_per_step, f"keeps {size(total / steps)} a step", row.location)
+        for total, row in rows[:5]
+    ]
+    return evidence, places(evidence)
+
+
+def _place(facts: Facts, rows: I8) -> Location | None:
+    sites = facts.call_sites.of(rows)
+    known = sites[sites >= 0]
+    if not len(known):
+        return None
+    return to_location(facts.call_sites.sites[int(np.bincount(known).argmax())])

@@ -1,0 +1,107 @@
+"""MM007: activations are computed again although there is memory to keep them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from traceopt.analyzer.facts import Facts
+from traceopt.analyzer.memory_blocks import BEFORE
+from traceopt.rules.common import launched_ns, ms, percent, places
+from traceopt.rules.finding import Confidence, Evidence, Finding, Fix
+from traceopt.rules.memory_advice import peak_bytes, peak_of_capacity, size
+from traceopt.rules.precision import kernel_evidence
+from traceopt.rules.pricing import priced_work
+from traceopt.rules.rule import Rule, threshold
+
+
+@dataclass(frozen=True)
+class CheckpointingWithHeadroom(Rule):
+    """Measures the GPU time of forward work that the backward pass computes again (activation checkpointing), on a
+    device whose memory has room to keep the results instead. How much would have to be kept is measured as well: what
+    each recomputation allocates and holds beyond itself.
+
+    Why it costs: a fully checkpointed model runs its forward twice, a third more work. It shows as hardware utilisation
+    (HFU) above model utilisation (MFU).
+
+    How to fix: checkpoint fewer blocks, as many as memory asks for.
+
+        for index, block in enumerate(self.blocks):
+            if index % 2:      # every second block keeps its activations
+                x = checkpoint(block, x, use_reentrant=False)
+            else:
+                x = block(x)
+
+    When it is wrong: longer inputs than those of the recorded steps may need the memory. Other processes on the device
+    are not seen.
+
+    Sources: Chen et al., "Training Deep Nets with Sublinear Memory Cost" (2016); Korthikanti et al., "Reducing
+    Activation Recomputation" (2022).
+    """
+
+    code: ClassVar[str] = "MM007"
+    name: ClassVar[str] = "checkpointing-with-headroom"
+    title: ClassVar[str] = "Checkpoint fewer layers"
+    family: ClassVar[str] = "memory"
+    effort: ClassVar[str] = "A few lines"
+    risk: ClassVar[str] = "Uses the free memory"
+    confidence: ClassVar[Confidence] = "medium"
+    requires: ClassVar[tuple[str, ...]] = ("gpu", "launches", "memory")
+
+    min_share: float = threshold(0.03, "smallest recomputation, as a share of the step, to report")
+    usable: float = threshold(0.90, "share of the device's memory to fill")
+
+    def applies(self, facts: Facts) -> str | None:
+        if not facts.device.memory_bytes:
+            return "The capacity of the device is not in the trace."
+        return None if facts.regions.recompute.any() else "The backward pass computes nothing again."
+
+    def check(self, facts: Facts) -> Iterator[Finding]:
+        work = facts.gpu.is_kernel & facts.regions.work_under(facts.regions.recompute)
+        time = launched_ns(facts, work)
+        free = self.usable * (facts.device.memory_bytes or 0) - peak_bytes(facts)
+        if time < self.min_share * facts.step_ns or free <= 0:
+            return
+        needed = self._kept_bytes(facts)
+        part = min(1.0, free / needed) if needed else 1.0
+        if part * time < self.min_share * facts.step_ns:
+            return
+        evidence = kernel_evidence(facts, work)
+        what = f"keeping them takes {size(needed)}" if needed else "how much keeping them takes was not recorded"
+        yield self.finding(
+            why=(
+                f"The backward pass computes activations again for {ms(time)} of each {ms(facts.step_ns)} step, while "
+                f"the peak is {peak_of_capacity(facts)}; {what}."
+            ),
+            saving=priced_work(
+                facts,
+                work,
+                ((0.7 if needed else 0.3) * part * time, (0.9 if needed else 0.7) * part * time, time),
+                "The recomputation's GPU time, as far as the free memory holds what it would have kept.",
+            ),
+            evidence=[Evidence("Free memory", detail=size(free)), *evidence],
+            locations=places(evidence),
+            fix=Fix(
+                "Switch checkpointing off." if part >= 1 else f"Checkpoint only {1 - part:.0%} of the layers.",
+                "model.gradient_checkpointing_disable()" if part >= 1 else "if index % 2: x = checkpoint(block, x)",
+            ),
+        )
+
+    def _kept_bytes(self, facts: Facts) -> float:
+        """What the recomputations of a step allocate and hold beyond themselves."""
+        blocks, area = facts.blocks, facts.regions.area(facts.regions.recompute)
+        if blocks is None or not len(area):
+            return 0.0
+        inside = (blocks.start != BEFORE) & area.contains(np.maximum(blocks.start, 0))
+        index = np.searchsorted(area.start, np.maximum(blocks.start, 0), side="right") - 1
+        held = inside & (blocks.end > area.end[np.maximum(index, 0)])
+        per_step = facts.steps.per_step(facts.steps.step_of(blocks.start[held]), blocks.bytes[held])
+        return float(np.median(per_step))
+
+    def passed(self, facts: Facts) -> str:
+        work = facts.gpu.is_kernel & facts.regions.work_under(facts.regions.recompute)
+        share = launched_ns(facts, work) / facts.step_ns
+        return f"Computing again takes {percent(share)} of the step; the peak is {peak_of_capacity(facts)}."

@@ -1,0 +1,145 @@
+"""OP002: a foreach optimizer in a step that waits for the host, where a fused one would launch a few kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from traceopt.analyzer import op_names
+from traceopt.analyzer.facts import Facts
+from traceopt.analyzer.intervals import Intervals, union
+from traceopt.analyzer.nesting import ANNOTATION, OP
+from traceopt.analyzer.replay.changes import RemoveHost
+from traceopt.rules.common import by_site, host_bounds, locations, ms, places, typical_ns
+from traceopt.rules.finding import Evidence, Finding, Fix
+from traceopt.rules.precision import kernel_evidence
+from traceopt.rules.pricing import priced, shorter
+from traceopt.rules.roofline import HBM_SHARE
+from traceopt.rules.rule import Rule, threshold
+
+# Bytes of 4-byte numbers that one pass over a parameter moves: read and written once each.
+FUSED_BYTES = {"Adam": 28, "AdamW": 28, "SGD": 20, "Adagrad": 20}
+
+
+@dataclass(frozen=True)
+class ForeachNotFused(Rule):
+    """Measures the host time of the multi-tensor (foreach) operators in `Optimizer.step` of an optimizer that has a
+    fused version, in a step in which the GPU starves for the host.
+
+    Why it costs: foreach launches a kernel for each operation of the update and each group of tensors, and passes all
+    parameters through memory each time. Fused does the whole update in one pass, with a few launches.
+
+    How to fix: one argument, for Adam, AdamW, SGD and Adagrad on floating-point parameters on a GPU.
+
+        optimizer = torch.optim.AdamW(model.parameters(), lr=3e-4, fused=True)
+
+    When it is wrong: a step that the GPU limits gains only the time of the kernels. Fused sums in another order, so the
+    last bits differ. Code that changes gradients in hooks of the optimizer's step, or unscales them by itself, should
+    be tested.
+
+    Sources: PyTorch documentation of torch.optim, "foreach, fused and for-loop implementations".
+    """
+
+    code: ClassVar[str] = "OP002"
+    name: ClassVar[str] = "foreach-not-fused"
+    title: ClassVar[str] = "Pass fused=True to the optimizer"
+    family: ClassVar[str] = "optimizer"
+    effort: ClassVar[str] = "One argument"
+    risk: ClassVar[str] = "Last bits may differ"
+    requires: ClassVar[tuple[str, ...]] = ("gpu", "launches", "ops")
+
+    min_share: float = threshold(0.01, "smallest saving, as a share of the median step, to report")
+
+    def applies(self, facts: Facts) -> str | None:
+        kind = _class(facts)
+        if kind is None:
+            return "No Optimizer.step was seen in the trace."
+        if kind not in FUSED_BYTES:
+            return f"torch has no fused {kind}."
+        return None if _foreach(facts).any() else f"{kind} runs no foreach operators."
+
+    def check(self, facts: Facts) -> Iterator[Finding]:
+        kind = _class(facts)
+        rows = _foreach(facts)
+        rows = rows[facts.slices.thread[rows] == facts.steps.thread]
+        area = union(facts.slices.start[rows], facts.slices.end[rows])
+        count = len(rows) / facts.steps.count
+        kernels = facts.gpu.is_kernel & facts.regions.work_under(facts.regions.optimizer) & (facts.gpu.in_window > 0)
+        gpu_ns = typical_ns(facts, facts.gpu.work.start[kernels], facts.gpu.in_window[kernels])
+        share = 1 - 1 / max(1.0, count)
+        more_ns = max(0.0, gpu_ns - _fused_ns(facts, kind or ""))
+        saved = priced(
+            facts,
+            host_bounds(facts, _from_first_to_last(facts, rows), share, (0.0, more_ns)),
+            [RemoveHost(area, share)],
+            f"The step without the host time of {count:.0f} foreach operators, of which one stays; at most without "
+            "what lies between them, and without the kernels' time beyond one pass over the parameters.",
+            high=[RemoveHost(_from_first_to_last(facts, rows)), *shorter(facts, kernels, more_ns)],
+        )
+        if saved.bounds_ns[1] < self.min_share * facts.step_ns:
+            return
+        edges = facts.steps.edges
+        host_ns = float(np.median(area.within(edges[:-1], edges[1:])))
+        sites = by_site(facts, rows, facts.slices.end[rows] - facts.slices.start[rows])
+        evidence = kernel_evidence(facts, kernels, 3)
+        recorded = [o for o in facts.captured.optimizers if o.class_name and o.class_name.endswith(f".{kind}")]
+        yield self.finding(
+            why=(
+                f"{kind} runs {count:.0f} foreach operators a step, which hold the host for {ms(host_ns)} of each "
+                f"{ms(facts.step_ns)} while the GPU starves; fused is one."
+            ),
+            saving=saved,
+            evidence=[
+                *evidence,
+                *(
+                    Evidence(
+                        f"{kind}: foreach={o.foreach}, fused={o.fused}", detail=f"{o.tensors} tensors, as recorded"
+                    )
+                    for o in recorded[:1]
+                ),
+            ],
+            locations=locations(sites) or places(evidence),
+            fix=Fix(
+                "Pass fused=True when the optimizer is made.",
+                f"optimizer = torch.optim.{kind}(model.parameters(), lr=lr, fused=True)",
+            ),
+            shares_cause_with=["LB001"],
+        )
+
+    def passed(self, facts: Facts) -> str:
+        return f"{_class(facts)} runs foreach operators, which costs the step nothing."
+
+
+def _class(facts: Facts) -> str | None:
+    """ "AdamW", as the annotation Optimizer.step#AdamW.step names it."""
+    rows = np.flatnonzero(facts.regions.named(op_names.is_optimizer_step, ANNOTATION, OP))
+    if not len(rows):
+        return None
+    name = facts.trace.names[int(facts.slices.name[rows[0]])]
+    return name.partition("#")[2].partition(".")[0]
+
+
+def _foreach(facts: Facts) -> np.ndarray:
+    rows = np.flatnonzero(facts.regions.named(lambda name: name.startswith("aten::_foreach_"), OP))
+    return rows[facts.slices.ancestor(rows, facts.regions.optimizer) >= 0]
+
+
+def _from_first_to_last(facts: Facts, rows: np.ndarray) -> Intervals:
+    """When each step of the optimizer runs these operators and what lies between them."""
+    owner, group = np.unique(facts.slices.ancestor(rows, facts.regions.optimizer), return_inverse=True)
+    first = np.full(len(owner), np.iinfo(np.int64).max)
+    last = np.zeros(len(owner), np.int64)
+    np.minimum.at(first, group, facts.slices.start[rows])
+    np.maximum.at(last, group, facts.slices.end[rows])
+    return union(first, last)
+
+
+def _fused_ns(facts: Facts, kind: str) -> float:
+    """One pass over the recorded parameters at the speed of the memory; 0 where either is not known."""
+    accelerator = facts.device.accelerator
+    bandwidth = accelerator.hbm_gb_per_s if accelerator is not None else None
+    counts = [o.parameters or 0 for o in facts.captured.optimizers if (o.class_name or "").endswith(f".{kind}")]
+    return sum(counts) * FUSED_BYTES[kind] / (bandwidth * HBM_SHARE) if bandwidth else 0.0

@@ -1,0 +1,122 @@
+"""TC004: the same tensors are cast from one type to another in every step."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from traceopt.analyzer.facts import Facts
+from traceopt.rules.common import launched_ns, ms, percent, place_of_work, places
+from traceopt.rules.finding import Confidence, Evidence, Finding, Fix
+from traceopt.rules.pricing import priced_work
+from traceopt.rules.rule import Rule, threshold
+
+
+@dataclass(frozen=True)
+class CastChurn(Rule):
+    """Measures the GPU time of casts that give the same result in every step, or none at all: weights that autocast
+    brings to 16 bits for each forward (and their gradients back), and casts that the next one undoes.
+
+    Why it costs: a cast passes the whole tensor through memory and computes nothing. Autocast keeps a cast weight only
+    until its block ends, so each micro-batch casts all of them again.
+
+    How to fix: keep the weights in 16 bits, and let the optimizer keep what it needs in FP32; or cast once.
+
+        model = model.to(torch.bfloat16)                  # with a master copy in the optimizer
+
+        with torch.autocast("cuda", dtype=torch.bfloat16):
+            for micro in batch.chunk(4):                  # one block round all micro-batches
+                model(micro).backward()
+
+    FSDP's mixed precision and DeepSpeed hold 16-bit weights by themselves; torch.compile fuses casts into their
+    neighbours.
+
+    When it is wrong: weights are told by their size. Training in 16 bits without a master copy loses small updates.
+    Casts that a normalisation does for its accuracy are not counted, unless the next kernel turns them back.
+
+    Sources: PyTorch documentation, "Automatic Mixed Precision", autocast's weight cache; Micikevicius et al., "Mixed
+    Precision Training" (2018).
+    """
+
+    code: ClassVar[str] = "TC004"
+    name: ClassVar[str] = "cast-churn"
+    title: ClassVar[str] = "Cast weights once, not in every step"
+    family: ClassVar[str] = "precision"
+    effort: ClassVar[str] = "A few lines"
+    risk: ClassVar[str] = "Changes numerics"
+    confidence: ClassVar[Confidence] = "medium"
+    requires: ClassVar[tuple[str, ...]] = ("gpu", "launches", "shapes")
+
+    min_share: float = threshold(0.02, "smallest time of such casts, as a share of the step, to report")
+
+    def applies(self, facts: Facts) -> str | None:
+        return None if facts.casts.kinds else "No cast between floating types in this trace."
+
+    def check(self, facts: Facts) -> Iterator[Finding]:
+        weights, undone = _masks(facts)
+        time = launched_ns(facts, weights | undone)
+        if time < self.min_share * facts.step_ns:
+            return
+        back = launched_ns(facts, undone & ~weights)
+        evidence = _evidence(facts, weights | undone)
+        also = f", {ms(back)} of it to and fro" if back > 0.1 * time else ""
+        yield self.finding(
+            why=(
+                f"Casts of weights and of what is cast back take {ms(time)} of each {ms(facts.step_ns)} step{also}; "
+                "their result is the same every time."
+            ),
+            saving=priced_work(
+                facts,
+                weights | undone,
+                (0.5 * time, 0.9 * time, time),
+                "The GPU time of these casts; a part of them may have to stay.",
+            ),
+            evidence=evidence,
+            locations=places(evidence),
+            fix=Fix(
+                "Keep the weights in 16 bits with a master copy in the optimizer, or put one autocast block round all "
+                "micro-batches of a step.",
+                "model = model.to(torch.bfloat16)",
+            ),
+            shares_cause_with=["LB003"] if (facts.chains.mask & (weights | undone)).any() else [],
+        )
+
+    def passed(self, facts: Facts) -> str:
+        weights, undone = _masks(facts)
+        share = percent(launched_ns(facts, weights | undone) / facts.step_ns)
+        return f"Casts of weights, and casts that are turned back, take {share} of the step."
+
+
+def _masks(facts: Facts) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
+    """Work of casts of weights, and of casts that are undone."""
+    weights = np.zeros(len(facts.gpu.work), bool)
+    for one in facts.casts.kinds:
+        weights[one.rows] |= one.of_weight
+    return weights, facts.casts.undone
+
+
+def _evidence(facts: Facts, chosen: npt.NDArray[np.bool_], limit: int = 5) -> list[Evidence]:
+    """The kinds of cast that take the longest."""
+    count = facts.steps.count
+    rows = []
+    for one in facts.casts.kinds:
+        mine = one.rows[chosen[one.rows]]
+        if not len(mine):
+            continue
+        mask = np.zeros(len(chosen), bool)
+        mask[mine] = True
+        size = " x ".join(map(str, one.size))
+        rows.append(
+            Evidence(
+                what=f"{one.source} to {one.target}: {size}",
+                us_per_step=round(launched_ns(facts, mask) / 1e3, 3),
+                calls_per_step=round(len(mine) / count, 3),
+                detail="the size of a weight" if one.of_weight else "cast back at once",
+                location=place_of_work(facts, int(mine[0])),
+            )
+        )
+    return sorted(rows, key=lambda row: -(row.us_per_step or 0.0))[:limit]

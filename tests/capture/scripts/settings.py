@@ -1,0 +1,87 @@
+"""Small runs with settings of their own, a function each: python settings.py KIND."""
+
+from __future__ import annotations
+
+import gc
+import os
+import sys
+import time
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+from torch.utils.data import DataLoader, Dataset
+
+
+class Slow(Dataset[Tensor]):
+    """Items that a disk takes its time for."""
+
+    def __init__(self, length: int, item_ms: float) -> None:
+        self.length, self.item_ms = length, item_ms
+
+    def __len__(self) -> int:
+        return self.length
+
+    def __getitem__(self, index: int) -> Tensor:
+        time.sleep(self.item_ms / 1e3)
+        return torch.full((16,), float(index))
+
+
+class Node:
+    """A cycle of two, which only the collector can free."""
+
+    def __init__(self) -> None:
+        self.other = self
+
+
+def train(loader: DataLoader[Tensor], epochs: int = 1, after_step: Callable[[], object] = bool) -> None:
+    model = nn.Sequential(nn.Linear(16, 16), nn.ReLU(), nn.Linear(16, 1))
+    optimizer = torch.optim.AdamW(model.parameters())
+    for _ in range(epochs):
+        for x in loader:
+            optimizer.zero_grad()
+            model(x).pow(2).mean().backward()
+            optimizer.step()
+            after_step()
+
+
+def no_workers() -> None:
+    train(DataLoader(Slow(200, 2.0), batch_size=5))
+
+
+def slow_workers() -> None:
+    train(DataLoader(Slow(240, 8.0), batch_size=4, num_workers=2))
+
+
+def restarts() -> None:
+    """Five epochs of eight steps each, and as many starts of two workers."""
+    train(DataLoader(Slow(32, 0.1), batch_size=4, num_workers=2), epochs=5)
+
+
+def no_restarts() -> None:
+    train(DataLoader(Slow(32, 0.1), batch_size=4, num_workers=2, persistent_workers=True), epochs=5)
+
+
+def debugging() -> None:
+    with torch.autograd.set_detect_anomaly(True):
+        train(DataLoader(Slow(160, 0.0), batch_size=4))
+
+
+def collector() -> None:
+    """Much is alive, and the loop collects in every step."""
+    alive = [[Node()] for _ in range(100_000)]
+    train(DataLoader(Slow(160, 0.0), batch_size=4), after_step=lambda: gc.collect())
+    assert len(alive) == 100_000
+
+
+def contention() -> None:
+    """Four threads on one core."""
+    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+    torch.set_num_threads(4)
+    weight = torch.randn(1024, 1024)
+    train(DataLoader(Slow(160, 0.0), batch_size=4), after_step=lambda: weight @ weight)
+
+
+if __name__ == "__main__":
+    torch.manual_seed(0)
+    globals()[sys.argv[1]]()

@@ -1,0 +1,163 @@
+"""What is counted beside the steps: the collector, waiting for a core, and the starts of loader workers."""
+
+from __future__ import annotations
+
+import gc
+import os
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from traceopt.capture import cores, environment
+from traceopt.capture.ledger import Ledger
+from traceopt.capture.loader_notes import LoaderNotes
+
+
+@pytest.fixture
+def ledger() -> Iterator[Ledger]:
+    ledger = Ledger(lambda: None)
+    ledger.watch_gc()
+    gc.disable()
+    yield ledger
+    gc.enable()
+    ledger.unwatch_gc()
+
+
+def end_step(ledger: Ledger) -> None:
+    ledger.close_step()
+    ledger.open_step()
+
+
+def test_collections_belong_to_the_step_they_stop(ledger: Ledger) -> None:
+    end_step(ledger)  # what comes before the end of the first step is the start of the program
+    end_step(ledger)
+    gc.collect()
+    end_step(ledger)
+    gc.collect(0)
+    ledger.close_step()
+    gc.collect()  # while the profiler is at work
+    ledger.open_step()
+    end_step(ledger)
+    steps_us = ledger.document()["gc_us"]
+    assert [us > 0 for us in steps_us] == [False, False, True, True, False]
+    counted = ledger.collections()
+    assert (counted["collections"], counted["full_collections"]) == (2, 1)
+    assert counted["us"] == pytest.approx(sum(steps_us), abs=0.2)
+    assert counted["full_us"] == pytest.approx(steps_us[2], abs=0.2)
+
+
+def test_no_collections_leave_nothing(ledger: Ledger) -> None:
+    end_step(ledger)
+    assert "gc_us" not in ledger.document()
+
+
+def test_a_collection_is_a_range_of_the_trace() -> None:
+    seen: list[str] = []
+
+    class Range:
+        def __enter__(self) -> None:
+            seen.append("begins")
+
+        def __exit__(self, *_: object) -> None:
+            seen.append("ends")
+
+    ledger = Ledger(Range)
+    ledger.watch_gc()
+    gc.collect()
+    ledger.unwatch_gc()
+    assert seen == ["begins", "ends"]
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/schedstat"), reason="this system does not count waits")
+def test_waiting_for_a_core_is_counted() -> None:
+    waited = cores.CoreWait().document()
+    assert waited is not None
+    assert 0 <= waited["us"] <= waited["wall_us"]
+
+
+@pytest.mark.parametrize("content", ["", "0 0 0", "what is this"])
+def test_a_system_that_does_not_count_is_told_from_no_wait(content: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    class File(SimpleNamespace):
+        def __enter__(self) -> File:
+            return self
+
+        def __exit__(self, *_: object) -> None:
+            return None
+
+        def read(self) -> bytes:
+            return content.encode()
+
+    monkeypatch.setattr(cores, "open", lambda *_: File(), raising=False)
+    assert cores.CoreWait().document() is None
+
+
+def loader(workers: int) -> Any:
+    return SimpleNamespace(
+        dataset=[1],
+        sampler=[1],
+        batch_size=4,
+        collate_fn=len,
+        num_workers=workers,
+        prefetch_factor=None,
+        persistent_workers=False,
+        pin_memory=False,
+        drop_last=False,
+        multiprocessing_context=None,
+    )
+
+
+def test_starts_of_workers_are_kept_with_what_they_cost() -> None:
+    notes = LoaderNotes()
+    for step in (0, 10):
+        key = notes.iterated(loader(2))
+        notes.started(key, step, 0.010)
+        notes.fetched(key, 0.030, 0.002, ended=False)
+        notes.fetched(key, 0.001, 0.001, ended=False)
+        notes.fetched(key, 0.005, 0.004, ended=True)
+    [row] = notes.document(None)["loaders"]
+    assert (row["iterators"], row["batches"]) == (2, 4)
+    assert (row["fetch_us"], row["fetch_cpu_us"]) == pytest.approx((62_000, 6_000))
+    cost = {"us": 10_000.0, "first_batch_us": 30_000.0, "end_us": 5_000.0}
+    assert row["starts"] == [{"step": 0, **cost}, {"step": 10, **cost}]
+    notes.restarted()
+    assert [start["step"] for start in row["starts"]] == [0, 0]
+
+
+def test_without_workers_nothing_starts() -> None:
+    notes = LoaderNotes()
+    key = notes.iterated(loader(0))
+    notes.fetched(key, 0.030, 0.030, ended=False)
+    notes.fetched(key, 0.0, 0.0, ended=True)
+    [row] = notes.document(None)["loaders"]
+    assert (row["batches"], row["starts"]) == (1, [])
+
+
+@pytest.mark.parametrize(
+    ("files", "cores_worth"),
+    [
+        ({"cpu.max": "250000 100000\n"}, 2.5),
+        ({"cpu.max": "max 100000\n"}, None),
+        ({"cpu/cpu.cfs_quota_us": "150000\n", "cpu/cpu.cfs_period_us": "100000\n"}, 1.5),
+        ({"cpu/cpu.cfs_quota_us": "-1\n", "cpu/cpu.cfs_period_us": "100000\n"}, None),
+        ({}, None),
+    ],
+)
+def test_a_container_s_share_of_the_cores(
+    files: dict[str, str], cores_worth: float | None, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, content in files.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(content)
+    monkeypatch.setattr(environment, "CGROUP", tmp_path)
+    assert environment._cpu_quota() == cores_worth
+
+
+def test_numa_nodes_of_the_process(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    for node, numbers in ((0, (0, 1)), (1, (2, 3))):
+        for number in numbers:
+            (tmp_path / f"node{node}" / f"cpu{number}").mkdir(parents=True)
+    monkeypatch.setattr(environment, "NODES", tmp_path)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {2}, raising=False)
+    assert environment._numa_nodes() == {"all": 2, "used": 1}

@@ -1,0 +1,98 @@
+"""From a script to the advice: what `traceopt run` records of a run reaches the findings."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+import pytest
+from runs import Run
+
+from traceopt.api import analyze
+from traceopt.result import Result
+from traceopt.rules.finding import Finding
+
+
+def result_of(run: Run) -> Result:
+    assert run.code == 0, run.stderr
+    return analyze([str(run.folder)], debug=True)
+
+
+def the(result: Result, code: str) -> Finding:
+    found = [finding for finding in result.findings if finding.code == code]
+    assert found, [check.reason for check in result.checks if check.code == code]
+    return found[0]
+
+
+def reason(result: Result, code: str) -> str:
+    return next(check.reason for check in result.checks if check.code == code)
+
+
+@pytest.mark.run("settings.py", "no_workers")
+def test_the_number_of_workers_follows_from_what_was_measured(run: Run) -> None:
+    fix = the(result_of(run), "DL001").fix
+    cores = len(os.sched_getaffinity(0))
+    price = r"\d+\.\d ms to build a batch against \d+(\.\d)? (ms|µs) for the rest of the step: \d+ workers "
+    assert re.match(rf"num_workers=0, {cores} cores?, {price}", fix.text)
+    assert re.search(r"Of that time \S+ is computing, .*the rest is waiting for data: read from faster", fix.text)
+    assert re.fullmatch(
+        r"DataLoader\(\.\.\., num_workers=\d+, persistent_workers=True, prefetch_factor=4\)", str(fix.code)
+    )
+
+
+@pytest.mark.run("settings.py", "restarts")
+def test_restarts_of_workers_are_counted(run: Run) -> None:
+    found = the(result_of(run), "DL006")
+    assert "started again 4 times in 40 steps" in found.why
+    assert found.saving is not None
+    assert 0 < found.saving.low_us <= found.saving.est_us
+    assert "settings.py" in str(found.locations[0])
+
+
+@pytest.mark.run("settings.py", "no_restarts")
+def test_workers_that_persist_start_once(run: Run) -> None:
+    result = result_of(run)
+    assert reason(result, "DL006") == "Workers were started once."
+
+
+@pytest.mark.run("settings.py", "debugging")
+def test_anomaly_detection_is_found(run: Run) -> None:
+    found = the(result_of(run), "LG004")
+    assert found.why.startswith("Anomaly detection is on")
+    assert found.saving is not None
+
+
+@pytest.mark.run("settings.py", "no_workers")
+def test_without_debugging_modes_none_is_found(run: Run) -> None:
+    assert "none is recorded as set" in reason(result_of(run), "LG004")
+
+
+@pytest.mark.run("settings.py", "collector")
+def test_collections_are_found_with_the_line_that_makes_them(run: Run) -> None:
+    found = the(result_of(run), "PY001")
+    assert found.confidence == "high"
+    assert re.search(r"\d+ collections, 39 of them of all objects", found.why)
+    assert "calls gc.collect() itself" in found.fix.text
+    source = (Path(__file__).parent / "scripts" / "settings.py").read_text().splitlines()
+    place = found.locations[0]
+    assert place.line is not None
+    assert "gc.collect()" in source[place.line - 1]
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/schedstat"), reason="this system does not count waits")
+@pytest.mark.run("settings.py", "contention")
+def test_more_threads_than_cores_are_found(run: Run) -> None:
+    found = the(result_of(run), "PY002")
+    assert "4 threads to run (4 for operators and 0 workers) on 1 core." in found.why
+    assert found.fix.code == "OMP_NUM_THREADS=1"
+    assert found.saving is not None
+
+
+@pytest.mark.run("settings.py", "no_workers", options=("--analyze",))
+def test_the_overhead_is_the_number_that_the_run_prints(run: Run) -> None:
+    printed = re.search(r"Recorded steps took ([\d.]+)x \(timing\)", run.stdout)
+    assert printed is not None
+    result = result_of(run)
+    told = next((note.text for note in result.quality.notes if note.code == "TQ006"), reason(result, "TQ006"))
+    assert f"Recorded steps took {printed[1]} times" in told

@@ -1,0 +1,94 @@
+"""GM003 to GM005 beyond their planted traces: what may depend on each other, what a larger batch really gives."""
+
+from __future__ import annotations
+
+import io
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from test_mm_ef import RULES, found, saving_of
+
+from fixtures.generate import generate
+from traceopt.analyzer.facts import Facts
+from traceopt.analyzer.reader import read_trace
+
+if TYPE_CHECKING:
+    from conftest import GetExample
+
+MLP = {"tokens": 1, "hidden": 8192, "layers": 1, "vocabulary": 1024, "small_ops": 0}
+
+
+@cache
+def facts_with(scenario: str = "healthy", **job: Any) -> Facts:
+    return Facts(read_trace(io.BytesIO(generate(scenario, **job).to_bytes()), "trace.json"))
+
+
+@pytest.mark.parametrize("code", ["GM003", "GM004", "GM005"])
+@pytest.mark.parametrize("scenario", ["healthy", "five_faults", "launch_bound", "fp32_matmul"])
+def test_silent_without_their_fault(example: GetExample, code: str, scenario: str) -> None:
+    assert found(code, example(scenario).facts) == []
+
+
+class TestSkinnyBatch:
+    def test_what_the_products_give_back_for_the_same_samples(self) -> None:
+        few, many = facts_with(batch=8, **MLP), facts_with(batch=32, **MLP)
+        (finding,) = found("GM005", few)
+        gain_us = (few.gemms.total_ns - many.gemms.total_ns / 4) / few.steps.count / 1e3
+        saving = saving_of(finding)
+        assert saving.low_us <= gain_us <= saving.high_us * 1.02
+        assert "8 rows or fewer" in finding.why
+        assert "model.py:36" in [str(place) for place in finding.locations]
+
+    def test_silent_with_rows_enough(self) -> None:
+        assert found("GM005", facts_with(batch=256, **MLP)) == []
+
+    def test_silent_on_a_full_device(self) -> None:
+        facts = facts_with(batch=8, reserved_bytes=30_000_000_000, **MLP)
+        assert found("GM005", facts) == []
+        assert "no room" in (RULES["GM005"].applies(facts) or "")
+
+
+def test_gm004_leaves_what_may_be_a_chain_alone(example: GetExample, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Products whose result could be the next one's input: N equals K."""
+    facts = example("looped_products").facts
+    assert found("GM004", facts)
+    square = Facts(facts.trace)
+    sizes = facts.product_calls.sizes.copy()
+    sizes[:, 2] = sizes[:, 1]
+    monkeypatch.setitem(square.product_calls.__dict__, "sizes", sizes)
+    assert found("GM004", square) == []
+
+
+def test_gm003_names_the_projections(example: GetExample) -> None:
+    (finding,) = found("GM003", example("split_projections").facts)
+    assert "3 x aten::mm" in finding.evidence[0].what
+    assert "64 blocks each on 108" in (finding.evidence[0].detail or "")
+
+
+@pytest.mark.parametrize(
+    ("job", "role", "code"),
+    [
+        ({"vocabulary": 50257}, "vocabulary 50257 to 50304", "vocab_size = 50304"),
+        (
+            {"attention": "math", "tokens": 1001, "batch": 1, "layers": 1},
+            "tokens or samples of the batch 1001 to 1024",
+            "F.pad",
+        ),
+    ],
+)
+def test_gm001_says_what_to_pad(job: dict[str, Any], role: str, code: str) -> None:
+    (finding,) = found("GM001", facts_with(steps=3, **job))
+    assert role in finding.fix.text
+    assert code in (finding.fix.code or "")
+
+
+class TestFp8:
+    def test_a_remark_on_a_device_that_has_it(self) -> None:
+        (finding,) = found("TC005", facts_with(gpu="H100"))
+        assert finding.saving is None
+        assert "convert_to_float8_training" in (finding.fix.code or "")
+
+    def test_silent_without_it_and_on_small_products(self, example: GetExample) -> None:
+        assert "no FP8" in (RULES["TC005"].applies(example("healthy").facts) or "")
+        assert found("TC005", facts_with(gpu="H100", hidden=1024, batch=1)) == []

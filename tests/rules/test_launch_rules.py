@@ -1,0 +1,96 @@
+"""Launch and inference rules beyond their planted traces: what blocks a graph, what happens once, what trains."""
+
+from __future__ import annotations
+
+import io
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from test_mm_ef import RULES, found, saving_of
+
+from fixtures.generate import generate
+from traceopt.analyzer.facts import Facts
+from traceopt.analyzer.reader import read_trace
+
+if TYPE_CHECKING:
+    from conftest import GetExample
+
+SMALL = {"batch": 1, "tokens": 512, "hidden": 512, "vocabulary": 8192, "input_bytes": 2**16}
+STEADY = ("LB004", "LB005")
+
+
+@cache
+def facts_with(scenario: str = "healthy", **job: Any) -> Facts:
+    return Facts(read_trace(io.BytesIO(generate(scenario, **job).to_bytes()), "trace.json"))
+
+
+class TestGraphCandidate:
+    def test_what_blocks_a_capture(self) -> None:
+        (free,) = found("LB002", facts_with("launch_bound"))
+        (blocked,) = found("LB002", facts_with(**SMALL, item="forward"))
+        assert "take out" not in free.why
+        assert "reads single values back" in blocked.why
+        assert blocked.confidence == "medium"
+        assert saving_of(blocked).share < saving_of(free).share
+        assert "train.py:88" in [str(row.location) for row in blocked.evidence]
+
+    def test_needs_steps_to_compare(self) -> None:
+        assert "Too few" in (RULES["LB002"].applies(facts_with(**SMALL, steps=2)) or "")
+
+    def test_steps_that_launch_other_kernels(self, example: GetExample) -> None:
+        facts = example("launch_bound").facts
+        assert facts.repetition.same_share == 1
+        other = facts_with(**SMALL, load_code_us=2_000, every=2, steps=4, route="nonzero")
+        assert other.repetition.same_share == 1  # the same kernels whatever the host does between
+        trace = other.trace
+        trace.gpu.grid[other.gpu.rows[5], 0] += 1  # one kernel of one step has another grid
+        changed = Facts(trace).repetition
+        assert changed.same_share == 0.75
+        assert changed.same_names_share == 1
+
+    def test_replayed_steps_have_nothing_to_win(self, example: GetExample) -> None:
+        assert "already" in (RULES["LB002"].applies(example("cuda_graph").facts) or "")
+
+
+@pytest.mark.parametrize("code", STEADY)
+class TestOnceOnlyWork:
+    def test_once_is_told_without_a_saving(self, code: str) -> None:
+        job = {"compile_us": 60_000} if code == "LB004" else {"load_code_us": 60_000}
+        (finding,) = found(code, facts_with(**job, every=5, steps=5))
+        assert finding.saving is None
+        assert finding.confidence == "low"
+        assert "in 1 of 5 steps" in finding.why
+
+    def test_the_first_step_is_a_start(self, code: str) -> None:
+        job = {"compile_us": 60_000} if code == "LB004" else {"load_code_us": 60_000}
+        assert found(code, facts_with(**job, every=4, steps=4)) == []
+
+    def test_hidden_behind_a_busy_gpu(self, code: str) -> None:
+        job = {"compile_us": 2_000} if code == "LB004" else {"load_code_us": 2_000}
+        assert found(code, facts_with(**job, every=2, steps=6)) == []
+
+
+def test_recorded_reasons_of_dynamo_are_evidence() -> None:
+    facts = facts_with("recompilation")
+    facts.trace.meta.header["traceopt"] = {"dynamo": {"recompiles": {"L['x'].size()[0] == 4": 7}, "graph_break": "?"}}
+    (finding,) = found("LB004", Facts(facts.trace))
+    assert any("size()[0] == 4" in row.what and row.detail == "7 times in the run" for row in finding.evidence)
+
+
+class TestInference:
+    def test_autograd_that_nobody_uses(self) -> None:
+        (finding,) = found("IN001", facts_with("decode", inference="on"))
+        assert "83 autograd nodes" in finding.why
+        assert saving_of(finding).low_us == 0
+
+    @pytest.mark.parametrize("job", [{"inference": "off"}, {"inference": "on", "tokens": 4096, "steps": 3}])
+    def test_silent_without_it_and_under_a_busy_gpu(self, job: dict[str, Any]) -> None:
+        assert found("IN001", facts_with("decode", **job)) == []
+
+    @pytest.mark.parametrize("code", ["IN001", "IN002"])
+    def test_training_is_no_inference(self, example: GetExample, code: str) -> None:
+        assert RULES[code].applies(example("launch_bound").facts) == "This run trains."
+
+    def test_a_prompt_is_no_decoding(self) -> None:
+        assert found("IN002", facts_with("decode", tokens=64)) == []

@@ -1,0 +1,168 @@
+"""The rules about what memory holds: each fires on its planted trace and is silent on the healthy one."""
+
+from __future__ import annotations
+
+import io
+from functools import cache
+from statistics import median
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from test_mm_ef import found, saving_of
+
+from fixtures.generate import generate
+from traceopt.analyzer.facts import Facts
+from traceopt.analyzer.memory_composition import ACTIVATIONS, OPTIMIZER_STATE, PARAMETERS
+from traceopt.analyzer.reader import read_trace
+from traceopt.rules.memory_advice import remedies, size
+
+if TYPE_CHECKING:
+    from conftest import GetExample
+
+LEAK = 8 << 20
+CODES = ("MM001", "MM004", "MM005", "MM006", "MM007")
+
+
+@cache
+def facts_with(**job: Any) -> Facts:
+    """The healthy job with some fields changed."""
+    return Facts(read_trace(io.BytesIO(generate("healthy", **job).to_bytes()), "trace.json"))
+
+
+@pytest.mark.parametrize("code", CODES)
+@pytest.mark.parametrize("scenario", ["healthy", "slow_loader", "cuda_malloc"])
+def test_silent_without_their_fault(example: GetExample, code: str, scenario: str) -> None:
+    assert found(code, example(scenario).facts) == []
+
+
+class TestHeadroom:
+    def test_fires_where_launches_starve_the_gpu(self, example: GetExample) -> None:
+        (finding,) = found("MM001", example("launch_bound").facts)
+        assert finding.saving is None
+        assert "100 times and more" in finding.why
+        assert finding.shares_cause_with == ["LB001"]
+
+    def test_silent_on_a_graph_and_on_a_full_device(self, example: GetExample) -> None:
+        assert found("MM001", example("launch_bound", fixed=True).facts) == []
+        full = facts_with(batch=1, tokens=512, hidden=512, vocabulary=8192, reserved_bytes=30_000_000_000)
+        assert found("MM001", full) == []
+
+    def test_the_batch_that_fits(self) -> None:
+        """What stays is 16 bytes a parameter and does not grow with the batch."""
+        small = {"layers": 12, "hidden": 256, "tokens": 64, "vocabulary": 4096, "batch": 4, "small_ops": 200}
+        facts = facts_with(**small, resident_bytes=20_000_000_000)
+        (finding,) = found("MM001", facts)
+        held = facts.composition
+        assert held is not None
+        fits = (0.9 * 42_297_524_224 - held.resident) / held.of_the_batch
+        assert 20_000_000_000 <= held.resident < 20_010_000_000
+        assert f"{fits:.2g} times" in finding.why or fits > 100
+
+
+class TestFragmentation:
+    def test_fires(self) -> None:
+        (finding,) = found("MM004", facts_with(reserved_bytes=36_000_000_000))
+        assert finding.saving is None
+        assert "36.0 GB of 42.3 GB" in finding.why
+
+    def test_a_cache_on_an_empty_device_does_no_harm(self) -> None:
+        assert found("MM004", facts_with(reserved_bytes=12_000_000_000)) == []
+
+
+class TestGrowth:
+    def test_fires_and_names_the_operator(self) -> None:
+        (finding,) = found("MM005", facts_with(leak_bytes=LEAK))
+        assert size(LEAK) in finding.why
+        assert finding.evidence[1].what == "aten::clone"
+        assert [str(place) for place in finding.locations] == ["train.py:88"]
+
+    def test_needs_growth_in_every_step(self) -> None:
+        assert found("MM005", facts_with(leak_bytes=1000)) == []
+
+    def test_says_when_steps_are_too_few(self) -> None:
+        from test_mm_ef import RULES
+
+        assert "too few" in (RULES["MM005"].applies(facts_with(leak_bytes=LEAK, steps=3)) or "")
+
+
+class TestStateHeavy:
+    BIG: dict[str, Any] = {"dtype": "fp32", "hidden": 5120, "layers": 4, "steps": 3}  # noqa: RUF012
+
+    def test_fires_and_names_the_largest_part(self) -> None:
+        (finding,) = found("MM006", facts_with(**self.BIG))
+        assert "optimizer state" in finding.fix.text
+        assert "8-bit" in finding.fix.text
+        assert finding.saving is None
+
+    def test_silent_on_a_device_with_room(self) -> None:
+        assert found("MM006", facts_with(dtype="fp32", layers=1, steps=3)) == []
+
+
+class TestCheckpointing:
+    def test_costs_what_was_planted(self, example: GetExample) -> None:
+        subject = example("checkpointing")
+        (finding,) = found("MM007", subject.facts)
+        saving = saving_of(finding)
+        cost = median(subject.planted.step_us) - median(subject.planted.fixed_step_us)
+        assert saving.low_us <= cost <= saving.high_us * 1.03
+        assert finding.impact == "high"
+        assert subject.planted.site in [str(place) for place in finding.locations]
+
+    def test_what_would_have_to_be_kept(self, example: GetExample) -> None:
+        """The twin keeps it."""
+        (finding,) = found("MM007", example("checkpointing").facts)
+        kept, dropped = (example("checkpointing", fixed=fixed).facts.memory for fixed in (True, False))
+        assert kept is not None
+        assert dropped is not None
+        assert f"keeping them takes {size((kept.peak_allocated or 0) - (dropped.peak_allocated or 0))}" in finding.why
+
+    def test_silent_on_the_twin_and_on_a_full_device(self, example: GetExample) -> None:
+        assert found("MM007", example("checkpointing", fixed=True).facts) == []
+        assert found("MM007", facts_with(checkpointing=True, reserved_bytes=39_000_000_000)) == []
+
+    def test_hardware_and_model_utilisation(self, example: GetExample) -> None:
+        flops = example("checkpointing").facts.flops
+        same = example("checkpointing", fixed=True).facts.flops
+        assert flops.model == pytest.approx(same.model)
+        assert flops.executed > 1.2 * same.executed
+
+
+class TestRemedies:
+    def test_of_a_model_in_fp32(self) -> None:
+        facts = facts_with(dtype="fp32", layers=2, hidden=1024, batch=8)
+        held, state = facts.composition, facts.model_state
+        assert held is not None
+        assert state is not None
+        given = {one.name: one.bytes for one in remedies(facts)}
+        assert given["Mixed precision"] == held.of_the_batch // 2
+        assert given["Gradient accumulation over two half batches"] == held.of_the_batch // 2
+        assert 0 < (given["Activation checkpointing"] or 0) < held.of(ACTIVATIONS)
+        assert given["An 8-bit optimizer"] == held.of(OPTIMIZER_STATE) - 2 * state.parameters
+        assert given["ZeRO-1 over 2 GPUs"] == held.of(OPTIMIZER_STATE) // 2
+        assert given["Optimizer state offloaded to the CPU"] == held.of(OPTIMIZER_STATE)
+        qlora, lora = given["QLoRA with weights in 4 bits"], given["LoRA for fine-tuning"]
+        assert (qlora or 0) - (lora or 0) == held.of(PARAMETERS) - state.parameters // 2
+
+    def test_in_the_order_to_try_them(self, example: GetExample) -> None:
+        names = [one.name for one in remedies(example("fp32_matmul").facts)]
+        order = [
+            "Mixed",
+            "Activation",
+            "Gradient",
+            "An 8-bit",
+            "LoRA",
+            "QLoRA",
+            "ZeRO-1",
+            "ZeRO-2",
+            "ZeRO-3",
+            "Optimizer",
+        ]
+        assert [next(o for o in order if name.startswith(o)) for name in names] == order
+
+    def test_what_is_done_already_is_left_out(self, example: GetExample) -> None:
+        names = [one.name for one in remedies(example("checkpointing").facts)]
+        assert "Mixed precision" not in names
+        assert "Activation checkpointing" not in names
+
+    def test_without_recorded_memory_nothing_is_priced(self) -> None:
+        assert {one.bytes for one in remedies(facts_with(memory=False))} == {None}

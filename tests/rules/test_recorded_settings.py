@@ -1,0 +1,504 @@
+"""What rules make of the settings and totals that `traceopt run` writes into a trace."""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+from typing import Any
+
+import pytest
+import small_traces as build
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from test_captured import JSON, paths, put
+
+from fixtures.generate import generate
+from traceopt import sections
+from traceopt.analyzer.facts import Facts
+from traceopt.analyzer.ledger import read_ledger
+from traceopt.analyzer.reader import read_trace
+from traceopt.capture.ledger import Ledger
+from traceopt.result import Check
+from traceopt.rules.engine import run_rules
+from traceopt.rules.finding import Finding
+from traceopt.rules.registry import builtin_rules
+
+RULES = {rule.code: rule() for rule in builtin_rules()}
+NEED_SETTINGS = ("DL005", "DL006", "CV003", "PY002")
+NOT_RECORDED = "not recorded; record with traceopt run."
+
+
+def facts_of(document: dict[str, Any]) -> Facts:
+    return Facts(read_trace(io.BytesIO(json.dumps(document).encode()), "trace.json"))
+
+
+def generated(scenario: str, *, fixed: bool = False, change: dict[str, Any] | None = None, **fields: Any) -> Facts:
+    """The facts of a scenario; `change` replaces parts of its metadata: {"gc": ..., "environment.threads": 3}."""
+    document = generate(scenario, fixed=fixed, **{"metadata": True, **fields}).document
+    if not fields.get("metadata", True):
+        return facts_of(document)
+    own = document["traceopt"]
+    for path, value in (change or {}).items():
+        own = put(own, tuple(path.split(".")[:-1]), own_part(own, path) | {path.split(".")[-1]: value})
+    return facts_of({**document, "traceopt": own})
+
+
+def own_part(own: dict[str, Any], path: str) -> dict[str, Any]:
+    for key in path.split(".")[:-1]:
+        own = own[key]
+    return own
+
+
+def answer(facts: Facts, code: str) -> tuple[Check, list[Finding]]:
+    outcome = run_rules([RULES[code]], facts, debug=True)
+    [check] = outcome.checks
+    return check, outcome.findings
+
+
+def finding(facts: Facts, code: str) -> Finding:
+    check, findings = answer(facts, code)
+    assert findings, check.reason
+    return findings[0]
+
+
+def reason(facts: Facts, code: str, status: str) -> str:
+    check, _ = answer(facts, code)
+    assert check.status == status, check.reason
+    return check.reason
+
+
+@pytest.mark.parametrize("code", NEED_SETTINGS)
+def test_without_traceopt_run_it_is_said_so(code: str) -> None:
+    scenario = "layout_conversion" if code == "CV003" else "healthy"
+    assert NOT_RECORDED in reason(generated(scenario, metadata=False), code, "not_checked")
+
+
+class TestWorkers:
+    """DL001: how many, and what else to set."""
+
+    def test_the_number_follows_from_batch_and_step(self) -> None:
+        fix = finding(generated("slow_loader", pinned=True), "DL001").fix
+        assert fix.text.startswith("num_workers=0, 16 cores, 24.0 ms to build a batch against ")
+        assert fix.text.endswith(" for the rest of the step: 3 workers suffice.")
+        assert fix.code == "DataLoader(..., num_workers=3, persistent_workers=True, prefetch_factor=4)"
+
+    def test_without_settings_it_says_what_it_takes_for_granted(self) -> None:
+        fix = finding(generated("slow_loader", metadata=False), "DL001").fix
+        assert "3 workers suffice, given as many free CPU cores." in fix.text
+        assert "pin_memory=True" in str(fix.code)
+
+    def test_ranks_share_the_cores(self) -> None:
+        text = finding(generated("slow_loader", world_size=2, cores=8), "DL001").fix.text
+        assert "num_workers=0, 4 cores, " in text
+
+    def test_too_few_cores(self) -> None:
+        found = finding(generated("slow_loader", cores=2), "DL001")
+        assert "3 workers would hide it, and only 1 find a core" in found.fix.text
+        assert "decode once and cache" in found.fix.text
+        assert "num_workers=1" in str(found.fix.code)
+        assert found.confidence == "medium"
+        assert found.saving is not None
+        assert found.saving.low_us < 0.5 * found.saving.est_us
+        assert "The work of 1 worker without cheaper items leaves" in found.saving.basis
+
+    def stalled(self, **fields: Any) -> Finding:
+        """Four workers, and a wait of 30 ms in every step."""
+        return finding(generated("slow_steps", every=1, load_us=30_000, **fields), "DL001")
+
+    def test_the_workers_own_measure_counts(self) -> None:
+        found = self.stalled(build_us=140_000.0)
+        assert found.title == "Give the data loader more workers"
+        assert "num_workers=4, 16 cores, 140.0 ms to build a batch" in found.fix.text
+        assert "Of that time 90% is computing." in found.fix.text
+        assert found.fix.code == "DataLoader(..., num_workers=10, prefetch_factor=4)"
+
+    def test_workers_that_wait_need_no_core_each(self) -> None:
+        found = self.stalled(build_us=140_000.0, build_cpu_share=0.1, cores=2)
+        time = "Of that time 10% is computing, the rest is waiting for data: read from faster storage"
+        assert f"10 workers suffice. {time}" in found.fix.text
+
+    def test_a_worker_without_a_core_does_not_wait_for_data(self) -> None:
+        times = {"dataset": "data.Items", "workers": 4, "batches": 30, "batch_us": 140_000.0, "batch_cpu_us": 14_000.0}
+        wait = {"us": 30 * 120_000.0, "cpu_us": 30 * 14_000.0, "wall_us": 30 * 140_000.0}
+        fields: dict[str, Any] = {"every": 1, "load_us": 30_000, "cores": 3}
+        facts = generated("slow_steps", change={"loader_workers": [{**times, "core_wait": wait}]}, **fields)
+        text = finding(facts, "DL001").fix.text
+        assert "10% is computing, 86% is waiting for a free core." in text
+        assert "only 2 find a core" in text
+
+    def test_enough_workers_are_told_apart(self) -> None:
+        found = self.stalled(build_us=20_000.0)
+        assert found.title == "Let more batches wait ready in the data loader"
+        assert found.fix.code == "DataLoader(..., prefetch_factor=4)"
+        assert found.saving is not None
+        assert found.saving.low_us == pytest.approx(0, abs=1_000)
+        assert "Taking over a batch that is ready" in found.saving.basis
+
+    def test_a_batch_that_is_ready_takes_a_moment_all_the_same(self) -> None:
+        facts = generated("slow_steps", every=1, load_us=16_200, build_us=20_000.0)
+        assert facts.stalls.typical_ns("data_loading") > 0.03 * facts.step_ns
+        assert answer(facts, "DL001")[1] == []
+
+
+class TestTurns:
+    """DL005."""
+
+    def test_another_period_than_the_number_of_workers_is_no_turn(self) -> None:
+        facts = generated("slow_steps", every=3, load_us=40_000)
+        assert "without costly turns" in reason(facts, "DL005", "passed")
+
+    def test_one_worker_has_no_turns(self) -> None:
+        assert "no turns" in reason(generated("slow_steps", workers=1), "DL005", "not_applicable")
+
+    def test_waits_in_every_step_are_dl001_s(self) -> None:
+        facts = generated("slow_steps", every=1)
+        assert answer(facts, "DL005")[1] == []
+
+    def test_a_wait_beside_a_busy_gpu_costs_nothing(self) -> None:
+        facts = generated("slow_steps", load_us=12_000)
+        assert answer(facts, "DL005")[1] == []
+
+
+class TestRestarts:
+    """DL006."""
+
+    def test_the_cost_is_spread_over_the_run(self) -> None:
+        def est_us(epoch_steps: int) -> float:
+            saving = finding(generated("worker_restart", epoch_steps=epoch_steps, start_us=200_000.0), "DL006").saving
+            assert saving is not None
+            return saving.high_us
+
+        assert est_us(8) == pytest.approx(2 * est_us(16), rel=0.6)
+
+    def test_rare_restarts_are_no_finding(self) -> None:
+        facts = generated("worker_restart", epoch_steps=24, start_us=4_000.0)
+        assert reason(facts, "DL006", "passed").startswith("Restarting workers takes ")
+
+    def test_without_workers_nothing_restarts(self) -> None:
+        assert "worker processes" in reason(generated("slow_loader"), "DL006", "not_applicable")
+
+
+class TestLaunchBlocking:
+    """HS006."""
+
+    def test_the_trace_alone_shows_it(self) -> None:
+        found = finding(generated("launch_blocking", metadata=False), "HS006")
+        assert found.why.startswith("For 100% of the kernels' time")
+
+    def test_a_variable_that_did_nothing_is_no_finding(self) -> None:
+        facts = generated("healthy", change={"environment.variables": {"CUDA_LAUNCH_BLOCKING": "1"}})
+        assert answer(facts, "HS006")[1] == []
+
+    @pytest.mark.parametrize(("value", "count"), [("1", 1), ("0", 0)])
+    def test_where_no_kernel_is_long_the_variable_decides(self, value: str, count: int) -> None:
+        facts = launches({"environment": {"variables": {"CUDA_LAUNCH_BLOCKING": value}}})
+        assert len(answer(facts, "HS006")[1]) == count
+
+
+A100 = {
+    "id": 0,
+    "name": "NVIDIA A100-SXM4-40GB",
+    "totalGlobalMem": 42_297_524_224,
+    "computeMajor": 8,
+    "computeMinor": 0,
+}
+
+
+def steps(*parts: list[build.Json], **metadata: Any) -> Facts:
+    """A step of 10 ms for each part, whose times count from the step's start."""
+    events = []
+    for index, part in enumerate(parts):
+        start = index * 10_000.0
+        events.append(build.annotation(f"ProfilerStep#{index}", start, 10_000.0))
+        events += [{**event, "ts": event["ts"] + start} for event in part]
+    return Facts(build.read(build.document(events, deviceProperties=[A100], **metadata)))
+
+
+def launched(correlation: int, kernel_us: float = 9.0, name: str = "gemm") -> list[build.Json]:
+    return [
+        build.runtime("cudaLaunchKernel", 100, 5, correlation),
+        build.kernel(name, 106, kernel_us, correlation),
+    ]
+
+
+def launches(own: dict[str, Any]) -> Facts:
+    return steps(launched(1), launched(2), launched(3), traceopt=own)
+
+
+class TestDebugModes:
+    """LG004."""
+
+    @staticmethod
+    def part(*checks: str, parent: str = "autograd::engine::evaluate_function: MmBackward0") -> list[build.Json]:
+        return [
+            build.op(parent, 1_000, 900),
+            *(build.op(name, 1_100 + 200 * index, 150) for index, name in enumerate(checks)),
+        ]
+
+    def test_nan_checks_below_the_nodes_of_the_backward(self) -> None:
+        part = self.part("MmBackward0", "aten::isnan", "aten::_is_any_true", "aten::item")
+        found = finding(steps(part, part, part), "LG004")
+        assert found.saving is not None
+        assert found.saving.est_us == 3 * 150
+        assert "set_detect_anomaly" in str(found.fix.code)
+
+    def test_a_node_that_reads_a_number_is_no_check(self) -> None:
+        part = self.part("MmBackward0", "aten::any", "aten::item")
+        assert NOT_RECORDED in reason(steps(part, part, part), "LG004", "not_checked")
+
+    def test_a_script_that_looks_for_nan_itself_is_no_check(self) -> None:
+        part = self.part("aten::isnan", "aten::any", "aten::item", parent="aten::linear")
+        assert NOT_RECORDED in reason(steps(part, part, part), "LG004", "not_checked")
+
+    def test_new_tensors_that_are_filled(self) -> None:
+        part = self.part("aten::fill_", parent="aten::empty")
+        found = finding(steps(part, part, part), "LG004")
+        assert "fill_uninitialized_memory = False" in str(found.fix.code)
+        part = self.part("aten::fill_", parent="aten::full")
+        assert answer(steps(part, part, part), "LG004")[1] == []
+
+    def test_gradcheck_in_the_loop(self) -> None:
+        part = [build.python("torch/autograd/gradcheck.py(2053): gradcheck", 500, 5_000)]
+        assert "gradcheck" in finding(steps(part, part, part), "LG004").why
+
+    @pytest.mark.parametrize(
+        ("environment", "switch"),
+        [
+            ({"variables": {"TORCH_DISTRIBUTED_DEBUG": "detail"}}, "TORCH_DISTRIBUTED_DEBUG=DETAIL"),
+            ({"python_debug": True}, "-X dev"),
+            ({"variables": {"PYTHONMALLOC": "debug"}}, "PYTHONMALLOC=debug"),
+            ({"anomaly_mode": True}, "set_detect_anomaly"),
+        ],
+    )
+    def test_switches_that_no_event_shows_carry_no_saving(self, environment: dict[str, Any], switch: str) -> None:
+        found = finding(launches({"environment": environment}), "LG004")
+        assert found.impact == "info"
+        assert switch in found.why
+
+    def test_recorded_and_off(self) -> None:
+        own = {"environment": {"anomaly_mode": False, "variables": {"TORCH_DISTRIBUTED_DEBUG": "INFO"}}}
+        assert "none is recorded as set" in reason(launches(own), "LG004", "passed")
+
+
+class TestCudnnBenchmark:
+    """CV003."""
+
+    def test_fixed_shapes_and_benchmark_off(self) -> None:
+        found = finding(generated("layout_conversion", fixed=True, cudnn_benchmark=False), "CV003")
+        assert found.impact == "info"
+        assert found.saving is None
+        assert "cnn.py:29" in map(str, found.locations)
+
+    def test_benchmark_on(self) -> None:
+        assert "is on" in reason(generated("layout_conversion", cudnn_benchmark=True), "CV003", "passed")
+
+    def test_deterministic_runs_have_no_choice(self) -> None:
+        change = {"environment.deterministic": True}
+        facts = generated("layout_conversion", cudnn_benchmark=False, change=change)
+        assert "no choice" in reason(facts, "CV003", "not_applicable")
+
+    @pytest.mark.parametrize(("second", "found"), [(64, 1), (65, 0)])
+    def test_shapes_must_be_those_of_every_step(self, second: int, found: int) -> None:
+        def part(batch: int, correlation: int) -> list[build.Json]:
+            dims = {"Input Dims": [[batch, 3, 8, 8], [3, 3, 3, 3]], "Input type": ["float", "float"]}
+            return [
+                build.op("aten::convolution", 90, 50, **dims),
+                *launched(correlation, 8_000, "sm80_xmma_fprop_implicit_gemm_f32f32_f32f32"),
+            ]
+
+        own = {"environment": {"cudnn_benchmark": False}}
+        facts = steps(part(64, 1), part(second, 2), part(64, 3), traceopt=own)
+        assert (facts.gpu.kind == "conv").any()
+        assert len(answer(facts, "CV003")[1]) == found
+
+
+class TestCollector:
+    """PY001."""
+
+    def test_recorded_totals_are_sure_where_a_hole_is_a_guess(self) -> None:
+        assert finding(generated("gc_pause", metadata=False), "PY001").confidence == "low"
+        found = finding(generated("gc_pause", warmup=10), "PY001")
+        assert found.confidence == "high"
+        assert "20.0 ms of each step" in found.why
+
+    def test_a_hole_without_collections_is_not_the_collector(self) -> None:
+        none = {"collections": 0, "us": 0.0}
+        facts = generated("gc_pause", change={"gc": none, "ledger.gc_us": None})
+        assert reason(facts, "PY001", "passed") == "The garbage collector takes 0.0% of the run's steps."
+
+    def test_collections_outside_of_the_recorded_steps_count(self) -> None:
+        change = {"ledger.gc_us": [0.0] * 10 + [60_000.0] * 6 + [0.0] * 6, "gc": {"collections": 6, "us": 360_000.0}}
+        found = finding(generated("healthy", warmup=16, change=change), "PY001")
+        assert found.saving is not None
+        assert found.saving.low_us == 0
+
+    def test_a_collector_that_is_frozen_already(self) -> None:
+        gc = {"collections": 9, "us": 1e5, "full_collections": 9, "full_us": 1e5, "frozen_objects": 1_000_000}
+        assert "frozen already" in finding(generated("gc_churn", change={"gc": gc}), "PY001").fix.text
+
+
+class TestContention:
+    """PY002."""
+
+    def test_more_threads_than_cores(self) -> None:
+        found = finding(generated("cpu_contention"), "PY002")
+        assert "24 threads to run (20 for operators and 4 workers) on 8 cores" in found.why
+        assert found.fix.code == "OMP_NUM_THREADS=4"
+
+    def test_other_programs_are_no_fault_of_the_job(self) -> None:
+        found = finding(generated("cpu_contention", threads=2), "PY002")
+        assert found.title == "Find out what else runs on these cores"
+        assert found.saving is None
+
+    def test_numa_nodes_are_named_where_there_are_several(self) -> None:
+        change = {"environment.numa_nodes": {"all": 2, "used": 2}}
+        assert "2 NUMA nodes" in finding(generated("cpu_contention", change=change), "PY002").fix.text
+
+    def test_a_system_that_does_not_count(self) -> None:
+        facts = generated("cpu_contention", change={"ledger.core_wait": None})
+        assert "does not count" in reason(facts, "PY002", "not_applicable")
+
+
+class TestSaves:
+    """LG003: what torch.save costs the run, wherever the recorded steps lie."""
+
+    def facts(self, saves: list[Any]) -> Facts:
+        change = {"ledger.saves": saves, "checkpoint": {"saves": len(saves), "us": 0.0}}
+        return generated("healthy", warmup=20, stacks=False, change=change)
+
+    def test_saves_outside_of_the_recorded_steps_are_spread_over_the_run(self) -> None:
+        facts = self.facts([[step, 13_000.0] for step in (4, 9, 14, 19)])
+        found = finding(facts, "LG003")
+        assert "in 4 of 26 steps, about every 5, for 13.0 ms each: 2.0 ms of each step" in found.why
+
+    def test_one_save_is_no_habit(self) -> None:
+        facts = self.facts([[9, 13_000.0]])
+        assert "torch.save takes 3." in reason(facts, "LG003", "passed")
+
+    def test_the_save_after_the_last_step_is_in_none(self) -> None:
+        facts = self.facts([[26, 90_000_000.0], [27, 90_000_000.0]])
+        assert "0.0%" in reason(facts, "LG003", "passed")
+
+    @pytest.mark.parametrize("saves", ["saves", [3], [[3]], [[-1, 5.0]], [[1, math.nan]], [["1", 5.0]], [[1, 2, 3]]])
+    def test_odd_saves_are_none(self, saves: Any) -> None:
+        ledger = read_ledger({"step_us": [1.0] * 9, "saves": saves})
+        assert ledger is not None
+        assert not ledger.save_ns.any()
+
+
+class TestIntervals:
+    """EF002: steps outside of the trace."""
+
+    def facts(self, every: int, **parts: list[float]) -> Facts:
+        slow = [30_000.0 if step % every == 0 else 10_000.0 for step in range(40)]
+        change = {"ledger.step_us": slow, "ledger.windows": [], "ledger.fetch_us": None}
+        return generated("healthy", change=change | {f"ledger.{name}": value for name, value in parts.items()})
+
+    def test_a_regular_interval_is_told(self) -> None:
+        found = finding(self.facts(every=5), "EF002")
+        assert "every 5 steps one takes 30.0 ms instead of 10.0 ms" in found.why
+        assert found.confidence == "low"
+
+    def test_what_the_loader_takes_is_another_rule_s(self) -> None:
+        fetch_us = [20_000.0 if step % 5 == 0 else 1.0 for step in range(40)]
+        assert answer(self.facts(every=5, fetch_us=fetch_us), "EF002")[1] == []
+
+    def test_few_slow_steps_are_no_interval(self) -> None:
+        assert answer(self.facts(every=19), "EF002")[1] == []
+
+
+class TestPrecision:
+    """TC002 and CV001 know what is set already."""
+
+    def test_what_is_allowed_already_is_not_advised(self) -> None:
+        change = {"environment.matmul_tf32": True}
+        assert "TF32 was allowed" in reason(generated("tf32_off", change=change), "TC002", "not_applicable")
+
+    def test_only_what_is_off_is_to_be_set(self) -> None:
+        found = finding(generated("tf32_off"), "TC002")
+        assert found.fix.code == 'torch.set_float32_matmul_precision("high")'
+        assert "TF32 of matrix products: off" in [row.what for row in found.evidence]
+
+    def test_a_variable_overrides_the_script(self) -> None:
+        change = {"environment.matmul_tf32": True, "environment.variables": {"NVIDIA_TF32_OVERRIDE": "0"}}
+        found = finding(generated("tf32_off", change=change), "TC002")
+        assert found.fix.code == "unset NVIDIA_TF32_OVERRIDE"
+
+    @pytest.mark.parametrize(("channels_last", "converts"), [(True, False), (False, True), (None, True)])
+    def test_a_model_in_channels_last_is_not_converted_again(self, channels_last: bool | None, converts: bool) -> None:
+        change = {"models": [{"class": "cnn.Net", "channels_last": channels_last}]}
+        fix = finding(generated("layout_conversion", change=change), "CV001").fix
+        assert ("model.to(" in str(fix.code)) == converts
+
+
+class TestForeach:
+    """OP002."""
+
+    def test_an_optimizer_that_torch_cannot_fuse(self) -> None:
+        document = generate("foreach_optimizer").document
+        text = json.dumps(document).replace("Optimizer.step#AdamW.step", "Optimizer.step#NAdam.step")
+        assert reason(facts_of(json.loads(text)), "OP002", "not_applicable") == "torch has no fused NAdam."
+
+    def test_hidden_under_a_busy_gpu(self) -> None:
+        assert answer(generated("healthy", optimizer="foreach"), "OP002")[1] == []
+
+
+class TestStretch:
+    """TQ006."""
+
+    def window(self, stretch: float) -> dict[str, Any]:
+        step_us = [10_000.0] * 16 + [stretch * 10_000.0] * 6
+        return {"ledger.step_us": step_us, "ledger.fetch_us": None}
+
+    @pytest.mark.parametrize("scenario", ["launch_bound", "cpu_only"])
+    def test_the_measured_number_is_told(self, scenario: str) -> None:
+        facts = generated(scenario, warmup=16, change=self.window(1.34))
+        [note] = run_rules([RULES["TQ006"]], facts, debug=True).notes
+        assert note.text.startswith("Recorded steps took 1.34 times as long as the others of the run")
+        assert ("the GPU waits for the host" in note.text) == (scenario == "launch_bound")
+
+    def test_a_stack_that_cost_nothing_is_no_note(self) -> None:
+        facts = generated("launch_bound", warmup=16, change=self.window(1.02))
+        assert "1.02 times" in reason(facts, "TQ006", "passed")
+
+    @given(st.lists(st.tuples(st.floats(1, 1e6), st.floats(0, 1)), min_size=14, max_size=40))
+    def test_it_is_the_number_that_traceopt_run_prints(self, times: list[tuple[float, float]]) -> None:
+        ledger = Ledger(lambda: None)
+        for step_us, waited in times:
+            ledger.step_us.append(step_us)
+            ledger.fetch_us.append(waited * step_us * 0.9)
+            ledger.gc_us.append(0.0)
+        ledger.windows.append({"cycle": "timing", "warmup_from": 5, "from": 6, "until": 9})
+        usual = ledger.unrecorded_us()
+        read = read_ledger(json.loads(json.dumps(ledger.document())))
+        assert usual
+        assert read is not None
+        printed = {cycle: us / usual for cycle, us in ledger.recorded_us().items()}
+        assert read.stretch == pytest.approx(printed, rel=0.5 / usual + 1e-3 + 0.5 / min(ledger.recorded_us().values()))
+
+
+def test_the_report_names_the_settings() -> None:
+    change = {"environment.variables": {"OMP_NUM_THREADS": "1"}}
+    found = {setting.name: setting.value for setting in sections.settings(generated("tf32_off", change=change))}
+    assert found["CPU cores"] == "16"
+    assert found["TF32 of matrix products"] == "off"
+    assert found["OMP_NUM_THREADS"] == "1"
+    assert "cudnn.benchmark" not in {one.name for one in sections.settings(generated("cpu_only"))}
+    assert sections.settings(generated("healthy", metadata=False)) == []
+
+
+@pytest.fixture(scope="module")
+def document() -> Any:
+    return json.loads(generate("worker_restart", steps=2, warmup=8, layers=1, stacks=False, memory=False).to_bytes())
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.data(), JSON)
+def test_no_rule_fails_on_odd_metadata(document: dict[str, Any], data: st.DataObject, odd: Any) -> None:
+    own = document["traceopt"]
+    path = data.draw(st.sampled_from(paths(own)))
+    outcome = run_rules(list(RULES.values()), facts_of({**document, "traceopt": put(own, path, odd)}), debug=True)
+    for one in outcome.findings:
+        assert one.saving is None or math.isfinite(one.saving.est_us)
+    assert all(check.reason and "nan" not in check.reason.split() for check in outcome.checks)
