@@ -50,8 +50,9 @@ class TestPythonBound:
 
     def test_a_loop_in_every_step(self) -> None:
         def step(t: float, _: int) -> Events:
+            yield build.op("aten::mm", t, 1_000)
             yield build.python("masks.py(9): build_mask", t + 1_000, 3_000)
-            yield build.op("aten::mm", t + 5_000, 3_000)
+            yield build.op("aten::mm", t + 4_000, 6_000)
 
         _, saved_us, places = the("LB006", step)
         assert saved_us == pytest.approx(0.8 * 3_000, rel=0.05)
