@@ -60,6 +60,7 @@ class TableBuilder:
         self.slice_count = 0
         self.lost = 0
         self.categories: Counter[str] = Counter()
+        self.start_ns: int | None = None  # of the first event, on the clock of the file
         self._base_us: float | None = None
         self._thread_texts: Codes[str] = Codes()
         self._thread_meta: dict[tuple[float | str, float | str], str] = {}
@@ -156,6 +157,9 @@ class TableBuilder:
             "collective_elements": _numbers([a.collective_elements for a in args]),
             "collective_dtype": self._texts([a.collective_dtype for a in args]),
             "group_size": _numbers([a.group_size for a in args]),
+            "process_group": self._texts([a.process_group for a in args]),
+            "process_group_ranks": self._texts([a.process_group_ranks for a in args]),
+            "collective_sequence": _numbers([a.collective_sequence for a in args]),
         }
 
     def _add_others(self, events: list[Event]) -> None:
@@ -243,6 +247,7 @@ class TableBuilder:
         """The tables, sorted by time, times counted from the first event, threads numbered."""
         columns = {kind: c.finish() for kind, c in self._columns.items()}
         origin = min((int(c[_time_of(kind)].min()) for kind, c in columns.items() if len(c[_time_of(kind)])), default=0)
+        self.start_ns = None if self._base_us is None else int(self._base_us) * 1000 + origin
         threaded = [c for kind, c in columns.items() if kind not in _DEVICE_TABLES]
         self._threads, thread = _distinct_pairs(
             np.concatenate([c["pid"] for c in threaded]), np.concatenate([c["tid"] for c in threaded])

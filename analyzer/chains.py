@@ -14,9 +14,10 @@ MAX_GAIN = 0.75  # of a chain's time: long chains also hold kernels that cannot 
 
 @dataclass(frozen=True, slots=True)
 class Chains:
-    """Runs of at least two kernels. `mask` marks their kernels among the device's work; times in ns over the window."""
+    """Runs of at least two kernels; counts and times (ns) are of the window, `group` goes beyond it."""
 
-    mask: npt.NDArray[np.bool_]
+    mask: npt.NDArray[np.bool_]  # the device's work that is of a chain, in the window
+    group: npt.NDArray[np.int64]  # of each row of the device's work, the number of its chain; -1: none
     count: int
     kernels: int
     time_ns: int
@@ -28,7 +29,7 @@ def find_chains(gpu: GpuWork, fusible: npt.NDArray[np.bool_]) -> Chains:
     work = gpu.work
     order = np.lexsort((work.start, work.stream))
     duration = gpu.in_window[order]
-    candidate = fusible[order] & (duration > 0)
+    candidate = fusible[order] & (work.duration[order] > 0)
     stream = work.stream[order]
     starts = candidate & ~(np.append(False, candidate[:-1]) & np.append(False, stream[1:] == stream[:-1]))
     chain = np.cumsum(starts) * candidate  # 0: in no chain
@@ -38,6 +39,7 @@ def find_chains(gpu: GpuWork, fusible: npt.NDArray[np.bool_]) -> Chains:
     longest = np.zeros(len(length))
     np.maximum.at(longest, chain[in_chain], duration[in_chain])
     gain = np.minimum(total - longest, MAX_GAIN * total)
-    mask = np.zeros(len(work), bool)
-    mask[order[in_chain]] = True
-    return Chains(mask, int((length[1:] >= 2).sum()), int(in_chain.sum()), int(total.sum()), int(gain.sum()))
+    group = np.full(len(work), -1)
+    group[order[in_chain]] = np.unique(chain[in_chain], return_inverse=True)[1]
+    mask = (group >= 0) & (gpu.in_window > 0)
+    return Chains(mask, group, int((total > 0).sum()), int(mask.sum()), int(total.sum()), int(gain.sum()))

@@ -18,6 +18,7 @@ from traceopt.analyzer.casts import Casts, find_casts
 from traceopt.analyzer.chains import Chains, find_chains
 from traceopt.analyzer.communication import CollectiveCalls, find_collectives, find_cpu_collectives
 from traceopt.analyzer.copies import CopyCalls, find_copies
+from traceopt.analyzer.cpu_attention import CpuAttention, find_cpu_attention
 from traceopt.analyzer.cpu_phases import CpuPhases
 from traceopt.analyzer.device import TraceDevice, find_device
 from traceopt.analyzer.flops import Flops
@@ -26,7 +27,7 @@ from traceopt.analyzer.gpu import GpuWork
 from traceopt.analyzer.holes import Holes, find_holes
 from traceopt.analyzer.host import Host
 from traceopt.analyzer.idle import Gaps, Idle, attribute, find_gaps, slow_first_calls
-from traceopt.analyzer.intervals import union
+from traceopt.analyzer.intervals import Intervals, merge, union
 from traceopt.analyzer.kernel_names import FUSIBLE_KINDS
 from traceopt.analyzer.links import Links, link
 from traceopt.analyzer.memory import DeviceMemory, find_memory
@@ -40,10 +41,13 @@ from traceopt.analyzer.quality import TraceQuality
 from traceopt.analyzer.regions import Regions
 from traceopt.analyzer.repetition import Repetition, find_repetition
 from traceopt.analyzer.replay.graph import Graph, build_graph
+from traceopt.analyzer.replay.parts import flow_areas
+from traceopt.analyzer.replay.whatif import MAX_ERROR_SHARE, Replayed, replay, replay_error_share
 from traceopt.analyzer.steps import Steps, find_steps
 from traceopt.analyzer.syncs import Syncs, after_unscaling, blocking_copies, find_syncs
 from traceopt.analyzer.tables import I8
 from traceopt.analyzer.throughput import Throughput, Workload, measure
+from traceopt.analyzer.tiny_ops import TinyOps, find_tiny_ops
 from traceopt.analyzer.trace import Trace
 
 
@@ -216,6 +220,17 @@ class Facts:
         return find_math_attention(self.gpu, self.regions, self.unfused_attention)
 
     @cached_property
+    def cpu_attention(self) -> CpuAttention:
+        """The same of a CPU-only run."""
+        return find_cpu_attention(self.regions, self.steps.window)
+
+    @cached_property
+    def tiny_ops(self) -> TinyOps:
+        """Of the training thread of a CPU-only run, in its forward and backward passes."""
+        phases = self.cpu_phases.areas
+        return find_tiny_ops(self.slices, self.steps.thread, merge(phases["forward"], phases["backward"]))
+
+    @cached_property
     def collectives(self) -> list[CollectiveCalls]:
         if self.has_gpu:
             return find_collectives(self.trace, self.slices, self.links, self.gpu)
@@ -254,6 +269,25 @@ class Facts:
         return build_graph(self.trace, self.slices, self.links, self.gpu, self.steps)
 
     @cached_property
+    def replayed(self) -> Replayed:
+        """The steps replayed without a change: what savings count from."""
+        return replay(self)
+
+    @cached_property
+    def flow_areas(self) -> dict[str, Intervals]:
+        """What the host's flow of control did: exclusive activities by name."""
+        return flow_areas(self)
+
+    @cached_property
+    def replay_error_share(self) -> float | None:
+        return replay_error_share(self)
+
+    @property
+    def replay_trusted(self) -> bool:
+        """Whether savings are replayed; else they are bounds from what was measured."""
+        return self.replay_error_share is not None and self.replay_error_share <= MAX_ERROR_SHARE
+
+    @cached_property
     def quality(self) -> TraceQuality:
         return TraceQuality(self.trace, self.steps, self.gpu, self.links, self.gaps, self.idle, self.device)
 
@@ -274,17 +308,17 @@ class Facts:
 
 _REQUIREMENTS: dict[str, tuple[Callable[[Facts], bool], str]] = {
     "gpu": (lambda f: f.has_gpu, "No GPU work was recorded; profile with ProfilerActivity.CUDA."),
+    "work": (
+        lambda f: f.has_gpu or not f.quality.gpu_expected,
+        "No GPU work was recorded; profile with ProfilerActivity.CUDA.",
+    ),
     "launches": (
-        lambda f: len(f.trace.runtime) > 0,
+        lambda f: len(f.trace.runtime) > 0 or not f.quality.gpu_expected,
         "No runtime calls were recorded; profile with ProfilerActivity.CPU and CUDA together.",
     ),
     "whole": (
         lambda f: f.quality.sampled_share is None,
         "The file keeps only a sample of the events, so its idle time is not real; record the whole trace.",
-    ),
-    "stalls": (
-        lambda f: (f.has_gpu and len(f.trace.runtime) > 0) or not f.quality.gpu_expected,
-        "What keeps the GPU waiting was not recorded; profile with ProfilerActivity.CPU and CUDA together.",
     ),
     "ops": (
         lambda f: len(f.trace.ops) > 0,

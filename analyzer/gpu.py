@@ -15,6 +15,9 @@ from traceopt.analyzer.trace import Trace
 
 Mask = npt.NDArray[np.bool_]
 
+# The exclusive busy parts of a device's time.
+BUSY_LABELS = {"compute": "Compute kernels", "communication": "Exposed communication", "copies": "Exposed copies"}
+
 
 @dataclass(frozen=True)
 class GpuWork:

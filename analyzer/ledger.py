@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from traceopt.analyzer.tables import I8
-from traceopt.analyzer.untrusted import MOST_US, amount, rows, table, times_ns, whole, word
+from traceopt.analyzer.untrusted import MOST_ROWS, MOST_US, amount, rows, table, time_ns, times_ns, whole, word
 
 SETTLED = 3  # the first steps of a run are slow: they are left out of medians
 FEW = 5  # a median of fewer unrecorded steps says nothing
@@ -30,16 +30,19 @@ class Window:
 class Ledger:
     """Arrays have an entry a step, from step 0 on (the start of the program), ns.
 
-    `fetch_ns` is the time in the DataLoader, None where no loader was watched; `gc_ns` the collector's.
-    `core_wait_share` is the part of the run in which the training thread was ready and no core was free.
+    `fetch_ns` is the time in the DataLoader, None where no loader was watched; `gc_ns` the collector's, `save_ns` that
+    of torch.save. `core_wait_share` is the part of the run in which the training thread was ready and no core was free,
+    `core_wait_per_cpu` the same as a multiple of the time that it ran.
     """
 
     step_ns: I8
     fetch_ns: I8 | None
     gc_ns: I8
+    save_ns: I8
     windows: tuple[Window, ...]
     later_steps: int  # that are not kept one by one
     core_wait_share: float | None
+    core_wait_per_cpu: float | None
 
     @property
     def count(self) -> int:
@@ -76,17 +79,32 @@ def read_ledger(value: object) -> Ledger | None:
         fetch_ns = None
     if gc_ns is None or len(gc_ns) != len(step_ns):
         gc_ns = np.zeros(len(step_ns), np.int64)
+    save_ns = np.zeros(len(step_ns), np.int64)
+    for step, save in _saves(document.get("saves")):
+        if step < len(step_ns):
+            save_ns[step] += save
     windows = [_window(row) for row in rows(document.get("windows"))]
     wait = table(document.get("core_wait"))
-    waited, wall = amount(wait.get("us"), MOST_US), amount(wait.get("wall_us"), MOST_US)
+    waited, ran, wall = (amount(wait.get(name), MOST_US) for name in ("us", "cpu_us", "wall_us"))
     return Ledger(
         step_ns,
         fetch_ns,
         gc_ns,
+        np.minimum(save_ns, step_ns),
         tuple(window for window in windows if window is not None),
         whole(document.get("later_steps")) or 0,
         min(1.0, waited / wall) if waited is not None and wall else None,
+        waited / max(1.0, ran) if waited is not None and ran else None,
     )
+
+
+def _saves(value: object) -> Iterator[tuple[int, int]]:
+    """Step and time of each call of torch.save."""
+    for pair in value[:MOST_ROWS] if isinstance(value, list) else []:
+        if isinstance(pair, list) and len(pair) == 2:
+            step, time = whole(pair[0]), time_ns(pair[1])
+            if step is not None and time is not None:
+                yield step, time
 
 
 def _window(row: Mapping[str, Any]) -> Window | None:

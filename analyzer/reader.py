@@ -64,12 +64,19 @@ def read_trace(
             damage="; ".join(filter(None, (blocks.damage, events.damage))) or None,
             recorded_index_share=builder.recorded_index_share(),
             categories=dict(builder.categories),
+            start_ns=_clock_ns(builder.start_ns, header),
         ),
         names=builder.names.values(),
         texts=[text.decode("utf-8", "replace") for text in builder.texts.values()],
         threads=builder.threads(),
         **tables,
     )
+
+
+def _clock_ns(start_ns: int | None, header: dict[str, Any]) -> int | None:
+    """The first event's time on the machine's clock: files count from `baseTimeNanoseconds`, older ones from 1970."""
+    base = header.get("baseTimeNanoseconds", 0)
+    return start_ns + base if start_ns is not None and isinstance(base, int) and abs(base) < 2**63 else None
 
 
 def _rank(header: dict[str, Any]) -> tuple[int | None, int | None]:

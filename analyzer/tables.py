@@ -75,6 +75,9 @@ class GpuTable(Spans):
     collective_elements: I8
     collective_dtype: I4  # text
     group_size: I4
+    process_group: I4  # text: its name
+    process_group_ranks: I4  # text
+    collective_sequence: I8  # number of a collective in its process group
 
     SCHEMA: ClassVar[dict[str, str]] = {
         **Spans.SCHEMA,
@@ -89,6 +92,9 @@ class GpuTable(Spans):
         "collective_elements": "i8",
         "collective_dtype": "i4",
         "group_size": "i4",
+        "process_group": "i4",
+        "process_group_ranks": "i4",
+        "collective_sequence": "i8",
     }
 
 

@@ -41,6 +41,7 @@ class TraceMeta:
     damage: str | None  # what is wrong with the file, in words
     recorded_index_share: float | None  # events kept of those the profiler numbered ("Ev Idx"); 1.0: all
     categories: dict[str, int]  # complete events by category
+    start_ns: int | None  # of the first event, on the machine's clock
     detail: TraceMeta | None = None  # of the other cycle that shapes, frames and memory come from
 
     def device_properties(self) -> list[dict[str, Any]]:

@@ -13,6 +13,7 @@ from .cores import CoreWait
 
 LIMIT = 100_000  # steps kept one by one; of later ones only count and sum
 SETTLED = 3  # the first steps of a run are slow: they are left out of the median
+MOST_SAVES = 1000  # that are kept one by one
 FEW = 5  # a median of fewer unrecorded steps says nothing
 
 
@@ -40,6 +41,7 @@ class Ledger:
         self.all_gc_us = self.full_gc_us = 0.0
         self.save_count = 0
         self.save_us = 0.0
+        self.saves: list[tuple[int, float]] = []  # the step, and how long it took
         self.skipped_updates = 0
         self._opened = time.perf_counter()
         self._fetch_us = self._gc_us = 0.0
@@ -76,6 +78,8 @@ class Ledger:
         if self.step_us:
             self.save_count += 1
             self.save_us += seconds * 1e6
+            if len(self.saves) < MOST_SAVES:
+                self.saves.append((len(self.step_us) + self.later_steps, round(seconds * 1e6, 1)))
 
     def watch_gc(self) -> None:
         gc.callbacks.append(self._gc)
@@ -134,6 +138,7 @@ class Ledger:
             "step_us": [round(us, 1) for us in self.step_us],
             "fetch_us": [round(us, 1) for us in self.fetch_us],
             **({"gc_us": [round(us, 1) for us in self.gc_us]} if any(self.gc_us) else {}),
+            "saves": self.saves,
             "windows": self.windows,
             "later_steps": self.later_steps,
             "later_us": round(self.later_us, 1),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from traceopt.reports import text
+from traceopt.reports import text, wording
 from traceopt.reports.wording import combined_fixes, on_cpu, rank_phrase
 from traceopt.result import Result
 
@@ -53,7 +53,9 @@ def lead(result: Result) -> tuple[str, str, str]:
     before_us = combined.step_us_after + combined.saving_us
     after = text.as_precise_as(combined.step_us_after, combined.saving_us)
     saved = _saved_per_step(combined.saving_us, combined.share)
-    rest = f": {text.ms_number(before_us)} → about {after}{text.NO_BREAK_SPACE}ms."
+    limit = wording.limit(combined.limit_after)
+    then = f", then {limit}" if limit else ""
+    rest = f": {text.ms_number(before_us)} → about {after}{text.NO_BREAK_SPACE}ms{then}."
     return fixes[0].upper() + fixes[1:] + verb, saved, rest
 
 

@@ -19,6 +19,29 @@ UNLIKE_SHARE = 0.05  # from here on the mean step is said to differ from the med
 _MAKERS = {"nvidia": "NVIDIA", "amd": "AMD", "intel": "Intel"}
 IMPACT_WORDS = {"high": "High impact", "medium": "Medium impact", "low": "Low impact", "info": "Info"}
 
+# What limits a step, by the part of its breakdown that is the largest.
+LIMITS = {
+    "compute": "GPU-bound",
+    "communication": "communication-bound",
+    "copies": "bound by copies",
+    "data_loading": "input-bound",
+    "input_work": "input-bound",
+    "launch": "launch-bound",
+    "host_sync": "bound by syncs",
+    "logging": "bound by logging",
+    "checkpoint": "bound by checkpoints",
+    "gc": "bound by garbage collection",
+    "hole": "bound by Python",
+    "python": "bound by Python",
+    "allocation": "bound by memory allocation",
+    "module_load": "bound by first calls",
+    "compile": "bound by compilation",
+    "queued": "bound by what holds queued work",
+    "forward": "bound by the forward pass",
+    "backward": "bound by the backward pass",
+    "optimizer": "bound by the optimizer",
+}
+
 # What a run on a GPU calls the two sides of the step, and what a run on the CPU alone calls them.
 _GPU_SIDES = ("GPU idle", "GPU busy", "idle", "busy", "Patterned parts: the GPU is idle.")
 _CPU_SIDES = (
@@ -124,7 +147,7 @@ def throughput(result: Result) -> str | None:
 
 
 def environment(result: Result) -> list[str]:
-    """The line under the tiles: device, rank, versions, steps."""
+    """The line under the tiles: device, versions, cores, steps."""
     device = result.run.device
     capability = device.compute_capability if device is not None else None
     nvidia = device is not None and device.vendor == "nvidia"
@@ -133,6 +156,7 @@ def environment(result: Result) -> list[str]:
         device_phrase(result),
         f"{'compute capability' if nvidia else 'architecture'} {capability}" if capability else None,
         f"PyTorch {torch_version}" if torch_version else None,
+        *(f"{setting.value} {setting.name}" for setting in result.run.settings if setting.name == "CPU cores"),
         steps_phrase(result),
         throughput(result),
     ]
@@ -198,6 +222,11 @@ def only_on(finding: Finding, result: Result) -> str | None:
     """The ranks of a finding that not all ranks share."""
     ranks = finding.ranks
     return ranks_phrase(ranks) if ranks and len(ranks) < len(result.run.ranks) else None
+
+
+def limit(part: str | None) -> str | None:
+    """ "launch-bound": what a step is, whose largest part is this; None where that has no word."""
+    return LIMITS.get(part) if part is not None else None
 
 
 def combined_fixes(result: Result) -> str | None:

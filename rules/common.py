@@ -10,15 +10,12 @@ import numpy.typing as npt
 
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.idle import CAUSES
-from traceopt.analyzer.intervals import Intervals, intersect, union
+from traceopt.analyzer.intervals import Intervals, complement, intersect, merge, union
 from traceopt.analyzer.nesting import PYTHON
 from traceopt.rules.finding import Evidence, Location, Saving
 
 RECORD_STACKS = "No Python stacks were recorded, so the line is not known; record with with_stack=True."
 LONG_PYTHON_NS = 1_000_000  # Python that starves the GPU this long at a stretch is work of its own
-NEVER_STARVED_SHARE = 0.03  # of the step
-REACHABLE_SHARE = 0.9  # of the GPU's starvation: what the fixes of the host's side may remove together
-FULL_QUEUE_NS = 200_000  # a launch this long beside a working GPU waits for room in the queue
 HOST_DISPATCH = ("launch", "python", "untraced")  # the host's ordinary work between two kernels
 
 
@@ -64,13 +61,15 @@ def typical_ns(facts: Facts, times: npt.NDArray[np.int64], amount: npt.NDArray[n
     return float(np.median(per_step(facts, times, amount)))
 
 
-def launched_ns(facts: Facts, work: npt.NDArray[np.bool_]) -> float:
-    """GPU time a step of work that the steps launched, whenever it ran: the GPU may be some steps behind."""
+def launched_ns(facts: Facts, work: npt.NDArray[np.bool_] | npt.NDArray[np.float64]) -> float:
+    """GPU time a step of work that the steps launched, whenever it ran: the GPU may be some steps behind. `work` is a
+    mask, or the part of each row that counts.
+    """
     launch = facts.links.launch_slice[facts.gpu.rows]
     at = facts.slices.start[np.maximum(launch, 0)] if len(facts.slices) else np.zeros(len(launch), np.int64)
     start, end = facts.steps.window
-    inside = work & (launch >= 0) & (at >= start) & (at < end)
-    return float(facts.gpu.work.duration[inside].sum()) / facts.steps.count
+    inside = (launch >= 0) & (at >= start) & (at < end)
+    return float((facts.gpu.work.duration * work)[inside].sum()) / facts.steps.count
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,69 +202,35 @@ def python_amount(facts: Facts) -> npt.NDArray[np.int64]:
     return np.where(gaps.starved_end - gaps.start >= LONG_PYTHON_NS, facts.idle.of_gaps("python"), 0)
 
 
+def dispatch_area(facts: Facts) -> Intervals:
+    """When the host does its ordinary work: all of the window but waits, Python for a millisecond and more while the
+    GPU starves, and what other rules are about.
+    """
+    gaps, areas = facts.gaps, facts.flow_areas
+    long = gaps.starved_end - gaps.start >= LONG_PYTHON_NS
+    python = intersect(areas["python"], union(gaps.start[long], gaps.starved_end[long]))
+    other = merge(*(area for name, area in areas.items() if name not in HOST_DISPATCH))
+    return complement(merge(other, python), *facts.steps.window)
+
+
 def dispatch_ns(facts: Facts) -> float:
     """Dispatch starvation in the median step."""
     return typical_ns(facts, facts.gaps.start, dispatch_amount(facts))
 
 
-def host_wait_ns(facts: Facts) -> float:
-    """How long the host waits for a working GPU in the median step: what it could do more for free.
+def host_bounds(
+    facts: Facts, area: Intervals, removed_share: float, gpu_ns: tuple[float, float] = (0.0, 0.0)
+) -> tuple[float, float, float]:
+    """What shortening host work gives back, low, expected and at most, ns a step.
 
-    It waits in blocking calls, and in launches while the driver's queue is full.
-    """
-    runtime, syncs = facts.trace.runtime, facts.syncs
-    full = runtime.duration >= FULL_QUEUE_NS
-    waits = union(np.append(syncs.start, runtime.start[full]), np.append(syncs.end, runtime.end[full]))
-    edges = facts.steps.edges
-    return float(np.median(intersect(waits, facts.gpu.busy).within(edges[:-1], edges[1:])))
-
-
-def host_path_ns(facts: Facts) -> float:
-    """The median step, if the GPU took no time: the host's own work.
-
-    A GPU that hardly starves is the limit, wherever the host does its waiting (it may still be running ahead into the
-    queue): then the host's path is not known, and no limit.
-    """
-    if starved_ns(facts) < NEVER_STARVED_SHARE * facts.step_ns:
-        return 0.0
-    return max(0.0, facts.step_ns - host_wait_ns(facts))
-
-
-def gpu_path_ns(facts: Facts) -> float:
-    """The median step, if the host took no time: all but the GPU's starvation."""
-    return max(0.0, facts.step_ns - starved_ns(facts))
-
-
-def gpu_saving(facts: Facts, low_ns: float, est_ns: float, high_ns: float, basis: str) -> Saving:
-    """What faster GPU work gives back.
-
-    Where the host's path is as long as the step, surely nothing of it yet; and no more is to be expected than the
-    host's path can become shorter with the fixes of its own side.
-    """
-    slack = max(0.0, facts.step_ns - host_path_ns(facts))
-    if slack < low_ns:
-        low_ns = slack
-        est_ns = min(est_ns, slack + REACHABLE_SHARE * starved_ns(facts))
-        basis += " The host is the limit of this step: the gain comes only with the fixes of its side."
-    return saving(facts, low_ns, est_ns, high_ns, basis)
-
-
-def host_saving(
-    facts: Facts, area: Intervals, removed_share: float, basis: str, gpu_ns: tuple[float, float] = (0.0, 0.0)
-) -> Saving:
-    """What shortening host work gives back.
-
-    Certainly the time in which the GPU starved beside it. Where the host never waits for the GPU, its own path is the
-    step, so all removed host time counts, up to the starvation of the whole step; what it waits for a working GPU
-    absorbs as much. `gpu_ns`: GPU time per step that goes with the launches, expected and at most.
+    Certainly the time in which the GPU starved beside it; else all of it, up to the starvation of the whole step.
+    `gpu_ns`: GPU time per step that goes with the launches, expected and at most.
     """
     edges = facts.steps.edges
     host_ns = float(np.median(area.within(edges[:-1], edges[1:]))) * removed_share
     if not facts.has_gpu:
-        return saving(facts, host_ns * 0.8, host_ns, host_ns, basis)
+        return 0.8 * host_ns, host_ns, host_ns
     beside = intersect(area, facts.gaps.starved)
     low = float(np.median(beside.within(edges[:-1], edges[1:]))) * removed_share
-    starved = starved_ns(facts)
-    est = max(low, min(host_ns - host_wait_ns(facts), REACHABLE_SHARE * starved))
-    high = max(est, min(host_ns, starved))
-    return saving(facts, low, est + gpu_ns[0], high + gpu_ns[1], basis)
+    high = max(low, min(host_ns, starved_ns(facts)))
+    return low, high + gpu_ns[0], high + gpu_ns[1]

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from traceopt.config import typed_settings
 from traceopt.errors import ConfigError, one_line
 from traceopt.result import Check, CheckStatus, Note
 from traceopt.rules.finding import Finding
+from traceopt.rules.pricing import with_other_fixes
 from traceopt.rules.registry import TRACE_QUALITY, Registry, select
 from traceopt.rules.rule import Rule
+from traceopt.rules.run_rule import RunRule
 
 if TYPE_CHECKING:
     from traceopt.analyzer.facts import Facts
+    from traceopt.analyzer.run_facts import RunFacts
+
+_AnyRule = TypeVar("_AnyRule", bound=Rule)
 
 _IMPACTS = ("high", "medium", "low", "info")
 
@@ -60,17 +65,32 @@ def configure(rule: type[Rule], settings: Mapping[str, Any]) -> Rule:
 
 
 def run_rules(rules: Sequence[Rule], facts: Facts, *, debug: bool = False) -> Outcome:
-    """Asks every rule, trace-quality rules first. A rule that raises is a check of status `error`.
+    """Asks every rule about one trace, trace-quality rules first. A rule that raises is a check of status `error`.
 
     With `debug` the rule's exception is raised instead.
     """
+    of_traces = [rule for rule in rules if not isinstance(rule, RunRule)]
+    outcome = _outcome(of_traces, lambda rule: _ask(rule, facts), debug)
+    return replace(outcome, findings=sorted(with_other_fixes(outcome.findings, facts), key=value_order))
+
+
+def run_rank_rules(rules: Sequence[Rule], run: RunFacts, *, debug: bool = False) -> Outcome:
+    """Asks the rules that compare ranks, in the same way."""
+    of_ranks = [rule for rule in rules if isinstance(rule, RunRule)]
+    return _outcome(of_ranks, lambda rule: _ask_run(rule, run), debug)
+
+
+_Answer = tuple[CheckStatus, str, list[Finding]]
+
+
+def _outcome(rules: Sequence[_AnyRule], ask: Callable[[_AnyRule], _Answer], debug: bool) -> Outcome:
     findings: list[Finding] = []
     notes: list[Note] = []
     checks: list[Check] = []
     for rule in sorted(rules, key=lambda rule: rule.family != TRACE_QUALITY):
         found: list[Finding] = []
         try:
-            status, reason, found = _ask(rule, facts)
+            status, reason, found = ask(rule)
         except (Exception, SystemExit) as error:
             if debug:
                 raise
@@ -83,7 +103,7 @@ def run_rules(rules: Sequence[Rule], facts: Facts, *, debug: bool = False) -> Ou
     return Outcome(sorted(findings, key=value_order), notes, checks)
 
 
-def _ask(rule: Rule, facts: Facts) -> tuple[CheckStatus, str, list[Finding]]:
+def _ask(rule: Rule, facts: Facts) -> _Answer:
     for requirement in rule.requires:
         if (why := facts.rules_out(requirement)) is not None:
             return "not_applicable", why, []
@@ -95,6 +115,14 @@ def _ask(rule: Rule, facts: Facts) -> tuple[CheckStatus, str, list[Finding]]:
     if found:
         return "found", found[0].why, found
     return "passed", rule.passed(facts), []
+
+
+def _ask_run(rule: RunRule, run: RunFacts) -> _Answer:
+    if (lack := rule.lacks_ranks(run)) is not None:
+        several = len(run.ranks) > 1 or any((rank.world_size or 1) > 1 for rank in run.ranks)
+        return ("not_checked", lack, []) if several else ("not_applicable", "The run has one rank.", [])
+    found = sorted((_sound(finding) for finding in rule.check_run(run)), key=value_order)
+    return ("found", found[0].why, found) if found else ("passed", rule.passed_run(run), [])
 
 
 def _sound(finding: object) -> Finding:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    from traceopt.analyzer.replay.changes import Change
 
 Impact = Literal["high", "medium", "low", "info"]
 Confidence = Literal["high", "medium", "low"]
@@ -36,6 +40,18 @@ class Saving:
     high_us: float
     share: float
     basis: str
+
+
+@dataclass(frozen=True, slots=True)
+class Price:
+    """A fix's saving, and what it comes from: what the fix is expected to change in a replay, so that fixes can be
+    replayed together, and what was measured of it (low, expected, at most; ns a step).
+    """
+
+    saving: Saving
+    changes: tuple[Change, ...]
+    best: tuple[Change, ...]  # what it changes if it does well
+    bounds_ns: tuple[float, float, float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,3 +92,30 @@ class Finding:
     fix: Fix
     shares_cause_with: list[str] = field(default_factory=list)
     ranks: list[int] = field(default_factory=list)
+    _price: Any = field(default=None, repr=False, compare=False)  # while rules run; the document has none
+
+    @property
+    def price(self) -> Price | None:
+        """Where the saving comes from; None where nothing was replayed."""
+        price: Price | None = self._price
+        return price
+
+    @property
+    def changes(self) -> tuple[Change, ...]:
+        """What the fix changes in a replay; empty where that is not known."""
+        return self.price.changes if self.price is not None else ()
+
+    @property
+    def best(self) -> tuple[Change, ...]:
+        """What the fix changes if it does well."""
+        return self.price.best if self.price is not None else ()
+
+
+def independent(findings: Iterable[Finding]) -> list[Finding]:
+    """Findings with a saving; of those that share a cause only the first."""
+    chosen: list[Finding] = []
+    for finding in findings:
+        alike = any(finding.code in f.shares_cause_with or f.code in finding.shares_cause_with for f in chosen)
+        if finding.saving is not None and not alike:
+            chosen.append(finding)
+    return chosen

@@ -8,8 +8,9 @@ import numpy.typing as npt
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.kernel_labels import short_name
 from traceopt.analyzer.kernel_names import FUSIBLE_KINDS
-from traceopt.rules.common import gpu_saving, place_of_work
-from traceopt.rules.finding import Evidence, Saving
+from traceopt.rules.common import place_of_work
+from traceopt.rules.finding import Evidence, Price
+from traceopt.rules.pricing import priced, shorter
 from traceopt.rules.roofline import at_rate_ns
 
 Mask = npt.NDArray[np.bool_]
@@ -28,7 +29,7 @@ def uses_tensor_cores(facts: Facts) -> float:
 
 def fp32_saving(
     facts: Facts, work: Mask, dtype: str, low: float, expected: float, high: float, pointwise: float = 0.0
-) -> Saving:
+) -> Price:
     """Kernel time that a narrower type gives back.
 
     Products of known shape are priced by the roofline of the device in `dtype`. For the others `low`..`high` are
@@ -43,20 +44,22 @@ def fp32_saving(
     shaped = [s for s in facts.gemms.shapes if s.dtype == "fp32" and s.tensor_core is False]
     shaped_ns = sum(s.duration_ns for s in shaped) / facts.steps.count if narrow else 0.0
     rest = max(0.0, time - shaped_ns)
-    gains = []
+    gains: list[float] = []
     for speedup, efficiency in zip((low, expected, high), ROOFLINE_EFFICIENCY, strict=True):
         after = sum(at_rate_ns(facts, s, narrow * efficiency, dtype) for s in shaped) if narrow else 0.0
         gain = 1 - 1 / max(1.0, min(speedup, ratio))
         gains.append(rest * gain + max(0.0, shaped_ns - after / facts.steps.count))
     light = facts.gpu.is_kernel & np.isin(facts.gpu.kind, sorted(FUSIBLE_KINDS))
     light_ns = facts.gpu.area(light).total / facts.steps.count * pointwise
-    gains[1] += 0.5 * light_ns
-    gains[2] += light_ns
+    light_gains = (0.0, 0.5 * light_ns, light_ns)
     peak = f"{ratio:.0f} times the peak rate" if narrow and wide else "a higher peak rate"
     how = f"{low:g} to {min(high, ratio):g} times the speed"
     if shaped_ns:
         how = f"the {dtype} roofline ({ROOFLINE_EFFICIENCY[1]:.0%} of the peak) where shapes are known, else {how}"
-    return gpu_saving(facts, gains[0], gains[1], gains[2], f"GPU time of these kernels at {how}; {dtype} has {peak}.")
+    variants = [[*shorter(facts, work, a), *shorter(facts, light, b)] for a, b in zip(gains, light_gains, strict=True)]
+    bounds = gains[0], gains[1] + light_gains[1], gains[2] + light_gains[2]
+    basis = f"GPU time of these kernels at {how}; {dtype} has {peak}."
+    return priced(facts, bounds, variants[1], basis, low=variants[0], high=variants[2])
 
 
 ROOFLINE_EFFICIENCY = (0.25, 0.5, 0.9)  # of the peak: low, expected, high; 80 to 90 % is what a device reaches at all

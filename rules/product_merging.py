@@ -10,6 +10,7 @@ import numpy.typing as npt
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.gemms import GemmShape
 from traceopt.analyzer.nesting import OP
+from traceopt.analyzer.replay.changes import Change, MergeKernels
 from traceopt.analyzer.tables import I8
 from traceopt.rules.common import place_of
 from traceopt.rules.finding import Evidence, Location
@@ -95,3 +96,16 @@ def place(facts: Facts, call: int) -> Location | None:
 def _words(shape: GemmShape) -> str:
     batch = f"{shape.batch} x " if shape.batch > 1 else ""
     return f"{shape.op} {batch}{shape.m}x{shape.n}x{shape.k} {shape.dtype}"
+
+
+def as_one(facts: Facts, merges: list[Merge], share: float) -> list[Change]:
+    """Each run as one call, with a share of what that gives back: of the kernels' time, and of the launches spared. A
+    share above 1 stands for the backward pass.
+    """
+    products = facts.product_calls
+    group, factor = np.full(len(facts.gpu.work), -1), np.ones(len(merges))
+    for number, one in enumerate(merges):  # a few runs
+        group[np.isin(facts.gemms.owner, products.row[one.calls])] = number
+        busy = max(1, one.now_ns - one.starved_ns)
+        factor[number] = 1 - share * max(0.0, 1 - one.merged_ns / busy)
+    return [MergeKernels(group, np.maximum(factor, 0), min(share, 1.0))]

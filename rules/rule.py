@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import Field, dataclass, field, fields
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from traceopt.rules.finding import Confidence, Evidence, Finding, Fix, Impact, Location, Saving
+from traceopt.rules.finding import Confidence, Evidence, Finding, Fix, Impact, Location, Price, Saving
 
 if TYPE_CHECKING:
     from traceopt.analyzer.facts import Facts
@@ -78,7 +78,7 @@ class Rule:
         *,
         why: str,
         fix: Fix,
-        saving: Saving | None,
+        saving: Saving | Price | None,
         evidence: list[Evidence],
         locations: list[Location] | None = None,
         title: str | None = None,
@@ -86,6 +86,8 @@ class Rule:
         shares_cause_with: list[str] | None = None,
     ) -> Finding:
         """A finding that carries this rule's metadata; the impact follows from the saving."""
+        price = saving if isinstance(saving, Price) else None
+        saving = saving.saving if isinstance(saving, Price) else saving
         return Finding(
             code=self.code,
             name=self.name,
@@ -100,4 +102,5 @@ class Rule:
             locations=list(dict.fromkeys(locations or [])),
             fix=fix,
             shares_cause_with=shares_cause_with or [],
+            _price=price,
         )

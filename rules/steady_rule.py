@@ -11,8 +11,9 @@ import numpy as np
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.idle import CAUSES
 from traceopt.analyzer.tables import I8
-from traceopt.rules.common import SiteCost, by_site, locations, ms, name_of, percent, saving, site_evidence
-from traceopt.rules.finding import Confidence, Evidence, Finding, Fix, Saving
+from traceopt.rules.common import SiteCost, by_site, locations, ms, name_of, percent, site_evidence
+from traceopt.rules.finding import Confidence, Evidence, Finding, Fix, Price
+from traceopt.rules.pricing import priced, without_calls
 from traceopt.rules.rule import Rule, threshold
 
 
@@ -57,28 +58,32 @@ class SteadyRule(Rule):
         """The GPU's starvation by the cause in each step, ns."""
         return np.asarray(facts.idle.by_step[:, CAUSES.index(self.cause)])
 
+    def rows(self, facts: Facts, hit: I8) -> I8:
+        """The slices that it is, in the steps that it hits."""
+        rows = facts.host.rows_of(self.cause)
+        return rows[np.isin(facts.steps.step_of(facts.slices.start[rows]), hit)]
+
     def sites(self, facts: Facts, hit: I8) -> list[SiteCost]:
         """Where it comes from in the steps that it hits."""
-        rows = facts.host.rows_of(self.cause)
-        rows = rows[np.isin(facts.steps.step_of(facts.slices.start[rows]), hit)]
+        rows = self.rows(facts, hit)
         return by_site(facts, rows, facts.gaps.starved.within(facts.slices.start[rows], facts.slices.end[rows]))
 
     def more(self, facts: Facts) -> list[Evidence]:  # noqa: ARG002
         """Rows of evidence beside the places."""
         return []
 
-    def _saving(self, facts: Facts, cost: I8, hit: I8) -> Saving | None:
+    def _saving(self, facts: Facts, cost: I8, hit: I8) -> Price | None:
         """Spread over all steps; what happened once may never come back."""
         if len(hit) < 2:
             return None
         count = facts.steps.count
         total = float(cost[hit].sum())
-        return saving(
+        return priced(
             facts,
-            (total - float(cost[hit].max())) / count,
-            total / count,
-            total / count,
-            "The measured wait of these steps, spread over all; the low end takes the longest for a one-off.",
+            ((total - float(cost[hit].max())) / count, total / count, total / count),
+            without_calls(facts, self.rows(facts, hit)),
+            "The mean step without it; the low end takes the longest for a one-off.",
+            typical=False,
         )
 
     def _confidence(self, hit: I8) -> Confidence:

@@ -11,10 +11,13 @@ import numpy.typing as npt
 
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.intervals import intersect, union
-from traceopt.rules.common import by_site, locations, ms, name_of, percent, saving, site_evidence, times, typical_ns
+from traceopt.analyzer.replay.changes import DropSync
+from traceopt.rules.common import by_site, locations, ms, name_of, percent, site_evidence, times, typical_ns
 from traceopt.rules.finding import Finding, Fix
+from traceopt.rules.pricing import calls_in, priced
 from traceopt.rules.rule import Rule, threshold
 
+SURE_SHARE = 0.7  # of what reading a value less often gives back: some reads remain
 OTHER_RULES = {"data_loading": "DL001", "input_work": "DL002", "logging": "LG001", "checkpoint": "LG003"}
 
 
@@ -58,13 +61,12 @@ class SyncRule(Rule):
                 f"call and {ms(stall - idle)} until the host has refilled its queue{beside}."
             ),
             shares_cause_with=shared,
-            saving=saving(
+            saving=priced(
                 facts,
-                0.7 * stall,
-                stall,
-                stall,
-                "Time in which the GPU starves during the call, plus the refill after it, bounded by the lead that "
-                "the host had before.",
+                (SURE_SHARE * stall, stall, stall),
+                [DropSync(calls_in(facts, syncs.slice[rows]))],
+                "The step without the wait: at most the time in which the GPU starves during the call, plus the refill "
+                "after it.",
             ),
             evidence=site_evidence(facts, sites, lambda site: name_of(facts, int(site.rows[0]))),
             locations=locations(sites),

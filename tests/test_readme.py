@@ -94,7 +94,8 @@ def check_make(arguments: list[str]) -> None:
 def check_python(arguments: list[str]) -> None:
     script = ROOT / arguments[0]
     assert script.is_file()
-    source = script.read_text()
+    shared = script.parent / "shared.py"  # the workloads' arguments
+    source = script.read_text() + (shared.read_text() if shared.exists() else "")
     for option in (argument for argument in arguments[1:] if argument.startswith("--")):
         assert f'"{option}"' in source, f"{arguments[0]} has no {option}"
 

@@ -3,31 +3,30 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from traceopt import __version__, sections, sections_tables
-from traceopt.analyzer.cycles import Recording, find_recordings
+from traceopt.analyzer.cycles import find_recordings
 from traceopt.analyzer.facts import Facts
-from traceopt.analyzer.joined import join_cycles
-from traceopt.analyzer.reader import read_trace
-from traceopt.analyzer.sources import Source, find_sources
+from traceopt.analyzer.ranks import summarize
+from traceopt.analyzer.run_facts import RunFacts
+from traceopt.analyzer.sources import find_sources
 from traceopt.analyzer.throughput import Workload
-from traceopt.analyzer.trace import Trace
 from traceopt.errors import ConfigError, InputError, one_line
+from traceopt.reading import Progress, read_recording
 from traceopt.result import Check, Quality, RankRow, Recorded, Result, Run, Tool, TraceFile
 from traceopt.rules.combine import combine
-from traceopt.rules.engine import Outcome, prepare, run_rules, value_order
-from traceopt.rules.finding import Finding
+from traceopt.rules.engine import Outcome, prepare, run_rank_rules, run_rules, value_order
+from traceopt.rules.finding import Confidence, Finding
 from traceopt.rules.patches.patch import with_patches
 from traceopt.rules.registry import load_rules
 from traceopt.timeline import timeline
 from traceopt.verdict import UNUSABLE, verdict
 
-Progress = Callable[[str], None]
-
+LESS_SURE: dict[Confidence, Confidence] = {"high": "medium", "medium": "low", "low": "low"}
 _HARMLESS = ("TQ006",)  # notes that qualify single findings, not the trace
 
 
@@ -64,10 +63,10 @@ def analyze(
     rules = prepare(registry, select_codes=select, ignore_codes=ignore, thresholds=thresholds)
     workload = _workload(tokens_per_step, samples_per_step, reference_throughput)
     warnings = [*registry.warnings, *found.skipped]
-    results = []
+    results, ranks = [], []
     for recording in find_recordings(found.sources):
         try:
-            trace = _read_recording(recording, warnings, progress)
+            trace = read_recording(recording, warnings, progress)
         except InputError as error:
             if recording.source.named:
                 raise
@@ -77,43 +76,11 @@ def analyze(
             progress(f"analyzing {recording.source.label}")
         facts = Facts(trace, workload=workload)
         results.append(_document(facts, run_rules(rules, facts, debug=debug)))
+        ranks.append(summarize(facts))
     if not results:
         raise InputError(warnings[-1] if warnings else "no trace file was found")
-    merged = _merged(results, warnings)
-    return replace(merged, findings=with_patches(merged.findings, folders, debug=debug))
-
-
-def _read_recording(recording: Recording, warnings: list[str], progress: Progress | None) -> Trace:
-    """One rank's trace; a cycle that cannot be read is told, and the other is taken alone."""
-    if recording.detail is None:
-        return _read(recording.source, progress)
-    traces = []
-    for source in (recording.source, recording.detail):
-        try:
-            traces.append(_read(source, progress))
-        except InputError as error:
-            if source.named:
-                raise
-            problem = error
-            warnings.append(one_line(str(error)))
-    if not traces:
-        raise problem
-    return join_cycles(*traces) if len(traces) > 1 else traces[0]
-
-
-def _read(source: Source, progress: Progress | None) -> Trace:
-    def tell(byte_count: int) -> None:
-        if progress is not None:
-            progress(f"reading {source.label}: {byte_count / 1e6:,.0f} MB")
-
-    with source.open() as stream:
-        return read_trace(
-            stream,
-            source.label,
-            rank_hint=source.rank_hint,
-            world_size_hint=source.world_size_hint,
-            progress=tell,
-        )
+    compared = _with_ranks_compared(_merged(results, warnings), run_rank_rules(rules, RunFacts(ranks), debug=debug))
+    return replace(compared, findings=with_patches(compared.findings, folders, debug=debug))
 
 
 def _document(facts: Facts, outcome: Outcome) -> Result:
@@ -122,12 +89,14 @@ def _document(facts: Facts, outcome: Outcome) -> Result:
     quality = _quality(facts, outcome)
     breakdown = sections.breakdown(facts)
     rank = meta.rank
-    findings = [replace(f, ranks=[] if rank is None else [rank]) for f in outcome.findings]
+    findings = [replace(f, ranks=[] if rank is None else [rank], _price=None) for f in outcome.findings]
     if facts.quality.sampled_share is not None:  # shares of a sample are not those of the run
         findings = [replace(f, confidence="low") for f in findings]
+    elif not facts.replay_trusted:  # savings are bounds, not replayed
+        findings = [replace(f, confidence=LESS_SURE[f.confidence]) if f.saving else f for f in findings]
     step, gpu, loader = sections.step(facts), sections.gpu(facts), sections.dataloader(facts)
     communication = sections.communication(facts)
-    headline = verdict(facts, quality, breakdown, findings)
+    headline = verdict(facts, quality, breakdown, outcome.findings)
     return Result(
         tool=Tool("traceopt", __version__),
         verdict=headline,
@@ -137,6 +106,7 @@ def _document(facts: Facts, outcome: Outcome) -> Result:
             ranks=[] if rank is None else [rank],
             shown_rank=rank,
             device=sections.device(facts),
+            settings=sections.settings(facts),
             torch_version=_torch_version(meta.header),
             recorded=Recorded(
                 gpu=facts.gpu.busy.total > 0,
@@ -176,7 +146,7 @@ def _document(facts: Facts, outcome: Outcome) -> Result:
         ],
         timeline=timeline(facts),
         findings=findings,
-        combined=combine(findings, facts),
+        combined=combine(outcome.findings, facts),
         checks=outcome.checks,
         throughput=sections.throughput(facts),
     )
@@ -217,6 +187,16 @@ def _merged_checks(results: list[Result]) -> list[Check]:
     """Each rule's answer: what it found on any rank, else what the first rank says."""
     by_rule = zip(*(r.checks for r in results), strict=True)
     return [next((c for c in checks if c.status == "found"), checks[0]) for checks in by_rule]
+
+
+def _with_ranks_compared(result: Result, outcome: Outcome) -> Result:
+    """The document with what the rules found that see all ranks."""
+    return replace(
+        result,
+        findings=sorted([*result.findings, *outcome.findings], key=value_order),
+        quality=replace(result.quality, notes=[*result.quality.notes, *outcome.notes]),
+        checks=[*result.checks, *outcome.checks],
+    )
 
 
 def _same(a: Finding, b: Finding) -> bool:

@@ -333,6 +333,51 @@ def tensorboard(logdir: Path, options: tuple[str, ...]) -> None:
 
 
 @cli.command()
+@click.argument("path", metavar="TRACE")
+@click.option("--fix", "fixes", multiple=True, callback=_split, help="Rules whose fixes are made: codes or names.")
+@click.option(
+    "--scale",
+    "scales",
+    type=(str, float),
+    multiple=True,
+    metavar="WHAT FACTOR",
+    help="Scale what matches kernel~PATTERN (GPU time) or host~PATTERN (time of operators and frames).",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON document.")
+@_rules_dir
+@_config
+@click.option("-q", "--quiet", is_flag=True, help="Nothing on stderr but errors.")
+@_debug
+def whatif(
+    path: str,
+    fixes: tuple[str, ...],
+    scales: tuple[tuple[str, float], ...],
+    as_json: bool,
+    rules_dir: str | None,
+    config_path: Path | None,
+    quiet: bool,
+) -> None:
+    """Replay the step with fixes made: what it takes then, and what limits it.
+
+    \b
+    traceopt whatif trace.json.gz --fix DL001 --fix TC001
+    traceopt whatif trace.json.gz --scale kernel~gemm 0.5
+    """
+    if not fixes and not scales:
+        raise click.UsageError("say what changes: --fix CODE or --scale WHAT FACTOR")
+    config = _load_config(config_path)
+
+    from traceopt.reports.whatif import render_whatif
+    from traceopt.whatif import what_if
+
+    with Progress(enabled=sys.stderr.isatty() and not quiet) as progress:
+        document = what_if(
+            path, fixes, scales, rules_dir=rules_dir or config.rules_dir, thresholds=config.rules, progress=progress
+        )
+    emit(document.to_json() if as_json else render_whatif(document))
+
+
+@cli.command()
 @click.option(
     "--format",
     "format_",

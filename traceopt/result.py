@@ -57,6 +57,14 @@ class TraceFile:
 
 
 @dataclass(frozen=True, slots=True)
+class Setting:
+    """A setting of the run that decides its speed, as `traceopt run` recorded it: "TF32 of matrix products", "off"."""
+
+    name: str
+    value: str
+
+
+@dataclass(frozen=True, slots=True)
 class Run:
     """`shown_rank` is the rank whose step, breakdown and tables the document holds."""
 
@@ -69,6 +77,7 @@ class Run:
     recorded: Recorded
     files: list[TraceFile]
     hostnames_hidden: bool = True
+    settings: list[Setting] = field(default_factory=list)  # empty where they were not recorded
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +97,10 @@ class Quality:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """`count` steps were measured, `skipped` were left out (cropped by the file's ends, or empty)."""
+    """`count` steps were measured, `skipped` were left out (cropped by the file's ends, or empty).
+
+    `stretch`: the recorded steps as a multiple of those that the run took without a profiler, waiting for data aside.
+    """
 
     source: Literal["profiler_step", "annotation", "window"]
     count: int
@@ -97,6 +109,7 @@ class Step:
     p10_us: float | None
     p90_us: float | None
     per_step_us: list[float]
+    stretch: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -339,7 +352,8 @@ class Timeline:
 class Combined:
     """The top fixes together. `codes` has an entry for each finding: a code that stands twice means its first two.
 
-    `replay_error_share` is None while savings are interval bounds and not replayed.
+    `replay_error_share`: how far a replay of the unchanged steps is off; None where the fixes were not replayed.
+    `limit_after`: the part of the breakdown that then limits the step.
     """
 
     codes: list[str]
@@ -347,6 +361,7 @@ class Combined:
     share: float
     step_us_after: float
     replay_error_share: float | None
+    limit_after: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ import numpy as np
 from traceopt.analyzer.activities import LABELS
 from traceopt.analyzer.cpu_phases import PHASES
 from traceopt.analyzer.facts import Facts
+from traceopt.analyzer.gpu import BUSY_LABELS
 from traceopt.analyzer.idle import CAUSES
 from traceopt.analyzer.intervals import clip, merge
 from traceopt.result import (
@@ -22,6 +23,7 @@ from traceopt.result import (
     Memory,
     MemoryPart,
     MemoryPoint,
+    Setting,
     Step,
     Sync,
     TensorCores,
@@ -35,8 +37,36 @@ def device(facts: Facts) -> Device:
     return Device(found.vendor, found.name, found.count, found.memory_bytes, found.compute_capability)
 
 
+def settings(facts: Facts) -> list[Setting]:
+    """Those that `traceopt run` recorded, but for what needs a GPU in a run without one."""
+    environment, loader = facts.captured.environment, facts.captured.training_loader
+    found: dict[str, object] = {
+        "CPU cores": environment.cores,
+        "threads of an operator": environment.threads,
+        "DataLoader workers": loader.num_workers if loader is not None else None,
+    }
+    if facts.has_gpu:
+        found |= {
+            "TF32 of matrix products": environment.matmul_tf32,
+            "TF32 of convolutions": environment.conv_tf32,
+            "cudnn.benchmark": environment.cudnn_benchmark,
+        }
+    found |= {
+        "deterministic algorithms": environment.deterministic,
+        "anomaly detection": environment.anomaly_mode,
+        "Python development mode": environment.python_debug,
+        **environment.variables,
+    }
+    words = {True: "on", False: "off"}
+    return [
+        Setting(name, words[value] if isinstance(value, bool) else str(value))
+        for name, value in found.items()
+        if value is not None
+    ]
+
+
 def step(facts: Facts) -> Step:
-    duration = facts.steps.duration
+    duration, stretch = facts.steps.duration, facts.captured.stretch
     return Step(
         source=facts.steps.source,
         count=facts.steps.count,
@@ -45,6 +75,7 @@ def step(facts: Facts) -> Step:
         p10_us=us(np.percentile(duration, 10)),
         p90_us=us(np.percentile(duration, 90)),
         per_step_us=[us(d) for d in duration],
+        stretch=None if stretch is None else rate(stretch),
     )
 
 
@@ -63,15 +94,15 @@ def _gpu_parts(facts: Facts) -> list[BreakdownPart]:
 
     copies = gpu.exposed_copies.total
     parts = [
-        part("compute", "Compute kernels", True, gpu.compute.total, gpu.compute.total),
+        part("compute", BUSY_LABELS["compute"], True, gpu.compute.total, gpu.compute.total),
         part(
             "communication",
-            "Exposed communication",
+            BUSY_LABELS["communication"],
             True,
             gpu.exposed_communication.total,
             gpu.communication.total,
         ),
-        part("copies", "Exposed copies", True, copies, gpu.copies.total),
+        part("copies", BUSY_LABELS["copies"], True, copies, gpu.copies.total),
     ]
     threads = {facts.steps.thread, *facts.gaps.thread.tolist()} - {-1}
     host = [facts.host.of_thread(thread) for thread in sorted(threads)]

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 
 from traceopt.analyzer.facts import Facts
 from traceopt.result import BreakdownPart, Quality
-from traceopt.rules.combine import on_gpu
 from traceopt.rules.finding import Finding
+from traceopt.rules.pricing import on_host
 
 HEALTHY_IDLE_SHARE = 0.10
 MOSTLY_IDLE_SHARE = 0.20  # beyond this the idle time is the headline, whatever the GPU's own work could win
@@ -49,7 +49,9 @@ def verdict(facts: Facts, quality: Quality, breakdown: Sequence[BreakdownPart], 
     first = next((f for f in findings if f.impact in ("high", "medium")), None)
     if exposed >= max(0.10, idle):
         return f"Communication with no compute beside it takes {exposed:.0%} of {unit}. It is the bottleneck."
-    if idle >= MOSTLY_IDLE_SHARE or (idle >= HEALTHY_IDLE_SHARE and not (first and on_gpu(first))):
+    if idle >= MOSTLY_IDLE_SHARE or (
+        idle >= HEALTHY_IDLE_SHARE and not (first and first.changes and not on_host(first))
+    ):
         return _idle_verdict(shares, idle, unit)
     return f"The GPU is busy for {1 - idle:.0%} of {unit}. {_compute_bound(first)}"
 

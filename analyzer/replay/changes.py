@@ -12,7 +12,7 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from traceopt.analyzer.intervals import Intervals, merge, subtract
+from traceopt.analyzer.intervals import EMPTY, Intervals, merge, subtract
 from traceopt.analyzer.replay.graph import HOST, Graph, Rows
 from traceopt.analyzer.replay.queues import EARLY
 from traceopt.analyzer.tables import I8
@@ -59,7 +59,7 @@ class ScaleWork:
 class DropSync:
     """Calls no longer wait for the GPU. What they cost besides remains."""
 
-    calls: I8
+    calls: npt.NDArray[np.integer]
 
     def apply(self, graph: Graph, rows: Rows) -> Rows:
         waits = (rows.stream == HOST) & np.isin(graph.call, self.calls)
@@ -152,18 +152,20 @@ Changes = Sequence[Change]
 
 
 def apply_all(graph: Graph, changes: Changes) -> Rows:
-    """The graph's rows after all changes. Host time that several changes remove goes once, by the largest share."""
+    """The graph's rows after all changes."""
     rows = graph.rows
-    taken: list[Intervals] = []
-    host = sorted((c for c in changes if isinstance(c, RemoveHost)), key=lambda c: -c.share)
-    for change in host:
-        area = subtract(change.area, merge(*taken)) if taken else change.area
-        taken.append(area)
-        rows = RemoveHost(area, change.share).apply(graph, rows)
-    for other in changes:
-        if not isinstance(other, RemoveHost):
-            rows = other.apply(graph, rows)
+    for change in (*host_removals(changes), *(c for c in changes if not isinstance(c, RemoveHost))):
+        rows = change.apply(graph, rows)
     return rows
+
+
+def host_removals(changes: Changes) -> list[RemoveHost]:
+    """The removals of host time, made disjoint: what several remove goes once, by the largest share."""
+    taken, out = EMPTY, []
+    for change in sorted((c for c in changes if isinstance(c, RemoveHost)), key=lambda c: -c.share):
+        out.append(RemoveHost(subtract(change.area, taken), change.share))
+        taken = merge(taken, change.area)
+    return out
 
 
 def _rows_of(graph: Graph, work: Mask) -> I8:

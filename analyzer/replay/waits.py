@@ -25,6 +25,8 @@ Mask = npt.NDArray[np.bool_]
 TOLERANCE_NS = 2_000  # times cut to microseconds, and two clocks
 WAKE_NS = 10_000  # at most, from the end of the work to the return of a call that did not have to wait for it
 SLOW_CALL_NS = 50_000
+LONG_WORK_NS = 20_000
+BLOCKING_SHARE = 0.9  # of the long kernels, whose launches return after them: launches block
 DEEP_QUEUE = 256  # launches in flight; drivers hold about 1024 and then block
 SOON_NS = 100_000  # a launch that waited for room in the queue returns so soon after there was some
 
@@ -50,7 +52,7 @@ class HostWaits:
 def find_host_waits(trace: Trace, gpu: GpuWork, calls: Calls, queues: Queues) -> HostWaits:
     """All waits of the host in the window."""
     parts = (
-        _blocking_copies(trace, gpu, calls, queues),
+        _blocking_launches(trace, gpu, calls, queues),
         _full_queues(calls, queues),
         *_syncs(trace, calls, queues),
     )
@@ -66,15 +68,22 @@ def _waits(calls: Calls, queues: Queues, call: I8, target: I8, inferred: bool) -
     return HostWaits(call, target, wake, blocked, np.full(len(call), inferred))
 
 
-def _blocking_copies(trace: Trace, gpu: GpuWork, calls: Calls, queues: Queues) -> HostWaits:
-    """Copies that return when they are done: by their name, or a slow call that lasted into its copy."""
-    rows = np.flatnonzero((queues.launched >= 0) & (gpu.work.kind[queues.row] == MEMCPY))
+def _blocking_launches(trace: Trace, gpu: GpuWork, calls: Calls, queues: Queues) -> HostWaits:
+    """Launches that return when their work is done: copies, by their name or if a slow call lasted into the copy; all
+    work that the call outlived, where this is so of almost all long kernels (CUDA_LAUNCH_BLOCKING).
+    """
+    rows = np.flatnonzero(queues.launched >= 0)
     rows = rows[~calls.beside[queues.launched[rows]]]
     call = queues.launched[rows]
+    copies = gpu.work.kind[queues.row[rows]] == MEMCPY
     by_name = named(trace, trace.runtime.name[calls.row[call]], op_names.is_blocking_sync)
     by_name |= named(trace, gpu.work.name[queues.row[rows]], lambda name: _TO_PAGEABLE.search(name) is not None)
     slow = calls.end[call] - calls.start[call] >= SLOW_CALL_NS
-    waits = by_name | (slow & (calls.end[call] > queues.start[rows]))
+    waits = copies & (by_name | (slow & (calls.end[call] > queues.start[rows])))
+    outlived = (calls.end[call] + TOLERANCE_NS >= queues.end[rows]) & (calls.kind[call] == LAUNCH)
+    long = ~copies & (queues.end[rows] - queues.start[rows] >= LONG_WORK_NS)
+    if long.any() and outlived[long].mean() >= BLOCKING_SHARE:
+        waits |= ~copies & outlived
     return _waits(calls, queues, call[waits], rows[waits], False)
 
 

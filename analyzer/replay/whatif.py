@@ -16,6 +16,7 @@ from traceopt.analyzer.tables import I8
 if TYPE_CHECKING:
     from traceopt.analyzer.facts import Facts
 
+MAX_ERROR_SHARE = 0.05  # a replay that misses the recorded steps by more is not trusted
 MIN_STEPS = 3  # with fewer, the steps are replayed a second time, which is then looked at
 
 
@@ -41,7 +42,12 @@ class Replayed:
     @property
     def step_ns(self) -> float:
         """The median step, as elsewhere: what happens once in a while is no part of it."""
-        return float(np.median(self.per_step_ns))
+        return max(1.0, float(np.median(self.per_step_ns)))
+
+    @property
+    def mean_step_ns(self) -> float:
+        """The mean step, for what does happen once in a while."""
+        return float(np.mean(self.per_step_ns))
 
 
 def replay(facts: Facts, changes: Sequence[Change] = ()) -> Replayed:
@@ -52,11 +58,14 @@ def replay(facts: Facts, changes: Sequence[Change] = ()) -> Replayed:
     return Replayed(changes, rows, retime(graph, rows, rounds))
 
 
-def replay_error_share(facts: Facts) -> float:
+def replay_error_share(facts: Facts) -> float | None:
     """How wrong a replay without a change is: by how much it misses the median recorded step, or, if that is more, the
-    part of the steps by which work started later than the graph can tell.
+    part of the steps by which work started later than the graph can tell. None where no launch of the device's work
+    is in the file, so that there is nothing to replay.
     """
     graph = facts.replay_graph
+    if facts.has_gpu and graph.fixed == (graph.work >= 0).sum():
+        return None
     measured = np.maximum(np.diff(facts.steps.edges), 1)
     replayed = np.diff(retime(graph, graph.rows).host)
     missed = float(np.median(np.abs(replayed - measured) / measured))

@@ -12,9 +12,10 @@ from traceopt.analyzer import op_names
 from traceopt.analyzer.attention import SDPA
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.nesting import OP
-from traceopt.rules.common import by_site, gpu_saving, locations, ms, percent
+from traceopt.rules.common import by_site, locations, ms, percent
 from traceopt.rules.finding import Confidence, Evidence, Finding, Fix
 from traceopt.rules.precision import kernel_evidence
+from traceopt.rules.pricing import priced_work
 from traceopt.rules.rule import Rule, threshold
 
 MAX_HEAD = 256  # the largest head that the flash kernels take
@@ -74,11 +75,14 @@ class SdpaMathFallback(Rule):
                 f"scaled_dot_product_attention runs its math path {len(found.calls) / count:,.0f} times a step, which "
                 f"takes {ms(time)} of each {ms(facts.step_ns)} step. {text}"
             ),
-            saving=gpu_saving(
+            saving=priced_work(
                 facts,
-                0.6 * found.other_ns / count,
-                (0.9 * found.other_ns + 0.3 * found.product_ns) / count,
-                0.9 * time,
+                found.mask,
+                (
+                    0.6 * found.other_ns / count,
+                    (0.9 * found.other_ns + 0.3 * found.product_ns) / count,
+                    0.9 * time,
+                ),
                 "A fused kernel spares what lies between the products and part of their memory traffic.",
             ),
             evidence=[

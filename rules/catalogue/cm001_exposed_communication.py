@@ -9,8 +9,10 @@ from typing import ClassVar
 import numpy as np
 
 from traceopt.analyzer.facts import Facts
-from traceopt.rules.common import ms, percent, place_of, places, saving
+from traceopt.analyzer.replay.changes import RemoveHost
+from traceopt.rules.common import ms, percent, place_of, places
 from traceopt.rules.finding import Confidence, Evidence, Finding, Fix
+from traceopt.rules.pricing import Changes, hide, priced
 from traceopt.rules.rule import Rule, threshold
 
 
@@ -70,12 +72,13 @@ class ExposedCommunication(Rule):
                 f"Collectives run for {ms(exposed)} of each {ms(facts.step_ns)} step with {beside}"
                 + (f"; {percent(hidden)} of their time is hidden." if hidden > 0.005 else ".")
             ),
-            saving=saving(
+            saving=priced(
                 facts,
-                self.low * exposed,
-                self.expected * exposed,
-                exposed,
+                (self.low * exposed, self.expected * exposed, exposed),
+                _overlapped(facts, self.expected),
                 f"{self.low:.0%} to 100% of the exposed time in the median step; all of it if compute can cover it.",
+                low=_overlapped(facts, self.low),
+                high=_overlapped(facts, 1.0),
             ),
             evidence=evidence,
             locations=places(evidence),
@@ -111,3 +114,13 @@ class ExposedCommunication(Rule):
     def passed(self, facts: Facts) -> str:
         area = facts.gpu.exposed_communication if facts.has_gpu else facts.cpu_phases.areas["communication"]
         return f"Exposed communication takes {percent(area.total / facts.steps.window_ns)} of the step."
+
+
+def _overlapped(facts: Facts, share: float) -> Changes:
+    """A share of what is exposed of each collective goes: it lies beside compute, which takes as long as before."""
+    if not facts.has_gpu:
+        return [RemoveHost(facts.cpu_phases.areas["communication"], share)]
+    rows = np.flatnonzero(facts.gpu.is_communication & (facts.gpu.in_window > 0))
+    work = facts.gpu.work
+    exposed = facts.gpu.exposed_communication.within(work.start[rows], work.end[rows])
+    return hide(facts, rows, share * exposed)

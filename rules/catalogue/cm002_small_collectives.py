@@ -10,8 +10,9 @@ import numpy as np
 
 from traceopt.analyzer.communication import CollectiveCalls
 from traceopt.analyzer.facts import Facts
-from traceopt.rules.common import by_site, locations, ms, places, saving
+from traceopt.rules.common import by_site, locations, ms, places
 from traceopt.rules.finding import Confidence, Evidence, Finding, Fix
+from traceopt.rules.pricing import Changes, hide_collectives, priced
 from traceopt.rules.rule import Rule, threshold
 
 
@@ -40,6 +41,7 @@ class SmallCollectives(Rule):
     title: ClassVar[str] = "Coalesce small collectives into one"
     family: ClassVar[str] = "communication"
     confidence: ClassVar[Confidence] = "medium"
+
     min_share: float = threshold(0.01, "smallest exposed time of such calls, as a share of the step, to report")
     min_calls: int = threshold(30, "calls of one kind a step")
     small_bytes: int = threshold(1 << 20, "largest median buffer that counts as small")
@@ -68,12 +70,13 @@ class SmallCollectives(Rule):
         ]
         yield self.finding(
             why=f"{calls:,.0f} small collectives a step take {ms(exposed)} of each {ms(facts.step_ns)} step.",
-            saving=saving(
+            saving=priced(
                 facts,
-                0.4 * gain,
-                0.8 * gain,
-                gain,
+                (0.4 * gain, 0.8 * gain, gain),
+                self._coalesced(facts, many, 0.8),
                 "The exposed time of these calls, less what a few large calls take.",
+                low=self._coalesced(facts, many, 0.4),
+                high=self._coalesced(facts, many, 1.0),
             ),
             evidence=evidence,
             locations=places(evidence),
@@ -84,9 +87,15 @@ class SmallCollectives(Rule):
             shares_cause_with=["CM001"],
         )
 
+    def _coalesced(self, facts: Facts, many: list[CollectiveCalls], share: float) -> Changes:
+        """Each call loses a share of what is exposed of it."""
+        rows = np.concatenate([c.rows for c in many])
+        return hide_collectives(facts, rows, share * np.concatenate([c.exposed for c in many]))
+
     def _small(self, calls: CollectiveCalls) -> bool:
-        if (calls.bytes >= 0).all():
-            return bool(np.median(calls.bytes) <= self.small_bytes)
+        known = calls.bytes[calls.bytes >= 0]
+        if 2 * len(known) >= calls.calls:
+            return bool(np.median(known) <= self.small_bytes)
         return bool(np.median(calls.duration) <= self.small_us * 1e3)
 
     def passed(self, facts: Facts) -> str:

@@ -9,8 +9,9 @@ from typing import ClassVar
 import numpy as np
 
 from traceopt.analyzer.facts import Facts
-from traceopt.rules.common import ms, place_of_work, saving
+from traceopt.rules.common import ms, place_of_work
 from traceopt.rules.finding import Confidence, Evidence, Finding, Fix
+from traceopt.rules.pricing import hide, priced
 from traceopt.rules.rule import Rule, threshold
 
 
@@ -55,7 +56,7 @@ class SlowCollective(Rule):
 
     def check(self, facts: Facts) -> Iterator[Finding]:
         count = facts.steps.count
-        evidence, excess_ns = [], 0.0
+        evidence, late = [], np.zeros(len(facts.gpu.work))  # how much too long each row is, ns
         for c in facts.collectives:
             moved = c.bytes * c.bus_factor
             full = facts.gpu.work.duration[c.rows]
@@ -64,7 +65,7 @@ class SlowCollective(Rule):
                 continue
             fair = moved[slow] / self.fair_gb_per_s
             excess = np.minimum(np.maximum(full[slow] - fair, 0), c.exposed[slow])
-            excess_ns += float(excess.sum())
+            late[c.rows[slow]] = excess
             rate = float(np.median(moved[slow] / np.maximum(full[slow], 1)))
             evidence.append(
                 Evidence(
@@ -75,20 +76,22 @@ class SlowCollective(Rule):
                     location=place_of_work(facts, int(c.rows[slow][0])),
                 )
             )
-        if excess_ns / count < self.min_share * facts.step_ns:
+        excess_ns = float(late.sum()) / count
+        if excess_ns < self.min_share * facts.step_ns:
             return
-        excess_ns /= count
+        rows = np.flatnonzero(late)
         yield self.finding(
             why=(
                 f"Collectives take {ms(excess_ns)} of each {ms(facts.step_ns)} step longer than their bytes need at "
                 f"{self.fair_gb_per_s:g} GB/s: this rank waits for a late one, or the link is slow."
             ),
-            saving=saving(
+            saving=priced(
                 facts,
-                0.2 * excess_ns,
-                0.5 * excess_ns,
-                excess_ns,
+                (0.2 * excess_ns, 0.5 * excess_ns, excess_ns),
+                hide(facts, rows, 0.5 * late[rows]),
                 "The exposed time above what the bytes need; how much of it one rank can win is not known.",
+                low=hide(facts, rows, 0.2 * late[rows]),
+                high=hide(facts, rows, late[rows]),
             ),
             evidence=evidence,
             fix=Fix(

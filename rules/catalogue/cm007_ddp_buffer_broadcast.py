@@ -11,10 +11,13 @@ import numpy as np
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.intervals import EMPTY, Intervals, union
 from traceopt.analyzer.nesting import ANNOTATION, OP
-from traceopt.rules.common import by_site, host_saving, locations, ms, name_of, site_evidence
+from traceopt.analyzer.replay.changes import RemoveHost
+from traceopt.rules.common import by_site, host_bounds, locations, ms, name_of, site_evidence
 from traceopt.rules.finding import Finding, Fix
+from traceopt.rules.pricing import priced
 from traceopt.rules.rule import Rule, threshold
 
+REMOVABLE = 0.95
 _FORWARD = "DistributedDataParallel.forward"
 _BROADCASTS = ("c10d::broadcast_", "nccl:broadcast")
 _PACKING = ("aten::flatten_dense_tensors", "aten::unflatten_dense_tensors", *_BROADCASTS)
@@ -53,14 +56,13 @@ class DdpBufferBroadcast(Rule):
 
     def check(self, facts: Facts) -> Iterator[Finding]:
         area = self._broadcasts(facts)
-        saved = host_saving(
+        saved = priced(
             facts,
-            area,
-            0.95,
-            "The host time of the broadcast: surely where the GPU starves beside it; beyond that as far as the host "
-            "never waits for the GPU and the GPU starves elsewhere in the step.",
+            host_bounds(facts, area, REMOVABLE),
+            [RemoveHost(area, REMOVABLE)],
+            "The step without the host time of the broadcast.",
         )
-        if saved.share < self.min_share:
+        if saved.bounds_ns[1] < self.min_share * facts.step_ns:
             return
         rows = np.flatnonzero(facts.regions.named(lambda name: name in _PACKING, OP))
         rows = rows[area.contains(facts.slices.start[rows])]

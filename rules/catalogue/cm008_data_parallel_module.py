@@ -12,15 +12,19 @@ import numpy as np
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.intervals import union
 from traceopt.analyzer.nesting import ANNOTATION, OP, PYTHON
+from traceopt.analyzer.replay.changes import RemoveHost
 from traceopt.analyzer.tables import I8
-from traceopt.rules.common import by_site, host_saving, locations, ms, name_of, site_evidence
+from traceopt.rules.common import by_site, host_bounds, locations, ms, name_of, site_evidence
 from traceopt.rules.finding import Confidence, Finding, Fix
+from traceopt.rules.pricing import priced
 from traceopt.rules.rule import Rule, threshold
 
 # The autograd functions of torch.nn.parallel, as the profiler names them, and the frames round them.
 FUNCTIONS = frozenset(("Broadcast", "BroadcastBackward", "Scatter", "ScatterBackward", "Gather", "GatherBackward"))
 _FRAME = re.compile(r"torch/nn/parallel/(?:replicate|scatter_gather|comm)\.py\(\d+\): (?:replicate|scatter|gather)")
 _MODULE = re.compile(r"torch/nn/parallel/data_parallel\.py\(\d+\): forward|^nn\.Module: DataParallel_\d+$")
+
+REMOVABLE = 0.95  # of the module's host time
 
 
 @dataclass(frozen=True)
@@ -68,8 +72,11 @@ class DataParallelModule(Rule):
         slices, edges = facts.slices, facts.steps.edges
         area = union(slices.start[rows], slices.end[rows])
         host = float(np.median(area.within(edges[:-1], edges[1:])))
-        saved = host_saving(
-            facts, area, 0.95, "The host time of copying the model, splitting and collecting, where the GPU starves."
+        saved = priced(
+            facts,
+            host_bounds(facts, area, REMOVABLE),
+            [RemoveHost(area, REMOVABLE)],
+            "The step without the host time of copying the model, splitting and collecting.",
         )
         sites = by_site(facts, rows, slices.end[rows] - slices.start[rows])
         devices = len(np.unique(facts.trace.gpu.device))
@@ -78,7 +85,7 @@ class DataParallelModule(Rule):
                 f"One process drives {devices} GPUs through nn.DataParallel; copying the model, batches and results "
                 f"holds the host for {ms(host)} of each {ms(facts.step_ns)} step."
             ),
-            saving=saved if saved.share >= self.min_share else None,
+            saving=saved if saved.saving.share >= self.min_share else None,
             evidence=site_evidence(facts, sites, lambda site: name_of(facts, int(site.rows[0]))),
             locations=locations(sites),
             fix=Fix(

@@ -10,8 +10,10 @@ import numpy as np
 
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.kernel_labels import short_name
-from traceopt.rules.common import gpu_saving, ms, percent, place_of_work
+from traceopt.analyzer.tables import I8
+from traceopt.rules.common import ms, percent, place_of_work
 from traceopt.rules.finding import Confidence, Evidence, Finding, Fix
+from traceopt.rules.pricing import Changes, hide, priced
 from traceopt.rules.rule import Rule, threshold
 
 BESIDE, ALONE = 0.2, 0.02  # shares of a kernel's time with a collective beside it that count as overlapped, or not
@@ -21,8 +23,7 @@ BESIDE, ALONE = 0.2, 0.02  # shares of a kernel's time with a collective beside 
 class _Slowed:
     """One kind of kernel: by how much its overlapped runs are longer than its usual run alone, over the window."""
 
-    row: int  # an overlapped run, of the device's work
-    runs: int
+    rows: I8  # the overlapped runs, of the device's work
     excess_ns: float
     beside_ns: float  # of these runs, with a collective beside them
     alone_ns: float  # the usual run alone
@@ -85,12 +86,12 @@ class OverlapTax(Rule):
                 f"Beside a collective, kernels take {beside / max(1.0, beside - excess * count):.2f} times as long as "
                 f"alone: {ms(excess)} more in each {ms(facts.step_ns)} step."
             ),
-            saving=gpu_saving(
+            saving=priced(
                 facts,
-                0.0,
-                self.removable * excess,
-                excess,
+                (0.0, self.removable * excess, excess),
+                _quicker(facts, slowed, self.removable),
                 "The excess over the same kernels' runs without a collective; fewer channels win back a part of it.",
+                high=_quicker(facts, slowed, 1.0),
             ),
             evidence=[_evidence(facts, one) for one in slowed[:5]],
             fix=Fix(
@@ -122,8 +123,7 @@ class OverlapTax(Rule):
             usual = float(np.median(work.duration[(group == kind) & alone]))
             longer = work.duration[mine]
             one = _Slowed(
-                row=int(rows[mine[0]]),
-                runs=len(mine),
+                rows=rows[mine],
                 excess_ns=float((longer - usual).sum()),
                 beside_ns=float(overlap[mine].sum()),
                 alone_ns=usual,
@@ -138,12 +138,19 @@ class OverlapTax(Rule):
         return f"Kernels beside collectives take {percent(max(0.0, excess))} of the step longer than alone."
 
 
+def _quicker(facts: Facts, slowed: list[_Slowed], share: float) -> Changes:
+    """The slowed runs, a share of their excess shorter."""
+    rows = np.concatenate([one.rows for one in slowed])
+    alone = np.concatenate([np.full(len(one.rows), one.alone_ns) for one in slowed])
+    return hide(facts, rows, share * np.maximum(facts.gpu.work.duration[rows] - alone, 0))
+
+
 def _evidence(facts: Facts, one: _Slowed) -> Evidence:
     count = facts.steps.count
     return Evidence(
-        what=short_name(facts.trace.names[facts.gpu.work.name[one.row]]),
+        what=short_name(facts.trace.names[facts.gpu.work.name[one.rows[0]]]),
         us_per_step=round(one.excess_ns / count / 1e3, 3),
-        calls_per_step=round(one.runs / count, 3),
+        calls_per_step=round(len(one.rows) / count, 3),
         detail=f"{ms(one.longer_ns)} beside a collective, {ms(one.alone_ns)} alone",
-        location=place_of_work(facts, one.row),
+        location=place_of_work(facts, int(one.rows[0])),
     )

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from traceopt.analyzer.facts import Facts
-from traceopt.rules.common import gpu_saving, ms, percent, places
+from traceopt.rules.common import ms, percent, places
 from traceopt.rules.finding import Confidence, Finding, Fix
 from traceopt.rules.precision import kernel_evidence
+from traceopt.rules.pricing import priced_work
 from traceopt.rules.rule import Rule, threshold
 
 
@@ -56,22 +57,33 @@ class LayoutConversion(Rule):
                 f"{work.sum() / count:,.0f} layout transposes a step take {ms(time)} of each {ms(facts.step_ns)} step, "
                 f"{percent(facts.gpu.area(work).total / max(1, facts.gpu.busy.total))} of the GPU's busy time."
             ),
-            saving=gpu_saving(
+            saving=priced_work(
                 facts,
-                0.5 * time,
-                0.9 * time,
-                time,
+                work,
+                (0.5 * time, 0.9 * time, time),
                 "Time of the transposes; some remain where an operator needs NCHW.",
             ),
             evidence=evidence,
             locations=places(evidence),
-            fix=Fix(
-                "Convert the model and its input to channels_last once.",
-                "model = model.to(memory_format=torch.channels_last)\n"
-                "images = images.to(memory_format=torch.channels_last)",
-            ),
+            fix=_fix(facts),
         )
 
     def passed(self, facts: Facts) -> str:
         share = facts.gpu.area(facts.gpu.kind == "layout").total / facts.steps.window_ns
         return f"Layout transposes take {percent(share)} of the step."
+
+
+def _fix(facts: Facts) -> Fix:
+    images = "images = images.to(memory_format=torch.channels_last)"
+    layouts = [model.channels_last for model in facts.captured.models if model.channels_last is not None]
+    if layouts and all(layouts):
+        return Fix(
+            "The model's filters are in channels_last already, as recorded: convert its input as well, and look for "
+            "operators "
+            "that bring NCHW back (the evidence names those that launch the transposes).",
+            images,
+        )
+    return Fix(
+        "Convert the model and its input to channels_last once.",
+        f"model = model.to(memory_format=torch.channels_last)\n{images}",
+    )

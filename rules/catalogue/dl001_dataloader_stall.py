@@ -9,6 +9,7 @@ from typing import ClassVar
 import numpy as np
 
 from traceopt.analyzer.facts import Facts
+from traceopt.analyzer.replay.changes import RemoveHost
 from traceopt.rules.common import (
     by_site,
     functions_inside,
@@ -16,12 +17,12 @@ from traceopt.rules.common import (
     ms,
     name_of,
     percent,
-    saving,
     site_evidence,
     typical_ns,
 )
 from traceopt.rules.finding import Finding, Fix
 from traceopt.rules.loader_plan import LoaderPlan, loader_rows, plan_loader
+from traceopt.rules.pricing import area_of, priced
 from traceopt.rules.rule import Rule, threshold
 
 
@@ -90,13 +91,13 @@ class DataloaderStall(Rule):
         yield self.finding(
             title=title,
             why=f"Batches {how}: {waits} {ms(stall)} of each {ms(facts.step_ns)} step for the next one.",
-            saving=saving(
+            saving=priced(
                 facts,
-                0.8 * (stall - left),
-                stall,
-                stall,
+                (0.8 * (stall - left), stall, stall),
+                [RemoveHost(area_of(facts, rows))],
                 "The measured stall of the median step; down to 80% of it where handing batches over costs time."
                 + (f" {_what_is_left(plan)} leaves {ms(left)} of it." if left else ""),
+                low=[RemoveHost(area_of(facts, rows), 0.8)],
             ),
             confidence="medium" if left else None,
             evidence=[

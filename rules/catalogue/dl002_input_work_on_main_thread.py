@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from traceopt.analyzer.facts import Facts
+from traceopt.analyzer.replay.changes import RemoveHost
 from traceopt.rules.common import (
     by_calling_site,
     by_site,
@@ -15,10 +16,10 @@ from traceopt.rules.common import (
     ms,
     name_of,
     percent,
-    saving,
     site_evidence,
 )
 from traceopt.rules.finding import Finding, Fix
+from traceopt.rules.pricing import area_of, priced
 from traceopt.rules.rule import Rule, threshold
 
 
@@ -68,12 +69,13 @@ class InputWorkOnMainThread(Rule):
         who = "the GPU waits" if facts.has_gpu else "the training thread spends"
         yield self.finding(
             why=f"Outside the data loader {who} {ms(stall)} of each {ms(facts.step_ns)} step for input work.",
-            saving=saving(
+            saving=priced(
                 facts,
-                0.7 * stall,
-                0.95 * stall,
-                stall,
+                (0.7 * stall, 0.95 * stall, stall),
+                [RemoveHost(area_of(facts, rows), 0.95)],
                 "The measured stall of the median step, less what handing the prepared batch over may cost.",
+                low=[RemoveHost(area_of(facts, rows), 0.7)],
+                high=[RemoveHost(area_of(facts, rows))],
             ),
             evidence=[
                 *site_evidence(facts, by_site(facts, rows, cost), lambda site: name_of(facts, int(site.rows[0]))),

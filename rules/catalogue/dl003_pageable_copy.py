@@ -6,10 +6,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
+import numpy as np
+
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.intervals import intersect, union
-from traceopt.rules.common import by_site, locations, ms, percent, saving, site_evidence, typical_ns
+from traceopt.analyzer.replay.changes import DropSync, RemoveHost, ScaleWork
+from traceopt.rules.common import by_site, locations, ms, percent, site_evidence, typical_ns
 from traceopt.rules.finding import Finding, Fix
+from traceopt.rules.pricing import Changes, area_of, calls_in, priced
 from traceopt.rules.rule import Rule, threshold
 
 
@@ -69,6 +73,13 @@ class PageableCopy(Rule):
         rate = copy.gb_per_s
         faster = min(1.0, rate / self.pinned_gb_per_s) if rate else 0.5
         sites = by_site(facts, launch[known], work.duration[known])
+        copies = np.zeros(len(facts.gpu.work), bool)
+        copies[copy.rows] = True
+        copying = facts.links.op_slice[facts.gpu.rows[copy.rows]]  # a sync follows each copy there
+        asynchronous: Changes = [
+            RemoveHost(area_of(facts, launch[known])),
+            DropSync(calls_in(facts, np.append(copying[copying >= 0], launch[known]))),
+        ]
         size = f"{copy.bytes / facts.steps.count / 1e6:,.1f} MB" if copy.bytes else "The input"
         at = f" at {rate:.1f} GB/s" if rate else ""
         yield self.finding(
@@ -76,12 +87,17 @@ class PageableCopy(Rule):
                 f"{size} a step is copied from pageable memory{at}; {ms(typical)} of it runs with the GPU "
                 f"computing nothing, and the GPU waits {ms(blocked)} more for the blocked host."
             ),
-            saving=saving(
+            saving=priced(
                 facts,
-                typical * (1 - faster) + 0.5 * blocked,
-                typical * (1 - 0.5 * faster) + blocked,
-                typical + blocked,
+                (
+                    typical * (1 - faster) + 0.5 * blocked,
+                    typical * (1 - 0.5 * faster) + blocked,
+                    typical + blocked,
+                ),
+                [*asynchronous, ScaleWork(copies, faster)],
                 f"From a copy at {self.pinned_gb_per_s:g} GB/s (pinned memory) up to one wholly beside compute.",
+                low=[ScaleWork(copies, faster)],
+                high=[*asynchronous, ScaleWork(copies, 0.0)],
             ),
             evidence=site_evidence(facts, sites, lambda _: "Memcpy HtoD (Pageable -> Device)"),
             locations=locations(sites),

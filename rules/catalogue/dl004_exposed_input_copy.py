@@ -11,8 +11,9 @@ import numpy as np
 from traceopt.analyzer.copies import CopyCalls
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.intervals import intersect, union
-from traceopt.rules.common import by_site, gpu_saving, locations, ms, percent, site_evidence, typical_ns
+from traceopt.rules.common import by_site, locations, ms, percent, site_evidence, typical_ns
 from traceopt.rules.finding import Confidence, Finding, Fix
+from traceopt.rules.pricing import hide, priced
 from traceopt.rules.rule import Rule, threshold
 
 KINDS = {"HtoD pinned": "pinned", "HtoD": "host"}  # HIP does not say whether host memory was pinned
@@ -78,6 +79,8 @@ class ExposedInputCopy(Rule):
             sites = by_site(facts, launch[known], facts.gpu.work.duration[copy.rows[known]])
             evidence += site_evidence(facts, sites, lambda _, copy=copy: f"Memcpy {copy.kind}", 3)  # type: ignore[misc]
             places += locations(sites)
+        rows, work = np.concatenate([copy.rows for copy in copies]), facts.gpu.work
+        alone = facts.gpu.exposed_copies.within(work.start[rows], work.end[rows])
         moved = sum(copy.bytes or 0 for copy in copies) / facts.steps.count
         size = f"{moved / 1e6:,.1f} MB a step are" if moved else "The input is"
         yield self.finding(
@@ -85,12 +88,13 @@ class ExposedInputCopy(Rule):
                 f"{size} copied from {' and '.join(KINDS[copy.kind] for copy in copies)} memory, and {ms(exposed)} of "
                 f"each {ms(facts.step_ns)} step pass with the GPU computing nothing meanwhile."
             ),
-            saving=gpu_saving(
+            saving=priced(
                 facts,
-                0.5 * exposed,
-                0.9 * exposed,
-                exposed,
+                (0.5 * exposed, 0.9 * exposed, exposed),
+                hide(facts, rows, 0.9 * alone),
                 "The exposed time of the copies, all of which fits beside the computation.",
+                low=hide(facts, rows, 0.5 * alone),
+                high=hide(facts, rows, alone),
             ),
             evidence=evidence,
             locations=places[:3],

@@ -11,11 +11,14 @@ import numpy as np
 from traceopt.analyzer.activities import ACTIVITY_NAMES, LABELS
 from traceopt.analyzer.cpu_phases import PHASES
 from traceopt.analyzer.facts import Facts
+from traceopt.analyzer.gpu import BUSY_LABELS
 from traceopt.analyzer.idle import CAUSES
 from traceopt.analyzer.tables import I8
 from traceopt.rules.common import HOST_DISPATCH, SiteCost, by_site, locations, ms, percent, saving, site_evidence
-from traceopt.rules.finding import Evidence, Finding, Fix, Saving
+from traceopt.rules.finding import Evidence, Finding, Fix, Price, Saving
+from traceopt.rules.pricing import priced, without_calls
 from traceopt.rules.rule import Rule, threshold
+from traceopt.rules.run_costs import mean_step_ns, run_saving
 from traceopt.units import us
 
 # What to change when this was larger in the slow steps.
@@ -36,14 +39,14 @@ SAME_CAUSE = {"data_loading": ["DL005"], "checkpoint": ["LG003"], "gc": ["PY001"
 OTHERWISE = (
     "Record these steps with stacks and see what runs in them alone: evaluation, logging, checkpoints, the collector."
 )
-BUSY_LABELS = {"compute": "Compute kernels", "communication": "Exposed communication", "copies": "Exposed copies"}
 
 
 @dataclass(frozen=True)
 class SlowSteps(Rule):
     """Compares each step with the median step: a step is slow when it takes far longer, by more than the usual spread.
     Then compares what the slow steps hold with what a usual step holds: busy time of the GPU, and idle time by cause
-    (on a CPU-only run, the phases of the training thread).
+    (on a CPU-only run, the phases of the training thread). Where `traceopt run` recorded, and no slow step is among
+    those in the trace: all steps of the run, told where they are slow at a regular interval.
 
     Why it costs: the median hides them, the run pays for them. A regular period points at what happens every N steps:
     loader workers that deliver in bursts, logging, evaluation, checkpoints.
@@ -68,15 +71,21 @@ class SlowSteps(Rule):
 
     min_steps: int = threshold(5, "recorded steps needed to speak of a usual one")
     slow_factor: float = threshold(1.2, "times the median step from which a step is slow")
+    min_rounds: int = threshold(3, "slow steps outside of the recorded ones needed to speak of an interval")
+    min_regular: float = threshold(0.6, "share of these that must be as many steps apart as the others")
+    min_share: float = threshold(0.03, "smallest cost of these, as a share of the run's mean step, to report")
     slow_deviations: float = threshold(3.0, "standard deviations (by the median) from which a step is slow")
 
     def applies(self, facts: Facts) -> str | None:
-        count = facts.steps.count
-        return f"{count} recorded steps are too few to compare." if count < self.min_steps else None
+        count, ledger = facts.steps.count, facts.captured.ledger
+        if count >= self.min_steps or (ledger is not None and len(ledger.usual) >= self.min_steps):
+            return None
+        return f"{count} recorded steps are too few to compare."
 
     def check(self, facts: Facts) -> Iterator[Finding]:
-        slow = self._slow(facts)
-        if not len(slow):
+        slow = self._slow(facts.steps.duration)
+        if facts.steps.count < self.min_steps or not len(slow):
+            yield from self._of_the_run(facts)
             return
         duration, names = facts.steps.duration, facts.steps.names
         period = _period(slow)
@@ -85,7 +94,7 @@ class SlowSteps(Rule):
         sites = _sites(facts, cause, slow)
         yield self.finding(
             why=_why(facts, slow, period) + _cause_sentence(grown),
-            saving=_saving(facts, slow, period) if len(slow) > 1 and cause != "compute" else None,
+            saving=_saving(facts, slow, period, cause) if len(slow) > 1 and cause != "compute" else None,
             evidence=[
                 *(Evidence(names[i], us(duration[i]), detail=_times(duration[i] / facts.step_ns)) for i in slow[:5]),
                 *(Evidence(f"{what}: more than in a usual step", us(ns)) for _, what, ns in grown[:3] if ns > 0),
@@ -97,13 +106,63 @@ class SlowSteps(Rule):
             shares_cause_with=SAME_CAUSE.get(cause),
         )
 
+    def _of_the_run(self, facts: Facts) -> Iterator[Finding]:
+        """What the recorded steps do not hold: steps that are slow at an interval, by the ledger of the run.
+
+        What the loader, the collector and torch.save take is judged by other rules.
+        """
+        ledger = facts.captured.ledger
+        if ledger is None or len(ledger.usual) < self.min_rounds * 2:
+            return
+        known = ledger.gc_ns + ledger.save_ns + (0 if ledger.fetch_ns is None else ledger.fetch_ns)
+        rest = np.maximum(ledger.step_ns - known, 0)[ledger.usual]
+        slow = self._slow(rest)
+        apart = np.diff(ledger.usual[slow])
+        if len(slow) < self.min_rounds:
+            return
+        gaps, counts = np.unique(apart, return_counts=True)
+        period, regular = int(gaps[counts.argmax()]), float(counts.max() / len(apart))
+        usual_ns = float(np.median(rest))
+        excess_ns = float((rest[slow] - usual_ns).sum()) / len(rest)
+        if period < 2 or regular < self.min_regular or excess_ns < self.min_share * mean_step_ns(ledger):
+            return
+        yield self.finding(
+            why=(
+                f"Outside of the recorded steps, every {period} steps one takes {ms(float(rest[slow].mean()))} instead "
+                "of "
+                f"{ms(usual_ns)}, and neither the loader nor the collector nor torch.save is the reason: "
+                f"{ms(excess_ns)} of each step on average."
+            ),
+            saving=run_saving(
+                facts,
+                ledger,
+                0.5 * excess_ns,
+                excess_ns,
+                excess_ns,
+                "The time over the median step of the run, spread over all steps; half of it where the work itself "
+                "must stay.",
+            ),
+            evidence=[
+                Evidence(
+                    f"{len(slow)} slow steps of {len(rest)}",
+                    us(excess_ns),
+                    detail=f"{regular:.0%} of them {period} apart",
+                )
+            ],
+            fix=Fix(
+                f"See what the script does every {period} steps: evaluation, logging, images or histograms for a "
+                "dashboard."
+            ),
+            confidence="low",
+        )
+
     def passed(self, facts: Facts) -> str:
         slowest = float(facts.steps.duration.max()) / facts.step_ns
         return f"The slowest of {facts.steps.count} steps takes {percent(slowest)} of the median step."
 
-    def _slow(self, facts: Facts) -> I8:
+    def _slow(self, duration: I8) -> I8:
         """Indices of the slow steps; none when the first alone is slow, which is a start."""
-        duration, median = facts.steps.duration, facts.step_ns
+        median = float(np.median(duration))
         deviation = 1.4826 * float(np.median(np.abs(duration - median)))  # of a normal distribution
         limit = max(self.slow_factor * median, median + self.slow_deviations * deviation)
         slow = np.flatnonzero(duration > limit)
@@ -129,19 +188,18 @@ def _period(slow: I8) -> int | None:
     return int(distance[0]) if len(slow) > 2 and len(distance) == 1 and distance[0] > 1 else None
 
 
-def _saving(facts: Facts, slow: I8, period: int | None) -> Saving:
+def _saving(facts: Facts, slow: I8, period: int | None, cause: str) -> Price | Saving:
     """Spread over all steps. The low end takes the slowest for a one-off; without a period the first step is one."""
     excess = facts.steps.duration[slow] - facts.step_ns
     total = float(excess.sum())
     likely = total if period else float(excess[slow > 0].sum())
     count = facts.steps.count
-    return saving(
-        facts,
-        (total - float(excess.max())) / count,
-        likely / count,
-        total / count,
-        "The time over the median step, spread over all steps; a slow first step may be a one-off.",
-    )
+    bounds = (total - float(excess.max())) / count, likely / count, total / count
+    basis = "The time over the median step, spread over all steps; a slow first step may be a one-off."
+    rows = _rows(facts, cause, slow)
+    if not len(rows):
+        return saving(facts, *bounds, basis)
+    return priced(facts, bounds, without_calls(facts, rows), basis, typical=False)
 
 
 def _what_grew(facts: Facts, slow: I8) -> list[tuple[str, str, float]]:
@@ -159,12 +217,17 @@ def _what_grew(facts: Facts, slow: I8) -> list[tuple[str, str, float]]:
     return sorted(grown, key=lambda part: -part[2])
 
 
+def _rows(facts: Facts, cause: str, slow: I8) -> I8:
+    """The slices of the cause in the slow steps; none of what has no place of its own."""
+    if cause not in ACTIVITY_NAMES or cause in HOST_DISPATCH:
+        return np.empty(0, np.int64)
+    rows = facts.host.rows_of(cause)
+    return rows[np.isin(facts.steps.step_of(facts.slices.start[rows]), slow)]
+
+
 def _sites(facts: Facts, cause: str, slow: I8) -> list[SiteCost]:
     """Where the cause comes from in the slow steps; empty for what has no place of its own."""
-    if cause not in ACTIVITY_NAMES or cause in HOST_DISPATCH:
-        return []
-    rows = facts.host.rows_of(cause)
-    rows = rows[np.isin(facts.steps.step_of(facts.slices.start[rows]), slow)]
+    rows = _rows(facts, cause, slow)
     cost = facts.stalled_within(facts.slices.start[rows], facts.slices.end[rows])
     return by_site(facts, rows, cost)
 

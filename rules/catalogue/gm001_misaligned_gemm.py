@@ -7,16 +7,20 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
+import numpy.typing as npt
 
 from traceopt.analyzer.architectures import DTYPE_BYTES, needed_multiple
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.gemms import GemmShape
 from traceopt.analyzer.kernel_labels import short_name
 from traceopt.analyzer.nesting import OP
-from traceopt.rules.common import gpu_saving, ms, place_of
+from traceopt.rules.common import ms, place_of
 from traceopt.rules.finding import Confidence, Evidence, Finding, Fix, Location
+from traceopt.rules.pricing import priced_work, work_of
 from traceopt.rules.roofline import alignment_gain_ns
 from traceopt.rules.rule import Rule, threshold
+
+Mask = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -67,7 +71,8 @@ class MisalignedGemm(Rule):
         priced = sorted((p for p in priced if p[0][2] > 0), key=lambda p: -p[0][1])
         low, est, high = (sum(gain[i] for gain, _ in priced) for i in range(3))
         shapes = [shape for _, shape in priced]
-        unnamed_ns, kernels = self._without_shapes(facts)
+        unnamed, kernels = self._without_shapes(facts)
+        unnamed_ns = int(facts.gpu.in_window[unnamed].sum())
         gain = 1 - 1 / self.fallback_speedup
         est, high = est + unnamed_ns * gain, high + unnamed_ns * min(1.0, 1.5 * gain)
         low += unnamed_ns * 0.4 * gain
@@ -80,11 +85,10 @@ class MisalignedGemm(Rule):
                 f"Matrix products with an N or K that Tensor Cores cannot load in full width take {ms(time / count)} "
                 f"of each {ms(facts.step_ns)} step{_example(shapes)}."
             ),
-            saving=gpu_saving(
+            saving=priced_work(
                 facts,
-                low / count,
-                est / count,
-                high / count,
+                work_of(facts, shapes) | unnamed,
+                (low / count, est / count, high / count),
                 "Against the rate of aligned products of the same type and size in this trace, else "
                 f"{self.fallback_speedup:g} times the speed; bounded by memory bandwidth.",
             ),
@@ -94,21 +98,22 @@ class MisalignedGemm(Rule):
             shares_cause_with=["AT001"] if any("bmm" in s.op for s in shapes) else [],
         )
 
-    def _without_shapes(self, facts: Facts) -> tuple[int, list[Evidence]]:
-        """Kernels named for a small alignment that no operator with a shape owns: their time and evidence."""
+    def _without_shapes(self, facts: Facts) -> tuple[Mask, list[Evidence]]:
+        """Kernels named for a small alignment that no operator with a shape owns, and their evidence."""
         gpu = facts.gpu
         rows = np.flatnonzero(facts.products.used & (gpu.kind == "gemm") & (gpu.in_window > 0))
         narrow = [r for r in rows.tolist() if _too_narrow(gpu.class_of(r).alignment, gpu.class_of(r).dtype)]
         owned = set(np.concatenate([s.rows for s in facts.gemms.shapes]).tolist()) if facts.gemms.shapes else set()
         op = facts.links.op[gpu.rows]
         free = [r for r in narrow if int(op[r]) not in owned]
-        total = int(gpu.in_window[free].sum()) if free else 0
+        mask = np.zeros(len(gpu.work), bool)
+        mask[free] = True
         by_name: dict[int, int] = {}
         for r in free:
             by_name[int(gpu.work.name[r])] = by_name.get(int(gpu.work.name[r]), 0) + int(gpu.in_window[r])
         count = facts.steps.count
         top = sorted(by_name.items(), key=lambda pair: -pair[1])[:3]
-        return total, [
+        return mask, [
             Evidence(short_name(facts.trace.names[code]), round(ns / count / 1e3, 3), detail="shape not recorded")
             for code, ns in top
         ]

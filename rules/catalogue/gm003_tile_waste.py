@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from traceopt.analyzer.facts import Facts
-from traceopt.rules.common import gpu_saving, ms, places
+from traceopt.rules.common import ms, places
 from traceopt.rules.finding import Confidence, Finding, Fix
-from traceopt.rules.product_merging import Merge, describe, may_depend, merged
+from traceopt.rules.pricing import priced
+from traceopt.rules.product_merging import Merge, as_one, describe, may_depend, merged
 from traceopt.rules.rule import Rule, threshold
 
 
@@ -58,18 +59,20 @@ class TileWaste(Rule):
             return
         evidence = describe(facts, found)
         time = sum(one.now_ns - one.starved_ns for one in found) / count
+        most = 1.5 if facts.trains else 1.0
         yield self.finding(
             why=(
                 f"{len(found) / count:,.0f} times a step, products of the same input run one after the other, none of "
                 f"which fills the device: {ms(time)} of each {ms(facts.step_ns)} step, {ms(time - gain)} if merged."
             ),
-            saving=gpu_saving(
+            saving=priced(
                 facts,
-                self.low * gain,
-                self.expected * gain,
-                gain * (1.5 if facts.trains else 1.0),
+                (self.low * gain, self.expected * gain, most * gain),
+                as_one(facts, found, self.expected),
                 "The waves of thread blocks that merged products need, each as long as the longest now; bounded by "
                 "the roofline. At most half as much again in the backward pass.",
+                low=as_one(facts, found, self.low),
+                high=as_one(facts, found, most),
             ),
             evidence=evidence,
             locations=places(evidence),

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from traceopt.analyzer.facts import Facts
-from traceopt.rules.common import ms, places, saving
+from traceopt.rules.common import ms, places
 from traceopt.rules.finding import Confidence, Finding, Fix
-from traceopt.rules.product_merging import Merge, describe, may_depend, merged
+from traceopt.rules.pricing import priced
+from traceopt.rules.product_merging import Merge, as_one, describe, may_depend, merged
 from traceopt.rules.rule import Rule, threshold
 
 
@@ -65,13 +66,14 @@ class ManySmallGemms(Rule):
                 f"{calls:,.0f} products a step run one by one in rows of one shape: {ms(time)} of each "
                 f"{ms(facts.step_ns)} step{beside}; batched they would take {ms(time - gain)}."
             ),
-            saving=saving(
+            saving=priced(
                 facts,
-                self.low * gain,
-                self.expected * gain,
-                gain,
+                (self.low * gain, self.expected * gain, gain),
+                as_one(facts, found, self.expected),
                 "Against the waves of thread blocks that one batched product needs, each as long as the longest now; "
                 "bounded by the roofline.",
+                low=as_one(facts, found, self.low),
+                high=as_one(facts, found, 1.0),
             ),
             evidence=evidence,
             locations=places(evidence),

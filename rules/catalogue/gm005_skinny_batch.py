@@ -10,9 +10,10 @@ from traceopt.analyzer.architectures import DTYPE_BYTES
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.gemms import GemmShape
 from traceopt.analyzer.nesting import OP
-from traceopt.rules.common import gpu_saving, ms, percent, place_of, places
+from traceopt.rules.common import ms, percent, place_of, places
 from traceopt.rules.finding import Confidence, Evidence, Finding, Fix
 from traceopt.rules.memory_advice import peak_of_capacity, peak_share
+from traceopt.rules.pricing import priced_work, work_of
 from traceopt.rules.roofline import HBM_SHARE
 from traceopt.rules.rule import Rule, threshold
 
@@ -73,11 +74,10 @@ class SkinnyBatch(Rule):
                 f"{ms(facts.step_ns)} step; reading their weights bounds them. {self.factor:g} times the rows would "
                 f"take {ms(gain)} less for the same samples."
             ),
-            saving=gpu_saving(
+            saving=priced_work(
                 facts,
-                0.3 * gain,
-                0.7 * gain,
-                gain,
+                work_of(facts, [shape for _, _, shape, _ in found]),
+                (0.3 * gain, 0.7 * gain, gain),
                 f"The roofline of these products at {self.factor:g} times the batch, for the same number of samples.",
             )
             if facts.trains

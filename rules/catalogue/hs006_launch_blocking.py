@@ -7,11 +7,14 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
+import numpy.typing as npt
 
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.intervals import intersect, union
-from traceopt.rules.common import ms, percent, saving
+from traceopt.analyzer.replay.changes import DropSync
+from traceopt.rules.common import ms, percent
 from traceopt.rules.finding import Evidence, Finding, Fix
+from traceopt.rules.pricing import priced
 from traceopt.rules.rule import Rule, threshold
 from traceopt.units import us
 
@@ -74,11 +77,10 @@ class LaunchBlocking(Rule):
                 "launches, "
                 f"and the GPU works for {ms(busy_ns)} of it."
             ),
-            saving=saving(
+            saving=priced(
                 facts,
-                0.5 * gain,
-                gain,
-                gain,
+                (0.5 * gain, gain, gain),
+                [DropSync(_blocked(facts))],
                 "Host and GPU beside each other: the step is then the longer of the host's own time and the GPU's "
                 "work. "
                 "Half of that where other syncs keep them in turns.",
@@ -100,6 +102,12 @@ class LaunchBlocking(Rule):
         if not count:
             return "No kernel is long enough to tell; no such variable was recorded."
         return f"The launches of {percent(waiting)} of the kernels' time wait for their kernels."
+
+
+def _blocked(facts: Facts) -> npt.NDArray[np.integer]:
+    """The calls that would return at once: all that launch, also copies, but for those that wait by their nature."""
+    launches = np.unique(facts.links.launch[facts.gpu.rows])
+    return np.setdiff1d(launches, facts.slices.row[facts.syncs.slice])
 
 
 def _variables(facts: Facts) -> list[str]:

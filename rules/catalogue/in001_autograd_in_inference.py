@@ -9,8 +9,10 @@ from typing import ClassVar
 import numpy as np
 
 from traceopt.analyzer.facts import Facts
-from traceopt.rules.common import REACHABLE_SHARE, ms, percent, saving, starved_ns
+from traceopt.analyzer.replay.changes import RemoveHost
+from traceopt.rules.common import dispatch_area, ms, percent, starved_ns
 from traceopt.rules.finding import Confidence, Evidence, Finding, Fix
+from traceopt.rules.pricing import priced
 from traceopt.rules.rule import Rule, threshold
 
 
@@ -53,20 +55,23 @@ class AutogradInInference(Rule):
     def check(self, facts: Facts) -> Iterator[Finding]:
         nodes = _nodes(facts)
         host = nodes * self.node_us * 1e3
-        expected = min(host, REACHABLE_SHARE * starved_ns(facts))
+        expected = min(host, starved_ns(facts))
         if nodes < self.min_nodes or expected < self.min_share * facts.step_ns:
             return
+        dispatch = dispatch_area(facts)
+        spent = max(host, dispatch.total / facts.steps.count)
         yield self.finding(
             why=(
                 f"A step without a backward pass records {nodes:,.0f} autograd nodes, which takes the host about "
                 f"{ms(host)} of {ms(facts.step_ns)} and keeps their tensors in memory."
             ),
-            saving=saving(
+            saving=priced(
                 facts,
-                0.0,
-                expected,
-                min(2 * host, starved_ns(facts)),
-                f"{self.node_us:g} µs of host time for each node, as far as the GPU starves for the host.",
+                (0.0, expected, min(2 * host, starved_ns(facts))),
+                [RemoveHost(dispatch, host / spent)],
+                f"The step without {self.node_us:g} µs of host time for each node, spread over its dispatch.",
+                low=[],
+                high=[RemoveHost(dispatch, min(1.0, 2 * host / spent))],
             ),
             evidence=[Evidence("Autograd nodes", calls_per_step=round(nodes, 3))],
             fix=Fix(

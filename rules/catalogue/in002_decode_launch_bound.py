@@ -9,8 +9,10 @@ from typing import ClassVar
 import numpy as np
 
 from traceopt.analyzer.facts import Facts
-from traceopt.rules.common import dispatch_ns, ms, percent, saving
+from traceopt.analyzer.replay.changes import RemoveHost
+from traceopt.rules.common import dispatch_area, dispatch_ns, ms, percent
 from traceopt.rules.finding import Evidence, Finding, Fix
+from traceopt.rules.pricing import priced
 from traceopt.rules.product_merging import place
 from traceopt.rules.rule import Rule, threshold
 
@@ -62,18 +64,19 @@ class DecodeLaunchBound(Rule):
         products = len(facts.product_calls) / facts.steps.count
         if starved < self.min_share * facts.step_ns or few < self.min_few_rows or products < self.min_products:
             return
-        location = place(facts, 0)
+        location, dispatch = place(facts, 0), dispatch_area(facts)
         yield self.finding(
             why=(
                 f"{few:.0%} of the {products:,.0f} products a step have {self.max_rows} rows or fewer, as a decoder's "
                 f"have, and the GPU waits {ms(starved)} of each {ms(facts.step_ns)} step for launches."
             ),
-            saving=saving(
+            saving=priced(
                 facts,
-                0.5 * self.removable * starved,
-                self.removable * starved,
-                starved,
-                f"{self.removable:.0%} of the starvation in the median step; a graph is one launch.",
+                (0.5 * self.removable * starved, self.removable * starved, starved),
+                [RemoveHost(dispatch, self.removable)],
+                f"The step without {self.removable:.0%} of the time of dispatch; a graph is one launch.",
+                low=[RemoveHost(dispatch, 0.5 * self.removable)],
+                high=[RemoveHost(dispatch)],
             ),
             evidence=[
                 Evidence("Products of few rows", calls_per_step=round(few * products, 3), location=location),

@@ -10,10 +10,12 @@ import numpy as np
 import numpy.typing as npt
 
 from traceopt.analyzer.facts import Facts
+from traceopt.analyzer.replay.changes import RemoveHost
 from traceopt.analyzer.syncs import BLOCKING_COPY, DATA_DEPENDENT, EXPLICIT, SCALAR_READ
 from traceopt.analyzer.tables import I8
-from traceopt.rules.common import by_site, dispatch_ns, locations, ms, percent, saving, times
+from traceopt.rules.common import by_site, dispatch_area, dispatch_ns, locations, ms, percent, times
 from traceopt.rules.finding import Evidence, Finding, Fix, Location
+from traceopt.rules.pricing import priced
 from traceopt.rules.rule import Rule, threshold
 from traceopt.units import rate
 
@@ -79,18 +81,20 @@ class CudaGraphCandidate(Rule):
             return
         blockers, evidence = _blockers(facts)
         removable = self.removable_blocked if blockers else self.removable
+        dispatch = dispatch_area(facts)
         first = f" Before a capture, take out what blocks it: the step {' and '.join(blockers)}." if blockers else ""
         yield self.finding(
             why=(
                 f"The GPU waits {ms(starved)} of each {ms(facts.step_ns)} step for launches, and {same.same_share:.0%} "
                 f"of the steps launch the same {same.kernels:,.0f} kernels in the same order.{first}"
             ),
-            saving=saving(
+            saving=priced(
                 facts,
-                0.5 * removable * starved,
-                removable * starved,
-                starved,
-                f"{removable:.0%} of the starvation in the median step; replaying costs the host one launch.",
+                (0.5 * removable * starved, removable * starved, starved),
+                [RemoveHost(dispatch, removable)],
+                f"The step without {removable:.0%} of the time of dispatch; replaying costs the host one launch.",
+                low=[RemoveHost(dispatch, 0.5 * removable)],
+                high=[RemoveHost(dispatch)],
             ),
             evidence=[
                 Evidence("Kernels that every step launches", calls_per_step=same.kernels),

@@ -7,9 +7,11 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from traceopt.analyzer.facts import Facts
-from traceopt.rules.common import gpu_saving, ms, percent, places
+from traceopt.analyzer.replay.changes import MergeKernels
+from traceopt.rules.common import ms, percent, places
 from traceopt.rules.finding import Confidence, Finding, Fix
 from traceopt.rules.precision import kernel_evidence
+from traceopt.rules.pricing import Changes, priced
 from traceopt.rules.rule import Rule, threshold
 
 
@@ -58,12 +60,13 @@ class UnfusedElementwise(Rule):
                 f"{chains.kernels / count:,.0f} pointwise, copy and norm kernels a step run in chains of "
                 f"{chains.kernels / chains.count:.1f} on average and take {ms(time)} of each {ms(facts.step_ns)} step."
             ),
-            saving=gpu_saving(
+            saving=priced(
                 facts,
-                self.low * gain,
-                self.expected * gain,
-                gain,
+                (self.low * gain, self.expected * gain, gain),
+                self._fused(facts, self.expected),
                 "Perfect fusion leaves of each chain its longest kernel; compilers reach part of that.",
+                low=self._fused(facts, self.low),
+                high=self._fused(facts, 1.0),
             ),
             evidence=evidence,
             locations=places(evidence),
@@ -72,6 +75,11 @@ class UnfusedElementwise(Rule):
                 "model = torch.compile(model)",
             ),
         )
+
+    def _fused(self, facts: Facts, share: float) -> Changes:
+        """Each chain as one kernel, with this share of perfect fusion's gain, and of the dispatch that it spares."""
+        chains = facts.chains
+        return [MergeKernels(chains.group, 1 - share * chains.fused_gain_ns / chains.time_ns, share)]
 
     def passed(self, facts: Facts) -> str:
         share = facts.chains.time_ns / facts.steps.window_ns

@@ -10,6 +10,7 @@ import numpy as np
 
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.intervals import Intervals, intersect, union
+from traceopt.analyzer.replay.changes import RemoveHost
 from traceopt.analyzer.tables import I8
 from traceopt.rules.common import (
     LONG_PYTHON_NS,
@@ -19,11 +20,11 @@ from traceopt.rules.common import (
     name_of,
     percent,
     python_amount,
-    saving,
     site_evidence,
     typical_ns,
 )
 from traceopt.rules.finding import Confidence, Finding, Fix
+from traceopt.rules.pricing import priced
 from traceopt.rules.rule import Rule, threshold
 
 SAMPLE_NS = 100_000
@@ -58,7 +59,7 @@ class PythonBound(Rule):
     family: ClassVar[str] = "launch and dispatch"
     effort: ClassVar[str] = "Some refactoring"
     confidence: ClassVar[Confidence] = "medium"
-    requires: ClassVar[tuple[str, ...]] = ("stalls", "whole", "stacks")
+    requires: ClassVar[tuple[str, ...]] = ("work", "whole", "launches", "stacks")
 
     min_share: float = threshold(0.03, "smallest standstill, as a share of the median step, to report")
 
@@ -70,12 +71,13 @@ class PythonBound(Rule):
         stall, meanwhile = held.typical_ns, "the GPU starves" if facts.has_gpu else "no operator runs"
         yield self.finding(
             why=f"Python holds the training thread for {ms(stall)} of each {ms(facts.step_ns)} step; {meanwhile}.",
-            saving=saving(
+            saving=priced(
                 facts,
-                0.3 * stall,
-                0.8 * stall,
-                stall,
+                (0.3 * stall, 0.8 * stall, stall),
+                [RemoveHost(held.area, 0.8)],
                 "The measured standstill, less what the profiler adds to Python.",
+                low=[RemoveHost(held.area, 0.3)],
+                high=[RemoveHost(held.area)],
             ),
             evidence=site_evidence(facts, sites, lambda site: name_of(facts, int(site.rows[0]))),
             locations=locations(sites),
@@ -92,18 +94,19 @@ class PythonBound(Rule):
 
 @dataclass(frozen=True)
 class _Held:
-    """Python that holds the training thread: in the median step, and by slices, one for each SAMPLE_NS of it."""
+    """Python that holds the training thread: in the median step, by slices, one for each SAMPLE_NS of it, and when."""
 
     typical_ns: float
     rows: I8
+    area: Intervals
 
 
 def _held(facts: Facts) -> _Held:
     if facts.has_gpu:
         gaps, amount = facts.gaps, python_amount(facts)
         python = facts.host.of_thread_else(facts.steps.thread, -1)["python"]
-        rows, _ = _samples(facts, intersect(python, union(gaps.start[amount > 0], gaps.starved_end[amount > 0])))
-        return _Held(typical_ns(facts, gaps.start, amount), rows)
+        area = intersect(python, union(gaps.start[amount > 0], gaps.starved_end[amount > 0]))
+        return _Held(typical_ns(facts, gaps.start, amount), _samples(facts, area)[0], area)
     python = facts.cpu_phases.areas["python"]
     long = python.length >= LONG_PYTHON_NS
     rows, times = _samples(facts, Intervals(python.start[long], python.end[long]))
@@ -132,4 +135,4 @@ def _recurring(facts: Facts, rows: I8, times: I8) -> _Held:
         usual = int(np.sort(by_step)[(facts.steps.count - 1) // 4])
         total += usual
         kept |= mine & (usual > 0)
-    return _Held(float(total), rows[kept])
+    return _Held(float(total), rows[kept], union(times[kept], times[kept] + SAMPLE_NS))

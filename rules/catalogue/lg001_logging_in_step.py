@@ -10,8 +10,10 @@ import numpy as np
 
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.intervals import intersect, union
-from traceopt.rules.common import by_site, locations, ms, name_of, percent, saving, site_evidence
+from traceopt.analyzer.replay.changes import RemoveHost
+from traceopt.rules.common import by_site, locations, ms, name_of, percent, site_evidence
 from traceopt.rules.finding import Finding, Fix
+from traceopt.rules.pricing import area_of, priced
 from traceopt.rules.rule import Rule, threshold
 
 
@@ -54,11 +56,10 @@ class LoggingInStep(Rule):
         meanwhile = " while the GPU has nothing to do" if facts.has_gpu else ""
         yield self.finding(
             why=f"Logging holds the training thread for {ms(stall)} of each {ms(facts.step_ns)} step{meanwhile}.",
-            saving=saving(
+            saving=priced(
                 facts,
-                0.8 * stall,
-                stall,
-                stall,
+                (0.8 * stall, stall, stall),
+                [RemoveHost(area_of(facts, rows))],
                 "The measured stall of the median step; logging every N steps leaves 1/N of it.",
             ),
             evidence=site_evidence(facts, sites, lambda site: name_of(facts, int(site.rows[0]))),

@@ -9,15 +9,20 @@ from typing import ClassVar
 import numpy as np
 
 from traceopt.analyzer.facts import Facts
-from traceopt.rules.common import by_site, locations, ms, name_of, percent, saving, site_evidence
-from traceopt.rules.finding import Finding, Fix
+from traceopt.analyzer.ledger import Ledger
+from traceopt.rules.common import by_site, locations, ms, name_of, percent, site_evidence
+from traceopt.rules.finding import Evidence, Finding, Fix
+from traceopt.rules.pricing import priced, without_calls
 from traceopt.rules.rule import Rule, threshold
+from traceopt.rules.run_costs import mean_step_ns, run_saving
+from traceopt.units import us
 
 
 @dataclass(frozen=True)
 class CheckpointInStep(Rule):
     """Measures `torch.save`, distributed checkpointing and `save_*` functions on the training thread while the device
-    stands still.
+    stands still. Where the run was recorded by `traceopt run`: every call of `torch.save` between the first step and
+    the last, spread over all steps.
 
     Why it costs: the state is copied to the host and written to storage before the next step may begin.
 
@@ -28,8 +33,8 @@ class CheckpointInStep(Rule):
         ...
         future.result()                                           # before the next save
 
-    When it is wrong: a checkpoint every thousand steps that happens to fall into the window is a one-off. Then the cost
-    in the median step is zero and the finding carries no saving.
+    When it is wrong: a checkpoint every thousand steps that happens to fall into the window of another profiler is a
+    one-off. Then the cost in the median step is zero and the finding carries no saving.
 
     Sources: PyTorch documentation, "Asynchronous saving with Distributed Checkpoint".
     """
@@ -42,9 +47,17 @@ class CheckpointInStep(Rule):
 
     min_share: float = threshold(0.01, "smallest share of the median step (or of the window, for a one-off) to report")
 
+    def missing(self, facts: Facts) -> str | None:
+        """The ledger knows the saves of the run without stacks."""
+        return None if facts.captured.checkpoints is not None else super().missing(facts)
+
     def check(self, facts: Facts) -> Iterator[Finding]:
         typical = facts.stalls.typical_ns("checkpoint")
         total = facts.stalls.total_ns("checkpoint")
+        ledger = facts.captured.ledger
+        if ledger is not None and ledger.save_ns.any() and typical < self.min_share * facts.step_ns:
+            yield from self._of_the_run(facts, ledger)
+            return
         if max(typical / facts.step_ns, total / facts.steps.window_ns) < self.min_share:
             return
         rows = facts.host.rows_of("checkpoint")
@@ -59,25 +72,57 @@ class CheckpointInStep(Rule):
                 else f"Saving a checkpoint took {ms(total)} in {steps} of {facts.steps.count} measured steps; what it "
                 "costs on average depends on how often the run saves."
             ),
-            saving=saving(
+            saving=priced(
                 facts,
-                0.7 * typical,
-                typical,
-                1.2 * typical,
-                "The measured stall, less the copy that must stay in line; somewhat more where the host "
-                "loses its lead in it.",
+                (0.7 * typical, typical, 1.2 * typical),
+                without_calls(facts, rows),
+                "The step without what the host does and awaits there; a copy to the host must stay in line.",
             )
             if every_step
             else None,
             evidence=site_evidence(facts, sites, lambda site: name_of(facts, int(site.rows[0]))),
             locations=locations(sites),
-            fix=Fix(
-                "Save less often and write in the background (torch.distributed.checkpoint.async_save, or a thread "
-                "that gets a copy in pinned memory).",
-                "future = dcp.async_save(state_dict, checkpoint_id=path)",
+            fix=_FIX,
+        )
+
+    def _of_the_run(self, facts: Facts, ledger: Ledger) -> Iterator[Finding]:
+        saves = np.flatnonzero(ledger.save_ns)
+        mean = float(ledger.save_ns.sum()) / len(ledger.save_ns)
+        if len(saves) < 2 or mean < self.min_share * mean_step_ns(ledger):
+            return
+        rows = facts.host.rows_of("checkpoint")
+        yield self.finding(
+            why=(
+                f"torch.save stops the run in {len(saves)} of {len(ledger.save_ns):,} steps, about every "
+                f"{np.median(np.diff(saves)):,.0f}, for {ms(float(ledger.save_ns[saves].mean()))} each: {ms(mean)} of "
+                "each step "
+                f"of {ms(mean_step_ns(ledger))} on average."
             ),
+            saving=run_saving(
+                facts,
+                ledger,
+                0.7 * mean,
+                mean,
+                mean,
+                "The time of all saves, spread over the steps; at least 70% of it, for the copy must stay in line.",
+            ),
+            evidence=[Evidence("torch.save", us(mean), round(len(saves) / len(ledger.save_ns), 4))],
+            locations=locations(by_site(facts, rows, facts.slices.end[rows] - facts.slices.start[rows])),
+            fix=_FIX,
         )
 
     def passed(self, facts: Facts) -> str:
+        ledger = facts.captured.ledger
+        if ledger is not None and ledger.save_ns.any():
+            share = float(ledger.save_ns.sum() / max(1, ledger.step_ns[1:].sum()))
+            return f"torch.save takes {percent(share)} of the run's steps."
         share = facts.stalls.total_ns("checkpoint") / facts.steps.window_ns
         return f"Saving checkpoints takes {percent(share)} of the measured steps."
+
+
+_FIX = Fix(
+    "Save less often and write in the background (torch.distributed.checkpoint.async_save, or a thread that gets a "
+    "copy in "
+    "pinned memory).",
+    "future = dcp.async_save(state_dict, checkpoint_id=path)",
+)

@@ -12,8 +12,10 @@ import numpy.typing as npt
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.intervals import Intervals
 from traceopt.analyzer.nesting import OP, PYTHON
-from traceopt.rules.common import by_site, host_saving, locations, ms, percent
-from traceopt.rules.finding import Evidence, Finding, Fix
+from traceopt.analyzer.replay.changes import RemoveLaunches
+from traceopt.rules.common import by_site, host_bounds, locations, ms, percent
+from traceopt.rules.finding import Evidence, Finding, Fix, Price
+from traceopt.rules.pricing import priced, without_calls
 from traceopt.rules.rule import Rule, threshold
 from traceopt.units import us
 
@@ -59,9 +61,12 @@ class DebugModeOn(Rule):
     def check(self, facts: Facts) -> Iterator[Finding]:
         for mode in _MODES:
             mask = mode.seen(facts)
-            saved = host_saving(facts, _area(facts, mask), 1.0, mode.basis)
-            if mask.any() and saved.share >= self.min_share:
-                yield self._measured(facts, mode, mask)
+            if mask.any():
+                area = _area(facts, mask)
+                changes = [*without_calls(facts, np.flatnonzero(mask)), RemoveLaunches(facts.regions.work_under(mask))]
+                saved = priced(facts, host_bounds(facts, area, 1.0), changes, mode.basis)
+                if saved.saving.share >= self.min_share:
+                    yield self._measured(facts, mode, mask, saved)
         switches = _switches(facts)
         if switches:
             names = ", ".join(switch for switch, _ in switches)
@@ -75,7 +80,7 @@ class DebugModeOn(Rule):
                 ),
             )
 
-    def _measured(self, facts: Facts, mode: _Mode, mask: Mask) -> Finding:
+    def _measured(self, facts: Facts, mode: _Mode, mask: Mask, saved: Price) -> Finding:
         area, edges = _area(facts, mask), facts.steps.edges
         rows = np.flatnonzero(mask)
         time_ns = float(np.median(area.within(edges[:-1], edges[1:])))
@@ -83,7 +88,7 @@ class DebugModeOn(Rule):
         return self.finding(
             title=mode.title,
             why=f"{mode.what} {ms(time_ns)} of each {ms(facts.step_ns)} step on the host.",
-            saving=host_saving(facts, area, 1.0, mode.basis),
+            saving=saved,
             evidence=[Evidence(mode.evidence, us(time_ns), round(len(rows) / facts.steps.count, 3))],
             locations=locations(sites, 2),
             fix=Fix(mode.advice, mode.code),

@@ -10,12 +10,13 @@ import numpy as np
 
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.memory import find_retries
-from traceopt.rules.common import by_site, locations, ms, saving, site_evidence, typical_ns
+from traceopt.rules.common import by_site, locations, ms, site_evidence, typical_ns
 from traceopt.rules.finding import Evidence, Finding, Fix
 from traceopt.rules.memory_advice import as_evidence, in_words, parts, peak_of_capacity, peak_share, remedies, size
+from traceopt.rules.pricing import priced, without_calls
 from traceopt.rules.rule import Rule, threshold
 
-BASIS = "The measured wait for the driver in the median step; refilling the queue afterwards comes on top."
+BASIS = "The step without the calls into the driver and the waits in them."
 
 
 @dataclass(frozen=True)
@@ -65,7 +66,14 @@ class MemoryPressure(Rule):
         found = remedies(facts)
         yield self.finding(
             why=f"The peak is {peak_of_capacity(facts)}. {_consequence(facts, failed, stall)}",
-            saving=saving(facts, 0.8 * stall, stall, 1.25 * stall, BASIS) if stall else None,
+            saving=priced(
+                facts,
+                (0.8 * stall, stall, 1.25 * stall),
+                without_calls(facts, facts.host.rows_of("allocation")),
+                BASIS,
+            )
+            if stall
+            else None,
             evidence=[
                 Evidence("Peak allocated", detail=size(facts.memory.peak_allocated)),
                 Evidence("Peak reserved", detail=size(facts.memory.peak_reserved)),

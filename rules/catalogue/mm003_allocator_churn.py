@@ -11,12 +11,13 @@ import numpy as np
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.memory import find_retries
 from traceopt.analyzer.tables import I8
-from traceopt.rules.common import RECORD_STACKS, by_site, locations, ms, percent, saving, site_evidence
+from traceopt.rules.common import RECORD_STACKS, by_site, locations, ms, percent, site_evidence
 from traceopt.rules.finding import Evidence, Finding, Fix
+from traceopt.rules.pricing import priced, without_calls
 from traceopt.rules.rule import Rule, threshold
 from traceopt.units import rate, us
 
-BASIS = "The measured wait for the driver in the median step; refilling the queue afterwards comes on top."
+BASIS = "The step without these calls and the waits in them."
 
 
 @dataclass(frozen=True)
@@ -67,7 +68,13 @@ class AllocatorChurn(Rule):
                 f"The host takes memory from the driver or gives it back {calls} times a step, and the GPU waits "
                 f"{ms(stall)} for it in {unsure}." + ("" if facts.call_sites.recorded else f" {RECORD_STACKS}")
             ),
-            saving=saving(facts, 0.8 * stall, stall, 1.25 * stall, BASIS),
+            saving=priced(
+                facts,
+                (0.8 * stall, stall, 1.25 * stall),
+                without_calls(facts, rows),
+                BASIS,
+                low=without_calls(facts, rows, 0.8),
+            ),
             evidence=[
                 *_by_call(facts, rows, cost),
                 *site_evidence(facts, [s for s in sites if s.location], lambda _: "Driver allocations of this line"),

@@ -16,7 +16,7 @@ from traceopt.rules.common import name_of, places
 from traceopt.rules.finding import Evidence, Finding, Fix, Location
 from traceopt.rules.memory_advice import size
 from traceopt.rules.rule import Rule, threshold
-from traceopt.units import rate
+from traceopt.units import rate, to_location
 
 
 @dataclass(frozen=True)
@@ -126,5 +126,4 @@ def _place(facts: Facts, rows: I8) -> Location | None:
     known = sites[sites >= 0]
     if not len(known):
         return None
-    found = facts.call_sites.sites[int(np.bincount(known).argmax())]
-    return Location(found.file, found.line, found.function)
+    return to_location(facts.call_sites.sites[int(np.bincount(known).argmax())])

@@ -10,10 +10,11 @@ import numpy as np
 
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.memory_blocks import BEFORE
-from traceopt.rules.common import gpu_saving, launched_ns, ms, percent, places
+from traceopt.rules.common import launched_ns, ms, percent, places
 from traceopt.rules.finding import Confidence, Evidence, Finding, Fix
 from traceopt.rules.memory_advice import peak_bytes, peak_of_capacity, size
 from traceopt.rules.precision import kernel_evidence
+from traceopt.rules.pricing import priced_work
 from traceopt.rules.rule import Rule, threshold
 
 
@@ -75,11 +76,10 @@ class CheckpointingWithHeadroom(Rule):
                 f"The backward pass computes activations again for {ms(time)} of each {ms(facts.step_ns)} step, while "
                 f"the peak is {peak_of_capacity(facts)}; {what}."
             ),
-            saving=gpu_saving(
+            saving=priced_work(
                 facts,
-                (0.7 if needed else 0.3) * part * time,
-                (0.9 if needed else 0.7) * part * time,
-                time,
+                work,
+                ((0.7 if needed else 0.3) * part * time, (0.9 if needed else 0.7) * part * time, time),
                 "The recomputation's GPU time, as far as the free memory holds what it would have kept.",
             ),
             evidence=[Evidence("Free memory", detail=size(free)), *evidence],

@@ -10,19 +10,20 @@ import numpy as np
 
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.nesting import ANNOTATION, OP
+from traceopt.analyzer.replay.changes import RemoveHost
 from traceopt.rules.common import (
     by_site,
-    host_saving,
+    host_bounds,
     locations,
     ms,
     name_of,
     places,
-    saving,
     site_evidence,
     typical_ns,
 )
 from traceopt.rules.finding import Finding, Fix
 from traceopt.rules.precision import kernel_evidence
+from traceopt.rules.pricing import priced, scaled
 from traceopt.rules.rule import Rule, threshold
 
 # Optimizers that PyTorch can fuse on a CPU, as their steps are annotated.
@@ -57,7 +58,7 @@ class SingleTensorOptimizer(Rule):
     title: ClassVar[str] = "Use a fused or foreach optimizer"
     family: ClassVar[str] = "optimizer"
     effort: ClassVar[str] = "One argument"
-    requires: ClassVar[tuple[str, ...]] = ("stalls", "ops")
+    requires: ClassVar[tuple[str, ...]] = ("work", "launches", "ops")
 
     min_share: float = threshold(0.01, "smallest saving, as a share of the median step, to report")
     min_kernels: int = threshold(50, "kernels a step from which an optimizer counts as single-tensor")
@@ -79,18 +80,18 @@ class SingleTensorOptimizer(Rule):
         area = facts.regions.own_time(facts.regions.optimizer, facts.steps.thread)
         edges = facts.steps.edges
         host_ns = float(np.median(area.within(edges[:-1], edges[1:])))
-        if host_saving(facts, area, self.removable, "").share < self.min_share:
-            return
         gpu_ns = typical_ns(facts, facts.gpu.work.start[kernels], facts.gpu.in_window[kernels])
-        saved = host_saving(
+        saved = priced(
             facts,
-            area,
-            self.removable,
-            f"{self.removable:.0%} of the optimizer's host time: surely where the GPU starves beside it; beyond that "
-            "as far as the host never waits for the GPU and the GPU starves elsewhere in the step. Half of the GPU "
-            "time of these kernels on top.",
-            gpu_ns=(0.5 * gpu_ns, gpu_ns),
+            host_bounds(facts, area, self.removable, (0.5 * gpu_ns, gpu_ns)),
+            [RemoveHost(area, self.removable), *scaled(facts, kernels, 0.5)],
+            f"The step without {self.removable:.0%} of the optimizer's host time and half of the GPU time of these "
+            "kernels; up to all of both.",
+            low=[RemoveHost(area, self.removable)],
+            high=[RemoveHost(area), *scaled(facts, kernels, 0.0)],
         )
+        if saved.bounds_ns[1] < self.min_share * facts.step_ns:
+            return
         rows = np.flatnonzero(facts.regions.optimizer)
         sites = by_site(facts, rows, facts.slices.end[rows] - facts.slices.start[rows])
         median = float(np.median(facts.gpu.work.duration[kernels]))
@@ -129,13 +130,14 @@ class SingleTensorOptimizer(Rule):
                 f"Optimizer.step runs {count:,.0f} operators a step, parameter by parameter, in {ms(took_ns)} of each "
                 f"{ms(facts.step_ns)} step."
             ),
-            saving=saving(
+            saving=priced(
                 facts,
-                0.3 * took_ns,
-                self.removable_on_cpu * took_ns,
-                0.8 * took_ns,
+                (0.3 * took_ns, self.removable_on_cpu * took_ns, 0.8 * took_ns),
+                [RemoveHost(area, self.removable_on_cpu)],
                 f"{self.removable_on_cpu:.0%} of the optimizer's time; 30% to 80%, as optimizers differ in how many "
                 "operations the fused one joins.",
+                low=[RemoveHost(area, 0.3)],
+                high=[RemoveHost(area, 0.8)],
             ),
             confidence="medium",
             evidence=site_evidence(facts, sites, lambda site: name_of(facts, int(site.rows[0]))),

@@ -10,11 +10,13 @@ import numpy as np
 
 from traceopt.analyzer import op_names
 from traceopt.analyzer.facts import Facts
-from traceopt.analyzer.intervals import union
+from traceopt.analyzer.intervals import Intervals, union
 from traceopt.analyzer.nesting import ANNOTATION, OP
-from traceopt.rules.common import by_site, host_saving, locations, ms, places, typical_ns
+from traceopt.analyzer.replay.changes import RemoveHost
+from traceopt.rules.common import by_site, host_bounds, locations, ms, places, typical_ns
 from traceopt.rules.finding import Evidence, Finding, Fix
 from traceopt.rules.precision import kernel_evidence
+from traceopt.rules.pricing import priced, shorter
 from traceopt.rules.roofline import HBM_SHARE
 from traceopt.rules.rule import Rule, threshold
 
@@ -67,18 +69,17 @@ class ForeachNotFused(Rule):
         count = len(rows) / facts.steps.count
         kernels = facts.gpu.is_kernel & facts.regions.work_under(facts.regions.optimizer) & (facts.gpu.in_window > 0)
         gpu_ns = typical_ns(facts, facts.gpu.work.start[kernels], facts.gpu.in_window[kernels])
-        saved = host_saving(
+        share = 1 - 1 / max(1.0, count)
+        more_ns = max(0.0, gpu_ns - _fused_ns(facts, kind or ""))
+        saved = priced(
             facts,
-            area,
-            1 - 1 / max(1.0, count),
-            f"The host time of {count:.0f} foreach operators, of which one stays: surely where the GPU starves beside "
-            "them; "
-            "beyond that as far as the host never waits for the GPU and the GPU starves elsewhere in the step. At most "
-            "the "
-            "kernels' time beyond one pass over the parameters on top.",
-            gpu_ns=(0.0, max(0.0, gpu_ns - _fused_ns(facts, kind or ""))),
+            host_bounds(facts, _from_first_to_last(facts, rows), share, (0.0, more_ns)),
+            [RemoveHost(area, share)],
+            f"The step without the host time of {count:.0f} foreach operators, of which one stays; at most without "
+            "what lies between them, and without the kernels' time beyond one pass over the parameters.",
+            high=[RemoveHost(_from_first_to_last(facts, rows)), *shorter(facts, kernels, more_ns)],
         )
-        if saved.share < self.min_share:
+        if saved.bounds_ns[1] < self.min_share * facts.step_ns:
             return
         edges = facts.steps.edges
         host_ns = float(np.median(area.within(edges[:-1], edges[1:])))
@@ -124,6 +125,16 @@ def _class(facts: Facts) -> str | None:
 def _foreach(facts: Facts) -> np.ndarray:
     rows = np.flatnonzero(facts.regions.named(lambda name: name.startswith("aten::_foreach_"), OP))
     return rows[facts.slices.ancestor(rows, facts.regions.optimizer) >= 0]
+
+
+def _from_first_to_last(facts: Facts, rows: np.ndarray) -> Intervals:
+    """When each step of the optimizer runs these operators and what lies between them."""
+    owner, group = np.unique(facts.slices.ancestor(rows, facts.regions.optimizer), return_inverse=True)
+    first = np.full(len(owner), np.iinfo(np.int64).max)
+    last = np.zeros(len(owner), np.int64)
+    np.minimum.at(first, group, facts.slices.start[rows])
+    np.maximum.at(last, group, facts.slices.end[rows])
+    return union(first, last)
 
 
 def _fused_ns(facts: Facts, kind: str) -> float:

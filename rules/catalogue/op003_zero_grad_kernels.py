@@ -7,12 +7,21 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
+import numpy.typing as npt
 
 from traceopt.analyzer.facts import Facts
-from traceopt.rules.common import by_site, host_saving, locations, ms, places, typical_ns
+from traceopt.analyzer.intervals import Intervals, merge
+from traceopt.analyzer.nesting import OP
+from traceopt.analyzer.replay.changes import RemoveHost, RemoveLaunches
+from traceopt.rules.common import by_site, host_bounds, locations, ms, places, typical_ns
 from traceopt.rules.finding import Finding, Fix
 from traceopt.rules.precision import kernel_evidence
+from traceopt.rules.pricing import area_of, priced
 from traceopt.rules.rule import Rule, threshold
+
+ACCUMULATE = "torch::autograd::AccumulateGrad"
+REMOVABLE = 0.95  # of zero_grad's host time
+DISPATCH = 0.5  # of what adding to a gradient costs the host: the node itself remains
 
 
 @dataclass(frozen=True)
@@ -54,18 +63,17 @@ class ZeroGradKernels(Rule):
         area = facts.regions.area(facts.regions.zero_grad, facts.steps.thread)
         edges = facts.steps.edges
         host_ns = float(np.median(area.within(edges[:-1], edges[1:])))
-        if host_saving(facts, area, 0.95, "").share < self.min_share:
-            return
-        gpu_ns = typical_ns(facts, facts.gpu.work.start[fills], facts.gpu.in_window[fills])
-        saved = host_saving(
+        added = _additions(facts, fills)
+        gpu_ns, added_ns = (_typical_ns(facts, work) for work in (fills, added))
+        saved = priced(
             facts,
-            area,
-            0.95,
-            "The host time of zero_grad: surely where the GPU starves beside it; beyond that as far as the host never "
-            "waits for the GPU and the GPU starves elsewhere in the step. The fills themselves on top, and at most as "
-            "much again in the backward pass, which reads the zeros.",
-            gpu_ns=(gpu_ns, 2 * gpu_ns),
+            host_bounds(facts, merge(area, _adding(facts, added)), REMOVABLE, (gpu_ns + added_ns, gpu_ns + added_ns)),
+            [RemoveHost(area, REMOVABLE), RemoveLaunches(fills), RemoveLaunches(added, DISPATCH)],
+            "The step without zero_grad's host time and fills, and without the additions to them in the backward pass.",
+            low=[RemoveHost(area, REMOVABLE), RemoveLaunches(fills)],
         )
+        if saved.bounds_ns[1] < self.min_share * facts.step_ns:
+            return
         rows = np.flatnonzero(facts.regions.zero_grad)
         sites = by_site(facts, rows, facts.slices.end[rows] - facts.slices.start[rows])
         evidence = kernel_evidence(facts, fills, 3)
@@ -86,3 +94,21 @@ class ZeroGradKernels(Rule):
     def passed(self, facts: Facts) -> str:
         fills = facts.regions.work_under(facts.regions.zero_grad) & (facts.gpu.in_window > 0)
         return f"zero_grad launches {fills.sum() / facts.steps.count:,.0f} fills a step."
+
+
+def _additions(facts: Facts, fills: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
+    """The kernels that add to the zeros. With several backward passes a step, later ones add to real gradients: then
+    it is not told which, and none counts.
+    """
+    added = facts.regions.work_under(facts.regions.named(lambda name: name == ACCUMULATE, OP))
+    added &= facts.gpu.in_window > 0
+    return added if added.sum() <= 1.2 * fills.sum() else np.zeros(len(added), bool)
+
+
+def _adding(facts: Facts, added: npt.NDArray[np.bool_]) -> Intervals:
+    """When the host issued these kernels."""
+    return area_of(facts, facts.links.op_slice[facts.gpu.rows[added]])
+
+
+def _typical_ns(facts: Facts, work: npt.NDArray[np.bool_]) -> float:
+    return typical_ns(facts, facts.gpu.work.start[work], facts.gpu.in_window[work])

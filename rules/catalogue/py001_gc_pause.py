@@ -11,10 +11,13 @@ import numpy as np
 from traceopt.analyzer.activities import HOLE
 from traceopt.analyzer.captured import Collections
 from traceopt.analyzer.facts import Facts
+from traceopt.analyzer.intervals import union
 from traceopt.analyzer.ledger import SETTLED, Ledger
 from traceopt.analyzer.nesting import PYTHON
-from traceopt.rules.common import by_site, locations, ms, name_of, percent, saving, site_evidence
+from traceopt.analyzer.replay.changes import RemoveHost
+from traceopt.rules.common import by_site, locations, ms, name_of, percent, site_evidence
 from traceopt.rules.finding import Confidence, Evidence, Finding, Fix
+from traceopt.rules.pricing import area_of, priced
 from traceopt.rules.rule import Rule, threshold
 from traceopt.rules.run_costs import mean_step_ns, run_saving
 from traceopt.units import us
@@ -111,12 +114,12 @@ class GcPause(Rule):
                 f"The garbage collector stops the training thread for {ms(mean)} a step on average: {len(rows)} pauses "
                 f"of up to {ms(float(cost.max()) if len(cost) else 0)} in {steps} of {facts.steps.count} steps."
             ),
-            saving=saving(
+            saving=priced(
                 facts,
-                0.8 * mean,
-                mean,
-                mean,
-                "The measured pauses with the device standing still, spread over the steps.",
+                (0.8 * mean, mean, mean),
+                [RemoveHost(area_of(facts, rows))],
+                "The mean step without the pauses.",
+                typical=False,
             ),
             evidence=site_evidence(facts, sites, lambda site: name_of(facts, int(site.rows[0]))),
             locations=locations(sites),
@@ -137,8 +140,12 @@ class GcPause(Rule):
                 f"{ms(float(cost.max()))} inside one Python frame, with no event at all, and the GPU runs dry: "
                 "probably the garbage collector, else native code that holds the interpreter."
             ),
-            saving=saving(
-                facts, 0, mean, mean, "The holes' time with the GPU starving, if it is the collector that makes them."
+            saving=priced(
+                facts,
+                (0.0, mean, mean),
+                [RemoveHost(union(holes.start, holes.end))],
+                "The mean step without the holes, if it is the collector that makes them.",
+                typical=False,
             ),
             confidence=low,
             evidence=site_evidence(facts, sites, lambda site: name_of(facts, int(site.rows[0]))),

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from traceopt.analyzer.facts import Facts
 from traceopt.rules.common import ms, percent, places
-from traceopt.rules.finding import Confidence, Finding, Fix
+from traceopt.rules.finding import Confidence, Evidence, Finding, Fix
 from traceopt.rules.precision import fp32_saving, fp32_work, kernel_evidence
 from traceopt.rules.rule import Rule, threshold
 
@@ -50,7 +50,11 @@ class Tf32Off(Rule):
         arch = facts.device.arch
         if arch is None or not arch.has_tf32 or arch.vendor != "nvidia":
             return "The device has no TF32."
-        return None if facts.products.eligible.any() else "No products or convolutions in this trace."
+        if not facts.products.eligible.any():
+            return "No products or convolutions in this trace."
+        environment = facts.captured.environment
+        allowed = environment.matmul_tf32 and environment.conv_tf32 and not _overridden(facts)
+        return "TF32 was allowed, as recorded: what runs in FP32 cannot use it." if allowed else None
 
     def check(self, facts: Facts) -> Iterator[Finding]:
         work = fp32_work(facts)
@@ -64,12 +68,12 @@ class Tf32Off(Rule):
                 f"Cores; the {facts.device.name} could run them in TF32."
             ),
             saving=fp32_saving(facts, work, "tf32", self.low_speedup, self.speedup, self.high_speedup),
-            evidence=evidence,
+            evidence=[*evidence, *_recorded(facts)],
             locations=places(evidence),
             fix=Fix(
                 "Allow TF32 for matrix products and convolutions. It keeps FP32's range with 10 mantissa bits: check "
                 "the loss once after the change.",
-                'torch.set_float32_matmul_precision("high")\ntorch.backends.cudnn.allow_tf32 = True',
+                _lines(facts),
             ),
             shares_cause_with=["TC001"],
         )
@@ -77,3 +81,33 @@ class Tf32Off(Rule):
     def passed(self, facts: Facts) -> str:
         share = facts.products.time_ns(fp32_work(facts)) / facts.steps.window_ns
         return f"FP32 products without Tensor Cores take {percent(share)} of the step."
+
+
+def _overridden(facts: Facts) -> bool:
+    """The variable wins over what the script sets."""
+    return facts.captured.environment.variables.get("NVIDIA_TF32_OVERRIDE") == "0"
+
+
+def _recorded(facts: Facts) -> list[Evidence]:
+    environment = facts.captured.environment
+    settings = {
+        "TF32 of matrix products": environment.matmul_tf32,
+        "TF32 of convolutions": environment.conv_tf32,
+    }
+    found = [
+        Evidence(f"{name}: {'on' if value else 'off'}", detail="recorded setting")
+        for name, value in settings.items()
+        if value is not None
+    ]
+    return found + ([Evidence("NVIDIA_TF32_OVERRIDE=0", detail="recorded environment")] if _overridden(facts) else [])
+
+
+def _lines(facts: Facts) -> str:
+    """What is to be set, but for what is set already."""
+    environment = facts.captured.environment
+    lines = ["unset NVIDIA_TF32_OVERRIDE"] if _overridden(facts) else []
+    if not environment.matmul_tf32:
+        lines.append('torch.set_float32_matmul_precision("high")')
+    if not environment.conv_tf32:
+        lines.append("torch.backends.cudnn.allow_tf32 = True")
+    return "\n".join(lines)

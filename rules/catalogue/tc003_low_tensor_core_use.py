@@ -9,9 +9,10 @@ from typing import ClassVar
 import numpy as np
 
 from traceopt.analyzer.facts import Facts
-from traceopt.rules.common import gpu_saving, ms, percent, places
+from traceopt.rules.common import ms, percent, places
 from traceopt.rules.finding import Confidence, Finding, Fix
 from traceopt.rules.precision import kernel_evidence
+from traceopt.rules.pricing import priced_work
 from traceopt.rules.rule import Rule, threshold
 
 NARROW = ("fp16", "bf16", "fp8", "int8")
@@ -61,11 +62,10 @@ class LowTensorCoreUse(Rule):
         evidence = kernel_evidence(facts, work)
         yield self.finding(
             why=f"Products in 16 or 8 bits take {ms(time)} of each {ms(facts.step_ns)} step without Tensor Cores.",
-            saving=gpu_saving(
+            saving=priced_work(
                 facts,
-                0,
-                0.3 * time,
-                0.7 * time,
+                work,
+                (0.0, 0.3 * time, 0.7 * time),
                 "A guess between memory-bound kernels (no gain) and 3 times the rate.",
             ),
             evidence=evidence,

@@ -10,8 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from traceopt.analyzer.facts import Facts
-from traceopt.rules.common import gpu_saving, launched_ns, ms, percent, place_of_work, places
+from traceopt.rules.common import launched_ns, ms, percent, place_of_work, places
 from traceopt.rules.finding import Confidence, Evidence, Finding, Fix
+from traceopt.rules.pricing import priced_work
 from traceopt.rules.rule import Rule, threshold
 
 
@@ -68,8 +69,11 @@ class CastChurn(Rule):
                 f"Casts of weights and of what is cast back take {ms(time)} of each {ms(facts.step_ns)} step{also}; "
                 "their result is the same every time."
             ),
-            saving=gpu_saving(
-                facts, 0.5 * time, 0.9 * time, time, "The GPU time of these casts; a part of them may have to stay."
+            saving=priced_work(
+                facts,
+                weights | undone,
+                (0.5 * time, 0.9 * time, time),
+                "The GPU time of these casts; a part of them may have to stay.",
             ),
             evidence=evidence,
             locations=places(evidence),

@@ -45,15 +45,19 @@ class ProfilerOverhead(Rule):
     min_share: float = threshold(0.10, "share of the median step with the GPU starved by the host's ordinary work")
 
     def missing(self, facts: Facts) -> str | None:
-        if _stretch(facts) is not None:
+        if facts.captured.stretch is not None:
             return None
         return next((lack for needed in ("gpu", "launches") if (lack := facts.lacks(needed))), None)
 
     def applies(self, facts: Facts) -> str | None:
-        return None if _stretch(facts) is not None or facts.call_sites.recorded else "No Python stacks were recorded."
+        return (
+            None
+            if facts.captured.stretch is not None or facts.call_sites.recorded
+            else "No Python stacks were recorded."
+        )
 
     def check(self, facts: Facts) -> Iterator[Finding]:
-        stretch = _stretch(facts)
+        stretch = facts.captured.stretch
         if stretch is not None:
             if stretch >= self.min_stretch:
                 yield self._measured(facts, stretch)
@@ -92,16 +96,10 @@ class ProfilerOverhead(Rule):
         )
 
     def passed(self, facts: Facts) -> str:
-        stretch = _stretch(facts)
+        stretch = facts.captured.stretch
         if stretch is not None:
             return f"Recorded steps took {stretch:.2f} times as long as the others of the run, waiting for data aside."
         return f"The GPU waits for the host's ordinary work in {percent(_host_share(facts))} of the median step."
-
-
-def _stretch(facts: Facts) -> float | None:
-    """Of the cycle that the times are from."""
-    ledger = facts.captured.ledger
-    return ledger.stretch.get(facts.captured.cycle or "") if ledger is not None else None
 
 
 def _host_share(facts: Facts) -> float:

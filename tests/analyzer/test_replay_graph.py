@@ -293,10 +293,10 @@ def test_without_a_gpu_the_host_is_all_there_is() -> None:
     assert replay_error_share(facts) == 0
 
 
-def test_a_file_without_runtime_calls_stays_as_it_is() -> None:
+def test_without_launches_there_is_nothing_to_replay() -> None:
     facts = Facts(read([kernel("gemm", 0, 100, 1), kernel("gemm", 110, 100, 2)]))
-    assert replay_error_share(facts) == 0
-    assert facts.replay_graph.fixed == 2
+    assert replay_error_share(facts) is None
+    assert not facts.replay_trusted
 
 
 @pytest.mark.parametrize("fixed", [False, True])

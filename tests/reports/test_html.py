@@ -175,6 +175,16 @@ def test_cpu_report_claims_nothing_of_a_gpu() -> None:
     assert "3.1 ms: waiting for data" in text
 
 
+def test_settings_of_the_run_are_shown() -> None:
+    text = visible(page_of(sample.rich()))
+    assert "32 CPU cores" in text
+    assert "CPU cores: 32, TF32 of matrix products: off" in text
+    assert "The recorded steps took 1.08 times as long as the others of the run" in text
+    other = visible(page_of(sample.cpu_only()))
+    assert "CPU cores:" not in other
+    assert "times as long as the others" not in other
+
+
 def test_missing_numbers_are_words() -> None:
     text = visible(page_of(sample.empty()))
     assert "Recorded window not recorded" in text

@@ -81,3 +81,14 @@ def test_gm001_says_what_to_pad(job: dict[str, Any], role: str, code: str) -> No
     (finding,) = found("GM001", facts_with(steps=3, **job))
     assert role in finding.fix.text
     assert code in (finding.fix.code or "")
+
+
+class TestFp8:
+    def test_a_remark_on_a_device_that_has_it(self) -> None:
+        (finding,) = found("TC005", facts_with(gpu="H100"))
+        assert finding.saving is None
+        assert "convert_to_float8_training" in (finding.fix.code or "")
+
+    def test_silent_without_it_and_on_small_products(self, example: GetExample) -> None:
+        assert "no FP8" in (RULES["TC005"].applies(example("healthy").facts) or "")
+        assert found("TC005", facts_with(gpu="H100", hidden=1024, batch=1)) == []

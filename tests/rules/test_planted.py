@@ -25,8 +25,8 @@ HEALTHY = ("healthy", "cuda_graph", "loss_item", "hidden_host_work")
 PRICED = ("DL001", "LG001", "HS001", "HS002", "HS003", "HS004", "LG002", "PY001", "GM001")
 SPORADIC = ("LB004", "LB005", "DL005", "DL006")  # they hit some steps; the mean step pays
 HANDMADE = ("CM007", "CV003", "LB006", "TC003")  # no scenario of fixtures/ plants them: below
-BY_SIZE = ("CM008", "GM005", "IN001")  # without a fixed twin of their own: in the tests of their family
-ELSEWHERE = ("TQ", "MM", "EF")  # families with tests of their own
+BY_SIZE = ("CM008", "GM005", "IN001", "TC005")  # without a fixed twin of their own: in the tests of their family
+ELSEWHERE = ("TQ", "MM", "EF", "CM004", "CM005")  # with tests of their own; the last two need all ranks
 
 RULES = {rule.code: rule for rule in builtin_rules() if not rule.code.startswith(ELSEWHERE)}
 CASES = {f"{name}-{code}": (name, code) for name, plan in SCENARIOS.items() for code in plan.codes if code in RULES}
@@ -69,11 +69,6 @@ def median_cost_us(planted: Planted) -> float:
     return median(planted.step_us) - median(planted.fixed_step_us)
 
 
-def two_digits(us: float) -> float:
-    """As a report prints an estimate."""
-    return float(f"{us:.2g}")
-
-
 def products_us(facts: Facts) -> float:
     return facts.products.eligible_ns / facts.steps.count / 1e3
 
@@ -84,6 +79,8 @@ def claimed_us(example: GetExample, scenario: str, code: str) -> float:
     if code in ("TC001", "TC002"):  # the products, not what else a narrower type makes faster
         return products_us(faulty.facts) - products_us(example(scenario, fixed=True).facts)
     cost = faulty.planted.cost_us if code in SPORADIC else median_cost_us(faulty.planted)
+    if code == "OP001":  # at the pace of the GPU, behind which the host of the fixed twin runs ever further ahead
+        cost -= example(scenario, fixed=True).facts.replayed.step_ns / 1e3 - median(faulty.planted.fixed_step_us)
     if code == "CM003":  # what goes beyond a link of 10 GB/s, whatever the link could do
         cost -= median_cost_us(generate(scenario, link_gbs=10.0).planted)
     return cost
@@ -109,8 +106,17 @@ def test_costs_what_was_planted(example: GetExample, scenario: str, code: str) -
 def test_cost_lies_in_the_stated_range(example: GetExample, scenario: str, code: str) -> None:
     saving = saving_of(the(example(scenario).result, code))
     claimed = claimed_us(example, scenario, code)
-    low, high = two_digits(saving.low_us), two_digits(saving.high_us)
-    assert low * 0.95 <= two_digits(claimed) <= high * 1.05  # numbers of two digits
+    assert saving.low_us * 0.95 <= claimed <= saving.high_us * 1.05
+
+
+def test_the_estimates_are_within_ten_percent_in_the_median(example: GetExample) -> None:
+    """Of what the first rule of each scenario that it prices says, beside what was planted."""
+    errors = []
+    for scenario, code in dict(reversed(CASES.values())).items():
+        claimed = claimed_us(example, scenario, code)
+        errors.append(abs(saving_of(the(example(scenario).result, code)).est_us / claimed - 1))
+    assert median(errors) <= 0.10
+    assert sum(error <= 0.25 for error in errors) >= 0.75 * len(errors)
 
 
 @cases(lambda scenario, _: SCENARIOS[scenario].site is not None)
@@ -215,7 +221,7 @@ def test_lb006_is_silent_while_the_gpu_works() -> None:
 
 
 def product_step(kernel: str) -> Callable[[float, int], Iterator[build.Json]]:
-    """A half-precision product that takes the GPU 6 of 10 ms."""
+    """A half-precision product that takes the GPU 6 of 10 ms, for which the host waits."""
 
     def events(t: float, first_id: int) -> Iterator[build.Json]:
         half = "c10::Half"
@@ -224,6 +230,7 @@ def product_step(kernel: str) -> Callable[[float, int], Iterator[build.Json]]:
         yield build.op("aten::mm", t + 90, 20, **sizes)
         yield build.runtime("cudaLaunchKernel", t + 100, 5, first_id)
         yield build.kernel(kernel, t + 110, 6_000, first_id)
+        yield build.runtime("cudaDeviceSynchronize", t + 120, 6_000, first_id + 1)
 
     return events
 

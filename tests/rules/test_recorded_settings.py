@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from test_captured import JSON, paths, put
 
 from fixtures.generate import generate
+from traceopt import sections
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.ledger import read_ledger
 from traceopt.analyzer.reader import read_trace
@@ -114,8 +115,17 @@ class TestWorkers:
 
     def test_workers_that_wait_need_no_core_each(self) -> None:
         found = self.stalled(build_us=140_000.0, build_cpu_share=0.1, cores=2)
-        assert "10 workers suffice. Only 10% of that time is computing" in found.fix.text
-        assert "faster storage" in found.fix.text
+        time = "Of that time 10% is computing, the rest is waiting for data: read from faster storage"
+        assert f"10 workers suffice. {time}" in found.fix.text
+
+    def test_a_worker_without_a_core_does_not_wait_for_data(self) -> None:
+        times = {"dataset": "data.Items", "workers": 4, "batches": 30, "batch_us": 140_000.0, "batch_cpu_us": 14_000.0}
+        wait = {"us": 30 * 120_000.0, "cpu_us": 30 * 14_000.0, "wall_us": 30 * 140_000.0}
+        fields: dict[str, Any] = {"every": 1, "load_us": 30_000, "cores": 3}
+        facts = generated("slow_steps", change={"loader_workers": [{**times, "core_wait": wait}]}, **fields)
+        text = finding(facts, "DL001").fix.text
+        assert "10% is computing, 86% is waiting for a free core." in text
+        assert "only 2 find a core" in text
 
     def test_enough_workers_are_told_apart(self) -> None:
         found = self.stalled(build_us=20_000.0)
@@ -350,6 +360,78 @@ class TestContention:
         assert "does not count" in reason(facts, "PY002", "not_applicable")
 
 
+class TestSaves:
+    """LG003: what torch.save costs the run, wherever the recorded steps lie."""
+
+    def facts(self, saves: list[Any]) -> Facts:
+        change = {"ledger.saves": saves, "checkpoint": {"saves": len(saves), "us": 0.0}}
+        return generated("healthy", warmup=20, stacks=False, change=change)
+
+    def test_saves_outside_of_the_recorded_steps_are_spread_over_the_run(self) -> None:
+        facts = self.facts([[step, 13_000.0] for step in (4, 9, 14, 19)])
+        found = finding(facts, "LG003")
+        assert "in 4 of 26 steps, about every 5, for 13.0 ms each: 2.0 ms of each step" in found.why
+
+    def test_one_save_is_no_habit(self) -> None:
+        facts = self.facts([[9, 13_000.0]])
+        assert "torch.save takes 3." in reason(facts, "LG003", "passed")
+
+    def test_the_save_after_the_last_step_is_in_none(self) -> None:
+        facts = self.facts([[26, 90_000_000.0], [27, 90_000_000.0]])
+        assert "0.0%" in reason(facts, "LG003", "passed")
+
+    @pytest.mark.parametrize("saves", ["saves", [3], [[3]], [[-1, 5.0]], [[1, math.nan]], [["1", 5.0]], [[1, 2, 3]]])
+    def test_odd_saves_are_none(self, saves: Any) -> None:
+        ledger = read_ledger({"step_us": [1.0] * 9, "saves": saves})
+        assert ledger is not None
+        assert not ledger.save_ns.any()
+
+
+class TestIntervals:
+    """EF002: steps outside of the trace."""
+
+    def facts(self, every: int, **parts: list[float]) -> Facts:
+        slow = [30_000.0 if step % every == 0 else 10_000.0 for step in range(40)]
+        change = {"ledger.step_us": slow, "ledger.windows": [], "ledger.fetch_us": None}
+        return generated("healthy", change=change | {f"ledger.{name}": value for name, value in parts.items()})
+
+    def test_a_regular_interval_is_told(self) -> None:
+        found = finding(self.facts(every=5), "EF002")
+        assert "every 5 steps one takes 30.0 ms instead of 10.0 ms" in found.why
+        assert found.confidence == "low"
+
+    def test_what_the_loader_takes_is_another_rule_s(self) -> None:
+        fetch_us = [20_000.0 if step % 5 == 0 else 1.0 for step in range(40)]
+        assert answer(self.facts(every=5, fetch_us=fetch_us), "EF002")[1] == []
+
+    def test_few_slow_steps_are_no_interval(self) -> None:
+        assert answer(self.facts(every=19), "EF002")[1] == []
+
+
+class TestPrecision:
+    """TC002 and CV001 know what is set already."""
+
+    def test_what_is_allowed_already_is_not_advised(self) -> None:
+        change = {"environment.matmul_tf32": True}
+        assert "TF32 was allowed" in reason(generated("tf32_off", change=change), "TC002", "not_applicable")
+
+    def test_only_what_is_off_is_to_be_set(self) -> None:
+        found = finding(generated("tf32_off"), "TC002")
+        assert found.fix.code == 'torch.set_float32_matmul_precision("high")'
+        assert "TF32 of matrix products: off" in [row.what for row in found.evidence]
+
+    def test_a_variable_overrides_the_script(self) -> None:
+        change = {"environment.matmul_tf32": True, "environment.variables": {"NVIDIA_TF32_OVERRIDE": "0"}}
+        found = finding(generated("tf32_off", change=change), "TC002")
+        assert found.fix.code == "unset NVIDIA_TF32_OVERRIDE"
+
+    @pytest.mark.parametrize(("channels_last", "converts"), [(True, False), (False, True), (None, True)])
+    def test_a_model_in_channels_last_is_not_converted_again(self, channels_last: bool | None, converts: bool) -> None:
+        change = {"models": [{"class": "cnn.Net", "channels_last": channels_last}]}
+        fix = finding(generated("layout_conversion", change=change), "CV001").fix
+        assert ("model.to(" in str(fix.code)) == converts
+
+
 class TestForeach:
     """OP002."""
 
@@ -394,6 +476,16 @@ class TestStretch:
         assert read is not None
         printed = {cycle: us / usual for cycle, us in ledger.recorded_us().items()}
         assert read.stretch == pytest.approx(printed, rel=0.5 / usual + 1e-3 + 0.5 / min(ledger.recorded_us().values()))
+
+
+def test_the_report_names_the_settings() -> None:
+    change = {"environment.variables": {"OMP_NUM_THREADS": "1"}}
+    found = {setting.name: setting.value for setting in sections.settings(generated("tf32_off", change=change))}
+    assert found["CPU cores"] == "16"
+    assert found["TF32 of matrix products"] == "off"
+    assert found["OMP_NUM_THREADS"] == "1"
+    assert "cudnn.benchmark" not in {one.name for one in sections.settings(generated("cpu_only"))}
+    assert sections.settings(generated("healthy", metadata=False)) == []
 
 
 @pytest.fixture(scope="module")

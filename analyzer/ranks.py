@@ -1,0 +1,144 @@
+"""What is kept of each rank to compare ranks: steps, collectives, compute and waits by step. Small, whatever the trace.
+On a CPU-only run the model's work is the compute, and the other phases of the training thread are the waits.
+
+A collective is known by its process group and kind, and by its number in the group; where that was not recorded, by
+the step that launched it and its place among those of its kind there.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from traceopt.analyzer.activities import ACTIVITY_NAMES, LABELS
+from traceopt.analyzer.cpu_phases import MODEL_WORK, PHASE_NAMES
+from traceopt.analyzer.facts import Facts
+from traceopt.analyzer.frames import CallSite
+from traceopt.analyzer.idle import CAUSES
+from traceopt.analyzer.tables import I8
+
+COMPUTE = "compute"
+PART_LABELS = {COMPUTE: "Compute", **LABELS}
+_WITHOUT_PLACE = ("launch", "python")  # the host's ordinary work is everywhere
+_MOST_PLACES = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Collectives:
+    """Of one rank, launched in its steps; arrays have shape (len,). Times in ns on the machine's clock."""
+
+    label: list[str]  # process group, its ranks, and kind
+    step: I8  # index of the step that launched it
+    number: I8  # in its group, -1: not recorded
+    place: I8  # among those of its label in its step
+    start: I8
+    end: I8
+    exposed: I8  # without compute beside it
+
+    def __len__(self) -> int:
+        return len(self.step)
+
+
+@dataclass(frozen=True, slots=True)
+class RankSummary:
+    """One rank. `parts` holds the time of compute and of each idle cause in every step, shape (steps,), ns; `places`
+    the user's line behind the longest waits.
+    """
+
+    rank: int | None
+    path: str
+    world_size: int | None
+    step_names: list[str]
+    step_ns: I8
+    parts: dict[str, I8]
+    places: dict[str, CallSite]
+    collectives: Collectives
+    has_clock: bool  # the file says when it was recorded
+    sampled: bool  # the file keeps a part of the events
+
+
+def summarize(facts: Facts) -> RankSummary:
+    meta, steps = facts.trace.meta, facts.steps
+    compute = facts.gpu.compute if facts.has_gpu else facts.cpu_phases.model_work
+    parts = {COMPUTE: compute.within(steps.edges[:-1], steps.edges[1:]), **_waits(facts)}
+    return RankSummary(
+        rank=meta.rank,
+        path=meta.path,
+        world_size=meta.world_size,
+        step_names=steps.names,
+        step_ns=steps.duration,
+        parts=parts,
+        places=_places(facts, parts),
+        collectives=_collectives(facts),
+        has_clock=meta.start_ns is not None,
+        sampled=facts.quality.sampled_share is not None,
+    )
+
+
+def _waits(facts: Facts) -> dict[str, I8]:
+    if facts.has_gpu:
+        return {cause: facts.idle.by_step[:, index] for index, cause in enumerate(CAUSES)}
+    others = (*MODEL_WORK, "communication")  # who waits in a collective is not late
+    return {name: facts.cpu_phases.by_step[:, i] for i, name in enumerate(PHASE_NAMES) if name not in others}
+
+
+def _places(facts: Facts, parts: dict[str, I8]) -> dict[str, CallSite]:
+    """Of the longest idle causes, the line that costs most."""
+    waits = [cause for cause in ACTIVITY_NAMES if cause in parts and cause not in _WITHOUT_PLACE]
+    longest = sorted(waits, key=lambda cause: -int(parts[cause].sum()))[:_MOST_PLACES]
+    out = {}
+    for cause in longest:
+        rows = facts.host.rows_of(cause)
+        sites = facts.call_sites.of(rows)
+        cost = facts.stalled_within(facts.slices.start[rows], facts.slices.end[rows])
+        known = (sites >= 0) & (cost > 0)
+        if known.any():
+            total = np.bincount(sites[known], weights=cost[known])
+            out[cause] = facts.call_sites.sites[int(total.argmax())]
+    return out
+
+
+def _collectives(facts: Facts) -> Collectives:
+    """Those that the steps launched and that ran inside the window, in order of launch."""
+    empty = np.empty(0, np.int64)
+    found = facts.collectives
+    rows, launch, exposed = (
+        np.concatenate([empty, *(getattr(calls, name) for calls in found)]) for name in ("rows", "launch", "exposed")
+    )
+    kinds = np.repeat(np.array([calls.name for calls in found] or [""]), [calls.calls for calls in found] or [0])
+    at = facts.slices.start[np.maximum(launch, 0)] if len(facts.slices) else np.zeros(len(rows), np.int64)
+    step = np.where(launch >= 0, facts.steps.step_of(at), -1)
+    keep = np.flatnonzero((step >= 0) & (step < facts.steps.count))
+    keep = keep[np.argsort(at[keep], kind="stable")]
+    rows, exposed, step = rows[keep], exposed[keep], step[keep]
+    labels = [_label(facts, int(row), str(kind)) for row, kind in zip(rows, kinds[keep], strict=True)]
+    ran, clock = facts.gpu.work if facts.has_gpu else facts.slices, facts.trace.meta.start_ns or 0
+    return Collectives(
+        label=labels,
+        step=step,
+        number=facts.gpu.work.collective_sequence[rows] if facts.has_gpu else np.full(len(rows), -1, np.int64),
+        place=_places_in_step(labels, step),
+        start=ran.start[rows] + clock,
+        end=ran.end[rows] + clock,
+        exposed=exposed,
+    )
+
+
+def _label(facts: Facts, row: int, kind: str) -> str:
+    if not facts.has_gpu:
+        return f"||{kind}"
+    work, texts = facts.gpu.work, facts.trace.texts
+    group, ranks = int(work.process_group[row]), int(work.process_group_ranks[row])
+    return "|".join((texts[group] if group >= 0 else "", texts[ranks] if ranks >= 0 else "", kind))
+
+
+def _places_in_step(labels: list[str], step: I8) -> npt.NDArray[np.int64]:
+    """How many of the same label and step come before each; collectives are few."""
+    seen: dict[tuple[str, int], int] = {}
+    out = []
+    for key in zip(labels, step.tolist(), strict=True):
+        out.append(seen.get(key, 0))
+        seen[key] = out[-1] + 1
+    return np.array(out, np.int64)

@@ -1,0 +1,121 @@
+"""What a replayed step consists of: busy parts of the device and the reasons of its idle time, as in the breakdown."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from traceopt.analyzer.activities import HOLE, QUEUED, UNTRACED
+from traceopt.analyzer.gpu import BUSY_LABELS, Mask
+from traceopt.analyzer.intervals import Intervals, clip, complement, intersect, merge, subtract, union
+from traceopt.analyzer.replay.changes import host_removals
+
+if TYPE_CHECKING:
+    from traceopt.analyzer.facts import Facts
+    from traceopt.analyzer.replay.whatif import Replayed
+
+
+IDLE_LIMIT_SHARE = 0.2  # idle time from which it, not the device's work, limits the step
+DISPATCH = ("launch", "python", UNTRACED)  # the host's ordinary work, which is one limit
+
+
+def limit_of(parts: Mapping[str, float]) -> str:
+    """What a step is limited by: the largest of its parts, among the idle ones if they are a good part of it.
+
+    Of a CPU-only step simply the largest.
+    """
+    if "compute" not in parts:
+        return max(parts, key=lambda name: parts[name])
+    groups = {name: ns for name, ns in parts.items() if name not in DISPATCH}
+    groups["launch"] = sum(parts.get(name, 0.0) for name in DISPATCH)
+    idle = {name: ns for name, ns in groups.items() if name not in BUSY_LABELS}
+    busy = {name: ns for name, ns in groups.items() if name in BUSY_LABELS}
+    chosen = idle if sum(idle.values()) >= IDLE_LIMIT_SHARE * sum(groups.values()) else busy
+    return max(chosen, key=lambda name: chosen[name])
+
+
+def parts_of(facts: Facts, replayed: Replayed) -> dict[str, float]:
+    """Exclusive parts by name, ns in the mean step; they sum to it."""
+    window = int(replayed.timing.complete[0]), int(replayed.timing.complete[-1])
+    spent = _host_time(facts, replayed)
+    if facts.has_gpu:
+        parts, starved, queued = _device_parts(facts, replayed, window)
+        parts |= _starved_parts(replayed, spent, starved) | {QUEUED: float(queued)}
+    else:
+        parts = {name: float(amount.sum()) for name, amount in spent.items()}
+    return {name: ns / facts.steps.count for name, ns in parts.items()}
+
+
+def _device_parts(facts: Facts, replayed: Replayed, window: tuple[int, int]) -> tuple[dict[str, float], Intervals, int]:
+    """Busy parts, when the device starved, and for how long it was idle with work in the queue."""
+    graph, gpu = facts.replay_graph, facts.gpu
+    rows = np.flatnonzero(graph.work >= 0)
+    end = replayed.timing.end[rows]
+    start = end - replayed.rows.duration[rows]
+
+    def area(mask: Mask) -> Intervals:
+        mine = mask[graph.work[rows]]
+        return clip(union(start[mine], end[mine]), *window)
+
+    compute, communication, copies = area(gpu.is_compute), area(gpu.is_communication), area(~gpu.is_kernel)
+    busy = merge(compute, communication, copies)
+    idle = complement(busy, *window)
+    order = np.argsort(start, kind="stable")
+    following = np.searchsorted(start[order], idle.end, side="left")
+    issued = (replayed.timing.clock + np.maximum(replayed.rows.latency, 0))[rows[order]]
+    starved = union(idle.start, np.clip(np.append(issued, window[1])[following], idle.start, idle.end))
+    parts = {
+        "compute": float(compute.total),
+        "communication": float(subtract(communication, compute).total),
+        "copies": float(subtract(copies, merge(compute, communication)).total),
+    }
+    return parts, starved, idle.total - starved.total
+
+
+def _host_time(facts: Facts, replayed: Replayed) -> dict[str, npt.NDArray[np.float64]]:
+    """By name, what the host still does in its stretch before each row, ns; together they are `rows.host`."""
+    graph = facts.replay_graph
+    begin, end = graph.host_start, graph.host_start + graph.rows.host
+    removals = host_removals(replayed.changes)
+    areas = facts.flow_areas if facts.has_gpu else facts.cpu_phases.areas
+    spent = {}
+    for name, area in areas.items():
+        amount = area.within(begin, end).astype(np.float64)
+        for removal in removals:
+            amount -= removal.share * intersect(area, removal.area).within(begin, end)
+        spent[name] = np.maximum(amount, 0)
+    traced = sum(spent.values(), np.zeros(len(begin)))
+    left = graph.rows.host - sum((r.share * r.area.within(begin, end) for r in removals), np.zeros(len(begin)))
+    spent[UNTRACED] = spent.get(UNTRACED, 0) + np.maximum(left - traced, 0)
+    total = traced + spent[UNTRACED]
+    scale = np.divide(replayed.rows.host, total, out=np.zeros(len(begin)), where=total > 0)
+    return {name: amount * scale for name, amount in spent.items()}
+
+
+def flow_areas(facts: Facts) -> dict[str, Intervals]:
+    """The activities of the host's flow of control: of the thread that launches, else of the training thread."""
+    host, training = facts.host, facts.steps.thread
+    calls = facts.replay_graph.call
+    areas = host.of_thread(training)
+    for thread in np.unique(facts.trace.runtime.thread[calls[calls >= 0]]).tolist():
+        if thread != training:
+            areas = host.of_thread_else(thread, training)
+    holes = union(facts.holes.start, facts.holes.end)
+    return areas | {"python": subtract(areas["python"], holes), HOLE: intersect(areas["python"], holes)}
+
+
+def _starved_parts(
+    replayed: Replayed, spent: dict[str, npt.NDArray[np.float64]], starved: Intervals
+) -> dict[str, float]:
+    """What the host did while the device starved, by name; waits of the host are syncs."""
+    clock, host = replayed.timing.clock, replayed.rows.host
+    begin = np.append(clock[:1] - host[:1], clock[:-1])
+    working = starved.within(begin, begin + host)
+    share = np.divide(working, host, out=np.zeros(len(host)), where=host > 0)
+    parts = {name: float((amount * share).sum()) for name, amount in spent.items()}
+    parts["host_sync"] += float(starved.within(begin + host, clock).sum())
+    parts[UNTRACED] += max(0.0, starved.total - sum(parts.values()))
+    return parts

@@ -1,0 +1,138 @@
+"""CM004: all ranks wait for the same one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from traceopt.analyzer.ranks import COMPUTE, PART_LABELS
+from traceopt.analyzer.run_facts import Late, RunFacts
+from traceopt.rules.common import ms, percent
+from traceopt.rules.finding import Evidence, Finding, Fix
+from traceopt.rules.rule import threshold
+from traceopt.rules.run_rule import RunRule, on_rank, place_on, rank_name, run_saving
+
+# What to look at on the late rank, by what it spends more time on.
+ADVICE = {
+    "data_loading": "its loader: workers, shards of unequal cost, a slow disk or mount",
+    "input_work": "the input work of that rank outside its loader",
+    "logging": "what that rank alone logs or prints",
+    "checkpoint": "what that rank alone saves",
+    "gc": "Python's garbage collector: freeze and collect at the same step on all ranks",
+    "host_sync": "what that rank alone reads back",
+    "allocation": "its memory, which may be fuller than the others'",
+    "launch": "its CPU: binding to cores and memory, other processes, a lower clock",
+    "python": "what that rank alone computes in Python",
+    "queued": "its GPU: another process on it, throttling",
+}
+
+
+@dataclass(frozen=True)
+class StragglerRank(RunRule):
+    """Compares when the ranks enter the same collectives, on clocks that the collectives' ends align. Where one rank is
+    the last in most of them, the others' waiting is counted, and what this rank does longer than they do is named.
+
+    Why it costs: a collective ends when the last rank has come. One late rank sets the pace of all of them, and on the
+    others it looks like slow communication.
+
+    How to fix: mend the late rank's own cause. Data: shards of equal cost, enough workers, a local disk. Host: a core
+    and a memory node of its own. Device: clocks and temperature.
+
+        torchrun --nproc-per-node 8 train.py
+        numactl --cpunodebind=$NODE --membind=$NODE python train.py     # each rank to the node of its GPU
+        nvidia-smi -q -d PERFORMANCE,CLOCK                               # is one GPU throttled?
+
+    When it is wrong: a rank that is late by design (the last stage of a pipeline) is no fault. Ranks that were recorded
+    at different steps cannot be compared.
+
+    Sources: Zhang et al., "Understanding Stragglers in Large Model Training" (2025); NCCL documentation, collective
+    operations.
+    """
+
+    code: ClassVar[str] = "CM004"
+    name: ClassVar[str] = "straggler-rank"
+    title: ClassVar[str] = "Mend the rank that all others wait for"
+    family: ClassVar[str] = "communication"
+    effort: ClassVar[str] = "Depends on the cause"
+
+    min_share: float = threshold(0.03, "smallest wait for the late rank, as a share of the median step, to report")
+    min_blame: float = threshold(0.6, "share of all waiting for late ranks that one rank must cause")
+
+    def check_run(self, run: RunFacts) -> Iterator[Finding]:
+        late = run.late
+        if late is None or late.share < self.min_blame:
+            return
+        wait = float(np.median(run.waits[:, late.rank]))
+        if wait < self.min_share * run.step_ns or (late.parts and late.parts[0][0] == COMPUTE):
+            return  # more to compute is CM005's
+        name = rank_name(run, late.rank)
+        cause, more = late.parts[0] if late.parts else ("", 0.0)
+        known = more >= 0.3 * wait
+        does = f" It spends {ms(more)} more than they do on this: {_inside(cause)}." if known else ""
+        place = place_on(run, late.rank, cause) if known else None
+        finding = self.finding(
+            title=f"Mend {name}, which all others wait for",
+            why=(
+                f"The other ranks wait {ms(wait)} of each {ms(run.step_ns)} step for {name}: it comes last to the "
+                f"collectives that cause {percent(late.share)} of all waiting.{does}"
+            ),
+            saving=run_saving(
+                run,
+                0.7 * min(wait, more) if known else 0.5 * wait,
+                0.95 * wait,
+                1.1 * wait,
+                "The time between the last two ranks to enter the collectives of the median step, as far as the "
+                "others compute nothing beside them.",
+            ),
+            evidence=_evidence(run, late),
+            locations=[place] if place else [],
+            fix=Fix(
+                f"Look at {ADVICE.get(cause, 'what this rank does that others do not')}."
+                if known
+                else "Compare this rank's host, clocks and data with the others'.",
+                "numactl --cpunodebind=$NODE --membind=$NODE python train.py"
+                if cause in ("launch", "queued")
+                else None,
+            ),
+            confidence="high" if known and len(run.step_names) > 1 else "medium",
+            shares_cause_with=["CM001", "CM003"],
+        )
+        yield on_rank(finding, run, late.rank)
+
+    def passed_run(self, run: RunFacts) -> str:
+        late = run.late
+        if late is None:
+            return f"No rank of {len(run.ranks)} comes late to the {run.matched.count} collectives that they share."
+        wait = float(np.median(run.waits[:, late.rank])) / run.step_ns
+        return (
+            f"{rank_name(run, late.rank).capitalize()} keeps the others waiting longest: {percent(wait)} of the step."
+        )
+
+
+def _evidence(run: RunFacts, late: Late) -> list[Evidence]:
+    rows = [
+        Evidence(
+            f"{PART_LABELS.get(part, part)}: more than on the other ranks",
+            round(more / 1e3, 3),
+            location=place_on(run, late.rank, part),
+        )
+        for part, more in late.parts[:3]
+    ]
+    waits = np.median(run.waits, axis=0)
+    order = np.argsort(-waits)[:3]
+    return [
+        *rows,
+        *(
+            Evidence(f"Waiting for {rank_name(run, int(i))}", round(float(waits[i]) / 1e3, 3))
+            for i in order
+            if waits[i]
+        ),
+    ]
+
+
+def _inside(part: str) -> str:
+    label = PART_LABELS.get(part, part)
+    return label[:1].lower() + label[1:]

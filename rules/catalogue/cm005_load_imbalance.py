@@ -1,0 +1,87 @@
+"""CM005: some ranks have more to compute than others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from traceopt.analyzer.ranks import COMPUTE
+from traceopt.analyzer.run_facts import RunFacts
+from traceopt.rules.common import ms, percent
+from traceopt.rules.finding import Evidence, Finding, Fix
+from traceopt.rules.rule import threshold
+from traceopt.rules.run_rule import RunRule, on_rank, rank_name, run_saving
+
+
+@dataclass(frozen=True)
+class LoadImbalance(RunRule):
+    """Compares the time for which each rank's GPU computes in the same step, and counts the waiting in collectives that
+    follows from the difference.
+
+    Why it costs: a step lasts as long as its slowest rank. With inputs of unequal length, uneven shards of a table or
+    uneven experts the others wait.
+
+    How to fix: give all ranks about the same work in each step.
+
+        sampler = DistributedLengthGroupedSampler(dataset, ...)      # batches of like length on all ranks
+        batches = pack(sequences, max_tokens=8192)                   # a budget of tokens, not of samples
+
+    For sharded tables and experts: a planner that knows their cost, or capacity limits.
+
+    When it is wrong: a rank whose kernels are slower (clocks, another process on the GPU) looks the same; compare the
+    time of one kernel on two ranks. Stages of a pipeline are uneven by design.
+
+    Sources: TorchRec documentation, sharding planner; Rajbhandari et al., "DeepSpeed-MoE" (2022).
+    """
+
+    code: ClassVar[str] = "CM005"
+    name: ClassVar[str] = "load-imbalance"
+    title: ClassVar[str] = "Give all ranks the same amount of work"
+    family: ClassVar[str] = "communication"
+    effort: ClassVar[str] = "A sampler, or another sharding"
+
+    min_share: float = threshold(0.03, "smallest excess over the mean rank, as a share of the median step, to report")
+
+    def check_run(self, run: RunFacts) -> Iterator[Finding]:
+        waits = run.waits.sum(axis=1)
+        excess = float(np.median(np.minimum(run.imbalance_ns, waits)))
+        if excess < self.min_share * run.step_ns:
+            return
+        compute = run.part(COMPUTE)
+        mean = compute.mean(axis=0)
+        most, least = int(mean.argmax()), int(mean.argmin())
+        always = bool((compute.argmax(axis=1) == most).all())
+        who = f"{rank_name(run, most)} in every step" if always else "another rank from step to step"
+        wait = float(np.median(np.minimum(waits, compute.max(axis=1) - compute.min(axis=1))))
+        finding = self.finding(
+            why=(
+                f"The rank with the most to compute ({who}) takes {ms(excess)} of each {ms(run.step_ns)} step longer "
+                f"than the mean of all {len(run.ranks)}, and the others wait for it in collectives."
+            ),
+            saving=run_saving(
+                run,
+                0.7 * excess,
+                excess,
+                wait,
+                "What the slowest rank computes above the mean, in the median step; at most what lies between it and "
+                "the fastest.",
+            ),
+            evidence=[
+                Evidence(f"Compute on {rank_name(run, i)}", round(float(mean[i]) / 1e3, 3))
+                for i in dict.fromkeys((most, least, *np.argsort(-mean)[:3].tolist()))
+            ],
+            fix=Fix(
+                "Balance by cost: a fixed number of tokens (not samples) on every rank, shards of like cost.",
+                "sampler = DistributedLengthGroupedSampler(dataset, ...)",
+            ),
+            confidence="high" if len(run.step_names) > 1 else "low",
+            shares_cause_with=["CM001", "CM003", "CM004"],
+        )
+        yield on_rank(finding, run, most) if always else finding
+
+    def passed_run(self, run: RunFacts) -> str:
+        excess = float(np.median(run.imbalance_ns)) / run.step_ns if len(run.imbalance_ns) else 0.0
+        return f"The rank that computes longest is {percent(excess)} of the step above the mean of {len(run.ranks)}."

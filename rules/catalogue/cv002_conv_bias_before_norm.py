@@ -1,0 +1,127 @@
+"""CV002: convolutions add a bias that the batch norm behind them takes away."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from traceopt.analyzer.facts import Facts
+from traceopt.analyzer.nesting import OP
+from traceopt.analyzer.tables import I8
+from traceopt.rules.common import by_site, launched_ns, locations, ms, percent, site_evidence
+from traceopt.rules.finding import Finding, Fix
+from traceopt.rules.pricing import priced, scaled
+from traceopt.rules.rule import Rule, threshold
+
+CONVOLUTIONS = frozenset(("aten::conv1d", "aten::conv2d", "aten::conv3d"))
+NORMS = frozenset(
+    ("aten::batch_norm", "aten::_batch_norm_impl_index", "aten::cudnn_batch_norm", "aten::native_batch_norm")
+)
+ADDS = frozenset(("aten::add", "aten::add_"))
+BACKWARD = "aten::convolution_backward"
+
+
+@dataclass(frozen=True)
+class ConvBiasBeforeNorm(Rule):
+    """Measures the kernels that add a convolution's bias, and those that sum up its gradient, where a batch norm comes
+    directly behind the convolution.
+
+    Why it costs: batch norm subtracts the mean of each channel, and the bias with it. Its addition passes the whole
+    activation through memory, and its gradient another time.
+
+    How to fix: leave the bias out; the norm has one of its own.
+
+        nn.Sequential(nn.Conv2d(64, 128, 3, padding=1, bias=False), nn.BatchNorm2d(128), nn.ReLU())
+
+    When it is wrong: in evaluation mode the norm subtracts a fixed mean, and a trained bias counts: fold it into the
+    norm (`torch.nn.utils.fusion.fuse_conv_bn_eval`). Checkpoints with a bias need it dropped on loading.
+
+    Sources: Ioffe and Szegedy, "Batch Normalization" (2015), section 3.2; PyTorch performance tuning guide.
+    """
+
+    code: ClassVar[str] = "CV002"
+    name: ClassVar[str] = "conv-bias-before-norm"
+    title: ClassVar[str] = "Drop the bias of convolutions before a batch norm"
+    family: ClassVar[str] = "convolution"
+    effort: ClassVar[str] = "One argument a layer"
+    risk: ClassVar[str] = "Old checkpoints need the bias dropped"
+    requires: ClassVar[tuple[str, ...]] = ("gpu", "launches", "shapes")
+
+    min_share: float = threshold(0.01, "smallest time of such kernels, as a share of the step, to report")
+
+    def applies(self, facts: Facts) -> str | None:
+        return None if len(_convolutions(facts)[0]) else "No convolution with a bias in this trace."
+
+    def check(self, facts: Facts) -> Iterator[Finding]:
+        rows, useless = _convolutions(facts)
+        part = _bias_work(facts, rows, useless)
+        time = launched_ns(facts, part)
+        if time < self.min_share * facts.step_ns:
+            return
+        slices, chosen = facts.slices, rows[useless]
+        sites = by_site(facts, chosen, slices.end[chosen] - slices.start[chosen])
+        yield self.finding(
+            why=(
+                f"{len(chosen) / facts.steps.count:,.0f} convolutions a step have a bias which the next norm takes "
+                f"away: {ms(time)} of each {ms(facts.step_ns)} step, its gradient included."
+            ),
+            saving=priced(
+                facts,
+                (0.8 * time, time, time),
+                scaled(facts, part > 0, 1 - part),
+                "The step without the GPU time of these kernels.",
+            ),
+            evidence=site_evidence(facts, sites, lambda _: "Convolution with a bias before a batch norm"),
+            locations=locations(sites),
+            fix=Fix("Pass bias=False to these convolutions.", "nn.Conv2d(64, 128, 3, padding=1, bias=False)"),
+        )
+
+    def passed(self, facts: Facts) -> str:
+        rows, useless = _convolutions(facts)
+        share = percent(launched_ns(facts, _bias_work(facts, rows, useless)) / facts.step_ns)
+        return f"Biases of convolutions before a batch norm cost {share} of the step."
+
+
+def _convolutions(facts: Facts) -> tuple[I8, npt.NDArray[np.bool_]]:
+    """Convolutions with a bias (slices), and which of them a batch norm follows."""
+    slices, ops = facts.slices, facts.trace.ops
+    wanted = facts.regions.named(CONVOLUTIONS.__contains__, OP)
+    rows = np.flatnonzero(wanted)
+    dims = ops.dims[slices.row[rows]]
+    biased = {int(code): _has_bias(facts.trace.texts[code]) for code in np.unique(dims[dims >= 0])}
+    rows = rows[np.array([biased.get(int(code), False) for code in dims], bool)]
+    is_op = slices.kind == OP
+    parent = slices.parent
+    outer = np.flatnonzero(is_op & ((parent < 0) | (slices.nearest(is_op)[np.maximum(parent, 0)] < 0)))
+    norm = facts.regions.named(NORMS.__contains__, OP)
+    at = np.searchsorted(outer, rows, side="right")  # the operator that follows, on the same thread
+    following = outer[np.minimum(at, len(outer) - 1)] if len(outer) else rows
+    same = (at < len(outer)) & (slices.thread[following] == slices.thread[rows])
+    return rows, np.asarray(same & norm[following])
+
+
+def _has_bias(text: str) -> bool:
+    try:
+        dims = msgspec.json.decode(text)
+    except msgspec.DecodeError:
+        return False
+    return isinstance(dims, list) and len(dims) > 2 and isinstance(dims[2], list) and len(dims[2]) == 1
+
+
+def _bias_work(facts: Facts, rows: I8, useless: npt.NDArray[np.bool_]) -> npt.NDArray[np.float64]:
+    """How much of each row of the device's work goes with these biases: adding them, and their gradients."""
+    regions, names = facts.regions, facts.trace.names
+    op = regions.op_of_work
+    adds = np.array([name in ADDS for name in names] or [False])
+    sums = np.array([name == "aten::sum" for name in names] or [False])
+    mask = np.zeros(len(facts.slices), bool)
+    mask[rows[useless]] = True
+    forward = regions.work_under(mask) & (op >= 0) & adds[op]
+    backward = regions.work_under(regions.named(lambda name: name == BACKWARD, OP)) & (op >= 0) & sums[op]
+    share = float(useless.mean()) if len(useless) else 0.0  # the gradients of the other biases stay
+    return np.asarray(np.maximum(forward.astype(np.float64), share * backward))

@@ -1,0 +1,107 @@
+"""TC005: large 16-bit products near the peak, on a device that multiplies in 8 bits at twice the rate."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+from traceopt.analyzer.facts import Facts
+from traceopt.analyzer.gemms import GemmShape
+from traceopt.analyzer.nesting import OP
+from traceopt.rules.common import ms, percent, place_of, places
+from traceopt.rules.finding import Confidence, Evidence, Finding, Fix
+from traceopt.rules.rule import Rule, threshold
+
+
+@dataclass(frozen=True)
+class Fp8Candidate(Rule):
+    """Measures the time of large, aligned matrix products in 16 bits that reach a good part of the device's peak, on a
+    device with FP8 Tensor Cores.
+
+    Why it costs: such products are bound by their arithmetic, and nothing in 16 bits makes them faster. FP8 doubles the
+    peak and halves the bytes.
+
+    How to fix: convert the linear layers.
+
+        from torchao.float8 import convert_to_float8_training
+        convert_to_float8_training(model)          # then torch.compile(model)
+
+        import transformer_engine.pytorch as te    # te.Linear, te.autocast(enabled=True)
+
+        from torchao.quantization import Float8DynamicActivationFloat8WeightConfig, quantize_
+        quantize_(model, Float8DynamicActivationFloat8WeightConfig())      # inference
+
+    When it is wrong: scaling takes time of its own, so products must be large; the loss must be checked. It is a remark
+    without a saving for that reason.
+
+    Sources: Micikevicius et al., "FP8 Formats for Deep Learning" (2022); torchao documentation, float8 training.
+    """
+
+    code: ClassVar[str] = "TC005"
+    name: ClassVar[str] = "fp8-candidate"
+    title: ClassVar[str] = "Consider FP8 for the large products"
+    family: ClassVar[str] = "precision"
+    effort: ClassVar[str] = "A few lines, then checking the loss"
+    risk: ClassVar[str] = "Changes numerics"
+    confidence: ClassVar[Confidence] = "low"
+    requires: ClassVar[tuple[str, ...]] = ("gpu", "launches", "shapes", "device")
+
+    min_share: float = threshold(0.30, "smallest time of such products, as a share of the step, to report")
+    min_size: int = threshold(2048, "smallest M, N and K of a large product")
+    min_peak_share: float = threshold(0.45, "share of the 16-bit peak that counts as near")
+
+    def applies(self, facts: Facts) -> str | None:
+        arch, accelerator = facts.device.arch, facts.device.accelerator
+        if arch is None or accelerator is None or not arch.has_fp8 or not accelerator.peak("fp8"):
+            return "The device has no FP8 Tensor Cores."
+        return None if facts.gemms.shapes else "No matrix product of known shape in this trace."
+
+    def check(self, facts: Facts) -> Iterator[Finding]:
+        chosen = self._chosen(facts)
+        time = sum(shape.duration_ns for shape in chosen) / facts.steps.count
+        if time < self.min_share * facts.step_ns:
+            return
+        evidence = [_evidence(facts, shape) for shape in chosen[:5]]
+        yield self.finding(
+            why=(
+                f"Large products in 16 bits take {ms(time)} of each {ms(facts.step_ns)} step near the peak of the "
+                f"{facts.device.name}; in FP8 its peak is twice as high."
+            ),
+            saving=None,
+            evidence=evidence,
+            locations=places(evidence),
+            fix=Fix(
+                "Try FP8 for the linear layers (torchao, Transformer Engine), and compare the loss.",
+                "torchao.float8.convert_to_float8_training(model)"
+                if facts.trains
+                else "torchao.quantization.quantize_(model, Float8DynamicActivationFloat8WeightConfig())",
+            ),
+        )
+
+    def _chosen(self, facts: Facts) -> list[GemmShape]:
+        gemms = facts.gemms
+        return [
+            shape
+            for shape in gemms.shapes
+            if shape.dtype in ("bf16", "fp16")
+            and shape.batch == 1
+            and min(shape.m, shape.n, shape.k) >= self.min_size
+            and gemms.aligned(shape)
+            and (gemms.peak_share(shape) or 0.0) >= self.min_peak_share
+        ]
+
+    def passed(self, facts: Facts) -> str:
+        time = sum(shape.duration_ns for shape in self._chosen(facts)) / facts.steps.window_ns
+        return f"Large 16-bit products near the peak take {percent(time)} of the step."
+
+
+def _evidence(facts: Facts, shape: GemmShape) -> Evidence:
+    share = facts.gemms.peak_share(shape) or 0.0
+    return Evidence(
+        what=f"{shape.op} {shape.m}x{shape.n}x{shape.k} {shape.dtype}",
+        us_per_step=round(shape.duration_ns / facts.steps.count / 1e3, 3),
+        calls_per_step=round(shape.calls / facts.steps.count, 3),
+        detail=f"{percent(share)} of the peak",
+        location=place_of(facts, int(facts.slices.of(OP, len(facts.trace.ops))[shape.rows[0]])),
+    )

@@ -1,0 +1,166 @@
+"""Rules that compare ranks: the late one is named with its cause and line, whatever the clocks; work is balanced."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import pytest
+
+from fixtures.generate import GeneratedTrace, generate_ranks
+from traceopt.analyzer.facts import Facts
+from traceopt.analyzer.ranks import summarize
+from traceopt.analyzer.reader import read_trace
+from traceopt.analyzer.run_facts import RunFacts
+from traceopt.api import analyze
+from traceopt.result import Check, Result
+from traceopt.rules.finding import Finding
+
+Run = tuple[list[GeneratedTrace], Result]
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Run]:
+    """`run(scenario, **job)`: the traces of all ranks, and the result of their folder; once each."""
+    known: dict[str, Run] = {}
+
+    def get(scenario: str, **options: Any) -> Run:
+        key = f"{scenario} {sorted(options.items())}"
+        if key not in known:
+            folder = tmp_path_factory.mktemp(scenario)
+            traces = generate_ranks(scenario, **options)
+            for trace in traces:
+                trace.write(folder / f"host_{trace.rank}.pt.trace.json")
+            known[key] = traces, analyze(str(folder), debug=True)
+        return known[key]
+
+    return get
+
+
+def of_code(result: Result, code: str) -> list[Finding]:
+    return [finding for finding in result.findings if finding.code == code]
+
+
+def check_of(result: Result, code: str) -> Check:
+    (check,) = [check for check in result.checks if check.code == code]
+    return check
+
+
+def cost_us(traces: list[GeneratedTrace]) -> float:
+    planted = traces[0].planted
+    return median(planted.step_us) - median(planted.fixed_step_us)
+
+
+def facts_of(trace: GeneratedTrace, folder: Path) -> Facts:
+    path = trace.write(folder / "trace.json")
+    with path.open("rb") as stream:
+        return Facts(read_trace(stream, path.name))
+
+
+class TestStraggler:
+    @pytest.mark.parametrize("options", [{}, {"clock_skew_us": 7_000.0}, {"world_size": 4}], ids=["2", "skewed", "4"])
+    def test_names_the_rank_and_its_cause(self, run: Callable[..., Run], options: dict[str, Any]) -> None:
+        traces, result = run("straggler", **options)
+        (finding,) = of_code(result, "CM004")
+        saving, late = finding.saving, len(traces) - 1
+        assert saving is not None
+        assert saving.low_us <= cost_us(traces) <= saving.high_us
+        assert saving.est_us == pytest.approx(cost_us(traces), rel=0.15)
+        assert finding.ranks == [late]
+        assert f"rank {late}" in finding.title
+        assert "waiting for data" in finding.why
+        assert [str(place) for place in finding.locations] == ["train.py:118"]
+        assert finding.shares_cause_with == ["CM001", "CM003"]
+
+    @pytest.mark.parametrize(
+        ("scenario", "options"),
+        [
+            ("straggler", {"fixed": True}),
+            ("exposed_allreduce", {}),
+            ("slow_collective", {}),
+            ("load_imbalance", {}),
+        ],
+    )
+    def test_silent_where_nobody_is_late(self, run: Callable[..., Run], scenario: str, options: dict[str, Any]) -> None:
+        _, result = run(scenario, **options)
+        assert of_code(result, "CM004") == []
+        assert check_of(result, "CM004").status == "passed"
+
+
+class TestImbalance:
+    def test_prices_the_excess_over_the_mean(self, run: Callable[..., Run]) -> None:
+        traces, result = run("load_imbalance")
+        (finding,) = of_code(result, "CM005")
+        saving = finding.saving
+        assert saving is not None
+        assert saving.low_us <= cost_us(traces) <= saving.high_us * 1.05
+        assert saving.est_us == pytest.approx(saving.high_us / 2, rel=0.1)  # of two ranks
+        assert finding.ranks == [1]
+
+    @pytest.mark.parametrize("options", [{"fixed": True}, {"slow_rank_batch": 0}])
+    def test_silent_on_even_ranks(self, run: Callable[..., Run], options: dict[str, Any]) -> None:
+        assert of_code(run("load_imbalance", **options)[1], "CM005") == []
+
+    def test_a_late_rank_is_no_imbalance(self, run: Callable[..., Run]) -> None:
+        assert of_code(run("straggler")[1], "CM005") == []
+
+
+class TestClocks:
+    def test_skew_is_told_and_removed(self, run: Callable[..., Run], tmp_path: Path) -> None:
+        traces, result = run("straggler", clock_skew_us=7_000.0)
+        (note,) = [note for note in result.quality.notes if note.code == "TQ011"]
+        assert "7.0 ms" in note.text
+        assert result.quality.verdict == "good"
+        ranks = [summarize(facts_of(trace, tmp_path)) for trace in traces]
+        assert RunFacts(ranks).clock_offset[1] == pytest.approx(7e6, rel=0.01)
+
+    def test_true_clocks(self, run: Callable[..., Run]) -> None:
+        _, result = run("straggler")
+        assert check_of(result, "TQ011").status == "passed"
+
+
+class TestWhatCannotBeCompared:
+    CODES = ("CM004", "CM005", "TQ011")
+
+    def checks(self, result: Result) -> set[tuple[str, str]]:
+        return {(check.status, check.reason) for check in result.checks if check.code in self.CODES}
+
+    def test_one_rank_of_several(self, tmp_path: Path) -> None:
+        trace = generate_ranks("straggler", steps=2)[0]
+        ((status, reason),) = self.checks(analyze(str(trace.write(tmp_path / "a.json")), debug=True))
+        assert status == "not_checked"
+        assert "all ranks" in reason
+
+    def test_a_run_of_one_rank(self, tmp_path: Path) -> None:
+        trace = generate_ranks("healthy", steps=2, layers=1)[0]
+        found = self.checks(analyze(str(trace.write(tmp_path / "a.json")), debug=True))
+        assert found == {("not_applicable", "The run has one rank.")}
+
+    def test_twice_the_same_rank(self, tmp_path: Path) -> None:
+        trace = generate_ranks("straggler", steps=2)[0]
+        for name in ("a", "b"):
+            trace.write(tmp_path / f"{name}.json")
+        assert self.checks(analyze(str(tmp_path), debug=True)) == {("not_checked", "Two traces are of the same rank.")}
+
+    def test_ranks_without_collectives(self, tmp_path: Path) -> None:
+        for trace in generate_ranks("straggler", steps=2):
+            kept = [e for e in trace.events if "nccl" not in e["name"].lower()]
+            trace.document["traceEvents"] = kept
+            trace.write(tmp_path / f"{trace.rank}.json")
+        reasons = {
+            check.reason for check in analyze(str(tmp_path), debug=True).checks if check.code in ("CM004", "CM005")
+        }
+        assert all("no collective in common" in reason for reason in reasons)
+
+
+def test_summaries_are_small(tmp_path: Path) -> None:
+    """A few numbers for each step and collective, not the trace."""
+    import pickle
+
+    trace = generate_ranks("straggler")[0]
+    facts = facts_of(trace, tmp_path)
+    summary = summarize(facts)
+    assert len(pickle.dumps(summary)) < 0.02 * len(trace.to_bytes())
+    assert len(summary.collectives) == 40
