@@ -39,7 +39,10 @@ def attach(torch: Any, control: str) -> None:
         hooks.patch_forward()
     elif settings.step_on and ":" in settings.step_on:
         module, _, function = settings.step_on.partition(":")
-        when_imported(module, lambda loaded: hooks.patch_function(loaded, function))
+        if module == "__main__":
+            hooks.patch_function_of_the_script(function)
+        else:
+            when_imported(module, lambda loaded: hooks.patch_function(loaded, function))
     when_imported("torch.utils.data.dataloader", hooks.patch_loader)
     clock = WorkerClock(control)
     when_imported("torch.utils.data._utils.fetch", lambda loaded: _time_batches(loaded, clock, hooks.plain))
@@ -249,6 +252,25 @@ class _Hooks:
                 depth -= 1
                 if not depth:
                     tell(tracker.marked)
+
+        module.__call__ = call
+
+    def patch_function_of_the_script(self, path: str) -> None:
+        """Nothing tells when the script defines it: it is looked for whenever a module computes, until it is there."""
+        module = self._torch.nn.Module
+        original = module.__call__
+
+        def find() -> None:
+            script = sys.modules["__main__"]
+            if hasattr(script, path.partition(".")[0]):
+                module.__call__ = original
+                self.patch_function(script, path)
+
+        @functools.wraps(original)
+        @self.plain
+        def call(*args: Any, **kwargs: Any) -> Any:
+            self.tell(find)
+            return original(*args, **kwargs)
 
         module.__call__ = call
 

@@ -45,8 +45,6 @@ def settings(
     if step_on is not None and step_on not in STEP_SOURCES and not _names_function(step_on):
         expected = "batch, update, backward, forward or module:function"
         raise click.UsageError(f"--step-on {step_on}: expected {expected}{suggestion(step_on, STEP_SOURCES)}")
-    if step_on is not None and step_on.startswith("__main__:"):
-        raise click.UsageError("--step-on: cannot watch a function of the script itself, only of a module it imports")
     folder = _folder(logdir, name, command[0] if module else _script(command))
     return Settings(folder, cycles, step_on, stop_after, time_limit)
 

@@ -74,6 +74,16 @@ def test_step_on_a_function_of_a_module(run: Run) -> None:
     assert [step["update"] for step in run.cycle("timing").steps.values()] == [2] * 5
 
 
+@pytest.mark.run("loops.py", "without_loader", options=("--step-on", "__main__:train", "--preset", "quick"))
+def test_step_on_a_function_of_the_script_itself(run: Run) -> None:
+    """It is found while it is called for the first time: 39 of 40 calls are seen to end."""
+    for trace in run.traces:
+        assert trace.metadata["step_rule"] == "given"
+        assert [(step["zero"], step["update"]) for step in trace.steps.values()] == [(1, 1)] * len(trace.steps)
+        assert len(trace.metadata["ledger"]["step_us"]) == 39
+    assert [list(trace.steps) for trace in run.traces] == [[2, 3, 4], [6, 7]]
+
+
 @pytest.mark.run("loops.py", "accumulation", options=("--step-on", "batch", "--repeat", "2", "--active", "2"))
 def test_step_on_batch_with_two_plain_cycles(run: Run) -> None:
     first, second = run.traces
