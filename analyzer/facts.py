@@ -228,7 +228,7 @@ class Facts:
     def tiny_ops(self) -> TinyOps:
         """Of the training thread of a CPU-only run, in its forward and backward passes."""
         phases = self.cpu_phases.areas
-        return find_tiny_ops(self.slices, self.steps.thread, merge(phases["forward"], phases["backward"]))
+        return find_tiny_ops(self.regions, self.steps.thread, merge(phases["forward"], phases["backward"]))
 
     @cached_property
     def collectives(self) -> list[CollectiveCalls]:

@@ -220,15 +220,32 @@ class TestTinyOperators:
         assert saved_us == pytest.approx(0.7 * 150 * 30, rel=0.05)  # with what lies between them
         assert (finding.title, places) == ("Do many small operations as one", ["model.py:8"])
 
+    def test_the_engines_own_nodes_are_no_lines(self) -> None:
+        def step(t: float, _: int) -> Events:
+            for index in range(300):
+                name = "autograd::engine::evaluate_function: torch::autograd::AccumulateGrad"
+                yield build.op(name, t + 10 * index, 9)
+
+        assert silent("LB001", step)
+
     def test_few_or_longer_ones(self) -> None:
         assert silent("LB001", self.step(calls=60, us=10))
         assert silent("LB001", self.step(calls=110, us=50))
 
-    def test_what_a_core_that_was_not_free_adds_does_not_count(self) -> None:
+    def test_what_comes_between_two_of_them_is_another_work(self) -> None:
         def step(t: float, _: int) -> Events:
             yield build.python("model.py(8): embed", t, 9_000)
             for index in range(120):
                 yield build.op("aten::embedding", t + 10 * index, 8)
             yield build.op("aten::embedding", t + 7_000, 8)  # 6 ms later
 
-        assert the("LB001", step)[1] == pytest.approx(0.7 * (119 * 10 + 2 * 60), rel=0.05)
+        assert the("LB001", step)[1] == pytest.approx(0.7 * (119 * 10 + 2 * 38), rel=0.05)
+
+    def test_a_call_that_lost_its_core_is_one_of_them(self) -> None:
+        def step(t: float, _: int) -> Events:
+            yield build.python("model.py(8): embed", t, 9_000)
+            for index in range(120):
+                yield build.op("aten::embedding", t + 10 * index, 10)
+            yield build.op("aten::embedding", t + 1_200, 1_000)
+
+        assert the("LB001", step)[1] == pytest.approx(0.7 * (120 * 10 + 1_000), rel=0.05)
