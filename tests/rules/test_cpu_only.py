@@ -139,6 +139,24 @@ class TestCollectives:
         assert silent("CM002", self.step(calls=4, us=1_000, elements=1000))
         assert silent("CM002", self.step(calls=40, us=100, elements=1 << 20))
 
+    def test_a_reduction_in_each_micro_step(self) -> None:
+        """CM006."""
+
+        def step(t: float, _: int, last_only: bool = False) -> Events:
+            for micro in (0, 4_000):
+                yield build.annotation("DistributedDataParallel.forward", t + micro, 900)
+                yield build.op("aten::addmm", t + micro, 900)
+                yield build.op("autograd::engine::evaluate_function: AddmmBackward0", t + micro + 1_000, 1_000)
+                if micro or not last_only:
+                    yield build.op("c10d::allreduce_", t + micro + 1_500, 10)
+                    yield build.annotation("gloo:all_reduce", t + micro + 1_520, 1_480, 7)
+            yield build.annotation("Optimizer.step#SGD.step", t + 8_000, 1_000)
+
+        _, saved_us, places = the("CM006", step)
+        assert saved_us == pytest.approx(0.95 * 1_000, rel=0.06)
+        assert places == ["train.py:5"]
+        assert silent("CM006", lambda t, index: step(t, index, last_only=True))
+
     def test_the_wait_for_a_late_rank_has_another_cause(self) -> None:
         def step(t: float, index: int) -> Events:
             yield from self.step(calls=40, us=100, elements=1000)(t, index)
