@@ -3,6 +3,8 @@
 #   make demo    record the bundled slow training script and analyze its trace
 #   make test    all tests
 #   make lint    ruff and mypy, changes nothing
+#   make test-torch
+#                the tests of the recording on torch 2.1 and 2.15 too, in environments of their own (11 GB, Python 3.11)
 #   make bench   time and memory beside HolisticTraceAnalysis; writes docs/performance.md
 #   make clean   remove what the other targets made
 #
@@ -15,7 +17,9 @@ STAMP := .venv/.installed
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 PACKAGES := analyzer rules reports capture
 
-.PHONY: demo test lint bench clean types
+TORCHES := 2.1.2 2.15.0
+
+.PHONY: demo test test-torch lint bench clean types
 
 demo: $(STAMP)
 	rm -rf demo-logs
@@ -26,6 +30,16 @@ demo: $(STAMP)
 test: $(STAMP)
 	$(BIN)/python -m pytest $(TESTS)
 
+test-torch: $(TORCHES:%=.venv-torch-%/.installed)
+	set -e; for version in $(TORCHES); do \
+		echo "torch $$version"; .venv-torch-$$version/bin/python -m pytest -rs $(or $(TESTS),tests/capture); \
+	done
+
+.venv-torch-%/.installed: pyproject.toml tests/capture/torch-%.txt
+	test -x $(@D)/bin/python || $(PYTHON) -m venv --clear $(@D)
+	$(@D)/bin/python -m pip install --quiet --disable-pip-version-check --editable . --requirement tests/capture/torch-$*.txt
+	@touch $@
+
 lint: $(STAMP) types
 	$(BIN)/python -m ruff format --check .
 	$(BIN)/python -m ruff check .
@@ -35,7 +49,7 @@ bench: $(STAMP)
 	$(BIN)/python benchmarks/versus_hta.py --write docs/performance.md
 
 clean:
-	rm -rf .venv build demo-logs traceopt-report.html *.egg-info
+	rm -rf .venv .venv-torch-* build demo-logs traceopt-report.html *.egg-info
 	rm -rf .hypothesis .mypy_cache .pytest_cache .ruff_cache
 
 $(STAMP): pyproject.toml

@@ -17,6 +17,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from traceopt.analyzer import op_names
 from traceopt.analyzer.frames import CallSite, is_library, is_third_party, parse_frame
 from traceopt.analyzer.nesting import ANNOTATION, OP, PYTHON, Slices
 from traceopt.analyzer.tables import I4
@@ -89,14 +90,30 @@ class CallSites:
         return self.slices.nearest(self._site_of_stack >= 0)
 
     def of(self, rows: npt.NDArray[np.integer]) -> I4:
-        """Site of each slice; of a frame of the user's code, that frame. Shape (len(rows),)."""
+        """Site of each slice; of a frame of the user's code, that frame. Shape (len(rows),).
+
+        Of a backward operator the line of its forward operator, also where the engine runs in the calling thread.
+        """
         site = self._direct(rows)
-        unknown = np.flatnonzero((site < 0) & (rows >= 0))
+        unknown = np.flatnonzero(((site < 0) | self._run_by_engine(rows)) & (rows >= 0))
         if len(unknown):
             forward = self._forward_of(rows[unknown])
             forward = np.where(forward >= 0, forward, self._flow_source_of(rows[unknown]))
-            site[unknown] = np.where(forward >= 0, self._direct(forward), -1)
+            site[unknown] = np.where(forward >= 0, self._direct(forward), site[unknown])
         return site
+
+    def _run_by_engine(self, rows: npt.NDArray[np.integer]) -> npt.NDArray[np.bool_]:
+        """Slices of a backward operator with no user's frame inside the engine's call: the next one called it."""
+        if not len(self.slices):
+            return np.zeros(len(rows), bool)
+        engine = self._nearest_engine[rows]
+        return np.asarray((engine >= 0) & (self._nearest_backward[rows] >= 0) & (self._nearest_frame[rows] < engine))
+
+    @cached_property
+    def _nearest_engine(self) -> I4:
+        """For every slice, the call of the autograd engine around it."""
+        named = np.array([op_names.is_engine_frame(name) for name in self.trace.names] or [False])
+        return self.slices.nearest((self.slices.kind == PYTHON) & named[self.slices.name])
 
     def calling(self, rows: npt.NDArray[np.integer]) -> I4:
         """Site that each slice was called from: of a frame of the user's code, the line in the frame around it.

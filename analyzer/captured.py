@@ -149,18 +149,20 @@ def captured(header: Mapping[str, Any]) -> Captured:
     """From the top-level key `traceopt`."""
     own = table(header.get("traceopt"))
     memory = table(own.get("memory"))
+    ledger = read_ledger(own.get("ledger"))
+    wait_per_cpu = ledger.core_wait_per_cpu if ledger is not None else None
     return Captured(
         recorded=bool(table(own.get("environment"))),
         cycle=word(table(own.get("cycle")).get("name")),
         environment=_environment(table(own.get("environment"))),
-        loaders=read_loaders(own.get("loaders"), own.get("loader_workers")),
+        loaders=read_loaders(own.get("loaders"), own.get("loader_workers"), wait_per_cpu),
         models=tuple(map(_model, rows(own.get("models")))),
         optimizers=tuple(map(_optimizer, rows(own.get("optimizers")))),
         dynamo={word(kind) or "": counts(reasons) for kind, reasons in table(own.get("dynamo")).items()},
         collections=_collections(table(own.get("gc"))),
         checkpoints=_checkpoints(table(own.get("checkpoint"))),
         memory=(_allocator(table(memory.get("before"))), _allocator(table(memory.get("after")))),
-        ledger=read_ledger(own.get("ledger")),
+        ledger=ledger,
     )
 
 

@@ -18,6 +18,7 @@ from traceopt.analyzer.casts import Casts, find_casts
 from traceopt.analyzer.chains import Chains, find_chains
 from traceopt.analyzer.communication import CollectiveCalls, find_collectives, find_cpu_collectives
 from traceopt.analyzer.copies import CopyCalls, find_copies
+from traceopt.analyzer.cpu_attention import CpuAttention, find_cpu_attention
 from traceopt.analyzer.cpu_phases import CpuPhases
 from traceopt.analyzer.device import TraceDevice, find_device
 from traceopt.analyzer.flops import Flops
@@ -26,7 +27,7 @@ from traceopt.analyzer.gpu import GpuWork
 from traceopt.analyzer.holes import Holes, find_holes
 from traceopt.analyzer.host import Host
 from traceopt.analyzer.idle import Gaps, Idle, attribute, find_gaps, slow_first_calls
-from traceopt.analyzer.intervals import Intervals, union
+from traceopt.analyzer.intervals import Intervals, merge, union
 from traceopt.analyzer.kernel_names import FUSIBLE_KINDS
 from traceopt.analyzer.links import Links, link
 from traceopt.analyzer.memory import DeviceMemory, find_memory
@@ -46,6 +47,7 @@ from traceopt.analyzer.steps import Steps, find_steps
 from traceopt.analyzer.syncs import Syncs, after_unscaling, blocking_copies, find_syncs
 from traceopt.analyzer.tables import I8
 from traceopt.analyzer.throughput import Throughput, Workload, measure
+from traceopt.analyzer.tiny_ops import TinyOps, find_tiny_ops
 from traceopt.analyzer.trace import Trace
 
 
@@ -218,6 +220,17 @@ class Facts:
         return find_math_attention(self.gpu, self.regions, self.unfused_attention)
 
     @cached_property
+    def cpu_attention(self) -> CpuAttention:
+        """The same of a CPU-only run."""
+        return find_cpu_attention(self.regions, self.steps.window)
+
+    @cached_property
+    def tiny_ops(self) -> TinyOps:
+        """Of the training thread of a CPU-only run, in its forward and backward passes."""
+        phases = self.cpu_phases.areas
+        return find_tiny_ops(self.slices, self.steps.thread, merge(phases["forward"], phases["backward"]))
+
+    @cached_property
     def collectives(self) -> list[CollectiveCalls]:
         if self.has_gpu:
             return find_collectives(self.trace, self.slices, self.links, self.gpu)
@@ -296,17 +309,17 @@ class Facts:
 
 _REQUIREMENTS: dict[str, tuple[Callable[[Facts], bool], str]] = {
     "gpu": (lambda f: f.has_gpu, "No GPU work was recorded; profile with ProfilerActivity.CUDA."),
+    "work": (
+        lambda f: f.has_gpu or not f.quality.gpu_expected,
+        "No GPU work was recorded; profile with ProfilerActivity.CUDA.",
+    ),
     "launches": (
-        lambda f: len(f.trace.runtime) > 0,
+        lambda f: len(f.trace.runtime) > 0 or not f.quality.gpu_expected,
         "No runtime calls were recorded; profile with ProfilerActivity.CPU and CUDA together.",
     ),
     "whole": (
         lambda f: f.quality.sampled_share is None,
         "The file keeps only a sample of the events, so its idle time is not real; record the whole trace.",
-    ),
-    "stalls": (
-        lambda f: (f.has_gpu and len(f.trace.runtime) > 0) or not f.quality.gpu_expected,
-        "What keeps the GPU waiting was not recorded; profile with ProfilerActivity.CPU and CUDA together.",
     ),
     "ops": (
         lambda f: len(f.trace.ops) > 0,

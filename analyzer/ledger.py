@@ -31,7 +31,8 @@ class Ledger:
     """Arrays have an entry a step, from step 0 on (the start of the program), ns.
 
     `fetch_ns` is the time in the DataLoader, None where no loader was watched; `gc_ns` the collector's, `save_ns` that
-    of torch.save. `core_wait_share` is the part of the run in which the training thread was ready and no core was free.
+    of torch.save. `core_wait_share` is the part of the run in which the training thread was ready and no core was free,
+    `core_wait_per_cpu` the same as a multiple of the time that it ran.
     """
 
     step_ns: I8
@@ -41,6 +42,7 @@ class Ledger:
     windows: tuple[Window, ...]
     later_steps: int  # that are not kept one by one
     core_wait_share: float | None
+    core_wait_per_cpu: float | None
 
     @property
     def count(self) -> int:
@@ -83,7 +85,7 @@ def read_ledger(value: object) -> Ledger | None:
             save_ns[step] += save
     windows = [_window(row) for row in rows(document.get("windows"))]
     wait = table(document.get("core_wait"))
-    waited, wall = amount(wait.get("us"), MOST_US), amount(wait.get("wall_us"), MOST_US)
+    waited, ran, wall = (amount(wait.get(name), MOST_US) for name in ("us", "cpu_us", "wall_us"))
     return Ledger(
         step_ns,
         fetch_ns,
@@ -92,6 +94,7 @@ def read_ledger(value: object) -> Ledger | None:
         tuple(window for window in windows if window is not None),
         whole(document.get("later_steps")) or 0,
         min(1.0, waited / wall) if waited is not None and wall else None,
+        waited / max(1.0, ran) if waited is not None and ran else None,
     )
 
 

@@ -26,13 +26,25 @@ class WorkerStart:
 
 @dataclass(frozen=True, slots=True)
 class Build:
-    """What it takes one process to build a batch, mean over all. `cpu_share`: of that time, computing;
-    `core_wait_share`: of the workers' time, ready to run with no core free. None where not recorded.
+    """What it takes one process to build a batch, mean over all, ns: of that computing, and ready to compute with no
+    core free. None where not recorded.
     """
 
     batch_ns: float
-    cpu_share: float | None
-    core_wait_share: float | None
+    cpu_ns: float | None
+    core_wait_ns: float | None
+
+    @property
+    def computing_share(self) -> float | None:
+        """Of the time that a batch takes when a core is free; the rest is waiting for storage or the network."""
+        if self.cpu_ns is None:
+            return None
+        free_ns = self.batch_ns - (self.core_wait_ns or 0.0)
+        return min(1.0, self.cpu_ns / free_ns) if free_ns > 0 else 1.0
+
+    @property
+    def core_wait_share(self) -> float:
+        return min(1.0, (self.core_wait_ns or 0.0) / self.batch_ns) if self.batch_ns else 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,14 +64,17 @@ class Loader:
     build: Build | None = None
 
 
-def read_loaders(loaders: object, workers: object) -> tuple[Loader, ...]:
-    """The loader that most batches were read from comes first: it is the training's."""
+def read_loaders(loaders: object, workers: object, core_wait_per_cpu: float | None) -> tuple[Loader, ...]:
+    """The loader that most batches were read from comes first: it is the training's.
+
+    `core_wait_per_cpu`: how long the training thread waits for a core, as a multiple of the time that it runs.
+    """
     times = rows(workers)
-    found = [_loader(row, times) for row in rows(loaders)]
+    found = [_loader(row, times, core_wait_per_cpu) for row in rows(loaders)]
     return tuple(sorted(found, key=lambda loader: -(loader.batches or 0)))
 
 
-def _loader(row: Mapping[str, Any], times: list[Mapping[str, Any]]) -> Loader:
+def _loader(row: Mapping[str, Any], times: list[Mapping[str, Any]], core_wait_per_cpu: float | None) -> Loader:
     starts = [_start(one) for one in rows(row.get("starts"))]
     batches = whole(row.get("batches"))
     num_workers, dataset = whole(row.get("num_workers"), MOST_WORKERS), word(row.get("dataset"))
@@ -72,15 +87,18 @@ def _loader(row: Mapping[str, Any], times: list[Mapping[str, Any]]) -> Loader:
         batch_size=whole(row.get("batch_size")),
         batches=batches,
         starts=tuple(start for start in starts if start is not None),
-        build=_build(own) if num_workers else _main_thread_build(row, batches),
+        build=_build(own) if num_workers else _main_thread_build(row, batches, core_wait_per_cpu),
     )
 
 
-def _main_thread_build(row: Mapping[str, Any], batches: int | None) -> Build | None:
+def _main_thread_build(row: Mapping[str, Any], batches: int | None, core_wait_per_cpu: float | None) -> Build | None:
+    """Its waits for a core are not counted batch by batch: as many as the thread has at other work."""
     fetch_us, cpu_us = (amount(row.get(name), MOST_US) for name in ("fetch_us", "fetch_cpu_us"))
     if not batches or not fetch_us:
         return None
-    return Build(fetch_us / batches * 1000, min(1.0, cpu_us / fetch_us) if cpu_us is not None else None, None)
+    batch_ns, cpu_ns = fetch_us / batches * 1000, None if cpu_us is None else cpu_us / batches * 1000
+    wait_ns = None if cpu_ns is None or core_wait_per_cpu is None else min(batch_ns, cpu_ns * core_wait_per_cpu)
+    return Build(batch_ns, cpu_ns, wait_ns)
 
 
 def _start(row: Mapping[str, Any]) -> WorkerStart | None:
@@ -91,8 +109,8 @@ def _start(row: Mapping[str, Any]) -> WorkerStart | None:
 
 
 def _build(workers: list[Mapping[str, Any]]) -> Build | None:
-    """Mean of the processes, by their batches."""
-    batches, built_us, cpu_us, waited_us, wall_us = 0, 0.0, 0.0, 0.0, 0.0
+    """Mean of the processes, by their batches. A worker waits for a core when it has a batch to build."""
+    batches, built_us, cpu_us, waited_us = 0, 0.0, 0.0, 0.0
     for row in workers:
         count, batch_us = whole(row.get("batches"), 10**9), amount(row.get("batch_us"), MOST_US)
         if not count or batch_us is None:
@@ -100,13 +118,8 @@ def _build(workers: list[Mapping[str, Any]]) -> Build | None:
         batches += count
         built_us += count * batch_us
         cpu_us += count * (amount(row.get("batch_cpu_us"), MOST_US) or 0.0)
-        wait = table(row.get("core_wait"))
-        waited_us += amount(wait.get("us"), MOST_US) or 0.0
-        wall_us += amount(wait.get("wall_us"), MOST_US) or 0.0
+        waited_us += amount(table(row.get("core_wait")).get("us"), MOST_US) or 0.0
     if not built_us:
         return None
-    return Build(
-        built_us / batches * 1000,
-        min(1.0, cpu_us / built_us) if cpu_us else None,
-        min(1.0, waited_us / wall_us) if wall_us else None,
-    )
+    scale = 1000 / batches
+    return Build(built_us * scale, cpu_us * scale if cpu_us else None, min(waited_us, built_us) * scale)

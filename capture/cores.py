@@ -1,4 +1,4 @@
-"""How long a thread was ready to run while no core was free for it, as Linux counts it."""
+"""How long a thread ran, and how long it was ready to run while no core was free for it, as Linux counts it."""
 
 from __future__ import annotations
 
@@ -11,21 +11,25 @@ class CoreWait:
 
     def __init__(self) -> None:
         self._path = f"/proc/self/task/{threading.get_native_id()}/schedstat"
-        self._from_us = self._waited_us()
+        self._from = self._read_us()
         self._since = time.perf_counter()
 
     def document(self) -> dict[str, float] | None:
         """None where the system does not count, or the thread has ended."""
-        waited_us = self._waited_us()
-        if waited_us is None or self._from_us is None:
+        now = self._read_us()
+        if now is None or self._from is None:
             return None
-        wall_us = (time.perf_counter() - self._since) * 1e6
-        return {"us": round(waited_us - self._from_us, 1), "wall_us": round(wall_us, 1)}
+        (ran_us, waited_us), wall_us = now, (time.perf_counter() - self._since) * 1e6
+        return {
+            "us": round(waited_us - self._from[1], 1),
+            "cpu_us": round(ran_us - self._from[0], 1),
+            "wall_us": round(wall_us, 1),
+        }
 
-    def _waited_us(self) -> float | None:
+    def _read_us(self) -> tuple[float, float] | None:
         try:
             with open(self._path, "rb") as file:
                 ran_ns, waited_ns, _ = map(int, file.read().split())
         except (OSError, ValueError):
             return None
-        return waited_ns / 1000 if ran_ns else None  # a kernel that does not count writes zeros
+        return (ran_ns / 1000, waited_ns / 1000) if ran_ns else None  # a kernel that does not count writes zeros

@@ -39,7 +39,10 @@ def attach(torch: Any, control: str) -> None:
         hooks.patch_forward()
     elif settings.step_on and ":" in settings.step_on:
         module, _, function = settings.step_on.partition(":")
-        when_imported(module, lambda loaded: hooks.patch_function(loaded, function))
+        if module == "__main__":
+            hooks.patch_function_of_the_script(function)
+        else:
+            when_imported(module, lambda loaded: hooks.patch_function(loaded, function))
     when_imported("torch.utils.data.dataloader", hooks.patch_loader)
     clock = WorkerClock(control)
     when_imported("torch.utils.data._utils.fetch", lambda loaded: _time_batches(loaded, clock, hooks.plain))
@@ -58,6 +61,8 @@ class _Hooks:
             or (lambda: False)
         )
         self._is_compiling = self.plain(lambda: compiling(), with_callees=True)
+        evaluator = torch._C._dynamo.eval_frame
+        self._set_compiler = evaluator.set_eval_frame if hasattr(evaluator, "skip_code") else _nothing
         for function in (_Hooks.tell, StepTracker.backward_begins, Ledger.fetched, Ledger.saved, Ledger._gc):
             self.plain(function, with_callees=True)
 
@@ -78,10 +83,13 @@ class _Hooks:
 
     def tell(self, signal: Callable[..., None], *arguments: Any) -> None:
         """Passes a signal on. SystemExit gets through: it is how --stop-after ends the run."""
+        compiler = self._set_compiler(None)  # torch 2.1 has no other way to leave alone what is called from here
         try:
             signal(*arguments)
         except Exception as error:
             self._recorder.give_up(f"{type(error).__name__}: {error}")
+        finally:
+            self._set_compiler(compiler)
 
     def patch_optimizers(self) -> None:
         """Outside of torch's own wrapper, so that the range Optimizer.step#... is closed when the step ends."""
@@ -106,6 +114,7 @@ class _Hooks:
                     tell(tracker.update, id(args[0]))
                 return result
 
+            step.__wrapped__ = function  # torch 2.1's Dynamo takes the wrapper off, and must find what it would find
             return step
 
         zero = optimizer.zero_grad
@@ -246,6 +255,25 @@ class _Hooks:
 
         module.__call__ = call
 
+    def patch_function_of_the_script(self, path: str) -> None:
+        """Nothing tells when the script defines it: it is looked for whenever a module computes, until it is there."""
+        module = self._torch.nn.Module
+        original = module.__call__
+
+        def find() -> None:
+            script = sys.modules["__main__"]
+            if hasattr(script, path.partition(".")[0]):
+                module.__call__ = original
+                self.patch_function(script, path)
+
+        @functools.wraps(original)
+        @self.plain
+        def call(*args: Any, **kwargs: Any) -> Any:
+            self.tell(find)
+            return original(*args, **kwargs)
+
+        module.__call__ = call
+
     def patch_function(self, module: Any, path: str) -> None:
         """`path` is `function` or `Class.method` of the module."""
         tracker, tell = self.tracker, self.tell
@@ -266,6 +294,10 @@ class _Hooks:
                 tell(tracker.marked)
 
         setattr(owner, name, function)
+
+
+def _nothing(_: Any) -> None:
+    return
 
 
 def _time_batches(fetch_module: Any, clock: WorkerClock, plain: Callable[[Function], Function]) -> None:

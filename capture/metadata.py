@@ -10,12 +10,13 @@
   "dynamo": {...}, "gc": {"collections", "us", "full_collections", "full_us", "frozen_objects"},
   "checkpoint": {"saves", "us"}, "skipped_updates", "notes": [...],
   "ledger": {"step_us": [...], "fetch_us": [...], "gc_us": [...], "saves": [[N, us], ...],
-             "core_wait": {"us", "wall_us"}, "windows": [{"cycle", "warmup_from", "from", "until"}],
+             "core_wait": {"us", "cpu_us", "wall_us"}, "windows": [{"cycle", "warmup_from", "from", "until"}],
              "later_steps", "later_us", "own_us"}
 }
 
 Times are microseconds of wall time; step N of the ledger is ProfilerStep#N; `until` is exclusive. `gc_us` is only there
-if the collector ran. `core_wait`: how long the training thread was ready to run, in so much time, and no core was free.
+if the collector ran. `core_wait`: how long, in so much time, the training thread was ready to run and no core was free,
+and how long it ran.
 """
 
 from __future__ import annotations

@@ -68,7 +68,9 @@ def _why_nothing(control: Path, settings: Settings, statuses: list[Status]) -> s
 
 def _no_steps(status: Status, settings: Settings) -> str:
     if settings.step_on is not None:
-        return f"--step-on {settings.step_on}: no step has ended that way"
+        module, colon, _ = settings.step_on.partition(":")
+        hint = "; a function of the script itself is __main__:function" if colon and module != "__main__" else ""
+        return f"--step-on {settings.step_on}: no step has ended that way{hint}"
     seen = ", ".join(
         _count(number, name)
         for number, name in (

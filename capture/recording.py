@@ -33,6 +33,8 @@ class Recording:
         self.closed_early: str | None = None
         self.partial_steps: list[int] = []
         self.busy = False
+        self._record_function = torch.profiler.record_function
+        self._step_range: Any = None
         self._began = 0.0
         self._thread = threading.get_ident()
         self._pid = os.getpid()
@@ -45,7 +47,8 @@ class Recording:
             profile_memory=cycle.profile_memory,
             with_stack=cycle.with_stack,
         )
-        self.profiler.step_num = first_step  # ProfilerStep#N is then the N-th step of the run
+        self.profiler.step_num = first_step
+        self.profiler.record_steps = False  # torch 2.1 would name each step's range after the step before
 
     @property
     def recorded_s(self) -> float:
@@ -61,16 +64,20 @@ class Recording:
             self._cpp_log.hush()
         with self._at_work():
             self.profiler.start()
+        self._open_step()
         self._began = time.perf_counter()
 
     def step(self) -> None:
+        self._close_step()
         with self._at_work():
             self.profiler.step()
+        self._open_step()
         if self.profiler.step_num == self.from_step:
             self._began = time.perf_counter()
 
     def stop(self) -> None:
         try:
+            self._close_step()
             with self._at_work():
                 self.profiler.stop()
         finally:
@@ -82,6 +89,16 @@ class Recording:
         if self.at_home:
             self.stop()
         self._cpp_log.restore()
+
+    def _open_step(self) -> None:
+        """ProfilerStep#N is the N-th step of the run."""
+        self._step_range = self._record_function(f"ProfilerStep#{self.profiler.step_num}")
+        self._step_range.__enter__()
+
+    def _close_step(self) -> None:
+        if self._step_range is not None:
+            self._step_range.__exit__(None, None, None)
+            self._step_range = None
 
     @contextmanager
     def _at_work(self) -> Iterator[None]:

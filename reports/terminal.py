@@ -239,6 +239,9 @@ def _fixes(result: Result, paper: _Paper) -> list[str]:
             lines += _titled(card, start, title_columns, place_columns, result, paper)
         if len(priced) > 1:
             lines.append(paper.style("   Savings overlap, so do not add them up.", dim=True))
+        patched = [str(card.number) for card in priced if card.finding.fix.patch]
+        if patched:
+            lines.append(paper.style(f"   With a patch: {text.joined(patched)}.", dim=True))
     if others:
         heading = "Also noted, without an estimate:" if priced else "Findings, without an estimate:"
         lines += [*([""] if priced else []), paper.style(heading, dim=True)]

@@ -95,7 +95,8 @@ def cleaned(result: Result) -> Result:
 def _cleaned(value: Any, field: str, parent: str) -> Any:
     if isinstance(value, str):
         if (parent, field) in _SOURCE_CODE_FIELDS:
-            return clean_source(value)
+            source = clean_source(value)
+            return source if field == "code" or source == value else None  # a patch that was changed does not apply
         return prose(value) if field in _PROSE_FIELDS else clean(value)
     if isinstance(value, dict):
         return {key: _cleaned(item, key, field) for key, item in value.items()}

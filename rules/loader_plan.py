@@ -14,9 +14,9 @@ from traceopt.analyzer.loaders import Loader
 from traceopt.analyzer.nesting import ANNOTATION, OP
 from traceopt.rules.common import ms, percent
 
-WAITING_SHARE = 0.5  # of a batch's time on a processor: a worker that computes less mostly waits
+WAITING_SHARE = 0.5  # of a batch's time, computing: what computes less mostly waits
 LEAST_SHARE = 0.02  # of a core that a worker is said to need, however little it computes
-CROWDED_SHARE = 0.1  # of the workers' time without a free core
+CROWDED_SHARE = 0.1  # of a batch's time, without a free core
 CHEAPER = "make an item cheaper: decode once and cache it, use packed formats, move augmentation to the GPU"
 FASTER = "read from faster storage (local NVMe or RAM), in larger packed files, or cache what was read"
 
@@ -55,18 +55,20 @@ class LoaderPlan:
 
     @property
     def waits(self) -> bool:
-        """The workers spend most of a batch waiting for storage or the network: then more of them than cores help."""
-        build = self.settings.build
-        return build is not None and build.cpu_share is not None and build.cpu_share < WAITING_SHARE
+        """Building is mostly waiting for storage or the network: then more workers than cores help."""
+        return self._computing is not None and self._computing < WAITING_SHARE
+
+    @property
+    def _computing(self) -> float | None:
+        return self.settings.build.computing_share if self.settings.build is not None else None
 
     @property
     def most(self) -> int | None:
         """Workers that find a core beside the training thread; None where the cores are not known."""
         if self.cores is None:
             return None
-        build = self.settings.build
-        computing = build.cpu_share if build is not None and build.cpu_share is not None else 1.0
-        return int(max(1, self.cores - 1) / max(computing, LEAST_SHARE))
+        computing = 1.0 if self._computing is None else max(self._computing, LEAST_SHARE)
+        return int(max(1, self.cores - 1) / computing)
 
     @property
     def suffices(self) -> bool:
@@ -141,17 +143,15 @@ class LoaderPlan:
 
     def _where_the_time_goes(self) -> str:
         build = self.settings.build
-        if build is None or build.cpu_share is None:
+        if build is None or build.cpu_ns is None:
             return ""
+        parts = [f"{percent(min(1.0, build.cpu_ns / build.batch_ns))} is computing"]
+        if build.core_wait_share >= CROWDED_SHARE:
+            parts.append(f"{percent(build.core_wait_share)} is waiting for a free core")
         if self.waits:
-            text = f" Only {percent(build.cpu_share)} of that time is computing, the rest is waiting"
-            text += f": {FASTER}." if self.suffices and not self.keeps_up else "."
-        else:
-            text = f" Of that time {percent(build.cpu_share)} is computing."
-        if build.core_wait_share is not None and build.core_wait_share >= CROWDED_SHARE:
-            waited = percent(build.core_wait_share)
-            text += f" For {waited} of their time the workers are ready to run and find no free core."
-        return text
+            parts.append("the rest is waiting for data")
+        text = f" Of that time {', '.join(parts)}"
+        return text + (f": {FASTER}." if self.waits and self.suffices and not self.keeps_up else ".")
 
 
 def loader_rows(facts: Facts) -> npt.NDArray[np.int64]:

@@ -43,6 +43,19 @@ def test_one_file(example: GetExample) -> None:
     assert analyze([path]) == result
 
 
+def test_patches_of_a_source_folder(example: GetExample, tmp_path: Path) -> None:
+    path = str(example("slow_loader").path)
+    [place, *_] = next(one.locations for one in analyze(path).findings if one.code == "DL001")
+    head = "from torch.utils.data import DataLoader\n"
+    loop = f"def {place.function}():\n    for batch in DataLoader(data):\n        train(batch)\n"
+    (tmp_path / place.file).write_text(head + "\n" * ((place.line or 0) - 2) + loop)
+    for source in (tmp_path, str(tmp_path), [tmp_path / "..", tmp_path]):
+        patches = [one.fix.patch for one in analyze(path, source=source).findings if one.code == "DL001"]
+        assert "+    for batch in DataLoader(data, num_workers=" in (patches[0] or "")
+    with pytest.raises(InputError, match="no such folder of source"):
+        analyze(path, source="gone")
+
+
 class TestTwoRanks:
     def test_the_lowest_is_shown(self, merged: Result) -> None:
         assert (merged.run.world_size, merged.run.ranks, merged.run.shown_rank) == (2, [0, 1], 0)

@@ -37,6 +37,7 @@ from traceopt.result import (
     TraceFile,
 )
 from traceopt.rules import registry
+from traceopt.rules.finding import Finding, Fix, Location
 from traceopt.rules.rule import Rule
 
 RESULT = Result(
@@ -187,6 +188,37 @@ def test_options_reach_the_analysis_and_win_over_the_settings(fakes: Fakes) -> N
     Path("other.toml").write_text('select = ["LB"]\nhtml = "x.html"\n')
     assert run("analyze", "a", "--config", "other.toml").stdout.endswith("x.html\n")
     assert fakes.asked["select"] == ("LB",)
+
+
+def test_a_patch_of_all_fixes(fakes: Fakes) -> None:
+    Path("src").mkdir()
+    Path("src/train.py").write_text("optimizer.zero_grad(set_to_none=False)\n")
+    analyze = ("analyze", "logs", "--no-html", "--source", "src", "--patch", "all.patch")
+    outcome = run(*analyze)
+    assert outcome.exit_code == 0
+    assert fakes.asked["source"] == (Path("src"),)
+    assert outcome.stderr == "traceopt: no fix has a patch: all.patch is not written\n"
+    assert not Path("all.patch").exists()
+    found = Finding(
+        "OP003", "", "", "low", "high", "", "", None, "", [], [Location("train.py", 1)], Fix("Drop the gradients.")
+    )
+    fakes.result = replace(RESULT, findings=[found])
+    assert run(*analyze).stderr == "traceopt: all.patch changes OP003\n"
+    assert Path("all.patch").read_text().endswith("+optimizer.zero_grad(set_to_none=True)\n")
+    assert run(*analyze, "--quiet").stderr == ""
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--patch", "all.patch"], "--patch needs the source: --source DIR"),
+        (["--source", ".", "--patch", "train.py"], "train.py is a Python file; name the patch to write"),
+        (["--source", ".", "--patch", "gone/all.patch"], "the folder gone does not exist"),
+    ],
+)
+@pytest.mark.usefixtures("fakes")
+def test_mistakes_with_patches_are_one_line(options: list[str], message: str) -> None:
+    assert message in one_error(run("analyze", "logs", *options))
 
 
 @pytest.mark.usefixtures("fakes")

@@ -21,6 +21,7 @@ from traceopt.result import Check, Quality, RankRow, Recorded, Result, Run, Tool
 from traceopt.rules.combine import combine
 from traceopt.rules.engine import Outcome, prepare, run_rank_rules, run_rules, value_order
 from traceopt.rules.finding import Confidence, Finding
+from traceopt.rules.patches.patch import with_patches
 from traceopt.rules.registry import load_rules
 from traceopt.timeline import timeline
 from traceopt.verdict import UNUSABLE, verdict
@@ -36,6 +37,7 @@ def analyze(
     ignore: Sequence[str] = (),
     rules_dir: str | Path | None = None,
     thresholds: Mapping[str, Mapping[str, Any]] | None = None,
+    source: Sequence[str | Path] | str | Path = (),
     tokens_per_step: float | None = None,
     samples_per_step: float | None = None,
     reference_throughput: float | None = None,
@@ -48,8 +50,14 @@ def analyze(
     one GPU to compare with: tokens a second, or samples where no tokens are given. With several files the document
     shows the lowest rank; findings of all ranks are merged by code and name theirs.
 
-    Raises InputError when there is no trace to read, ConfigError for settings that do not exist.
+    `source`: folders with the source of what was recorded; fixes that can be made there come as patches.
+
+    Raises InputError when there is no trace to read or no such folder, ConfigError for settings that do not exist.
     """
+    folders = [Path(folder) for folder in ([source] if isinstance(source, (str, Path)) else source)]
+    for folder in folders:
+        if not folder.is_dir():
+            raise InputError(f"no such folder of source: {one_line(str(folder))}")
     found = find_sources([paths] if isinstance(paths, str) else list(paths))
     registry = load_rules(rules_dir)
     rules = prepare(registry, select_codes=select, ignore_codes=ignore, thresholds=thresholds)
@@ -71,7 +79,8 @@ def analyze(
         ranks.append(summarize(facts))
     if not results:
         raise InputError(warnings[-1] if warnings else "no trace file was found")
-    return _with_ranks_compared(_merged(results, warnings), run_rank_rules(rules, RunFacts(ranks), debug=debug))
+    compared = _with_ranks_compared(_merged(results, warnings), run_rank_rules(rules, RunFacts(ranks), debug=debug))
+    return replace(compared, findings=with_patches(compared.findings, folders, debug=debug))
 
 
 def _document(facts: Facts, outcome: Outcome) -> Result:

@@ -78,6 +78,12 @@ def _split(_: click.Context, __: click.Parameter, values: Iterable[str]) -> tupl
     return tuple(code.strip() for value in values for code in value.split(",") if code.strip())
 
 
+def _no_source_file(_: click.Context, __: click.Parameter, value: str | None) -> str | None:
+    if value is not None and value.endswith(".py"):
+        raise click.BadParameter(f"{value} is a Python file; name the patch to write")
+    return value
+
+
 _FILE = click.Path(path_type=Path)
 _debug = click.option(
     "--debug",
@@ -87,6 +93,13 @@ _debug = click.option(
     help="Show the traceback of an error.",
 )
 _rules_dir = click.option("--rules-dir", metavar="DIR", help="Also load the rules in the *.py files of this folder.")
+_patch = click.option(
+    "--patch",
+    "patch_path",
+    metavar="FILE",
+    callback=_no_source_file,
+    help="Also write one patch of all fixes that have one.",
+)
 _AMOUNT = click.FloatRange(0, min_open=True)
 _workload_options = (
     click.option("--tokens-per-step", type=_AMOUNT, metavar="N", help="Tokens that one GPU processes in a step."),
@@ -136,6 +149,14 @@ def cli(context: click.Context) -> None:
 )
 @click.option("--select", multiple=True, callback=_split, help="Rules to run: codes, prefixes or names, by comma.")
 @click.option("--ignore", multiple=True, callback=_split, help="Rules to leave out; the more specific entry wins.")
+@click.option(
+    "--source",
+    multiple=True,
+    type=_FILE,
+    metavar="DIR",
+    help="Folder of the recorded script's source: fixes come as patches of it.",
+)
+@_patch
 @_workload
 @_rules_dir
 @_config
@@ -154,6 +175,8 @@ def analyze(
     format_: str,
     select: tuple[str, ...],
     ignore: tuple[str, ...],
+    source: tuple[Path, ...],
+    patch_path: str | None,
     rules_dir: str | None,
     config_path: Path | None,
     color: bool | None,
@@ -166,13 +189,13 @@ def analyze(
     """
     if html is not None and no_html:
         raise click.UsageError("use either --html or --no-html")
+    if patch_path is not None and not source:
+        raise click.UsageError("--patch needs the source: --source DIR")
     config = _load_config(config_path)
     html_path = None if no_html else _html_path(html, config)
     if json_path == "-":
         json_path, format_ = None, "json"
-    for path in (html_path, json_path):
-        if path is not None:
-            check_writable(Path(path))
+    _check_writable(html_path, json_path, patch_path)
 
     config = replace(
         config,
@@ -181,12 +204,14 @@ def analyze(
         rules_dir=rules_dir or config.rules_dir,
         **_given(workload),
     )
-    result = _analyzed(paths, config, debug=state["debug"], quiet=quiet)
+    result = _analyzed(paths, config, source, debug=state["debug"], quiet=quiet)
     inputs = [*paths, *(file.path for file in result.run.files)]
     if html_path is not None:
         _write_html(html_path, result, inputs, static=static)
     if json_path is not None:
         _write(json_path, result.to_json(), inputs)
+    if patch_path is not None:
+        _write_patch(patch_path, result, source, inputs, quiet=quiet)
     emit(_render(result, format_, color, html_path))
     if html_path is not None and format_ != "text" and not quiet:
         click.echo(f"Report: {visible(html_path)}", err=True)
@@ -226,6 +251,7 @@ def analyze(
 @click.option("--no-analyze", is_flag=True, help="Only record.")
 @click.option("--html", metavar="PATH", help=f"Where the HTML report goes.  [default: {DEFAULT_HTML}]")
 @click.option("--no-html", is_flag=True, help="Write no HTML report.")
+@_patch
 @_workload
 @_config
 @click.option("-q", "--quiet", is_flag=True, help="Nothing on stderr but errors.")
@@ -241,6 +267,7 @@ def run(
     no_analyze: bool,
     html: str | None,
     no_html: bool,
+    patch_path: str | None,
     config_path: Path | None,
     quiet: bool,
     tokens_per_step: float | None,
@@ -268,8 +295,7 @@ def run(
     }
     config = replace(_load_config(config_path), **_given(workload))
     html_path = None if no_html or no_analyze else _html_path(html, config)
-    if html_path is not None:
-        check_writable(Path(html_path))
+    _check_writable(html_path, patch_path)
 
     from traceopt import running
 
@@ -279,9 +305,12 @@ def run(
         click.echo(f"traceopt: {visible(line)}", err=True)
     if outcome.traces and not no_analyze and not running.was_told_to_end(code):
         paths = [str(path) for path in outcome.traces]
-        result = _analyzed(paths, config, debug=state["debug"], quiet=quiet)
+        source = running.source_folders(command)
+        result = _analyzed(paths, config, source, debug=state["debug"], quiet=quiet)
         if html_path is not None:
             _write_html(html_path, result, paths)
+        if patch_path is not None:
+            _write_patch(patch_path, result, source, paths, quiet=quiet)
         emit(_render(result, "text", None, html_path))
         emit(running.footer(outcome, settings))
     elif outcome.traces and not quiet:
@@ -414,7 +443,7 @@ def _given(options: Mapping[str, float | None]) -> dict[str, Any]:
     return {name: value for name, value in options.items() if value is not None}
 
 
-def _analyzed(paths: Sequence[str], config: Config, *, debug: bool, quiet: bool) -> Result:
+def _analyzed(paths: Sequence[str], config: Config, source: Sequence[Path], *, debug: bool, quiet: bool) -> Result:
     from traceopt.api import analyze as run_analysis
 
     progress = Progress(enabled=sys.stderr.isatty() and not quiet)
@@ -425,6 +454,7 @@ def _analyzed(paths: Sequence[str], config: Config, *, debug: bool, quiet: bool)
             ignore=config.ignore,
             rules_dir=config.rules_dir,
             thresholds=config.rules,
+            source=source,
             tokens_per_step=config.tokens_per_step,
             samples_per_step=config.samples_per_step,
             reference_throughput=config.reference_throughput,
@@ -437,6 +467,27 @@ def _write_html(path: str, result: Result, inputs: Iterable[str], *, static: boo
     from traceopt.reports.html import render_html
 
     _write(path, render_html(result, static=static).encode("utf-8", "backslashreplace"), inputs)
+
+
+def _write_patch(path: str, result: Result, source: Sequence[Path], inputs: Iterable[str], *, quiet: bool) -> None:
+    from traceopt.rules.patches.patch import combined_patch
+
+    patch, codes = combined_patch(result.findings, source)
+    if patch:
+        _write(path, patch.encode(), inputs)
+    if not quiet:
+        text = (
+            f"{visible(path)} changes {', '.join(codes)}"
+            if patch
+            else f"no fix has a patch: {visible(path)} is not written"
+        )
+        click.echo(f"traceopt: {text}", err=True)
+
+
+def _check_writable(*paths: str | None) -> None:
+    for path in paths:
+        if path is not None:
+            check_writable(Path(path))
 
 
 def _load_config(path: Path | None) -> Config:

@@ -45,8 +45,6 @@ def settings(
     if step_on is not None and step_on not in STEP_SOURCES and not _names_function(step_on):
         expected = "batch, update, backward, forward or module:function"
         raise click.UsageError(f"--step-on {step_on}: expected {expected}{suggestion(step_on, STEP_SOURCES)}")
-    if step_on is not None and step_on.startswith("__main__:"):
-        raise click.UsageError("--step-on: cannot watch a function of the script itself, only of a module it imports")
     folder = _folder(logdir, name, command[0] if module else _script(command))
     return Settings(folder, cycles, step_on, stop_after, time_limit)
 
@@ -97,6 +95,12 @@ def footer(outcome: Outcome, settings: Settings) -> str:
         cost = ", ".join(f"{ratio:.2f}x ({cycle})" for cycle, ratio in outcome.stretch.items())
         lines.append(f"Recorded steps took {cost} the time of the others, waiting for data aside.")
     return "".join(f"{line}\n" for line in lines)
+
+
+def source_folders(command: Sequence[str]) -> list[Path]:
+    """Where the source of the run may be read: below the script's folder and below the current one."""
+    script = next((Path(word) for word in command if word.endswith(".py")), None)
+    return [*([script.parent] if script is not None else []), Path()]
 
 
 def was_told_to_end(code: int) -> bool:

@@ -6,18 +6,36 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
+import numpy as np
+
 from traceopt.analyzer.facts import Facts
-from traceopt.rules.common import ms, percent, places
+from traceopt.analyzer.replay.changes import RemoveHost
+from traceopt.rules.common import (
+    by_site,
+    locations,
+    ms,
+    name_of,
+    percent,
+    places,
+    site_evidence,
+)
 from traceopt.rules.finding import Confidence, Finding, Fix
 from traceopt.rules.precision import kernel_evidence
-from traceopt.rules.pricing import priced_work
+from traceopt.rules.pricing import priced, priced_work
 from traceopt.rules.rule import Rule, threshold
+
+BASIS = "A fused kernel spares what lies between the products and part of their memory traffic."
+FIX = Fix(
+    'Call F.scaled_dot_product_attention, or load the model with attn_implementation="sdpa" (or "flash_attention_2").',
+    "out = F.scaled_dot_product_attention(q, k, v, attn_mask=mask)",
+)
 
 
 @dataclass(frozen=True)
 class UnfusedAttentionRule(Rule):
     """Measures batched product - softmax - batched product on a stream, with only scaling, masking, dropout and copies
-    between: attention that writes its whole score matrix to memory and reads it back.
+    between: attention that writes its whole score matrix to memory and reads it back. On a CPU-only run the operators
+    tell it, forward and backward.
 
     Why it costs: the score matrix has one entry for every pair of tokens and head. Each step between the products
     passes all of it through memory; a fused kernel never writes it.
@@ -41,14 +59,19 @@ class UnfusedAttentionRule(Rule):
     effort: ClassVar[str] = "A few lines"
     risk: ClassVar[str] = "Changes rounding"
     confidence: ClassVar[Confidence] = "medium"
-    requires: ClassVar[tuple[str, ...]] = ("gpu",)
+    requires: ClassVar[tuple[str, ...]] = ("work",)
 
     min_share: float = threshold(0.02, "smallest time of the pattern, as a share of the step, to report")
 
     def applies(self, facts: Facts) -> str | None:
+        if not facts.has_gpu:
+            return None if len(facts.cpu_attention.softmax) else "No softmax between batched products in this trace."
         return None if (facts.gpu.kind == "softmax").any() else "No softmax kernel of its own in this trace."
 
     def check(self, facts: Facts) -> Iterator[Finding]:
+        return self._on_gpu(facts) if facts.has_gpu else self._on_cpu(facts)
+
+    def _on_gpu(self, facts: Facts) -> Iterator[Finding]:
         found = facts.unfused_attention
         count = facts.steps.count
         time = (found.product_ns + found.other_ns) / count
@@ -69,18 +92,45 @@ class UnfusedAttentionRule(Rule):
                     (0.9 * found.other_ns + 0.3 * found.product_ns) / count,
                     0.9 * time,
                 ),
-                "A fused kernel spares what lies between the products and part of their memory traffic.",
+                BASIS,
             ),
             evidence=evidence,
             locations=places(evidence),
-            fix=Fix(
-                'Call F.scaled_dot_product_attention, or load the model with attn_implementation="sdpa" (or '
-                '"flash_attention_2").',
-                "out = F.scaled_dot_product_attention(q, k, v, attn_mask=mask)",
+            fix=FIX,
+        )
+
+    def _on_cpu(self, facts: Facts) -> Iterator[Finding]:
+        found, slices = facts.cpu_attention, facts.slices
+        edges = facts.steps.edges
+        time_ns, product_ns = (
+            float(np.median(area.within(edges[:-1], edges[1:]))) for area in (found.area, found.products)
+        )
+        other_ns = time_ns - product_ns
+        expected_ns = 0.9 * other_ns + 0.3 * product_ns
+        if time_ns < self.min_share * facts.step_ns:
+            return
+        sites = by_site(facts, found.softmax, slices.end[found.softmax] - slices.start[found.softmax])
+        yield self.finding(
+            why=(
+                f"Attention runs as product, softmax, product, forward and backward, in {ms(time_ns)} of each "
+                f"{ms(facts.step_ns)} step, {ms(other_ns)} of it between the products."
             ),
+            saving=priced(
+                facts,
+                (0.6 * other_ns, expected_ns, 0.9 * time_ns),
+                [RemoveHost(found.area, expected_ns / time_ns)],
+                BASIS,
+                low=[RemoveHost(found.area, 0.6 * other_ns / time_ns)],
+                high=[RemoveHost(found.area, 0.9)],
+            ),
+            evidence=site_evidence(facts, sites, lambda site: name_of(facts, int(site.rows[0]))),
+            locations=locations(sites),
+            fix=FIX,
         )
 
     def passed(self, facts: Facts) -> str:
+        if not facts.has_gpu:
+            return f"Attention in single steps takes {percent(facts.cpu_attention.area.total / facts.steps.window_ns)}."
         found = facts.unfused_attention
         share = (found.product_ns + found.other_ns) / facts.steps.window_ns
         if len(facts.math_attention.calls):

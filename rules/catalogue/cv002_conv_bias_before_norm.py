@@ -67,8 +67,8 @@ class ConvBiasBeforeNorm(Rule):
         sites = by_site(facts, chosen, slices.end[chosen] - slices.start[chosen])
         yield self.finding(
             why=(
-                f"{len(chosen) / facts.steps.count:,.0f} convolutions have a bias that the batch norm behind them "
-                f"takes away: {ms(time)} of each {ms(facts.step_ns)} step, its gradient included."
+                f"{len(chosen) / facts.steps.count:,.0f} convolutions a step have a bias which the next norm takes "
+                f"away: {ms(time)} of each {ms(facts.step_ns)} step, its gradient included."
             ),
             saving=priced(
                 facts,

@@ -1,4 +1,4 @@
-"""LB001: the GPU starves because the host launches work more slowly than the GPU runs it."""
+"""LB001: the host calls operators more slowly than the device runs them."""
 
 from __future__ import annotations
 
@@ -9,8 +9,20 @@ from typing import ClassVar
 import numpy as np
 
 from traceopt.analyzer.facts import Facts
+from traceopt.analyzer.intervals import union
 from traceopt.analyzer.replay.changes import RemoveHost
-from traceopt.rules.common import dispatch_amount, dispatch_area, dispatch_ns, ms, percent, place_of_work
+from traceopt.rules.common import (
+    RECORD_STACKS,
+    by_site,
+    dispatch_amount,
+    dispatch_area,
+    dispatch_ns,
+    ms,
+    name_of,
+    percent,
+    place_of_work,
+    site_evidence,
+)
 from traceopt.rules.finding import Evidence, Finding, Fix, Location
 from traceopt.rules.pricing import priced
 from traceopt.rules.rule import Rule, threshold
@@ -20,17 +32,19 @@ from traceopt.rules.rule import Rule, threshold
 class LaunchBound(Rule):
     """Measures the time in which the GPU starves because its next kernel was not launched yet, while the host did its
     ordinary work: operators, launch calls, short Python between them. Long Python (LB006), data loading, syncs, logging
-    and first calls are other rules' business.
+    and first calls are other rules' business. On a CPU-only run: operators of a few microseconds that one line calls a
+    hundred times a step and more, forward and backward, with the Python between them.
 
     Why it costs: each operator costs the host some ten microseconds. A kernel shorter than that is over before the next
-    one arrives.
+    one arrives. On a CPU as well: an operator on a few numbers takes longer to be called than to compute.
 
     How to fix, cheapest first: a larger batch makes every kernel longer at the same number of launches;
     `torch.compile` fuses kernels; CUDA graphs replay a whole step with one launch.
 
         model = torch.compile(model, mode="reduce-overhead")   # fusion and CUDA graphs
 
-    Fused optimizers, fewer Python hooks and fewer tiny operators help as well.
+    Fused optimizers, fewer Python hooks and fewer tiny operators help as well: one embedding with offsets instead of
+    a list of embeddings, torch.stack and one product instead of a loop.
 
     When it is wrong: stacks and shapes make the profiler slow the host by a third and more, so the share without the
     profiler is smaller. A step that waits for other ranks or for data may look launch-bound just after the wait.
@@ -43,13 +57,20 @@ class LaunchBound(Rule):
     title: ClassVar[str] = "Launch less: larger batch, torch.compile or CUDA graphs"
     family: ClassVar[str] = "launch and dispatch"
     effort: ClassVar[str] = "One line, then testing"
-    requires: ClassVar[tuple[str, ...]] = ("gpu", "whole", "launches")
+    requires: ClassVar[tuple[str, ...]] = ("work", "whole", "launches")
 
     min_share: float = threshold(0.05, "smallest starvation, as a share of the median step, to report")
     removable_low: float = threshold(0.3, "share of the dispatch time that fewer launches remove, low")
     removable: float = threshold(0.7, "share of the dispatch time that fewer launches remove, expected")
+    min_calls: int = threshold(100, "tiny operators of one line a step, on a CPU-only run")
+
+    def applies(self, facts: Facts) -> str | None:
+        return None if facts.has_gpu or facts.call_sites.recorded else RECORD_STACKS
 
     def check(self, facts: Facts) -> Iterator[Finding]:
+        return self._on_gpu(facts) if facts.has_gpu else self._on_cpu(facts)
+
+    def _on_gpu(self, facts: Facts) -> Iterator[Finding]:
         starved = dispatch_ns(facts)
         if starved < self.min_share * facts.step_ns:
             return
@@ -109,5 +130,41 @@ class LaunchBound(Rule):
             places += [place] if place is not None and place not in places else []
         return out, places[:3]
 
+    def _on_cpu(self, facts: Facts) -> Iterator[Finding]:
+        ops, count, edges = facts.tiny_ops, facts.steps.count, facts.steps.edges
+        for site in by_site(facts, ops.rows, ops.end - ops.start):
+            mine = np.isin(ops.rows, site.rows)
+            area = union(ops.start[mine], ops.end[mine])
+            time_ns = float(np.median(area.within(edges[:-1], edges[1:])))
+            if site.location is None or site.calls < self.min_calls * count or time_ns < self.min_share * facts.step_ns:
+                continue
+            yield self.finding(
+                title="Do many small operations as one",
+                why=(
+                    f"One line calls {site.calls / count:,.0f} operators a step of "
+                    f"{ms(float(np.median((ops.end - ops.start)[mine])))} in the median, forward and backward: "
+                    f"{ms(time_ns)} of each {ms(facts.step_ns)} step."
+                ),
+                saving=priced(
+                    facts,
+                    (self.removable_low * time_ns, self.removable * time_ns, time_ns),
+                    [RemoveHost(area, self.removable)],
+                    f"{self.removable_low:.0%} to 100% of the time of these operators in the median step.",
+                    low=[RemoveHost(area, self.removable_low)],
+                    high=[RemoveHost(area)],
+                ),
+                confidence="medium",
+                evidence=site_evidence(facts, [site], lambda one: name_of(facts, int(one.rows[0]))),
+                locations=[site.location],
+                fix=Fix(
+                    "Join the tensors and run one operator on all, let torch.compile join them, or raise the batch "
+                    "size.",
+                    "table = nn.Embedding(sum(sizes), width)             # instead of one for each feature\n"
+                    "vectors = table(values + first_row).flatten(1)      # first_row: where each feature begins",
+                ),
+            )
+
     def passed(self, facts: Facts) -> str:
+        if not facts.has_gpu:
+            return "No line calls many tiny operators."
         return f"Launching starves the GPU for {percent(dispatch_ns(facts) / facts.step_ns)} of the median step."

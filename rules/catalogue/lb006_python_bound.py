@@ -59,7 +59,7 @@ class PythonBound(Rule):
     family: ClassVar[str] = "launch and dispatch"
     effort: ClassVar[str] = "Some refactoring"
     confidence: ClassVar[Confidence] = "medium"
-    requires: ClassVar[tuple[str, ...]] = ("stalls", "whole", "stacks")
+    requires: ClassVar[tuple[str, ...]] = ("work", "whole", "launches", "stacks")
 
     min_share: float = threshold(0.03, "smallest standstill, as a share of the median step, to report")
 

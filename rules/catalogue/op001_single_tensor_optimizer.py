@@ -58,7 +58,7 @@ class SingleTensorOptimizer(Rule):
     title: ClassVar[str] = "Use a fused or foreach optimizer"
     family: ClassVar[str] = "optimizer"
     effort: ClassVar[str] = "One argument"
-    requires: ClassVar[tuple[str, ...]] = ("stalls", "ops")
+    requires: ClassVar[tuple[str, ...]] = ("work", "launches", "ops")
 
     min_share: float = threshold(0.01, "smallest saving, as a share of the median step, to report")
     min_kernels: int = threshold(50, "kernels a step from which an optimizer counts as single-tensor")

@@ -209,6 +209,22 @@ def test_the_users_own_backward_is_its_own_site() -> None:
     assert found["MyFunctionBackward"] == "ops.py:7 backward"
 
 
+def test_the_engine_in_the_calling_thread() -> None:
+    """On a CPU the backward operator runs below the line that called backward(); its forward's line says more."""
+    found = sites(
+        [
+            python("model.py(3): forward", 0, 20),
+            op("aten::mul", 1, 5, **{"Sequence number": 4}),
+            python("train.py(5): train", 30, 60),
+            python("<built-in method run_backward of torch._C._EngineBase object at 0x7f>", 35, 50),
+            op("MulBackward0", 40, 9, **{"Sequence number": 4, "Fwd thread id": 1}),
+            op("AccumulateGrad", 60, 9, **{"Sequence number": 7, "Fwd thread id": 1}),
+        ]
+    )
+    assert found["MulBackward0"] == "model.py:3 forward"
+    assert found["AccumulateGrad"] == "train.py:5 train"
+
+
 def test_no_slices_and_no_stacks() -> None:
     assert sites([op("aten::mm", 0, 1), annotation("x", 0, 5)]) == {"aten::mm": "", "x": ""}
     trace = read([span("kernel", "k", 0, 1)])

@@ -89,13 +89,21 @@ def test_the_training_s_loader_is_the_one_that_was_read_most() -> None:
     loader = captured({"traceopt": DOCUMENT}).training_loader
     assert loader is not None
     assert (loader.num_workers, loader.pin_memory, loader.starts) == (2, True, (WorkerStart(0, 10_000, 20_000, None),))
-    assert loader.build == Build(12_500_000.0, 0.14, None)
+    assert loader.build == Build(12_500_000.0, 1_750_000.0, 0.0)
 
 
-def test_the_training_process_builds_the_batches_itself_without_workers() -> None:
+@pytest.mark.parametrize(("wait_per_cpu", "waited_ns"), [(None, None), (0.5, 500_000.0), (99.0, 4_000_000.0)])
+def test_the_training_process_builds_without_workers(wait_per_cpu: float | None, waited_ns: float | None) -> None:
     row = {"num_workers": 0, "batches": 10, "fetch_us": 40_000.0, "fetch_cpu_us": 10_000.0}
-    [loader] = read_loaders([row], [])
-    assert loader.build == Build(4_000_000.0, 0.25, None)
+    [loader] = read_loaders([row], [], wait_per_cpu)
+    assert loader.build == Build(4_000_000.0, 1_000_000.0, waited_ns)
+
+
+def test_waiting_for_a_core_is_no_waiting_for_data() -> None:
+    assert Build(10.0, 2.0, None).computing_share == 0.2
+    assert Build(10.0, 2.0, 7.5).computing_share == 0.8
+    assert Build(10.0, 2.0, 10.0).computing_share == 1.0
+    assert Build(10.0, None, 7.5).computing_share is None
 
 
 @pytest.mark.parametrize(
@@ -171,7 +179,7 @@ class TestLedger:
     @pytest.mark.parametrize(
         ("wait", "share"),
         [
-            ({"us": 1.0, "wall_us": 4.0}, 0.25),
+            ({"us": 1.0, "cpu_us": 2.0, "wall_us": 4.0}, 0.25),
             ({"us": 9.0, "wall_us": 4.0}, 1.0),
             ({"us": 1.0, "wall_us": 0.0}, None),
             ({"us": -1.0, "wall_us": 4.0}, None),

@@ -5,17 +5,20 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import socket
 import subprocess
 import sys
 from collections import Counter
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 SCRIPTS = Path(__file__).parent / "scripts"
-TIMEOUT_S = 300
+TIMEOUT_S = 600
+TORCH = tuple(int(part) for part in version("torch").split(".")[:2])
 
 Key = tuple[Any, ...]
 
@@ -98,6 +101,11 @@ def environment(**variables: str) -> dict[str, str]:
     inherited = {k: v for k, v in os.environ.items() if not k.startswith(("TRACEOPT", "PYTHONPATH", "RANK"))}
     path = os.path.dirname(sys.executable) + os.pathsep + os.environ["PATH"]
     return inherited | {"PATH": path, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"} | variables
+
+
+def free_port() -> str:
+    with socket.create_server(("localhost", 0)) as server:
+        return str(server.getsockname()[1])
 
 
 def traceopt_run(*arguments: str) -> list[str]:

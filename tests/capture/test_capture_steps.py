@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
-from runs import Run
+from runs import TORCH, Run
 
 LOOPS = {
     "plain": ("loader", {"fetch": 1, "update": 1, "zero": 1}),
@@ -26,7 +26,8 @@ LOOPS = {
 }
 
 
-ALL = pytest.mark.run("loops.py", *LOOPS, "skipped_updates", "evaluation")
+OTHERS = ("evaluation", *(["skipped_updates"] if TORCH >= (2, 3) else []))
+ALL = pytest.mark.run("loops.py", *LOOPS, *OTHERS)
 
 
 @ALL
@@ -44,6 +45,7 @@ def test_every_recorded_step_holds_the_same_work(run: Run, kind: str, rule: str,
 
 
 @ALL
+@pytest.mark.skipif(TORCH < (2, 3), reason="its GradScaler works with CUDA alone")
 def test_an_update_that_the_scaler_skips_ends_a_step_too(run: Run) -> None:
     timing = run.traces_of("skipped_updates")["timing"]
     assert [step["fetch"] for step in timing.steps.values()] == [1] * 5
@@ -70,6 +72,16 @@ def test_step_on_forward(run: Run) -> None:
 def test_step_on_a_function_of_a_module(run: Run) -> None:
     assert run.stdout == "['--epochs', '2'] package.train\n"
     assert [step["update"] for step in run.cycle("timing").steps.values()] == [2] * 5
+
+
+@pytest.mark.run("loops.py", "without_loader", options=("--step-on", "__main__:train", "--preset", "quick"))
+def test_step_on_a_function_of_the_script_itself(run: Run) -> None:
+    """It is found while it is called for the first time: 39 of 40 calls are seen to end."""
+    for trace in run.traces:
+        assert trace.metadata["step_rule"] == "given"
+        assert [(step["zero"], step["update"]) for step in trace.steps.values()] == [(1, 1)] * len(trace.steps)
+        assert len(trace.metadata["ledger"]["step_us"]) == 39
+    assert [list(trace.steps) for trace in run.traces] == [[2, 3, 4], [6, 7]]
 
 
 @pytest.mark.run("loops.py", "accumulation", options=("--step-on", "batch", "--repeat", "2", "--active", "2"))

@@ -6,14 +6,14 @@ import shutil
 from collections import Counter
 
 import pytest
-from runs import Run
+from runs import TORCH, Run
 
-SEEN = {"fetch": 1, "update": 1, "zero": 1}
 COMPILED = {"fetch": 1, "zero": 1}  # the update is part of a graph, or wrapped by one
+SEEN = COMPILED | {"update": 1} if TORCH > (2, 1) else COMPILED  # Dynamo of 2.1 takes the ranges of all updates away
 
 WORK = {
     "model": SEEN,
-    "fused": SEEN,
+    **({"fused": SEEN} if TORCH > (2, 1) else {}),  # 2.1 has a fused AdamW for GPUs alone
     "update_in_a_function": COMPILED,
     "update_as_a_method": COMPILED,
     "whole_step": COMPILED,
@@ -41,9 +41,9 @@ def test_a_step_of_compiled_code_holds_the_same_work(run: Run, kind: str, work: 
 
 @INDUCTOR
 @pytest.mark.skipif(shutil.which("g++") is None, reason="inductor needs a C++ compiler: apt install g++")
-def test_inductor(run: Run, bare: Run) -> None:
-    assert bare.code == 0, bare.stderr
-    assert run.stdout == bare.stdout
+def test_inductor(run: Run) -> None:
+    assert run.code == 0, run.stderr
+    assert run.stdout.endswith("graph breaks 0\n")
     check_work(run, "inductor", SEEN)
 
 

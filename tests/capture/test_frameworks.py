@@ -46,9 +46,13 @@ def test_every_step_of_a_framework_holds_one_update(run: Run, kind: str) -> None
 @UNCHANGED
 def test_losses_are_the_same_to_the_last_bit(run: Run, bare: Run) -> None:
     assert bare.code == 0, bare.stderr
-    assert run.stdout == bare.stdout
-    assert bare.stdout.count("loss") > 3 * 40
-    assert bare.stdout.count("0x1.") > 3 * 40
+    assert losses(run) == losses(bare)
+    assert len(losses(bare)) > 6 * 40
+
+
+def losses(run: Run) -> list[str]:
+    """Some libraries print the time."""
+    return [line for line in run.stdout.splitlines() if "loss" in line or "0x1." in line]
 
 
 @CALLBACKS
@@ -62,13 +66,13 @@ def test_a_callback_records_the_same_steps(bare: Run, kind: str) -> None:
 
 @CALLBACKS
 def test_a_callback_changes_no_loss(bare: Run, runner: Runner) -> None:
-    assert bare.stdout == runner.submit(*BARE, bare=True).result().stdout
+    assert losses(bare) == losses(runner.submit(*BARE, bare=True).result())
 
 
 @CALLBACKS
 def test_under_traceopt_run_a_callback_does_nothing(run: Run, bare: Run) -> None:
     """Two recordings of one process would meet in `traces_of`."""
-    assert run.stdout == bare.stdout
+    assert losses(run) == losses(bare)
     for kind in WITH_A_CALLBACK:
         traces = run.traces_of(kind)
         assert {trace.metadata["step_rule"] for trace in traces.values()} == {"loader"}

@@ -29,6 +29,12 @@ def test_no_step_was_seen(run: Run) -> None:
     assert "--step-on batch, update, backward, forward or module:function" in run.stderr
 
 
+@pytest.mark.run("endings.py", "exit", "20", options=("--step-on", "__main__:no_such_function"))
+def test_the_function_that_ends_a_step_was_never_called(run: Run) -> None:
+    assert run.code == 3
+    assert f"{NOTHING}--step-on __main__:no_such_function: no step has ended that way" in run.stderr
+
+
 @pytest.mark.run("endings.py", "exit", "4")
 def test_shorter_than_the_schedule(run: Run) -> None:
     assert run.code == 3

@@ -26,7 +26,7 @@ from traceopt.reports.parts import PARTS, part_style
 from traceopt.reports.shown import shown
 from traceopt.reports.wording import combined_fixes
 from traceopt.result import Result
-from traceopt.rules.finding import Location
+from traceopt.rules.finding import Fix, Location
 
 SAMPLES = sample.ALL
 
@@ -116,6 +116,15 @@ def test_hostile_strings_are_escaped() -> None:
     assert page.count("</style>") == 1
     for char in "\x1b\x07\u202e\u200b":
         assert char not in page
+
+
+def test_a_patch_takes_the_place_of_the_example() -> None:
+    rich = sample.rich()
+    for patch, kept, gone in (("--- a/x\n+++ b/x\n-old\n", "-old", "example()"), (None, "example()", "Copy patch")):
+        findings = [replace(rich.findings[0], fix=Fix("Do it.", "example()", patch))]
+        text = visible(page_of(replace(rich, findings=findings)))
+        assert kept in text
+        assert gone not in text
 
 
 def test_rich_report_tells_everything() -> None:

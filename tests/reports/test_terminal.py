@@ -56,6 +56,7 @@ def test_says_what_the_report_says() -> None:
     assert re.search(r"busy +124\.0 ms +30%  █+ +Compute kernels", output)
     assert re.search(r"^ 1   150 ms +36%  high +DL001 Load data in worker processes +train.py:61$", output, re.M)
     assert "Savings overlap, so do not add them up." in output
+    assert "With a patch: 4." in output
     assert "11 rules: 6 found something, 2 passed, 1 not checked, 1 not applicable, 1 failed with an error." in output
     assert "Warning: rank 2" in output
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import sample
 from hypothesis import given
 from hypothesis import strategies as st
 
 from traceopt.reports import text
+from traceopt.rules.finding import Fix
 
 NB = "\u00a0"
 
@@ -151,6 +154,16 @@ def test_clean_text_is_one_short_printable_line(raw: str) -> None:
 
 def test_source_code_keeps_its_lines() -> None:
     assert text.clean_source("a\tb\r\nc\x1b\n") == "a\tb\nc\\x1b\n"
+
+
+@pytest.mark.parametrize(
+    ("patch", "shown"),
+    [("-a\n+\tb\n", "-a\n+\tb\n"), ("-a\r\n+b\r\n", None), ("+\u202ea\n", None), (None, None)],
+)
+def test_a_patch_is_shown_as_it_is_or_not_at_all(patch: str | None, shown: str | None) -> None:
+    rich = sample.rich()
+    findings = [replace(rich.findings[0], fix=Fix("Do it.", "example()", patch))]
+    assert text.cleaned(replace(rich, findings=findings)).findings[0].fix == Fix("Do it.", "example()", shown)
 
 
 def test_sentences_end_before_a_capital() -> None:

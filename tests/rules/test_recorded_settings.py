@@ -115,8 +115,17 @@ class TestWorkers:
 
     def test_workers_that_wait_need_no_core_each(self) -> None:
         found = self.stalled(build_us=140_000.0, build_cpu_share=0.1, cores=2)
-        assert "10 workers suffice. Only 10% of that time is computing" in found.fix.text
-        assert "faster storage" in found.fix.text
+        time = "Of that time 10% is computing, the rest is waiting for data: read from faster storage"
+        assert f"10 workers suffice. {time}" in found.fix.text
+
+    def test_a_worker_without_a_core_does_not_wait_for_data(self) -> None:
+        times = {"dataset": "data.Items", "workers": 4, "batches": 30, "batch_us": 140_000.0, "batch_cpu_us": 14_000.0}
+        wait = {"us": 30 * 120_000.0, "cpu_us": 30 * 14_000.0, "wall_us": 30 * 140_000.0}
+        fields: dict[str, Any] = {"every": 1, "load_us": 30_000, "cores": 3}
+        facts = generated("slow_steps", change={"loader_workers": [{**times, "core_wait": wait}]}, **fields)
+        text = finding(facts, "DL001").fix.text
+        assert "10% is computing, 86% is waiting for a free core." in text
+        assert "only 2 find a core" in text
 
     def test_enough_workers_are_told_apart(self) -> None:
         found = self.stalled(build_us=20_000.0)

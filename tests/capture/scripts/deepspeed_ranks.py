@@ -1,6 +1,14 @@
-"""Two ranks of a DeepSpeed engine, each update of two batches, for the launcher of DeepSpeed."""
+"""Two ranks of a DeepSpeed engine, each update of two batches: deepspeed deepspeed_ranks.py STAGE.
+
+STAGE is that of ZeRO: what is split between the ranks.
+"""
 
 from __future__ import annotations
+
+import os
+import sys
+
+os.environ["TORCH_EXTENSIONS_DIR"] = os.path.abspath("extensions")  # it compiles one for its collectives
 
 import deepspeed
 import torch
@@ -10,7 +18,7 @@ from torch.utils.data import DataLoader, TensorDataset
 config = {
     "train_micro_batch_size_per_gpu": 4,
     "gradient_accumulation_steps": 2,
-    "zero_optimization": {"stage": 2},
+    "zero_optimization": {"stage": int(sys.argv[-1])},
     "zero_allow_untested_optimizer": True,
 }
 model = nn.Sequential(nn.Linear(16, 32), nn.GELU(), nn.Linear(32, 4))

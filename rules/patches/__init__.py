@@ -1,0 +1,1 @@
+"""Patches for findings where the user's source is at hand."""

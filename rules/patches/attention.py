@@ -1,0 +1,181 @@
+"""AT001: attention written out as product, softmax, product becomes one call of the fused operator."""
+
+from __future__ import annotations
+
+import ast
+from collections import Counter
+
+from traceopt.rules.finding import Finding
+from traceopt.rules.patches.edits import Edit, removed
+from traceopt.rules.patches.places import statements_at
+from traceopt.rules.patches.source import Source, UnclearError, only
+
+_FUNCTIONAL = "torch.nn.functional"
+_PRODUCTS = ("torch.matmul", "torch.bmm")
+_SOFTMAX = ("torch.softmax", f"{_FUNCTIONAL}.softmax")
+_NEVER = ("float('-inf')", "-float('inf')", "-math.inf", "-torch.inf", "-np.inf")  # as ast.unparse writes them
+
+
+def fused_attention(source: Source, finding: Finding) -> list[Edit]:
+    """One call for `softmax(query @ key.transpose(-2, -1) * scale [+ mask], -1) @ value`, over one or more statements.
+
+    Raises UnclearError for dropout, for weights that are used elsewhere, and for any other operation in between.
+    """
+    statements = [one for place in finding.locations for one in statements_at(source, place)]
+    scopes = dict.fromkeys(source.scope(one) for one in statements)
+    values = [node for scope in scopes for node in ast.walk(scope) if isinstance(node, ast.expr)]
+    found = []
+    for node in values:
+        try:
+            weights, value = _product(source, node)
+            found.append(_Written(source, node).replaced(weights, value))
+        except UnclearError:
+            continue
+    return only(found)
+
+
+class _Written:
+    """Reads attention backwards from its last product; the statements that only lead to it go."""
+
+    def __init__(self, source: Source, last: ast.expr) -> None:
+        self.source, self.last = source, last
+        statement = source.statement(last)
+        block = source.block(statement)
+        self.before = block[: block.index(statement)]
+        self.read = self.before
+        self.taken: list[ast.Assign] = []
+        self.names: Counter[str] = Counter()
+        self.kept: list[ast.expr] = []
+
+    def replaced(self, weights: ast.expr, value: ast.expr) -> list[Edit]:
+        query, transposed, options = self._scores(_softmax(self.source, self._follow(weights)))
+        key = _untransposed(self._follow(transposed))
+        operands = ", ".join(self._text(one) for one in (query, key, value))
+        self._check()
+        called = f"{_functional(self.source)}.scaled_dot_product_attention({operands}, {options})"
+        edits = [Edit(self.source.start(self.last), self.source.end(self.last), called)]
+        for statement in self.taken:
+            edits += removed(self.source, statement)
+        return edits
+
+    def _scores(self, scores: ast.expr) -> tuple[ast.expr, ast.expr, str]:
+        """Both factors of the first product, and what is done to it. The mask comes after the scale."""
+        mask = scale = ""
+        while True:
+            scores = self._follow(scores)
+            try:
+                query, transposed = _product(self.source, scores)
+            except UnclearError:
+                pass
+            else:
+                return query, transposed, f"{mask}scale={scale or '1.0'}"
+            if isinstance(scores, ast.Call) and not mask and not scale:
+                mask, scores = self._filled(scores)
+            elif isinstance(scores, ast.BinOp) and isinstance(scores.op, ast.Add) and not mask and not scale:
+                mask, scores = f"attn_mask={self._text(scores.right)}, ", scores.left
+            elif isinstance(scores, ast.BinOp) and isinstance(scores.op, (ast.Mult, ast.Div)) and not scale:
+                scale = self._text(scores.right)
+                if isinstance(scores.op, ast.Div):
+                    scale = f"1 / ({scale})" if isinstance(scores.right, ast.BinOp) else f"1 / {scale}"
+                scores = scores.left
+            else:
+                raise UnclearError("another operation")
+
+    def _filled(self, call: ast.Call) -> tuple[str, ast.expr]:
+        """The argument for scores.masked_fill(mask == 0, -inf), and the scores. The operator is told where to look."""
+        function = call.func
+        if not (isinstance(function, ast.Attribute) and function.attr == "masked_fill" and len(call.args) == 2):
+            raise UnclearError("another operation")
+        where, fill = call.args
+        if ast.unparse(fill) not in _NEVER:
+            raise UnclearError("another number")
+        if isinstance(where, ast.Compare) and isinstance(where.ops[0], ast.Eq) and _literal(where.comparators[0]) == 0:
+            return f"attn_mask={self._text(where.left)} != 0, ", function.value
+        if isinstance(where, (ast.Name, ast.Attribute, ast.Subscript)):
+            return f"attn_mask=~{self._text(where)}, ", function.value
+        raise UnclearError("another mask")
+
+    def _text(self, value: ast.expr) -> str:
+        self.kept.append(value)
+        return self.source.slice(value)
+
+    def _follow(self, value: ast.expr) -> ast.expr:
+        """What a name was given by the nearest statement above in this block; else the value itself."""
+        while isinstance(value, ast.Name):
+            name = value.id
+            index = next((i for i in range(len(self.read) - 1, -1, -1) if name in _stored(self.read[i])), None)
+            statement = self.read[index] if index is not None else None
+            if not isinstance(statement, ast.Assign) or not isinstance(only(statement.targets), ast.Name):
+                return value
+            self.names[name] += 1
+            self.taken.append(statement)
+            self.read = self.read[:index]
+            value = statement.value
+        return value
+
+    def _check(self) -> None:
+        """Raises UnclearError where a statement that goes, or the order of those that stay, matters elsewhere."""
+        scope = self.source.scope(self.last)
+        used = [node for node in ast.walk(scope) if isinstance(node, ast.Name) and node.id in self.names]
+        for context in (ast.Load, ast.Store):
+            if Counter(node.id for node in used if isinstance(node.ctx, context)) != self.names:
+                raise UnclearError("used elsewhere")
+        needed = {node.id for value in self.kept for node in ast.walk(value) if isinstance(node, ast.Name)}
+        first = min((self.before.index(one) for one in self.taken), default=len(self.before))
+        for statement in self.before[first:]:
+            moved_over = statement not in self.taken
+            if moved_over and not (isinstance(statement, ast.Assign) and needed.isdisjoint(_stored(statement))):
+                raise UnclearError("what it needs changes in between")
+
+
+def _product(source: Source, node: ast.AST) -> tuple[ast.expr, ast.expr]:
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.MatMult):
+        return node.left, node.right
+    if isinstance(node, ast.Call) and source.dotted(node.func) in _PRODUCTS and len(node.args) == 2:
+        return node.args[0], node.args[1]
+    raise UnclearError("no product")
+
+
+def _softmax(source: Source, node: ast.expr) -> ast.expr:
+    """What softmax(..., dim=-1) is taken of."""
+    if not isinstance(node, ast.Call):
+        raise UnclearError("no softmax")
+    arguments = list(node.args)
+    if source.dotted(node.func) not in _SOFTMAX:
+        if not (isinstance(node.func, ast.Attribute) and node.func.attr == "softmax"):
+            raise UnclearError("no softmax")
+        arguments.insert(0, node.func.value)
+    arguments += [one.value for one in node.keywords if one.arg == "dim"]
+    if len(arguments) != 2 or len(node.args) + len(node.keywords) > 2 or _literal(arguments[1]) != -1:
+        raise UnclearError("another softmax")
+    return arguments[0]
+
+
+def _untransposed(node: ast.expr) -> ast.expr:
+    """The key of key.transpose(-2, -1), key.mT and their like."""
+    if isinstance(node, ast.Attribute) and node.attr == "mT":
+        return node.value
+    called = node.func if isinstance(node, ast.Call) else None
+    if isinstance(node, ast.Call) and isinstance(called, ast.Attribute) and called.attr == "transpose":
+        if {_literal(one) for one in node.args} not in ({-1, -2}, {2, 3}):
+            raise UnclearError("other dimensions")
+        return called.value
+    raise UnclearError("no transposed key")
+
+
+def _functional(source: Source) -> str:
+    try:
+        return source.module(_FUNCTIONAL)
+    except UnclearError:
+        return f"{source.module('torch')}.nn.functional"
+
+
+def _literal(node: ast.expr) -> object:
+    try:
+        return ast.literal_eval(node)
+    except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
+        return None
+
+
+def _stored(statement: ast.stmt) -> set[str]:
+    return {node.id for node in ast.walk(statement) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}

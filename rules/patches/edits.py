@@ -1,0 +1,142 @@
+"""Changes of a source's text: arguments of a call, statements moved into a block, new lines; all else stays."""
+
+from __future__ import annotations
+
+import ast
+import re
+from bisect import bisect_left
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from traceopt.rules.patches.source import Source, UnclearError
+
+_REST_OF_LINE = re.compile(r"[ \t]*(#[^\n]*)?\r?(\n|\Z)")
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Edit:
+    """Puts `text` in place of the characters from `start` to `end`; an insertion where the two are the same."""
+
+    start: int
+    end: int
+    text: str
+
+
+def applied(text: str, edits: Iterable[Edit]) -> str:
+    """The text after the edits. Equal edits count once, insertions at one place keep their order.
+
+    Raises UnclearError where two edits touch the same characters.
+    """
+    out, at = [], 0
+    for edit in sorted(dict.fromkeys(edits), key=lambda edit: (edit.start, edit.end)):
+        if edit.start < at:
+            raise UnclearError("two changes of the same characters")
+        out += [text[at : edit.start], edit.text]
+        at = edit.end
+    return "".join([*out, text[at:]])
+
+
+def argument(call: ast.Call, name: str) -> ast.expr | None:
+    """The value that a call passes by this name."""
+    return next((keyword.value for keyword in call.keywords if keyword.arg == name), None)
+
+
+def set_keywords(source: Source, call: ast.Call, wanted: dict[str, str]) -> list[Edit]:
+    """Gives a call these arguments by name: in place of those it has, else behind its last one.
+
+    Raises UnclearError where an argument may hide in `*args` or `**kwargs`.
+    """
+    given = {keyword.arg: keyword for keyword in call.keywords}
+    new = {name: value for name, value in wanted.items() if name not in given}
+    if new and (None in given or any(isinstance(one, ast.Starred) for one in call.args)):
+        raise UnclearError("arguments that the source does not show")
+    edits = [
+        Edit(source.start(given[name].value), source.end(given[name].value), value)
+        for name, value in wanted.items()
+        if name in given
+    ]
+    return edits + (_appended(source, call, [f"{name}={value}" for name, value in new.items()]) if new else [])
+
+
+def _appended(source: Source, call: ast.Call, arguments: list[str]) -> list[Edit]:
+    """In the manner of the call: behind the last argument, or on lines of their own where that has one."""
+    tokens = source.tokens
+    closing = bisect_left(tokens, source.end(call) - 1, key=lambda token: token.start)
+    before = tokens[closing - 1]
+    if tokens[closing].text != ")":
+        raise UnclearError("a call without an end")
+    if before.text == "(":
+        return [Edit(before.end, before.end, ", ".join(arguments))]
+    given: list[ast.expr | ast.keyword] = [*call.args, *call.keywords]
+    if isinstance(given[0], ast.GeneratorExp) and len(given) == 1:
+        raise UnclearError("a generator needs parentheses beside another argument")
+    last = max(map(source.start, given))
+    closed = before.text == ","
+    line = source.line_of(before.end)
+    begins_line = not source.text[source.line_start(source.line_of(last)) : last].strip(" \t")
+    own_line = begins_line and source.line_of(tokens[closing].start) > line
+    if not own_line:
+        return [Edit(before.end, before.end, f" {one}," if closed else f", {one}") for one in arguments]
+    below = source.line_start(line + 1)
+    indent = source.indent(source.line_of(last))
+    rows = [Edit(below, below, f"{indent}{one},{source.eol}") for one in arguments]
+    return rows if closed else [Edit(before.end, before.end, ","), *rows]
+
+
+def whole_lines(source: Source, statements: Sequence[ast.stmt]) -> tuple[int, int]:
+    """First and last line of consecutive statements. Raises UnclearError where they share a line with others."""
+    first, last = statements[0], statements[-1]
+    if source.text[source.line_start(first.lineno) : source.start(first)].strip(" \t"):
+        raise UnclearError("two statements on a line")
+    if not _REST_OF_LINE.match(source.text, source.end(last)):
+        raise UnclearError("two statements on a line")
+    return first.lineno, last.end_lineno or last.lineno
+
+
+def put_inside(source: Source, statements: Sequence[ast.stmt], head: str) -> list[Edit]:
+    """Moves consecutive statements of a block into a new one under `head`, with comments and blank lines in between."""
+    first, last = whole_lines(source, statements)
+    if not source.lines_in_strings.isdisjoint(range(first, last + 1)):
+        raise UnclearError("a string over several lines would change")
+    indent = source.indent(first)
+    unit = _indent_unit(source, statements[0])
+    edits = [Edit(source.line_start(first), source.line_start(first), f"{indent}{head}{source.eol}")]
+    for line in range(first, last + 1):
+        text = source.lines[line - 1]
+        if text.strip():
+            at = source.line_start(line) + (len(indent) if text.startswith(indent) else 0)
+            edits.append(Edit(at, at, unit))
+    return edits
+
+
+def _indent_unit(source: Source, statement: ast.stmt) -> str:
+    """By how much the file indents: here, else where it does so first."""
+    outer = next((one for one in source.ancestors(statement) if isinstance(one, ast.stmt)), None)
+    inner = source.indent(statement.lineno)
+    if outer is not None and inner.startswith(source.indent(outer.lineno)):
+        return inner.removeprefix(source.indent(outer.lineno))
+    blocks = (body[0] for one in source.tree.body if isinstance(body := getattr(one, "body", None), list))
+    return next((source.indent(one.lineno) for one in blocks if source.indent(one.lineno)), "    ")
+
+
+def removed(source: Source, statement: ast.stmt) -> list[Edit]:
+    """Takes a statement out with its lines. Raises UnclearError for the only one of a block."""
+    if len(source.block(statement)) == 1:
+        raise UnclearError("the block would be empty")
+    first, last = whole_lines(source, [statement])
+    return [Edit(source.line_start(first), source.line_start(last + 1), "")]
+
+
+def after_imports(source: Source, module: str, code: str) -> list[Edit]:
+    """A statement about an imported module, on a line of its own below the imports at the head of the file."""
+    head: list[ast.stmt] = []
+    for statement in source.tree.body:
+        if isinstance(statement, (ast.Import, ast.ImportFrom)):
+            head.append(statement)
+        elif head and not isinstance(statement, (ast.Try, ast.Expr, ast.Assign)):
+            break
+    name = source.module(module, head)
+    _, last = whole_lines(source, head[-1:])
+    at, eol = source.line_start(last + 1), source.eol
+    ended = source.lines[last - 1].endswith("\n")
+    return [Edit(at, at, f"{eol}{name}.{code}{eol}" if ended else f"{eol}{eol}{name}.{code}")]

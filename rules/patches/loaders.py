@@ -1,0 +1,146 @@
+"""Arguments of the DataLoader behind a loop: workers, pinned memory."""
+
+from __future__ import annotations
+
+import ast
+import multiprocessing
+from collections.abc import Iterator
+
+from traceopt.rules.finding import Finding
+from traceopt.rules.patches.edits import Edit, argument, set_keywords
+from traceopt.rules.patches.origins import constructor
+from traceopt.rules.patches.places import own_nodes, statements_at, statements_of
+from traceopt.rules.patches.source import Function, Source, UnclearError, constant
+
+_LOADERS = ("torch.utils.data.DataLoader", "torch.utils.data.dataloader.DataLoader")
+UNKNOWN = float("inf")  # more than any number: what only the run knows is not changed
+_WORKERS_PLACE, _PIN_PLACE = 5, 7  # of the positional arguments
+
+
+def workers(source: Source, finding: Finding) -> list[Edit]:
+    """DL001: the arguments in the finding's example; pinned memory is DL003's, with the copies."""
+    advised = _advised(finding)
+    count, prefetch = advised.get("num_workers", 0), advised.get("prefetch_factor", 0)
+
+    def changes(call: ast.Call) -> bool:
+        given = _number(_workers(call))
+        return given < count if count else given > 0 and _number(argument(call, "prefetch_factor")) < prefetch
+
+    call = constructor(source, _iterated(source, finding), lambda call: _is_loader(source, call), changes)
+    if _number(_workers(call)) == 0:
+        if source.mentions("IterableDataset"):
+            raise UnclearError("each worker would read all of the data")
+        if _runs_when_imported(source) and multiprocessing.get_all_start_methods()[0] != "fork":
+            raise UnclearError("each worker would run the script")
+    keywords = {"num_workers": str(count)} if count else {}
+    if "persistent_workers" in advised and constant(argument(call, "persistent_workers")) is not True:
+        keywords["persistent_workers"] = "True"
+    if _number(argument(call, "prefetch_factor")) < prefetch:
+        keywords["prefetch_factor"] = str(prefetch)
+    return set_keywords(source, call, keywords)
+
+
+def persistent_workers(source: Source, finding: Finding) -> list[Edit]:
+    """DL006: workers that live as long as the loader."""
+
+    def changes(call: ast.Call) -> bool:
+        return _workers(call) is not None and constant(argument(call, "persistent_workers")) in (None, False)
+
+    call = constructor(source, _iterated(source, finding), lambda call: _is_loader(source, call), changes)
+    count = _workers(call)
+    if 0 < _number(count) < UNKNOWN:
+        return set_keywords(source, call, {"persistent_workers": "True"})
+    if isinstance(count, (ast.Name, ast.Attribute)):  # without workers the DataLoader refuses the argument
+        return set_keywords(source, call, {"persistent_workers": f"{source.slice(count)} > 0"})
+    raise UnclearError("perhaps no workers")
+
+
+def pinned_copies(source: Source, finding: Finding) -> list[Edit]:
+    """DL003: pinned batches, and copies of them that do not block; one without the other gives nothing."""
+    edits: list[Edit] = []
+    batches: list[ast.expr] = []
+    for place in finding.locations:
+        statements = statements_at(source, place)
+        statements = [one for one in statements if source.loops(one)] or statements
+        copies = [copy for one in statements for copy in _copies(one)]
+        if not copies:
+            raise UnclearError("no copy of a batch")
+        for call, batch in copies:
+            edits += _non_blocking(source, call)
+            batches.append(batch)
+
+    def changes(call: ast.Call) -> bool:
+        return len(call.args) <= _PIN_PLACE and constant(argument(call, "pin_memory")) in (None, False)
+
+    loader = constructor(source, batches, lambda call: _is_loader(source, call), changes)
+    return edits + set_keywords(source, loader, {"pin_memory": "True"})
+
+
+def _copies(statement: ast.stmt) -> Iterator[tuple[ast.Call, ast.expr]]:
+    """Calls of .to() and .cuda(), and what they copy."""
+    for node in own_nodes(statement):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in ("to", "cuda"):
+            yield node, node.func.value
+
+
+def _non_blocking(source: Source, call: ast.Call) -> list[Edit]:
+    given = constant(argument(call, "non_blocking"))
+    if given is True:
+        return []
+    if given not in (None, False) or any(isinstance(constant(one), bool) for one in call.args):
+        raise UnclearError("whether the copy blocks is decided elsewhere")
+    return set_keywords(source, call, {"non_blocking": "True"})
+
+
+def _iterated(source: Source, finding: Finding) -> list[ast.expr]:
+    """What the loops and next() calls at the finding's place read from. Raises UnclearError where there are none."""
+    values: list[ast.expr] = []
+    for statement in statements_of(source, finding):
+        for node in own_nodes(statement):
+            if isinstance(node, (ast.For, ast.AsyncFor, ast.comprehension)):
+                values.append(node.iter)
+            elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "next":
+                values += node.args[:1]
+    if not values:
+        raise UnclearError("no loop")
+    return values
+
+
+def _advised(finding: Finding) -> dict[str, int]:
+    """What the finding's example says: `DataLoader(..., num_workers=4, persistent_workers=True)`."""
+    try:
+        example = ast.parse(finding.fix.code or "")
+    except (SyntaxError, ValueError):
+        return {}
+    calls = [node for node in ast.walk(example) if isinstance(node, ast.Call)]
+    given = {keyword.arg: constant(keyword.value) for call in calls for keyword in call.keywords}
+    return {name: value for name, value in given.items() if name is not None and isinstance(value, int)}
+
+
+def _is_loader(source: Source, call: ast.Call) -> bool:
+    return source.dotted(call.func) in _LOADERS
+
+
+def _workers(call: ast.Call) -> ast.expr | None:
+    return call.args[_WORKERS_PLACE] if len(call.args) > _WORKERS_PLACE else argument(call, "num_workers")
+
+
+def _number(value: ast.expr | None) -> float:
+    """A whole number in the source; 0 where none is given."""
+    number = constant(value)
+    return number if type(number) is int else 0 if number is None else UNKNOWN
+
+
+def _runs_when_imported(source: Source) -> bool:
+    """Whether the file trains without `if __name__ == "__main__"`: a worker that is not forked would do so too."""
+    functions = {node.name for node in source.tree.body if isinstance(node, Function)}
+    return any(
+        isinstance(statement, (ast.For, ast.While))
+        or (
+            isinstance(statement, ast.Expr)
+            and isinstance(statement.value, ast.Call)
+            and isinstance(statement.value.func, ast.Name)
+            and statement.value.func.id in functions
+        )
+        for statement in source.tree.body
+    )

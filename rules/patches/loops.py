@@ -1,0 +1,151 @@
+"""Statements of the training loop that wait or print: behind an interval, or out."""
+
+from __future__ import annotations
+
+import ast
+
+from traceopt.rules.finding import Finding
+from traceopt.rules.patches.edits import Edit, put_inside, removed
+from traceopt.rules.patches.places import statements_of
+from traceopt.rules.patches.source import Source, UnclearError, only
+
+LOG_STEPS = 50
+COLLECT_STEPS = 500
+
+_LOGGERS = ("print", "logging.", "wandb.log", "mlflow.log", "tqdm.", "sys.stdout.write", "sys.stderr.write")
+_LOG_METHODS = (
+    *("debug", "info", "warning", "log", "log_metrics", "log_metric", "log_dict"),
+    *("add_scalar", "add_scalars", "add_histogram", "add_image", "add_text"),
+    *("set_postfix", "set_postfix_str", "set_description", "set_description_str"),
+)
+# Calls that leave no trace behind, so that they may as well not happen.
+_READING = frozenset(
+    """
+    abs cpu detach exp float format get_last_lr int item items join len max max_memory_allocated mean
+    memory_allocated min norm numpy perf_counter range round size sqrt str strftime sum time tolist
+    """.split()  # noqa: SIM905
+)
+
+
+def log_at_interval(source: Source, finding: Finding) -> list[Edit]:
+    """HS001, LG001, LG002: what only prints or logs, every 50 steps of the loop round it."""
+    runs = [run for statement in statements_of(source, finding) if (run := _logging_run(source, statement))]
+    return _at_interval(source, only(runs), LOG_STEPS)
+
+
+def collect_at_interval(source: Source, finding: Finding) -> list[Edit]:
+    """PY001: a collection by hand, every 500 steps."""
+    return _at_interval(source, [_call_of(source, finding, "gc.collect")], COLLECT_STEPS)
+
+
+def no_synchronize(source: Source, finding: Finding) -> list[Edit]:
+    """HS003: without the statement, and without the `if` that held nothing else."""
+    statement: ast.stmt = _call_of(source, finding, "torch.cuda.synchronize")
+    for outer in source.ancestors(statement):
+        if not (isinstance(outer, ast.If) and outer.body == [statement] and not outer.orelse):
+            break
+        if not _only_reads(source, outer.test):
+            break
+        statement = outer
+    return removed(source, statement)
+
+
+def _call_of(source: Source, finding: Finding, function: str) -> ast.stmt:
+    """The one statement at the finding's place that is a call of this function and no more."""
+    return only(
+        [
+            one
+            for one in statements_of(source, finding)
+            if isinstance(one, ast.Expr)
+            and isinstance(one.value, ast.Call)
+            and source.dotted(one.value.func) == function
+        ]
+    )
+
+
+def _at_interval(source: Source, statements: list[ast.stmt], steps: int) -> list[Edit]:
+    loop = next(iter(source.loops(statements[0])), None)
+    if not isinstance(loop, ast.For) or not _trains(source, loop):
+        raise UnclearError("not the training loop")
+    index = _index(source, loop)
+    if any(_stores(node, index) for statement in loop.body for node in ast.walk(statement)):
+        raise UnclearError("the index is changed")
+    for outer in source.ancestors(statements[0]):
+        if outer is loop:
+            break
+        if isinstance(outer, ast.If) and any(isinstance(node, ast.Mod) for node in ast.walk(outer.test)):
+            raise UnclearError("an interval already")
+    return put_inside(source, statements, f"if {index} % {steps} == 0:")
+
+
+def _trains(source: Source, loop: ast.For) -> bool:
+    """Whether an optimizer steps in each turn: here, or in a function of this file that is called here."""
+    called = [node.func for node in ast.walk(loop) if isinstance(node, ast.Call)]
+    names = {one.id for one in called if isinstance(one, ast.Name)}
+    names |= {one.attr for one in called if isinstance(one, ast.Attribute)}
+    bodies = [function for function in source.functions if function.name in names]
+    return any(_steps(node) for body in (loop, *bodies) for node in ast.walk(body))
+
+
+def _steps(node: ast.AST) -> bool:
+    return isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "step"
+
+
+def _index(source: Source, loop: ast.For) -> str:
+    """The variable that counts the turns of `for step, batch in enumerate(...)` or `for step in range(...)`."""
+    turns, target = loop.iter, loop.target
+    if isinstance(turns, ast.Call) and (source.dotted(turns.func) or "").startswith("tqdm.") and turns.args:
+        turns = turns.args[0]
+    counter = turns.func.id if isinstance(turns, ast.Call) and isinstance(turns.func, ast.Name) else ""
+    if counter == "enumerate" and isinstance(target, ast.Tuple):
+        target = target.elts[0]
+    elif counter != "range":
+        raise UnclearError("no index")
+    if not isinstance(target, ast.Name) or target.id == "_":
+        raise UnclearError("no index")
+    return target.id
+
+
+def _stores(node: ast.AST, name: str) -> bool:
+    return isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, ast.Store)
+
+
+def _logging_run(source: Source, statement: ast.stmt) -> list[ast.stmt]:
+    """The statement, if all it does is to log; one that reads a value for the logs right below, with those; or none."""
+    if _logs(source, statement):
+        return [statement]
+    target = statement.targets[0] if isinstance(statement, ast.Assign) and len(statement.targets) == 1 else None
+    if not (
+        isinstance(target, ast.Name) and isinstance(statement, ast.Assign) and _only_reads(source, statement.value)
+    ):
+        return []
+    block = source.block(statement)
+    run: list[ast.stmt] = [statement]
+    for below in block[block.index(statement) + 1 :]:
+        if not _logs(source, below):
+            break
+        run.append(below)
+    inside = {node for one in run for node in ast.walk(one)}
+    uses = [node for node in ast.walk(source.scope(statement)) if isinstance(node, ast.Name) and node.id == target.id]
+    return run if len(run) > 1 and inside.issuperset(uses) else []
+
+
+def _logs(source: Source, statement: ast.stmt) -> bool:
+    if not (isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call)):
+        return False
+    call = statement.value
+    name = source.dotted(call.func) or (call.func.id if isinstance(call.func, ast.Name) else "")
+    known = name.startswith(_LOGGERS) or (isinstance(call.func, ast.Attribute) and call.func.attr in _LOG_METHODS)
+    return known and all(_only_reads(source, one) for one in [*call.args, *(one.value for one in call.keywords)])
+
+
+def _only_reads(source: Source, value: ast.expr) -> bool:
+    """Whether nothing is changed by working out a value."""
+    for node in ast.walk(value):
+        if isinstance(node, (ast.NamedExpr, ast.Await, ast.Yield, ast.YieldFrom)):
+            return False
+        if isinstance(node, ast.Call):
+            name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+            if name not in _READING and source.dotted(node.func) != "torch.cuda.is_available":
+                return False
+    return True

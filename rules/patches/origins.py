@@ -1,0 +1,141 @@
+"""Which call made a value: from the loader that a loop iterates, or the optimizer that steps, to its constructor."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterator, Sequence
+
+from traceopt.rules.patches.source import Function, Source, only
+
+Wanted = Callable[[ast.Call], bool]
+Value = tuple[ast.expr, int | None]  # an expression; of a tuple only this element
+
+
+def constructor(source: Source, values: Sequence[ast.expr], wanted: Wanted, changes: Wanted) -> ast.Call:
+    """The one call of the `wanted` kind behind these values that the fix `changes`.
+
+    Where they come from outside of the file (a parameter, an attribute), the only such call in it. Raises UnclearError
+    for none and for several.
+    """
+    search = _Search(source, wanted)
+    calls = [call for value in values for call in search.calls((value, None))]
+    if not calls and search.left_the_file:
+        calls = [call for call in source.calls if wanted(call)]
+    return only([call for call in calls if changes(call)])
+
+
+class _Search:
+    """Follows names, attributes, parameters and local functions backwards, each once.
+
+    What is not defined in the file hands on what it gets: enumerate(loader), batch.items(), fabric.setup(loader).
+    """
+
+    def __init__(self, source: Source, wanted: Wanted) -> None:
+        self.source, self.wanted = source, wanted
+        self.seen: set[Value] = set()
+        self.left_the_file = False
+
+    def calls(self, value: Value) -> Iterator[ast.Call]:
+        if value in self.seen:
+            return
+        self.seen.add(value)
+        node, _ = value
+        if isinstance(node, ast.Call) and self.wanted(node):
+            yield node
+            return
+        for origin in self._origins(*value):
+            yield from self.calls(origin)
+
+    def _origins(self, node: ast.expr, item: int | None) -> Iterator[Value]:
+        if isinstance(node, ast.Call):
+            yield from self._returned(node, item)
+            handed_on = [*node.args, *(keyword.value for keyword in node.keywords)]
+            if isinstance(node.func, ast.Attribute):
+                handed_on.append(node.func.value)
+            yield from ((one, None) for one in handed_on)
+        elif isinstance(node, (ast.Name, ast.Attribute)):
+            yield from self._bound(node)
+        elif isinstance(node, (ast.Tuple, ast.List)) and item is not None and item < len(node.elts):
+            yield node.elts[item], None
+        elif isinstance(node, (ast.Subscript, ast.Starred, ast.Await, ast.NamedExpr)):
+            yield node.value, None
+        elif isinstance(node, ast.IfExp):
+            yield from ((node.body, item), (node.orelse, item))
+        elif isinstance(node, (ast.Tuple, ast.List, ast.Dict, ast.BoolOp)):
+            yield from ((child, None) for child in ast.iter_child_nodes(node) if isinstance(child, ast.expr))
+
+    def _returned(self, call: ast.Call, item: int | None) -> Iterator[Value]:
+        """What the functions of this file give that the call may mean."""
+        for function in self._functions(call.func):
+            for node in self.source.nodes_of(function):
+                if isinstance(node, ast.Return) and node.value is not None:
+                    yield node.value, item
+
+    def _functions(self, called: ast.expr) -> Sequence[ast.AST]:
+        name = called.id if isinstance(called, ast.Name) else called.attr if isinstance(called, ast.Attribute) else None
+        return [function for function in self.source.functions if function.name == name]
+
+    def _bound(self, name: ast.Name | ast.Attribute) -> Iterator[Value]:
+        """What a name of the nearest scope that binds it is given, or an attribute anywhere in the file."""
+        if isinstance(name, ast.Attribute):
+            given = list(_given(self.source.nodes, name))
+            self.left_the_file |= not given and self.source.dotted(name) is None
+            yield from given
+            return
+        for scope in (one for one in self.source.ancestors(name) if isinstance(one, (*Function, ast.Module))):
+            given = list(_given(self.source.nodes_of(scope), name))
+            if isinstance(scope, Function) and name.id in _parameters(scope):
+                passed = [(value, None) for value in _passed(self.source, scope, name.id)]
+                self.left_the_file |= not passed
+                given += passed
+            if given:
+                yield from given
+                return
+
+
+def _given(nodes: Sequence[ast.AST], name: ast.Name | ast.Attribute) -> Iterator[Value]:
+    """Values that assignments, loops and `with` give to a name, with the element's number where a tuple is unpacked."""
+    for node in nodes:
+        if isinstance(node, ast.Assign):
+            targets, value = node.targets, node.value
+        elif isinstance(node, (ast.AnnAssign, ast.NamedExpr)) and node.value is not None:
+            targets, value = [node.target], node.value
+        elif isinstance(node, (ast.For, ast.AsyncFor, ast.comprehension)):
+            if any(_same(target, name) for target in ast.walk(node.target)):
+                yield node.iter, None
+            continue
+        elif isinstance(node, ast.withitem) and node.optional_vars is not None:
+            targets, value = [node.optional_vars], node.context_expr
+        else:
+            continue
+        for target in targets:
+            if _same(target, name):
+                yield value, None
+            elif isinstance(target, (ast.Tuple, ast.List)):
+                yield from ((value, item) for item, element in enumerate(target.elts) if _same(element, name))
+
+
+def _same(target: ast.AST, name: ast.Name | ast.Attribute) -> bool:
+    if isinstance(target, ast.Name) and isinstance(name, ast.Name):
+        return target.id == name.id
+    return isinstance(target, ast.Attribute) and isinstance(name, ast.Attribute) and target.attr == name.attr
+
+
+def _parameters(function: ast.FunctionDef | ast.AsyncFunctionDef) -> list[str]:
+    return [one.arg for one in (*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs)]
+
+
+def _passed(source: Source, function: ast.FunctionDef | ast.AsyncFunctionDef, parameter: str) -> Iterator[ast.expr]:
+    """What calls of a function in this file pass as a parameter."""
+    names = _parameters(function)
+    for call in source.calls:
+        called = call.func
+        if isinstance(called, ast.Attribute) and called.attr == function.name:
+            place = names.index(parameter) - (names[0] == "self")
+        elif isinstance(called, ast.Name) and called.id == function.name:
+            place = names.index(parameter)
+        else:
+            continue
+        yield from (one.value for one in call.keywords if one.arg == parameter)
+        if 0 <= place < len(call.args) and not any(isinstance(one, ast.Starred) for one in call.args):
+            yield call.args[place]

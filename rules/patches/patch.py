@@ -1,0 +1,121 @@
+"""Patches for findings: the change of each rule's fix, made from the user's file, where it is plain what to change."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from traceopt.rules.finding import Finding
+from traceopt.rules.patches import arguments, attention, loaders, loops, precision
+from traceopt.rules.patches.edits import Edit, applied
+from traceopt.rules.patches.files import find_source
+from traceopt.rules.patches.places import statements_at
+from traceopt.rules.patches.source import Source, UnclearError
+from traceopt.rules.patches.unified import apply_diff, unified_diff
+
+# What makes the edits of a rule's fix; raises UnclearError where a person has to think. The finding's locations are
+# those in the source.
+Recipe = Callable[[Source, Finding], list[Edit]]
+RECIPES: dict[str, Recipe] = {
+    "AT001": attention.fused_attention,
+    "CM007": arguments.ddp_buffers,
+    "CV001": precision.channels_last,
+    "CV003": precision.cudnn_benchmark,
+    "DL001": loaders.workers,
+    "DL003": loaders.pinned_copies,
+    "DL006": loaders.persistent_workers,
+    "HS001": loops.log_at_interval,
+    "HS003": loops.no_synchronize,
+    "LG001": loops.log_at_interval,
+    "LG002": loops.log_at_interval,
+    "OP001": arguments.fused_optimizer,
+    "OP002": arguments.fused_optimizer,
+    "OP003": arguments.zero_grad,
+    "PY001": loops.collect_at_interval,
+    "TC001": precision.autocast,
+    "TC002": precision.tf32,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """The edits of one finding in one file."""
+
+    source: Source
+    edits: list[Edit]
+
+
+def with_patches(findings: Sequence[Finding], folders: Sequence[Path], *, debug: bool = False) -> list[Finding]:
+    """The findings with a patch each where one can be made from the files in these folders; else as they were.
+
+    With `debug` an exception in a recipe is raised, which else costs this patch alone.
+    """
+    out = []
+    for finding, change in zip(findings, _changes(findings, folders, debug), strict=True):
+        patch = _patch(change.source, change.edits) if change is not None else None
+        out.append(replace(finding, fix=replace(finding.fix, patch=patch)) if patch else finding)
+    return out
+
+
+def combined_patch(findings: Sequence[Finding], folders: Sequence[Path]) -> tuple[str, list[str]]:
+    """One patch of all fixes that go together, and their codes; of two that clash the more valuable one is in it."""
+    chosen: dict[str, Change] = {}
+    codes = []
+    for finding, change in zip(findings, _changes(findings, folders, debug=False), strict=True):
+        if change is None:
+            continue
+        path = change.source.path
+        before = chosen.get(path, Change(change.source, []))
+        if before.source.text != change.source.text:  # of another folder
+            continue
+        together = Change(change.source, [*before.edits, *change.edits])
+        if _patch(together.source, together.edits) is not None:
+            chosen[path] = together
+            codes.append(finding.code)
+    patches = [_patch(change.source, change.edits) or "" for _, change in sorted(chosen.items())]
+    return "".join(patches), list(dict.fromkeys(codes))
+
+
+def _changes(findings: Iterable[Finding], folders: Sequence[Path], debug: bool) -> list[Change | None]:
+    files: dict[str, Source | None] = {}
+    out = []
+    for finding in findings:
+        try:
+            out.append(_change(finding, folders, files))
+        except Exception as error:
+            if debug and not isinstance(error, UnclearError):
+                raise
+            out.append(None)
+    return out
+
+
+def _change(finding: Finding, folders: Sequence[Path], files: dict[str, Source | None]) -> Change | None:
+    """Made in the file that the finding names first; `files` holds those read so far by their name in the trace.
+
+    Raises UnclearError where a person has to make the change.
+    """
+    recipe = RECIPES.get(finding.code)
+    if recipe is None or not finding.locations:
+        return None
+    name = finding.locations[0].file
+    if name not in files:
+        files[name] = find_source(name, folders)
+    source = files[name]
+    here = [place for place in finding.locations if place.file == name]
+    if source is None or not statements_at(source, here[0]):
+        return None
+    return Change(source, recipe(source, replace(finding, locations=here)))
+
+
+def _patch(source: Source, edits: list[Edit]) -> str | None:
+    """The diff of the edits, if what comes out is Python again and the diff applies to the file."""
+    try:
+        text = applied(source.text, edits)
+        Source.parse(source.path, text)
+        diff = unified_diff(source.path, source.text, text)
+        if text != source.text and apply_diff(source.text, diff) == text:
+            return diff
+    except (UnclearError, ValueError):
+        pass
+    return None

@@ -1,0 +1,63 @@
+"""From the place that a finding names to statements of the source."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from traceopt.rules.finding import Finding, Location
+from traceopt.rules.patches.source import Function, Source
+
+# Frames that have no def of their own in the source.
+_UNNAMED = ("", "<lambda>", "<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>")
+_INNER = (ast.stmt, ast.excepthandler, ast.match_case)
+
+
+def statements_at(source: Source, place: Location) -> list[ast.stmt]:
+    """The statements that a place may mean, in order; several where the trace knows less than the line.
+
+    A trace without the lines of calls names the first line of the function: then all of the function's statements.
+    Empty where the function at that place is another one: the file has changed since.
+    """
+    name = (place.function or "").rpartition(".")[2]
+    scopes = [one for one in (source.tree, *source.functions) if name in (*_UNNAMED, _name(one))]
+    whole = [one for one in scopes if name == _name(one) and _first_line(one) == place.line and place.last_line is None]
+    nodes = [node for scope in whole or scopes for node in source.nodes_of(scope)]
+    found = [node for node in nodes if isinstance(node, ast.stmt) and not isinstance(node, (*Function, ast.ClassDef))]
+    return sorted((one for one in found if whole or _touches(one, place)), key=lambda one: (one.lineno, one.col_offset))
+
+
+def statements_of(source: Source, finding: Finding) -> list[ast.stmt]:
+    """Those at the first place of a finding."""
+    return statements_at(source, finding.locations[0])
+
+
+def own_nodes(statement: ast.stmt) -> Iterator[ast.AST]:
+    """A statement's nodes without those of the statements inside it."""
+    waiting: list[ast.AST] = [statement]
+    while waiting:
+        node = waiting.pop(0)
+        yield node
+        waiting += [child for child in ast.iter_child_nodes(node) if not isinstance(child, _INNER)]
+
+
+def _touches(statement: ast.stmt, place: Location) -> bool:
+    """Whether the statement, or the head of a compound one, stands on a line of the place."""
+    if place.line is None or statement.lineno > (place.last_line or place.line):
+        return False
+    last = statement.end_lineno or 0
+    if any(isinstance(child, _INNER) for child in ast.iter_child_nodes(statement)):
+        head = [one.end_lineno or 0 for one in own_nodes(statement) if isinstance(one, ast.expr)]
+        last = max([statement.lineno, *head])
+    return last >= place.line
+
+
+def _name(scope: ast.AST) -> str:
+    return getattr(scope, "name", "<module>")
+
+
+def _first_line(scope: ast.AST) -> int:
+    """As the code object counts: of a function from the first decorator on."""
+    if isinstance(scope, Function):
+        return min([scope.lineno, *(one.lineno for one in scope.decorator_list)])
+    return 1

@@ -1,0 +1,131 @@
+"""Settings of precision and convolution: TF32, cuDNN's search, autocast round the forward pass, channels_last."""
+
+from __future__ import annotations
+
+import ast
+
+from traceopt.rules.finding import Finding
+from traceopt.rules.patches.edits import Edit, after_imports, put_inside, set_keywords
+from traceopt.rules.patches.source import Source, UnclearError, only
+
+# Methods that hand a batch on, or a result, without the work of a model.
+_PLAIN = frozenset(
+    """
+    clone contiguous cuda detach dim flatten float int items len list long next permute requires_grad_ reshape size
+    squeeze to tuple unsqueeze view
+    """.split()  # noqa: SIM905
+)
+# What does not go with autocast to bfloat16 as it stands, or says that the file has its own ways already.
+_OTHER_WAYS = ("autocast", "GradScaler", "BCELoss", "binary_cross_entropy(", ".numpy(", ".half(", ".bfloat16(")
+
+
+def tf32(source: Source, _: Finding) -> list[Edit]:
+    """TC002: one line below the imports of the script."""
+    if source.mentions("set_float32_matmul_precision", "allow_tf32", "fp32_precision"):
+        raise UnclearError("set already")
+    return _setting(source, "torch", 'set_float32_matmul_precision("high")')
+
+
+def cudnn_benchmark(source: Source, _: Finding) -> list[Edit]:
+    """CV003: one line below the imports of the script."""
+    if source.mentions("cudnn.benchmark", "cudnn.deterministic", "use_deterministic_algorithms"):
+        raise UnclearError("set already")
+    return _setting(source, "torch", "backends.cudnn.benchmark = True")
+
+
+def _setting(source: Source, module: str, code: str) -> list[Edit]:
+    guards = [one.test for one in source.tree.body if isinstance(one, ast.If) and isinstance(one.test, ast.Compare)]
+    if not _trains(source) and not any(_name(one.left) == "__name__" for one in guards):
+        raise UnclearError("a library: what imports it decides")
+    return after_imports(source, module, code)
+
+
+def _trains(source: Source) -> bool:
+    return any(_name(call.func) == "backward" for call in source.calls)
+
+
+def autocast(source: Source, finding: Finding) -> list[Edit]:
+    """TC001: the statements of the forward pass and the loss, where they stand one below the other."""
+    if "torch.bfloat16" not in (finding.fix.code or "") or source.mentions(*_OTHER_WAYS):
+        raise UnclearError("more than autocast is needed")
+    backward = only([node for node in source.nodes if isinstance(node, ast.Expr) and _backward_of(node) is not None])
+    forward = _forward(source, backward, _backward_of(backward) or "")
+    torch = source.module("torch")
+    return put_inside(source, forward, f'with {torch}.autocast(device_type="cuda", dtype={torch}.bfloat16):')
+
+
+def _backward_of(statement: ast.Expr) -> str | None:
+    """ "loss" for the statement loss.backward()."""
+    call = statement.value
+    if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr == "backward":
+        return call.func.value.id if isinstance(call.func.value, ast.Name) else ""
+    return None
+
+
+def _forward(source: Source, backward: ast.Expr, loss: str) -> list[ast.stmt]:
+    """The statements that lead to the loss, from the first with a call in it that is no mere handing on."""
+    block = source.block(backward)
+    statements = block[: block.index(backward)]
+    wanted = {loss}
+    chain: list[int] = []
+    for index in range(len(statements) - 1, -1, -1):
+        statement = statements[index]
+        stored = _names(statement, ast.Store)
+        if not stored & wanted:
+            continue
+        if not isinstance(statement, ast.Assign):
+            raise UnclearError("not a plain forward pass")
+        wanted = (wanted - stored) | _names(statement.value, ast.Load)
+        chain.append(index)
+    chained = {node for index in chain for node in ast.walk(statements[index])}
+    others = {node for statement in source.turn(backward) for node in ast.walk(statement)} - chained
+    names = [node for node in others if isinstance(node, ast.Name) and node.lineno < backward.lineno]
+    if any(node.id in wanted and isinstance(node.ctx, ast.Store) for node in names):
+        raise UnclearError("a part of the forward pass in another block")
+    working = [index for index in chain if _works(statements[index])]
+    if not working:
+        raise UnclearError("no forward pass")
+    forward = list(range(min(working), max(chain) + 1))
+    if any(index not in chain and not _clears_gradients(statements[index]) for index in forward):
+        raise UnclearError("something else in between")
+    return [statements[index] for index in forward]
+
+
+def _works(statement: ast.stmt) -> bool:
+    return any(isinstance(node, ast.Call) and _name(node.func) not in _PLAIN for node in ast.walk(statement))
+
+
+def _clears_gradients(statement: ast.stmt) -> bool:
+    value = statement.value if isinstance(statement, ast.Expr) else None
+    return isinstance(value, ast.Call) and _name(value.func) == "zero_grad"
+
+
+def _name(function: ast.expr) -> str:
+    return function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
+
+
+def _names(node: ast.AST, context: type[ast.expr_context]) -> set[str]:
+    return {one.id for one in ast.walk(node) if isinstance(one, ast.Name) and isinstance(one.ctx, context)}
+
+
+def channels_last(source: Source, _: Finding) -> list[Edit]:
+    """CV001: both the model and its input, where each is moved to the device by one `.to(...)`."""
+    if not _trains(source) or source.mentions("channels_last", "memory_format", "Conv1d", "Conv3d"):
+        raise UnclearError("another layout")
+    moves: dict[str, list[ast.Call]] = {}
+    for node in source.nodes:
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
+            value = node.value
+            if isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute) and value.func.attr == "to":
+                moves.setdefault(node.targets[0].id, []).append(value)
+    pairs = {
+        (call.func.id, call.args[0].id)
+        for call in source.calls
+        if isinstance(call.func, ast.Name) and call.args and isinstance(call.args[0], ast.Name)
+    }
+    model, images = only([pair for pair in sorted(pairs) if moves.keys() >= set(pair)])
+    layout = {"memory_format": f"{source.module('torch')}.channels_last"}
+    return [
+        *set_keywords(source, only(moves[model]), layout),
+        *set_keywords(source, only(moves[images]), layout),
+    ]

@@ -1,0 +1,259 @@
+"""One Python file: its text, its syntax tree, and how the places of the one are found in the other."""
+
+from __future__ import annotations
+
+import ast
+import io
+import tokenize
+import warnings
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import accumulate
+from typing import TypeVar
+
+T = TypeVar("T")
+
+Function = (ast.FunctionDef, ast.AsyncFunctionDef)
+Scope = (*Function, ast.Lambda, ast.Module)
+Loop = (ast.For, ast.AsyncFor, ast.While)
+_LAYOUT = (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER)
+
+
+class UnclearError(Exception):
+    """The source is not plain enough to be changed without a person's thought."""
+
+
+def only(items: Sequence[T]) -> T:
+    """The one item there is. Raises UnclearError for none and for several."""
+    if len(items) != 1:
+        raise UnclearError(f"{len(items)} candidates")
+    return items[0]
+
+
+@dataclass(frozen=True)
+class Token:
+    """A token that means something to Python, by its place in the text."""
+
+    start: int
+    end: int
+    text: str
+
+
+@dataclass(frozen=True)
+class Source:
+    """A file that parses. `path` is how a patch names it: relative, with slashes."""
+
+    path: str
+    text: str
+    tree: ast.Module
+
+    @classmethod
+    def parse(cls, path: str, text: str) -> Source:
+        """Raises UnclearError for text that is not Python here, or whose lines git counts differently."""
+        if text.startswith("\ufeff") or "\r" in text.replace("\r\n", "\n"):
+            raise UnclearError("a byte order mark or a lone carriage return")
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # an invalid escape in the user's string is none of our business
+                return cls(path, text, ast.parse(text))
+        except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+            raise UnclearError("not Python") from error
+
+    @cached_property
+    def lines(self) -> list[str]:
+        """With their ends. str.splitlines knows ends that neither Python nor git does."""
+        return list(io.StringIO(self.text, newline="\n"))
+
+    @cached_property
+    def _starts(self) -> list[int]:
+        return [0, *accumulate(map(len, self.lines))]
+
+    @property
+    def eol(self) -> str:
+        return "\r\n" if self.lines and self.lines[0].endswith("\r\n") else "\n"
+
+    # Places in the text.
+
+    def line_start(self, line: int) -> int:
+        """Where a line (from 1 on) begins; behind the last one, the end of the text."""
+        return self._starts[line - 1]
+
+    def line_of(self, offset: int) -> int:
+        return bisect_right(self._starts, offset)
+
+    def start(self, node: ast.expr | ast.stmt | ast.keyword) -> int:
+        return self._offset(node.lineno, node.col_offset)
+
+    def end(self, node: ast.expr | ast.stmt | ast.keyword) -> int:
+        if node.end_lineno is None or node.end_col_offset is None:
+            raise UnclearError("a node without an end")
+        return self._offset(node.end_lineno, node.end_col_offset)
+
+    def _offset(self, line: int, column: int) -> int:
+        """ast counts columns in bytes of UTF-8."""
+        return self._starts[line - 1] + len(self.lines[line - 1].encode()[:column].decode())
+
+    def slice(self, node: ast.expr | ast.stmt) -> str:
+        """The node as it is written."""
+        return self.text[self.start(node) : self.end(node)]
+
+    def indent(self, line: int) -> str:
+        text = self.lines[line - 1]
+        return text[: len(text) - len(text.lstrip(" \t"))]
+
+    @cached_property
+    def tokens(self) -> list[Token]:
+        """Without comments and layout."""
+        return [
+            Token(
+                self._starts[token.start[0] - 1] + token.start[1],
+                self._starts[token.end[0] - 1] + token.end[1],
+                token.string,
+            )
+            for token in self._all_tokens
+            if token.type not in _LAYOUT
+        ]
+
+    @cached_property
+    def _all_tokens(self) -> list[tokenize.TokenInfo]:
+        try:
+            return list(tokenize.generate_tokens(iter([*self.lines, ""]).__next__))
+        except (SyntaxError, tokenize.TokenError) as error:
+            raise UnclearError("not Python") from error
+
+    @cached_property
+    def lines_in_strings(self) -> frozenset[int]:
+        """Lines that begin inside a string: moving them changes its value."""
+        inside: set[int] = set()
+        opened: list[int] = []  # f-strings, which are several tokens from Python 3.12 on
+        for token in self._all_tokens:
+            name = tokenize.tok_name[token.type]
+            if name in ("FSTRING_START", "TSTRING_START"):
+                opened.append(token.start[0])
+            elif name in ("FSTRING_END", "TSTRING_END"):
+                inside.update(range(opened.pop() + 1, token.end[0] + 1))
+            elif name == "STRING":
+                inside.update(range(token.start[0] + 1, token.end[0] + 1))
+        return frozenset(inside)
+
+    # Places in the tree.
+
+    @cached_property
+    def _parents(self) -> dict[ast.AST, ast.AST]:
+        return {child: parent for parent in ast.walk(self.tree) for child in ast.iter_child_nodes(parent)}
+
+    def ancestors(self, node: ast.AST) -> Iterator[ast.AST]:
+        """From the parent to the module."""
+        while (parent := self._parents.get(node)) is not None:
+            yield parent
+            node = parent
+
+    def scope(self, node: ast.AST) -> ast.AST:
+        """The function, lambda or module whose names the node sees first."""
+        return next((one for one in self.ancestors(node) if isinstance(one, Scope)), self.tree)
+
+    def statement(self, node: ast.AST) -> ast.stmt:
+        """The innermost statement that the node is or belongs to."""
+        for one in (node, *self.ancestors(node)):
+            if isinstance(one, ast.stmt):
+                return one
+        raise UnclearError("no statement")
+
+    def block(self, statement: ast.stmt) -> list[ast.stmt]:
+        """The list of statements that this one stands in."""
+        for _, value in ast.iter_fields(self._parents[statement]):
+            if isinstance(value, list) and statement in value:
+                return value
+        raise UnclearError("no block")
+
+    def loops(self, node: ast.AST) -> list[ast.For | ast.AsyncFor | ast.While]:
+        """The loops of the same function round a node, the innermost first."""
+        found = []
+        below = node
+        for one in self.ancestors(node):
+            if isinstance(one, Scope):
+                break
+            if isinstance(one, Loop) and below in one.body:
+                found.append(one)
+            below = one
+        return found
+
+    def turn(self, statement: ast.stmt) -> list[ast.stmt]:
+        """The body of the innermost loop round a statement, else of its function."""
+        around = (one for one in self.ancestors(statement) if isinstance(one, (*Loop, *Function, ast.Module)))
+        return next(around, self.tree).body
+
+    @cached_property
+    def nodes(self) -> list[ast.AST]:
+        return list(ast.walk(self.tree))
+
+    @cached_property
+    def _nodes_by_scope(self) -> dict[ast.AST, list[ast.AST]]:
+        found: dict[ast.AST, list[ast.AST]] = {}
+        for node in self.nodes:
+            found.setdefault(self.scope(node), []).append(node)
+        return found
+
+    def nodes_of(self, scope: ast.AST) -> list[ast.AST]:
+        """The nodes of a function, lambda or module without those of the ones inside it."""
+        return self._nodes_by_scope.get(scope, [])
+
+    @cached_property
+    def calls(self) -> list[ast.Call]:
+        return [node for node in self.nodes if isinstance(node, ast.Call)]
+
+    @cached_property
+    def functions(self) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
+        return [node for node in self.nodes if isinstance(node, Function)]
+
+    # Names.
+
+    @cached_property
+    def _imported(self) -> dict[str, str | None]:
+        """Names that imports bind and what they mean in full; None where two imports disagree."""
+        meaning: dict[str, str | None] = {}
+        for node in self.nodes:
+            for name, full in _bound_by(node):
+                meaning[name] = full if meaning.get(name, full) == full else None
+        return meaning
+
+    def dotted(self, node: ast.AST) -> str | None:
+        """The full name of what an import bound: "torch.utils.data.DataLoader" for `data.DataLoader`."""
+        if isinstance(node, ast.Attribute):
+            owner = self.dotted(node.value)
+            return f"{owner}.{node.attr}" if owner else None
+        return self._imported.get(node.id) if isinstance(node, ast.Name) else None
+
+    def module(self, full: str, statements: Sequence[ast.stmt] | None = None) -> str:
+        """The name that these statements, or all at the file's top, give the module `full`.
+
+        Raises UnclearError where none does.
+        """
+        for statement in self.tree.body if statements is None else statements:
+            for name, meaning in _bound_by(statement):
+                if meaning == full and self._imported[name] == full:
+                    return name
+        raise UnclearError(f"{full} is not imported")
+
+    def mentions(self, *words: str) -> bool:
+        return any(word in self.text for word in words)
+
+
+def constant(value: ast.expr | None) -> object:
+    """What a literal is worth; None for an argument that is not given, Ellipsis for what only the run knows."""
+    if value is None:
+        return None
+    return value.value if isinstance(value, ast.Constant) else ...
+
+
+def _bound_by(node: ast.AST) -> Iterator[tuple[str, str]]:
+    if isinstance(node, ast.Import):
+        for alias in node.names:
+            top = alias.name.partition(".")[0]
+            yield (alias.asname, alias.name) if alias.asname else (top, top)
+    elif isinstance(node, ast.ImportFrom):
+        module = "." * node.level + (node.module or "")
+        for alias in node.names:
+            yield alias.asname or alias.name, f"{module}.{alias.name}"

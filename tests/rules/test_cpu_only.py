@@ -1,0 +1,234 @@
+"""Rules on a run without a GPU: what the training thread does is the cost, in traces made by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+import small_traces as build
+
+from traceopt.analyzer.facts import Facts
+from traceopt.result import Check
+from traceopt.rules.engine import run_rules
+from traceopt.rules.finding import Finding
+from traceopt.rules.registry import builtin_rules
+
+RULES = {rule.code: rule for rule in builtin_rules()}
+STEP_US, STEPS = 10_000, 4
+ENGINE = "<built-in method run_backward of torch._C._EngineBase object at 0x7f>"
+
+Events = Iterator[build.Json]
+
+
+def answer(code: str, step: Callable[[float, int], Events], **metadata: object) -> tuple[Check, list[Finding]]:
+    """What a rule says of four steps; `step(start, index)` yields the events of one."""
+    events = []
+    for index in range(STEPS):
+        start = index * STEP_US
+        events.append(build.annotation(f"ProfilerStep#{index}", start, STEP_US))
+        events.append(build.python("train.py(5): train", start, STEP_US))
+        events += step(start, index)
+    outcome = run_rules([RULES[code]()], Facts(build.read(build.document(events, **metadata))), debug=True)
+    return outcome.checks[0], outcome.findings
+
+
+def the(code: str, step: Callable[[float, int], Events]) -> tuple[Finding, float, list[str]]:
+    """The only finding, what it saves of a step (us), and its places."""
+    check, findings = answer(code, step)
+    assert len(findings) == 1, check.reason
+    [finding] = findings
+    assert finding.saving is not None
+    return finding, finding.saving.est_us, [str(place) for place in finding.locations]
+
+
+def silent(code: str, step: Callable[[float, int], Events]) -> bool:
+    return answer(code, step)[0].status in ("passed", "not_applicable")
+
+
+class TestPythonBound:
+    """LB006."""
+
+    def test_a_loop_in_every_step(self) -> None:
+        def step(t: float, _: int) -> Events:
+            yield build.op("aten::mm", t, 1_000)
+            yield build.python("masks.py(9): build_mask", t + 1_000, 3_000)
+            yield build.op("aten::mm", t + 4_000, 6_000)
+
+        _, saved_us, places = the("LB006", step)
+        assert saved_us == pytest.approx(0.8 * 3_000, rel=0.05)
+        assert places == ["masks.py:9"]
+
+    def test_each_time_another_function_is_a_thread_without_a_core(self) -> None:
+        def step(t: float, index: int) -> Events:
+            yield build.python(f"model.py({index}): forward_{index}", t + 1_000, 3_000)
+            yield build.op("aten::mm", t + 100, 800)
+            yield build.op("aten::mm", t + 4_000, 5_950)
+
+        assert silent("LB006", step)
+
+    def test_the_engine_is_no_python(self) -> None:
+        def step(t: float, _: int) -> Events:
+            yield build.op("aten::mm", t, 1_000)
+            yield build.python(ENGINE, t + 1_000, 9_000)
+            yield build.op("autograd::engine::evaluate_function: MmBackward0", t + 5_000, 2_000)
+
+        assert silent("LB006", step)
+
+    def test_a_gpu_that_was_not_recorded_is_no_cpu_run(self) -> None:
+        def step(t: float, _: int) -> Events:
+            yield build.python("masks.py(9): build_mask", t + 1_000, 3_000)
+
+        check, _ = answer("LB006", step, deviceProperties=[{"id": 0, "name": "NVIDIA A100-SXM4-40GB"}])
+        assert (check.status, check.reason) == (
+            "not_checked",
+            "No GPU work was recorded; profile with ProfilerActivity.CUDA.",
+        )
+
+
+class TestOptimizer:
+    """OP001."""
+
+    def step(self, optimizer: str, operator: str, calls: int = 100) -> Callable[[float, int], Events]:
+        def events(t: float, _: int) -> Events:
+            yield build.annotation(f"Optimizer.step#{optimizer}.step", t + 5_000, 3_000)
+            for index in range(calls):
+                yield build.op(operator, t + 5_000 + 29 * index, 20)
+
+        return events
+
+    def test_one_parameter_after_the_other(self) -> None:
+        finding, saved_us, places = the("OP001", self.step("AdamW", "aten::addcdiv_"))
+        assert saved_us == pytest.approx(0.6 * 3_000, rel=0.05)
+        assert (finding.title, places) == ("Use a fused optimizer", ["train.py:5"])
+
+    def test_fused_or_small_or_without_a_fused_version(self) -> None:
+        assert silent("OP001", self.step("AdamW", "aten::_fused_adamw_"))
+        assert silent("OP001", self.step("AdamW", "aten::addcdiv_", calls=20))
+        assert silent("OP001", self.step("RMSprop", "aten::addcdiv_"))
+
+    def test_the_passes_of_a_closure_are_not_the_optimizers(self) -> None:
+        def step(t: float, index: int) -> Events:
+            yield from self.step("AdamW", "aten::mul")(t, index)
+            yield build.op("autograd::engine::evaluate_function: MmBackward0", t + 7_950, 45)
+
+        assert silent("OP001", step)
+
+
+class TestCollectives:
+    """CM002 and CM001 with gloo, which runs on a thread of its own."""
+
+    def step(self, calls: int, us: float, elements: int) -> Callable[[float, int], Events]:
+        def events(t: float, _: int) -> Events:
+            yield build.python("average.py(3): average", t + 4_000, calls * us)
+            for index in range(calls):
+                begin = t + 4_000 + index * us
+                yield build.op("c10d::allreduce_", begin, 2)
+                sizes = {"Input Dims": [[elements]], "Input type": ["float"]}
+                yield build.annotation("gloo:all_reduce", begin + 3, us - 4, 7, **sizes)
+
+        return events
+
+    def test_a_call_for_each_parameter(self) -> None:
+        finding, saved_us, places = the("CM002", self.step(calls=40, us=100, elements=1000))
+        assert saved_us == pytest.approx(0.8 * 40 * 96 * (1 - 4 / 40), rel=0.05)
+        assert places == ["average.py:3"]
+        assert "40 small collectives" in finding.why
+        assert the("CM001", self.step(calls=40, us=100, elements=1000))[2] == ["average.py:3"]
+
+    def test_few_or_large_ones(self) -> None:
+        assert silent("CM002", self.step(calls=4, us=1_000, elements=1000))
+        assert silent("CM002", self.step(calls=40, us=100, elements=1 << 20))
+
+    def test_a_reduction_in_each_micro_step(self) -> None:
+        """CM006."""
+
+        def step(t: float, _: int, last_only: bool = False) -> Events:
+            for micro in (0, 4_000):
+                yield build.annotation("DistributedDataParallel.forward", t + micro, 900)
+                yield build.op("aten::addmm", t + micro, 900)
+                yield build.op("autograd::engine::evaluate_function: AddmmBackward0", t + micro + 1_000, 1_000)
+                if micro or not last_only:
+                    yield build.op("c10d::allreduce_", t + micro + 1_500, 10)
+                    yield build.annotation("gloo:all_reduce", t + micro + 1_520, 1_480, 7)
+            yield build.annotation("Optimizer.step#SGD.step", t + 8_000, 1_000)
+
+        _, saved_us, places = the("CM006", step)
+        assert saved_us == pytest.approx(0.95 * 1_000, rel=0.06)
+        assert places == ["train.py:5"]
+        assert silent("CM006", lambda t, index: step(t, index, last_only=True))
+
+    def test_the_wait_for_a_late_rank_has_another_cause(self) -> None:
+        def step(t: float, index: int) -> Events:
+            yield from self.step(calls=40, us=100, elements=1000)(t, index)
+            yield build.annotation("gloo:all_reduce", t + 1_000, 2_500, 7)
+
+        assert the("CM002", step)[1] < 0.8 * (41 * 96 + 300)
+
+
+class TestAttention:
+    """AT001."""
+
+    def step(self, *names: str) -> Callable[[float, int], Events]:
+        """Operators of a millisecond, one after the other."""
+
+        def events(t: float, _: int) -> Events:
+            yield build.python("model.py(8): attention", t + 1_000, 1_000 * len(names))
+            for index, name in enumerate(names):
+                yield build.op(name, t + 1_000 * (index + 1), 1_000)
+
+        return events
+
+    def test_product_softmax_product(self) -> None:
+        step = self.step("aten::addmm", "aten::bmm", "aten::masked_fill", "aten::_softmax", "aten::bmm", "aten::mm")
+        _, saved_us, places = the("AT001", step)
+        assert saved_us == pytest.approx(0.9 * 2_000 + 0.3 * 2_000, rel=0.05)
+        assert places == ["model.py:8"]
+
+    @pytest.mark.parametrize(
+        "names",
+        [
+            ("aten::addmm", "aten::_softmax", "aten::bmm"),  # a gate
+            ("aten::bmm", "aten::addmm", "aten::_softmax", "aten::bmm"),
+            ("aten::_scaled_dot_product_flash_attention_for_cpu",),
+        ],
+    )
+    def test_other_softmaxes(self, names: tuple[str, ...]) -> None:
+        assert silent("AT001", self.step(*names))
+
+    def test_the_long_way_of_the_fused_operator(self) -> None:
+        def step(t: float, index: int) -> Events:
+            yield build.op("aten::_scaled_dot_product_attention_math", t + 900, 4_000)
+            yield from self.step("aten::bmm", "aten::_softmax", "aten::bmm")(t, index)
+
+        assert silent("AT001", step)
+
+
+class TestTinyOperators:
+    """LB001."""
+
+    def step(self, calls: int, us: float) -> Callable[[float, int], Events]:
+        def events(t: float, _: int) -> Events:
+            yield build.python("model.py(8): embed", t + 1_000, 6_000)
+            for index in range(calls):
+                yield build.op("aten::embedding", t + 1_000 + 30 * index, us)
+            yield build.op("aten::mm", t + 8_000, 1_000)
+
+        return events
+
+    def test_many_at_one_line(self) -> None:
+        finding, saved_us, places = the("LB001", self.step(calls=150, us=10))
+        assert saved_us == pytest.approx(0.7 * 150 * 30, rel=0.05)  # with what lies between them
+        assert (finding.title, places) == ("Do many small operations as one", ["model.py:8"])
+
+    def test_few_or_longer_ones(self) -> None:
+        assert silent("LB001", self.step(calls=60, us=10))
+        assert silent("LB001", self.step(calls=110, us=50))
+
+    def test_what_a_core_that_was_not_free_adds_does_not_count(self) -> None:
+        def step(t: float, _: int) -> Events:
+            yield build.python("model.py(8): embed", t, 9_000)
+            for index in range(120):
+                yield build.op("aten::embedding", t + 10 * index, 8)
+            yield build.op("aten::embedding", t + 7_000, 8)  # 6 ms later
+
+        assert the("LB001", step)[1] == pytest.approx(0.7 * (119 * 10 + 2 * 60), rel=0.05)
