@@ -680,6 +680,25 @@ PRECISION = [
         example=AUTOCAST,
     ),
     case(
+        "an f-string over several lines must not move",
+        "TC001",
+        'import torch\nfor x in loader:\n    loss = model(x, f"""{a}\n    b""")  #@\n    loss.backward()\n',
+        example=AUTOCAST,
+    ),
+    case(
+        "strings that lie side by side on several lines may",
+        "TC001",
+        'import torch\nfor x in loader:\n    loss = model(x, f"{a}"\n        "b")  #@\n    loss.backward()\n',
+        """
+        -    loss = model(x, f"{a}"
+        -        "b")
+        +    with torch.autocast(device_type="cuda", dtype=torch.bfloat16):
+        +        loss = model(x, f"{a}"
+        +            "b")
+        """,
+        AUTOCAST,
+    ),
+    case(
         "something else in between",
         "TC001",
         "import torch\nfor x in loader:\n    out = model(x)\n    save(x)\n    loss = f(out)  #@\n    loss.backward()\n",
