@@ -14,6 +14,8 @@ from collections.abc import Callable
 from typing import Any
 
 from . import endings, own_profiler
+from .dynamo import Dynamo
+from .given_steps import GivenSteps
 from .imports import when_imported
 from .ledger import Ledger
 from .loader_notes import WorkerClock
@@ -29,23 +31,16 @@ def attach(torch: Any, control: str) -> None:
     settings = load_settings(os.path.join(control, "settings.json"))
     recorder = Recorder(torch, settings, control)
     hooks = _Hooks(torch, recorder, StepTracker(recorder, settings.step_on))
-    hooks.plain(Ledger._gc, with_callees=True)
     recorder.ledger.watch_gc()
     hooks.patch_optimizers()
     hooks.patch_backward()
     hooks.patch_grad_scalers()
     hooks.patch_save()
-    if settings.step_on == "forward":
-        hooks.patch_forward()
-    elif settings.step_on and ":" in settings.step_on:
-        module, _, function = settings.step_on.partition(":")
-        if module == "__main__":
-            hooks.patch_function_of_the_script(function)
-        else:
-            when_imported(module, lambda loaded: hooks.patch_function(loaded, function))
+    if settings.step_on:
+        GivenSteps(torch, recorder, hooks.tracker, hooks.dynamo, hooks.tell).watch(settings.step_on)
     when_imported("torch.utils.data.dataloader", hooks.patch_loader)
     clock = WorkerClock(control)
-    when_imported("torch.utils.data._utils.fetch", lambda loaded: _time_batches(loaded, clock, hooks.plain))
+    when_imported("torch.utils.data._utils.fetch", lambda loaded: _time_batches(loaded, clock, hooks.dynamo))
     own_profiler.watch(torch, recorder)
     endings.watch(recorder, hooks.tracker)
 
@@ -55,45 +50,25 @@ class _Hooks:
         self._torch = torch
         self._recorder = recorder
         self.tracker = tracker
-        compiling: Callable[[], bool] = (
-            getattr(getattr(torch, "compiler", None), "is_compiling", None)
-            or getattr(torch._utils, "is_compiling", None)  # torch 2.1
-            or (lambda: False)
-        )
-        self._is_compiling = self.plain(lambda: compiling(), with_callees=True)
-        evaluator = torch._C._dynamo.eval_frame
-        self._set_compiler = evaluator.set_eval_frame if hasattr(evaluator, "skip_code") else _nothing
-        for function in (_Hooks.tell, StepTracker.backward_begins, Ledger.fetched, Ledger.saved, Ledger._gc):
-            self.plain(function, with_callees=True)
-
-    def plain(self, function: Function, *, with_callees: bool = False) -> Function:
-        """Tells Dynamo not to compile the frame of this function; it may compile what is called in it, or may not."""
-        try:
-            evaluator = self._torch._C._dynamo.eval_frame
-            if hasattr(evaluator, "skip_code"):  # torch 2.1
-                evaluator.skip_code(function.__code__)
-            else:
-                action = evaluator._FrameAction
-                below = action.SKIP if with_callees else action.DEFAULT
-                strategy = evaluator._FrameExecStrategy(action.SKIP, below)
-                evaluator.set_code_exec_strategy(function.__code__, strategy)
-        except AttributeError as error:
-            self._recorder.status.note(f"torch.compile may see traceopt's wrappers: {error}")
-        return function
+        self.dynamo = Dynamo(torch, lambda text: recorder.status.note(text))
+        self._plain = self.dynamo.plain
+        called_directly = (StepTracker.backward_begins, Ledger.saved, Ledger._gc, Recorder._gc_range)
+        for function in (_Hooks.tell, *called_directly):
+            self._plain(function, with_callees=True)
 
     def tell(self, signal: Callable[..., None], *arguments: Any) -> None:
         """Passes a signal on. SystemExit gets through: it is how --stop-after ends the run."""
-        compiler = self._set_compiler(None)  # torch 2.1 has no other way to leave alone what is called from here
+        paused = self.dynamo.pause()
         try:
             signal(*arguments)
         except Exception as error:
             self._recorder.give_up(f"{type(error).__name__}: {error}")
         finally:
-            self._set_compiler(compiler)
+            self.dynamo.resume(paused)
 
     def patch_optimizers(self) -> None:
         """Outside of torch's own wrapper, so that the range Optimizer.step#... is closed when the step ends."""
-        tracker, tell, is_compiling = self.tracker, self.tell, self._is_compiling
+        tracker, tell, is_compiling = self.tracker, self.tell, self.dynamo.is_compiling
         optimizer = self._torch.optim.Optimizer
         hook_step = optimizer.profile_hook_step
 
@@ -101,7 +76,7 @@ class _Hooks:
             wrapped = hook_step(function)
 
             @functools.wraps(wrapped)
-            @self.plain
+            @self._plain
             def step(*args: Any, **kwargs: Any) -> Any:
                 if is_compiling():
                     return wrapped(*args, **kwargs)
@@ -120,7 +95,7 @@ class _Hooks:
         zero = optimizer.zero_grad
 
         @functools.wraps(zero)
-        @self.plain
+        @self._plain
         def zero_grad(*args: Any, **kwargs: Any) -> Any:
             if not is_compiling():
                 tell(tracker.zero_grad)
@@ -131,11 +106,11 @@ class _Hooks:
 
     def patch_backward(self) -> None:
         """Tensor.backward looks this function up at every call."""
-        autograd, tracker, tell, is_compiling = self._torch.autograd, self.tracker, self.tell, self._is_compiling
+        autograd, tracker, tell, is_compiling = self._torch.autograd, self.tracker, self.tell, self.dynamo.is_compiling
         original = autograd.backward
 
         @functools.wraps(original)
-        @self.plain
+        @self._plain
         def backward(*args: Any, **kwargs: Any) -> Any:
             if is_compiling():
                 return original(*args, **kwargs)
@@ -159,7 +134,7 @@ class _Hooks:
         original = scaler.step
 
         @functools.wraps(original)
-        @self.plain
+        @self._plain
         def step(self: Any, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
             before = tracker.updates
             result = original(self, optimizer, *args, **kwargs)
@@ -179,7 +154,7 @@ class _Hooks:
             return bool(args) and type(args[0]).__name__.endswith("Storage")
 
         @functools.wraps(original)
-        @self.plain
+        @self._plain
         def save(*args: Any, **kwargs: Any) -> Any:
             began = time.perf_counter()
             try:
@@ -200,20 +175,20 @@ class _Hooks:
             instance._traceopt_loader = recorder.loaders.iterated(loader)
 
         @functools.wraps(create)
-        @self.plain
+        @self._plain
         def init(self: Any, loader: Any, *args: Any, **kwargs: Any) -> None:
             create(self, loader, *args, **kwargs)
             tell(know, self, loader)
 
         @functools.wraps(start_workers)
-        @self.plain
+        @self._plain
         def init_workers(self: Any, *args: Any, **kwargs: Any) -> None:
             began = time.perf_counter()
             start_workers(self, *args, **kwargs)
             tell(recorder.workers_started, getattr(self, "_traceopt_loader", 0), time.perf_counter() - began)
 
         @functools.wraps(advance)
-        @self.plain
+        @self._plain
         def next_batch(self: Any) -> Any:
             if getattr(inside, "fetch", False):
                 return advance(self)
@@ -235,77 +210,13 @@ class _Hooks:
         iterator.__init__, iterator.__next__ = init, next_batch
         workers.__init__ = init_workers
 
-    def patch_forward(self) -> None:
-        """The outermost module's call is a step. Only on request: every module of the model takes this way."""
-        module, tracker, tell = self._torch.nn.Module, self.tracker, self.tell
-        original = module.__call__
-        depth = 0
 
-        @functools.wraps(original)
-        @self.plain
-        def call(*args: Any, **kwargs: Any) -> Any:
-            nonlocal depth
-            depth += 1
-            try:
-                return original(*args, **kwargs)
-            finally:
-                depth -= 1
-                if not depth:
-                    tell(tracker.marked)
-
-        module.__call__ = call
-
-    def patch_function_of_the_script(self, path: str) -> None:
-        """Nothing tells when the script defines it: it is looked for whenever a module computes, until it is there."""
-        module = self._torch.nn.Module
-        original = module.__call__
-
-        def find() -> None:
-            script = sys.modules["__main__"]
-            if hasattr(script, path.partition(".")[0]):
-                module.__call__ = original
-                self.patch_function(script, path)
-
-        @functools.wraps(original)
-        @self.plain
-        def call(*args: Any, **kwargs: Any) -> Any:
-            self.tell(find)
-            return original(*args, **kwargs)
-
-        module.__call__ = call
-
-    def patch_function(self, module: Any, path: str) -> None:
-        """`path` is `function` or `Class.method` of the module."""
-        tracker, tell = self.tracker, self.tell
-        *owners, name = path.split(".")
-        try:
-            owner = functools.reduce(getattr, owners, module)
-            original = getattr(owner, name)
-        except AttributeError as error:
-            self._recorder.status.trouble(f"--step-on {module.__name__}:{path}: {error}")
-            return
-
-        @functools.wraps(original)
-        @self.plain
-        def function(*args: Any, **kwargs: Any) -> Any:
-            try:
-                return original(*args, **kwargs)
-            finally:
-                tell(tracker.marked)
-
-        setattr(owner, name, function)
-
-
-def _nothing(_: Any) -> None:
-    return
-
-
-def _time_batches(fetch_module: Any, clock: WorkerClock, plain: Callable[[Function], Function]) -> None:
+def _time_batches(fetch_module: Any, clock: WorkerClock, dynamo: Dynamo) -> None:
     """Measures, inside the DataLoader's workers, how long each batch takes to build."""
 
     def timed(original: Function) -> Function:
         @functools.wraps(original)
-        @plain
+        @dynamo.plain
         def fetch(self: Any, index: Any) -> Any:
             began, cpu_began = time.perf_counter(), time.process_time()
             try:

@@ -1,0 +1,97 @@
+"""The calls that the user names with --step-on: as one returns, a step has ended."""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from .dynamo import Dynamo
+from .imports import when_imported
+from .recorder import Recorder
+from .steps import StepTracker
+
+
+class GivenSteps:
+    """`tell(signal)` passes a signal on, whatever happens to us."""
+
+    def __init__(
+        self,
+        torch: Any,
+        recorder: Recorder,
+        tracker: StepTracker,
+        dynamo: Dynamo,
+        tell: Callable[[Callable[[], None]], None],
+    ) -> None:
+        self._module = torch.nn.Module
+        self._recorder = recorder
+        self._ended = tracker.marked
+        self._plain = dynamo.plain
+        self._tell = tell
+
+    def watch(self, step_on: str) -> None:
+        module, colon, function = step_on.partition(":")
+        if step_on == "forward":
+            self._watch_forward()
+        elif module == "__main__":
+            self._watch_for_function_of_script(function)
+        elif colon:
+            when_imported(module, lambda loaded: self._watch_function(loaded, function))
+
+    def _watch_forward(self) -> None:
+        """The outermost module's call is a step. Only on request: every module of the model takes this way."""
+        original = self._module.__call__
+        depth = 0
+
+        @functools.wraps(original)
+        @self._plain
+        def call(*args: Any, **kwargs: Any) -> Any:
+            nonlocal depth
+            depth += 1
+            try:
+                return original(*args, **kwargs)
+            finally:
+                depth -= 1
+                if not depth:
+                    self._tell(self._ended)
+
+        self._module.__call__ = call
+
+    def _watch_for_function_of_script(self, path: str) -> None:
+        """Nothing tells when the script defines it: it is looked for whenever a module computes, until it is there."""
+        original = self._module.__call__
+
+        def find() -> None:
+            script = sys.modules["__main__"]
+            if hasattr(script, path.partition(".")[0]):
+                self._module.__call__ = original
+                self._watch_function(script, path)
+
+        @functools.wraps(original)
+        @self._plain
+        def call(*args: Any, **kwargs: Any) -> Any:
+            self._tell(find)
+            return original(*args, **kwargs)
+
+        self._module.__call__ = call
+
+    def _watch_function(self, module: Any, path: str) -> None:
+        """`path` is `function` or `Class.method` of the module."""
+        *owners, name = path.split(".")
+        try:
+            owner = functools.reduce(getattr, owners, module)
+            original = getattr(owner, name)
+        except AttributeError as error:
+            self._recorder.status.trouble(f"--step-on {module.__name__}:{path}: {error}")
+            return
+
+        @functools.wraps(original)
+        @self._plain
+        def function(*args: Any, **kwargs: Any) -> Any:
+            try:
+                return original(*args, **kwargs)
+            finally:
+                self._tell(self._ended)
+
+        setattr(owner, name, function)
