@@ -82,9 +82,10 @@ class LaunchBlocking(Rule):
                 (0.5 * gain, gain, gain),
                 [DropSync(_blocked(facts))],
                 "Host and GPU beside each other: the step is then the longer of the host's own time and the GPU's "
-                "work. "
-                "Half of that where other syncs keep them in turns.",
-            ),
+                "work. Half of that where other syncs keep them in turns.",
+            )
+            if gain > 0
+            else None,
             evidence=[
                 Evidence("waiting in kernel launches", us(wait_ns), round(len(launches) / facts.steps.count, 3)),
                 *(Evidence(variable, detail="recorded environment") for variable in variables),
