@@ -88,22 +88,24 @@ def find_cpu_collectives(
     """The same for a CPU-only run. `runs` are the slices in which collectives run, on threads of their own; `exposed`
     is the time of the window in which the training thread waits for them.
     """
-    rows = np.flatnonzero(runs & (slices.start < window[1]) & (slices.end > window[0]))
-    rows = rows[np.argsort(slices.start[rows], kind="stable")]
+    every = np.flatnonzero(runs)
+    every = every[np.argsort(slices.start[every], kind="stable")]
     kinds = _kinds_of_names(trace)
-    calls = np.flatnonzero((slices.kind == OP) & _starts_collective(trace)[slices.name])
-    ranks = trace.meta.world_size or 0
+    launches = _launches(trace, slices, every, kinds)
+    inside = (slices.start[every] < window[1]) & (slices.end[every] > window[0])
+    rows, launches = every[inside], launches[inside]
     start, end = np.maximum(slices.start[rows], window[0]), np.minimum(slices.end[rows], window[1])
     begun_before = np.maximum.accumulate(np.append(window[0], end))[:-1]
     alone = exposed.within(np.maximum(start, np.minimum(begun_before, end)), end)  # of two at once, the first one's
-    sizes = np.array([_annotated_bytes(trace, slices, row) for row in rows.tolist()], np.int64)
+    pairs = zip(rows.tolist(), launches.tolist(), strict=True)
+    sizes = np.array([_bytes_of_run(trace, slices, row, launch) for row, launch in pairs], np.int64)
+    ranks = trace.meta.world_size or 0
     out = []
     for kind in sorted({kinds[code] for code in slices.name[rows].tolist()}):
-        of_kind = np.array([name == kind for name in kinds])
-        mine = of_kind[slices.name[rows]]
-        launch = _in_turn(slices, calls[of_kind[slices.name[calls]]], rows[mine])
-        factor = _bus_factor(kind, ranks)
-        out.append(CollectiveCalls(kind, rows[mine], launch, (end - start)[mine], alone[mine], sizes[mine], factor))
+        mine = np.array([kinds[code] == kind for code in slices.name[rows].tolist()])
+        duration, factor = (end - start)[mine], _bus_factor(kind, ranks)
+        calls = CollectiveCalls(kind, rows[mine], launches[mine], duration, alone[mine], sizes[mine], factor)
+        out.append(calls)
     return sorted(out, key=lambda c: -int(c.exposed.sum()))
 
 
@@ -112,22 +114,28 @@ def _kinds_of_names(trace: Trace) -> list[str]:
     return [_kind_of(name) or "collective" for name in trace.names]
 
 
-def _starts_collective(trace: Trace) -> npt.NDArray[np.bool_]:
-    """Whether a name is that of the operator which starts a collective."""
-    return np.array([name.startswith("c10d::") for name in trace.names] or [False])
-
-
-def _in_turn(slices: Slices, calls: I8, runs: I8) -> I8:
-    """The operator that started each run: both come in the same order, and a call before its run; -1: before the trace.
+def _launches(trace: Trace, slices: Slices, runs: I8, kinds: list[str]) -> I8:
+    """The operator that started each run of a collective: those of a kind come in the same order, and a call before its
+    run; -1: before the trace.
 
     A loop, because each match depends on the one before; collectives are few.
     """
-    waiting = calls[np.argsort(slices.start[calls], kind="stable")].tolist()
+    starts = np.array([name.startswith("c10d::") for name in trace.names] or [False])
+    calls = np.flatnonzero((slices.kind == OP) & starts[slices.name])
+    waiting: dict[str, list[int]] = {}
+    for call in calls[np.argsort(slices.start[calls], kind="stable")].tolist():
+        waiting.setdefault(kinds[slices.name[call]], []).append(call)
     out = []
-    for start in slices.start[runs].tolist():
-        begun = bool(waiting) and slices.start[waiting[0]] <= start
-        out.append(waiting.pop(0) if begun else -1)
+    for run in runs.tolist():
+        queue = waiting.get(kinds[slices.name[run]], [])
+        begun = bool(queue) and slices.start[queue[0]] <= slices.start[run]
+        out.append(queue.pop(0) if begun else -1)
     return np.array(out, np.int64)
+
+
+def _bytes_of_run(trace: Trace, slices: Slices, run: int, launch: int) -> int:
+    own = _annotated_bytes(trace, slices, run)
+    return _annotated_bytes(trace, slices, launch) if own < 0 <= launch else own
 
 
 def _annotation_of(trace: Trace, slices: Slices, links: Links, gpu: GpuWork, rows: I8) -> I8:

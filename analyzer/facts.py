@@ -42,7 +42,7 @@ from traceopt.analyzer.regions import Regions
 from traceopt.analyzer.repetition import Repetition, find_repetition
 from traceopt.analyzer.replay.graph import Graph, build_graph
 from traceopt.analyzer.replay.parts import flow_areas
-from traceopt.analyzer.replay.whatif import MAX_ERROR_SHARE, Replayed, replay, replay_error_share
+from traceopt.analyzer.replay.whatif import MAX_ERROR_SHARE, Replayed, ReplayError, replay, replay_error
 from traceopt.analyzer.steps import Steps, find_steps
 from traceopt.analyzer.syncs import Syncs, after_unscaling, blocking_copies, find_syncs
 from traceopt.analyzer.tables import I8
@@ -228,7 +228,7 @@ class Facts:
     def tiny_ops(self) -> TinyOps:
         """Of the training thread of a CPU-only run, in its forward and backward passes."""
         phases = self.cpu_phases.areas
-        return find_tiny_ops(self.slices, self.steps.thread, merge(phases["forward"], phases["backward"]))
+        return find_tiny_ops(self.regions, self.steps.thread, merge(phases["forward"], phases["backward"]))
 
     @cached_property
     def collectives(self) -> list[CollectiveCalls]:
@@ -279,13 +279,14 @@ class Facts:
         return flow_areas(self)
 
     @cached_property
-    def replay_error_share(self) -> float | None:
-        return replay_error_share(self)
+    def replay_error(self) -> ReplayError | None:
+        """How far a replay without a change is off; None where there is nothing to replay."""
+        return replay_error(self)
 
     @property
     def replay_trusted(self) -> bool:
         """Whether savings are replayed; else they are bounds from what was measured."""
-        return self.replay_error_share is not None and self.replay_error_share <= MAX_ERROR_SHARE
+        return self.replay_error is not None and self.replay_error.share <= MAX_ERROR_SHARE
 
     @cached_property
     def quality(self) -> TraceQuality:

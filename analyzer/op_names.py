@@ -149,6 +149,11 @@ FORWARD_ONLY: frozenset[str] = _words(
 """Operators that models call and the formulas of a backward pass do not: below a backward node, computed again."""
 
 
+def is_gradient_accumulation(name: str) -> bool:
+    """The node that adds to a parameter's gradient: ``autograd::engine::evaluate_function: ...::AccumulateGrad``."""
+    return name.endswith("AccumulateGrad")
+
+
 def is_engine_frame(name: str) -> bool:
     """The Python frame in which the autograd engine is at work: ``<built-in method run_backward of torch._C...>``."""
     return name.startswith("<built-in method run_backward")

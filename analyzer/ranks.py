@@ -1,4 +1,5 @@
 """What is kept of each rank to compare ranks: steps, collectives, compute and waits by step. Small, whatever the trace.
+On a CPU-only run the model's work is the compute, and the other phases of the training thread are the waits.
 
 A collective is known by its process group and kind, and by its number in the group; where that was not recorded, by
 the step that launched it and its place among those of its kind there.
@@ -12,13 +13,14 @@ import numpy as np
 import numpy.typing as npt
 
 from traceopt.analyzer.activities import ACTIVITY_NAMES, LABELS
+from traceopt.analyzer.cpu_phases import MODEL_WORK, PHASE_NAMES
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.frames import CallSite
 from traceopt.analyzer.idle import CAUSES
 from traceopt.analyzer.tables import I8
 
 COMPUTE = "compute"
-PART_LABELS = {COMPUTE: "Compute kernels", **LABELS}
+PART_LABELS = {COMPUTE: "Compute", **LABELS}
 _WITHOUT_PLACE = ("launch", "python")  # the host's ordinary work is everywhere
 _MOST_PLACES = 3
 
@@ -59,11 +61,8 @@ class RankSummary:
 
 def summarize(facts: Facts) -> RankSummary:
     meta, steps = facts.trace.meta, facts.steps
-    parts: dict[str, I8] = {}
-    if facts.has_gpu:
-        edges = steps.edges
-        parts[COMPUTE] = facts.gpu.compute.within(edges[:-1], edges[1:])
-        parts |= {cause: facts.idle.by_step[:, index] for index, cause in enumerate(CAUSES)}
+    compute = facts.gpu.compute if facts.has_gpu else facts.cpu_phases.model_work
+    parts = {COMPUTE: compute.within(steps.edges[:-1], steps.edges[1:]), **_waits(facts)}
     return RankSummary(
         rank=meta.rank,
         path=meta.path,
@@ -76,6 +75,13 @@ def summarize(facts: Facts) -> RankSummary:
         has_clock=meta.start_ns is not None,
         sampled=facts.quality.sampled_share is not None,
     )
+
+
+def _waits(facts: Facts) -> dict[str, I8]:
+    if facts.has_gpu:
+        return {cause: facts.idle.by_step[:, index] for index, cause in enumerate(CAUSES)}
+    others = (*MODEL_WORK, "communication")  # who waits in a collective is not late
+    return {name: facts.cpu_phases.by_step[:, i] for i, name in enumerate(PHASE_NAMES) if name not in others}
 
 
 def _places(facts: Facts, parts: dict[str, I8]) -> dict[str, CallSite]:
@@ -97,30 +103,32 @@ def _places(facts: Facts, parts: dict[str, I8]) -> dict[str, CallSite]:
 def _collectives(facts: Facts) -> Collectives:
     """Those that the steps launched and that ran inside the window, in order of launch."""
     empty = np.empty(0, np.int64)
-    found = facts.collectives if facts.has_gpu else []
-    rows = np.concatenate([empty, *(calls.rows for calls in found)])
-    exposed = np.concatenate([empty, *(calls.exposed for calls in found)])
+    found = facts.collectives
+    rows, launch, exposed = (
+        np.concatenate([empty, *(getattr(calls, name) for calls in found)]) for name in ("rows", "launch", "exposed")
+    )
     kinds = np.repeat(np.array([calls.name for calls in found] or [""]), [calls.calls for calls in found] or [0])
-    launch = facts.links.launch[facts.gpu.rows[rows]] if len(rows) else empty
-    at = facts.trace.runtime.start[np.maximum(launch, 0)] if len(facts.trace.runtime) else np.zeros(len(rows), np.int64)
+    at = facts.slices.start[np.maximum(launch, 0)] if len(facts.slices) else np.zeros(len(rows), np.int64)
     step = np.where(launch >= 0, facts.steps.step_of(at), -1)
     keep = np.flatnonzero((step >= 0) & (step < facts.steps.count))
     keep = keep[np.argsort(at[keep], kind="stable")]
     rows, exposed, step = rows[keep], exposed[keep], step[keep]
     labels = [_label(facts, int(row), str(kind)) for row, kind in zip(rows, kinds[keep], strict=True)]
-    work, clock = facts.gpu.work, facts.trace.meta.start_ns or 0
+    ran, clock = facts.gpu.work if facts.has_gpu else facts.slices, facts.trace.meta.start_ns or 0
     return Collectives(
         label=labels,
         step=step,
-        number=work.collective_sequence[rows],
+        number=facts.gpu.work.collective_sequence[rows] if facts.has_gpu else np.full(len(rows), -1, np.int64),
         place=_places_in_step(labels, step),
-        start=work.start[rows] + clock,
-        end=work.end[rows] + clock,
+        start=ran.start[rows] + clock,
+        end=ran.end[rows] + clock,
         exposed=exposed,
     )
 
 
 def _label(facts: Facts, row: int, kind: str) -> str:
+    if not facts.has_gpu:
+        return f"||{kind}"
     work, texts = facts.gpu.work, facts.trace.texts
     group, ranks = int(work.process_group[row]), int(work.process_group_ranks[row])
     return "|".join((texts[group] if group >= 0 else "", texts[ranks] if ranks >= 0 else "", kind))

@@ -5,31 +5,49 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
+from traceopt.analyzer import op_names
 from traceopt.analyzer.intervals import Intervals
-from traceopt.analyzer.nesting import OP, Slices
+from traceopt.analyzer.nesting import OP
+from traceopt.analyzer.regions import Regions
 from traceopt.analyzer.tables import I8
 
 TINY_NS = 30_000
-LONGEST_CALL_NS = 2 * TINY_NS  # from one operator to the next; beyond, other work lies between, or no core was free
 
 
 @dataclass(frozen=True, slots=True)
 class TinyOps:
-    """Shape (len,), in order of time: outermost operators, and `end`, when the next one began or the call was over."""
+    """Outermost operators in order of time, shape (len,). From `start` to `end`: the call, and a little of the Python
+    that follows it.
+    """
 
     rows: I8  # of the slices
     start: I8
     end: I8
 
 
-def find_tiny_ops(slices: Slices, thread: int, model_work: Intervals) -> TinyOps:
-    """Those of a thread within an area."""
-    op = slices.kind == OP
+def find_tiny_ops(regions: Regions, thread: int, model_work: Intervals) -> TinyOps:
+    """Those of a thread within an area whose kind takes 30 us and less in the median.
+
+    Single calls may take longer: the thread may lose its core in any of them. That autograd adds a gradient to a
+    parameter is no line's call.
+    """
+    slices = regions.slices
+    op = (slices.kind == OP) & ~regions.named(op_names.is_gradient_accumulation, OP)
     inner = op & (slices.parent >= 0) & (slices.nearest(op)[np.maximum(slices.parent, 0)] >= 0)
     rows = np.flatnonzero(op & ~inner & (slices.thread == thread))
+    rows = rows[model_work.contains(slices.start[rows])]
     start, end = slices.start[rows], slices.end[rows]
-    following = np.append(start[1:], end[-1:])
-    tiny = (end - start <= TINY_NS) & model_work.contains(start)
-    until = np.minimum(np.maximum(following, end), start + LONGEST_CALL_NS)
+    until = np.minimum(np.append(start[1:], np.iinfo(np.int64).max), end + TINY_NS)
+    tiny = _is_tiny(slices.name[rows], end - start)
     return TinyOps(rows[tiny], start[tiny], until[tiny])
+
+
+def _is_tiny(names: npt.NDArray[np.integer], duration: I8) -> npt.NDArray[np.bool_]:
+    kinds, kind = np.unique(names, return_inverse=True)
+    order = np.lexsort((duration, kind))
+    first = np.searchsorted(kind[order], np.arange(len(kinds)))
+    count = np.bincount(kind, minlength=len(kinds))
+    median = duration[order][first + (count - 1) // 2] if len(kinds) else duration
+    return np.asarray(median[kind] <= TINY_NS) if len(kinds) else np.empty(0, bool)

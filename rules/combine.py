@@ -31,7 +31,7 @@ def combine(findings: Sequence[Finding], facts: Facts) -> Combined | None:
         after = replay(facts, changes)
         unknown = sum(f.saving.est_us for f in top if f.saving and not f.changes)
         saving = step * (1 - after.step_ns / facts.replayed.step_ns) + unknown
-        error = round(facts.replay_error_share or 0.0, 6)
+        error = round(facts.replay_error.share, 6) if facts.replay_error else None
         limit = limit_of(parts_of(facts, after))
     saving = min(max(saving, *(s.low_us for s in savings)), sum(s.est_us for s in savings), MOST * step)
     if saving <= 0:

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 
 _AnyRule = TypeVar("_AnyRule", bound=Rule)
 
+NEGLIGIBLE_SHARE = 0.001  # of the step; no fix is worth it
+HIDDEN = "What was found is hidden behind other work: the replayed step is no shorter without it."
+
 _IMPACTS = ("high", "medium", "low", "info")
 
 
@@ -71,7 +74,11 @@ def run_rules(rules: Sequence[Rule], facts: Facts, *, debug: bool = False) -> Ou
     """
     of_traces = [rule for rule in rules if not isinstance(rule, RunRule)]
     outcome = _outcome(of_traces, lambda rule: _ask(rule, facts), debug)
-    return replace(outcome, findings=sorted(with_other_fixes(outcome.findings, facts), key=value_order))
+    findings = sorted(with_other_fixes(outcome.findings, facts), key=value_order)
+    worth = [finding for finding in findings if not _gives_nothing(finding, facts)]
+    idle = {finding.code for finding in findings} - {finding.code for finding in worth}
+    checks = [replace(c, status="passed", reason=HIDDEN) if c.code in idle else c for c in outcome.checks]
+    return replace(outcome, findings=worth, checks=checks)
 
 
 def run_rank_rules(rules: Sequence[Rule], run: RunFacts, *, debug: bool = False) -> Outcome:
@@ -133,6 +140,13 @@ def _sound(finding: object) -> Finding:
     if saving and not all(map(math.isfinite, (saving.low_us, saving.est_us, saving.high_us, saving.share))):
         raise ValueError(f"the saving is not finite: {saving.est_us} us per step, share {saving.share}")
     return finding
+
+
+def _gives_nothing(finding: Finding, facts: Facts) -> bool:
+    """Whether the fix was replayed, and even at its best leaves the step as long as it is."""
+    if finding.price is None or finding.saving is None:
+        return False
+    return finding.saving.high_us * 1e3 < NEGLIGIBLE_SHARE * facts.step_ns
 
 
 def value_order(finding: Finding) -> tuple[int, float, str, str]:

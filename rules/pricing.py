@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.gemms import GemmShape
-from traceopt.analyzer.intervals import Intervals, union
+from traceopt.analyzer.intervals import Intervals, intersect, union
 from traceopt.analyzer.nesting import RUNTIME
 from traceopt.analyzer.replay.changes import AsyncCopy, Change, DropSync, RemoveHost, ScaleWork
 from traceopt.analyzer.replay.whatif import replay
@@ -150,6 +150,18 @@ def hide(facts: Facts, rows: npt.NDArray[np.int64], gain_ns: npt.NDArray[np.floa
     factor = np.ones(len(work))
     factor[rows] = np.maximum(1 - gain_ns / np.maximum(facts.gpu.work.duration[rows], 1), 0)
     return scaled(facts, work, factor)
+
+
+def hide_collectives(
+    facts: Facts, rows: npt.NDArray[np.int64], gain_ns: npt.NDArray[np.floating | np.integer]
+) -> Changes:
+    """The same for collectives (rows as CollectiveCalls has them), also on a CPU-only run: the waits for all of them
+    become shorter together.
+    """
+    if facts.has_gpu:
+        return hide(facts, rows, gain_ns)
+    waits = intersect(area_of(facts, rows), facts.cpu_phases.areas["communication"])
+    return [RemoveHost(waits, min(1.0, float(gain_ns.sum()) / max(1, waits.total)))]
 
 
 def scaled(facts: Facts, work: Mask, factor: float | npt.NDArray[np.float64]) -> Changes:

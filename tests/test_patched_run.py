@@ -55,11 +55,11 @@ def test_the_patch_applies_and_the_script_still_runs(recorded: Recorded, tmp_pat
     execute("git", "apply", "--check", "all.patch", folder=repository)
     execute("git", "apply", "all.patch", folder=repository)
     after = (repository / SCRIPT).read_text()
-    [removed] = set(before.splitlines()) - set(after.splitlines())
-    [added] = set(after.splitlines()) - set(before.splitlines())
-    assert "DataLoader(" in removed
-    assert "num_workers=0" in removed
-    assert "persistent_workers=True" in added
+    [loader] = [line for line in set(before.splitlines()) - set(after.splitlines()) if "num_workers=0" in line]
+    changed = loader.strip().replace("num_workers=0)", "num_workers=")
+    assert [
+        line for line in after.splitlines() if line.strip().startswith(changed) and "persistent_workers=True" in line
+    ]
     assert "step" in execute(sys.executable, SCRIPT, "--device", "cpu", "--steps", "3", folder=repository)
 
 

@@ -154,7 +154,7 @@ def _document(
     to_measured = facts.step_ns / before.step_ns  # the replay may miss the step a little
     parts_before, parts_after = parts_of(facts, before), parts_of(facts, after)
     labels = LABELS | BUSY_LABELS if facts.has_gpu else {name: label for name, label, _ in PHASES}
-    graph, error = facts.replay_graph, facts.replay_error_share
+    graph, error = facts.replay_graph, facts.replay_error
     return WhatIf(
         path=facts.trace.meta.path,
         steps=facts.steps.count,
@@ -174,7 +174,7 @@ def _document(
             for name, ns in parts_before.items()
             if us(ns) or us(parts_after[name])
         ],
-        replay_error_share=None if error is None else share(error),
+        replay_error_share=None if error is None else share(error.share),
         trusted=facts.replay_trusted,
         waits=int((graph.rows.awaits >= 0).sum()),
         inferred_waits=int(graph.inferred.sum()),

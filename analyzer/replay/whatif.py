@@ -58,15 +58,27 @@ def replay(facts: Facts, changes: Sequence[Change] = ()) -> Replayed:
     return Replayed(changes, rows, retime(graph, rows, rounds))
 
 
-def replay_error_share(facts: Facts) -> float | None:
-    """How wrong a replay without a change is: by how much it misses the median recorded step, or, if that is more, the
-    part of the steps by which work started later than the graph can tell. None where no launch of the device's work
-    is in the file, so that there is nothing to replay.
+@dataclass(frozen=True, slots=True)
+class ReplayError:
+    """How wrong a replay without a change is. `missed_share`: by how much it misses the recorded steps (median).
+    `unexplained_share`: the part of the steps by which work started later than the graph can tell.
     """
+
+    missed_share: float
+    unexplained_share: float
+
+    @property
+    def share(self) -> float:
+        """The larger one: either makes a prediction wrong."""
+        return max(self.missed_share, self.unexplained_share)
+
+
+def replay_error(facts: Facts) -> ReplayError | None:
+    """None where no launch of the device's work is in the file, so that there is nothing to replay."""
     graph = facts.replay_graph
     if facts.has_gpu and graph.fixed == (graph.work >= 0).sum():
         return None
     measured = np.maximum(np.diff(facts.steps.edges), 1)
     replayed = np.diff(retime(graph, graph.rows).host)
     missed = float(np.median(np.abs(replayed - measured) / measured))
-    return max(missed, float(graph.unexplained.sum()) / facts.steps.window_ns)
+    return ReplayError(missed, float(graph.unexplained.sum()) / facts.steps.window_ns)

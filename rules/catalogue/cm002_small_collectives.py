@@ -12,7 +12,7 @@ from traceopt.analyzer.communication import CollectiveCalls
 from traceopt.analyzer.facts import Facts
 from traceopt.rules.common import by_site, locations, ms, places
 from traceopt.rules.finding import Confidence, Evidence, Finding, Fix
-from traceopt.rules.pricing import Changes, hide, priced
+from traceopt.rules.pricing import Changes, hide_collectives, priced
 from traceopt.rules.rule import Rule, threshold
 
 
@@ -41,6 +41,7 @@ class SmallCollectives(Rule):
     title: ClassVar[str] = "Coalesce small collectives into one"
     family: ClassVar[str] = "communication"
     confidence: ClassVar[Confidence] = "medium"
+
     min_share: float = threshold(0.01, "smallest exposed time of such calls, as a share of the step, to report")
     min_calls: int = threshold(30, "calls of one kind a step")
     small_bytes: int = threshold(1 << 20, "largest median buffer that counts as small")
@@ -89,7 +90,7 @@ class SmallCollectives(Rule):
     def _coalesced(self, facts: Facts, many: list[CollectiveCalls], share: float) -> Changes:
         """Each call loses a share of what is exposed of it."""
         rows = np.concatenate([c.rows for c in many])
-        return hide(facts, rows, share * np.concatenate([c.exposed for c in many]))
+        return hide_collectives(facts, rows, share * np.concatenate([c.exposed for c in many]))
 
     def _small(self, calls: CollectiveCalls) -> bool:
         known = calls.bytes[calls.bytes >= 0]

@@ -12,9 +12,9 @@ import numpy.typing as npt
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.nesting import ANNOTATION, OP
 from traceopt.analyzer.tables import I8
-from traceopt.rules.common import ms, typical_ns
+from traceopt.rules.common import by_site, locations, ms, typical_ns
 from traceopt.rules.finding import Evidence, Finding, Fix
-from traceopt.rules.pricing import hide, priced
+from traceopt.rules.pricing import Changes, hide_collectives, priced
 from traceopt.rules.rule import Rule, threshold
 
 FORWARD = "DistributedDataParallel.forward"
@@ -50,7 +50,7 @@ class SyncEveryMicroStep(Rule):
     title: ClassVar[str] = "Reduce gradients in the last micro-step only"
     family: ClassVar[str] = "communication"
     effort: ClassVar[str] = "Two lines"
-    requires: ClassVar[tuple[str, ...]] = ("gpu", "launches", "ops")
+    requires: ClassVar[tuple[str, ...]] = ("work", "launches", "ops")
 
     min_share: float = threshold(0.01, "smallest exposed time of such reductions, as a share of the step, to report")
     same_bytes: float = threshold(0.8, "smallest ratio of the bytes of two passes that count as the same gradients")
@@ -63,9 +63,8 @@ class SyncEveryMicroStep(Rule):
         return None
 
     def check(self, facts: Facts) -> Iterator[Finding]:
-        rows, exposed, spare = self._spare(facts)
-        times = facts.gpu.work.start[rows]
-        cost = typical_ns(facts, times[spare], exposed[spare])
+        rows, launch, exposed, spare = self._reductions(facts)
+        cost = typical_ns(facts, facts.slices.start[launch[spare]], exposed[spare])
         if cost < self.min_share * facts.step_ns:
             return
         passes = len(facts.regions.backward_passes) / max(1, self._updates(facts))
@@ -78,7 +77,7 @@ class SyncEveryMicroStep(Rule):
             saving=priced(
                 facts,
                 (0.6 * cost, 0.95 * cost, cost),
-                hide(facts, rows[spare], facts.gpu.work.duration[rows[spare]]),
+                self._without(facts, rows[spare], exposed[spare]),
                 "The step without the reductions before the last micro-step; at most their exposed time.",
             ),
             evidence=[
@@ -89,6 +88,7 @@ class SyncEveryMicroStep(Rule):
                 ),
                 Evidence("All reductions", round(float(exposed.sum()) / count / 1e3, 3), round(len(rows) / count, 3)),
             ],
+            locations=locations(by_site(facts, launch[spare], exposed[spare])),
             fix=Fix(
                 "Wrap all micro-steps but the last in model.no_sync().",
                 "with contextlib.nullcontext() if last else model.no_sync():\n    loss.backward()",
@@ -96,18 +96,24 @@ class SyncEveryMicroStep(Rule):
             shares_cause_with=["CM001"],
         )
 
-    def _spare(self, facts: Facts) -> tuple[I8, I8, npt.NDArray[np.bool_]]:
-        """The reductions of backward passes (rows of the device's work), their exposed time, and which are spare."""
+    def _without(self, facts: Facts, rows: I8, exposed: I8) -> Changes:
+        """On a GPU what is hidden goes too, for it may not stay hidden when other work has become shorter."""
+        return hide_collectives(facts, rows, facts.gpu.work.duration[rows] if facts.has_gpu else exposed)
+
+    def _reductions(self, facts: Facts) -> tuple[I8, I8, I8, npt.NDArray[np.bool_]]:
+        """Of the backward passes (rows as CollectiveCalls has them): what launched them, what of them is exposed, which
+        are spare.
+        """
         calls = [c for c in facts.collectives if c.name in REDUCING]
         empty = np.empty(0, np.int64)
-        rows, exposed, size = (
-            np.concatenate([empty, *(getattr(c, name) for c in calls)]) for name in ("rows", "exposed", "bytes")
+        rows, launch, exposed, size = (
+            np.concatenate([empty, *(getattr(c, name) for c in calls)])
+            for name in ("rows", "launch", "exposed", "bytes")
         )
-        launch = facts.links.launch_slice[facts.gpu.rows[rows]]
         at = np.where(launch >= 0, facts.slices.start[np.maximum(launch, 0)], -1) if len(rows) else empty
         passes = facts.regions.backward_passes
         inside = passes.contains(at) & (at >= 0)
-        rows, exposed, size, at = rows[inside], exposed[inside], size[inside], at[inside]
+        rows, launch, exposed, size, at = (part[inside] for part in (rows, launch, exposed, size, at))
         number = np.searchsorted(passes.start, at, side="right") - 1
         moved = np.bincount(number, weights=np.maximum(size, 1), minlength=len(passes))
         update = np.searchsorted(self._update_starts(facts), passes.start)
@@ -116,7 +122,7 @@ class SyncEveryMicroStep(Rule):
         of_last = moved[np.flatnonzero(last)][np.searchsorted(np.flatnonzero(last), np.arange(len(passes)))]
         low, high = np.minimum(moved, of_last), np.maximum(moved, of_last)
         spare = ~last & (low > 0) & (low >= self.same_bytes * high)
-        return rows, exposed, spare[number]
+        return rows, launch, exposed, spare[number]
 
     def _update_starts(self, facts: Facts) -> I8:
         return np.sort(facts.slices.start[facts.regions.optimizer])

@@ -10,7 +10,7 @@ import numpy as np
 
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.intervals import intersect, union
-from traceopt.analyzer.replay.changes import DropSync, RemoveHost, ScaleWork
+from traceopt.analyzer.replay.changes import AsyncCopy, DropSync, MoveToStream, RemoveHost, ScaleWork
 from traceopt.rules.common import by_site, locations, ms, percent, site_evidence, typical_ns
 from traceopt.rules.finding import Finding, Fix
 from traceopt.rules.pricing import Changes, area_of, calls_in, priced
@@ -78,7 +78,8 @@ class PageableCopy(Rule):
         copying = facts.links.op_slice[facts.gpu.rows[copy.rows]]  # a sync follows each copy there
         asynchronous: Changes = [
             RemoveHost(area_of(facts, launch[known])),
-            DropSync(calls_in(facts, np.append(copying[copying >= 0], launch[known]))),
+            AsyncCopy(copies),
+            DropSync(calls_in(facts, copying[copying >= 0])),
         ]
         size = f"{copy.bytes / facts.steps.count / 1e6:,.1f} MB" if copy.bytes else "The input"
         at = f" at {rate:.1f} GB/s" if rate else ""
@@ -97,7 +98,7 @@ class PageableCopy(Rule):
                 [*asynchronous, ScaleWork(copies, faster)],
                 f"From a copy at {self.pinned_gb_per_s:g} GB/s (pinned memory) up to one wholly beside compute.",
                 low=[ScaleWork(copies, faster)],
-                high=[*asynchronous, ScaleWork(copies, 0.0)],
+                high=[*asynchronous, ScaleWork(copies, faster), MoveToStream(copies)],
             ),
             evidence=site_evidence(facts, sites, lambda _: "Memcpy HtoD (Pageable -> Device)"),
             locations=locations(sites),

@@ -11,6 +11,7 @@ import numpy as np
 from traceopt.analyzer.copies import CopyCalls
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.intervals import intersect, union
+from traceopt.analyzer.replay.changes import MoveToStream
 from traceopt.rules.common import by_site, locations, ms, percent, site_evidence, typical_ns
 from traceopt.rules.finding import Confidence, Finding, Fix
 from traceopt.rules.pricing import hide, priced
@@ -81,6 +82,8 @@ class ExposedInputCopy(Rule):
             places += locations(sites)
         rows, work = np.concatenate([copy.rows for copy in copies]), facts.gpu.work
         alone = facts.gpu.exposed_copies.within(work.start[rows], work.end[rows])
+        moves = np.zeros(len(work), bool)
+        moves[rows] = True
         moved = sum(copy.bytes or 0 for copy in copies) / facts.steps.count
         size = f"{moved / 1e6:,.1f} MB a step are" if moved else "The input is"
         yield self.finding(
@@ -91,10 +94,9 @@ class ExposedInputCopy(Rule):
             saving=priced(
                 facts,
                 (0.5 * exposed, 0.9 * exposed, exposed),
-                hide(facts, rows, 0.9 * alone),
+                [MoveToStream(moves)],
                 "The exposed time of the copies, all of which fits beside the computation.",
                 low=hide(facts, rows, 0.5 * alone),
-                high=hide(facts, rows, alone),
             ),
             evidence=evidence,
             locations=places[:3],

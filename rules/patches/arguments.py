@@ -16,8 +16,8 @@ _DDP = "torch.nn.parallel.DistributedDataParallel"
 
 
 def fused_optimizer(source: Source, finding: Finding) -> list[Edit]:
-    """OP001, OP002: fused=True where the optimizer has it, else foreach=True."""
-    kinds = _FUSED if finding.code == "OP002" else (*_FUSED, *_FOREACH)
+    """OP001, OP002: fused=True where the optimizer has it, else foreach=True if the finding speaks of it."""
+    kinds = (*_FUSED, *_FOREACH) if "foreach" in finding.fix.text else _FUSED
     steps = [call for call in _calls_at(source, finding) if _method(call) == "step"]
     if not steps:
         raise UnclearError("no step of an optimizer")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import re
-from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -60,10 +59,8 @@ def set_keywords(source: Source, call: ast.Call, wanted: dict[str, str]) -> list
 
 def _appended(source: Source, call: ast.Call, arguments: list[str]) -> list[Edit]:
     """In the manner of the call: behind the last argument, or on lines of their own where that has one."""
-    tokens = source.tokens
-    closing = bisect_left(tokens, source.end(call) - 1, key=lambda token: token.start)
-    before = tokens[closing - 1]
-    if tokens[closing].text != ")":
+    *_, before, closing = source.tokens(source.start(call), source.end(call))
+    if closing.text != ")":
         raise UnclearError("a call without an end")
     if before.text == "(":
         return [Edit(before.end, before.end, ", ".join(arguments))]
@@ -74,7 +71,7 @@ def _appended(source: Source, call: ast.Call, arguments: list[str]) -> list[Edit
     closed = before.text == ","
     line = source.line_of(before.end)
     begins_line = not source.text[source.line_start(source.line_of(last)) : last].strip(" \t")
-    own_line = begins_line and source.line_of(tokens[closing].start) > line
+    own_line = begins_line and source.line_of(closing.start) > line
     if not own_line:
         return [Edit(before.end, before.end, f" {one}," if closed else f", {one}") for one in arguments]
     below = source.line_start(line + 1)
@@ -96,7 +93,7 @@ def whole_lines(source: Source, statements: Sequence[ast.stmt]) -> tuple[int, in
 def put_inside(source: Source, statements: Sequence[ast.stmt], head: str) -> list[Edit]:
     """Moves consecutive statements of a block into a new one under `head`, with comments and blank lines in between."""
     first, last = whole_lines(source, statements)
-    if not source.lines_in_strings.isdisjoint(range(first, last + 1)):
+    if source.strings_over_lines(first, last):
         raise UnclearError("a string over several lines would change")
     indent = source.indent(first)
     unit = _indent_unit(source, statements[0])

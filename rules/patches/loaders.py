@@ -18,27 +18,24 @@ _WORKERS_PLACE, _PIN_PLACE = 5, 7  # of the positional arguments
 
 
 def workers(source: Source, finding: Finding) -> list[Edit]:
-    """DL001: the number of workers that the finding gives, kept between epochs."""
+    """DL001: the arguments in the finding's example; pinned memory is DL003's, with the copies."""
     advised = _advised(finding)
-    wanted = advised.get("num_workers")
-    if wanted is None:
-        raise UnclearError("no number is advised")
-    call = constructor(
-        source,
-        _iterated(source, finding),
-        lambda call: source.dotted(call.func) in _LOADERS,
-        lambda call: _number(_workers(call)) < wanted,
-    )
+    count, prefetch = advised.get("num_workers", 0), advised.get("prefetch_factor", 0)
+
+    def changes(call: ast.Call) -> bool:
+        given = _number(_workers(call))
+        return given < count if count else given > 0 and _number(argument(call, "prefetch_factor")) < prefetch
+
+    call = constructor(source, _iterated(source, finding), lambda call: _is_loader(source, call), changes)
     if _number(_workers(call)) == 0:
         if source.mentions("IterableDataset"):
             raise UnclearError("each worker would read all of the data")
         if _runs_when_imported(source) and multiprocessing.get_all_start_methods()[0] != "fork":
             raise UnclearError("each worker would run the script")
-    keywords = {"num_workers": str(wanted)}
-    if constant(argument(call, "persistent_workers")) is not True:
+    keywords = {"num_workers": str(count)} if count else {}
+    if "persistent_workers" in advised and constant(argument(call, "persistent_workers")) is not True:
         keywords["persistent_workers"] = "True"
-    prefetch = advised.get("prefetch_factor")
-    if prefetch is not None and _number(argument(call, "prefetch_factor")) < prefetch:
+    if _number(argument(call, "prefetch_factor")) < prefetch:
         keywords["prefetch_factor"] = str(prefetch)
     return set_keywords(source, call, keywords)
 
@@ -49,7 +46,7 @@ def persistent_workers(source: Source, finding: Finding) -> list[Edit]:
     def changes(call: ast.Call) -> bool:
         return _workers(call) is not None and constant(argument(call, "persistent_workers")) in (None, False)
 
-    call = constructor(source, _iterated(source, finding), lambda call: source.dotted(call.func) in _LOADERS, changes)
+    call = constructor(source, _iterated(source, finding), lambda call: _is_loader(source, call), changes)
     count = _workers(call)
     if 0 < _number(count) < UNKNOWN:
         return set_keywords(source, call, {"persistent_workers": "True"})
@@ -75,7 +72,7 @@ def pinned_copies(source: Source, finding: Finding) -> list[Edit]:
     def changes(call: ast.Call) -> bool:
         return len(call.args) <= _PIN_PLACE and constant(argument(call, "pin_memory")) in (None, False)
 
-    loader = constructor(source, batches, lambda call: source.dotted(call.func) in _LOADERS, changes)
+    loader = constructor(source, batches, lambda call: _is_loader(source, call), changes)
     return edits + set_keywords(source, loader, {"pin_memory": "True"})
 
 
@@ -110,18 +107,18 @@ def _iterated(source: Source, finding: Finding) -> list[ast.expr]:
 
 
 def _advised(finding: Finding) -> dict[str, int]:
-    """The whole numbers in the example of the finding: `DataLoader(..., num_workers=4)`."""
+    """What the finding's example says: `DataLoader(..., num_workers=4, persistent_workers=True)`."""
     try:
         example = ast.parse(finding.fix.code or "")
     except (SyntaxError, ValueError):
         return {}
-    return {
-        keyword.arg: keyword.value.value
-        for node in ast.walk(example)
-        if isinstance(node, ast.Call)
-        for keyword in node.keywords
-        if keyword.arg is not None and isinstance(keyword.value, ast.Constant) and type(keyword.value.value) is int
-    }
+    calls = [node for node in ast.walk(example) if isinstance(node, ast.Call)]
+    given = {keyword.arg: constant(keyword.value) for call in calls for keyword in call.keywords}
+    return {name: value for name, value in given.items() if name is not None and isinstance(value, int)}
+
+
+def _is_loader(source: Source, call: ast.Call) -> bool:
+    return source.dotted(call.func) in _LOADERS
 
 
 def _workers(call: ast.Call) -> ast.expr | None:

@@ -38,6 +38,7 @@ class Token:
 
     start: int
     end: int
+    kind: str
     text: str
 
 
@@ -68,7 +69,7 @@ class Source:
 
     @cached_property
     def _starts(self) -> list[int]:
-        return [0, *accumulate(map(len, self.lines))]
+        return list(accumulate(map(len, self.lines), initial=0))
 
     @property
     def eol(self) -> str:
@@ -103,56 +104,56 @@ class Source:
         text = self.lines[line - 1]
         return text[: len(text) - len(text.lstrip(" \t"))]
 
-    @cached_property
-    def tokens(self) -> list[Token]:
-        """Without comments and layout."""
-        return [
-            Token(
-                self._starts[token.start[0] - 1] + token.start[1],
-                self._starts[token.end[0] - 1] + token.end[1],
-                token.string,
-            )
-            for token in self._all_tokens
-            if token.type not in _LAYOUT
-        ]
-
-    @cached_property
-    def _all_tokens(self) -> list[tokenize.TokenInfo]:
+    def tokens(self, start: int, end: int) -> list[Token]:
+        """Of a part of the text that is an expression or whole lines with statements; without comments and layout."""
+        lines = list(io.StringIO(self.text[start:end], newline="\n"))
+        starts = list(accumulate(map(len, lines), initial=start))
         try:
-            return list(tokenize.generate_tokens(iter([*self.lines, ""]).__next__))
+            return [
+                Token(
+                    starts[token.start[0] - 1] + token.start[1],
+                    starts[token.end[0] - 1] + token.end[1],
+                    tokenize.tok_name[token.type],
+                    token.string,
+                )
+                for token in tokenize.generate_tokens(iter([*lines, ""]).__next__)
+                if token.type not in _LAYOUT
+            ]
         except (SyntaxError, tokenize.TokenError) as error:
             raise UnclearError("not Python") from error
 
-    @cached_property
-    def lines_in_strings(self) -> frozenset[int]:
-        """Lines that begin inside a string: moving them changes its value."""
-        inside: set[int] = set()
+    def strings_over_lines(self, first: int, last: int) -> bool:
+        """Whether one of these lines begins inside a string, whose value would change if the line moved."""
         opened: list[int] = []  # f-strings, which are several tokens from Python 3.12 on
-        for token in self._all_tokens:
-            name = tokenize.tok_name[token.type]
-            if name in ("FSTRING_START", "TSTRING_START"):
-                opened.append(token.start[0])
-            elif name in ("FSTRING_END", "TSTRING_END"):
-                inside.update(range(opened.pop() + 1, token.end[0] + 1))
-            elif name == "STRING":
-                inside.update(range(token.start[0] + 1, token.end[0] + 1))
-        return frozenset(inside)
+        for token in self.tokens(self.line_start(first), self.line_start(last + 1)):
+            if token.kind in ("FSTRING_START", "TSTRING_START"):
+                opened.append(token.start)
+                continue
+            begins = opened.pop() if token.kind in ("FSTRING_END", "TSTRING_END") else token.start
+            if token.kind in ("STRING", "FSTRING_END", "TSTRING_END") and "\n" in self.text[begins : token.end]:
+                return True
+        return False
 
     # Places in the tree.
 
     @cached_property
-    def _parents(self) -> dict[ast.AST, ast.AST]:
-        return {child: parent for parent in ast.walk(self.tree) for child in ast.iter_child_nodes(parent)}
+    def _around(self) -> dict[ast.AST, tuple[ast.AST, ast.AST]]:
+        """For every node but the module, its parent and its scope."""
+        found: dict[ast.AST, tuple[ast.AST, ast.AST]] = {}
+        for node in self.nodes:  # parents come before their children
+            scope = node if isinstance(node, Scope) else found[node][1]
+            found.update((child, (node, scope)) for child in ast.iter_child_nodes(node))
+        return found
 
     def ancestors(self, node: ast.AST) -> Iterator[ast.AST]:
         """From the parent to the module."""
-        while (parent := self._parents.get(node)) is not None:
-            yield parent
-            node = parent
+        while node is not self.tree:
+            node = self._around[node][0]
+            yield node
 
     def scope(self, node: ast.AST) -> ast.AST:
         """The function, lambda or module whose names the node sees first."""
-        return next((one for one in self.ancestors(node) if isinstance(one, Scope)), self.tree)
+        return self.tree if node is self.tree else self._around[node][1]
 
     def statement(self, node: ast.AST) -> ast.stmt:
         """The innermost statement that the node is or belongs to."""
@@ -163,7 +164,7 @@ class Source:
 
     def block(self, statement: ast.stmt) -> list[ast.stmt]:
         """The list of statements that this one stands in."""
-        for _, value in ast.iter_fields(self._parents[statement]):
+        for _, value in ast.iter_fields(self._around[statement][0]):
             if isinstance(value, list) and statement in value:
                 return value
         raise UnclearError("no block")
@@ -192,8 +193,8 @@ class Source:
     @cached_property
     def _nodes_by_scope(self) -> dict[ast.AST, list[ast.AST]]:
         found: dict[ast.AST, list[ast.AST]] = {}
-        for node in self.nodes:
-            found.setdefault(self.scope(node), []).append(node)
+        for node, (_, scope) in self._around.items():
+            found.setdefault(scope, []).append(node)
         return found
 
     def nodes_of(self, scope: ast.AST) -> list[ast.AST]:

@@ -15,7 +15,7 @@ from fixtures.scenarios import SCENARIOS
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.replay.graph import HOST
 from traceopt.analyzer.replay.retime import retime
-from traceopt.analyzer.replay.whatif import replay, replay_error_share
+from traceopt.analyzer.replay.whatif import replay
 
 if TYPE_CHECKING:
     from conftest import GetExample
@@ -29,6 +29,11 @@ def awaited(facts: Facts) -> list[tuple[str, str]]:
         return facts.trace.names[facts.gpu.work.name[graph.work[row]]] if graph.work[row] >= 0 else "host"
 
     return [(name(row), name(graph.rows.awaits[row])) for row in np.flatnonzero(graph.rows.awaits >= 0)]
+
+
+def error_of(facts: Facts) -> float:
+    assert facts.replay_error is not None
+    return facts.replay_error.share
 
 
 def assert_repeats(facts: Facts) -> None:
@@ -199,7 +204,7 @@ def test_a_late_start_without_a_reason_is_an_error_of_the_replay() -> None:
             machine.synchronize()
             machine.work(1_000 - 508 - 100 - 4)
     facts = machine.facts()
-    assert replay_error_share(facts) == pytest.approx(0.5, abs=0.01)
+    assert error_of(facts) == pytest.approx(0.5, abs=0.01)
     assert replay(facts).step_ns == pytest.approx(500_000, rel=0.01)
 
 
@@ -290,19 +295,19 @@ def test_work_without_a_launch_keeps_its_place_on_its_stream() -> None:
 def test_without_a_gpu_the_host_is_all_there_is() -> None:
     facts = Facts(read([annotation(f"ProfilerStep#{i}", 100 * i, 100) for i in range(3)] + [op("aten::mm", 10, 50)]))
     assert replay(facts).step_ns == 100_000
-    assert replay_error_share(facts) == 0
+    assert error_of(facts) == 0
 
 
 def test_without_launches_there_is_nothing_to_replay() -> None:
     facts = Facts(read([kernel("gemm", 0, 100, 1), kernel("gemm", 110, 100, 2)]))
-    assert replay_error_share(facts) is None
+    assert facts.replay_error is None
     assert not facts.replay_trusted
 
 
 @pytest.mark.parametrize("fixed", [False, True])
 @pytest.mark.parametrize("scenario", SCENARIOS)
 def test_no_change_gives_generated_steps_back(example: GetExample, scenario: str, fixed: bool) -> None:
-    assert replay_error_share(example(scenario, fixed).facts) <= 0.001
+    assert error_of(example(scenario, fixed).facts) <= 0.001
 
 
 Action = tuple[str, int, int]

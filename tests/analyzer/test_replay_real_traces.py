@@ -9,7 +9,6 @@ import pytest
 
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.reader import read_trace
-from traceopt.analyzer.replay.whatif import replay_error_share
 from traceopt.analyzer.sources import find_sources
 
 TRACES = Path(__file__).resolve().parents[3] / "shared" / "traces"
@@ -19,7 +18,7 @@ WITH_GPU_WORK = [
     for file, truth in (json.loads(EXPECTED.read_text())["traces"].items() if EXPECTED.exists() else ())
     if isinstance(truth, dict) and truth["figures"].get("gpu_busy_us")
 ]
-BOUND = 0.05
+BOUND, GOAL = 0.05, 0.02
 # Part of what the device did is not in these files, so that work seems to start late without a reason.
 INCOMPLETE = {
     "sampled_rank-0": "a sample of the events",
@@ -35,8 +34,12 @@ pytestmark = pytest.mark.skipif(not EXPECTED.exists(), reason=f"the real traces 
 def test_no_change_gives_the_steps_back(file: str) -> None:
     (source,) = find_sources([str(TRACES / file)]).sources
     with source.open() as stream:
-        error = replay_error_share(Facts(read_trace(stream, source.label)))
+        facts = Facts(read_trace(stream, source.label))
+    error = facts.replay_error
+    assert error is not None
     if any(part in file for part in INCOMPLETE):
-        assert error > BOUND
+        assert error.share > BOUND
+        assert not facts.replay_trusted
     else:
-        assert error <= BOUND
+        assert error.missed_share <= GOAL
+        assert error.share <= BOUND

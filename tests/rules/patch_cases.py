@@ -292,6 +292,28 @@ LOADERS = [
         WORKERS_4,
     ),
     case(
+        "workers enough, but more batches to wait ready",
+        "DL001",
+        """
+        from torch.utils.data import DataLoader
+        def train(loader, test):
+            for batch in loader:  #@
+                step(batch)
+        train(DataLoader(data, num_workers=options.workers, prefetch_factor=2), DataLoader(test))
+        """,
+        """
+        -train(DataLoader(data, num_workers=options.workers, prefetch_factor=2), DataLoader(test))
+        +train(DataLoader(data, num_workers=options.workers, prefetch_factor=4), DataLoader(test))
+        """,
+        "DataLoader(..., prefetch_factor=4, pin_memory=True)",
+    ),
+    case(
+        "batches do not wait where there are no workers",
+        "DL001",
+        HEAD + "for batch in DataLoader(data):  #@\n    train(batch)\n",
+        example="DataLoader(..., prefetch_factor=4)",
+    ),
+    case(
         "more workers than advised",
         "DL001",
         HEAD + "for batch in DataLoader(data, num_workers=6):  #@\n    train(batch)\n",
@@ -656,6 +678,25 @@ PRECISION = [
         "TC001",
         'import torch\nfor x in loader:\n    loss = model(x, """a\n    b""")  #@\n    loss.backward()\n',
         example=AUTOCAST,
+    ),
+    case(
+        "an f-string over several lines must not move",
+        "TC001",
+        'import torch\nfor x in loader:\n    loss = model(x, f"""{a}\n    b""")  #@\n    loss.backward()\n',
+        example=AUTOCAST,
+    ),
+    case(
+        "strings that lie side by side on several lines may",
+        "TC001",
+        'import torch\nfor x in loader:\n    loss = model(x, f"{a}"\n        "b")  #@\n    loss.backward()\n',
+        """
+        -    loss = model(x, f"{a}"
+        -        "b")
+        +    with torch.autocast(device_type="cuda", dtype=torch.bfloat16):
+        +        loss = model(x, f"{a}"
+        +            "b")
+        """,
+        AUTOCAST,
     ),
     case(
         "something else in between",

@@ -50,8 +50,9 @@ class TestPythonBound:
 
     def test_a_loop_in_every_step(self) -> None:
         def step(t: float, _: int) -> Events:
+            yield build.op("aten::mm", t, 1_000)
             yield build.python("masks.py(9): build_mask", t + 1_000, 3_000)
-            yield build.op("aten::mm", t + 5_000, 3_000)
+            yield build.op("aten::mm", t + 4_000, 6_000)
 
         _, saved_us, places = the("LB006", step)
         assert saved_us == pytest.approx(0.8 * 3_000, rel=0.05)
@@ -138,6 +139,24 @@ class TestCollectives:
         assert silent("CM002", self.step(calls=4, us=1_000, elements=1000))
         assert silent("CM002", self.step(calls=40, us=100, elements=1 << 20))
 
+    def test_a_reduction_in_each_micro_step(self) -> None:
+        """CM006."""
+
+        def step(t: float, _: int, last_only: bool = False) -> Events:
+            for micro in (0, 4_000):
+                yield build.annotation("DistributedDataParallel.forward", t + micro, 900)
+                yield build.op("aten::addmm", t + micro, 900)
+                yield build.op("autograd::engine::evaluate_function: AddmmBackward0", t + micro + 1_000, 1_000)
+                if micro or not last_only:
+                    yield build.op("c10d::allreduce_", t + micro + 1_500, 10)
+                    yield build.annotation("gloo:all_reduce", t + micro + 1_520, 1_480, 7)
+            yield build.annotation("Optimizer.step#SGD.step", t + 8_000, 1_000)
+
+        _, saved_us, places = the("CM006", step)
+        assert saved_us == pytest.approx(0.95 * 1_000, rel=0.06)
+        assert places == ["train.py:5"]
+        assert silent("CM006", lambda t, index: step(t, index, last_only=True))
+
     def test_the_wait_for_a_late_rank_has_another_cause(self) -> None:
         def step(t: float, index: int) -> Events:
             yield from self.step(calls=40, us=100, elements=1000)(t, index)
@@ -201,15 +220,32 @@ class TestTinyOperators:
         assert saved_us == pytest.approx(0.7 * 150 * 30, rel=0.05)  # with what lies between them
         assert (finding.title, places) == ("Do many small operations as one", ["model.py:8"])
 
+    def test_the_engines_own_nodes_are_no_lines(self) -> None:
+        def step(t: float, _: int) -> Events:
+            for index in range(300):
+                name = "autograd::engine::evaluate_function: torch::autograd::AccumulateGrad"
+                yield build.op(name, t + 10 * index, 9)
+
+        assert silent("LB001", step)
+
     def test_few_or_longer_ones(self) -> None:
         assert silent("LB001", self.step(calls=60, us=10))
         assert silent("LB001", self.step(calls=110, us=50))
 
-    def test_what_a_core_that_was_not_free_adds_does_not_count(self) -> None:
+    def test_what_comes_between_two_of_them_is_another_work(self) -> None:
         def step(t: float, _: int) -> Events:
             yield build.python("model.py(8): embed", t, 9_000)
             for index in range(120):
                 yield build.op("aten::embedding", t + 10 * index, 8)
             yield build.op("aten::embedding", t + 7_000, 8)  # 6 ms later
 
-        assert the("LB001", step)[1] == pytest.approx(0.7 * (119 * 10 + 2 * 60), rel=0.05)
+        assert the("LB001", step)[1] == pytest.approx(0.7 * (119 * 10 + 2 * 38), rel=0.05)
+
+    def test_a_call_that_lost_its_core_is_one_of_them(self) -> None:
+        def step(t: float, _: int) -> Events:
+            yield build.python("model.py(8): embed", t, 9_000)
+            for index in range(120):
+                yield build.op("aten::embedding", t + 10 * index, 10)
+            yield build.op("aten::embedding", t + 1_200, 1_000)
+
+        assert the("LB001", step)[1] == pytest.approx(0.7 * (120 * 10 + 1_000), rel=0.05)

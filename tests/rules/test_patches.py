@@ -21,7 +21,8 @@ _MARK = re.compile(r"  #@(\w*)")
 
 
 def finding(code: str, *places: Location, example: str = "") -> Finding:
-    return Finding(code, code, "", "high", "high", "", "", None, "", [], list(places), Fix("", example))
+    text = "Pass fused=True or foreach=True." if code == "OP001" else "Change it."
+    return Finding(code, code, "", "high", "high", "", "", None, "", [], list(places), Fix(text, example))
 
 
 def read(text: str) -> tuple[str, Location]:
@@ -222,5 +223,5 @@ def test_of_two_patches_that_clash_the_first_is_taken(tmp_path: Path) -> None:
     patch, codes = combined_patch([*workers, finding("OP003", Location("a.py", 2))], [tmp_path])
     git_apply(patch, tmp_path)
     assert codes == ["DL001", "OP003"]
-    assert "num_workers=4, persistent_workers=True" in (tmp_path / "b.py").read_text()
+    assert "DataLoader(data, num_workers=4)" in (tmp_path / "b.py").read_text()
     assert "set_to_none=True" in (tmp_path / "a.py").read_text()

@@ -8,6 +8,7 @@ from statistics import median
 from typing import Any
 
 import pytest
+import small_traces as build
 
 from fixtures.generate import GeneratedTrace, generate_ranks
 from traceopt.analyzer.facts import Facts
@@ -164,3 +165,38 @@ def test_summaries_are_small(tmp_path: Path) -> None:
     summary = summarize(facts)
     assert len(pickle.dumps(summary)) < 0.02 * len(trace.to_bytes())
     assert len(summary.collectives) == 40
+
+
+class TestWithoutAGpu:
+    """Ranks on CPUs, with gloo: rank 0 logs for 3 ms before each all-reduce."""
+
+    def folder(self, tmp_path: Path, log_us: float) -> str:
+        for rank in (0, 1):
+            events = []
+            for start in range(0, 40_000, 10_000):
+                late_us = log_us if rank == 0 else 0.0
+                events += [
+                    build.annotation(f"ProfilerStep#{start // 10_000}", start, 10_000),
+                    build.python("train.py(5): train", start, 10_000),
+                    build.op("aten::mm", start, 2_000),
+                    build.python("logging/__init__.py(1): info", start + 2_000, late_us),
+                    build.op("c10d::allreduce_", start + 2_000 + late_us, 10),
+                    build.annotation("gloo:all_reduce", start + 2_020 + late_us, 3_980 - late_us, 7),
+                    build.op("aten::mm", start + 6_000, 4_000),
+                ]
+            header = {"distributedInfo": {"backend": "gloo", "rank": rank, "world_size": 2}}
+            (tmp_path / f"rank{rank}.json").write_bytes(
+                build.document(events, baseTimeNanoseconds=1_700_000_000_000_000_000, **header)
+            )
+        return str(tmp_path)
+
+    def test_the_late_rank_and_its_line(self, tmp_path: Path) -> None:
+        (finding,) = of_code(analyze(self.folder(tmp_path, log_us=3_000), debug=True), "CM004")
+        assert finding.saving is not None
+        assert finding.saving.est_us == pytest.approx(0.95 * 3_000, rel=0.05)
+        assert (finding.ranks, [str(place) for place in finding.locations]) == ([0], ["train.py:5"])
+        assert "logging" in finding.why
+
+    def test_ranks_in_step(self, tmp_path: Path) -> None:
+        result = analyze(self.folder(tmp_path, log_us=0.0), debug=True)
+        assert check_of(result, "CM004").status == "passed"
