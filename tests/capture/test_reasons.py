@@ -17,9 +17,22 @@ def test_torch_was_never_imported(run: Run) -> None:
     assert not run.folder.exists()
 
 
-@pytest.mark.run(sys.executable, "-I", str(SCRIPTS / "no_steps.py"))
-def test_an_isolated_interpreter(run: Run) -> None:
-    assert (run.code, run.stdout) == (0, "2.0\n")
+ISOLATED = [
+    (("-I", "no_steps.py"), "2.0\n"),
+    (("-E", "no_steps.py"), "2.0\n"),
+    (("-S", "no_torch.py"), "nothing to see\n"),
+]
+
+
+@pytest.mark.parametrize(
+    "stdout",
+    [
+        pytest.param(stdout, id=flag, marks=pytest.mark.run(sys.executable, flag, str(SCRIPTS / script)))
+        for (flag, script), stdout in ISOLATED
+    ],
+)
+def test_an_isolated_interpreter(run: Run, stdout: str) -> None:
+    assert (run.code, run.stdout) == (0, stdout)
     assert f"{NOTHING}traceopt did not get into the command's Python: it was started with -I, -E or -S" in run.stderr
 
 
