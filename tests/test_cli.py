@@ -18,8 +18,9 @@ from click.testing import CliRunner
 from click.testing import Result as Outcome
 
 from traceopt import __version__
-from traceopt.cli import Progress, cli, write_atomically
+from traceopt.cli import cli
 from traceopt.errors import InputError, OutputError
+from traceopt.output import Progress, write_atomically
 from traceopt.result import (
     Communication,
     DataLoader,

@@ -1,0 +1,41 @@
+"""The command line: reads options, calls the analysis, prints and writes what comes back; computes nothing.
+
+One command a file. Exit codes: 0 done, 1 a gate failed, 2 bad usage, unreadable input or an internal error,
+130 interrupted. Heavy modules are imported inside the commands, so that `--help` answers at once.
+"""
+
+from __future__ import annotations
+
+import click
+
+from traceopt import __version__
+from traceopt.cli.analyze import analyze
+from traceopt.cli.export import export
+from traceopt.cli.failing import EXIT_ERROR, Cli
+from traceopt.cli.rules import rule, rules
+from traceopt.cli.run import run
+from traceopt.cli.tensorboard import tensorboard
+from traceopt.cli.whatif import whatif
+
+
+@click.group(
+    cls=Cli,
+    invoke_without_command=True,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+@click.version_option(__version__, prog_name="traceopt", message="%(prog)s %(version)s")
+@click.pass_context
+def cli(context: click.Context) -> None:
+    """Reads PyTorch profiler traces and says what the bottleneck is and how to fix it."""
+    if context.invoked_subcommand is None:
+        click.echo(context.get_help(), err=True)
+        context.exit(EXIT_ERROR)
+
+
+for command in (analyze, run, tensorboard, whatif, rules, rule, export):
+    cli.add_command(command)
+
+
+def main() -> None:
+    """The entry point of the `traceopt` command."""
+    cli(prog_name="traceopt")

@@ -1,0 +1,116 @@
+"""`traceopt analyze`: traces in, the summary on stdout, the report and other files beside it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import click
+
+from traceopt.cli.options import (
+    DEFAULT_HTML,
+    FILE,
+    config_option,
+    debug_option,
+    patch_option,
+    rules_dir_option,
+    split_codes,
+    workload_options,
+)
+from traceopt.cli.results import (
+    analyzed,
+    check_all_writable,
+    configuration,
+    given,
+    html_target,
+    rendered,
+    write_html,
+    write_output,
+    write_patch,
+)
+from traceopt.errors import visible
+from traceopt.output import emit
+
+
+@click.command()
+@click.argument("paths", nargs=-1, required=True, metavar="PATH...")
+@click.option("--html", metavar="PATH", help=f"Where the HTML report goes.  [default: {DEFAULT_HTML}]")
+@click.option("--no-html", is_flag=True, help="Write no HTML report.")
+@click.option("--static", is_flag=True, help="HTML without interactive charts; a smaller file.")
+@click.option("--json", "json_path", metavar="PATH", help="Also write the result document; - is stdout.")
+@click.option(
+    "--format",
+    "format_",
+    type=click.Choice(["text", "concise", "json"]),
+    default="text",
+    show_default=True,
+    help="What goes to stdout.",
+)
+@click.option("--select", multiple=True, callback=split_codes, help="Rules to run: codes, prefixes or names, by comma.")
+@click.option("--ignore", multiple=True, callback=split_codes, help="Rules to leave out; the more specific entry wins.")
+@click.option(
+    "--source",
+    multiple=True,
+    type=FILE,
+    metavar="DIR",
+    help="Folder of the recorded script's source: fixes come as patches of it.",
+)
+@patch_option
+@workload_options
+@rules_dir_option
+@config_option
+@click.option("--color/--no-color", default=None, help="Colours.  [default: on a terminal, unless NO_COLOR is set]")
+@click.option("-q", "--quiet", is_flag=True, help="Nothing on stderr but errors.")
+@debug_option
+@click.pass_obj
+def analyze(
+    state: dict[str, bool],
+    /,
+    paths: tuple[str, ...],
+    html: str | None,
+    no_html: bool,
+    static: bool,
+    json_path: str | None,
+    format_: str,
+    select: tuple[str, ...],
+    ignore: tuple[str, ...],
+    source: tuple[Path, ...],
+    patch_path: str | None,
+    rules_dir: str | None,
+    config_path: Path | None,
+    color: bool | None,
+    quiet: bool,
+    **workload: float | None,
+) -> None:
+    """Find the bottleneck in traces and write the report.
+
+    PATH is a trace (.json, .json.gz, .zip), a folder (TensorBoard log folders too), or a quoted glob.
+    """
+    if html is not None and no_html:
+        raise click.UsageError("use either --html or --no-html")
+    if patch_path is not None and not source:
+        raise click.UsageError("--patch needs the source: --source DIR")
+    config = configuration(config_path)
+    html_path = None if no_html else html_target(html, config)
+    if json_path == "-":
+        json_path, format_ = None, "json"
+    check_all_writable(html_path, json_path, patch_path)
+
+    config = replace(
+        config,
+        select=select or config.select,
+        ignore=ignore or config.ignore,
+        rules_dir=rules_dir or config.rules_dir,
+        **given(workload),
+    )
+    result = analyzed(paths, config, source, debug=state["debug"], quiet=quiet)
+    inputs = [*paths, *(file.path for file in result.run.files)]
+    if html_path is not None:
+        write_html(html_path, result, inputs, static=static)
+    if json_path is not None:
+        write_output(json_path, result.to_json(), inputs)
+    if patch_path is not None:
+        write_patch(patch_path, result, source, inputs, quiet=quiet)
+    emit(rendered(result, format_, color, html_path))
+    if html_path is not None and format_ != "text" and not quiet:
+        click.echo(f"Report: {visible(html_path)}", err=True)

@@ -1,0 +1,47 @@
+"""How the program fails: one line, a traceback only with --debug."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import click
+
+from traceopt.errors import TraceoptError, one_line
+
+EXIT_ERROR = 2
+EXIT_INTERRUPTED = 130
+
+
+class Cli(click.Group):
+    """The command group with this program's manner of failing: one line, a traceback only with --debug."""
+
+    def main(self, *args: Any, **options: Any) -> Any:
+        state = {"debug": False}
+        try:
+            code = super().main(*args, **options | {"standalone_mode": False, "obj": state})
+        except click.Abort:
+            code = _fail("interrupted", EXIT_INTERRUPTED)
+        except click.UsageError as error:
+            command = error.ctx.command_path if error.ctx else "traceopt"
+            code = _fail(f"error: {one_line(error.format_message()).rstrip('.')}; see '{command} --help'")
+        except TraceoptError as error:
+            _show_traceback(state["debug"])
+            code = _fail(f"error: {error}")
+        except Exception as error:
+            _show_traceback(state["debug"])
+            hint = "" if state["debug"] else " (run with --debug for the traceback)"
+            code = _fail(one_line(f"internal error: {type(error).__name__}: {error}") + hint)
+        sys.exit(code)
+
+
+def _fail(message: str, code: int = EXIT_ERROR) -> int:
+    click.echo(f"traceopt: {message}", err=True)
+    return code
+
+
+def _show_traceback(wanted: bool) -> None:
+    if wanted:
+        import traceback
+
+        traceback.print_exc()

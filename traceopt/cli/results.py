@@ -1,0 +1,130 @@
+"""What the commands share: settings and rules as asked for, the analysis with its progress, the result as output."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TextIO
+
+import click
+
+from traceopt.cli.options import DEFAULT_HTML
+from traceopt.errors import OutputError, visible
+from traceopt.output import Progress, check_writable, write_atomically
+
+if TYPE_CHECKING:
+    from traceopt.config import Config
+    from traceopt.result import Result
+    from traceopt.rules.registry import Registry
+
+
+def given(options: Mapping[str, float | None]) -> dict[str, Any]:
+    """Those that stand on the command line."""
+    return {name: value for name, value in options.items() if value is not None}
+
+
+def analyzed(paths: Sequence[str], config: Config, source: Sequence[Path], *, debug: bool, quiet: bool) -> Result:
+    from traceopt.api import analyze as run_analysis
+
+    progress = Progress(enabled=sys.stderr.isatty() and not quiet)
+    with progress:
+        return run_analysis(
+            paths,
+            select=config.select,
+            ignore=config.ignore,
+            rules_dir=config.rules_dir,
+            thresholds=config.rules,
+            source=source,
+            tokens_per_step=config.tokens_per_step,
+            samples_per_step=config.samples_per_step,
+            reference_throughput=config.reference_throughput,
+            debug=debug,
+            progress=progress,
+        )
+
+
+def write_html(path: str, result: Result, inputs: Iterable[str], *, static: bool = False) -> None:
+    from traceopt.reports.html import render_html
+
+    write_output(path, render_html(result, static=static).encode("utf-8", "backslashreplace"), inputs)
+
+
+def write_patch(path: str, result: Result, source: Sequence[Path], inputs: Iterable[str], *, quiet: bool) -> None:
+    from traceopt.rules.patches.patch import combined_patch
+
+    patch, codes = combined_patch(result.findings, source)
+    if patch:
+        write_output(path, patch.encode(), inputs)
+    if not quiet:
+        text = (
+            f"{visible(path)} changes {', '.join(codes)}"
+            if patch
+            else f"no fix has a patch: {visible(path)} is not written"
+        )
+        click.echo(f"traceopt: {text}", err=True)
+
+
+def check_all_writable(*paths: str | None) -> None:
+    for path in paths:
+        if path is not None:
+            check_writable(Path(path))
+
+
+def configuration(path: Path | None) -> Config:
+    from traceopt.config import load_config
+
+    return load_config(path)
+
+
+def registry_of(rules_dir: str | None, config_path: Path | None) -> Registry:
+    from traceopt.rules.registry import load_rules
+
+    registry = load_rules(rules_dir or configuration(config_path).rules_dir)
+    for warning in registry.warnings:
+        click.echo(f"traceopt: warning: {warning}", err=True)
+    return registry
+
+
+def html_target(option: str | None, config: Config) -> str | None:
+    if option is not None:
+        return option
+    if config.html is False:
+        return None
+    return config.html if isinstance(config.html, str) else DEFAULT_HTML
+
+
+def rendered(result: Result, format_: str, color: bool | None, html_path: str | None) -> str | bytes:
+    if format_ == "json":
+        return result.to_json()
+    from traceopt.reports.terminal import render_concise, render_terminal
+
+    if format_ == "concise":
+        return _ended(render_concise(result))
+    import shutil
+
+    if color is None:
+        color = sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+    width = max(40, min(100, shutil.get_terminal_size((80, 24)).columns))
+    text = _ended(render_terminal(result, width=width, color=color, unicode=_speaks_unicode(sys.stdout)))
+    return text if html_path is None else f"{text}Report: {visible(html_path)}\n"
+
+
+def _ended(text: str) -> str:
+    return text if not text or text.endswith("\n") else text + "\n"
+
+
+def _speaks_unicode(stream: TextIO) -> bool:
+    try:
+        "█→≈×µ".encode(stream.encoding)
+    except (LookupError, UnicodeEncodeError):
+        return False
+    return True
+
+
+def write_output(path: str, data: bytes, inputs: Iterable[str]) -> None:
+    target = Path(path)
+    if target.exists() and any(os.path.exists(name) and target.samefile(name) for name in inputs):
+        raise OutputError(f"cannot write {path}: it is one of the traces")
+    write_atomically(target, data)

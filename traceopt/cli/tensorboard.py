@@ -1,0 +1,23 @@
+"""`traceopt tensorboard`: the traces in TensorBoard."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from traceopt.cli.options import FILE, debug_option
+
+
+@click.command(context_settings={"allow_interspersed_args": False})
+@click.argument("logdir", type=FILE)
+@click.argument("options", nargs=-1, type=click.UNPROCESSED, metavar="[TENSORBOARD OPTIONS]...")
+@debug_option
+def tensorboard(logdir: Path, options: tuple[str, ...]) -> None:
+    """Show the traces below LOGDIR in TensorBoard, with torch-tb-profiler.
+
+    Options after LOGDIR are those of TensorBoard: traceopt tensorboard traceopt-logs --port 6007
+    """
+    from traceopt.tensorboard import start
+
+    start(logdir, options)

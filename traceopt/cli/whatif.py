@@ -1,0 +1,57 @@
+"""`traceopt whatif`: replays the step with fixes made."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from traceopt.cli.options import config_option, debug_option, rules_dir_option, split_codes
+from traceopt.cli.results import configuration
+from traceopt.output import Progress, emit
+
+
+@click.command()
+@click.argument("path", metavar="TRACE")
+@click.option("--fix", "fixes", multiple=True, callback=split_codes, help="Rules whose fixes are made: codes or names.")
+@click.option(
+    "--scale",
+    "scales",
+    type=(str, float),
+    multiple=True,
+    metavar="WHAT FACTOR",
+    help="Scale what matches kernel~PATTERN (GPU time) or host~PATTERN (time of operators and frames).",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON document.")
+@rules_dir_option
+@config_option
+@click.option("-q", "--quiet", is_flag=True, help="Nothing on stderr but errors.")
+@debug_option
+def whatif(
+    path: str,
+    fixes: tuple[str, ...],
+    scales: tuple[tuple[str, float], ...],
+    as_json: bool,
+    rules_dir: str | None,
+    config_path: Path | None,
+    quiet: bool,
+) -> None:
+    """Replay the step with fixes made: what it takes then, and what limits it.
+
+    \b
+    traceopt whatif trace.json.gz --fix DL001 --fix TC001
+    traceopt whatif trace.json.gz --scale kernel~gemm 0.5
+    """
+    if not fixes and not scales:
+        raise click.UsageError("say what changes: --fix CODE or --scale WHAT FACTOR")
+    config = configuration(config_path)
+
+    from traceopt.reports.whatif import render_whatif
+    from traceopt.whatif import what_if
+
+    with Progress(enabled=sys.stderr.isatty() and not quiet) as progress:
+        document = what_if(
+            path, fixes, scales, rules_dir=rules_dir or config.rules_dir, thresholds=config.rules, progress=progress
+        )
+    emit(document.to_json() if as_json else render_whatif(document))
