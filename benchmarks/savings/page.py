@@ -16,13 +16,13 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-FOLDER = Path(__file__).resolve().parent
-ROOT = FOLDER.parents[1]
 if __name__ == "__main__":  # run as a script: the packages are two folders above
-    sys.path.insert(0, str(ROOT))
+    sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from fixtures.workloads.pairs import PAIRS
 
+FOLDER = Path(__file__).resolve().parent
+ROOT = FOLDER.parents[1]
 SCORE = ["../shared/check/score.py", "--traceopt", ".venv/bin/traceopt"]
 WRITTEN = ("recall", "precision", "first fix", "crashes", "step time", "gpu busy")
 
