@@ -53,11 +53,11 @@ def with_cost(facts: Facts, cost: Intervals) -> Facts:
 
 
 def test_no_change_gives_it_back(example: GetExample) -> None:
-    facts = example("logging_stall").facts
-    logging = facts.host.of_thread(facts.steps.thread)["logging"]
-    half = union(logging.start, (logging.start + logging.end) // 2)
+    facts = example("cpu_only").facts
+    loading = facts.cpu_phases.areas["data_loading"]
+    half = union(loading.start, (loading.start + loading.end) // 2)
     costly = with_cost(facts, half)
-    gain, real = (f.replayed.step_ns - replay(f, [RemoveHost(logging)]).step_ns for f in (facts, costly))
+    gain, real = (f.replayed.step_ns - replay(f, [RemoveHost(loading)]).step_ns for f in (facts, costly))
     assert real == pytest.approx(gain / 2, rel=0.1)
 
 
