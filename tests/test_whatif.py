@@ -94,11 +94,11 @@ def test_what_cannot_be_replayed_is_told_in_one_line(example: GetExample, argume
     assert len(result.stderr.splitlines()) == 1
 
 
-def test_traces_that_are_not_ranks_of_one_run_are_refused(example: GetExample) -> None:
-    folder = example("slow_loader").path.parent
-    example("item_stall")
+def test_traces_that_are_not_ranks_of_one_run_are_refused(example: GetExample, tmp_path: Path) -> None:
+    for scenario in ("slow_loader", "item_stall"):
+        (tmp_path / f"{scenario}.json").write_bytes(example(scenario).path.read_bytes())
     with pytest.raises(InputError, match="name the file of one rank"):
-        what_if(str(folder), ["DL001"])
+        what_if(str(tmp_path), ["DL001"])
 
 
 def test_text_and_json_say_the_same(example: GetExample) -> None:
