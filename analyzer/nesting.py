@@ -45,36 +45,69 @@ class Slices:
             self._index[kind] = known
         return known
 
-    def ancestor(self, slices: npt.NDArray[np.integer], wanted: npt.NDArray[np.bool_]) -> I4:
-        """The innermost slice that is `slices` itself or around it and is `wanted` (a mask of all); -1: none.
+    def name_codes(self, *kinds: int) -> npt.NDArray[np.intp]:
+        """The distinct names of the slices of some kinds."""
+        return np.flatnonzero(self._uses[list(kinds)].any(axis=0))
 
-        Walks up from each row; for all rows at once, `nearest` is faster.
-        """
-        out: I4 = slices.astype(np.int32)
-        moving = np.flatnonzero(out >= 0)
-        moving = moving[~wanted[out[moving]]]
-        while len(moving):
-            above = self.parent[out[moving]]
-            out[moving] = above
-            known = above >= 0
-            moving = moving[known & ~wanted[np.where(known, above, 0)]]
+    @cached_property
+    def _uses(self) -> npt.NDArray[np.bool_]:
+        """Which kind of slice has which name. Shape (kinds, names)."""
+        out = np.zeros((RUNTIME + 1, int(self.name.max(initial=-1)) + 1), bool)
+        out[self.kind, self.name] = True
         return out
 
-    def nearest(self, wanted: npt.NDArray[np.bool_]) -> I4:
-        """For every slice, the innermost `wanted` one that is it or encloses it; -1: none. Shape (len,).
-
-        Pointers jump over unwanted slices, twice as far each round.
-        """
+    def ancestor(self, slices: npt.NDArray[np.integer], wanted: npt.NDArray[np.bool_]) -> I4:
+        """As `nearest`, for some slices; -1 for -1. Shape (len(slices),)."""
         if not len(self):
-            return np.empty(0, np.int32)
-        here = np.arange(len(self), dtype=np.int32)
-        pointer = np.where(wanted, here, self.parent)
-        moving = np.flatnonzero((pointer >= 0) & ~wanted[np.maximum(pointer, 0)])
+            return np.full(len(slices), -1, np.int32)
+        place, innermost = self._innermost(wanted)
+        found = innermost[np.searchsorted(place, np.maximum(slices, 0), side="right") - 1]
+        return np.where((slices >= 0) & (wanted[slices] | ~self._alone[slices]), found, -1)
+
+    def nearest(self, wanted: npt.NDArray[np.bool_]) -> I4:
+        """For every slice, the innermost `wanted` one that is it or encloses it; -1: none. Shape (len,)."""
+        place, innermost = self._innermost(wanted)
+        out: I4 = np.repeat(innermost, np.diff(np.append(place, len(self))))
+        out[self._alone & ~wanted] = -1
+        return out
+
+    def _innermost(self, wanted: npt.NDArray[np.bool_]) -> tuple[I8, I4]:
+        """From which rows on which wanted slice is the innermost open one; -1: none. Of equal rows the last counts.
+
+        What a slice encloses follows it without a gap. After as many have opened and closed that `depth` are open, the
+        innermost is the last that opened as the `depth`th.
+        """
+        opens = np.flatnonzero(wanted)
+        place = np.concatenate((self._after[opens], opens))
+        order = np.argsort(place, kind="stable")  # where one closes and one opens, the one closes first
+        opening = order >= len(opens)
+        depth = np.cumsum(np.where(opening, 1, -1))
+        moment = depth * len(order) + np.arange(len(order))
+        opened = np.flatnonzero(opening)
+        opened = opened[np.argsort(depth[opened], kind="stable")]
+        last = opened[np.searchsorted(moment[opened], moment, side="right") - 1]
+        innermost = np.where(depth > 0, place[order[last]], -1) if len(order) else order
+        return np.append(0, place[order]), np.append(-1, innermost).astype(np.int32)
+
+    @cached_property
+    def _after(self) -> I4:
+        """For each slice, the row after the last one inside it."""
+        last = np.arange(len(self), dtype=np.int32)
+        child = np.flatnonzero(self.parent >= 0)
+        last[self.parent[child]] = child  # children stand in order: of one parent's, the last stays
+        moving = np.flatnonzero(last != np.arange(len(self)))
         while len(moving):
-            pointer[moving] = pointer[pointer[moving]]
-            target = pointer[moving]
-            moving = moving[(target >= 0) & ~wanted[np.maximum(target, 0)]]
-        return pointer
+            further = last[last[moving]]
+            jumped = further > last[moving]
+            last[moving] = further
+            moving = moving[jumped]
+        return last + 1
+
+    @cached_property
+    def _alone(self) -> npt.NDArray[np.bool_]:
+        """Slices that stand among those of an enclosing one and are not inside it: the steps."""
+        reach = np.append(0, np.maximum.accumulate(self._after)[:-1]) if len(self) else self._after
+        return np.asarray((self.parent < 0) & (np.arange(len(self)) < reach))
 
     def at(self, thread: int, time: I8) -> I4:
         """The innermost slice of a thread that is open at each time; -1: none. Shape (len(time),)."""
@@ -94,7 +127,7 @@ class Slices:
         """Each slice's own time: its duration less that of the slices directly inside."""
         own = self.end - self.start
         child = self.parent >= 0
-        np.subtract.at(own, self.parent[child], own[child])  # the right side is a copy: whole durations
+        own -= np.bincount(self.parent[child], weights=own[child], minlength=len(self)).astype(np.int64)
         own[own < 0] = 0
         return own
 

@@ -31,13 +31,12 @@ class Regions:
 
     def named(self, test: Callable[[str], bool], *kinds: int) -> Mask:
         """Slices of the kinds whose name passes."""
-        of_kind = np.isin(self.slices.kind, kinds)
-        codes, inverse = np.unique(self.slices.name[of_kind], return_inverse=True)
-        passes = np.array([test(self.trace.names[code]) for code in codes], bool)
-        out = np.zeros(len(self.slices), bool)
-        if len(codes):
-            out[of_kind] = passes[inverse]
-        return out
+        codes = self.slices.name_codes(*kinds)
+        passes = np.zeros(len(self.trace.names), bool)
+        passes[codes] = [test(self.trace.names[code]) for code in codes]
+        if not passes.any():
+            return np.zeros(len(self.slices), bool)
+        return np.isin(self.slices.kind, kinds) & passes[self.slices.name]
 
     def work_under(self, mask: Mask) -> Mask:
         """The device's work that was launched inside the slices of a mask."""
