@@ -81,13 +81,16 @@ class Slices:
         place = np.concatenate((self._after[opens], opens))
         order = np.argsort(place, kind="stable")  # where one closes and one opens, the one closes first
         opening = order >= len(opens)
+        place = place[order]
         depth = np.cumsum(np.where(opening, 1, -1))
-        moment = depth * len(order) + np.arange(len(order))
-        opened = np.flatnonzero(opening)
-        opened = opened[np.argsort(depth[opened], kind="stable")]
-        last = opened[np.searchsorted(moment[opened], moment, side="right") - 1]
-        innermost = np.where(depth > 0, place[order[last]], -1) if len(order) else order
-        return np.append(0, place[order]), np.append(-1, innermost).astype(np.int32)
+        innermost = np.where(opening, place, -1)
+        back = np.flatnonzero(~opening & (depth > 0))
+        if len(back):
+            moment = depth * len(order) + np.arange(len(order))
+            opened = np.flatnonzero(opening)
+            opened = opened[np.argsort(depth[opened], kind="stable")]
+            innermost[back] = place[opened[np.searchsorted(moment[opened], moment[back]) - 1]]
+        return np.append(0, place), np.append(-1, innermost).astype(np.int32)
 
     @cached_property
     def _after(self) -> I4:
@@ -113,14 +116,20 @@ class Slices:
         """The innermost slice of a thread that is open at each time; -1: none. Shape (len(time),)."""
         if not len(self):
             return np.full(len(time), -1, np.int32)
-        first, last = np.searchsorted(self.thread, [thread, thread + 1])
-        index = np.searchsorted(self.start[first:last], time, side="right") - 1 + first
-        found = np.where(index >= first, index, -1)
+        mine = self.of_thread(thread)
+        index = np.searchsorted(self.start[mine], time, side="right") - 1 + mine.start
+        found = np.where(index >= mine.start, index, -1)
         while True:
             closed = (found >= 0) & (self.end[np.maximum(found, 0)] <= time)
             if not closed.any():
                 return found.astype(np.int32)
-            found = np.where(closed, self.parent[np.maximum(found, 0)], found)
+            around = np.where(self._alone[found], found - 1, self.parent[found])
+            found = np.where(closed, around, found)
+
+    def of_thread(self, thread: int) -> slice:
+        """The rows of one thread."""
+        first, last = np.searchsorted(self.thread, [thread, thread + 1]).tolist()
+        return slice(first, last)
 
     @cached_property
     def self_ns(self) -> I8:
@@ -146,7 +155,7 @@ def build_slices(trace: Trace) -> Slices:
     kind = np.concatenate([np.full(len(t), k, np.uint8) for k, t in tables])
     name = np.concatenate([t.name for _, t in tables])
     row = np.concatenate([np.arange(len(t), dtype=np.int32) for _, t in tables])
-    order = np.lexsort((kind, start - end, start, thread))
+    order = _outermost_first(thread, start, end, kind)
     start, end, thread, kind, name = start[order], end[order], thread[order], kind[order], name[order]
     parent = np.full(len(order), -1, np.int32)
     steps = np.array([PROFILER_STEP.match(name) is not None for name in trace.names] or [False])
@@ -154,6 +163,18 @@ def build_slices(trace: Trace) -> Slices:
     inner = enclosing(thread[scopes], start[scopes], end[scopes], _resolution_ns(start, end))
     parent[scopes] = np.where(inner >= 0, scopes[np.maximum(inner, 0)], -1)
     return Slices(thread, start, end, kind, name, row[order], parent)
+
+
+def _outermost_first(thread: I4, start: I8, end: I8, kind: U1) -> npt.NDArray[np.intp]:
+    """The order by thread, start, length (longest first) and kind."""
+    order = np.argsort(start)
+    small = np.uint16 if thread.max(initial=0) < 1 << 16 else np.int32  # so few are sorted in one pass
+    order = order[np.argsort(thread[order].astype(small), kind="stable")]
+    same = (np.diff(start[order]) == 0) & (np.diff(thread[order]) == 0)
+    tied = np.flatnonzero(np.append(same, False) | np.append(False, same))
+    rows = order[tied]
+    order[tied] = rows[np.lexsort((rows, kind[rows], start[rows] - end[rows], start[rows], thread[rows]))]
+    return order
 
 
 def _resolution_ns(start: I8, end: I8) -> int:
