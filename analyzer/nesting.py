@@ -128,7 +128,7 @@ class Slices:
 
     def of_thread(self, thread: int) -> slice:
         """The rows of one thread."""
-        first, last = np.searchsorted(self.thread, [thread, thread + 1]).tolist()
+        first, last = np.searchsorted(self.thread, np.array([thread, thread + 1], self.thread.dtype)).tolist()
         return slice(first, last)
 
     @cached_property
