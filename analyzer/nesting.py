@@ -60,9 +60,21 @@ class Slices:
         """As `nearest`, for some slices; -1 for -1. Shape (len(slices),)."""
         if not len(self):
             return np.full(len(slices), -1, np.int32)
+        if np.count_nonzero(wanted) > len(slices):  # then one is near
+            return self._climbed(slices, wanted)
         place, innermost = self._innermost(wanted)
         found = innermost[np.searchsorted(place, np.maximum(slices, 0), side="right") - 1]
         return np.where((slices >= 0) & (wanted[slices] | ~self._alone[slices]), found, -1)
+
+    def _climbed(self, slices: npt.NDArray[np.integer], wanted: npt.NDArray[np.bool_]) -> I4:
+        out: I4 = slices.astype(np.int32)
+        moving = np.flatnonzero(out >= 0)
+        moving = moving[~wanted[out[moving]]]
+        while len(moving):
+            out[moving] = self.parent[out[moving]]
+            moving = moving[out[moving] >= 0]
+            moving = moving[~wanted[out[moving]]]
+        return out
 
     def nearest(self, wanted: npt.NDArray[np.bool_]) -> I4:
         """For every slice, the innermost `wanted` one that is it or encloses it; -1: none. Shape (len,)."""

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from traceopt.analyzer.columns import distinct
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.kernel_names import KernelClass, classify
 from traceopt.analyzer.nesting import OP
@@ -22,7 +23,7 @@ def kernels(facts: Facts) -> list[Kernel]:
     if not facts.has_gpu:
         return []
     inside = np.flatnonzero(gpu.in_window > 0)
-    codes, group = np.unique(gpu.work.name[inside], return_inverse=True)
+    codes, group = distinct(gpu.work.name[inside])
     total = np.bincount(group, weights=gpu.in_window[inside])
     calls = np.bincount(group)
     longest = _longest_of_group(gpu.in_window[inside], group, len(codes))

@@ -76,6 +76,9 @@ def test_ancestors_agree_with_a_walk(slices: Rows, random: object, unit: int) ->
     assert tree.nearest(wanted).tolist() == expected
     asked = np.array([-1, *range(len(slices)), -1])
     assert tree.ancestor(asked, wanted).tolist() == [-1, *expected, -1]
+    assert [tree.ancestor(asked[row : row + 1], wanted).tolist() for row in range(len(asked))] == [
+        [row] for row in [-1, *expected, -1]
+    ]  # few, so that some are looked for by climbing
 
 
 @given(rows, st.lists(st.integers(-2, 40), max_size=8))
