@@ -5,7 +5,7 @@
 #   make lint    ruff and mypy, changes nothing
 #   make test-torch
 #                the tests of the recording on torch 2.1 and 2.15 too, in environments of their own (11 GB, Python 3.11)
-#   make bench   time and memory beside HolisticTraceAnalysis; writes docs/performance.md
+#   make bench   time and memory beside other tools, and on large traces; writes docs/performance.md (half an hour)
 #   make clean   remove what the other targets made
 #
 # PYTHON=python3.12 picks the interpreter of a new .venv; TESTS="tests/test_cli.py -k help" picks tests.
@@ -46,7 +46,7 @@ lint: $(STAMP) types
 	$(BIN)/python -m mypy
 
 bench: $(STAMP)
-	$(BIN)/python benchmarks/versus_hta.py --write docs/performance.md
+	$(BIN)/python -m benchmarks.peers
 
 clean:
 	rm -rf .venv .venv-torch-* build demo-logs traceopt-report.html *.egg-info
