@@ -73,6 +73,12 @@ class GpuWork:
         classes, inverse = self._classes
         return np.array([c.fused for c in classes], bool)[inverse] if len(self.work) else np.empty(0, bool)
 
+    @cached_property
+    def dtype(self) -> npt.NDArray[np.str_]:
+        """What each kernel's name says of its type; "" unknown."""
+        classes, inverse = self._classes
+        return np.array([c.dtype or "" for c in classes] or [""])[inverse]
+
     def class_of(self, row: int) -> KernelClass:
         classes, inverse = self._classes
         return classes[int(inverse[row])]

@@ -78,11 +78,7 @@ class Host:
 
     def rows_of(self, name: str) -> npt.NDArray[np.int64]:
         """The slices of an activity that lie in no other slice of it (the outermost), in order of thread and time."""
-        mine = self.activity == _INDEX[name]
-        parent = self.slices.parent
-        enclosing = self.slices.nearest(mine)
-        inner = mine & (parent >= 0) & (enclosing[np.maximum(parent, 0)] >= 0)
-        return np.flatnonzero(mine & ~inner)
+        return self.slices.outermost(self.activity == _INDEX[name])
 
 
 _INDEX = {activity.name: index for index, activity in enumerate(ACTIVITIES)}

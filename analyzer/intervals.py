@@ -25,7 +25,7 @@ class Intervals:
     def __len__(self) -> int:
         return len(self.start)
 
-    @cached_property
+    @property
     def length(self) -> I8:
         return self.end - self.start
 

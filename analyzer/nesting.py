@@ -83,6 +83,12 @@ class Slices:
         out[self._alone & ~wanted] = -1
         return out
 
+    def outermost(self, wanted: npt.NDArray[np.bool_]) -> npt.NDArray[np.intp]:
+        """The `wanted` slices that lie in no other wanted one."""
+        rows = np.flatnonzero(wanted)
+        reach = np.append(0, np.maximum.accumulate(self._after[rows]))[:-1]
+        return rows[(rows >= reach) | self._alone[rows]]
+
     def _innermost(self, wanted: npt.NDArray[np.bool_]) -> tuple[I8, I4]:
         """From which rows on which wanted slice is the innermost open one; -1: none. Of equal rows the last counts.
 

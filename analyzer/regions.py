@@ -81,8 +81,8 @@ class Regions:
         slices = self.slices
         nodes = np.flatnonzero(self.backward)
         nodes = nodes[np.argsort(slices.start[nodes], kind="stable")]
-        product = self.named(FORWARD_PRODUCTS.__contains__, OP) & (slices.nearest(self.backward) < 0)
-        forward = np.sort(slices.start[product])
+        product = np.flatnonzero(self.named(FORWARD_PRODUCTS.__contains__, OP))
+        forward = np.sort(slices.start[product[slices.ancestor(product, self.backward) < 0]])
         _, first = np.unique(np.searchsorted(forward, slices.start[nodes]), return_index=True)
         if not len(nodes):
             return EMPTY
@@ -95,8 +95,9 @@ class Regions:
         The whole of it where Python stacks were recorded, else the operators that only a forward pass calls.
         """
         frames = self.named(op_names.is_recompute_frame, PYTHON)
-        forward = self.named(op_names.FORWARD_ONLY.__contains__, OP)
-        return np.asarray(frames | (forward & (self.slices.nearest(self.backward) >= 0)))
+        forward = np.flatnonzero(self.named(op_names.FORWARD_ONLY.__contains__, OP))
+        frames[forward[self.slices.ancestor(forward, self.backward) >= 0]] = True
+        return frames
 
     @cached_property
     def engine(self) -> Mask:

@@ -223,8 +223,8 @@ def page(usual: Sequence[Part], growth: Sequence[Part]) -> str:
             "",
             "## As a trace grows",
             "",
-            "The first trace above over and over (`benchmarks/big_trace.py`): times, ids and step numbers count on, names",
-            f"and shapes stay those of the small one. Up to {RUNS_TO_MB} MB medians of the runs, above one run.",
+            "The first trace above over and over (`benchmarks/big_trace.py`): times, ids and step numbers count on,",
+            f"names and shapes stay those of the small one. Up to {RUNS_TO_MB} MB medians of the runs, above one run.",
             "",
             growth_table(sizes),
         ]

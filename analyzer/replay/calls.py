@@ -80,9 +80,7 @@ def _outermost(slices: Slices, wanted: Mask) -> I8:
     mine = np.zeros(len(slices), bool)
     of_rows = slices.of(RUNTIME, len(wanted))[rows]
     mine[of_rows] = True
-    parent = slices.parent[of_rows]
-    inner = (parent >= 0) & (slices.nearest(mine)[np.maximum(parent, 0)] >= 0)
-    return rows[~inner]
+    return rows[np.isin(of_rows, slices.outermost(mine))]
 
 
 def _concurrent(trace: Trace, slices: Slices, steps: Steps, rows: I8) -> list[int]:
