@@ -439,6 +439,15 @@ def test_help_imports_nothing_heavy() -> None:
     assert not imported & {"numpy", "jinja2", "plotly", "pandas", "torch", "msgspec", "orjson", "isal"}
 
 
+def test_analysis_without_a_report_imports_nothing_heavy(tmp_path: Path) -> None:
+    trace = Path(__file__).resolve().parents[1] / "fixtures" / "traces" / "healthy.json.gz"
+    command = [sys.executable, "-X", "importtime", "-m", "traceopt", "analyze", str(trace), "--no-html"]
+    done = subprocess.run([*command, "--json", tmp_path / "r.json"], capture_output=True, text=True, check=True)
+    imported = {line.rpartition("|")[2].strip().partition(".")[0] for line in done.stderr.splitlines()}
+    assert {"numpy", "msgspec"} <= imported
+    assert not imported & {"pandas", "plotly", "torch", "jinja2"}
+
+
 def test_export_gives_the_result_document_back(tmp_path: Path) -> None:
     trace = Path(__file__).resolve().parents[1] / "fixtures" / "traces" / "healthy.json.gz"
     page, document = tmp_path / "report.html", tmp_path / "result.json"
