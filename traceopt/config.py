@@ -8,7 +8,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Annotated, Any, get_type_hints
 
 import msgspec
 
@@ -22,7 +22,9 @@ class Config:
     """Every setting with its default; in TOML the names are written with `-` or `_`.
 
     Relative paths count from the folder of the settings file. `html` is a path, or false for no HTML report.
-    `rules` holds thresholds: `[tool.traceopt.rules.DL001]`, then `min_share = 0.05`.
+    `jobs`: processes that read ranks, by default as many as cores and memory allow; `scheduler`: the address of a
+    Dask scheduler; `cache`: a folder that keeps what each rank gave. `rules` holds thresholds:
+    `[tool.traceopt.rules.DL001]`, then `min_share = 0.05`.
     """
 
     select: tuple[str, ...] = ()
@@ -32,6 +34,9 @@ class Config:
     tokens_per_step: float | None = None
     samples_per_step: float | None = None
     reference_throughput: float | None = None
+    jobs: Annotated[int, msgspec.Meta(ge=1)] | None = None
+    scheduler: str | None = None
+    cache: str | None = None
     rules: dict[str, dict[str, Any]] = field(default_factory=dict)
 
 
@@ -89,7 +94,8 @@ def _read(path: Path) -> Config | None:
     if not isinstance(document, dict):
         raise ConfigError(f"{where}: expected a table, got {type(document).__name__}")
     config = Config(**typed_settings(Config, document, where))
-    return replace(config, rules_dir=_beside(path, config.rules_dir), html=_beside(path, config.html))
+    beside = {name: _beside(path, getattr(config, name)) for name in ("rules_dir", "html", "cache")}
+    return replace(config, **beside)
 
 
 def _beside(path: Path, setting: Any) -> Any:

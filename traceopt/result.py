@@ -295,7 +295,10 @@ class Gemm:
 
 @dataclass(frozen=True, slots=True)
 class RankRow:
-    """One file's headline numbers; `rank` None: the file does not say. `verdict` is its trace's quality."""
+    """One file's headline numbers; `rank` None: the file does not say. `verdict` is its trace's quality.
+
+    `waited_for_us`: what the other ranks wait for this one in the median step, None where ranks could not be compared.
+    """
 
     rank: int | None
     path: str
@@ -304,6 +307,7 @@ class RankRow:
     dataloader_stall_us: float | None
     exposed_communication_us: float | None
     verdict: str
+    waited_for_us: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,8 @@ from traceopt.analyzer.replay.parts import limit_of, parts_of
 from traceopt.analyzer.replay.whatif import replay
 from traceopt.analyzer.sources import find_sources
 from traceopt.errors import InputError
-from traceopt.reading import Progress, read_recording
+from traceopt.ranks.pace import Progress
+from traceopt.reading import read_recording
 from traceopt.rules.engine import prepare, run_rules
 from traceopt.rules.finding import Finding
 from traceopt.rules.registry import load_rules
@@ -97,7 +98,9 @@ def what_if(
     recordings = find_recordings(find_sources([path]).sources)
     if len(recordings) != 1:
         raise InputError(f"{path} holds {len(recordings)} traces; name the file of one rank")
-    facts = Facts(read_recording(recordings[0], warnings, progress))
+    if progress is not None:
+        progress(f"reading {recordings[0].source.label}")
+    facts = Facts(read_recording(recordings[0], warnings))
     registry = load_rules(rules_dir)
     warnings = [*registry.warnings, *warnings]
     rules = prepare(registry, thresholds=thresholds)

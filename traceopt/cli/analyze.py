@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -13,6 +14,7 @@ from traceopt.cli.options import (
     config_option,
     debug_option,
     patch_option,
+    ranks_options,
     rules_dir_option,
     split_codes,
     workload_options,
@@ -58,6 +60,7 @@ from traceopt.output import emit
 @patch_option
 @workload_options
 @rules_dir_option
+@ranks_options
 @config_option
 @click.option("--color/--no-color", default=None, help="Colours.  [default: on a terminal, unless NO_COLOR is set]")
 @click.option("-q", "--quiet", is_flag=True, help="Nothing on stderr but errors.")
@@ -80,7 +83,7 @@ def analyze(
     config_path: Path | None,
     color: bool | None,
     quiet: bool,
-    **workload: float | None,
+    **settings: Any,
 ) -> None:
     """Find the bottleneck in traces and write the report.
 
@@ -101,7 +104,7 @@ def analyze(
         select=select or config.select,
         ignore=ignore or config.ignore,
         rules_dir=rules_dir or config.rules_dir,
-        **given(workload),
+        **given(settings),
     )
     result = analyzed(paths, config, source, debug=state["debug"], quiet=quiet)
     inputs = [*paths, *(file.path for file in result.run.files)]

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from traceopt.rules.registry import Registry
 
 
-def given(options: Mapping[str, float | None]) -> dict[str, Any]:
+def given(options: Mapping[str, Any]) -> dict[str, Any]:
     """Those that stand on the command line."""
     return {name: value for name, value in options.items() if value is not None}
 
@@ -40,6 +40,9 @@ def analyzed(paths: Sequence[str], config: Config, source: Sequence[Path], *, de
             tokens_per_step=config.tokens_per_step,
             samples_per_step=config.samples_per_step,
             reference_throughput=config.reference_throughput,
+            jobs=config.jobs,
+            scheduler=config.scheduler,
+            cache=config.cache,
             debug=debug,
             progress=progress,
         )
