@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from traceopt.rules.fingerprint import fingerprints, places
 from traceopt.rules.finding import Evidence, Finding, Fix, Location, Saving
+from traceopt.rules.fingerprint import fingerprints, places
 
 FINDING = Finding(
     code="DL001",
