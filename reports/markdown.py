@@ -79,12 +79,14 @@ def tag(label: str) -> str:
 
 
 def change_line(change: Change) -> str:
-    """ "391.0 → 412.0 ms per step against `main`: +5.4% (95% interval +4.1% to +6.7%)." """
+    """ "391.0 → 412.0 ms per step against `main`: 5.4% slower (95% interval +4.1% to +6.7%)." """
     times = f"{text.ms_number(change.base_us)} → {text.ms(change.head_us)} per step"
-    share = _signed_percent(change.head_us / change.base_us - 1) if change.base_us > 0 else text.NOT_RECORDED
+    share = change.head_us / change.base_us - 1
+    told = f"{abs(share) * 100:.1f}% {'slower' if share > 0 else 'faster'}"
+    if change.within_noise:
+        told = f"{_signed_percent(share)}, within noise"
     interval = f"(95% interval {_signed_percent(change.low_share)} to {_signed_percent(change.high_share)})"
-    noise = ", within noise" if change.within_noise else ""
-    return f"{times} against {code(change.baseline)}: {share}{noise} {interval}."
+    return f"{times} against {code(change.baseline)}: {told} {interval}."
 
 
 def _signed_percent(share: float) -> str:
@@ -97,7 +99,7 @@ def _quality(result: Result) -> list[str]:
     if heading is None:
         return []
     notes = result.quality.notes
-    lines = [f"**{heading}:**"]
+    lines = [f"{heading}:"]
     for note in notes[:NOTES]:
         told = note.text if result.quality.verdict == "unusable" else text.first_sentence(note.text)[0]
         lines.append(f"- {prose(told)} ({prose(note.code)})")
@@ -131,7 +133,7 @@ def _fixes(result: Result, shown: list[wording.Card], findings: int) -> list[str
             f"{prose(title)} ({prose(finding.code)})",
             saved.replace(" ", text.NO_BREAK_SPACE),
             finding.confidence.capitalize(),
-            code(text.short_path(place)) if place else "",
+            code(text.short_path(place)) if place else "–",
         ])  # fmt: skip
     below = []
     if findings > len(shown):

@@ -51,9 +51,7 @@ class PullRequest:
 
     def check(self) -> None:
         """Raises OutputError, before the analysis rather than after it, for what cannot be written."""
-        check_all_writable(self.markdown, self.sarif)
-        if self.job_summary:
-            _summary_file()
+        check_all_writable(self.markdown, self.sarif, str(_summary_file()) if self.job_summary else None)
 
     def write(self, result: Result, source: Sequence[Path], inputs: Iterable[str], *, quiet: bool) -> None:
         for format_, path in (("markdown", self.markdown), ("sarif", self.sarif)):

@@ -1,0 +1,144 @@
+"""The comment of a pull request, as GitHub renders it."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+import pytest
+import sample
+from rendered_page import Page
+
+from traceopt.reports.markdown import FIXES, LIMIT, UNCHANGED, Change, render_markdown, tag
+from traceopt.result import Result
+from traceopt.rules.finding import Fix, Location
+
+SLOWER = Change("main", 391_000, 412_000, 0.041, 0.067, within_noise=False, new_findings=1)
+
+
+@pytest.mark.parametrize("build", sample.ALL)
+def test_a_comment_is_a_tag_a_verdict_and_folded_details(build) -> None:
+    comment = render_markdown(build())
+    page = Page(comment)
+    assert comment.startswith("<!-- traceopt:traceopt -->\n")
+    assert page.comments == ["traceopt:traceopt"]
+    assert page.tags.count("h3") == 1
+    assert len(comment) <= LIMIT
+    assert set(page.tags) <= {
+        "h3", "h4", "p", "strong", "code", "pre", "table", "thead", "tbody", "tr", "th", "td", "ul", "li", "blockquote",
+        "details", "summary",
+    }  # fmt: skip
+
+
+def test_says_what_the_report_says() -> None:
+    page = Page(render_markdown(sample.rich()))
+    assert "traceopt: The GPU is idle for 61% of each step. The data loader is the bottleneck." in page.text
+    assert page.bold == ["The top 3 fixes save about 200\u00a0ms per step (48%): 412.0 → about 210\u00a0ms."]
+    assert page.folded == ["What to change", "Where one step goes", "Also noted", "What was checked"]
+    for cells in (
+        "Load data in worker processes (DL001)", "150\u00a0ms\u00a0(36%)", "train.py:61",
+        "Pin host memory for input batches",
+        "1 more finding below. Savings overlap, so do not add them up.",
+        "+    drop_last=True, pin_memory=True)",  # the patch
+        "Waiting for data", "187.0", "45%",  # the breakdown
+        "Reach more of the GPU's peak (EF001)",  # noted, without an estimate
+        "Needs 30 steps; this trace has 12.",  # not checked
+        "NVIDIA H100 80GB HBM3", "12 steps", "rank 0 of 4", "traceopt 0.1.0",
+    ):  # fmt: skip
+        assert cells in page.text
+
+
+def test_at_most_five_fixes() -> None:
+    rich = sample.rich()
+    more = [replace(rich.findings[0], code=f"DL00{number}", title=f"Fix number {number}") for number in range(1, 9)]
+    page = Page(render_markdown(replace(rich, findings=more)))
+    assert page.tags[: page.tags.index("details")].count("tr") == 1 + FIXES
+    assert page.tags.count("h4") == FIXES
+    assert "3 more findings below." in page.text
+    assert "Fix number 8 (DL008), saves 150 ms, train.py:61" in page.text  # among what is also noted
+
+
+def test_the_bold_line_tells_the_change_where_there_is_a_baseline() -> None:
+    page = Page(render_markdown(sample.rich(), change=SLOWER))
+    assert page.bold == ["391.0 → 412.0\u00a0ms per step against main: 5.4% slower (95% interval +4.1% to +6.7%)."]
+    assert "1 new finding. The top 3 fixes save about" in page.text
+    faster = replace(SLOWER, base_us=412_000, head_us=391_000, low_share=-0.06, high_share=-0.04, fixed_findings=2)
+    page = Page(render_markdown(sample.rich(), change=faster))
+    assert page.bold == ["412.0 → 391.0\u00a0ms per step against main: 5.1% faster (95% interval −6.0% to −4.0%)."]
+    assert "1 new finding and 2 fixed findings. " in page.text
+
+
+def test_noise_is_said_and_a_comment_without_news_says_so_to_the_program_that_posts_it() -> None:
+    quiet = replace(SLOWER, base_us=411_000, low_share=-0.01, high_share=0.015, within_noise=True, new_findings=0)
+    comment = render_markdown(sample.rich(), change=quiet)
+    assert comment.splitlines()[:2] == [tag("traceopt"), UNCHANGED]
+    page = Page(comment)
+    assert page.comments == ["traceopt:traceopt", "nothing changed"]
+    assert page.bold == [
+        "411.0 → 412.0\u00a0ms per step against main: +0.2%, within noise (95% interval −1.0% to +1.5%)."
+    ]
+    for news in (SLOWER, replace(quiet, new_findings=1), replace(quiet, fixed_findings=1), None):
+        assert UNCHANGED not in render_markdown(sample.rich(), change=news)
+
+
+def test_a_baseline_has_any_name() -> None:
+    change = replace(SLOWER, baseline="<b>@main</b> [x](https://attacker.example)")
+    page = Page(render_markdown(sample.rich(), change=change))
+    assert "against <b>@main</b> [x](https://attacker.example): 5.4% slower" in page.bold[0]
+    assert not {"a", "b"} & set(page.tags)
+
+
+def test_a_healthy_run_needs_no_table() -> None:
+    page = Page(render_markdown(sample.healthy()))
+    assert page.bold == ["No fix above 3% found."]
+    assert page.folded == ["Where one step goes", "What was checked"]
+
+
+def test_an_unusable_trace_has_no_savings() -> None:
+    page = Page(render_markdown(sample.unusable()))
+    assert "These numbers are not reliable:" in page.text
+    assert "412 launches have no kernel" in page.text
+    assert "saves" not in page.text
+    assert "Saves per step" not in page.text
+
+
+def with_long_patches(length: int) -> Result:
+    rich = sample.rich()
+    patch = "\n".join(["--- a/train.py", "+++ b/train.py", *["+x"] * (length // 3)])
+    return replace(rich, findings=[replace(one, fix=Fix("Change it.", None, patch)) for one in rich.findings])
+
+
+def test_what_does_not_fit_is_left_out_and_told() -> None:
+    cut = "Cut to fit into a comment; the report has the rest."
+    whole = render_markdown(with_long_patches(9_000))
+    assert 45_000 < len(whole) <= LIMIT
+    assert cut not in whole
+    comment = render_markdown(with_long_patches(25_000))
+    assert 45_000 < len(comment) <= LIMIT
+    page = Page(comment)
+    assert cut in page.text
+    assert page.tags.count("h4") == 2
+    assert page.folded == ["What to change", "Where one step goes", "Also noted", "What was checked"]
+    assert len(render_markdown(with_long_patches(70_000))) <= LIMIT
+
+
+def test_a_comment_is_never_too_long() -> None:
+    """Whatever a trace or a rule says: the strings of the document are capped, and so is what cannot be left out."""
+    hostile = sample.hostile()
+    long = replace(
+        hostile.findings[0],
+        title="`|" * 9_000,
+        code="|`" * 9_000,
+        locations=[Location("`|" * 9_000, 1, "f")],
+        ranks=[1],
+    )
+    comment = render_markdown(replace(hostile, verdict="`@|" * 9_000, findings=[long] * 40), label="x" * 9_000)
+    assert len(comment) <= LIMIT
+    Page(comment)
+
+
+def test_labels_tell_comments_apart_and_cannot_break_the_tag() -> None:
+    assert tag("resnet, 8 GPUs") == "<!-- traceopt:resnet-8-GPUs -->"
+    for label in ("--><b>x</b>", "a\nb", "", "ä" * 300):
+        assert re.fullmatch(r"<!-- traceopt:[A-Za-z0-9_.-]{0,80} -->", tag(label))
+        assert Page(render_markdown(sample.rich(), label=label)).tags[0] == "h3"
