@@ -324,3 +324,38 @@ class TestLint:
             own = set(re.findall(r"^([A-Z_]+)=", source, re.MULTILINE))
             runner = {name for name in read if name.startswith("GITHUB_")}
             assert read - own - runner == given[script.stem] - {"GH_TOKEN"}, script.name
+
+
+def examples(section: str) -> list[str]:
+    """The YAML of a section of the page for users."""
+    page = (ROOT / "docs" / "pull-requests.md").read_text()
+    return re.findall(r"^```yaml\n(.*?)^```$", page.partition(f"## {section}\n")[2].partition("\n## ")[0], re.M | re.S)
+
+
+class TestExamples:
+    def test_the_workflow(self, tmp_path: Path) -> None:
+        workflow, upload = examples("GitHub")
+        file = tmp_path / "workflow.yml"
+        file.write_text(workflow)
+        lint("check-jsonschema", "--builtin-schema", "vendor.github-workflows", file)
+        [job] = yaml.safe_load(workflow)["jobs"].values()
+        job["steps"] += yaml.safe_load(upload)
+        file.write_text(yaml.safe_dump({"on": "push", "jobs": {"speed": job}}))
+        lint("check-jsonschema", "--builtin-schema", "vendor.github-workflows", file)
+
+    def test_the_pipeline(self, tmp_path: Path) -> None:
+        [pipeline] = examples("GitLab")
+        file = tmp_path / ".gitlab-ci.yml"
+        file.write_text(pipeline)
+        lint("check-jsonschema", "--builtin-schema", "vendor.gitlab-ci", "--data-transform", "gitlab-ci", file)
+
+    def test_inputs_are_documented_with_their_defaults(self) -> None:
+        page = (ROOT / "docs" / "pull-requests.md").read_text()
+        told = dict(re.findall(r"^\| `([\w-]+)` \| (.*?) ?\|", page, re.MULTILINE))
+        inputs = yaml.safe_load((ROOT / "action.yml").read_text())["inputs"]
+        expected = {name: f"`{value['default']}`" if value["default"] else "" for name, value in inputs.items()}
+        assert {name: told[name] for name in inputs} == {**expected, "token": "the job's"}
+        [step] = [
+            one for one in yaml.safe_load(examples("GitHub")[0])["jobs"]["speed"]["steps"] if "traceopt" in one["uses"]
+        ]
+        assert set(step["with"]) <= set(inputs)
