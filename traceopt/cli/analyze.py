@@ -17,6 +17,7 @@ from traceopt.cli.options import (
     split_codes,
     workload_options,
 )
+from traceopt.cli.pull_request import FORMATS, PullRequest, pull_request_options
 from traceopt.cli.results import (
     analyzed,
     check_all_writable,
@@ -41,11 +42,12 @@ from traceopt.output import emit
 @click.option(
     "--format",
     "format_",
-    type=click.Choice(["text", "concise", "json"]),
+    type=click.Choice(["text", "concise", "json", *FORMATS]),
     default="text",
     show_default=True,
     help="What goes to stdout.",
 )
+@pull_request_options
 @click.option("--select", multiple=True, callback=split_codes, help="Rules to run: codes, prefixes or names, by comma.")
 @click.option("--ignore", multiple=True, callback=split_codes, help="Rules to leave out; the more specific entry wins.")
 @click.option(
@@ -72,6 +74,10 @@ def analyze(
     static: bool,
     json_path: str | None,
     format_: str,
+    markdown: str | None,
+    sarif: str | None,
+    job_summary: bool,
+    label: str,
     select: tuple[str, ...],
     ignore: tuple[str, ...],
     source: tuple[Path, ...],
@@ -95,6 +101,8 @@ def analyze(
     if json_path == "-":
         json_path, format_ = None, "json"
     check_all_writable(html_path, json_path, patch_path)
+    pull_request = PullRequest(markdown, sarif, job_summary, label)
+    pull_request.check()
 
     config = replace(
         config,
@@ -111,6 +119,10 @@ def analyze(
         write_output(json_path, result.to_json(), inputs)
     if patch_path is not None:
         write_patch(patch_path, result, source, inputs, quiet=quiet)
-    emit(rendered(result, format_, color, html_path))
+    pull_request.write(result, source, inputs, quiet=quiet)
+    if format_ in FORMATS:
+        emit(pull_request.rendered(result, format_, source, quiet=quiet))
+    else:
+        emit(rendered(result, format_, color, html_path))
     if html_path is not None and format_ != "text" and not quiet:
         click.echo(f"Report: {visible(html_path)}", err=True)

@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from traceopt.cli.options import DEFAULT_HTML, FILE, config_option, debug_option, patch_option, workload_options
+from traceopt.cli.pull_request import PullRequest, pull_request_options
 from traceopt.cli.results import (
     analyzed,
     check_all_writable,
@@ -59,6 +60,7 @@ DEFAULT_LOGDIR = "traceopt-logs"
 @click.option("--no-analyze", is_flag=True, help="Only record.")
 @click.option("--html", metavar="PATH", help=f"Where the HTML report goes.  [default: {DEFAULT_HTML}]")
 @click.option("--no-html", is_flag=True, help="Write no HTML report.")
+@pull_request_options
 @patch_option
 @workload_options
 @config_option
@@ -75,6 +77,10 @@ def run(
     no_analyze: bool,
     html: str | None,
     no_html: bool,
+    markdown: str | None,
+    sarif: str | None,
+    job_summary: bool,
+    label: str,
     patch_path: str | None,
     config_path: Path | None,
     quiet: bool,
@@ -104,6 +110,8 @@ def run(
     config = replace(configuration(config_path), **given(workload))
     html_path = None if no_html or no_analyze else html_target(html, config)
     check_all_writable(html_path, patch_path)
+    pull_request = PullRequest(markdown, sarif, job_summary, label)
+    pull_request.check()
 
     from traceopt import running
 
@@ -119,6 +127,7 @@ def run(
             write_html(html_path, result, paths)
         if patch_path is not None:
             write_patch(patch_path, result, source, paths, quiet=quiet)
+        pull_request.write(result, source, paths, quiet=quiet)
         emit(rendered(result, "text", None, html_path))
         emit(running.footer(outcome, settings))
     elif outcome.traces and not quiet:
