@@ -40,14 +40,19 @@ def compare(
     Raises InputError for what cannot be read, ConfigError for a gate that does not exist.
     """
     gates = [*(Gate.parse(text, "fail") for text in fail_on), *(Gate.parse(text, "warn") for text in warn_on)]
+    options = {"rules_dir": rules_dir, "thresholds": thresholds, "debug": debug, "progress": progress}
+    return compare_runs(*(runs_of(_sequence(side), **options) for side in (base, head)), gates=gates)
+
+
+def runs_of(given: Sequence[Given], **options: Any) -> list[Run]:
+    """The runs of a side; `options` are for the analysis of traces. Raises InputError."""
 
     def analyze(path: str) -> Result:
         from traceopt.api import analyze as run_analysis  # result documents need none of it
 
-        return run_analysis(path, rules_dir=rules_dir, thresholds=thresholds, debug=debug, progress=progress)
+        return run_analysis(path, **options)
 
-    sides = [read_runs(_sequence(side), analyze) for side in (base, head)]
-    return compare_runs(*sides, gates=gates)
+    return read_runs(given, analyze)
 
 
 def compare_runs(base: Sequence[Run], head: Sequence[Run], gates: Sequence[Gate] = ()) -> Comparison:
@@ -114,9 +119,9 @@ def _verdict(step: StepChange, parts: Sequence[PartChange]) -> str:
         return f"Step times cannot be compared. {step.reason}"
     times = f"{ms(step.base_us * 1e3)} → {ms(step.head_us * 1e3)}"
     if step.verdict == "within_noise":
-        return f"Within noise: the step takes {times}; {_unseen(step)}."
+        return f"Within noise: {times} per step."
     if step.verdict == "unclear":
-        return f"It cannot be told whether the step changed: {times}."
+        return f"It cannot be told whether the step changed: {times} per step."
     sentence = f"The step is {percent(abs(step.change_share))} {step.verdict}: {times}."
     sign = 1 if step.change_share > 0 else -1
     most = max(parts, key=lambda part: sign * part.change_us, default=None)
@@ -125,10 +130,6 @@ def _verdict(step: StepChange, parts: Sequence[PartChange]) -> str:
     verb = "grew" if sign > 0 else "shrank"
     label = f"{most.label[0].lower()}{most.label[1:]}" if most.label[1:2].islower() else most.label
     return f"{sentence} Most of it: {label} {verb} by {ms(abs(most.change_us) * 1e3)}."
-
-
-def _unseen(step: StepChange) -> str:
-    return f"a change of less than {percent(step.unseen_share or 0.0)} would not be seen"
 
 
 def _settings(base: Result, head: Result) -> list[SettingChange]:

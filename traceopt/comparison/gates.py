@@ -152,6 +152,8 @@ def _not_checked(text: str) -> tuple[GateStatus, str]:
 def _shown_change(change: MetricChange, worse: float) -> str:
     """ "is 5.2% worse than the baseline: 43.0 → 45.2 ms"; of a share in points."""
     before, after = (shown(change.unit, value or 0.0) for value in (change.base, change.head))
+    if not worse:
+        return f"is {after} as in the baseline"
     if change.unit == "share":
         amount = f"{abs(worse) * 100:.1f} points"
     elif change.base:

@@ -38,7 +38,7 @@ _ONE_RUN = (
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """`error` is the standard error of the logarithm by the steps, None for one; `independent` as how many they count."""
+    """`error`: standard error of the logarithm by the steps, None for one; `independent`: as how many they count."""
 
     log_median: float
     error: float | None

@@ -29,9 +29,14 @@ class Run:
     label: str
     result: Result
 
+    @property
+    def paths(self) -> list[str]:
+        """The traces behind it."""
+        return self.result.run.paths
+
 
 def read_runs(given: Sequence[Given], analyze: Analyze) -> list[Run]:
-    """One run a path; a glob stands for one run a match. Traces are analyzed by `analyze`.
+    """A run for each path, and for each match of a glob; traces are analyzed by `analyze`.
 
     Raises InputError for what cannot be read, for nothing at all, and for runs that show different ranks.
     """
