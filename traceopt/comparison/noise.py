@@ -21,6 +21,8 @@ from traceopt.comparison.document import StepChange
 UNMEASURED_RUN_TO_RUN = 0.05  # what two runs of the same code may differ by, where nobody has measured it
 FEW_STEPS = 8  # below, a median absolute deviation says too little and the standard deviation is taken
 MOST_AUTOCORRELATION = 0.9
+LEAST_US, MOST_US = 1e-3, 1e12  # what a step may take: documents are untrusted
+MOST_LOGARITHM = 30.0  # of a change that is shown: 1e13 times as long
 
 # Student's t, two-sided 95 %, for 1 to 20 degrees of freedom (NIST/SEMATECH e-Handbook, 1.3.6.7.2).
 _T95 = (
@@ -48,7 +50,7 @@ class _Run:
 def step_change(base: Sequence[Sequence[float]], head: Sequence[Sequence[float]]) -> StepChange:
     """Compares runs, each a sequence of step times in microseconds; not all steps are alike, so medians are taken.
 
-    Steps that are no positive number are left out, and runs without a step.
+    What is no time of a step is left out, and runs without a step.
     """
     sides = [[_run(steps) for run in side if len(steps := _sound(run))] for side in (base, head)]
     if not all(sides):
@@ -152,7 +154,7 @@ def _independent(deviations: np.ndarray) -> float:
 
 
 def _sound(steps: Sequence[float]) -> list[float]:
-    return [us for us in steps if math.isfinite(us) and us > 0]
+    return [us for us in steps if LEAST_US <= us <= MOST_US]
 
 
 def _us(logarithm: float) -> float:
@@ -160,4 +162,4 @@ def _us(logarithm: float) -> float:
 
 
 def _share(logarithm: float) -> float:
-    return round(math.expm1(logarithm), 6)
+    return round(math.expm1(min(logarithm, MOST_LOGARITHM)), 6)

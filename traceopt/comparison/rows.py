@@ -14,6 +14,7 @@ from traceopt.sections_tables import MAX_ROWS
 
 NOTABLE_SHARE = 0.005  # of the step: smaller changes of a kernel or an operator are not told
 NEW_SHARE = 0.001  # of the step: nor are smaller ones that appear or vanish
+HIDDEN_SHARE = 0.1  # of a row's time: so much may be hidden in a full table where the row is called new or gone
 
 Row = TypeVar("Row", Kernel, Op)
 
@@ -114,9 +115,9 @@ def _status(
 ) -> RowStatus | None:
     """None for a name that a side's table may only have cut off: tables hold the MAX_ROWS longest."""
     if not any(name in table for table in before):
-        return "appeared" if fmean(afters) > _cut_off(before, time_of) else None
+        return "appeared" if _cut_off(before, time_of) <= HIDDEN_SHARE * fmean(afters) else None
     if not any(name in table for table in after):
-        return "vanished" if fmean(befores) > _cut_off(after, time_of) else None
+        return "vanished" if _cut_off(after, time_of) <= HIDDEN_SHARE * fmean(befores) else None
     return "slower" if fmean(afters) > fmean(befores) else "faster"
 
 
