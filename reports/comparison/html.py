@@ -51,7 +51,7 @@ def _tiles(comparison: Comparison) -> list[Tile]:
     ]
     noise = {
         "within_noise": "within noise",
-        "unclear": "noise or not: cannot be told",
+        "unclear": "one step tells nothing of noise",
         "slower": "beyond noise",
         "faster": "beyond noise",
         "not_measured": "steps cannot be compared",

@@ -84,7 +84,13 @@ def _sections(comparison: Comparison) -> list[str]:
         for p in words.shown_parts(comparison)
     ]
     metrics = [
-        [m.label, words.metric_value(m, m.base), words.metric_value(m, m.head), words.metric_change(m), _noise(m)]
+        [
+            prose(m.label),
+            words.metric_value(m, m.base),
+            words.metric_value(m, m.head),
+            words.metric_change(m),
+            _noise(m),
+        ]
         for m in comparison.metrics
     ]
     settings = [

@@ -91,8 +91,7 @@ def _parts(comparison: Comparison, paper: Paper) -> list[str]:
         noise = "  within noise" if part.beyond_noise is False else ""
         label = pad(paper.fit(part.label + noise, room), room)
         times = f"{_cell(text.ms(part.base_us))}{_cell(text.ms(part.head_us))}"
-        line = paper.plain(f"  {label}{times}{_cell(text.signed_ms_number(part.change_us) + ' ms')}")
-        lines.append(paper.style(line, dim=True) if noise else line)
+        lines.append(paper.plain(f"  {label}{times}{_cell(text.signed_ms_number(part.change_us) + ' ms')}"))
     return [_heading("part of the mean step", room, paper), *lines] if lines else []
 
 

@@ -16,6 +16,7 @@ from traceopt.comparison.document import (
     StepChange,
 )
 from traceopt.comparison.metrics import STEP_TIME
+from traceopt.comparison.noise import UNMEASURED_RUN_TO_RUN
 from traceopt.reports import text
 
 SMALL_SHARE = 0.002  # of the step: a part that is smaller on both sides is not shown
@@ -64,7 +65,8 @@ def basis(comparison: Comparison) -> str:
         runs = f"{len(comparison.base.runs)} and {len(comparison.head.runs)} runs"
         spread = text.percent(step.run_to_run_share)
         return f"By {runs}; runs of one side differ by {spread} (standard deviation). {unseen}"
-    return f"By the steps of one run a side; how much runs of the same code differ was not measured. {unseen}"
+    assumed = text.percent(UNMEASURED_RUN_TO_RUN)
+    return f"By the steps of one run a side, and {assumed} for what runs of the same code may differ by. {unseen}"
 
 
 def shown_parts(comparison: Comparison) -> list[PartChange]:

@@ -49,9 +49,10 @@ class Side:
 class StepChange:
     """The typical step: the median of a run, the geometric mean of several.
 
-    `low_share` to `high_share` is the 95 % interval of the change: by the steps with one run a side, else by the runs.
-    A change smaller than `unseen_share` would not be seen. `run_to_run_share` is the standard deviation of runs of the
-    same side, None where each side has one. `reason` says why nothing can be said.
+    `low_share` to `high_share` is the 95 % interval of the change: by the runs where a side has several, else by the
+    steps, with an assumption of what runs differ by. A change smaller than `unseen_share` would not be seen.
+    `run_to_run_share` is the standard deviation of runs of the same side, None where each side has one. `reason` says
+    why nothing can be said.
     """
 
     verdict: StepVerdict

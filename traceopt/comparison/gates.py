@@ -119,7 +119,7 @@ def _level(gate: Gate, metric: Metric, head: Sequence[Result]) -> tuple[GateStat
 
 def _change(gate: Gate, metric: Metric, comparison: Comparison) -> tuple[GateStatus, str]:
     step = comparison.step
-    if metric.name == STEP_TIME and step.verdict == "not_measured":
+    if metric.name == STEP_TIME and step.reason is not None:
         return _not_checked(f"{metric.name}: {step.reason}")
     change = next((change for change in comparison.metrics if change.name == metric.name), None)
     if change is None or change.base is None or change.head is None:
@@ -132,8 +132,6 @@ def _change(gate: Gate, metric: Metric, comparison: Comparison) -> tuple[GateSta
     text = f"{metric.name} {_shown_change(change, worse)}, the limit is {_shown_limit(gate, metric)}"
     if not beyond or change.beyond_noise is not False:
         return "failed" if beyond else "passed", text
-    if metric.name == STEP_TIME and step.verdict == "unclear":
-        return "passed", f"{text}; whether that is noise cannot be told: {step.reason}"
     return "passed", f"{text}; it is within noise"
 
 

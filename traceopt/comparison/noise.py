@@ -18,7 +18,7 @@ import numpy as np
 
 from traceopt.comparison.document import StepChange
 
-UNMEASURED_RUN_TO_RUN = 0.05  # what two runs of the same code may differ by, where nobody has measured it
+UNMEASURED_RUN_TO_RUN = 0.05  # two runs of the same code differ by less in 95 of 100, where nobody has measured it
 FEW_STEPS = 8  # below, a median absolute deviation says too little and the standard deviation is taken
 MOST_AUTOCORRELATION = 0.9
 LEAST_US, MOST_US = 1e-3, 1e12  # what a step may take: documents are untrusted
@@ -32,10 +32,6 @@ _T95 = (
 _NORMAL95 = 1.960
 
 _ONE_STEP = "A side has one step, which tells nothing of how much steps vary."
-_ONE_RUN = (
-    f"One run a side: by how much two runs of the same code differ was not measured. Up to "
-    f"{UNMEASURED_RUN_TO_RUN:.0%} may be that; more runs a side would tell."
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,23 +56,15 @@ def step_change(base: Sequence[Sequence[float]], head: Sequence[Sequence[float]]
     half, spread = _several_runs(*sides) if len(sides[0]) + len(sides[1]) > 2 else (_one_run(*sides), None)
     if half is None:
         return StepChange("unclear", _us(before), _us(after), _share(change), reason=_ONE_STEP)
-    unseen = half if spread is not None else math.hypot(half, UNMEASURED_RUN_TO_RUN)
-    if abs(change) <= half:
-        verdict, reason = "within_noise", None
-    elif abs(change) <= unseen:
-        verdict, reason = "unclear", _ONE_RUN
-    else:
-        verdict, reason = "slower" if change > 0 else "faster", None
     return StepChange(
-        verdict,
+        "within_noise" if abs(change) <= half else "slower" if change > 0 else "faster",
         _us(before),
         _us(after),
         _share(change),
         low_share=_share(change - half),
         high_share=_share(change + half),
-        unseen_share=_share(unseen),
+        unseen_share=_share(half),
         run_to_run_share=None if spread is None else _share(spread),
-        reason=reason,
     )
 
 
@@ -112,7 +100,7 @@ def _several_runs(base: list[_Run], head: list[_Run]) -> tuple[float, float]:
 
 
 def _one_run(base: list[_Run], head: list[_Run]) -> float | None:
-    """Half the width of Welch's interval over the steps; None where a side has one step."""
+    """Half the width of Welch's interval over the steps and what runs may differ by; None where a side has one step."""
     squares, freedoms = [], []
     for run in (*base, *head):
         if run.error is None:
@@ -121,9 +109,9 @@ def _one_run(base: list[_Run], head: list[_Run]) -> float | None:
         freedoms.append(run.independent - 1)
     total = sum(squares)
     if total <= 0:
-        return 0.0
+        return UNMEASURED_RUN_TO_RUN
     freedom = total**2 / sum(square**2 / degrees for square, degrees in zip(squares, freedoms, strict=True))
-    return t95(freedom) * math.sqrt(total)
+    return math.hypot(t95(freedom) * math.sqrt(total), UNMEASURED_RUN_TO_RUN)
 
 
 def _pooled_variance(base: Sequence[float], head: Sequence[float]) -> float:
