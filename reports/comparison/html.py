@@ -6,7 +6,7 @@ from collections import Counter
 
 from markupsafe import Markup
 
-from traceopt.comparison.document import Comparison
+from traceopt.comparison.document import Comparison, GateStatus
 from traceopt.reports import html as report
 from traceopt.reports import text
 from traceopt.reports.comparison import words
@@ -67,5 +67,5 @@ def _tiles(comparison: Comparison) -> list[Tile]:
 def _gates_line(comparison: Comparison) -> str:
     """ "3 passed, 1 failed, 1 not checked"."""
     counts = Counter(gate.status for gate in comparison.gates)
-    kinds = (("failed", "failed"), ("not_checked", "not checked"), ("passed", "passed"))
-    return ", ".join(f"{counts[status]} {words}" for status, words in kinds if counts[status]) + "."
+    kinds: dict[GateStatus, str] = {"failed": "failed", "not_checked": "not checked", "passed": "passed"}
+    return ", ".join(f"{counts[status]} {words}" for status, words in kinds.items() if counts[status]) + "."

@@ -85,7 +85,7 @@ def compare(
             )
             for paths in ((base, *more_base), (head, *more_head))
         ]
-    comparison = compare_runs(*sides, gates=gates)
+    comparison = compare_runs(sides[0], sides[1], gates)
     inputs = [*(base, head, *more_base, *more_head), *(path for side in sides for run in side for path in run.paths)]
     if html_path is not None:
         from traceopt.reports.comparison.html import render_comparison_html

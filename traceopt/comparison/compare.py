@@ -41,7 +41,7 @@ def compare(
     """
     gates = [*(Gate.parse(text, "fail") for text in fail_on), *(Gate.parse(text, "warn") for text in warn_on)]
     options = {"rules_dir": rules_dir, "thresholds": thresholds, "debug": debug, "progress": progress}
-    return compare_runs(*(runs_of(_sequence(side), **options) for side in (base, head)), gates=gates)
+    return compare_runs(runs_of(_sequence(base), **options), runs_of(_sequence(head), **options), gates)
 
 
 def runs_of(given: Sequence[Given], **options: Any) -> list[Run]:

@@ -68,8 +68,10 @@ def judge(gate: Gate, head: Sequence[Result], comparison: Comparison | None) -> 
     elif gate.impact is not None:
         status, text = _findings(gate.impact, head, comparison if gate.needs_baseline else None)
     elif gate.metric is not None:
-        of_change = comparison is not None and gate.needs_baseline
-        status, text = _change(gate, gate.metric, comparison) if of_change else _level(gate, gate.metric, head)
+        if comparison is not None and gate.needs_baseline:
+            status, text = _change(gate, gate.metric, comparison)
+        else:
+            status, text = _level(gate, gate.metric, head)
     return GateOutcome(gate.text, gate.level, status, text)
 
 
