@@ -6,10 +6,12 @@ The first line is a hidden tag, by which a later run finds the comment and repla
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from traceopt.comparison.document import Comparison, GateOutcome
 from traceopt.reports import headline, text, wording
+from traceopt.reports.comparison import words
 from traceopt.reports.markdown_text import code, code_block, folded, prose, table
 from traceopt.reports.shown import shown as shown_form
 from traceopt.result import Result
@@ -21,25 +23,13 @@ NOTES = 5  # quality notes and warnings shown of each
 PLACES = 8
 UNCHANGED = "<!-- nothing changed -->"  # such a comment need not be made where there is none yet
 
+_GATES = {
+    ("failed", "fail"): "Failed",
+    ("failed", "warn"): "Warning",
+    ("not_checked", "fail"): "Failed, not checked",
+    ("not_checked", "warn"): "Not checked",
+}
 _CUT = "Cut to fit into a comment; the report has the rest."
-
-
-@dataclass(frozen=True, slots=True)
-class Change:
-    """The step beside that of a baseline; shares are of the baseline's step, `low` and `high` their 95 % interval."""
-
-    baseline: str
-    base_us: float
-    head_us: float
-    low_share: float
-    high_share: float
-    within_noise: bool
-    new_findings: int = 0
-    fixed_findings: int = 0
-
-    @property
-    def is_none(self) -> bool:
-        return self.within_noise and not self.new_findings and not self.fixed_findings
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,16 +40,23 @@ class _Section:
     parts: list[str]
 
 
-def render_markdown(result: Result, *, label: str = LABEL, change: Change | None = None, limit: int = LIMIT) -> str:
-    """The comment, in at most `limit` characters. `label` tells the comments of several jobs apart."""
+def render_markdown(
+    result: Result, *, label: str = LABEL, comparison: Comparison | None = None, gates: Sequence[GateOutcome] = ()
+) -> str:
+    """The comment, in at most `LIMIT` characters. `label` tells the comments of several jobs apart.
+
+    `comparison` is of a baseline and this result.
+    """
     shown = shown_form(result)
+    against = None if comparison is None else text.cleaned(comparison)
     cards = wording.cards(shown.findings)
     priced = [card for card in cards if card.number is not None]
     head = [
-        "\n".join([tag(label), *([UNCHANGED] if change is not None and change.is_none else [])]),
+        "\n".join([tag(label), *([UNCHANGED] if _unchanged(against, gates) else [])]),
         f"### traceopt: {prose(wording.verdict(shown))}",
         *_quality(shown),
-        *_lead(shown, change),
+        *_lead(shown, against),
+        *_gates(gates),
         *_fixes(shown, priced[:FIXES], len(cards)),
     ]
     sections = [
@@ -69,7 +66,7 @@ def render_markdown(result: Result, *, label: str = LABEL, change: Change | None
         _Section("What was checked", _checks(shown)),
     ]
     foot = _about(shown)
-    room = limit - sum(len(block) + 2 for block in [*head, _CUT, foot])
+    room = LIMIT - sum(len(block) + 2 for block in [*head, _CUT, foot])
     return "\n\n".join([*head, *_fitting(sections, room), foot]) + "\n"
 
 
@@ -78,19 +75,11 @@ def tag(label: str) -> str:
     return f"<!-- traceopt:{re.sub(r'[^A-Za-z0-9_.]+', '-', label)[:80]} -->"
 
 
-def change_line(change: Change) -> str:
-    """ "391.0 → 412.0 ms per step against `main`: 5.4% slower (95% interval +4.1% to +6.7%)." """
-    times = f"{text.ms_number(change.base_us)} → {text.ms(change.head_us)} per step"
-    share = change.head_us / change.base_us - 1
-    told = f"{abs(share) * 100:.1f}% {'slower' if share > 0 else 'faster'}"
-    if change.within_noise:
-        told = f"{_signed_percent(share)}, within noise"
-    interval = f"(95% interval {_signed_percent(change.low_share)} to {_signed_percent(change.high_share)})"
-    return f"{times} against {code(change.baseline)}: {told} {interval}."
-
-
-def _signed_percent(share: float) -> str:
-    return f"{share * 100:+.1f}%".replace("-", "−")
+def _unchanged(against: Comparison | None, gates: Iterable[GateOutcome]) -> bool:
+    if against is None or against.step.verdict != "within_noise":
+        return False
+    kept = all(finding.status == "kept" for finding in against.findings)
+    return kept and all(gate.status == "passed" for gate in gates)
 
 
 def _quality(result: Result) -> list[str]:
@@ -108,14 +97,28 @@ def _quality(result: Result) -> list[str]:
     return ["\n".join(f"> {line}" for line in lines)]
 
 
-def _lead(result: Result, change: Change | None) -> list[str]:
+def _lead(result: Result, against: Comparison | None) -> list[str]:
     """The one bold line: the change where there is a baseline, else what the fixes save."""
     lead = prose("".join(headline.lead(result)))
-    if change is None:
+    if against is None:
         return [f"**{lead}**"] if lead else []
-    counts = [(change.new_findings, "new finding"), (change.fixed_findings, "fixed finding")]
-    findings = " and ".join(text.counted(number, noun) for number, noun in counts if number)
-    return [f"**{change_line(change)}**", " ".join(item for item in (f"{findings}." if findings else "", lead) if item)]
+    share = words.interval(against.step)
+    told = [
+        f"Against the baseline: {share}." if share is not None else "",
+        f"Findings: {words.findings_line(against.findings)}.",
+        lead,
+    ]
+    return [f"**{prose(against.verdict)}**", " ".join(item for item in told if item)]
+
+
+def _gates(outcomes: Iterable[GateOutcome]) -> list[str]:
+    """Those that have not passed."""
+    lines = [
+        f"- {_GATES[outcome.status, outcome.level]}: {prose(words.gate_line(outcome))}"
+        for outcome in outcomes
+        if outcome.status != "passed"
+    ]
+    return ["\n".join(lines)] if lines else []
 
 
 def _fixes(result: Result, shown: list[wording.Card], findings: int) -> list[str]:
