@@ -14,7 +14,7 @@ if ! run=$(gh api "repos/$GITHUB_REPOSITORY/actions/artifacts?name=$name&per_pag
 elif [ -z "$run" ]; then
     echo "No baseline of $BASE_BRANCH yet: the first run of this workflow on that branch makes one."
 elif gh run download "$run" --repo "$GITHUB_REPOSITORY" --name "$name" --dir "$FOLDER/baseline"; then
-    echo "file=$FOLDER/baseline/result.json" >>"$GITHUB_OUTPUT"
+    echo "file=$FOLDER/baseline/baseline.json" >>"$GITHUB_OUTPUT"
 else
     echo "::warning title=traceopt::the baseline of run $run could not be downloaded"
 fi

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from traceopt.comparison.document import Comparison, GateOutcome
+from traceopt.comparison.document import Comparison, FindingStatus, GateOutcome
 from traceopt.reports import headline, text, wording
 from traceopt.reports.comparison import words
 from traceopt.reports.markdown_text import code, code_block, folded, prose, table
@@ -21,8 +21,10 @@ LABEL = "traceopt"
 FIXES = 5
 NOTES = 5  # quality notes and warnings shown of each
 PLACES = 8
+FINDINGS = 20  # of each kind that the baseline does not have, or has alone
 UNCHANGED = "<!-- nothing changed -->"  # such a comment need not be made where there is none yet
 
+_CHANGED: tuple[FindingStatus, ...] = ("new", "fixed", "unknown")
 _GATES = {
     ("failed", "fail"): "Failed",
     ("failed", "warn"): "Warning",
@@ -60,6 +62,7 @@ def render_markdown(
         *_fixes(shown, priced[:FIXES], len(cards)),
     ]
     sections = [
+        _Section("What changed", _changes(against)),
         _Section("What to change", [_advice(card) for card in priced[:FIXES]]),
         _Section("Where one step goes", _breakdown(shown)),
         _Section("Also noted", _noted([card for card in cards if card not in priced[:FIXES]])),
@@ -145,6 +148,19 @@ def _fixes(result: Result, shown: list[wording.Card], findings: int) -> list[str
         below.append("Savings overlap, so do not add them up.")
     fixes = table(["", "Fix", "Saves per step", "Confidence", "Where"], "rlrll", rows)
     return [fixes, " ".join(below)] if below else [fixes]
+
+
+def _changes(against: Comparison | None) -> list[str]:
+    """What else differs from the baseline: numbers, and findings by name."""
+    if against is None:
+        return []
+    metrics = words.metrics_line(against)
+    lines = []
+    for status in _CHANGED:
+        for finding in words.of_status(against.findings, status)[:FINDINGS]:
+            where = f", {code(text.short_path(finding.place))}" if finding.place else ""
+            lines.append(f"- {words.STATUS_WORDS[status]}: {prose(finding.title)} ({prose(finding.code)}){where}")
+    return [block for block in (prose(f"{metrics}.") if metrics else "", "\n".join(lines)) if block]
 
 
 def _advice(card: wording.Card) -> str:

@@ -15,6 +15,8 @@ from typing import Any
 import pytest
 import yaml
 
+from traceopt.cli import cli
+from traceopt.comparison.gates import Gate
 from traceopt.reports.markdown import UNCHANGED, tag
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -187,7 +189,7 @@ class TestBaseline:
         )
         folder = job.state / "artifacts" / "13" / "traceopt-baseline-traceopt"
         folder.mkdir(parents=True)
-        (folder / "result.json").write_text("{}")
+        (folder / "baseline.json").write_text("{}")
         done = job.step("baseline")
         assert (done.returncode, done.stderr) == (0, "")
         assert Path(job.outputs["file"]).read_text() == "{}"
@@ -226,6 +228,38 @@ class TestAnalyze:
         assert json.loads(Path(outputs["sarif"]).read_text())["version"] == "2.1.0"
         assert {finding["code"] for finding in json.loads(Path(outputs["json"]).read_text())["findings"]} >= {"DL001"}
         assert (job.folder / "temp" / "traceopt-resnet.html").stat().st_size > 100_000
+
+    def test_a_second_run_is_compared_with_the_first_and_judged(self, job: Job) -> None:
+        first = job.step("analyze", TRACES=str(TRACE), FAIL_ON="step_time=+5% new-high")
+        assert first.returncode == 0
+        assert first.stdout.splitlines()[0] == "No baseline yet, so nothing to judge step_time=+5% by."
+        assert job.outputs["code"] == "0"
+        baseline = shutil.copy(job.outputs["baseline"], job.folder / "baseline.json")
+        job.output.write_text("")
+        gates = "step_time=+50% new-high gpu_idle=10%"
+        second = job.step("analyze", TRACES=str(TRACE), FAIL_ON=gates, BASELINE=str(baseline))
+        assert second.returncode == 0
+        assert second.stdout.startswith("::error title=traceopt gate::gpu_idle is 47%25")
+        assert second.stdout.count("::error") == 1
+        assert job.outputs["code"] == "1"
+        comment = Path(job.outputs["markdown"]).read_text()
+        assert "**Within noise: " in comment
+        assert UNCHANGED not in comment  # a gate failed
+
+    @pytest.mark.parametrize("gate", ["high", "new-high", "finding=new-low", "finding=medium", "gpu_idle=0.4",
+        "gpu_idle=+5%", "step_time=+5%", "step_time=400ms", "tokens_per_s=-5%", "tokens_per_s=9"])  # fmt: skip
+    def test_gates_that_need_a_baseline_wait_for_one(self, recorder: Any, gate: str) -> None:
+        [analyze] = [call for call in recorder(0, TRACES="x.json", FAIL_ON=gate) if "analyze" in call]
+        assert ("--fail-on" in analyze) is not Gate.parse(gate, "fail").needs_baseline
+
+    def test_its_options_are_those_of_the_program(self, recorder: Any) -> None:
+        calls = recorder(0, RUN="train.py", FAIL_ON="high", BASELINE="base.json")
+        for call in calls:
+            command = cli.commands[call[2]]
+            known = {name for parameter in command.params for name in parameter.opts}
+            given = {word for word in call[3 : call.index("--")] if word.startswith("--")}
+            assert given
+            assert given <= known
 
     def test_a_program_that_breaks_down_is_no_gate_that_failed(self, job: Job) -> None:
         done = job.step("analyze", TRACES="x.json", PYTHON="false")

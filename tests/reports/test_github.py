@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 import sample
 
+from traceopt.comparison.document import GateOutcome
 from traceopt.reports import text
 from traceopt.reports.github import ANNOTATIONS, render_github
 from traceopt.result import Result
@@ -56,6 +57,20 @@ def test_the_dearest_come_first_and_ten_at_most() -> None:
     told = annotations(replace(rich, findings=[rich.findings[5], *some]))
     assert [one["title"][9:14] for one in told] == [f"XX{number:03}" for number in range(14, 4, -1)]
     assert len(told) == ANNOTATIONS
+
+
+def test_gates_that_failed_come_first() -> None:
+    gates = [
+        GateOutcome("step_time=+5%", "fail", "failed", "step_time is 15% worse::"),
+        GateOutcome("gpu_idle=0.9", "fail", "passed", "gpu_idle is 61%"),
+        GateOutcome("tokens_per_s=9", "warn", "not_checked", "tokens_per_s was not measured"),
+    ]
+    lines = render_github(sample.rich(), gates=gates).splitlines()
+    assert lines[:2] == [
+        "::error title=traceopt gate::step_time is 15%25 worse:: (--fail-on step_time=+5%25)",
+        "::warning title=traceopt gate::tokens_per_s was not measured (--warn-on tokens_per_s=9)",
+    ]
+    assert "DL001" in lines[2]
 
 
 def test_a_small_saving_is_a_notice_and_an_absent_one_comes_last() -> None:

@@ -9,11 +9,12 @@ import pytest
 import sample
 from rendered_page import Page
 
-from traceopt.reports.markdown import FIXES, LIMIT, UNCHANGED, Change, render_markdown, tag
-from traceopt.result import Result
+from traceopt.comparison.compare import compare_runs, runs_of
+from traceopt.comparison.document import Comparison, GateOutcome, StepChange
+from traceopt.comparison.gates import Gate
+from traceopt.reports.markdown import FIXES, LIMIT, UNCHANGED, render_markdown, tag
+from traceopt.result import Check, Result
 from traceopt.rules.finding import Fix, Location
-
-SLOWER = Change("main", 391_000, 412_000, 0.041, 0.067, within_noise=False, new_findings=1)
 
 
 @pytest.mark.parametrize("build", sample.ALL)
@@ -58,34 +59,74 @@ def test_at_most_five_fixes() -> None:
     assert "Fix number 8 (DL008), saves 150 ms, train.py:61" in page.text  # among what is also noted
 
 
+def compared(head: Result, *gates: str) -> Comparison:
+    """With the rich run as the baseline."""
+    return compare_runs(runs_of([sample.rich()]), runs_of([head]), [Gate.parse(gate, "fail") for gate in gates])
+
+
+def slower() -> Result:
+    """The rich run in 60 ms more a step, with a finding more and one less."""
+    rich = sample.rich()
+    us = [step + 60_000 for step in rich.step.per_step_us]
+    new = replace(rich.findings[0], code="GM001", name="misaligned-gemm")
+    return replace(
+        rich,
+        step=replace(rich.step, median_us=472_000.0, per_step_us=us),
+        findings=[*rich.findings[1:], new],
+        checks=[*rich.checks, Check("DL001", "dataloader-stall", "Load data in worker processes", "passed", "")],
+    )
+
+
 def test_the_bold_line_tells_the_change_where_there_is_a_baseline() -> None:
-    page = Page(render_markdown(sample.rich(), change=SLOWER))
-    assert page.bold == ["391.0 → 412.0\u00a0ms per step against main: 5.4% slower (95% interval +4.1% to +6.7%)."]
-    assert "1 new finding. The top 3 fixes save about" in page.text
-    faster = replace(SLOWER, base_us=412_000, head_us=391_000, low_share=-0.06, high_share=-0.04, fixed_findings=2)
-    page = Page(render_markdown(sample.rich(), change=faster))
-    assert page.bold == ["412.0 → 391.0\u00a0ms per step against main: 5.1% faster (95% interval −6.0% to −4.0%)."]
-    assert "1 new finding and 2 fixed findings. " in page.text
+    page = Page(render_markdown(slower(), comparison=compared(slower())))
+    assert len(page.bold) == 1
+    assert page.bold[0].startswith("The step is 15% slower: 412.0\u00a0ms → 472.0\u00a0ms.")
+    [line] = [line for line in page.text.splitlines() if line.startswith("Against the baseline: ")]
+    assert re.match(r"Against the baseline: \+15% \(95% interval \+\S+% to \+\S+%\)\. Findings: 1 new, 1 fixed, ", line)
+    assert line.endswith(" save about 200\u00a0ms per step (48%): 412.0 → about 210\u00a0ms.")
+    assert page.folded[0] == "What changed"
+    for told in (
+        "New: Load data in worker processes (GM001), train.py:61",
+        "Fixed: Load data in worker processes (DL001)",
+    ):
+        assert told in page.text
 
 
 def test_noise_is_said_and_a_comment_without_news_says_so_to_the_program_that_posts_it() -> None:
-    quiet = replace(SLOWER, base_us=411_000, low_share=-0.01, high_share=0.015, within_noise=True, new_findings=0)
-    comment = render_markdown(sample.rich(), change=quiet)
+    same = compared(sample.rich())
+    comment = render_markdown(sample.rich(), comparison=same)
     assert comment.splitlines()[:2] == [tag("traceopt"), UNCHANGED]
     page = Page(comment)
     assert page.comments == ["traceopt:traceopt", "nothing changed"]
-    assert page.bold == [
-        "411.0 → 412.0\u00a0ms per step against main: +0.2%, within noise (95% interval −1.0% to +1.5%)."
-    ]
-    for news in (SLOWER, replace(quiet, new_findings=1), replace(quiet, fixed_findings=1), None):
-        assert UNCHANGED not in render_markdown(sample.rich(), change=news)
+    assert page.bold[0].startswith("Within noise: 412.0\u00a0ms → 412.0\u00a0ms per step.")
+    gates = compared(sample.rich(), "gpu_idle=40%").gates
+    for news in (
+        render_markdown(slower(), comparison=compared(slower())),
+        render_markdown(sample.rich(), comparison=same, gates=gates),
+        render_markdown(sample.rich(), comparison=replace(same, findings=[replace(same.findings[0], status="fixed")])),
+        render_markdown(sample.rich(), comparison=replace(same, step=StepChange("not_measured", reason="No marks."))),
+        render_markdown(sample.rich()),
+    ):
+        assert UNCHANGED not in news
 
 
-def test_a_baseline_has_any_name() -> None:
-    change = replace(SLOWER, baseline="<b>@main</b> [x](https://attacker.example)")
-    page = Page(render_markdown(sample.rich(), change=change))
-    assert "against <b>@main</b> [x](https://attacker.example): 5.4% slower" in page.bold[0]
-    assert not {"a", "b"} & set(page.tags)
+def test_gates_that_failed_are_listed() -> None:
+    gates = compared(slower(), "step_time=+5%", "gpu_idle=90%", "tokens_per_s=1000").gates
+    page = Page(render_markdown(slower(), gates=gates))
+    told = [line for line in page.text.splitlines() if line.startswith("Failed")]
+    assert [line.partition(":")[0] for line in told] == ["Failed", "Failed, not checked"]
+    assert told[0].endswith("(--fail-on step_time=+5%)")
+    assert "gpu_idle" not in page.text
+
+
+def test_a_baseline_is_no_markup() -> None:
+    attack = "<b>@main</b> [x](https://attacker.example)\n# "
+    comparison = replace(compared(slower()), verdict=attack)
+    gate = GateOutcome(attack, "fail", "failed", attack)
+    page = Page(render_markdown(slower(), comparison=comparison, gates=[gate]))
+    assert "<b>@main</b> [x](https://attacker.example)" in page.bold[0]
+    assert not {"a", "b", "h1"} & set(page.tags)
+    assert page.comments == ["traceopt:traceopt"]
 
 
 def test_a_healthy_run_needs_no_table() -> None:
