@@ -46,13 +46,13 @@ def steps_phrase(side: Side) -> str:
 
 
 def interval(step: StepChange) -> str | None:
-    """ "+5.2% (95% interval +3.1% to +7.3%)"; None where there is none."""
+    """ "+5.2% (99% interval +3.1% to +7.3%)"; None where there is none."""
     if step.change_share is None:
         return None
     share = text.signed_percent(step.change_share)
     if step.low_share is None or step.high_share is None:
         return share
-    return f"{share} (95% interval {text.signed_percent(step.low_share)} to {text.signed_percent(step.high_share)})"
+    return f"{share} (99% interval {text.signed_percent(step.low_share)} to {text.signed_percent(step.high_share)})"
 
 
 def basis(comparison: Comparison) -> str:

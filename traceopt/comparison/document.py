@@ -49,7 +49,7 @@ class Side:
 class StepChange:
     """The typical step: the median of a run, the geometric mean of several.
 
-    `low_share` to `high_share` is the 95 % interval of the change: by the runs where a side has several, else by the
+    `low_share` to `high_share` is the 99 % interval of the change: by the runs where a side has several, else by the
     steps, with an assumption of what runs differ by. A change smaller than `unseen_share` would not be seen.
     `run_to_run_share` is the standard deviation of runs of the same side, None where each side has one. `reason` says
     why nothing can be said.

@@ -80,8 +80,8 @@ def _row_changes(
     time_of: Callable[[Row], float],
 ) -> list[RowChange]:
     step_us = max(fmean(_step_us(result) for result in side) for side in (base, head))
-    before = [{row.name: row for row in rows_of(result)} for result in base]
-    after = [{row.name: row for row in rows_of(result)} for result in head]
+    before: list[dict[str, Row]] = [{row.name: row for row in rows_of(result)} for result in base]
+    after: list[dict[str, Row]] = [{row.name: row for row in rows_of(result)} for result in head]
     if not any(before) or not any(after) or step_us <= 0:
         return []
     changes = []
