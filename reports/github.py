@@ -1,8 +1,12 @@
-"""Workflow commands that make GitHub annotate the lines of a pull request: a line a finding, the dearest first."""
+"""Workflow commands that make GitHub annotate the lines of a pull request: gates, then findings, the dearest first."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from traceopt.comparison.document import GateOutcome
 from traceopt.reports import text
+from traceopt.reports.comparison import words
 from traceopt.reports.places import repository_places
 from traceopt.reports.shown import shown as shown_form
 from traceopt.result import Result
@@ -12,10 +16,16 @@ ANNOTATIONS = 10  # what GitHub shows of a step
 _LEVELS = {"high": "warning", "medium": "warning", "low": "notice", "info": "notice"}
 
 
-def render_github(result: Result) -> str:
+def render_github(result: Result, *, gates: Sequence[GateOutcome] = ()) -> str:
     """At most ten annotations. No string of the trace begins a line or ends a property."""
     findings = sorted(shown_form(result).findings, key=lambda f: -f.saving.est_us if f.saving else 0.0)
-    return "".join(_annotation(finding) for finding in findings[:ANNOTATIONS])
+    told = [_gate(gate) for gate in gates if gate.status != "passed"] + [_annotation(finding) for finding in findings]
+    return "".join(told[:ANNOTATIONS])
+
+
+def _gate(outcome: GateOutcome) -> str:
+    level = "error" if outcome.level == "fail" else "warning"
+    return f"::{level} title=traceopt gate::{_message(text.prose(words.gate_line(outcome)))}\n"
 
 
 def _annotation(finding: Finding) -> str:

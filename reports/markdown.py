@@ -6,10 +6,12 @@ The first line is a hidden tag, by which a later run finds the comment and repla
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from traceopt.comparison.document import Comparison, FindingStatus, GateOutcome
 from traceopt.reports import headline, text, wording
+from traceopt.reports.comparison import words
 from traceopt.reports.markdown_text import code, code_block, folded, prose, table
 from traceopt.reports.shown import shown as shown_form
 from traceopt.result import Result
@@ -19,27 +21,17 @@ LABEL = "traceopt"
 FIXES = 5
 NOTES = 5  # quality notes and warnings shown of each
 PLACES = 8
+FINDINGS = 20  # of each kind that the baseline does not have, or has alone
 UNCHANGED = "<!-- nothing changed -->"  # such a comment need not be made where there is none yet
 
+_CHANGED: tuple[FindingStatus, ...] = ("new", "fixed", "unknown")
+_GATES = {
+    ("failed", "fail"): "Failed",
+    ("failed", "warn"): "Warning",
+    ("not_checked", "fail"): "Failed, not checked",
+    ("not_checked", "warn"): "Not checked",
+}
 _CUT = "Cut to fit into a comment; the report has the rest."
-
-
-@dataclass(frozen=True, slots=True)
-class Change:
-    """The step beside that of a baseline; shares are of the baseline's step, `low` and `high` their 95 % interval."""
-
-    baseline: str
-    base_us: float
-    head_us: float
-    low_share: float
-    high_share: float
-    within_noise: bool
-    new_findings: int = 0
-    fixed_findings: int = 0
-
-    @property
-    def is_none(self) -> bool:
-        return self.within_noise and not self.new_findings and not self.fixed_findings
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,26 +42,34 @@ class _Section:
     parts: list[str]
 
 
-def render_markdown(result: Result, *, label: str = LABEL, change: Change | None = None, limit: int = LIMIT) -> str:
-    """The comment, in at most `limit` characters. `label` tells the comments of several jobs apart."""
+def render_markdown(
+    result: Result, *, label: str = LABEL, comparison: Comparison | None = None, gates: Sequence[GateOutcome] = ()
+) -> str:
+    """The comment, in at most `LIMIT` characters. `label` tells the comments of several jobs apart.
+
+    `comparison` is of a baseline and this result.
+    """
     shown = shown_form(result)
+    against = None if comparison is None else text.cleaned(comparison)
     cards = wording.cards(shown.findings)
     priced = [card for card in cards if card.number is not None]
     head = [
-        "\n".join([tag(label), *([UNCHANGED] if change is not None and change.is_none else [])]),
+        "\n".join([tag(label), *([UNCHANGED] if _unchanged(against, gates) else [])]),
         f"### traceopt: {prose(wording.verdict(shown))}",
         *_quality(shown),
-        *_lead(shown, change),
+        *_lead(shown, against),
+        *_gates(gates),
         *_fixes(shown, priced[:FIXES], len(cards)),
     ]
     sections = [
+        _Section("What changed", _changes(against)),
         _Section("What to change", [_advice(card) for card in priced[:FIXES]]),
         _Section("Where one step goes", _breakdown(shown)),
         _Section("Also noted", _noted([card for card in cards if card not in priced[:FIXES]])),
         _Section("What was checked", _checks(shown)),
     ]
     foot = _about(shown)
-    room = limit - sum(len(block) + 2 for block in [*head, _CUT, foot])
+    room = LIMIT - sum(len(block) + 2 for block in [*head, _CUT, foot])
     return "\n\n".join([*head, *_fitting(sections, room), foot]) + "\n"
 
 
@@ -78,17 +78,11 @@ def tag(label: str) -> str:
     return f"<!-- traceopt:{re.sub(r'[^A-Za-z0-9_.]+', '-', label)[:80]} -->"
 
 
-def change_line(change: Change) -> str:
-    """ "391.0 → 412.0 ms per step against `main`: +5.4% (95% interval +4.1% to +6.7%)." """
-    times = f"{text.ms_number(change.base_us)} → {text.ms(change.head_us)} per step"
-    share = _signed_percent(change.head_us / change.base_us - 1) if change.base_us > 0 else text.NOT_RECORDED
-    interval = f"(95% interval {_signed_percent(change.low_share)} to {_signed_percent(change.high_share)})"
-    noise = ", within noise" if change.within_noise else ""
-    return f"{times} against {code(change.baseline)}: {share}{noise} {interval}."
-
-
-def _signed_percent(share: float) -> str:
-    return f"{share * 100:+.1f}%".replace("-", "−")
+def _unchanged(against: Comparison | None, gates: Iterable[GateOutcome]) -> bool:
+    if against is None or against.step.verdict != "within_noise":
+        return False
+    kept = all(finding.status == "kept" for finding in against.findings)
+    return kept and all(gate.status == "passed" for gate in gates)
 
 
 def _quality(result: Result) -> list[str]:
@@ -97,7 +91,7 @@ def _quality(result: Result) -> list[str]:
     if heading is None:
         return []
     notes = result.quality.notes
-    lines = [f"**{heading}:**"]
+    lines = [f"{heading}:"]
     for note in notes[:NOTES]:
         told = note.text if result.quality.verdict == "unusable" else text.first_sentence(note.text)[0]
         lines.append(f"- {prose(told)} ({prose(note.code)})")
@@ -106,14 +100,28 @@ def _quality(result: Result) -> list[str]:
     return ["\n".join(f"> {line}" for line in lines)]
 
 
-def _lead(result: Result, change: Change | None) -> list[str]:
+def _lead(result: Result, against: Comparison | None) -> list[str]:
     """The one bold line: the change where there is a baseline, else what the fixes save."""
     lead = prose("".join(headline.lead(result)))
-    if change is None:
+    if against is None:
         return [f"**{lead}**"] if lead else []
-    counts = [(change.new_findings, "new finding"), (change.fixed_findings, "fixed finding")]
-    findings = " and ".join(text.counted(number, noun) for number, noun in counts if number)
-    return [f"**{change_line(change)}**", " ".join(item for item in (f"{findings}." if findings else "", lead) if item)]
+    share = words.interval(against.step)
+    told = [
+        f"Against the baseline: {share}." if share is not None else "",
+        f"Findings: {words.findings_line(against.findings)}.",
+        lead,
+    ]
+    return [f"**{prose(against.verdict)}**", " ".join(item for item in told if item)]
+
+
+def _gates(outcomes: Iterable[GateOutcome]) -> list[str]:
+    """Those that have not passed."""
+    lines = [
+        f"- {_GATES[outcome.status, outcome.level]}: {prose(words.gate_line(outcome))}"
+        for outcome in outcomes
+        if outcome.status != "passed"
+    ]
+    return ["\n".join(lines)] if lines else []
 
 
 def _fixes(result: Result, shown: list[wording.Card], findings: int) -> list[str]:
@@ -131,7 +139,7 @@ def _fixes(result: Result, shown: list[wording.Card], findings: int) -> list[str
             f"{prose(title)} ({prose(finding.code)})",
             saved.replace(" ", text.NO_BREAK_SPACE),
             finding.confidence.capitalize(),
-            code(text.short_path(place)) if place else "",
+            code(text.short_path(place)) if place else "–",
         ])  # fmt: skip
     below = []
     if findings > len(shown):
@@ -140,6 +148,19 @@ def _fixes(result: Result, shown: list[wording.Card], findings: int) -> list[str
         below.append("Savings overlap, so do not add them up.")
     fixes = table(["", "Fix", "Saves per step", "Confidence", "Where"], "rlrll", rows)
     return [fixes, " ".join(below)] if below else [fixes]
+
+
+def _changes(against: Comparison | None) -> list[str]:
+    """What else differs from the baseline: numbers, and findings by name."""
+    if against is None:
+        return []
+    metrics = words.metrics_line(against)
+    lines = []
+    for status in _CHANGED:
+        for finding in words.of_status(against.findings, status)[:FINDINGS]:
+            where = f", {code(text.short_path(finding.place))}" if finding.place else ""
+            lines.append(f"- {words.STATUS_WORDS[status]}: {prose(finding.title)} ({prose(finding.code)}){where}")
+    return [block for block in (prose(f"{metrics}.") if metrics else "", "\n".join(lines)) if block]
 
 
 def _advice(card: wording.Card) -> str:

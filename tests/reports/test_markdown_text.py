@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from html.parser import HTMLParser
-
 import pytest
 import sample
-from cmarkgfm import github_flavored_markdown_to_html
-from cmarkgfm.cmark import Options
+from rendered_page import Page
 
 from fixtures.hostile import HOSTILE
 from traceopt.reports import markdown_text, text
@@ -25,36 +22,10 @@ MARKUP = [
 STRINGS = [*HOSTILE, *sample.HOSTILE, *REFERENCES, *MARKUP]
 
 
-class Page(HTMLParser):
-    """The tags of a rendered page, and its text: all of it, and what stands outside of code."""
-
-    def __init__(self, html: str) -> None:
-        super().__init__()
-        self.tags: list[str] = []
-        self.text = self.outside_code = ""
-        self._code = 0
-        self.feed(html)
-
-    def handle_starttag(self, tag: str, _: object) -> None:
-        self.tags.append(tag)
-        self._code += tag == "code"
-
-    def handle_endtag(self, tag: str) -> None:
-        self._code -= tag == "code"
-
-    def handle_data(self, data: str) -> None:
-        self.text += data
-        self.outside_code += "" if self._code else data
-
-
-def page(markdown: str) -> Page:
-    return Page(github_flavored_markdown_to_html(markdown, Options.CMARK_OPT_UNSAFE))  # GitHub lets some HTML through
-
-
 @pytest.mark.parametrize("string", STRINGS)
 def test_prose_is_text(string: str) -> None:
     for before in ("", "saves "):
-        shown = page(before + markdown_text.prose(string))
+        shown = Page(before + markdown_text.prose(string))
         assert set(shown.tags) <= {"p", "code"}
         # As clean() shows it; a pipe behind a backslash is written as an escape in code.
         expected = before + text.clean(string, text.PROSE_CAP).strip()
@@ -63,12 +34,12 @@ def test_prose_is_text(string: str) -> None:
 
 @pytest.mark.parametrize("string", REFERENCES)
 def test_what_a_host_would_link_is_code(string: str) -> None:
-    assert page(markdown_text.prose(f"see {string}, please")).outside_code.split() == ["see", "please"]
+    assert Page(markdown_text.prose(f"see {string}, please")).outside_code.split() == ["see", "please"]
 
 
 @pytest.mark.parametrize("string", STRINGS)
 def test_code_is_one_piece_of_code(string: str) -> None:
-    shown = page(markdown_text.code(string))
+    shown = Page(markdown_text.code(string))
     assert shown.tags == ["p", "code"]
     assert shown.text.strip() == text.clean(string).strip().replace("\\|", "\\\\x7c")
     assert not shown.outside_code.strip()
@@ -77,7 +48,7 @@ def test_code_is_one_piece_of_code(string: str) -> None:
 @pytest.mark.parametrize("string", STRINGS)
 def test_a_table_keeps_its_columns(string: str) -> None:
     cells = [markdown_text.code(string), markdown_text.prose(string), "end"]
-    shown = page("text\n\n" + markdown_text.table(["a", "b", "c"], "lrl", [cells, cells]))
+    shown = Page("text\n\n" + markdown_text.table(["a", "b", "c"], "lrl", [cells, cells]))
     assert [tag for tag in shown.tags if tag not in ("code", "p")] == [
         "table", "thead", "tr", "th", "th", "th", "tbody", *["tr", "td", "td", "td"] * 2,
     ]  # fmt: skip
@@ -88,7 +59,7 @@ def test_a_table_keeps_its_columns(string: str) -> None:
 @pytest.mark.parametrize("string", STRINGS)
 def test_a_block_of_code_keeps_its_end(string: str) -> None:
     block = markdown_text.code_block(f"first\n{string}\n```\nlast\n", "diff")
-    shown = page(markdown_text.folded("Patch", block) + "\n\nafter")
+    shown = Page(markdown_text.folded("Patch", block) + "\n\nafter")
     assert [tag for tag in shown.tags if tag != "p"] == ["details", "summary", "pre", "code"]
     assert text.clean_source(string) in shown.text
     assert shown.outside_code.split() == ["Patch", "after"]

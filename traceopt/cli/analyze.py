@@ -129,9 +129,9 @@ def analyze(
         write_output(json_path, result.to_json(), inputs)
     if patch_path is not None:
         write_patch(patch_path, result, source, inputs, quiet=quiet)
-    pull_request.write(result, source, inputs, quiet=quiet)
+    pull_request.write(result, gating, source, inputs, quiet=quiet)
     if format_ in FORMATS:
-        emit(pull_request.rendered(result, format_, source, quiet=quiet))
+        emit(pull_request.rendered(result, gating, format_, source, quiet=quiet))
     else:
         emit(rendered(result, format_, color, html_path))
     if html_path is not None and format_ != "text" and not quiet:

@@ -15,6 +15,7 @@ from traceopt.cli.results import check_all_writable, write_output
 from traceopt.errors import OutputError, visible
 
 if TYPE_CHECKING:
+    from traceopt.cli.gating import Gating
     from traceopt.result import Result
 
 FORMATS = ("markdown", "github", "gitlab", "sarif")
@@ -51,19 +52,19 @@ class PullRequest:
 
     def check(self) -> None:
         """Raises OutputError, before the analysis rather than after it, for what cannot be written."""
-        check_all_writable(self.markdown, self.sarif)
-        if self.job_summary:
-            _summary_file()
+        check_all_writable(self.markdown, self.sarif, str(_summary_file()) if self.job_summary else None)
 
-    def write(self, result: Result, source: Sequence[Path], inputs: Iterable[str], *, quiet: bool) -> None:
+    def write(
+        self, result: Result, gating: Gating, source: Sequence[Path], inputs: Iterable[str], *, quiet: bool
+    ) -> None:
         for format_, path in (("markdown", self.markdown), ("sarif", self.sarif)):
             if path is not None:
-                output = self.rendered(result, format_, source, quiet=quiet)
+                output = self.rendered(result, gating, format_, source, quiet=quiet)
                 write_output(path, output.encode("utf-8", "backslashreplace"), inputs)
         if self.job_summary:
-            _add_to_summary(self.rendered(result, "markdown", source, quiet=quiet), quiet=quiet)
+            _add_to_summary(self.rendered(result, gating, "markdown", source, quiet=quiet), quiet=quiet)
 
-    def rendered(self, result: Result, format_: str, source: Sequence[Path], *, quiet: bool) -> str:
+    def rendered(self, result: Result, gating: Gating, format_: str, source: Sequence[Path], *, quiet: bool) -> str:
         from traceopt.reports.github import render_github
         from traceopt.reports.gitlab import render_gitlab
         from traceopt.reports.markdown import render_markdown
@@ -76,10 +77,10 @@ class PullRequest:
             told = ", ".join(map(visible, codes))
             click.echo(f"traceopt: left out, without a line of the repository: {told}", err=True)
         if format_ == "markdown":
-            return render_markdown(result, label=self.label)
+            return render_markdown(result, label=self.label, comparison=gating.comparison, gates=gating.outcomes)
         if format_ == "sarif":
             return render_sarif(result, label=self.label)
-        return render_github(result) if format_ == "github" else render_gitlab(result)
+        return render_github(result, gates=gating.outcomes) if format_ == "github" else render_gitlab(result)
 
 
 def _summary_file() -> Path:

@@ -140,7 +140,7 @@ def run(
             write_html(html_path, result, paths)
         if patch_path is not None:
             write_patch(patch_path, result, source, paths, quiet=quiet)
-        pull_request.write(result, source, paths, quiet=quiet)
+        pull_request.write(result, gating, source, paths, quiet=quiet)
         emit(rendered(result, "text", None, html_path))
         emit(running.footer(outcome, settings))
         gating.tell(None, on_stdout=True)
