@@ -4,9 +4,8 @@
 python benchmarks/compare_noise.py --record                           # adds runs to compare_noise.json
 python benchmarks/compare_noise.py --write docs/compare-accuracy.md   # judges them
 
-The healthy workload is recorded again and again, on the CPU, and in turn with it the same with each step 5 % slower. A
-run whose training thread waited for a core for a tenth of the time is recorded again, as PY002 says. Trials are drawn
-from these runs: as many for each side, of the same script or of both.
+A turn records the healthy workload twice, on the CPU, and once with each step 5 % slower. A run whose training thread
+waited for a core for a tenth of the time is recorded again, as PY002 says. Trials are drawn from these turns.
 """
 
 from __future__ import annotations
@@ -15,7 +14,6 @@ import argparse
 import json
 import math
 import os
-import platform
 import random
 import sys
 import tempfile
@@ -34,7 +32,7 @@ from traceopt.capture.settings import Settings, plan_cycles
 from traceopt.comparison.noise import step_change
 
 DATA = Path(__file__).with_suffix(".json")
-TURNS = 50  # each with two runs of the healthy script and one of the slower
+TURNS = 66  # each with two runs of the healthy script and one of the slower
 STEPS = 20  # recorded of a run, after 8 others
 SLOWER_SHARE = 0.05
 TURN = {"healthy": (0.0, 0.0), "slower": (SLOWER_SHARE,)}
@@ -87,17 +85,22 @@ def capture(slower_share: float) -> tuple[list[float], bool]:
     return result.step.per_step_us, any(finding.code == "PY002" for finding in result.findings)
 
 
-def right(runs: dict[str, Runs], of_each: int, chance: random.Random) -> tuple[bool, bool]:
+def right(runs: dict[str, Runs], of_each: int, in_turn: bool, chance: random.Random) -> tuple[bool, bool]:
     """One trial: whether two sides of the same script are within noise, and whether the slower one is found."""
-    healthy = chance.sample(runs["healthy"], 2 * of_each)
-    base, same, slower = healthy[:of_each], healthy[of_each:], chance.sample(runs["slower"], of_each)
-    return step_change(base, same).verdict == "within_noise", step_change(base, slower).verdict == "slower"
+    turns = chance.sample(range(len(runs["slower"])), of_each)
+    base, same = ([runs["healthy"][2 * turn + place] for turn in turns] for place in (0, 1))
+    slower = [runs["slower"][turn] for turn in turns]
+    return (
+        step_change(base, same, in_turn=in_turn).verdict == "within_noise",
+        step_change(base, slower, in_turn=in_turn).verdict == "slower",
+    )
 
 
-def rates(runs: dict[str, Runs], of_each: int, trials: int) -> tuple[float, float]:
+def cells(runs: dict[str, Runs], of_each: int, in_turn: bool) -> list[str]:
+    """How many of the trials are right, and of the draws: "20 of 20, 99.1%"."""
     chance = random.Random(of_each)  # noqa: S311
-    trials_right = [right(runs, of_each, chance) for _ in range(trials)]
-    return fmean(same for same, _ in trials_right), fmean(found for _, found in trials_right)
+    trials = [right(runs, of_each, in_turn, chance) for _ in range(DRAWS)]
+    return [f"{sum(kind[:TRIALS])} of {TRIALS}, {fmean(kind):.1%}" for kind in zip(*trials, strict=True)]
 
 
 def page(held: dict[str, Any]) -> str:
@@ -107,34 +110,32 @@ def page(held: dict[str, Any]) -> str:
     spread = math.sqrt(fmean(stdev(of_kind) ** 2 for of_kind in logs.values()))
     planted = math.expm1(fmean(logs["slower"]) - fmean(logs["healthy"]))
     step_ms = math.exp(fmean(logs["healthy"])) / 1e3
-    possible = [n for n in SIDES if 2 * n <= len(runs["healthy"]) and n <= len(runs["slower"])]
-    rows = []
-    for number in possible:
-        of_20 = rates(runs, number, TRIALS)
-        of_many = rates(runs, number, DRAWS)
-        shown = [
-            f"{round(TRIALS * share)} of {TRIALS} | {many:.1%}" for share, many in zip(of_20, of_many, strict=True)
-        ]
-        rows.append(f"| {number} | {' | '.join(shown)} |")
+    rows = [
+        f"| {number} | {' | '.join([*cells(runs, number, True), *cells(runs, number, False)])} |"
+        for number in SIDES
+        if number <= len(runs["slower"])
+    ]
     return f"""# How often a comparison is right
 
 Written by `python benchmarks/compare_noise.py --write docs/compare-accuracy.md`; do not edit.
 
-`fixtures/workloads/healthy.py`, a small GPT, was recorded {len(runs["healthy"])} times as it is and, in turn with that,
-{len(runs["slower"])} times with each step {SLOWER_SHARE:.0%} slower (`--slower {SLOWER_SHARE}`): {STEPS} steps of
-{step_ms:.0f} ms in each run. {held["thrown_away"]} runs were thrown away, because the training thread waited for a core
-for a tenth of the time or more. Runs of the same script differ by {spread:.1%} (standard deviation of their median
-steps); over all runs the slower script is {planted:.1%} slower.
+`fixtures/workloads/healthy.py`, a small GPT, was recorded in {len(runs["slower"])} turns: twice as it is, and once with
+each step {SLOWER_SHARE:.0%} slower (`--slower {SLOWER_SHARE}`), {STEPS} steps of {step_ms:.0f} ms in each run.
+{held["thrown_away"]} runs were thrown away: their training thread waited for a core for a tenth of the time or more.
 
-Trials are drawn from these runs at random, so they share some. A trial compares two sides of the healthy script, which
-is right if it says that they are within noise, and a healthy with a slower side, which is right if it says so.
+Runs of the same script differ by {spread:.1%} (standard deviation of their median steps): the machine has
+{here["cores"]} cores, and other work on them came and went. Over all runs the slower script is {planted:.1%} slower.
 
-| runs a side | same: within noise | of {DRAWS:,} | {SLOWER_SHARE:.0%} slower: found | of {DRAWS:,} |
+A trial takes some of the turns at random, so trials share runs. It is right about the same script if it says that the
+two sides are within noise, and about the slower one if it says so. The first {TRIALS} trials, and of {DRAWS:,}:
+
+| runs a side | same, in turn | slower, in turn | same | slower |
 | ---: | ---: | ---: | ---: | ---: |
 {chr(10).join(rows)}
 
-CPU, {here["cores"]} cores shared with other work, OMP_NUM_THREADS={here["threads"]}; {platform.machine()}, PyTorch
-{here["torch"]}. What this means for your own runs is in [comparing runs](comparing.md).
+In turn: with `--in-turn`, which compares pairs. What this means for your own runs is in [comparing runs](comparing.md).
+
+{here["machine"]}, PyTorch {here["torch"]}, OMP_NUM_THREADS={here["threads"]}.
 """
 
 

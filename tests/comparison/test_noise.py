@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from traceopt.comparison.noise import UNMEASURED_RUN_TO_RUN, differ, step_change, t99
+from traceopt.comparison.noise import ASSUMED_SPREAD, differ, step_change, t99
 
 Runs = list[list[float]]
 
@@ -52,7 +52,7 @@ def test_with_one_run_a_side_what_runs_may_differ_by_is_noise() -> None:
     base, head = (side(rng, 1, slower=slower, between=0, within=0.002) for slower in (0.0, 0.02))
     change = step_change(base, head)
     assert change.verdict == "within_noise"
-    assert change.unseen_share >= UNMEASURED_RUN_TO_RUN
+    assert change.unseen_share >= 2 * ASSUMED_SPREAD
     assert change.run_to_run_share is None
 
 
@@ -60,6 +60,21 @@ def test_with_one_run_a_side_a_large_change_is_called() -> None:
     rng = np.random.default_rng(3)
     assert step_change(side(rng, 1), side(rng, 1, slower=0.3)).verdict == "slower"
     assert step_change(side(rng, 1, slower=0.3), side(rng, 1)).verdict == "faster"
+
+
+def test_runs_in_turn_share_what_slows_them() -> None:
+    """A machine that slows down and recovers: pairs see the change, sides see the machine."""
+    rng = np.random.default_rng(8)
+    drift = np.exp(rng.normal(0, 0.1, 12))
+    base, head = (
+        [[us * slow for us in run] for run, slow in zip(side(rng, 12, slower=slower), drift, strict=True)]
+        for slower in (0.0, 0.05)
+    )
+    assert step_change(base, head).verdict == "within_noise"
+    in_turn = step_change(base, head, in_turn=True)
+    assert (in_turn.verdict, in_turn.in_turn) == ("slower", True)
+    same = [[us * slow for us in run] for run, slow in zip(side(rng, 12), drift, strict=True)]
+    assert step_change(base, same, in_turn=True).verdict == "within_noise"
 
 
 def test_several_baselines_judge_a_single_run() -> None:
@@ -86,7 +101,7 @@ def test_a_single_slow_step_widens_nothing() -> None:
 
 def test_a_side_with_one_step_borrows_the_spread_of_the_other() -> None:
     assert step_change([[99.0, 100.0, 101.0, 100.0]], [[150.0]]).verdict == "slower"
-    assert step_change([[99.0, 150.0, 101.0, 60.0]], [[150.0]]).verdict == "within_noise"
+    assert step_change([[99.0, 150.0, 101.0, 60.0]], [[150.0]]).verdict == "unclear"
 
 
 def test_one_step_a_side_tells_nothing_of_noise() -> None:

@@ -1,9 +1,9 @@
 """How much of a change of the step time is noise: judged by runs where a side has several, else by steps.
 
 Two runs of the same code differ by more than the steps of one run tell: clocks, neighbours on the machine, memory
-layout. So with several runs a side each run counts as one observation, its median step. With one run a side only the
-steps can be asked, which are few and resemble their neighbours; a change that two runs of the same code may show as
-well is then not called.
+layout. So each run counts as one observation, its median step. By how much runs differ is estimated from those there
+are, together with an assumption that weighs as much as four more: with one run a side it stands alone, with many it is
+nothing (a moderated t-statistic: Smyth 2004, "Linear models and empirical Bayes methods").
 
 All is done on logarithms, because noise is in proportion to the step, and with Student's t, because runs are few. The
 interval is one of 99 %: a gate looks at every change, and may cry wolf at one in a hundred.
@@ -13,15 +13,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from statistics import fmean
+from statistics import fmean, variance
 
 import numpy as np
 import numpy.typing as npt
 
-from traceopt.comparison.document import StepChange
+from traceopt.comparison.document import StepChange, StepVerdict
 
-UNMEASURED_RUN_TO_RUN = 0.05  # two runs of the same code hardly differ by more, where nobody has measured it
+ASSUMED_SPREAD = 0.01  # standard deviation of runs of the same code, beyond what their steps make of it
+ASSUMED_FREEDOM = 4  # degrees of freedom that the assumption counts for
+WIDE_SHARE = 0.5  # an interval that leaves room for so large a change says nothing
 FEW_STEPS = 8  # degrees of freedom; below, a median absolute deviation says too little
 MOST_AUTOCORRELATION = 0.9
 LEAST_US, MOST_US = 1e-3, 1e12  # what a step may take: documents are untrusted
@@ -35,14 +36,19 @@ _T99 = (
 _NORMAL99 = 2.576
 
 F8 = npt.NDArray[np.float64]
+Spread = tuple[float, int]  # the variance of the median of a run, and its degrees of freedom
 
 _ONE_STEP = "Each side has one step, which tells nothing of how much steps vary."
+_FEW_STEPS = "There are too few steps and runs, which vary too much, to tell it from noise."
 
 
-def step_change(base: Sequence[Sequence[float]], head: Sequence[Sequence[float]]) -> StepChange:
+def step_change(
+    base: Sequence[Sequence[float]], head: Sequence[Sequence[float]], *, in_turn: bool = False
+) -> StepChange:
     """Compares runs, each a sequence of step times in microseconds; not all steps are alike, so medians are taken.
 
-    What is no time of a step is left out, and runs without a step.
+    `in_turn`: the runs of both sides, as many, were recorded by turns, so that what slowed one slowed the other; then
+    the differences of pairs tell. What is no time of a step is left out, and runs without a step.
     """
     sides = [[np.array(steps) for run in side if (steps := _sound(run))] for side in (base, head)]
     if not all(sides):
@@ -50,27 +56,26 @@ def step_change(base: Sequence[Sequence[float]], head: Sequence[Sequence[float]]
     medians = [[math.log(float(np.median(steps))) for steps in side] for side in sides]
     before, after = (fmean(side) for side in medians)
     change = after - before
-    by_steps = _by_steps(sides[0] + sides[1])
-    several = len(sides[0]) + len(sides[1]) > 2
-    if by_steps is None and not several:
+    in_turn = in_turn and len(base) == len(head) == len(sides[0]) == len(sides[1]) > 1
+    measured = _of_pairs(*medians) if in_turn else _of_sides(*medians)
+    of_a_run, freedom = _with_assumption(measured, _by_steps(sides[0] + sides[1]))
+    if not freedom:
         return StepChange("unclear", _us(before), _us(after), _share(change), reason=_ONE_STEP)
-    spread = None
-    if several:
-        # Runs that agree better than their own steps allow agree by chance. Both sides are taken to vary alike, so that
-        # a side may have one run.
-        spread = math.sqrt(max(_pooled_variance(*medians), by_steps.variance if by_steps is not None else 0.0))
-        half = t99(len(sides[0]) + len(sides[1]) - 2) * spread * math.hypot(*(len(side) ** -0.5 for side in sides))
-    elif by_steps is not None:
-        half = math.hypot(t99(by_steps.freedom) * math.sqrt(2 * by_steps.variance), UNMEASURED_RUN_TO_RUN)
+    half = t99(freedom) * math.sqrt(of_a_run * sum(1 / len(side) for side in sides))
+    verdict: StepVerdict = "within_noise" if abs(change) <= half else "slower" if change > 0 else "faster"
+    wide = verdict == "within_noise" and _share(half) >= WIDE_SHARE
+    several = len(sides[0]) + len(sides[1]) > 2
     return StepChange(
-        "within_noise" if abs(change) <= half else "slower" if change > 0 else "faster",
+        "unclear" if wide else verdict,
         _us(before),
         _us(after),
         _share(change),
         low_share=_share(change - half),
         high_share=_share(change + half),
         unseen_share=_share(half),
-        run_to_run_share=None if spread is None else _share(spread),
+        run_to_run_share=_share(math.sqrt(_pooled_variance(*medians))) if several else None,
+        in_turn=in_turn,
+        reason=_FEW_STEPS if wide else None,
     )
 
 
@@ -91,15 +96,28 @@ def t99(freedom: float) -> float:
     return float(np.interp(1 / max(freedom, 1.0), 1 / degrees, _T99[::-1]))
 
 
-@dataclass(frozen=True, slots=True)
-class _BySteps:
-    """Variance of the median of one run, as its steps tell (a mean over the runs), and its degrees of freedom."""
-
-    variance: float
-    freedom: int
+def _of_sides(base: Sequence[float], head: Sequence[float]) -> Spread:
+    """Both sides are taken to vary alike, so that a side may have one run."""
+    freedom = len(base) + len(head) - 2
+    return (_pooled_variance(base, head) if freedom else 0.0), freedom
 
 
-def _by_steps(runs: Sequence[F8]) -> _BySteps | None:
+def _of_pairs(base: Sequence[float], head: Sequence[float]) -> Spread:
+    """What both runs of a pair share is not in their difference, which has the variance of two."""
+    return variance([after - before for before, after in zip(base, head, strict=True)]) / 2, len(base) - 1
+
+
+def _with_assumption(measured: Spread, by_steps: Spread | None) -> Spread:
+    """The measured variance of a run and the assumed one, by their degrees of freedom; 0 where there are none."""
+    squares, freedom = measured[0] * measured[1], measured[1]
+    if by_steps is not None:
+        assumed = min(ASSUMED_FREEDOM, by_steps[1])
+        squares += assumed * (by_steps[0] + ASSUMED_SPREAD**2)
+        freedom += assumed
+    return (squares / freedom if freedom else 0.0), freedom
+
+
+def _by_steps(runs: Sequence[F8]) -> Spread | None:
     """How well the steps fix the median of a run; all runs are taken to spread alike. None where no run has two steps.
 
     The spread is the median absolute deviation, which a few slow steps do not move; of few steps the standard one.
@@ -115,7 +133,7 @@ def _by_steps(runs: Sequence[F8]) -> _BySteps | None:
         scale = math.sqrt(float(np.sum(together**2)) / freedom)
     independent = _independent(deviations)
     errors = [scale**2 * (math.pi / 2 if len(run) > 2 else 1) / max(1.0, len(run) * independent) for run in runs]
-    return _BySteps(fmean(errors), freedom)
+    return fmean(errors), freedom
 
 
 def _independent(deviations: Sequence[F8]) -> float:
