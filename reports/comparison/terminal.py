@@ -32,12 +32,12 @@ def render_comparison(comparison: Comparison, *, width: int, color: bool, unicod
     paper = Paper(min(max(width, MIN_WIDTH), MAX_WIDTH), color, unicode)
     blocks = [
         _headline(shown, paper),
+        _notes(shown, paper),
         _parts(shown, paper),
         _rows("kernel", shown.kernels, paper),
         _rows("operator", shown.ops, paper),
         _findings(shown, paper),
         _settings(shown, paper),
-        _notes(shown, paper),
         _gates(shown.gates, paper),
     ]
     return text.without_commands("\n\n".join("\n".join(lines) for lines in blocks if lines) + "\n")
@@ -65,8 +65,9 @@ def render_against_baseline(comparison: Comparison, *, width: int, color: bool, 
 def _headline(comparison: Comparison, paper: Paper) -> list[str]:
     name = "traceopt"
     sides = " → ".join(f"{words.side_name(s)}, {words.steps_phrase(s)}" for s in (comparison.base, comparison.head))
+    room = paper.width - len(name) - 2
     about = " · ".join([sides, *words.environment(comparison)])
-    lines = [paper.style(name, bold=True) + "  " + paper.fit(about, paper.width - len(name) - 2), ""]
+    lines = [paper.style(name, bold=True) + "  " + paper.fit(about if len(about) <= room else sides, room), ""]
     lines += [paper.style(line, bold=True) for line in _sentences(comparison.verdict, paper)]
     share = words.interval(comparison.step)
     told = words.basis(comparison)

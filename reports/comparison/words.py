@@ -16,7 +16,7 @@ from traceopt.comparison.document import (
     StepChange,
 )
 from traceopt.comparison.metrics import STEP_TIME
-from traceopt.comparison.noise import UNMEASURED_RUN_TO_RUN
+from traceopt.comparison.noise import ASSUMED_SPREAD
 from traceopt.reports import text
 
 SMALL_SHARE = 0.002  # of the step: a part that is smaller on both sides is not shown
@@ -46,13 +46,13 @@ def steps_phrase(side: Side) -> str:
 
 
 def interval(step: StepChange) -> str | None:
-    """ "+5.2% (95% interval +3.1% to +7.3%)"; None where there is none."""
+    """ "+5.2% (99% interval +3.1% to +7.3%)"; None where there is none."""
     if step.change_share is None:
         return None
     share = text.signed_percent(step.change_share)
     if step.low_share is None or step.high_share is None:
         return share
-    return f"{share} (95% interval {text.signed_percent(step.low_share)} to {text.signed_percent(step.high_share)})"
+    return f"{share} (99% interval {text.signed_percent(step.low_share)} to {text.signed_percent(step.high_share)})"
 
 
 def basis(comparison: Comparison) -> str:
@@ -63,10 +63,12 @@ def basis(comparison: Comparison) -> str:
     unseen = f"A change of less than {text.percent(step.unseen_share)} would not be seen."
     if step.run_to_run_share is not None:
         runs = f"{len(comparison.base.runs)} and {len(comparison.head.runs)} runs"
+        if step.in_turn:
+            runs = f"{len(comparison.base.runs)} pairs of runs"
         spread = text.percent(step.run_to_run_share)
         return f"By {runs}; runs of one side differ by {spread} (standard deviation). {unseen}"
-    assumed = text.percent(UNMEASURED_RUN_TO_RUN)
-    return f"By the steps of one run a side, and {assumed} for what runs of the same code may differ by. {unseen}"
+    assumed = text.percent(ASSUMED_SPREAD)
+    return f"By the steps of one run a side; that other runs differ by {assumed} more is assumed. {unseen}"
 
 
 def shown_parts(comparison: Comparison) -> list[PartChange]:

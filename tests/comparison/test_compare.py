@@ -103,6 +103,12 @@ def test_runs_of_one_side_are_of_one_rank() -> None:
         traceopt.compare([rich(), other], rich())
 
 
+def test_runs_in_turn_make_pairs() -> None:
+    assert traceopt.compare([rich()] * 3, [rich()] * 3, in_turn=True).step.in_turn
+    with pytest.raises(InputError, match="2 of BASE, 1 of HEAD"):
+        traceopt.compare([rich()] * 2, rich(), in_turn=True)
+
+
 def test_a_side_needs_a_run_and_a_gate_a_name() -> None:
     with pytest.raises(InputError, match="no run to compare"):
         traceopt.compare([], rich())

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from traceopt.comparison.noise import UNMEASURED_RUN_TO_RUN, differ, step_change, t95
+from traceopt.comparison.noise import ASSUMED_SPREAD, differ, step_change, t99
 
 Runs = list[list[float]]
 
@@ -25,24 +25,24 @@ def side(
 
 
 @pytest.mark.parametrize("runs", [2, 3, 7])
-def test_runs_of_the_same_code_are_within_noise_in_95_of_100(runs: int) -> None:
+def test_runs_of_the_same_code_are_within_noise_in_99_of_100(runs: int) -> None:
     rng = np.random.default_rng(runs)
     verdicts = [step_change(side(rng, runs), side(rng, runs)).verdict for _ in range(400)]
-    assert 0.92 <= verdicts.count("within_noise") / 400 <= 0.99
+    assert verdicts.count("within_noise") / 400 >= 0.97
 
 
-def test_seven_runs_find_five_per_cent() -> None:
+def test_ten_runs_find_five_per_cent() -> None:
     rng = np.random.default_rng(0)
-    changes = [step_change(side(rng, 7), side(rng, 7, slower=0.05)) for _ in range(200)]
-    assert sum(change.verdict == "slower" for change in changes) >= 190
+    changes = [step_change(side(rng, 10), side(rng, 10, slower=0.05)) for _ in range(200)]
+    assert sum(change.verdict == "slower" for change in changes) >= 180
     assert np.median([change.change_share for change in changes]) == pytest.approx(0.05, abs=0.004)
 
 
-def test_the_interval_holds_the_truth_in_95_of_100() -> None:
+def test_the_interval_holds_the_truth_in_99_of_100() -> None:
     rng = np.random.default_rng(1)
     changes = [step_change(side(rng, 4), side(rng, 4, slower=-0.10)) for _ in range(400)]
     held = [change.low_share <= -0.10 <= change.high_share for change in changes]
-    assert 0.92 <= np.mean(held) <= 0.99
+    assert 0.97 <= np.mean(held) < 1
     assert np.median([change.run_to_run_share for change in changes]) == pytest.approx(0.02, abs=0.005)
 
 
@@ -52,7 +52,7 @@ def test_with_one_run_a_side_what_runs_may_differ_by_is_noise() -> None:
     base, head = (side(rng, 1, slower=slower, between=0, within=0.002) for slower in (0.0, 0.02))
     change = step_change(base, head)
     assert change.verdict == "within_noise"
-    assert change.unseen_share >= UNMEASURED_RUN_TO_RUN
+    assert change.unseen_share >= 2 * ASSUMED_SPREAD
     assert change.run_to_run_share is None
 
 
@@ -60,6 +60,21 @@ def test_with_one_run_a_side_a_large_change_is_called() -> None:
     rng = np.random.default_rng(3)
     assert step_change(side(rng, 1), side(rng, 1, slower=0.3)).verdict == "slower"
     assert step_change(side(rng, 1, slower=0.3), side(rng, 1)).verdict == "faster"
+
+
+def test_runs_in_turn_share_what_slows_them() -> None:
+    """A machine that slows down and recovers: pairs see the change, sides see the machine."""
+    rng = np.random.default_rng(8)
+    drift = np.exp(rng.normal(0, 0.1, 12))
+    base, head = (
+        [[us * slow for us in run] for run, slow in zip(side(rng, 12, slower=slower), drift, strict=True)]
+        for slower in (0.0, 0.05)
+    )
+    assert step_change(base, head).verdict == "within_noise"
+    in_turn = step_change(base, head, in_turn=True)
+    assert (in_turn.verdict, in_turn.in_turn) == ("slower", True)
+    same = [[us * slow for us in run] for run, slow in zip(side(rng, 12), drift, strict=True)]
+    assert step_change(base, same, in_turn=True).verdict == "within_noise"
 
 
 def test_several_baselines_judge_a_single_run() -> None:
@@ -82,6 +97,11 @@ def test_a_single_slow_step_widens_nothing() -> None:
     base, head = side(rng, 1), side(rng, 1)
     burst = [[*head[0][:-1], 10 * head[0][-1]]]
     assert step_change(base, burst).unseen_share == pytest.approx(step_change(base, head).unseen_share, rel=0.3)
+
+
+def test_a_side_with_one_step_borrows_the_spread_of_the_other() -> None:
+    assert step_change([[99.0, 100.0, 101.0, 100.0]], [[150.0]]).verdict == "slower"
+    assert step_change([[99.0, 150.0, 101.0, 60.0]], [[150.0]]).verdict == "unclear"
 
 
 def test_one_step_a_side_tells_nothing_of_noise() -> None:
@@ -131,7 +151,7 @@ def test_quantities_of_runs() -> None:
 
 
 @pytest.mark.parametrize(
-    ("freedom", "expected"), [(1, 12.706), (4, 2.776), (20, 2.086), (30, 2.042), (60, 2.0), (1e6, 1.96)]
+    ("freedom", "expected"), [(1, 63.657), (4, 4.604), (20, 2.845), (40, 2.704), (100, 2.626), (1e6, 2.576)]
 )
 def test_students_t(freedom: float, expected: float) -> None:
-    assert t95(freedom) == pytest.approx(expected, abs=0.003)
+    assert t99(freedom) == pytest.approx(expected, abs=0.01)

@@ -122,7 +122,7 @@ def test_colour_adds_nothing_but_colour(build: Build) -> None:
 def test_the_terminal_says_what_changed() -> None:
     text = shown(worse())
     assert "The step is 15% slower: 412.0 ms → 472.0 ms. Most of it: waiting for data grew by 60.0 ms." in text
-    assert "+15% (95% interval" in text
+    assert "+15% (99% interval" in text
     assert re.search(r"Waiting for data +187\.0 ms +247\.0 ms +\+60\.0 ms", text)
     assert re.search(r"new +new_kernel<float> +– +5\.0 ms +\+5\.0 ms", text)
     assert "Findings: 2 fixed, 4 still there." in text
@@ -185,7 +185,7 @@ def test_markdown_is_a_comment(build: Build) -> None:
 
 def test_markdown_says_what_changed() -> None:
     markdown = render_comparison_markdown(worse())
-    assert "step +15% (95% interval" in markdown
+    assert "step +15% (99% interval" in markdown
     assert "| **failed** | `--fail-on step_time=+5%` |" in markdown
     assert "| **not checked** | `--fail-on tokens_per_s=1000` |" in markdown
     assert "| Waiting for data | 187.0\N{NO-BREAK SPACE}ms | 247.0\N{NO-BREAK SPACE}ms | +60.0 ms |" in markdown

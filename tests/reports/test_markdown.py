@@ -82,7 +82,7 @@ def test_the_bold_line_tells_the_change_where_there_is_a_baseline() -> None:
     assert len(page.bold) == 1
     assert page.bold[0].startswith("The step is 15% slower: 412.0\u00a0ms → 472.0\u00a0ms.")
     [line] = [line for line in page.text.splitlines() if line.startswith("Against the baseline: ")]
-    assert re.match(r"Against the baseline: \+15% \(95% interval \+\S+% to \+\S+%\)\. Findings: 1 new, 1 fixed, ", line)
+    assert re.match(r"Against the baseline: \+15% \(99% interval \+\S+% to \+\S+%\)\. Findings: 1 new, 1 fixed, ", line)
     assert line.endswith(" save about 200\u00a0ms per step (48%): 412.0 → about 210\u00a0ms.")
     assert page.folded[0] == "What changed"
     for told in (

@@ -19,6 +19,9 @@ from traceopt.output import Progress, emit
 @click.argument("head", metavar="HEAD")
 @click.option("--base", "more_base", multiple=True, metavar="PATH", help="One more run of BASE.")
 @click.option("--head", "more_head", multiple=True, metavar="PATH", help="One more run of HEAD.")
+@click.option(
+    "--in-turn", is_flag=True, help="The runs were recorded by turns: BASE, HEAD, BASE, HEAD, ... Pairs are compared."
+)
 @click.option("--html", "html_path", metavar="PATH", help="Also write the comparison as HTML.")
 @click.option("--markdown", "markdown_path", metavar="PATH", help="Also write the comment of a pull request.")
 @click.option("--json", "json_path", metavar="PATH", help="Also write the comparison document; - is stdout.")
@@ -44,6 +47,7 @@ def compare(
     head: str,
     more_base: tuple[str, ...],
     more_head: tuple[str, ...],
+    in_turn: bool,
     html_path: str | None,
     markdown_path: str | None,
     json_path: str | None,
@@ -85,7 +89,7 @@ def compare(
             )
             for paths in ((base, *more_base), (head, *more_head))
         ]
-    comparison = compare_runs(sides[0], sides[1], gates)
+    comparison = compare_runs(sides[0], sides[1], gates, in_turn=in_turn)
     inputs = [*(base, head, *more_base, *more_head), *(path for side in sides for run in side for path in run.paths)]
     if html_path is not None:
         from traceopt.reports.comparison.html import render_comparison_html

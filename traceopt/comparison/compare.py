@@ -14,6 +14,7 @@ from traceopt.comparison.gates import Gate, judge
 from traceopt.comparison.noise import step_change
 from traceopt.comparison.rows import kernel_changes, metric_changes, op_changes, part_changes
 from traceopt.comparison.runs import Given, Run, read_runs
+from traceopt.errors import InputError
 from traceopt.reading import Progress
 from traceopt.result import Result, Tool
 from traceopt.rules.common import ms, percent
@@ -25,6 +26,7 @@ def compare(
     base: Given | Sequence[Given],
     head: Given | Sequence[Given],
     *,
+    in_turn: bool = False,
     fail_on: Sequence[str] = (),
     warn_on: Sequence[str] = (),
     rules_dir: str | Path | None = None,
@@ -35,13 +37,15 @@ def compare(
     """Compares runs of two sides: results, or paths of traces, folders, result documents and reports.
 
     A sequence is several runs of a side, and a glob is a run for each match; only several runs tell by how much runs of
-    the same code differ. `fail_on` and `warn_on` are gates, as `traceopt compare --fail-on` has them.
+    the same code differ. `in_turn`: the first of `base` was recorded beside the first of `head`, and so on; pairs are
+    compared then. `fail_on` and `warn_on` are gates, as `traceopt compare --fail-on` has them.
 
     Raises InputError for what cannot be read, ConfigError for a gate that does not exist.
     """
     gates = [*(Gate.parse(text, "fail") for text in fail_on), *(Gate.parse(text, "warn") for text in warn_on)]
     options = {"rules_dir": rules_dir, "thresholds": thresholds, "debug": debug, "progress": progress}
-    return compare_runs(runs_of(_sequence(base), **options), runs_of(_sequence(head), **options), gates)
+    sides = [runs_of(_sequence(side), **options) for side in (base, head)]
+    return compare_runs(sides[0], sides[1], gates, in_turn=in_turn)
 
 
 def runs_of(given: Sequence[Given], **options: Any) -> list[Run]:
@@ -55,10 +59,14 @@ def runs_of(given: Sequence[Given], **options: Any) -> list[Run]:
     return read_runs(given, analyze)
 
 
-def compare_runs(base: Sequence[Run], head: Sequence[Run], gates: Sequence[Gate] = ()) -> Comparison:
-    """The document, with a judgement of every gate."""
+def compare_runs(
+    base: Sequence[Run], head: Sequence[Run], gates: Sequence[Gate] = (), *, in_turn: bool = False
+) -> Comparison:
+    """The document, with a judgement of every gate. Raises InputError for runs in turn that make no pairs."""
+    if in_turn and len(base) != len(head):
+        raise InputError(f"runs in turn make pairs, and these do not: {len(base)} of BASE, {len(head)} of HEAD")
     before, after = ([run.result for run in side] for side in (base, head))
-    step = _step(before, after)
+    step = _step(before, after, in_turn)
     parts = part_changes(before, after)
     comparison = Comparison(
         tool=Tool("traceopt", __version__),
@@ -82,14 +90,15 @@ def _sequence(side: Given | Sequence[Given]) -> Sequence[Given]:
     return [side] if isinstance(side, (str, os.PathLike, Result)) else side
 
 
-def _step(base: Sequence[Result], head: Sequence[Result]) -> StepChange:
+def _step(base: Sequence[Result], head: Sequence[Result], in_turn: bool) -> StepChange:
     for name, side in (("BASE", base), ("HEAD", head)):
         for result in side:
             if result.quality.verdict == "unusable":
                 return StepChange("not_measured", reason=f"A trace of {name} cannot be judged.")
             if result.step.source == "window":
                 return StepChange("not_measured", reason=f"A trace of {name} has no marks of steps.")
-    return step_change([result.step.per_step_us for result in base], [result.step.per_step_us for result in head])
+    before, after = ([result.step.per_step_us for result in side] for side in (base, head))
+    return step_change(before, after, in_turn=in_turn)
 
 
 def _side(runs: Sequence[Run]) -> Side:
@@ -122,7 +131,9 @@ def _verdict(step: StepChange, parts: Sequence[PartChange]) -> str:
         return f"Within noise: {times} per step."
     if step.verdict == "unclear":
         return f"It cannot be told whether the step changed: {times} per step."
-    sentence = f"The step is {percent(abs(step.change_share))} {step.verdict}: {times}."
+    ratio = 1 + step.change_share
+    change = f"is {percent(abs(step.change_share))} {step.verdict}" if ratio < 2 else f"takes {ratio:.1f} times as long"
+    sentence = f"The step {change}: {times}."
     sign = 1 if step.change_share > 0 else -1
     most = max(parts, key=lambda part: sign * part.change_us, default=None)
     if most is None or sign * most.change_us < abs(step.head_us - step.base_us) / 3:
@@ -161,10 +172,13 @@ def _notes(base: Sequence[Run], head: Sequence[Run]) -> list[str]:
         for run in runs:
             if any(finding.code == CROWDED for finding in run.result.findings):
                 notes.append(f"{side} {run.label}: its training thread often found no free core. Record it again.")
-            if run.result.quality.verdict == "limited":
-                texts = "; ".join(note.text for note in run.result.quality.notes)
-                notes.append(f"{side} {run.label}: {texts}")
+            notes += [f"{side} {run.label}: {_first_sentence(note.text)}" for note in run.result.quality.notes]
     return list(dict.fromkeys(notes))
+
+
+def _first_sentence(text: str) -> str:
+    first, end, _ = text.partition(". ")
+    return first + end.rstrip()
 
 
 def _device(result: Result) -> str | None:

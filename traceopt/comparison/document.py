@@ -49,10 +49,9 @@ class Side:
 class StepChange:
     """The typical step: the median of a run, the geometric mean of several.
 
-    `low_share` to `high_share` is the 95 % interval of the change: by the runs where a side has several, else by the
-    steps, with an assumption of what runs differ by. A change smaller than `unseen_share` would not be seen.
-    `run_to_run_share` is the standard deviation of runs of the same side, None where each side has one. `reason` says
-    why nothing can be said.
+    `low_share` to `high_share` is the 99 % interval of the change (`comparison/noise.py`). A change smaller than
+    `unseen_share` would not be seen. `run_to_run_share` is the standard deviation of runs of the same side, None where
+    each side has one. `in_turn`: pairs of runs were compared. `reason` says why nothing can be said.
     """
 
     verdict: StepVerdict
@@ -63,6 +62,7 @@ class StepChange:
     high_share: float | None = None
     unseen_share: float | None = None
     run_to_run_share: float | None = None
+    in_turn: bool = False
     reason: str | None = None
 
 

@@ -1,70 +1,81 @@
 """How much of a change of the step time is noise: judged by runs where a side has several, else by steps.
 
 Two runs of the same code differ by more than the steps of one run tell: clocks, neighbours on the machine, memory
-layout. So with several runs a side each run counts as one observation, its median step. With one run a side only the
-steps can be asked, which are few and resemble their neighbours; a change that two runs of the same code may show as
-well is then not called.
+layout. So each run counts as one observation, its median step. By how much runs differ is estimated from those there
+are, together with an assumption that weighs as much as four more: with one run a side it stands alone, with many it is
+nothing (a moderated t-statistic: Smyth 2004, "Linear models and empirical Bayes methods").
 
-All is done on logarithms, because noise is in proportion to the step, and with Student's t, because runs are few.
+All is done on logarithms, because noise is in proportion to the step, and with Student's t, because runs are few. The
+interval is one of 99 %: a gate looks at every change, and may cry wolf at one in a hundred.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from statistics import fmean, variance
 
 import numpy as np
+import numpy.typing as npt
 
-from traceopt.comparison.document import StepChange
+from traceopt.comparison.document import StepChange, StepVerdict
 
-UNMEASURED_RUN_TO_RUN = 0.05  # two runs of the same code differ by less in 95 of 100, where nobody has measured it
-FEW_STEPS = 8  # below, a median absolute deviation says too little and the standard deviation is taken
+ASSUMED_SPREAD = 0.01  # standard deviation of runs of the same code, beyond what their steps make of it
+ASSUMED_FREEDOM = 4  # degrees of freedom that the assumption counts for
+WIDE_SHARE = 0.5  # an interval that leaves room for so large a change says nothing
+FEW_STEPS = 8  # degrees of freedom; below, a median absolute deviation says too little
 MOST_AUTOCORRELATION = 0.9
 LEAST_US, MOST_US = 1e-3, 1e12  # what a step may take: documents are untrusted
 MOST_LOGARITHM = 30.0  # of a change that is shown: 1e13 times as long
 
-# Student's t, two-sided 95 %, for 1 to 20 degrees of freedom (NIST/SEMATECH e-Handbook, 1.3.6.7.2).
-_T95 = (
-    12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228,
-    2.201, 2.179, 2.160, 2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086,
+# Student's t, two-sided 99 %, for 1 to 20 degrees of freedom (NIST/SEMATECH e-Handbook, 1.3.6.7.2).
+_T99 = (
+    63.657, 9.925, 5.841, 4.604, 4.032, 3.707, 3.499, 3.355, 3.250, 3.169,
+    3.106, 3.055, 3.012, 2.977, 2.947, 2.921, 2.898, 2.878, 2.861, 2.845,
 )  # fmt: skip
-_NORMAL95 = 1.960
+_NORMAL99 = 2.576
 
-_ONE_STEP = "A side has one step, which tells nothing of how much steps vary."
+F8 = npt.NDArray[np.float64]
+Spread = tuple[float, int]  # the variance of the median of a run, and its degrees of freedom
 
-
-@dataclass(frozen=True, slots=True)
-class _Run:
-    """`error`: standard error of the logarithm by the steps, None for one; `independent`: as how many they count."""
-
-    log_median: float
-    error: float | None
-    independent: float
+_ONE_STEP = "Each side has one step, which tells nothing of how much steps vary."
+_FEW_STEPS = "There are too few steps and runs, which vary too much, to tell it from noise."
 
 
-def step_change(base: Sequence[Sequence[float]], head: Sequence[Sequence[float]]) -> StepChange:
+def step_change(
+    base: Sequence[Sequence[float]], head: Sequence[Sequence[float]], *, in_turn: bool = False
+) -> StepChange:
     """Compares runs, each a sequence of step times in microseconds; not all steps are alike, so medians are taken.
 
-    What is no time of a step is left out, and runs without a step.
+    `in_turn`: the runs of both sides, as many, were recorded by turns, so that what slowed one slowed the other; then
+    the differences of pairs tell. What is no time of a step is left out, and runs without a step.
     """
-    sides = [[_run(steps) for run in side if len(steps := _sound(run))] for side in (base, head)]
+    sides = [[np.array(steps) for run in side if (steps := _sound(run))] for side in (base, head)]
     if not all(sides):
         return StepChange("not_measured", reason="A side has no steps that could be compared.")
-    before, after = (float(np.mean([run.log_median for run in side])) for side in sides)
+    medians = [[math.log(float(np.median(steps))) for steps in side] for side in sides]
+    before, after = (fmean(side) for side in medians)
     change = after - before
-    half, spread = _several_runs(*sides) if len(sides[0]) + len(sides[1]) > 2 else (_one_run(*sides), None)
-    if half is None:
+    in_turn = in_turn and len(base) == len(head) == len(sides[0]) == len(sides[1]) > 1
+    measured = _of_pairs(*medians) if in_turn else _of_sides(*medians)
+    of_a_run, freedom = _with_assumption(measured, _by_steps(sides[0] + sides[1]))
+    if not freedom:
         return StepChange("unclear", _us(before), _us(after), _share(change), reason=_ONE_STEP)
+    half = t99(freedom) * math.sqrt(of_a_run * sum(1 / len(side) for side in sides))
+    verdict: StepVerdict = "within_noise" if abs(change) <= half else "slower" if change > 0 else "faster"
+    wide = verdict == "within_noise" and _share(half) >= WIDE_SHARE
+    several = len(sides[0]) + len(sides[1]) > 2
     return StepChange(
-        "within_noise" if abs(change) <= half else "slower" if change > 0 else "faster",
+        "unclear" if wide else verdict,
         _us(before),
         _us(after),
         _share(change),
         low_share=_share(change - half),
         high_share=_share(change + half),
         unseen_share=_share(half),
-        run_to_run_share=None if spread is None else _share(spread),
+        run_to_run_share=_share(math.sqrt(_pooled_variance(*medians))) if several else None,
+        in_turn=in_turn,
+        reason=_FEW_STEPS if wide else None,
     )
 
 
@@ -74,71 +85,74 @@ def differ(base: Sequence[float], head: Sequence[float]) -> bool | None:
     if freedom < 1 or not base or not head:
         return None
     error = math.sqrt(_pooled_variance(base, head) * (1 / len(base) + 1 / len(head)))
-    return bool(abs(np.mean(head) - np.mean(base)) > t95(freedom) * error)
+    return abs(fmean(head) - fmean(base)) > t99(freedom) * error
 
 
-def t95(freedom: float) -> float:
-    """Student's t of a two-sided 95 % interval: from the table, between its rows by the reciprocal."""
-    if freedom > len(_T95):
-        return _NORMAL95 + (_T95[-1] - _NORMAL95) * len(_T95) / freedom
-    degrees = np.arange(len(_T95), 0, -1)
-    return float(np.interp(1 / max(freedom, 1.0), 1 / degrees, _T95[::-1]))
+def t99(freedom: float) -> float:
+    """Student's t of a two-sided 99 % interval: from the table, between its rows by the reciprocal."""
+    if freedom > len(_T99):
+        return _NORMAL99 + (_T99[-1] - _NORMAL99) * len(_T99) / freedom
+    degrees = np.arange(len(_T99), 0, -1)
+    return float(np.interp(1 / max(freedom, 1.0), 1 / degrees, _T99[::-1]))
 
 
-def _several_runs(base: list[_Run], head: list[_Run]) -> tuple[float, float]:
-    """Half the width of the interval, and the standard deviation of runs.
+def _of_sides(base: Sequence[float], head: Sequence[float]) -> Spread:
+    """Both sides are taken to vary alike, so that a side may have one run."""
+    freedom = len(base) + len(head) - 2
+    return (_pooled_variance(base, head) if freedom else 0.0), freedom
 
-    Both sides are taken to vary alike, so that a side may have one run. Runs that agree better than their own steps
-    allow agree by chance.
+
+def _of_pairs(base: Sequence[float], head: Sequence[float]) -> Spread:
+    """What both runs of a pair share is not in their difference, which has the variance of two."""
+    return variance([after - before for before, after in zip(base, head, strict=True)]) / 2, len(base) - 1
+
+
+def _with_assumption(measured: Spread, by_steps: Spread | None) -> Spread:
+    """The measured variance of a run and the assumed one, by their degrees of freedom; 0 where there are none."""
+    squares, freedom = measured[0] * measured[1], measured[1]
+    if by_steps is not None:
+        assumed = min(ASSUMED_FREEDOM, by_steps[1])
+        squares += assumed * (by_steps[0] + ASSUMED_SPREAD**2)
+        freedom += assumed
+    return (squares / freedom if freedom else 0.0), freedom
+
+
+def _by_steps(runs: Sequence[F8]) -> Spread | None:
+    """How well the steps fix the median of a run; all runs are taken to spread alike. None where no run has two steps.
+
+    The spread is the median absolute deviation, which a few slow steps do not move; of few steps the standard one.
     """
-    medians = [[run.log_median for run in side] for side in (base, head)]
-    errors = [run.error for run in (*base, *head) if run.error is not None]
-    by_steps = float(np.mean(np.square(errors))) if errors else 0.0
-    variance = max(_pooled_variance(*medians), by_steps)
-    error = math.sqrt(variance * (1 / len(base) + 1 / len(head)))
-    return t95(len(base) + len(head) - 2) * error, math.sqrt(variance)
+    deviations = [np.log(steps) - math.log(float(np.median(steps))) for steps in runs if len(steps) > 1]
+    if not deviations:
+        return None
+    together = np.concatenate(deviations)
+    freedom = len(together) - len(deviations)
+    if freedom >= FEW_STEPS:
+        scale = 1.4826 * float(np.median(np.abs(together))) * math.sqrt(len(together) / freedom)
+    else:
+        scale = math.sqrt(float(np.sum(together**2)) / freedom)
+    independent = _independent(deviations)
+    errors = [scale**2 * (math.pi / 2 if len(run) > 2 else 1) / max(1.0, len(run) * independent) for run in runs]
+    return fmean(errors), freedom
 
 
-def _one_run(base: list[_Run], head: list[_Run]) -> float | None:
-    """Half the width of Welch's interval over the steps and what runs may differ by; None where a side has one step."""
-    squares, freedoms = [], []
-    for run in (*base, *head):
-        if run.error is None:
-            return None
-        squares.append(run.error**2)
-        freedoms.append(run.independent - 1)
-    total = sum(squares)
-    if total <= 0:
-        return UNMEASURED_RUN_TO_RUN
-    freedom = total**2 / sum(square**2 / degrees for square, degrees in zip(squares, freedoms, strict=True))
-    return math.hypot(t95(freedom) * math.sqrt(total), UNMEASURED_RUN_TO_RUN)
-
-
-def _pooled_variance(base: Sequence[float], head: Sequence[float]) -> float:
-    squares = sum(float(np.sum((np.asarray(side) - np.mean(side)) ** 2)) for side in (base, head))
-    return squares / (len(base) + len(head) - 2)
-
-
-def _run(steps: Sequence[float]) -> _Run:
-    logs, median = np.log(steps), math.log(float(np.median(steps)))
-    if len(logs) < 2:
-        return _Run(median, None, 1.0)
-    spread = 1.4826 * float(np.median(np.abs(logs - median))) if len(logs) >= FEW_STEPS else float(logs.std(ddof=1))
-    independent = _independent(logs - median)
-    return _Run(median, math.sqrt(math.pi / 2) * spread / math.sqrt(independent), independent)
-
-
-def _independent(deviations: np.ndarray) -> float:
-    """To how many independent steps these amount, when each resembles the one before it (lag-1 autocorrelation).
+def _independent(deviations: Sequence[F8]) -> float:
+    """To what part of their number steps amount, where each resembles the one before it (lag-1 autocorrelation).
 
     An estimate from few steps is too small by about (1 + 3 r) / n (Marriott and Pope 1954).
     """
-    count, total = len(deviations), float(np.sum(deviations**2))
+    total = sum(float(np.sum(run**2)) for run in deviations)
     if total <= 0:
-        return float(count)
-    measured = float(np.sum(deviations[1:] * deviations[:-1])) / total
+        return 1.0
+    measured = sum(float(np.sum(run[1:] * run[:-1])) for run in deviations) / total
+    count = fmean(len(run) for run in deviations)
     alike = min(max(measured + (1 + 3 * measured) / count, 0.0), MOST_AUTOCORRELATION)
-    return max(2.0, count * (1 - alike) / (1 + alike))
+    return (1 - alike) / (1 + alike)
+
+
+def _pooled_variance(base: Sequence[float], head: Sequence[float]) -> float:
+    squares = sum((value - fmean(side)) ** 2 for side in (base, head) for value in side)
+    return squares / (len(base) + len(head) - 2)
 
 
 def _sound(steps: Sequence[float]) -> list[float]:
