@@ -3,12 +3,17 @@
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from traceopt.api import analyze as analyze
     from traceopt.recording import profile as profile
 
 __version__ = "0.1.0"
 
 
 def __getattr__(name: str) -> Any:
+    if name == "analyze":
+        from traceopt.api import analyze
+
+        return analyze
     if name == "profile":
         from traceopt.recording import profile
 
