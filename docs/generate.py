@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from traceopt.frames import TABLES
@@ -15,7 +16,17 @@ FRAMES = Path(__file__).parent / "frames.md"
 def pages() -> dict[str, str]:
     """File name to Markdown, for every file that docs/rules/ should hold."""
     rules = sorted(builtin_rules(), key=lambda rule: rule.code)
-    return {f"{rule.code}.md": rule_page(rule) for rule in rules} | {"README.md": index(rules)}
+    codes = {rule.code for rule in rules}
+    return {f"{rule.code}.md": linked(rule_page(rule), codes - {rule.code}) for rule in rules} | {
+        "README.md": index(rules)
+    }
+
+
+def linked(page: str, codes: set[str]) -> str:
+    """The page with its mentions of other rules as links, but for those in code."""
+    mention = re.compile(rf"(?<![\w`./\[])({'|'.join(sorted(codes))})(?!\w|`)")
+    lines = page.split("\n")
+    return "\n".join(line if line.startswith("    ") else mention.sub(r"[\1](\1.md)", line) for line in lines)
 
 
 def index(rules: list[type[Rule]]) -> str:
