@@ -36,6 +36,7 @@ class Collectives:
     start: I8
     end: I8
     exposed: I8  # without compute beside it
+    work: I8  # row of the device's work, -1 on a CPU-only run
 
     def __len__(self) -> int:
         return len(self.step)
@@ -123,6 +124,7 @@ def _collectives(facts: Facts) -> Collectives:
         start=ran.start[rows] + clock,
         end=ran.end[rows] + clock,
         exposed=exposed,
+        work=rows if facts.has_gpu else np.full(len(rows), -1, np.int64),
     )
 
 

@@ -48,15 +48,15 @@ def measure(pair: Pair) -> Row:
 
 
 def prediction(result: Result, pair: Pair) -> Row:
-    """The share of the step that is given back, by the most valuable finding of the planted kind, or by both findings
-    together where two are planted. Empty where nothing of the kind is found.
+    """What a step gives back, by the most valuable finding of the planted kind, or by both findings together where two
+    are planted. Empty where nothing of the kind is found.
     """
     if pair.second:
         both = result.combined
         found = both is not None and {*both.codes} & {*pair.codes} and {*both.codes} & {*pair.second}
-        return {"code": " + ".join(both.codes), "share": both.share} if both and found else {}
+        return {"code": " + ".join(both.codes), "saving_ms": both.saving_us / 1e3} if both and found else {}
     finding = next((f for f in result.findings if f.code in (*pair.codes, *pair.also) and f.saving is not None), None)
-    return {"code": finding.code, "share": finding.saving.share} if finding and finding.saving else {}
+    return {"code": finding.code, "saving_ms": finding.saving.est_us / 1e3} if finding and finding.saving else {}
 
 
 def able(gpus: int) -> list[Pair]:

@@ -16,15 +16,14 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-FOLDER = Path(__file__).resolve().parent
-ROOT = FOLDER.parents[1]
 if __name__ == "__main__":  # run as a script: the packages are two folders above
-    sys.path.insert(0, str(ROOT))
+    sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from fixtures.workloads.pairs import PAIRS
 
+FOLDER = Path(__file__).resolve().parent
+ROOT = FOLDER.parents[1]
 SCORE = ["../shared/check/score.py", "--traceopt", ".venv/bin/traceopt"]
-WRITTEN = ("recall", "precision", "first fix", "crashes", "step time", "gpu busy")
 
 
 @dataclass(frozen=True)
@@ -44,9 +43,9 @@ class Proof:
 
     @cached_property
     def predicted_ms(self) -> float | None:
-        """The estimate is a share of the recorded step; it is taken off the step without a profiler."""
-        shares = [row["share"] for row in self.rounds if "share" in row]
-        return self.plain_ms * (1 - median(shares)) if len(shares) > len(self.rounds) / 2 else None
+        """The step without a profiler, less the estimate; None where most rounds found nothing of the planted kind."""
+        savings = [row["saving_ms"] for row in self.rounds if "saving_ms" in row]
+        return self.plain_ms - median(savings) if len(savings) > len(self.rounds) / 2 else None
 
     @property
     def step_error(self) -> float | None:
@@ -110,9 +109,9 @@ def page(machines: list[dict[str, Any]], score: str) -> str:
 Written by `python benchmarks/savings/page.py`; do not edit. `python benchmarks/savings/measure.py` measures anew.
 
 Each script of `fixtures/workloads` has one planted bottleneck (one has two) and, with `--fixed`, none. The prediction
-comes from the trace of the plain script alone: its step without a profiler, less the share that the finding (or
-`combined`, for two) says its fix gives back. Measured is the script with `--fixed`, without a profiler. Times are
-milliseconds a step, medians of the rounds; noise is half the range of the fixed variant's rounds.
+comes from the recording of the plain script alone: its step without a profiler, less what the finding (or `combined`,
+for two) says that its fix gives back. Measured is the script with `--fixed`, without a profiler. Times are milliseconds
+a step, medians of the rounds; noise is half the range of the fixed variant's rounds.
 
 {chr(10).join(map(machine, machines))}
 {left_out}Generated traces with planted faults, and how well a replay without a change gives real traces back, are in
@@ -120,7 +119,8 @@ milliseconds a step, medians of the rounds; noise is half the range of the fixed
 
 ## Precision and recall on real traces
 
-`python3 {" ".join(SCORE)}`, on traces from V100 to H100, MI300 and CPU:
+`python3 {" ".join(SCORE)}`, on the [real traces](real-traces.md), from V100 to H100, MI300
+and CPU:
 
 ```
 {score}
@@ -134,7 +134,7 @@ def score() -> str:
     if not script.is_file():
         raise SystemExit(f"{SCORE[0]} is not here: the real traces lie beside the repository")
     done = subprocess.run([sys.executable, *SCORE], cwd=ROOT, capture_output=True, text=True, check=True)
-    return "\n".join(line for line in done.stdout.splitlines() if line.lower().startswith(WRITTEN))
+    return next(line for line in done.stdout.splitlines() if line.startswith("recall"))
 
 
 def main() -> None:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
 from traceopt.analyzer.ranks import COMPUTE, PART_LABELS
+from traceopt.analyzer.replay.changes import Change, RemoveHost
+from traceopt.analyzer.replay.parts import flow_areas
+from traceopt.analyzer.replay.ranks import Ranks
 from traceopt.analyzer.run_facts import Late, RunFacts
 from traceopt.rules.common import ms, percent
 from traceopt.rules.finding import Evidence, Finding, Fix
@@ -101,6 +104,21 @@ class StragglerRank(RunRule):
             shares_cause_with=["CM001", "CM003"],
         )
         yield on_rank(finding, run, late.rank)
+
+    def remedy(self, ranks: Ranks) -> list[Sequence[Change]] | None:
+        """The late rank no longer does what it does more of than the others."""
+        late = ranks.run.late
+        if late is None or not late.parts:
+            return None
+        cause, more = late.parts[0]
+        facts = ranks.facts[late.rank]
+        areas, edges = flow_areas(facts), facts.steps.edges
+        spent = float(areas[cause].within(edges[:-1], edges[1:]).mean()) if cause in areas else 0.0
+        if not spent:
+            return None
+        changes: list[Sequence[Change]] = [[] for _ in ranks.facts]
+        changes[late.rank] = [RemoveHost(areas[cause], min(1.0, more / spent))]
+        return changes
 
     def passed_run(self, run: RunFacts) -> str:
         late = run.late
