@@ -11,7 +11,7 @@ import re
 from markupsafe import Markup
 
 from traceopt.reports import headline, wording
-from traceopt.reports.html import template_text, templates
+from traceopt.reports.html import environment, template_text
 from traceopt.reports.shown import shown as shown_form
 from traceopt.result import Result
 
@@ -38,7 +38,7 @@ def render_notebook(result: Result) -> str:
         wording.steps_phrase(shown),
     ]
     return (
-        templates()
+        environment()
         .get_template("notebook.html.j2")
         .render(
             css=Markup(_style()),  # noqa: S704 (our own file)

@@ -7,11 +7,10 @@ in a page. main.js holds the other half of this encoding.
 from __future__ import annotations
 
 import zlib
-from typing import Final
 
 import numpy as np
 
-ENCODING: Final = "gzip+base85"
+ENCODING = "gzip+base85"
 LARGEST_BYTES = 1 << 27  # unpacked: a hundred times a large document, and no trap for the memory
 ALPHABET = "".join(chr(code) for code in range(33, 127) if chr(code) not in "\"&'<>\\`|~")
 
