@@ -187,13 +187,21 @@ class RunFacts:
 
     def part(self, name: str) -> F8:
         """Time of a part in the common steps. Shape (steps, ranks), ns."""
+        return self._in_common_steps([rank.parts.get(name) for rank in self.ranks])
+
+    def _in_common_steps(self, by_rank: list[I8 | None]) -> F8:
+        """Values of each rank's own steps. Shape (steps, ranks)."""
         out = np.zeros((len(self.step_names), len(self.ranks)))
-        for index, rank in enumerate(self.ranks):
+        for index, (rank, values) in enumerate(zip(self.ranks, by_rank, strict=True)):
             at = {step: row for row, step in enumerate(rank.step_names)}
-            values = rank.parts.get(name)
             if values is not None:
                 out[:, index] = [values[at[step]] for step in self.step_names]
         return out
+
+    def recording_ns(self, rank: int) -> float:
+        """What recording takes of a step of one rank more than of the others': without it they would wait less."""
+        cost = self._in_common_steps([one.profiler_ns for one in self.ranks])
+        return max(0.0, float(np.median(cost[:, rank] - np.median(np.delete(cost, rank, axis=1), axis=1))))
 
     @cached_property
     def late(self) -> Late | None:

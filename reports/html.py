@@ -61,7 +61,7 @@ def render_html(result: Result, *, static: bool = False) -> str:
         environment()
         .get_template("report.html.j2")
         .render(
-            csp=_content_security_policy(scripts),
+            csp=content_security_policy(scripts),
             css=Markup(template_text("report.css")),  # noqa: S704 (our own file)
             head_script=Markup(head_script),  # noqa: S704
             main_script=Markup(main_script),  # noqa: S704
@@ -158,6 +158,7 @@ def environment() -> jinja2.Environment:
         percent=text.percent,
         short_kernel_name=text.short_kernel_name,
         short_path=text.short_path,
+        signed_ms_number=text.signed_ms_number,
         where=text.where,
         yes_no=text.yes_no,
     )
@@ -194,7 +195,7 @@ def template_text(name: str) -> str:
     return "\n".join(line.strip() for line in lines if line.strip())
 
 
-def _content_security_policy(scripts: list[str]) -> str:
+def content_security_policy(scripts: list[str]) -> str:
     hashes = " ".join(f"'sha256-{_sha256(script)}'" for script in scripts)
     return (
         f"default-src 'none'; script-src {hashes}; style-src 'unsafe-inline'; "

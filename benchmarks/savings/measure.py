@@ -48,14 +48,17 @@ def measure(pair: Pair) -> Row:
 
 
 def prediction(result: Result, pair: Pair) -> Row:
-    """What a step gives back, by the most valuable finding of the planted kind, or by both findings together where two
-    are planted. Empty where nothing of the kind is found.
+    """What a step gives back, by the most valuable finding of the planted kind, else of a more general kind; by both
+    findings together where two are planted. Empty where nothing of the kind is found.
     """
     if pair.second:
         both = result.combined
         found = both is not None and {*both.codes} & {*pair.codes} and {*both.codes} & {*pair.second}
         return {"code": " + ".join(both.codes), "saving_ms": both.saving_us / 1e3} if both and found else {}
-    finding = next((f for f in result.findings if f.code in (*pair.codes, *pair.also) and f.saving is not None), None)
+    found = [
+        f for codes in (pair.codes, pair.also) for f in result.findings if f.code in codes and f.saving is not None
+    ]
+    finding = found[0] if found else None
     return {"code": finding.code, "saving_ms": finding.saving.est_us / 1e3} if finding and finding.saving else {}
 
 
