@@ -81,9 +81,9 @@ def test_a_glob_is_a_run_for_each_match(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b'{"tool": {"name": "traceopt", "version": "9"}}', "is not a result document"),
-        (b'{"tool": {"name": "traceopt", "version": "9"}, "verdict": ' + b"[" * 100_000, "is not a result document"),
-        (rich().to_json().replace(b'"schema_version": 1', b'"schema_version": 2'), "has schema 2"),
+        (b'{"tool": {"name": "traceopt", "version": "9"}}', "not a result document"),
+        (b'{"tool": {"name": "traceopt", "version": "9"}, "verdict": ' + b"[" * 100_000, "not a result document"),
+        (rich().to_json().replace(b'"schema_version": 1', b'"schema_version": 2'), "of schema 2"),
         (b"<!doctype html><p>no report", "embeds no result document"),
         (b"<!doctype html>\xff", "cannot read"),
         (b"[1, 2]", "run.json"),

@@ -131,5 +131,5 @@ def _speaks_unicode(stream: TextIO) -> bool:
 def write_output(path: str, data: bytes, inputs: Iterable[str]) -> None:
     target = Path(path)
     if target.exists() and any(os.path.exists(name) and target.samefile(name) for name in inputs):
-        raise OutputError(f"cannot write {path}: it is one of the traces")
+        raise OutputError(f"cannot write {path}: it would overwrite an input")
     write_atomically(target, data)

@@ -17,7 +17,6 @@ from traceopt.result import Result
 Given = str | os.PathLike[str] | Result
 Analyze = Callable[[str], Result]
 
-_SCHEMA_VERSION = 1
 _START_BYTES = 512
 _PAGE = (b"<!doctype html", b"<html")
 
@@ -63,12 +62,9 @@ def read_run(path: str, analyze: Analyze) -> Result:
     if document is None:
         return analyze(path)
     try:
-        result = Result.from_json(document)
-    except (msgspec.DecodeError, RecursionError) as error:
-        raise InputError(f"{path} is not a result document: {one_line(str(error))}") from error
-    if result.schema_version != _SCHEMA_VERSION:
-        raise InputError(f"{path} has schema {result.schema_version}; this traceopt reads {_SCHEMA_VERSION}")
-    return result
+        return Result.from_json(document)
+    except msgspec.DecodeError as error:
+        raise InputError(f"cannot read {path}: {one_line(str(error))}") from error
 
 
 def _document(path: str) -> bytes | None:
