@@ -5,7 +5,7 @@
 #   make lint    ruff and mypy, changes nothing
 #   make test-torch
 #                the tests of the recording on torch 2.1 and 2.15 too, in environments of their own (11 GB, Python 3.11)
-#   make bench   time and memory beside HolisticTraceAnalysis; writes docs/performance.md
+#   make bench   time and memory beside other tools, and on large traces; writes docs/performance.md (half an hour)
 #   make gallery
 #                the reports and pictures of docs/gallery
 #   make clean   remove what the other targets made
@@ -48,7 +48,7 @@ lint: $(STAMP) types
 	$(BIN)/python -m mypy
 
 bench: $(STAMP)
-	$(BIN)/python benchmarks/versus_hta.py --write docs/performance.md
+	$(BIN)/python -m benchmarks.peers
 
 gallery: $(STAMP)
 	$(BIN)/python docs/gallery.py

@@ -96,7 +96,7 @@ class Facts:
     def device(self) -> TraceDevice:
         return find_device(self.trace, self.gpu.device, self.device_overrides)
 
-    @property
+    @cached_property
     def has_gpu(self) -> bool:
         """GPU work inside the window, of a device that is understood."""
         return self.gpu.busy.total > 0 and self.device.unsupported is None

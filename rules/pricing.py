@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
+from traceopt.analyzer.columns import distinct
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.gemms import GemmShape
 from traceopt.analyzer.intervals import EMPTY, Intervals, intersect, merge, union
@@ -186,7 +187,7 @@ def scaled(facts: Facts, work: Mask, factor: float | npt.NDArray[np.float64]) ->
     inside = facts.gpu.in_window > 0
     if inside.all() or _goes_beyond(facts, work):
         return [ScaleWork(work, factors)]
-    codes, name = np.unique(facts.gpu.work.name, return_inverse=True)
+    codes, name = distinct(facts.gpu.work.name)
     before = np.bincount(name, weights=facts.gpu.in_window, minlength=len(codes))
     after = np.bincount(name, weights=facts.gpu.in_window * factors, minlength=len(codes))
     usual = np.divide(after, before, out=np.ones(len(codes)), where=before > 0)

@@ -117,7 +117,8 @@ class MergeKernels:
         duration = rows.duration.copy()
         duration[kept] = (total * factor)[groups]
         others = np.zeros(len(self.group), bool)
-        others[graph.work[np.setdiff1d(mine, kept)]] = True
+        others[graph.work[mine]] = True
+        others[graph.work[kept]] = False
         return RemoveLaunches(others, self.dispatch_share).apply(graph, replace(rows, duration=duration))
 
 

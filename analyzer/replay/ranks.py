@@ -112,7 +112,11 @@ class Ranks:
             duration = own.duration.copy()
             duration[one.row] = [took[event] for event in one.event.tolist()]
             changed.append(replace(own, duration=duration))
-        return [Replayed(*one) for one in zip(changes, changed, timings, strict=True)]
+        graphs = [facts.replay_graph for facts in self.facts]
+        return [
+            Replayed(own, graph, rows, rounds, timing)
+            for own, graph, rows, timing in zip(changes, graphs, changed, timings, strict=True)
+        ]
 
     def _scaled(self, rows: Sequence[Rows], met: Sequence[Meetings], moving: I8) -> I8:
         """How long the collectives take when the changes make them shorter: as much shorter as on any rank."""
