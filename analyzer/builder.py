@@ -13,6 +13,7 @@ import numpy.typing as npt
 from traceopt.analyzer import categories as cat
 from traceopt.analyzer.columns import Codes, Columns, floats, triples
 from traceopt.analyzer.events import (
+    NO_TEXT,
     NO_TRIPLE,
     Event,
     FlowEnd,
@@ -228,6 +229,8 @@ class TableBuilder:
 
     def _texts(self, values: list[msgspec.Raw]) -> npt.NDArray[np.int32]:
         """Codes of raw JSON texts, -1 for "not in the event"."""
+        if values.count(NO_TEXT) == len(values):
+            return np.full(len(values), -1, np.int32)
         codes = self.texts.encode(map(bytes, values), len(values))
         codes[codes < len(_NO_TEXTS)] = -1
         return codes

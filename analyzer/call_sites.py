@@ -31,7 +31,7 @@ class CallSites:
     trace: Trace
     slices: Slices
 
-    @property
+    @cached_property
     def recorded(self) -> bool:
         """Whether the trace holds any stack to find a call site in."""
         return len(self.trace.python) > 0 or bool((self.trace.ops.stack >= 0).any())
@@ -173,11 +173,9 @@ class CallSites:
         holder = self._nearest_call[rows]
         held = (holder >= 0) & (caller[np.maximum(holder, 0)] == frames)
         exact = np.where(held, call_line[np.maximum(holder, 0)], 0)
-        calls = np.flatnonzero(caller >= 0)
-        calls = calls[np.argsort(caller[calls], kind="stable")]
+        calls, key = self._calls_by_caller
         if not len(calls):
             return exact, exact
-        key = caller[calls].astype(np.int64) * len(self.slices) + calls
         after = np.searchsorted(key, frames.astype(np.int64) * len(self.slices) + rows)
 
         def line_of(place: npt.NDArray[np.integer]) -> I4:
@@ -200,6 +198,14 @@ class CallSites:
         frame = slices.nearest(python & named[slices.name])
         caller = np.where((line >= 0) & (slices.parent >= 0), frame[np.maximum(slices.parent, 0)], -1)
         return np.where((caller >= 0) & self.user_frames[np.maximum(caller, 0)], caller, -1).astype(np.int32), line
+
+    @cached_property
+    def _calls_by_caller(self) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.int64]]:
+        """The calls by the user's code, by caller and then by time, and the key of that order."""
+        caller, _ = self._calls
+        calls = np.flatnonzero(caller >= 0)
+        calls = calls[np.argsort(caller[calls], kind="stable")]
+        return calls, caller[calls].astype(np.int64) * len(self.slices) + calls
 
     @cached_property
     def _nearest_call(self) -> I4:

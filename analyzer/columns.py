@@ -54,6 +54,13 @@ def triples(values: Sequence[Any]) -> npt.NDArray[np.float64] | None:
     return np.stack([part["value"] for part in parts], axis=1).astype(np.float64)
 
 
+def distinct(codes: npt.NDArray[np.integer]) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
+    """What np.unique gives with return_inverse, for codes of a dictionary (small and >= 0), without a sort."""
+    seen = np.zeros(int(codes.max(initial=-1)) + 1, bool)
+    seen[codes] = True
+    return np.flatnonzero(seen), (np.cumsum(seen) - 1)[codes]
+
+
 class Codes(Generic[Value]):
     """A dictionary that numbers distinct values in order of first sight."""
 

@@ -54,12 +54,11 @@ class Flops:
         at = self.slices.of(OP, len(ops))[rows].astype(np.int64)
         counted = np.zeros(len(self.slices), bool)
         counted[at] = True
-        parent = self.slices.parent[at]
-        inner = (parent >= 0) & (self.slices.nearest(counted)[np.maximum(parent, 0)] >= 0)
-        model = np.array([one.model if one else 0.0 for one in found])[group[~inner]]
-        executed = np.array([one.executed if one else 0.0 for one in found])[group[~inner]]
-        again = self.slices.nearest(self.regions.recompute)[at[~inner]] >= 0
-        return at[~inner], np.where(again, 0.0, model), executed
+        outer = np.isin(at, self.slices.outermost(counted))
+        model = np.array([one.model if one else 0.0 for one in found])[group[outer]]
+        executed = np.array([one.executed if one else 0.0 for one in found])[group[outer]]
+        again = self.slices.ancestor(at[outer], self.regions.recompute) >= 0
+        return at[outer], np.where(again, 0.0, model), executed
 
     def _convolution_outputs(self, keys: npt.NDArray[np.int32]) -> dict[tuple[object, object], tuple[int, ...]]:
         """Output size of a convolution by its input and weight, from the backward calls."""

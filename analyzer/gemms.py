@@ -137,13 +137,14 @@ class Gemms:
         return shape.k if is_gradient else shape.m
 
     def _in_backward(self, shape: GemmShape) -> bool:
-        at = self.slices.of(OP, len(self.trace.ops))[shape.rows[:1]]
-        return bool((self.slices.ancestor(at, self._backward) >= 0)[0])
+        return bool(self._backward[shape.rows[0]])
 
     @cached_property
     def _backward(self) -> npt.NDArray[np.bool_]:
+        """Which rows of trace.ops are, or lie in, the autograd engine's evaluation of a node."""
         names = np.array([op_names.is_backward(name) for name in self.trace.names], bool)
-        return np.asarray(names[self.slices.name] & (self.slices.kind == OP))
+        node = names[self.slices.name] & (self.slices.kind == OP)
+        return self.slices.ancestor(self.slices.of(OP, len(self.trace.ops)), node) >= 0
 
     def aligned(self, shape: GemmShape) -> bool | None:
         """Whether N and K are multiples of what Tensor Cores need (16 bytes); M is free. None: not known."""

@@ -8,6 +8,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
+from traceopt.analyzer.columns import distinct
 from traceopt.analyzer.intervals import EMPTY, Intervals, clip, complement, merge, subtract, union
 from traceopt.analyzer.kernel_names import KernelClass, classify
 from traceopt.analyzer.tables import KERNEL, GpuTable
@@ -49,7 +50,7 @@ class GpuWork:
 
     @cached_property
     def _classes(self) -> tuple[list[KernelClass], npt.NDArray[np.int64]]:
-        codes, inverse = np.unique(self.work.name, return_inverse=True)
+        codes, inverse = distinct(self.work.name)
         return [classify(self.trace.names[code]) for code in codes], inverse
 
     @cached_property
@@ -71,6 +72,12 @@ class GpuWork:
         """Products of fusion: Inductor's kernels, fused attention, fused optimizers."""
         classes, inverse = self._classes
         return np.array([c.fused for c in classes], bool)[inverse] if len(self.work) else np.empty(0, bool)
+
+    @cached_property
+    def dtype(self) -> npt.NDArray[np.str_]:
+        """What each kernel's name says of its type; "" unknown."""
+        classes, inverse = self._classes
+        return np.array([c.dtype or "" for c in classes] or [""])[inverse]
 
     def class_of(self, row: int) -> KernelClass:
         classes, inverse = self._classes

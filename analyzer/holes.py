@@ -33,18 +33,25 @@ class Holes:
 def find_holes(slices: Slices, gaps: Gaps, names: list[str]) -> Holes:
     """The longest hole of each gap in which the GPU starved for a millisecond or more."""
     rows: list[tuple[int, int, int, int]] = []
+    ends: dict[int, I8] = {}
     for gap in np.flatnonzero(gaps.starved_end - gaps.start >= SHORTEST_NS).tolist():  # few: they are long
-        mine = np.flatnonzero(slices.thread == gaps.thread[gap])
-        first, last = int(gaps.start[gap]), int(gaps.starved_end[gap])
-        edges = np.concatenate((slices.start[mine], slices.end[mine], [first, last]))
-        edges = np.sort(edges[(edges >= first) & (edges <= last)])
+        thread, first, last = int(gaps.thread[gap]), int(gaps.start[gap]), int(gaps.starved_end[gap])
+        mine = slices.of_thread(thread)
+        if thread not in ends:
+            ends[thread] = np.sort(slices.end[mine])
+        inside = [_between(edges, first, last) for edges in (slices.start[mine], ends[thread])]
+        edges = np.sort(np.concatenate((*inside, [first, last])))
         widest = int(np.diff(edges).argmax())
         start, end = int(edges[widest]), int(edges[widest + 1])
-        around = mine[(slices.start[mine] <= start) & (slices.end[mine] >= end)]
-        if end - start < SHORTEST_NS or not len(around):
+        innermost = int(slices.at(thread, edges[widest : widest + 1])[0])
+        if end - start < SHORTEST_NS or innermost < 0:
             continue
-        innermost = int(around[slices.start[around].argmax()])
         if slices.kind[innermost] == PYTHON and not names[slices.name[innermost]].startswith("<"):
             rows.append((gap, start, end, innermost))
     table = np.array(rows, np.int64).reshape(-1, 4)
     return Holes(table[:, 0], table[:, 1], table[:, 2], table[:, 3])
+
+
+def _between(times: I8, first: int, last: int) -> I8:
+    """Of sorted times those from `first` to `last`."""
+    return times[np.searchsorted(times, first, "left") : np.searchsorted(times, last, "right")]

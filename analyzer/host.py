@@ -35,10 +35,11 @@ class Host:
             (OP, "op"),
             (RUNTIME, "runtime"),
         ):
+            codes = self.slices.name_codes(kind)
+            of_name = np.full(len(self.trace.names), -1, np.int8)
+            of_name[codes] = [_first_match(self.trace.names[code], matcher) for code in codes]
             rows = np.flatnonzero(self.slices.kind == kind)
-            codes, inverse = np.unique(self.slices.name[rows], return_inverse=True)
-            of_name = [_first_match(self.trace.names[code], matcher) for code in codes]
-            out[rows] = np.array(of_name, np.int8)[inverse] if len(codes) else out[rows]
+            out[rows] = of_name[self.slices.name[rows]]
         runtime = np.flatnonzero(self.slices.kind == RUNTIME)
         for name, mask in self.runtime_activity.items():
             out[runtime[mask[self.slices.row[runtime]]]] = _INDEX[name]
@@ -77,11 +78,7 @@ class Host:
 
     def rows_of(self, name: str) -> npt.NDArray[np.int64]:
         """The slices of an activity that lie in no other slice of it (the outermost), in order of thread and time."""
-        mine = self.activity == _INDEX[name]
-        parent = self.slices.parent
-        enclosing = self.slices.nearest(mine)
-        inner = mine & (parent >= 0) & (enclosing[np.maximum(parent, 0)] >= 0)
-        return np.flatnonzero(mine & ~inner)
+        return self.slices.outermost(self.activity == _INDEX[name])
 
 
 _INDEX = {activity.name: index for index, activity in enumerate(ACTIVITIES)}

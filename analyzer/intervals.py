@@ -6,6 +6,7 @@ No nesting and no order is assumed of the input of `union`; every other function
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ import numpy.typing as npt
 I8 = npt.NDArray[np.int64]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Intervals:
     """Disjoint, sorted, none empty, none touching the next."""
 
@@ -28,7 +29,12 @@ class Intervals:
     def length(self) -> I8:
         return self.end - self.start
 
-    @property
+    @cached_property
+    def _before(self) -> I8:
+        """How long all before each interval are together, and all of them at the end. Shape (len + 1,)."""
+        return np.concatenate(([0], np.cumsum(self.length)))
+
+    @cached_property
     def total(self) -> int:
         return int(self.length.sum())
 
@@ -36,11 +42,10 @@ class Intervals:
         """How much of the set lies before each time; differences of it measure any query interval."""
         if not len(self):
             return np.zeros(len(time), np.int64)
-        before = np.concatenate(([0], np.cumsum(self.length)))
         index = np.searchsorted(self.start, time, side="right")
         inside = np.where(index > 0, np.minimum(time, self.end[np.maximum(index - 1, 0)]), 0)
         partial = np.where(index > 0, inside - self.start[np.maximum(index - 1, 0)], 0)
-        return before[np.maximum(index - 1, 0)] * (index > 0) + partial
+        return self._before[np.maximum(index - 1, 0)] * (index > 0) + partial
 
     def within(self, start: npt.NDArray[Any], end: npt.NDArray[Any]) -> I8:
         """Length of the set inside each query interval; queries may overlap. Shape (n,)."""

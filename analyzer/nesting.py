@@ -45,56 +45,116 @@ class Slices:
             self._index[kind] = known
         return known
 
-    def ancestor(self, slices: npt.NDArray[np.integer], wanted: npt.NDArray[np.bool_]) -> I4:
-        """The innermost slice that is `slices` itself or around it and is `wanted` (a mask of all); -1: none.
+    def name_codes(self, *kinds: int) -> npt.NDArray[np.intp]:
+        """The distinct names of the slices of some kinds."""
+        return np.flatnonzero(self._uses[list(kinds)].any(axis=0))
 
-        Walks up from each row; for all rows at once, `nearest` is faster.
-        """
+    @cached_property
+    def _uses(self) -> npt.NDArray[np.bool_]:
+        """Which kind of slice has which name. Shape (kinds, names)."""
+        out = np.zeros((RUNTIME + 1, int(self.name.max(initial=-1)) + 1), bool)
+        out[self.kind, self.name] = True
+        return out
+
+    def ancestor(self, slices: npt.NDArray[np.integer], wanted: npt.NDArray[np.bool_]) -> I4:
+        """As `nearest`, for some slices; -1 for -1. Shape (len(slices),)."""
+        if not len(self):
+            return np.full(len(slices), -1, np.int32)
+        if np.count_nonzero(wanted) > len(slices):  # then one is near
+            return self._climbed(slices, wanted)
+        place, innermost = self._innermost(wanted)
+        found = innermost[np.searchsorted(place, np.maximum(slices, 0), side="right") - 1]
+        return np.where((slices >= 0) & (wanted[slices] | ~self._alone[slices]), found, -1)
+
+    def _climbed(self, slices: npt.NDArray[np.integer], wanted: npt.NDArray[np.bool_]) -> I4:
         out: I4 = slices.astype(np.int32)
         moving = np.flatnonzero(out >= 0)
         moving = moving[~wanted[out[moving]]]
         while len(moving):
-            above = self.parent[out[moving]]
-            out[moving] = above
-            known = above >= 0
-            moving = moving[known & ~wanted[np.where(known, above, 0)]]
+            out[moving] = self.parent[out[moving]]
+            moving = moving[out[moving] >= 0]
+            moving = moving[~wanted[out[moving]]]
         return out
 
     def nearest(self, wanted: npt.NDArray[np.bool_]) -> I4:
-        """For every slice, the innermost `wanted` one that is it or encloses it; -1: none. Shape (len,).
+        """For every slice, the innermost `wanted` one that is it or encloses it; -1: none. Shape (len,)."""
+        place, innermost = self._innermost(wanted)
+        out: I4 = np.repeat(innermost, np.diff(np.append(place, len(self))))
+        out[self._alone & ~wanted] = -1
+        return out
 
-        Pointers jump over unwanted slices, twice as far each round.
+    def outermost(self, wanted: npt.NDArray[np.bool_]) -> npt.NDArray[np.intp]:
+        """The `wanted` slices that lie in no other wanted one."""
+        rows = np.flatnonzero(wanted)
+        reach = np.append(0, np.maximum.accumulate(self._after[rows]))[:-1]
+        return rows[(rows >= reach) | self._alone[rows]]
+
+    def _innermost(self, wanted: npt.NDArray[np.bool_]) -> tuple[I8, I4]:
+        """From which rows on which wanted slice is the innermost open one; -1: none. Of equal rows the last counts.
+
+        What a slice encloses follows it without a gap. After as many have opened and closed that `depth` are open, the
+        innermost is the last that opened as the `depth`th.
         """
-        if not len(self):
-            return np.empty(0, np.int32)
-        here = np.arange(len(self), dtype=np.int32)
-        pointer = np.where(wanted, here, self.parent)
-        moving = np.flatnonzero((pointer >= 0) & ~wanted[np.maximum(pointer, 0)])
+        opens = np.flatnonzero(wanted)
+        place = np.concatenate((self._after[opens], opens))
+        order = np.argsort(place, kind="stable")  # where one closes and one opens, the one closes first
+        opening = order >= len(opens)
+        place = place[order]
+        depth = np.cumsum(np.where(opening, 1, -1))
+        innermost = np.where(opening, place, -1)
+        back = np.flatnonzero(~opening & (depth > 0))
+        if len(back):
+            moment = depth * len(order) + np.arange(len(order))
+            opened = np.flatnonzero(opening)
+            opened = opened[np.argsort(depth[opened], kind="stable")]
+            innermost[back] = place[opened[np.searchsorted(moment[opened], moment[back]) - 1]]
+        return np.append(0, place), np.append(-1, innermost).astype(np.int32)
+
+    @cached_property
+    def _after(self) -> I4:
+        """For each slice, the row after the last one inside it."""
+        last = np.arange(len(self), dtype=np.int32)
+        child = np.flatnonzero(self.parent >= 0)
+        last[self.parent[child]] = child  # children stand in order: of one parent's, the last stays
+        moving = np.flatnonzero(last != np.arange(len(self)))
         while len(moving):
-            pointer[moving] = pointer[pointer[moving]]
-            target = pointer[moving]
-            moving = moving[(target >= 0) & ~wanted[np.maximum(target, 0)]]
-        return pointer
+            further = last[last[moving]]
+            jumped = further > last[moving]
+            last[moving] = further
+            moving = moving[jumped]
+        return last + 1
+
+    @cached_property
+    def _alone(self) -> npt.NDArray[np.bool_]:
+        """Slices that stand among those of an enclosing one and are not inside it: the steps."""
+        reach = np.append(0, np.maximum.accumulate(self._after)[:-1]) if len(self) else self._after
+        return np.asarray((self.parent < 0) & (np.arange(len(self)) < reach))
 
     def at(self, thread: int, time: I8) -> I4:
         """The innermost slice of a thread that is open at each time; -1: none. Shape (len(time),)."""
         if not len(self):
             return np.full(len(time), -1, np.int32)
-        first, last = np.searchsorted(self.thread, [thread, thread + 1])
-        index = np.searchsorted(self.start[first:last], time, side="right") - 1 + first
-        found = np.where(index >= first, index, -1)
+        mine = self.of_thread(thread)
+        index = np.searchsorted(self.start[mine], time, side="right") - 1 + mine.start
+        found = np.where(index >= mine.start, index, -1)
         while True:
             closed = (found >= 0) & (self.end[np.maximum(found, 0)] <= time)
             if not closed.any():
                 return found.astype(np.int32)
-            found = np.where(closed, self.parent[np.maximum(found, 0)], found)
+            around = np.where(self._alone[found], found - 1, self.parent[found])
+            found = np.where(closed, around, found)
+
+    def of_thread(self, thread: int) -> slice:
+        """The rows of one thread."""
+        first, last = np.searchsorted(self.thread, np.array([thread, thread + 1], self.thread.dtype)).tolist()
+        return slice(first, last)
 
     @cached_property
     def self_ns(self) -> I8:
         """Each slice's own time: its duration less that of the slices directly inside."""
         own = self.end - self.start
         child = self.parent >= 0
-        np.subtract.at(own, self.parent[child], own[child])  # the right side is a copy: whole durations
+        own -= np.bincount(self.parent[child], weights=own[child], minlength=len(self)).astype(np.int64)
         own[own < 0] = 0
         return own
 
@@ -113,7 +173,7 @@ def build_slices(trace: Trace) -> Slices:
     kind = np.concatenate([np.full(len(t), k, np.uint8) for k, t in tables])
     name = np.concatenate([t.name for _, t in tables])
     row = np.concatenate([np.arange(len(t), dtype=np.int32) for _, t in tables])
-    order = np.lexsort((kind, start - end, start, thread))
+    order = _outermost_first(thread, start, end, kind)
     start, end, thread, kind, name = start[order], end[order], thread[order], kind[order], name[order]
     parent = np.full(len(order), -1, np.int32)
     steps = np.array([PROFILER_STEP.match(name) is not None for name in trace.names] or [False])
@@ -121,6 +181,18 @@ def build_slices(trace: Trace) -> Slices:
     inner = enclosing(thread[scopes], start[scopes], end[scopes], _resolution_ns(start, end))
     parent[scopes] = np.where(inner >= 0, scopes[np.maximum(inner, 0)], -1)
     return Slices(thread, start, end, kind, name, row[order], parent)
+
+
+def _outermost_first(thread: I4, start: I8, end: I8, kind: U1) -> npt.NDArray[np.intp]:
+    """The order by thread, start, length (longest first) and kind."""
+    order = np.argsort(start)
+    small = np.uint16 if thread.max(initial=0) < 1 << 16 else np.int32  # so few are sorted in one pass
+    order = order[np.argsort(thread[order].astype(small), kind="stable")]
+    same = (np.diff(start[order]) == 0) & (np.diff(thread[order]) == 0)
+    tied = np.flatnonzero(np.append(same, False) | np.append(False, same))
+    rows = order[tied]
+    order[tied] = rows[np.lexsort((rows, kind[rows], start[rows] - end[rows], start[rows], thread[rows]))]
+    return order
 
 
 def _resolution_ns(start: I8, end: I8) -> int:

@@ -67,16 +67,16 @@ class ProductCalls:
         """Row of trace.ops."""
         return self._calls[0]
 
-    @property
+    @cached_property
     def shape(self) -> I8:
         """Index of each call's shape."""
         return self._shape_of_op[self.row]
 
-    @property
+    @cached_property
     def start(self) -> I8:
         return self.gemms.gpu.work.start[self._calls[1]]
 
-    @property
+    @cached_property
     def end(self) -> I8:
         return self.gemms.gpu.work.end[self._calls[2]]
 

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from traceopt.analyzer import op_names
+from traceopt.analyzer.columns import distinct
 from traceopt.analyzer.gpu import GpuWork
 from traceopt.analyzer.kernel_names import ELIGIBLE_KINDS
 from traceopt.analyzer.links import Links
@@ -71,9 +72,10 @@ class Products:
         owner = self.slices.ancestor(self.links.launch_slice[self.gpu.rows[rows]], typed)
         texts = np.full(len(rows), -1, np.int32)
         texts[owner >= 0] = ops.types[self.slices.row[owner[owner >= 0]]]
-        of_text = {int(code): _operand_dtype(self.trace.texts[code]) for code in np.unique(texts) if code >= 0}
-        for row, text in zip(rows.tolist(), texts.tolist(), strict=True):  # eligible kernels only
-            out[row] = of_text.get(text) or self.gpu.class_of(row).dtype or ""
+        codes, of_row = distinct(texts + 1)  # -1 is no code
+        of_text = [(_operand_dtype(self.trace.texts[code]) if code >= 0 else None) or "" for code in codes - 1]
+        recorded = np.array(of_text or [""])[of_row]
+        out[rows] = np.where(recorded != "", recorded, self.gpu.dtype[rows])
         return out
 
 

@@ -31,13 +31,12 @@ class Regions:
 
     def named(self, test: Callable[[str], bool], *kinds: int) -> Mask:
         """Slices of the kinds whose name passes."""
-        of_kind = np.isin(self.slices.kind, kinds)
-        codes, inverse = np.unique(self.slices.name[of_kind], return_inverse=True)
-        passes = np.array([test(self.trace.names[code]) for code in codes], bool)
-        out = np.zeros(len(self.slices), bool)
-        if len(codes):
-            out[of_kind] = passes[inverse]
-        return out
+        codes = self.slices.name_codes(*kinds)
+        passes = np.zeros(len(self.trace.names), bool)
+        passes[codes] = [test(self.trace.names[code]) for code in codes]
+        if not passes.any():
+            return np.zeros(len(self.slices), bool)
+        return np.isin(self.slices.kind, kinds) & passes[self.slices.name]
 
     def work_under(self, mask: Mask) -> Mask:
         """The device's work that was launched inside the slices of a mask."""
@@ -82,8 +81,8 @@ class Regions:
         slices = self.slices
         nodes = np.flatnonzero(self.backward)
         nodes = nodes[np.argsort(slices.start[nodes], kind="stable")]
-        product = self.named(FORWARD_PRODUCTS.__contains__, OP) & (slices.nearest(self.backward) < 0)
-        forward = np.sort(slices.start[product])
+        product = np.flatnonzero(self.named(FORWARD_PRODUCTS.__contains__, OP))
+        forward = np.sort(slices.start[product[slices.ancestor(product, self.backward) < 0]])
         _, first = np.unique(np.searchsorted(forward, slices.start[nodes]), return_index=True)
         if not len(nodes):
             return EMPTY
@@ -96,8 +95,9 @@ class Regions:
         The whole of it where Python stacks were recorded, else the operators that only a forward pass calls.
         """
         frames = self.named(op_names.is_recompute_frame, PYTHON)
-        forward = self.named(op_names.FORWARD_ONLY.__contains__, OP)
-        return np.asarray(frames | (forward & (self.slices.nearest(self.backward) >= 0)))
+        forward = np.flatnonzero(self.named(op_names.FORWARD_ONLY.__contains__, OP))
+        frames[forward[self.slices.ancestor(forward, self.backward) >= 0]] = True
+        return frames
 
     @cached_property
     def engine(self) -> Mask:

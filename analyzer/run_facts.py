@@ -32,6 +32,7 @@ class Matched:
     end: F8
     exposed: I8
     symmetric: npt.NDArray[np.bool_]
+    call: I8  # index into the rank's collectives
 
     def __len__(self) -> int:
         return len(self.event)
@@ -93,6 +94,7 @@ class RunFacts:
         calls = [rank.collectives for rank in self.ranks]
         label, symmetric = self._labels()
         rank = np.repeat(np.arange(len(calls)), [len(of_rank) for of_rank in calls])
+        call = _joined([np.arange(len(of_rank)) for of_rank in calls])
         step = _joined([self._place_of_steps(index)[of_rank.step] for index, of_rank in enumerate(calls)])
         number, place, start, end, exposed = (
             _joined([getattr(of_rank, name) for of_rank in calls])
@@ -112,6 +114,7 @@ class RunFacts:
             end=(end[rows] - origin).astype(np.float64),
             exposed=exposed[rows],
             symmetric=symmetric[label[rows]],
+            call=call[rows],
         )
 
     def _labels(self) -> tuple[I8, npt.NDArray[np.bool_]]:
@@ -165,6 +168,7 @@ class RunFacts:
             end=(raw.end - shift)[keep],
             exposed=raw.exposed[keep],
             symmetric=raw.symmetric[keep],
+            call=raw.call[keep],
         )
 
     @cached_property
@@ -187,12 +191,20 @@ class RunFacts:
 
     def part(self, name: str) -> F8:
         """Time of a part in the common steps. Shape (steps, ranks), ns."""
+        return self._in_common_steps([rank.parts.get(name) for rank in self.ranks])
+
+    def _in_common_steps(self, by_rank: list[I8 | None]) -> F8:
+        """Values of each rank's own steps. Shape (steps, ranks)."""
         out = np.zeros((len(self.step_names), len(self.ranks)))
-        for index, rank in enumerate(self.ranks):
-            values = rank.parts.get(name)
+        for index, values in enumerate(by_rank):
             if values is not None:
                 out[:, index] = values[self._common[index]]
         return out
+
+    def recording_ns(self, rank: int) -> float:
+        """What recording takes of a step of one rank more than of the others': without it they would wait less."""
+        cost = self._in_common_steps([one.profiler_ns for one in self.ranks])
+        return max(0.0, float(np.median(cost[:, rank] - np.median(np.delete(cost, rank, axis=1), axis=1))))
 
     @cached_property
     def late(self) -> Late | None:

@@ -111,7 +111,7 @@ def _reasons(
     op = slices.kind == OP
     reasons = np.where(slices.ancestor(rows, op) >= 0, OTHER, EXPLICIT).astype("U24")
     cause = rows.copy()
-    used = np.unique(slices.name[op])
+    used = slices.name_codes(OP)
     for reason, pattern in reversed(_REASONS):  # the most specific last
         named = np.zeros(len(trace.names) + 1, bool)
         named[[code for code in used if pattern.match(trace.names[code])]] = True

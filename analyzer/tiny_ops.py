@@ -35,8 +35,8 @@ def find_tiny_ops(regions: Regions, thread: int, model_work: Intervals) -> TinyO
     """
     slices = regions.slices
     op = (slices.kind == OP) & ~regions.named(op_names.is_gradient_accumulation, OP)
-    inner = op & (slices.parent >= 0) & (slices.nearest(op)[np.maximum(slices.parent, 0)] >= 0)
-    rows = np.flatnonzero(op & ~inner & (slices.thread == thread))
+    rows = slices.outermost(op)
+    rows = rows[slices.thread[rows] == thread]
     rows = rows[model_work.contains(slices.start[rows])]
     start, end = slices.start[rows], slices.end[rows]
     until = np.minimum(np.append(start[1:], np.iinfo(np.int64).max), end + TINY_NS)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from traceopt.analyzer.columns import distinct
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.idle import CAUSES
 from traceopt.analyzer.intervals import Intervals, complement, intersect, merge, union
@@ -116,7 +117,7 @@ def frames_inside(facts: Facts, rows: npt.NDArray[np.integer], limit: int = 4) -
     around = np.zeros(len(slices), bool)
     around[rows] = True
     inside = np.flatnonzero((slices.kind == PYTHON) & ~around & (slices.nearest(around) >= 0))
-    codes, group = np.unique(slices.name[inside], return_inverse=True)
+    codes, group = distinct(slices.name[inside])
     total = np.bincount(group, weights=(slices.end - slices.start)[inside], minlength=len(codes))
     calls = np.bincount(group, minlength=len(codes))
     order = [

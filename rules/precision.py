@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from traceopt.analyzer.columns import distinct
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.kernel_labels import short_name
 from traceopt.analyzer.kernel_names import FUSIBLE_KINDS
@@ -68,7 +69,7 @@ ROOFLINE_EFFICIENCY = (0.25, 0.5, 0.9)  # of the peak: low, expected, high; 80 t
 def kernel_evidence(facts: Facts, work: Mask, limit: int = 5) -> list[Evidence]:
     """The longest kernels of a mask, with the operator that launched them and the user's line."""
     rows = np.flatnonzero(work)
-    codes, group = np.unique(facts.gpu.work.name[rows], return_inverse=True)
+    codes, group = distinct(facts.gpu.work.name[rows])
     total = np.bincount(group, weights=facts.gpu.in_window[rows], minlength=len(codes))
     count = facts.steps.count
     out = []

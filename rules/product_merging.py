@@ -103,9 +103,9 @@ def as_one(facts: Facts, merges: list[Merge], share: float) -> list[Change]:
     share above 1 stands for the backward pass.
     """
     products = facts.product_calls
-    group, factor = np.full(len(facts.gpu.work), -1), np.ones(len(merges))
-    for number, one in enumerate(merges):  # a few runs
-        group[np.isin(facts.gemms.owner, products.row[one.calls])] = number
+    group_of_op, factor = np.full(len(facts.trace.ops) + 1, -1), np.ones(len(merges))
+    for number, one in enumerate(merges):
+        group_of_op[products.row[one.calls]] = number
         busy = max(1, one.now_ns - one.starved_ns)
         factor[number] = 1 - share * max(0.0, 1 - one.merged_ns / busy)
-    return [MergeKernels(group, np.maximum(factor, 0), min(share, 1.0))]
+    return [MergeKernels(group_of_op[facts.gemms.owner], np.maximum(factor, 0), min(share, 1.0))]

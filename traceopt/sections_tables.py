@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from traceopt.analyzer.columns import distinct
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.kernel_names import KernelClass, classify
 from traceopt.analyzer.nesting import OP
@@ -22,7 +23,7 @@ def kernels(facts: Facts) -> list[Kernel]:
     if not facts.has_gpu:
         return []
     inside = np.flatnonzero(gpu.in_window > 0)
-    codes, group = np.unique(gpu.work.name[inside], return_inverse=True)
+    codes, group = distinct(gpu.work.name[inside])
     total = np.bincount(group, weights=gpu.in_window[inside])
     calls = np.bincount(group)
     longest = _longest_of_group(gpu.in_window[inside], group, len(codes))
@@ -50,10 +51,13 @@ def kernels(facts: Facts) -> list[Kernel]:
 
 
 def _longest_of_group(duration: np.ndarray, group: np.ndarray, groups: int) -> np.ndarray:
-    """Index of the longest row of each group."""
-    order = np.lexsort((-duration, group))
-    first = np.searchsorted(group[order], np.arange(groups))
-    return order[first]
+    """Index of the longest row of each group, the first of equals; -1: none."""
+    longest = np.full(groups, -1, np.int64)
+    np.maximum.at(longest, group, duration)
+    rows = np.flatnonzero(duration == longest[group])[::-1]
+    first = np.full(groups, -1)
+    first[group[rows]] = rows
+    return first
 
 
 def ops(facts: Facts) -> list[Op]:
@@ -74,12 +78,11 @@ def ops(facts: Facts) -> list[Op]:
     shown = gpu_ns if facts.has_gpu else cpu_ns
     codes = np.flatnonzero((calls > 0) | (gpu_ns > 0))
     codes = codes[np.lexsort((-cpu_ns[codes], -shown[codes]))][:MAX_ROWS]
-    by_name = rows[np.lexsort((-(slices.end - slices.start)[rows], slices.name[rows]))]
-    firsts = np.searchsorted(slices.name[by_name], codes)
+    longest = _longest_of_group(slices.end[rows] - slices.start[rows], slices.name[rows], names)
     total = facts.gpu.busy.total if facts.has_gpu else steps.window_ns
     out = []
-    for code, first in zip(codes, firsts, strict=True):
-        at = int(by_name[first]) if first < len(by_name) and slices.name[by_name[first]] == code else -1
+    for code in codes:
+        at = int(rows[longest[code]]) if longest[code] >= 0 else -1
         out.append(
             Op(
                 name=facts.trace.names[code],

@@ -80,7 +80,8 @@ class _Step:
         if not self.facts.has_gpu:
             return []
         gpu = self.facts.gpu
-        inside = np.flatnonzero((gpu.work.start < self.end) & (gpu.work.end > self.start))
+        start, end = gpu.work.start, gpu.work.end
+        inside = np.flatnonzero((start < self.end) & (end > self.start))
         streams, group = np.unique(gpu.work.stream[inside], return_inverse=True)
         busy = np.bincount(group, weights=gpu.work.duration[inside])
         lanes = []
@@ -92,8 +93,8 @@ class _Step:
             longest = np.sort(np.argsort(-gpu.work.duration[rows], kind="stable")[:MAX_SPANS])
             spans = [
                 self.span(
-                    max(self.start, int(gpu.work.start[rows[i]])),
-                    min(self.end, int(gpu.work.end[rows[i]])),
+                    max(self.start, int(start[rows[i]])),
+                    min(self.end, int(end[rows[i]])),
                     short_name(self.facts.trace.names[gpu.work.name[rows[i]]]),
                     str(category[i]),
                 )

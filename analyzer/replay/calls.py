@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from traceopt.analyzer import op_names
+from traceopt.analyzer.columns import distinct
 from traceopt.analyzer.links import Links
 from traceopt.analyzer.nesting import OP, RUNTIME, Slices
 from traceopt.analyzer.steps import Steps
@@ -66,9 +67,9 @@ def find_calls(trace: Trace, slices: Slices, links: Links, steps: Steps) -> Call
 
 def named(trace: Trace, codes: I4, test: Callable[[str], bool]) -> Mask:
     """Which of these names pass. Shape (len(codes),)."""
-    used, inverse = np.unique(codes, return_inverse=True)
+    used, inverse = distinct(codes)
     passes = np.array([test(trace.names[code]) for code in used], bool)
-    return passes[inverse] if len(used) else np.empty(0, bool)
+    return passes[inverse]
 
 
 def _outermost(slices: Slices, wanted: Mask) -> I8:
@@ -79,9 +80,7 @@ def _outermost(slices: Slices, wanted: Mask) -> I8:
     mine = np.zeros(len(slices), bool)
     of_rows = slices.of(RUNTIME, len(wanted))[rows]
     mine[of_rows] = True
-    parent = slices.parent[of_rows]
-    inner = (parent >= 0) & (slices.nearest(mine)[np.maximum(parent, 0)] >= 0)
-    return rows[~inner]
+    return rows[np.isin(of_rows, slices.outermost(mine))]
 
 
 def _concurrent(trace: Trace, slices: Slices, steps: Steps, rows: I8) -> list[int]:

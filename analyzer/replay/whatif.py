@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from traceopt.analyzer.replay.changes import Change, apply_all
-from traceopt.analyzer.replay.graph import Rows
-from traceopt.analyzer.replay.retime import Timing, retime
+from traceopt.analyzer.replay.graph import Graph, Rows
+from traceopt.analyzer.replay.retime import Pace, Timing, pace, retime
 from traceopt.analyzer.tables import I8
 
 if TYPE_CHECKING:
@@ -31,13 +32,20 @@ class Replayed:
     """
 
     changes: Sequence[Change]
+    graph: Graph
     rows: Rows
-    timing: Timing
+    rounds: int
+    pace: Pace
+
+    @cached_property
+    def timing(self) -> Timing:
+        """When everything happened."""
+        return self.pace if isinstance(self.pace, Timing) else retime(self.graph, self.rows, self.rounds)
 
     @property
     def per_step_ns(self) -> I8:
         """Shape (steps,)."""
-        return np.diff(self.timing.complete)
+        return np.diff(self.pace.complete)
 
     @property
     def step_ns(self) -> float:
@@ -55,7 +63,7 @@ def replay(facts: Facts, changes: Sequence[Change] = ()) -> Replayed:
     graph = facts.replay_graph
     rows = apply_all(graph, changes)
     rounds = 1 if facts.steps.count >= MIN_STEPS else 2
-    return Replayed(changes, rows, retime(graph, rows, rounds))
+    return Replayed(changes, graph, rows, rounds, pace(graph, rows, rounds))
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +87,6 @@ def replay_error(facts: Facts) -> ReplayError | None:
     if facts.has_gpu and graph.fixed == (graph.work >= 0).sum():
         return None
     measured = np.maximum(np.diff(facts.steps.edges), 1)
-    replayed = np.diff(retime(graph, graph.rows).host)
+    replayed = np.diff(pace(graph, graph.rows).host)
     missed = float(np.median(np.abs(replayed - measured) / measured))
     return ReplayError(missed, float(graph.unexplained.sum()) / facts.steps.window_ns)

@@ -95,9 +95,7 @@ def _convolutions(facts: Facts) -> tuple[I8, npt.NDArray[np.bool_]]:
     dims = ops.dims[slices.row[rows]]
     biased = {int(code): _has_bias(facts.trace.texts[code]) for code in np.unique(dims[dims >= 0])}
     rows = rows[np.array([biased.get(int(code), False) for code in dims], bool)]
-    is_op = slices.kind == OP
-    parent = slices.parent
-    outer = np.flatnonzero(is_op & ((parent < 0) | (slices.nearest(is_op)[np.maximum(parent, 0)] < 0)))
+    outer = slices.outermost(slices.kind == OP)
     norm = facts.regions.named(NORMS.__contains__, OP)
     at = np.searchsorted(outer, rows, side="right")  # the operator that follows, on the same thread
     following = outer[np.minimum(at, len(outer) - 1)] if len(outer) else rows

@@ -1,0 +1,259 @@
+"""Time and memory of `traceopt analyze` beside other tools, on traces of usual size and as a trace grows.
+
+python -m benchmarks.peers [PART...] [--runs N]     measure some parts, or all, and write docs/performance.md
+python -m benchmarks.peers --list
+
+The runs are interleaved, so that a busy machine slows all alike. What was measured is kept in build/bench, so that the
+parts may be measured one by one. It reports and never judges.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from statistics import median
+
+from benchmarks.processes import ROOT, Contender, Sample, environment, interleaved, versions
+
+HERE = Path(__file__).resolve().parent
+BUILD = ROOT / "build"
+PAGE = ROOT / "docs" / "performance.md"
+KEPT = BUILD / "bench"
+TRACES = ROOT.parent / "shared" / "traces"
+REAL = {
+    "A100": ("hta/trace_diff/control/control.json.gz", "a training job on an A100, HolisticTraceAnalysis' test data"),
+    "MI300X": (
+        "tracelens/mi300/google_owlv2-large-patch14-ensemble/1016001.json.gz",
+        "inference with Python stacks on an MI300X, TraceLens' test data",
+    ),
+    "diffusion": (
+        "tracelens/inference/xdit_flux.1_aiter_sage/profile_trace_rank_0.json.gz",
+        "diffusion with Python stacks on an MI300X, TraceLens' test data",
+    ),
+}
+GENERATED_STEPS = 176  # about 35 MB of JSON
+GROWTH_MB = (50, 100, 300, 1000, 1250)
+PEERS_TO_MB = 1000  # beyond they take minutes and more than 5 GB
+RUNS_TO_MB = 300  # larger ones are measured once
+MB = 1e6
+TRACEOPT, WITH_REPORT = "traceopt", "traceopt with the HTML report"
+HTA, PLUGIN, NAIVE = "HolisticTraceAnalysis", "TensorBoard plugin", "orjson and pandas"
+
+
+@dataclass(frozen=True)
+class Part:
+    """One trace to measure on. `grown_mb`: the small trace over and over, to that size; 0: as it is."""
+
+    name: str
+    note: str
+    grown_mb: int = 0
+
+    @property
+    def tools(self) -> tuple[str, ...]:
+        own = (WITH_REPORT,) if self.grown_mb else (TRACEOPT, WITH_REPORT)
+        return own if self.grown_mb > PEERS_TO_MB else (*own, HTA, PLUGIN, NAIVE)
+
+    def trace(self) -> Path:
+        """Where the trace is; a generated or grown one is made at the first call."""
+        if self.grown_mb:
+            path = BUILD / "bench-traces" / f"{small_part().name}-{self.grown_mb}.json.gz"
+            if not path.exists():
+                _apart("big_trace.py", str(small_part().trace()), str(self.grown_mb), str(path))
+            return path
+        if self.name in REAL:
+            return TRACES / REAL[self.name][0]
+        path = BUILD / "bench-traces" / f"healthy-{GENERATED_STEPS}.json.gz"
+        if not path.exists():
+            code = "from fixtures.generate import generate; import sys; "
+            _apart("-c", code + f"generate('healthy', steps={GENERATED_STEPS}).write(sys.argv[1])", str(path))
+        return path
+
+
+def _apart(*command: str) -> None:
+    """In another process: this one stays small."""
+    script = [str(HERE / command[0])] if command[0].endswith(".py") else [command[0]]
+    subprocess.run([sys.executable, *script, *command[1:]], cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
+
+
+def small_part() -> Part:
+    return usual_parts()[0]
+
+
+def usual_parts() -> list[Part]:
+    """Traces of usual size: real ones, or a generated one where they are absent."""
+    real = [Part(name, note) for name, (path, note) in REAL.items() if (TRACES / path).exists()]
+    return real or [Part("generated", "by `fixtures/generate.py`, because the real traces are absent")]
+
+
+def growth_parts() -> list[Part]:
+    return [Part(f"growth-{size}", "", size) for size in GROWTH_MB]
+
+
+def contender(tool: str, trace: Path) -> Contender:
+    analyze = (sys.executable, "-m", "traceopt", "analyze", "--quiet", str(trace))
+    result, report = str(KEPT / "result.json"), str(KEPT / "report.html")
+    ours = ("traceopt", "numpy", "msgspec")
+    if tool == TRACEOPT:
+        does = "`traceopt analyze --no-html --json`: all tables, facts and rules, the terminal's text, the document"
+        return Contender(tool, does, (*analyze, "--no-html", "--json", result), ours)
+    if tool == WITH_REPORT:
+        return Contender(tool, "`traceopt analyze --html`: the same and the report", (*analyze, "--html", report), ours)
+    if tool == HTA:  # 0.5.0 fails on several real traces with pandas 3
+        python = environment("hta", "HolisticTraceAnalysis", "pandas<3")
+        does, packages = "`TraceAnalysis`, temporal, idle and kernel breakdown", ("HolisticTraceAnalysis", "pandas")
+        return Contender(tool, does, (python, str(HERE / "peer_hta.py"), str(trace)), packages)
+    if tool == PLUGIN:
+        python = environment("tensorboard", "torch-tb-profiler", "tensorboard", "pandas<3")
+        does, packages = "`RunProfileData.parse` and `RunGenerator`", ("torch-tb-profiler", "pandas")
+        return Contender(tool, does, (python, str(HERE / "peer_tensorboard.py"), str(trace)), packages)
+    python = environment("naive", "orjson", "pandas<3")
+    does = "`orjson.loads` and one DataFrame; no analysis"
+    return Contender(NAIVE, does, (python, str(HERE / "peer_naive.py"), str(trace)), ("orjson", "pandas"))
+
+
+def measured(part: Part, tools: Sequence[str], runs: int) -> None:
+    """Measures a part and keeps the samples, beside those of other tools."""
+    KEPT.mkdir(parents=True, exist_ok=True)
+    trace = part.trace()
+    found = interleaved([contender(tool, trace) for tool in tools], runs, warm_up=not part.grown_mb)
+    kept = KEPT / f"{part.name}.json"
+    known = json.loads(kept.read_text()) if kept.exists() else {}
+    known |= {tool: [asdict(sample) for sample in samples] for tool, samples in found.items()}
+    known["json_bytes"] = json_bytes(trace)
+    kept.write_text(json.dumps(known, indent=1))
+
+
+def kept(part: Part) -> tuple[dict[str, list[Sample]], int]:
+    """The samples by tool, in the order of the tools, and the size of the trace as JSON."""
+    path = KEPT / f"{part.name}.json"
+    known = json.loads(path.read_text()) if path.exists() else {}
+    samples = {tool: [Sample(**sample) for sample in known[tool]] for tool in part.tools if tool in known}
+    return samples, int(known.get("json_bytes", 0))
+
+
+def json_bytes(trace: Path) -> int:
+    """The uncompressed size."""
+    code = "import gzip, sys, shutil; f = open(sys.argv[1], 'rb'); z = f.read(2) == b'\\x1f\\x8b'; f.seek(0)\n"
+    code += "s = gzip.open(f) if z else f; print(sum(len(b) for b in iter(lambda: s.read(1 << 20), b'')))"
+    return int(subprocess.run([sys.executable, "-c", code, trace], capture_output=True, text=True, check=True).stdout)
+
+
+def _medians(samples: Sequence[Sample]) -> tuple[float, float, float]:
+    """Wall s, CPU s and peak MB."""
+    return (
+        median(sample.wall_s for sample in samples),
+        median(sample.cpu_s for sample in samples),
+        median(sample.peak_bytes for sample in samples) / MB,
+    )
+
+
+def table(samples: Mapping[str, Sequence[Sample]]) -> str:
+    """Medians as Markdown, and each as a multiple of the first row."""
+    rows = ["| | wall s (least to most) | CPU s | peak MB | x wall | x CPU | x peak |", "| --- " + "| ---: " * 6 + "|"]
+    first: tuple[float, float, float] | None = None
+    for name, runs in samples.items():
+        medians = _medians(runs)
+        walls = [sample.wall_s for sample in runs]
+        first = first or medians
+        times = " | ".join(f"{value / base:.1f}" for value, base in zip(medians, first, strict=True))
+        rows.append(
+            f"| {name} | {medians[0]:.2f} ({min(walls):.2f} to {max(walls):.2f}) | {medians[1]:.2f} "
+            f"| {medians[2]:.0f} | {times} |"
+        )
+    return "\n".join(rows)
+
+
+def growth_table(parts: Mapping[int, Mapping[str, Sequence[Sample]]]) -> str:
+    """A row a size (in bytes of JSON), a column a tool: CPU s and peak MB."""
+    tools = list(dict.fromkeys(tool for samples in parts.values() for tool in samples))
+    rows = [
+        "| JSON | " + " | ".join(f"{tool}: CPU s | a GB | peak MB" for tool in tools) + " |",
+        "| ---: " * (1 + 3 * len(tools)) + "|",
+    ]
+    for size, samples in parts.items():
+        cells = [f"{size / MB:,.0f} MB"]
+        for tool in tools:
+            if tool in samples:
+                _, cpu_s, peak_mb = _medians(samples[tool])
+                cells += [f"{cpu_s:.1f}", f"{cpu_s / size * 1e9:.1f}", f"{peak_mb:,.0f}"]
+            else:
+                cells += ["not run", "", ""]
+        rows.append("| " + " | ".join(cells) + " |")
+    return "\n".join(rows)
+
+
+def machine() -> str:
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+    return (
+        f"{os.cpu_count()} cores ({platform.machine()}), {memory:.0f} GiB of memory, {platform.system()}, "
+        f"Python {platform.python_version()}"
+    )
+
+
+def page(usual: Sequence[Part], growth: Sequence[Part]) -> str:
+    """docs/performance.md, of the parts that were measured."""
+    lines = [
+        "# Performance",
+        "",
+        "Written by `make bench` (`python -m benchmarks.peers`); do not edit.",
+        "",
+        f"Machine: {machine()}. Each run is a whole process, from its start to its exit, importing included; the",
+        "bytecode of all was written before. CPU is user and system time; peak is resident memory, summed over the",
+        "processes of a run where there are several. The runs of a table took turns.",
+    ]
+    tools: dict[str, Contender] = {}
+    for part in usual:
+        samples, size = kept(part)
+        if not samples:
+            continue
+        tools |= {tool: contender(tool, part.trace()) for tool in samples}
+        lines += ["", f"## {size / MB:.0f} MB: {part.note}", ""]
+        lines += [f"Medians of {max(map(len, samples.values()))} runs; on the right multiples of the first row.", ""]
+        lines += [table(samples)]
+    sizes = {size: samples for samples, size in map(kept, growth) if samples}
+    if sizes:
+        lines += [
+            "",
+            "## As a trace grows",
+            "",
+            "The first trace above over and over (`benchmarks/big_trace.py`): times, ids and step numbers count on,",
+            f"names and shapes stay those of the small one. Up to {RUNS_TO_MB} MB medians of the runs, above one run.",
+            "",
+            growth_table(sizes),
+        ]
+        tools |= {t: contender(t, small_part().trace()) for s in sizes.values() for t in s if t not in tools}
+    lines += ["", *(f"- **{one.name}**: {one.does} ({versions(one)})." for one in tools.values())]
+    return "\n".join(lines) + "\n"
+
+
+def main() -> None:
+    parts = {part.name: part for part in (*usual_parts(), *growth_parts())}
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("parts", nargs="*", metavar="PART", help="measure only these")
+    parser.add_argument("--tool", action="append", help="measure only this one; may be repeated")
+    parser.add_argument("--runs", type=int, default=5)
+    parser.add_argument("--list", action="store_true", help="name the parts")
+    options = parser.parse_args()
+    if unknown := set(options.parts) - set(parts):
+        parser.error(f"no such part: {', '.join(sorted(unknown))}; there are {', '.join(parts)}")
+    if options.list:
+        print(*parts, sep="\n")
+        return
+    for name in options.parts or parts:
+        part = parts[name]
+        tools = [tool for tool in part.tools if not options.tool or tool in options.tool]
+        measured(part, tools, options.runs if part.grown_mb <= RUNS_TO_MB else 1)
+    text = page(usual_parts(), growth_parts())
+    PAGE.write_text(text, encoding="utf-8")
+    print(text, end="")
+
+
+if __name__ == "__main__":
+    main()
