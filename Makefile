@@ -6,6 +6,8 @@
 #   make test-torch
 #                the tests of the recording on torch 2.1 and 2.15 too, in environments of their own (11 GB, Python 3.11)
 #   make bench   time and memory beside other tools, and on large traces; writes docs/performance.md (half an hour)
+#   make gallery
+#                the reports and pictures of docs/gallery
 #   make clean   remove what the other targets made
 #
 # PYTHON=python3.12 picks the interpreter of a new .venv; TESTS="tests/test_cli.py -k help" picks tests.
@@ -19,7 +21,7 @@ PACKAGES := analyzer rules reports capture
 
 TORCHES := 2.1.2 2.15.0
 
-.PHONY: demo test test-torch lint bench clean types
+.PHONY: demo test test-torch lint bench gallery clean types
 
 demo: $(STAMP)
 	rm -rf demo-logs
@@ -48,6 +50,9 @@ lint: $(STAMP) types
 bench: $(STAMP)
 	$(BIN)/python -m benchmarks.peers
 
+gallery: $(STAMP)
+	$(BIN)/python docs/gallery.py
+
 clean:
 	rm -rf .venv .venv-torch-* build demo-logs traceopt-report.html *.egg-info
 	rm -rf .hypothesis .mypy_cache .pytest_cache .ruff_cache
@@ -62,4 +67,4 @@ $(STAMP): pyproject.toml
 types:
 	@mkdir -p build/types/traceopt
 	@find -L build/types/traceopt -maxdepth 1 -type l -exec rm -f {} +
-	@ln -sfn $(CURDIR)/traceopt/*.py $(CURDIR)/traceopt/cli $(CURDIR)/traceopt/py.typed $(PACKAGES:%=$(CURDIR)/%) build/types/traceopt/
+	@ln -sfn $(CURDIR)/traceopt/*.py $(CURDIR)/traceopt/cli $(CURDIR)/traceopt/comparison $(CURDIR)/traceopt/ranks $(CURDIR)/traceopt/py.typed $(PACKAGES:%=$(CURDIR)/%) build/types/traceopt/

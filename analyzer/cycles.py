@@ -21,13 +21,17 @@ class Recording:
     source: Source
     detail: Source | None = None
 
+    @property
+    def sources(self) -> list[Source]:
+        return [self.source] if self.detail is None else [self.source, self.detail]
+
 
 def find_recordings(sources: Sequence[Source]) -> list[Recording]:
     """In the order of the sources; a detail cycle goes with the timing cycle of its worker, if each is there once."""
     by_worker: dict[tuple[str, str], list[Source]] = {}
     for source in sources:
         if source.worker is not None:
-            by_worker.setdefault((str(source.path.parent), source.worker), []).append(source)
+            by_worker.setdefault((source.folder, source.worker), []).append(source)
     details: dict[str, Source] = {}  # by the label of the timing cycle
     for files in by_worker.values():
         if len(files) > 1:

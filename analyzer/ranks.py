@@ -10,7 +10,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from traceopt.analyzer.activities import ACTIVITY_NAMES, LABELS
 from traceopt.analyzer.cpu_phases import MODEL_WORK, PHASE_NAMES
@@ -29,7 +28,8 @@ _MOST_PLACES = 3
 class Collectives:
     """Of one rank, launched in its steps; arrays have shape (len,). Times in ns on the machine's clock."""
 
-    label: list[str]  # process group, its ranks, and kind
+    labels: list[str]  # process group, its ranks, and kind
+    label: I8  # index into labels
     step: I8  # index of the step that launched it
     number: I8  # in its group, -1: not recorded
     place: I8  # among those of its label in its step
@@ -44,8 +44,8 @@ class Collectives:
 
 @dataclass(frozen=True, slots=True)
 class RankSummary:
-    """One rank. `parts` holds the time of compute and of each idle cause in every step, shape (steps,), ns; `places`
-    the user's line behind the longest waits.
+    """One rank. `parts` holds the time of compute and of each idle cause in every step, shape (steps,), ns;
+    `profiler_ns` what recording took of the host in them; `places` the user's line behind the longest waits.
     """
 
     rank: int | None
@@ -54,6 +54,7 @@ class RankSummary:
     step_names: list[str]
     step_ns: I8
     parts: dict[str, I8]
+    profiler_ns: I8
     places: dict[str, CallSite]
     collectives: Collectives
     has_clock: bool  # the file says when it was recorded
@@ -71,6 +72,7 @@ def summarize(facts: Facts) -> RankSummary:
         step_names=steps.names,
         step_ns=steps.duration,
         parts=parts,
+        profiler_ns=facts.profiler_cost.within(steps.edges[:-1], steps.edges[1:]),
         places=_places(facts, parts),
         collectives=_collectives(facts),
         has_clock=meta.start_ns is not None,
@@ -114,13 +116,14 @@ def _collectives(facts: Facts) -> Collectives:
     keep = np.flatnonzero((step >= 0) & (step < facts.steps.count))
     keep = keep[np.argsort(at[keep], kind="stable")]
     rows, exposed, step = rows[keep], exposed[keep], step[keep]
-    labels = [_label(facts, int(row), str(kind)) for row, kind in zip(rows, kinds[keep], strict=True)]
+    labels, label = _labels([_label(facts, int(row), str(kind)) for row, kind in zip(rows, kinds[keep], strict=True)])
     ran, clock = facts.gpu.work if facts.has_gpu else facts.slices, facts.trace.meta.start_ns or 0
     return Collectives(
-        label=labels,
+        labels=labels,
+        label=label,
         step=step,
         number=facts.gpu.work.collective_sequence[rows] if facts.has_gpu else np.full(len(rows), -1, np.int64),
-        place=_places_in_step(labels, step),
+        place=_places_in_step(label, step),
         start=ran.start[rows] + clock,
         end=ran.end[rows] + clock,
         exposed=exposed,
@@ -136,11 +139,18 @@ def _label(facts: Facts, row: int, kind: str) -> str:
     return "|".join((texts[group] if group >= 0 else "", texts[ranks] if ranks >= 0 else "", kind))
 
 
-def _places_in_step(labels: list[str], step: I8) -> npt.NDArray[np.int64]:
-    """How many of the same label and step come before each; collectives are few."""
-    seen: dict[tuple[str, int], int] = {}
-    out = []
-    for key in zip(labels, step.tolist(), strict=True):
-        out.append(seen.get(key, 0))
-        seen[key] = out[-1] + 1
-    return np.array(out, np.int64)
+def _labels(texts: list[str]) -> tuple[list[str], I8]:
+    """The different ones, and which of them each is."""
+    labels = list(dict.fromkeys(texts))
+    codes = {text: code for code, text in enumerate(labels)}
+    return labels, np.array([codes[text] for text in texts], np.int64)
+
+
+def _places_in_step(label: I8, step: I8) -> I8:
+    """How many of the same label and step come before each."""
+    order = np.lexsort((label, step))  # stable: within a label and step as they were launched
+    same = np.append(False, (np.diff(label[order]) == 0) & (np.diff(step[order]) == 0))[: len(order)]
+    at = np.arange(len(order))
+    place = np.empty(len(order), np.int64)
+    place[order] = at - np.maximum.accumulate(np.where(same, 0, at)) if len(order) else at
+    return place

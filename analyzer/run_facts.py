@@ -83,41 +83,55 @@ class RunFacts:
         return [name for name in self.ranks[0].step_names if name in common] if self.ranks else []
 
     @cached_property
+    def _common(self) -> list[I8]:
+        """Of each rank, which of its steps the common ones are. Shape (steps,)."""
+        at = [{name: row for row, name in enumerate(rank.step_names)} for rank in self.ranks]
+        return [np.array([rows[name] for name in self.step_names], np.int64) for rows in at]
+
+    @cached_property
     def _raw(self) -> Matched:
         """Matched on each rank's own clock, which counts from the first collective of all."""
-        rows: list[tuple[int, int, int, int, int, int, bool, int]] = []
-        events: dict[tuple[object, ...], int] = {}
-        steps = {name: index for index, name in enumerate(self.step_names)}
         calls = [rank.collectives for rank in self.ranks]
-        numbered = all((of_rank.number >= 0).all() for of_rank in calls)
-        origin = min((int(of_rank.start.min()) for of_rank in calls if len(of_rank)), default=0)
-        for index, rank in enumerate(self.ranks):
-            found = rank.collectives
-            of_step = [steps.get(name, -1) for name in rank.step_names]
-            columns = (found.label, found.step, found.number, found.place, found.start, found.end, found.exposed)
-            calls_of_rank = enumerate(zip(*columns, strict=True))
-            for call, (label, step, number, place, start, end, exposed) in calls_of_rank:  # some hundred a rank
-                at = of_step[step]
-                key = (label, number) if numbered else (label, at, place)
-                event = events.setdefault(key, len(events))
-                symmetric = label.rpartition("|")[2] in SYMMETRIC
-                if at >= 0:
-                    rows.append((event, index, at, start - origin, end - origin, exposed, symmetric, call))
-        table = np.array(rows, np.int64).reshape(-1, 8)
-        times_seen = np.bincount(table[:, 0], minlength=len(events))
-        table = table[times_seen[table[:, 0]] > 1]
-        table = table[np.lexsort((table[:, 1], table[:, 0]))]
-        _, numbers = np.unique(table[:, 0], return_inverse=True)
-        return Matched(
-            event=numbers.reshape(-1),
-            rank=table[:, 1],
-            step=table[:, 2],
-            start=table[:, 3].astype(np.float64),
-            end=table[:, 4].astype(np.float64),
-            exposed=table[:, 5],
-            symmetric=table[:, 6].astype(bool),
-            call=table[:, 7],
+        label, symmetric = self._labels()
+        rank = np.repeat(np.arange(len(calls)), [len(of_rank) for of_rank in calls])
+        call = _joined([np.arange(len(of_rank)) for of_rank in calls])
+        step = _joined([self._place_of_steps(index)[of_rank.step] for index, of_rank in enumerate(calls)])
+        number, place, start, end, exposed = (
+            _joined([getattr(of_rank, name) for of_rank in calls])
+            for name in ("number", "place", "start", "end", "exposed")
         )
+        origin = start.min() if len(start) else 0
+        event = _ids(label, number) if (number >= 0).all() else _ids(label, step, place)
+        rows = np.flatnonzero(step >= 0)
+        times_seen = np.bincount(event[rows], minlength=len(event))
+        rows = rows[times_seen[event[rows]] > 1]
+        rows = rows[np.lexsort((rank[rows], event[rows]))]
+        return Matched(
+            event=_ids(event[rows]),
+            rank=rank[rows],
+            step=step[rows],
+            start=(start[rows] - origin).astype(np.float64),
+            end=(end[rows] - origin).astype(np.float64),
+            exposed=exposed[rows],
+            symmetric=symmetric[label[rows]],
+            call=call[rows],
+        )
+
+    def _labels(self) -> tuple[I8, npt.NDArray[np.bool_]]:
+        """Of each collective of all ranks, which label it has; of each label, whether its kind is symmetric."""
+        codes: dict[str, int] = {}
+        found = []
+        for rank in self.ranks:
+            calls = rank.collectives
+            of_rank = np.array([codes.setdefault(text, len(codes)) for text in calls.labels], np.int64)
+            found.append(of_rank[calls.label])
+        return _joined(found), np.array([text.rpartition("|")[2] in SYMMETRIC for text in codes], np.bool_)
+
+    def _place_of_steps(self, rank: int) -> I8:
+        """Of each step of a rank, which of the common ones it is; -1 for others."""
+        place = np.full(len(self.ranks[rank].step_names), -1, np.int64)
+        place[self._common[rank]] = np.arange(len(self.step_names))
+        return place
 
     @cached_property
     def clock_offset(self) -> F8:
@@ -127,22 +141,18 @@ class RunFacts:
         """
         raw, count = self._raw, len(self.ranks)
         rows = np.flatnonzero(raw.symmetric)
-        ends = np.full((raw.count, count), np.nan)
-        ends[raw.event[rows], raw.rank[rows]] = raw.end[rows]
+        event, rank, end = raw.event[rows], raw.rank[rows], raw.end[rows]
         offset = np.full(count, np.nan)
         offset[:1] = 0.0
         while True:  # from rank to rank that share a process group
-            known = ~np.isnan(offset)
-            aligned = ends[:, known] - offset[known]
-            has = ~np.isnan(aligned).all(axis=1)
-            reference = np.full(raw.count, np.nan)
-            reference[has] = np.nanmedian(aligned[has], axis=1)
-            apart = ends - reference[:, None]
-            enough = (~np.isnan(apart)).sum(axis=0) >= MIN_COMMON
-            new = np.flatnonzero(~known & enough)
-            if not len(new):
+            known = ~np.isnan(offset)[rank]
+            reference = _medians(event[known], end[known] - offset[rank[known]], raw.count)
+            apart = np.flatnonzero(~known & ~np.isnan(reference[event]))
+            found = _medians(rank[apart], end[apart] - reference[event[apart]], count)
+            found[np.bincount(rank[apart], minlength=count) < MIN_COMMON] = np.nan
+            if np.isnan(found).all():
                 return offset
-            offset[new] = np.nanmedian(apart[:, new], axis=0)
+            offset = np.where(np.isnan(offset), found, offset)
 
     @cached_property
     def matched(self) -> Matched:
@@ -169,31 +179,32 @@ class RunFacts:
         Of each collective the time between the last two to start; as far as the others' collectives in that step have
         no compute beside them, for a late one also holds up those behind it.
         """
-        found = self.matched
-        gaps = np.zeros((len(self.step_names), len(self.ranks)))
-        exposed = np.zeros_like(gaps)
-        np.add.at(exposed, (found.step, found.rank), found.exposed)
+        found, shape = self.matched, (len(self.step_names), len(self.ranks))
+        exposed = _sums(found.step, found.rank, found.exposed, shape)
         order = np.lexsort((found.start, found.event))
         event = found.event[order]
         last = np.flatnonzero(np.append(event[1:] != event[:-1], True)) if len(event) else np.empty(0, np.int64)
         last = last[np.append(False, event[1:] == event[:-1])[last]] if len(last) else last  # two ranks at least
         latest, before = order[last], order[last - 1]
-        np.add.at(gaps, (found.step[latest], found.rank[latest]), found.start[latest] - found.start[before])
-        bound = np.zeros_like(gaps)
-        for rank in range(len(self.ranks)):
-            others = np.delete(exposed, rank, axis=1)
-            bound[:, rank] = np.median(others, axis=1) if others.size else 0.0
-        return np.minimum(gaps, bound)
+        gaps = _sums(found.step[latest], found.rank[latest], found.start[latest] - found.start[before], shape)
+        return np.minimum(gaps, _medians_of_others(exposed))
 
     def part(self, name: str) -> F8:
         """Time of a part in the common steps. Shape (steps, ranks), ns."""
+        return self._in_common_steps([rank.parts.get(name) for rank in self.ranks])
+
+    def _in_common_steps(self, by_rank: list[I8 | None]) -> F8:
+        """Values of each rank's own steps. Shape (steps, ranks)."""
         out = np.zeros((len(self.step_names), len(self.ranks)))
-        for index, rank in enumerate(self.ranks):
-            at = {step: row for row, step in enumerate(rank.step_names)}
-            values = rank.parts.get(name)
+        for index, values in enumerate(by_rank):
             if values is not None:
-                out[:, index] = [values[at[step]] for step in self.step_names]
+                out[:, index] = values[self._common[index]]
         return out
+
+    def recording_ns(self, rank: int) -> float:
+        """What recording takes of a step of one rank more than of the others': without it they would wait less."""
+        cost = self._in_common_steps([one.profiler_ns for one in self.ranks])
+        return max(0.0, float(np.median(cost[:, rank] - np.median(np.delete(cost, rank, axis=1), axis=1))))
 
     @cached_property
     def late(self) -> Late | None:
@@ -215,3 +226,56 @@ class RunFacts:
         """By how much the rank that computes longest exceeds the mean, in each step."""
         compute = self.part(COMPUTE)
         return np.asarray(compute.max(axis=1) - compute.mean(axis=1)) if compute.size else np.zeros(0)
+
+
+def _joined(arrays: list[I8]) -> I8:
+    return np.concatenate([np.empty(0, np.int64), *arrays])
+
+
+def _ids(*columns: I8) -> I8:
+    """A number for each row: the same for the same values, counted in the order in which they first come."""
+    order = np.lexsort(columns)
+    new = np.zeros(len(order), np.bool_)
+    for column in columns:
+        new[1:] |= np.diff(column[order]) != 0
+    group = np.cumsum(new)
+    first = order[np.flatnonzero(np.append(True, new[1:]))] if len(order) else order  # lexsort is stable
+    number = np.empty(len(first), np.int64)
+    number[np.argsort(first)] = np.arange(len(first))
+    ids = np.empty(len(order), np.int64)
+    ids[order] = number[group]
+    return ids
+
+
+def _medians(group: I8, values: F8, count: int) -> F8:
+    """Of the values of each of `count` groups; NaN for an empty one."""
+    ordered = values[np.lexsort((values, group))]
+    sizes = np.bincount(group, minlength=count)
+    there = np.flatnonzero(sizes)
+    size = sizes[there]
+    begin = (np.cumsum(sizes) - sizes)[there]
+    out = np.full(count, np.nan)
+    out[there] = (ordered[begin + (size - 1) // 2] + ordered[begin + size // 2]) / 2
+    return out
+
+
+def _medians_of_others(values: F8) -> F8:
+    """Of each value the median of the others in its row; 0 where there is none."""
+    count = values.shape[1]
+    if count < 2:
+        return np.zeros_like(values)
+    order = np.argsort(values, axis=1)
+    place = np.argsort(order, axis=1)
+    ordered = np.take_along_axis(values, order, axis=1)
+    low, high = (
+        (count - 2) // 2,
+        (count - 1) // 2,
+    )  # the middle of what is left, which lies one on behind the one taken out
+    lower = np.take_along_axis(ordered, low + (place <= low), axis=1)
+    return np.asarray((lower + np.take_along_axis(ordered, high + (place <= high), axis=1)) / 2)
+
+
+def _sums(rows: I8, columns: I8, values: I8 | F8, shape: tuple[int, int]) -> F8:
+    """The values added up in a table."""
+    flat = np.bincount(rows * shape[1] + columns, weights=values, minlength=shape[0] * shape[1])
+    return np.asarray(flat, np.float64).reshape(shape)

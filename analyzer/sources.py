@@ -1,4 +1,4 @@
-"""From the paths a user gives to the trace files they mean: files, folders, globs and zip archives."""
+"""From the paths a user gives to the trace files they mean: files, folders, globs, zip archives, URLs of such."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
+from traceopt.analyzer.remote import RemoteFile, is_remote, list_remote, open_remote, shown
 from traceopt.errors import InputError
 
-_REMOTE = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
 _TRACE_NAME = re.compile(r"\.(json|json\.gz|zip|pt\.trace\.json[^/]*)$", re.IGNORECASE)
 _TENSORBOARD_NAME = re.compile(r"(?P<worker>.+?)(\.(?P<span>[0-9]{1,20}))?\.pt\.trace\.json(\.gz)?", re.IGNORECASE)
 _RANK = re.compile(r"(?<![a-z])(?<!local[-_])rank[-_.=]?(?P<number>[0-9]{1,6})(?![0-9])", re.IGNORECASE)
@@ -41,10 +41,11 @@ class Source:
     """One trace file, or one `member` of a zip archive. The hints come from its name; metadata knows better.
 
     `worker` and `span` are of TensorBoard's `{worker}.{span}.pt.trace.json`. `named`: the user gave this very
-    file, so that failing to read it is an error; for a file found in a folder it is a warning.
+    file, so that failing to read it is an error; for a file found in a folder it is a warning. `size_bytes` is as it
+    lies there, compressed or not; of a member, without the zip's compression.
     """
 
-    path: Path
+    place: str  # an absolute path, or a URL
     member: str | None
     label: str
     rank_hint: int | None = None
@@ -52,13 +53,18 @@ class Source:
     worker: str | None = None
     span: int | None = None
     named: bool = False
+    size_bytes: int = 0
+
+    @property
+    def folder(self) -> str:
+        return self.place.rpartition("/")[0] if is_remote(self.place) else os.path.dirname(self.place)
 
     def open(self) -> IO[bytes]:
         """The raw bytes, gzipped or not. Raises InputError when they cannot be read."""
         try:
             if self.member is None:
-                return self.path.open("rb")
-            with zipfile.ZipFile(self.path) as archive:
+                return open_remote(self.place) if is_remote(self.place) else open(self.place, "rb")
+            with _opened_archive(self.place) as archive:
                 return archive.open(self.member)  # keeps the file open until the member is closed
         except (KeyError, *_UNREADABLE) as error:
             raise InputError(f"cannot read {self.label}: {_reason(error)}") from error
@@ -75,8 +81,8 @@ class Found:
 def find_sources(paths: Sequence[str | os.PathLike[str]]) -> Found:
     """Every trace file that `paths` mean; one reached by several ways counts once.
 
-    A path is a file of any name, a folder (searched to its depth), a glob (`**` too) or a zip archive. Raises
-    InputError for a path that is missing, unreadable or remote, and for one that leads to no trace.
+    A path is a file of any name, a folder (searched to its depth), a glob (`**` too), a zip archive, or a URL that
+    fsspec knows. Raises InputError for a path that is missing or unreadable, and for one that leads to no trace.
     """
     if not paths:
         raise InputError("no path given; name a trace file, a folder or a zip archive")
@@ -102,8 +108,9 @@ class _Search:
         self._seen: set[str] = set()
 
     def argument(self, text: str) -> None:
-        if _REMOTE.match(text):
-            raise InputError(f"{text}: remote paths are not supported yet; download it and give the local path")
+        if is_remote(text):
+            self._remote(text)
+            return
         path = Path(text)
         try:
             if not _exists(path) and text.startswith("~"):
@@ -126,8 +133,8 @@ class _Search:
         if not start:
             raise InputError(f"{path} is empty; record the trace again")
         if not start.startswith(_ZIP):
-            self._add(path, named=True)
-        elif not self._archive(path):
+            self._add(str(path), path.stat().st_size, named=True)
+        elif not self._archive(str(path)):
             raise InputError(f"no trace files in {path}; {self._why('JSON, plain or gzipped')}")
 
     def _why(self, expected: str) -> str:
@@ -168,23 +175,53 @@ class _Search:
                 return False
             start = _start_of(path)
             if start.startswith(_ZIP):
-                if self._archive(path):
+                if self._archive(str(path)):
                     return True
-                self.skipped.append(f"{_label(path)}: no trace files in this archive")
+                self.skipped.append(f"{_label(str(path))}: no trace files in this archive")
                 return False
         except _UNREADABLE as error:
-            self.skipped.append(f"{_label(path)}: {_reason(error)}")
+            self.skipped.append(f"{_label(str(path))}: {_reason(error)}")
             return False
         if not _may_be_trace(start):
-            self.skipped.append(f"{_label(path)}: {'neither JSON nor gzip' if start else 'empty'}")
+            self.skipped.append(f"{_label(str(path))}: {'neither JSON nor gzip' if start else 'empty'}")
             return False
-        self._add(path)
+        self._add(str(path), path.stat().st_size)
         return True
 
-    def _archive(self, path: Path) -> bool:
+    def _remote(self, url: str) -> None:
+        listing = list_remote(url)
+        if listing.named:
+            (file,) = listing.files
+            if not self._remote_file(file, named=True):
+                raise InputError(f"no trace files in {shown(url)}; {self._why('JSON, plain or gzipped')}")
+            return
+        top = url.rstrip("/").count("/")
+        candidates = [
+            file
+            for file in listing.files
+            if _TRACE_NAME.search(file.url) and not any(part.startswith(".") for part in file.url.split("/")[top:])
+        ]
+        found = [self._remote_file(file) for file in candidates]
+        if not any(found):
+            raise InputError(f"no trace files in {shown(url)}; {self._why('*.json or *.json.gz')}")
+
+    def _remote_file(self, file: RemoteFile, *, named: bool = False) -> bool:
+        """Takes a file for what it is called: to look into each of a thousand would take long."""
+        if not file.url.lower().endswith(".zip"):
+            self._add(file.url, file.size_bytes, named=named)
+            return True
+        try:
+            return self._archive(file.url)
+        except (InputError, *_UNREADABLE) as error:
+            if named:
+                raise InputError(f"cannot read {_label(file.url)}: {_reason(error)}") from error
+            self.skipped.append(f"{_label(file.url)}: {_reason(error)}")
+            return False
+
+    def _archive(self, place: str) -> bool:
         """True when a member may be a trace. Members are read in place and never extracted."""
         found = False
-        with zipfile.ZipFile(path) as archive:
+        with _opened_archive(place) as archive:
             for name in sorted(set(archive.namelist())):
                 if name.startswith("__MACOSX/") or name.rpartition("/")[2][:1] in ("", "."):
                     continue
@@ -192,29 +229,33 @@ class _Search:
                     with archive.open(name) as member:
                         start = member.read(_START_BYTES)
                 except _UNREADABLE as error:
-                    self.skipped.append(f"{_label(path, name)}: {_reason(error)}")
+                    self.skipped.append(f"{_label(place, name)}: {_reason(error)}")
                     continue
                 if _may_be_trace(start):
-                    self._add(path, name)
+                    self._add(place, archive.getinfo(name).file_size, name)
                     found = True
         return found
 
-    def _add(self, path: Path, member: str | None = None, *, named: bool = False) -> None:
-        identity = f"{os.path.realpath(path)}\0{member or ''}"
+    def _add(self, place: str, size_bytes: int, member: str | None = None, *, named: bool = False) -> None:
+        identity = f"{place if is_remote(place) else os.path.realpath(place)}\0{member or ''}"
         if identity not in self._seen:
             self._seen.add(identity)
-            self.sources.append(_source(path, member, named))
+            self.sources.append(_source(place, member, named, size_bytes))
 
     def _skip_unreadable(self, error: OSError) -> None:
-        self.skipped.append(f"{_label(Path(os.fsdecode(error.filename)))}: {_reason(error)}")
+        self.skipped.append(f"{_label(os.fsdecode(error.filename))}: {_reason(error)}")
 
 
-def _source(path: Path, member: str | None, named: bool) -> Source:
-    label = _label(path, member)
+def _opened_archive(place: str) -> zipfile.ZipFile:
+    return zipfile.ZipFile(open_remote(place) if is_remote(place) else place)
+
+
+def _source(place: str, member: str | None, named: bool, size_bytes: int) -> Source:
+    label = _label(place, member)
     parts = re.split(r"[/\\]", label)[::-1]
     tensorboard = _TENSORBOARD_NAME.fullmatch(parts[0])
     return Source(
-        path=path,
+        place=place if is_remote(place) else str(Path(place).absolute()),  # it may be read from another folder
         member=member,
         label=label,
         rank_hint=_hint(_RANK, parts),
@@ -222,6 +263,7 @@ def _source(path: Path, member: str | None, named: bool) -> Source:
         worker=tensorboard["worker"] if tensorboard else None,
         span=int(tensorboard["span"]) if tensorboard and tensorboard["span"] else None,
         named=named,
+        size_bytes=size_bytes,
     )
 
 
@@ -230,11 +272,16 @@ def _hint(pattern: re.Pattern[str], parts: list[str]) -> int | None:
     return next((int(match["number"]) for part in parts if (match := pattern.search(part))), None)
 
 
-def _label(path: Path, member: str | None = None) -> str:
+def _label(place: str, member: str | None = None) -> str:
     """The path for display: relative when it lies in the current folder, else as it was given."""
-    if path.is_absolute() and path.is_relative_to(Path.cwd()):
-        path = path.relative_to(Path.cwd())
-    return path.as_posix() if member is None else f"{path.as_posix()}/{member}"
+    if is_remote(place):
+        text = shown(place)
+    else:
+        path = Path(place)
+        text = (
+            path.relative_to(Path.cwd()) if path.is_absolute() and path.is_relative_to(Path.cwd()) else path
+        ).as_posix()
+    return text if member is None else f"{text}/{member}"
 
 
 _START_BYTES = 64

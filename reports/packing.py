@@ -11,6 +11,7 @@ import zlib
 import numpy as np
 
 ENCODING = "gzip+base85"
+LARGEST_BYTES = 1 << 27  # unpacked: a hundred times a large document, and no trap for the memory
 ALPHABET = "".join(chr(code) for code in range(33, 127) if chr(code) not in "\"&'<>\\`|~")
 
 _GZIP_WINDOW = 31  # zlib's code for a gzip header, which then holds no time: same data, same text
@@ -30,7 +31,9 @@ def pack(data: bytes, level: int = 9) -> str:
 
 
 def unpack(text: str) -> bytes:
-    """Reverses `pack`. Raises ValueError when the text is damaged."""
+    """Reverses `pack`. Raises ValueError when the text is damaged, or holds more than a report ever does."""
+    if len(text) % 5 != 1:
+        raise ValueError("its end is missing")
     try:
         values = np.full(256, -1, dtype=np.int64)
         values[_LETTERS] = np.arange(85)
@@ -39,6 +42,12 @@ def unpack(text: str) -> bytes:
             raise ValueError("a letter outside the alphabet")
         words = (digits * _POWERS).sum(axis=1)
         packed = words.astype(">u4").tobytes()
-        return zlib.decompress(packed[: len(packed) - int(text[0])], _GZIP_WINDOW)
+        unpacker = zlib.decompressobj(_GZIP_WINDOW)
+        data = unpacker.decompress(packed[: len(packed) - int(text[0])], LARGEST_BYTES)
     except (IndexError, zlib.error) as error:
         raise ValueError(str(error)) from error
+    if unpacker.unconsumed_tail:
+        raise ValueError(f"it unpacks to more than {LARGEST_BYTES:,} bytes")
+    if not unpacker.eof:
+        raise ValueError("its end is missing")
+    return data

@@ -58,7 +58,7 @@ def _without_profiler(facts: Facts, changes: Changes) -> str:
     areas = [change.area for change in changes if isinstance(change, RemoveHost)]
     removed = merge(*areas) if areas else EMPTY
     cost = intersect(removed, facts.profiler_cost).total
-    if cost < TOLD_SHARE * removed.total:
+    if cost <= TOLD_SHARE * removed.total:  # 0 <= 0: nothing of the host is removed
         return ""
     return f" Of the recorded time {ms(cost / facts.steps.count)} is what recording itself takes, and not counted."
 

@@ -285,8 +285,8 @@ def test_a_trace_is_never_overwritten(fakes: Fakes) -> None:
     trace = Path("logs/rank0.json")
     trace.write_text("{}")
     fakes.result = replace(RESULT, run=replace(RESULT.run, files=[TraceFile("logs/rank0.json", 0, 2, 0, 0, 0)]))
-    assert "it is one of the traces" in one_error(run("analyze", "logs", "--html", "logs/rank0.json"))
-    assert "it is one of the traces" in one_error(run("analyze", str(trace), "--no-html", "--json", str(trace)))
+    assert "it would overwrite an input" in one_error(run("analyze", "logs", "--html", "logs/rank0.json"))
+    assert "it would overwrite an input" in one_error(run("analyze", str(trace), "--no-html", "--json", str(trace)))
     assert trace.read_text() == "{}"
 
 
@@ -446,25 +446,3 @@ def test_analysis_without_a_report_imports_nothing_heavy(tmp_path: Path) -> None
     imported = {line.rpartition("|")[2].strip().partition(".")[0] for line in done.stderr.splitlines()}
     assert {"numpy", "msgspec"} <= imported
     assert not imported & {"pandas", "plotly", "torch", "jinja2"}
-
-
-def test_export_gives_the_result_document_back(tmp_path: Path) -> None:
-    trace = Path(__file__).resolve().parents[1] / "fixtures" / "traces" / "healthy.json.gz"
-    page, document = tmp_path / "report.html", tmp_path / "result.json"
-    done = CliRunner().invoke(cli, ["analyze", str(trace), "--html", str(page), "--json", str(document), "--static"])
-    assert done.exit_code == 0
-    exported = CliRunner().invoke(cli, ["export", str(page)])
-    assert exported.exit_code == 0
-    assert exported.stdout_bytes == document.read_bytes()
-
-
-@pytest.mark.parametrize("content", ["", "<html></html>", "{}"])
-def test_export_refuses_what_is_no_report(tmp_path: Path, content: str) -> None:
-    page = tmp_path / "page.html"
-    page.write_text(content)
-    outcome = subprocess.run(
-        [sys.executable, "-m", "traceopt", "export", str(page)], capture_output=True, text=True, check=False
-    )
-    assert outcome.returncode == 2
-    assert outcome.stderr.startswith("traceopt: error: cannot read ")
-    assert outcome.stderr.count("\n") == 1

@@ -27,7 +27,7 @@ tomllib = importlib.import_module("tomllib" if sys.version_info >= (3, 11) else 
 ROOT = Path(__file__).resolve().parents[1]
 README = ROOT / "README.md"
 PAGES = sorted(
-    [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("benchmarks/*.md"), *ROOT.glob("fixtures/*.md")]
+    page for folder in ("", "docs", "docs/gallery", "benchmarks", "fixtures") for page in (ROOT / folder).glob("*.md")
 )
 PROGRAMS = ("traceopt", "make", "pip", "python", ".venv/bin/python", ".venv/bin/ruff")
 EXAMPLE = "traceopt analyze fixtures/traces/five_faults.json.gz --no-html"
@@ -142,6 +142,11 @@ def test_a_command_that_does_not_exist_would_be_noticed() -> None:
 def test_links_lead_somewhere(page: Path) -> None:
     broken = [link for link in _LINK.findall(page.read_text()) if not (page.parent / link).exists()]
     assert not broken
+
+
+def test_the_index_lists_every_page() -> None:
+    linked = set(_LINK.findall((ROOT / "docs" / "README.md").read_text()))
+    assert [page.name for page in (ROOT / "docs").glob("*.md") if page.name not in linked | {"README.md"}] == []
 
 
 def example_output() -> str:

@@ -1,16 +1,24 @@
 """traceopt reads PyTorch profiler traces and says what the bottleneck is and how to fix it."""
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from traceopt.api import analyze as analyze
+    from traceopt.comparison.compare import compare as compare
     from traceopt.recording import profile as profile
 
 __version__ = "0.1.0"
 
+# Where the public functions are: `import traceopt` itself stays light, for it happens in the user's process.
+_HOMES = {"analyze": "traceopt.api", "compare": "traceopt.comparison.compare", "profile": "traceopt.recording"}
+
 
 def __getattr__(name: str) -> Any:
-    if name == "profile":
-        from traceopt.recording import profile
-
-        return profile
+    if name in _HOMES:
+        return getattr(import_module(_HOMES[name]), name)
     raise AttributeError(f"module 'traceopt' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return [*globals(), *_HOMES]

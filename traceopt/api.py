@@ -4,30 +4,26 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from traceopt import __version__, sections, sections_tables
+import numpy as np
+
 from traceopt.analyzer.cycles import find_recordings
-from traceopt.analyzer.facts import Facts
-from traceopt.analyzer.ranks import summarize
 from traceopt.analyzer.run_facts import RunFacts
 from traceopt.analyzer.sources import find_sources
 from traceopt.analyzer.throughput import Workload
-from traceopt.errors import ConfigError, InputError, one_line
-from traceopt.reading import Progress, read_recording
-from traceopt.result import Check, Quality, RankRow, Recorded, Result, Run, Tool, TraceFile
-from traceopt.rules.combine import combine
-from traceopt.rules.engine import Outcome, prepare, run_rank_rules, run_rules, value_order
-from traceopt.rules.finding import Confidence, Finding
+from traceopt.errors import ConfigError, InputError, TraceoptError, one_line
+from traceopt.ranks.executors import Executor, executor_for
+from traceopt.ranks.merge import Merge, missing_ranks
+from traceopt.ranks.pace import Pace, Progress
+from traceopt.ranks.task import RankOptions, RankTask, load
+from traceopt.result import RankRow, Result
+from traceopt.rules.engine import Outcome, run_rank_rules, value_order
 from traceopt.rules.patches.patch import with_patches
-from traceopt.rules.registry import load_rules
-from traceopt.timeline import timeline
-from traceopt.verdict import UNUSABLE, verdict
-
-LESS_SURE: dict[Confidence, Confidence] = {"high": "medium", "medium": "low", "low": "low"}
-_HARMLESS = ("TQ006",)  # notes that qualify single findings, not the trace
+from traceopt.units import us
 
 
 def analyze(
@@ -41,6 +37,9 @@ def analyze(
     tokens_per_step: float | None = None,
     samples_per_step: float | None = None,
     reference_throughput: float | None = None,
+    jobs: int | None = 1,
+    scheduler: str | None = None,
+    cache: str | Path | None = None,
     debug: bool = False,
     progress: Progress | None = None,
 ) -> Result:
@@ -52,104 +51,95 @@ def analyze(
 
     `source`: folders with the source of what was recorded; fixes that can be made there come as patches.
 
+    `jobs`: how many processes read ranks at a time, None: as many as cores and memory allow. They start this
+    program's main module anew, as all of multiprocessing: keep what a script does behind `if __name__ == "__main__":`.
+    The document is the same, whatever their number. `scheduler`: the address of a Dask scheduler on whose workers that
+    is done instead. `cache`: a folder that keeps the answers, so that an unchanged trace is read once.
+
     Raises InputError when there is no trace to read or no such folder, ConfigError for settings that do not exist.
     """
     folders = [Path(folder) for folder in ([source] if isinstance(source, (str, Path)) else source)]
     for folder in folders:
         if not folder.is_dir():
             raise InputError(f"no such folder of source: {one_line(str(folder))}")
+    if jobs is not None and jobs < 1:
+        raise ConfigError(f"jobs: expected a number above 0, got {jobs}")
     found = find_sources([paths] if isinstance(paths, str) else list(paths))
-    registry = load_rules(rules_dir)
-    rules = prepare(registry, select_codes=select, ignore_codes=ignore, thresholds=thresholds)
-    workload = _workload(tokens_per_step, samples_per_step, reference_throughput)
-    warnings = [*registry.warnings, *found.skipped]
-    results, ranks = [], []
-    for recording in find_recordings(found.sources):
-        try:
-            trace = read_recording(recording, warnings, progress)
-        except InputError as error:
-            if recording.source.named:
-                raise
-            warnings.append(one_line(str(error)))
-            continue
-        if progress is not None:
-            progress(f"analyzing {recording.source.label}")
-        facts = Facts(trace, workload=workload)
-        results.append(_document(facts, run_rules(rules, facts, debug=debug)))
-        ranks.append(summarize(facts))
-    if not results:
-        raise InputError(warnings[-1] if warnings else "no trace file was found")
-    compared = _with_ranks_compared(_merged(results, warnings), run_rank_rules(rules, RunFacts(ranks), debug=debug))
+    options = RankOptions(
+        select=tuple(select),
+        ignore=tuple(ignore),
+        rules_dir=None if rules_dir is None else str(rules_dir),
+        thresholds=thresholds or {},
+        workload=_workload(tokens_per_step, samples_per_step, reference_throughput),
+        debug=debug,
+    )
+    rules = load(options)
+    cached = None if cache is None else _cache_folder(Path(cache))
+    tasks = [RankTask(recording, options, cached) for recording in find_recordings(found.sources)]
+    executor = executor_for(tasks, jobs, scheduler)
+    merge = _read(tasks, executor, progress)
+    warnings = [*rules.registry.warnings, *found.skipped, *merge.warnings, *executor.notes]
+    result = merge.result()
+    if result is None:
+        raise InputError(merge.warnings[-1])
+    if progress is not None and len(tasks) > 1:
+        progress(f"comparing {len(merge.summaries)} ranks")
+    run = RunFacts(merge.summaries)
+    if len(tasks) > 1 or not tasks[0].recording.source.named:
+        missing = missing_ranks((rank.world_size for rank in run.ranks), (rank.rank for rank in run.ranks))
+        warnings += [missing] if missing is not None else []
+    outcome = run_rank_rules(rules.chosen, run, debug=debug)
+    compared = _with_ranks_compared(replace(result, ranks=_rows(result, run), warnings=warnings), outcome)
     return replace(compared, findings=with_patches(compared.findings, folders, debug=debug))
 
 
-def _document(facts: Facts, outcome: Outcome) -> Result:
-    meta = facts.trace.meta
-    files = [one for one in (meta, meta.detail) if one is not None]
-    quality = _quality(facts, outcome)
-    breakdown = sections.breakdown(facts)
-    rank = meta.rank
-    findings = [replace(f, ranks=[] if rank is None else [rank], _price=None) for f in outcome.findings]
-    if facts.quality.sampled_share is not None:  # shares of a sample are not those of the run
-        findings = [replace(f, confidence="low") for f in findings]
-    elif not facts.replay_trusted:  # savings are bounds, not replayed
-        findings = [replace(f, confidence=LESS_SURE[f.confidence]) if f.saving else f for f in findings]
-    step, gpu, loader = sections.step(facts), sections.gpu(facts), sections.dataloader(facts)
-    communication = sections.communication(facts)
-    headline = verdict(facts, quality, breakdown, outcome.findings)
-    return Result(
-        tool=Tool("traceopt", __version__),
-        verdict=headline,
-        run=Run(
-            paths=[file.path for file in files],
-            world_size=meta.world_size,
-            ranks=[] if rank is None else [rank],
-            shown_rank=rank,
-            device=sections.device(facts),
-            settings=sections.settings(facts),
-            torch_version=_torch_version(meta.header),
-            recorded=Recorded(
-                gpu=facts.gpu.busy.total > 0,
-                shapes=facts.lacks("shapes") is None,
-                stacks=facts.lacks("stacks") is None,
-                memory=facts.memory is not None,
-            ),
-            files=[
-                TraceFile(file.path, rank, file.byte_count, file.event_count, file.lost_events, file.repaired_events)
-                for file in files
-            ],
-        ),
-        quality=quality,
-        step=step,
-        breakdown=breakdown,
-        gpu=gpu,
-        sync=sections.sync(facts),
-        dataloader=loader,
-        communication=communication,
-        copies=sections.copies(facts),
-        tensor_cores=sections.tensor_cores(facts),
-        efficiency=sections.efficiency(facts),
-        memory=sections.memory(facts),
-        kernels=sections_tables.kernels(facts),
-        ops=sections_tables.ops(facts),
-        gemms=sections_tables.gemms(facts),
-        ranks=[
-            RankRow(
-                rank=rank,
-                path=meta.path,
-                step_median_us=step.median_us,
-                gpu_busy_share=gpu.busy_share,
-                dataloader_stall_us=loader.stall_us_per_step,
-                exposed_communication_us=communication.exposed_us_per_step,
-                verdict=quality.verdict,
-            )
-        ],
-        timeline=timeline(facts),
-        findings=findings,
-        combined=combine(outcome.findings, facts),
-        checks=outcome.checks,
-        throughput=sections.throughput(facts),
-    )
+def _read(tasks: Sequence[RankTask], executor: Executor, progress: Progress | None) -> Merge:
+    """All ranks' answers. One that cannot be read is a warning, unless the user named its file.
+
+    Raises InputError for the first that he did name, and what was raised in a rank where it is the only one, or in
+    debug mode.
+    """
+    merge, pace = Merge(), Pace(progress, tasks)
+    errors: dict[int, Exception] = {}
+    left = set(range(len(tasks)))
+    with closing(executor.run(tasks, pace)) as answers:
+        for index, answer in answers:
+            task = tasks[index]
+            if isinstance(answer, bytes):
+                problem = merge.add(index, answer)
+                if problem is not None and task.recording.source.named:
+                    errors[index] = InputError(problem)
+            elif isinstance(answer, ConfigError) or task.options.debug or len(tasks) == 1:
+                raise answer
+            else:
+                problem = str(answer) if isinstance(answer, TraceoptError) else _internal(task, answer)
+            if problem is not None:
+                merge.warn(index, problem)
+            pace.done(task)
+            left.remove(index)
+            if errors and min(errors) < min(left, default=len(tasks)):  # the first of all, whoever was faster
+                raise errors[min(errors)]
+    return merge
+
+
+def _cache_folder(folder: Path) -> str:
+    from traceopt.ranks.cache import Cache
+
+    cache = Cache(str(folder.absolute()))
+    cache.prepare()
+    return cache.folder
+
+
+def _rows(result: Result, run: RunFacts) -> list[RankRow]:
+    """With what the others wait for each rank."""
+    if run.incomparable is not None or not run.step_names or not run.matched.count:
+        return result.ranks
+    waits = np.median(run.waits, axis=0)
+    return [replace(row, waited_for_us=us(wait)) for row, wait in zip(result.ranks, waits, strict=True)]
+
+
+def _internal(task: RankTask, error: Exception) -> str:
+    return one_line(f"{task.label}: left out: internal error: {type(error).__name__}: {error}")
 
 
 def _workload(tokens: float | None, samples: float | None, reference: float | None) -> Workload:
@@ -163,32 +153,6 @@ def _workload(tokens: float | None, samples: float | None, reference: float | No
     return Workload(tokens, samples, reference)
 
 
-def _quality(facts: Facts, outcome: Outcome) -> Quality:
-    codes = {note.code for note in outcome.notes}
-    unusable = {code for code in codes if code in UNUSABLE}
-    if not facts.quality.gpu_expected:
-        unusable.discard("TQ001")  # a CPU-only run is judged as such
-        codes.discard("TQ001")
-    if unusable:
-        return Quality("unusable", outcome.notes)
-    return Quality("limited" if codes - set(_HARMLESS) else "good", outcome.notes)
-
-
-def _torch_version(header: Mapping[str, Any]) -> str | None:
-    for holder in (header.get("traceopt"), header.get("metadata"), header):
-        if isinstance(holder, Mapping):
-            version = holder.get("torch_version") or holder.get("pytorch_version")
-            if isinstance(version, str):
-                return version
-    return None
-
-
-def _merged_checks(results: list[Result]) -> list[Check]:
-    """Each rule's answer: what it found on any rank, else what the first rank says."""
-    by_rule = zip(*(r.checks for r in results), strict=True)
-    return [next((c for c in checks if c.status == "found"), checks[0]) for checks in by_rule]
-
-
 def _with_ranks_compared(result: Result, outcome: Outcome) -> Result:
     """The document with what the rules found that see all ranks."""
     return replace(
@@ -196,44 +160,4 @@ def _with_ranks_compared(result: Result, outcome: Outcome) -> Result:
         findings=sorted([*result.findings, *outcome.findings], key=value_order),
         quality=replace(result.quality, notes=[*result.quality.notes, *outcome.notes]),
         checks=[*result.checks, *outcome.checks],
-    )
-
-
-def _same(a: Finding, b: Finding) -> bool:
-    """Whether two ranks found the same thing at the same place."""
-    return a.code == b.code and (a.locations[:1] == b.locations[:1] or not a.locations or not b.locations)
-
-
-def _merged(results: list[Result], warnings: list[str]) -> Result:
-    """One document of several files: the lowest rank's, with every rank's row and findings."""
-    shown = min(results, key=lambda r: (r.run.shown_rank is None, r.run.shown_rank or 0))
-    others = [r for r in results if r is not shown]
-    findings = list(shown.findings)
-    for other in others:
-        for finding in other.findings:
-            index = next((i for i, f in enumerate(findings) if _same(f, finding)), None)
-            if index is None:
-                findings.append(finding)
-            else:
-                known = findings[index]
-                findings[index] = replace(known, ranks=sorted({*known.ranks, *finding.ranks}))
-    ranks = sorted({rank for r in results for rank in r.run.ranks})
-    findings.sort(key=value_order)
-    # What the fixes give together is told of the first rank that the most valuable one helps.
-    together = [r.combined for r in (shown, *others) if r.combined is not None]
-    combined = next((c for c in together if findings[0].code in c.codes), None)
-    run = replace(
-        shown.run,
-        paths=[path for r in results for path in r.run.paths],
-        ranks=ranks,
-        files=[file for r in results for file in r.run.files],
-    )
-    return replace(
-        shown,
-        run=run,
-        findings=findings,
-        combined=combined,
-        checks=_merged_checks(results),
-        ranks=[row for r in results for row in r.ranks],
-        warnings=warnings,
     )

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Annotated, Any, get_type_hints
 
 import msgspec
 
@@ -21,7 +21,10 @@ _toml: Any = importlib.import_module("tomllib" if sys.version_info >= (3, 11) el
 class Config:
     """Every setting with its default; in TOML the names are written with `-` or `_`.
 
-    Relative paths count from the folder of the settings file. `html` is a path, or false for no HTML report.
+    Relative paths count from the folder of the settings file. `html` is a path, or false for no HTML report. `fail_on`
+    and `warn_on` are gates, `baseline` the runs that a new one is compared with. `jobs`: processes that read ranks, by
+    default as many as cores and memory allow; `scheduler`: the address of a Dask scheduler; `cache`: a folder that
+    keeps what each rank gave.
     `rules` holds thresholds: `[tool.traceopt.rules.DL001]`, then `min_share = 0.05`.
     """
 
@@ -29,9 +32,15 @@ class Config:
     ignore: tuple[str, ...] = ()
     rules_dir: str | None = None
     html: str | bool | None = None
+    baseline: tuple[str, ...] = ()
+    fail_on: tuple[str, ...] = ()
+    warn_on: tuple[str, ...] = ()
     tokens_per_step: float | None = None
     samples_per_step: float | None = None
     reference_throughput: float | None = None
+    jobs: Annotated[int, msgspec.Meta(ge=1)] | None = None
+    scheduler: str | None = None
+    cache: str | None = None
     rules: dict[str, dict[str, Any]] = field(default_factory=dict)
 
 
@@ -89,7 +98,13 @@ def _read(path: Path) -> Config | None:
     if not isinstance(document, dict):
         raise ConfigError(f"{where}: expected a table, got {type(document).__name__}")
     config = Config(**typed_settings(Config, document, where))
-    return replace(config, rules_dir=_beside(path, config.rules_dir), html=_beside(path, config.html))
+    return replace(
+        config,
+        rules_dir=_beside(path, config.rules_dir),
+        html=_beside(path, config.html),
+        cache=_beside(path, config.cache),
+        baseline=tuple(_beside(path, run) for run in config.baseline),
+    )
 
 
 def _beside(path: Path, setting: Any) -> Any:

@@ -11,20 +11,20 @@ from traceopt.analyzer.sources import Source
 from traceopt.analyzer.trace import Trace
 from traceopt.errors import InputError, one_line
 
-Progress = Callable[[str], None]
+CountBytes = Callable[[int], None]
 
 
-def read_recording(recording: Recording, warnings: list[str], progress: Progress | None) -> Trace:
+def read_recording(recording: Recording, warnings: list[str], count_bytes: CountBytes | None = None) -> Trace:
     """One rank's trace; a cycle that cannot be read is told, and the other is taken alone.
 
-    Raises InputError when nothing of it can be read.
+    `count_bytes` is told how many more bytes of the files were read. Raises InputError when nothing can be read.
     """
     if recording.detail is None:
-        return _read(recording.source, progress)
+        return _read(recording.source, count_bytes)
     traces = []
     for source in (recording.source, recording.detail):
         try:
-            traces.append(_read(source, progress))
+            traces.append(_read(source, count_bytes))
         except InputError as error:
             if source.named:
                 raise
@@ -35,16 +35,23 @@ def read_recording(recording: Recording, warnings: list[str], progress: Progress
     return join_cycles(*traces) if len(traces) > 1 else traces[0]
 
 
-def _read(source: Source, progress: Progress | None) -> Trace:
-    def tell(byte_count: int) -> None:
-        if progress is not None:
-            progress(f"reading {source.label}: {byte_count / 1e6:,.0f} MB")
-
+def _read(source: Source, count_bytes: CountBytes | None) -> Trace:
     with source.open() as stream:
-        return read_trace(
+        counted = 0
+
+        def tell(_: int = 0) -> None:
+            nonlocal counted
+            if count_bytes is not None:
+                position = stream.tell()
+                count_bytes(position - counted)
+                counted = position
+
+        trace = read_trace(
             stream,
             source.label,
             rank_hint=source.rank_hint,
             world_size_hint=source.world_size_hint,
             progress=tell,
         )
+        tell()
+        return trace

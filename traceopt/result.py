@@ -7,14 +7,25 @@ JSON is this document's serialization; `Result.from_json` reads it back.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 import orjson
 
 from traceopt.rules.finding import Finding, Location
 
+if TYPE_CHECKING:
+    from traceopt.frames import Frames
+
+SCHEMA_VERSION = 1
+
 CheckStatus = Literal["found", "passed", "not_checked", "not_applicable", "error"]
+
+
+class _Version(msgspec.Struct):
+    """The one field that documents of all schemas share."""
+
+    schema_version: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -295,7 +306,10 @@ class Gemm:
 
 @dataclass(frozen=True, slots=True)
 class RankRow:
-    """One file's headline numbers; `rank` None: the file does not say. `verdict` is its trace's quality."""
+    """One file's headline numbers; `rank` None: the file does not say. `verdict` is its trace's quality.
+
+    `waited_for_us`: what the other ranks wait for this one in the median step, None where ranks could not be compared.
+    """
 
     rank: int | None
     path: str
@@ -304,6 +318,7 @@ class RankRow:
     dataloader_stall_us: float | None
     exposed_communication_us: float | None
     verdict: str
+    waited_for_us: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -375,9 +390,12 @@ class Check:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Result:
-    """The document. `verdict` is its headline: a fact and its cause, in two sentences at most."""
+    """The document. `verdict` is its headline: a fact and its cause, in two sentences at most.
+
+    Notebooks show it as a summary; `frames` has its tables for pandas.
+    """
 
     tool: Tool
     verdict: str
@@ -404,7 +422,29 @@ class Result:
     warnings: list[str] = field(default_factory=list)
     throughput: Throughput | None = None
     created: str | None = None
-    schema_version: int = 1
+    schema_version: int = SCHEMA_VERSION
+
+    def __repr__(self) -> str:
+        """Short: a notebook keeps it beside each summary."""
+        return f"<Result {self.verdict!r}>"
+
+    def _repr_html_(self) -> str:
+        from traceopt.reports.notebook import render_notebook
+
+        return render_notebook(self)
+
+    @property
+    def frames(self) -> Frames:
+        """Its tables as pandas frames: `result.frames.kernels`."""
+        from traceopt.frames import Frames
+
+        return Frames(self)
+
+    def to_html(self, *, static: bool = False) -> str:
+        """The HTML report. `static` leaves Plotly out: a tenth of the size, no zoom."""
+        from traceopt.reports.html import render_html
+
+        return render_html(self, static=static)
 
     def to_json(self) -> bytes:
         """Indented JSON, byte for byte the same for the same input and version."""
@@ -412,5 +452,11 @@ class Result:
 
     @staticmethod
     def from_json(data: bytes) -> Result:
-        """Raises msgspec.ValidationError when `data` is not a result document of this schema."""
-        return msgspec.json.decode(data, type=Result)
+        """Raises msgspec.DecodeError, a ValueError, when `data` is not a result document of this schema."""
+        try:
+            version = msgspec.json.decode(data, type=_Version).schema_version
+            if version == SCHEMA_VERSION:
+                return msgspec.json.decode(data, type=Result)
+        except (ValueError, RecursionError) as error:
+            raise msgspec.DecodeError(f"not a result document: {error}") from error
+        raise msgspec.DecodeError(f"a result document of schema {version}; this traceopt reads schema {SCHEMA_VERSION}")

@@ -23,7 +23,8 @@ from traceopt.analyzer.replay.ranks import Ranks
 from traceopt.analyzer.replay.whatif import Replayed
 from traceopt.analyzer.sources import find_sources
 from traceopt.errors import InputError
-from traceopt.reading import Progress, read_recording
+from traceopt.ranks.pace import Progress
+from traceopt.reading import read_recording
 from traceopt.rules.engine import prepare, run_rank_rules, run_rules
 from traceopt.rules.finding import Finding
 from traceopt.rules.registry import load_rules
@@ -109,7 +110,12 @@ def what_if(
     recordings = find_recordings(find_sources([path]).sources)
     if not 1 <= len(recordings) <= MOST_RANKS:
         raise InputError(f"{path} holds {len(recordings)} traces; at most {MOST_RANKS} ranks are replayed together")
-    ranks = Ranks([Facts(read_recording(recording, warnings, progress)) for recording in recordings])
+    facts = []
+    for recording in recordings:
+        if progress is not None:
+            progress(f"reading {recording.source.label}")
+        facts.append(Facts(read_recording(recording, warnings)))
+    ranks = Ranks(facts)
     if len(ranks.facts) > 1 and (reason := ranks.run.incomparable) is not None:
         raise InputError(f"{path} holds {len(recordings)} traces; name the file of one rank. {reason}")
     registry = load_rules(rules_dir)

@@ -111,7 +111,8 @@ Written by `python benchmarks/savings/page.py`; do not edit. `python benchmarks/
 Each script of `fixtures/workloads` has one planted bottleneck (one has two) and, with `--fixed`, none. The prediction
 comes from the recording of the plain script alone: its step without a profiler, less what the finding (or `combined`,
 for two) says that its fix gives back. Measured is the script with `--fixed`, without a profiler. Times are milliseconds
-a step, medians of the rounds; noise is half the range of the fixed variant's rounds.
+a step, medians of the rounds; noise is half the range of the fixed variant's rounds. A round in which other programs
+took a tenth of a core was measured again.
 
 {chr(10).join(map(machine, machines))}
 {left_out}Generated traces with planted faults, and how well a replay without a change gives real traces back, are in

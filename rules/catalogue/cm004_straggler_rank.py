@@ -68,7 +68,7 @@ class StragglerRank(RunRule):
         late = run.late
         if late is None or late.share < self.min_blame:
             return
-        wait = float(np.median(run.waits[:, late.rank]))
+        wait = float(np.median(run.waits[:, late.rank])) - run.recording_ns(late.rank)
         if wait < self.min_share * run.step_ns or (late.parts and late.parts[0][0] == COMPUTE):
             return  # more to compute is CM005's
         name = rank_name(run, late.rank)
@@ -88,7 +88,7 @@ class StragglerRank(RunRule):
                 0.95 * wait,
                 1.1 * wait,
                 "The time between the last two ranks to enter the collectives of the median step, as far as the "
-                "others compute nothing beside them.",
+                "others compute nothing beside them; less what recording adds to the late rank's.",
             ),
             evidence=_evidence(run, late),
             locations=[place] if place else [],
@@ -124,7 +124,7 @@ class StragglerRank(RunRule):
         late = run.late
         if late is None:
             return f"No rank of {len(run.ranks)} comes late to the {run.matched.count} collectives that they share."
-        wait = float(np.median(run.waits[:, late.rank])) / run.step_ns
+        wait = max(0.0, float(np.median(run.waits[:, late.rank])) - run.recording_ns(late.rank)) / run.step_ns
         return (
             f"{rank_name(run, late.rank).capitalize()} keeps the others waiting longest: {percent(wait)} of the step."
         )

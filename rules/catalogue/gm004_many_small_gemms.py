@@ -27,7 +27,7 @@ class ManySmallGemms(Rule):
         y = torch.bmm(x, w)                       # x: [groups, m, k], w: [groups, k, n]
         y = torch.einsum("gmk,gkn->gmn", x, w)
         y = torch.func.vmap(layer)(params, x)     # whole modules
-        y = torch._grouped_mm(x, w, offs=ends)    # experts of unequal size
+        y = torch.nn.functional.grouped_mm(x, w, offs=ends)   # experts of unequal size
 
     When it is wrong: products that could take each other's result (N or M equal to K) are left alone: they may be a
     chain, which cannot be batched. Where the inputs must first be stacked, the copy takes a part of the gain.

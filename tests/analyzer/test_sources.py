@@ -207,8 +207,8 @@ def test_folders_above_the_current_one_give_no_hint(here: Path, monkeypatch: pyt
         ("pipe", "pipe is not a regular file; save the trace to a file first"),
         ("loop", "cannot read loop: Too many levels of symbolic links"),
         (
-            "s3://bucket/x.json",
-            "s3://bucket/x.json: remote paths are not supported yet; download it and give",
+            "nonsense://bucket/x.json",
+            "cannot read nonsense://bucket/x.json: Protocol not known",
         ),
     ],
 )

@@ -7,8 +7,11 @@ from pathlib import Path
 import click
 
 from traceopt.cli.options import debug_option
+from traceopt.cli.results import write_output
 from traceopt.errors import InputError, one_line
-from traceopt.output import emit, write_atomically
+from traceopt.output import emit
+
+LARGEST_BYTES = 1 << 28  # of a report; one with Plotly takes 2 MB
 
 
 @click.command()
@@ -21,10 +24,21 @@ def export(report: str, json_path: str) -> None:
     from traceopt.result import Result
 
     try:
-        data = Result.from_json(embedded_result(Path(report).read_text(encoding="utf-8"))).to_json()
-    except (OSError, ValueError) as error:
+        data = Result.from_json(embedded_result(_page(report))).to_json()
+    except OSError as error:
+        raise InputError(f"cannot read {report}: {error.strerror or error}") from error
+    except ValueError as error:
         raise InputError(f"cannot read {report}: {one_line(str(error))}") from error
     if json_path == "-":
         emit(data)
     else:
-        write_atomically(Path(json_path), data)
+        write_output(json_path, data, [report])
+
+
+def _page(report: str) -> str:
+    """The file's text, whatever it is; what a report embeds is ASCII."""
+    with Path(report).open("rb") as file:
+        content = file.read(LARGEST_BYTES + 1)
+    if len(content) > LARGEST_BYTES:
+        raise ValueError(f"it is larger than {LARGEST_BYTES:,} bytes, which no traceopt report is")
+    return content.decode("utf-8", "replace")

@@ -54,9 +54,24 @@ _workload_options = (
         help="Rate of one GPU to compare with: tokens a second, else samples.",
     ),
 )
+_ranks_options = (
+    click.option(
+        "--jobs",
+        type=click.IntRange(1),
+        metavar="N",
+        help="Ranks to read at a time, each in a process.  [default: what cores and memory allow]",
+    ),
+    click.option("--scheduler", metavar="ADDRESS", help="Read the ranks on this Dask cluster: tcp://host:8786."),
+    click.option("--cache", metavar="DIR", help="Keep what each rank gave here; an unchanged trace is read once."),
+)
 config_option = click.option("--config", "config_path", type=FILE, help="Settings file instead of the nearest one.")
 
 
 def workload_options(command: Callable[..., None]) -> Callable[..., None]:
     """The options that say what a step processes."""
     return reduce(lambda wrapped, option: option(wrapped), reversed(_workload_options), command)
+
+
+def ranks_options(command: Callable[..., None]) -> Callable[..., None]:
+    """The options that say where many ranks are analyzed."""
+    return reduce(lambda wrapped, option: option(wrapped), reversed(_ranks_options), command)

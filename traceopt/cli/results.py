@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from traceopt.rules.registry import Registry
 
 
-def given(options: Mapping[str, float | None]) -> dict[str, Any]:
+def given(options: Mapping[str, Any]) -> dict[str, Any]:
     """Those that stand on the command line."""
     return {name: value for name, value in options.items() if value is not None}
 
@@ -40,6 +40,9 @@ def analyzed(paths: Sequence[str], config: Config, source: Sequence[Path], *, de
             tokens_per_step=config.tokens_per_step,
             samples_per_step=config.samples_per_step,
             reference_throughput=config.reference_throughput,
+            jobs=config.jobs,
+            scheduler=config.scheduler,
+            cache=config.cache,
             debug=debug,
             progress=progress,
         )
@@ -102,13 +105,18 @@ def rendered(result: Result, format_: str, color: bool | None, html_path: str | 
 
     if format_ == "concise":
         return _ended(render_concise(result))
+    text = _ended(render_terminal(result, **terminal(color)))
+    return text if html_path is None else f"{text}Report: {visible(html_path)}\n"
+
+
+def terminal(color: bool | None) -> dict[str, Any]:
+    """What standard output is, for the renderers of text; `color` None finds out."""
     import shutil
 
     if color is None:
         color = sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
     width = max(40, min(100, shutil.get_terminal_size((80, 24)).columns))
-    text = _ended(render_terminal(result, width=width, color=color, unicode=_speaks_unicode(sys.stdout)))
-    return text if html_path is None else f"{text}Report: {visible(html_path)}\n"
+    return {"width": width, "color": color, "unicode": _speaks_unicode(sys.stdout)}
 
 
 def _ended(text: str) -> str:
@@ -126,5 +134,5 @@ def _speaks_unicode(stream: TextIO) -> bool:
 def write_output(path: str, data: bytes, inputs: Iterable[str]) -> None:
     target = Path(path)
     if target.exists() and any(os.path.exists(name) and target.samefile(name) for name in inputs):
-        raise OutputError(f"cannot write {path}: it is one of the traces")
+        raise OutputError(f"cannot write {path}: it would overwrite an input")
     write_atomically(target, data)

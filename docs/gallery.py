@@ -1,0 +1,178 @@
+"""Writes docs/gallery/: a static report of each kind of bottleneck, a picture of its first screen, and their list.
+
+`make gallery`. The traces come from fixtures/: simulated by its generator, or recorded and committed there. The same
+inputs give the same pages, byte for byte; the pictures depend on the browser and its fonts.
+"""
+
+from __future__ import annotations
+
+import shlex
+import subprocess
+import sys
+from dataclasses import dataclass
+from io import BytesIO
+from pathlib import Path
+
+from traceopt.reports.html import embedded_result
+from traceopt.result import Result
+
+ROOT = Path(__file__).resolve().parents[1]
+FOLDER = ROOT / "docs" / "gallery"
+SIMULATED = "build/traces"
+CHROMIUM = "/usr/bin/chromium"  # Debian's
+WIDTH, HEIGHT = 1280, 860
+COLOURS = 160  # of a picture; a report has few, and each byte stays in the repository for good
+
+
+@dataclass(frozen=True)
+class Page:
+    """One report. `trace` is a recording in fixtures/, or what `fixtures/generate.py` writes when told `simulated`."""
+
+    name: str
+    title: str
+    about: str
+    trace: str
+    simulated: str = ""
+    options: str = ""
+
+    @property
+    def commands(self) -> list[str]:
+        """What makes the report, in the repository's root."""
+        generate = f"python fixtures/generate.py {self.simulated} --out {SIMULATED}"
+        analyze = f"traceopt analyze {self.trace} --static{self.options} --html docs/gallery/{self.name}.html"
+        return [generate, analyze] if self.simulated else [analyze]
+
+
+PAGES = (
+    Page(
+        "several-causes",
+        "Several causes at once",
+        "Five planted faults. The report says which fixes overlap, and which to make first.",
+        f"{SIMULATED}/five_faults.json.gz",
+        "five_faults",
+    ),
+    Page(
+        "loader-bound",
+        "Loader-bound",
+        "Recorded on a CPU with `traceopt run`: batches are built in the training process. The fix is a patch.",
+        "fixtures/traces/cpu/slow_loader/plain",
+        options=" --source fixtures/workloads",
+    ),
+    Page(
+        "launch-bound",
+        "Launch-bound",
+        "Kernels so small that the host cannot launch them as fast as the GPU runs them.",
+        f"{SIMULATED}/launch_bound.json.gz",
+        "launch_bound",
+    ),
+    Page(
+        "communication-bound",
+        "Communication-bound, four ranks",
+        "Collectives wait, because one of the ranks is late; the report names the rank and why.",
+        f"{SIMULATED}/straggler",
+        "straggler --set world_size=4",
+    ),
+    Page(
+        "host-syncs",
+        "Host syncs",
+        "A `loss.item()` after the forward pass drains the GPU, and the host refills its queue.",
+        f"{SIMULATED}/item_stall.json.gz",
+        "item_stall",
+    ),
+    Page(
+        "no-tensor-cores",
+        "Matrix products without Tensor Cores",
+        "FP32 products on a GPU that has Tensor Cores. The GPU is busy all the time, with the wrong kernels.",
+        f"{SIMULATED}/fp32_matmul.json.gz",
+        "fp32_matmul",
+    ),
+    Page(
+        "misaligned-products",
+        "Misaligned matrix products",
+        "A vocabulary of 50257 columns: three products run on slow kernels. Padding is cheap.",
+        f"{SIMULATED}/misaligned_vocab.json.gz",
+        "misaligned_vocab",
+    ),
+    Page(
+        "memory",
+        "Device memory nearly full",
+        "Allocations fail and are tried again in every step.",
+        f"{SIMULATED}/memory_pressure.json.gz",
+        "memory_pressure",
+    ),
+    Page(
+        "healthy",
+        "A healthy job",
+        "Nothing to gain above 3 % of the step, and the report says so.",
+        f"{SIMULATED}/healthy.json.gz",
+        "healthy",
+    ),
+)
+
+
+def make(page: Page) -> None:
+    for command in page.commands:
+        program, *arguments = shlex.split(command)
+        start = [sys.executable, "-m", "traceopt"] if program == "traceopt" else [sys.executable]
+        subprocess.run([*start, *arguments], cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
+
+
+def result_of(page: Page) -> Result:
+    """The result document in the report."""
+    return Result.from_json(embedded_result((FOLDER / f"{page.name}.html").read_text(encoding="utf-8")))
+
+
+def index() -> str:
+    """docs/gallery/README.md, from the reports as they lie there."""
+    lines = [
+        "# Gallery",
+        "",
+        "A report for each kind of bottleneck, made by `make gallery`. The traces are",
+        "[simulated](../../fixtures/README.md), unless it says that a run was recorded. The reports are static, 0.1 MB",
+        "each: download one and open it in a browser. Without `--static` a report is 2 MB, and its charts zoom.",
+    ]
+    for page in PAGES:
+        lines += [
+            "",
+            f"## {page.title}",
+            "",
+            f"{page.about} [The report]({page.name}.html) says:",
+            "",
+            f"> {result_of(page).verdict}",
+            "",
+            f"[![The first screen of the report]({page.name}.png)]({page.name}.html)",
+            "",
+            *(f"    {command}" for command in page.commands),
+        ]
+    return "\n".join(lines) + "\n"
+
+
+def take_pictures() -> None:
+    """The first screen of every page, in light colours."""
+    from PIL import Image
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        screen = browser.new_page(viewport={"width": WIDTH, "height": HEIGHT}, color_scheme="light")
+        for page in PAGES:
+            screen.goto((FOLDER / f"{page.name}.html").as_uri())
+            with Image.open(BytesIO(screen.screenshot())) as picture:
+                few = picture.convert("RGB").quantize(COLOURS, dither=Image.Dither.NONE)
+            few.save(FOLDER / f"{page.name}.png", optimize=True)
+        browser.close()
+
+
+def main() -> None:
+    FOLDER.mkdir(exist_ok=True)
+    wanted = {f"{page.name}{ending}" for page in PAGES for ending in (".html", ".png")} | {"README.md"}
+    for stale in {path.name for path in FOLDER.iterdir()} - wanted:
+        (FOLDER / stale).unlink()
+    for page in PAGES:
+        make(page)
+    (FOLDER / "README.md").write_text(index(), encoding="utf-8")
+    take_pictures()
+
+
+if __name__ == "__main__":
+    main()

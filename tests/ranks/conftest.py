@@ -1,0 +1,29 @@
+"""A small job of six ranks, and a folder with the rule that has accidents."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from small_job import RANKS, RULE
+
+from fixtures.generate import generate_ranks
+
+
+@pytest.fixture(scope="session")
+def job(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a trace of each rank, as TensorBoard's handler leaves it: the names are not in the ranks' order."""
+    folder = tmp_path_factory.mktemp("job")
+    for trace in generate_ranks("straggler", steps=3, world_size=RANKS, memory=False):
+        trace.write(folder / f"host_{(trace.rank + 2) % RANKS}.1700000000000.pt.trace.json.gz")
+    return folder
+
+
+@pytest.fixture
+def accident(tmp_path: Path) -> Path:
+    """A folder of rules with the one above, for --rules-dir; in it `mode`."""
+    folder = tmp_path / "rules"
+    folder.mkdir()
+    (folder / "accident.py").write_text(RULE)
+    (folder / "mode").write_text("none")
+    return folder

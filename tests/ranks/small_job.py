@@ -1,0 +1,35 @@
+"""What the tests of many ranks share: the size of their job, and a rule that has accidents."""
+
+from __future__ import annotations
+
+RANKS = 6
+VICTIM = 3
+
+# `mode` beside the rule says what it does, and is read anew for each rank.
+RULE = f"""
+import os, signal, time
+from pathlib import Path
+from traceopt.rules.rule import Rule
+
+HERE = Path(__file__).parent
+
+class Accident(Rule):
+    code, name, title, family, effort, risk = "ZZ001", "accident", "Have none", "host", "Low", "None"
+
+    def check(self, facts):
+        mode, rank = (HERE / "mode").read_text(), facts.trace.meta.rank
+        (HERE / f"pid{{rank}}").write_text(str(os.getpid()))
+        if rank == {VICTIM} and mode == "die once" and not (HERE / "died").exists():
+            (HERE / "died").touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        if rank == {VICTIM} and mode == "die":
+            os.kill(os.getpid(), signal.SIGKILL)
+        if mode == "hang":
+            time.sleep(600)
+        if mode == "be slow":
+            time.sleep(0.5)
+        return iter(())
+
+    def passed(self, facts):
+        return "None happened."
+"""

@@ -1,0 +1,139 @@
+"""What a notebook shows of a result: a summary that cannot run, reach out or change the page around it."""
+
+from __future__ import annotations
+
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from fixtures.hostile import hostile_trace
+from traceopt.api import analyze
+from traceopt.reports import wording
+from traceopt.result import Result
+
+if TYPE_CHECKING:
+    from conftest import Chromium, GetExample
+
+ROOT = Path(__file__).resolve().parents[1]
+TAGS = {"div", "style", "p", "b", "i", "table", "tr", "th", "td", "code"}
+ATTRIBUTES = {"class", "style", "role", "aria-label", "aria-level", "scope"}
+STYLES = re.compile(r"--c:var\(--[a-z]+\)(;flex:[\d.]+ 0 0)?")
+
+
+class Parts(HTMLParser):
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.tags: set[str] = set()
+        self.attributes: list[tuple[str, str | None]] = []
+        self.style = self.text = ""
+        self._inside = ""
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        self._inside = tag
+        self.tags.add(tag)
+        self.attributes += attributes
+
+    def handle_endtag(self, _: str) -> None:
+        self._inside = ""
+
+    def handle_data(self, data: str) -> None:
+        if self._inside == "style":
+            self.style += data
+        else:
+            self.text += data
+
+
+@pytest.fixture(params=["five_faults", "straggler", "cpu_only", "healthy", "no_profiler_step", "hostile"])
+def result(example: GetExample, request: pytest.FixtureRequest, tmp_path: Path) -> Result:
+    if request.param == "hostile":
+        return analyze(str(hostile_trace().write(tmp_path / "hostile.json")))
+    return example(request.param).result
+
+
+def test_only_harmless_parts(result: Result) -> None:
+    parts = Parts(result._repr_html_())
+    assert parts.tags <= TAGS
+    assert {name for name, _ in parts.attributes} <= ATTRIBUTES
+    assert [value for name, value in parts.attributes if name == "style" and not STYLES.fullmatch(value or "")] == []
+
+
+def test_every_style_rule_begins_with_our_class(result: Result) -> None:
+    style = re.sub(r"/\*.*?\*/", "", Parts(result._repr_html_()).style, flags=re.DOTALL)
+    selectors = [one.strip() for rule in re.findall(r"([^{}]+)\{[^{}]*\}", style) for one in rule.split(",")]
+    assert len(selectors) > 10
+    assert [one for one in selectors if ".traceopt-summary" not in one.split()[:2]] == []
+    assert not re.search(r"url\(|@import|expression|\b(?:position|z-index)\b", style)
+    whole = result._repr_html_()
+    used, known = (set(re.findall(pattern, whole)) for pattern in (r"var\((--[a-z0-9-]+)\)", r"(--[a-z0-9-]+):"))
+    assert used <= known, "a colour that the report has no more"
+
+
+def test_it_says_what_the_report_says(example: GetExample) -> None:
+    result = example("five_faults").result
+    text = Parts(result._repr_html_()).text
+    assert wording.verdict(result) in text
+    assert "53%" in text
+    for finding in result.findings[:5]:
+        assert finding.title in text
+    assert "Fix, the first 5 of 6" in text
+    assert wording.checks_line(result) in text
+
+
+def test_the_same_each_time(result: Result) -> None:
+    assert result._repr_html_() == result._repr_html_()
+
+
+def test_the_text_beside_it_is_short(result: Result) -> None:
+    assert len(repr(result)) < 500
+    assert result.verdict[:20] in repr(result)
+
+
+PAGE = """<!doctype html><title>host</title><style>p { color: rgb(1, 2, 3) } td { padding: 7px }</style>
+<p id="before">A page</p><table><tr><td id="cell">1</td></tr></table>%s<p id="after">goes on</p>"""
+SEEN = """({
+    before: getComputedStyle(document.querySelector('#before')).color,
+    after: getComputedStyle(document.querySelector('#after')).color,
+    cell: getComputedStyle(document.querySelector('#cell')).padding,
+    bar: [...document.querySelectorAll('.bar i')].reduce((sum, i) => sum + i.getBoundingClientRect().width, 0),
+    room: document.querySelector('.bar').getBoundingClientRect().width,
+    wide: document.documentElement.scrollWidth - innerWidth,
+    scripts: document.scripts.length, title: document.title, pwned: window.pwned === undefined,
+})"""
+
+
+def test_it_leaves_the_page_around_it_alone(result: Result, chromium: Chromium, tmp_path: Path) -> None:
+    (tmp_path / "page.html").write_text(PAGE % result._repr_html_(), encoding="utf-8")
+    visit = chromium.visit(tmp_path / "page.html", SEEN)
+    seen = visit.value
+    assert visit.complaints == []
+    assert (seen["before"], seen["after"], seen["cell"]) == ("rgb(1, 2, 3)", "rgb(1, 2, 3)", "7px")
+    assert (seen["scripts"], seen["title"], seen["pwned"]) == (0, "host", True)
+    assert seen["wide"] <= 0
+    assert 0.9 * seen["room"] < seen["bar"] <= seen["room"]
+
+
+def test_in_a_real_notebook() -> None:
+    nbclient = pytest.importorskip("nbclient")
+    nbformat = pytest.importorskip("nbformat")
+    trace = ROOT / "fixtures" / "traces" / "five_faults.json.gz"
+    sources = (
+        f"import traceopt\nresult = traceopt.analyze({str(trace)!r})\nresult",
+        "result.frames.kernels.head()",
+    )
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source) for source in sources])
+    nbclient.NotebookClient(notebook, timeout=120, kernel_name="python3").execute()
+    summary, kernels = (output_of(cell) for cell in notebook.cells)
+    assert 'class="traceopt-summary"' in summary["text/html"]
+    assert len(summary["text/html"]) < 20_000
+    assert summary["text/plain"].startswith("<Result 'The GPU is idle for 47%")
+    assert "us_per_step" in kernels["text/html"]
+
+
+def output_of(cell: Any) -> dict[str, str]:
+    (output,) = (output for output in cell.outputs if output.output_type == "execute_result")
+    data: dict[str, str] = output.data
+    return data

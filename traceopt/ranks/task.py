@@ -1,0 +1,72 @@
+"""What one rank's analysis is asked for: small, and sent to whichever process does it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from traceopt.analyzer.cycles import Recording
+from traceopt.analyzer.throughput import Workload
+from traceopt.rules.engine import prepare
+from traceopt.rules.registry import Registry, load_rules
+from traceopt.rules.rule import Rule
+
+
+@dataclass(frozen=True, slots=True)
+class RankOptions:
+    """What decides the answer beside the trace and the program."""
+
+    select: tuple[str, ...] = ()
+    ignore: tuple[str, ...] = ()
+    rules_dir: str | None = None
+    thresholds: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    workload: Workload = field(default_factory=Workload)
+    debug: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RankTask:
+    """One rank to analyze."""
+
+    recording: Recording
+    options: RankOptions
+    cache: str | None = None  # folder of earlier answers
+
+    @property
+    def label(self) -> str:
+        return self.recording.source.label
+
+    @property
+    def here_only(self) -> bool:
+        """Whether no other process sees the files."""
+        return any(source.place.startswith("memory://") for source in self.recording.sources)
+
+    @property
+    def size_bytes(self) -> int:
+        """Of the files as they lie there."""
+        return sum(source.size_bytes for source in self.recording.sources)
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """All that there are, and those that the options choose, with their thresholds."""
+
+    registry: Registry
+    chosen: list[Rule]
+
+
+_loaded: list[tuple[RankOptions, Rules]] = []  # the latest: a worker is asked for many ranks with the same options
+
+
+def load(options: RankOptions) -> Rules:
+    """Raises ConfigError for a rule, a threshold or a folder that does not exist."""
+    registry = load_rules(options.rules_dir)
+    chosen = prepare(registry, select_codes=options.select, ignore_codes=options.ignore, thresholds=options.thresholds)
+    _loaded[:] = [(options, Rules(registry, chosen))]
+    return _loaded[0][1]
+
+
+def loaded(options: RankOptions) -> Rules:
+    """As `load`, but the rules of the latest options are not looked for again."""
+    return next((rules for known, rules in _loaded if known == options), None) or load(options)
