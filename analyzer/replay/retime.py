@@ -93,7 +93,6 @@ def one_pass(graph: Graph, rows: Rows, rounds: int = 1) -> Pass:
     """
     first = graph.fixed
     columns = (rows.host, rows.stream, rows.latency, rows.lead, rows.duration, rows.awaits, rows.wake)
-    host, stream, latency, lead, duration, awaits, wake = (column[first:].tolist() for column in columns)
     fixed_end: list[int] = graph.measured_end[:first].tolist()
     free = [EARLY] * (int(rows.stream.max()) + 1)
     for queue, time in zip(rows.stream[:first].tolist(), fixed_end, strict=True):
@@ -102,22 +101,21 @@ def one_pass(graph: Graph, rows: Rows, rounds: int = 1) -> Pass:
     for turn in range(rounds):
         end, clock = fixed_end.copy(), [now] * first
         at_border, at_device = [], []
-        begin = 0
-        for border in (graph.borders - first + 1).tolist():
-            for row in range(begin, border):
-                now += host[row]
-                awaited, queue = awaits[row], stream[row]
+        begin = first
+        for border in (graph.borders + 1).tolist():
+            step = (column[begin:border].tolist() for column in columns)
+            for host, queue, latency, lead, length, awaited, wake in zip(*step, strict=True):
+                now += host
                 if queue == HOST:
-                    if awaited >= 0 and (ready := end[awaited] + wake[row]) > now:
+                    if awaited >= 0 and (ready := end[awaited] + wake) > now:
                         now = ready
                     end.append(now)
                 else:
-                    start = now + latency[row]
-                    if (ready := free[queue] + lead[row]) > start:
+                    start = now + latency
+                    if (ready := free[queue] + lead) > start:
                         start = ready
-                    if awaited >= 0 and (ready := end[awaited] + wake[row]) > start:
+                    if awaited >= 0 and (ready := end[awaited] + wake) > start:
                         start = ready
-                    length = duration[row]
                     done = start + length if length >= 0 else (yield turn, ~length, start)
                     free[queue] = done
                     end.append(done)
