@@ -108,6 +108,7 @@ def _document(facts: Facts, outcome: Outcome) -> Result:
             device=sections.device(facts),
             settings=sections.settings(facts),
             torch_version=_torch_version(meta.header),
+            gpu_runtime=sections.gpu_runtime(facts),
             recorded=Recorded(
                 gpu=facts.gpu.busy.total > 0,
                 shapes=facts.lacks("shapes") is None,
@@ -115,7 +116,15 @@ def _document(facts: Facts, outcome: Outcome) -> Result:
                 memory=facts.memory is not None,
             ),
             files=[
-                TraceFile(file.path, rank, file.byte_count, file.event_count, file.lost_events, file.repaired_events)
+                TraceFile(
+                    path=file.path,
+                    rank=rank,
+                    bytes=file.byte_count,
+                    events=file.event_count,
+                    lost_events=file.lost_events,
+                    repaired_events=file.repaired_events,
+                    sha256=file.sha256,
+                )
                 for file in files
             ],
         ),

@@ -11,14 +11,11 @@ from typing import Any
 import numpy as np
 import orjson
 
-from traceopt.analyzer.activities import LABELS
-from traceopt.analyzer.cpu_phases import PHASES
 from traceopt.analyzer.cycles import find_recordings
 from traceopt.analyzer.facts import Facts
-from traceopt.analyzer.gpu import BUSY_LABELS
 from traceopt.analyzer.intervals import union
 from traceopt.analyzer.replay.changes import Change, RemoveHost, ScaleWork
-from traceopt.analyzer.replay.parts import limit_of, parts_of
+from traceopt.analyzer.replay.parts import labels_of, limit_of, parts_of
 from traceopt.analyzer.replay.whatif import replay
 from traceopt.analyzer.sources import find_sources
 from traceopt.errors import InputError
@@ -153,7 +150,7 @@ def _document(
     before, after = facts.replayed, replay(facts, changes)
     to_measured = facts.step_ns / before.step_ns  # the replay may miss the step a little
     parts_before, parts_after = parts_of(facts, before), parts_of(facts, after)
-    labels = LABELS | BUSY_LABELS if facts.has_gpu else {name: label for name, label, _ in PHASES}
+    labels = labels_of(facts)
     graph, error = facts.replay_graph, facts.replay_error
     return WhatIf(
         path=facts.trace.meta.path,
