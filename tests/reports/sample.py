@@ -261,18 +261,18 @@ def rich() -> Result:
     ]
     idle = [IdleCause(item.name, item.label, item.us_per_step, item.share) for item in breakdown[:4]]
     step_us = [
-        398_000,
-        401_000,
-        405_000,
-        408_000,
-        410_000,
         411_000,
-        413_000,
-        415_000,
-        418_000,
-        421_000,
+        398_000,
         428_000,
+        405_000,
+        413_000,
+        401_000,
         447_000,
+        410_000,
+        418_000,
+        408_000,
+        421_000,
+        415_000,
     ]
     collectives = [
         Collective("all_reduce", 3, 57_000, 22_000, 88.0 * (1 << 20), 48.2, Location("train.py", 95)),

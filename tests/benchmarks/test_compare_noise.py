@@ -1,0 +1,56 @@
+"""The page of the benchmark of comparisons, from runs that are made up."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from benchmarks import compare_noise
+
+
+def held(spread: float, slower: float = 0.05) -> dict[str, object]:
+    rng = np.random.default_rng(0)
+
+    def runs(number: int, factor: float) -> list[list[float]]:
+        return [
+            (70_000 * factor * np.exp(rng.normal(0, spread) + rng.normal(0, 0.02, 20))).tolist() for _ in range(number)
+        ]
+
+    environment = {"cores": 2, "machine": "x86_64", "torch": "2.13.0", "threads": "1"}
+    return {
+        "thrown_away": 3,
+        "environment": environment,
+        "runs": {"healthy": runs(24, 1), "slower": runs(12, 1 + slower)},
+    }
+
+
+def rows(page: str) -> dict[int, list[str]]:
+    lines = [line.strip("| ").split(" | ") for line in page.splitlines() if line.startswith("| ")]
+    return {int(cells[0]): cells[1:] for cells in lines if cells[0].isdigit()}
+
+
+@pytest.fixture(autouse=True)
+def few_draws(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compare_noise, "DRAWS", 40)
+
+
+def test_where_runs_agree_few_of_them_find_the_slower_script() -> None:
+    table = rows(compare_noise.page(held(0.002)))
+    assert list(table) == [1, 2, 3, 5, 7, 10]
+    assert table[5] == ["20 of 20, 100.0%"] * 4
+
+
+def test_a_regression_that_is_not_there_is_not_found() -> None:
+    table = rows(compare_noise.page(held(0.02, slower=0.0)))
+    assert all(int(cells[1].split()[0]) <= 2 for cells in table.values())
+
+
+def test_the_data_is_there_and_its_page_says_of_how_many_turns() -> None:
+    kept = json.loads(compare_noise.DATA.read_text(encoding="utf-8"))
+    turns = len(kept["runs"]["slower"])
+    assert turns == compare_noise.TURNS
+    assert len(kept["runs"]["healthy"]) == 2 * turns
+    page = compare_noise.DATA.parents[1] / "docs" / "compare-accuracy.md"
+    assert f"was recorded in {turns} turns" in page.read_text(encoding="utf-8")
