@@ -36,11 +36,12 @@ from traceopt.result import Result
 
 TEMPLATES = Path(__file__).parent / "templates"
 # Rows shown of each table; its caption says how many there are. The document in the page holds them all.
-TABLE_ROWS = 200  # kernels and matrix multiplications
-FULL_NAMES = 50  # kernels whose whole name can be opened; the rest show the short one
+TABLE_ROWS = 200  # kernels
+GEMM_ROWS = 100
+FULL_NAMES = 30  # kernels whose whole name can be opened; the rest show the short one
 OPERATOR_ROWS = 100
 SHORT_TABLE_ROWS = 50  # collectives and copies
-RANK_ROWS = 128
+RANK_ROWS = 64
 FOLDED_ROWS = 15  # rows open to the eye, and on paper; a click shows the rest
 FILE_ROWS = 16
 EVIDENCE_ROWS = 20
@@ -176,6 +177,7 @@ def environment() -> jinja2.Environment:
     environment.globals.update(
         IMPACT_WORDS=wording.IMPACT_WORDS,
         TABLE_ROWS=TABLE_ROWS,
+        GEMM_ROWS=GEMM_ROWS,
         FULL_NAMES=FULL_NAMES,
         OPERATOR_ROWS=OPERATOR_ROWS,
         SHORT_TABLE_ROWS=SHORT_TABLE_ROWS,

@@ -8,7 +8,7 @@ from statistics import median
 from traceopt.reports import text
 from traceopt.result import RankRow, Result
 
-MAX_COLUMNS = 512
+MAX_COLUMNS = 256
 ROOM_ABOVE = 1.14  # for the name of the median
 MOST_ROWS = 8  # ranks drawn as a row each; more are columns side by side
 TICKS = 8
@@ -69,8 +69,8 @@ def rank_names(rows: list[RankRow]) -> list[str]:
 
 
 def rank_parts(rows: list[RankRow]) -> list[RankPart]:
-    """The steps of the rows in exclusive parts. GPU parts only where every rank recorded its GPU."""
-    on_gpu = all(row.gpu_busy_share is not None for row in rows)
+    """The steps of the rows in exclusive parts: those of a GPU where every rank with a step recorded its GPU."""
+    on_gpu = all(row.gpu_busy_share is not None for row in rows if row.step_median_us is not None)
     amounts = [_gpu_amounts(row) if on_gpu else _cpu_amounts(row) for row in rows]
     looks = _GPU_PARTS if on_gpu else _CPU_PARTS
     parts = [RankPart(*look, [amount[index] for amount in amounts]) for index, look in enumerate(looks)]
