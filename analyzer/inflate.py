@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import zipfile
 import zlib
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import IO, Any
 
 from isal import isal_zlib
@@ -21,14 +22,15 @@ _UNREADABLE: Any = (OSError, zipfile.BadZipFile, *_CORRUPT)
 class Blocks:
     """Iterates over a stream's text in blocks of about `block_bytes`.
 
-    After the iteration `byte_count` is the uncompressed size and `damage` says in words what was wrong with the
-    stream (cut off, corrupt, unreadable from some place on), or is None.
+    After the iteration `byte_count` is the uncompressed size, `digest` the SHA-256 of the stream as it was read, and
+    `damage` says in words what was wrong with it (cut off, corrupt, unreadable from some place on), or is None.
     """
 
     stream: IO[bytes]
     block_bytes: int = BLOCK_BYTES
     byte_count: int = 0
     damage: str | None = None
+    digest: Any = field(default_factory=hashlib.sha256)
 
     def __iter__(self) -> Iterator[bytes]:
         head = self._read(_INPUT_BYTES)
@@ -48,10 +50,12 @@ class Blocks:
     def _read(self, size: int) -> bytes:
         """At most `size` bytes; none at the end, and where the stream (a member of a zip, say) gives no more."""
         try:
-            return self.stream.read(size)
+            data = self.stream.read(size)
         except _UNREADABLE as error:
             self.damage = f"it cannot be read further ({error})"
             return b""
+        self.digest.update(data)
+        return data
 
     def _plain(self, head: bytes) -> Iterator[bytes]:
         while head:

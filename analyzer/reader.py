@@ -59,6 +59,7 @@ def read_trace(
             world_size=world_size_hint if world_size is None else world_size,
             event_count=builder.event_count,
             byte_count=blocks.byte_count,
+            sha256=None if blocks.damage else blocks.digest.hexdigest(),
             lost_events=events.lost + builder.lost,
             repaired_events=events.repaired,
             damage="; ".join(filter(None, (blocks.damage, events.damage))) or None,

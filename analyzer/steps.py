@@ -20,6 +20,8 @@ MIN_REPEATS = 3
 MIN_COVERAGE = 0.6
 MAX_SPREAD = 3.0
 
+STUMP_SHARE = 0.1  # of the next longer step
+
 
 @dataclass(frozen=True, slots=True)
 class Steps:
@@ -63,8 +65,10 @@ class Steps:
 
     @property
     def median_index(self) -> int:
-        """The step whose length is the median (the shorter of two)."""
-        return int(np.argsort(self.duration, kind="stable")[(self.count - 1) // 2])
+        """The step whose length is the median; the shorter of two, unless it is the stump of a cropped step."""
+        order = np.argsort(self.duration, kind="stable")
+        shorter, longer = order[(self.count - 1) // 2], order[self.count // 2]
+        return int(longer if self.duration[shorter] < STUMP_SHARE * self.duration[longer] else shorter)
 
 
 def find_steps(trace: Trace) -> Steps:
