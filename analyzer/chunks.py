@@ -28,7 +28,7 @@ _ERROR_BYTE = re.compile(r"\(byte (\d+)\)")
 _ARRAY_END = re.compile(rb'\}\s*,?\s*\](?=\s*(?:\}?\s*$|,\s*"))')
 _ARRAY_END_TRIES = 100
 _META_LIMIT_BYTES = 64 << 20  # what stands before, or after, the events; the largest seen is 0.2 MB
-_EVENT_LIMIT_BYTES = 4 << 20  # an event larger than this is taken for damage
+EVENT_LIMIT_BYTES = 4 << 20  # an event larger than this is taken for damage
 
 _check_syntax = msgspec.json.Decoder(msgspec.Raw).decode
 _elements = msgspec.json.Decoder(list[msgspec.Raw]).decode
@@ -56,8 +56,9 @@ class EventStream:
 
     def __iter__(self) -> Iterator[list[Event]]:
         blocks = iter(self.blocks)
-        carry = b""
-        block: bytes | None = self._find_events(blocks)
+        yield from self._decoded(b"", self._find_events(blocks), blocks)
+
+    def _decoded(self, carry: bytes, block: bytes | None, blocks: Iterator[bytes]) -> Iterator[list[Event]]:
         while block is not None and self._tail is None:
             events, carry = self._next(carry, block)
             yield events
@@ -100,10 +101,10 @@ class EventStream:
 
     def _next(self, carry: bytes, block: bytes) -> tuple[list[Event], bytes]:
         """The events that are complete with one more block, and the text that is carried over."""
-        border = _last_border(block)
+        border = last_border(block)
         if border is None:
             text = carry + block
-            return ([], text) if len(text) <= _EVENT_LIMIT_BYTES else self._examined(text, len(text), len(text))
+            return ([], text) if len(text) <= EVENT_LIMIT_BYTES else self._examined(text, len(text), len(text))
         end, start = border
         try:
             return decode_events(b"".join((b"[", carry, memoryview(block)[:end], b"]"))), block[start:]
@@ -116,7 +117,7 @@ class EventStream:
         flaw, position = _flaw(array)
         if flaw == "none":
             return self._readable(array), text[start:]
-        if flaw == "open" and len(text) <= _EVENT_LIMIT_BYTES:
+        if flaw == "open" and len(text) <= EVENT_LIMIT_BYTES:
             return [], text
         if flaw == "ended" and self._may_follow(text[position - 1 :]):
             self._tail = text[position - 1 :]
@@ -177,7 +178,7 @@ class EventStream:
         self.repaired += found.repaired
         if found.rest == end:
             return found.events, text[start:]
-        if len(text) - found.rest <= _EVENT_LIMIT_BYTES:
+        if len(text) - found.rest <= EVENT_LIMIT_BYTES:
             return found.events, text[found.rest :]
         self.lost += 1
         return found.events, text[start:]
@@ -201,7 +202,7 @@ def _flaw(text: bytes) -> tuple[Literal["none", "open", "ended", "broken"], int]
     return "none", len(text)
 
 
-def _last_border(text: bytes) -> tuple[int, int] | None:
+def last_border(text: bytes) -> tuple[int, int] | None:
     """Where the last complete event ends and the next begins: right-most `}` `,` `{`."""
     opening = len(text)
     while True:

@@ -47,6 +47,11 @@ class Blocks:
         if waiting:
             yield b"".join(waiting)
 
+    def start_again(self) -> None:
+        """Back to the beginning of the stream, which must be a file."""
+        self.stream.seek(0)
+        self.byte_count, self.damage = 0, None
+
     def _read(self, size: int) -> bytes:
         """At most `size` bytes; none at the end, and where the stream (a member of a zip, say) gives no more."""
         try:

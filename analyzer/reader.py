@@ -12,6 +12,7 @@ from traceopt.analyzer.builder import TableBuilder
 from traceopt.analyzer.call_lines import with_call_lines
 from traceopt.analyzer.chunks import EventStream, NotATraceError
 from traceopt.analyzer.inflate import Blocks
+from traceopt.analyzer.sharing import NotShareableError, read_shared, shareable
 from traceopt.analyzer.trace import Trace, TraceMeta
 from traceopt.errors import InputError
 
@@ -31,13 +32,8 @@ def read_trace(
     Raises InputError when it is no PyTorch trace.
     """
     blocks = Blocks(stream)
-    events = EventStream(blocks)
-    builder = TableBuilder()
     try:
-        for chunk in events:
-            builder.add(chunk)
-            if progress is not None:
-                progress(blocks.byte_count)
+        events, builder = _read(blocks, progress or (lambda _: None))
     except NotATraceError as error:
         if blocks.damage and not blocks.byte_count:
             raise InputError(f"{path}: {blocks.damage}") from None
@@ -72,6 +68,19 @@ def read_trace(
         threads=builder.threads(),
         **tables,
     )
+
+
+def _read(blocks: Blocks, tell: Progress) -> tuple[EventStream, TableBuilder]:
+    if shareable(blocks.stream):
+        try:
+            return read_shared(blocks, tell)
+        except NotShareableError:
+            blocks.start_again()
+    events, builder = EventStream(blocks), TableBuilder()
+    for chunk in events:
+        builder.add(chunk)
+        tell(blocks.byte_count)
+    return events, builder
 
 
 def _clock_ns(start_ns: int | None, header: dict[str, Any]) -> int | None:

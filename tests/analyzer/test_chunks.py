@@ -190,7 +190,7 @@ def test_what_stands_behind_the_document_is_told_and_not_read(size: int, bare: b
 
 def test_an_event_beyond_all_measure_is_damage(monkeypatch: pytest.MonkeyPatch) -> None:
     """A bracket that nothing closes must not hold back the rest of the file."""
-    monkeypatch.setattr(chunks, "_EVENT_LIMIT_BYTES", 4096)
+    monkeypatch.setattr(chunks, "EVENT_LIMIT_BYTES", 4096)
     parts = [json.dumps(op("aten::mm", i, 1)) for i in range(1000)]
     parts[300] = '{"ph": "X", "name": "open", "args": {"x": [1'
     parts[600] = json.dumps(op("large", 600, 1, x="y" * 20_000))
@@ -233,7 +233,7 @@ def test_the_search_for_events_is_bounded(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_the_text_behind_the_events_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(chunks, "_EVENT_LIMIT_BYTES", 4_000)
+    monkeypatch.setattr(chunks, "EVENT_LIMIT_BYTES", 4_000)
     monkeypatch.setattr(chunks, "_META_LIMIT_BYTES", 10_000)
     text = json.dumps({"traceEvents": [span("kernel", "k", 0, 1)] * 3, "log": ["x" * 100] * 1000}).encode()
     stream, events = read(cut(text, 500))
