@@ -12,6 +12,7 @@ from traceopt.analyzer.builder import TableBuilder
 from traceopt.analyzer.call_lines import with_call_lines
 from traceopt.analyzer.chunks import EventStream, NotATraceError
 from traceopt.analyzer.inflate import Blocks
+from traceopt.analyzer.limits import TooLargeError, most_text_bytes
 from traceopt.analyzer.trace import Trace, TraceMeta
 from traceopt.analyzer.untrusted import whole
 from traceopt.errors import InputError
@@ -35,7 +36,7 @@ def read_trace(
 
     Raises InputError when it is no PyTorch trace.
     """
-    blocks = Blocks(stream)
+    blocks = Blocks(stream, most_bytes=most_text_bytes())
     events = EventStream(blocks)
     builder = TableBuilder()
     try:
@@ -43,6 +44,8 @@ def read_trace(
             builder.add(chunk)
             if progress is not None:
                 progress(blocks.byte_count)
+    except TooLargeError as error:
+        raise InputError(f"{path}: {error}") from None
     except NotATraceError as error:
         if blocks.damage and not blocks.byte_count:
             raise InputError(f"{path}: {blocks.damage}") from None

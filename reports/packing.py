@@ -11,6 +11,7 @@ import zlib
 import numpy as np
 
 ENCODING = "gzip+base85"
+MOST_BYTES = 256 << 20  # unpacked: a small page must not fill the memory; documents have a megabyte
 ALPHABET = "".join(chr(code) for code in range(33, 127) if chr(code) not in "\"&'<>\\`|~")
 
 _GZIP_WINDOW = 31  # zlib's code for a gzip header, which then holds no time: same data, same text
@@ -39,6 +40,10 @@ def unpack(text: str) -> bytes:
             raise ValueError("a letter outside the alphabet")
         words = (digits * _POWERS).sum(axis=1)
         packed = words.astype(">u4").tobytes()
-        return zlib.decompress(packed[: len(packed) - int(text[0])], _GZIP_WINDOW)
+        unpacker = zlib.decompressobj(_GZIP_WINDOW)
+        data = unpacker.decompress(packed[: len(packed) - int(text[0])], MOST_BYTES)
+        if not unpacker.eof:
+            raise ValueError(f"it is cut off, or larger than {MOST_BYTES >> 20} MiB")
+        return data
     except (IndexError, zlib.error) as error:
         raise ValueError(str(error)) from error

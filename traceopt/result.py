@@ -412,5 +412,8 @@ class Result:
 
     @staticmethod
     def from_json(data: bytes) -> Result:
-        """Raises msgspec.ValidationError when `data` is not a result document of this schema."""
-        return msgspec.json.decode(data, type=Result)
+        """Raises ValueError when `data` is not a result document of this schema.
+
+        orjson reads it, because it refuses what it could not write again: numbers beyond 64 bits, endless nesting.
+        """
+        return msgspec.convert(orjson.loads(data), Result)

@@ -18,10 +18,15 @@ from traceopt.output import emit, write_atomically
 def export(report: str, json_path: str) -> None:
     """Get the result document (JSON) back out of an HTML report."""
     from traceopt.reports.html import embedded_result
+    from traceopt.reports.packing import MOST_BYTES
     from traceopt.result import Result
 
     try:
-        data = Result.from_json(embedded_result(Path(report).read_text(encoding="utf-8"))).to_json()
+        with Path(report).open("rb") as file:
+            page = file.read(MOST_BYTES).decode("utf-8")
+        data = Result.from_json(embedded_result(page)).to_json()
+    except RecursionError:
+        raise InputError(f"cannot read {report}: its values are nested too deep") from None
     except (OSError, ValueError) as error:
         raise InputError(f"cannot read {report}: {one_line(str(error))}") from error
     if json_path == "-":
