@@ -144,6 +144,13 @@ class Captured:
         """Of the cycle that the times are from: its steps as a multiple of those without a profiler."""
         return self.ledger.stretch.get(self.cycle or "") if self.ledger is not None else None
 
+    @property
+    def profiler_ns(self) -> float:
+        """By how much a step of that cycle is longer than one without a profiler; 0 where that is not known."""
+        usual = self.ledger.usual_ns if self.ledger is not None else None
+        recorded = self.ledger.recorded_ns.get(self.cycle or "") if self.ledger is not None else None
+        return max(0.0, recorded - usual) if usual is not None and recorded is not None else 0.0
+
 
 def captured(header: Mapping[str, Any]) -> Captured:
     """From the top-level key `traceopt`."""

@@ -37,6 +37,7 @@ from traceopt.analyzer.model_state import ModelState, find_model_state
 from traceopt.analyzer.nesting import PYTHON, Slices, build_slices
 from traceopt.analyzer.product_calls import ProductCalls
 from traceopt.analyzer.products import Products
+from traceopt.analyzer.profiler_cost import find_profiler_cost
 from traceopt.analyzer.quality import TraceQuality
 from traceopt.analyzer.regions import Regions
 from traceopt.analyzer.repetition import Repetition, find_repetition
@@ -266,7 +267,18 @@ class Facts:
 
     @cached_property
     def replay_graph(self) -> Graph:
-        return build_graph(self.trace, self.slices, self.links, self.gpu, self.steps)
+        return build_graph(self.trace, self.slices, self.links, self.gpu, self.steps, self.profiler_cost)
+
+    @cached_property
+    def profiler_cost(self) -> Intervals:
+        """When the profiler itself held up the host; empty where the run's other steps are not known."""
+        frames = self.frames_recorded_with_times
+        return find_profiler_cost(self.slices, self.steps, self.captured.profiler_ns, frames)
+
+    @property
+    def frames_recorded_with_times(self) -> bool:
+        """Whether Python frames were recorded while the times were measured, which makes Python slower."""
+        return self.call_sites.recorded and self.trace.meta.detail is None
 
     @cached_property
     def replayed(self) -> Replayed:

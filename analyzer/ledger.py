@@ -58,14 +58,26 @@ class Ledger:
         return np.flatnonzero(free)
 
     @cached_property
+    def usual_ns(self) -> float | None:
+        """The median step without a profiler, waiting for data aside; None where too few are known."""
+        usual = float(np.median(self._own_ns[self.usual])) if len(self.usual) >= FEW else 0.0
+        return usual if usual > 0 else None
+
+    @cached_property
+    def recorded_ns(self) -> dict[str, float]:
+        """By cycle: the median recorded step, waiting for data aside."""
+        recorded = {window.cycle: self._own_ns[window.start : window.until] for window in self.windows}
+        return {cycle: float(np.median(steps)) for cycle, steps in recorded.items() if len(steps)}
+
+    @property
     def stretch(self) -> dict[str, float]:
         """By cycle: the median recorded step as a multiple of the median unrecorded one, waiting for data aside."""
-        own = self.step_ns if self.fetch_ns is None else self.step_ns - self.fetch_ns
-        usual = float(np.median(own[self.usual])) if len(self.usual) >= FEW else 0.0
-        if usual <= 0:
-            return {}
-        recorded = {window.cycle: own[window.start : window.until] for window in self.windows}
-        return {cycle: float(np.median(steps)) / usual for cycle, steps in recorded.items() if len(steps)}
+        usual = self.usual_ns
+        return {cycle: step / usual for cycle, step in self.recorded_ns.items()} if usual else {}
+
+    @cached_property
+    def _own_ns(self) -> I8:
+        return self.step_ns if self.fetch_ns is None else self.step_ns - self.fetch_ns
 
 
 def read_ledger(value: object) -> Ledger | None:

@@ -36,6 +36,7 @@ class Collectives:
     start: I8
     end: I8
     exposed: I8  # without compute beside it
+    work: I8  # row of the device's work, -1 on a CPU-only run
 
     def __len__(self) -> int:
         return len(self.step)
@@ -43,8 +44,8 @@ class Collectives:
 
 @dataclass(frozen=True, slots=True)
 class RankSummary:
-    """One rank. `parts` holds the time of compute and of each idle cause in every step, shape (steps,), ns; `places`
-    the user's line behind the longest waits.
+    """One rank. `parts` holds the time of compute and of each idle cause in every step, shape (steps,), ns;
+    `profiler_ns` what recording took of the host in them; `places` the user's line behind the longest waits.
     """
 
     rank: int | None
@@ -53,6 +54,7 @@ class RankSummary:
     step_names: list[str]
     step_ns: I8
     parts: dict[str, I8]
+    profiler_ns: I8
     places: dict[str, CallSite]
     collectives: Collectives
     has_clock: bool  # the file says when it was recorded
@@ -70,6 +72,7 @@ def summarize(facts: Facts) -> RankSummary:
         step_names=steps.names,
         step_ns=steps.duration,
         parts=parts,
+        profiler_ns=facts.profiler_cost.within(steps.edges[:-1], steps.edges[1:]),
         places=_places(facts, parts),
         collectives=_collectives(facts),
         has_clock=meta.start_ns is not None,
@@ -123,6 +126,7 @@ def _collectives(facts: Facts) -> Collectives:
         start=ran.start[rows] + clock,
         end=ran.end[rows] + clock,
         exposed=exposed,
+        work=rows if facts.has_gpu else np.full(len(rows), -1, np.int64),
     )
 
 

@@ -32,6 +32,7 @@ class Matched:
     end: F8
     exposed: I8
     symmetric: npt.NDArray[np.bool_]
+    call: I8  # index into the rank's collectives
 
     def __len__(self) -> int:
         return len(self.event)
@@ -84,7 +85,7 @@ class RunFacts:
     @cached_property
     def _raw(self) -> Matched:
         """Matched on each rank's own clock, which counts from the first collective of all."""
-        rows: list[tuple[int, int, int, int, int, int, bool]] = []
+        rows: list[tuple[int, int, int, int, int, int, bool, int]] = []
         events: dict[tuple[object, ...], int] = {}
         steps = {name: index for index, name in enumerate(self.step_names)}
         calls = [rank.collectives for rank in self.ranks]
@@ -94,14 +95,15 @@ class RunFacts:
             found = rank.collectives
             of_step = [steps.get(name, -1) for name in rank.step_names]
             columns = (found.label, found.step, found.number, found.place, found.start, found.end, found.exposed)
-            for label, step, number, place, start, end, exposed in zip(*columns, strict=True):  # some hundred a rank
+            calls_of_rank = enumerate(zip(*columns, strict=True))
+            for call, (label, step, number, place, start, end, exposed) in calls_of_rank:  # some hundred a rank
                 at = of_step[step]
                 key = (label, number) if numbered else (label, at, place)
                 event = events.setdefault(key, len(events))
                 symmetric = label.rpartition("|")[2] in SYMMETRIC
                 if at >= 0:
-                    rows.append((event, index, at, start - origin, end - origin, exposed, symmetric))
-        table = np.array(rows, np.int64).reshape(-1, 7)
+                    rows.append((event, index, at, start - origin, end - origin, exposed, symmetric, call))
+        table = np.array(rows, np.int64).reshape(-1, 8)
         times_seen = np.bincount(table[:, 0], minlength=len(events))
         table = table[times_seen[table[:, 0]] > 1]
         table = table[np.lexsort((table[:, 1], table[:, 0]))]
@@ -114,6 +116,7 @@ class RunFacts:
             end=table[:, 4].astype(np.float64),
             exposed=table[:, 5],
             symmetric=table[:, 6].astype(bool),
+            call=table[:, 7],
         )
 
     @cached_property
@@ -155,6 +158,7 @@ class RunFacts:
             end=(raw.end - shift)[keep],
             exposed=raw.exposed[keep],
             symmetric=raw.symmetric[keep],
+            call=raw.call[keep],
         )
 
     @cached_property
@@ -183,13 +187,21 @@ class RunFacts:
 
     def part(self, name: str) -> F8:
         """Time of a part in the common steps. Shape (steps, ranks), ns."""
+        return self._in_common_steps([rank.parts.get(name) for rank in self.ranks])
+
+    def _in_common_steps(self, by_rank: list[I8 | None]) -> F8:
+        """Values of each rank's own steps. Shape (steps, ranks)."""
         out = np.zeros((len(self.step_names), len(self.ranks)))
-        for index, rank in enumerate(self.ranks):
+        for index, (rank, values) in enumerate(zip(self.ranks, by_rank, strict=True)):
             at = {step: row for row, step in enumerate(rank.step_names)}
-            values = rank.parts.get(name)
             if values is not None:
                 out[:, index] = [values[at[step]] for step in self.step_names]
         return out
+
+    def recording_ns(self, rank: int) -> float:
+        """What recording takes of a step of one rank more than of the others': without it they would wait less."""
+        cost = self._in_common_steps([one.profiler_ns for one in self.ranks])
+        return max(0.0, float(np.median(cost[:, rank] - np.median(np.delete(cost, rank, axis=1), axis=1))))
 
     @cached_property
     def late(self) -> Late | None:

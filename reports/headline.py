@@ -43,7 +43,7 @@ def lead(result: Result) -> tuple[str, str, str]:
         return "", NOTHING_FOUND, found
     if result.combined is None:
         best = max(savings, key=lambda saving: saving.est_us)
-        saved = _saved_per_step(best.est_us, best.share)
+        saved = text.saved_per_step(best.est_us, best.share)
         if len(savings) == 1:
             return "One fix, which saves about ", saved, "."
         return "The largest single fix saves about ", saved, "; fixes together are not estimated."
@@ -52,15 +52,11 @@ def lead(result: Result) -> tuple[str, str, str]:
     verb = " saves about " if fixes == "the top fix" or fixes.startswith("fix ") else " save about "
     before_us = combined.step_us_after + combined.saving_us
     after = text.as_precise_as(combined.step_us_after, combined.saving_us)
-    saved = _saved_per_step(combined.saving_us, combined.share)
+    saved = text.saved_per_step(combined.saving_us, combined.share)
     limit = wording.limit(combined.limit_after)
     then = f", then {limit}" if limit else ""
     rest = f": {text.ms_number(before_us)} → about {after}{text.NO_BREAK_SPACE}ms{then}."
     return fixes[0].upper() + fixes[1:] + verb, saved, rest
-
-
-def _saved_per_step(us: float, share: float) -> str:
-    return f"{text.estimate_number(us)}{text.NO_BREAK_SPACE}ms per step ({text.percent(share)})"
 
 
 def speedup(result: Result) -> str:

@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 import re
-import textwrap
-import unicodedata
-from dataclasses import dataclass
-
-import click
 
 from traceopt.reports import headline, text, wording
+from traceopt.reports.paper import MAX_WIDTH, MIN_WIDTH, Paper, pad, width_of
 from traceopt.reports.shown import shown as shown_form
 from traceopt.result import BreakdownPart, Result
 
-MIN_WIDTH, MAX_WIDTH = 60, 110
 STEP_COLUMNS = 40  # columns of a bar that is the whole step
 BAR_COLUMNS = (6, 18)  # columns that bars may take, least and most; the scale shrinks when one part is larger
 BESIDE_BARS = 62  # columns of the numbers and the longest label
@@ -27,96 +22,14 @@ CODE_COLUMNS = 8
 NOTES = 5  # quality notes and warnings shown of each
 WIDE = 96  # from here on the column of confidence has its full heading
 
-_ASCII = str.maketrans(
-    {
-        "≈": "~", "→": "->", "–": "-", "—": "-", "·": "-", "×": "x", "µ": "u", "…": "...", "█": "#",
-        "’": "'", "‘": "'", "“": '"', "”": '"', text.NO_BREAK_SPACE: " ", "\u202f": " ",
-    }
-)  # fmt: skip
 _TRACE_SUFFIX = re.compile(r"(?:\.pt)?(?:\.trace)?\.json(?:\.gz)?$")
 _IMPACT_COLOURS = {"high": "red", "medium": "yellow", "low": "cyan", "info": "blue"}
-
-
-@dataclass(frozen=True, slots=True)
-class _Paper:
-    """What the text is written for: columns, colour, and whether the encoding has more than ASCII."""
-
-    width: int
-    color: bool
-    unicode: bool
-
-    def plain(self, value: str) -> str:
-        value = value.replace(text.NO_BREAK_SPACE, " ")
-        if self.unicode:
-            return value
-        return value.translate(_ASCII).encode("ascii", "backslashreplace").decode("ascii")
-
-    def style(self, value: str, *, fg: str | None = None, bold: bool = False, dim: bool = False) -> str:
-        if not self.color:
-            return value
-        return click.style(value, fg=fg, bold=bold or None, dim=dim or None)
-
-    @property
-    def mark(self) -> str:
-        """Stands for what was cut off."""
-        return "…" if self.unicode else "..."
-
-    def fit(self, value: str, columns: int) -> str:
-        """`value` in at most `columns` columns."""
-        value = self.plain(value)
-        if _columns(value) <= columns:
-            return value
-        room = columns - len(self.mark)
-        while _columns(value) > room and value:
-            value = value[:-1]
-        return value + self.mark
-
-    def fit_path(self, value: str, columns: int) -> str:
-        """The end of a path, where the file's name stands: whole folders go first, then letters."""
-        value = self.plain(value)
-        if _columns(value) <= columns:
-            return value
-        room = columns - len(self.mark)
-        folders = (value[slash:] for slash, char in enumerate(value) if char == "/")
-        shorter = next((end for end in folders if _columns(end) <= room), value)
-        while _columns(shorter) > room:
-            shorter = shorter[1:]
-        return self.mark + shorter
-
-    def lines(self, value: str, columns: int, count: int, *, later: int | None = None) -> list[str]:
-        """`value` broken into at most `count` lines; `later` lines have their own width. What is left is cut off."""
-        value = self.plain(value)
-        first = textwrap.wrap(value, columns, break_on_hyphens=False, break_long_words=False)[:1]
-        if not first or count == 1 or _columns(first[0]) > columns:
-            return [self.fit(value, columns)]
-        rest = value[len(first[0]) :].strip()
-        return first + (self.lines(rest, later or columns, count - 1) if rest else [])
-
-    def wrap(self, value: str, *, indent: str = "", first: str = "") -> list[str]:
-        return textwrap.wrap(
-            self.plain(value),
-            self.width,
-            initial_indent=first,
-            subsequent_indent=indent,
-            break_on_hyphens=False,
-        )
-
-
-def _columns(value: str) -> int:
-    """Columns that `value` takes: East Asian wide characters take two, combining marks none."""
-    return sum(
-        0 if unicodedata.combining(char) else 2 if unicodedata.east_asian_width(char) in "WF" else 1 for char in value
-    )
-
-
-def _pad(value: str, columns: int) -> str:
-    return value + " " * (columns - _columns(value))
 
 
 def render_terminal(result: Result, *, width: int, color: bool, unicode: bool) -> str:
     """The summary in lines of at most `width` columns (60 to 110). `unicode` False keeps to ASCII."""
     shown = shown_form(result)
-    paper = _Paper(min(max(width, MIN_WIDTH), MAX_WIDTH), color, unicode)
+    paper = Paper(min(max(width, MIN_WIDTH), MAX_WIDTH), color, unicode)
     blocks = [
         _headline(shown, paper),
         _quality(shown, paper),
@@ -127,7 +40,7 @@ def render_terminal(result: Result, *, width: int, color: bool, unicode: bool) -
     return text.without_commands("\n\n".join("\n".join(lines) for lines in blocks if lines) + "\n")
 
 
-def _headline(result: Result, paper: _Paper) -> list[str]:
+def _headline(result: Result, paper: Paper) -> list[str]:
     name = "traceopt"
     lines = [paper.style(name, bold=True) + "  " + _about(result, paper, paper.width - len(name) - 2), ""]
     lines += [paper.style(line, bold=True) for line in _verdict_lines(wording.verdict(result), paper)]
@@ -137,36 +50,36 @@ def _headline(result: Result, paper: _Paper) -> list[str]:
     return lines + (paper.wrap(f"Throughput: {rate}.", indent="  ") if rate else [])
 
 
-def _about(result: Result, paper: _Paper, columns: int) -> str:
+def _about(result: Result, paper: Paper, columns: int) -> str:
     """Trace, device, steps and rank; the trace's name is shortened first."""
     steps = "no step marks" if result.step.source == "window" else wording.steps_phrase(result)
     rest = paper.plain(
         "".join(f" · {item}" for item in (wording.device_phrase(result), steps, wording.rank_phrase(result)) if item)
     )
     name = wording.identity(result)
-    if _columns(name) + _columns(rest) > columns:
+    if width_of(name) + width_of(rest) > columns:
         name = _TRACE_SUFFIX.sub("", name)
-    room = max(NAME_COLUMNS, columns - _columns(rest))
+    room = max(NAME_COLUMNS, columns - width_of(rest))
     return paper.fit(paper.fit(name, room) + rest, columns)
 
 
-def _verdict_lines(verdict: str, paper: _Paper) -> list[str]:
+def _verdict_lines(verdict: str, paper: Paper) -> list[str]:
     """A sentence a line where two sentences do not fit one."""
     sentences = text.sentences(paper.plain(verdict))
-    short_enough = len(sentences) <= VERDICT_LINES and max(map(_columns, sentences)) <= paper.width
-    if short_enough and _columns(verdict) > paper.width:
+    short_enough = len(sentences) <= VERDICT_LINES and max(map(width_of, sentences)) <= paper.width
+    if short_enough and width_of(verdict) > paper.width:
         return sentences
     return paper.lines(verdict, paper.width, VERDICT_LINES)
 
 
-def _emphasized(lines: list[str], strong: str, paper: _Paper) -> list[str]:
+def _emphasized(lines: list[str], strong: str, paper: Paper) -> list[str]:
     """`strong` in bold where it was not broken over two lines."""
     if not strong:
         return lines
     return [line.replace(strong, paper.style(strong, bold=True), 1) for line in lines]
 
 
-def _quality(result: Result, paper: _Paper) -> list[str]:
+def _quality(result: Result, paper: Paper) -> list[str]:
     heading = wording.quality_heading(result)
     if heading is None:
         return []
@@ -178,7 +91,7 @@ def _quality(result: Result, paper: _Paper) -> list[str]:
     return lines + _more(len(result.quality.notes), "note")
 
 
-def _breakdown(result: Result, paper: _Paper) -> list[str]:
+def _breakdown(result: Result, paper: Paper) -> list[str]:
     measured = [part for part in result.breakdown if min(part.us_per_step, part.share) > 0]
     parts = [part for busy in (False, True) for part in _without_crumbs([p for p in measured if p.busy is busy])]
     if not parts:
@@ -213,11 +126,11 @@ def _bar_length(part: BreakdownPart, columns_of_step: float) -> int:
     return max(1, round(part.share * columns_of_step))
 
 
-def _painted(bar: str, columns: int, busy: bool, paper: _Paper) -> str:
+def _painted(bar: str, columns: int, busy: bool, paper: Paper) -> str:
     return paper.style(bar, fg="blue" if busy else "red") + " " * (columns - len(bar))
 
 
-def _fixes(result: Result, paper: _Paper) -> list[str]:
+def _fixes(result: Result, paper: Paper) -> list[str]:
     cards = wording.cards(result.findings)
     priced = [card for card in cards if card.number is not None]
     others = [card for card in cards if card.number is None]
@@ -251,32 +164,32 @@ def _fixes(result: Result, paper: _Paper) -> list[str]:
     return lines
 
 
-def _place_columns(cards: list[wording.Card], paper: _Paper) -> int:
+def _place_columns(cards: list[wording.Card], paper: Paper) -> int:
     narrow, usual, wide = PLACE_COLUMNS
     most = wide if paper.width >= WIDE else usual if paper.width >= NARROW else narrow
     places = [paper.fit_path(wording.place(card.finding) or "", most) for card in cards]
-    return max(len("where"), *map(_columns, places))
+    return max(len("where"), *map(width_of, places))
 
 
 def _titled(
-    card: wording.Card, start: str, title_columns: int, place_columns: int, result: Result, paper: _Paper
+    card: wording.Card, start: str, title_columns: int, place_columns: int, result: Result, paper: Paper
 ) -> list[str]:
     """A row: `start`, code and title, the place in the code; a long title goes on below its code, on the whole line."""
     finding = card.finding
     title_columns = min(title_columns, paper.width - len(start) - place_columns - 2)  # a huge saving takes more room
     code = paper.fit(finding.code, CODE_COLUMNS)
-    room = title_columns - _columns(code) - 1
+    room = title_columns - width_of(code) - 1
     only = wording.only_on(finding, result)
     title = f"{finding.title} ({only})" if only else finding.title
     most = TITLE_LINES if paper.width >= NARROW else NARROW_TITLE_LINES
     titles = paper.lines(title, room, most, later=title_columns + 2 + place_columns)
     place = paper.fit_path(wording.place(finding) or "", place_columns)
     painted = paper.style(code, fg=_IMPACT_COLOURS[finding.impact])
-    first = f"{start}{painted} {_pad(titles[0], room)}  {place}".rstrip()
+    first = f"{start}{painted} {pad(titles[0], room)}  {place}".rstrip()
     return [first, *(" " * len(start) + line for line in titles[1:])]
 
 
-def _footer(result: Result, paper: _Paper) -> list[str]:
+def _footer(result: Result, paper: Paper) -> list[str]:
     lines = paper.wrap(wording.checks_line(result))
     for warning in result.warnings[:NOTES]:
         lines += paper.wrap(f"Warning: {warning}", indent="  ")

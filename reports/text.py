@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import math
 import re
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
-from traceopt.result import Result
 from traceopt.rules.finding import Location
+
+Document = TypeVar("Document")
 
 NO_BREAK_SPACE = "\u00a0"
 NOT_RECORDED = "not recorded"
@@ -28,7 +29,7 @@ _MIB = 1 << 20
 _BLANK_LETTERS = frozenset("\u115f\u1160\u3164\uffa0\u2800")
 _KEPT_SPACES = frozenset(" \u00a0\u202f")
 
-_PROSE_FIELDS = frozenset({"verdict", "text", "reason", "why", "basis", "detail", "warnings"})
+_PROSE_FIELDS = frozenset({"verdict", "text", "reason", "why", "basis", "detail", "warnings", "notes"})
 _SOURCE_CODE_FIELDS = frozenset({("fix", "code"), ("fix", "patch")})
 _UNIT_AFTER_NUMBER = re.compile(r"(\d) (ms|µs|s|[KMGT]i?B|GB/s|TFLOP/s)\b")
 _SPACE_BEFORE_PERCENT = re.compile(r"(?<=\d)[ \u00a0]%")
@@ -83,13 +84,16 @@ def without_commands(output: str) -> str:
 
     The runner obeys "::" at the start of a line and "##[" anywhere (actions/runner, ActionCommand.cs).
     """
-    return re.sub(r"^(\s*)::", r"\1.:", output, flags=re.MULTILINE).replace("##[", "#.[")
+    return without_old_commands(re.sub(r"^(\s*)::", r"\1.:", output, flags=re.MULTILINE))
 
 
-def cleaned(result: Result) -> Result:
+def without_old_commands(output: str) -> str:
+    return output.replace("##[", "#.[")
+
+
+def cleaned(document: Document) -> Document:
     """The document with every string made safe to show. Renderers read this one; JSON keeps the original."""
-    document: Result = msgspec.convert(_cleaned(msgspec.to_builtins(result), "", ""), Result)
-    return document
+    return msgspec.convert(_cleaned(msgspec.to_builtins(document), "", ""), type(document))
 
 
 def _cleaned(value: Any, field: str, parent: str) -> Any:
@@ -153,6 +157,11 @@ def estimate_range(low_us: float, high_us: float) -> str:
     return f"{estimate_number(low_us)}–{estimate_number(high_us)}{NO_BREAK_SPACE}ms"
 
 
+def saved_per_step(us: float, share: float) -> str:
+    """ "150 ms per step (36%)"."""
+    return f"{estimate_number(us)}{NO_BREAK_SPACE}ms per step ({percent(share)})"
+
+
 def as_precise_as(us: float, reference_us: float) -> str:
     """Milliseconds, rounded where the two digits of `reference_us` end: 214 beside a saving of 198 is 210."""
     value, reference = us / 1_000, reference_us / 1_000
@@ -161,6 +170,19 @@ def as_precise_as(us: float, reference_us: float) -> str:
     decimals = min(_two_digit_decimals(reference), 1)
     rounded = round(value, decimals)
     return _grouped(rounded, decimals) if rounded > 0 else two_digits(value)
+
+
+def signed_percent(share: float | None) -> str:
+    """A change with one decimal, or whole per cent from ten on: "+5.2%", "−28%"."""
+    if share is None:
+        return NOT_RECORDED
+    value = share * 100
+    return f"{value:+.0f}%".replace("-", "−") if abs(value) >= 9.95 else f"{value:+.1f}%".replace("-", "−")
+
+
+def signed_ms_number(us: float) -> str:
+    """A change of a measured time in milliseconds, without the unit: "+0.62", "−57.6"."""
+    return f"{'−' if us < 0 else '+'}{ms_number(abs(us))}"
 
 
 def percent(share: float | None) -> str:

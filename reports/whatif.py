@@ -16,7 +16,7 @@ def render_whatif(document: WhatIf) -> str:
     """Some lines of plain text."""
     lines = [
         f"What if: {', '.join(text.clean(change) for change in document.changes)}",
-        f"Trace:   {text.clean(document.path)}, {text.counted(document.steps, 'step')}",
+        f"Trace:   {text.clean(document.path)}, {_extent(document)}",
         "",
         _step(document),
         *_limits(document),
@@ -26,6 +26,13 @@ def render_whatif(document: WhatIf) -> str:
     if len(document.fixes) > 1:
         lines += ["", *_alone(document)]
     return text.without_commands("\n".join([*lines, "", *_trust(document)]) + "\n")
+
+
+def _extent(document: WhatIf) -> str:
+    steps = text.counted(document.steps, "step")
+    if document.ranks == 1:
+        return steps
+    return f"{document.ranks} ranks, {steps}, {text.counted(document.meetings, 'collective')} entered together"
 
 
 def _step(document: WhatIf) -> str:

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.gemms import GemmShape
-from traceopt.analyzer.intervals import Intervals, intersect, union
+from traceopt.analyzer.intervals import EMPTY, Intervals, intersect, merge, union
 from traceopt.analyzer.nesting import RUNTIME
 from traceopt.analyzer.replay.changes import AsyncCopy, Change, DropSync, RemoveHost, ScaleWork
 from traceopt.analyzer.replay.whatif import replay
@@ -21,6 +21,7 @@ from traceopt.rules.rule import impact_of
 Changes = Sequence[Change]
 Mask = npt.NDArray[np.bool_]
 
+TOLD_SHARE = 0.05  # of the time that a fix removes; less is not worth a sentence
 HIDDEN_SHARE = 0.7  # of what was measured; a fix that gives back less alone meets another limit of the step
 
 
@@ -47,7 +48,18 @@ def priced(
         least = est if low is None else gain_ns(facts, low, typical=typical)
         most = est if high is None else gain_ns(facts, high, typical=typical)
         gains = min(least, bounds_ns[0]), min(est, bounds_ns[1]), min(max(est, most), bounds_ns[2])
+        basis += _without_profiler(facts, expected)
     return Price(saving(facts, *gains, basis), tuple(expected), tuple(best), bounds_ns)
+
+
+def _without_profiler(facts: Facts, changes: Changes) -> str:
+    """Tells what recording took of the time that a change would remove, where it is a good part of it."""
+    areas = [change.area for change in changes if isinstance(change, RemoveHost)]
+    removed = merge(*areas) if areas else EMPTY
+    cost = intersect(removed, facts.profiler_cost).total
+    if cost < TOLD_SHARE * removed.total:
+        return ""
+    return f" Of the recorded time {ms(cost / facts.steps.count)} is what recording itself takes, and not counted."
 
 
 def gain_ns(facts: Facts, changes: Changes, given: Changes = (), *, typical: bool = True) -> float:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -12,6 +12,8 @@ from traceopt.units import to_location
 
 if TYPE_CHECKING:
     from traceopt.analyzer.facts import Facts
+    from traceopt.analyzer.replay.changes import Change
+    from traceopt.analyzer.replay.ranks import Ranks
     from traceopt.analyzer.run_facts import RunFacts
 
 
@@ -36,6 +38,10 @@ class RunRule(Rule):
     def check_run(self, run: RunFacts) -> Iterator[Finding]:
         """Yields what is worth changing in the run."""
         raise NotImplementedError
+
+    def remedy(self, ranks: Ranks) -> list[Sequence[Change]] | None:  # noqa: ARG002
+        """What the fix changes on each rank, to replay them together; None where that is not known."""
+        return None
 
     def passed_run(self, run: RunFacts) -> str:
         """One sentence for the reader when check_run() yields nothing."""

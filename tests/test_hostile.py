@@ -1,4 +1,4 @@
-"""A trace whose names attack: they show as text in the terminal, in Markdown, in JSON and in a browser."""
+"""A trace whose names attack: they show as text in every format, and in a browser."""
 
 from __future__ import annotations
 
@@ -9,10 +9,15 @@ from typing import TYPE_CHECKING
 
 import orjson
 import pytest
+from rendered_page import Page
 
 from fixtures.hostile import HOSTILE, hostile_trace
 from traceopt.api import analyze
+from traceopt.reports.github import ANNOTATIONS, render_github
+from traceopt.reports.gitlab import render_gitlab
 from traceopt.reports.html import render_html
+from traceopt.reports.markdown import render_markdown
+from traceopt.reports.sarif import render_sarif
 from traceopt.reports.terminal import render_concise, render_terminal
 from traceopt.result import Result
 
@@ -92,6 +97,26 @@ def test_json(hostile: Result) -> None:
     assert Result.from_json(data) == hostile
     assert [byte for byte in data if byte < 0x20 and byte != 0x0A] == []
     assert orjson.loads(data)["schema_version"] == hostile.schema_version
+
+
+def test_formats_of_pull_requests(hostile: Result) -> None:
+    """Whole and valid; what their readers make of each string is tested in tests/reports."""
+    page = Page(render_markdown(hostile))
+    assert not {"a", "img", "script", "b", "svg", "input"} & set(page.tags)
+    assert not set(re.findall(r"@everyone|#1\b|https?://", page.outside_code))
+    assert page.tags.count("h3") == 1
+    assert '<img src=x onerror="window.pwned=3">' in page.text
+    for render in (render_markdown, render_github, render_gitlab, render_sarif):
+        output = render(hostile)
+        assert [hex(ord(char)) for char in set(output) if moves_or_hides(char)] == []
+    lines = render_github(hostile).splitlines()
+    assert len(lines) == min(len(hostile.findings), ANNOTATIONS)
+    assert [
+        line for line in lines if not line.startswith(("::warning title=traceopt ", "::notice title=traceopt "))
+    ] == []
+    assert "##" not in render_github(hostile).replace("###", "")
+    assert orjson.loads(render_sarif(hostile))["runs"][0]["results"]
+    assert orjson.loads(render_gitlab(hostile))
 
 
 @pytest.mark.parametrize("static", [True, False])

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING
 
 import pytest
 from click.testing import CliRunner, Result
 
+from fixtures.generate import generate_ranks
+from fixtures.scenarios import SCENARIOS
 from traceopt.cli import cli
 from traceopt.errors import InputError
 from traceopt.whatif import what_if
@@ -91,11 +94,11 @@ def test_what_cannot_be_replayed_is_told_in_one_line(example: GetExample, argume
     assert len(result.stderr.splitlines()) == 1
 
 
-def test_a_folder_of_ranks_is_refused(example: GetExample) -> None:
-    folder = example("slow_loader").path.parent
-    example("item_stall")
+def test_traces_that_are_not_ranks_of_one_run_are_refused(example: GetExample, tmp_path: Path) -> None:
+    for scenario in ("slow_loader", "item_stall"):
+        (tmp_path / f"{scenario}.json").write_bytes(example(scenario).path.read_bytes())
     with pytest.raises(InputError, match="name the file of one rank"):
-        what_if(str(folder), ["DL001"])
+        what_if(str(tmp_path), ["DL001"])
 
 
 def test_text_and_json_say_the_same(example: GetExample) -> None:
@@ -109,3 +112,27 @@ def test_text_and_json_say_the_same(example: GetExample) -> None:
     assert document["fixes"] == [
         {"code": "DL001", "title": "Load data in worker processes", "alone_us": document["saving_us"]}
     ]
+
+
+@pytest.mark.parametrize("scenario", ["straggler", "load_imbalance"])
+def test_ranks_of_a_folder_are_replayed_together(scenario: str, tmp_path: Path) -> None:
+    traces = generate_ranks(scenario)
+    for trace in traces:
+        (tmp_path / f"rank{trace.rank}.json").write_bytes(trace.to_bytes())
+    code = SCENARIOS[scenario].codes[0]
+    document = what_if(str(tmp_path), [code])
+    assert (document.ranks, document.fixes[0].code) == (2, code)
+    assert document.before_us == pytest.approx(median(traces[0].planted.step_us), rel=0.01)
+    assert document.after_us >= 0.98 * median(traces[0].planted.fixed_step_us)
+    assert document.saving_share > 0.1
+    assert (
+        f"2 ranks, 6 steps, {document.meetings} collectives entered together"
+        in run(str(tmp_path), "--fix", code).output
+    )
+
+
+def test_too_many_ranks_are_not_replayed_together(tmp_path: Path) -> None:
+    for rank in range(17):
+        (tmp_path / f"rank{rank}.json").write_text("{}")
+    with pytest.raises(InputError, match="holds 17 traces; at most 16 ranks are replayed together"):
+        what_if(str(tmp_path), ["DL001"])

@@ -23,7 +23,8 @@ _toml: Any = importlib.import_module("tomllib" if sys.version_info >= (3, 11) el
 class Config:
     """Every setting with its default; in TOML the names are written with `-` or `_`.
 
-    Relative paths count from the folder of the settings file. `html` is a path, or false for no HTML report.
+    Relative paths count from the folder of the settings file. `html` is a path, or false for no HTML report. `fail_on`
+    and `warn_on` are gates, `baseline` the runs that a new one is compared with.
     `rules` holds thresholds: `[tool.traceopt.rules.DL001]`, then `min_share = 0.05`.
     """
 
@@ -31,6 +32,9 @@ class Config:
     ignore: tuple[str, ...] = ()
     rules_dir: str | None = None
     html: str | bool | None = None
+    baseline: tuple[str, ...] = ()
+    fail_on: tuple[str, ...] = ()
+    warn_on: tuple[str, ...] = ()
     tokens_per_step: float | None = None
     samples_per_step: float | None = None
     reference_throughput: float | None = None
@@ -97,7 +101,12 @@ def _read(path: Path) -> Config | None:
     if not isinstance(document, dict):
         raise ConfigError(f"{where}: expected a table, got {type(document).__name__}")
     config = Config(**typed_settings(Config, document, where))
-    return replace(config, rules_dir=_beside(path, config.rules_dir), html=_beside(path, config.html))
+    return replace(
+        config,
+        rules_dir=_beside(path, config.rules_dir),
+        html=_beside(path, config.html),
+        baseline=tuple(_beside(path, run) for run in config.baseline),
+    )
 
 
 def _beside(path: Path, setting: Any) -> Any:

@@ -12,7 +12,7 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from traceopt.analyzer.intervals import EMPTY, Intervals, merge, subtract
+from traceopt.analyzer.intervals import Intervals, merge, subtract
 from traceopt.analyzer.replay.graph import HOST, Graph, Rows
 from traceopt.analyzer.replay.queues import EARLY
 from traceopt.analyzer.tables import I8
@@ -87,9 +87,11 @@ class RemoveLaunches:
     def apply(self, graph: Graph, rows: Rows) -> Rows:
         mine = np.zeros(len(rows), bool)
         mine[_rows_of(graph, self.work)] = True
+        profiler = graph.profiler.within(graph.host_start, graph.host_start + graph.rows.host)
+        removed = self.dispatch_share * np.maximum(rows.host - profiler, 0)
         return replace(
             rows,
-            host=np.where(mine, (rows.host * (1 - self.dispatch_share)).astype(np.int64), rows.host),
+            host=np.where(mine, rows.host - removed.astype(np.int64), rows.host),
             latency=np.where(mine, EARLY, rows.latency),
             lead=np.where(mine, 0, rows.lead),
             duration=np.where(mine, 0, rows.duration),
@@ -154,14 +156,16 @@ Changes = Sequence[Change]
 def apply_all(graph: Graph, changes: Changes) -> Rows:
     """The graph's rows after all changes."""
     rows = graph.rows
-    for change in (*host_removals(changes), *(c for c in changes if not isinstance(c, RemoveHost))):
+    for change in (*host_removals(graph, changes), *(c for c in changes if not isinstance(c, RemoveHost))):
         rows = change.apply(graph, rows)
     return rows
 
 
-def host_removals(changes: Changes) -> list[RemoveHost]:
-    """The removals of host time, made disjoint: what several remove goes once, by the largest share."""
-    taken, out = EMPTY, []
+def host_removals(graph: Graph, changes: Changes) -> list[RemoveHost]:
+    """The removals of host time, made disjoint: what several remove goes once, by the largest share; what the profiler
+    took stays.
+    """
+    taken, out = graph.profiler, []
     for change in sorted((c for c in changes if isinstance(c, RemoveHost)), key=lambda c: -c.share):
         out.append(RemoveHost(subtract(change.area, taken), change.share))
         taken = merge(taken, change.area)

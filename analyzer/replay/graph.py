@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from traceopt.analyzer.gpu import GpuWork
+from traceopt.analyzer.intervals import EMPTY, Intervals
 from traceopt.analyzer.links import Links
 from traceopt.analyzer.nesting import Slices
 from traceopt.analyzer.replay.calls import BORDER, GRAPH_LAUNCH, LAUNCH, Calls, find_calls
@@ -63,9 +64,12 @@ class Graph:
     measured_end: I8  # of each row: when its work ended, or how far the host was
     fixed: int
     borders: I8  # the row that begins the first step, and those that end a step; shape (steps + 1,)
+    profiler: Intervals  # when the profiler worked on the host, which no change makes shorter
 
 
-def build_graph(trace: Trace, slices: Slices, links: Links, gpu: GpuWork, steps: Steps) -> Graph:
+def build_graph(
+    trace: Trace, slices: Slices, links: Links, gpu: GpuWork, steps: Steps, profiler: Intervals = EMPTY
+) -> Graph:
     """The steps one after the other, as recorded."""
     calls = find_calls(trace, slices, links, steps)
     queues = find_queues(gpu, links, calls)
@@ -111,6 +115,7 @@ def build_graph(trace: Trace, slices: Slices, links: Links, gpu: GpuWork, steps:
         measured_end=column(queues.end, calls.end[waits.call], calls.start[borders]),
         fixed=int((call < 0).sum()),
         borders=place[-len(borders) :],
+        profiler=profiler,
     )
 
 

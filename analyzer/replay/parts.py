@@ -79,7 +79,7 @@ def _host_time(facts: Facts, replayed: Replayed) -> dict[str, npt.NDArray[np.flo
     """By name, what the host still does in its stretch before each row, ns; together they are `rows.host`."""
     graph = facts.replay_graph
     begin, end = graph.host_start, graph.host_start + graph.rows.host
-    removals = host_removals(replayed.changes)
+    removals = host_removals(graph, replayed.changes)
     areas = facts.flow_areas if facts.has_gpu else facts.cpu_phases.areas
     spent = {}
     for name, area in areas.items():

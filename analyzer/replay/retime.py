@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from dataclasses import dataclass
 
 import numpy as np
@@ -26,9 +27,25 @@ class Timing:
         return np.maximum(self.host, self.device)
 
 
+Meeting = tuple[int, int, int]  # the round, the number of the meeting, and when this rank comes to it, ns
+Pass = Generator[Meeting, int, Timing]
+
+
 def retime(graph: Graph, rows: Rows, rounds: int = 1) -> Timing:
     """Replays `rows`, those of the graph or changed ones, from the state in which the window began; in further rounds
     the steps come over again, from the state that the round before left behind. The last round counts.
+    """
+    try:
+        next(one_pass(graph, rows, rounds))
+    except StopIteration as end:
+        timing: Timing = end.value
+        return timing
+    raise AssertionError("one rank alone has no meetings")
+
+
+def one_pass(graph: Graph, rows: Rows, rounds: int = 1) -> Pass:
+    """The same, where work may have to meet other ranks: a duration of ~m means that the row takes part in meeting m.
+    The pass halts there with the time at which the row can start, and goes on with the time at which it ends.
 
     A loop over rows with plain lists, because each row depends on earlier ones; about 0.3 us a row.
     """
@@ -40,7 +57,7 @@ def retime(graph: Graph, rows: Rows, rounds: int = 1) -> Timing:
     for queue, time in zip(rows.stream[:first].tolist(), fixed_end, strict=True):
         free[queue] = max(free[queue], time)
     now = int(graph.host_start[graph.borders[0]])
-    for _ in range(rounds):
+    for turn in range(rounds):
         end, clock = fixed_end.copy(), [now] * first
         at_border, at_device = [], []
         begin = 0
@@ -58,8 +75,10 @@ def retime(graph: Graph, rows: Rows, rounds: int = 1) -> Timing:
                         start = ready
                     if awaited >= 0 and (ready := end[awaited] + wake[row]) > start:
                         start = ready
-                    free[queue] = start = start + duration[row]
-                    end.append(start)
+                    length = duration[row]
+                    done = start + length if length >= 0 else (yield turn, ~length, start)
+                    free[queue] = done
+                    end.append(done)
                 clock.append(now)
             begin = border
             at_border.append(now)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
 from traceopt.analyzer.ranks import COMPUTE, PART_LABELS
+from traceopt.analyzer.replay.changes import Change, RemoveHost
+from traceopt.analyzer.replay.parts import flow_areas
+from traceopt.analyzer.replay.ranks import Ranks
 from traceopt.analyzer.run_facts import Late, RunFacts
 from traceopt.rules.common import ms, percent
 from traceopt.rules.finding import Evidence, Finding, Fix
@@ -65,7 +68,7 @@ class StragglerRank(RunRule):
         late = run.late
         if late is None or late.share < self.min_blame:
             return
-        wait = float(np.median(run.waits[:, late.rank]))
+        wait = float(np.median(run.waits[:, late.rank])) - run.recording_ns(late.rank)
         if wait < self.min_share * run.step_ns or (late.parts and late.parts[0][0] == COMPUTE):
             return  # more to compute is CM005's
         name = rank_name(run, late.rank)
@@ -85,7 +88,7 @@ class StragglerRank(RunRule):
                 0.95 * wait,
                 1.1 * wait,
                 "The time between the last two ranks to enter the collectives of the median step, as far as the "
-                "others compute nothing beside them.",
+                "others compute nothing beside them; less what recording adds to the late rank's.",
             ),
             evidence=_evidence(run, late),
             locations=[place] if place else [],
@@ -102,11 +105,26 @@ class StragglerRank(RunRule):
         )
         yield on_rank(finding, run, late.rank)
 
+    def remedy(self, ranks: Ranks) -> list[Sequence[Change]] | None:
+        """The late rank no longer does what it does more of than the others."""
+        late = ranks.run.late
+        if late is None or not late.parts:
+            return None
+        cause, more = late.parts[0]
+        facts = ranks.facts[late.rank]
+        areas, edges = flow_areas(facts), facts.steps.edges
+        spent = float(areas[cause].within(edges[:-1], edges[1:]).mean()) if cause in areas else 0.0
+        if not spent:
+            return None
+        changes: list[Sequence[Change]] = [[] for _ in ranks.facts]
+        changes[late.rank] = [RemoveHost(areas[cause], min(1.0, more / spent))]
+        return changes
+
     def passed_run(self, run: RunFacts) -> str:
         late = run.late
         if late is None:
             return f"No rank of {len(run.ranks)} comes late to the {run.matched.count} collectives that they share."
-        wait = float(np.median(run.waits[:, late.rank])) / run.step_ns
+        wait = max(0.0, float(np.median(run.waits[:, late.rank])) - run.recording_ns(late.rank)) / run.step_ns
         return (
             f"{rank_name(run, late.rank).capitalize()} keeps the others waiting longest: {percent(wait)} of the step."
         )

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
 from traceopt.analyzer.ranks import COMPUTE
+from traceopt.analyzer.replay.changes import Change, ScaleWork
+from traceopt.analyzer.replay.ranks import Ranks
 from traceopt.analyzer.run_facts import RunFacts
 from traceopt.rules.common import ms, percent
 from traceopt.rules.finding import Evidence, Finding, Fix
@@ -81,6 +83,16 @@ class LoadImbalance(RunRule):
             shares_cause_with=["CM001", "CM003", "CM004"],
         )
         yield on_rank(finding, run, most) if always else finding
+
+    def remedy(self, ranks: Ranks) -> list[Sequence[Change]] | None:
+        """Every rank computes for as long as all do on average."""
+        if not all(facts.has_gpu for facts in ranks.facts):
+            return None
+        spent = ranks.run.part(COMPUTE).mean(axis=0)
+        factors = spent.mean() / np.maximum(spent, 1)
+        return [
+            [ScaleWork(facts.gpu.is_compute, float(factor))] for facts, factor in zip(ranks.facts, factors, strict=True)
+        ]
 
     def passed_run(self, run: RunFacts) -> str:
         excess = float(np.median(run.imbalance_ns)) / run.step_ns if len(run.imbalance_ns) else 0.0

@@ -29,6 +29,9 @@ from traceopt.rules.rule import Rule, threshold
 
 SAMPLE_NS = 100_000
 MOST_SAMPLES = 20_000  # of a window of hours: farther apart there
+# What can be given back of the standstill, at least and probably: some of the work remains in another form.
+AS_IT_IS = 0.5, 0.95, "The measured standstill; half of it where the work can only be made faster."
+SLOWED = 0.3, 0.8, "The measured standstill, less what the profiler adds to Python."
 
 
 @dataclass(frozen=True)
@@ -68,16 +71,17 @@ class PythonBound(Rule):
         held = _held(facts)
         if held.typical_ns < self.min_share * facts.step_ns:
             return
+        low, expected, basis = SLOWED if facts.frames_recorded_with_times else AS_IT_IS
         sites = by_site(facts, held.rows, np.full(len(held.rows), held.each_ns, np.int64))
         stall, meanwhile = held.typical_ns, "the GPU starves" if facts.has_gpu else "no operator runs"
         yield self.finding(
             why=f"Python holds the training thread for {ms(stall)} of each {ms(facts.step_ns)} step; {meanwhile}.",
             saving=priced(
                 facts,
-                (0.3 * stall, 0.8 * stall, stall),
-                [RemoveHost(held.area, 0.8)],
-                "The measured standstill, less what the profiler adds to Python.",
-                low=[RemoveHost(held.area, 0.3)],
+                (low * stall, expected * stall, stall),
+                [RemoveHost(held.area, expected)],
+                basis,
+                low=[RemoveHost(held.area, low)],
                 high=[RemoveHost(held.area)],
             ),
             evidence=site_evidence(facts, sites, lambda site: name_of(facts, int(site.rows[0]))),

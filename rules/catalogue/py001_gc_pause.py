@@ -79,21 +79,24 @@ class GcPause(Rule):
         share = min(1.0, hurt / shown_ns) if shown_ns else 1.0 - facts.has_gpu
         sites = by_site(facts, rows, time)
         full = f", {collections.full_count:,} of them of all objects" if collections.full_count else ""
+        saved = run_saving(
+            facts,
+            ledger,
+            0.8 * share * mean_ns,
+            (share if shown_ns else 1.0) * mean_ns,
+            mean_ns,
+            "The time of all collections of the run, spread over the steps"
+            + (", as far as the GPU stands still in those that the trace shows." if facts.has_gpu else "."),
+        )
+        bounds_ns = (saved.low_us * 1e3, saved.est_us * 1e3, saved.high_us * 1e3)
+        pauses = [RemoveHost(area_of(facts, rows))]
         return self.finding(
             why=(
                 f"The garbage collector takes {ms(mean_ns)} of each step of {ms(mean_step_ns(ledger))}, on average "
                 "over the "
                 f"run: {collections.count:,} collections{full}, up to {ms(float(ledger.gc_ns.max()))} in a step."
             ),
-            saving=run_saving(
-                facts,
-                ledger,
-                0.8 * share * mean_ns,
-                (share if shown_ns else 1.0) * mean_ns,
-                mean_ns,
-                "The time of all collections of the run, spread over the steps"
-                + (", as far as the GPU stands still in those that the trace shows." if facts.has_gpu else "."),
-            ),
+            saving=priced(facts, bounds_ns, pauses, saved.basis, typical=False) if shown_ns else saved,
             evidence=[
                 Evidence("collections", us(mean_ns), round(collections.count / max(1, ledger.count), 3)),
                 *site_evidence(facts, sites, lambda site: name_of(facts, int(site.rows[0])), 3),

@@ -22,7 +22,7 @@ def find_source(name: str, folders: Sequence[Path]) -> Source | None:
     try:
         roots = [folder.resolve(strict=True) for folder in folders]
         for root in roots:
-            if (file := _located(name, root)) is not None:
+            if (file := locate(name, root)) is not None:
                 outer = min((one for one in roots if file.is_relative_to(one)), key=lambda one: len(one.parts))
                 return _read(file, file.relative_to(outer).as_posix())
     except (OSError, ValueError, RuntimeError, UnclearError):  # unreadable; not UTF-8, a NUL; links in a circle
@@ -30,7 +30,10 @@ def find_source(name: str, folders: Sequence[Path]) -> Source | None:
     return None
 
 
-def _located(name: str, root: Path) -> Path | None:
+def locate(name: str, root: Path) -> Path | None:
+    """The file in the resolved folder `root` that a trace calls `name`; raises OSError, ValueError or RuntimeError for
+    a name that no file can have, or one that may not be looked for.
+    """
     for candidate in _candidates(name, root):
         try:
             file = candidate.resolve(strict=True)

@@ -2,35 +2,68 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
 import pytest
 
-from benchmarks.savings import Proof, page, row
+from benchmarks.savings.measure import able, prediction
+from benchmarks.savings.page import Proof, page, row
 from fixtures.workloads.pairs import PAIRS
-from traceopt.rules.finding import Finding, Fix, Saving
+from traceopt.result import Combined
 
-PAIR = PAIRS[0]
+if TYPE_CHECKING:
+    from conftest import GetExample
+
+[PAIR, *_] = PAIRS
+BOTH = next(pair for pair in PAIRS if pair.second)
 
 
-def finding(share: float) -> Finding:
-    saving = Saving(1.0, 2.0, 3.0, share, "measured")
-    return Finding("DL001", "stall", "Load", "high", "high", "one line", "none", saving, "why", [], [], Fix("fix"))
+def rounds(*savings_ms: float | None, plain_ms: float = 100.0, fixed_ms: float = 60.0) -> list[dict[str, Any]]:
+    predicted = ({} if ms is None else {"code": "DL001", "saving_ms": ms} for ms in savings_ms)
+    return [{"plain_ms": plain_ms, "fixed_ms": fixed_ms, **one} for one in predicted]
 
 
-def test_a_prediction_is_a_share_of_the_step_without_a_profiler() -> None:
-    proof = Proof(PAIR, plain_ms=100.0, fixed_ms=60.0, finding=finding(0.5))
+def test_a_prediction_is_taken_off_the_step_without_a_profiler() -> None:
+    proof = Proof("slow", rounds(40.0, 50.0, 90.0))
     assert proof.predicted_ms == pytest.approx(50.0)
+    assert proof.step_error == pytest.approx(-1 / 6)
     assert proof.gain_error == pytest.approx(0.25)
-    assert row(proof) == f"| {PAIR.name} | DL001 | 100.0 | 60.0 | 50.0 | 40.0 | +25% |"
+    assert row(proof) == "| slow | DL001 | 100.0 | 50.0 | 60.0 | ± 0% | -17% | +25% |"
 
 
-def test_what_was_not_found_has_no_prediction() -> None:
-    proof = Proof(PAIR, plain_ms=100.0, fixed_ms=60.0, finding=None)
-    assert (proof.predicted_ms, proof.gain_error) == (None, None)
-    assert row(proof) == f"| {PAIR.name} | none | 100.0 | 60.0 | – | 40.0 | – |"
+def test_what_most_rounds_do_not_find_has_no_prediction() -> None:
+    proof = Proof("slow", rounds(40.0, None, None))
+    assert (proof.predicted_ms, proof.step_error, proof.gain_error) == (None, None, None)
+    assert row(proof) == "| slow | DL001 | 100.0 | – | 60.0 | ± 0% | – | – |"
 
 
 def test_the_page_has_the_errors_and_what_is_not_measured() -> None:
-    proofs = [Proof(PAIR, 100.0, 60.0, finding(share)) for share in (0.4, 0.5, 0.1)] + [Proof(PAIR, 9.0, 8.0, None)]
-    text = page(proofs, [PAIRS[1]], runs=3)
-    assert "missed by 25% in the median and by 75% at most, over 3 of\n4 pairs" in text
-    assert f"Not measured on a GPU yet: {PAIRS[1].name}." in text
+    environment = {"gpus": [], "cores": 2, "threads": "1", "machine": "x86_64", "torch": "2.13.0"}
+    pairs = {"slow": rounds(40.0), "slower": rounds(44.0), "slowest": rounds(20.0), "lost": rounds(None)}
+    text = page([{"environment": environment, "pairs": pairs}], "precision 100 %")
+    assert "by 7% in the median and by 33% at most" in text
+    assert "10% and 50%; 3 of 4 pairs have a prediction" in text
+    assert "item_each_step" in text.partition("Not measured on a GPU yet: ")[2]
+    assert "precision 100 %" in text
+
+
+def test_the_prediction_is_that_of_the_planted_kind(example: GetExample) -> None:
+    result = example("slow_loader").result
+    saved = next(finding.saving for finding in result.findings if finding.code == "DL001")
+    assert saved is not None
+    assert prediction(result, PAIR) == {"code": "DL001", "saving_ms": saved.est_us / 1e3}
+    assert prediction(example("slow_loader", fixed=True).result, PAIR) == {}
+
+
+def test_of_two_planted_bottlenecks_it_is_that_of_both_fixes_together(example: GetExample) -> None:
+    result = example("slow_loader").result
+    both = Combined([BOTH.codes[0], BOTH.second[0]], 7e3, 0.2, 28e3, None, None)
+    assert prediction(replace(result, combined=both), BOTH)["saving_ms"] == 7.0
+    assert prediction(replace(result, combined=replace(both, codes=[BOTH.codes[0]])), BOTH) == {}
+
+
+def test_a_machine_runs_what_it_has_gpus_for() -> None:
+    assert {pair.name for pair in able(0)} == {pair.name for pair in PAIRS if pair.on_cpu}
+    assert {pair.name for pair in able(1)} == {pair.name for pair in PAIRS if pair.ranks == 1}
+    assert able(2) == list(PAIRS)

@@ -10,6 +10,7 @@ import click
 
 from traceopt import __version__
 from traceopt.cli.analyze import analyze
+from traceopt.cli.compare import compare
 from traceopt.cli.export import export
 from traceopt.cli.failing import EXIT_ERROR, Cli
 from traceopt.cli.rules import rule, rules
@@ -33,7 +34,7 @@ def cli(context: click.Context) -> None:
         context.exit(EXIT_ERROR)
 
 
-for command in (analyze, run, tensorboard, whatif, rules, rule, export):
+for command in (analyze, run, compare, tensorboard, whatif, rules, rule, export):
     cli.add_command(command)
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from traceopt.cli.gating import Gating, baseline_options
 from traceopt.cli.options import (
     DEFAULT_HTML,
     FILE,
@@ -17,6 +18,7 @@ from traceopt.cli.options import (
     split_codes,
     workload_options,
 )
+from traceopt.cli.pull_request import FORMATS, PullRequest, pull_request_options
 from traceopt.cli.results import (
     analyzed,
     check_all_writable,
@@ -41,11 +43,13 @@ from traceopt.output import emit
 @click.option(
     "--format",
     "format_",
-    type=click.Choice(["text", "concise", "json"]),
+    type=click.Choice(["text", "concise", "json", *FORMATS]),
     default="text",
     show_default=True,
     help="What goes to stdout.",
 )
+@pull_request_options
+@baseline_options
 @click.option("--select", multiple=True, callback=split_codes, help="Rules to run: codes, prefixes or names, by comma.")
 @click.option("--ignore", multiple=True, callback=split_codes, help="Rules to leave out; the more specific entry wins.")
 @click.option(
@@ -62,9 +66,9 @@ from traceopt.output import emit
 @click.option("--color/--no-color", default=None, help="Colours.  [default: on a terminal, unless NO_COLOR is set]")
 @click.option("-q", "--quiet", is_flag=True, help="Nothing on stderr but errors.")
 @debug_option
-@click.pass_obj
+@click.pass_context
 def analyze(
-    state: dict[str, bool],
+    context: click.Context,
     /,
     paths: tuple[str, ...],
     html: str | None,
@@ -72,6 +76,15 @@ def analyze(
     static: bool,
     json_path: str | None,
     format_: str,
+    markdown: str | None,
+    sarif: str | None,
+    job_summary: bool,
+    label: str,
+    baseline: tuple[str, ...],
+    write_baseline: str | None,
+    fail_on: tuple[str, ...],
+    warn_on: tuple[str, ...],
+    exit_zero: bool,
     select: tuple[str, ...],
     ignore: tuple[str, ...],
     source: tuple[Path, ...],
@@ -95,6 +108,8 @@ def analyze(
     if json_path == "-":
         json_path, format_ = None, "json"
     check_all_writable(html_path, json_path, patch_path)
+    pull_request = PullRequest(markdown, sarif, job_summary, label)
+    pull_request.check()
 
     config = replace(
         config,
@@ -103,14 +118,23 @@ def analyze(
         rules_dir=rules_dir or config.rules_dir,
         **given(workload),
     )
-    result = analyzed(paths, config, source, debug=state["debug"], quiet=quiet)
+    gating = Gating(baseline, write_baseline, fail_on, warn_on, exit_zero)
+    gating.prepare(config, debug=context.obj["debug"])
+    result = analyzed(paths, config, source, debug=context.obj["debug"], quiet=quiet)
     inputs = [*paths, *(file.path for file in result.run.files)]
+    gating.judge(result, inputs)
     if html_path is not None:
         write_html(html_path, result, inputs, static=static)
     if json_path is not None:
         write_output(json_path, result.to_json(), inputs)
     if patch_path is not None:
         write_patch(patch_path, result, source, inputs, quiet=quiet)
-    emit(rendered(result, format_, color, html_path))
+    pull_request.write(result, gating, source, inputs, quiet=quiet)
+    if format_ in FORMATS:
+        emit(pull_request.rendered(result, gating, format_, source, quiet=quiet))
+    else:
+        emit(rendered(result, format_, color, html_path))
     if html_path is not None and format_ != "text" and not quiet:
         click.echo(f"Report: {visible(html_path)}", err=True)
+    gating.tell(color, on_stdout=format_ == "text")
+    context.exit(gating.exit_code)

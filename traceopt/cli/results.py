@@ -102,13 +102,18 @@ def rendered(result: Result, format_: str, color: bool | None, html_path: str | 
 
     if format_ == "concise":
         return _ended(render_concise(result))
+    text = _ended(render_terminal(result, **terminal(color)))
+    return text if html_path is None else f"{text}Report: {visible(html_path)}\n"
+
+
+def terminal(color: bool | None) -> dict[str, Any]:
+    """What standard output is, for the renderers of text; `color` None finds out."""
     import shutil
 
     if color is None:
         color = sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
     width = max(40, min(100, shutil.get_terminal_size((80, 24)).columns))
-    text = _ended(render_terminal(result, width=width, color=color, unicode=_speaks_unicode(sys.stdout)))
-    return text if html_path is None else f"{text}Report: {visible(html_path)}\n"
+    return {"width": width, "color": color, "unicode": _speaks_unicode(sys.stdout)}
 
 
 def _ended(text: str) -> str:

@@ -8,7 +8,9 @@ from typing import Any
 
 import click
 
+from traceopt.cli.gating import Gating, baseline_options
 from traceopt.cli.options import DEFAULT_HTML, FILE, config_option, debug_option, patch_option, workload_options
+from traceopt.cli.pull_request import PullRequest, pull_request_options
 from traceopt.cli.results import (
     analyzed,
     check_all_writable,
@@ -59,6 +61,8 @@ DEFAULT_LOGDIR = "traceopt-logs"
 @click.option("--no-analyze", is_flag=True, help="Only record.")
 @click.option("--html", metavar="PATH", help=f"Where the HTML report goes.  [default: {DEFAULT_HTML}]")
 @click.option("--no-html", is_flag=True, help="Write no HTML report.")
+@pull_request_options
+@baseline_options
 @patch_option
 @workload_options
 @config_option
@@ -75,6 +79,15 @@ def run(
     no_analyze: bool,
     html: str | None,
     no_html: bool,
+    markdown: str | None,
+    sarif: str | None,
+    job_summary: bool,
+    label: str,
+    baseline: tuple[str, ...],
+    write_baseline: str | None,
+    fail_on: tuple[str, ...],
+    warn_on: tuple[str, ...],
+    exit_zero: bool,
     patch_path: str | None,
     config_path: Path | None,
     quiet: bool,
@@ -92,10 +105,12 @@ def run(
 
     First some steps are timed with nothing else recorded, then some with shapes, memory and lines of code. The options
     from --wait to --with-stack replace that by one kind of cycle, as torch.profiler has it. The exit code is that of
-    the script.
+    the script; where that is 0, it is 1 when a gate of --fail-on failed.
     """
     if html is not None and no_html:
         raise click.UsageError("use either --html or --no-html")
+    if no_analyze and (baseline or write_baseline or fail_on or warn_on):
+        raise click.UsageError("baselines and gates need the analysis; leave --no-analyze out")
     workload = {
         "tokens_per_step": tokens_per_step,
         "samples_per_step": samples_per_step,
@@ -104,6 +119,11 @@ def run(
     config = replace(configuration(config_path), **given(workload))
     html_path = None if no_html or no_analyze else html_target(html, config)
     check_all_writable(html_path, patch_path)
+    pull_request = PullRequest(markdown, sarif, job_summary, label)
+    pull_request.check()
+    gating = Gating(baseline, write_baseline, fail_on, warn_on, exit_zero)
+    if not no_analyze:
+        gating.prepare(config, debug=state["debug"])
 
     from traceopt import running
 
@@ -115,12 +135,18 @@ def run(
         paths = [str(path) for path in outcome.traces]
         source = running.source_folders(command)
         result = analyzed(paths, config, source, debug=state["debug"], quiet=quiet)
+        gating.judge(result, paths)
         if html_path is not None:
             write_html(html_path, result, paths)
         if patch_path is not None:
             write_patch(patch_path, result, source, paths, quiet=quiet)
+        pull_request.write(result, gating, source, paths, quiet=quiet)
         emit(rendered(result, "text", None, html_path))
         emit(running.footer(outcome, settings))
-    elif outcome.traces and not quiet:
-        click.echo(running.footer(outcome, settings), nl=False, err=True)
-    running.end_alike(code)
+        gating.tell(None, on_stdout=True)
+    else:
+        if outcome.traces and not quiet:
+            click.echo(running.footer(outcome, settings), nl=False, err=True)
+        gating.not_judged("the run was not analyzed")
+        gating.tell(None, on_stdout=False)
+    running.end_alike(code or gating.exit_code)

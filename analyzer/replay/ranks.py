@@ -1,0 +1,178 @@
+"""Several ranks replayed together: a collective ends when the last of them has come to it and the data has moved.
+
+Replayed alone, a rank's collectives take as long as recorded, waiting for the others included. Together, one rank's
+change makes the others wait less, or longer.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+
+from traceopt.analyzer.facts import Facts
+from traceopt.analyzer.ranks import summarize
+from traceopt.analyzer.replay.changes import Change, apply_all
+from traceopt.analyzer.replay.graph import Rows
+from traceopt.analyzer.replay.retime import Pass, Timing, one_pass
+from traceopt.analyzer.replay.whatif import MIN_STEPS, Replayed, replay
+from traceopt.analyzer.run_facts import RunFacts
+from traceopt.analyzer.tables import I8
+
+
+@dataclass(frozen=True, slots=True)
+class Meetings:
+    """The collectives in which one rank meets others; arrays have shape (len,), times in ns.
+
+    `late` is how much later than the collective the rank's own work ended: two clocks are never quite the same.
+    """
+
+    row: I8  # of the rank's graph
+    event: I8  # number of the collective
+    late: I8
+
+
+@dataclass(frozen=True)
+class Ranks:
+    """Traces of several ranks of one run, compared in `run`, whose ranks are in the same order."""
+
+    facts: Sequence[Facts]
+
+    @cached_property
+    def run(self) -> RunFacts:
+        return RunFacts([summarize(facts) for facts in self.facts])
+
+    @cached_property
+    def clock_ns(self) -> list[int]:
+        """What to add to each rank's own times to have them on one clock."""
+        offsets = self.run.clock_offset
+        starts = [facts.trace.meta.start_ns or 0 for facts in self.facts]
+        return [
+            start - int(offset) if offset == offset else start for start, offset in zip(starts, offsets, strict=True)
+        ]
+
+    @cached_property
+    def _met(self) -> tuple[list[Meetings], I8]:
+        """The meetings of each rank, and how long each collective took once the last rank had come, shape (events,)."""
+        found = self.run.matched
+        keep = found.symmetric.copy()
+        row, start, end = (np.zeros(len(found), np.int64) for _ in range(3))
+        for rank, facts in enumerate(self.facts):
+            mine = np.flatnonzero(found.rank == rank)
+            work = self.run.ranks[rank].collectives.work[found.call[mine]]
+            row[mine] = _rows_of_work(facts)[work]
+            ran, clock = facts.gpu.work, self.clock_ns[rank]
+            start[mine], end[mine] = ran.start[work] + clock, ran.end[work] + clock
+        keep &= row >= 0
+        event = found.event
+        others = np.bincount(event[keep], minlength=found.count)
+        keep &= others[event] > 1
+        came = np.full(found.count, np.iinfo(np.int64).min)
+        np.maximum.at(came, event[keep], start[keep])
+        left = np.full(found.count, np.iinfo(np.int64).max)
+        np.minimum.at(left, event[keep], end[keep])
+        moving = np.where(others > 1, np.maximum(left - came, 0), 0)
+        late = end - (came + moving)[event]
+        met = []
+        for rank in range(len(self.facts)):
+            mine = keep & (found.rank == rank)
+            met.append(Meetings(row[mine], event[mine], late[mine]))
+        return met, moving
+
+    @property
+    def meetings(self) -> int:
+        """How many collectives of two ranks and more are replayed as one."""
+        met, _ = self._met
+        return len(np.unique(np.concatenate([one.event for one in met])))
+
+    def replay(self, changes: Sequence[Sequence[Change]]) -> list[Replayed]:
+        """Each rank with its own changes, all together; one rank alone as it is."""
+        if len(self.facts) == 1:
+            return [replay(self.facts[0], changes[0])]
+        rows = [apply_all(facts.replay_graph, own) for facts, own in zip(self.facts, changes, strict=True)]
+        met, moving = self._met
+        rounds = 1 if min(facts.steps.count for facts in self.facts) >= MIN_STEPS else 2
+        kept = [
+            Meetings(*(column[own.duration[one.row] > 0] for column in (one.row, one.event, one.late)))
+            for one, own in zip(met, rows, strict=True)
+        ]
+        changed = []
+        scaled = self._scaled(rows, kept, moving)
+        passes = []
+        for facts, own, one in zip(self.facts, rows, kept, strict=True):
+            duration = own.duration.copy()
+            duration[one.row] = ~one.event
+            passes.append(one_pass(facts.replay_graph, replace(own, duration=duration), rounds))
+        together = _Together(passes, kept, scaled.tolist(), self.clock_ns)
+        timings = together.run()
+        for own, one, took in zip(rows, kept, together.took, strict=True):
+            duration = own.duration.copy()
+            duration[one.row] = [took[event] for event in one.event.tolist()]
+            changed.append(replace(own, duration=duration))
+        return [Replayed(*one) for one in zip(changes, changed, timings, strict=True)]
+
+    def _scaled(self, rows: Sequence[Rows], met: Sequence[Meetings], moving: I8) -> I8:
+        """How long the collectives take when the changes make them shorter: as much shorter as on any rank."""
+        factor = np.ones(len(moving))
+        for facts, own, one in zip(self.facts, rows, met, strict=True):
+            before = np.maximum(facts.replay_graph.rows.duration[one.row], 1)
+            np.minimum.at(factor, one.event, own.duration[one.row] / before)
+        return np.rint(moving * factor).astype(np.int64)
+
+
+@dataclass
+class _Together:
+    """The passes of all ranks, which go on in turns: each until it comes to a collective."""
+
+    passes: Sequence[Pass]
+    met: Sequence[Meetings]
+    moving: list[int]  # ns of each collective
+    clock_ns: list[int]
+
+    def __post_init__(self) -> None:
+        self.late = [dict(zip(one.event.tolist(), one.late.tolist(), strict=True)) for one in self.met]
+        self.expected = Counter(event for late in self.late for event in late)
+        self.took: list[dict[int, int]] = [{} for _ in self.passes]  # of each rank by event: waiting and moving, ns
+        self.waiting: dict[tuple[int, int], dict[int, int]] = {}  # by round and event: when each rank came
+
+    def run(self) -> list[Timing]:
+        timings: dict[int, Timing] = {}
+        ready: list[tuple[int, int | None]] = [(rank, None) for rank in range(len(self.passes))]
+        while ready or self.waiting:
+            if not ready:  # ranks come to two groups in different orders: the first collective takes who is there
+                ready = self._done(min(self.waiting))
+            rank, end = ready.pop()
+            try:
+                turn, event, start = next(self.passes[rank]) if end is None else self.passes[rank].send(end)
+            except StopIteration as last:
+                timings[rank] = last.value
+                continue
+            came = self.waiting.setdefault((turn, event), {})
+            came[rank] = start
+            if len(came) == self.expected[event]:
+                ready += self._done((turn, event))
+        return [timings[rank] for rank in range(len(self.passes))]
+
+    def _done(self, meeting: tuple[int, int]) -> list[tuple[int, int | None]]:
+        """The ranks of a meeting, each with the time at which its work ends there, on its own clock."""
+        came, event = self.waiting.pop(meeting), meeting[1]
+        done = max(start + self.clock_ns[rank] for rank, start in came.items()) + self.moving[event]
+        out: list[tuple[int, int | None]] = []
+        for rank, start in came.items():
+            end = max(done - self.clock_ns[rank] + self.late[rank][event], start)
+            self.took[rank][event] = end - start
+            out.append((rank, end))
+        return out
+
+
+def _rows_of_work(facts: Facts) -> I8:
+    """The row of the graph for each row of the device's work, -1 where a replay does not move it. Ends in a -1."""
+    graph = facts.replay_graph
+    out = np.full(len(facts.gpu.work) + 1, -1)
+    rows = np.flatnonzero(graph.work >= 0)
+    rows = rows[rows >= graph.fixed]
+    out[graph.work[rows]] = rows
+    return out

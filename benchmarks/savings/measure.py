@@ -1,0 +1,96 @@
+#!/usr/bin/env python3
+"""Predicts and measures what the fixes of the workloads give back, on this machine.
+
+python benchmarks/savings/measure.py                                        # writes cpu.json beside this file
+python benchmarks/savings/measure.py --out benchmarks/savings/h200.json     # on a machine with such a GPU
+python benchmarks/savings/page.py                                           # docs/accuracy.md, from all of them
+
+Of each pair that the machine can run the plain variant is recorded and analyzed; the prediction comes from its trace
+alone. Both variants are measured without a profiler, in the steps before the recording. Rounds go over all pairs, so
+that a busy minute of the machine spoils one round of a pair and not the pair.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+if __name__ == "__main__":  # run as a script: the packages are two folders above
+    sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from fixtures.workloads.capture import environment, record
+from fixtures.workloads.pairs import PAIRS, Pair
+from traceopt.api import analyze
+from traceopt.result import Result
+
+LARGEST_BYTES = 1 << 30  # of the traces of a pair, which are thrown away
+
+Row = dict[str, Any]
+
+
+def measure(pair: Pair) -> Row:
+    """One round of a pair: its steps in milliseconds and what the trace of the plain one predicts."""
+    with tempfile.TemporaryDirectory() as folder:
+        steps = {
+            variant: record(pair, variant, Path(folder) / variant, LARGEST_BYTES)["step_us"] / 1e3
+            for variant in ("plain", "fixed")
+        }
+        result = analyze(str(Path(folder) / "plain"))
+        if pair.second:
+            result = analyze(str(Path(folder) / "plain"), select=[*pair.codes, *pair.second])
+    return {"plain_ms": steps["plain"], "fixed_ms": steps["fixed"], **prediction(result, pair)}
+
+
+def prediction(result: Result, pair: Pair) -> Row:
+    """What a step gives back, by the most valuable finding of the planted kind, else of a more general kind; by both
+    findings together where two are planted. Empty where nothing of the kind is found.
+    """
+    if pair.second:
+        both = result.combined
+        found = both is not None and {*both.codes} & {*pair.codes} and {*both.codes} & {*pair.second}
+        return {"code": " + ".join(both.codes), "saving_ms": both.saving_us / 1e3} if both and found else {}
+    found = [
+        f for codes in (pair.codes, pair.also) for f in result.findings if f.code in codes and f.saving is not None
+    ]
+    finding = found[0] if found else None
+    return {"code": finding.code, "saving_ms": finding.saving.est_us / 1e3} if finding and finding.saving else {}
+
+
+def able(gpus: int) -> list[Pair]:
+    """The pairs that a machine with so many GPUs can show."""
+    return [pair for pair in PAIRS if gpus >= pair.ranks or (pair.on_cpu and not gpus)]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, default=Path(__file__).with_name("cpu.json"), metavar="FILE")
+    parser.add_argument("--rounds", type=int, default=3, help="default: 3")
+    parser.add_argument("--minutes", type=float, default=60.0, help="begin no pair after so many (default: 60)")
+    options = parser.parse_args()
+    for library in ("OMP", "MKL"):  # threads that wait for cores would be measured, not the workloads
+        os.environ.setdefault(f"{library}_NUM_THREADS", "1")
+    until = time.monotonic() + 60 * options.minutes
+    here = {**environment(), "cores": os.cpu_count(), "threads": os.environ["OMP_NUM_THREADS"]}
+    pairs = able(len(here["gpus"]))
+    measured: dict[str, list[Row]] = {pair.name: [] for pair in pairs}
+    for pair in pairs * options.rounds:
+        if time.monotonic() > until:
+            break
+        try:
+            row = measure(pair)
+        except RuntimeError as error:
+            print(f"{pair.name}: {error}", file=sys.stderr)
+            continue
+        measured[pair.name].append(row)
+        print(f"{pair.name}: {json.dumps(row)}", file=sys.stderr)
+        options.out.write_text(json.dumps({"environment": here, "pairs": measured}, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,146 @@
+#!/usr/bin/env python3
+"""Writes docs/accuracy.md: predicted savings beside measured ones, from the JSON files of measure.py, and the score on
+the real traces.
+
+python benchmarks/savings/page.py
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+if __name__ == "__main__":  # run as a script: the packages are two folders above
+    sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from fixtures.workloads.pairs import PAIRS
+
+FOLDER = Path(__file__).resolve().parent
+ROOT = FOLDER.parents[1]
+SCORE = ["../shared/check/score.py", "--traceopt", ".venv/bin/traceopt"]
+
+
+@dataclass(frozen=True)
+class Proof:
+    """One pair on one machine. `rounds` as measure.py writes them; steps in ms, medians of the rounds."""
+
+    name: str
+    rounds: list[dict[str, Any]]
+
+    @cached_property
+    def plain_ms(self) -> float:
+        return median(row["plain_ms"] for row in self.rounds)
+
+    @cached_property
+    def fixed_ms(self) -> float:
+        return median(row["fixed_ms"] for row in self.rounds)
+
+    @cached_property
+    def predicted_ms(self) -> float | None:
+        """The step without a profiler, less the estimate; None where most rounds found nothing of the planted kind."""
+        savings = [row["saving_ms"] for row in self.rounds if "saving_ms" in row]
+        return self.plain_ms - median(savings) if len(savings) > len(self.rounds) / 2 else None
+
+    @property
+    def step_error(self) -> float | None:
+        return None if self.predicted_ms is None else self.predicted_ms / self.fixed_ms - 1
+
+    @property
+    def gain_error(self) -> float | None:
+        """Of the predicted gain, as a share of the measured one."""
+        if self.predicted_ms is None:
+            return None
+        return (self.plain_ms - self.predicted_ms) / (self.plain_ms - self.fixed_ms) - 1
+
+    @property
+    def noise(self) -> float:
+        """How far the fixed variant's rounds lie apart, as a share of their median: half the range."""
+        fixed = [row["fixed_ms"] for row in self.rounds]
+        return (max(fixed) - min(fixed)) / 2 / self.fixed_ms
+
+    @property
+    def codes(self) -> str:
+        found = [row["code"] for row in self.rounds if "code" in row]
+        return max(found, key=found.count) if found else "none"
+
+
+def row(proof: Proof) -> str:
+    predicted = "–" if proof.predicted_ms is None else f"{proof.predicted_ms:,.1f}"
+    errors = ("–" if error is None else f"{error:+.0%}" for error in (proof.step_error, proof.gain_error))
+    return (
+        f"| {proof.name} | {proof.codes} | {proof.plain_ms:,.1f} | {predicted} | {proof.fixed_ms:,.1f} "
+        f"| ± {proof.noise:.0%} | {' | '.join(errors)} |"
+    )
+
+
+def machine(measured: dict[str, Any]) -> str:
+    """The part of the page about one machine."""
+    here = measured["environment"]
+    device = ", ".join(here["gpus"]) or f"CPU, {here['cores']} cores, OMP_NUM_THREADS={here['threads']}"
+    proofs = [Proof(name, rounds) for name, rounds in measured["pairs"].items() if rounds]
+    steps = sorted(abs(error) for proof in proofs if (error := proof.step_error) is not None)
+    gains = sorted(abs(error) for proof in proofs if (error := proof.gain_error) is not None)
+    return f"""## {device}
+
+{here["machine"]}, PyTorch {here["torch"]}; up to {max(len(proof.rounds) for proof in proofs)} rounds.
+
+| workload | rule | plain | predicted | fixed | noise | error of the step | error of the gain |
+| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: |
+{chr(10).join(map(row, proofs))}
+
+The predicted step is off by {median(steps):.0%} in the median and by {steps[-1]:.0%} at most, the predicted gain by
+{median(gains):.0%} and {gains[-1]:.0%}; {len(steps)} of {len(proofs)} pairs have a prediction.
+"""
+
+
+def page(machines: list[dict[str, Any]], score: str) -> str:
+    done = {name for measured in machines for name, rounds in measured["pairs"].items() if rounds}
+    on_gpu = {name for measured in machines if measured["environment"]["gpus"] for name in measured["pairs"]}
+    missing = [pair.name for pair in PAIRS if pair.name not in (done if pair.on_cpu else on_gpu)]
+    left_out = f"Not measured on a GPU yet: {', '.join(missing)}.\n\n" if missing else ""
+    return f"""# How far predicted savings are off
+
+Written by `python benchmarks/savings/page.py`; do not edit. `python benchmarks/savings/measure.py` measures anew.
+
+Each script of `fixtures/workloads` has one planted bottleneck (one has two) and, with `--fixed`, none. The prediction
+comes from the recording of the plain script alone: its step without a profiler, less what the finding (or `combined`,
+for two) says that its fix gives back. Measured is the script with `--fixed`, without a profiler. Times are milliseconds
+a step, medians of the rounds; noise is half the range of the fixed variant's rounds.
+
+{chr(10).join(map(machine, machines))}
+{left_out}Generated traces with planted faults, and how well a replay without a change gives real traces back, are in
+[how far the replay is off](replay-accuracy.md).
+
+## Precision and recall on real traces
+
+`python3 {" ".join(SCORE)}`, on the [real traces](real-traces.md), from V100 to H100, MI300
+and CPU:
+
+```
+{score}
+```
+"""
+
+
+def score() -> str:
+    """The summary that the score's script prints, where the real traces are at hand."""
+    script = ROOT / SCORE[0]
+    if not script.is_file():
+        raise SystemExit(f"{SCORE[0]} is not here: the real traces lie beside the repository")
+    done = subprocess.run([sys.executable, *SCORE], cwd=ROOT, capture_output=True, text=True, check=True)
+    return next(line for line in done.stdout.splitlines() if line.startswith("recall"))
+
+
+def main() -> None:
+    machines = [json.loads(file.read_text(encoding="utf-8")) for file in sorted(FOLDER.glob("*.json"))]
+    (ROOT / "docs" / "accuracy.md").write_text(page(machines, score()), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

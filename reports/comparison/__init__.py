@@ -1,0 +1,1 @@
+"""Renderers of the comparison document: terminal, HTML, Markdown; they read it alone."""

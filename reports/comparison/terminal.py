@@ -1,0 +1,169 @@
+"""A comparison as a terminal shows it, and the lines of gates, which are the last."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from traceopt.comparison.document import Comparison, FindingChange, GateOutcome, RowChange
+from traceopt.reports import text
+from traceopt.reports.comparison import words
+from traceopt.reports.paper import MAX_WIDTH, MIN_WIDTH, Paper, pad
+
+ROWS = 8  # kernels and operators shown of each
+FINDINGS = 10  # shown of each status
+NOTES = 6
+NUMBERS = 3 * 12  # columns of base, head and change
+
+_GATE_WORDS = {
+    ("passed", "fail"): ("ok", "green"),
+    ("passed", "warn"): ("ok", "green"),
+    ("failed", "fail"): ("FAIL", "red"),
+    ("failed", "warn"): ("WARN", "yellow"),
+    ("not_checked", "fail"): ("NOT CHECKED", "red"),
+    ("not_checked", "warn"): ("NOT CHECKED", "yellow"),
+}
+_ROW_COLOURS = {"new": "yellow", "gone": "cyan", "slower": "red", "faster": "green"}
+_FINDING_COLOURS = {"new": "red", "fixed": "green", "kept": None, "unknown": "yellow"}
+
+
+def render_comparison(comparison: Comparison, *, width: int, color: bool, unicode: bool) -> str:
+    """Lines of at most `width` columns (60 to 110). `unicode` False keeps to ASCII."""
+    shown = text.cleaned(comparison)
+    paper = Paper(min(max(width, MIN_WIDTH), MAX_WIDTH), color, unicode)
+    blocks = [
+        _headline(shown, paper),
+        _parts(shown, paper),
+        _rows("kernel", shown.kernels, paper),
+        _rows("operator", shown.ops, paper),
+        _findings(shown, paper),
+        _settings(shown, paper),
+        _notes(shown, paper),
+        _gates(shown.gates, paper),
+    ]
+    return text.without_commands("\n\n".join("\n".join(lines) for lines in blocks if lines) + "\n")
+
+
+def render_gates(outcomes: Sequence[GateOutcome], *, width: int, color: bool, unicode: bool) -> str:
+    """A line a gate; empty without any."""
+    paper = Paper(max(width, MIN_WIDTH), color, unicode)
+    return text.without_commands(
+        "".join(f"{line}\n" for line in _gates([text.cleaned(outcome) for outcome in outcomes], paper))
+    )
+
+
+def render_against_baseline(comparison: Comparison, *, width: int, color: bool, unicode: bool) -> str:
+    """A line or two below the summary of an analysis: the step and the findings beside those of the baseline."""
+    shown = text.cleaned(comparison)
+    paper = Paper(min(max(width, MIN_WIDTH), MAX_WIDTH), color, unicode)
+    lines = paper.wrap(f"Against {words.side_name(shown.base)}: {shown.verdict}", indent="  ")
+    lines += paper.wrap(f"Findings: {words.findings_line(shown.findings)}.", first="  ", indent="  ")
+    for status in ("new", "fixed"):
+        lines += [_finding(finding, paper) for finding in words.of_status(shown.findings, status)[:FINDINGS]]
+    return text.without_commands("".join(f"{line}\n" for line in lines))
+
+
+def _headline(comparison: Comparison, paper: Paper) -> list[str]:
+    name = "traceopt"
+    sides = " → ".join(f"{words.side_name(s)}, {words.steps_phrase(s)}" for s in (comparison.base, comparison.head))
+    about = " · ".join([sides, *words.environment(comparison)])
+    lines = [paper.style(name, bold=True) + "  " + paper.fit(about, paper.width - len(name) - 2), ""]
+    lines += [paper.style(line, bold=True) for line in _sentences(comparison.verdict, paper)]
+    share = words.interval(comparison.step)
+    told = words.basis(comparison)
+    if share is not None:
+        told = f"{share}. {told}"
+    metrics = words.metrics_line(comparison)
+    lines += paper.wrap(told) if told and told not in comparison.verdict else []
+    return lines + (paper.wrap(f"{metrics}.") if metrics else [])
+
+
+def _sentences(verdict: str, paper: Paper) -> list[str]:
+    """A line a sentence where they do not fit one."""
+    if len(verdict) <= paper.width:
+        return [paper.plain(verdict)]
+    return [line for sentence in text.sentences(verdict) for line in paper.wrap(sentence)]
+
+
+def _parts(comparison: Comparison, paper: Paper) -> list[str]:
+    room = paper.width - NUMBERS - 2
+    lines = []
+    for part in words.shown_parts(comparison):
+        noise = "  within noise" if part.beyond_noise is False else ""
+        label = pad(paper.fit(part.label + noise, room), room)
+        times = f"{_cell(text.ms(part.base_us))}{_cell(text.ms(part.head_us))}"
+        lines.append(paper.plain(f"  {label}{times}{_cell(text.signed_ms_number(part.change_us) + ' ms')}"))
+    return [_heading("part of the mean step", room, paper), *lines] if lines else []
+
+
+def _rows(noun: str, rows: Sequence[RowChange], paper: Paper) -> list[str]:
+    if not rows:
+        return []
+    room = paper.width - NUMBERS - 2
+    lines = [_heading(f"{noun}s that changed", room, paper)]
+    for row in rows[:ROWS]:
+        word = words.ROW_WORDS[row.status]
+        calls = words.calls(row)
+        name = paper.fit(words.row_name(row, of_kernels=noun == "kernel"), room - 8 - (len(calls) + 2 if calls else 0))
+        label = f"{paper.style(pad(word, 8), fg=_ROW_COLOURS[word])}{name}{f'  {calls}' if calls else ''}"
+        used = 8 + len(name) + (len(calls) + 2 if calls else 0)
+        times = "".join(_cell("–" if us is None else text.ms(us)) for us in (row.base_us, row.head_us))
+        numbers = paper.plain(times + _cell(text.signed_ms_number(row.change_us) + " ms"))
+        lines.append(f"  {paper.plain(label)}{' ' * max(0, room - used)}{numbers}")
+    if len(rows) > ROWS:
+        lines.append(f"  and {text.counted(len(rows) - ROWS, f'more {noun}')}")
+    return lines
+
+
+def _findings(comparison: Comparison, paper: Paper) -> list[str]:
+    lines = [f"Findings: {words.findings_line(comparison.findings)}."]
+    for status in ("new", "unknown", "fixed"):
+        found = words.of_status(comparison.findings, status)
+        lines += [_finding(finding, paper) for finding in found[:FINDINGS]]
+        if len(found) > FINDINGS:
+            lines.append(f"  and {len(found) - FINDINGS} more {words.STATUS_WORDS[status].lower()}")
+    return lines
+
+
+def _finding(finding: FindingChange, paper: Paper) -> str:
+    word = "not comparable" if finding.status == "unknown" else finding.status
+    impact = finding.head_impact or finding.base_impact or ""
+    saved = words.saving(finding)
+    tail = "  ".join(item for item in (impact, saved, finding.place or "") if item)
+    tail = paper.fit(tail, paper.width // 2)
+    room = paper.width - 2 - 6 - len(tail) - 2
+    body = paper.fit(f"{finding.code} {finding.title}", max(room - max(0, len(word) - 5), 10))
+    start = paper.style(pad(word, 5), fg=_FINDING_COLOURS[finding.status])
+    return f"  {start} {pad(body, max(room - max(0, len(word) - 5), 10))}  {tail}".rstrip()
+
+
+def _settings(comparison: Comparison, paper: Paper) -> list[str]:
+    if not comparison.settings:
+        return []
+    lines = ["Settings that differ:"]
+    for setting in comparison.settings:
+        values = " → ".join(value or text.NOT_RECORDED for value in (setting.base, setting.head))
+        lines.append(paper.fit(f"  {setting.name}: {values}", paper.width))
+    return lines
+
+
+def _notes(comparison: Comparison, paper: Paper) -> list[str]:
+    lines = [line for note in comparison.notes[:NOTES] for line in paper.wrap(note, first="Note: ", indent="  ")]
+    more = len(comparison.notes) - NOTES
+    return [*lines, f"  and {text.counted(more, 'more note')}"] if more > 0 else lines
+
+
+def _gates(outcomes: Sequence[GateOutcome], paper: Paper) -> list[str]:
+    lines = []
+    for outcome in outcomes:
+        word, colour = _GATE_WORDS[outcome.status, outcome.level]
+        told = paper.plain(words.gate_line(outcome))
+        lines.append(f"{paper.style(pad(word, 4), fg=colour, bold=word != 'ok')}  {told}")
+    return lines
+
+
+def _heading(label: str, room: int, paper: Paper) -> str:
+    return paper.style(f"  {label:<{room}}{_cell('base')}{_cell('head')}{_cell('change')}", dim=True)
+
+
+def _cell(value: str) -> str:
+    return f"{value:>12}"

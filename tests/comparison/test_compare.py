@@ -1,0 +1,213 @@
+"""Two sides become one document: from every kind of file, with what changed and what cannot be compared."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from sample import cpu_only, rich
+
+import traceopt
+from traceopt.comparison.compare import compare_runs, runs_of
+from traceopt.comparison.document import Comparison, FindingChange
+from traceopt.comparison.runs import slim
+from traceopt.errors import ConfigError, InputError
+from traceopt.reports.html import render_html
+from traceopt.result import Device, Kernel, Result, Setting
+from traceopt.rules.finding import Location
+
+GetExample = Callable[..., object]
+
+
+def compared(base: Result | list[Result], head: Result | list[Result]) -> Comparison:
+    return compare_runs(
+        runs_of(base if isinstance(base, list) else [base]), runs_of(head if isinstance(head, list) else [head])
+    )
+
+
+def statuses(comparison: Comparison) -> dict[str, str]:
+    return {finding.code: finding.status for finding in comparison.findings}
+
+
+def kernel(name: str, us: float, calls: float = 1.0) -> Kernel:
+    return Kernel(name, "gemm", calls, us, us / calls, us / 412_000, None, None, None)
+
+
+# From files.
+
+
+def test_traces_results_baselines_and_reports_are_the_same_run(example: GetExample, tmp_path: Path) -> None:
+    planted = example("slow_loader")
+    result = planted.result
+    files = {
+        "result.json": result.to_json(),
+        "baseline.json": slim(result).to_json(),
+        "report.html": render_html(result, static=True).encode(),
+    }
+    for name, content in files.items():
+        (tmp_path / name).write_bytes(content)
+    for path in (planted.path, *(tmp_path / name for name in files)):
+        comparison = traceopt.compare(result, str(path))
+        assert comparison.step.verdict == "within_noise"
+        assert comparison.step.change_share == 0.0
+        assert {finding.status for finding in comparison.findings} == {"kept"}
+        assert comparison.kernels == comparison.ops == []
+        assert comparison.head.runs[0].label == path.name
+
+
+def test_the_planted_bottleneck_is_what_changed(example: GetExample) -> None:
+    comparison = traceopt.compare(example("slow_loader", fixed=True).path, example("slow_loader").path)
+    assert comparison.step.verdict == "slower"
+    assert comparison.verdict.startswith("The step is 5")
+    assert "waiting for data grew by 8.9 ms" in comparison.verdict
+    assert comparison.breakdown[0].name == "data_loading"
+    assert statuses(comparison)["DL001"] == "new"
+    back = traceopt.compare(example("slow_loader").path, example("slow_loader", fixed=True).path)
+    assert back.step.verdict == "faster"
+    assert statuses(back)["DL001"] == "fixed"
+
+
+def test_a_glob_is_a_run_for_each_match(tmp_path: Path) -> None:
+    for number in (10, 2, 1):
+        (tmp_path / f"main-{number}.json").write_bytes(rich().to_json())
+    comparison = traceopt.compare(str(tmp_path / "main-*.json"), rich())
+    assert [run.label for run in comparison.base.runs] == ["main-1.json", "main-2.json", "main-10.json"]
+    with pytest.raises(InputError, match="nothing matches"):
+        traceopt.compare(str(tmp_path / "branch-*"), rich())
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b'{"tool": {"name": "traceopt", "version": "9"}}', "is not a result document"),
+        (b'{"tool": {"name": "traceopt", "version": "9"}, "verdict": ' + b"[" * 100_000, "is not a result document"),
+        (rich().to_json().replace(b'"schema_version": 1', b'"schema_version": 2'), "has schema 2"),
+        (b"<!doctype html><p>no report", "embeds no result document"),
+        (b"<!doctype html>\xff", "cannot read"),
+        (b"[1, 2]", "run.json"),
+    ],
+)
+def test_bad_files_are_told_in_one_line(tmp_path: Path, content: bytes, message: str) -> None:
+    path = tmp_path / "run.json"
+    path.write_bytes(content)
+    with pytest.raises(InputError, match=message) as caught:
+        traceopt.compare(rich(), path)
+    assert "\n" not in str(caught.value)
+
+
+def test_runs_of_one_side_are_of_one_rank() -> None:
+    other = replace(rich(), run=replace(rich().run, shown_rank=1))
+    with pytest.raises(InputError, match="different ranks"):
+        traceopt.compare([rich(), other], rich())
+
+
+def test_a_side_needs_a_run_and_a_gate_a_name() -> None:
+    with pytest.raises(InputError, match="no run to compare"):
+        traceopt.compare([], rich())
+    with pytest.raises(ConfigError, match="did you mean 'gpu_idle'"):
+        traceopt.compare(rich(), rich(), fail_on=["gpu_idel=0.4"])
+
+
+# The document.
+
+
+def test_json_gives_the_document_back() -> None:
+    comparison = traceopt.compare(rich(), rich(), fail_on=["high"], warn_on=["gpu_idle=0.9"])
+    assert Comparison.from_json(comparison.to_json()) == comparison
+    assert [(gate.level, gate.status) for gate in comparison.gates] == [("fail", "failed"), ("warn", "passed")]
+
+
+def test_kernels_that_appear_vanish_and_slow_down() -> None:
+    base = replace(
+        rich(), kernels=[kernel("stays", 9_000), kernel("slower", 5_000, 4), kernel("gone", 2_500), kernel("tiny", 1)]
+    )
+    head = replace(rich(), kernels=[kernel("stays", 9_100), kernel("slower", 9_000, 8), kernel("new", 3_000)])
+    rows = compared(base, head).kernels
+    assert [(row.name, row.status, row.change_us) for row in rows] == [
+        ("slower", "slower", 4_000),
+        ("new", "appeared", 3_000),
+        ("gone", "vanished", -2_500),
+    ]
+    assert (rows[0].base_calls, rows[0].head_calls) == (4, 8)
+    assert (rows[1].base_us, rows[2].head_us) == (None, None)
+
+
+def test_a_kernel_that_a_full_table_may_have_cut_off_has_not_appeared() -> None:
+    """The table holds the 200 longest: what is not much longer than the shortest of them may have been there."""
+    full = [kernel(f"k{number}", 1_000) for number in range(200)]
+    base, head = replace(rich(), kernels=full), replace(rich(), kernels=[kernel("longer", 1_500), *full[1:]])
+    assert compared(base, head).kernels == []
+    new = replace(rich(), kernels=[kernel("new", 15_000), *full[1:]])
+    assert [(row.name, row.status) for row in compared(base, new).kernels] == [("new", "appeared")]
+
+
+def test_with_several_runs_rows_must_change_beyond_noise() -> None:
+    def runs(*times: float) -> list[Result]:
+        return [replace(rich(), kernels=[kernel("k", us)]) for us in times]
+
+    assert compared(runs(10_000, 30_000), runs(25_000, 40_000)).kernels == []
+    assert [row.name for row in compared(runs(10_000, 10_100), runs(40_000, 40_100)).kernels] == ["k"]
+
+
+def test_cpu_only_runs_compare_operators_by_their_own_time() -> None:
+    op = cpu_only().ops[0]
+    slower = replace(cpu_only(), ops=[replace(op, cpu_self_us_per_step=3_000)])
+    (row,) = compared(cpu_only(), slower).ops
+    assert (row.name, row.status, row.change_us) == ("aten::linear", "slower", 1_100)
+
+
+def test_a_finding_whose_first_place_changes_is_the_same() -> None:
+    """Which of two places costs more may differ from run to run."""
+    finding = rich().findings[0]
+    places = [Location("train.py", 61, "build_loader"), Location("data.py", 7, "load")]
+    base, head = (replace(rich(), findings=[replace(finding, locations=at)]) for at in (places, places[::-1]))
+    assert statuses(compared(base, head)) == {"DL001": "kept"}
+    elsewhere = replace(rich(), findings=[replace(finding, locations=[Location("other.py", 1, "f")])])
+    assert [f.status for f in compared(base, elsewhere).findings] == ["new", "fixed"]
+
+
+def test_without_stacks_a_finding_is_known_by_its_rule() -> None:
+    finding = rich().findings[0]
+    nowhere = replace(rich(), findings=[replace(finding, locations=[], evidence=[])])
+    assert statuses(compared(replace(rich(), findings=[finding]), nowhere)) == {"DL001": "kept"}
+
+
+def test_findings_that_come_and_go_are_left_out() -> None:
+    without = replace(rich(), findings=[])
+    assert compared([without] * 3, [rich(), without, without]).findings == []
+    assert set(statuses(compared([without] * 3, [rich(), rich(), without])).values()) == {"new"}
+
+
+def test_what_a_side_did_not_check_is_neither_new_nor_fixed() -> None:
+    unchecked = replace(rich(), findings=[], checks=[])
+    for comparison in (compared(unchecked, rich()), compared(rich(), unchecked)):
+        assert {finding.status for finding in comparison.findings} == {"unknown"}
+
+
+def test_fingerprints_are_those_of_the_findings() -> None:
+    from traceopt.rules.fingerprint import fingerprints
+
+    changes: list[FindingChange] = compared(rich(), rich()).findings
+    assert {change.fingerprint for change in changes} == set(fingerprints(rich().findings))
+
+
+def test_what_makes_sides_hard_to_compare_is_told() -> None:
+    other = replace(
+        rich(),
+        run=replace(
+            rich().run,
+            device=Device("nvidia", "NVIDIA A100", 4, None, "8.0"),
+            torch_version="2.8.0",
+            recorded=replace(rich().run.recorded, stacks=False),
+            settings=[Setting("CPU cores", "32"), Setting("TF32 of matrix products", "on")],
+        ),
+    )
+    comparison = compared(rich(), other)
+    told = " ".join(comparison.notes)
+    assert "NVIDIA H100 80GB HBM3 and NVIDIA A100" in told
+    assert "2.9.1 and 2.8.0" in told
+    assert "Not all runs were recorded with stacks" in told
+    assert [(s.name, s.base, s.head) for s in comparison.settings] == [("TF32 of matrix products", "off", "on")]
+    assert compared(rich(), rich()).notes == []

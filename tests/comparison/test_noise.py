@@ -1,0 +1,137 @@
+"""The interval of a change: as often right as it says, honest about few steps and single runs."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from traceopt.comparison.noise import UNMEASURED_RUN_TO_RUN, differ, step_change, t95
+
+Runs = list[list[float]]
+
+
+def side(
+    rng: np.random.Generator, runs: int, *, slower: float = 0.0, between: float = 0.02, within: float = 0.04
+) -> Runs:
+    """Runs of twenty steps of about 70 ms, whose medians differ from run to run."""
+    return [
+        (70_000 * (1 + slower) * np.exp(rng.normal(0, between) + rng.normal(0, within, 20))).tolist()
+        for _ in range(runs)
+    ]
+
+
+@pytest.mark.parametrize("runs", [2, 3, 7])
+def test_runs_of_the_same_code_are_within_noise_in_95_of_100(runs: int) -> None:
+    rng = np.random.default_rng(runs)
+    verdicts = [step_change(side(rng, runs), side(rng, runs)).verdict for _ in range(400)]
+    assert 0.92 <= verdicts.count("within_noise") / 400 <= 0.99
+
+
+def test_seven_runs_find_five_per_cent() -> None:
+    rng = np.random.default_rng(0)
+    changes = [step_change(side(rng, 7), side(rng, 7, slower=0.05)) for _ in range(200)]
+    assert sum(change.verdict == "slower" for change in changes) >= 190
+    assert np.median([change.change_share for change in changes]) == pytest.approx(0.05, abs=0.004)
+
+
+def test_the_interval_holds_the_truth_in_95_of_100() -> None:
+    rng = np.random.default_rng(1)
+    changes = [step_change(side(rng, 4), side(rng, 4, slower=-0.10)) for _ in range(400)]
+    held = [change.low_share <= -0.10 <= change.high_share for change in changes]
+    assert 0.92 <= np.mean(held) <= 0.99
+    assert np.median([change.run_to_run_share for change in changes]) == pytest.approx(0.02, abs=0.005)
+
+
+def test_with_one_run_a_side_what_runs_may_differ_by_is_noise() -> None:
+    """The steps of both runs are steady, so they alone would call two per cent a regression."""
+    rng = np.random.default_rng(2)
+    base, head = (side(rng, 1, slower=slower, between=0, within=0.002) for slower in (0.0, 0.02))
+    change = step_change(base, head)
+    assert change.verdict == "within_noise"
+    assert change.unseen_share >= UNMEASURED_RUN_TO_RUN
+    assert change.run_to_run_share is None
+
+
+def test_with_one_run_a_side_a_large_change_is_called() -> None:
+    rng = np.random.default_rng(3)
+    assert step_change(side(rng, 1), side(rng, 1, slower=0.3)).verdict == "slower"
+    assert step_change(side(rng, 1, slower=0.3), side(rng, 1)).verdict == "faster"
+
+
+def test_several_baselines_judge_a_single_run() -> None:
+    rng = np.random.default_rng(4)
+    change = step_change(side(rng, 5), side(rng, 1, slower=0.2))
+    assert change.verdict == "slower"
+    assert change.run_to_run_share is not None
+
+
+def test_steps_that_resemble_their_neighbours_count_as_fewer() -> None:
+    rng = np.random.default_rng(5)
+    steps = np.exp(rng.normal(0, 0.05, 40)) * 1e4
+    drifting = np.sort(steps)  # the same numbers, each like the one before it
+    unseen = step_change([steps.tolist()], [steps.tolist()]).unseen_share
+    assert step_change([drifting.tolist()], [drifting.tolist()]).unseen_share > 1.3 * unseen
+
+
+def test_a_single_slow_step_widens_nothing() -> None:
+    rng = np.random.default_rng(6)
+    base, head = side(rng, 1), side(rng, 1)
+    burst = [[*head[0][:-1], 10 * head[0][-1]]]
+    assert step_change(base, burst).unseen_share == pytest.approx(step_change(base, head).unseen_share, rel=0.3)
+
+
+def test_one_step_a_side_tells_nothing_of_noise() -> None:
+    change = step_change([[100.0]], [[150.0]])
+    assert change.verdict == "unclear"
+    assert change.change_share == pytest.approx(0.5)
+    assert change.low_share is None
+    assert "one step" in change.reason
+
+
+def test_the_same_runs_are_within_noise() -> None:
+    steps = [[100.0, 101.0, 99.0], [102.0, 100.0, 98.0]]
+    for runs in (steps, steps[:1], [[100.0] * 5], [[100.0] * 5] * 2):
+        change = step_change(runs, runs)
+        assert (change.verdict, change.change_share) == ("within_noise", 0.0)
+
+
+def test_the_same_run_given_twice_is_no_proof() -> None:
+    """Its copies agree to the last digit, which says nothing about runs."""
+    rng = np.random.default_rng(7)
+    base, head = (side(rng, 1, slower=slower, between=0) for slower in (0.0, 0.01))
+    assert step_change(base * 2, head * 2).verdict == "within_noise"
+
+
+@pytest.mark.parametrize("steps", [[], [0.0], [-1.0, math.nan, math.inf]])
+def test_without_steps_nothing_is_measured(steps: list[float]) -> None:
+    change = step_change([steps], [[1.0, 2.0]])
+    assert change.verdict == "not_measured"
+    assert change.change_share is None
+    assert change.reason
+
+
+@given(st.lists(st.lists(st.floats(), max_size=5), max_size=3), st.lists(st.lists(st.floats(), max_size=5), max_size=3))
+def test_any_numbers_have_an_answer(base: Runs, head: Runs) -> None:
+    change = step_change(base, head)
+    assert (change.change_share is None) == (change.verdict == "not_measured")
+    if change.low_share is not None:
+        assert change.low_share <= change.change_share <= change.high_share
+
+
+def test_quantities_of_runs() -> None:
+    assert differ([1.0], [2.0]) is None
+    assert differ([1.0, 1.1], [5.0, 5.1]) is True
+    assert differ([1.0, 1.1, 0.9], [1.05, 1.0, 0.95]) is False
+    assert differ([0.0, 0.0], [0.0, 0.0]) is False
+    assert differ([], [1.0, 2.0]) is None
+
+
+@pytest.mark.parametrize(
+    ("freedom", "expected"), [(1, 12.706), (4, 2.776), (20, 2.086), (30, 2.042), (60, 2.0), (1e6, 1.96)]
+)
+def test_students_t(freedom: float, expected: float) -> None:
+    assert t95(freedom) == pytest.approx(expected, abs=0.003)

@@ -1,0 +1,245 @@
+"""Comparisons in the terminal, in Markdown and in HTML: they say the same, fit, and strings of a trace stay text."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import fields, is_dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sample
+from cmarkgfm import github_flavored_markdown_to_html
+from cmarkgfm.cmark import Options
+
+from traceopt.comparison.compare import compare_runs, runs_of
+from traceopt.comparison.document import Comparison, SettingChange
+from traceopt.comparison.gates import Gate
+from traceopt.reports.comparison.html import render_comparison_html
+from traceopt.reports.comparison.markdown import LIMIT, render_comparison_markdown
+from traceopt.reports.comparison.terminal import render_against_baseline, render_comparison, render_gates
+from traceopt.result import Kernel, Result, Step
+
+ANSI = re.compile(r"\x1b\[[0-9;]*m")
+GATES = ("high", "finding=new-high", "gpu_idle=40%", "step_time=+5%", "peak_memory=+10%", "tokens_per_s=1000")
+OVERFLOW_PX = "document.documentElement.scrollWidth - innerWidth"
+OPEN_ALL = "document.querySelectorAll('details').forEach(d => d.open = true)"
+
+
+def slower() -> Result:
+    """The rich run with a longer wait for data, another kernel, more memory and a finding less."""
+    result = sample.rich()
+    parts = [
+        replace(p, us_per_step=p.us_per_step + 60_000) if p.name == "data_loading" else p for p in result.breakdown
+    ]
+    us = [step + 60_000 for step in result.step.per_step_us]
+    kernels = [
+        *result.kernels[:2],
+        Kernel("void new_kernel<float>(int)", "gemm", 3, 5_000, 1_667, 0.01, None, None, None),
+    ]
+    return replace(
+        result,
+        step=Step("profiler_step", len(us), 0, 472_000, 460_000, 490_000, us),
+        breakdown=parts,
+        kernels=kernels,
+        memory=replace(result.memory, peak_allocated_bytes=28 << 30),
+        findings=result.findings[:-2],
+    )
+
+
+def compared(base: list[Result], head: list[Result], gates: tuple[str, ...] = GATES) -> Comparison:
+    return compare_runs(runs_of(base), runs_of(head), [Gate.parse(text, "fail") for text in gates])
+
+
+def worse() -> Comparison:
+    return compared([sample.rich()], [slower()])
+
+
+def several_runs() -> Comparison:
+    return compared([sample.rich(), sample.rich()], [slower(), slower(), sample.rich()])
+
+
+def nothing_in_common() -> Comparison:
+    return compared([sample.empty()], [sample.rich()])
+
+
+def on_cpu() -> Comparison:
+    return compared([sample.cpu_only()], [sample.cpu_only()])
+
+
+# Strings that the program itself chooses from a closed set.
+_FIXED = {"status", "unit", "level", "base_impact", "head_impact"}
+
+
+def _poisoned(value: Any, counter: Any, field: str = "", parent: str = "") -> Any:
+    if isinstance(value, str):
+        ours = field in _FIXED or (parent, field) == ("StepChange", "verdict")
+        return value if ours else sample.HOSTILE[next(counter) % len(sample.HOSTILE)]
+    if isinstance(value, list):
+        return [_poisoned(item, counter, field, parent) for item in value]
+    if is_dataclass(value) and not isinstance(value, type):
+        name = type(value).__name__
+        return replace(
+            value, **{f.name: _poisoned(getattr(value, f.name), counter, f.name, name) for f in fields(value)}
+        )
+    return value
+
+
+def hostile() -> Comparison:
+    poisoned: Comparison = _poisoned(several_runs(), iter(range(10**9)))
+    return replace(poisoned, notes=sample.HOSTILE)
+
+
+ALL = [worse, several_runs, nothing_in_common, on_cpu, hostile]
+Build = Callable[[], Comparison]
+each = pytest.mark.parametrize("build", ALL, ids=lambda build: build.__name__)
+
+
+def shown(comparison: Comparison, *, width: int = 100, color: bool = False, unicode: bool = True) -> str:
+    return render_comparison(comparison, width=width, color=color, unicode=unicode)
+
+
+# The terminal.
+
+
+@each
+@pytest.mark.parametrize("width", [60, 80, 100, 200])
+def test_fits_the_terminal(build: Build, width: int) -> None:
+    """But for the lines of gates, which a log holds whole."""
+    for unicode in (True, False):
+        text = shown(replace(build(), gates=[]), width=width, unicode=unicode)
+        assert max(map(len, text.splitlines())) <= min(width, 110)
+        assert unicode or text.isascii()
+
+
+@each
+def test_colour_adds_nothing_but_colour(build: Build) -> None:
+    assert ANSI.sub("", shown(build(), color=True)) == shown(build())
+    assert "\x1b" not in shown(build())
+
+
+def test_the_terminal_says_what_changed() -> None:
+    text = shown(worse())
+    assert "The step is 15% slower: 412.0 ms → 472.0 ms. Most of it: waiting for data grew by 60.0 ms." in text
+    assert "+15% (95% interval" in text
+    assert re.search(r"Waiting for data +187\.0 ms +247\.0 ms +\+60\.0 ms", text)
+    assert re.search(r"new +new_kernel<float> +– +5\.0 ms +\+5\.0 ms", text)
+    assert "Findings: 2 fixed, 4 still there." in text
+    lines = text.splitlines()
+    assert lines[-5].startswith("ok    no new findings of high impact (--fail-on finding=new-high)")
+    assert lines[-3].startswith("FAIL  step_time is 14.6% worse than the baseline: 412.0 ms → 472.0 ms")
+    assert lines[-1].startswith("NOT CHECKED  tokens_per_s was not measured: say what a step processes")
+
+
+def test_noise_is_said_plainly() -> None:
+    text = shown(compared([sample.rich()], [sample.rich()], ()))
+    assert "Within noise: 412.0 ms → 412.0 ms per step." in text
+    assert "would not be seen." in text
+
+
+def test_what_several_runs_tell() -> None:
+    text = shown(several_runs())
+    assert "By 2 and 3 runs; runs of one side differ by" in text
+    assert "within noise" in text
+
+
+def test_sides_that_cannot_be_compared_say_why() -> None:
+    assert "Step times cannot be compared. A trace of BASE cannot be judged." in shown(nothing_in_common())
+
+
+def test_below_an_analysis_stand_the_change_and_the_gates() -> None:
+    comparison = worse()
+    text = render_against_baseline(comparison, width=100, color=False, unicode=True)
+    assert text.startswith("Against rank0.pt.trace.json.gz: The step is 15% slower")
+    assert "  fixed CM004" in text
+    gates = render_gates(comparison.gates, width=100, color=False, unicode=True)
+    assert gates.count("\n") == len(GATES)
+    assert render_gates([], width=100, color=False, unicode=True) == ""
+
+
+def test_hostile_strings_print_as_text() -> None:
+    for text in (
+        shown(hostile(), color=True),
+        render_against_baseline(hostile(), width=100, color=False, unicode=True),
+        render_gates(hostile().gates, width=100, color=False, unicode=True),
+    ):
+        rest = ANSI.sub("", text)
+        assert not set(rest) - {"\n"} & {chr(code) for code in range(32)}
+        assert not {"\u202e", "\u200b"} & set(rest)
+        assert not re.search(r"^\s*::", rest, re.MULTILINE)
+
+
+# Markdown.
+
+
+@each
+def test_markdown_is_a_comment(build: Build) -> None:
+    markdown = render_comparison_markdown(build())
+    assert markdown.startswith("<!-- traceopt:traceopt-compare -->\n\n### traceopt: ")
+    assert len(markdown) < LIMIT
+    page = github_flavored_markdown_to_html(markdown, Options.CMARK_OPT_UNSAFE)
+    assert page.count("<details>") == page.count("</details>")
+    assert not re.search(r"<(?:script|img|svg|a |iframe|style)", page)
+
+
+def test_markdown_says_what_changed() -> None:
+    markdown = render_comparison_markdown(worse())
+    assert "step +15% (95% interval" in markdown
+    assert "| **failed** | `--fail-on step_time=+5%` |" in markdown
+    assert "| **not checked** | `--fail-on tokens_per_s=1000` |" in markdown
+    assert "| Waiting for data | 187.0\N{NO-BREAK SPACE}ms | 247.0\N{NO-BREAK SPACE}ms | +60.0 ms |" in markdown
+
+
+def test_a_long_markdown_is_cut() -> None:
+    long = replace(worse(), settings=[SettingChange("x" * 100, "on", "off")] * 1000)
+    assert len(render_comparison_markdown(long)) < LIMIT
+    assert "Cut to fit into a comment." in render_comparison_markdown(long)
+
+
+# HTML.
+
+
+def test_html_says_what_changed() -> None:
+    page = render_comparison_html(worse())
+    assert "The step is 15% slower" in page
+    assert "new_kernel&lt;float&gt;" in page
+    assert "<b>Not checked:</b> tokens_per_s was not measured" in page
+    assert "http" not in re.sub(r"http-equiv", "", page)
+    assert page == render_comparison_html(worse())
+
+
+@each
+@pytest.mark.parametrize("width", [1280, 390])
+def test_html_in_a_browser(browser: Any, tmp_path: Path, build: Build, width: int) -> None:
+    """Quiet, no wider than the screen, and whatever a trace says is text."""
+    file = tmp_path / "comparison.html"
+    file.write_text(render_comparison_html(build()), encoding="utf-8")
+    context = browser.new_context(viewport={"width": width, "height": 900})
+    page = context.new_page()
+    complaints: list[str] = []
+    page.on("console", lambda message: complaints.append(message.text))
+    page.on("pageerror", lambda error: complaints.append(str(error)))
+    page.on("request", lambda request: complaints.append(request.url) if request.url[:5] != "file:" else None)
+    page.goto(f"file://{file}")
+    page.evaluate(OPEN_ALL)
+    assert page.evaluate(OVERFLOW_PX) <= 0
+    assert page.evaluate("window.__xss || 0") == 0
+    assert page.evaluate("document.querySelectorAll('img, iframe, [onerror], [onload]').length") == 0
+    assert page.evaluate("document.querySelectorAll('h1').length") == 1
+    foreign = "[...document.querySelectorAll('a')].filter(a => (a.getAttribute('href') || '')[0] !== '#').length"
+    assert page.evaluate(foreign) == 0
+    context.close()
+    assert complaints == []
+
+
+def test_html_is_complete_without_javascript(browser: Any, tmp_path: Path) -> None:
+    file = tmp_path / "comparison.html"
+    file.write_text(render_comparison_html(worse()), encoding="utf-8")
+    context = browser.new_context(java_script_enabled=False)
+    page = context.new_page()
+    page.goto(f"file://{file}")
+    words = page.inner_text("main")
+    context.close()
+    for phrase in ("The step is 15% slower", "Waiting for data", "new_kernel<float>", "Fixed (2)", "--fail-on high"):
+        assert phrase in words

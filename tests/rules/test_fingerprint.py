@@ -1,0 +1,59 @@
+"""Fingerprints stay when lines, times and folders change, and differ where rule, file or function do."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from traceopt.rules.finding import Evidence, Finding, Fix, Location, Saving
+from traceopt.rules.fingerprint import fingerprints, places
+
+FINDING = Finding(
+    code="DL001",
+    name="dataloader-stall",
+    title="Load data in worker processes",
+    impact="high",
+    confidence="high",
+    effort="1 line",
+    risk="None known",
+    saving=Saving(1.0, 2.0, 3.0, 0.5, "Measured."),
+    why="",
+    evidence=[],
+    locations=[Location("/work/first/train.py", 10, "main"), Location("data.py", 3, "load")],
+    fix=Fix("Use workers."),
+)
+
+
+def test_a_line_a_time_a_folder_and_a_title_do_not_count() -> None:
+    moved = replace(
+        FINDING,
+        title="Load the data in worker processes",
+        saving=Saving(4.0, 5.0, 6.0, 0.7, "Measured again."),
+        locations=[Location("/other/checkout/train.py", 99, "main", 101)],
+    )
+    assert fingerprints([moved]) == fingerprints([FINDING])
+
+
+def test_rule_file_and_function_count() -> None:
+    others = [
+        replace(FINDING, code="DL002"),
+        replace(FINDING, locations=[Location("/work/first/data.py", 10, "main")]),
+        replace(FINDING, locations=[Location("/work/first/train.py", 10, "evaluate")]),
+        replace(FINDING, locations=[]),
+    ]
+    assert len({*fingerprints([FINDING]), *(fingerprints([other])[0] for other in others)}) == 5
+
+
+def test_several_of_a_rule_in_one_function_are_told_apart() -> None:
+    first, second, third = fingerprints([FINDING, replace(FINDING, code="HS001"), FINDING])
+    assert len({first, second, third}) == 3
+    assert fingerprints([FINDING])[0] == first
+
+
+def test_the_place_comes_from_the_evidence_where_there_is_no_location() -> None:
+    row = Evidence("aten::item", location=Location("loop.py", 7, "step"))
+    assert places(replace(FINDING, locations=[], evidence=[Evidence("no place"), row])) == [("loop.py", "step")]
+    assert places(FINDING) == [("train.py", "main"), ("data.py", "load")]
+
+
+def test_a_name_that_is_no_text_has_a_fingerprint() -> None:
+    assert len(fingerprints([replace(FINDING, locations=[Location("\udcff.py", 1, "f")])])[0]) == 32

@@ -1,0 +1,111 @@
+"""`traceopt compare`: two sides of a change beside each other, and the gates that it must pass."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import click
+
+from traceopt.cli.gating import EXIT_GATE, failed, gate_options, parsed_gates
+from traceopt.cli.options import config_option, debug_option, rules_dir_option
+from traceopt.cli.results import check_all_writable, configuration, terminal, write_output
+from traceopt.output import Progress, emit
+
+
+@click.command()
+@click.argument("base", metavar="BASE")
+@click.argument("head", metavar="HEAD")
+@click.option("--base", "more_base", multiple=True, metavar="PATH", help="One more run of BASE.")
+@click.option("--head", "more_head", multiple=True, metavar="PATH", help="One more run of HEAD.")
+@click.option("--html", "html_path", metavar="PATH", help="Also write the comparison as HTML.")
+@click.option("--markdown", "markdown_path", metavar="PATH", help="Also write the comment of a pull request.")
+@click.option("--json", "json_path", metavar="PATH", help="Also write the comparison document; - is stdout.")
+@click.option(
+    "--format",
+    "format_",
+    type=click.Choice(["text", "markdown", "json"]),
+    default="text",
+    show_default=True,
+    help="What goes to stdout.",
+)
+@gate_options
+@rules_dir_option
+@config_option
+@click.option("--color/--no-color", default=None, help="Colours.  [default: on a terminal, unless NO_COLOR is set]")
+@click.option("-q", "--quiet", is_flag=True, help="Nothing on stderr but errors.")
+@debug_option
+@click.pass_context
+def compare(
+    context: click.Context,
+    /,
+    base: str,
+    head: str,
+    more_base: tuple[str, ...],
+    more_head: tuple[str, ...],
+    html_path: str | None,
+    markdown_path: str | None,
+    json_path: str | None,
+    format_: str,
+    fail_on: tuple[str, ...],
+    warn_on: tuple[str, ...],
+    exit_zero: bool,
+    rules_dir: str | None,
+    config_path: Path | None,
+    color: bool | None,
+    quiet: bool,
+) -> None:
+    """Compare two sides of a change: is HEAD slower than BASE, and why?
+
+    \b
+    traceopt compare logs/main logs/branch
+    traceopt compare 'logs/main-*' 'logs/branch-*'
+
+    Each is a trace, a folder of one run, a result document or a report. A quoted glob is a run for each match: only
+    several runs a side tell by how much runs of the same code differ.
+    """
+    config = configuration(config_path)
+    config = replace(config, rules_dir=rules_dir or config.rules_dir)
+    if json_path == "-":
+        json_path, format_ = None, "json"
+    check_all_writable(html_path, markdown_path, json_path)
+    gates = parsed_gates(fail_on, warn_on, config)
+
+    from traceopt.comparison.compare import compare_runs, runs_of
+
+    with Progress(enabled=sys.stderr.isatty() and not quiet) as progress:
+        sides = [
+            runs_of(
+                paths,
+                rules_dir=config.rules_dir,
+                thresholds=config.rules,
+                debug=context.obj["debug"],
+                progress=progress,
+            )
+            for paths in ((base, *more_base), (head, *more_head))
+        ]
+    comparison = compare_runs(sides[0], sides[1], gates)
+    inputs = [*(base, head, *more_base, *more_head), *(path for side in sides for run in side for path in run.paths)]
+    if html_path is not None:
+        from traceopt.reports.comparison.html import render_comparison_html
+
+        write_output(html_path, render_comparison_html(comparison).encode("utf-8", "backslashreplace"), inputs)
+    if markdown_path is not None or format_ == "markdown":
+        from traceopt.reports.comparison.markdown import render_comparison_markdown
+
+        markdown = render_comparison_markdown(comparison)
+    if markdown_path is not None:
+        write_output(markdown_path, markdown.encode("utf-8", "backslashreplace"), inputs)
+    if json_path is not None:
+        write_output(json_path, comparison.to_json(), inputs)
+    from traceopt.reports.comparison.terminal import render_comparison, render_gates
+
+    style = terminal(color)
+    if format_ == "text":
+        emit(render_comparison(comparison, **style))
+    else:
+        emit(comparison.to_json() if format_ == "json" else markdown)
+        click.echo(render_gates(comparison.gates, **style), nl=False, err=True)
+    if failed(comparison.gates) and not exit_zero:
+        context.exit(EXIT_GATE)

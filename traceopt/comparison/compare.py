@@ -1,0 +1,176 @@
+"""The comparison of two sides: runs in, one document out."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from traceopt import __version__
+from traceopt.comparison.document import ComparedRun, Comparison, PartChange, SettingChange, Side, StepChange
+from traceopt.comparison.findings import finding_changes
+from traceopt.comparison.gates import Gate, judge
+from traceopt.comparison.noise import step_change
+from traceopt.comparison.rows import kernel_changes, metric_changes, op_changes, part_changes
+from traceopt.comparison.runs import Given, Run, read_runs
+from traceopt.reading import Progress
+from traceopt.result import Result, Tool
+from traceopt.rules.common import ms, percent
+
+CROWDED = "PY002"  # the training thread waited for a core
+
+
+def compare(
+    base: Given | Sequence[Given],
+    head: Given | Sequence[Given],
+    *,
+    fail_on: Sequence[str] = (),
+    warn_on: Sequence[str] = (),
+    rules_dir: str | Path | None = None,
+    thresholds: Mapping[str, Mapping[str, Any]] | None = None,
+    debug: bool = False,
+    progress: Progress | None = None,
+) -> Comparison:
+    """Compares runs of two sides: results, or paths of traces, folders, result documents and reports.
+
+    A sequence is several runs of a side, and a glob is a run for each match; only several runs tell by how much runs of
+    the same code differ. `fail_on` and `warn_on` are gates, as `traceopt compare --fail-on` has them.
+
+    Raises InputError for what cannot be read, ConfigError for a gate that does not exist.
+    """
+    gates = [*(Gate.parse(text, "fail") for text in fail_on), *(Gate.parse(text, "warn") for text in warn_on)]
+    options = {"rules_dir": rules_dir, "thresholds": thresholds, "debug": debug, "progress": progress}
+    return compare_runs(runs_of(_sequence(base), **options), runs_of(_sequence(head), **options), gates)
+
+
+def runs_of(given: Sequence[Given], **options: Any) -> list[Run]:
+    """The runs of a side; `options` are for the analysis of traces. Raises InputError."""
+
+    def analyze(path: str) -> Result:
+        from traceopt.api import analyze as run_analysis  # result documents need none of it
+
+        return run_analysis(path, **options)
+
+    return read_runs(given, analyze)
+
+
+def compare_runs(base: Sequence[Run], head: Sequence[Run], gates: Sequence[Gate] = ()) -> Comparison:
+    """The document, with a judgement of every gate."""
+    before, after = ([run.result for run in side] for side in (base, head))
+    step = _step(before, after)
+    parts = part_changes(before, after)
+    comparison = Comparison(
+        tool=Tool("traceopt", __version__),
+        verdict=_verdict(step, parts),
+        base=_side(base),
+        head=_side(head),
+        step=step,
+        breakdown=parts,
+        metrics=metric_changes(before, after, step),
+        kernels=kernel_changes(before, after),
+        ops=op_changes(before, after),
+        findings=finding_changes(before, after),
+        settings=_settings(before[0], after[0]),
+        notes=_notes(base, head),
+    )
+    comparison.gates.extend(judge(gate, after, comparison) for gate in gates)
+    return comparison
+
+
+def _sequence(side: Given | Sequence[Given]) -> Sequence[Given]:
+    return [side] if isinstance(side, (str, os.PathLike, Result)) else side
+
+
+def _step(base: Sequence[Result], head: Sequence[Result]) -> StepChange:
+    for name, side in (("BASE", base), ("HEAD", head)):
+        for result in side:
+            if result.quality.verdict == "unusable":
+                return StepChange("not_measured", reason=f"A trace of {name} cannot be judged.")
+            if result.step.source == "window":
+                return StepChange("not_measured", reason=f"A trace of {name} has no marks of steps.")
+    return step_change([result.step.per_step_us for result in base], [result.step.per_step_us for result in head])
+
+
+def _side(runs: Sequence[Run]) -> Side:
+    results = [run.result for run in runs]
+    devices = [result.run.device for result in results if result.run.device is not None]
+    return Side(
+        [
+            ComparedRun(
+                run.label,
+                run.result.run.paths,
+                run.result.step.count,
+                run.result.step.median_us,
+                run.result.quality.verdict,
+                any(finding.code == CROWDED for finding in run.result.findings),
+            )
+            for run in runs
+        ],
+        next((device.name or device.vendor for device in devices), None),
+        next((result.run.torch_version for result in results if result.run.torch_version), None),
+        next((result.run.world_size for result in results if result.run.world_size), None),
+    )
+
+
+def _verdict(step: StepChange, parts: Sequence[PartChange]) -> str:
+    """A fact, and the part that accounts for most of it."""
+    if step.base_us is None or step.head_us is None or step.change_share is None:
+        return f"Step times cannot be compared. {step.reason}"
+    times = f"{ms(step.base_us * 1e3)} → {ms(step.head_us * 1e3)}"
+    if step.verdict == "within_noise":
+        return f"Within noise: {times} per step."
+    if step.verdict == "unclear":
+        return f"It cannot be told whether the step changed: {times} per step."
+    sentence = f"The step is {percent(abs(step.change_share))} {step.verdict}: {times}."
+    sign = 1 if step.change_share > 0 else -1
+    most = max(parts, key=lambda part: sign * part.change_us, default=None)
+    if most is None or sign * most.change_us < abs(step.head_us - step.base_us) / 3:
+        return sentence
+    verb = "grew" if sign > 0 else "shrank"
+    label = f"{most.label[0].lower()}{most.label[1:]}" if most.label[1:2].islower() else most.label
+    return f"{sentence} Most of it: {label} {verb} by {ms(abs(most.change_us) * 1e3)}."
+
+
+def _settings(base: Result, head: Result) -> list[SettingChange]:
+    """Those of both first runs that differ; empty where a side has recorded none."""
+    before, after = ({setting.name: setting.value for setting in result.run.settings} for result in (base, head))
+    if not before or not after:
+        return []
+    names = dict.fromkeys((*before, *after))
+    return [SettingChange(n, before.get(n), after.get(n)) for n in names if before.get(n) != after.get(n)]
+
+
+def _notes(base: Sequence[Run], head: Sequence[Run]) -> list[str]:
+    """What makes the sides hard to compare."""
+    notes = []
+    first, second = base[0].result, head[0].result
+    for what, before, after in (
+        ("devices", _device(first), _device(second)),
+        ("PyTorch versions", first.run.torch_version, second.run.torch_version),
+        ("numbers of ranks", _text(first.run.world_size), _text(second.run.world_size)),
+        ("shown ranks", _text(first.run.shown_rank), _text(second.run.shown_rank)),
+    ):
+        if before is not None and after is not None and before != after:
+            notes.append(f"The {what} differ: {before} and {after}.")
+    for what in ("stacks", "shapes", "memory"):
+        recorded = [getattr(run.result.run.recorded, what) for run in (*base, *head)]
+        if any(recorded) and not all(recorded):
+            notes.append(f"Not all runs were recorded with {what}, which slow down the steps that have them.")
+    for side, runs in (("BASE", base), ("HEAD", head)):
+        for run in runs:
+            if any(finding.code == CROWDED for finding in run.result.findings):
+                notes.append(f"{side} {run.label}: its training thread often found no free core. Record it again.")
+            if run.result.quality.verdict == "limited":
+                texts = "; ".join(note.text for note in run.result.quality.notes)
+                notes.append(f"{side} {run.label}: {texts}")
+    return list(dict.fromkeys(notes))
+
+
+def _device(result: Result) -> str | None:
+    device = result.run.device
+    return None if device is None else device.name or device.vendor
+
+
+def _text(number: int | None) -> str | None:
+    return None if number is None else str(number)

@@ -1,0 +1,166 @@
+"""The comparison document, schema 1: what every format of `traceopt compare` is rendered from.
+
+As in the result document, times are microseconds a step, shares are 0..1, and what was not measured is None. A change
+is head less base, so that growth is positive.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+import msgspec
+import orjson
+
+from traceopt.result import Tool
+from traceopt.rules.finding import Impact
+
+StepVerdict = Literal["within_noise", "slower", "faster", "unclear", "not_measured"]
+RowStatus = Literal["appeared", "vanished", "slower", "faster"]
+FindingStatus = Literal["new", "fixed", "kept", "unknown"]
+GateLevel = Literal["fail", "warn"]
+GateStatus = Literal["passed", "failed", "not_checked"]
+Unit = Literal["us", "share", "bytes", "per_s"]
+
+
+@dataclass(frozen=True, slots=True)
+class ComparedRun:
+    """One recording of a side. `crowded`: its training thread often found no free core (PY002)."""
+
+    label: str
+    paths: list[str]
+    steps: int
+    median_us: float | None
+    quality: str
+    crowded: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """`device`, `torch_version` and `world_size` are those of the first run that knows them."""
+
+    runs: list[ComparedRun]
+    device: str | None
+    torch_version: str | None
+    world_size: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class StepChange:
+    """The typical step: the median of a run, the geometric mean of several.
+
+    `low_share` to `high_share` is the 95 % interval of the change: by the runs where a side has several, else by the
+    steps, with an assumption of what runs differ by. A change smaller than `unseen_share` would not be seen.
+    `run_to_run_share` is the standard deviation of runs of the same side, None where each side has one. `reason` says
+    why nothing can be said.
+    """
+
+    verdict: StepVerdict
+    base_us: float | None = None
+    head_us: float | None = None
+    change_share: float | None = None
+    low_share: float | None = None
+    high_share: float | None = None
+    unseen_share: float | None = None
+    run_to_run_share: float | None = None
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PartChange:
+    """A part of the mean step, means over the runs. `beyond_noise` is None with one run a side."""
+
+    name: str
+    label: str
+    busy: bool
+    base_us: float
+    head_us: float
+    change_us: float
+    beyond_noise: bool | None
+
+
+@dataclass(frozen=True, slots=True)
+class MetricChange:
+    """A number that gates know by `name`, means over the runs; None where a side did not measure it."""
+
+    name: str
+    label: str
+    unit: Unit
+    base: float | None
+    head: float | None
+    beyond_noise: bool | None
+
+
+@dataclass(frozen=True, slots=True)
+class RowChange:
+    """A kernel or operator whose time changed notably; a side without it has None."""
+
+    name: str
+    status: RowStatus
+    base_us: float | None
+    head_us: float | None
+    base_calls: float | None
+    head_calls: float | None
+    change_us: float
+
+
+@dataclass(frozen=True, slots=True)
+class FindingChange:
+    """A finding of either side, the same by its fingerprint. `unknown`: the other side could not check it."""
+
+    status: FindingStatus
+    fingerprint: str
+    code: str
+    title: str
+    place: str | None
+    base_impact: Impact | None
+    head_impact: Impact | None
+    base_saving_us: float | None
+    head_saving_us: float | None
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SettingChange:
+    name: str
+    base: str | None
+    head: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class GateOutcome:
+    """`gate` as it was given; `text` says what was measured and what the limit is."""
+
+    gate: str
+    level: GateLevel
+    status: GateStatus
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """`verdict` is its headline; `notes` say what makes the sides hard to compare."""
+
+    tool: Tool
+    verdict: str
+    base: Side
+    head: Side
+    step: StepChange
+    breakdown: list[PartChange]
+    metrics: list[MetricChange]
+    kernels: list[RowChange]
+    ops: list[RowChange]
+    findings: list[FindingChange]
+    settings: list[SettingChange]
+    notes: list[str]
+    gates: list[GateOutcome] = field(default_factory=list)
+    schema_version: int = 1
+
+    def to_json(self) -> bytes:
+        """Indented JSON, byte for byte the same for the same input and version."""
+        return orjson.dumps(self, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
+
+    @staticmethod
+    def from_json(data: bytes) -> Comparison:
+        """Raises msgspec.ValidationError when `data` is not a comparison document of this schema."""
+        return msgspec.json.decode(data, type=Comparison)

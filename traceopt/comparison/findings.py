@@ -1,0 +1,105 @@
+"""Findings of two sides beside each other: new, fixed, kept, or not to be told."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from traceopt.comparison.document import FindingChange, FindingStatus
+from traceopt.result import Result
+from traceopt.rules.engine import value_order
+from traceopt.rules.finding import Finding
+from traceopt.rules.fingerprint import Place, fingerprints, places
+
+_ORDER: tuple[FindingStatus, ...] = ("new", "unknown", "fixed", "kept")
+_UNCHECKED = ("not_checked", "error")
+
+
+@dataclass(slots=True)
+class _Group:
+    """One finding through the runs of both sides; the places are those of all of them."""
+
+    fingerprint: str
+    code: str
+    places: set[Place]
+    base: dict[int, Finding] = field(default_factory=dict)  # by the number of the run
+    head: dict[int, Finding] = field(default_factory=dict)
+
+    def add(self, finding: Finding, side: str, run: int) -> None:
+        getattr(self, side)[run] = finding
+        self.places.update(places(finding))
+
+    def alike(self, finding: Finding) -> bool:
+        """Whether the places meet: which of several comes first may change from run to run. Without stacks all do."""
+        others = places(finding)
+        return self.code == finding.code and (not others or not self.places or not self.places.isdisjoint(others))
+
+
+def finding_changes(base: Sequence[Result], head: Sequence[Result]) -> list[FindingChange]:
+    """New ones first, then fixed and kept, each by value.
+
+    Of several runs a side more than half must have what is new or fixed: findings near a threshold come and go.
+    """
+    changes = []
+    for group in _groups(base, head):
+        if group.base and group.head:
+            changes.append(_change(group, "kept", None))
+        elif 2 * len(group.head) > len(head):
+            known = _checked(group.code, base)
+            changes.append(_change(group, "new" if known else "unknown", None if known else "BASE did not check it."))
+        elif 2 * len(group.base) > len(base):
+            known = _checked(group.code, head)
+            changes.append(_change(group, "fixed" if known else "unknown", None if known else "HEAD did not check it."))
+    return [change for change, _ in sorted(changes, key=lambda pair: (_ORDER.index(pair[0].status), pair[1]))]
+
+
+def _groups(base: Sequence[Result], head: Sequence[Result]) -> list[_Group]:
+    groups: list[_Group] = []
+    for side, results in (("base", base), ("head", head)):
+        for run, result in enumerate(results):
+            marked = list(zip(fingerprints(result.findings), result.findings, strict=True))
+            exact = {group.fingerprint: group for group in groups}
+            for mark, finding in marked:
+                if mark in exact:
+                    exact[mark].add(finding, side, run)
+            for mark, finding in marked:
+                if mark not in exact:
+                    _near(groups, mark, finding, side, run).add(finding, side, run)
+    return groups
+
+
+def _near(groups: list[_Group], mark: str, finding: Finding, side: str, run: int) -> _Group:
+    """The group at the same place that has nothing of this run yet, else a new one."""
+    for group in groups:
+        if group.alike(finding) and run not in getattr(group, side):
+            return group
+    groups.append(_Group(mark, finding.code, set()))
+    return groups[-1]
+
+
+def _checked(code: str, results: Sequence[Result]) -> bool:
+    """Whether a run of the side had what the rule needs."""
+    return any(check.code == code and check.status not in _UNCHECKED for result in results for check in result.checks)
+
+
+def _change(
+    group: _Group, status: FindingStatus, reason: str | None
+) -> tuple[FindingChange, tuple[int, float, str, str]]:
+    """The change, and what it sorts by."""
+    before, after = (next(iter(side.values()), None) for side in (group.base, group.head))
+    finding = next(iter((*group.head.values(), *group.base.values())))
+    located = [*finding.locations, *(row.location for row in finding.evidence)]
+    place = next((str(location) for location in located if location is not None), None)
+    change = FindingChange(
+        status,
+        group.fingerprint,
+        finding.code,
+        finding.title,
+        place,
+        before.impact if before else None,
+        after.impact if after else None,
+        before.saving.est_us if before and before.saving else None,
+        after.saving.est_us if after and after.saving else None,
+        reason,
+    )
+    return change, value_order(finding)

@@ -1,0 +1,169 @@
+"""Gates: limits that a run must keep, as `--fail-on` and `--warn-on` name them.
+
+    high                  no finding of high impact; medium and low include what is above them
+    finding=new-high      none that the baseline does not have
+    gpu_idle=40%          a metric and its limit
+    step_time=+5%         a metric and how much worse than the baseline it may be
+
+A gate whose number was not measured has not passed: its status is "not_checked".
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from traceopt.comparison.document import Comparison, GateLevel, GateOutcome, GateStatus, MetricChange, Unit
+from traceopt.comparison.metrics import METRICS, STEP_TIME, Metric, mean_of, shown
+from traceopt.errors import ConfigError, suggestion
+from traceopt.result import Result
+from traceopt.rules.finding import Impact
+
+IMPACTS: tuple[Impact, ...] = ("high", "medium", "low")
+_FINDING = re.compile(r"(?:finding=)?(?P<new>new-)?(?P<impact>high|medium|low)")
+_LIMIT = re.compile(r"(?P<sign>[+-]?)(?P<number>\d{1,15}(?:\.\d{1,9})?)(?P<unit>%|[A-Za-z]*)")
+_UNITS: dict[Unit, dict[str, float]] = {
+    "us": {"us": 1.0, "ms": 1e3, "s": 1e6},
+    "share": {"": 1.0, "%": 0.01},
+    "bytes": {"MB": 1e6, "GB": 1e9, "MiB": 2.0**20, "GiB": 2.0**30},
+    "per_s": {"": 1.0},
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """`text` as it was given; one about findings has an `impact`, one about a metric has `metric` and `limit`.
+
+    `needs_baseline`: new findings, or a `limit` that is a change: in the metric's unit (of a share: points), or with
+    `in_percent` as a share of the baseline.
+    """
+
+    text: str
+    level: GateLevel
+    needs_baseline: bool
+    impact: Impact | None = None
+    metric: Metric | None = None
+    limit: float = 0.0
+    in_percent: bool = False
+
+    @staticmethod
+    def parse(text: str, level: GateLevel) -> Gate:
+        """Raises ConfigError for what is no gate."""
+        found = _FINDING.fullmatch(text)
+        if found is not None:
+            impact = next(impact for impact in IMPACTS if impact == found["impact"])
+            return Gate(text, level, found["new"] is not None, impact=impact)
+        name, _, limit = text.partition("=")
+        if name not in METRICS:
+            hint = suggestion(name, [*IMPACTS, *METRICS]) or f"; known: {', '.join((*IMPACTS, 'finding', *METRICS))}"
+            raise ConfigError(f"no such gate: {text}{hint}")
+        return _metric_gate(text, level, METRICS[name], limit)
+
+
+def judge(gate: Gate, head: Sequence[Result], comparison: Comparison | None) -> GateOutcome:
+    """What a gate says of the runs of a side, and of their comparison with the baseline where there is one."""
+    if gate.needs_baseline and comparison is None:
+        status, text = _not_checked("there is no baseline to compare with: --baseline FILE")
+    elif gate.impact is not None:
+        status, text = _findings(gate.impact, head, comparison if gate.needs_baseline else None)
+    elif gate.metric is not None:
+        if comparison is not None and gate.needs_baseline:
+            status, text = _change(gate, gate.metric, comparison)
+        else:
+            status, text = _level(gate, gate.metric, head)
+    return GateOutcome(gate.text, gate.level, status, text)
+
+
+def _metric_gate(text: str, level: GateLevel, metric: Metric, limit: str) -> Gate:
+    found = _LIMIT.fullmatch(limit)
+    units = _UNITS[metric.unit]
+    worse = "-" if metric.fewer_is_worse else "+"
+    relative = found is not None and found["sign"] != ""
+    in_percent = relative and found is not None and found["unit"] == "%" and "%" not in units
+    if found is None or not (in_percent or found["unit"] in units) or found["sign"] not in ("", worse):
+        raise ConfigError(f"no such limit: {text}; expected {_examples(metric, worse)}")
+    value = float(found["number"]) * (0.01 if in_percent else units[found["unit"]])
+    if metric.unit == "share" and value > 1:
+        raise ConfigError(f"no such limit: {text}; a share is at most 1, or 100%")
+    return Gate(text, level, relative, metric=metric, limit=value, in_percent=in_percent)
+
+
+def _examples(metric: Metric, worse: str) -> str:
+    absolute = {"us": "450ms", "share": "0.4 or 40%", "bytes": "70GiB", "per_s": "12000"}[metric.unit]
+    return f"{metric.name}={absolute}, or against a baseline {metric.name}={worse}5%"
+
+
+def _findings(impact: Impact, head: Sequence[Result], comparison: Comparison | None) -> tuple[GateStatus, str]:
+    if any(result.quality.verdict == "unusable" for result in head):
+        return _not_checked("this trace cannot be judged")
+    of_impact = f"of {impact} impact" if impact == "high" else f"of {impact} impact or above"
+    if comparison is None:
+        found, kind = _found(head, impact), f"findings {of_impact}"
+    else:
+        wanted = IMPACTS[: IMPACTS.index(impact) + 1]
+        changes = [change for change in comparison.findings if change.head_impact in wanted]
+        found, kind = [change.code for change in changes if change.status == "new"], f"new findings {of_impact}"
+        unknown = [change.code for change in changes if change.status == "unknown"]
+        if unknown and not found:
+            return _not_checked(f"{', '.join(unknown)} {of_impact}, which the baseline did not check")
+    return ("failed", f"{kind}: {', '.join(found)}") if found else ("passed", f"no {kind}")
+
+
+def _level(gate: Gate, metric: Metric, head: Sequence[Result]) -> tuple[GateStatus, str]:
+    value, _ = mean_of(metric, head)
+    if value is None:
+        return _not_checked(f"{metric.name} was not measured: {metric.record}")
+    beyond = value < gate.limit if metric.fewer_is_worse else value > gate.limit
+    text = f"{metric.name} is {shown(metric.unit, value)}, the limit is {shown(metric.unit, gate.limit)}"
+    return "failed" if beyond else "passed", text
+
+
+def _change(gate: Gate, metric: Metric, comparison: Comparison) -> tuple[GateStatus, str]:
+    step = comparison.step
+    if metric.name == STEP_TIME and step.reason is not None:
+        return _not_checked(f"{metric.name}: {step.reason}")
+    change = next((change for change in comparison.metrics if change.name == metric.name), None)
+    if change is None or change.base is None or change.head is None:
+        missing = "baseline" if change is None or change.base is None else "new run"
+        return _not_checked(f"{metric.name} was not measured in the {missing}: {metric.record}")
+    if gate.in_percent and change.base <= 0:
+        return _not_checked(f"{metric.name} is 0 in the baseline, and no percentage of that can be taken")
+    worse = (change.base - change.head) if metric.fewer_is_worse else (change.head - change.base)
+    beyond = (worse / change.base if gate.in_percent else worse) > gate.limit
+    text = f"{metric.name} {_shown_change(change, worse)}, the limit is {_shown_limit(gate, metric)}"
+    if not beyond or change.beyond_noise is not False:
+        return "failed" if beyond else "passed", text
+    return "passed", f"{text}; it is within noise"
+
+
+def _found(head: Sequence[Result], impact: Impact) -> list[str]:
+    """Codes of the findings that more than half of the runs have with this impact or above."""
+    wanted = IMPACTS[: IMPACTS.index(impact) + 1]
+    runs = [{finding.code for finding in result.findings if finding.impact in wanted} for result in head]
+    codes = dict.fromkeys(finding.code for result in head for finding in result.findings)
+    return [code for code in codes if 2 * sum(code in run for run in runs) > len(runs)]
+
+
+def _not_checked(text: str) -> tuple[GateStatus, str]:
+    return "not_checked", text
+
+
+def _shown_change(change: MetricChange, worse: float) -> str:
+    """ "is 5.2% worse than the baseline: 43.0 → 45.2 ms"; of a share in points."""
+    before, after = (shown(change.unit, value or 0.0) for value in (change.base, change.head))
+    if not worse:
+        return f"is {after} as in the baseline"
+    if change.unit == "share":
+        amount = f"{abs(worse) * 100:.1f} points"
+    elif change.base:
+        amount = f"{abs(worse) / change.base:.1%}"
+    else:
+        amount = shown(change.unit, abs(worse))
+    return f"is {amount} {'worse' if worse > 0 else 'better'} than the baseline: {before} → {after}"
+
+
+def _shown_limit(gate: Gate, metric: Metric) -> str:
+    if gate.in_percent:
+        return f"{gate.limit * 100:.3g}%"
+    return f"{gate.limit * 100:.3g} points" if metric.unit == "share" else shown(metric.unit, gate.limit)

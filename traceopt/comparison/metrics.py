@@ -1,0 +1,110 @@
+"""The numbers of a run that gates know by name, and what growth of each means."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from traceopt.comparison.document import Unit
+from traceopt.result import Result
+from traceopt.rules.common import ms, percent
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """`of` is None for a run that did not measure it; `fewer_is_worse` for what a good run has much of.
+
+    `record` says what to do so that it is measured.
+    """
+
+    name: str
+    label: str
+    unit: Unit
+    of: Callable[[Result], float | None]
+    record: str
+    fewer_is_worse: bool = False
+
+
+def _step_time(result: Result) -> float | None:
+    return None if result.step.source == "window" else result.step.median_us
+
+
+def _part(name: str) -> Callable[[Result], float | None]:
+    """The share of a part of the mean step; 0 where the step has a breakdown and the part no time in it."""
+
+    def of(result: Result) -> float | None:
+        if not result.breakdown:
+            return None
+        return sum(part.share for part in result.breakdown if part.name == name)
+
+    return of
+
+
+def _copies(result: Result) -> float | None:
+    return _part("copies")(result) if result.gpu.busy_share is not None else None
+
+
+def _peak_memory(result: Result) -> float | None:
+    memory = result.memory
+    return memory.peak_allocated_bytes if memory.peak_allocated_bytes is not None else memory.peak_reserved_bytes
+
+
+STEP_TIME = "step_time"
+
+_STEPS = "record with marks of the steps: traceopt run, or prof.step() after each"
+_GPU = "record with ProfilerActivity.CUDA"
+_RATE = "say what a step processes: --tokens-per-step or --samples-per-step"
+
+METRICS = {
+    metric.name: metric
+    for metric in (
+        Metric(STEP_TIME, "Step time", "us", _step_time, _STEPS),
+        Metric("gpu_idle", "GPU idle", "share", lambda result: result.gpu.idle_share, _GPU),
+        Metric("data_stall", "Waiting for data", "share", _part("data_loading"), _STEPS),
+        Metric("sync_stall", "Waiting for the GPU's answer", "share", _part("host_sync"), _STEPS),
+        Metric("exposed_communication", "Exposed communication", "share", _part("communication"), _STEPS),
+        Metric("exposed_copies", "Exposed copies", "share", _copies, _GPU),
+        Metric("peak_memory", "Peak memory", "bytes", _peak_memory, "record with profile_memory=True"),
+        Metric(
+            "mfu", "MFU", "share", lambda result: result.efficiency.mfu, "record a GPU with record_shapes=True", True
+        ),
+        Metric(
+            "tokens_per_s",
+            "Tokens per second",
+            "per_s",
+            lambda result: result.throughput.tokens_per_s if result.throughput else None,
+            _RATE,
+            True,
+        ),
+        Metric(
+            "samples_per_s",
+            "Samples per second",
+            "per_s",
+            lambda result: result.throughput.samples_per_s if result.throughput else None,
+            _RATE,
+            True,
+        ),
+    )
+}
+
+
+def measured(metric: Metric, result: Result) -> float | None:
+    """None as well where the trace cannot carry any number."""
+    value = metric.of(result) if result.quality.verdict != "unusable" else None
+    return value if value is not None and math.isfinite(value) else None
+
+
+def mean_of(metric: Metric, results: Sequence[Result]) -> tuple[float | None, list[float]]:
+    """The mean over the runs and the value of each; None where a run did not measure it."""
+    values = [value for result in results if (value := measured(metric, result)) is not None]
+    return (sum(values) / len(values) if values and len(values) == len(results) else None), values
+
+
+def shown(unit: Unit, value: float) -> str:
+    """A value for people."""
+    if unit == "us":
+        return ms(value * 1e3)
+    if unit == "share":
+        return percent(value)
+    return f"{value / 2**30:,.2f} GiB" if unit == "bytes" else f"{value:,.4g}"

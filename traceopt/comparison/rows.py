@@ -1,0 +1,144 @@
+"""What changed inside the step: its parts, kernels and operators, means over the runs of each side."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from statistics import fmean
+from typing import TypeVar
+
+from traceopt.comparison.document import MetricChange, PartChange, RowChange, RowStatus, StepChange
+from traceopt.comparison.metrics import METRICS, STEP_TIME, mean_of
+from traceopt.comparison.noise import differ
+from traceopt.result import BreakdownPart, Kernel, Op, Result
+from traceopt.sections_tables import MAX_ROWS
+
+NOTABLE_SHARE = 0.005  # of the step: smaller changes of a kernel or an operator are not told
+NEW_SHARE = 0.001  # of the step: nor are smaller ones that appear or vanish
+HIDDEN_SHARE = 0.1  # of a row's time: so much may be hidden in a full table where the row is called new or gone
+
+Row = TypeVar("Row", Kernel, Op)
+
+
+def part_changes(base: Sequence[Result], head: Sequence[Result]) -> list[PartChange]:
+    """Every part of either side, the largest change first. Empty where a side has no breakdown."""
+    sides = [[result.breakdown for result in side if result.breakdown] for side in (base, head)]
+    if not all(sides):
+        return []
+    known: dict[str, BreakdownPart] = {part.name: part for side in sides for parts in side for part in parts}
+    changes = []
+    for name, part in known.items():
+        before, after = ([_time_of(name, parts) for parts in side] for side in sides)
+        change = fmean(after) - fmean(before)
+        changes.append(
+            PartChange(
+                name,
+                part.label,
+                part.busy,
+                _us(fmean(before)),
+                _us(fmean(after)),
+                _us(change),
+                differ(before, after),
+            )
+        )
+    return sorted(changes, key=lambda part: (-abs(part.change_us), part.name))
+
+
+def metric_changes(base: Sequence[Result], head: Sequence[Result], step: StepChange) -> list[MetricChange]:
+    """Every metric that a side measured; the step time is that of `step`, and so is what is noise in it."""
+    changes = []
+    for metric in METRICS.values():
+        before, befores = mean_of(metric, base)
+        after, afters = mean_of(metric, head)
+        beyond = differ(befores, afters) if before is not None and after is not None else None
+        if metric.name == STEP_TIME:
+            before, after = step.base_us, step.head_us
+            beyond = None if before is None else step.verdict in ("slower", "faster")
+        if before is not None or after is not None:
+            changes.append(MetricChange(metric.name, metric.label, metric.unit, before, after, beyond))
+    return changes
+
+
+def kernel_changes(base: Sequence[Result], head: Sequence[Result]) -> list[RowChange]:
+    """Kernels that appeared, vanished, or take notably more or less of the step; the largest change first."""
+    return _row_changes(base, head, lambda result: result.kernels, lambda kernel: kernel.us_per_step)
+
+
+def op_changes(base: Sequence[Result], head: Sequence[Result]) -> list[RowChange]:
+    """The same of operators: by the GPU time that they launched, on a CPU-only run by their own time."""
+    on_gpu = all(result.gpu.busy_share is not None for result in (*base, *head))
+
+    def time_of(op: Op) -> float:
+        return (op.gpu_us_per_step or 0.0) if on_gpu else op.cpu_self_us_per_step
+
+    return _row_changes(base, head, lambda result: result.ops, time_of)
+
+
+def _row_changes(
+    base: Sequence[Result],
+    head: Sequence[Result],
+    rows_of: Callable[[Result], list[Row]],
+    time_of: Callable[[Row], float],
+) -> list[RowChange]:
+    step_us = max(fmean(_step_us(result) for result in side) for side in (base, head))
+    before: list[dict[str, Row]] = [{row.name: row for row in rows_of(result)} for result in base]
+    after: list[dict[str, Row]] = [{row.name: row for row in rows_of(result)} for result in head]
+    if not any(before) or not any(after) or step_us <= 0:
+        return []
+    changes = []
+    for name in dict.fromkeys(name for table in (*before, *after) for name in table):
+        befores, afters = ([time_of(t[name]) if name in t else 0.0 for t in side] for side in (before, after))
+        status = _status(name, before, after, befores, afters, time_of)
+        change = fmean(afters) - fmean(befores)
+        least = NOTABLE_SHARE if status in ("slower", "faster") else NEW_SHARE
+        if status is None or abs(change) < least * step_us or differ(befores, afters) is False:
+            continue
+        changes.append(
+            RowChange(
+                name,
+                status,
+                None if status == "appeared" else _us(fmean(befores)),
+                None if status == "vanished" else _us(fmean(afters)),
+                None if status == "appeared" else _calls(name, before),
+                None if status == "vanished" else _calls(name, after),
+                _us(change),
+            )
+        )
+    return sorted(changes, key=lambda row: (-abs(row.change_us), row.name))
+
+
+def _status(
+    name: str,
+    before: Sequence[dict[str, Row]],
+    after: Sequence[dict[str, Row]],
+    befores: Sequence[float],
+    afters: Sequence[float],
+    time_of: Callable[[Row], float],
+) -> RowStatus | None:
+    """None for a name that a side's table may only have cut off: tables hold the MAX_ROWS longest."""
+    if not any(name in table for table in before):
+        return "appeared" if _cut_off(before, time_of) <= HIDDEN_SHARE * fmean(afters) else None
+    if not any(name in table for table in after):
+        return "vanished" if _cut_off(after, time_of) <= HIDDEN_SHARE * fmean(befores) else None
+    return "slower" if fmean(afters) > fmean(befores) else "faster"
+
+
+def _cut_off(tables: Sequence[dict[str, Row]], time_of: Callable[[Row], float]) -> float:
+    """The most that a row can take that is in none of the tables."""
+    return max((min(map(time_of, table.values())) for table in tables if len(table) >= MAX_ROWS), default=0.0)
+
+
+def _calls(name: str, tables: Sequence[dict[str, Row]]) -> float:
+    return round(fmean(table[name].calls_per_step if name in table else 0.0 for table in tables), 3)
+
+
+def _time_of(name: str, parts: Sequence[BreakdownPart]) -> float:
+    return sum(part.us_per_step for part in parts if part.name == name)
+
+
+def _step_us(result: Result) -> float:
+    """The mean step, to which the parts and tables belong."""
+    return sum(part.us_per_step for part in result.breakdown) or result.step.median_us or 0.0
+
+
+def _us(value: float) -> float:
+    return round(value, 3)

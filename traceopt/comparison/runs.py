@@ -1,0 +1,117 @@
+"""The runs of a side: each a trace, a folder, a result document or a report, read into a result."""
+
+from __future__ import annotations
+
+import glob
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import PurePath
+
+import msgspec
+
+from traceopt.analyzer.sources import natural_order
+from traceopt.errors import InputError, one_line
+from traceopt.result import Result
+
+Given = str | os.PathLike[str] | Result
+Analyze = Callable[[str], Result]
+
+_SCHEMA_VERSION = 1
+_START_BYTES = 512
+_PAGE = (b"<!doctype html", b"<html")
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """`label` is the last part of the path as it was given."""
+
+    label: str
+    result: Result
+
+    @property
+    def paths(self) -> list[str]:
+        """The traces behind it."""
+        return self.result.run.paths
+
+
+def read_runs(given: Sequence[Given], analyze: Analyze) -> list[Run]:
+    """A run for each path, and for each match of a glob; traces are analyzed by `analyze`.
+
+    Raises InputError for what cannot be read, for nothing at all, and for runs that show different ranks.
+    """
+    runs: list[Run] = []
+    for item in given:
+        if isinstance(item, Result):
+            runs.append(Run(_label(item.run.paths[0]) if item.run.paths else "result", item))
+        else:
+            runs += [Run(_label(path), read_run(path, analyze)) for path in _matches(os.fspath(item))]
+    if not runs:
+        raise InputError("no run to compare: give a trace, a folder, a result document or a report")
+    ranks = {run.result.run.shown_rank for run in runs}
+    if len(ranks) > 1:
+        raise InputError("the runs of one side show different ranks; give the folder of each run")
+    return runs
+
+
+def read_run(path: str, analyze: Analyze) -> Result:
+    """The result in a file of `--json`, `--write-baseline` or `--html`; else the analysis of traces.
+
+    Raises InputError.
+    """
+    document = _document(path)
+    if document is None:
+        return analyze(path)
+    try:
+        result = Result.from_json(document)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise InputError(f"{path} is not a result document: {one_line(str(error))}") from error
+    if result.schema_version != _SCHEMA_VERSION:
+        raise InputError(f"{path} has schema {result.schema_version}; this traceopt reads {_SCHEMA_VERSION}")
+    return result
+
+
+def _document(path: str) -> bytes | None:
+    """The result document that the file is or holds; None for everything else, which may be a trace."""
+    if not os.path.isfile(path):
+        return None
+    try:
+        with open(path, "rb") as file:
+            start = file.read(_START_BYTES).lstrip()
+            if start[:15].lower().startswith(_PAGE):
+                return _embedded(path, start + file.read())
+            return start + file.read() if _is_result(start) else None
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror or error}") from error
+
+
+def _is_result(start: bytes) -> bool:
+    """Whether JSON begins as `Result.to_json` does."""
+    return b"".join(start.split()).startswith(b'{"tool":{"name":"traceopt"')
+
+
+def _embedded(path: str, page: bytes) -> bytes:
+    from traceopt.reports.html import embedded_result  # jinja2 is only needed here
+
+    try:
+        return embedded_result(page.decode("utf-8"))
+    except ValueError as error:
+        raise InputError(f"cannot read {path}: {one_line(str(error))}") from error
+
+
+def _matches(path: str) -> list[str]:
+    if os.path.exists(path) or not glob.has_magic(path):
+        return [path]
+    found = sorted(glob.glob(path), key=natural_order)
+    if not found:
+        raise InputError(f"nothing matches {path}")
+    return found
+
+
+def _label(path: str) -> str:
+    return PurePath(os.path.abspath(path)).name if path in (".", "..") else PurePath(path).name or path
+
+
+def slim(result: Result) -> Result:
+    """What a later comparison needs: the document without its timeline and the curve of its memory."""
+    return replace(result, timeline=None, memory=replace(result.memory, curve=[]))
