@@ -72,7 +72,7 @@ def embedded_result(page: str) -> bytes:
         raise ValueError("this file is not a traceopt report: it embeds no result document")
     try:
         return packing.unpack(json.loads(found[1])["document"])
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise ValueError(f"the result document in this report is damaged: {error}") from error
 
 

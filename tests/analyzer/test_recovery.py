@@ -48,6 +48,27 @@ def test_a_wound_is_mended_or_counted(wounded: str, separator: str) -> None:
     assert found.events[-1].args.correlation == 5  # type: ignore[union-attr]
 
 
+def test_a_name_that_swallows_the_keys_behind_it_costs_its_event() -> None:
+    """A quote that is lost leaves no event, though what mending makes of it can be read."""
+    text = f'{GOOD}, {{"name": "sort_index&, "ph": "M", "ts": 1, "args": {{"sort_index": 7}}}}, {GOOD}'
+    found = recover(text.encode(), final=True)
+    assert ([event.name for event in found.events], found.lost) == (["good", "good"], 1)  # type: ignore[union-attr]
+
+
+def test_bytes_that_are_no_utf8_in_what_nobody_reads() -> None:
+    """A key that is spoilt hides its value: the event is told."""
+    found = recover(b'{"ph": "X", "c\xfft": "kernel", "name": "n", "ts": 1}', final=True)
+    assert (len(found.events), found.repaired, found.lost) == (1, 1, 0)
+
+
+def test_mending_is_given_up_where_it_does_not_help() -> None:
+    spoilt, mended = '{"ph": "X" "ts": 1}', '{"ph": "X", "name": "a"b", "ts": 1}'
+    found = recover(", ".join([spoilt] * 5 + [mended]).encode(), final=True, patience=5)
+    assert (found.lost, found.repaired) == (6, 0)
+    found = recover(", ".join([mended] + [spoilt] * 5 + [mended]).encode(), final=True, patience=5)
+    assert (found.lost, found.repaired) == (5, 2)
+
+
 def test_bytes_that_are_no_utf8() -> None:
     text = b'{"ph": "X", "name": "caf\xe9 \x80 \xed\xa0\x80", "ts": 1}'
     for events in ([text], [GOOD.encode(), text]):

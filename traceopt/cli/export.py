@@ -25,8 +25,6 @@ def export(report: str, json_path: str) -> None:
         with Path(report).open("rb") as file:
             page = file.read(MOST_BYTES).decode("utf-8")
         data = Result.from_json(embedded_result(page)).to_json()
-    except RecursionError:
-        raise InputError(f"cannot read {report}: its values are nested too deep") from None
     except (OSError, ValueError) as error:
         raise InputError(f"cannot read {report}: {one_line(str(error))}") from error
     if json_path == "-":

@@ -8,10 +8,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import PurePath
 
-import msgspec
-
 from traceopt.analyzer.sources import natural_order
 from traceopt.errors import InputError, one_line
+from traceopt.reports.packing import MOST_BYTES
 from traceopt.result import Result
 
 Given = str | os.PathLike[str] | Result
@@ -64,7 +63,7 @@ def read_run(path: str, analyze: Analyze) -> Result:
         return analyze(path)
     try:
         result = Result.from_json(document)
-    except (msgspec.DecodeError, RecursionError) as error:
+    except ValueError as error:
         raise InputError(f"{path} is not a result document: {one_line(str(error))}") from error
     if result.schema_version != _SCHEMA_VERSION:
         raise InputError(f"{path} has schema {result.schema_version}; this traceopt reads {_SCHEMA_VERSION}")
@@ -79,8 +78,8 @@ def _document(path: str) -> bytes | None:
         with open(path, "rb") as file:
             start = file.read(_START_BYTES).lstrip()
             if start[:15].lower().startswith(_PAGE):
-                return _embedded(path, start + file.read())
-            return start + file.read() if _is_result(start) else None
+                return _embedded(path, start + file.read(MOST_BYTES))
+            return start + file.read(MOST_BYTES) if _is_result(start) else None
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror or error}") from error
 
