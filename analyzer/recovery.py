@@ -39,6 +39,7 @@ _TOLERANT = json.JSONDecoder(strict=False, parse_constant=lambda _: None)  # con
 _BETWEEN = " \t\r\n,]}"  # may stand between events, or after the last
 _LOOK_AHEAD = 8  # pieces to join where a seeming start lay inside an argument
 _MENDED_BYTES = 1 << 18  # events that writers have spoilt are shorter
+_MENDED_HEADER_BYTES = 1 << 20
 PATIENCE = 1000  # events that mending does not save, beyond those that it does: then the text is no trace
 
 
@@ -95,10 +96,11 @@ def recover(text: bytes, final: bool, patience: int = PATIENCE) -> Recovered:
             after_loss = True
         elif reading.event is not None:
             found.events.append(reading.event)
-            found.repaired += reading.repaired
+            comma = at + pieces == len(starts) - 1 or text[starts[at] : starts[at + pieces]].rstrip().endswith(b",")
+            found.repaired += reading.repaired or not comma  # else what stood between this and the next is missing
             found.lost += reading.garbage_follows
             after_loss = False
-        elif reading.repaired and b'"ph"' in text[starts[at] : starts[at + 1]]:
+        elif reading.repaired and b'"ph"' in text[starts[at] : starts[at + pieces]]:
             found.lost += 1  # mending made something else of it
         at += pieces
     return found
@@ -133,7 +135,7 @@ def read_event(text: bytes | Raw) -> Reading | None:
 
 def read_object(text: bytes) -> dict[str, Any]:
     """A JSON object, mended where it has to be; empty when it cannot be read."""
-    for mend in (False, True):
+    for mend in (False, True) if len(text) <= _MENDED_HEADER_BYTES else (False,):
         try:
             value, _ = _TOLERANT.raw_decode(_decoded(_mended(text) if mend else text))
         except (ValueError, RecursionError):

@@ -55,6 +55,19 @@ def test_a_name_that_swallows_the_keys_behind_it_costs_its_event() -> None:
     assert ([event.name for event in found.events], found.lost) == (["good", "good"], 1)  # type: ignore[union-attr]
 
 
+def test_an_event_that_ends_where_another_begins_costs_one() -> None:
+    """The beginning of one is written into the name of another."""
+    text = f'{GOOD}, {{"name": "\n {GOOD}, {GOOD}'
+    found = recover(text.encode(), final=True)
+    assert (len(found.events), found.lost) == (2, 1)
+
+
+def test_a_comma_that_is_missing_is_told() -> None:
+    """Nothing says how much went with it."""
+    found = recover(f"{GOOD}\n{GOOD}, {GOOD}".encode(), final=True)
+    assert (len(found.events), found.repaired, found.lost) == (3, 1, 0)
+
+
 def test_bytes_that_are_no_utf8_in_what_nobody_reads() -> None:
     """A key that is spoilt hides its value: the event is told."""
     found = recover(b'{"ph": "X", "c\xfft": "kernel", "name": "n", "ts": 1}', final=True)
