@@ -77,7 +77,7 @@ def find_steps(trace: Trace) -> Steps:
     """
     table = trace.annotations
     marked = np.array([PROFILER_STEP.match(name) is not None for name in trace.names], bool)
-    rows = np.flatnonzero(marked[table.name]) if len(table) else np.empty(0, np.int64)
+    rows = np.flatnonzero(marked[table.name] & (table.duration > 0)) if len(table) else np.empty(0, np.int64)
     if len(rows):
         rows = _without_repeats(trace, rows)
         names = [trace.names[code] for code in table.name[rows]]
@@ -92,7 +92,7 @@ def find_steps(trace: Trace) -> Steps:
         names = [f"DataLoader iteration {i}" for i in range(1, len(rows))]
         return Steps("annotation", names, starts[:-1], np.diff(starts), int(table.thread[rows[0]]))
     start, end = _window(trace)
-    return Steps("window", ["whole trace"], np.array([start]), np.array([end - start]), _training_thread(trace))
+    return Steps("window", ["whole trace"], np.array([start]), np.array([max(1, end - start)]), _training_thread(trace))
 
 
 def _without_repeats(trace: Trace, rows: I8) -> I8:
@@ -139,7 +139,7 @@ def _loader_calls(trace: Trace) -> I8:
         return rows
     rows = rows[table.thread[rows] == np.bincount(table.thread[rows]).argmax()]
     length = np.diff(table.start[rows])
-    even = len(length) >= MIN_REPEATS and length.max() <= MAX_SPREAD * np.median(length)
+    even = len(length) >= MIN_REPEATS and 0 < length.max() <= MAX_SPREAD * np.median(length)
     return np.asarray(rows if even else rows[:0])
 
 

@@ -92,7 +92,7 @@ def embedded_result(page: str) -> bytes:
         raise ValueError("this file is not a traceopt report: it embeds no result document")
     try:
         return packing.unpack(msgspec.json.decode(found[1], type=_Envelope).document)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"the result document in this report is damaged: {error}") from error
 
 

@@ -465,7 +465,7 @@ class Result:
         try:
             version = msgspec.json.decode(data, type=_Version).schema_version
             if version == SCHEMA_VERSION:
-                return msgspec.json.decode(data, type=Result)
+                return msgspec.convert(orjson.loads(data), Result)  # orjson refuses what it could not write again
         except (ValueError, RecursionError) as error:
             raise msgspec.DecodeError(f"not a result document: {error}") from error
         raise msgspec.DecodeError(f"a result document of schema {version}; this traceopt reads schema {SCHEMA_VERSION}")

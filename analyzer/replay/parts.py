@@ -110,10 +110,9 @@ def flow_areas(facts: Facts) -> dict[str, Intervals]:
     """The activities of the host's flow of control: of the thread that launches, else of the training thread."""
     host, training = facts.host, facts.steps.thread
     calls = facts.replay_graph.call
-    areas = host.of_thread(training)
-    for thread in np.unique(facts.trace.runtime.thread[calls[calls >= 0]]).tolist():
-        if thread != training:
-            areas = host.of_thread_else(thread, training)
+    launching = np.unique(facts.trace.runtime.thread[calls[calls >= 0]])
+    others = launching[launching != training].tolist()
+    areas = host.of_thread_else(others[-1], training) if others else host.of_thread(training)
     holes = union(facts.holes.start, facts.holes.end)
     return areas | {"python": subtract(areas["python"], holes), HOLE: intersect(areas["python"], holes)}
 

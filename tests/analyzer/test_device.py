@@ -50,7 +50,14 @@ def test_nothing_listed() -> None:
 
 
 @pytest.mark.parametrize(
-    "listed", [[None], ["A100"], [{}], [{"name": None, "computeMajor": "8", "totalGlobalMem": -1, "numSms": 0}]]
+    "listed",
+    [
+        [None],
+        ["A100"],
+        [{}],
+        [{"name": None, "computeMajor": "8", "totalGlobalMem": -1, "numSms": 0}],
+        [{"name": ["A100"], "computeMajor": 10**30, "computeMinor": 0, "totalGlobalMem": True, "numSms": 2**64}],
+    ],
 )
 def test_odd_properties(listed: list[Any]) -> None:
     device = device_of(kernel("gemm", 100, 10, 1), listed=listed)

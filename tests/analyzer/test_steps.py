@@ -83,6 +83,14 @@ def test_without_marks_an_iteration_reaches_from_one_loader_call_to_the_next() -
     assert steps.duration.tolist() == [100_000] * 4
 
 
+def test_steps_without_length_are_none() -> None:
+    steps = find_steps(read([*(annotation(f"ProfilerStep#{i}", 10, 0) for i in range(3)), op("aten::mm", 0, 5)]))
+    assert (steps.source, steps.duration.tolist()) == ("window", [10_000])
+    loader = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
+    steps = find_steps(read([annotation(loader, 5, 0) for _ in range(9)]))
+    assert (steps.source, steps.duration.tolist()) == ("window", [1])
+
+
 def test_the_training_thread() -> None:
     launches = [runtime("cudaLaunchKernel", i, 1, i, tid=2) for i in range(9)]
     trace = read(
