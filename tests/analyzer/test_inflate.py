@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import hashlib
 import io
 import tracemalloc
 import zipfile
@@ -31,6 +32,13 @@ def text_of(data: bytes, block_bytes: int = 1 << 20) -> tuple[bytes, str | None]
 def test_the_content_tells_plain_from_gzip(block_bytes: int) -> None:
     assert text_of(TEXT, block_bytes) == (TEXT, None)
     assert text_of(PACKED, block_bytes) == (TEXT, None)
+
+
+def test_the_digest_is_that_of_the_file() -> None:
+    for data in (TEXT, PACKED, PACKED + PACKED, b""):
+        blocks = Blocks(io.BytesIO(data), 1000)
+        list(blocks)
+        assert blocks.digest.hexdigest() == hashlib.sha256(data).hexdigest()
 
 
 def test_nothing() -> None:

@@ -328,7 +328,7 @@ def rich() -> Result:
             198 / 412,
             214_000,
             0.012,
-            "compute",
+            None,
             [
                 part("data_loading", "Waiting for data", False, 37, step_us=214_000),
                 part("launch", "Waiting for launches", False, 61, step_us=214_000),
@@ -458,16 +458,23 @@ def healthy() -> Result:
 
 def hostile() -> Result:
     """The rich document with an attacker's string in place of, or behind, every string of the trace."""
-    return _poisoned(rich(), iter(range(10**9)))
+    poisoned = _poisoned(rich(), iter(range(10**9)))
+    files = [replace(file, sha256=HOSTILE[index]) for index, file in enumerate(poisoned.run.files)]
+    return replace(poisoned, run=replace(poisoned.run, files=files, gpu_runtime=HOSTILE[2]))
 
 
 # Strings that the program itself chooses from a closed set.
 _FIXED = {"source", "status", "impact", "confidence", "category", "cause"}
+_LAST = {"sha256", "gpu_runtime"}  # poisoned by hostile() itself, so that no other string gets another poison
 
 
 def _poisoned(value: Any, counter: Any, field: str = "") -> Any:
     if isinstance(value, str):
-        return value if field in _FIXED or (field == "verdict" and not value) else HOSTILE[next(counter) % len(HOSTILE)]
+        return (
+            value
+            if field in _FIXED | _LAST or (field == "verdict" and not value)
+            else HOSTILE[next(counter) % len(HOSTILE)]
+        )
     if isinstance(value, list):
         return [_poisoned(item, counter, field) for item in value]
     if is_dataclass(value) and not isinstance(value, type):
