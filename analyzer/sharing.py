@@ -7,7 +7,6 @@ if one process had read all. Whatever is damaged or unusual is not for this: the
 from __future__ import annotations
 
 import io
-import multiprocessing
 import os
 import signal
 import sys
@@ -15,8 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import pairwise
-from multiprocessing.connection import Connection
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -28,7 +26,10 @@ from traceopt.analyzer.events import Event, decode_events
 from traceopt.analyzer.inflate import GZIP_MAGIC, Blocks
 from traceopt.analyzer.recovery import UNREADABLE
 
-SHARED_FROM_BYTES = 50_000_000  # of JSON; below, starting a process takes as long as it saves
+if TYPE_CHECKING:
+    from multiprocessing.connection import Connection
+
+SHARED_FROM_BYTES = 150_000_000  # of JSON; below, two are hardly sooner done, and hold half as much memory again
 
 
 class NotShareableError(Exception):
@@ -74,9 +75,12 @@ def shareable(stream: IO[bytes]) -> bool:
     """Whether a second process can read the stream too, there is a core for it, and enough to read."""
     if not isinstance(stream, io.BufferedReader) or not isinstance(stream.raw, io.FileIO):
         return False
-    if not sys.platform.startswith("linux") or multiprocessing.parent_process() is not None:
-        return False  # a process of a pool has its share of the cores already
-    return len(os.sched_getaffinity(0)) > 1 and _text_bytes(stream) >= SHARED_FROM_BYTES
+    if not sys.platform.startswith("linux") or _text_bytes(stream) < SHARED_FROM_BYTES:
+        return False
+    import multiprocessing
+
+    of_pool = multiprocessing.parent_process() is not None  # it has its share of the cores already
+    return not of_pool and len(os.sched_getaffinity(0)) > 1
 
 
 def _text_bytes(stream: io.BufferedReader) -> int:
@@ -101,6 +105,8 @@ class _Part:
 
 def read_shared(blocks: Blocks, tell: Callable[[int], None]) -> tuple[EventStream, TableBuilder]:
     """All that is in `blocks`, which nothing has been read of; `tell` hears of the bytes. Raises NotShareableError."""
+    import multiprocessing
+
     context = multiprocessing.get_context("fork")
     receiver, sender = context.Pipe(duplex=False)
     helper = context.Process(target=_help, args=(blocks.stream.name, receiver, sender), daemon=True)

@@ -153,7 +153,9 @@ def test_documents_with_odd_values_are_refused_or_read(
 ) -> None:
     page, document = report
     other = spoilt(document, random.Random(seed))  # noqa: S311
-    (tmp_path / "r.html").write_text(with_document(page, json.dumps({"document": packing.pack(other)})))
+    (tmp_path / "r.html").write_text(
+        with_document(page, json.dumps({"encoding": packing.ENCODING, "document": packing.pack(other)}))
+    )
     (tmp_path / "r.json").write_bytes(other)
     exported = ends_well("export", str(tmp_path / "r.html"))
     (tmp_path / "good.json").write_text(json.dumps(document))
@@ -173,9 +175,9 @@ def test_documents_with_odd_values_are_refused_or_read(
         '{"document": "é"}',
         '{"document": "' + "9" * 1000 + '"}',
         "[" * 100_000,
-        json.dumps({"document": packing.pack(b"{" * 100_000)}),
-        json.dumps({"document": packing.pack(b'{"a":' * 100_000)}),
-        json.dumps({"document": packing.pack(b'{"tool": NaN}')}),
+        json.dumps({"encoding": packing.ENCODING, "document": packing.pack(b"{" * 100_000)}),
+        json.dumps({"encoding": packing.ENCODING, "document": packing.pack(b'{"a":' * 100_000)}),
+        json.dumps({"encoding": packing.ENCODING, "document": packing.pack(b'{"tool": NaN}')}),
     ],
 )
 def test_pages_with_something_else_inside_are_refused(
@@ -192,16 +194,18 @@ def test_a_page_that_is_a_bomb_is_refused(
 ) -> None:
     monkeypatch.setattr(packing, "LARGEST_BYTES", 1 << 20)
     path = tmp_path / "r.html"
-    path.write_text(with_document(report[0], json.dumps({"document": packing.pack(b" " * (8 << 20))})))
+    path.write_text(
+        with_document(report[0], json.dumps({"encoding": packing.ENCODING, "document": packing.pack(b" " * (8 << 20))}))
+    )
     outcome = CliRunner().invoke(cli, ["export", str(path)])
     assert outcome.exit_code == 2
-    assert "it is cut off, or larger than 1 MiB" in outcome.stderr
+    assert "it unpacks to more than 1,048,576 bytes" in outcome.stderr
 
 
 def test_unpacking_what_is_cut_off() -> None:
     packed = packing.pack(zlib.compress(random.Random(1).randbytes(1000)))  # noqa: S311
     assert packing.unpack(packed)
-    with pytest.raises(ValueError, match="cut off"):
+    with pytest.raises(ValueError, match="its end is missing"):
         packing.unpack(packed[:501])
 
 
