@@ -4,7 +4,8 @@
 python benchmarks/broken_variants.py [PATH ...] [--count 5000] [--seed 0] [--keep FOLDER]
 
 Each variant has to end with exit code 0, its losses told in the result, or with 2 and one line; within 10 s of CPU and
-the memory that docs/limits.md states, of the process itself. The script ends with 1 where one does not, and leaves those in FOLDER.
+the memory that docs/limits.md states, of the process itself. The script ends with 1 where one does not, and leaves
+those in FOLDER.
 """
 
 from __future__ import annotations
