@@ -58,7 +58,7 @@ class Blocks:
     def start_again(self) -> None:
         """Back to the beginning of the stream, which must be a file."""
         self.stream.seek(0)
-        self.byte_count, self.damage, self._read_bytes = 0, None, 0
+        self.byte_count, self.damage, self._read_bytes, self.digest = 0, None, 0, hashlib.sha256()
 
     def _read(self, size: int) -> bytes:
         """At most `size` bytes; none at the end, and where the stream (a member of a zip, say) gives no more."""
