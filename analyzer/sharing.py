@@ -24,7 +24,7 @@ from traceopt.analyzer.chunks import EVENT_LIMIT_BYTES, EventStream, last_border
 from traceopt.analyzer.columns import Codes, Value
 from traceopt.analyzer.events import Event, decode_events
 from traceopt.analyzer.inflate import GZIP_MAGIC, Blocks
-from traceopt.analyzer.recovery import UNREADABLE
+from traceopt.analyzer.recovery import UNREADABLE, is_utf8
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
@@ -57,8 +57,11 @@ class _Half(EventStream):
                 end, start = border
                 if number == 0 or number % 2 == self.odd:
                     self.number = number
+                    array = b"".join((b"[", carry, memoryview(block)[:end], b"]"))
+                    if not is_utf8(array):
+                        raise NotShareableError
                     try:
-                        yield decode_events(b"".join((b"[", carry, memoryview(block)[:end], b"]")))
+                        yield decode_events(array)
                     except UNREADABLE:
                         raise NotShareableError from None
                 carry = block[start:]

@@ -188,6 +188,24 @@ def test_what_stands_behind_the_document_is_told_and_not_read(size: int, bare: b
         assert stream.damage == "what follows the events is cut off or damaged"
 
 
+@pytest.mark.parametrize(
+    ("before", "told"),
+    [
+        (b'{"schemaVersion": 1, "devices": [1, 2, ', "what stands before the events is damaged"),
+        (b'{"schemaVersion": 1 "name": "x", ', "what stands before the events is damaged"),
+        (b'{"schemaVersion": "a"b", ', None),
+        (b'{"schemaVersion": NaN, ', None),
+        (b'{"schema\xff": 1, ', None),
+    ],
+)
+def test_what_stands_before_the_events_is_told_where_it_is_spoilt(before: bytes, told: str | None) -> None:
+    text = before + b'"traceEvents": ' + json.dumps(EVENTS).encode() + b', "traceName": "x"}'
+    stream, events = read([text])
+    assert len(events) == len(EVENTS)
+    assert (stream.damage, stream.repaired, stream.lost) == (told, 0 if told else 1, 0)
+    assert stream.header["traceName"] == "x"
+
+
 def test_an_event_beyond_all_measure_is_damage(monkeypatch: pytest.MonkeyPatch) -> None:
     """A bracket that nothing closes must not hold back the rest of the file."""
     monkeypatch.setattr(chunks, "EVENT_LIMIT_BYTES", 4096)

@@ -67,7 +67,7 @@ def test_two_read_what_one_reads(scenario: str, tmp_path: Path, went_well: list[
 
 
 @pytest.mark.usefixtures("small_blocks")
-@pytest.mark.parametrize("kind", ["damaged", "text ids", "no times at first", "ends early"])
+@pytest.mark.parametrize("kind", ["damaged", "no UTF-8", "text ids", "no times at first", "ends early"])
 def test_what_is_unusual_is_read_by_one(kind: str, tmp_path: Path, went_well: list[bool]) -> None:
     trace = generate("healthy")
     path, document = tmp_path / "trace.json.gz", trace.document
@@ -82,7 +82,11 @@ def test_what_is_unusual_is_read_by_one(kind: str, tmp_path: Path, went_well: li
     if kind == "damaged":
         middle = text.index('"ts"', len(text) // 2)
         text = text[:middle] + text[middle + 3 :]
-    path.write_bytes(gzip.compress(text.encode(), 1))
+    data = text.encode()
+    if kind == "no UTF-8":
+        middle = data.index(b'"cat"', len(data) // 2)  # a key that is spoilt hides its value
+        data = data[: middle + 2] + b"\xff" + data[middle + 3 :]
+    path.write_bytes(gzip.compress(data, 1))
     assert_same(path)
     assert went_well == [False]
 
