@@ -5,6 +5,8 @@
 #   make lint    ruff and mypy, changes nothing
 #   make test-torch
 #                the tests of the recording on torch 2.1 and 2.15 too, in environments of their own (11 GB, Python 3.11)
+#   make audit   the installed packages beside the known vulnerabilities; asks PyPI itself, so not a part of lint
+#   make fuzz    ten minutes of fuzzing guided by coverage (Linux); what fails is left in build/fuzz-failures
 #   make bench   time and memory beside other tools, and on large traces; writes docs/performance.md (half an hour)
 #   make gallery
 #                the reports and pictures of docs/gallery
@@ -21,7 +23,7 @@ PACKAGES := analyzer rules reports capture
 
 TORCHES := 2.1.2 2.15.0
 
-.PHONY: demo test test-torch lint bench gallery clean types
+.PHONY: demo test test-torch lint audit fuzz bench gallery clean types
 
 demo: $(STAMP)
 	rm -rf demo-logs
@@ -47,6 +49,21 @@ lint: $(STAMP) types
 	$(BIN)/python -m ruff check .
 	$(BIN)/python -m mypy
 
+# --strict: a package that PyPI does not know is an error, as all are behind a mirror without PyPI's JSON service.
+audit: $(STAMP)
+	test -x .venv-audit/bin/pip-audit || \
+		{ $(PYTHON) -m venv --clear .venv-audit && .venv-audit/bin/python -m pip install --quiet 'pip-audit>=2.7,<3'; }
+	@mkdir -p build
+	$(BIN)/python -m pip freeze --exclude-editable | sed 's/+cpu$$//' > build/audit.txt
+	.venv-audit/bin/pip-audit --strict --no-deps --disable-pip --requirement build/audit.txt
+
+# In parts, because the memory of libFuzzer grows.
+fuzz: $(STAMP)
+	$(PIP) install 'atheris>=2.3,<4'
+	set -e; for part in 1 2 3 4 5; do \
+		$(BIN)/python fixtures/fuzz/harness.py -max_total_time=120 build/fuzz fixtures/fuzz/corpus; \
+	done
+
 bench: $(STAMP)
 	$(BIN)/python -m benchmarks.peers
 
@@ -54,7 +71,7 @@ gallery: $(STAMP)
 	$(BIN)/python docs/gallery.py
 
 clean:
-	rm -rf .venv .venv-torch-* build demo-logs traceopt-report.html *.egg-info
+	rm -rf .venv .venv-audit .venv-torch-* build demo-logs traceopt-report.html *.egg-info
 	rm -rf .hypothesis .mypy_cache .pytest_cache .ruff_cache
 
 $(STAMP): pyproject.toml

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -46,8 +47,40 @@ _FARTHEST_US = 86_400e6  # a time or a duration beyond a day is damage: a trace 
 _F8 = npt.NDArray[np.float64]
 
 _TEXT_THREADS = -(1 << 40)  # process and thread ids that are texts are numbered from here down
+TEXT_COLUMNS = frozenset(
+    {"dims", "types", "concrete", "stack", "collective", "collective_dtype", "process_group", "process_group_ranks"}
+)
 _NO_TEXTS = (b"", b"null", b'""')
 _TIMED = (Slice, Instant, FlowStart, FlowEnd)
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """How far a builder was: rows by kind, names and texts."""
+
+    rows: dict[str, int]
+    names: int
+    texts: int
+
+
+@dataclass(frozen=True, slots=True)
+class Content:
+    """What a builder has read, as one process sends it to another."""
+
+    columns: dict[str, dict[str, Any]]
+    names: list[str]
+    texts: list[bytes]
+    counts: tuple[int, int, int, int]  # events, slices, lost events, events with an index
+    index_range: tuple[float, float]
+    categories: Counter[str]
+    thread_names: dict[tuple[float | str, float | str], str]
+
+
+def base_of(events: Sequence[Event]) -> float | None:
+    """A whole microsecond amid the times of some events: the median, because the first time may be damaged."""
+    times = np.array([event.ts for event in events if isinstance(event, _TIMED)])
+    times = times[np.isfinite(times)]
+    return float(np.floor(np.median(times))) if len(times) else None
 
 
 class TableBuilder:
@@ -62,7 +95,7 @@ class TableBuilder:
         self.lost = 0
         self.categories: Counter[str] = Counter()
         self.start_ns: int | None = None  # of the first event, on the clock of the file
-        self._base_us: float | None = None
+        self.base_us: float | None = None  # what times count from while the file is read
         self._thread_texts: Codes[str] = Codes()
         self._thread_meta: dict[tuple[float | str, float | str], str] = {}
         self._threads: list[tuple[int, int]] = []
@@ -77,11 +110,8 @@ class TableBuilder:
     def add(self, events: Sequence[Event]) -> None:
         """Appends one chunk's events."""
         self.event_count += len(events)
-        if self._base_us is None:
-            times = np.array([event.ts for event in events if isinstance(event, _TIMED)])
-            times = times[np.isfinite(times)]
-            if len(times):  # the median, because the first time of a file may be damaged
-                self._base_us = float(np.floor(np.median(times)))
+        if self.base_us is None:
+            self.base_us = base_of(events)
         groups: defaultdict[str, list[Slice]] = defaultdict(list)
         others: list[Event] = []
         for event in events:
@@ -210,7 +240,7 @@ class TableBuilder:
 
         Epoch microseconds need 51 bits: the difference to the base is taken before the scale.
         """
-        offset = _numbers(times_us) - (self._base_us or 0.0)
+        offset = _numbers(times_us) - (self.base_us or 0.0)
         offset[~(np.abs(offset) < _FARTHEST_US)] = np.nan
         return np.rint(offset * 1e3)
 
@@ -246,11 +276,47 @@ class TableBuilder:
         low, high = self._index_range
         return min(1.0, self._index_count / (high - low + 1)) if self._index_count else None
 
+    def mark(self) -> Mark:
+        """How far everything has grown."""
+        return Mark({kind: c.rows for kind, c in self._columns.items()}, len(self.names), len(self.texts))
+
+    def content(self) -> Content | None:
+        """What has been read; nothing must be added afterwards. None where it cannot be put together with other's,
+        because ids of processes and threads are texts, whose numbers depend on what came before.
+        """
+        if len(self._thread_texts):
+            return None
+        return Content(
+            columns={kind: c.finish() for kind, c in self._columns.items()},
+            names=self.names.values(),
+            texts=self.texts.values(),
+            counts=(self.event_count, self.slice_count, self.lost, self._index_count),
+            index_range=self._index_range,
+            categories=self.categories,
+            thread_names=self._thread_meta,
+        )
+
+    def take(self, columns: dict[str, dict[str, Any]], names: Codes[str], texts: Codes[bytes], other: Content) -> None:
+        """Has `columns` instead of its own, with codes of `names` and `texts`: those hold what `other` has read too."""
+        self._columns = {kind: Columns.of(arrays) for kind, arrays in columns.items()}
+        self.names, self.texts = names, texts
+        events, slices, lost, indices = other.counts
+        self.event_count += events
+        self.slice_count += slices
+        self.lost += lost
+        self._index_count += indices
+        self._index_range = (
+            min(self._index_range[0], other.index_range[0]),
+            max(self._index_range[1], other.index_range[1]),
+        )
+        self.categories += other.categories
+        self._thread_meta |= other.thread_names
+
     def finish(self) -> dict[str, Any]:
         """The tables, sorted by time, times counted from the first event, threads numbered."""
         columns = {kind: c.finish() for kind, c in self._columns.items()}
         origin = min((int(c[_time_of(kind)].min()) for kind, c in columns.items() if len(c[_time_of(kind)])), default=0)
-        self.start_ns = None if self._base_us is None else int(self._base_us) * 1000 + origin
+        self.start_ns = None if self.base_us is None else int(self.base_us) * 1000 + origin
         threaded = [c for kind, c in columns.items() if kind not in _DEVICE_TABLES]
         self._threads, thread = _distinct_pairs(
             np.concatenate([c["pid"] for c in threaded]), np.concatenate([c["tid"] for c in threaded])

@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, Literal
 
 import msgspec
 
 from traceopt.analyzer.events import Event, decode_events
-from traceopt.analyzer.recovery import UNREADABLE, read_event, read_object, recover
+from traceopt.analyzer.recovery import PATIENCE, UNREADABLE, Recovered, is_utf8, read_event, read_object, recover
 
 _WHITESPACE = b" \t\r\n"
 _BOM = b"\xef\xbb\xbf"
@@ -25,10 +25,10 @@ _EVENTS_KEY = re.compile(rb'"traceEvents"\s*:\s*\[')
 _KEY_BYTES = 1 << 10  # as much of the block before is searched again: the key may lie across two
 _BARE_ARRAY = re.compile(rb"(?:\xef\xbb\xbf)?\s*\[\s*(?:\{|\])")
 _ERROR_BYTE = re.compile(r"\(byte (\d+)\)")
-_ARRAY_END = re.compile(rb'\}\s*,?\s*\](?=\s*(?:\}?\s*$|,\s*"))')
+_ARRAY_END = re.compile(rb'\}\s*(?:,\s*)?\](?=\s*(?:$|\}\s*$|,\s*"))')
 _ARRAY_END_TRIES = 100
-_META_LIMIT_BYTES = 64 << 20  # what stands before, or after, the events; the largest seen is 0.2 MB
-_EVENT_LIMIT_BYTES = 4 << 20  # an event larger than this is taken for damage
+_META_LIMIT_BYTES = 16 << 20  # what stands before, or after, the events; the largest seen is 0.2 MB
+EVENT_LIMIT_BYTES = 4 << 20  # an event larger than this is taken for damage
 
 _check_syntax = msgspec.json.Decoder(msgspec.Raw).decode
 _elements = msgspec.json.Decoder(list[msgspec.Raw]).decode
@@ -42,22 +42,24 @@ class NotATraceError(ValueError):
 class EventStream:
     """Iterates over the lists of events in blocks of trace text.
 
-    After the iteration: `header` is the JSON object around the events, `lost` counts events that could not be
-    recovered, `repaired` those that were read only after mending, and `damage` says in words what is wrong with the
-    end of the text, or is None.
+    After the iteration: `header` is the JSON object around the events, without what cannot be read of it; `lost` counts
+    events that could not be recovered, `repaired` those that were read only after mending (the object before them is
+    one), and `damage` says in words what is wrong with the text around them, or is None.
     """
 
     blocks: Iterable[bytes]
     lost: int = 0
     repaired: int = 0
     damage: str | None = None
+    header: dict[str, Any] = field(default_factory=dict)
     _head: bytes = b""  # the document up to the events, closed behind them; empty for a bare array
     _tail: bytes | None = None  # what follows the events, once they have ended
 
     def __iter__(self) -> Iterator[list[Event]]:
         blocks = iter(self.blocks)
-        carry = b""
-        block: bytes | None = self._find_events(blocks)
+        yield from self._decoded(b"", self._find_events(blocks), blocks)
+
+    def _decoded(self, carry: bytes, block: bytes | None, blocks: Iterator[bytes]) -> Iterator[list[Event]]:
         while block is not None and self._tail is None:
             events, carry = self._next(carry, block)
             yield events
@@ -73,16 +75,18 @@ class EventStream:
         complete = _flaw(b'{"":0' + self._tail)[0] == "none" if self._head else not tail.strip()
         if not complete and self.damage is None:
             self.damage = "what follows the events is cut off or damaged"
+        if self._head:
+            self._read_header(self._tail)
 
-    @property
-    def header(self) -> dict[str, Any]:
-        """The document without its events; what cannot be read of it is missing."""
-        if not self._head:
-            return {}
-        values = {**read_object(self._head), **read_object(b'{"":0' + (self._tail or b"}"))}
-        values.pop("traceEvents", None)
-        values.pop("", None)
-        return values
+    def _read_header(self, tail: bytes) -> None:
+        before = read_object(self._head)
+        self.header = {**before, **read_object(b'{"":0' + (tail or b"}"))}
+        self.header.pop("traceEvents", None)
+        self.header.pop("", None)
+        if not before:
+            self.damage = "; ".join(filter(None, ("what stands before the events is damaged", self.damage)))
+        elif _flaw(self._head)[0] != "none" or not is_utf8(self._head):
+            self.repaired += 1
 
     def _find_events(self, blocks: Iterator[bytes]) -> bytes:
         """Reads up to the first event; raises NotATraceError."""
@@ -100,15 +104,18 @@ class EventStream:
 
     def _next(self, carry: bytes, block: bytes) -> tuple[list[Event], bytes]:
         """The events that are complete with one more block, and the text that is carried over."""
-        border = _last_border(block)
+        border = last_border(block)
         if border is None:
             text = carry + block
-            return ([], text) if len(text) <= _EVENT_LIMIT_BYTES else self._examined(text, len(text), len(text))
+            return ([], text) if len(text) <= EVENT_LIMIT_BYTES else self._examined(text, len(text), len(text))
         end, start = border
+        array = b"".join((b"[", carry, memoryview(block)[:end], b"]"))
         try:
-            return decode_events(b"".join((b"[", carry, memoryview(block)[:end], b"]"))), block[start:]
+            if is_utf8(array):
+                return decode_events(array), block[start:]
         except UNREADABLE:
-            return self._examined(carry + block, len(carry) + end, len(carry) + start)
+            pass
+        return self._examined(carry + block, len(carry) + end, len(carry) + start)
 
     def _examined(self, text: bytes, end: int, start: int) -> tuple[list[Event], bytes]:
         """As `_next`, for a text whose part up to `end`, the next event beginning at `start`, did not decode."""
@@ -116,7 +123,7 @@ class EventStream:
         flaw, position = _flaw(array)
         if flaw == "none":
             return self._readable(array), text[start:]
-        if flaw == "open" and len(text) <= _EVENT_LIMIT_BYTES:
+        if flaw == "open" and len(text) <= EVENT_LIMIT_BYTES:
             return [], text
         if flaw == "ended" and self._may_follow(text[position - 1 :]):
             self._tail = text[position - 1 :]
@@ -138,10 +145,7 @@ class EventStream:
             self.damage = "the file is cut off inside the events"
         else:
             self._tail = text[end + 1 :]
-        found = recover(text[:end], final=True)
-        self.lost += found.lost
-        self.repaired += found.repaired
-        return found.events
+        return self._recover(text[:end], final=True).events
 
     def _may_follow(self, text: bytes) -> bool:
         """Whether a text that follows a closed array ends the document: no stray `]` among the events.
@@ -157,7 +161,8 @@ class EventStream:
     def _readable(self, array: bytes) -> list[Event]:
         """The events of well-formed JSON, though there may be values of unexpected types or bytes that are no UTF-8."""
         try:
-            return decode_events(array)
+            if is_utf8(array):
+                return decode_events(array)
         except UNREADABLE:
             pass
         events = []
@@ -172,15 +177,19 @@ class EventStream:
 
     def _recovered(self, text: bytes, end: int, start: int) -> tuple[list[Event], bytes]:
         """As `_examined`, for a broken text."""
-        found = recover(text[:end], final=False)
-        self.lost += found.lost
-        self.repaired += found.repaired
+        found = self._recover(text[:end], final=False)
         if found.rest == end:
             return found.events, text[start:]
-        if len(text) - found.rest <= _EVENT_LIMIT_BYTES:
+        if len(text) - found.rest <= EVENT_LIMIT_BYTES:
             return found.events, text[found.rest :]
         self.lost += 1
         return found.events, text[start:]
+
+    def _recover(self, text: bytes, final: bool) -> Recovered:
+        found = recover(text, final, PATIENCE + self.repaired - self.lost)
+        self.lost += found.lost
+        self.repaired += found.repaired
+        return found
 
 
 def _flaw(text: bytes) -> tuple[Literal["none", "open", "ended", "broken"], int]:
@@ -201,7 +210,7 @@ def _flaw(text: bytes) -> tuple[Literal["none", "open", "ended", "broken"], int]
     return "none", len(text)
 
 
-def _last_border(text: bytes) -> tuple[int, int] | None:
+def last_border(text: bytes) -> tuple[int, int] | None:
     """Where the last complete event ends and the next begins: right-most `}` `,` `{`."""
     opening = len(text)
     while True:

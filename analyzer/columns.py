@@ -94,6 +94,13 @@ class Columns:
             shape = (_INITIAL_ROWS, int(width)) if width else (_INITIAL_ROWS,)
             self._arrays[name] = np.empty(shape, base)
 
+    @classmethod
+    def of(cls, arrays: dict[str, Array]) -> Columns:
+        """Full columns, of the same length."""
+        columns = cls({})
+        columns._arrays, columns.rows = arrays, len(next(iter(arrays.values())))
+        return columns
+
     def append(self, rows: int, columns: Mapping[str, Array | int]) -> None:
         """Adds `rows` rows; a plain number fills its column."""
         end = self.rows + rows

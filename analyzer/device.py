@@ -10,6 +10,9 @@ from traceopt.analyzer.architectures import Accelerator, Architecture, architect
 from traceopt.analyzer.categories import COUNTER_RANGE_CATEGORY, FOREIGN_DEVICE_CATEGORIES
 from traceopt.analyzer.hardware import find
 from traceopt.analyzer.trace import Trace
+from traceopt.analyzer.untrusted import whole, word
+
+_HIGHEST_VERSION = 1000  # of a compute capability
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,17 +38,15 @@ def find_device(
     properties = next((d for d in listed if d.get("id") == device), listed[0] if listed else {})
     unsupported = _unsupported(trace)
     vendor = _vendor(trace, unsupported)
-    major, minor = properties.get("computeMajor"), properties.get("computeMinor")
-    known = isinstance(major, int) and isinstance(minor, int)
+    major, minor = (whole(properties.get(name), _HIGHEST_VERSION) for name in ("computeMajor", "computeMinor"))
+    known = major is not None and minor is not None
     capability = f"{major}.{minor}" if known else None
-    memory = properties.get("totalGlobalMem")
-    memory_bytes = memory if isinstance(memory, int) and memory > 0 else None
-    name = str(properties.get("name") or "") or None
+    memory_bytes = whole(properties.get("totalGlobalMem")) or None
+    name = word(properties.get("name")) or None
     accelerator = find(name, capability, memory_bytes, overrides) if vendor in ("nvidia", "amd") else None
     arch = accelerator.architecture if accelerator else None
     if arch is None and known and vendor in ("nvidia", "amd"):
         arch = architecture(vendor, int(major), int(minor))  # type: ignore[arg-type]
-    count = properties.get("numSms")
     return TraceDevice(
         vendor=vendor,
         name=name or unsupported,
@@ -54,7 +55,7 @@ def find_device(
         compute_capability=capability,
         arch=arch,
         accelerator=accelerator,
-        multiprocessors=count if isinstance(count, int) and count > 0 else None,
+        multiprocessors=whole(properties.get("numSms")) or None,
         unsupported=unsupported,
     )
 
@@ -78,5 +79,5 @@ def _vendor(trace: Trace, unsupported: str | None) -> str:
     codes = set(trace.runtime.name[:1000].tolist())
     if any(trace.names[code].startswith("hip") for code in codes):
         return "amd"
-    names = " ".join(str(d.get("name", "")) for d in trace.meta.device_properties()).lower()
+    names = " ".join(word(d.get("name")) or "" for d in trace.meta.device_properties()).lower()
     return "amd" if "amd" in names or "radeon" in names else "nvidia"

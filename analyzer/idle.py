@@ -18,6 +18,7 @@ from traceopt.analyzer.steps import Steps
 from traceopt.analyzer.tables import I4, I8
 
 CAUSES = (*ACTIVITY_NAMES, HOLE, UNTRACED, QUEUED)
+MOST_THREADS = 256  # that launch: gaps that others end are put down to the training thread
 LAUNCH_LATENCY_NS = 30_000  # from the end of a launch call to its kernel on an idle GPU: 3-20 us seen, P2P setups more
 
 
@@ -68,6 +69,10 @@ def find_gaps(gpu: GpuWork, links: Links, steps: Steps) -> Gaps:
     after_launch = np.where(launched & (launch_end > whole_start), launch_end + LAUNCH_LATENCY_NS, launch_end)
     starved_end = np.clip(after_launch, pieces.start, pieces.end)
     thread = np.where(launched, runtime.thread[np.maximum(launch, 0)] if len(runtime) else -1, steps.thread)
+    threads, inverse, count = np.unique(thread, return_inverse=True, return_counts=True)
+    if len(threads) > MOST_THREADS:
+        rare = np.argsort(count, kind="stable")[:-MOST_THREADS]
+        thread = np.where(np.isin(inverse, rare), steps.thread, thread)
     return Gaps(pieces.start, pieces.end, starved_end, steps.step_of(pieces.start), next_row, thread.astype(np.int32))
 
 

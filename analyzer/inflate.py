@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import hashlib
+import sys
 import zipfile
 import zlib
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import IO, Any
 
 from isal import isal_zlib
+
+from traceopt.analyzer.limits import check_ratio, check_size
 
 GZIP_MAGIC = b"\x1f\x8b"
 BLOCK_BYTES = 1 << 20
@@ -21,14 +25,18 @@ _UNREADABLE: Any = (OSError, zipfile.BadZipFile, *_CORRUPT)
 class Blocks:
     """Iterates over a stream's text in blocks of about `block_bytes`.
 
-    After the iteration `byte_count` is the uncompressed size and `damage` says in words what was wrong with the
-    stream (cut off, corrupt, unreadable from some place on), or is None.
+    After the iteration `byte_count` is the uncompressed size, `digest` the SHA-256 of the stream as it was read, and
+    `damage` says in words what was wrong with it (cut off, corrupt, unreadable from some place on), or is None. Raises
+    TooLargeError beyond `most_bytes`, and for a stream that unpacks to far more than a trace would.
     """
 
     stream: IO[bytes]
     block_bytes: int = BLOCK_BYTES
+    most_bytes: int = sys.maxsize
     byte_count: int = 0
     damage: str | None = None
+    digest: Any = field(default_factory=hashlib.sha256)
+    _read_bytes: int = 0
 
     def __iter__(self) -> Iterator[bytes]:
         head = self._read(_INPUT_BYTES)
@@ -37,6 +45,8 @@ class Blocks:
         waiting_bytes = 0
         for piece in pieces:
             self.byte_count += len(piece)
+            check_size(self.byte_count, self.most_bytes)
+            check_ratio(self.byte_count, self._read_bytes)
             waiting.append(piece)
             waiting_bytes += len(piece)
             if waiting_bytes >= self.block_bytes * 3 // 4:
@@ -45,13 +55,21 @@ class Blocks:
         if waiting:
             yield b"".join(waiting)
 
+    def start_again(self) -> None:
+        """Back to the beginning of the stream, which must be a file."""
+        self.stream.seek(0)
+        self.byte_count, self.damage, self._read_bytes = 0, None, 0
+
     def _read(self, size: int) -> bytes:
         """At most `size` bytes; none at the end, and where the stream (a member of a zip, say) gives no more."""
         try:
-            return self.stream.read(size)
+            data = self.stream.read(size)
         except _UNREADABLE as error:
             self.damage = f"it cannot be read further ({error})"
             return b""
+        self.digest.update(data)
+        self._read_bytes += len(data)
+        return data
 
     def _plain(self, head: bytes) -> Iterator[bytes]:
         while head:

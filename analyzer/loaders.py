@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -9,6 +10,9 @@ from typing import Any
 from traceopt.analyzer.untrusted import MOST_US, amount, flag, rows, table, time_ns, whole, word
 
 MOST_WORKERS = 100_000
+MOST_LOADERS = 100
+
+_Key = tuple[str | None, int | None]  # dataset and number of workers
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,16 +73,20 @@ def read_loaders(loaders: object, workers: object, core_wait_per_cpu: float | No
 
     `core_wait_per_cpu`: how long the training thread waits for a core, as a multiple of the time that it runs.
     """
-    times = rows(workers)
-    found = [_loader(row, times, core_wait_per_cpu) for row in rows(loaders)]
+    times: defaultdict[_Key, list[Mapping[str, Any]]] = defaultdict(list)
+    for row in rows(workers):
+        times[word(row.get("dataset")), whole(row.get("workers"))].append(row)
+    found = [_loader(row, times, core_wait_per_cpu) for row in rows(loaders)[:MOST_LOADERS]]
     return tuple(sorted(found, key=lambda loader: -(loader.batches or 0)))
 
 
-def _loader(row: Mapping[str, Any], times: list[Mapping[str, Any]], core_wait_per_cpu: float | None) -> Loader:
+def _loader(
+    row: Mapping[str, Any], times: Mapping[_Key, list[Mapping[str, Any]]], core_wait_per_cpu: float | None
+) -> Loader:
     starts = [_start(one) for one in rows(row.get("starts"))]
     batches = whole(row.get("batches"))
     num_workers, dataset = whole(row.get("num_workers"), MOST_WORKERS), word(row.get("dataset"))
-    own = [one for one in times if word(one.get("dataset")) == dataset and whole(one.get("workers")) == num_workers]
+    own = times.get((dataset, num_workers), [])
     return Loader(
         num_workers=num_workers,
         prefetch_factor=whole(row.get("prefetch_factor")),

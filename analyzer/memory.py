@@ -34,7 +34,10 @@ class DeviceMemory:
         return int(self.reserved.max()) if len(self.reserved) and self.reserved.max() > 0 else None
 
     def curve(self, start: int, end: int, points: int = 500) -> tuple[I8, I8, I8]:
-        """Samples in [start, end), thinned to the minimum and maximum of each of points/2 buckets."""
+        """Samples in [start, end), thinned to the minimum and maximum of each of points/2 buckets.
+
+        The first one is what was held when it began, where anything was recorded before.
+        """
         inside = np.flatnonzero((self.time >= start) & (self.time < end))
         if len(inside) > points:
             bucket = (self.time[inside] - start) * (points // 2) // max(1, end - start)
@@ -42,7 +45,10 @@ class DeviceMemory:
             first = np.flatnonzero(np.diff(bucket[order], prepend=-1))
             last = np.append(first[1:] - 1, len(order) - 1)
             inside = np.unique(inside[order[np.concatenate((first, last))]])
-        return self.time[inside], self.allocated[inside], self.reserved[inside]
+        earlier = np.flatnonzero(self.time < start)
+        held = earlier[self.time[earlier].argmax() :][:1] if len(earlier) else earlier
+        rows = np.concatenate((held, inside))
+        return np.maximum(self.time[rows], start), self.allocated[rows], self.reserved[rows]
 
 
 def find_memory(trace: Trace, steps: Steps, gpu: bool) -> DeviceMemory | None:

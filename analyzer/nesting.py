@@ -12,6 +12,7 @@ from traceopt.analyzer.steps import PROFILER_STEP
 from traceopt.analyzer.tables import I4, I8, U1, ThreadSpans
 from traceopt.analyzer.trace import Trace
 
+_LEVELS = 64  # of nesting are climbed one by one; traces have about so many, attacks any number
 # Order of slices that begin together, outermost first.
 PYTHON, ANNOTATION, OP, RUNTIME = 0, 1, 2, 3
 
@@ -70,10 +71,13 @@ class Slices:
         out: I4 = slices.astype(np.int32)
         moving = np.flatnonzero(out >= 0)
         moving = moving[~wanted[out[moving]]]
-        while len(moving):
+        for _ in range(_LEVELS):
+            if not len(moving):
+                return out
             out[moving] = self.parent[out[moving]]
             moving = moving[out[moving] >= 0]
             moving = moving[~wanted[out[moving]]]
+        out[moving] = self.nearest(wanted)[out[moving]]
         return out
 
     def nearest(self, wanted: npt.NDArray[np.bool_]) -> I4:
@@ -137,17 +141,34 @@ class Slices:
         mine = self.of_thread(thread)
         index = np.searchsorted(self.start[mine], time, side="right") - 1 + mine.start
         found = np.where(index >= mine.start, index, -1)
-        while True:
+        for _ in range(_LEVELS):
             closed = (found >= 0) & (self.end[np.maximum(found, 0)] <= time)
             if not closed.any():
-                return found.astype(np.int32)
+                break
             around = np.where(self._alone[found], found - 1, self.parent[found])
             found = np.where(closed, around, found)
+        else:
+            found = self._outermost_closed(found, time)
+        return found.astype(np.int32)
 
     def of_thread(self, thread: int) -> slice:
         """The rows of one thread."""
         first, last = np.searchsorted(self.thread, np.array([thread, thread + 1], self.thread.dtype)).tolist()
         return slice(first, last)
+
+    def _outermost_closed(self, found: npt.NDArray[np.integer], time: I8) -> npt.NDArray[np.integer]:
+        """As `at`, from slices deep inside: by the ends of the 2nd, 4th, 8th, ... slice around each."""
+        above = [self.parent]
+        while (above[-1] >= 0).any():
+            above.append(np.where(above[-1] >= 0, above[-1][np.maximum(above[-1], 0)], -1).astype(np.int32))
+
+        def closed(rows: npt.NDArray[np.integer]) -> npt.NDArray[np.bool_]:
+            return np.asarray((rows >= 0) & (self.end[np.maximum(rows, 0)] <= time))
+
+        for jump in reversed(above):
+            farther = np.where(found >= 0, jump[np.maximum(found, 0)], -1)
+            found = np.where(closed(found) & closed(farther), farther, found)
+        return np.where(closed(found), self.parent[np.maximum(found, 0)], found)
 
     @cached_property
     def self_ns(self) -> I8:
@@ -208,13 +229,15 @@ def enclosing(thread: I4, start: I8, end: I8, resolution_ns: int = 1) -> I4:
     The input is sorted by (thread, start, -duration). A slice that crosses its neighbour's end is no child of it; times
     cut to a resolution may make a child seem to reach beyond its parent by that much. Candidates start at the slice
     before and jump along each other's candidates: whatever a candidate has skipped cannot enclose a later slice
-    either, so each round doubles the reach.
+    either, so each round doubles the reach; but where deep slices end together, it climbs a level a round.
     """
     n = len(start)
     candidate = np.arange(-1, n - 1, dtype=np.int32)
     slack = resolution_ns if resolution_ns > 1 else 0
     searching = np.arange(1, n) if n else np.empty(0, np.int64)
-    while len(searching):
+    for _ in range(_LEVELS):
+        if not len(searching):
+            break
         at = candidate[searching]
         known = at >= 0
         safe = np.maximum(at, 0)
@@ -223,4 +246,11 @@ def enclosing(thread: I4, start: I8, end: I8, resolution_ns: int = 1) -> I4:
         candidate[searching[~same_thread]] = -1
         searching = searching[same_thread & ~encloses]
         candidate[searching] = candidate[candidate[searching]]
+    for row in searching.tolist():  # in order, from the slice before: what each skips, no later one meets again
+        above = row - 1
+        while thread[above] == thread[row] and not (end[above] > start[row] and end[above] >= end[row] - slack):
+            above = int(candidate[above])
+            if above < 0:
+                break
+        candidate[row] = above if thread[above] == thread[row] else -1
     return candidate

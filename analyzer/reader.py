@@ -12,8 +12,15 @@ from traceopt.analyzer.builder import TableBuilder
 from traceopt.analyzer.call_lines import with_call_lines
 from traceopt.analyzer.chunks import EventStream, NotATraceError
 from traceopt.analyzer.inflate import Blocks
+from traceopt.analyzer.limits import TooLargeError, most_text_bytes
+from traceopt.analyzer.sharing import NotShareableError, read_shared, shareable
 from traceopt.analyzer.trace import Trace, TraceMeta
+from traceopt.analyzer.untrusted import whole
 from traceopt.errors import InputError
+
+_LATEST_NS = 2**62  # since 1970: the year 2116
+_MOST_RANKS = 10_000_000
+_NAME_LENGTH = 16_384  # the longest names, of C++ templates, have some thousand characters
 
 Progress = Callable[[int], None]
 
@@ -30,14 +37,11 @@ def read_trace(
 
     Raises InputError when it is no PyTorch trace.
     """
-    blocks = Blocks(stream)
-    events = EventStream(blocks)
-    builder = TableBuilder()
+    blocks = Blocks(stream, most_bytes=most_text_bytes())
     try:
-        for chunk in events:
-            builder.add(chunk)
-            if progress is not None:
-                progress(blocks.byte_count)
+        events, builder = _read(blocks, progress or (lambda _: None))
+    except TooLargeError as error:
+        raise InputError(f"{path}: {error}") from None
     except NotATraceError as error:
         if blocks.damage and not blocks.byte_count:
             raise InputError(f"{path}: {blocks.damage}") from None
@@ -59,6 +63,7 @@ def read_trace(
             world_size=world_size_hint if world_size is None else world_size,
             event_count=builder.event_count,
             byte_count=blocks.byte_count,
+            sha256=None if blocks.damage else blocks.digest.hexdigest(),
             lost_events=events.lost + builder.lost,
             repaired_events=events.repaired,
             damage="; ".join(filter(None, (blocks.damage, events.damage))) or None,
@@ -66,22 +71,34 @@ def read_trace(
             categories=dict(builder.categories),
             start_ns=_clock_ns(builder.start_ns, header),
         ),
-        names=builder.names.values(),
+        names=[name if len(name) <= _NAME_LENGTH else name[:_NAME_LENGTH] + "…" for name in builder.names.values()],
         texts=[text.decode("utf-8", "replace") for text in builder.texts.values()],
         threads=builder.threads(),
         **tables,
     )
 
 
+def _read(blocks: Blocks, tell: Progress) -> tuple[EventStream, TableBuilder]:
+    if shareable(blocks.stream):
+        try:
+            return read_shared(blocks, tell)
+        except NotShareableError:
+            blocks.start_again()
+    events, builder = EventStream(blocks), TableBuilder()
+    for chunk in events:
+        builder.add(chunk)
+        tell(blocks.byte_count)
+    return events, builder
+
+
 def _clock_ns(start_ns: int | None, header: dict[str, Any]) -> int | None:
     """The first event's time on the machine's clock: files count from `baseTimeNanoseconds`, older ones from 1970."""
-    base = header.get("baseTimeNanoseconds", 0)
-    return start_ns + base if start_ns is not None and isinstance(base, int) and abs(base) < 2**63 else None
+    base = whole(header.get("baseTimeNanoseconds", 0), _LATEST_NS)
+    return None if start_ns is None or base is None else whole(start_ns + base, _LATEST_NS)
 
 
 def _rank(header: dict[str, Any]) -> tuple[int | None, int | None]:
     info = header.get("distributedInfo")
     if not isinstance(info, dict):
         return None, None
-    rank, world_size = info.get("rank"), info.get("world_size")
-    return (rank if isinstance(rank, int) else None, world_size if isinstance(world_size, int) else None)
+    return whole(info.get("rank"), _MOST_RANKS), whole(info.get("world_size"), _MOST_RANKS)

@@ -22,10 +22,14 @@ UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)  # what m
 # An event begins with one of these keys in every writer seen (Kineto: "ph"; json.dumps of it: any of them).
 _KEYS = rb"(?:args|bp|cat|dur|id|name|ph|pid|s|tid|ts)"
 _EVENT_START = re.compile(rb'\{\s*"ph"\s*:|(?:(?<=[\[,\s])|^)\{\s*"' + _KEYS + rb'"\s*:')
-_NAME = re.compile(rb'("name"\s*:\s*")(.*?)(?="\s*,\s*"' + _KEYS + rb'"\s*:)', re.S)
+# Here and below no text may make a pattern go over the same bytes again and again: any of them may be an attack.
+_NAME_BEGINS = re.compile(rb'"name"\s*:\s*"')
+_NAME_ENDS = re.compile(rb'"\s*,\s*"' + _KEYS + rb'"\s*:')
 # A string (it ends at the first quote that can be its last), a value that is missing, a C++ nan or inf.
 _TOKEN = re.compile(
-    rb'"((?:[^"\\]|\\.|"(?!\s*(?:[:}\]]|,\s*["\[{\d\-tfn]|$)))*)"|(?<=:)\s*(?=[,}])|[-+]?\b(?:nan|inf)\b', re.S
+    rb'"([^"\\]*(?:(?:\\.|"(?!\s*(?:[:}\]]|,\s*["\[{\d\-tfn]|$)))[^"\\]*)*)("|\\?\Z)'
+    rb"|(?<=:)\s*(?=[,}])|[-+]?\b(?:nan|inf)\b",
+    re.S,
 )
 _ESCAPE_OR_BARE = re.compile(rb'\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})|["\\]')
 _LONE_SURROGATE = re.compile(
@@ -34,7 +38,9 @@ _LONE_SURROGATE = re.compile(
 _TOLERANT = json.JSONDecoder(strict=False, parse_constant=lambda _: None)  # control characters in strings, and NaN
 _BETWEEN = " \t\r\n,]}"  # may stand between events, or after the last
 _LOOK_AHEAD = 8  # pieces to join where a seeming start lay inside an argument
-_PATIENCE = 1000  # events lost in one text before mending is given up: such a text is no trace
+_MENDED_BYTES = 1 << 18  # events that writers have spoilt are shorter
+_MENDED_HEADER_BYTES = 1 << 20
+PATIENCE = 1000  # events that mending does not save, beyond those that it does: then the text is no trace
 
 
 @dataclass(slots=True)
@@ -54,8 +60,22 @@ class _CutOffError(ValueError):
     """The text ends before the value does."""
 
 
-def recover(text: bytes, final: bool) -> Recovered:
-    """Reads the events of a damaged array's inside, one by one; when it is `final`, an event cut off is lost."""
+def is_utf8(text: bytes) -> bool:
+    """Whether all of it is, for msgspec looks at the strings alone that it keeps."""
+    if text.isascii():
+        return True
+    try:
+        text.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def recover(text: bytes, final: bool, patience: int = PATIENCE) -> Recovered:
+    """Reads the events of a damaged array's inside, one by one; when it is `final`, an event cut off is lost.
+
+    Mending is given up when `patience` more events were lost than mended.
+    """
     starts = [match.start() for match in _EVENT_START.finditer(text)]
     found = Recovered(rest=len(text))
     if _is_garbage(text[: starts[0]] if starts else text):
@@ -65,7 +85,7 @@ def recover(text: bytes, final: bool) -> Recovered:
     after_loss = False  # what follows may be what is left of a lost event
     while at < len(starts) - 1:
         try:
-            reading, pieces = _read_joined(text, starts, at, patient=found.lost < _PATIENCE)
+            reading, pieces = _read_joined(text, starts, at, patient=found.lost < found.repaired + patience)
         except _CutOffError:
             if not final:
                 found.rest = starts[at]
@@ -76,9 +96,12 @@ def recover(text: bytes, final: bool) -> Recovered:
             after_loss = True
         elif reading.event is not None:
             found.events.append(reading.event)
-            found.repaired += reading.repaired
+            comma = at + pieces == len(starts) - 1 or text[starts[at] : starts[at + pieces]].rstrip().endswith(b",")
+            found.repaired += reading.repaired or not comma  # else what stood between this and the next is missing
             found.lost += reading.garbage_follows
             after_loss = False
+        elif reading.repaired and b'"ph"' in text[starts[at] : starts[at + pieces]]:
+            found.lost += 1  # mending made something else of it
         at += pieces
     return found
 
@@ -94,8 +117,10 @@ class Reading:
 
 def read_event(text: bytes | Raw) -> Reading | None:
     """One well-formed element of the array; None when it cannot be read."""
+    text = bytes(text)
     try:
-        return Reading(decode_event(text))
+        if is_utf8(text):
+            return Reading(decode_event(text))
     except UNREADABLE:
         pass
     try:
@@ -103,14 +128,14 @@ def read_event(text: bytes | Raw) -> Reading | None:
     except UNREADABLE:
         pass
     try:
-        return _read_tolerant(bytes(text), mend=False)
+        return _read_tolerant(text, mend=False)
     except (ValueError, RecursionError):
         return None
 
 
 def read_object(text: bytes) -> dict[str, Any]:
     """A JSON object, mended where it has to be; empty when it cannot be read."""
-    for mend in (False, True):
+    for mend in (False, True) if len(text) <= _MENDED_HEADER_BYTES else (False,):
         try:
             value, _ = _TOLERANT.raw_decode(_decoded(_mended(text) if mend else text))
         except (ValueError, RecursionError):
@@ -126,7 +151,8 @@ def _read_joined(text: bytes, starts: list[int], at: int, patient: bool) -> tupl
     """
     piece = text[starts[at] : starts[at + 1]].rstrip(b" \t\r\n,")
     try:
-        return Reading(decode_event(piece)), 1
+        if is_utf8(piece):
+            return Reading(decode_event(piece)), 1
     except UNREADABLE:
         pass
     ends = starts[at + 1 : at + 1 + _LOOK_AHEAD]
@@ -136,7 +162,7 @@ def _read_joined(text: bytes, starts: list[int], at: int, patient: bool) -> tupl
         if ends[-1] == len(text):
             raise
     except (ValueError, RecursionError):
-        if patient:
+        if patient and ends[-1] - starts[at] <= _MENDED_BYTES:
             with suppress(ValueError, RecursionError):
                 return _read_shortest(text, starts[at], ends, mend=True)
     return None, 1
@@ -164,7 +190,7 @@ def _read_tolerant(text: bytes, mend: bool) -> Reading:
         raise
     try:
         msgspec.json.decode(decoded[:end])
-        repaired = mend or decoded[:end].encode() != text[:end]
+        repaired = mend or decoded[:end].encode() != text[:end] or not set("]}").isdisjoint(decoded[end:])
     except UNREADABLE:
         repaired = True
     return Reading(lenient(value), repaired, _is_garbage(decoded[end:].encode()))
@@ -181,8 +207,16 @@ def _is_garbage(text: bytes) -> bool:
 
 def _mended(text: bytes) -> bytes:
     """Escapes raw quotes and backslashes inside strings; null for what is missing and for nan and inf."""
-    named = _NAME.sub(lambda m: m[1] + _escaped(m[2]), text)
-    return _TOKEN.sub(lambda m: b"null" if m[1] is None else b'"' + _escaped(m[1]) + b'"', named)
+    return _TOKEN.sub(lambda m: b"null" if m[1] is None else b'"' + _escaped(m[1]) + m[2], _with_names_mended(text))
+
+
+def _with_names_mended(text: bytes) -> bytes:
+    """A name ends where another key of an event begins, whatever quotes are in it."""
+    parts, at = [], 0
+    while (begins := _NAME_BEGINS.search(text, at)) and (ends := _NAME_ENDS.search(text, begins.end())):
+        parts += [text[at : begins.end()], _escaped(text[begins.end() : ends.start()])]
+        at = ends.start()
+    return b"".join([*parts, text[at:]])
 
 
 def _escaped(text: bytes) -> bytes:

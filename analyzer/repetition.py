@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 
 import numpy as np
@@ -48,4 +49,4 @@ def find_repetition(trace: Trace, gpu: GpuWork, links: Links, steps: Steps) -> R
 
 def _most_common(keys: list[bytes]) -> float:
     """Share of the most frequent value."""
-    return max(keys.count(key) for key in keys) / len(keys)
+    return max(Counter(keys).values()) / len(keys)

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
+from traceopt.analyzer.limits import MOST_MEMBERS, check_ratio
 from traceopt.analyzer.remote import RemoteFile, head_of, is_remote, list_remote, open_remote, shown
 from traceopt.errors import InputError
 
@@ -65,7 +66,9 @@ class Source:
             if self.member is None:
                 return open_remote(self.place) if is_remote(self.place) else open(self.place, "rb")
             with _opened_archive(self.place) as archive:
-                return archive.open(self.member)  # keeps the file open until the member is closed
+                member = archive.getinfo(self.member)
+                check_ratio(member.file_size, member.compress_size)
+                return archive.open(member)  # keeps the file open until the member is closed
         except (KeyError, *_UNREADABLE) as error:
             raise InputError(f"cannot read {self.label}: {_reason(error)}") from error
 
@@ -229,7 +232,10 @@ class _Search:
         """True when a member may be a trace. Members are read in place and never extracted."""
         found = False
         with _opened_archive(place) as archive:
-            for name in sorted(set(archive.namelist())):
+            names = set(archive.namelist())
+            if len(names) > MOST_MEMBERS:
+                raise ValueError(f"it has more than {MOST_MEMBERS:,} members; unpack it and give the folder")
+            for name in sorted(names):
                 if name.startswith("__MACOSX/") or name.rpartition("/")[2][:1] in ("", "."):
                     continue
                 try:

@@ -20,6 +20,8 @@ MIN_REPEATS = 3
 MIN_COVERAGE = 0.6
 MAX_SPREAD = 3.0
 
+STUMP_SHARE = 0.1  # of the next longer step
+
 
 @dataclass(frozen=True, slots=True)
 class Steps:
@@ -63,8 +65,10 @@ class Steps:
 
     @property
     def median_index(self) -> int:
-        """The step whose length is the median (the shorter of two)."""
-        return int(np.argsort(self.duration, kind="stable")[(self.count - 1) // 2])
+        """The step whose length is the median; the shorter of two, unless it is the stump of a cropped step."""
+        order = np.argsort(self.duration, kind="stable")
+        shorter, longer = order[(self.count - 1) // 2], order[self.count // 2]
+        return int(longer if self.duration[shorter] < STUMP_SHARE * self.duration[longer] else shorter)
 
 
 def find_steps(trace: Trace) -> Steps:
@@ -73,7 +77,7 @@ def find_steps(trace: Trace) -> Steps:
     """
     table = trace.annotations
     marked = np.array([PROFILER_STEP.match(name) is not None for name in trace.names], bool)
-    rows = np.flatnonzero(marked[table.name]) if len(table) else np.empty(0, np.int64)
+    rows = np.flatnonzero(marked[table.name] & (table.duration > 0)) if len(table) else np.empty(0, np.int64)
     if len(rows):
         rows = _without_repeats(trace, rows)
         names = [trace.names[code] for code in table.name[rows]]
@@ -88,7 +92,7 @@ def find_steps(trace: Trace) -> Steps:
         names = [f"DataLoader iteration {i}" for i in range(1, len(rows))]
         return Steps("annotation", names, starts[:-1], np.diff(starts), int(table.thread[rows[0]]))
     start, end = _window(trace)
-    return Steps("window", ["whole trace"], np.array([start]), np.array([end - start]), _training_thread(trace))
+    return Steps("window", ["whole trace"], np.array([start]), np.array([max(1, end - start)]), _training_thread(trace))
 
 
 def _without_repeats(trace: Trace, rows: I8) -> I8:
@@ -135,7 +139,7 @@ def _loader_calls(trace: Trace) -> I8:
         return rows
     rows = rows[table.thread[rows] == np.bincount(table.thread[rows]).argmax()]
     length = np.diff(table.start[rows])
-    even = len(length) >= MIN_REPEATS and length.max() <= MAX_SPREAD * np.median(length)
+    even = len(length) >= MIN_REPEATS and 0 < length.max() <= MAX_SPREAD * np.median(length)
     return np.asarray(rows if even else rows[:0])
 
 

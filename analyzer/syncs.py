@@ -44,6 +44,7 @@ _REASONS = (
 )
 _UNSCALE = "aten::_amp_foreach_non_finite_check_and_unscale_"
 _TO_PAGEABLE = re.compile(r"DtoH .*Pageable")
+_MOST_OPS_AROUND = 100  # an operator
 _AHEAD_NS = 50_000  # a kernel that waits this long after its launch: the host is ahead of the GPU again
 
 
@@ -125,12 +126,13 @@ def _outermost_op(slices: Slices, found: I4) -> I4:
     """From an operator to the outermost operator around it (aten::item around _local_scalar_dense)."""
     op = slices.kind == OP
     out = found
-    while True:
+    for _ in range(_MOST_OPS_AROUND):
         parent = np.where(out >= 0, slices.parent[np.maximum(out, 0)], -1)
         climbs = (parent >= 0) & op[np.maximum(parent, 0)]
         if not climbs.any():
-            return out
+            break
         out = np.where(climbs, parent, out).astype(np.int32)
+    return out
 
 
 def _refill_end(trace: Trace, links: Links, gpu: GpuWork, gaps: Gaps, start: I8, end: I8) -> I8:

@@ -36,6 +36,7 @@ class TraceMeta:
     world_size: int | None
     event_count: int
     byte_count: int  # of the uncompressed text
+    sha256: str | None  # of the file, compressed or not; None where it could not be read to its end
     lost_events: int
     repaired_events: int
     damage: str | None  # what is wrong with the file, in words

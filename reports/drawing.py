@@ -7,8 +7,8 @@ from collections import defaultdict
 from dataclasses import dataclass
 
 from traceopt.reports import text
-from traceopt.reports.parts import part_style, span_colour
-from traceopt.result import Lane, Memory, MemoryPoint, Stall, Timeline
+from traceopt.reports.parts import part_style, span_colour, span_words
+from traceopt.result import Lane, Memory, MemoryPoint, Span, Stall, Timeline
 
 DENSE_LANE_SPANS = 40  # from here on a lane is drawn as occupancy: bars with gaps would look solid on a phone
 BINS = 206  # columns of an occupancy lane: two pixels each on a phone
@@ -17,6 +17,7 @@ NAMED_SPAN_SHARE = 0.06  # narrower bars carry no name
 BAND_SHARE = 0.02  # the largest stall is shaded when it is at least this part of the step
 MEMORY_POINTS = 300
 TICKS = 5
+LAST_TICK_SHARE = 0.82  # of the axis; on a phone a later one would touch the end's own label
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,11 +63,13 @@ class Tick:
 
 @dataclass(frozen=True, slots=True)
 class TimelineDrawing:
-    """`band` is the largest stall, shaded across all lanes."""
+    """`band` is the largest stall, shaded across all lanes; `key` explains the colours, `stall_key` the hatching."""
 
     lanes: list[LaneDrawing]
     band: StallBar | None
     ticks: list[Tick]
+    key: list[tuple[str, str]]
+    stall_key: list[tuple[str, str]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +98,7 @@ def ticks(duration_us: float) -> list[Tick]:
     marks = []
     for index in range(TICKS + 1):
         at = index * step
-        if at < 0.9 * end_ms:
+        if at < LAST_TICK_SHARE * end_ms:
             label = f"{at:,.{decimals}f}" + (f"{text.NO_BREAK_SPACE}ms" if index == 0 else "")
             marks.append(Tick(_percent(at, end_ms), label))
     return [*marks, Tick(100, text.ms(duration_us))]
@@ -109,12 +112,18 @@ def draw_timeline(timeline: Timeline, idle_word: str | None) -> TimelineDrawing:
     """`idle_word` ("GPU idle") opens the label of the shaded band; None where the GPU was not measured."""
     duration = timeline.duration_us
     if duration <= 0:
-        return TimelineDrawing([], None, [])
+        return TimelineDrawing([], None, [], [], [])
     hatched = compute_row(timeline) if idle_word else None
     lanes = [
         _draw_lane(lane, timeline.stalls if row == hatched else [], duration) for row, lane in enumerate(timeline.lanes)
     ]
-    return TimelineDrawing(lanes, _band(timeline, idle_word), ticks(duration))
+    return TimelineDrawing(
+        lanes=lanes,
+        band=band(timeline, idle_word),
+        ticks=ticks(duration),
+        key=span_words({span.category for lane in timeline.lanes for span in lane.spans}),
+        stall_key=list(dict.fromkeys((stall.colour, stall.label) for lane in lanes for stall in lane.stalls)),
+    )
 
 
 def compute_row(timeline: Timeline) -> int | None:
@@ -123,7 +132,7 @@ def compute_row(timeline: Timeline) -> int | None:
     return next((row for row, lane in rows if any(span.category == "compute" for span in lane.spans)), None)
 
 
-def _band(timeline: Timeline, idle_word: str | None) -> StallBar | None:
+def band(timeline: Timeline, idle_word: str | None) -> StallBar | None:
     largest = max(timeline.stalls, key=lambda stall: stall.duration_us, default=None)
     if largest is None or largest.duration_us < BAND_SHARE * timeline.duration_us:
         return None
@@ -138,19 +147,32 @@ def _stall_bar(stall: Stall, duration_us: float, label: str) -> StallBar:
 
 
 def _draw_lane(lane: Lane, stalls: list[Stall], duration_us: float) -> LaneDrawing:
+    """Bars; where there are many, only the long ones are, above the occupancy of them all."""
     stall_bars = [_stall_bar(stall, duration_us, stall.label) for stall in stalls]
-    if len(lane.spans) > DENSE_LANE_SPANS:
-        return LaneDrawing(lane, [], _occupancy(lane, duration_us), stall_bars)
+    dense = len(lane.spans) > DENSE_LANE_SPANS
+    drawn = [span for span in lane.spans if span.duration_us >= NAMED_SPAN_SHARE * duration_us] if dense else lane.spans
     bars = [
         Bar(
-            _percent(span.start_us, duration_us),
-            _percent(span.duration_us, duration_us),
+            _percent(start, duration_us),
+            _percent(end - start, duration_us),
             span_colour(span.category),
-            span.name[:60] if span.duration_us >= NAMED_SPAN_SHARE * duration_us else "",
+            span.name[:60] if end - start >= NAMED_SPAN_SHARE * duration_us else "",
         )
-        for span in sorted(lane.spans, key=lambda span: (span.start_us, -span.duration_us))
+        for span, start, end in _uncovered(drawn)
     ]
-    return LaneDrawing(lane, bars, [], stall_bars)
+    return LaneDrawing(lane, bars, _occupancy(lane, duration_us) if dense else [], stall_bars)
+
+
+def _uncovered(spans: list[Span]) -> list[tuple[Span, float, float]]:
+    """The pieces (us) of the spans that no later one hides, in order of time: a name must stand on its own bar."""
+    pieces: list[tuple[Span, float, float]] = []
+    for span in sorted(spans, key=lambda span: (span.start_us, -span.duration_us)):
+        start, end = span.start_us, span.start_us + span.duration_us
+        kept = []
+        for other, left, right in pieces:
+            kept += [(other, a, b) for a, b in ((left, min(right, start)), (max(left, end), right)) if a < b]
+        pieces = [*kept, (span, start, end)]
+    return sorted(pieces, key=lambda piece: piece[1])
 
 
 def _occupancy(lane: Lane, duration_us: float) -> list[OccupancyPath]:

@@ -10,9 +10,10 @@ from __future__ import annotations
 from typing import Any
 
 from traceopt.reports import text
-from traceopt.reports.drawing import compute_row, memory_end_us, thinned
+from traceopt.reports.drawing import band, compute_row, memory_end_us, thinned
 from traceopt.reports.parts import part_style, span_colour
-from traceopt.result import Lane, Memory, Span, Timeline
+from traceopt.reports.rank_chart import MAX_COLUMNS, rank_names, rank_parts
+from traceopt.result import Lane, Memory, RankRow, Span, Timeline
 
 ZOOM_SPANS = 2_000  # the longest spans of all lanes; more make the page slow and large
 BAR_WIDTH = 0.56
@@ -87,13 +88,36 @@ def timeline_figure(timeline: Timeline, idle_word: str | None) -> Figure:
     layout = {
         **_LAYOUT,
         "barmode": "overlay",
-        "height": LANE_HEIGHT_PX * lanes + 40,
-        "margin": {"l": 0, "r": 6, "t": 4, "b": 26},
+        "height": LANE_HEIGHT_PX * lanes + 58,
+        "margin": {"l": 0, "r": 6, "t": 22, "b": 26},
         "annotations": [_lane_name(lane, lanes - 1 - row) for row, lane in enumerate(timeline.lanes)],
         "xaxis": _time_axis(timeline.duration_us),
         "yaxis": {"range": [-0.55, lanes - 0.3], "visible": False, "fixedrange": True},
     }
+    layout |= _band_shape(timeline, idle_word, layout["annotations"])
     return {"data": traces, "layout": layout}
+
+
+def _band_shape(timeline: Timeline, idle_word: str | None, annotations: list[Figure]) -> Figure:
+    """The longest stall, shaded across the lanes as in the static timeline, with its label above."""
+    shaded = band(timeline, idle_word)
+    if shaded is None:
+        return {}
+    start = shaded.left / 100 * _milliseconds(timeline.duration_us)
+    end = start + shaded.width / 100 * _milliseconds(timeline.duration_us)
+    late = shaded.left > 55
+    line = {"color": f"var(--{shaded.colour})", "width": 1, "dash": "dash"}
+    shape = {"type": "rect", "xref": "x", "yref": "paper", "x0": start, "x1": end, "y0": 0, "y1": 1, "layer": "below"}
+    label = {
+        "x": end if late else start,
+        "y": 1,
+        "yref": "paper",
+        "xanchor": "right" if late else "left",
+        "yanchor": "bottom",
+        "text": f"<b>{plotly_text(shaded.label)}</b>",
+        "showarrow": False,
+    }
+    return {"shapes": [{**shape, "fillcolor": "var(--shade)", "line": line}], "annotations": [*annotations, label]}
 
 
 def _stall_traces(timeline: Timeline, height: int, idle_word: str) -> list[Figure]:
@@ -137,6 +161,39 @@ def _lane_name(lane: Lane, height: int) -> Figure:
         "xanchor": "left",
         "yanchor": "middle",
     }
+
+
+def ranks_figure(rows: list[RankRow]) -> Figure:
+    """A stacked column a rank; hovering shows the part and its time."""
+    shown = rows[:MAX_COLUMNS]
+    names = rank_names(shown)
+    traces = [
+        {
+            "type": "bar",
+            "showlegend": False,
+            "x": names,
+            "y": [None if us is None else _milliseconds(us) for us in part.us],
+            "marker": {"color": f"var(--{part.colour})", "line": {"width": 0}, "pattern": _pattern(part.pattern)},
+            "hovertemplate": f"rank %{{x}}<br>{part.label}: %{{y}} ms<extra></extra>",
+        }
+        for part in rank_parts(shown)
+    ]
+    layout = {
+        **_LAYOUT,
+        "barmode": "stack",
+        "bargap": 0.2,
+        "height": 240,
+        "margin": {"l": 62, "r": 6, "t": 8, "b": 26},
+        "xaxis": {**_AXIS, "type": "category", "nticks": 16},
+        "yaxis": {**_AXIS, "ticksuffix": " ms", "fixedrange": True},
+    }
+    return {"data": traces, "layout": layout}
+
+
+def _pattern(name: str) -> Figure:
+    """Plotly's nearest to a `p-` class of report.css."""
+    shape = {"diagonal": "/", "dots": "."}.get(name, "")
+    return {"shape": shape, "fgcolor": "var(--stripe)", "size": 7, "solidity": 0.4, "fillmode": "overlay"}
 
 
 def memory_figure(memory: Memory, timeline: Timeline | None) -> Figure:

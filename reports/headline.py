@@ -44,6 +44,8 @@ def lead(result: Result) -> tuple[str, str, str]:
     if result.combined is None:
         best = max(savings, key=lambda saving: saving.est_us)
         saved = text.saved_per_step(best.est_us, best.share)
+        if all(finding.confidence == "low" for finding in result.findings):
+            return "The largest single fix may save about ", saved, ", with low confidence."
         if len(savings) == 1:
             return "One fix, which saves about ", saved, "."
         return "The largest single fix saves about ", saved, "; fixes together are not estimated."

@@ -20,17 +20,29 @@ import msgspec
 import orjson
 from markupsafe import Markup
 
-from traceopt.reports import drawing, figures, headline, packing, parts, recording, text, wording
+from traceopt.reports import (
+    drawing,
+    figures,
+    headline,
+    memory_parts,
+    packing,
+    parts,
+    rank_chart,
+    recording,
+    text,
+    wording,
+)
 from traceopt.reports.shown import shown as shown_form
 from traceopt.result import Result
 
 TEMPLATES = Path(__file__).parent / "templates"
 # Rows shown of each table; its caption says how many there are. The document in the page holds them all.
-TABLE_ROWS = 200  # kernels and matrix multiplications
-FULL_NAMES = 50  # kernels whose whole name can be opened; the rest show the short one
+TABLE_ROWS = 200  # kernels
+GEMM_ROWS = 100
+FULL_NAMES = 30  # kernels whose whole name can be opened; the rest show the short one
 OPERATOR_ROWS = 100
 SHORT_TABLE_ROWS = 50  # collectives and copies
-RANK_ROWS = 128
+RANK_ROWS = 64
 FOLDED_ROWS = 15  # rows open to the eye, and on paper; a click shows the rest
 FILE_ROWS = 16
 EVIDENCE_ROWS = 20
@@ -80,7 +92,7 @@ def embedded_result(page: str) -> bytes:
         raise ValueError("this file is not a traceopt report: it embeds no result document")
     try:
         return packing.unpack(msgspec.json.decode(found[1], type=_Envelope).document)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"the result document in this report is damaged: {error}") from error
 
 
@@ -110,7 +122,9 @@ def _view(shown: Result) -> dict[str, Any]:
         "partly_hidden": wording.partly_hidden(shown),
         "environment": wording.environment(shown),
         "verdict": wording.verdict(shown),
+        "headline": text.sentences(wording.verdict(shown)),
         "lead": headline.lead(shown),
+        "first_card": next((card for card in all_cards if card.number == 1), None),
         "tiles": headline.tiles(shown),
         "facts": wording.measured_facts(shown),
         "quality_heading": wording.quality_heading(shown),
@@ -119,6 +133,9 @@ def _view(shown: Result) -> dict[str, Any]:
         "info_cards": [card for card in all_cards if card.number is None],
         "timeline": timeline,
         "memory": drawing.draw_memory(shown.memory, shown.timeline),
+        "memory_cards": [card for card in all_cards if card.finding.code.startswith(memory_parts.RULE_FAMILY)],
+        "rank_drawing": rank_chart.draw_ranks(shown),
+        "rank_caption": rank_chart.caption(shown),
         "checks_line": wording.checks_line(shown),
         "command": wording.command(shown),
         "gemm_caption": wording.gemm_caption(shown),
@@ -133,6 +150,8 @@ def _figures(shown: Result) -> dict[str, figures.Figure]:
         drawn["timeline"] = figures.timeline_figure(shown.timeline, idle_word)
     if shown.memory.curve:
         drawn["memory"] = figures.memory_figure(shown.memory, shown.timeline)
+    if rank_chart.draw_ranks(shown) is not None:
+        drawn["ranks"] = figures.ranks_figure(shown.ranks)
     return drawn
 
 
@@ -150,6 +169,7 @@ def environment() -> jinja2.Environment:
         counted=text.counted,
         estimate=text.estimate,
         first_sentence=text.first_sentence,
+        is_name=text.is_name,
         measured=text.measured,
         mib_number=text.mib_number,
         ms=text.ms,
@@ -165,6 +185,7 @@ def environment() -> jinja2.Environment:
     environment.globals.update(
         IMPACT_WORDS=wording.IMPACT_WORDS,
         TABLE_ROWS=TABLE_ROWS,
+        GEMM_ROWS=GEMM_ROWS,
         FULL_NAMES=FULL_NAMES,
         OPERATOR_ROWS=OPERATOR_ROWS,
         SHORT_TABLE_ROWS=SHORT_TABLE_ROWS,
@@ -175,9 +196,11 @@ def environment() -> jinja2.Environment:
         NOT_RECORDED=text.NOT_RECORDED,
         ZOOM_SPANS=figures.ZOOM_SPANS,
         BINS=drawing.BINS,
+        MOST_ROWS=rank_chart.MOST_ROWS,
         as_precise_as=text.as_precise_as,
         estimate_number=text.estimate_number,
         estimate_range=text.estimate_range,
+        memory_look=memory_parts.memory_look,
         part_style=parts.part_style,
         misaligned=wording.misaligned,
         only_on=wording.only_on,

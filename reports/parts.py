@@ -5,6 +5,7 @@ Busy parts are plain, idle parts carry a pattern, so that colour is never the on
 
 from __future__ import annotations
 
+from collections.abc import Set
 from dataclasses import dataclass
 
 
@@ -46,15 +47,23 @@ PARTS: dict[str, PartStyle] = {
     "untraced": PartStyle("other", "dots", ""),
 }
 
-# Colour of a timeline span by its category.
-SPAN_COLOURS = {
-    "compute": "compute",
-    "comm": "comm",
-    "copy": "copy",
-    "loader": "loader",
-    "cpu": "cpu",
-    "wait": "wait",
+# Timeline spans by category: colour, and the word of the key under the chart.
+SPANS: dict[str, tuple[str, str]] = {
+    "cpu": ("cpu", "CPU working"),
+    "wait": ("wait", "CPU waiting"),
+    "loader": ("loader", "Waiting for data"),
+    "input": ("loader", "Input work"),
+    "forward": ("compute", "Forward and other operators"),
+    "backward": ("backward", "Backward"),
+    "optimizer": ("copy", "Optimizer"),
+    "logging": ("sync", "Logging"),
+    "checkpoint": ("sync", "Checkpoint"),
+    "gc": ("other", "Garbage collection"),
+    "compute": ("compute", "GPU computing"),
+    "comm": ("comm", "Communication"),
+    "copy": ("copy", "Copies"),
 }
+_OTHER_SPAN = ("other", "Other")
 
 
 def part_style(name: str, busy: bool) -> PartStyle:
@@ -68,4 +77,10 @@ def part_style(name: str, busy: bool) -> PartStyle:
 
 
 def span_colour(category: str) -> str:
-    return SPAN_COLOURS.get(category, "other")
+    return SPANS.get(category, _OTHER_SPAN)[0]
+
+
+def span_words(categories: Set[str]) -> list[tuple[str, str]]:
+    """Colour and word of each category that is there, in the order of the table."""
+    known = [look for category, look in SPANS.items() if category in categories]
+    return known + ([_OTHER_SPAN] if categories - SPANS.keys() else [])

@@ -14,6 +14,7 @@ _RECORD_MEMORY = "Not recorded: set profile_memory=True in the profiler."
 
 _READ_VENDORS = ("nvidia", "amd", "intel")
 
+CPU_COMPOSITION = "What the peak holds is not told of a run on the CPU: its totals begin with the recording."
 NO_OPS = "Not recorded: pass ProfilerActivity.CPU among the profiler's activities."
 NO_STEP = "Not available: no complete step in the trace. Call prof.step() once in each training step."
 
@@ -36,6 +37,8 @@ def missing_kernels(result: Result) -> str:
 
 
 def missing_gemms(result: Result) -> str:
+    if on_cpu(result):
+        return _NO_GPU_HERE if result.run.recorded.shapes else _RECORD_SHAPES
     if not result.run.recorded.shapes:
         return _RECORD_SHAPES
     return "No matrix multiplication ran in the measured steps."

@@ -12,6 +12,9 @@ def shown(result: Result) -> Result:
     """What renderers read; JSON and the document embedded in a report keep the original."""
     document = text.cleaned(result)
     document = replace(document, breakdown=sorted(document.breakdown, key=_idle_first_largest_first))
+    if document.combined is not None:
+        after = sorted(document.combined.breakdown_after, key=_idle_first_largest_first)
+        document = replace(document, combined=replace(document.combined, breakdown_after=after))
     if document.quality.verdict != "unusable":
         return document
     # The evidence stands. Savings, and the impact that is read from them, are shares of times that are not real.

@@ -176,6 +176,7 @@ def _titled(
 ) -> list[str]:
     """A row: `start`, code and title, the place in the code; a long title goes on below its code, on the whole line."""
     finding = card.finding
+    title_columns = min(title_columns, paper.width - len(start) - place_columns - 2)  # a huge saving takes more room
     code = paper.fit(finding.code, CODE_COLUMNS)
     room = title_columns - width_of(code) - 1
     only = wording.only_on(finding, result)

@@ -129,9 +129,11 @@ def two_digits(value: float) -> str:
 
 
 def measured(value: float | None) -> str:
-    """One decimal, or two significant digits below 1."""
+    """One decimal, or two significant digits below 1; nothing at all is 0."""
     if value is None:
         return NOT_RECORDED
+    if value == 0:
+        return "0"
     return two_digits(value) if 0 < value < 1 else _grouped(value, 1)
 
 
@@ -221,6 +223,11 @@ def mib_number(number: float | None) -> str:
 
 def yes_no(value: bool | None) -> str:
     return "unknown" if value is None else ("yes" if value else "no")
+
+
+def is_name(text: str) -> bool:
+    """Whether this is a name of code or of an event, and no phrase: such are set in a fixed-width font."""
+    return " " not in text or any(mark in text for mark in ("::", "(", "<", "_"))
 
 
 def where(location: Location | None) -> str:

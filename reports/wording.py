@@ -156,11 +156,16 @@ def environment(result: Result) -> list[str]:
         device_phrase(result),
         f"{'compute capability' if nvidia else 'architecture'} {capability}" if capability else None,
         f"PyTorch {torch_version}" if torch_version else None,
-        *(f"{setting.value} {setting.name}" for setting in result.run.settings if setting.name == "CPU cores"),
+        result.run.gpu_runtime,
+        *(_cores(setting.value) for setting in result.run.settings if setting.name == "CPU cores"),
         steps_phrase(result),
         throughput(result),
     ]
     return [item for item in items if item]
+
+
+def _cores(number: str) -> str:
+    return "1 CPU core" if number == "1" else f"{number} CPU cores"
 
 
 def scope(result: Result) -> str:
@@ -312,10 +317,13 @@ _TENSOR_CORE_BYTES = 16  # what a row of an operand has to be a multiple of
 _ELEMENT_BYTES = {"tf32": 4, "fp32": 4, "fp16": 2, "bf16": 2, "fp8": 1, "int8": 1}
 
 
-def misaligned(gemm: Gemm, size: int) -> bool:
-    """Whether N or K of an unaligned product, `size`, is the reason (M is free)."""
+def misaligned(gemm: Gemm, size: int) -> int | None:
+    """The number of which N or K of an unaligned product, `size`, should be a multiple and is none (M is free)."""
     element_bytes = _ELEMENT_BYTES.get(gemm.dtype)
-    return gemm.aligned is False and element_bytes is not None and size % (_TENSOR_CORE_BYTES // element_bytes) != 0
+    if gemm.aligned is not False or element_bytes is None:
+        return None
+    multiple = _TENSOR_CORE_BYTES // element_bytes
+    return multiple if size % multiple else None
 
 
 def verdict(result: Result) -> str:

@@ -7,8 +7,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import msgspec
+import orjson
+
+from traceopt.analyzer.untrusted import MOST_US
 from traceopt.config import typed_settings
-from traceopt.errors import ConfigError, one_line
+from traceopt.errors import ConfigError, one_line, told
 from traceopt.result import Check, CheckStatus, Note
 from traceopt.rules.finding import Finding
 from traceopt.rules.pricing import with_other_fixes
@@ -98,11 +102,13 @@ def _outcome(rules: Sequence[_AnyRule], ask: Callable[[_AnyRule], _Answer], debu
         found: list[Finding] = []
         try:
             status, reason, found = ask(rule)
+            check = Check(rule.code, rule.name, rule.title, status, reason)
+            _hold_to_schema(check)
         except (Exception, SystemExit) as error:
             if debug:
                 raise
-            status, reason = "error", one_line(f"{type(error).__name__}: {error}")
-        checks.append(Check(rule.code, rule.name, rule.title, status, reason))
+            found, check = [], Check(rule.code, rule.name, rule.title, "error", told(error))
+        checks.append(check)
         if rule.family == TRACE_QUALITY:
             notes += [Note(finding.code, finding.name, finding.why) for finding in found]
         else:
@@ -139,7 +145,15 @@ def _sound(finding: object) -> Finding:
     saving = finding.saving
     if saving and not all(map(math.isfinite, (saving.low_us, saving.est_us, saving.high_us, saving.share))):
         raise ValueError(f"the saving is not finite: {saving.est_us} us per step, share {saving.share}")
+    if saving and max(abs(saving.low_us), abs(saving.est_us), abs(saving.high_us)) > MOST_US:
+        raise ValueError(f"the saving is beyond all measure: {saving.est_us} us per step")
+    _hold_to_schema(finding)
     return finding
+
+
+def _hold_to_schema(part: Finding | Check) -> None:
+    """Raises ValueError or TypeError for a value that the result document cannot hold."""
+    msgspec.convert(orjson.loads(orjson.dumps(part)), type(part))
 
 
 def _gives_nothing(finding: Finding, facts: Facts) -> bool:

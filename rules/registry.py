@@ -13,7 +13,7 @@ from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from types import ModuleType
 
-from traceopt.errors import ConfigError, one_line, suggestion
+from traceopt.errors import ConfigError, one_line, suggestion, told
 from traceopt.rules.rule import Rule
 
 CATALOGUE = "traceopt.rules.catalogue"
@@ -188,7 +188,7 @@ class _Collected:
                 if problem := self.add(rule):
                     self.warnings.append(one_line(f"{origin}: rule left out: {problem}"))
         except (Exception, SystemExit) as error:
-            self.warnings.append(one_line(f"{origin}: left out: {type(error).__name__}: {error}"))
+            self.warnings.append(one_line(f"{origin}: left out: {told(error)}"))
 
 
 def _import_file(path: Path) -> ModuleType:

@@ -437,3 +437,12 @@ def test_help_imports_nothing_heavy() -> None:
     imported = {line.rpartition("|")[2].strip().partition(".")[0] for line in done.stderr.splitlines()}
     assert "click" in imported
     assert not imported & {"numpy", "jinja2", "plotly", "pandas", "torch", "msgspec", "orjson", "isal"}
+
+
+def test_analysis_without_a_report_imports_nothing_heavy(tmp_path: Path) -> None:
+    trace = Path(__file__).resolve().parents[1] / "fixtures" / "traces" / "healthy.json.gz"
+    command = [sys.executable, "-X", "importtime", "-m", "traceopt", "analyze", str(trace), "--no-html"]
+    done = subprocess.run([*command, "--json", tmp_path / "r.json"], capture_output=True, text=True, check=True)
+    imported = {line.rpartition("|")[2].strip().partition(".")[0] for line in done.stderr.splitlines()}
+    assert {"numpy", "msgspec"} <= imported
+    assert not imported & {"pandas", "plotly", "torch", "jinja2"}

@@ -98,5 +98,5 @@ def test_what_cannot_be_written_is_told_before_the_analysis(
 
 
 def test_a_trace_is_never_overwritten() -> None:
-    assert "it is one of the traces" in one_error(analyze("--markdown", "logs/rank0.json"))
+    assert "it would overwrite an input" in one_error(analyze("--markdown", "logs/rank0.json"))
     assert Path("logs/rank0.json").read_text() == "{}"

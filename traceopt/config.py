@@ -14,6 +14,8 @@ import msgspec
 
 from traceopt.errors import ConfigError, one_line, suggestion
 
+MOST_BYTES = 1 << 20  # of a settings file
+
 _toml: Any = importlib.import_module("tomllib" if sys.version_info >= (3, 11) else "tomli")
 
 
@@ -71,7 +73,7 @@ def typed_settings(schema: type, table: Mapping[str, Any], where: str) -> dict[s
         name = str(key).replace("-", "_")
         if name not in known:
             hint = suggestion(name, known) or f"; known: {', '.join(known) or 'none'}"
-            raise ConfigError(f"{where}: unknown setting {key!r}{hint}")
+            raise ConfigError(f"{where}: unknown setting {one_line(repr(key), 80)}{hint}")
         if isinstance(value, float) and not math.isfinite(value):
             raise ConfigError(f"{where}: {key}: expected a finite number, got {value}")
         try:
@@ -84,9 +86,15 @@ def typed_settings(schema: type, table: Mapping[str, Any], where: str) -> dict[s
 def _read(path: Path) -> Config | None:
     """None when `path` is a pyproject.toml that says nothing about traceopt."""
     try:
-        document = _toml.loads(path.read_text(encoding="utf-8"))
+        with path.open("rb") as file:
+            data = file.read(MOST_BYTES + 1)
+        if len(data) > MOST_BYTES:
+            raise ConfigError(f"{path} has more than {MOST_BYTES >> 20} MiB: it is no settings file")
+        document = _toml.loads(data.decode())
     except OSError as error:
         raise ConfigError(f"cannot read the settings file {path}: {error.strerror}") from error
+    except RecursionError:
+        raise ConfigError(f"{path}: values are nested too deep") from None
     except ValueError as error:  # TOMLDecodeError and UnicodeDecodeError are both
         raise ConfigError(f"{path} is not valid TOML: {one_line(str(error))}") from error
     where = str(path)

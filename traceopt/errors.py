@@ -21,6 +21,15 @@ def one_line(text: str, limit: int = 300) -> str:
     return line if len(line) <= limit else line[: limit - 1] + "…"
 
 
+def told(error: BaseException) -> str:
+    """Any exception, a plug-in's too, as one line: its type and what it says."""
+    try:
+        text = str(error)
+    except Exception:  # it cannot even say what it is
+        text = ""
+    return one_line(f"{type(error).__name__}: {text}")
+
+
 def suggestion(word: str, known: Iterable[str]) -> str:
     """The end of a sentence about an unknown `word`: "; did you mean 'x' or 'y'?", or nothing."""
     import difflib

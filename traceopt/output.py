@@ -37,6 +37,16 @@ class Progress:
             click.echo("\r\x1b[2K", nl=False, err=True, color=True)
 
 
+def open_missing_streams() -> None:
+    """Gives a program that was started with closed standard streams others that lead nowhere.
+
+    Else they are None, and the next file that is opened gets their numbers.
+    """
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115  # for as long as it runs
+
+
 def emit(output: str | bytes) -> None:
     """Writes to stdout. If its reader is gone the program ends in silence; a full disk is an OutputError."""
     data = output if isinstance(output, bytes) else output.encode(sys.stdout.encoding, "backslashreplace")
@@ -55,6 +65,8 @@ def emit(output: str | bytes) -> None:
 def check_writable(path: Path) -> None:
     """Raises OutputError, before the analysis rather than after it, for a path that cannot be written."""
     folder = path.parent
+    if "\0" in str(path):
+        raise OutputError(f"cannot write {path}: a NUL is no part of a file name")
     if path.is_dir():
         raise OutputError(f"cannot write {path}: it is a folder; give a file name")
     if not folder.is_dir():

@@ -57,7 +57,10 @@ class Recorded:
 
 @dataclass(frozen=True, slots=True)
 class TraceFile:
-    """One file that was read. `bytes` is its uncompressed size, `lost_events` what could not be recovered."""
+    """One file that was read. `bytes` is its uncompressed size, `lost_events` what could not be recovered.
+
+    `sha256` is of the file as it lies on the disk; None where it could not be read to its end.
+    """
 
     path: str
     rank: int | None
@@ -65,6 +68,7 @@ class TraceFile:
     events: int
     lost_events: int
     repaired_events: int
+    sha256: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +81,7 @@ class Setting:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """`shown_rank` is the rank whose step, breakdown and tables the document holds."""
+    """`shown_rank` is the rank whose step, breakdown and tables the document holds; `gpu_runtime` is "CUDA 12.4"."""
 
     paths: list[str]
     world_size: int | None
@@ -89,6 +93,7 @@ class Run:
     files: list[TraceFile]
     hostnames_hidden: bool = True
     settings: list[Setting] = field(default_factory=list)  # empty where they were not recorded
+    gpu_runtime: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -323,7 +328,9 @@ class RankRow:
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A bar on a timeline lane. `category` is a colour token: compute, comm, copy, loader, cpu, wait."""
+    """A bar on a timeline lane. `category` says what it is, and so its colour: compute, comm, copy on a GPU; loader,
+    input, wait, logging, checkpoint, gc, cpu on the host; forward, backward, optimizer where the host is the device.
+    """
 
     start_us: float
     duration_us: float
@@ -368,7 +375,8 @@ class Combined:
     """The top fixes together. `codes` has an entry for each finding: a code that stands twice means its first two.
 
     `replay_error_share`: how far a replay of the unchanged steps is off; None where the fixes were not replayed.
-    `limit_after`: the part of the breakdown that then limits the step.
+    `limit_after`: the part of the breakdown that then limits the step. `breakdown_after` sums to `step_us_after`; it is
+    empty where the fixes were not replayed, or the replay does not account for what they save.
     """
 
     codes: list[str]
@@ -377,6 +385,7 @@ class Combined:
     step_us_after: float
     replay_error_share: float | None
     limit_after: str | None = None
+    breakdown_after: list[BreakdownPart] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -456,7 +465,7 @@ class Result:
         try:
             version = msgspec.json.decode(data, type=_Version).schema_version
             if version == SCHEMA_VERSION:
-                return msgspec.json.decode(data, type=Result)
+                return msgspec.convert(orjson.loads(data), Result)  # orjson refuses what it could not write again
         except (ValueError, RecursionError) as error:
             raise msgspec.DecodeError(f"not a result document: {error}") from error
         raise msgspec.DecodeError(f"a result document of schema {version}; this traceopt reads schema {SCHEMA_VERSION}")

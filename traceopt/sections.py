@@ -37,6 +37,17 @@ def device(facts: Facts) -> Device:
     return Device(found.vendor, found.name, found.count, found.memory_bytes, found.compute_capability)
 
 
+def gpu_runtime(facts: Facts) -> str | None:
+    """The library under PyTorch as Kineto writes it: CUDA 12040 is 12.4, HIP 60443483 is ROCm 6.4."""
+    header = facts.trace.meta.header
+    cuda, hip = header.get("cuda_runtime_version"), header.get("hip_runtime_version")
+    if isinstance(cuda, int) and cuda >= 1_000:
+        return f"CUDA {cuda // 1_000}.{cuda % 1_000 // 10}"
+    if isinstance(hip, int) and hip >= 10_000_000:
+        return f"ROCm {hip // 10_000_000}.{hip // 100_000 % 100}"
+    return None
+
+
 def settings(facts: Facts) -> list[Setting]:
     """Those that `traceopt run` recorded, but for what needs a GPU in a run without one."""
     environment, loader = facts.captured.environment, facts.captured.training_loader

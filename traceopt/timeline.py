@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 
 from traceopt.analyzer.activities import ACTIVITIES, LABELS, Activity
 from traceopt.analyzer.cpu_phases import PHASES
@@ -10,16 +11,31 @@ from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.idle import CAUSES
 from traceopt.analyzer.intervals import Intervals, clip, merge
 from traceopt.analyzer.kernel_labels import short_name
+from traceopt.analyzer.tables import I8
 from traceopt.result import Lane, Span, Stall, Timeline
 from traceopt.rules.finding import Location
 from traceopt.units import location, us
 
 MAX_SPANS = 400  # a lane
-MAX_STREAMS = 5
+MAX_STREAMS = 6
+OWN_LANE_SHARE = 0.01  # of the step, from which copies and collectives leave the lane of their stream
 SMALLEST_STALL_SHARE = 0.01  # of the step
 _MERGE_SHARE = 0.002  # neighbouring host activities of one kind closer than this are one bar
 
-_CATEGORY = {"data_loading": "loader", "host_sync": "wait", "communication": "comm"}
+# Host activities and phases that a lane tells apart from ordinary work, and the kinds of work on a stream.
+_CATEGORY = {
+    "data_loading": "loader",
+    "input_work": "input",
+    "host_sync": "wait",
+    "communication": "comm",
+    "logging": "logging",
+    "checkpoint": "checkpoint",
+    "gc": "gc",
+    "forward": "forward",
+    "backward": "backward",
+    "optimizer": "optimizer",
+}
+_STREAM_TITLES = {"compute": "GPU compute", "comm": "GPU communication", "copy": "GPU copies"}
 
 
 def timeline(facts: Facts) -> Timeline:
@@ -76,33 +92,45 @@ class _Step:
         return [self.host_lane(f"cpu{i}", "CPU autograd thread", t) for i, t in enumerate(others[:1], 1)]
 
     def stream_lanes(self) -> list[Lane]:
-        """GPU work by stream, the busiest first; copies and communication are coloured as such."""
+        """GPU work by kind and stream: compute, then communication, then copies, the busiest stream first."""
         if not self.facts.has_gpu:
             return []
         gpu = self.facts.gpu
-        start, end = gpu.work.start, gpu.work.end
-        inside = np.flatnonzero((start < self.end) & (end > self.start))
-        streams, group = np.unique(gpu.work.stream[inside], return_inverse=True)
-        busy = np.bincount(group, weights=gpu.work.duration[inside])
+        rows = np.flatnonzero((gpu.work.start < self.end) & (gpu.work.end > self.start))
+        category = np.where(gpu.is_communication[rows], "comm", np.where(gpu.is_kernel[rows], "compute", "copy"))
+        stream, busy = gpu.work.stream[rows], gpu.work.duration[rows]
+        lane_of = self._lane_of(stream, category, busy)
+        keys, group = np.unique(np.stack([lane_of, stream.astype(str)]), axis=1, return_inverse=True)
+        total = np.bincount(group.ravel(), weights=busy)
+        chosen = np.argsort(-total, kind="stable")[:MAX_STREAMS]
         lanes = []
-        for index in np.argsort(-busy, kind="stable")[:MAX_STREAMS]:
-            rows = inside[group == index]
-            category = np.where(gpu.is_communication[rows], "comm", np.where(gpu.is_kernel[rows], "compute", "copy"))
-            main = str(category[gpu.work.duration[rows].argmax()])
-            title = {"comm": "GPU communication", "copy": "GPU copies"}.get(main, "GPU kernels")
-            longest = np.sort(np.argsort(-gpu.work.duration[rows], kind="stable")[:MAX_SPANS])
+        for index in sorted(chosen, key=lambda i: (list(_STREAM_TITLES).index(keys[0, i]), -total[i])):
+            mine = np.flatnonzero(group.ravel() == index)
+            longest = np.sort(mine[np.argsort(-busy[mine], kind="stable")[:MAX_SPANS]])
             spans = [
                 self.span(
-                    max(self.start, int(start[rows[i]])),
-                    min(self.end, int(end[rows[i]])),
-                    short_name(self.facts.trace.names[gpu.work.name[rows[i]]]),
-                    str(category[i]),
+                    max(self.start, int(gpu.work.start[row])),
+                    min(self.end, int(gpu.work.end[row])),
+                    short_name(self.facts.trace.names[gpu.work.name[row]]),
+                    str(kind),
                 )
-                for i in longest
+                for row, kind in zip(rows[longest], category[longest], strict=True)
             ]
-            stream = int(streams[index])
-            lanes.append(Lane(f"stream{stream}", title, f"stream {stream}", spans, len(rows)))
+            kind, number = map(str, keys[:, index])
+            lanes.append(Lane(f"{kind}{number}", _STREAM_TITLES[kind], f"stream {number}", spans, len(mine)))
         return lanes
+
+    def _lane_of(self, stream: I8, category: npt.NDArray[np.str_], busy: I8) -> npt.NDArray[np.str_]:
+        """The kind of lane of each row: its own, or for a few short ones that of most work on their stream."""
+        lane_of: npt.NDArray[np.str_] = category.copy()
+        least = OWN_LANE_SHARE * (self.end - self.start)
+        for number in np.unique(stream):
+            here = stream == number
+            spent = {kind: busy[here & (category == kind)].sum() for kind in _STREAM_TITLES}
+            main = max(spent, key=lambda kind: spent[kind])
+            for kind in (kind for kind, ns in spent.items() if ns < least):
+                lane_of[here & (category == kind)] = main
+        return lane_of
 
     def gpu_stalls(self) -> list[Stall]:
         """The longest idle gaps of the step, each with the cause that took most of it."""

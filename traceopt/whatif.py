@@ -11,14 +11,11 @@ from typing import Any
 import numpy as np
 import orjson
 
-from traceopt.analyzer.activities import LABELS
-from traceopt.analyzer.cpu_phases import PHASES
 from traceopt.analyzer.cycles import find_recordings
 from traceopt.analyzer.facts import Facts
-from traceopt.analyzer.gpu import BUSY_LABELS
 from traceopt.analyzer.intervals import union
 from traceopt.analyzer.replay.changes import Change, RemoveHost, ScaleWork
-from traceopt.analyzer.replay.parts import limit_of, parts_of
+from traceopt.analyzer.replay.parts import labels_of, limit_of, parts_of
 from traceopt.analyzer.replay.ranks import Ranks
 from traceopt.analyzer.replay.whatif import Replayed
 from traceopt.analyzer.sources import find_sources
@@ -208,7 +205,7 @@ def _document(
     to_measured = step_ns / before_ns  # the replay may miss the step a little
     shown = ranks.facts[0]
     parts_before, parts_after = parts_of(shown, before[0]), parts_of(shown, after[0])
-    labels = LABELS | BUSY_LABELS if shown.has_gpu else {name: label for name, label, _ in PHASES}
+    labels = labels_of(shown)
     graphs = [facts.replay_graph for facts in ranks.facts]
     errors = [facts.replay_error.share for facts in ranks.facts if facts.replay_error is not None]
     return WhatIf(

@@ -96,4 +96,5 @@ def _concurrent(trace: Trace, slices: Slices, steps: Steps, rows: I8) -> list[in
     innermost = slices.at(steps.thread, start)
     active = (innermost >= 0) & np.isin(slices.kind[innermost], (OP, RUNTIME))
     active |= np.searchsorted(moments, end, "right") > np.searchsorted(moments, start)
-    return [int(one) for one in np.unique(thread) if active[thread == one].mean() > CONCURRENT_SHARE]
+    share = np.bincount(thread, weights=active) / np.maximum(np.bincount(thread), 1)
+    return [int(one) for one in np.flatnonzero(share > CONCURRENT_SHARE)]

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from traceopt.analyzer.activities import HOLE, QUEUED, UNTRACED
+from traceopt.analyzer.activities import HOLE, LABELS, QUEUED, UNTRACED
+from traceopt.analyzer.cpu_phases import PHASES
 from traceopt.analyzer.gpu import BUSY_LABELS, Mask
 from traceopt.analyzer.intervals import Intervals, clip, complement, intersect, merge, subtract, union
 from traceopt.analyzer.replay.changes import host_removals
@@ -35,6 +36,16 @@ def limit_of(parts: Mapping[str, float]) -> str:
     busy = {name: ns for name, ns in groups.items() if name in BUSY_LABELS}
     chosen = idle if sum(idle.values()) >= IDLE_LIMIT_SHARE * sum(groups.values()) else busy
     return max(chosen, key=lambda name: chosen[name])
+
+
+def labels_of(facts: Facts) -> Mapping[str, str]:
+    """What people call the parts of this step, by name."""
+    return LABELS | BUSY_LABELS if facts.has_gpu else {name: label for name, label, _ in PHASES}
+
+
+def busy_names(facts: Facts) -> frozenset[str]:
+    """Parts in which the device works; of a CPU-only step, the model."""
+    return frozenset(BUSY_LABELS) if facts.has_gpu else frozenset(name for name, _, busy in PHASES if busy)
 
 
 def parts_of(facts: Facts, replayed: Replayed) -> dict[str, float]:
@@ -99,10 +110,9 @@ def flow_areas(facts: Facts) -> dict[str, Intervals]:
     """The activities of the host's flow of control: of the thread that launches, else of the training thread."""
     host, training = facts.host, facts.steps.thread
     calls = facts.replay_graph.call
-    areas = host.of_thread(training)
-    for thread in np.unique(facts.trace.runtime.thread[calls[calls >= 0]]).tolist():
-        if thread != training:
-            areas = host.of_thread_else(thread, training)
+    launching = np.unique(facts.trace.runtime.thread[calls[calls >= 0]])
+    others = launching[launching != training].tolist()
+    areas = host.of_thread_else(others[-1], training) if others else host.of_thread(training)
     holes = union(facts.holes.start, facts.holes.end)
     return areas | {"python": subtract(areas["python"], holes), HOLE: intersect(areas["python"], holes)}
 

@@ -13,6 +13,7 @@ from traceopt.analyzer.replay.calls import GRAPH_LAUNCH, LAUNCH, Calls
 from traceopt.analyzer.tables import I8
 
 BEFORE = -1  # Queues.call: issued before the window
+MOST_STREAMS = 128  # tables of streams by calls are made: a job has a few dozen
 EARLY = -(2**60)  # ns: before everything, and far enough from the smallest number to be added to
 
 
@@ -79,6 +80,8 @@ class Queues:
 
     def newest(self, candidates: I8) -> I8:
         """Of each column of candidates (streams, n) the row that was issued last; -1: none. Shape (n,)."""
+        if not len(self):
+            return np.full(candidates.shape[1], -1)
         return _choose(candidates, np.where(candidates >= 0, self.call[candidates], EARLY))
 
     def _known(self, found: list[I8], columns: int) -> I8:
@@ -104,7 +107,7 @@ def find_queues(gpu: GpuWork, links: Links, calls: Calls) -> Queues:
     call_of_runtime[calls.row[mine]] = mine
     launched = call_of_runtime[launch]
     late = (launched == BEFORE) & (launch >= 0) & (np.append(gpu.trace.runtime.start, 0)[launch] >= gpu.window[1])
-    ids, stream = np.unique(gpu.work.stream, return_inverse=True)
+    ids, stream = _numbered(gpu.work.stream)
     order = np.lexsort((gpu.work.start, stream))
     order = order[~late[order]]
     stream, launched = stream[order].astype(np.int64), launched[order]
@@ -115,6 +118,17 @@ def find_queues(gpu: GpuWork, links: Links, calls: Calls) -> Queues:
         call[rows] = _issued_with(launched[rows], len(calls) - 1)
     keep = np.where(call == BEFORE, end > gpu.window[0], True) & ((launched >= 0) | (start < gpu.window[1]))
     return Queues(ids, order[keep], stream[keep], call[keep], launched[keep], start[keep], end[keep])
+
+
+def _numbered(streams: I8) -> tuple[I8, I8]:
+    """The streams' own numbers, and for each row the index of its stream; rare ones beyond MOST_STREAMS are one."""
+    ids, stream, count = np.unique(streams, return_inverse=True, return_counts=True)
+    if len(ids) <= MOST_STREAMS:
+        return ids, stream
+    order = np.argsort(-count, kind="stable")
+    place = np.empty(len(ids), np.int64)
+    place[order] = np.minimum(np.arange(len(ids)), MOST_STREAMS - 1)
+    return ids[order[:MOST_STREAMS]], place[stream]
 
 
 def _issued_with(launched: I8, last_call: int) -> I8:

@@ -72,7 +72,8 @@ def _blocking_launches(trace: Trace, gpu: GpuWork, calls: Calls, queues: Queues)
     """Launches that return when their work is done: copies, by their name or if a slow call lasted into the copy; all
     work that the call outlived, where this is so of almost all long kernels (CUDA_LAUNCH_BLOCKING).
     """
-    rows = np.flatnonzero(queues.launched >= 0)
+    # Of a stream whose work did not begin in the order of its launches (the file is damaged) only some are usable.
+    rows = np.flatnonzero((queues.launched >= 0) & (queues.launched == queues.call))
     rows = rows[~calls.beside[queues.launched[rows]]]
     call = queues.launched[rows]
     copies = gpu.work.kind[queues.row[rows]] == MEMCPY
@@ -133,6 +134,7 @@ def _recorded_target(trace: Trace, calls: Calls, queues: Queues, call: I8) -> I8
     stream = _find(queues.ids, stream_id)
     record = _find(runtime.correlation, np.where(sync.event_record[row] > 0, sync.event_record[row], -2))
     recorded_at = np.where(record >= 0, np.searchsorted(calls.start, runtime.start[record]), call)
+    recorded_at = np.minimum(recorded_at, call)  # nobody waits for what comes later, whatever a damaged file says
     target = queues.last_before(recorded_at)[stream, np.arange(len(call))]
     return np.where((row >= 0) & (stream >= 0), target, -1)
 

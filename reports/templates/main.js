@@ -254,7 +254,7 @@
   }
   /* The hover text of a bar: its name, its start, its duration. */
   function addTimes(trace) {
-    if (trace.type === "bar") {
+    if (trace.base) {
       trace.customdata = trace.customdata.map(function (names, index) {
         return [names[0], trace.base[index], trace.x[index]];
       });
@@ -278,20 +278,21 @@
   }
   all(".zoom").forEach(function (button) {
     button.onclick = function () {
-      var message = one("#zoom-message");
+      var name = button.dataset.chart;
+      var message = one("#" + name + "-message");
       button.disabled = true;
       load()
         .then(function () {
-          return Promise.all(Object.keys(figures).map(draw));
+          return draw(name);
         })
         .then(
           function () {
             button.hidden = true;
-            message.textContent = "Drag to zoom, double-click to reset, hover for names.";
+            message.textContent = "Drag to zoom, double-click to reset, hover for " + (name === "timeline" ? "names." : "numbers.");
           },
           function (error) {
             button.hidden = true;
-            message.textContent = error.message + " The static charts stay complete.";
+            message.textContent = error.message + " The static chart stays complete.";
           }
         );
     };

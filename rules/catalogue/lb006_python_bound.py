@@ -28,6 +28,7 @@ from traceopt.rules.pricing import priced
 from traceopt.rules.rule import Rule, threshold
 
 SAMPLE_NS = 100_000
+MOST_SAMPLES = 20_000  # of a window of hours: farther apart there
 # What can be given back of the standstill, at least and probably: some of the work remains in another form.
 AS_IT_IS = 0.5, 0.95, "The measured standstill; half of it where the work can only be made faster."
 SLOWED = 0.3, 0.8, "The measured standstill, less what the profiler adds to Python."
@@ -71,7 +72,7 @@ class PythonBound(Rule):
         if held.typical_ns < self.min_share * facts.step_ns:
             return
         low, expected, basis = SLOWED if facts.frames_recorded_with_times else AS_IT_IS
-        sites = by_site(facts, held.rows, np.full(len(held.rows), SAMPLE_NS, np.int64))
+        sites = by_site(facts, held.rows, np.full(len(held.rows), held.each_ns, np.int64))
         stall, meanwhile = held.typical_ns, "the GPU starves" if facts.has_gpu else "no operator runs"
         yield self.finding(
             why=f"Python holds the training thread for {ms(stall)} of each {ms(facts.step_ns)} step; {meanwhile}.",
@@ -98,10 +99,11 @@ class PythonBound(Rule):
 
 @dataclass(frozen=True)
 class _Held:
-    """Python that holds the training thread: in the median step, by slices, one for each SAMPLE_NS of it, and when."""
+    """Python that holds the training thread: in the median step, by slices, one for each `each_ns` of it, and when."""
 
     typical_ns: float
     rows: I8
+    each_ns: int
     area: Intervals
 
 
@@ -110,24 +112,25 @@ def _held(facts: Facts) -> _Held:
         gaps, amount = facts.gaps, python_amount(facts)
         python = facts.host.of_thread_else(facts.steps.thread, -1)["python"]
         area = intersect(python, union(gaps.start[amount > 0], gaps.starved_end[amount > 0]))
-        return _Held(typical_ns(facts, gaps.start, amount), _samples(facts, area)[0], area)
+        rows, _, each_ns = _samples(facts, area)
+        return _Held(typical_ns(facts, gaps.start, amount), rows, each_ns, area)
     python = facts.cpu_phases.areas["python"]
     long = python.length >= LONG_PYTHON_NS
-    rows, times = _samples(facts, Intervals(python.start[long], python.end[long]))
-    return _recurring(facts, rows, times)
+    return _recurring(facts, *_samples(facts, Intervals(python.start[long], python.end[long])))
 
 
-def _samples(facts: Facts, area: Intervals) -> tuple[I8, I8]:
-    """What the training thread runs at points of an area, SAMPLE_NS apart, and their times."""
+def _samples(facts: Facts, area: Intervals) -> tuple[I8, I8, int]:
+    """What the training thread runs at points of an area, their times, and how far apart they are."""
+    each_ns = max(SAMPLE_NS, area.total // MOST_SAMPLES)
     times = np.concatenate(
-        [np.arange(a, b, SAMPLE_NS) for a, b in zip(area.start.tolist(), area.end.tolist(), strict=True)]
+        [np.arange(a, b, each_ns) for a, b in zip(area.start.tolist(), area.end.tolist(), strict=True)]
         or [np.empty(0, np.int64)]
     )
     rows = facts.slices.at(facts.steps.thread, times).astype(np.int64)
-    return rows[rows >= 0], times[rows >= 0]
+    return rows[rows >= 0], times[rows >= 0], each_ns
 
 
-def _recurring(facts: Facts, rows: I8, times: I8) -> _Held:
+def _recurring(facts: Facts, rows: I8, times: I8, each_ns: int) -> _Held:
     """Only what a function takes in three of four steps. On a CPU-only run a thread that waits for a core looks as if
     it ran Python, but each time another function.
     """
@@ -135,8 +138,8 @@ def _recurring(facts: Facts, rows: I8, times: I8) -> _Held:
     functions, step = facts.slices.name[rows], facts.steps.step_of(times)
     for function in np.unique(functions):
         mine = functions == function
-        by_step = facts.steps.per_step(step[mine], np.full(int(mine.sum()), SAMPLE_NS, np.int64))
+        by_step = facts.steps.per_step(step[mine], np.full(int(mine.sum()), each_ns, np.int64))
         usual = int(np.sort(by_step)[(facts.steps.count - 1) // 4])
         total += usual
         kept |= mine & (usual > 0)
-    return _Held(float(total), rows[kept], union(times[kept], times[kept] + SAMPLE_NS))
+    return _Held(float(total), rows[kept], each_ns, union(times[kept], times[kept] + each_ns))

@@ -188,9 +188,27 @@ def test_what_stands_behind_the_document_is_told_and_not_read(size: int, bare: b
         assert stream.damage == "what follows the events is cut off or damaged"
 
 
+@pytest.mark.parametrize(
+    ("before", "told"),
+    [
+        (b'{"schemaVersion": 1, "devices": [1, 2, ', "what stands before the events is damaged"),
+        (b'{"schemaVersion": 1 "name": "x", ', "what stands before the events is damaged"),
+        (b'{"schemaVersion": "a"b", ', None),
+        (b'{"schemaVersion": NaN, ', None),
+        (b'{"schema\xff": 1, ', None),
+    ],
+)
+def test_what_stands_before_the_events_is_told_where_it_is_spoilt(before: bytes, told: str | None) -> None:
+    text = before + b'"traceEvents": ' + json.dumps(EVENTS).encode() + b', "traceName": "x"}'
+    stream, events = read([text])
+    assert len(events) == len(EVENTS)
+    assert (stream.damage, stream.repaired, stream.lost) == (told, 0 if told else 1, 0)
+    assert stream.header["traceName"] == "x"
+
+
 def test_an_event_beyond_all_measure_is_damage(monkeypatch: pytest.MonkeyPatch) -> None:
     """A bracket that nothing closes must not hold back the rest of the file."""
-    monkeypatch.setattr(chunks, "_EVENT_LIMIT_BYTES", 4096)
+    monkeypatch.setattr(chunks, "EVENT_LIMIT_BYTES", 4096)
     parts = [json.dumps(op("aten::mm", i, 1)) for i in range(1000)]
     parts[300] = '{"ph": "X", "name": "open", "args": {"x": [1'
     parts[600] = json.dumps(op("large", 600, 1, x="y" * 20_000))
@@ -233,7 +251,7 @@ def test_the_search_for_events_is_bounded(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_the_text_behind_the_events_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(chunks, "_EVENT_LIMIT_BYTES", 4_000)
+    monkeypatch.setattr(chunks, "EVENT_LIMIT_BYTES", 4_000)
     monkeypatch.setattr(chunks, "_META_LIMIT_BYTES", 10_000)
     text = json.dumps({"traceEvents": [span("kernel", "k", 0, 1)] * 3, "log": ["x" * 100] * 1000}).encode()
     stream, events = read(cut(text, 500))

@@ -9,6 +9,7 @@ from small_traces import Json, annotation, document, kernel, op, read, runtime, 
 
 from traceopt.analyzer.device import TraceDevice
 from traceopt.analyzer.facts import Facts
+from traceopt.sections import gpu_runtime
 
 A100 = {"id": 0, "name": "NVIDIA A100-SXM4-80GB", "totalGlobalMem": 85_097_971_712}
 A100 |= {"computeMajor": 8, "computeMinor": 0, "numSms": 108}
@@ -50,7 +51,14 @@ def test_nothing_listed() -> None:
 
 
 @pytest.mark.parametrize(
-    "listed", [[None], ["A100"], [{}], [{"name": None, "computeMajor": "8", "totalGlobalMem": -1, "numSms": 0}]]
+    "listed",
+    [
+        [None],
+        ["A100"],
+        [{}],
+        [{"name": None, "computeMajor": "8", "totalGlobalMem": -1, "numSms": 0}],
+        [{"name": ["A100"], "computeMajor": 10**30, "computeMinor": 0, "totalGlobalMem": True, "numSms": 2**64}],
+    ],
 )
 def test_odd_properties(listed: list[Any]) -> None:
     device = device_of(kernel("gemm", 100, 10, 1), listed=listed)
@@ -97,3 +105,19 @@ def test_overrides_give_peaks() -> None:
     assert plain.accelerator.peak("bf16") == 312
     assert own.accelerator is not None
     assert (own.accelerator.peak("bf16"), own.accelerator.peak("tf32")) == (250, 156)
+
+
+@pytest.mark.parametrize(
+    ("header", "name"),
+    [
+        ({"cuda_runtime_version": 12040, "cuda_driver_version": 12090}, "CUDA 12.4"),
+        ({"cuda_runtime_version": 11080}, "CUDA 11.8"),
+        ({"hip_runtime_version": 60443483}, "ROCm 6.4"),
+        ({"hip_runtime_version": 70253211}, "ROCm 7.2"),
+        ({"cuda_runtime_version": "12.4"}, None),
+        ({"cuda_runtime_version": 0}, None),
+        ({}, None),
+    ],
+)
+def test_the_runtime_library_by_its_number(header: dict[str, Any], name: str | None) -> None:
+    assert gpu_runtime(Facts(read(document([annotation("ProfilerStep#0", 0, 1000)], **header)))) == name

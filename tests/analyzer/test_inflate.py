@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import hashlib
 import io
 import tracemalloc
 import zipfile
@@ -11,7 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from traceopt.analyzer import limits
 from traceopt.analyzer.inflate import Blocks
+from traceopt.analyzer.limits import TooLargeError
+from traceopt.analyzer.reader import read_trace
 
 TEXT = b'{"traceEvents": [' + b",".join(b'{"ph": "X", "ts": %d}' % i for i in range(5000)) + b"]}"
 PACKED = gzip.compress(TEXT, mtime=0)
@@ -28,6 +32,13 @@ def text_of(data: bytes, block_bytes: int = 1 << 20) -> tuple[bytes, str | None]
 def test_the_content_tells_plain_from_gzip(block_bytes: int) -> None:
     assert text_of(TEXT, block_bytes) == (TEXT, None)
     assert text_of(PACKED, block_bytes) == (TEXT, None)
+
+
+def test_the_digest_is_that_of_the_file() -> None:
+    for data in (TEXT, PACKED, PACKED + PACKED, b""):
+        blocks = Blocks(io.BytesIO(data), 1000)
+        list(blocks)
+        assert blocks.digest.hexdigest() == hashlib.sha256(data).hexdigest()
 
 
 def test_nothing() -> None:
@@ -91,3 +102,39 @@ def test_a_bomb_is_read_in_blocks() -> None:
         tracemalloc.stop()
     assert largest <= 2 << 20
     assert peak < 8 << 20
+
+
+def test_a_limit_ends_the_reading() -> None:
+    for data in (TEXT, PACKED):
+        with pytest.raises(TooLargeError, match=r"more than 1e-05 GB of text; if it is a trace, set TRACEOPT_MAX_GB"):
+            list(Blocks(io.BytesIO(data), 1000, most_bytes=10_000))
+        assert b"".join(Blocks(io.BytesIO(data), most_bytes=len(TEXT))) == TEXT
+
+
+def test_what_unpacks_to_far_more_than_a_trace_is_refused_early(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "RATIO_FROM_BYTES", 1 << 20)
+    blocks = Blocks(io.BytesIO(gzip.compress(b'{"traceEvents": [' + b" " * (64 << 20), 9)))
+    with pytest.raises(TooLargeError, match="unpacks to more than 250 times its size, which no trace does"):
+        list(blocks)
+    assert blocks.byte_count < 32 << 20
+    text = b"".join(b'{"ph": "X", "ts": %d}' % (i * i) for i in range(200_000))
+    assert b"".join(Blocks(io.BytesIO(gzip.compress(text)))) == text  # as repetitive as traces are
+
+
+class Growing(io.BytesIO):
+    """A file that another process writes to while it is read."""
+
+    def read(self, size: int | None = -1) -> bytes:
+        data = super().read(size)
+        if self.tell() < 3_000_000:
+            at = self.tell()
+            self.seek(0, io.SEEK_END)
+            self.write(b'{"ph": "X", "cat": "cpu_op", "name": "late", "ts": 7},' * 1000)
+            self.seek(at)
+        return data
+
+
+def test_a_file_that_grows_while_it_is_read() -> None:
+    trace = read_trace(Growing(b'{"traceEvents": ['), "growing.json")
+    assert len(trace.ops) > 50_000
+    assert trace.meta.damage == "the file is cut off inside the events"

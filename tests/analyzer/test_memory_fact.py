@@ -74,6 +74,14 @@ def test_thinning_keeps_the_extremes(allocated: list[int], points: int) -> None:
     assert set(zip(kept_time.tolist(), kept.tolist(), strict=True)) <= set(zip(time.tolist(), allocated, strict=True))
 
 
+def test_the_curve_begins_with_what_was_held_before() -> None:
+    time, allocated = np.array([100, 900, 1_500], np.int64), np.array([7, 5, 6], np.int64)
+    memory = DeviceMemory(time, allocated, np.full(3, -1), CUDA, np.arange(3))
+    kept_time, kept, _ = memory.curve(1_000, 2_000)
+    assert (kept_time.tolist(), kept.tolist()) == ([1_000, 1_500], [5, 6])
+    assert memory.curve(50, 120)[0].tolist() == [100]
+
+
 def test_a_generated_trace(example: GetExample) -> None:
     full = example("memory_pressure")
     memory = full.facts.memory

@@ -100,6 +100,21 @@ def test_own_time_is_duration_less_children(slices: Rows) -> None:
     assert tree.self_ns.tolist() == expected
 
 
+@given(rows, st.integers(0, 3), st.sampled_from([1, 1000]))
+def test_deep_trees_are_read_otherwise_and_alike(slices: Rows, levels: int, unit: int) -> None:
+    """From some depth on nothing climbs level by level any more."""
+    thread, start, end = columns(slices, unit)
+    tree = made(slices)
+    times = np.arange(-2, 40)
+    wanted = tree.start % 3 == 0
+    asked = np.arange(len(tree))
+    expected = [tree.at(1, times), tree.ancestor(asked, wanted), enclosing(thread, start, end, unit)]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(nesting, "_LEVELS", levels)
+        found = [tree.at(1, times), tree.ancestor(asked, wanted), enclosing(thread, start, end, unit)]
+    assert [array.tolist() for array in found] == [array.tolist() for array in expected]
+
+
 class CountingRounds:
     """Counts the rounds of a pointer-jumping loop by its calls of np.maximum."""
 

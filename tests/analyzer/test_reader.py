@@ -398,7 +398,19 @@ def test_rank_comes_from_the_file_then_from_the_hints() -> None:
         return meta.rank, meta.world_size
 
     assert ranks({"rank": 0, "world_size": 2}) == (0, 2)
+    assert ranks({"rank": -1, "world_size": 10**30}) == ranks({"rank": True, "world_size": 2.5}) == (5, 9)
     assert ranks({"backend": "nccl"}) == ranks(None) == ranks([1]) == ranks({"rank": "x"}) == (5, 9)
+
+
+@pytest.mark.parametrize("base", ["5", 2**63, -1, 10**400, True, None, 1.5, 2**62 + 1])
+def test_a_clock_that_cannot_be_is_none(base: Any) -> None:
+    assert read(SMALL, baseTimeNanoseconds=base).meta.start_ns is None
+    assert read(SMALL, baseTimeNanoseconds=7).meta.start_ns == 7
+
+
+def test_a_name_without_end_is_cut() -> None:
+    trace = read([op("n" * 20_000, 0, 1), op("n" * 16_384, 2, 1)])
+    assert [len(name) for name in trace.names] == [16_385, 16_384]
 
 
 def test_metadata_around_the_events() -> None:
@@ -632,9 +644,35 @@ def test_flipped_deleted_and_doubled_bytes(data: st.DataObject) -> None:
 
 
 @pytest.mark.parametrize(
-    "unit", [b'{"ph":"X","args":[', b'{"a":', b"},{", b'{"ph":', b'{"ph":"X","name":"', b'{"ph":"X" "a":[{}],', b'"a" ']
+    "unit",
+    [
+        b'{"ph":"X","args":[',
+        b'{"a":',
+        b"},{",
+        b'{"ph":',
+        b'{"ph":"X","name":"',
+        b'{"ph":"X" "a":[{}],',
+        b'"a" ',
+        b'"name":"',
+        b'\\"',
+        b'"x":',
+        b"} ",
+        b"{ ",
+        b"[",
+        b'"',
+        b"\0\xff",
+        b'{"ph":"X","name":"a"b\\",,',
+    ],
 )
 def test_hostile_repetition_takes_time_by_its_length(unit: bytes) -> None:
     """It ends: nothing is read again and again. (A quadratic reader takes minutes here.)"""
-    with pytest.raises(InputError):
-        read(b'{"traceEvents": [' + unit * 30_000)
+    for event in (b"", b'{"ph": "X" '):
+        with suppress(InputError):
+            read(b'{"traceEvents": [' + event + unit * 30_000)
+
+
+def test_a_long_gap_before_what_may_end_the_events_takes_time_by_its_length() -> None:
+    text = b'{"traceEvents": [{"ph": "X" "a": 1}' + b" " * 3_000_000
+    for end in (b"", b"x", b"]x", b"]" + b" " * 300_000 + b"x"):
+        with pytest.raises(InputError):
+            read(text + end)

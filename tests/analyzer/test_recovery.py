@@ -44,8 +44,42 @@ def test_a_wound_is_mended_or_counted(wounded: str, separator: str) -> None:
     name = MENDED[wounded]
     assert names == (["good", "good"] if name is None else ["good", name, "good"])
     assert found.lost == (name is None)
-    assert found.repaired == (name is not None and not wounded.endswith("}}}}"))
+    assert found.repaired == (name is not None)
     assert found.events[-1].args.correlation == 5  # type: ignore[union-attr]
+
+
+def test_a_name_that_swallows_the_keys_behind_it_costs_its_event() -> None:
+    """A quote that is lost leaves no event, though what mending makes of it can be read."""
+    text = f'{GOOD}, {{"name": "sort_index&, "ph": "M", "ts": 1, "args": {{"sort_index": 7}}}}, {GOOD}'
+    found = recover(text.encode(), final=True)
+    assert ([event.name for event in found.events], found.lost) == (["good", "good"], 1)  # type: ignore[union-attr]
+
+
+def test_an_event_that_ends_where_another_begins_costs_one() -> None:
+    """The beginning of one is written into the name of another."""
+    text = f'{GOOD}, {{"name": "\n {GOOD}, {GOOD}'
+    found = recover(text.encode(), final=True)
+    assert (len(found.events), found.lost) == (2, 1)
+
+
+def test_a_comma_that_is_missing_is_told() -> None:
+    """Nothing says how much went with it."""
+    found = recover(f"{GOOD}\n{GOOD}, {GOOD}".encode(), final=True)
+    assert (len(found.events), found.repaired, found.lost) == (3, 1, 0)
+
+
+def test_bytes_that_are_no_utf8_in_what_nobody_reads() -> None:
+    """A key that is spoilt hides its value: the event is told."""
+    found = recover(b'{"ph": "X", "c\xfft": "kernel", "name": "n", "ts": 1}', final=True)
+    assert (len(found.events), found.repaired, found.lost) == (1, 1, 0)
+
+
+def test_mending_is_given_up_where_it_does_not_help() -> None:
+    spoilt, mended = '{"ph": "X" "ts": 1}', '{"ph": "X", "name": "a"b", "ts": 1}'
+    found = recover(", ".join([spoilt] * 5 + [mended]).encode(), final=True, patience=5)
+    assert (found.lost, found.repaired) == (6, 0)
+    found = recover(", ".join([mended] + [spoilt] * 5 + [mended]).encode(), final=True, patience=5)
+    assert (found.lost, found.repaired) == (5, 2)
 
 
 def test_bytes_that_are_no_utf8() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,6 +14,7 @@ from tiny_machine import Machine
 
 from fixtures.scenarios import SCENARIOS
 from traceopt.analyzer.facts import Facts
+from traceopt.analyzer.replay import queues
 from traceopt.analyzer.replay.graph import HOST
 from traceopt.analyzer.replay.retime import retime
 from traceopt.analyzer.replay.whatif import replay
@@ -43,6 +45,45 @@ def assert_repeats(facts: Facts) -> None:
     assert np.abs(timing.host - facts.steps.edges).max() <= 1
     work = graph.work >= 0
     assert np.abs(timing.end[work] - graph.measured_end[work]).max(initial=0) <= 1
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_every_wait_is_for_what_came_before_whatever_the_file_says(seed: int) -> None:
+    """Correlations, times and sync rows that contradict each other."""
+    choice = random.Random(seed)  # noqa: S311
+    machine = Machine()
+    for _ in range(3):
+        with machine.step():
+            for _ in range(6):
+                machine.launch(30, stream=choice.choice((7, 20, 20)))
+                machine.call("cudaStreamWaitEvent")
+            machine.copy_to_host(20)
+            machine.synchronize(choice.choice((7, None)))
+    for event in machine.events:
+        args = event["args"]
+        if "correlation" in args and choice.random() < 0.3:
+            args["correlation"] = choice.randrange(60)
+        if choice.random() < 0.2:
+            event["ts"] += choice.randrange(-300, 300)
+    calls = [event for event in machine.events if event["cat"] == "cuda_runtime"]
+    for event in choice.sample(calls, 12):
+        said = {"stream": 7, "correlation": event["args"]["correlation"]}
+        said |= {"wait_on_stream": 20, "wait_on_cuda_event_record_corr_id": choice.randrange(60)}
+        machine.events.append(span("cuda_sync", "Stream Wait Event", event["ts"], 5, **said))
+    graph = machine.facts().replay_graph
+    assert (graph.rows.awaits < np.arange(len(graph.rows))).all()
+    retime(graph, graph.rows)
+
+
+def test_more_streams_than_any_job_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those that are used least are one stream: the table of streams by calls stays small."""
+    monkeypatch.setattr(queues, "MOST_STREAMS", 4)
+    machine = Machine()
+    for number in range(40):
+        machine.launch(10, stream=7 if number % 2 else number)
+    graph = machine.facts().replay_graph
+    assert sorted(np.unique(graph.rows.stream)) == [HOST, 0, 1, 2, 3]
+    assert np.count_nonzero(graph.rows.stream == 0) == 20
 
 
 def test_a_fast_gpu_follows_the_host() -> None:

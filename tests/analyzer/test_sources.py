@@ -14,6 +14,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from traceopt.analyzer import limits, sources
 from traceopt.analyzer.sources import find_sources, natural_order
 from traceopt.errors import InputError
 
@@ -272,3 +273,19 @@ def test_natural_order_is_total(names: list[str], random: Any) -> None:
 @given(st.integers(0, 10**30), st.integers(0, 10**30))
 def test_natural_order_counts(first: int, second: int) -> None:
     assert (natural_order(f"rank{first}.json") < natural_order(f"rank{second}.json")) == (first < second)
+
+
+def test_archives_that_are_bombs_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "RATIO_FROM_BYTES", 1 << 20)
+    with zipfile.ZipFile("bomb.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("trace.json", b'{"traceEvents": [' + b" " * (4 << 20))
+    (source,) = find_sources(["bomb.zip"]).sources
+    with pytest.raises(InputError, match=r"cannot read bomb\.zip/trace\.json: it unpacks to more than 250 times"):
+        source.open()
+    monkeypatch.setattr(sources, "MOST_MEMBERS", 3)
+    put_zip("many.zip", {f"{i}.json": TRACE for i in range(4)})
+    with pytest.raises(InputError, match=r"cannot read many\.zip: it has more than 3 members; unpack it"):
+        find_sources(["many.zip"])
+    assert find_sources([".", put("a.json")]).skipped == [
+        "many.zip: it has more than 3 members; unpack it and give the folder"
+    ]

@@ -27,6 +27,14 @@ def test_profiler_steps() -> None:
     assert steps.median_index == 1
 
 
+@pytest.mark.parametrize(
+    ("durations", "index"), [((90, 80), 1), ((90, 3), 0), ((3, 90), 1), ((90, 3, 80), 2), ((4,), 0)]
+)
+def test_the_step_to_show_is_the_median_one_and_no_stump(durations: tuple[int, ...], index: int) -> None:
+    marks = [annotation(f"ProfilerStep#{i}", 100 * i, duration) for i, duration in enumerate(durations)]
+    assert find_steps(read(marks)).median_index == index
+
+
 def test_steps_are_in_order_of_time_and_not_of_name() -> None:
     steps = find_steps(read([annotation(f"ProfilerStep#{i}", 100 * i, 90) for i in (11, 8, 10, 9)]))
     assert steps.names == [f"ProfilerStep#{i}" for i in (8, 9, 10, 11)]
@@ -81,6 +89,14 @@ def test_without_marks_an_iteration_reaches_from_one_loader_call_to_the_next() -
     assert (steps.source, steps.names) == ("annotation", [f"DataLoader iteration {i}" for i in range(1, 5)])
     assert steps.start.tolist() == [0, 100_000, 200_000, 300_000]
     assert steps.duration.tolist() == [100_000] * 4
+
+
+def test_steps_without_length_are_none() -> None:
+    steps = find_steps(read([*(annotation(f"ProfilerStep#{i}", 10, 0) for i in range(3)), op("aten::mm", 0, 5)]))
+    assert (steps.source, steps.duration.tolist()) == ("window", [10_000])
+    loader = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
+    steps = find_steps(read([annotation(loader, 5, 0) for _ in range(9)]))
+    assert (steps.source, steps.duration.tolist()) == ("window", [1])
 
 
 def test_the_training_thread() -> None:

@@ -249,7 +249,7 @@ def _checks() -> list[Check]:
 def rich() -> Result:
     """Four ranks, everything recorded, six findings of which one has no saving."""
     paths = [f"logs/rank{rank}.pt.trace.json.gz" for rank in range(4)]
-    files = [TraceFile(path, rank, 184 << 20, 1_204_551, 0, 2) for rank, path in enumerate(paths)]
+    files = [TraceFile(path, rank, 184 << 20, 1_204_551, 0, 2, "5d1c" * 16) for rank, path in enumerate(paths)]
     breakdown = [
         part("data_loading", "Waiting for data", False, 187),
         part("launch", "Waiting for launches", False, 31),
@@ -297,6 +297,7 @@ def rich() -> Result:
             recorded=Recorded(gpu=True, shapes=True, stacks=True, memory=True),
             files=files,
             settings=[Setting("CPU cores", "32"), Setting("TF32 of matrix products", "off")],
+            gpu_runtime="CUDA 12.8",
         ),
         quality=Quality("good", []),
         step=Step("profiler_step", 12, 3, 412_000, 400_000, 430_000, [float(us) for us in step_us], 1.076),
@@ -321,7 +322,20 @@ def rich() -> Result:
         ranks=ranks,
         timeline=_timeline(),
         findings=_findings(),
-        combined=Combined(["DL001", "TC002", "HS002"], 198_000, 198 / 412, 214_000, 0.012),
+        combined=Combined(
+            ["DL001", "TC002", "HS002"],
+            198_000,
+            198 / 412,
+            214_000,
+            0.012,
+            None,
+            [
+                part("data_loading", "Waiting for data", False, 37, step_us=214_000),
+                part("launch", "Waiting for launches", False, 61, step_us=214_000),
+                part("compute", "Compute kernels", True, 79, step_us=214_000),
+                part("communication", "Exposed communication", True, 37, step_us=214_000),
+            ],
+        ),
         checks=_checks(),
         warnings=["rank 2: 14 events have no duration and were left out."],
         created="2026-11-20 18:02 UTC",
@@ -444,16 +458,23 @@ def healthy() -> Result:
 
 def hostile() -> Result:
     """The rich document with an attacker's string in place of, or behind, every string of the trace."""
-    return _poisoned(rich(), iter(range(10**9)))
+    poisoned = _poisoned(rich(), iter(range(10**9)))
+    files = [replace(file, sha256=HOSTILE[index]) for index, file in enumerate(poisoned.run.files)]
+    return replace(poisoned, run=replace(poisoned.run, files=files, gpu_runtime=HOSTILE[2]))
 
 
 # Strings that the program itself chooses from a closed set.
 _FIXED = {"source", "status", "impact", "confidence", "category", "cause"}
+_LAST = {"sha256", "gpu_runtime"}  # poisoned by hostile() itself, so that no other string gets another poison
 
 
 def _poisoned(value: Any, counter: Any, field: str = "") -> Any:
     if isinstance(value, str):
-        return value if field in _FIXED or (field == "verdict" and not value) else HOSTILE[next(counter) % len(HOSTILE)]
+        return (
+            value
+            if field in _FIXED | _LAST or (field == "verdict" and not value)
+            else HOSTILE[next(counter) % len(HOSTILE)]
+        )
     if isinstance(value, list):
         return [_poisoned(item, counter, field) for item in value]
     if is_dataclass(value) and not isinstance(value, type):
@@ -464,6 +485,14 @@ def _poisoned(value: Any, counter: Any, field: str = "") -> Any:
             changed["codes"] = value.codes
         return replace(value, **changed)
     return value
+
+
+def many_ranks(number: int = 64) -> Result:
+    """One rank, the seventh, loads its data slowly, and all others wait for it."""
+    base = rich()
+    row = replace(base.ranks[0], dataloader_stall_us=0.0, gpu_busy_share=0.9, exposed_communication_us=190_000.0)
+    late = replace(row, dataloader_stall_us=187_000.0, gpu_busy_share=0.5, exposed_communication_us=3_000.0)
+    return replace(base, ranks=[replace(late if rank == 7 else row, rank=rank) for rank in range(number)])
 
 
 def stress() -> Result:
@@ -519,7 +548,10 @@ def stress() -> Result:
         ops=ops,
         timeline=replace(base.timeline, lanes=lanes),
         memory=replace(base.memory, curve=points),
-        ranks=[replace(base.ranks[0], rank=index) for index in range(64)],
+        ranks=[
+            replace(base.ranks[0], rank=index, step_median_us=round(chance.uniform(400_000, 420_000), 3))
+            for index in range(300)
+        ],
         run=replace(base.run, files=[replace(base.run.files[0], rank=index) for index in range(64)]),
     )
 

@@ -11,9 +11,10 @@ OVERFLOW_PX = "document.documentElement.scrollWidth - innerWidth"
 ANY_ATTACK = "window.__xss || 0"
 
 
-def zoom(page) -> None:
-    page.click(".zoom")
-    page.wait_for_selector("#timeline-plot[data-drawn]")
+def zoom(page, *charts: str) -> None:
+    for chart in charts or ("timeline",):
+        page.click(f".zoom[data-chart={chart}]")
+        page.wait_for_selector(f"#{chart}-plot[data-drawn]")
 
 
 @pytest.mark.parametrize("width", [1280, 390])
@@ -29,9 +30,7 @@ def test_hostile_strings_stay_text(open_report) -> None:
     page = open_report(sample.hostile())
     page.evaluate("document.querySelectorAll('details').forEach(d => d.open = true)")
     scripts_before = page.evaluate("document.scripts.length")
-    zoom(page)
-    page.wait_for_selector("#memory-plot[data-drawn]")
-    box = page.locator("#timeline-plot").bounding_box()
+    zoom(page, "timeline", "memory", "ranks")
     page.evaluate("document.querySelector('#timeline-plot').scrollIntoView({block: 'center'})")
     box = page.locator("#timeline-plot").bounding_box()
     for across in (0.2, 0.35, 0.55, 0.6, 0.75):
@@ -57,7 +56,34 @@ def test_hover_shows_name_duration_and_start(open_report) -> None:
     page.mouse.move(bar["x"] + bar["width"] / 2, bar["y"] + bar["height"] / 2)
     page.wait_for_selector("#timeline-plot .hoverlayer text")
     assert " ms, starts at " in page.text_content("#timeline-plot .hoverlayer")
-    assert page.inner_text("#zoom-message") == "Drag to zoom, double-click to reset, hover for names."
+    assert page.inner_text("#timeline-message") == "Drag to zoom, double-click to reset, hover for names."
+
+
+def test_every_chart_is_zoomed_by_its_own_button(open_report) -> None:
+    page = open_report(sample.many_ranks())
+    for chart in ("ranks", "memory"):
+        assert page.locator(f"#{chart}-plot .main-svg").count() == 0
+        zoom(page, chart)
+        assert page.inner_text(f"#{chart}-message") == "Drag to zoom, double-click to reset, hover for numbers."
+        assert not page.locator(f"div:has(> #{chart}-plot) > .static").is_visible()
+    assert page.locator("#timeline-plot .main-svg").count() == 0
+    assert page.locator("div:has(> #timeline-plot) > .static").is_visible()
+
+
+# Labels stand on patterns and bars, whose colours axe cannot tell; test_colours_have_contrast judges those.
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("build", [sample.rich, sample.many_ranks, sample.cpu_only, sample.unusable])
+def test_axe_finds_no_violation(open_report, build, scheme: str) -> None:
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
+    page = open_report(build(), color_scheme=scheme, static=build is not sample.rich)
+    page.evaluate("document.querySelectorAll('details').forEach(d => d.open = true)")
+    if build is sample.rich:
+        zoom(page, "timeline", "memory", "ranks")
+    for width in (1280, 390):
+        page.set_viewport_size({"width": width, "height": 900})
+        violations = axe.run(page).response["violations"]
+        found = {rule["id"]: [node["html"][:160] for node in rule["nodes"]] for rule in violations}
+        assert found == {}, width
 
 
 def test_theme_follows_the_system_and_the_button(open_report) -> None:
@@ -100,12 +126,33 @@ def test_keyboard_opens_a_card(open_report) -> None:
     assert page.evaluate("document.activeElement.closest('#TC002') !== null") is True
 
 
+def test_the_keyboard_reaches_every_control(open_report) -> None:
+    """In the order of the page: skip link, sections, theme, first fix, cards, zoom, sorting, filters, checks."""
+    page = open_report(sample.rich())
+    reached: list[str] = []
+    for _ in range(160):
+        page.keyboard.press("Tab")
+        focus = "document.activeElement"
+        if page.evaluate(f"{focus} === document.body"):
+            break
+        reached.append(page.evaluate(f"({focus}.id || {focus}.textContent || {focus}.ariaLabel || '').trim()"))
+    wanted = ["Skip to the fixes", "Step time", "theme", "Load data in worker processes", "openall", "Copy"]
+    wanted += ["Zoom and hover", "ms per step", "kernels-filter", "Not checked (1)"]
+    places = [next(place for place, name in enumerate(reached) if name == want) for want in wanted]
+    assert places == sorted(places)
+    odd = "[...document.querySelectorAll('[tabindex]')].filter(element => element.tabIndex !== 0).length"
+    assert page.evaluate(odd) == 0
+
+
 def test_a_link_opens_its_card(open_report) -> None:
     page = open_report(sample.rich(), fragment="#HS002", static=True)
     assert page.evaluate("document.querySelector('#HS002').open") is True
     assert page.evaluate("document.querySelector('#TC002').open") is False
     page.evaluate("location.hash = '#TC002'")
     page.wait_for_selector("#TC002[open]")
+    page.evaluate("document.querySelectorAll('details.fix').forEach(d => d.open = false)")
+    page.click(".start a")
+    page.wait_for_selector("#DL001[open]")
 
 
 def test_open_all(open_report) -> None:
@@ -203,7 +250,8 @@ def test_print_opens_every_card(open_report) -> None:
 TEXT_PAIRS = [
     ("ink", "bg"), ("mute", "bg"), ("mute", "soft"), ("link", "bg"), ("ink", "card"), ("mute", "card"),
     ("high", "high-bg"), ("medium", "medium-bg"), ("low", "low-bg"), ("ink", "add"), ("ink", "del"),
-    ("ink", "medium-bg"), ("ink", "high-bg"), ("card", "cpu"), ("card", "compute"), ("card", "loader"), ("ink", "wait"),
+    ("ink", "medium-bg"), ("ink", "high-bg"), ("ink", "wait"),
+    *(("card", bar) for bar in ("cpu", "compute", "backward", "comm", "copy", "loader", "sync", "other")),
 ]  # fmt: skip
 GRAPHICS = ["compute", "backward", "comm", "copy", "cpu", "loader", "sync", "launch", "other", "ok"]
 

@@ -18,11 +18,14 @@ from hypothesis import strategies as st
 
 from traceopt.analyzer.activities import LABELS
 from traceopt.analyzer.cpu_phases import PHASES
+from traceopt.analyzer.memory_composition import ACTIVATIONS, GRADIENTS, OPTIMIZER_STATE, OTHER, PARAMETERS, TEMPORARY
 from traceopt.reports import packing
 from traceopt.reports.drawing import draw_memory, draw_timeline, thinned, ticks
 from traceopt.reports.figures import ZOOM_SPANS, timeline_figure, zoom_spans
 from traceopt.reports.html import FOLDED_ROWS, embedded_result, plotly_source, render_html
+from traceopt.reports.memory_parts import MEMORY_PARTS
 from traceopt.reports.parts import PARTS, part_style
+from traceopt.reports.rank_chart import MAX_COLUMNS, draw_ranks, rank_parts
 from traceopt.reports.shown import shown
 from traceopt.reports.wording import combined_fixes
 from traceopt.result import Result
@@ -76,11 +79,14 @@ def test_sizes_stay_within_the_budget() -> None:
 def test_long_tables_say_what_they_leave_out() -> None:
     page = page_of(sample.stress())
     assert "The 200 longest of 500 kernels." in page
-    assert "The 200 longest of 500 shapes." in page
+    assert "The 100 longest of 500 shapes." in page
     assert "The 100 longest of 500 operators." in page
     assert "15 of 200 rows. <u>Show all 200</u>" in page
     assert f":nth-child(n+{FOLDED_ROWS + 1})" in page  # the same number in report.css
     assert "Drawn: the 1,998 longest of 540,000 spans." in page
+    assert "The chart shows the first 256 of 300 ranks." in page
+    assert "The first 64 of 300." in page
+    assert "The first 16 of 64 files." in page
 
 
 def test_plotly_is_the_installed_one() -> None:
@@ -227,7 +233,7 @@ def test_unusable_trace_prices_nothing() -> None:
     assert "3 findings, savings not estimated" in text
     assert "≈" not in text
     assert "High impact" not in text
-    assert "<h1>This trace cannot be judged.</h1>" in page_of(sample.unusable())
+    assert "<h1><span>This trace cannot be judged.</span></h1>" in page_of(sample.unusable())
     assert text.count("412 launches have no kernel") == 1
     assert "Step time, median not reliable in the trace: 412.0 ms" in text
 
@@ -252,12 +258,13 @@ def test_nothing_found_is_said_once() -> None:
 
 def test_dimensions_that_are_not_aligned_are_marked() -> None:
     base = sample.rich().gemms[3]
+    multiples = {"fp16": 8, "bf16": 8, "tf32": 4, "fp32": 4, "int8": 16, "fp8": 16}
     wrong = {"fp16": 12, "bf16": 12, "tf32": 10, "fp32": 10, "int8": 24, "fp8": 24}
     for dtype, size in wrong.items():
         gemm = replace(base, dtype=dtype, m=7, n=size, k=64)
         page = page_of(replace(sample.rich(), gemms=[gemm]))
         assert page.count('class="flag"') == 1, dtype
-        assert f'<span class="flag">{size}</span>' in page
+        assert f'<span class="flag">not ×{multiples[dtype]}</span> {size}' in page
         assert 'class="flag"' not in page_of(replace(sample.rich(), gemms=[replace(gemm, aligned=True)]))
         assert 'class="flag"' not in page_of(replace(sample.rich(), gemms=[replace(gemm, aligned=None)]))
 
@@ -347,7 +354,7 @@ def test_unknown_parts_and_categories_are_drawn_grey() -> None:
     [
         (412_000, ["0 ms", "100", "200", "300", "412.0 ms"]),
         (8_400, ["0 ms", "2", "4", "6", "8.4 ms"]),
-        (350, ["0.0 ms", "0.1", "0.2", "0.3", "0.35 ms"]),
+        (350, ["0.0 ms", "0.1", "0.2", "0.35 ms"]),
     ],
 )
 def test_ticks_are_round(end_us: float, labels: list[str]) -> None:
@@ -402,3 +409,85 @@ def test_reports_are_cheap_to_import() -> None:
     code = "import sys, traceopt.reports.html as h; h.plotly_source(); print('plotly' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"
+
+
+def test_where_to_start_stands_on_top() -> None:
+    page = page_of(sample.rich())
+    start = page[page.index('class="start"') : page.index('class="tiles"')]
+    assert 'Start with: <a href="#DL001">Load data in worker processes</a>, <code>train.py:61</code>' in start
+    assert "≈ 150 ms" in start
+    assert 'class="start"' not in page_of(sample.unusable())
+    assert 'class="start"' not in page_of(sample.healthy())
+
+
+def test_the_step_after_the_fixes_is_drawn_in_parts() -> None:
+    rich = sample.rich()
+    page = page_of(rich)
+    assert "What is left: Waiting for launches ≈ 61 ms; Waiting for data ≈ 37 ms" in page
+    assert 'class="left"' not in page
+    assert rich.combined is not None
+    whole = page_of(replace(rich, combined=replace(rich.combined, breakdown_after=[])))
+    assert 'class="left"' in whole
+    assert "What is left" not in whole
+
+
+def test_every_part_of_the_memory_has_a_remedy() -> None:
+    assert set(MEMORY_PARTS) == {PARAMETERS, GRADIENTS, OPTIMIZER_STATE, ACTIVATIONS, TEMPORARY, OTHER}
+    text = visible(page_of(sample.rich()))
+    assert "What the peak holds" in text
+    assert "activation checkpointing; smaller micro-batches" in text
+
+
+def test_ranks_are_drawn_in_parts_that_sum_to_their_step() -> None:
+    rows = sample.many_ranks().ranks
+    parts = rank_parts(rows)
+    for index, row in enumerate(rows):
+        assert sum(part.us[index] or 0 for part in parts) == pytest.approx(row.step_median_us)
+    assert [part.label for part in parts if part.us[7]] == [part.label for part in parts]
+    assert [part.us[6] for part in parts if part.label == "Waiting for data"] == [0]
+    drawing = draw_ranks(sample.many_ranks())
+    assert drawing is not None
+    assert [len(path.split("M")) - 1 for path in drawing.paths] == [64, 64, 1, 64]
+    many = draw_ranks(sample.many_ranks(700))
+    assert many is not None
+    assert len(many.names) == MAX_COLUMNS
+
+
+def test_a_rank_without_a_step_leaves_a_gap() -> None:
+    rich = sample.rich()
+    assert [part.us[3] for part in rank_parts(rich.ranks)] == [None] * 4
+    assert draw_ranks(replace(rich, ranks=rich.ranks[3:])) is None
+    assert "Median steps of 412.0 ms on every rank." in page_of(rich)
+    cpu = [replace(row, gpu_busy_share=None) for row in rich.ranks]
+    assert "GPU" not in " ".join(part.label for part in rank_parts(cpu))
+
+
+def test_a_bar_is_named_where_nothing_covers_it() -> None:
+    timeline = sample.rich().timeline
+    assert timeline is not None
+    outer, inner = sample.span(0, 400, "outer", "cpu"), sample.span(50, 350, "inner", "wait")
+    lane = replace(timeline.lanes[0], spans=[outer, inner])
+    bars = draw_timeline(replace(timeline, lanes=[lane]), None).lanes[0].bars
+    assert [bar.name for bar in bars] == ["outer", "inner", "outer"]
+    assert sum(bar.width for bar in bars) == pytest.approx(400 / 412 * 100, abs=0.1)
+
+
+def test_the_key_names_what_is_drawn_and_no_more() -> None:
+    drawn = draw_timeline(sample.rich().timeline, "GPU idle")
+    assert [word for _, word in drawn.key] == [
+        "CPU working", "CPU waiting", "Waiting for data", "GPU computing", "Communication", "Copies",
+    ]  # fmt: skip
+    assert drawn.stall_key == [("loader", "Waiting for data"), ("sync", "Waiting for the host")]
+
+
+def test_a_sampled_file_is_no_promise() -> None:
+    """Its rules give no combined saving; the largest one is told as what it is."""
+    rich = sample.rich()
+    findings = [replace(finding, confidence="low") for finding in rich.findings]
+    text = visible(page_of(replace(rich, findings=findings, combined=None)))
+    assert "The largest single fix may save about 150 ms per step (36%) , with low confidence." in text
+
+
+def test_the_file_is_named_by_its_hash() -> None:
+    assert '<code title="' + "5d1c" * 16 + '">5d1c5d1c5d1c</code>' in page_of(sample.rich())
+    assert "CUDA 12.8" in visible(page_of(sample.rich()))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from fixtures.scenarios import SCENARIOS
+from traceopt.analyzer.quality import TraceQuality
 from traceopt.analyzer.replay.changes import Change, RemoveHost
 from traceopt.rules.combine import TOP, combine
 from traceopt.rules.finding import Finding, Fix, Price, Saving
@@ -36,6 +37,10 @@ def test_bounds(example: GetExample, scenario: str, fixed: bool) -> None:
     assert all(f.impact in ("high", "medium") for f in chosen)
     assert 0 < combined.saving_us <= min(step, sum(f.saving.est_us for f in result.findings if f.saving)) + 0.01
     assert combined.saving_us >= max(f.saving.low_us for f in chosen if f.saving) - 0.01
+    if combined.breakdown_after:
+        assert sum(part.us_per_step for part in combined.breakdown_after) == pytest.approx(
+            combined.step_us_after, abs=1
+        )
     assert len(single) == len(chosen)
     assert combined.saving_us + combined.step_us_after == pytest.approx(step, abs=0.01)
     assert combined.share == pytest.approx(combined.saving_us / step, abs=1e-5)
@@ -93,6 +98,22 @@ def test_what_is_not_known_of_a_fix_is_added_to_the_replay(example: GetExample) 
     assert together.saving_us == pytest.approx(9_000 + 3_000, rel=0.02)
 
 
+def test_the_parts_that_are_left(example: GetExample) -> None:
+    """Told of a replay that explains the saving, by the names of the breakdown; the fixed cause is gone."""
+    subject = example("slow_loader")
+    combined = subject.result.combined
+    assert combined is not None
+    left = {part.name: part.share for part in combined.breakdown_after}
+    assert left["compute"] > 0.95
+    assert left.get("data_loading", 0) < 0.02
+    labels = {part.name: (part.label, part.busy) for part in subject.result.breakdown}
+    assert all(labels.get(p.name, (p.label, p.busy)) == (p.label, p.busy) for p in combined.breakdown_after)
+    loader = finding("DL001", 20_000, without(subject.facts, "data_loading"))
+    partly = combine([loader, finding("ACME001", 3_000)], subject.facts)
+    assert partly is not None
+    assert partly.breakdown_after == []
+
+
 def test_a_faster_host_helps_only_to_the_gpus_own_path(example: GetExample) -> None:
     facts = example("hidden_host_work").facts
     assert combine([finding("DL001", 0.0, without(facts, "data_loading"))], facts) is None
@@ -120,3 +141,10 @@ def test_no_fix_gives_the_whole_step_back(example: GetExample) -> None:
     combined = combine([most, finding("LG001", step_us)], facts)
     assert combined is not None
     assert combined.saving_us == pytest.approx(0.95 * step_us)
+
+
+def test_a_sampled_file_has_no_common_saving(example: GetExample, monkeypatch: pytest.MonkeyPatch) -> None:
+    subject = example("slow_loader")
+    assert subject.result.combined is not None
+    monkeypatch.setattr(TraceQuality, "sampled_share", 0.01)
+    assert combine(subject.result.findings, subject.facts) is None

@@ -86,6 +86,17 @@ def half_way(*_: object) -> Iterator[Finding]:
     raise ZeroDivisionError("division\nby \x1b[31mzero")
 
 
+class MuteError(Exception):
+    def __str__(self) -> str:
+        raise ValueError("no text")
+
+
+def yielding(**parts: Any) -> Any:
+    """A check that finds something with such parts."""
+    sound = {"why": "w", "fix": Fix("f"), "saving": None, "evidence": []}
+    return lambda rule, _: iter([rule.finding(**{**sound, **parts})])
+
+
 @pytest.mark.parametrize(
     ("attributes", "reason"),
     [
@@ -97,6 +108,17 @@ def half_way(*_: object) -> Iterator[Finding]:
         ({"applies": lambda *_: raise_(KeyError("x"))}, "KeyError: 'x'"),
         ({"passed": lambda *_: raise_(ValueError("y"))}, "ValueError: y"),
         ({"requires": ("no-such-thing",)}, "KeyError: 'no-such-thing'"),
+        ({"check": lambda *_: raise_(MuteError())}, "MuteError:"),
+        ({"check": yielding(why=5)}, "ValidationError: Expected `str`, got `int` - at `$.why`"),
+        ({"check": yielding(fix="text")}, "ValidationError: Expected `object`, got `str` - at `$.fix`"),
+        ({"check": yielding(evidence=None)}, "ValidationError: Expected `array`, got `null` - at `$.evidence`"),
+        ({"check": yielding(why="\ud800")}, "TypeError: str is not valid UTF-8: surrogates not allowed"),
+        ({"check": yielding(confidence="odd")}, "ValidationError: Invalid enum value 'odd' - at `$.confidence`"),
+        (
+            {"check": yielding(saving=saving(1e300, 0.1))},
+            "ValueError: the saving is beyond all measure: 1e+300 us per step",
+        ),
+        ({"passed": lambda *_: 5}, "ValidationError: Expected `str`, got `int` - at `$.reason`"),
     ],
 )
 def test_a_rule_that_raises_is_an_error_and_the_others_run(attributes: dict[str, Any], reason: str) -> None:

@@ -64,6 +64,11 @@ def test_the_replay_says_what_a_fix_gives_back() -> None:
     assert price.changes[0].area.total == 5 * 600 * US  # type: ignore[attr-defined]
 
 
+def test_what_recording_took_is_told_of_host_work_alone() -> None:
+    facts = facts_of(600, 400, wait=True)
+    assert "recording itself" not in priced(facts, (0, 0, 400 * US), [halved(facts)], "Half.").saving.basis
+
+
 def test_never_more_than_was_measured() -> None:
     facts = facts_of(600, 400, wait=True)
     saving = priced(facts, (100 * US, 200 * US, 300 * US), [load_area(facts)], "").saving

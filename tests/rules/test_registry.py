@@ -79,14 +79,18 @@ def test_rules_dir_adds_rules_and_broken_files_are_warnings(tmp_path: Path) -> N
     (tmp_path / "syntax.py").write_text("def (")
     (tmp_path / "quits.py").write_text("import sys; sys.exit(3)")
     (tmp_path / "nothing.py").write_text("x = 1")
+    (tmp_path / "mute.py").write_text(
+        "class Mute(Exception):\n    def __str__(self):\n        raise ValueError\nraise Mute"
+    )
     (tmp_path / "_helper.py").write_text("raise RuntimeError")
     found = load_rules(tmp_path)
     assert [rule.code for rule in found.rules] == ["DL001", "HS001", "MY001"]
-    assert len(found.warnings) == 4
+    assert len(found.warnings) == 5
     by_file = {Path(warning.split(": ")[0].split()[-1]).name: warning for warning in found.warnings}
     assert "DL001 is taken by" in by_file["clash.py"]
     assert "SyntaxError" in by_file["syntax.py"]
     assert "SystemExit: 3" in by_file["quits.py"]
+    assert by_file["mute.py"].endswith("left out: Mute:")
     assert "defines no rule" in by_file["nothing.py"]
     assert found.find("my-rule")(min_share=0.1) == found.find("MY001")(min_share=0.1)
 

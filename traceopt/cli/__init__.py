@@ -17,6 +17,7 @@ from traceopt.cli.rules import rule, rules
 from traceopt.cli.run import run
 from traceopt.cli.tensorboard import tensorboard
 from traceopt.cli.whatif import whatif
+from traceopt.output import open_missing_streams
 
 
 @click.group(
@@ -39,4 +40,5 @@ for command in (analyze, run, compare, tensorboard, whatif, rules, rule, export)
 
 def main() -> None:
     """The entry point of the `traceopt` command."""
+    open_missing_streams()
     cli(prog_name="traceopt")

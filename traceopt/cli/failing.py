@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import sys
+from contextlib import suppress
 from typing import Any
 
 import click
 
-from traceopt.errors import TraceoptError, one_line
+from traceopt.errors import TraceoptError, one_line, told
 
 EXIT_ERROR = 2
 EXIT_INTERRUPTED = 130
@@ -28,15 +29,19 @@ class Cli(click.Group):
         except TraceoptError as error:
             _show_traceback(state["debug"])
             code = _fail(f"error: {error}")
+        except MemoryError:
+            _show_traceback(state["debug"])
+            code = _fail("error: not enough memory; give fewer or smaller traces")
         except Exception as error:
             _show_traceback(state["debug"])
             hint = "" if state["debug"] else " (run with --debug for the traceback)"
-            code = _fail(one_line(f"internal error: {type(error).__name__}: {error}") + hint)
+            code = _fail(one_line(f"internal error: {told(error)}") + hint)
         sys.exit(code)
 
 
 def _fail(message: str, code: int = EXIT_ERROR) -> int:
-    click.echo(f"traceopt: {message}", err=True)
+    with suppress(OSError):  # nobody can be told, but the code
+        click.echo(f"traceopt: {message}", err=True)
     return code
 
 

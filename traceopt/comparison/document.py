@@ -162,5 +162,5 @@ class Comparison:
 
     @staticmethod
     def from_json(data: bytes) -> Comparison:
-        """Raises msgspec.ValidationError when `data` is not a comparison document of this schema."""
-        return msgspec.json.decode(data, type=Comparison)
+        """Raises ValueError when `data` is not a comparison document of this schema."""
+        return msgspec.convert(orjson.loads(data), Comparison)

@@ -8,10 +8,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import PurePath
 
-import msgspec
-
 from traceopt.analyzer.sources import natural_order
 from traceopt.errors import InputError, one_line
+from traceopt.reports.packing import LARGEST_BYTES
 from traceopt.result import Result
 
 Given = str | os.PathLike[str] | Result
@@ -63,7 +62,7 @@ def read_run(path: str, analyze: Analyze) -> Result:
         return analyze(path)
     try:
         return Result.from_json(document)
-    except msgspec.DecodeError as error:
+    except ValueError as error:
         raise InputError(f"cannot read {path}: {one_line(str(error))}") from error
 
 
@@ -75,8 +74,8 @@ def _document(path: str) -> bytes | None:
         with open(path, "rb") as file:
             start = file.read(_START_BYTES).lstrip()
             if start[:15].lower().startswith(_PAGE):
-                return _embedded(path, start + file.read())
-            return start + file.read() if _is_result(start) else None
+                return _embedded(path, start + file.read(LARGEST_BYTES))
+            return start + file.read(LARGEST_BYTES) if _is_result(start) else None
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror or error}") from error
 

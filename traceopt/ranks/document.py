@@ -44,6 +44,7 @@ def rank_document(facts: Facts, outcome: Outcome) -> Result:
             device=sections.device(facts),
             settings=sections.settings(facts),
             torch_version=_torch_version(meta.header),
+            gpu_runtime=sections.gpu_runtime(facts),
             recorded=Recorded(
                 gpu=facts.gpu.busy.total > 0,
                 shapes=facts.lacks("shapes") is None,
@@ -51,7 +52,15 @@ def rank_document(facts: Facts, outcome: Outcome) -> Result:
                 memory=facts.memory is not None,
             ),
             files=[
-                TraceFile(file.path, rank, file.byte_count, file.event_count, file.lost_events, file.repaired_events)
+                TraceFile(
+                    path=file.path,
+                    rank=rank,
+                    bytes=file.byte_count,
+                    events=file.event_count,
+                    lost_events=file.lost_events,
+                    repaired_events=file.repaired_events,
+                    sha256=file.sha256,
+                )
                 for file in files
             ],
         ),

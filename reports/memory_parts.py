@@ -1,0 +1,34 @@
+"""How each part of the memory at its peak is drawn, and what makes it smaller: the one table of both."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryLook:
+    """`colour` is a token of report.css; `remedy` is what makes the part smaller."""
+
+    colour: str
+    pattern: str
+    remedy: str
+
+
+MEMORY_PARTS = {
+    "Parameters": MemoryLook("compute", "", "sharding over the ranks (FSDP); LoRA on quantized weights"),
+    "Gradients": MemoryLook("backward", "", "sharding (FSDP, ZeRO); training fewer parameters"),
+    "Optimizer state": MemoryLook("copy", "", "an 8-bit optimizer; sharding (ZeRO); training fewer parameters"),
+    "Activations": MemoryLook("comm", "", "activation checkpointing; smaller micro-batches; 16-bit autocast"),
+    "Temporary results": MemoryLook("launch", "", "smaller micro-batches; fused kernels and losses in chunks"),
+    "Other, resident": MemoryLook(
+        "other", "dots", "dropping references; torch.cuda.memory._snapshot() names the owner"
+    ),
+}
+_UNKNOWN = MemoryLook("other", "dots", "")
+
+RULE_FAMILY = "MM"  # rules about memory
+
+
+def memory_look(name: str) -> MemoryLook:
+    """The look of a part; one that this version does not know is grey, without a remedy."""
+    return MEMORY_PARTS.get(name, _UNKNOWN)

@@ -1,0 +1,123 @@
+"""Two processes read what one does: the same rows with the same codes, or they leave it to one."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fixtures.generate import generate
+from traceopt.analyzer import reader, sharing
+from traceopt.analyzer.builder import base_of
+from traceopt.analyzer.inflate import Blocks
+from traceopt.analyzer.reader import read_trace
+from traceopt.analyzer.sharing import read_shared, shareable
+
+pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are forked")
+TABLES = ("gpu", "runtime", "ops", "annotations", "python", "sync", "memory", "flows")
+
+
+@pytest.fixture
+def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Many chunks from little text."""
+    monkeypatch.setattr(Blocks.__init__, "__defaults__", (1 << 15, *Blocks.__init__.__defaults__[1:]))  # type: ignore[index]
+
+
+@pytest.fixture
+def went_well(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """Files of any size are shared; has an entry for each, whether that went well."""
+    went: list[bool] = []
+
+    def noting(*args: Any) -> Any:
+        went.append(False)
+        found = read_shared(*args)
+        went[-1] = True
+        return found
+
+    monkeypatch.setattr(reader, "shareable", lambda stream: isinstance(stream, io.BufferedReader))
+    monkeypatch.setattr(reader, "read_shared", noting)
+    return went
+
+
+def assert_same(path: Path) -> None:
+    """What two processes read is what one reads."""
+    with path.open("rb") as stream:
+        shared = read_trace(stream, "trace")
+    alone = read_trace(io.BytesIO(path.read_bytes()), "trace")
+    assert (shared.names, shared.texts, shared.threads) == (alone.names, alone.texts, alone.threads)
+    assert shared.meta == alone.meta
+    for name in TABLES:
+        table, expected = getattr(shared, name), getattr(alone, name)
+        for column in expected.SCHEMA:
+            assert np.array_equal(getattr(table, column), getattr(expected, column)), (name, column)
+
+
+@pytest.mark.usefixtures("small_blocks")
+@pytest.mark.parametrize("scenario", ["exposed_allreduce", "memory_pressure", "gc_pause"])
+def test_two_read_what_one_reads(scenario: str, tmp_path: Path, went_well: list[bool]) -> None:
+    assert_same(generate(scenario).write(tmp_path / "trace.json.gz"))
+    assert went_well == [True]
+
+
+@pytest.mark.usefixtures("small_blocks")
+@pytest.mark.parametrize("kind", ["damaged", "text ids", "no times at first", "ends early"])
+def test_what_is_unusual_is_read_by_one(kind: str, tmp_path: Path, went_well: list[bool]) -> None:
+    trace = generate("healthy")
+    path, document = tmp_path / "trace.json.gz", trace.document
+    if kind == "text ids":
+        trace.events[len(trace.events) // 2]["tid"] = "stream 7"
+    elif kind == "no times at first":
+        meta = {"ph": "M", "name": "process_name", "pid": 1, "tid": 0, "args": {"name": "python"}}
+        document = {**document, "traceEvents": [*[meta] * 2000, *trace.events]}
+    elif kind == "ends early":
+        document = {**document, "after": [{"a": 1}, {"b": "x" * 200_000}]}
+    text = json.dumps(document, indent=1)
+    if kind == "damaged":
+        middle = text.index('"ts"', len(text) // 2)
+        text = text[:middle] + text[middle + 3 :]
+    path.write_bytes(gzip.compress(text.encode(), 1))
+    assert_same(path)
+    assert went_well == [False]
+
+
+@pytest.mark.usefixtures("small_blocks")
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_a_helper_that_is_killed_loses_nothing(
+    number: int, tmp_path: Path, went_well: list[bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It dies in its first chunk."""
+    alone = os.getpid()
+
+    def deadly(*args: Any) -> Any:
+        if os.getpid() != alone:
+            os.kill(os.getpid(), number)
+        return base_of(*args)
+
+    monkeypatch.setattr(sharing, "base_of", deadly)
+    assert_same(generate("healthy").write(tmp_path / "trace.json.gz"))
+    assert went_well == [False]
+
+
+def test_small_and_packed_files_are_not_shared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "trace.json"
+    path.write_bytes(b"{" + b" " * 2_000)
+    packed = tmp_path / "trace.json.gz"
+    packed.write_bytes(gzip.compress(path.read_bytes()))
+    with path.open("rb") as stream:
+        assert not shareable(stream)
+        monkeypatch.setattr(sharing, "SHARED_FROM_BYTES", 1_000)
+        monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
+        assert shareable(stream)
+        with packed.open("rb") as gzipped:
+            assert shareable(gzipped)
+            assert gzipped.tell() == 0
+        assert not shareable(io.BytesIO(stream.read()))
+        monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0})
+        assert not shareable(stream)
