@@ -64,6 +64,15 @@ def open_remote(url: str) -> IO[bytes]:
     return cast(IO[bytes], _Stream(file))
 
 
+def head_of(url: str, byte_count: int) -> bytes:
+    """The first bytes, without a whole piece of the stream. Raises InputError."""
+    try:
+        system, path = _system(url)
+        return bytes(system.cat_file(path, start=0, end=byte_count))
+    except Exception as error:
+        raise _unreadable(url, error) from error
+
+
 def version_of(url: str) -> str:
     """Another one when the file was changed, as far as the place tells. Raises InputError."""
     try:

@@ -92,29 +92,29 @@ class RunFacts:
     def _raw(self) -> Matched:
         """Matched on each rank's own clock, which counts from the first collective of all."""
         calls = [rank.collectives for rank in self.ranks]
-        label, symmetric = self._labels()
         rank = np.repeat(np.arange(len(calls)), [len(of_rank) for of_rank in calls])
-        call = _joined([np.arange(len(of_rank)) for of_rank in calls])
         step = _joined([self._place_of_steps(index)[of_rank.step] for index, of_rank in enumerate(calls)])
-        number, place, start, end, exposed = (
-            _joined([getattr(of_rank, name) for of_rank in calls])
-            for name in ("number", "place", "start", "end", "exposed")
-        )
-        origin = start.min() if len(start) else 0
-        event = _ids(label, number) if (number >= 0).all() else _ids(label, step, place)
+
+        def column(name: str) -> I8:  # put together when it is needed: a thousand ranks have millions of rows
+            return _joined([getattr(of_rank, name) for of_rank in calls])
+
+        label, symmetric = self._labels()
+        number = column("number")
+        event = _ids(label, number) if (number >= 0).all() else _ids(label, step, column("place"))
         rows = np.flatnonzero(step >= 0)
-        times_seen = np.bincount(event[rows], minlength=len(event))
+        times_seen = np.bincount(event[rows])
         rows = rows[times_seen[event[rows]] > 1]
         rows = rows[np.lexsort((rank[rows], event[rows]))]
+        origin = min((int(of_rank.start.min()) for of_rank in calls if len(of_rank)), default=0)
         return Matched(
             event=_ids(event[rows]),
             rank=rank[rows],
             step=step[rows],
-            start=(start[rows] - origin).astype(np.float64),
-            end=(end[rows] - origin).astype(np.float64),
-            exposed=exposed[rows],
+            start=(column("start")[rows] - origin).astype(np.float64),
+            end=(column("end")[rows] - origin).astype(np.float64),
+            exposed=column("exposed")[rows],
             symmetric=symmetric[label[rows]],
-            call=call[rows],
+            call=_joined([np.arange(len(of_rank)) for of_rank in calls])[rows],
         )
 
     def _labels(self) -> tuple[I8, npt.NDArray[np.bool_]]:

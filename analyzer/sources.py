@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import IO
 
 from traceopt.analyzer.limits import MOST_MEMBERS, check_ratio
-from traceopt.analyzer.remote import RemoteFile, is_remote, list_remote, open_remote, shown
+from traceopt.analyzer.remote import RemoteFile, head_of, is_remote, list_remote, open_remote, shown
 from traceopt.errors import InputError
 
 _TRACE_NAME = re.compile(r"\.(json|json\.gz|zip|pt\.trace\.json[^/]*)$", re.IGNORECASE)
@@ -71,6 +71,13 @@ class Source:
                 return archive.open(member)  # keeps the file open until the member is closed
         except (KeyError, *_UNREADABLE) as error:
             raise InputError(f"cannot read {self.label}: {_reason(error)}") from error
+
+    def head(self, byte_count: int) -> bytes:
+        """The first of the raw bytes. Raises InputError or OSError when they cannot be read."""
+        if self.member is None and is_remote(self.place):
+            return head_of(self.place, byte_count)
+        with self.open() as stream:
+            return stream.read(byte_count)
 
 
 @dataclass(frozen=True, slots=True)

@@ -266,6 +266,22 @@ def test_an_unexpected_exception_is_one_line_and_a_traceback_only_with_debug(fak
     assert outcome.stderr.endswith("traceopt: internal error: ZeroDivisionError: of \\x1b steps\n")
 
 
+def test_where_ranks_are_read(fakes: Fakes) -> None:
+    """The command line wins over the settings; without either the program chooses."""
+    run("analyze", "x")
+    assert [fakes.asked[name] for name in ("jobs", "scheduler", "cache")] == [None, None, None]
+    Path("traceopt.toml").write_text('jobs = 3\ncache = "kept"\nscheduler = "tcp://a:1"\n')
+    run("analyze", "x")
+    assert fakes.asked["jobs"] == 3
+    assert fakes.asked["scheduler"] == "tcp://a:1"
+    assert Path(fakes.asked["cache"]).absolute() == Path("kept").absolute()
+    run("analyze", "x", "--jobs", "8", "--scheduler", "tcp://b:2", "--cache", "other")
+    assert [fakes.asked[name] for name in ("jobs", "scheduler", "cache")] == [8, "tcp://b:2", "other"]
+    assert "0 is not in the range" in one_error(run("analyze", "x", "--jobs", "0"))
+    Path("traceopt.toml").write_text("jobs = 0\n")
+    assert "jobs: expected `int` >= 1" in one_error(run("analyze", "x"))
+
+
 def test_ctrl_c(fakes: Fakes) -> None:
     fakes.before = raiser(KeyboardInterrupt())
     outcome = run("analyze", "x")

@@ -12,7 +12,7 @@ from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.kernel_names import KernelClass, classify
 from traceopt.analyzer.nesting import OP
 from traceopt.result import Gemm, Kernel, Op
-from traceopt.units import location, rate, share, us
+from traceopt.units import locations, rate, share, us
 
 MAX_ROWS = 200
 
@@ -28,9 +28,11 @@ def kernels(facts: Facts) -> list[Kernel]:
     calls = np.bincount(group)
     longest = _longest_of_group(gpu.in_window[inside], group, len(codes))
     busy = gpu.busy.total
+    shown = np.argsort(-total, kind="stable")[:MAX_ROWS]
+    rows = inside[longest[shown]]
+    places = locations(facts, facts.links.launch_slice[gpu.rows[rows]].tolist())
     out = []
-    for index in np.argsort(-total, kind="stable")[:MAX_ROWS]:
-        row = int(inside[longest[index]])
+    for index, row, place in zip(shown, rows.tolist(), places, strict=True):
         name = facts.trace.names[codes[index]]
         kind: KernelClass = classify(name)
         op = int(facts.regions.op_of_work[row])
@@ -44,7 +46,7 @@ def kernels(facts: Facts) -> list[Kernel]:
                 share=share(total[index] / busy),
                 tensor_core=kind.tensor_core if kind.eligible else None,
                 op=facts.trace.names[op] if op >= 0 else None,
-                location=location(facts, int(facts.links.launch_slice[gpu.rows[row]])),
+                location=place,
             )
         )
     return out
@@ -80,9 +82,9 @@ def ops(facts: Facts) -> list[Op]:
     codes = codes[np.lexsort((-cpu_ns[codes], -shown[codes]))][:MAX_ROWS]
     longest = _longest_of_group(slices.end[rows] - slices.start[rows], slices.name[rows], names)
     total = facts.gpu.busy.total if facts.has_gpu else steps.window_ns
+    places = locations(facts, np.where(longest[codes] >= 0, rows[longest[codes]], -1).tolist())
     out = []
-    for code in codes:
-        at = int(rows[longest[code]]) if longest[code] >= 0 else -1
+    for code, place in zip(codes, places, strict=True):
         out.append(
             Op(
                 name=facts.trace.names[code],
@@ -90,7 +92,7 @@ def ops(facts: Facts) -> list[Op]:
                 gpu_us_per_step=us(gpu_ns[code] / steps.count) if facts.has_gpu else None,
                 cpu_self_us_per_step=us(cpu_ns[code] / steps.count),
                 share=share(shown[code] / total),
-                location=location(facts, at),
+                location=place,
             )
         )
     return out
@@ -101,10 +103,12 @@ def gemms(facts: Facts) -> list[Gemm]:
     if not facts.has_gpu:
         return []
     found = facts.gemms
+    shapes = found.shapes[:MAX_ROWS]
+    slice_of = facts.slices.of(OP, len(facts.trace.ops))
+    places = locations(facts, [int(slice_of[shape.rows[0]]) for shape in shapes])
     out = []
-    for shape in found.shapes[:MAX_ROWS]:
+    for shape, place in zip(shapes, places, strict=True):
         peak = found.peak_share(shape)
-        at = int(facts.slices.of(OP, len(facts.trace.ops))[shape.rows[0]])
         out.append(
             Gemm(
                 op=shape.op,
@@ -119,7 +123,7 @@ def gemms(facts: Facts) -> list[Gemm]:
                 peak_share=None if peak is None else round(peak, 6),
                 aligned=found.aligned(shape),
                 tensor_core=shape.tensor_core,
-                location=location(facts, at),
+                location=place,
             )
         )
     return out

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -32,7 +33,13 @@ def to_location(site: CallSite) -> Location:
 
 def location(facts: Facts, slice_row: int) -> Location | None:
     """The user's code behind a slice; None where no stack was recorded."""
-    if slice_row < 0:
-        return None
-    site = int(facts.call_sites.of(np.array([slice_row]))[0])
-    return to_location(facts.call_sites.sites[site]) if site >= 0 else None
+    return locations(facts, [slice_row])[0]
+
+
+def locations(facts: Facts, slice_rows: Sequence[int]) -> list[Location | None]:
+    """As `location`, of all at once: one costs as much as a hundred. A row below 0 is none."""
+    rows = np.array(slice_rows, np.int64)
+    known = facts.call_sites.of(rows[rows >= 0])
+    sites = np.full(len(rows), -1)
+    sites[rows >= 0] = known
+    return [to_location(facts.call_sites.sites[site]) if site >= 0 else None for site in sites.tolist()]

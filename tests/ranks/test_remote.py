@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from small_job import RANKS
 
+from traceopt.analyzer.cycles import find_recordings
 from traceopt.analyzer.remote import shown
 from traceopt.analyzer.sources import find_sources
 from traceopt.api import analyze
@@ -93,6 +94,18 @@ class TestObjectStore:
     def test_sizes_are_known_beforehand(self, store: str, job: Path) -> None:
         sizes = [source.size_bytes for source in find_sources([f"{store}/logs/run"]).sources]
         assert sizes == [path.stat().st_size for path in sorted(job.iterdir())]
+
+    @pytest.mark.parametrize("workers", [1, 20])
+    def test_the_two_cycles_of_a_worker_are_found(self, store: str, workers: int) -> None:
+        """By the beginnings of the files, which are asked for beside each other where there are many."""
+        files = fsspec.filesystem("s3")
+        for worker in range(workers):
+            for span, cycle in enumerate(("timing", "detail")):
+                text = f'{{"traceopt": {{"cycle": {{"name": "{cycle}"}}}}, "traceEvents": []}}'.encode()
+                files.pipe(f"bucket/cycles{workers}/host_{worker}.{span}.pt.trace.json", text)
+        recordings = find_recordings(find_sources([f"{store}/cycles{workers}"]).sources)
+        assert [one.source.span for one in recordings] == [0] * workers
+        assert [one.detail.span for one in recordings if one.detail is not None] == [1] * workers
 
     def test_a_damaged_object_is_left_out(self, store: str) -> None:
         result = analyze(f"{store}/damaged")

@@ -5,12 +5,13 @@ from __future__ import annotations
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import click
 
 from traceopt.cli.gating import EXIT_GATE, failed, gate_options, parsed_gates
-from traceopt.cli.options import config_option, debug_option, rules_dir_option
-from traceopt.cli.results import check_all_writable, configuration, terminal, write_output
+from traceopt.cli.options import config_option, debug_option, ranks_options, rules_dir_option
+from traceopt.cli.results import check_all_writable, configuration, given, terminal, write_output
 from traceopt.output import Progress, emit
 
 
@@ -35,6 +36,7 @@ from traceopt.output import Progress, emit
 )
 @gate_options
 @rules_dir_option
+@ranks_options
 @config_option
 @click.option("--color/--no-color", default=None, help="Colours.  [default: on a terminal, unless NO_COLOR is set]")
 @click.option("-q", "--quiet", is_flag=True, help="Nothing on stderr but errors.")
@@ -59,6 +61,7 @@ def compare(
     config_path: Path | None,
     color: bool | None,
     quiet: bool,
+    **ranks: Any,
 ) -> None:
     """Compare two sides of a change: is HEAD slower than BASE, and why?
 
@@ -70,7 +73,7 @@ def compare(
     several runs a side tell by how much runs of the same code differ.
     """
     config = configuration(config_path)
-    config = replace(config, rules_dir=rules_dir or config.rules_dir)
+    config = replace(config, rules_dir=rules_dir or config.rules_dir, **given(ranks))
     if json_path == "-":
         json_path, format_ = None, "json"
     check_all_writable(html_path, markdown_path, json_path)
@@ -84,6 +87,9 @@ def compare(
                 paths,
                 rules_dir=config.rules_dir,
                 thresholds=config.rules,
+                jobs=config.jobs,
+                scheduler=config.scheduler,
+                cache=config.cache,
                 debug=context.obj["debug"],
                 progress=progress,
             )

@@ -1,0 +1,151 @@
+#!/usr/bin/env python3
+"""A job of a thousand ranks: the time of reading their traces against the time of all, and the memory of the parent.
+
+python benchmarks/many_ranks.py
+python benchmarks/many_ranks.py --ranks 64 256 1024 --jobs 2 --write docs/scale.md
+
+The traces are small and come from the generator of `fixtures/`: eight ranks of a job, the last of which loads longer.
+That one is the last rank of all here; the others take turns. Each measurement is a process of its own.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import json
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import asdict, dataclass, replace
+from multiprocessing import get_context
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from traceopt.analyzer.cycles import Recording, find_recordings
+from traceopt.analyzer.sources import find_sources
+from traceopt.api import analyze
+from traceopt.reading import read_recording
+
+SIMULATED = 8
+MARKS = ("<!-- written by benchmarks/many_ranks.py -->", "<!-- end -->")
+
+
+@dataclass(frozen=True)
+class Measured:
+    """`parent_bytes`: the most that this process held, without its workers. `comparing_s`: after the last rank."""
+
+    wall_s: float
+    parent_bytes: int
+    comparing_s: float
+
+
+def write_ranks(folder: Path, count: int) -> int:
+    """Traces of `count` ranks; returns the bytes of their text."""
+    from fixtures.generate import generate_ranks
+
+    simulated = generate_ranks("straggler", steps=3, world_size=SIMULATED, memory=False, slow_rank_us=60_000.0)
+    text_bytes = 0
+    for rank in range(count):
+        trace = simulated[-1] if rank == count - 1 else simulated[rank % (SIMULATED - 1)]
+        info = {**trace.document["distributedInfo"], "rank": rank, "world_size": count}
+        text = replace(trace, document={**trace.document, "distributedInfo": info}).to_bytes()
+        text_bytes += len(text)
+        (folder / f"rank{rank}.json.gz").write_bytes(gzip.compress(text, 1, mtime=0))
+    return text_bytes
+
+
+def read_only(folder: str, jobs: int) -> Measured:
+    """The files to tables, in as many processes, and nothing else."""
+    begin_s = time.perf_counter()
+    recordings = find_recordings(find_sources([folder]).sources)
+    context = get_context("forkserver")
+    context.set_forkserver_preload(["traceopt.reading"])
+    with ProcessPoolExecutor(jobs, context) as pool:
+        events = sum(pool.map(event_count, recordings, chunksize=4))
+    assert events  # noqa: S101
+    return Measured(time.perf_counter() - begin_s, parent_bytes(), 0.0)
+
+
+def event_count(recording: Recording) -> int:
+    return read_recording(recording, []).meta.event_count
+
+
+def analyzed(folder: str, jobs: int) -> Measured:
+    """All of it, up to the document."""
+    told: list[float] = []
+
+    def listen(line: str) -> None:
+        if line.startswith("comparing"):
+            told.append(time.perf_counter())
+
+    begin_s = time.perf_counter()
+    document = analyze(folder, jobs=jobs, progress=listen).to_json()
+    end_s = time.perf_counter()
+    (finding,) = [one for one in json.loads(document)["findings"] if one["code"] == "CM004"]
+    assert finding["ranks"] == [len(os.listdir(folder)) - 1]  # noqa: S101 - the late rank is found
+    return Measured(end_s - begin_s, parent_bytes(), end_s - told[0])
+
+
+def parent_bytes() -> int:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+def in_a_process(what: str, folder: Path, jobs: int) -> Measured:
+    command = [sys.executable, __file__, "--measure", what, str(folder), "--jobs", str(jobs)]
+    return Measured(**json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout))
+
+
+def row(count: int, jobs: int) -> str:
+    with tempfile.TemporaryDirectory() as name:
+        text_bytes = write_ranks(Path(name), count)
+        reading = in_a_process("reading", Path(name), jobs)
+        whole = in_a_process("all", Path(name), jobs)
+    cells = (
+        f"{count:,}",
+        f"{text_bytes / 1e6:,.0f} MB",
+        f"{reading.wall_s:.1f} s",
+        f"{whole.wall_s:.1f} s",
+        f"{whole.wall_s / reading.wall_s:.1f}",
+        f"{whole.comparing_s:.2f} s",
+        f"{whole.parent_bytes / 1e6:.0f} MB",
+    )
+    return f"| {' | '.join(cells)} |"
+
+
+def table(counts: list[int], jobs: int) -> str:
+    lines = [
+        f"`python benchmarks/many_ranks.py --ranks {' '.join(map(str, counts))} --jobs {jobs}`, "
+        f"on {os.cpu_count()} cores:",
+        "",
+        "| ranks | text | reading alone | all | all / reading | of it comparing ranks | peak memory of the parent |",
+        "| ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
+        *(row(count, jobs) for count in counts),
+    ]
+    return "\n".join(lines)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--ranks", type=int, nargs="+", default=[64, 256, 1024], metavar="N")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--write", type=Path, metavar="FILE", help="put the table between the marks in this file")
+    parser.add_argument("--measure", nargs=2, metavar=("WHAT", "DIR"), help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.measure is not None:
+        what, folder = options.measure
+        print(json.dumps(asdict((read_only if what == "reading" else analyzed)(folder, options.jobs))))
+        return
+    text = table(options.ranks, options.jobs)
+    print(text)
+    if options.write is not None:
+        before, rest = options.write.read_text().split(MARKS[0])
+        options.write.write_text(f"{before}{MARKS[0]}\n{text}\n{MARKS[1]}{rest.split(MARKS[1])[1]}")
+
+
+if __name__ == "__main__":
+    main()

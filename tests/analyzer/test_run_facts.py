@@ -1,0 +1,108 @@
+"""Ranks compared on their summaries: matching, clocks and medians as their definitions say, for many ranks too."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+
+import numpy as np
+import numpy.typing as npt
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays
+
+from traceopt.analyzer.ranks import Collectives, RankSummary, _places_in_step
+from traceopt.analyzer.run_facts import RunFacts, _ids, _medians, _medians_of_others
+
+STEPS = 4
+CALLS = 6  # in a step and group
+
+
+def rank(number: int, groups: list[str], *, ahead_ns: int = 0, late_ns: int = 0, numbered: bool = True) -> RankSummary:
+    """A rank whose groups reduce something `CALLS` times in each step, all of a group at once."""
+    calls = np.arange(STEPS * CALLS * len(groups))
+    label, nth = calls % len(groups), calls // len(groups)
+    end = 1_000_000 * (nth + 1)
+    empty = np.zeros(len(calls), np.int64)
+    columns = {
+        "label": label,
+        "step": nth // CALLS,
+        "number": nth if numbered else empty - 1,
+        "place": nth % CALLS,
+        "start": end - 500_000 + late_ns + ahead_ns,
+        "end": end + ahead_ns,
+        "exposed": empty + 500_000,
+    }
+    others = {field.name: empty - 1 for field in fields(Collectives) if field.name not in {"labels", *columns}}
+    steps = np.full(STEPS, CALLS * 1_000_000)
+    return RankSummary(
+        rank=number,
+        path=f"rank{number}.json",
+        world_size=None,
+        step_names=[f"ProfilerStep#{step}" for step in range(STEPS)],
+        step_ns=steps,
+        parts={"compute": steps // 2},
+        profiler_ns=np.zeros(STEPS, np.int64),
+        places={},
+        collectives=Collectives(labels=[f"{group}||all_reduce" for group in groups], **columns, **others),
+        has_clock=True,
+        sampled=False,
+    )
+
+
+class TestManyRanks:
+    def test_clocks_are_compared_from_group_to_group(self) -> None:
+        """Rank n shares a group with rank n + 1 alone."""
+        ahead = [0, 500, -7_000, 123, 9, 10**9, 4, 0]
+        ranks = [rank(n, [f"pair{n - 1}", f"pair{n}"], ahead_ns=ahead[n]) for n in range(len(ahead))]
+        assert RunFacts(ranks).clock_offset.tolist() == ahead
+
+    def test_one_that_shares_no_group_has_no_clock_and_is_left_out(self) -> None:
+        run = RunFacts([rank(0, ["a"]), rank(1, ["a"]), rank(2, ["b"])])
+        assert np.isnan(run.clock_offset).tolist() == [False, False, True]
+        assert set(run.matched.rank.tolist()) == {0, 1}
+
+    def test_a_thousand_of_which_one_is_late(self) -> None:
+        ranks = [rank(n, ["world", f"node{n // 8}"], late_ns=3000 if n == 900 else 0) for n in range(1024)]
+        run = RunFacts(ranks)
+        assert run.matched.count == STEPS * CALLS * (1 + 128)
+        assert run.late is not None
+        assert (run.late.rank, run.late.share) == (900, 1.0)
+        assert np.unique(run.waits[:, 900]).tolist() == [2 * CALLS * 3000]
+
+    def test_without_numbers_by_their_places(self) -> None:
+        ranks = [rank(n, ["world"], numbered=False) for n in range(3)]
+        assert RunFacts(ranks).matched.count == STEPS * CALLS
+
+
+Columns = st.lists(st.tuples(st.integers(-2, 2), st.integers(0, 3)), max_size=30)
+
+
+@given(Columns)
+def test_ids_are_the_same_for_the_same_rows_in_the_order_of_their_first(rows: list[tuple[int, int]]) -> None:
+    first, second = (np.array([row[i] for row in rows], np.int64) for i in (0, 1))
+    known: dict[tuple[int, int], int] = {}
+    assert _ids(first, second).tolist() == [known.setdefault(row, len(known)) for row in rows]
+
+
+@given(Columns)
+def test_places_count_those_before_of_the_same_label_and_step(rows: list[tuple[int, int]]) -> None:
+    label, step = (np.array([row[i] for row in rows], np.int64) for i in (0, 1))
+    assert _places_in_step(label, step).tolist() == [rows[:index].count(row) for index, row in enumerate(rows)]
+
+
+VALUES = st.integers(-1000, 1000)
+
+
+@given(st.lists(st.tuples(st.integers(0, 4), VALUES), max_size=30))
+def test_medians_of_groups(rows: list[tuple[int, int]]) -> None:
+    found = _medians(np.array([g for g, _ in rows], np.int64), np.array([float(v) for _, v in rows]), 5)
+    for group in range(5):
+        values = [value for of, value in rows if of == group]
+        np.testing.assert_equal(found[group], np.median(values) if values else np.nan)
+
+
+@given(arrays.arrays(np.float64, st.tuples(st.integers(0, 4), st.integers(2, 9)), elements=VALUES.map(float)))
+def test_medians_of_others(values: npt.NDArray[np.float64]) -> None:
+    found = _medians_of_others(values)
+    for column in range(values.shape[1]):
+        assert found[:, column].tolist() == np.median(np.delete(values, column, axis=1), axis=1).tolist()
