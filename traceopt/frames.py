@@ -150,7 +150,6 @@ TABLES: Mapping[str, Table] = {
             "gpu_busy_share": (NUMBER, "of the step window, 0..1"),
             "dataloader_stall_us": (NUMBER, "µs a step"),
             "exposed_communication_us": (NUMBER, "µs a step"),
-            "waited_for_us": (NUMBER, "µs a step"),
             "verdict": (TEXT, "how far the trace can be trusted: good, limited or unusable"),
             "waited_for_us": (NUMBER, "µs that the others wait for this one in the median step"),
         },
