@@ -36,7 +36,7 @@ class RemoveHost:
     share: float = 1.0
 
     def apply(self, graph: Graph, rows: Rows) -> Rows:
-        removed = self.area.within(graph.host_start, graph.host_start + graph.rows.host)
+        removed = self.area.within(graph.host_start, graph.host_end)
         return replace(rows, host=np.maximum(rows.host - (self.share * removed).astype(np.int64), 0))
 
 
@@ -62,8 +62,10 @@ class DropSync:
     calls: npt.NDArray[np.integer]
 
     def apply(self, graph: Graph, rows: Rows) -> Rows:
-        waits = (rows.stream == HOST) & np.isin(graph.call, self.calls)
-        return replace(rows, awaits=np.where(waits, -1, rows.awaits))
+        waiting = np.flatnonzero((rows.awaits >= 0) & (rows.stream == HOST))
+        awaits = rows.awaits.copy()
+        awaits[waiting[np.isin(graph.call[waiting], self.calls)]] = -1
+        return replace(rows, awaits=awaits)
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,7 +89,7 @@ class RemoveLaunches:
     def apply(self, graph: Graph, rows: Rows) -> Rows:
         mine = np.zeros(len(rows), bool)
         mine[_rows_of(graph, self.work)] = True
-        profiler = graph.profiler.within(graph.host_start, graph.host_start + graph.rows.host)
+        profiler = graph.profiler.within(graph.host_start, graph.host_end)
         removed = self.dispatch_share * np.maximum(rows.host - profiler, 0)
         return replace(
             rows,
@@ -175,7 +177,4 @@ def host_removals(graph: Graph, changes: Changes) -> list[RemoveHost]:
 
 def _rows_of(graph: Graph, work: Mask) -> I8:
     """Rows of the graph that are work of a mask and can be changed."""
-    is_work = graph.work >= 0
-    is_work[: graph.fixed] = False
-    mine = np.flatnonzero(is_work)
-    return np.asarray(mine[work[graph.work[mine]]])
+    return np.asarray(graph.changeable[work[graph.work[graph.changeable]]])

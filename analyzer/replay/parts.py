@@ -89,7 +89,7 @@ def _device_parts(facts: Facts, replayed: Replayed, window: tuple[int, int]) -> 
 def _host_time(facts: Facts, replayed: Replayed) -> dict[str, npt.NDArray[np.float64]]:
     """By name, what the host still does in its stretch before each row, ns; together they are `rows.host`."""
     graph = facts.replay_graph
-    begin, end = graph.host_start, graph.host_start + graph.rows.host
+    begin, end = graph.host_start, graph.host_end
     removals = host_removals(graph, replayed.changes)
     areas = facts.flow_areas if facts.has_gpu else facts.cpu_phases.areas
     spent = {}
