@@ -14,6 +14,8 @@ import numpy.typing as npt
 
 I8 = npt.NDArray[np.int64]
 
+_EARLY = -(2**62)  # ns: before every time, and far enough from the smallest number to be subtracted
+
 
 @dataclass(frozen=True)
 class Intervals:
@@ -30,9 +32,12 @@ class Intervals:
         return self.end - self.start
 
     @cached_property
-    def _before(self) -> I8:
-        """How long all before each interval are together, and all of them at the end. Shape (len + 1,)."""
-        return np.concatenate(([0], np.cumsum(self.length)))
+    def _passed(self) -> tuple[I8, I8]:
+        """After so many intervals have begun: how much of the time so far lies in none, and how much of the set at most
+        lies before that time. Shape (len + 1,).
+        """
+        until = np.concatenate(([0], np.cumsum(self.length)))
+        return np.concatenate(([_EARLY], self.start - until[:-1])), until
 
     @cached_property
     def total(self) -> int:
@@ -42,10 +47,10 @@ class Intervals:
         """How much of the set lies before each time; differences of it measure any query interval."""
         if not len(self):
             return np.zeros(len(time), np.int64)
-        index = np.searchsorted(self.start, time, side="right")
-        inside = np.where(index > 0, np.minimum(time, self.end[np.maximum(index - 1, 0)]), 0)
-        partial = np.where(index > 0, inside - self.start[np.maximum(index - 1, 0)], 0)
-        return self._before[np.maximum(index - 1, 0)] * (index > 0) + partial
+        begun = np.searchsorted(self.start, time, side="right")
+        outside, until = self._passed
+        covered = time - outside[begun]
+        return np.asarray(np.minimum(covered, until[begun], out=covered))
 
     def within(self, start: npt.NDArray[Any], end: npt.NDArray[Any]) -> I8:
         """Length of the set inside each query interval; queries may overlap. Shape (n,)."""
