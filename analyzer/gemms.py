@@ -13,6 +13,7 @@ from traceopt.analyzer import op_names
 from traceopt.analyzer.architectures import needed_multiple
 from traceopt.analyzer.device import TraceDevice
 from traceopt.analyzer.gpu import GpuWork
+from traceopt.analyzer.grouping import group_rows
 from traceopt.analyzer.links import Links
 from traceopt.analyzer.nesting import OP, Slices
 from traceopt.analyzer.tables import I4, I8
@@ -77,19 +78,21 @@ class Gemms:
     def shapes(self) -> list[GemmShape]:
         work = np.flatnonzero((self.owner >= 0) & (self.gpu.in_window > 0))
         owner = self.owner[work]
-        keys, group = np.unique(self.signature(owner), axis=0, return_inverse=True)
-        group = group.reshape(-1)
+        signatures = self.signatures(owner)
+        first, group = group_rows(*signatures)
         shapes = []
-        for index, (name, dims, types) in enumerate(keys.tolist()):  # distinct shapes only
-            shape = self._shape(name, dims, types, work[group == index], owner[group == index])
+        for index, row in enumerate(first.tolist()):  # distinct shapes only
+            mine = group == index
+            name, dims, types = (int(column[row]) for column in signatures)
+            shape = self._shape(name, dims, types, work[mine], owner[mine])
             if shape is not None:
                 shapes.append(shape)
         return sorted(shapes, key=lambda s: (-s.duration_ns, s.op, s.m, s.n, s.k))
 
-    def signature(self, rows: I8) -> I4:
-        """Operator, sizes and types of rows of trace.ops: the same for calls of one shape. Shape (len(rows), 3)."""
+    def signatures(self, rows: I8) -> tuple[I4, I4, I4]:
+        """Operator, sizes and types of rows of trace.ops: the same for calls of one shape."""
         ops = self.trace.ops
-        return np.stack((ops.name[rows], ops.dims[rows], ops.types[rows]), axis=1)
+        return ops.name[rows], ops.dims[rows], ops.types[rows]
 
     def _shape(self, name: int, dims: int, types: int, work: I8, owner: I8) -> GemmShape | None:
         op = self.trace.names[name]

@@ -79,7 +79,7 @@ def find_gaps(gpu: GpuWork, links: Links, steps: Steps) -> Gaps:
 def intersect_at(area: Intervals, edges: I8) -> Intervals:
     """`area` inside [edges[0], edges[-1]), cut at every edge; unlike a set, its pieces may touch."""
     cuts = edges[1:-1]
-    inside = cuts[area.contains(cuts) & ~np.isin(cuts, area.start)]
+    inside = cuts[area.contains(cuts - 1) & area.contains(cuts)]
     start = np.sort(np.concatenate((area.start, inside)))
     end = np.sort(np.concatenate((area.end, inside)))
     return Intervals(start, end)

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from traceopt.analyzer import op_names
 from traceopt.analyzer.gemms import Gemms, GemmShape
+from traceopt.analyzer.grouping import group_rows
 from traceopt.analyzer.tables import I8
 
 BETWEEN = ("copy", "memset", "layout")  # what may lie between two calls that could be one
@@ -33,10 +34,10 @@ class ProductCalls:
         rows = np.unique(gemms.owner[gemms.owner >= 0])
         if not len(firsts) or not len(rows):
             return out
-        keys, group = np.unique(gemms.signature(np.concatenate((firsts, rows))), axis=0, return_inverse=True)
+        keys, group = group_rows(*gemms.signatures(np.concatenate((firsts, rows))))
         index = np.full(len(keys), -1, np.int64)
-        index[group.reshape(-1)[: len(firsts)]] = np.arange(len(firsts))
-        out[rows] = index[group.reshape(-1)[len(firsts) :]]
+        index[group[: len(firsts)]] = np.arange(len(firsts))
+        out[rows] = index[group[len(firsts) :]]
         return out
 
     @cached_property
@@ -104,7 +105,7 @@ class ProductCalls:
         position[order] = np.arange(len(order))
         other = np.ones(len(order), bool)
         other[self._work] = False
-        other &= ~np.isin(gpu.kind, BETWEEN)
+        other &= ~gpu.kind.among(*BETWEEN)
         count = np.concatenate(([0], np.cumsum(other[order])))
         out = np.zeros(len(first), bool)
         if len(first) > 1:

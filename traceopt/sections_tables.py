@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from traceopt.analyzer.columns import distinct
 from traceopt.analyzer.facts import Facts
+from traceopt.analyzer.grouping import longest_of_group
 from traceopt.analyzer.kernel_names import KernelClass, classify
 from traceopt.analyzer.nesting import OP
 from traceopt.result import Gemm, Kernel, Op
@@ -26,7 +27,7 @@ def kernels(facts: Facts) -> list[Kernel]:
     codes, group = distinct(gpu.work.name[inside])
     total = np.bincount(group, weights=gpu.in_window[inside])
     calls = np.bincount(group)
-    longest = _longest_of_group(gpu.in_window[inside], group, len(codes))
+    longest = longest_of_group(gpu.in_window[inside], group, len(codes))
     busy = gpu.busy.total
     shown = np.argsort(-total, kind="stable")[:MAX_ROWS]
     rows = inside[longest[shown]]
@@ -39,7 +40,7 @@ def kernels(facts: Facts) -> list[Kernel]:
         out.append(
             Kernel(
                 name=name,
-                kind=str(gpu.kind[row]),
+                kind=gpu.kind.at(row),
                 calls_per_step=rate(calls[index] / count),
                 us_per_step=us(total[index] / count),
                 mean_us=us(total[index] / calls[index]),
@@ -50,16 +51,6 @@ def kernels(facts: Facts) -> list[Kernel]:
             )
         )
     return out
-
-
-def _longest_of_group(duration: np.ndarray, group: np.ndarray, groups: int) -> np.ndarray:
-    """Index of the longest row of each group, the first of equals; -1: none."""
-    longest = np.full(groups, -1, np.int64)
-    np.maximum.at(longest, group, duration)
-    rows = np.flatnonzero(duration == longest[group])[::-1]
-    first = np.full(groups, -1)
-    first[group[rows]] = rows
-    return first
 
 
 def ops(facts: Facts) -> list[Op]:
@@ -80,7 +71,7 @@ def ops(facts: Facts) -> list[Op]:
     shown = gpu_ns if facts.has_gpu else cpu_ns
     codes = np.flatnonzero((calls > 0) | (gpu_ns > 0))
     codes = codes[np.lexsort((-cpu_ns[codes], -shown[codes]))][:MAX_ROWS]
-    longest = _longest_of_group(slices.end[rows] - slices.start[rows], slices.name[rows], names)
+    longest = longest_of_group(slices.end[rows] - slices.start[rows], slices.name[rows], names)
     total = facts.gpu.busy.total if facts.has_gpu else steps.window_ns
     places = locations(facts, np.where(longest[codes] >= 0, rows[longest[codes]], -1).tolist())
     out = []

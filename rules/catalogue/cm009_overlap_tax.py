@@ -9,6 +9,7 @@ from typing import ClassVar
 import numpy as np
 
 from traceopt.analyzer.facts import Facts
+from traceopt.analyzer.grouping import group_rows
 from traceopt.analyzer.kernel_labels import short_name
 from traceopt.analyzer.tables import I8
 from traceopt.rules.common import ms, percent, place_of_work
@@ -111,8 +112,7 @@ class OverlapTax(Rule):
         known = (sizes >= 0) | ~facts.products.eligible[rows]  # a product's name and grid do not tell its K
         rows, sizes = rows[known], sizes[known]
         work = gpu.work.take(rows)
-        _, group = np.unique(np.column_stack((work.name, work.grid, sizes)), axis=0, return_inverse=True)
-        group = group.reshape(-1)
+        _, group = group_rows(work.name, *work.grid.T, sizes)
         overlap = gpu.communication.within(work.start, work.end)
         beside, alone = overlap >= BESIDE * work.duration, overlap <= ALONE * work.duration
         kinds = int(group.max(initial=-1)) + 1

@@ -62,7 +62,7 @@ class MisalignedGemm(Rule):
     )
 
     def applies(self, facts: Facts) -> str | None:
-        kernels = facts.products.used & (facts.gpu.kind == "gemm")
+        kernels = facts.products.used & facts.gpu.kind.among("gemm")
         return None if kernels.any() else "No matrix product runs on Tensor Cores in this trace."
 
     def check(self, facts: Facts) -> Iterator[Finding]:
@@ -101,7 +101,7 @@ class MisalignedGemm(Rule):
     def _without_shapes(self, facts: Facts) -> tuple[Mask, list[Evidence]]:
         """Kernels named for a small alignment that no operator with a shape owns, and their evidence."""
         gpu = facts.gpu
-        rows = np.flatnonzero(facts.products.used & (gpu.kind == "gemm") & (gpu.in_window > 0))
+        rows = np.flatnonzero(facts.products.used & gpu.kind.among("gemm") & (gpu.in_window > 0))
         narrow = [r for r in rows.tolist() if _too_narrow(gpu.class_of(r).alignment, gpu.class_of(r).dtype)]
         owned = set(np.concatenate([s.rows for s in facts.gemms.shapes]).tolist()) if facts.gemms.shapes else set()
         op = facts.links.op[gpu.rows]
