@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -9,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from traceopt.analyzer.columns import distinct
-from traceopt.analyzer.grouping import Categorical
+from traceopt.analyzer.grouping import Categorical, numbered
 from traceopt.analyzer.intervals import EMPTY, Intervals, clip, complement, merge, subtract, union
 from traceopt.analyzer.kernel_names import KernelClass, classify
 from traceopt.analyzer.tables import KERNEL, MEMCPY, GpuTable
@@ -34,7 +35,7 @@ class GpuWork:
         table = self.trace.gpu
         if not len(table):
             return None
-        devices, inverse = np.unique(table.device, return_inverse=True)
+        devices, inverse = numbered(table.device)
         return int(devices[np.bincount(inverse, weights=table.duration).argmax()])
 
     @cached_property
@@ -47,7 +48,8 @@ class GpuWork:
     @cached_property
     def work(self) -> GpuTable:
         """The device's rows of trace.gpu."""
-        return self.trace.gpu.take(self.rows)
+        table = self.trace.gpu
+        return table if len(self.rows) == len(table) else table.take(self.rows)
 
     @cached_property
     def _classes(self) -> tuple[list[KernelClass], npt.NDArray[np.int32]]:
@@ -80,6 +82,11 @@ class GpuWork:
         """What each kernel's name says of its type; "" unknown."""
         classes, inverse = self._classes
         return Categorical([c.dtype or "" for c in classes], inverse)
+
+    def of_class(self, test: Callable[[KernelClass], bool]) -> Mask:
+        """The rows whose kernel's name is of a class that passes."""
+        classes, inverse = self._classes
+        return np.array([test(one) for one in classes] or [False], bool)[inverse]
 
     def class_of(self, row: int) -> KernelClass:
         classes, inverse = self._classes

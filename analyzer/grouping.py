@@ -12,7 +12,7 @@ from traceopt.analyzer.columns import distinct
 
 Codes = npt.NDArray[np.integer]
 
-_MOST_KEYS = 1 << 22  # in a table of them; with more, the rows are sorted
+_MOST_VALUES = 1 << 16  # in a table of them, if there are not as many rows; else the rows are sorted
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,22 +38,39 @@ class Categorical:
         return {self.values[code] for code in distinct(self.codes)[0].tolist()}
 
 
+def numbered(values: Codes) -> tuple[Codes, npt.NDArray[np.intp]]:
+    """What np.unique gives with return_inverse, by a table of the values where they lie close together."""
+    if not len(values):
+        return values, np.empty(0, np.intp)
+    least, most = int(values.min()), int(values.max())
+    if most - least > max(_MOST_VALUES, len(values)):
+        return np.unique(values, return_inverse=True)
+    known, inverse = distinct(values - least)
+    return (known + least).astype(values.dtype), inverse
+
+
 def group_rows(*columns: Codes) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
-    """The first row of each distinct combination of codes (-1 and above), and each row's combination.
+    """The first row of each distinct combination of values, and each row's combination.
 
     They stand in the order of np.unique with axis=0.
     """
     rows = len(columns[0])
-    keys, group = np.zeros(1, np.intp), np.zeros(rows, np.intp)
+    group, groups = np.zeros(rows, np.intp), 1
     for column in columns:
-        size = int(column.max(initial=-1)) + 2
-        key = group * size
-        key += column
-        key += 1
-        keys, group = distinct(key) if len(keys) * size <= _MOST_KEYS else np.unique(key, return_inverse=True)
-    first = np.zeros(len(keys), np.intp)
+        values, value = numbered(column)
+        if len(values) > 1:
+            keys, group = numbered(group * len(values) + value)
+            groups = len(keys)
+    first = np.zeros(groups if rows else 0, np.intp)
     first[group[::-1]] = np.arange(rows)[::-1]
     return first, group
+
+
+def split(rows: npt.NDArray[np.intp], group: Codes, groups: int) -> list[npt.NDArray[np.intp]]:
+    """The rows of each group, in their order. `group`: of each row, below `groups`."""
+    small = group.astype(np.uint16) if groups < 1 << 16 else group  # so few are sorted in one pass
+    ends = np.cumsum(np.bincount(group, minlength=groups))
+    return np.split(rows[np.argsort(small, kind="stable")], ends[:-1])
 
 
 def longest_of_group(duration: npt.NDArray[np.int64], group: Codes, groups: int) -> npt.NDArray[np.intp]:

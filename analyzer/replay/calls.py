@@ -14,7 +14,6 @@ import numpy as np
 import numpy.typing as npt
 
 from traceopt.analyzer import op_names
-from traceopt.analyzer.columns import distinct
 from traceopt.analyzer.links import Links
 from traceopt.analyzer.nesting import OP, RUNTIME, Slices
 from traceopt.analyzer.steps import Steps
@@ -67,9 +66,11 @@ def find_calls(trace: Trace, slices: Slices, links: Links, steps: Steps) -> Call
 
 def named(trace: Trace, codes: I4, test: Callable[[str], bool]) -> Mask:
     """Which of these names pass. Shape (len(codes),)."""
-    used, inverse = distinct(codes)
-    passes = np.array([test(trace.names[code]) for code in used], bool)
-    return passes[inverse]
+    passes = np.zeros(len(trace.names) + 1, bool)
+    passes[codes] = True
+    used = np.flatnonzero(passes)
+    passes[used] = [test(trace.names[code]) for code in used]
+    return passes[codes]
 
 
 def _outermost(slices: Slices, wanted: Mask) -> I8:
@@ -78,9 +79,8 @@ def _outermost(slices: Slices, wanted: Mask) -> I8:
     if not len(rows):
         return rows
     mine = np.zeros(len(slices), bool)
-    of_rows = slices.of(RUNTIME, len(wanted))[rows]
-    mine[of_rows] = True
-    return rows[np.isin(of_rows, slices.outermost(mine))]
+    mine[slices.of(RUNTIME, len(wanted))[rows]] = True
+    return np.sort(slices.row[slices.outermost(mine)]).astype(np.int64)
 
 
 def _concurrent(trace: Trace, slices: Slices, steps: Steps, rows: I8) -> list[int]:
@@ -91,10 +91,10 @@ def _concurrent(trace: Trace, slices: Slices, steps: Steps, rows: I8) -> list[in
     if not len(rows):
         return []
     thread, start, end = trace.runtime.thread[rows], trace.runtime.start[rows], trace.runtime.end[rows]
-    mine = slices.thread == steps.thread
-    moments = np.sort(np.concatenate((slices.start[mine], slices.end[mine])))
+    mine = slices.of_thread(steps.thread)
     innermost = slices.at(steps.thread, start)
     active = (innermost >= 0) & np.isin(slices.kind[innermost], (OP, RUNTIME))
-    active |= np.searchsorted(moments, end, "right") > np.searchsorted(moments, start)
+    for moments in (slices.start[mine], np.sort(slices.end[mine])):
+        active |= np.searchsorted(moments, end, "right") > np.searchsorted(moments, start)
     share = np.bincount(thread, weights=active) / np.maximum(np.bincount(thread), 1)
     return [int(one) for one in np.flatnonzero(share > CONCURRENT_SHARE)]

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from traceopt.analyzer.architectures import DTYPE_BYTES, needed_multiple
+from traceopt.analyzer.columns import distinct
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.gemms import GemmShape
 from traceopt.analyzer.kernel_labels import short_name
@@ -101,21 +102,17 @@ class MisalignedGemm(Rule):
     def _without_shapes(self, facts: Facts) -> tuple[Mask, list[Evidence]]:
         """Kernels named for a small alignment that no operator with a shape owns, and their evidence."""
         gpu = facts.gpu
-        rows = np.flatnonzero(facts.products.used & gpu.kind.among("gemm") & (gpu.in_window > 0))
-        narrow = [r for r in rows.tolist() if _too_narrow(gpu.class_of(r).alignment, gpu.class_of(r).dtype)]
-        owned = set(np.concatenate([s.rows for s in facts.gemms.shapes]).tolist()) if facts.gemms.shapes else set()
-        op = facts.links.op[gpu.rows]
-        free = [r for r in narrow if int(op[r]) not in owned]
-        mask = np.zeros(len(gpu.work), bool)
-        mask[free] = True
-        by_name: dict[int, int] = {}
-        for r in free:
-            by_name[int(gpu.work.name[r])] = by_name.get(int(gpu.work.name[r]), 0) + int(gpu.in_window[r])
-        count = facts.steps.count
-        top = sorted(by_name.items(), key=lambda pair: -pair[1])[:3]
+        narrow = gpu.of_class(lambda kernel: _too_narrow(kernel.alignment, kernel.dtype)) & gpu.kind.among("gemm")
+        owned = np.zeros(len(facts.trace.ops) + 1, bool)
+        for shape in facts.gemms.shapes:
+            owned[shape.rows] = True
+        mask = facts.products.used & narrow & (gpu.in_window > 0) & ~owned[facts.links.op[gpu.rows]]
+        codes, name = distinct(gpu.work.name[mask])
+        total = np.bincount(name, weights=gpu.in_window[mask], minlength=len(codes))
+        total_us = total / facts.steps.count / 1e3
         return mask, [
-            Evidence(short_name(facts.trace.names[code]), round(ns / count / 1e3, 3), detail="shape not recorded")
-            for code, ns in top
+            Evidence(short_name(facts.trace.names[codes[i]]), round(float(total_us[i]), 3), detail="shape not recorded")
+            for i in np.argsort(-total, kind="stable")[:3]
         ]
 
     def passed(self, facts: Facts) -> str:
