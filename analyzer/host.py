@@ -57,12 +57,12 @@ class Host:
         return {}
 
     def _paint(self, thread: int) -> dict[str, Intervals]:
-        mine = np.flatnonzero(self.slices.thread == thread)
+        mine = self.slices.of_thread(thread)
         activity = self.activity[mine]
         taken = EMPTY
         painted = {}
         for index, kind in enumerate(ACTIVITIES):
-            rows = mine[activity == index]
+            rows = mine.start + np.flatnonzero(activity == index)
             area = union(self.slices.start[rows], self.slices.end[rows])
             painted[kind.name] = subtract(area, taken)
             taken = merge(taken, area)
@@ -70,11 +70,19 @@ class Host:
 
     def of_thread_else(self, thread: int, other: int) -> dict[str, Intervals]:
         """Activities of `thread`, and of `other` where `thread` has nothing traced."""
-        mine = self.of_thread(thread)
         if other in (thread, -1):
-            return mine
-        busy = merge(*mine.values())
-        return {name: merge(area, subtract(self.of_thread(other)[name], busy)) for name, area in mine.items()}
+            return self.of_thread(thread)
+        known = self._by_pair.get((thread, other))
+        if known is None:
+            mine, others = self.of_thread(thread), self.of_thread(other)
+            busy = merge(*mine.values())
+            known = {name: merge(area, subtract(others[name], busy)) for name, area in mine.items()}
+            self._by_pair[thread, other] = known
+        return known
+
+    @cached_property
+    def _by_pair(self) -> dict[tuple[int, int], dict[str, Intervals]]:
+        return {}
 
     def rows_of(self, name: str) -> npt.NDArray[np.int64]:
         """The slices of an activity that lie in no other slice of it (the outermost), in order of thread and time."""

@@ -96,9 +96,8 @@ class Idle:
     @cached_property
     def by_step(self) -> I8:
         """Shape (steps, causes), ns."""
-        out = np.zeros((self.steps.count, len(CAUSES)), np.int64)
-        np.add.at(out, np.clip(self.gaps.step, 0, self.steps.count - 1), self.amount)
-        return out
+        step = np.clip(self.gaps.step, 0, self.steps.count - 1)
+        return np.stack([self.steps.per_step(step, column) for column in self.amount.T], axis=1)
 
     def of_gaps(self, cause: str) -> I8:
         """What each gap owes to a cause. Shape (len(gaps),), ns."""
@@ -119,11 +118,13 @@ def attribute(gaps: Gaps, host: Host, steps: Steps, refill: Intervals = EMPTY, h
     In `refill` the host launches again after a sync that had drained the GPU: that time is the sync's. `holes` are
     stretches of Python without an event.
     """
-    amount = np.zeros((len(gaps), len(CAUSES)), np.int64)
+    amount = np.zeros((len(CAUSES), len(gaps)), np.int64).T  # a cause's amounts lie side by side
     for thread in np.unique(gaps.thread):
         rows = np.flatnonzero(gaps.thread == thread)
         start, end = gaps.start[rows], gaps.starved_end[rows]
         for name, area in host.of_thread_else(int(thread), steps.thread).items():
+            if not len(area):
+                continue
             amount[rows, CAUSES.index(name)] += area.within(start, end)
             if name == "python" and len(holes):
                 empty = intersect(area, holes).within(start, end)
@@ -167,7 +168,10 @@ def _move_refill(amount: I8, gaps: Gaps, host: Host, steps: Steps, refill: Inter
         areas = host.of_thread_else(int(thread), steps.thread)
         left = refill.within(start, end)
         for name, area in areas.items():
-            inside = intersect(area, refill).within(start, end)
+            both = intersect(area, refill)
+            if not len(both):
+                continue
+            inside = both.within(start, end)
             left -= inside
             if name in MOVABLE:
                 moved = np.minimum(inside, amount[rows, CAUSES.index(name)])

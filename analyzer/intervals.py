@@ -73,13 +73,13 @@ def union(start: npt.NDArray[Any], end: npt.NDArray[Any]) -> Intervals:
         start, end = start[keep], end[keep]
     if not len(start):
         return EMPTY
-    if (np.diff(start) < 0).any():
+    if (start[1:] < start[:-1]).any():
         order = np.argsort(start, kind="stable")
         start, end = start[order], end[order]
     reach = np.maximum.accumulate(end)
-    first = np.concatenate(([True], start[1:] > reach[:-1]))
-    last = np.concatenate((first[1:], [True]))
-    return Intervals(start[first].astype(np.int64), reach[last].astype(np.int64))
+    gaps = np.flatnonzero(start[1:] > reach[:-1])
+    first, last = np.append(0, gaps + 1), np.append(gaps, len(start) - 1)
+    return Intervals(start[first].astype(np.int64, copy=False), reach[last].astype(np.int64, copy=False))
 
 
 def clip(a: Intervals, start: int, end: int) -> Intervals:
@@ -118,4 +118,7 @@ def subtract(a: Intervals, b: Intervals) -> Intervals:
 
 def merge(*sets: Intervals) -> Intervals:
     """The set in any."""
+    sets = tuple(s for s in sets if len(s))
+    if len(sets) < 2:
+        return sets[0] if sets else EMPTY
     return union(np.concatenate([s.start for s in sets]), np.concatenate([s.end for s in sets]))
