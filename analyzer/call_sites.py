@@ -94,6 +94,8 @@ class CallSites:
 
         Of a backward operator the line of its forward operator, also where the engine runs in the calling thread.
         """
+        if not self.recorded:
+            return np.full(len(rows), -1, np.int32)
         site = self._direct(rows)
         unknown = np.flatnonzero(((site < 0) | self._run_by_engine(rows)) & (rows >= 0))
         if len(unknown):

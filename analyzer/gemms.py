@@ -7,7 +7,6 @@ from functools import cached_property
 
 import msgspec
 import numpy as np
-import numpy.typing as npt
 
 from traceopt.analyzer import op_names
 from traceopt.analyzer.architectures import needed_multiple
@@ -140,14 +139,16 @@ class Gemms:
         return shape.k if is_gradient else shape.m
 
     def _in_backward(self, shape: GemmShape) -> bool:
-        return bool(self._backward[shape.rows[0]])
+        return int(shape.rows[0]) in self._backward
 
     @cached_property
-    def _backward(self) -> npt.NDArray[np.bool_]:
-        """Which rows of trace.ops are, or lie in, the autograd engine's evaluation of a node."""
+    def _backward(self) -> set[int]:
+        """The first calls (rows of trace.ops) of shapes that lie in the autograd engine's evaluation of a node."""
         names = np.array([op_names.is_backward(name) for name in self.trace.names], bool)
         node = names[self.slices.name] & (self.slices.kind == OP)
-        return self.slices.ancestor(self.slices.of(OP, len(self.trace.ops)), node) >= 0
+        first = np.array([shape.rows[0] for shape in self.shapes], np.int64)
+        inside = self.slices.ancestor(self.slices.of(OP, len(self.trace.ops))[first], node) >= 0
+        return set(first[inside].tolist())
 
     def aligned(self, shape: GemmShape) -> bool | None:
         """Whether N and K are multiples of what Tensor Cores need (16 bytes); M is free. None: not known."""

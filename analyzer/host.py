@@ -28,7 +28,7 @@ class Host:
     @cached_property
     def activity(self) -> npt.NDArray[np.int8]:
         """For every slice, the index in ACTIVITIES of the first one that its name matches; -1: none. Shape (len,)."""
-        out = np.full(len(self.slices), -1, np.int8)
+        of_name = np.full((RUNTIME + 1, len(self.trace.names) + 1), -1, np.int8)
         for kind, matcher in (
             (PYTHON, "frame"),
             (ANNOTATION, "annotation"),
@@ -36,10 +36,8 @@ class Host:
             (RUNTIME, "runtime"),
         ):
             codes = self.slices.name_codes(kind)
-            of_name = np.full(len(self.trace.names), -1, np.int8)
-            of_name[codes] = [_first_match(self.trace.names[code], matcher) for code in codes]
-            rows = np.flatnonzero(self.slices.kind == kind)
-            out[rows] = of_name[self.slices.name[rows]]
+            of_name[kind, codes] = [_first_match(self.trace.names[code], matcher) for code in codes]
+        out: npt.NDArray[np.int8] = of_name[self.slices.kind, self.slices.name]
         runtime = np.flatnonzero(self.slices.kind == RUNTIME)
         for name, mask in self.runtime_activity.items():
             out[runtime[mask[self.slices.row[runtime]]]] = _INDEX[name]

@@ -50,6 +50,10 @@ class Spans(Table):
     def end(self) -> I8:
         return self.start + self.duration
 
+    def meets(self, start: int, end: int) -> npt.NDArray[np.bool_]:
+        """Which rows are partly in a stretch of time."""
+        return (self.start < end) & (self.duration > start - self.start)
+
 
 @dataclass(frozen=True, slots=True)
 class ThreadSpans(Spans):
