@@ -112,12 +112,13 @@ class MergeKernels:
     def apply(self, graph: Graph, rows: Rows) -> Rows:
         mine = _rows_of(graph, self.group >= 0)
         group = self.group[graph.work[mine]]
-        groups, first = np.unique(group, return_index=True)
-        total = np.bincount(group, weights=rows.duration[mine], minlength=int(groups.max(initial=-1)) + 1)
-        factor = np.broadcast_to(np.asarray(self.factor, np.float64), total.shape)
-        kept = mine[first]
+        total = np.bincount(group, weights=rows.duration[mine], minlength=np.size(self.factor))
+        first = np.full(len(total), -1)
+        first[group[::-1]] = mine[::-1]
+        groups = np.flatnonzero(first >= 0)
+        kept = first[groups]
         duration = rows.duration.copy()
-        duration[kept] = (total * factor)[groups]
+        duration[kept] = (total * self.factor)[groups]
         others = np.zeros(len(self.group), bool)
         others[graph.work[mine]] = True
         others[graph.work[kept]] = False
@@ -136,7 +137,7 @@ class MoveToStream:
         moved = np.zeros(len(rows), bool)
         moved[_rows_of(graph, self.work)] = True
         stream, awaits, wake = rows.stream.copy(), rows.awaits.copy(), rows.wake.copy()
-        step = np.searchsorted(graph.borders, np.arange(len(rows)))
+        step = np.repeat(np.arange(len(graph.borders)), np.diff(graph.borders, prepend=-1))
         for old in np.unique(stream[moved]):  # a few streams
             on_stream = np.flatnonzero(stream == old)
             mine = moved[on_stream]
@@ -145,7 +146,7 @@ class MoveToStream:
             held = (before >= 0) & (awaits[go] < 0)
             awaits[go[held]], wake[go[held]] = stay[before[held]], rows.lead[go[held]]
             # The first work of the next step waits for the last that was moved.
-            _, first = np.unique(step[stay], return_index=True)
+            first = np.flatnonzero(np.diff(step[stay], prepend=-1))
             last = np.searchsorted(step[go], step[stay[first]]) - 1
             joins = (last >= 0) & (awaits[stay[first]] < 0)
             awaits[stay[first[joins]]], wake[stay[first[joins]]] = go[last[joins]], 0

@@ -96,7 +96,8 @@ def _host_time(facts: Facts, replayed: Replayed) -> dict[str, npt.NDArray[np.flo
     for name, area in areas.items():
         amount = area.within(begin, end).astype(np.float64)
         for removal in removals:
-            amount -= removal.share * intersect(area, removal.area).within(begin, end)
+            if len(both := intersect(area, removal.area)):
+                amount -= removal.share * both.within(begin, end)
         spent[name] = np.maximum(amount, 0)
     traced = sum(spent.values(), np.zeros(len(begin)))
     left = graph.rows.host - sum((r.share * r.area.within(begin, end) for r in removals), np.zeros(len(begin)))

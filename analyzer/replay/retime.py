@@ -24,6 +24,21 @@ class Pace:
         """When the host was done with a step and the device with what was issued until then."""
         return np.maximum(self.host, self.device)
 
+    @property
+    def per_step_ns(self) -> I8:
+        """Shape (steps,)."""
+        return np.diff(self.complete)
+
+    @property
+    def step_ns(self) -> float:
+        """The median step, as elsewhere: what happens once in a while is no part of it."""
+        return max(1.0, float(np.median(self.per_step_ns)))
+
+    @property
+    def mean_step_ns(self) -> float:
+        """The mean step, for what does happen once in a while."""
+        return float(np.mean(self.per_step_ns))
+
 
 @dataclass(frozen=True, slots=True)
 class Timing(Pace):
@@ -120,7 +135,7 @@ def one_pass(graph: Graph, rows: Rows, rounds: int = 1) -> Pass:
         free[queue] = max(free[queue], time)
     now = int(graph.host_start[graph.borders[0]])
     for turn in range(rounds):
-        end, clock, at_first = fixed_end.copy(), [now] * first, free.copy()
+        end, began, at_first = fixed_end.copy(), now, free.copy()
         at_border, at_device = [], []
         begin = first
         for border in (graph.borders + 1).tolist():
@@ -140,8 +155,18 @@ def one_pass(graph: Graph, rows: Rows, rounds: int = 1) -> Pass:
                     done = start + length if length >= 0 else (yield turn, ~length, start)
                     free[queue] = done
                     end.append(done)
-                clock.append(now)
             begin = border
             at_border.append(now)
             at_device.append(max(free, default=now))
-    return Timing(*(np.array(times, np.int64) for times in (at_border, at_device, at_first, end, clock)))
+    times = [np.array(times, np.int64) for times in (at_border, at_device, at_first, end)]
+    return Timing(*times, clock=_clock(rows, times[-1], first, began))
+
+
+def _clock(rows: Rows, end: I8, fixed: int, began: int) -> I8:
+    """How far the host was after each row: since its last own row, which may have waited, it only worked."""
+    own = fixed + np.flatnonzero(rows.stream[fixed:] == HOST)
+    issued = np.cumsum(rows.host)
+    lost = np.append(began - issued[fixed - 1] if fixed else began, end[own] - issued[own])  # to waiting
+    clock = issued + np.repeat(lost, np.diff(own, prepend=0, append=len(rows)))
+    clock[:fixed] = began
+    return clock
