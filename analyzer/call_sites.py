@@ -128,7 +128,7 @@ class CallSites:
 
     def library_frame(self, row: int) -> str | None:
         """The innermost frame of a third-party library around a slice, as "transformers/.../modeling.py:97"."""
-        frame = int(self._nearest_third_party[row]) if row >= 0 and len(self.slices) else -1
+        frame = int(self._nearest_third_party[row]) if row >= 0 and len(self.trace.python) else -1
         site = parse_frame(self.trace.names[int(self.slices.name[frame])]) if frame >= 0 else None
         return f"{site.file}:{site.line}" if site is not None else None
 

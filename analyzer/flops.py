@@ -83,7 +83,7 @@ class Flops:
     def _owner(self) -> I8:
         """For every row of the device's work, the index of the counted operator that launched it; -1: none."""
         at, _, _ = self._counted
-        index = np.full(len(self.slices) + 1, -1, np.int64)
+        index = np.full(len(self.slices) + 1, -1, np.int32)
         index[at] = np.arange(len(at))
         owner = self.slices.ancestor(self.links.launch_slice[self.gpu.rows], index[:-1] >= 0)
         return np.where(self.gpu.is_kernel, index[owner], -1)

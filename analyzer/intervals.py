@@ -14,8 +14,6 @@ import numpy.typing as npt
 
 I8 = npt.NDArray[np.int64]
 
-_EARLY = -(2**62)  # ns: before every time, and far enough from the smallest number to be subtracted
-
 
 @dataclass(frozen=True)
 class Intervals:
@@ -32,12 +30,9 @@ class Intervals:
         return self.end - self.start
 
     @cached_property
-    def _passed(self) -> tuple[I8, I8]:
-        """After so many intervals have begun: how much of the time so far lies in none, and how much of the set at most
-        lies before that time. Shape (len + 1,).
-        """
-        until = np.concatenate(([0], np.cumsum(self.length)))
-        return np.concatenate(([_EARLY], self.start - until[:-1])), until
+    def _outside(self) -> I8:
+        """How much of the time before each interval lies in none."""
+        return self.end - np.cumsum(self.length)
 
     @cached_property
     def total(self) -> int:
@@ -47,10 +42,11 @@ class Intervals:
         """How much of the set lies before each time; differences of it measure any query interval."""
         if not len(self):
             return np.zeros(len(time), np.int64)
-        begun = np.searchsorted(self.start, time, side="right")
-        outside, until = self._passed
-        covered = time - outside[begun]
-        return np.asarray(np.minimum(covered, until[begun], out=covered))
+        last = np.searchsorted(self.start, time, side="right") - 1  # that has begun
+        covered = np.minimum(time, self.end[last])
+        covered -= self._outside[last]
+        covered[last < 0] = 0
+        return np.asarray(covered)
 
     def within(self, start: npt.NDArray[Any], end: npt.NDArray[Any]) -> I8:
         """Length of the set inside each query interval; queries may overlap. Shape (n,)."""

@@ -25,20 +25,13 @@ class ProductCalls:
 
     gemms: Gemms
 
-    @cached_property
-    def _shape_of_op(self) -> I8:
-        """For every row of trace.ops, the index of its shape; -1: none."""
-        gemms, ops = self.gemms, self.gemms.trace.ops
-        out = np.full(len(ops), -1, np.int64)
-        firsts = np.array([shape.rows[0] for shape in gemms.shapes], np.int64)
-        rows = np.unique(gemms.owner[gemms.owner >= 0])
-        if not len(firsts) or not len(rows):
-            return out
-        keys, group = group_rows(*gemms.signatures(np.concatenate((firsts, rows))))
+    def _shape_of(self, ops: I8) -> I8:
+        """For rows of trace.ops, the index of their shape; -1: none."""
+        firsts = np.array([shape.rows[0] for shape in self.gemms.shapes], np.int64)
+        keys, group = group_rows(*self.gemms.signatures(np.concatenate((firsts, ops))))
         index = np.full(len(keys), -1, np.int64)
         index[group[: len(firsts)]] = np.arange(len(firsts))
-        out[rows] = index[group[len(firsts) :]]
-        return out
+        return index[group[len(firsts) :]]
 
     @cached_property
     def _work(self) -> I8:
@@ -48,7 +41,7 @@ class ProductCalls:
         at = gemms.slices.start[np.maximum(launch, 0)] if len(gemms.slices) else np.zeros(len(launch), np.int64)
         inside = (launch >= 0) & (at >= gpu.window[0]) & (at < gpu.window[1]) & (gemms.owner >= 0)
         work = np.flatnonzero(inside)
-        return work[self._shape_of_op[gemms.owner[work]] >= 0]
+        return work[self._shape_of(gemms.owner[work]) >= 0]
 
     @cached_property
     def _calls(self) -> tuple[I8, I8, I8]:
@@ -71,7 +64,7 @@ class ProductCalls:
     @cached_property
     def shape(self) -> I8:
         """Index of each call's shape."""
-        return self._shape_of_op[self.row]
+        return self._shape_of(self.row)
 
     @cached_property
     def start(self) -> I8:

@@ -207,10 +207,10 @@ def scaled(facts: Facts, work: Mask, factor: float | npt.NDArray[np.float64]) ->
     When the host is far ahead, the device does work of the steps after the window. What a mask of work in the window
     leaves out of that changes as work of the same name does in the window.
     """
-    factors = np.where(work, factor, 1.0)
     inside = facts.gpu.in_window > 0
     if inside.all() or _goes_beyond(facts, work):
-        return [ScaleWork(work, factors)]
+        return [ScaleWork(work, factor)]
+    factors = np.where(work, factor, 1.0)
     codes, name = distinct(facts.gpu.work.name)
     before = np.bincount(name, weights=facts.gpu.in_window, minlength=len(codes))
     after = np.bincount(name, weights=facts.gpu.in_window * factors, minlength=len(codes))

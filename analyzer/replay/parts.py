@@ -92,19 +92,26 @@ def _host_time(facts: Facts, replayed: Replayed) -> dict[str, npt.NDArray[np.flo
     begin, end = graph.host_start, graph.host_end
     removals = host_removals(graph, replayed.changes)
     areas = facts.flow_areas if facts.has_gpu else facts.cpu_phases.areas
-    spent = {}
+    none = np.zeros(len(begin))
+    none.flags.writeable = False
+    spent = dict.fromkeys((*areas, UNTRACED), none)
     for name, area in areas.items():
+        if not len(area):
+            continue
         amount = area.within(begin, end).astype(np.float64)
         for removal in removals:
             if len(both := intersect(area, removal.area)):
                 amount -= removal.share * both.within(begin, end)
-        spent[name] = np.maximum(amount, 0)
-    traced = sum(spent.values(), np.zeros(len(begin)))
-    left = graph.rows.host - sum((r.share * r.area.within(begin, end) for r in removals), np.zeros(len(begin)))
-    spent[UNTRACED] = spent.get(UNTRACED, 0) + np.maximum(left - traced, 0)
+        spent[name] = np.maximum(amount, 0, out=amount)
+    traced = sum((amount for name, amount in spent.items() if name in areas), none)
+    left = graph.rows.host - sum((r.share * r.area.within(begin, end) for r in removals), none)
+    spent[UNTRACED] = spent[UNTRACED] + np.maximum(left - traced, 0)
     total = traced + spent[UNTRACED]
     scale = np.divide(replayed.rows.host, total, out=np.zeros(len(begin)), where=total > 0)
-    return {name: amount * scale for name, amount in spent.items()}
+    for amount in spent.values():
+        if amount is not none:
+            amount *= scale
+    return spent
 
 
 def flow_areas(facts: Facts) -> dict[str, Intervals]:
