@@ -115,7 +115,7 @@ class GpuWork:
         """When any of the rows of a mask ran, clipped to the window."""
         if not len(self.work):
             return EMPTY
-        return clip(union(self.work.start[mask], self.work.end[mask]), *self.window)
+        return clip(union(self.work.start[mask], self.work.end_of(mask)), *self.window)
 
     @cached_property
     def compute(self) -> Intervals:

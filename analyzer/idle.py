@@ -62,7 +62,7 @@ def find_gaps(gpu: GpuWork, links: Links, steps: Steps) -> Gaps:
     launch[comes] = links.launch[gpu.rows[next_row[comes]]]
     runtime = gpu.trace.runtime
     launched = launch >= 0
-    launch_end = np.where(launched, runtime.end[np.maximum(launch, 0)] if len(runtime) else 0, whole_start)
+    launch_end = np.where(launched, runtime.end_of(np.maximum(launch, 0)) if len(runtime) else 0, whole_start)
     if not len(runtime):
         launch_end = whole_end
     launch_end = np.where(comes, launch_end, whole_end)
@@ -151,7 +151,7 @@ def slow_first_calls(gpu: GpuWork, gaps: Gaps) -> npt.NDArray[np.bool_]:
     names = [gpu.trace.names[code] for code in runtime.name[rows]]
     plain = [not (op_names.is_copy(n) or op_names.is_blocking_sync(n) or op_names.is_allocation(n)) for n in names]
     rows = rows[np.array(plain, bool)]
-    starved = gaps.starved.within(runtime.start[rows], runtime.end[rows])
+    starved = gaps.starved.within(runtime.start[rows], runtime.end_of(rows))
     mask = np.zeros(len(runtime), bool)
     mask[rows[starved * 2 >= runtime.duration[rows]]] = True
     return mask

@@ -72,7 +72,7 @@ class ProductCalls:
 
     @cached_property
     def end(self) -> I8:
-        return self.gemms.gpu.work.end[self._calls[2]]
+        return self.gemms.gpu.work.end_of(self._calls[2])
 
     @cached_property
     def busy_ns(self) -> I8:

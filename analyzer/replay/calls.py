@@ -43,16 +43,15 @@ class Calls:
 def find_calls(trace: Trace, slices: Slices, links: Links, steps: Steps) -> Calls:
     """The calls that begin inside the window, and the borders of its steps."""
     runtime = trace.runtime
-    kind = np.zeros(len(runtime), np.uint8)
-    kind[named(trace, runtime.name, op_names.is_stream_wait)] = STREAM_WAIT
-    kind[named(trace, runtime.name, op_names.is_blocking_sync)] = SYNC
-    kind[links.launch[links.launch >= 0]] = LAUNCH
-    kind[(kind == LAUNCH) & named(trace, runtime.name, op_names.is_graph_launch)] = GRAPH_LAUNCH
+    kind = _by_name(trace, runtime.name)
+    launches = links.launch[links.launch >= 0]
+    graphs = named(trace, runtime.name[launches], op_names.is_graph_launch)
+    kind[launches] = np.where(graphs, GRAPH_LAUNCH, LAUNCH)
     kind[(runtime.start < steps.window[0]) | (runtime.start >= steps.window[1])] = 0
     rows = _outermost(slices, kind > 0)
     beside = np.isin(runtime.thread[rows], _concurrent(trace, slices, steps, rows))
     start = np.concatenate((steps.edges, runtime.start[rows]))
-    end = np.concatenate((steps.edges, np.where(beside, runtime.start[rows], runtime.end[rows])))
+    end = np.concatenate((steps.edges, runtime.start[rows] + np.where(beside, 0, runtime.duration[rows])))
     borders = len(steps.edges)
     order = np.argsort(start, kind="stable")  # a border comes before a call of the same time
     return Calls(
@@ -62,6 +61,16 @@ def find_calls(trace: Trace, slices: Slices, links: Links, steps: Steps) -> Call
         end[order],
         np.concatenate((np.zeros(borders, bool), beside))[order],
     )
+
+
+def _by_name(trace: Trace, codes: I4) -> U1:
+    """SYNC and STREAM_WAIT by the names of calls, else 0. Shape (len(codes),)."""
+    of_name = np.zeros(len(trace.names) + 1, np.uint8)
+    of_name[codes] = 1
+    for code in np.flatnonzero(of_name).tolist():
+        name = trace.names[code]
+        of_name[code] = SYNC if op_names.is_blocking_sync(name) else STREAM_WAIT * op_names.is_stream_wait(name)
+    return of_name[codes]
 
 
 def named(trace: Trace, codes: I4, test: Callable[[str], bool]) -> Mask:
@@ -90,7 +99,7 @@ def _concurrent(trace: Trace, slices: Slices, steps: Steps, rows: I8) -> list[in
     rows = rows[trace.runtime.thread[rows] != steps.thread]
     if not len(rows):
         return []
-    thread, start, end = trace.runtime.thread[rows], trace.runtime.start[rows], trace.runtime.end[rows]
+    thread, start, end = trace.runtime.thread[rows], trace.runtime.start[rows], trace.runtime.end_of(rows)
     mine = slices.of_thread(steps.thread)
     innermost = slices.at(steps.thread, start)
     active = (innermost >= 0) & np.isin(slices.kind[innermost], (OP, RUNTIME))

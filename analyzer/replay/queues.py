@@ -112,7 +112,7 @@ def find_queues(gpu: GpuWork, links: Links, calls: Calls) -> Queues:
     order = np.lexsort((gpu.work.start, stream))
     order = order[~late[order]]
     stream, launched = stream[order].astype(np.int64), launched[order]
-    start, end = gpu.work.start[order], gpu.work.end[order]
+    start, end = gpu.work.start[order], gpu.work.end_of(order)
     call = launched.copy()
     for one in range(len(ids)):
         rows = np.flatnonzero(stream == one)
@@ -139,6 +139,8 @@ def _issued_with(launched: I8, last_call: int) -> I8:
     known = np.flatnonzero(launched != BEFORE)
     if not len(known):
         return launched
+    if len(known) == len(launched):
+        return np.maximum.accumulate(launched)
     known_before = np.cumsum(launched != BEFORE) - (launched != BEFORE)
     following = np.append(launched[known], last_call)[known_before]
     following[: known[0]] = BEFORE
