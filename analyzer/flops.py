@@ -46,9 +46,11 @@ class Flops:
         rows = np.flatnonzero(named[ops.name] & (ops.dims >= 0)) if len(ops) else np.empty(0, np.int64)
         first, group = group_rows(ops.name[rows], ops.dims[rows], ops.concrete[rows])
         distinct = rows[first]
-        calls = [column[distinct].tolist() for column in (ops.name, ops.dims, ops.concrete)]
-        outputs = self._convolution_outputs(*calls[:2])
-        found = [self._of_signature(*call, outputs) for call in zip(*calls, strict=True)]
+        names, dims, concrete = (column[distinct].tolist() for column in (ops.name, ops.dims, ops.concrete))
+        outputs = self._convolution_outputs(names, dims)
+        found = [
+            self._of_signature(*call, outputs) for call in zip(names, dims, concrete, strict=True)
+        ]  # distinct calls only
         known = np.array([one is not None for one in found], bool)[group]
         rows, group = rows[known], group[known]
         at = self.slices.of(OP, len(ops))[rows].astype(np.int64)

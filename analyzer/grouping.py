@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -11,6 +12,7 @@ import numpy.typing as npt
 from traceopt.analyzer.columns import distinct
 
 Codes = npt.NDArray[np.integer]
+Number = TypeVar("Number", bound=np.integer)
 
 _MOST_VALUES = 1 << 16  # in a table of them, if there are not as many rows; else the rows are sorted
 
@@ -38,7 +40,7 @@ class Categorical:
         return {self.values[code] for code in distinct(self.codes)[0].tolist()}
 
 
-def numbered(values: Codes) -> tuple[Codes, npt.NDArray[np.intp]]:
+def numbered(values: npt.NDArray[Number]) -> tuple[npt.NDArray[Number], npt.NDArray[np.intp]]:
     """What np.unique gives with return_inverse, by a table of the values where they lie close together."""
     if not len(values):
         return values, np.empty(0, np.intp)

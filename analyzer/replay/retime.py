@@ -158,8 +158,8 @@ def one_pass(graph: Graph, rows: Rows, rounds: int = 1) -> Pass:
             begin = border
             at_border.append(now)
             at_device.append(max(free, default=now))
-    times = [np.array(times, np.int64) for times in (at_border, at_device, at_first, end)]
-    return Timing(*times, clock=_clock(rows, times[-1], first, began))
+    host, device, before, ends = (np.array(times, np.int64) for times in (at_border, at_device, at_first, end))
+    return Timing(host, device, before, ends, _clock(rows, ends, first, began))
 
 
 def _clock(rows: Rows, end: I8, fixed: int, began: int) -> I8:
@@ -167,6 +167,6 @@ def _clock(rows: Rows, end: I8, fixed: int, began: int) -> I8:
     own = fixed + np.flatnonzero(rows.stream[fixed:] == HOST)
     issued = np.cumsum(rows.host)
     lost = np.append(began - issued[fixed - 1] if fixed else began, end[own] - issued[own])  # to waiting
-    clock = issued + np.repeat(lost, np.diff(own, prepend=0, append=len(rows)))
+    clock: I8 = issued + np.repeat(lost, np.diff(own, prepend=0, append=len(rows)))
     clock[:fixed] = began
     return clock
