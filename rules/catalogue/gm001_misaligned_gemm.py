@@ -18,7 +18,7 @@ from traceopt.analyzer.nesting import OP
 from traceopt.rules.common import ms, place_of
 from traceopt.rules.finding import Confidence, Evidence, Finding, Fix, Location
 from traceopt.rules.pricing import priced_work, work_of
-from traceopt.rules.roofline import alignment_gain_ns
+from traceopt.rules.roofline import alignment_gains_ns
 from traceopt.rules.rule import Rule, threshold
 
 Mask = npt.NDArray[np.bool_]
@@ -67,9 +67,10 @@ class MisalignedGemm(Rule):
         return None if kernels.any() else "No matrix product runs on Tensor Cores in this trace."
 
     def check(self, facts: Facts) -> Iterator[Finding]:
-        shapes = [s for s in facts.gemms.shapes if _is_misaligned(facts, s)]
-        priced = [(alignment_gain_ns(facts, shape, self.fallback_speedup), shape) for shape in shapes]
-        priced = sorted((p for p in priced if p[0][2] > 0), key=lambda p: -p[0][1])
+        shapes = _misaligned(facts)
+        gains = alignment_gains_ns(facts, shapes, self.fallback_speedup)
+        priced = [(gain, shape) for gain, shape in zip(gains, shapes, strict=True) if gain[2] > 0]
+        priced.sort(key=lambda p: -p[0][1])
         low, est, high = (sum(gain[i] for gain, _ in priced) for i in range(3))
         shapes = [shape for _, shape in priced]
         unnamed, kernels = self._without_shapes(facts)
@@ -118,19 +119,24 @@ class MisalignedGemm(Rule):
     def passed(self, facts: Facts) -> str:
         if not facts.gemms.shapes:
             return "No kernel of a small alignment was seen; shapes were not recorded."
-        bad = sum(s.duration_ns for s in facts.gemms.shapes if _is_misaligned(facts, s))
+        bad = sum(shape.duration_ns for shape in _misaligned(facts))
         return f"Misaligned products take {ms(bad / facts.steps.count)} a step, and little of it can be won."
 
 
-def _is_misaligned(facts: Facts, shape: GemmShape) -> bool:
+def _misaligned(facts: Facts) -> list[GemmShape]:
     """By N and K, or by a kernel that was chosen for odd operands: with transposed ones M is contiguous as well.
 
     FP32 has no such need, unless TF32 is on and only the alignment keeps this product from it.
     """
-    tf32_on = any(s.dtype == "tf32" for s in facts.gemms.shapes)
-    eligible = shape.dtype != "fp32" or tf32_on
-    odd = facts.gemms.aligned(shape) is False or _too_narrow(shape.kernel_alignment, shape.dtype)
-    return eligible and odd and shape.m > 1 and shape.n > 1
+    tf32_on = any(shape.dtype == "tf32" for shape in facts.gemms.shapes)
+    return [
+        shape
+        for shape in facts.gemms.shapes
+        if (shape.dtype != "fp32" or tf32_on)
+        and (facts.gemms.aligned(shape) is False or _too_narrow(shape.kernel_alignment, shape.dtype))
+        and shape.m > 1
+        and shape.n > 1
+    ]
 
 
 def _too_narrow(alignment: int | None, dtype: str | None) -> bool:
