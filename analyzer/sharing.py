@@ -182,17 +182,18 @@ def _put_together(builder: TableBuilder, own: _Part, other: _Part) -> None:
         raise NotShareableError  # the file has changed meanwhile
     names, codes_of_names = _one_dictionary([p.content.names for p in parts], chunks, lambda mark: mark.names)
     texts, codes_of_texts = _one_dictionary([p.content.texts for p in parts], chunks, lambda mark: mark.texts)
+    threads, codes_of_threads = _one_dictionary([p.content.threads for p in parts], chunks, lambda mark: mark.threads)
+    codes_of = {"name": codes_of_names, "thread": codes_of_threads} | dict.fromkeys(TEXT_COLUMNS, codes_of_texts)
     columns: dict[str, dict[str, Any]] = {}
     for kind, schema in own.content.columns.items():
         rows = [(which, slice(before.rows[kind], after.rows[kind])) for _, which, before, after in chunks]
         columns[kind] = {}
         for column in list(schema):
             values = [part.content.columns[kind].pop(column) for part in parts]  # so that none is held twice for long
-            codes = codes_of_names if column == "name" else codes_of_texts if column in TEXT_COLUMNS else None
-            if codes is not None:
-                values = [new[old] for new, old in zip(codes, values, strict=True)]
+            if column in codes_of:
+                values = [new[old] for new, old in zip(codes_of[column], values, strict=True)]
             columns[kind][column] = np.concatenate([values[which][piece] for which, piece in rows])
-    builder.take(columns, names, texts, other.content)
+    builder.take(columns, names, texts, threads, other.content)
 
 
 def _one_dictionary(
