@@ -15,7 +15,7 @@ import pytest
 
 from fixtures.generate import generate
 from traceopt.analyzer import reader, sharing
-from traceopt.analyzer.builder import base_of
+from traceopt.analyzer.events import decode_events
 from traceopt.analyzer.inflate import Blocks
 from traceopt.analyzer.reader import read_trace
 from traceopt.analyzer.sharing import read_shared, shareable
@@ -102,9 +102,9 @@ def test_a_helper_that_is_killed_loses_nothing(
     def deadly(*args: Any) -> Any:
         if os.getpid() != alone:
             os.kill(os.getpid(), number)
-        return base_of(*args)
+        return decode_events(*args)
 
-    monkeypatch.setattr(sharing, "base_of", deadly)
+    monkeypatch.setattr(sharing, "decode_events", deadly)
     assert_same(generate("healthy").write(tmp_path / "trace.json.gz"))
     assert went_well == [False]
 
