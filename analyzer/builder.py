@@ -199,12 +199,13 @@ class TableBuilder:
         numbers["pid"] = [e.pid for e in events]
         numbers["tid"] = [e.tid for e in events]
         block = self._floats(numbers)
-        block[0] = self._nanoseconds(block[0])
-        keep = np.isfinite(block[0])
-        if not keep.all():
-            self.lost += int(len(keep) - keep.sum())
-            block = block[:, keep]
-            columns = {name: v if isinstance(v, int) else v[keep] for name, v in columns.items()}
+        block[0] -= self.base_us or 0.0  # epoch microseconds need 51 bits: this comes before the scale
+        timed = np.abs(block[0]) < _FARTHEST_US
+        if not timed.all():
+            self.lost += int(len(timed) - timed.sum())
+            block = block[:, timed]
+            columns = {name: v if isinstance(v, int) else v[timed] for name, v in columns.items()}
+        np.rint(block[0] * 1e3, out=block[0])
         rows = dict(zip(numbers, block, strict=True))
         if "duration" in rows:
             duration = rows["duration"]
@@ -233,15 +234,6 @@ class TableBuilder:
             else:
                 row[:] = list(map(self._thread_number if name in ("pid", "tid") else number, values))
         return block
-
-    def _nanoseconds(self, times_us: Floats) -> Floats:
-        """Integer nanoseconds (as float64) from the base; NaN where there is no time.
-
-        Epoch microseconds need 51 bits: the difference to the base is taken before the scale.
-        """
-        offset = times_us - (self.base_us or 0.0)
-        offset[~(np.abs(offset) < _FARTHEST_US)] = np.nan
-        return np.rint(offset * 1e3)
 
     def _thread_number(self, value: float | str | None) -> float:
         """A process or thread id as a number; texts that are no number are numbered by their order."""
@@ -389,11 +381,13 @@ def _time_of(kind: str) -> str:
 
 
 def _sorted(table: type[T], columns: dict[str, Any]) -> T:
+    """The table by time; a column at a time is held twice."""
     time = columns["time" if "time" in columns else "start"]
-    built = table(**columns)
-    if len(time) > 1 and (np.diff(time) < 0).any():
-        return built.take(np.argsort(time, kind="stable"))
-    return built
+    if (time[1:] < time[:-1]).any():
+        order = np.argsort(time, kind="stable").astype(np.int32)
+        for name, values in columns.items():
+            columns[name] = values[order]
+    return table(**columns)
 
 
 class _Appends(dict[type, Callable[[Any], None]]):
