@@ -201,12 +201,12 @@ def _known() -> Any:
 
 Event = Slice | FlowStart | FlowEnd | Instant | Meta | Ignored | Complete | Flow | Point | Arrow
 _KNOWN: Any = _known()
-_decode_known: Callable[[bytes], list[Event]] = msgspec.json.Decoder(list[_KNOWN]).decode
-_decode_any: Callable[[bytes], list[Event]] = msgspec.json.Decoder(list[_ANY]).decode
+_decode_known: Callable[[bytes | memoryview], list[Event]] = msgspec.json.Decoder(list[_KNOWN]).decode
+_decode_any: Callable[[bytes | memoryview], list[Event]] = msgspec.json.Decoder(list[_ANY]).decode
 decode_event: Callable[[bytes | Raw], Event] = msgspec.json.Decoder(_ANY).decode
 
 
-def decode_events(array: bytes) -> list[Event]:
+def decode_events(array: bytes | memoryview) -> list[Event]:
     """The events of a JSON array. Raises what msgspec raises, for a value of an unexpected type too."""
     try:
         return _decode_known(array)
