@@ -19,7 +19,7 @@ Value = TypeVar("Value", bound=Hashable)
 _INITIAL_ROWS = 1 << 12
 _encode = msgspec.msgpack.Encoder().encode
 _PACKED_FLOAT = np.dtype([("tag", "u1"), ("value", ">f8")])
-_PACKED_TRIPLE = np.dtype([("tag", "u1"), ("x", _PACKED_FLOAT), ("y", _PACKED_FLOAT), ("z", _PACKED_FLOAT)])
+_TRIPLE_BYTES = 1 + 3 * _PACKED_FLOAT.itemsize
 _FLOAT_TAG, _TRIPLE_TAG = 0xCB, 0x93  # msgpack's float 64 and array of three
 
 
@@ -33,29 +33,32 @@ def floats(lists: Sequence[Sequence[Any]]) -> Floats | None:
     msgpack writes each as 9 bytes. Shape (lists, length). None when something in them is not a float.
     """
     packed = _encode(lists)
-    n, rows = len(lists[0]), len(lists)
+    rows, n = len(lists), len(lists[0])
     before, of_row = _header_bytes(rows), _header_bytes(n)
-    if len(packed) != before + rows * (of_row + 9 * n):
+    row_bytes = of_row + 9 * n
+    if len(packed) != before + rows * row_bytes:
         return None
-    table = np.frombuffer(packed, np.uint8, offset=before).reshape(rows, of_row + 9 * n)
-    view = np.ndarray((rows, n), _PACKED_FLOAT, table, of_row, (table.strides[0], 9))
+    view = np.ndarray((rows, n), _PACKED_FLOAT, packed, before + of_row, (row_bytes, _PACKED_FLOAT.itemsize))
     if (view["tag"] != _FLOAT_TAG).any():  # "stream 7" has 9 bytes too
         return None
-    values: Floats = view["value"].astype(np.float64)
-    return values
+    found: Floats = view["value"].astype(np.float64)
+    return found
 
 
 def triples(values: Sequence[Any]) -> Floats | None:
     """A list of float triples as an array of shape (n, 3); None when something in the list is no triple."""
+    if not values:
+        return np.empty((0, 3))
     packed = _encode(values)
-    n = len(values)
-    if len(packed) != _header_bytes(n) + 28 * n:
+    n, before = len(values), _header_bytes(len(values))
+    if len(packed) != before + _TRIPLE_BYTES * n:
         return None
-    view = np.frombuffer(packed, _PACKED_TRIPLE, n, _header_bytes(n))
-    parts = [view[axis] for axis in "xyz"]
-    if (view["tag"] != _TRIPLE_TAG).any() or any((part["tag"] != _FLOAT_TAG).any() for part in parts):
+    tags = np.ndarray((n,), np.uint8, packed, before, (_TRIPLE_BYTES,))
+    view = np.ndarray((n, 3), _PACKED_FLOAT, packed, before + 1, (_TRIPLE_BYTES, _PACKED_FLOAT.itemsize))
+    if (tags != _TRIPLE_TAG).any() or (view["tag"] != _FLOAT_TAG).any():
         return None
-    return np.stack([part["value"] for part in parts], axis=1).astype(np.float64)
+    found: Floats = view["value"].astype(np.float64)
+    return found
 
 
 def distinct(codes: npt.NDArray[np.integer]) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
