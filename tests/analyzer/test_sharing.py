@@ -92,21 +92,40 @@ def test_what_is_unusual_is_read_by_one(kind: str, tmp_path: Path, went_well: li
 
 
 @pytest.mark.usefixtures("small_blocks")
+@pytest.mark.parametrize("chunk", [0, 2])
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
 def test_a_helper_that_is_killed_loses_nothing(
-    number: int, tmp_path: Path, went_well: list[bool], monkeypatch: pytest.MonkeyPatch
+    number: int, chunk: int, tmp_path: Path, went_well: list[bool], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It dies in its first chunk."""
+    """It dies in one of its chunks."""
     alone = os.getpid()
+    decoded: list[int] = []
 
     def deadly(*args: Any) -> Any:
-        if os.getpid() != alone:
+        decoded.append(os.getpid())
+        if os.getpid() != alone and decoded.count(os.getpid()) > chunk:
             os.kill(os.getpid(), number)
         return decode_events(*args)
 
     monkeypatch.setattr(sharing, "decode_events", deadly)
     assert_same(generate("healthy").write(tmp_path / "trace.json.gz"))
     assert went_well == [False]
+
+
+@pytest.mark.usefixtures("small_blocks")
+def test_each_decodes_a_part(tmp_path: Path, went_well: list[bool], monkeypatch: pytest.MonkeyPatch) -> None:
+    chunks: list[int] = []
+
+    def noting(reading: sharing._Reading, number: int, events: Any) -> None:
+        chunks.append(number)
+        add(reading, number, events)
+
+    add = sharing._Reading.add
+    monkeypatch.setattr(sharing._Reading, "add", noting)
+    assert_same(generate("healthy").write(tmp_path / "trace.json.gz"))
+    assert went_well == [True]
+    assert chunks[0] == 0
+    assert 1 not in chunks  # the helper had it
 
 
 def test_small_and_packed_files_are_not_shared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
