@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from traceopt.analyzer import op_names
 
@@ -27,8 +28,7 @@ def _never(_: str) -> bool:
     return False
 
 
-@dataclass(frozen=True, slots=True)
-class Activity:
+class Activity(Struct, frozen=True):
     """One kind of host work. The matchers see names of the slices of their kind; `label` is for people."""
 
     name: str

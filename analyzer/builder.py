@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from traceopt.analyzer import categories as cat
 from traceopt.analyzer.columns import Codes, Columns, floats, triples
@@ -54,8 +54,7 @@ _NO_TEXTS = (b"", b"null", b'""')
 _TIMED = (Slice, Instant, FlowStart, FlowEnd)
 
 
-@dataclass(frozen=True, slots=True)
-class Mark:
+class Mark(Struct, frozen=True):
     """How far a builder was: rows by kind, names and texts."""
 
     rows: dict[str, int]
@@ -63,8 +62,7 @@ class Mark:
     texts: int
 
 
-@dataclass(frozen=True, slots=True)
-class Content:
+class Content(Struct, frozen=True):
     """What a builder has read, as one process sends it to another."""
 
     columns: dict[str, dict[str, Any]]

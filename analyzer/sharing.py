@@ -12,12 +12,12 @@ import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from traceopt.analyzer.builder import TEXT_COLUMNS, Content, Mark, TableBuilder, base_of
 from traceopt.analyzer.chunks import EVENT_LIMIT_BYTES, EventStream, last_border
@@ -36,7 +36,6 @@ class NotShareableError(Exception):
     """The text has to be read in one piece."""
 
 
-@dataclass(slots=True)
 class _Half(EventStream):
     """Yields the chunks whose number is even, or odd; of chunk 0 both need the time."""
 
@@ -97,8 +96,7 @@ def _text_bytes(stream: io.BufferedReader) -> int:
     return max(size, told)
 
 
-@dataclass(frozen=True, slots=True)
-class _Part:
+class _Part(Struct, frozen=True):
     """What one process has read, the numbers of its chunks, and how far it was before and after each."""
 
     content: Content

@@ -7,7 +7,6 @@ import hashlib
 import re
 import subprocess
 import sys
-from dataclasses import replace
 
 import orjson
 import plotly.offline
@@ -15,6 +14,7 @@ import pytest
 import sample
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from traceopt.analyzer.activities import LABELS
 from traceopt.analyzer.cpu_phases import PHASES

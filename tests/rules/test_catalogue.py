@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import small_traces as build
+from msgspec.structs import replace
 
 from fixtures.generate import generate
 from fixtures.scenarios import SCENARIOS
@@ -52,7 +52,7 @@ class TestPage:
 
     def test_thresholds_are_explained(self, rule: type[Rule]) -> None:
         for setting in rule.thresholds():
-            assert len(setting.metadata["text"].split()) >= 3, setting.name
+            assert len(setting.text.split()) >= 3, setting.name
 
     def test_asks_only_for_what_facts_know(self, rule: type[Rule], example: GetExample) -> None:
         for requirement in rule.requires:

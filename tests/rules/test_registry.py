@@ -21,10 +21,8 @@ from traceopt.rules.rule import Rule, threshold
 ROOT = Path(__file__).parents[2]
 GOOD_RULE = '''
 from __future__ import annotations
-from dataclasses import dataclass
 from traceopt.rules.rule import Rule, threshold
 
-@dataclass(frozen=True)
 class Mine(Rule):
     """My page."""
     code = "{code}"
@@ -92,7 +90,7 @@ def test_rules_dir_adds_rules_and_broken_files_are_warnings(tmp_path: Path) -> N
     assert "SystemExit: 3" in by_file["quits.py"]
     assert by_file["mute.py"].endswith("left out: Mute:")
     assert "defines no rule" in by_file["nothing.py"]
-    assert found.find("my-rule")(min_share=0.1) == found.find("MY001")(min_share=0.1)
+    assert found.find("my-rule") is found.find("MY001")
 
 
 def test_rules_dir_must_be_a_folder(tmp_path: Path) -> None:
@@ -105,14 +103,14 @@ def test_entry_points_may_name_a_rule_or_a_module(tmp_path: Path, monkeypatch: p
     (tmp_path / "plugin_module.py").write_text(GOOD_RULE.format(code="MY001", name="my-rule"))
     (tmp_path / "plugin_class.py").write_text(GOOD_RULE.format(code="MY002", name="my-other-rule"))
     monkeypatch.syspath_prepend(str(tmp_path))
-    values = ["plugin_module", "plugin_class:Mine", "plugin_gone", "plugin_class:dataclass"]
+    values = ["plugin_module", "plugin_class:Mine", "plugin_gone", "plugin_class:threshold"]
     points = [EntryPoint(value, value, registry.ENTRY_POINTS) for value in values]
     monkeypatch.setattr(registry, "entry_points", lambda group: points if group == "traceopt.rules" else [])
     found = load_rules()
     assert [rule.code for rule in found.rules] == ["DL001", "HS001", "MY001", "MY002"]
     assert [warning.partition(": ")[0] for warning in found.warnings] == [
         "plug-in plugin_gone",
-        "plug-in plugin_class:dataclass",
+        "plug-in plugin_class:threshold",
     ]
     for name in ("plugin_module", "plugin_class"):
         sys.modules.pop(name, None)
@@ -125,17 +123,20 @@ def test_builtin_clash_is_a_programming_error(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_flaws_are_named() -> None:
-    class Undecorated(DL001):  # type: ignore[misc, valid-type]
-        code = "UD001"
+    class Tuned(DL001):  # type: ignore[misc, valid-type]
         min_share: float = threshold(0.1, "share")
 
     @dataclass(frozen=True)
+    class Hiding(Tuned):
+        code = "HD001"
+        max_share: float = threshold(0.2, "share")
+
     class NoDefault(DL001):  # type: ignore[misc, valid-type]
         code: ClassVar[str] = "ND001"
         min_share: float
 
     assert flaw(DL001) is None
-    assert "not decorated" in (flaw(Undecorated) or "")
+    assert "needs no decorator" in (flaw(Hiding) or "")
     assert flaw(NoDefault) == "threshold min_share has no default"
     assert "capital letters" in (flaw(make("dl1", "x")) or "")
     assert "kebab-case" in (flaw(make("DL001", "Not Kebab")) or "")
@@ -180,7 +181,6 @@ def test_an_unknown_code_is_an_error_with_the_closest(entry: str) -> None:
 
 
 def test_page_lists_thresholds() -> None:
-    @dataclass(frozen=True)
     class Tuned(DL001):  # type: ignore[misc, valid-type]
         """What it measures."""
 
