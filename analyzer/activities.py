@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from functools import cache
 
 from msgspec import Struct
 
@@ -20,8 +21,11 @@ _Matcher = Callable[[str], bool]
 
 
 def _pattern(*alternatives: str) -> _Matcher:
-    compiled = re.compile("|".join(alternatives))
-    return lambda name: compiled.search(name) is not None
+    @cache
+    def compiled() -> re.Pattern[str]:  # for the first name that is asked about: most traces have no Python frames
+        return re.compile("|".join(alternatives))
+
+    return lambda name: compiled().search(name) is not None
 
 
 def _never(_: str) -> bool:

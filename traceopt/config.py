@@ -17,8 +17,6 @@ from traceopt.errors import ConfigError, one_line, suggestion
 
 MOST_BYTES = 1 << 20  # of a settings file
 
-_toml: Any = importlib.import_module("tomllib" if sys.version_info >= (3, 11) else "tomli")
-
 
 class Config(Struct, frozen=True):
     """Every setting with its default; in TOML the names are written with `-` or `_`.
@@ -84,12 +82,13 @@ def typed_settings(schema: type, names: Sequence[str], table: Mapping[str, Any],
 
 def _read(path: Path) -> Config | None:
     """None when `path` is a pyproject.toml that says nothing about traceopt."""
+    toml: Any = importlib.import_module("tomllib" if sys.version_info >= (3, 11) else "tomli")
     try:
         with path.open("rb") as file:
             data = file.read(MOST_BYTES + 1)
         if len(data) > MOST_BYTES:
             raise ConfigError(f"{path} has more than {MOST_BYTES >> 20} MiB: it is no settings file")
-        document = _toml.loads(data.decode())
+        document = toml.loads(data.decode())
     except OSError as error:
         raise ConfigError(f"cannot read the settings file {path}: {error.strerror}") from error
     except RecursionError:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import small_traces as build
-from msgspec.structs import replace
 
 from fixtures.generate import generate
 from fixtures.scenarios import SCENARIOS

@@ -5,12 +5,12 @@ from __future__ import annotations
 import ast
 import re
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from msgspec.structs import replace
 from patch_cases import ATTENTION, AUTOCAST, CASES, WORKERS_4, Case
 
 from traceopt.rules.finding import Finding, Fix, Location

@@ -5,7 +5,6 @@ from __future__ import annotations
 import runpy
 import sys
 from dataclasses import dataclass
-from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import ClassVar
 
@@ -104,8 +103,11 @@ def test_entry_points_may_name_a_rule_or_a_module(tmp_path: Path, monkeypatch: p
     (tmp_path / "plugin_class.py").write_text(GOOD_RULE.format(code="MY002", name="my-other-rule"))
     monkeypatch.syspath_prepend(str(tmp_path))
     values = ["plugin_module", "plugin_class:Mine", "plugin_gone", "plugin_class:threshold"]
-    points = [EntryPoint(value, value, registry.ENTRY_POINTS) for value in values]
-    monkeypatch.setattr(registry, "entry_points", lambda group: points if group == "traceopt.rules" else [])
+    package = tmp_path / "plugins-1.0.dist-info"
+    package.mkdir()
+    (package / "METADATA").write_text("Metadata-Version: 2.1\nName: plugins\nVersion: 1.0\n")
+    declared = "".join(f"{number} = {value}\n" for number, value in enumerate(values))
+    (package / "entry_points.txt").write_text(f"[traceopt.rules]\n{declared}")
     found = load_rules()
     assert [rule.code for rule in found.rules] == ["DL001", "HS001", "MY001", "MY002"]
     assert [warning.partition(": ")[0] for warning in found.warnings] == [
