@@ -7,6 +7,7 @@ import io
 import json
 import os
 import signal
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ import pytest
 
 from fixtures.generate import generate
 from traceopt.analyzer import reader, sharing
-from traceopt.analyzer.builder import base_of
+from traceopt.analyzer.events import decode_events
 from traceopt.analyzer.inflate import Blocks
 from traceopt.analyzer.reader import read_trace
 from traceopt.analyzer.sharing import read_shared, shareable
@@ -27,7 +28,7 @@ TABLES = ("gpu", "runtime", "ops", "annotations", "python", "sync", "memory", "f
 @pytest.fixture
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Many chunks from little text."""
-    monkeypatch.setattr(Blocks.__init__, "__defaults__", (1 << 15, *Blocks.__init__.__defaults__[1:]))  # type: ignore[index]
+    monkeypatch.setattr(reader, "Blocks", partial(Blocks, block_bytes=1 << 15))
 
 
 @pytest.fixture
@@ -102,9 +103,9 @@ def test_a_helper_that_is_killed_loses_nothing(
     def deadly(*args: Any) -> Any:
         if os.getpid() != alone:
             os.kill(os.getpid(), number)
-        return base_of(*args)
+        return decode_events(*args)
 
-    monkeypatch.setattr(sharing, "base_of", deadly)
+    monkeypatch.setattr(sharing, "decode_events", deadly)
     assert_same(generate("healthy").write(tmp_path / "trace.json.gz"))
     assert went_well == [False]
 
