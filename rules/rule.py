@@ -71,7 +71,7 @@ class Rule:
     requires: ClassVar[tuple[str, ...]] = ()  # names that Facts.lacks() understands
 
     def __init__(self, **thresholds: Any) -> None:
-        if unknown := thresholds.keys() - {one.name for one in self.thresholds()}:
+        if thresholds and (unknown := thresholds.keys() - {one.name for one in self.thresholds()}):
             raise TypeError(f"{type(self).__name__} has no threshold {', '.join(sorted(unknown))}")
         vars(self).update(thresholds)
         self.__post_init__()

@@ -133,11 +133,17 @@ def test_flaws_are_named() -> None:
         code = "HD001"
         max_share: float = threshold(0.2, "share")
 
+    @dataclass(frozen=True)
+    class Decorated(DL001):  # type: ignore[misc, valid-type]
+        max_share: float = threshold(0.2, "share")
+
     class NoDefault(DL001):  # type: ignore[misc, valid-type]
         code: ClassVar[str] = "ND001"
         min_share: float
 
     assert flaw(DL001) is None
+    assert flaw(Decorated) is None
+    assert (Decorated().max_share, Decorated(max_share=0.3).max_share) == (0.2, 0.3)
     assert "needs no decorator" in (flaw(Hiding) or "")
     assert flaw(NoDefault) == "threshold min_share has no default"
     assert "capital letters" in (flaw(make("dl1", "x")) or "")
@@ -192,3 +198,24 @@ def test_page_lists_thresholds() -> None:
     assert page.startswith("# DL001 dataloader-stall\n")
     assert "What it measures." in page
     assert "| `min_share` | `0.03` | share of the median step |" in page
+
+
+def test_thresholds_are_inherited_and_stay() -> None:
+    class Base(DL001):  # type: ignore[misc, valid-type]
+        min_share: float = threshold(0.1, "share of the step")
+
+    class Stricter(Base):
+        min_us: float = threshold(5.0, "microseconds of a call")
+        min_share: float = 0.2
+
+    rule = Stricter(min_us=7.0)
+    assert repr(rule).endswith("Stricter(min_share=0.2, min_us=7.0)")
+    assert [(one.name, one.default, one.text) for one in Stricter.thresholds()] == [
+        ("min_share", 0.2, "share of the step"),
+        ("min_us", 5.0, "microseconds of a call"),
+    ]
+    assert (Base().min_share, Base.min_share) == (0.1, 0.1)
+    with pytest.raises(AttributeError, match="min_us cannot be set"):
+        rule.min_us = 1.0
+    with pytest.raises(TypeError, match="Stricter has no threshold max_us"):
+        Stricter(max_us=1.0)
