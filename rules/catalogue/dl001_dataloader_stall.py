@@ -83,6 +83,8 @@ class DataloaderStall(Rule):
             title, how = None, "are built inside the training process"
         elif plan.keeps_up:
             title, how = "Let more batches wait ready in the data loader", "come late from the worker processes"
+        elif plan.exhausted:
+            title, how = "Make a batch cheaper to load", "are built in as many workers as find a core"
         else:
             title, how = "Give the data loader more workers", "are built in worker processes that are too slow"
         left = min(stall, ready_ns or plan.left_ns)
