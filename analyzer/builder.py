@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from traceopt.analyzer import categories as cat
 from traceopt.analyzer.columns import Codes, Columns, Floats, fit, floats, triples
@@ -56,8 +56,7 @@ _NO_TEXTS = (b"", b"null", b'""')
 _SEPARATOR = b"\0"  # hardly ever in JSON text
 
 
-@dataclass(frozen=True, slots=True)
-class Mark:
+class Mark(Struct, frozen=True):
     """How far a builder was: rows by kind, and the sizes of its dictionaries."""
 
     rows: dict[str, int]
@@ -66,8 +65,7 @@ class Mark:
     threads: int
 
 
-@dataclass(frozen=True, slots=True)
-class Content:
+class Content(Struct, frozen=True):
     """What a builder has read, as one process sends it to another."""
 
     columns: dict[str, dict[str, Any]]

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from traceopt.analyzer.steps import PROFILER_STEP
 from traceopt.analyzer.tables import I4, I8, U1, ThreadSpans
@@ -17,8 +17,7 @@ _LEVELS = 64  # of nesting are climbed one by one; traces have about so many, at
 PYTHON, ANNOTATION, OP, RUNTIME = 0, 1, 2, 3
 
 
-@dataclass(frozen=True)
-class Slices:
+class Slices(Struct, frozen=True, dict=True):
     """Every CPU slice in one table, by thread and then by start, each with the slice that encloses it."""
 
     thread: I4

@@ -16,12 +16,12 @@ import struct
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from traceopt.analyzer.builder import TEXT_COLUMNS, Content, Mark, TableBuilder
 from traceopt.analyzer.chunks import EVENT_LIMIT_BYTES, EventStream, last_border
@@ -43,8 +43,7 @@ class NotShareableError(Exception):
     """The text has to be read in one piece."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Part:
+class _Part(Struct, frozen=True):
     """What one process has read, the numbers of its chunks, and how far it was before and after each."""
 
     content: Content
@@ -148,7 +147,6 @@ def _help(base_us: float, slots: mmap.mmap, columns: int, end: Connection, other
         end.send((pickled, [buffer.raw().nbytes for buffer in buffers]))
 
 
-@dataclass(slots=True)
 class _Shared(EventStream):
     """Yields the chunks that are decoded here; those after the first go to the helper as long as it takes them."""
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from traceopt.analyzer import op_names
 from traceopt.analyzer.facts import Facts
@@ -21,8 +21,7 @@ CHEAPER = "make an item cheaper: decode once and cache it, use packed formats, m
 FASTER = "read from faster storage (local NVMe or RAM), in larger packed files, or cache what was read"
 
 
-@dataclass(frozen=True)
-class LoaderPlan:
+class LoaderPlan(Struct, frozen=True):
     """What is known of the training's loader. Times are of a step.
 
     `settings` and `cores` are as `traceopt run` recorded them, `cores` None where it did not.

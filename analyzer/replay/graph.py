@@ -7,10 +7,9 @@ no rows of their own.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from traceopt.analyzer.gpu import GpuWork
 from traceopt.analyzer.intervals import EMPTY, Intervals
@@ -30,8 +29,7 @@ HOST = -1  # Rows.stream
 OWN_NS = 5_000  # what a call that waits costs besides
 
 
-@dataclass(frozen=True, slots=True)
-class Rows:
+class Rows(Struct, frozen=True):
     """What a change may alter; arrays have shape (len,), times in ns.
 
     A row is work of a stream, or the host's alone (`stream` HOST): a wait, the border of a step. First the host works
@@ -51,8 +49,7 @@ class Rows:
         return len(self.host)
 
 
-@dataclass(frozen=True)
-class Graph:
+class Graph(Struct, frozen=True):
     """`rows[:fixed]` were issued before the window: they happen when they happened."""
 
     rows: Rows

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Generator
-from dataclasses import dataclass, replace
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
 from traceopt.analyzer.replay.graph import HOST, Graph, Rows
 from traceopt.analyzer.replay.queues import EARLY
 from traceopt.analyzer.tables import I8
 
 
-@dataclass(frozen=True, slots=True)
-class Pace:
+class Pace(Struct, frozen=True):
     """Times in ns at the borders of the steps, shape (steps + 1,)."""
 
     host: I8  # how far the host was
@@ -25,8 +25,7 @@ class Pace:
         return np.maximum(self.host, self.device)
 
 
-@dataclass(frozen=True, slots=True)
-class Timing(Pace):
+class Timing(Pace, frozen=True):
     """Of each row as well; shape (rows,)."""
 
     end: I8  # when its work ended; when the host was done with it

@@ -7,6 +7,7 @@ import io
 import json
 import os
 import signal
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,7 @@ TABLES = ("gpu", "runtime", "ops", "annotations", "python", "sync", "memory", "f
 @pytest.fixture
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Many chunks from little text."""
-    monkeypatch.setattr(Blocks.__init__, "__defaults__", (1 << 15, *Blocks.__init__.__defaults__[1:]))  # type: ignore[index]
+    monkeypatch.setattr(reader, "Blocks", partial(Blocks, block_bytes=1 << 15))
 
 
 @pytest.fixture
