@@ -52,7 +52,6 @@ class SliceArgs(Struct, gc=False, frozen=True):
     forward_thread: _NumberOrText = field(name="Fwd thread id", default=NONE)
     awaited_stream: _NumberOrText = field(name="wait_on_stream", default=NONE)
     event_record: _NumberOrText = field(name="wait_on_cuda_event_record_corr_id", default=NONE)
-    python_id: _NumberOrText = field(name="Python id", default=NONE)
     event_index: _NumberOrText = field(name="Ev Idx", default=NONE)
 
 
