@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from functools import cache
+
+from msgspec import Struct
 
 from traceopt.analyzer import op_names
 
@@ -19,16 +21,18 @@ _Matcher = Callable[[str], bool]
 
 
 def _pattern(*alternatives: str) -> _Matcher:
-    compiled = re.compile("|".join(alternatives))
-    return lambda name: compiled.search(name) is not None
+    @cache
+    def compiled() -> re.Pattern[str]:  # for the first name that is asked about: most traces have no Python frames
+        return re.compile("|".join(alternatives))
+
+    return lambda name: compiled().search(name) is not None
 
 
 def _never(_: str) -> bool:
     return False
 
 
-@dataclass(frozen=True, slots=True)
-class Activity:
+class Activity(Struct, frozen=True):
     """One kind of host work. The matchers see names of the slices of their kind; `label` is for people."""
 
     name: str

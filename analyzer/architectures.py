@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
+
+from msgspec import Struct
 
 GIB = 2**30
 DTYPES: tuple[str, ...] = ("fp64", "fp32", "tf32", "fp16", "bf16", "fp8", "int8")
@@ -13,8 +14,7 @@ DTYPE_BYTES: Mapping[str, int] = MappingProxyType(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Architecture:
+class Architecture(Struct, frozen=True):
     """What a compute capability tells by itself."""
 
     vendor: str
@@ -30,8 +30,7 @@ class Architecture:
     """Plain FP32 products run on the matrix unit without losing precision (AMD Instinct)."""
 
 
-@dataclass(frozen=True, slots=True)
-class Accelerator:
+class Accelerator(Struct, frozen=True):
     """One device of the peak table."""
 
     name: str

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from traceopt.analyzer.gpu import GpuWork
 from traceopt.analyzer.kernel_names import FUSIBLE_KINDS
@@ -19,8 +18,7 @@ BETWEEN = 8  # kernels that may lie between softmax and its products: scale, mas
 _BATCHED = ("aten::bmm", "aten::baddbmm", "aten::baddbmm_", "aten::matmul", "aten::einsum")
 
 
-@dataclass(frozen=True, slots=True)
-class UnfusedAttention:
+class UnfusedAttention(Struct, frozen=True):
     """`mask` marks the kernels of the pattern among the device's work; times in ns over the window."""
 
     mask: npt.NDArray[np.bool_]
@@ -90,8 +88,7 @@ def _product(
     return None
 
 
-@dataclass(frozen=True, slots=True)
-class MathAttention:
+class MathAttention(Struct, frozen=True):
     """scaled_dot_product_attention that fell back to its math path. `calls` are its slices inside the window."""
 
     calls: npt.NDArray[np.int64]

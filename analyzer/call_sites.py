@@ -10,12 +10,12 @@ site is the line of the call; of work between two calls of one function, the lin
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from traceopt.analyzer import op_names
 from traceopt.analyzer.frames import CallSite, is_library, is_third_party, parse_frame
@@ -24,8 +24,7 @@ from traceopt.analyzer.tables import I4
 from traceopt.analyzer.trace import Trace
 
 
-@dataclass(frozen=True)
-class CallSites:
+class CallSites(Struct, frozen=True, dict=True):
     """Call sites of slices, as indices into `sites`; -1 where none is known."""
 
     trace: Trace

@@ -6,8 +6,9 @@ The key is described in capture/metadata.py. A trace is untrusted input: what is
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import Struct, field
 
 from traceopt.analyzer.ledger import Ledger, read_ledger
 from traceopt.analyzer.loaders import Loader, read_loaders
@@ -16,8 +17,7 @@ from traceopt.analyzer.untrusted import amount, counts, flag, rows, table, time_
 MOST_CORES = 65_536
 
 
-@dataclass(frozen=True, slots=True)
-class Environment:
+class Environment(Struct, frozen=True):
     """Settings of the process that decide its speed; None where not known.
 
     `cpu_affinity` counts the cores that the process may run on, `cpu_quota` the cores' worth of time that its container
@@ -59,8 +59,7 @@ class Environment:
         return 1 if bound else self.local_world_size or 1
 
 
-@dataclass(frozen=True, slots=True)
-class Model:
+class Model(Struct, frozen=True):
     """A module that is part of no other. `channels_last` is None without filters larger than 1 x 1."""
 
     class_name: str | None
@@ -72,8 +71,7 @@ class Model:
     dtypes: Mapping[str, int]  # parameters by type
 
 
-@dataclass(frozen=True, slots=True)
-class Optimizer:
+class Optimizer(Struct, frozen=True):
     """`foreach` and `fused` are None where the script left the choice to torch, or they are not known."""
 
     class_name: str | None
@@ -83,8 +81,7 @@ class Optimizer:
     parameters: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class Collections:
+class Collections(Struct, frozen=True):
     """Of Python's garbage collector, since the end of step 0. `frozen` objects are left alone by it."""
 
     count: int
@@ -94,16 +91,14 @@ class Collections:
     frozen: int
 
 
-@dataclass(frozen=True, slots=True)
-class Checkpoints:
+class Checkpoints(Struct, frozen=True):
     """Calls of torch.save since the end of step 0."""
 
     saves: int
     total_ns: int
 
 
-@dataclass(frozen=True, slots=True)
-class AllocatorState:
+class AllocatorState(Struct, frozen=True):
     """Of the caching allocator of the GPU."""
 
     allocated_bytes: int | None
@@ -114,8 +109,7 @@ class AllocatorState:
     out_of_memory: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class Captured:
+class Captured(Struct, frozen=True):
     """Empty, and not `recorded`, for a trace that another program made.
 
     `cycle` names the part of the schedule that the trace holds. `dynamo` are torch.compile's counters by kind: graph
@@ -238,5 +232,5 @@ def _checkpoints(row: Mapping[str, Any]) -> Checkpoints | None:
 
 
 def _allocator(row: Mapping[str, Any]) -> AllocatorState | None:
-    values = {name: whole(row.get(name)) for name in AllocatorState.__slots__}
+    values = {name: whole(row.get(name)) for name in AllocatorState.__struct_fields__}
     return AllocatorState(**values) if any(value is not None for value in values.values()) else None

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import prod
 from typing import Any
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from traceopt.analyzer import op_names
 from traceopt.analyzer.gemms import Gemms
@@ -20,8 +20,7 @@ FLOATING = frozenset(("fp64", "fp32", "fp16", "bf16", "fp8"))
 _CONVOLUTIONS = ("aten::convolution", "aten::_convolution")
 
 
-@dataclass(frozen=True, slots=True)
-class Cast:
+class Cast(Struct, frozen=True):
     """One kind of cast. `rows` index the device's work that it launched, wherever that ran."""
 
     size: tuple[int, ...]
@@ -31,8 +30,7 @@ class Cast:
     of_weight: bool  # the size is that of a weight of a product or convolution in the trace
 
 
-@dataclass(frozen=True, slots=True)
-class Casts:
+class Casts(Struct, frozen=True):
     """All kinds, and the work of those that the cast right behind them turns back."""
 
     kinds: list[Cast]

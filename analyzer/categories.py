@@ -39,7 +39,6 @@ TABLE_OF_CATEGORY: dict[str, str] = {
     "Trace": IGNORED,  # the profiler's own span; no window
     "overhead": IGNORED,
     "Overhead": IGNORED,
-    "ac2g": IGNORED,
     "": IGNORED,
 }
 
@@ -57,6 +56,8 @@ MEMCPY_CATEGORIES = frozenset({"gpu_memcpy", "Memcpy"})
 MEMSET_CATEGORIES = frozenset({"gpu_memset", "Memset"})
 OP_CATEGORIES_WITH_ANNOTATIONS = frozenset({"Operator"})
 _HIDDEN_ANNOTATION = re.compile(r"ProfilerStep#|enumerate\(DataLoader\)#|Optimizer\.|nccl:|gloo:|## ")
+ARROWS = frozenset({"ac2g", "async_cpu_to_gpu", "async_gpu", "async"})  # flows from a launch to its work
+INSTANTS = frozenset({"cpu_instant_event"})  # memory
 FORWARD_BACKWARD_FLOWS = frozenset({"fwdbwd", "forward_backward"})
 
 

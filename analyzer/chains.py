@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from traceopt.analyzer.gpu import GpuWork
 
 MAX_GAIN = 0.75  # of a chain's time: long chains also hold kernels that cannot be merged
 
 
-@dataclass(frozen=True, slots=True)
-class Chains:
+class Chains(Struct, frozen=True):
     """Runs of at least two kernels; counts and times (ns) are of the window, `group` goes beyond it."""
 
     mask: npt.NDArray[np.bool_]  # the device's work that is of a chain, in the window

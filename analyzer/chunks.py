@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, Literal
 
 import msgspec
+from msgspec import Struct, field
 
 from traceopt.analyzer.events import Event, decode_events
 from traceopt.analyzer.recovery import PATIENCE, UNREADABLE, Recovered, is_utf8, read_event, read_object, recover
@@ -38,8 +38,7 @@ class NotATraceError(ValueError):
     """The text holds no list of trace events. The message says what it holds."""
 
 
-@dataclass(slots=True)
-class EventStream:
+class EventStream(Struct):
     """Iterates over the lists of events in blocks of trace text.
 
     After the iteration: `header` is the JSON object around the events, without what cannot be read of it; `lost` counts

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Hashable, Iterable, Mapping, Sequence
+from functools import cache
 from itertools import count
 from typing import Any, Generic, TypeVar
 
@@ -12,12 +13,13 @@ import numpy as np
 import numpy.typing as npt
 
 Array = npt.NDArray[Any]
+Floats = npt.NDArray[np.float64]
 Value = TypeVar("Value", bound=Hashable)
 
 _INITIAL_ROWS = 1 << 12
 _encode = msgspec.msgpack.Encoder().encode
 _PACKED_FLOAT = np.dtype([("tag", "u1"), ("value", ">f8")])
-_PACKED_TRIPLE = np.dtype([("tag", "u1"), ("x", _PACKED_FLOAT), ("y", _PACKED_FLOAT), ("z", _PACKED_FLOAT)])
+_TRIPLE_BYTES = 1 + 3 * _PACKED_FLOAT.itemsize
 _FLOAT_TAG, _TRIPLE_TAG = 0xCB, 0x93  # msgpack's float 64 and array of three
 
 
@@ -26,32 +28,37 @@ def _header_bytes(n: int) -> int:
     return 1 if n < 16 else 3 if n < 65536 else 5
 
 
-def floats(values: Sequence[Any]) -> npt.NDArray[np.float64] | None:
-    """A list of Python floats as float64, at half the cost of np.array: msgpack writes each as 9 bytes.
-
-    None when something in the list is not a float.
+def floats(lists: Sequence[Sequence[Any]]) -> Floats | None:
+    """Lists of Python floats, all of one length, as rows of a float64 array: by far cheaper than np.array, because
+    msgpack writes each as 9 bytes. Shape (lists, length). None when something in them is not a float.
     """
-    packed = _encode(values)
-    n = len(values)
-    if len(packed) != _header_bytes(n) + 9 * n:
+    packed = _encode(lists)
+    rows, n = len(lists), len(lists[0])
+    before, of_row = _header_bytes(rows), _header_bytes(n)
+    row_bytes = of_row + 9 * n
+    if len(packed) != before + rows * row_bytes:
         return None
-    view = np.frombuffer(packed, _PACKED_FLOAT, n, _header_bytes(n))
+    view = np.ndarray((rows, n), _PACKED_FLOAT, packed, before + of_row, (row_bytes, _PACKED_FLOAT.itemsize))
     if (view["tag"] != _FLOAT_TAG).any():  # "stream 7" has 9 bytes too
         return None
-    return view["value"].astype(np.float64)
+    found: Floats = view["value"].astype(np.float64)
+    return found
 
 
-def triples(values: Sequence[Any]) -> npt.NDArray[np.float64] | None:
+def triples(values: Sequence[Any]) -> Floats | None:
     """A list of float triples as an array of shape (n, 3); None when something in the list is no triple."""
+    if not values:
+        return np.empty((0, 3))
     packed = _encode(values)
-    n = len(values)
-    if len(packed) != _header_bytes(n) + 28 * n:
+    n, before = len(values), _header_bytes(len(values))
+    if len(packed) != before + _TRIPLE_BYTES * n:
         return None
-    view = np.frombuffer(packed, _PACKED_TRIPLE, n, _header_bytes(n))
-    parts = [view[axis] for axis in "xyz"]
-    if (view["tag"] != _TRIPLE_TAG).any() or any((part["tag"] != _FLOAT_TAG).any() for part in parts):
+    tags = np.ndarray((n,), np.uint8, packed, before, (_TRIPLE_BYTES,))
+    view = np.ndarray((n, 3), _PACKED_FLOAT, packed, before + 1, (_TRIPLE_BYTES, _PACKED_FLOAT.itemsize))
+    if (tags != _TRIPLE_TAG).any() or (view["tag"] != _FLOAT_TAG).any():
         return None
-    return np.stack([part["value"] for part in parts], axis=1).astype(np.float64)
+    found: Floats = view["value"].astype(np.float64)
+    return found
 
 
 def distinct(codes: npt.NDArray[np.integer]) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
@@ -108,7 +115,7 @@ class Columns:
             if end > len(array):
                 grown = max(end, len(array) * 3 // 2)
                 array.resize((grown, *array.shape[1:]), refcheck=False)
-            array[self.rows : end] = _fitting(columns[name], array.dtype)
+            array[self.rows : end] = columns[name]
         self.rows = end
 
     def finish(self) -> dict[str, Array]:
@@ -118,10 +125,19 @@ class Columns:
         return self._arrays
 
 
-def _fitting(values: Array | int, dtype: np.dtype[Any]) -> Array | int:
-    """Floats made fit for an integer column: what is no number, or does not fit, becomes -1 ("not in the event")."""
-    if isinstance(values, int) or values.dtype.kind != "f" or dtype.kind not in "iu":
-        return values
-    limits = np.iinfo(dtype)
-    fits = (values >= limits.min) & (values < float(limits.max) + 1)  # as a float, the largest int64 is one more
-    return values if fits.all() else np.where(fits, values, -1)
+def fit(rows: Floats, dtypes: tuple[str, ...]) -> None:
+    """Makes each row fit for its integer type: what is no number, or too large, becomes -1 ("not in the event")."""
+    if not rows.shape[1]:
+        return
+    low, beyond = _limits(dtypes)
+    fits = (rows.min(axis=1) >= low) & (rows.max(axis=1) < beyond)
+    for place in np.flatnonzero(~fits).tolist():
+        row = rows[place]
+        row[~((row >= low[place]) & (row < beyond[place]))] = -1
+
+
+@cache
+def _limits(dtypes: tuple[str, ...]) -> tuple[Floats, Floats]:
+    """The least value of each type, and the first that is too large (the largest int64 has no float of its own)."""
+    limits = [np.iinfo(dtype) for dtype in dtypes]
+    return np.array([float(one.min) for one in limits]), np.array([float(one.max) + 1 for one in limits])

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from traceopt.analyzer import op_names
 from traceopt.analyzer.gpu import GpuWork
@@ -31,8 +31,7 @@ _ELEMENT_BYTES = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class CollectiveCalls:
+class CollectiveCalls(Struct, frozen=True):
     """Collectives of one kind inside the window, in order of time. Arrays have shape (calls,), times in ns."""
 
     name: str

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 
 from traceopt.analyzer.gpu import GpuWork
 from traceopt.analyzer.intervals import intersect, union
@@ -14,8 +14,7 @@ from traceopt.analyzer.tables import I8, MEMCPY
 _COPY_NAME = re.compile(r"Memcpy (?P<direction>\w+) \((?P<source>\w+) -> (?P<target>\w+)\)")
 
 
-@dataclass(frozen=True, slots=True)
-class CopyCalls:
+class CopyCalls(Struct, frozen=True):
     """Copies of one kind inside the window. `rows` index the device's work."""
 
     kind: str  # "HtoD pageable", "HtoD pinned", "DtoH pageable", "DtoD", "PtoP", ...

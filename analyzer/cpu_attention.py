@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from traceopt.analyzer.intervals import Intervals, clip, intersect, union
 from traceopt.analyzer.nesting import OP
@@ -19,8 +19,7 @@ _OTHER_PRODUCT = re.compile(r"^aten::(?:mm|addmm|_addmm_activation|mkldnn_linear
 _FUSED = re.compile(r"^aten::_?scaled_dot_product_")  # whose own way over products is not the user's to change
 
 
-@dataclass(frozen=True, slots=True)
-class CpuAttention:
+class CpuAttention(Struct, frozen=True):
     """`softmax` are slices, one for each pattern, forward or backward; `area` covers the patterns, their products
     included.
     """

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+from msgspec import Struct
 
 from traceopt.analyzer import op_names
 from traceopt.analyzer.host import Host
@@ -34,8 +34,7 @@ PHASE_NAMES = tuple(name for name, _, _ in PHASES)
 MODEL_WORK = tuple(name for name, _, busy in PHASES if busy and name != "communication")
 
 
-@dataclass(frozen=True)
-class CpuPhases:
+class CpuPhases(Struct, frozen=True, dict=True):
     """Exclusive phases of the training thread inside the window; they sum to it."""
 
     host: Host

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import zlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from traceopt.analyzer.sources import Source
 from traceopt.errors import InputError
@@ -15,8 +16,7 @@ _MANY = 16
 _KEY = '"traceopt": {"cycle": '
 
 
-@dataclass(frozen=True, slots=True)
-class Recording:
+class Recording(Struct, frozen=True):
     """A file to analyze; `detail` is the file of the same process with shapes, frames and memory but no true times."""
 
     source: Source

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from traceopt.analyzer.architectures import Accelerator, Architecture, architecture
 from traceopt.analyzer.categories import COUNTER_RANGE_CATEGORY, FOREIGN_DEVICE_CATEGORIES
@@ -15,8 +16,7 @@ from traceopt.analyzer.untrusted import whole, word
 _HIGHEST_VERSION = 1000  # of a compute capability
 
 
-@dataclass(frozen=True, slots=True)
-class TraceDevice:
+class TraceDevice(Struct, frozen=True):
     """`accelerator` is None for a device that the peak table does not know: efficiencies are then not measured."""
 
     vendor: str  # "nvidia", "amd", "cpu", "other"

@@ -1,19 +1,23 @@
 """The trace events that are read, as msgspec types: what is not named here is skipped without being built.
 
-One decoder serves every PyTorch from 1.8 (2021) on: the event's `ph` picks the type, unknown keys are skipped, and
-what the fast types refuse (a string where a number belongs, an unknown `ph`) goes through `lenient`.
+Two decoders serve every PyTorch from 1.8 (2021) on. In the first the event's `cat` picks the type, which has what the
+table of this category keeps and nothing else; it knows the categories that are frequent. Where it meets anything else,
+the second reads all again: there `ph` picks the type, and the category is a text like others. What its types refuse (a
+string where a number belongs, an unknown `ph`) goes through `lenient`.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import cache, reduce
 from operator import or_
-from typing import Any
+from typing import Any, ClassVar, Literal
 
 import msgspec
 from msgspec import Raw, Struct, field
+
+from traceopt.analyzer import categories as cat
 
 NONE = -1.0  # "not in the event", for numbers that cannot be negative
 NO_TIME = math.nan
@@ -48,7 +52,6 @@ class SliceArgs(Struct, gc=False, frozen=True):
     forward_thread: _NumberOrText = field(name="Fwd thread id", default=NONE)
     awaited_stream: _NumberOrText = field(name="wait_on_stream", default=NONE)
     event_record: _NumberOrText = field(name="wait_on_cuda_event_record_corr_id", default=NONE)
-    python_id: _NumberOrText = field(name="Python id", default=NONE)
     event_index: _NumberOrText = field(name="Ev Idx", default=NONE)
 
 
@@ -80,6 +83,7 @@ class Slice(Struct, gc=False, tag_field="ph", tag="X"):
 
 
 class FlowStart(Struct, gc=False, tag_field="ph", tag="s"):
+    ph: ClassVar[str] = "s"
     cat: str = ""
     id: _NumberOrText = NONE
     pid: _NumberOrText = NONE
@@ -87,12 +91,8 @@ class FlowStart(Struct, gc=False, tag_field="ph", tag="s"):
     ts: _Number = NO_TIME
 
 
-class FlowEnd(Struct, gc=False, tag_field="ph", tag="f"):
-    cat: str = ""
-    id: _NumberOrText = NONE
-    pid: _NumberOrText = NONE
-    tid: _NumberOrText = NONE
-    ts: _Number = NO_TIME
+class FlowEnd(FlowStart, gc=False, tag="f"):
+    ph: ClassVar[str] = "f"
 
 
 class Instant(Struct, gc=False, tag_field="ph", tag="i"):
@@ -118,16 +118,102 @@ _IGNORED = tuple(
     msgspec.defstruct(f"Ignored_{ord(phase)}", [], bases=(Ignored,), tag_field="ph", tag=phase, gc=False)
     for phase in "tICBEbneSTpPNODRcvV()"
 )
-Event = Slice | FlowStart | FlowEnd | Instant | Meta | Ignored
 _ANY: Any = reduce(or_, _IGNORED, Slice | FlowStart | FlowEnd | Instant | Meta)
 
-decode_events: Callable[[bytes], list[Event]] = msgspec.json.Decoder(list[_ANY]).decode
+
+class Complete(Struct, gc=False):
+    """Base of the types of known categories; of some categories no more than this counts."""
+
+    category: ClassVar[str]
+    ph: Literal["X"]
+
+
+class Span(Complete, gc=False):
+    name: str = ""
+    pid: _NumberOrText = NONE
+    tid: _NumberOrText = NONE
+    ts: _Number = NO_TIME
+    dur: _Number = 0.0
+
+
+class Flow(Struct, gc=False):
+    ph: Literal["s", "f"]
+    id: _NumberOrText = NONE
+    pid: _NumberOrText = NONE
+    tid: _NumberOrText = NONE
+    ts: _Number = NO_TIME
+
+
+class Point(Struct, gc=False):
+    ph: Literal["i"]
+    name: str = ""
+    pid: _NumberOrText = NONE
+    tid: _NumberOrText = NONE
+    ts: _Number = NO_TIME
+    args: InstantArgs = _NO_INSTANT_ARGS
+
+
+class Arrow(Struct, gc=False):
+    """An end of a flow from a launch to its work; correlation ids say the same."""
+
+    ph: Literal["s", "t", "f"]
+
+
+_OP_ARGS = ("dims", "types", "concrete", "stack", "sequence", "forward_thread", "event_index")
+_SYNC_ARGS = ("correlation", "stream", "device", "awaited_stream", "event_record")
+_NO_GPU_ARGS = {*_OP_ARGS, "awaited_stream", "event_record"}
+_ARGS: dict[str, tuple[str, ...]] = {  # those of SliceArgs that a table keeps
+    cat.GPU: tuple(name for name in SliceArgs.__struct_fields__ if name not in _NO_GPU_ARGS),
+    cat.RUNTIME: ("correlation",),
+    cat.OP: _OP_ARGS,
+    cat.ANNOTATION: _OP_ARGS,
+    cat.SYNC: _SYNC_ARGS,
+}
+_fields = cache(msgspec.structs.fields)
+
+
+def _span_with(columns: Iterable[str]) -> type[Struct]:
+    """A Span with some of the arguments of a Slice."""
+    chosen = [f for f in _fields(SliceArgs) if f.name in columns]
+    arguments = [(f.name, f.type, field(name=f.encode_name, default=f.default)) for f in chosen]
+    args = msgspec.defstruct("Args", arguments, gc=False, frozen=True)
+    return msgspec.defstruct("SpanWithArgs", [("args", args, args())], bases=(Span,), gc=False)
+
+
+def _known() -> Any:
+    """The union of the types of all known categories."""
+    bases: dict[str, type[Struct]] = {table: _span_with(columns) for table, columns in _ARGS.items()}
+    bases |= {cat.PYTHON: Span, cat.IGNORED: Complete}
+    of_category = {category: bases[table] for category, table in cat.TABLE_OF_CATEGORY.items()}
+    of_category |= dict.fromkeys(cat.FOREIGN_DEVICE_CATEGORIES, Complete)
+    of_category |= dict.fromkeys(cat.ARROWS, Arrow)
+    of_category |= dict.fromkeys(cat.FORWARD_BACKWARD_FLOWS, Flow)
+    of_category |= dict.fromkeys(cat.INSTANTS, Point)
+    types = (
+        msgspec.defstruct(
+            base.__name__, [], bases=(base,), tag_field="cat", tag=category, gc=False, namespace={"category": category}
+        )
+        for category, base in of_category.items()
+    )
+    return reduce(or_, types)
+
+
+Event = Slice | FlowStart | FlowEnd | Instant | Meta | Ignored | Complete | Flow | Point | Arrow
+_KNOWN: Any = _known()
+_decode_known: Callable[[bytes | memoryview], list[Event]] = msgspec.json.Decoder(list[_KNOWN]).decode
+_decode_any: Callable[[bytes | memoryview], list[Event]] = msgspec.json.Decoder(list[_ANY]).decode
 decode_event: Callable[[bytes | Raw], Event] = msgspec.json.Decoder(_ANY).decode
 
+
+def decode_events(array: bytes | memoryview) -> list[Event]:
+    """The events of a JSON array. Raises what msgspec raises, for a value of an unexpected type too."""
+    try:
+        return _decode_known(array)
+    except msgspec.ValidationError:
+        return _decode_any(array)
+
+
 _BY_PHASE: dict[str, type[Struct]] = {"X": Slice, "s": FlowStart, "f": FlowEnd, "i": Instant, "M": Meta}
-
-
-_fields = cache(msgspec.structs.fields)
 
 
 def _time(value: object) -> float:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct, field
 
 from traceopt.analyzer.activities import GRADIENT_FRAME, LOGGING_FRAME, REPORTING_FUNCTION
 from traceopt.analyzer.attention import MathAttention, UnfusedAttention, find_math_attention, find_unfused_attention
@@ -52,8 +52,7 @@ from traceopt.analyzer.tiny_ops import TinyOps, find_tiny_ops
 from traceopt.analyzer.trace import Trace
 
 
-@dataclass(frozen=True)
-class Facts:
+class Facts(Struct, frozen=True, dict=True):
     """The facts of one trace. `device_overrides` corrects or extends the peak table (see hardware.find), `workload`
     says what the run processes.
     """

@@ -8,9 +8,10 @@ backward, and a fifth where a fused kernel computes the scores again.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import prod
 from typing import Any
+
+from msgspec import Struct
 
 from traceopt.analyzer import op_names
 
@@ -31,8 +32,7 @@ _CONVOLUTION_BACKWARD = {"aten::convolution_backward": (0, 1, 2), "aten::cudnn_c
 COUNTED = frozenset({*op_names.GEMM_OPS, *_ATTENTION, *_ATTENTION_BY_TOKEN, *_CONVOLUTION, *_CONVOLUTION_BACKWARD})
 
 
-@dataclass(frozen=True, slots=True)
-class OpFlops:
+class OpFlops(Struct, frozen=True):
     """Of one call. `model` is what the mathematics needs; `executed` is what the kernels do for it."""
 
     model: float

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from traceopt.analyzer.device import TraceDevice
 from traceopt.analyzer.flop_formulas import COUNTED, OpFlops, convolution_output, op_flops
@@ -23,8 +23,7 @@ from traceopt.analyzer.trace import Trace
 ENOUGH = 0.9  # of the product time: below it a share of the peak would be a guess
 
 
-@dataclass(frozen=True)
-class Flops:
+class Flops(Struct, frozen=True, dict=True):
     """FLOP of the operators that launched work inside the window; 0 where no shapes were recorded.
 
     What counts is the launch: the GPU may run some steps behind, and then does the work of earlier ones in the window.

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 import sys
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 FRAME = re.compile(r"^(?P<file>.+?)\((?P<line>\d+)\): (?P<function>.+)$", re.S)
 _INSTALLED = re.compile(
@@ -34,8 +35,7 @@ THIRD_PARTY = frozenset(
 _STDLIB = sys.stdlib_module_names - {"cmd", "code", "profile", "test", "trace"}
 
 
-@dataclass(frozen=True, slots=True)
-class CallSite:
+class CallSite(Struct, frozen=True):
     """Lines of a function of the user's code: those of the call where they are known, else where it begins."""
 
     file: str

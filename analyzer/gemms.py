@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 
 import msgspec
 import numpy as np
+from msgspec import Struct
 
 from traceopt.analyzer import op_names
 from traceopt.analyzer.architectures import needed_multiple
@@ -19,8 +19,7 @@ from traceopt.analyzer.tables import I4, I8
 from traceopt.analyzer.trace import Trace
 
 
-@dataclass(frozen=True, slots=True)
-class GemmShape:
+class GemmShape(Struct, frozen=True):
     """D[m,n] = A[m,k] B[k,n], `batch` times, of one operator and type. `rows` are the calls' rows of trace.ops."""
 
     op: str
@@ -51,8 +50,7 @@ class GemmShape:
         return once * self.batch * self.calls * dtype_bytes
 
 
-@dataclass(frozen=True)
-class Gemms:
+class Gemms(Struct, frozen=True, dict=True):
     """The matrix products of the window whose shapes were recorded, by shape, longest first."""
 
     trace: Trace

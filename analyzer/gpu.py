@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from traceopt.analyzer.columns import distinct
 from traceopt.analyzer.grouping import Categorical, numbered
@@ -22,8 +22,7 @@ Mask = npt.NDArray[np.bool_]
 BUSY_LABELS = {"compute": "Compute kernels", "communication": "Exposed communication", "copies": "Exposed copies"}
 
 
-@dataclass(frozen=True)
-class GpuWork:
+class GpuWork(Struct, frozen=True, dict=True):
     """The work of one device in a window (start, end) in ns. Masks and arrays have shape (len(work),)."""
 
     trace: Trace

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from traceopt.analyzer.columns import distinct
 
@@ -17,8 +17,7 @@ Number = TypeVar("Number", bound=np.integer)
 _MOST_VALUES = 1 << 16  # in a table of them, if there are not as many rows; else the rows are sorted
 
 
-@dataclass(frozen=True, slots=True)
-class Categorical:
+class Categorical(Struct, frozen=True):
     """A column of texts: `codes` are indices in `values`, of which some may be alike or not used."""
 
     values: Sequence[str]

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
+
+from msgspec.structs import replace
 
 from traceopt.analyzer.accelerators import ACCELERATORS
 from traceopt.analyzer.architectures import ARCH_CAPABILITIES, DTYPES, GIB, Accelerator

@@ -6,9 +6,8 @@ holds the interpreter, or a loop that calls nothing.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
+from msgspec import Struct
 
 from traceopt.analyzer.idle import Gaps
 from traceopt.analyzer.nesting import PYTHON, Slices
@@ -17,8 +16,7 @@ from traceopt.analyzer.tables import I8
 SHORTEST_NS = 1_000_000
 
 
-@dataclass(frozen=True, slots=True)
-class Holes:
+class Holes(Struct, frozen=True):
     """Arrays have shape (len,); times in ns. `slice` is the Python frame around the hole."""
 
     gap: I8  # row of the gaps

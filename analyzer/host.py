@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from traceopt.analyzer.activities import ACTIVITIES, Activity
 from traceopt.analyzer.intervals import EMPTY, Intervals, merge, subtract, union
@@ -17,8 +17,7 @@ from traceopt.analyzer.trace import Trace
 Mask = npt.NDArray[np.bool_]
 
 
-@dataclass(frozen=True)
-class Host:
+class Host(Struct, frozen=True, dict=True):
     """The activities of the threads. `runtime_activity` overrides names: activity -> mask of runtime rows."""
 
     trace: Trace

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from traceopt.analyzer import op_names
 from traceopt.analyzer.activities import ACTIVITY_NAMES, HOLE, QUEUED, UNTRACED
@@ -22,8 +22,7 @@ MOST_THREADS = 256  # that launch: gaps that others end are put down to the trai
 LAUNCH_LATENCY_NS = 30_000  # from the end of a launch call to its kernel on an idle GPU: 3-20 us seen, P2P setups more
 
 
-@dataclass(frozen=True)
-class Gaps:
+class Gaps(Struct, frozen=True, dict=True):
     """The idle gaps of a device, cut at the borders of steps. Arrays have shape (len,), times in ns.
 
     The GPU was starved from `start` to `starved_end`: its next work was not launched yet. From there to `end` that work
@@ -85,8 +84,7 @@ def intersect_at(area: Intervals, edges: I8) -> Intervals:
     return Intervals(start, end)
 
 
-@dataclass(frozen=True)
-class Idle:
+class Idle(Struct, frozen=True, dict=True):
     """The gaps' time by cause: `amount` has shape (len(gaps), len(CAUSES)), ns; a row sums to its gap."""
 
     gaps: Gaps

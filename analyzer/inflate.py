@@ -7,10 +7,10 @@ import sys
 import zipfile
 import zlib
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from typing import IO, Any
 
 from isal import isal_zlib
+from msgspec import Struct, field
 
 from traceopt.analyzer.limits import check_ratio, check_size
 
@@ -21,8 +21,7 @@ _CORRUPT: Any = (isal_zlib.error, zlib.error, EOFError)  # isal's stubs take its
 _UNREADABLE: Any = (OSError, zipfile.BadZipFile, *_CORRUPT)
 
 
-@dataclass(slots=True)
-class Blocks:
+class Blocks(Struct):
     """Iterates over a stream's text in blocks of about `block_bytes`.
 
     After the iteration `byte_count` is the uncompressed size, `digest` the SHA-256 of the stream as it was read, and

@@ -5,18 +5,17 @@ No nesting and no order is assumed of the input of `union`; every other function
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 I8 = npt.NDArray[np.int64]
 
 
-@dataclass(frozen=True)
-class Intervals:
+class Intervals(Struct, frozen=True, dict=True):
     """Disjoint, sorted, none empty, none touching the next."""
 
     start: I8

@@ -8,10 +8,11 @@ samples are moved to the timing cycle's clock, which runs evenly between the ope
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
 from traceopt.analyzer.alignment import align, count_same
 from traceopt.analyzer.steps import PROFILER_STEP, Steps, find_steps
@@ -88,8 +89,7 @@ def _in_order(tables: list[T], time: str) -> T:
     return joined.take(np.argsort(getattr(joined, time), kind="stable"))
 
 
-@dataclass(frozen=True)
-class _Marks:
+class _Marks(Struct, frozen=True):
     """Operators and annotations of all threads, by thread and start; rows of the operators come first."""
 
     thread: I4
@@ -118,8 +118,7 @@ class _Marks:
         return slice(*(np.searchsorted(self.start[first:last], [start, end]) + first))
 
 
-@dataclass(frozen=True)
-class _Clock:
+class _Clock(Struct, frozen=True):
     """Times of a detail step and the times of the timing step that correspond, both rising."""
 
     here: I8
@@ -129,8 +128,7 @@ class _Clock:
         return np.rint(np.interp(time, self.here, self.there)).astype(np.int64)
 
 
-@dataclass(frozen=True)
-class _StepPair:
+class _StepPair(Struct, frozen=True):
     """A step of the timing cycle, with the `borrowed` one of the detail cycle; rows as (timing's, detail's)."""
 
     borrowed: int

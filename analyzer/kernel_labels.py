@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from functools import lru_cache
+
+from msgspec import Struct
 
 from traceopt.analyzer.kernel_names import MAX_NAME_CHARS
 
@@ -32,8 +33,7 @@ _BORING = _words(
 _GENERIC_KERNEL = re.compile(r"elementwise_kernel|reduce_kernel$|multi_tensor_apply_kernel|^gpu_index|elementwise_grid")
 
 
-@dataclass(slots=True)
-class _Node:
+class _Node(Struct):
     """A name with its template arguments."""
 
     text: str

@@ -20,8 +20,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import lru_cache
+
+from msgspec import Struct
 
 from traceopt.analyzer.kernel_dtypes import ALIGN, element_dtype, product_dtype
 
@@ -46,8 +47,7 @@ MAX_NAME_CHARS = 16_384
 """Only this much of a name is looked at: mangled CUTLASS names reach a few thousand characters."""
 
 
-@dataclass(frozen=True, slots=True)
-class KernelClass:
+class KernelClass(Struct, frozen=True):
     """What a kernel's name tells."""
 
     kind: str
@@ -111,8 +111,7 @@ _TensorCore = bool | Callable[[str], bool | None] | None
 _FUSED = True
 
 
-@dataclass(frozen=True, slots=True)
-class _Entry:
+class _Entry(Struct, frozen=True):
     """One line of the table: names that match ``pattern`` are of ``kind``."""
 
     pattern: re.Pattern[str]

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 
 from traceopt.analyzer.tables import I8
 from traceopt.analyzer.untrusted import MOST_ROWS, MOST_US, amount, rows, table, time_ns, times_ns, whole, word
@@ -16,8 +16,7 @@ SETTLED = 3  # the first steps of a run are slow: they are left out of medians
 FEW = 5  # a median of fewer unrecorded steps says nothing
 
 
-@dataclass(frozen=True, slots=True)
-class Window:
+class Window(Struct, frozen=True):
     """Steps that had a profiler: from `warmup_from` on; those from `start` to `until` - 1 are in a trace."""
 
     cycle: str
@@ -26,8 +25,7 @@ class Window:
     until: int
 
 
-@dataclass(frozen=True)
-class Ledger:
+class Ledger(Struct, frozen=True, dict=True):
     """Arrays have an entry a step, from step 0 on (the start of the program), ns.
 
     `fetch_ns` is the time in the DataLoader, None where no loader was watched; `gc_ns` the collector's, `save_ns` that

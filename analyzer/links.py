@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
+from msgspec import Struct
 
 from traceopt.analyzer.nesting import OP, RUNTIME, Slices
 from traceopt.analyzer.tables import I4, I8, RuntimeTable
 from traceopt.analyzer.trace import Trace
 
 
-@dataclass(frozen=True, slots=True)
-class Links:
+class Links(Struct, frozen=True):
     """Columns beside `trace.gpu`, shape (len(gpu),); -1: unknown.
 
     Work without a launch in the file was launched before the file begins (or by a graph that was). One launch owns many

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from traceopt.analyzer.untrusted import MOST_US, amount, flag, rows, table, time_ns, whole, word
 
@@ -15,8 +16,7 @@ MOST_LOADERS = 100
 _Key = tuple[str | None, int | None]  # dataset and number of workers
 
 
-@dataclass(frozen=True, slots=True)
-class WorkerStart:
+class WorkerStart(Struct, frozen=True):
     """Once that worker processes were started, in step `step`: how long that took, and the wait for the first batch.
 
     `end_ns`: how long the loader took to end after the last batch; None while it had not.
@@ -28,8 +28,7 @@ class WorkerStart:
     end_ns: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class Build:
+class Build(Struct, frozen=True):
     """What it takes one process to build a batch, mean over all, ns: of that computing, and ready to compute with no
     core free. None where not recorded.
     """
@@ -51,8 +50,7 @@ class Build:
         return min(1.0, (self.core_wait_ns or 0.0) / self.batch_ns) if self.batch_ns else 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class Loader:
+class Loader(Struct, frozen=True):
     """None where not known. `build` is the measure of the process that builds: a worker, else the training process.
 
     `starts` has an entry for each time that workers were started.

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
+from msgspec import Struct
 
 from traceopt.analyzer import op_names
 from traceopt.analyzer.nesting import OP, Slices
@@ -15,8 +14,7 @@ from traceopt.analyzer.trace import Trace
 CPU_DEVICE = 0  # c10::DeviceType
 
 
-@dataclass(frozen=True, slots=True)
-class DeviceMemory:
+class DeviceMemory(Struct, frozen=True):
     """Samples of the device with the highest peak inside the window (of the CPU in a CPU-only run)."""
 
     time: I8

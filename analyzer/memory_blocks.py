@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from traceopt.analyzer.tables import I4, I8, MemoryTable
 
 BEFORE, AFTER = np.iinfo(np.int64).min, np.iinfo(np.int64).max
 
 
-@dataclass(frozen=True, slots=True)
-class Blocks:
+class Blocks(Struct, frozen=True):
     """Arrays have shape (len,); times in ns. `start` is BEFORE for a block older than the recording, `end` AFTER for
     one that outlives it. Blocks that were neither taken nor given back while recording do not show.
     """

@@ -6,10 +6,9 @@ and stays is parameters and optimizer state, told apart by the counts of the mod
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from traceopt.analyzer.intervals import Intervals
 from traceopt.analyzer.memory import DeviceMemory
@@ -27,8 +26,7 @@ PARAMETERS, GRADIENTS, OPTIMIZER_STATE, ACTIVATIONS, TEMPORARY, OTHER = (
 _SHARDED = 0.9  # of the parameters must fit into what is resident, else this rank holds a part of them only
 
 
-@dataclass(frozen=True, slots=True)
-class Composition:
+class Composition(Struct, frozen=True):
     """Bytes at the peak by purpose, in the order above; those not told apart are in OTHER. They sum to the peak."""
 
     bytes: dict[str, int]

@@ -7,12 +7,12 @@ own size and type in every backward pass.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from math import prod
 from typing import Literal
 
 import msgspec
 import numpy as np
+from msgspec import Struct
 
 from traceopt.analyzer import op_names
 from traceopt.analyzer.captured import Captured
@@ -32,8 +32,7 @@ _STATES = {
 _OPTIMIZER = re.compile(r"^Optimizer\.step#(\w+)\.step")
 
 
-@dataclass(frozen=True, slots=True)
-class ModelState:
+class ModelState(Struct, frozen=True):
     """Bytes of one rank's copy, were nothing sharded. `state_bytes` is None for an optimizer that is not known."""
 
     parameters: int  # elements

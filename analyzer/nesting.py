@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from traceopt.analyzer.steps import PROFILER_STEP
 from traceopt.analyzer.tables import I4, I8, U1, ThreadSpans
@@ -17,8 +17,7 @@ _LEVELS = 64  # of nesting are climbed one by one; traces have about so many, at
 PYTHON, ANNOTATION, OP, RUNTIME = 0, 1, 2, 3
 
 
-@dataclass(frozen=True)
-class Slices:
+class Slices(Struct, frozen=True, dict=True):
     """Every CPU slice in one table, by thread and then by start, each with the slice that encloses it."""
 
     thread: I4
@@ -196,17 +195,18 @@ def build_slices(trace: Trace) -> Slices:
     row = np.concatenate([np.arange(len(t), dtype=np.int32) for _, t in tables])
     order = _outermost_first(thread, start, end, kind)
     start, end, thread, kind, name = start[order], end[order], thread[order], kind[order], name[order]
-    parent = np.full(len(order), -1, np.int32)
-    steps = np.array([PROFILER_STEP.match(name) is not None for name in trace.names] or [False])
-    scopes = np.flatnonzero(~steps[name])  # a step may begin and end within frames: it cuts time, and holds nothing
-    inner = enclosing(thread[scopes], start[scopes], end[scopes], _resolution_ns(start, end))
-    parent[scopes] = np.where(inner >= 0, scopes[np.maximum(inner, 0)], -1)
+    is_step = np.array([PROFILER_STEP.match(name) is not None for name in trace.names] or [False])
+    steps = np.flatnonzero(is_step[name])  # a step may begin and end within frames: it cuts time, and holds nothing
+    reach = end.copy()
+    reach[steps] = start[steps]
+    parent = enclosing(thread, start, reach, _resolution_ns(start, end))
+    parent[steps] = -1
     return Slices(thread, start, end, kind, name, row[order], parent)
 
 
 def _outermost_first(thread: I4, start: I8, end: I8, kind: U1) -> npt.NDArray[np.intp]:
     """The order by thread, start, length (longest first) and kind."""
-    order = np.argsort(start)
+    order = np.argsort(start, kind="stable")  # that of the tables' own parts is kept
     small = np.uint16 if thread.max(initial=0) < 1 << 16 else np.int32  # so few are sorted in one pass
     order = order[np.argsort(thread[order].astype(small), kind="stable")]
     same = (np.diff(start[order]) == 0) & (np.diff(thread[order]) == 0)
@@ -232,20 +232,21 @@ def enclosing(thread: I4, start: I8, end: I8, resolution_ns: int = 1) -> I4:
     either, so each round doubles the reach; but where deep slices end together, it climbs a level a round.
     """
     n = len(start)
-    candidate = np.arange(-1, n - 1, dtype=np.int32)
     slack = resolution_ns if resolution_ns > 1 else 0
-    searching = np.arange(1, n) if n else np.empty(0, np.int64)
+    candidate = np.arange(-1, n - 1, dtype=np.int32)
+    enclosed = (thread[1:] == thread[:-1]) & (end[:-1] > start[1:]) & (end[:-1] >= end[1:] - slack)
+    searching = np.flatnonzero(~enclosed) + 1
+    other_thread = thread[searching] != thread[searching - 1]
+    candidate[searching[other_thread]] = -1
+    searching = searching[~other_thread].astype(np.int32)
     for _ in range(_LEVELS):
+        candidate[searching] = candidate[candidate[searching]]
+        searching = searching[candidate[searching] >= 0]
         if not len(searching):
             break
         at = candidate[searching]
-        known = at >= 0
-        safe = np.maximum(at, 0)
-        same_thread = known & (thread[safe] == thread[searching])
-        encloses = (end[safe] > start[searching]) & (end[safe] >= end[searching] - slack)
-        candidate[searching[~same_thread]] = -1
-        searching = searching[same_thread & ~encloses]
-        candidate[searching] = candidate[candidate[searching]]
+        encloses = (end[at] > start[searching]) & (end[at] >= end[searching] - slack)
+        searching = searching[~encloses]
     for row in searching.tolist():  # in order, from the slice before: what each skips, no later one meets again
         above = row - 1
         while thread[above] == thread[row] and not (end[above] > start[row] and end[above] >= end[row] - slack):

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from traceopt.analyzer import op_names
 from traceopt.analyzer.gemms import Gemms, GemmShape
@@ -16,8 +16,7 @@ from traceopt.analyzer.tables import I8
 BETWEEN = ("copy", "memset", "layout")  # what may lie between two calls that could be one
 
 
-@dataclass(frozen=True)
-class ProductCalls:
+class ProductCalls(Struct, frozen=True, dict=True):
     """The calls that the window launched, whenever they ran, by stream and time; arrays have shape (len,), times in ns.
 
     Only calls of gemms.shapes: those of which at least one ran inside the window.

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from traceopt.analyzer import op_names
 from traceopt.analyzer.columns import distinct
@@ -21,8 +21,7 @@ from traceopt.analyzer.trace import Trace
 Mask = npt.NDArray[np.bool_]
 
 
-@dataclass(frozen=True)
-class Products:
+class Products(Struct, frozen=True, dict=True):
     """Masks have the shape of the device's work; times are kernel time inside the window, ns."""
 
     trace: Trace

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+from msgspec import Struct
 
 from traceopt.analyzer import op_names
 from traceopt.analyzer.categories import COUNTER_RANGE_CATEGORY
@@ -24,8 +24,7 @@ LONG_QUEUED_NS = 1_000_000  # an idle gap before queued work; between two kernel
 CONTEXT_NS = 10_000_000  # an allocation takes less than a millisecond, unless it builds the context first
 
 
-@dataclass(frozen=True)
-class TraceQuality:
+class TraceQuality(Struct, frozen=True, dict=True):
     """Measured signs of a trace that does not show the whole truth. Shares are of the window."""
 
     trace: Trace

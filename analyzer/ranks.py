@@ -7,9 +7,8 @@ the step that launched it and its place among those of its kind there.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
+from msgspec import Struct
 
 from traceopt.analyzer.activities import ACTIVITY_NAMES, LABELS
 from traceopt.analyzer.cpu_phases import MODEL_WORK, PHASE_NAMES
@@ -24,8 +23,7 @@ _WITHOUT_PLACE = ("launch", "python")  # the host's ordinary work is everywhere
 _MOST_PLACES = 3
 
 
-@dataclass(frozen=True, slots=True)
-class Collectives:
+class Collectives(Struct, frozen=True):
     """Of one rank, launched in its steps; arrays have shape (len,). Times in ns on the machine's clock."""
 
     labels: list[str]  # process group, its ranks, and kind
@@ -42,8 +40,7 @@ class Collectives:
         return len(self.step)
 
 
-@dataclass(frozen=True, slots=True)
-class RankSummary:
+class RankSummary(Struct, frozen=True):
     """One rank. `parts` holds the time of compute and of each idle cause in every step, shape (steps,), ns;
     `profiler_ns` what recording took of the host in them; `places` the user's line behind the longest waits.
     """

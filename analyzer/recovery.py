@@ -9,11 +9,10 @@ from __future__ import annotations
 import json
 import re
 from contextlib import suppress
-from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
-from msgspec import Raw
+from msgspec import Raw, Struct, field
 
 from traceopt.analyzer.events import Event, decode_event, lenient
 
@@ -43,8 +42,7 @@ _MENDED_HEADER_BYTES = 1 << 20
 PATIENCE = 1000  # events that mending does not save, beyond those that it does: then the text is no trace
 
 
-@dataclass(slots=True)
-class Recovered:
+class Recovered(Struct):
     """`repaired` of the `events` were read only after their text was mended; `lost` could not be read.
 
     `rest` is where the event begins that the end of the text cuts off; the text's length when there is none.
@@ -106,8 +104,7 @@ def recover(text: bytes, final: bool, patience: int = PATIENCE) -> Recovered:
     return found
 
 
-@dataclass(slots=True)
-class Reading:
+class Reading(Struct):
     """One JSON value as an event; None when it is none (an argument, say, that looked like one)."""
 
     event: Event | None

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from traceopt.analyzer import op_names
 from traceopt.analyzer.gpu import GpuWork
@@ -20,8 +20,7 @@ Mask = npt.NDArray[np.bool_]
 FORWARD_PRODUCTS = frozenset({*op_names.GEMM_OPS, *op_names.FORWARD_ONLY, "aten::convolution"})
 
 
-@dataclass(frozen=True)
-class Regions:
+class Regions(Struct, frozen=True, dict=True):
     """Masks of slices (shape (len(slices),)) and of the device's work (shape (len(gpu.work),))."""
 
     trace: Trace

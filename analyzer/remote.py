@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import io
 import re
-from dataclasses import dataclass
 from typing import IO, Any, cast
+
+from msgspec import Struct
 
 from traceopt.errors import InputError, one_line
 
@@ -17,14 +18,12 @@ _SECRETS = re.compile(r"(?<=://)[^/@:]*:[^/@]*@|\?.*", re.DOTALL)  # user:passwo
 _BLOCK_BYTES = 8 << 20  # that are asked for at a time: a stream is read from its beginning to its end
 
 
-@dataclass(frozen=True, slots=True)
-class RemoteFile:
+class RemoteFile(Struct, frozen=True):
     url: str
     size_bytes: int
 
 
-@dataclass(frozen=True, slots=True)
-class Listing:
+class Listing(Struct, frozen=True):
     """What a URL means; `named`: it is that of a file."""
 
     files: list[RemoteFile]

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 
 from traceopt.analyzer import op_names
 from traceopt.analyzer.gpu import GpuWork
@@ -14,8 +14,7 @@ from traceopt.analyzer.steps import Steps
 from traceopt.analyzer.trace import Trace
 
 
-@dataclass(frozen=True, slots=True)
-class Repetition:
+class Repetition(Struct, frozen=True):
     """Of the kernels that the steps launch; shares are of the steps. Zero where launches were not recorded."""
 
     kernels: float  # a step, in the median

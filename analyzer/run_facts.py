@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from traceopt.analyzer.ranks import COMPUTE, RankSummary
 from traceopt.analyzer.tables import I8
@@ -18,8 +18,7 @@ SYMMETRIC = frozenset(("all_reduce", "reduce_scatter", "all_gather", "all_to_all
 MIN_COMMON = 3  # collectives that two ranks must share to compare their clocks
 
 
-@dataclass(frozen=True, slots=True)
-class Matched:
+class Matched(Struct, frozen=True):
     """The same collective on two ranks and more. Arrays have shape (len,): one row for each rank of each.
 
     `event` numbers the collectives, in order; `rank` is an index into RunFacts.ranks, `step` into RunFacts.step_names.
@@ -42,8 +41,7 @@ class Matched:
         return int(self.event.max()) + 1 if len(self.event) else 0
 
 
-@dataclass(frozen=True, slots=True)
-class Late:
+class Late(Struct, frozen=True):
     """A rank that the others wait for. `parts` are what it spends more on than the others, ns a step, most first."""
 
     rank: int  # index into RunFacts.ranks
@@ -51,8 +49,7 @@ class Late:
     parts: list[tuple[str, float]]
 
 
-@dataclass(frozen=True)
-class RunFacts:
+class RunFacts(Struct, frozen=True, dict=True):
     """Facts of all ranks together, from their summaries. Times in ns."""
 
     ranks: list[RankSummary]

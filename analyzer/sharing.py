@@ -1,53 +1,163 @@
-"""Two processes read one large trace: both inflate and cut all of its text, each decodes every second chunk.
+"""Two processes read one large trace: this one inflates and cuts its text, and both decode what is cut.
 
-So they need not speak to each other before the end, when the columns of the one are put between those of the other, as
-if one process had read all. Whatever is damaged or unusual is not for this: then one process reads the file again.
+The helper has a chunk in hand and a chunk waiting; what it has no room for is decoded here. In the end the columns of
+the one are put between those of the other, as if one process had read all. Whatever is damaged or unusual is not for
+this: then one process reads the file again.
 """
 
 from __future__ import annotations
 
 import io
+import mmap
 import os
+import pickle
 import signal
+import struct
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
-from traceopt.analyzer.builder import TEXT_COLUMNS, Content, Mark, TableBuilder, base_of
+from traceopt.analyzer.builder import TEXT_COLUMNS, Content, Mark, TableBuilder
 from traceopt.analyzer.chunks import EVENT_LIMIT_BYTES, EventStream, last_border
 from traceopt.analyzer.columns import Codes, Value
 from traceopt.analyzer.events import Event, decode_events
-from traceopt.analyzer.inflate import GZIP_MAGIC, Blocks
+from traceopt.analyzer.inflate import BLOCK_BYTES, GZIP_MAGIC, Blocks
 from traceopt.analyzer.recovery import UNREADABLE, is_utf8
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
 
 SHARED_FROM_BYTES = 150_000_000  # of JSON; below, two are hardly sooner done, and hold half as much memory again
+_SLOTS = 2  # of text: one is being decoded, one waits
+_SLOT_BYTES = 2 * BLOCK_BYTES  # a chunk is a block and what was left of the one before; larger ones are decoded here
+_ORDER = struct.Struct("=BIQ")  # slot, number of the chunk, bytes
 
 
 class NotShareableError(Exception):
     """The text has to be read in one piece."""
 
 
-@dataclass(slots=True)
-class _Half(EventStream):
-    """Yields the chunks whose number is even, or odd; of chunk 0 both need the time."""
+class _Part(Struct, frozen=True):
+    """What one process has read, the numbers of its chunks, and how far it was before and after each."""
 
-    odd: bool = False
+    content: Content
+    numbers: list[int]
+    marks: list[Mark]
+
+
+class _Reading:
+    """The chunks that one process decodes."""
+
+    def __init__(self, builder: TableBuilder) -> None:
+        self._builder = builder
+        self._numbers: list[int] = []
+        self._marks = [builder.mark()]
+
+    def add(self, number: int, events: Sequence[Event]) -> None:
+        self._builder.add(events)
+        self._numbers.append(number)
+        self._marks.append(self._builder.mark())
+
+    def part(self) -> _Part:
+        content = self._builder.content()
+        if content is None:
+            raise NotShareableError
+        return _Part(content, self._numbers, self._marks)
+
+
+class _Helper:
+    """The other process, and the memory through which it gets text and gives columns."""
+
+    def __init__(self, base_us: float) -> None:
+        import multiprocessing
+
+        context = multiprocessing.get_context("fork")
+        self._slots = mmap.mmap(-1, _SLOTS * _SLOT_BYTES)
+        self._free = list(range(_SLOTS))
+        self._columns = os.memfd_create("traceopt")
+        self._end, end = context.Pipe()
+        arguments = (base_us, self._slots, self._columns, end, self._end)
+        self._process = context.Process(target=_help, args=arguments, daemon=True)
+        try:
+            self._process.start()
+        except OSError as error:  # no room for another process
+            raise NotShareableError from error
+        finally:
+            end.close()
+
+    def takes(self, number: int, array: bytes) -> bool:
+        """Gives it a chunk, if it has room for it. Raises NotShareableError when it has ended."""
+        try:
+            while self._end.poll():
+                self._free.append(self._end.recv())
+            if not self._free or len(array) > _SLOT_BYTES:
+                return False
+            slot = self._free.pop()
+            self._slots[slot * _SLOT_BYTES : slot * _SLOT_BYTES + len(array)] = array
+            self._end.send_bytes(_ORDER.pack(slot, number, len(array)))
+        except (EOFError, OSError):
+            raise NotShareableError from None
+        return True
+
+    def part(self) -> _Part:
+        """What it has read. Raises NotShareableError when it has found something, or was killed."""
+        try:
+            self._end.send_bytes(b"")
+            while isinstance(told := self._end.recv(), int):  # a slot that has become free
+                pass
+        except (EOFError, OSError):
+            raise NotShareableError from None
+        pickled, sizes = told
+        shared = memoryview(mmap.mmap(self._columns, sum(sizes)))
+        columns = (shared[end - size : end] for size, end in zip(sizes, accumulate(sizes), strict=True))
+        part: _Part = pickle.loads(pickled, buffers=columns)  # noqa: S301, from the process that was started here
+        return part
+
+    def end(self) -> None:
+        self._process.kill()
+        self._process.join()
+        self._end.close()
+        os.close(self._columns)
+
+
+def _help(base_us: float, slots: mmap.mmap, columns: int, end: Connection, other_end: Connection) -> None:
+    """What the other process does: decodes what it is given, and sends its part or ends without a word."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the one that it helps ends it
+    other_end.close()
+    builder = TableBuilder()
+    builder.base_us = base_us
+    reading = _Reading(builder)
+    with suppress(Exception):
+        while order := end.recv_bytes():
+            slot, number, size = _ORDER.unpack(order)
+            with memoryview(slots)[slot * _SLOT_BYTES :][:size] as array:
+                reading.add(number, decode_events(array))
+            end.send(slot)
+        buffers: list[pickle.PickleBuffer] = []
+        pickled = pickle.dumps(reading.part(), protocol=5, buffer_callback=buffers.append)
+        with open(columns, "wb", closefd=False) as file:
+            for buffer in buffers:
+                file.write(buffer.raw())
+        end.send((pickled, [buffer.raw().nbytes for buffer in buffers]))
+
+
+class _Shared(EventStream):
+    """Yields the chunks that are decoded here; those after the first go to the helper as long as it takes them."""
+
+    helper: _Helper | None = None
     number: int = 0  # of the chunk that was yielded last
 
     def __iter__(self) -> Iterator[list[Event]]:
         blocks = iter(self.blocks)
         carry, block = b"", self._find_events(blocks)
         number = 0
-        for following in blocks:  # the last block ends the events: it is for the one that has chunk 0
+        for following in blocks:
             border = last_border(block)
             if border is None:
                 carry += block
@@ -55,11 +165,11 @@ class _Half(EventStream):
                     raise NotShareableError
             else:
                 end, start = border
-                if number == 0 or number % 2 == self.odd:
+                array = b"".join((b"[", carry, memoryview(block)[:end], b"]"))
+                if not is_utf8(array):
+                    raise NotShareableError
+                if self.helper is None or not self.helper.takes(number, array):
                     self.number = number
-                    array = b"".join((b"[", carry, memoryview(block)[:end], b"]"))
-                    if not is_utf8(array):
-                        raise NotShareableError
                     try:
                         yield decode_events(array)
                     except UNREADABLE:
@@ -67,11 +177,10 @@ class _Half(EventStream):
                 carry = block[start:]
                 number += 1
             block = following
-        if not self.odd:
-            for chunk in self._decoded(carry, block, blocks):
-                self.number = number
-                yield chunk
-                number += 1
+        for chunk in self._decoded(carry, block, blocks):
+            self.number = number
+            yield chunk
+            number += 1
 
 
 def shareable(stream: IO[bytes]) -> bool:
@@ -97,68 +206,25 @@ def _text_bytes(stream: io.BufferedReader) -> int:
     return max(size, told)
 
 
-@dataclass(frozen=True, slots=True)
-class _Part:
-    """What one process has read, the numbers of its chunks, and how far it was before and after each."""
-
-    content: Content
-    numbers: list[int]
-    marks: list[Mark]
-
-
 def read_shared(blocks: Blocks, tell: Callable[[int], None]) -> tuple[EventStream, TableBuilder]:
     """All that is in `blocks`, which nothing has been read of; `tell` hears of the bytes. Raises NotShareableError."""
-    import multiprocessing
-
-    context = multiprocessing.get_context("fork")
-    receiver, sender = context.Pipe(duplex=False)
-    helper = context.Process(target=_help, args=(blocks.stream.name, receiver, sender), daemon=True)
+    stream, builder = _Shared(blocks), TableBuilder()
+    reading = _Reading(builder)
     try:
-        helper.start()
-    except OSError as error:  # no room for another process
-        raise NotShareableError from error
-    sender.close()
-    try:
-        half, builder = _Half(blocks), TableBuilder()
-        own = _read(half, builder, lambda: tell(blocks.byte_count))
-        if blocks.damage or half.damage:
+        for chunk in stream:
+            reading.add(stream.number, chunk)
+            if stream.helper is None:
+                if builder.base_us is None:
+                    raise NotShareableError
+                stream.helper = _Helper(builder.base_us)
+            tell(blocks.byte_count)
+        if blocks.damage or stream.damage or stream.helper is None:
             raise NotShareableError
-        try:
-            other: _Part = receiver.recv()
-        except (EOFError, OSError):  # the helper has found something, or was killed
-            raise NotShareableError from None
-        _put_together(builder, own, other)
-        return half, builder
+        _put_together(builder, reading.part(), stream.helper.part())
+        return stream, builder
     finally:
-        receiver.close()
-        helper.kill()
-        helper.join()
-
-
-def _help(path: str, receiver: Connection, sender: Connection) -> None:
-    """The other process: reads the odd chunks, and sends them or ends without a word."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the one that it helps ends it
-    receiver.close()
-    with suppress(Exception), open(path, "rb") as stream:  # whatever it is, the other one comes upon it too
-        sender.send(_read(_Half(Blocks(stream), odd=True), TableBuilder(), lambda: None))
-
-
-def _read(half: _Half, builder: TableBuilder, tell: Callable[[], None]) -> _Part:
-    numbers, marks = [], [builder.mark()]
-    for chunk in half:
-        if half.number == 0:
-            builder.base_us = base_of(chunk)
-            if builder.base_us is None:
-                raise NotShareableError
-        if half.number > 0 or not half.odd:
-            builder.add(chunk)
-            numbers.append(half.number)
-            marks.append(builder.mark())
-        tell()
-    content = builder.content()
-    if content is None:
-        raise NotShareableError
-    return _Part(content, numbers, marks)
+        if stream.helper is not None:
+            stream.helper.end()
 
 
 _Chunk = tuple[int, int, Mark, Mark]  # number, whose it is (0 or 1), how far that one was before and after
@@ -182,17 +248,18 @@ def _put_together(builder: TableBuilder, own: _Part, other: _Part) -> None:
         raise NotShareableError  # the file has changed meanwhile
     names, codes_of_names = _one_dictionary([p.content.names for p in parts], chunks, lambda mark: mark.names)
     texts, codes_of_texts = _one_dictionary([p.content.texts for p in parts], chunks, lambda mark: mark.texts)
+    threads, codes_of_threads = _one_dictionary([p.content.threads for p in parts], chunks, lambda mark: mark.threads)
+    codes_of = {"name": codes_of_names, "thread": codes_of_threads} | dict.fromkeys(TEXT_COLUMNS, codes_of_texts)
     columns: dict[str, dict[str, Any]] = {}
     for kind, schema in own.content.columns.items():
         rows = [(which, slice(before.rows[kind], after.rows[kind])) for _, which, before, after in chunks]
         columns[kind] = {}
         for column in list(schema):
             values = [part.content.columns[kind].pop(column) for part in parts]  # so that none is held twice for long
-            codes = codes_of_names if column == "name" else codes_of_texts if column in TEXT_COLUMNS else None
-            if codes is not None:
-                values = [new[old] for new, old in zip(codes, values, strict=True)]
+            if column in codes_of:
+                values = [new[old] for new, old in zip(codes_of[column], values, strict=True)]
             columns[kind][column] = np.concatenate([values[which][piece] for which, piece in rows])
-    builder.take(columns, names, texts, other.content)
+    builder.take(columns, names, texts, threads, other.content)
 
 
 def _one_dictionary(

@@ -10,9 +10,10 @@ import struct
 import zipfile
 import zlib
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
+
+from msgspec import Struct
 
 from traceopt.analyzer.limits import MOST_MEMBERS, check_ratio
 from traceopt.analyzer.remote import RemoteFile, head_of, is_remote, list_remote, open_remote, shown
@@ -37,8 +38,7 @@ _UNREADABLE = (
 )  # RuntimeError: encrypted; ValueError: bad names
 
 
-@dataclass(frozen=True, slots=True)
-class Source:
+class Source(Struct, frozen=True):
     """One trace file, or one `member` of a zip archive. The hints come from its name; metadata knows better.
 
     `worker` and `span` are of TensorBoard's `{worker}.{span}.pt.trace.json`. `named`: the user gave this very
@@ -80,8 +80,7 @@ class Source:
             return stream.read(byte_count)
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
+class Found(Struct, frozen=True):
     """The sources in natural order of their labels (rank2 before rank10); what was passed over, and why."""
 
     sources: list[Source]

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
+from msgspec import Struct
 
 from traceopt.analyzer import op_names
 from traceopt.analyzer.tables import I8
@@ -23,8 +23,7 @@ MAX_SPREAD = 3.0
 STUMP_SHARE = 0.1  # of the next longer step
 
 
-@dataclass(frozen=True, slots=True)
-class Steps:
+class Steps(Struct, frozen=True):
     """`start` and `duration` of the measured steps on the training thread, ns, shape (count,), in order of time.
 
     The window runs from the first start to the last end; `edges` cut it into one piece a step (what lies between two

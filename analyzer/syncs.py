@@ -7,11 +7,11 @@ is free: the host would have had to wait somewhere.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from traceopt.analyzer.gpu import GpuWork
 from traceopt.analyzer.idle import Gaps
@@ -58,8 +58,7 @@ def blocking_copies(trace: Trace, links: Links) -> npt.NDArray[np.bool_]:
     return mask
 
 
-@dataclass(frozen=True)
-class Syncs:
+class Syncs(Struct, frozen=True, dict=True):
     """The blocking calls inside the window, one row a call; arrays have shape (len,), times in ns."""
 
     slice: I8  # row of Slices

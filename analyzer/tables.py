@@ -7,11 +7,11 @@ and the columns said to be texts, are codes into the trace's dictionaries `Trace
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
 from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 I8 = npt.NDArray[np.int64]
 I4 = npt.NDArray[np.int32]
@@ -22,22 +22,20 @@ T = TypeVar("T", bound="Table")
 KERNEL, MEMCPY, MEMSET = 0, 1, 2  # GpuTable.kind
 
 
-@dataclass(frozen=True, slots=True)
-class Table:
+class Table(Struct, frozen=True):
     """Base of the tables: as long as its columns; `SCHEMA` gives dtypes ("i4x3": three numbers a row)."""
 
     SCHEMA: ClassVar[dict[str, str]] = {}
 
     def __len__(self) -> int:
-        return len(getattr(self, fields(self)[0].name))
+        return len(getattr(self, self.__struct_fields__[0]))
 
     def take(self: T, rows: npt.NDArray[Any]) -> T:
         """The rows of an index array or a mask, in that order."""
-        return type(self)(**{column.name: getattr(self, column.name)[rows] for column in fields(self)})
+        return type(self)(**{column: getattr(self, column)[rows] for column in self.__struct_fields__})
 
 
-@dataclass(frozen=True, slots=True)
-class Spans(Table):
+class Spans(Table, frozen=True):
     """A table whose rows last."""
 
     start: I8  # ns
@@ -59,8 +57,7 @@ class Spans(Table):
         return (self.start < end) & (self.duration > start - self.start)
 
 
-@dataclass(frozen=True, slots=True)
-class ThreadSpans(Spans):
+class ThreadSpans(Spans, frozen=True):
     """A table of what CPU threads did."""
 
     thread: I4
@@ -68,8 +65,7 @@ class ThreadSpans(Spans):
     SCHEMA: ClassVar[dict[str, str]] = {**Spans.SCHEMA, "thread": "i4"}
 
 
-@dataclass(frozen=True, slots=True)
-class GpuTable(Spans):
+class GpuTable(Spans, frozen=True):
     """Work of the device: kernels, copies, fills. Nothing else counts as GPU work."""
 
     kind: U1  # KERNEL, MEMCPY, MEMSET
@@ -106,8 +102,7 @@ class GpuTable(Spans):
     }
 
 
-@dataclass(frozen=True, slots=True)
-class RuntimeTable(ThreadSpans):
+class RuntimeTable(ThreadSpans, frozen=True):
     """CUDA, HIP and driver calls on CPU threads."""
 
     correlation: I8
@@ -115,8 +110,7 @@ class RuntimeTable(ThreadSpans):
     SCHEMA: ClassVar[dict[str, str]] = {**ThreadSpans.SCHEMA, "correlation": "i8"}
 
 
-@dataclass(frozen=True, slots=True)
-class OpTable(ThreadSpans):
+class OpTable(ThreadSpans, frozen=True):
     """PyTorch operators on CPU threads."""
 
     dims: I4  # text: JSON of "Input Dims"
@@ -137,8 +131,7 @@ class OpTable(ThreadSpans):
     }
 
 
-@dataclass(frozen=True, slots=True)
-class AnnotationTable(ThreadSpans):
+class AnnotationTable(ThreadSpans, frozen=True):
     """User annotations on CPU threads: profiler steps, DataLoader, optimizer, collectives, record_function."""
 
     dims: I4
@@ -153,8 +146,7 @@ class AnnotationTable(ThreadSpans):
     }
 
 
-@dataclass(frozen=True, slots=True)
-class PythonTable(ThreadSpans):
+class PythonTable(ThreadSpans, frozen=True):
     """Python frames and calls of builtins on CPU threads, named "file(line): function"."""
 
     call_line: I4  # of the user's code that makes this call; -1: another's code, or not recorded
@@ -162,8 +154,7 @@ class PythonTable(ThreadSpans):
     SCHEMA: ClassVar[dict[str, str]] = {**ThreadSpans.SCHEMA, "call_line": "i4"}
 
 
-@dataclass(frozen=True, slots=True)
-class SyncTable(Spans):
+class SyncTable(Spans, frozen=True):
     """Device-side rows that say what waited for what; they are no work."""
 
     device: I4
@@ -182,8 +173,7 @@ class SyncTable(Spans):
     }
 
 
-@dataclass(frozen=True, slots=True)
-class MemoryTable(Table):
+class MemoryTable(Table, frozen=True):
     """Allocations (bytes > 0) and frees (bytes < 0) with the totals after them."""
 
     time: I8  # ns
@@ -207,8 +197,7 @@ class MemoryTable(Table):
     }
 
 
-@dataclass(frozen=True, slots=True)
-class FlowTable(Table):
+class FlowTable(Table, frozen=True):
     """Ends of the forward-to-backward arrows: `finish` 0 at the forward operator, 1 at the backward one."""
 
     time: I8  # ns

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 
-@dataclass(frozen=True, slots=True)
-class Workload:
+class Workload(Struct, frozen=True):
     """What the user says of the run: tokens or samples that one GPU processes in a step, and the rate to reach.
 
     `reference` is in tokens a second and GPU where tokens are given, else in samples.
@@ -17,8 +16,7 @@ class Workload:
     reference: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Throughput:
+class Throughput(Struct, frozen=True):
     """Of one GPU, over the mean step."""
 
     tokens_per_s: float | None

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from traceopt.analyzer import op_names
 from traceopt.analyzer.intervals import Intervals
@@ -16,8 +15,7 @@ from traceopt.analyzer.tables import I8
 TINY_NS = 30_000
 
 
-@dataclass(frozen=True, slots=True)
-class TinyOps:
+class TinyOps(Struct, frozen=True):
     """Outermost operators in order of time, shape (len,). From `start` to `end`: the call, and a little of the Python
     that follows it.
     """

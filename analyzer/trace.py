@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from traceopt.analyzer.tables import (
     AnnotationTable,
@@ -17,8 +18,7 @@ from traceopt.analyzer.tables import (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Thread:
+class Thread(Struct, frozen=True):
     """A CPU thread of the traced process. `name` is the profiler's, "" where it gave none."""
 
     pid: int | str
@@ -26,8 +26,7 @@ class Thread:
     name: str
 
 
-@dataclass(frozen=True, slots=True)
-class TraceMeta:
+class TraceMeta(Struct, frozen=True):
     """What the file says about itself and how reading it went."""
 
     path: str
@@ -50,8 +49,7 @@ class TraceMeta:
         return [d for d in devices if isinstance(d, dict)] if isinstance(devices, list) else []
 
 
-@dataclass(frozen=True, slots=True)
-class Trace:
+class Trace(Struct, frozen=True):
     """One file's events. `names` and `texts` are the dictionaries of the tables' codes."""
 
     meta: TraceMeta

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from traceopt.reports import text
 from traceopt.reports.parts import part_style, span_colour, span_words
@@ -20,8 +21,7 @@ TICKS = 5
 LAST_TICK_SHARE = 0.82  # of the axis; on a phone a later one would touch the end's own label
 
 
-@dataclass(frozen=True, slots=True)
-class Bar:
+class Bar(Struct, frozen=True):
     """A span in per cent of the lane. `name` is empty on bars too narrow for it."""
 
     left: float
@@ -30,8 +30,7 @@ class Bar:
     name: str
 
 
-@dataclass(frozen=True, slots=True)
-class OccupancyPath:
+class OccupancyPath(Struct, frozen=True):
     """Bins of one colour and opacity as one SVG path in a viewBox of BINS x 1."""
 
     colour: str
@@ -39,30 +38,26 @@ class OccupancyPath:
     path: str
 
 
-@dataclass(frozen=True, slots=True)
-class StallBar:
+class StallBar(Struct, frozen=True):
     left: float
     width: float
     colour: str
     label: str
 
 
-@dataclass(frozen=True, slots=True)
-class LaneDrawing:
+class LaneDrawing(Struct, frozen=True):
     lane: Lane
     bars: list[Bar]
     occupancy: list[OccupancyPath]
     stalls: list[StallBar]
 
 
-@dataclass(frozen=True, slots=True)
-class Tick:
+class Tick(Struct, frozen=True):
     left: float
     label: str
 
 
-@dataclass(frozen=True, slots=True)
-class TimelineDrawing:
+class TimelineDrawing(Struct, frozen=True):
     """`band` is the largest stall, shaded across all lanes; `key` explains the colours, `stall_key` the hatching."""
 
     lanes: list[LaneDrawing]
@@ -72,8 +67,7 @@ class TimelineDrawing:
     stall_key: list[tuple[str, str]]
 
 
-@dataclass(frozen=True, slots=True)
-class MemoryDrawing:
+class MemoryDrawing(Struct, frozen=True):
     """SVG paths in a viewBox of 1000 x 100; heights and places of the labels in per cent of the box."""
 
     line: str

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from traceopt.reports import text, wording
 from traceopt.reports.wording import combined_fixes, on_cpu, rank_phrase
@@ -13,8 +13,7 @@ NOTHING_FOUND = "No fix above 3% found."
 NOT_RELIABLE = "not reliable"
 
 
-@dataclass(frozen=True, slots=True)
-class Tile:
+class Tile(Struct, frozen=True):
     """A headline number. `value` is a phrase such as "not recorded" when `unit` is None."""
 
     label: str

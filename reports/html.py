@@ -35,6 +35,7 @@ from traceopt.reports import (
 from traceopt.reports.kept import CompiledTemplates, kept
 from traceopt.reports.shown import shown as shown_form
 from traceopt.result import Result
+from traceopt.serialization import to_json
 
 TEMPLATES = Path(__file__).parent / "templates"
 # Rows shown of each table; its caption says how many there are. The document in the page holds them all.
@@ -79,7 +80,7 @@ def render_html(result: Result, *, static: bool = False) -> str:
             head_script=Markup(head_script),  # noqa: S704
             main_script=Markup(main_script),  # noqa: S704
             result_id=RESULT_ID,
-            result_script=_embedded(orjson.dumps(result)),
+            result_script=_embedded(to_json(result)),
             packed=packed,
             **_view(shown),
         )

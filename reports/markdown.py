@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from traceopt.comparison.document import Comparison, FindingStatus, GateOutcome
 from traceopt.reports import headline, text, wording
@@ -34,8 +35,7 @@ _GATES = {
 _CUT = "Cut to fit into a comment; the report has the rest."
 
 
-@dataclass(frozen=True, slots=True)
-class _Section:
+class _Section(Struct, frozen=True):
     """What opens with a click. Where not all parts fit, the last ones are left out."""
 
     summary: str

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 
-@dataclass(frozen=True, slots=True)
-class MemoryLook:
+class MemoryLook(Struct, frozen=True):
     """`colour` is a token of report.css; `remedy` is what makes the part smaller."""
 
     colour: str

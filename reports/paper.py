@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import textwrap
 import unicodedata
-from dataclasses import dataclass
 
 import click
+from msgspec import Struct
 
 from traceopt.reports import text
 
@@ -20,8 +20,7 @@ _ASCII = str.maketrans(
 )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class Paper:
+class Paper(Struct, frozen=True):
     """What the text is written for: columns, colour, and whether the encoding has more than ASCII."""
 
     width: int

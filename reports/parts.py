@@ -6,11 +6,11 @@ Busy parts are plain, idle parts carry a pattern, so that colour is never the on
 from __future__ import annotations
 
 from collections.abc import Set
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 
-@dataclass(frozen=True, slots=True)
-class PartStyle:
+class PartStyle(Struct, frozen=True):
     """`colour` is a token of report.css, `pattern` one of its `p-` classes, `detail` what the part holds."""
 
     colour: str

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from statistics import median
+
+from msgspec import Struct
 
 from traceopt.reports import text
 from traceopt.result import RankRow, Result
@@ -29,8 +30,7 @@ _CPU_PARTS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class RankPart:
+class RankPart(Struct, frozen=True):
     """A colour of the columns: its share of each rank's step, us, None where that rank did not record it."""
 
     colour: str
@@ -39,14 +39,12 @@ class RankPart:
     us: list[float | None]
 
 
-@dataclass(frozen=True, slots=True)
-class RankTick:
+class RankTick(Struct, frozen=True):
     left: float  # per cent
     label: str
 
 
-@dataclass(frozen=True, slots=True)
-class RankDrawing:
+class RankDrawing(Struct, frozen=True):
     """Few ranks: what each row is called, its length as a share of the longest. Many: columns as one SVG path a part
     in a viewBox of `width` x 100, the median as a height, `top_us` at the upper edge.
     """

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 import shlex
-from dataclasses import dataclass, replace
 from pathlib import PurePath
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from traceopt.reports import text
 from traceopt.reports.drawing import DENSE_LANE_SPANS
@@ -53,8 +55,7 @@ _CPU_SIDES = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Sides:
+class Sides(Struct, frozen=True):
     """Names of the idle and the busy parts of the step."""
 
     idle: str
@@ -64,8 +65,7 @@ class Sides:
     pattern_hint: str
 
 
-@dataclass(frozen=True, slots=True)
-class Card:
+class Card(Struct, frozen=True):
     """A finding with its place in the list; `number` is None when its saving is not estimated."""
 
     finding: Finding

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from traceopt.analyzer.columns import distinct
 from traceopt.analyzer.facts import Facts
@@ -73,8 +73,7 @@ def launched_ns(facts: Facts, work: npt.NDArray[np.bool_] | npt.NDArray[np.float
     return float((facts.gpu.work.duration * work)[inside].sum()) / facts.steps.count
 
 
-@dataclass(frozen=True, slots=True)
-class SiteCost:
+class SiteCost(Struct, frozen=True):
     """What one call site costs. `rows` are its slices."""
 
     location: Location | None

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 import orjson
+from msgspec import Struct
+from msgspec.structs import replace
 
 from traceopt.analyzer.untrusted import MOST_US
 from traceopt.config import typed_settings
@@ -19,6 +20,7 @@ from traceopt.rules.pricing import with_other_fixes
 from traceopt.rules.registry import TRACE_QUALITY, Registry, select
 from traceopt.rules.rule import Rule
 from traceopt.rules.run_rule import RunRule
+from traceopt.serialization import to_json
 
 if TYPE_CHECKING:
     from traceopt.analyzer.facts import Facts
@@ -32,8 +34,7 @@ HIDDEN = "What was found is hidden behind other work: the replayed step is no sh
 _IMPACTS = ("high", "medium", "low", "info")
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
+class Outcome(Struct, frozen=True):
     """`findings` come most valuable first; `notes` are the trace-quality findings; `checks`: one a rule."""
 
     findings: list[Finding]
@@ -64,7 +65,7 @@ def configure(rule: type[Rule], settings: Mapping[str, Any]) -> Rule:
     where = f"rule {rule.code}"
     if not isinstance(settings, Mapping):
         raise ConfigError(f"{where}: expected a table of thresholds, got {type(settings).__name__}")
-    values = typed_settings(rule, settings, where)
+    values = typed_settings(rule, [one.name for one in rule.thresholds()], settings, where)
     try:
         return rule(**values)
     except ValueError as error:  # the rule's own __post_init__
@@ -153,7 +154,7 @@ def _sound(finding: object) -> Finding:
 
 def _hold_to_schema(part: Finding | Check) -> None:
     """Raises ValueError or TypeError for a value that the result document cannot hold."""
-    msgspec.convert(orjson.loads(orjson.dumps(part)), type(part))
+    msgspec.convert(orjson.loads(to_json(part)), type(part))
 
 
 def _gives_nothing(finding: Finding, facts: Facts) -> bool:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
+
+from msgspec import Struct, field
 
 if TYPE_CHECKING:
     from traceopt.analyzer.replay.changes import Change
@@ -13,8 +14,7 @@ Impact = Literal["high", "medium", "low", "info"]
 Confidence = Literal["high", "medium", "low"]
 
 
-@dataclass(frozen=True, slots=True)
-class Location:
+class Location(Struct, frozen=True):
     """A place in the user's code (never in torch or site-packages)."""
 
     file: str
@@ -28,8 +28,7 @@ class Location:
         return f"{self.file}:{self.line}" + (f"-{self.last_line}" if self.last_line is not None else "")
 
 
-@dataclass(frozen=True, slots=True)
-class Saving:
+class Saving(Struct, frozen=True):
     """Time per step that the fix gives back, in microseconds, and as a share of the step (0..1).
 
     `basis` is one sentence: where the number comes from and what bounds it.
@@ -42,8 +41,7 @@ class Saving:
     basis: str
 
 
-@dataclass(frozen=True, slots=True)
-class Price:
+class Price(Struct, frozen=True):
     """A fix's saving, and what it comes from: what the fix is expected to change in a replay, so that fixes can be
     replayed together, and what was measured of it (low, expected, at most; ns a step).
     """
@@ -54,8 +52,7 @@ class Price:
     bounds_ns: tuple[float, float, float]
 
 
-@dataclass(frozen=True, slots=True)
-class Evidence:
+class Evidence(Struct, frozen=True):
     """One measured row behind a finding. `us_per_step` and `calls_per_step` are None where they do not apply."""
 
     what: str
@@ -65,8 +62,7 @@ class Evidence:
     location: Location | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Fix:
+class Fix(Struct, frozen=True):
     """What to change: one or two sentences, an example, and (where the user's source is at hand) a patch."""
 
     text: str
@@ -74,8 +70,7 @@ class Fix:
     patch: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(Struct, frozen=True):
     """One thing worth changing. Most fields repeat the rule's own metadata, so that a finding stands alone."""
 
     code: str
@@ -92,7 +87,7 @@ class Finding:
     fix: Fix
     shares_cause_with: list[str] = field(default_factory=list)
     ranks: list[int] = field(default_factory=list)
-    _price: Any = field(default=None, repr=False, compare=False)  # while rules run; the document has none
+    _price: Any = None  # while rules run; the document has none
 
     @property
     def price(self) -> Price | None:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from traceopt.analyzer import op_names
 from traceopt.analyzer.facts import Facts
@@ -21,8 +21,7 @@ CHEAPER = "make an item cheaper: decode once and cache it, use packed formats, m
 FASTER = "read from faster storage (local NVMe or RAM), in larger packed files, or cache what was read"
 
 
-@dataclass(frozen=True)
-class LoaderPlan:
+class LoaderPlan(Struct, frozen=True):
     """What is known of the training's loader. Times are of a step.
 
     `settings` and `cores` are as `traceopt run` recorded them, `cores` None where it did not.
@@ -82,6 +81,12 @@ class LoaderPlan:
         return min(self.needed, self.most)
 
     @property
+    def exhausted(self) -> bool:
+        """There are as many workers as find a core, and they are too few."""
+        now = self.settings.num_workers
+        return not self.suffices and now is not None and self.most is not None and now >= self.most
+
+    @property
     def keeps_up(self) -> bool:
         """There are workers enough already, by what a batch takes them on average."""
         now = self.settings.num_workers
@@ -103,7 +108,7 @@ class LoaderPlan:
     def code(self) -> str | None:
         """The arguments to add or change, but for those that are set already."""
         arguments = []
-        if not self.keeps_up:
+        if not self.keeps_up and not self.exhausted:
             arguments.append(f"num_workers={'2 * current' if self.wanted is None else self.wanted}")
         if not self.settings.persistent_workers:
             arguments.append("persistent_workers=True")
@@ -132,7 +137,8 @@ class LoaderPlan:
             return "raise num_workers, if there are free CPU cores."
         if not self.suffices:
             enough = f"{self.needed} workers would hide it, and only {self.most} find a core beside the training thread"
-            return f"{enough}. Use them, and {FASTER if self.waits else CHEAPER}."
+            then = "They are there:" if self.exhausted else "Use them, and"
+            return f"{enough}. {then} {FASTER if self.waits else CHEAPER}."
         if self.keeps_up:
             return (
                 f"{self.needed} workers would do on average, and there are {self.settings.num_workers}: some batches "

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import sqrt
+
+from msgspec import Struct
 
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.memory_composition import (
@@ -18,8 +19,7 @@ from traceopt.rules.finding import Evidence
 MANY_BLOCKS = 16  # kept results from which recomputing them can pay
 
 
-@dataclass(frozen=True, slots=True)
-class Remedy:
+class Remedy(Struct, frozen=True):
     """One way to free memory. `bytes` is what it gives back at this peak, None where the trace does not tell."""
 
     name: str

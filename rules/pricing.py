@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
+from msgspec.structs import replace
 
 from traceopt.analyzer.columns import distinct
 from traceopt.analyzer.facts import Facts
@@ -94,8 +95,7 @@ def with_other_fixes(findings: Sequence[Finding], facts: Facts) -> list[Finding]
     return [_unhidden(finding, facts, given[side]) for finding, side in zip(findings, sides, strict=True)]
 
 
-@dataclass(frozen=True)
-class _Given:
+class _Given(Struct, frozen=True, dict=True):
     """Changes that are made already, and the pace of the steps then."""
 
     facts: Facts

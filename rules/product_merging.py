@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.gemms import GemmShape
@@ -20,8 +20,7 @@ from traceopt.rules.roofline import memory_ns
 MERGED_PEAK_SHARE = 0.5  # of the peak: what a product of the merged size can be expected to reach at least
 
 
-@dataclass(frozen=True, slots=True)
-class Merge:
+class Merge(Struct, frozen=True):
     """One run of calls and what the merged call would take, over the window."""
 
     calls: I8

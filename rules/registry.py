@@ -8,13 +8,18 @@ import pkgutil
 import re
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import MISSING, Field, dataclass, fields
-from importlib.metadata import EntryPoint, entry_points
+from glob import iglob
 from pathlib import Path
 from types import ModuleType
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from traceopt.errors import ConfigError, one_line, suggestion, told
 from traceopt.rules.rule import Rule
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 CATALOGUE = "traceopt.rules.catalogue"
 ENTRY_POINTS = "traceopt.rules"
@@ -24,8 +29,7 @@ _CODE = re.compile(r"[A-Z]+[0-9]+")
 _NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 
 
-@dataclass(frozen=True)
-class Registry:
+class Registry(Struct, frozen=True):
     """The rules in order of code, and what is wrong with plug-ins that had to be left out."""
 
     rules: tuple[type[Rule], ...]
@@ -49,7 +53,7 @@ def load_rules(rules_dir: str | Path | None = None) -> Registry:
     for rule in builtin_rules():
         if problem := collected.add(rule):
             raise TypeError(f"{rule.__module__}: {problem}")
-    for point in entry_points(group=ENTRY_POINTS):
+    for point in _installed():
         collected.add_plugin(f"plug-in {point.value}", point)
     if rules_dir is not None:
         folder = Path(rules_dir)
@@ -111,11 +115,12 @@ def flaw(rule: type[Rule]) -> str | None:
         return f"code {rule.code!r} is not capital letters followed by a number, like DL001"
     if not _NAME.fullmatch(rule.name):
         return f"name {rule.name!r} is not in kebab-case, like dataloader-stall"
-    if any(isinstance(value, Field) for value in vars(rule).values()):
-        return f"{rule.__name__} has thresholds but is not decorated with @dataclass(frozen=True)"
-    for setting in fields(rule):
-        if setting.default is MISSING and setting.default_factory is MISSING:
-            return f"threshold {setting.name} has no default"
+    for name in getattr(rule, "__annotations__", ()):
+        if not hasattr(rule, name):
+            return f"threshold {name} has no default"
+    named = vars(rule).get("__dataclass_fields__")
+    if named is not None and any(one.name not in named for one in rule.thresholds()):
+        return f"@dataclass hides inherited thresholds of {rule.__name__}: a rule needs no decorator"
     return None
 
 
@@ -128,7 +133,7 @@ def rule_page(rule: type[Rule]) -> str:
     lines += ["## Thresholds", ""]
     if settings := rule.thresholds():
         lines += ["| setting | default | what it bounds |", "| --- | --- | --- |"]
-        lines += [f"| `{s.name}` | `{default_of(s)!r}` | {s.metadata.get('text', '')} |" for s in settings]
+        lines += [f"| `{s.name}` | `{s.default!r}` | {s.text} |" for s in settings]
         lines += ["", f"Change them under `[tool.traceopt.rules.{rule.code}]` in pyproject.toml."]
     else:
         lines += ["None."]
@@ -146,15 +151,27 @@ def summary(rule: type[Rule]) -> dict[str, object]:
         "risk": rule.risk,
         "requires": list(rule.requires),
         "thresholds": [
-            {"name": setting.name, "default": default_of(setting), "text": setting.metadata.get("text", "")}
-            for setting in rule.thresholds()
+            {"name": setting.name, "default": setting.default, "text": setting.text} for setting in rule.thresholds()
         ],
     }
 
 
-def default_of(setting: Field[object]) -> object:
-    """A threshold's default value."""
-    return setting.default if setting.default_factory is MISSING else setting.default_factory()
+def _installed() -> Sequence[EntryPoint]:
+    """The plug-ins of installed packages. importlib.metadata takes 30 ms, so it is asked only where one is declared."""
+    if not any(map(_declares_rules, sys.path)):
+        return ()
+    from importlib.metadata import entry_points
+
+    return tuple(entry_points(group=ENTRY_POINTS))
+
+
+def _declares_rules(folder: str) -> bool:
+    """Whether a package that is installed in the folder may have plug-ins."""
+    declarations = iglob("*-info/entry_points.txt", root_dir=folder)
+    try:
+        return any(ENTRY_POINTS.encode() in Path(folder, file).read_bytes() for file in declarations)
+    except OSError:
+        return True
 
 
 class _Collected:
@@ -178,7 +195,7 @@ class _Collected:
 
     def add_plugin(self, origin: str, source: EntryPoint | Path) -> None:
         try:
-            loaded = source.load() if isinstance(source, EntryPoint) else _import_file(source)
+            loaded = _import_file(source) if isinstance(source, Path) else source.load()
             rules = rules_of(loaded) if isinstance(loaded, ModuleType) else [loaded]
             if not rules:
                 raise TypeError("it defines no rule")
@@ -197,7 +214,7 @@ def _import_file(path: Path) -> ModuleType:
     if spec is None or spec.loader is None:
         raise ImportError(f"cannot import {path}")
     module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module  # dataclasses and typing look a class's module up there
+    sys.modules[name] = module  # typing looks a class's module up there
     spec.loader.exec_module(module)
     return module
 

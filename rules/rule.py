@@ -4,21 +4,44 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterator
-from dataclasses import Field, dataclass, field, fields
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
+
+from msgspec import Struct
 
 from traceopt.rules.finding import Confidence, Evidence, Finding, Fix, Impact, Location, Price, Saving
 
 if TYPE_CHECKING:
+    from typing_extensions import dataclass_transform
+
     from traceopt.analyzer.facts import Facts
+else:
+
+    def dataclass_transform(**_: bool):
+        return lambda cls: cls
+
 
 HIGH_IMPACT_SHARE = 0.10
 MEDIUM_IMPACT_SHARE = 0.03
 
 
+class Threshold(Struct):
+    """A rule's setting: its default and one line saying what it bounds. As an attribute of the rule it is the value."""
+
+    default: Any
+    text: str
+    name: str = ""
+
+    def __set_name__(self, rule: type[Rule], name: str) -> None:
+        self.name = name
+
+    def __get__(self, rule: Rule | None, of: type[Rule]) -> Any:
+        """Where a rule was given no other value."""
+        return self.default
+
+
 def threshold(default: Any, text: str) -> Any:
-    """A rule's setting: a dataclass field with its default and one line saying what it bounds."""
-    return field(default=default, metadata={"text": text})
+    """Declares a threshold: `min_share: float = threshold(0.05, "share of the step")`."""
+    return Threshold(default, text)
 
 
 def impact_of(saving: Saving | None) -> Impact:
@@ -30,9 +53,9 @@ def impact_of(saving: Saving | None) -> Impact:
     return "medium" if saving.share >= MEDIUM_IMPACT_SHARE else "low"
 
 
-@dataclass(frozen=True)
+@dataclass_transform(frozen_default=True, kw_only_default=True)
 class Rule:
-    """Base of every rule. A rule is a frozen dataclass: its class variables name it, its fields are its thresholds.
+    """Base of every rule. A rule's class variables name it; its thresholds are given to it by keyword, and stay.
 
     The docstring of a rule is its page: what it measures, why that costs, how to fix it (with code), when the
     rule is wrong, and sources.
@@ -46,6 +69,23 @@ class Rule:
     risk: ClassVar[str] = "None known"
     confidence: ClassVar[Confidence] = "high"
     requires: ClassVar[tuple[str, ...]] = ()  # names that Facts.lacks() understands
+
+    def __init__(self, **thresholds: Any) -> None:
+        if thresholds and (unknown := thresholds.keys() - {one.name for one in self.thresholds()}):
+            raise TypeError(f"{type(self).__name__} has no threshold {', '.join(sorted(unknown))}")
+        vars(self).update(thresholds)
+        self.__post_init__()
+
+    def __post_init__(self) -> None:
+        """A rule may raise ValueError here for thresholds that do not go together."""
+
+    def __repr__(self) -> str:
+        """With all thresholds: what decides its answers."""
+        values = (f"{one.name}={getattr(self, one.name)!r}" for one in self.thresholds())
+        return f"{type(self).__qualname__}({', '.join(values)})"
+
+    def __setattr__(self, name: str, value: Any) -> NoReturn:
+        raise AttributeError(f"{name} cannot be set: a rule stays as it was made")
 
     def applies(self, facts: Facts) -> str | None:  # noqa: ARG002
         """Why this rule has nothing to look at in this trace ("No convolutions."), or None when it does."""
@@ -69,9 +109,15 @@ class Rule:
         return inspect.getdoc(cls) or ""
 
     @classmethod
-    def thresholds(cls) -> tuple[Field[Any], ...]:
-        """The settings a user may change, with defaults, types and their one-line texts."""
-        return fields(cls)
+    def thresholds(cls) -> tuple[Threshold, ...]:
+        """The settings a user may change."""
+        declared = {
+            name: one.text
+            for base in reversed(cls.__mro__)
+            for name, one in vars(base).items()
+            if isinstance(one, Threshold)
+        }
+        return tuple(Threshold(getattr(cls, name), text, name) for name, text in declared.items())
 
     def finding(
         self,

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from traceopt.rules.finding import Finding, Location, Saving
 from traceopt.rules.rule import Rule
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
     from traceopt.analyzer.run_facts import RunFacts
 
 
-@dataclass(frozen=True)
 class RunRule(Rule):
     """Base of the rules that compare ranks. A subclass implements `check_run` and `passed_run`."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -17,7 +16,6 @@ from traceopt.rules.pricing import priced, without_calls
 from traceopt.rules.rule import Rule, threshold
 
 
-@dataclass(frozen=True)
 class SteadyRule(Rule):
     """Base of the rules about work that should be over when the steps are steady. A subclass names cause and fix."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -21,7 +20,6 @@ SURE_SHARE = 0.7  # of what reading a value less often gives back: some reads re
 OTHER_RULES = {"data_loading": "DL001", "input_work": "DL002", "logging": "LG001", "checkpoint": "LG003"}
 
 
-@dataclass(frozen=True)
 class SyncRule(Rule):
     """Base of the rules about syncs. A subclass names the reason and the fix."""
 

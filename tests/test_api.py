@@ -188,10 +188,8 @@ class TestChoosingRules:
 
 
 RULE = '''
-from dataclasses import dataclass
 from traceopt.rules.rule import Rule
 
-@dataclass(frozen=True)
 class {name}(Rule):
     """Measures nothing."""
     code = "{code}"

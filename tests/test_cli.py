@@ -9,13 +9,13 @@ import subprocess
 import sys
 import types
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import CliRunner
 from click.testing import Result as Outcome
+from msgspec.structs import replace
 
 from traceopt import __version__
 from traceopt.cli import cli

@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from msgspec.structs import replace
 
 from traceopt.analyzer.cycles import find_recordings
 from traceopt.analyzer.run_facts import RunFacts
@@ -22,7 +22,6 @@ from traceopt.ranks.pace import Pace, Progress
 from traceopt.ranks.task import RankOptions, RankTask, load
 from traceopt.result import RankRow, Result
 from traceopt.rules.engine import Outcome, run_rank_rules, value_order
-from traceopt.rules.patches.patch import with_patches
 from traceopt.units import us
 
 
@@ -90,7 +89,7 @@ def analyze(
         warnings += [missing] if missing is not None else []
     outcome = run_rank_rules(rules.chosen, run, debug=debug)
     compared = _with_ranks_compared(replace(result, ranks=_rows(result, run), warnings=warnings), outcome)
-    return replace(compared, findings=with_patches(compared.findings, folders, debug=debug))
+    return _with_patches(compared, folders, debug) if folders else compared
 
 
 def _read(tasks: Sequence[RankTask], executor: Executor, progress: Progress | None) -> Merge:
@@ -136,6 +135,12 @@ def _rows(result: Result, run: RunFacts) -> list[RankRow]:
         return result.ranks
     waits = np.median(run.waits, axis=0)
     return [replace(row, waited_for_us=us(wait)) for row, wait in zip(result.ranks, waits, strict=True)]
+
+
+def _with_patches(result: Result, folders: Sequence[Path], debug: bool) -> Result:
+    from traceopt.rules.patches.patch import with_patches
+
+    return replace(result, findings=with_patches(result.findings, folders, debug=debug))
 
 
 def _internal(task: RankTask, error: Exception) -> str:

@@ -5,22 +5,20 @@ from __future__ import annotations
 import importlib
 import math
 import sys
-from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, get_type_hints
 
 import msgspec
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from traceopt.errors import ConfigError, one_line, suggestion
 
 MOST_BYTES = 1 << 20  # of a settings file
 
-_toml: Any = importlib.import_module("tomllib" if sys.version_info >= (3, 11) else "tomli")
 
-
-@dataclass(frozen=True)
-class Config:
+class Config(Struct, frozen=True):
     """Every setting with its default; in TOML the names are written with `-` or `_`.
 
     Relative paths count from the folder of the settings file. `html` is a path, or false for no HTML report. `fail_on`
@@ -61,18 +59,17 @@ def load_config(explicit: Path | None = None, start: Path | None = None) -> Conf
     return Config()
 
 
-def typed_settings(schema: type, table: Mapping[str, Any], where: str) -> dict[str, Any]:
-    """The values of `table`, converted to the field types of the dataclass `schema`.
+def typed_settings(schema: type, names: Sequence[str], table: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """The values of `table`, converted to the types of the attributes `names` of `schema`.
 
-    Raises ConfigError, beginning with `where`, for a key that is no field and for a value of another type.
+    Raises ConfigError, beginning with `where`, for a key that is none of them and for a value of another type.
     """
     types = get_type_hints(schema, include_extras=True)
-    known = [setting.name for setting in fields(schema)]
     values = {}
     for key, value in table.items():
         name = str(key).replace("-", "_")
-        if name not in known:
-            hint = suggestion(name, known) or f"; known: {', '.join(known) or 'none'}"
+        if name not in names:
+            hint = suggestion(name, names) or f"; known: {', '.join(names) or 'none'}"
             raise ConfigError(f"{where}: unknown setting {one_line(repr(key), 80)}{hint}")
         if isinstance(value, float) and not math.isfinite(value):
             raise ConfigError(f"{where}: {key}: expected a finite number, got {value}")
@@ -85,12 +82,13 @@ def typed_settings(schema: type, table: Mapping[str, Any], where: str) -> dict[s
 
 def _read(path: Path) -> Config | None:
     """None when `path` is a pyproject.toml that says nothing about traceopt."""
+    toml: Any = importlib.import_module("tomllib" if sys.version_info >= (3, 11) else "tomli")
     try:
         with path.open("rb") as file:
             data = file.read(MOST_BYTES + 1)
         if len(data) > MOST_BYTES:
             raise ConfigError(f"{path} has more than {MOST_BYTES >> 20} MiB: it is no settings file")
-        document = _toml.loads(data.decode())
+        document = toml.loads(data.decode())
     except OSError as error:
         raise ConfigError(f"cannot read the settings file {path}: {error.strerror}") from error
     except RecursionError:
@@ -105,7 +103,7 @@ def _read(path: Path) -> Config | None:
         document, where = tool["traceopt"], f"{path}: [tool.traceopt]"
     if not isinstance(document, dict):
         raise ConfigError(f"{where}: expected a table, got {type(document).__name__}")
-    config = Config(**typed_settings(Config, document, where))
+    config = Config(**typed_settings(Config, Config.__struct_fields__, document, where))
     return replace(
         config,
         rules_dir=_beside(path, config.rules_dir),

@@ -8,8 +8,10 @@ never 0.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+from msgspec.structs import asdict
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -39,8 +41,7 @@ _MOVED: Columns = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Table:
+class Table(Struct, frozen=True):
     """`about` says what a row is, and their order."""
 
     about: str
@@ -199,8 +200,7 @@ TABLES: Mapping[str, Table] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Frames:
+class Frames(Struct, frozen=True):
     """The frames of one result, made when asked for. TABLES says what their rows and columns are."""
 
     result: Result
@@ -282,7 +282,7 @@ def _rows(table: str, rows: Iterable[Any]) -> DataFrame:
 
 
 def _fields(row: Any) -> dict[str, Any]:
-    return {name: getattr(row, name) for name in row.__slots__}
+    return asdict(row)
 
 
 def _place(location: Any) -> dict[str, Any]:

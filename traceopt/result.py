@@ -6,13 +6,14 @@ JSON is this document's serialization; `Result.from_json` reads it back.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 import msgspec
 import orjson
+from msgspec import Struct, field
 
 from traceopt.rules.finding import Finding, Location
+from traceopt.serialization import to_indented_json
 
 if TYPE_CHECKING:
     from traceopt.frames import Frames
@@ -28,14 +29,12 @@ class _Version(msgspec.Struct):
     schema_version: int
 
 
-@dataclass(frozen=True, slots=True)
-class Tool:
+class Tool(Struct, frozen=True):
     name: str
     version: str
 
 
-@dataclass(frozen=True, slots=True)
-class Device:
+class Device(Struct, frozen=True):
     """What the step was measured on (vendor "cpu": no accelerator); `count` is devices seen by the process."""
 
     vendor: str
@@ -45,8 +44,7 @@ class Device:
     compute_capability: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class Recorded:
+class Recorded(Struct, frozen=True):
     """What the profiler was asked to record; it decides which checks can run."""
 
     gpu: bool
@@ -55,8 +53,7 @@ class Recorded:
     memory: bool
 
 
-@dataclass(frozen=True, slots=True)
-class TraceFile:
+class TraceFile(Struct, frozen=True):
     """One file that was read. `bytes` is its uncompressed size, `lost_events` what could not be recovered.
 
     `sha256` is of the file as it lies on the disk; None where it could not be read to its end.
@@ -71,16 +68,14 @@ class TraceFile:
     sha256: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Setting:
+class Setting(Struct, frozen=True):
     """A setting of the run that decides its speed, as `traceopt run` recorded it: "TF32 of matrix products", "off"."""
 
     name: str
     value: str
 
 
-@dataclass(frozen=True, slots=True)
-class Run:
+class Run(Struct, frozen=True):
     """`shown_rank` is the rank whose step, breakdown and tables the document holds; `gpu_runtime` is "CUDA 12.4"."""
 
     paths: list[str]
@@ -96,23 +91,20 @@ class Run:
     gpu_runtime: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Note:
+class Note(Struct, frozen=True):
     code: str
     name: str
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class Quality:
+class Quality(Struct, frozen=True):
     """How far the trace can be trusted; the notes are the TQ rules that fired."""
 
     verdict: Literal["good", "limited", "unusable"]
     notes: list[Note]
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
+class Step(Struct, frozen=True):
     """`count` steps were measured, `skipped` were left out (cropped by the file's ends, or empty).
 
     `stretch`: the recorded steps as a multiple of those that the run took without a profiler, waiting for data aside.
@@ -128,8 +120,7 @@ class Step:
     stretch: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class BreakdownPart:
+class BreakdownPart(Struct, frozen=True):
     """An exclusive part of the mean step. `raw_us_per_step` counts the same activity with its hidden time."""
 
     name: str
@@ -140,16 +131,14 @@ class BreakdownPart:
     raw_us_per_step: float | None
 
 
-@dataclass(frozen=True, slots=True)
-class IdleCause:
+class IdleCause(Struct, frozen=True):
     cause: str
     label: str
     us_per_step: float
     share: float
 
 
-@dataclass(frozen=True, slots=True)
-class Gpu:
+class Gpu(Struct, frozen=True):
     """All None when the trace holds no GPU work; `idle_share` is 1 - `busy_share`."""
 
     window_us: float | None
@@ -160,8 +149,7 @@ class Gpu:
     idle_by_cause: list[IdleCause]
 
 
-@dataclass(frozen=True, slots=True)
-class Sync:
+class Sync(Struct, frozen=True):
     """`stall_us_per_step`: sync time with the GPU idle, plus the refill after it."""
 
     calls_per_step: float | None
@@ -169,14 +157,12 @@ class Sync:
     stall_us_per_step: float | None
 
 
-@dataclass(frozen=True, slots=True)
-class DataLoader:
+class DataLoader(Struct, frozen=True):
     us_per_step: float | None
     stall_us_per_step: float | None
 
 
-@dataclass(frozen=True, slots=True)
-class Collective:
+class Collective(Struct, frozen=True):
     name: str
     calls_per_step: float
     us_per_step: float
@@ -186,16 +172,14 @@ class Collective:
     location: Location | None
 
 
-@dataclass(frozen=True, slots=True)
-class Communication:
+class Communication(Struct, frozen=True):
     us_per_step: float | None
     exposed_us_per_step: float | None
     overlap_share: float | None
     collectives: list[Collective]
 
 
-@dataclass(frozen=True, slots=True)
-class Copy:
+class Copy(Struct, frozen=True):
     """`kind` as the profiler names it: "HtoD pageable", "HtoD pinned", "DtoH pageable", "DtoD", ..."""
 
     kind: str
@@ -206,8 +190,7 @@ class Copy:
     gb_per_s: float | None
 
 
-@dataclass(frozen=True, slots=True)
-class TensorCores:
+class TensorCores(Struct, frozen=True):
     """Shares of kernel time: of kernels that could use Tensor Cores, that do, and of which it is not known."""
 
     eligible_share: float | None
@@ -215,8 +198,7 @@ class TensorCores:
     unknown_share: float | None
 
 
-@dataclass(frozen=True, slots=True)
-class Efficiency:
+class Efficiency(Struct, frozen=True):
     """`flops_per_step` are those that ran; of these `mfu` leaves out what activation checkpointing computed again."""
 
     flops_per_step: float | None
@@ -227,8 +209,7 @@ class Efficiency:
     hfu: float | None
 
 
-@dataclass(frozen=True, slots=True)
-class Throughput:
+class Throughput(Struct, frozen=True):
     """Of one GPU, over the mean step, from what the user says a step processes. The reference is in tokens, where they
     are given.
     """
@@ -239,21 +220,18 @@ class Throughput:
     reference_share: float | None
 
 
-@dataclass(frozen=True, slots=True)
-class MemoryPoint:
+class MemoryPoint(Struct, frozen=True):
     us: float
     allocated_bytes: int
     reserved_bytes: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class MemoryPart:
+class MemoryPart(Struct, frozen=True):
     name: str
     bytes: int
 
 
-@dataclass(frozen=True, slots=True)
-class Memory:
+class Memory(Struct, frozen=True):
     """The curve spans the shown step (times from its start) and is thinned to its minima and maxima."""
 
     peak_allocated_bytes: int | None
@@ -263,8 +241,7 @@ class Memory:
     curve: list[MemoryPoint]
 
 
-@dataclass(frozen=True, slots=True)
-class Kernel:
+class Kernel(Struct, frozen=True):
     """GPU work by kernel name, longest first. `kind` is of the table in `analyzer/kernel_names.py`."""
 
     name: str
@@ -278,8 +255,7 @@ class Kernel:
     location: Location | None
 
 
-@dataclass(frozen=True, slots=True)
-class Op:
+class Op(Struct, frozen=True):
     """CPU operators by name: time of the GPU work they launched, and their own time on the CPU."""
 
     name: str
@@ -290,8 +266,7 @@ class Op:
     location: Location | None
 
 
-@dataclass(frozen=True, slots=True)
-class Gemm:
+class Gemm(Struct, frozen=True):
     """One matrix product shape, D[M,N] = A[M,K] B[K,N], `batch` times; 2*M*N*K*batch FLOP a call."""
 
     op: str
@@ -309,8 +284,7 @@ class Gemm:
     location: Location | None
 
 
-@dataclass(frozen=True, slots=True)
-class RankRow:
+class RankRow(Struct, frozen=True):
     """One file's headline numbers; `rank` None: the file does not say. `verdict` is its trace's quality.
 
     `waited_for_us`: what the other ranks wait for this one in the median step, None where ranks could not be compared.
@@ -326,8 +300,7 @@ class RankRow:
     waited_for_us: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Span:
+class Span(Struct, frozen=True):
     """A bar on a timeline lane. `category` says what it is, and so its colour: compute, comm, copy on a GPU; loader,
     input, wait, logging, checkpoint, gc, cpu on the host; forward, backward, optimizer where the host is the device.
     """
@@ -338,8 +311,7 @@ class Span:
     category: str
 
 
-@dataclass(frozen=True, slots=True)
-class Lane:
+class Lane(Struct, frozen=True):
     """`total` spans lie in the step; `spans` holds the longest of them, in order of time."""
 
     key: str
@@ -349,8 +321,7 @@ class Lane:
     total: int
 
 
-@dataclass(frozen=True, slots=True)
-class Stall:
+class Stall(Struct, frozen=True):
     """A stretch of the shown step without GPU work; `cause` is a name of the breakdown."""
 
     start_us: float
@@ -360,8 +331,7 @@ class Stall:
     location: Location | None = None  # what the host ran then
 
 
-@dataclass(frozen=True, slots=True)
-class Timeline:
+class Timeline(Struct, frozen=True):
     """The median step; times count from its start."""
 
     step: str
@@ -370,8 +340,7 @@ class Timeline:
     stalls: list[Stall]
 
 
-@dataclass(frozen=True, slots=True)
-class Combined:
+class Combined(Struct, frozen=True):
     """The top fixes together. `codes` has an entry for each finding: a code that stands twice means its first two.
 
     `replay_error_share`: how far a replay of the unchanged steps is off; None where the fixes were not replayed.
@@ -388,8 +357,7 @@ class Combined:
     breakdown_after: list[BreakdownPart] = field(default_factory=list)
 
 
-@dataclass(frozen=True, slots=True)
-class Check:
+class Check(Struct, frozen=True):
     """What a rule answered. `reason` says what passed, what is missing, or what went wrong."""
 
     code: str
@@ -399,8 +367,7 @@ class Check:
     reason: str
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class Result:
+class Result(Struct, frozen=True):
     """The document. `verdict` is its headline: a fact and its cause, in two sentences at most.
 
     Notebooks show it as a summary; `frames` has its tables for pandas.
@@ -457,7 +424,7 @@ class Result:
 
     def to_json(self) -> bytes:
         """Indented JSON, byte for byte the same for the same input and version."""
-        return orjson.dumps(self, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
+        return to_indented_json(self)
 
     @staticmethod
     def from_json(data: bytes) -> Result:

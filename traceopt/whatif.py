@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import orjson
+from msgspec import Struct, field
 
 from traceopt.analyzer.cycles import find_recordings
 from traceopt.analyzer.facts import Facts
@@ -27,6 +26,7 @@ from traceopt.rules.finding import Finding
 from traceopt.rules.registry import load_rules
 from traceopt.rules.rule import Rule
 from traceopt.rules.run_rule import RunRule
+from traceopt.serialization import to_indented_json
 from traceopt.units import share, us
 
 Scale = tuple[str, float]
@@ -35,8 +35,7 @@ Matches = Callable[[str], object]
 MOST_RANKS = 16  # replayed together; their traces are in memory at once
 
 
-@dataclass(frozen=True, slots=True)
-class WhatIfPart:
+class WhatIfPart(Struct, frozen=True):
     """A part of the mean step, as in the breakdown."""
 
     name: str
@@ -45,8 +44,7 @@ class WhatIfPart:
     after_us: float
 
 
-@dataclass(frozen=True, slots=True)
-class WhatIfFix:
+class WhatIfFix(Struct, frozen=True):
     """A finding whose fix is made, on all ranks that have it. `alone_us`: what it alone gives back in the replay."""
 
     code: str
@@ -54,8 +52,7 @@ class WhatIfFix:
     alone_us: float
 
 
-@dataclass(frozen=True, slots=True)
-class WhatIf:
+class WhatIf(Struct, frozen=True):
     """The replayed step without and with the changes; `limit`: the part that limits it.
 
     Parts are of the mean step, the step is the median one. `replay_error_share`: how far a replay without a change is
@@ -85,7 +82,7 @@ class WhatIf:
     warnings: list[str] = field(default_factory=list)
 
     def to_json(self) -> bytes:
-        return orjson.dumps(self, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
+        return to_indented_json(self)
 
 
 def what_if(
@@ -123,8 +120,7 @@ def what_if(
     return _document(path, ranks, chosen, scaled, [*dict.fromkeys(fixes), *changes], [*registry.warnings, *warnings])
 
 
-@dataclass(frozen=True, slots=True)
-class _Fix:
+class _Fix(Struct, frozen=True):
     """A finding's fix: what it changes on each rank."""
 
     code: str

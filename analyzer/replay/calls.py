@@ -8,10 +8,10 @@ thread stays beside the flow: its launches happen where they happened, but take 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from traceopt.analyzer import op_names
 from traceopt.analyzer.links import Links
@@ -26,8 +26,7 @@ BORDER, LAUNCH, GRAPH_LAUNCH, SYNC, STREAM_WAIT = 0, 1, 2, 3, 4
 CONCURRENT_SHARE = 0.1  # of a thread's calls that find the training thread at work
 
 
-@dataclass(frozen=True, slots=True)
-class Calls:
+class Calls(Struct, frozen=True):
     """In order of time; arrays have shape (len,), times in ns. A call beside the flow ends where it starts."""
 
     kind: U1  # BORDER, LAUNCH, ...

@@ -6,11 +6,12 @@ Masks and arrays named `work` have the shape of the device's work (facts.gpu.wor
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
+from msgspec.structs import replace
 
 from traceopt.analyzer.intervals import Intervals, merge, subtract
 from traceopt.analyzer.replay.graph import HOST, Graph, Rows
@@ -28,8 +29,7 @@ class Change(Protocol):
         """The changed rows; the arrays of `rows` stay as they are."""
 
 
-@dataclass(frozen=True, eq=False)
-class RemoveHost:
+class RemoveHost(Struct, frozen=True, eq=False):
     """The host spends a share less of its time in an area (measured times). Waits inside stay waits."""
 
     area: Intervals
@@ -40,8 +40,7 @@ class RemoveHost:
         return replace(rows, host=np.maximum(rows.host - (self.share * removed).astype(np.int64), 0))
 
 
-@dataclass(frozen=True, eq=False)
-class ScaleWork:
+class ScaleWork(Struct, frozen=True, eq=False):
     """Work takes `factor` times as long: one number, or one for each row of the device's work."""
 
     work: Mask
@@ -55,8 +54,7 @@ class ScaleWork:
         return replace(rows, duration=duration)
 
 
-@dataclass(frozen=True, eq=False)
-class DropSync:
+class DropSync(Struct, frozen=True, eq=False):
     """Calls no longer wait for the GPU. What they cost besides remains."""
 
     calls: npt.NDArray[np.integer]
@@ -68,8 +66,7 @@ class DropSync:
         return replace(rows, awaits=awaits)
 
 
-@dataclass(frozen=True, eq=False)
-class AsyncCopy:
+class AsyncCopy(Struct, frozen=True, eq=False):
     """The host no longer waits for these copies."""
 
     work: Mask
@@ -79,8 +76,7 @@ class AsyncCopy:
         return DropSync(calls[calls >= 0]).apply(graph, rows)
 
 
-@dataclass(frozen=True, eq=False)
-class RemoveLaunches:
+class RemoveLaunches(Struct, frozen=True, eq=False):
     """Work that is not there any more, nor `dispatch_share` of the host's time since the launch before it."""
 
     work: Mask
@@ -101,8 +97,7 @@ class RemoveLaunches:
         )
 
 
-@dataclass(frozen=True, eq=False)
-class MergeKernels:
+class MergeKernels(Struct, frozen=True, eq=False):
     """Each group of work becomes one launch, which takes `factor` times what the group took."""
 
     group: I8  # one number for each row of the device's work; -1: in no group
@@ -125,8 +120,7 @@ class MergeKernels:
         return RemoveLaunches(others, self.dispatch_share).apply(graph, replace(rows, duration=duration))
 
 
-@dataclass(frozen=True, eq=False)
-class MoveToStream:
+class MoveToStream(Struct, frozen=True, eq=False):
     """Work runs on a stream of its own: after what its old stream held when it was issued, and done by the end of the
     step.
     """

@@ -7,11 +7,11 @@ no rows of their own.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from traceopt.analyzer.gpu import GpuWork
 from traceopt.analyzer.intervals import EMPTY, Intervals
@@ -31,8 +31,7 @@ HOST = -1  # Rows.stream
 OWN_NS = 5_000  # what a call that waits costs besides
 
 
-@dataclass(frozen=True, slots=True)
-class Rows:
+class Rows(Struct, frozen=True):
     """What a change may alter; arrays have shape (len,), times in ns.
 
     A row is work of a stream, or the host's alone (`stream` HOST): a wait, the border of a step. First the host works
@@ -52,8 +51,7 @@ class Rows:
         return len(self.host)
 
 
-@dataclass(frozen=True)
-class Graph:
+class Graph(Struct, frozen=True, dict=True):
     """`rows[:fixed]` were issued before the window: they happen when they happened."""
 
     rows: Rows
@@ -88,8 +86,7 @@ class Graph:
         return self._runs if rows.stream is own.stream and same_waits else find_runs(rows, self.fixed)
 
 
-@dataclass(frozen=True, slots=True)
-class Runs:
+class Runs(Struct, frozen=True):
     """Rows of one stream, one after the other, of which only the first may wait for another row, and only the last is
     awaited. `first` and `last` row of each run.
     """

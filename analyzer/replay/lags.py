@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from traceopt.analyzer.replay.queues import BEFORE, EARLY, Queues
 from traceopt.analyzer.replay.waits import TOLERANCE_NS
@@ -20,8 +19,7 @@ MAX_LAG_NS = 30_000  # work that starts later than this after all that it is kno
 DRAIN_NS = 100_000  # before the end of a kernel that fills the device others find room
 
 
-@dataclass(frozen=True, slots=True)
-class Lags:
+class Lags(Struct, frozen=True):
     """One row a piece of work, as in Queues; arrays have shape (len,), times in ns."""
 
     latency: I8  # from the time at which the host had issued it; EARLY: not known when that was

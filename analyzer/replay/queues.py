@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+from msgspec import Struct
 
 from traceopt.analyzer.gpu import GpuWork
 from traceopt.analyzer.grouping import numbered
@@ -18,8 +18,7 @@ MOST_STREAMS = 128  # tables of streams by calls are made: a job has a few dozen
 EARLY = -(2**60)  # ns: before everything, and far enough from the smallest number to be added to
 
 
-@dataclass(frozen=True)
-class Queues:
+class Queues(Struct, frozen=True, dict=True):
     """By stream, then in order of issue, which is the order of start; arrays have shape (len,), times in ns."""
 
     ids: I8  # the streams' own numbers, shape (streams,)

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.ranks import summarize
@@ -23,8 +24,7 @@ from traceopt.analyzer.run_facts import RunFacts
 from traceopt.analyzer.tables import I8
 
 
-@dataclass(frozen=True, slots=True)
-class Meetings:
+class Meetings(Struct, frozen=True):
     """The collectives in which one rank meets others; arrays have shape (len,), times in ns.
 
     `late` is how much later than the collective the rank's own work ended: two clocks are never quite the same.
@@ -35,8 +35,7 @@ class Meetings:
     late: I8
 
 
-@dataclass(frozen=True)
-class Ranks:
+class Ranks(Struct, frozen=True, dict=True):
     """Traces of several ranks of one run, compared in `run`, whose ranks are in the same order."""
 
     facts: Sequence[Facts]
@@ -127,8 +126,7 @@ class Ranks:
         return np.rint(moving * factor).astype(np.int64)
 
 
-@dataclass
-class _Together:
+class _Together(Struct, dict=True):
     """The passes of all ranks, which go on in turns: each until it comes to a collective."""
 
     passes: Sequence[Pass]

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Generator
-from dataclasses import dataclass, replace
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
 from traceopt.analyzer.replay.graph import HOST, Graph, Rows
 from traceopt.analyzer.replay.queues import EARLY
 from traceopt.analyzer.tables import I8
 
 
-@dataclass(frozen=True, slots=True)
-class Pace:
+class Pace(Struct, frozen=True):
     """Times in ns at the borders of the steps, shape (steps + 1,)."""
 
     host: I8  # how far the host was
@@ -40,8 +40,7 @@ class Pace:
         return float(np.mean(self.per_step_ns))
 
 
-@dataclass(frozen=True, slots=True)
-class Timing(Pace):
+class Timing(Pace, frozen=True):
     """Of each row as well, but for `free`; shape (rows,)."""
 
     free: I8  # of each stream: when it had done what came before the first step

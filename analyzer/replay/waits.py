@@ -8,10 +8,10 @@ wait for what the host had issued last to another stream. What the recorded time
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, fields
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from traceopt.analyzer import op_names
 from traceopt.analyzer.gpu import GpuWork
@@ -35,8 +35,7 @@ _OF_STREAM = re.compile(r"StreamSynchronize|synchronizeStream|SynchronizeStream"
 _TO_PAGEABLE = re.compile(r"DtoH .*Pageable")
 
 
-@dataclass(frozen=True, slots=True)
-class HostWaits:
+class HostWaits(Struct, frozen=True):
     """One row for each piece of work that a call waited for; arrays have shape (len,)."""
 
     call: I8
@@ -56,7 +55,7 @@ def find_host_waits(trace: Trace, gpu: GpuWork, calls: Calls, queues: Queues) ->
         _full_queues(calls, queues),
         *_syncs(trace, calls, queues),
     )
-    return HostWaits(*(np.concatenate([getattr(part, f.name) for part in parts]) for f in fields(HostWaits)))
+    return HostWaits(*(np.concatenate([getattr(part, name) for part in parts]) for name in HostWaits.__struct_fields__))
 
 
 def _waits(calls: Calls, queues: Queues, call: I8, target: I8, inferred: bool) -> HostWaits:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
+from msgspec import Struct
 
 from traceopt.analyzer.replay.changes import Change, apply_all
 from traceopt.analyzer.replay.graph import Graph, Rows
@@ -21,8 +21,7 @@ MAX_ERROR_SHARE = 0.05  # a replay that misses the recorded steps by more is not
 MIN_STEPS = 3  # with fewer, the steps are replayed a second time, which is then looked at
 
 
-@dataclass(frozen=True)
-class Replayed:
+class Replayed(Struct, frozen=True, dict=True):
     """The steps of a trace after some changes.
 
     A step is complete when the host has reached its end and the device has done all that was issued until then; the
@@ -61,8 +60,7 @@ def replay(facts: Facts, changes: Sequence[Change] = ()) -> Replayed:
     return Replayed(changes, graph, rows, rounds, pace(graph, rows, rounds))
 
 
-@dataclass(frozen=True, slots=True)
-class ReplayError:
+class ReplayError(Struct, frozen=True):
     """How wrong a replay without a change is. `missed_share`: by how much it misses the recorded steps (median).
     `unexplained_share`: the part of the steps by which work started later than the graph can tell.
     """

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -31,7 +30,6 @@ FIX = Fix(
 )
 
 
-@dataclass(frozen=True)
 class UnfusedAttentionRule(Rule):
     """Measures batched product - softmax - batched product on a stream, with only scaling, masking, dropout and copies
     between: attention that writes its whole score matrix to memory and reads it back. On a CPU-only run the operators

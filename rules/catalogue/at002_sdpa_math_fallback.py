@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import msgspec
@@ -26,7 +25,6 @@ UNKNOWN = (
 )
 
 
-@dataclass(frozen=True)
 class SdpaMathFallback(Rule):
     """Measures the GPU time of `scaled_dot_product_attention` where it runs as products and a softmax of their own, and
     says which condition of the fused kernels is not met, as far as shapes and types tell.

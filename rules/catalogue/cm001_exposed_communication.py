@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -16,7 +15,6 @@ from traceopt.rules.pricing import Changes, hide, priced
 from traceopt.rules.rule import Rule, threshold
 
 
-@dataclass(frozen=True)
 class ExposedCommunication(Rule):
     """Measures the time in which collectives run and no compute runs beside them on the GPU (on a CPU-only run:
     in which the training thread does nothing else). A collective that waits for a slower rank spins and counts as

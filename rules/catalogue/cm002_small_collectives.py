@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -16,7 +15,6 @@ from traceopt.rules.pricing import Changes, hide_collectives, priced
 from traceopt.rules.rule import Rule, threshold
 
 
-@dataclass(frozen=True)
 class SmallCollectives(Rule):
     """Measures collectives of one kind that come in great number, each on a small buffer.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -15,7 +14,6 @@ from traceopt.rules.pricing import hide, priced
 from traceopt.rules.rule import Rule, threshold
 
 
-@dataclass(frozen=True)
 class SlowCollective(Rule):
     """Measures collectives of a megabyte and more whose rate on the link is below what even a slow network gives.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -33,7 +32,6 @@ ADVICE = {
 }
 
 
-@dataclass(frozen=True)
 class StragglerRank(RunRule):
     """Compares when the ranks enter the same collectives, on clocks that the collectives' ends align. Where one rank is
     the last in most of them, the others' waiting is counted, and what this rank does longer than they do is named.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -18,7 +17,6 @@ from traceopt.rules.rule import threshold
 from traceopt.rules.run_rule import RunRule, on_rank, rank_name, run_saving
 
 
-@dataclass(frozen=True)
 class LoadImbalance(RunRule):
     """Compares the time for which each rank's GPU computes in the same step, and counts the waiting in collectives that
     follows from the difference.

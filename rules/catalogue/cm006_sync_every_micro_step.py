@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -21,7 +20,6 @@ FORWARD = "DistributedDataParallel.forward"
 REDUCING = ("all_reduce", "reduce_scatter")
 
 
-@dataclass(frozen=True)
 class SyncEveryMicroStep(Rule):
     """Measures the exposed time of gradient reductions in backward passes that another backward pass follows before the
     optimizer steps, where that one reduces about as many bytes again.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -23,7 +22,6 @@ _BROADCASTS = ("c10d::broadcast_", "nccl:broadcast")
 _PACKING = ("aten::flatten_dense_tensors", "aten::unflatten_dense_tensors", *_BROADCASTS)
 
 
-@dataclass(frozen=True)
 class DdpBufferBroadcast(Rule):
     """Measures the host time from the first to the last operator of the buffer broadcast that DistributedDataParallel
     runs before each forward pass (flatten, broadcast, unflatten), in a step in which the GPU starves.

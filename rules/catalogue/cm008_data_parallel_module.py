@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -27,7 +26,6 @@ _MODULE = re.compile(r"torch/nn/parallel/data_parallel\.py\(\d+\): forward|^nn\.
 REMOVABLE = 0.95  # of the module's host time
 
 
-@dataclass(frozen=True)
 class DataParallelModule(Rule):
     """Measures the host time in which `nn.DataParallel` copies the model to every GPU, splits the batch, and collects
     the results, in a step in which the GPU starves.

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
+from msgspec import Struct
 
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.grouping import group_rows, split
@@ -20,8 +20,7 @@ from traceopt.rules.rule import Rule, threshold
 BESIDE, ALONE = 0.2, 0.02  # shares of a kernel's time with a collective beside it that count as overlapped, or not
 
 
-@dataclass(frozen=True, slots=True)
-class _Slowed:
+class _Slowed(Struct, frozen=True):
     """One kind of kernel: by how much its overlapped runs are longer than its usual run alone, over the window."""
 
     rows: I8  # the overlapped runs, of the device's work
@@ -36,7 +35,6 @@ class _Slowed:
         return self.beside_ns / max(1.0, self.beside_ns - self.excess_ns)
 
 
-@dataclass(frozen=True)
 class OverlapTax(Rule):
     """Compares runs of the same kernel (name, grid and operator's sizes) that have a collective beside them with runs
     that have none, and adds up by how much the former take longer.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import ClassVar
 
 from traceopt.analyzer.facts import Facts
@@ -14,7 +13,6 @@ from traceopt.rules.pricing import priced_work
 from traceopt.rules.rule import Rule, threshold
 
 
-@dataclass(frozen=True)
 class LayoutConversion(Rule):
     """Measures kernels that transpose activations and weights between NCHW and NHWC in a model with convolutions.
 

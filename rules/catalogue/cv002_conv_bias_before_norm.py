@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import ClassVar
 
 import msgspec
@@ -26,7 +25,6 @@ ADDS = frozenset(("aten::add", "aten::add_"))
 BACKWARD = "aten::convolution_backward"
 
 
-@dataclass(frozen=True)
 class ConvBiasBeforeNorm(Rule):
     """Measures the kernels that add a convolution's bias, and those that sum up its gradient, where a batch norm comes
     directly behind the convolution.

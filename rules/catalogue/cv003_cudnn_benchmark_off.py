@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -18,7 +17,6 @@ from traceopt.rules.rule import Rule, threshold
 _CONVOLUTIONS = ("aten::convolution", "aten::convolution_backward")
 
 
-@dataclass(frozen=True)
 class CudnnBenchmarkOff(Rule):
     """Measures the GPU time of convolutions in a run in which `torch.backends.cudnn.benchmark` was off and every step
     has convolutions of the same shapes.

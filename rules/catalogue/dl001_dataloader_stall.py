@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -26,7 +25,6 @@ from traceopt.rules.pricing import area_of, priced
 from traceopt.rules.rule import Rule, threshold
 
 
-@dataclass(frozen=True)
 class DataloaderStall(Rule):
     """Measures the time in which the GPU starves while the training thread is inside the DataLoader's `__next__`.
     On a CPU-only run, all of that time counts: the thread does no model work in it.
@@ -85,6 +83,8 @@ class DataloaderStall(Rule):
             title, how = None, "are built inside the training process"
         elif plan.keeps_up:
             title, how = "Let more batches wait ready in the data loader", "come late from the worker processes"
+        elif plan.exhausted:
+            title, how = "Make a batch cheaper to load", "are built in as many workers as find a core"
         else:
             title, how = "Give the data loader more workers", "are built in worker processes that are too slow"
         left = min(stall, ready_ns or plan.left_ns)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import ClassVar
 
 from traceopt.analyzer.facts import Facts
@@ -23,7 +22,6 @@ from traceopt.rules.pricing import area_of, priced
 from traceopt.rules.rule import Rule, threshold
 
 
-@dataclass(frozen=True)
 class InputWorkOnMainThread(Rule):
     """Measures the time in which the GPU starves while the training thread decodes, tokenizes, resizes, collates or
     augments outside the DataLoader (or turns results back into images and text after the step).

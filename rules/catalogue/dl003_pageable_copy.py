@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -17,7 +16,6 @@ from traceopt.rules.pricing import Changes, area_of, calls_in, priced
 from traceopt.rules.rule import Rule, threshold
 
 
-@dataclass(frozen=True)
 class PageableCopy(Rule):
     """Measures copies from pageable host memory to the device during which the GPU computes nothing.
 

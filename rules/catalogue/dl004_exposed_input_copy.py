@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -20,7 +19,6 @@ from traceopt.rules.rule import Rule, threshold
 KINDS = {"HtoD pinned": "pinned", "HtoD": "host"}  # HIP does not say whether host memory was pinned
 
 
-@dataclass(frozen=True)
 class ExposedInputCopy(Rule):
     """Measures copies from pinned host memory to the device with neither compute nor communication beside them.
 

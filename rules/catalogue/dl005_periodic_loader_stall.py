@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
+from msgspec import Struct
 
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.tables import I8
@@ -18,7 +18,6 @@ from traceopt.rules.run_costs import judged_steps, mean_step_ns, run_saving
 from traceopt.units import us
 
 
-@dataclass(frozen=True)
 class PeriodicLoaderStall(Rule):
     """Measures over all steps of the run the waits for data that come every so many steps as the loader has workers,
     with hardly any wait in between.
@@ -110,8 +109,7 @@ class PeriodicLoaderStall(Rule):
         return f"Waiting for data takes {percent(share)} of the run's steps, without costly turns of the workers."
 
 
-@dataclass(frozen=True)
-class _Waits:
+class _Waits(Struct, frozen=True):
     """The time in the loader of steps inside an epoch, ns; `round`: the numbers of those that wait far longer."""
 
     wait_ns: I8

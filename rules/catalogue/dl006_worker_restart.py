@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import ClassVar
+
+from msgspec import Struct
 
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.loaders import Loader
@@ -17,7 +18,6 @@ from traceopt.rules.run_costs import run_saving
 from traceopt.units import us
 
 
-@dataclass(frozen=True)
 class WorkerRestart(Rule):
     """Measures what it takes to stop the workers of a DataLoader at the end of an epoch, to start new ones, and to wait
     for their first batch; of that wait, what goes beyond building one batch. Spread over all steps of the run.
@@ -108,8 +108,7 @@ class WorkerRestart(Rule):
         return f"Restarting workers takes {percent(share)} of the run."
 
 
-@dataclass(frozen=True)
-class _Cost:
+class _Cost(Struct, frozen=True):
     """All restarts of one loader. Low: processes alone; high: with the whole wait for the first batch."""
 
     workers: int

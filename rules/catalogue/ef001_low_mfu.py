@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -16,7 +15,6 @@ from traceopt.rules.rule import Rule, threshold
 from traceopt.units import us
 
 
-@dataclass(frozen=True)
 class LowMfu(Rule):
     """Measures the model FLOP utilisation (MFU): the FLOP of matrix products, convolutions and attention, from their
     shapes, over the step's time, as a share of the device's dense peak in the type that they were computed in; and says

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -41,7 +40,6 @@ OTHERWISE = (
 )
 
 
-@dataclass(frozen=True)
 class SlowSteps(Rule):
     """Compares each step with the median step: a step is slow when it takes far longer, by more than the usual spread.
     Then compares what the slow steps hold with what a usual step holds: busy time of the GPU, and idle time by cause

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import ClassVar
 
 from traceopt.analyzer.facts import Facts
@@ -12,7 +11,6 @@ from traceopt.rules.finding import Evidence, Finding, Fix
 from traceopt.rules.rule import Rule, threshold
 
 
-@dataclass(frozen=True)
 class BelowReference(Rule):
     """Compares the throughput of one GPU (tokens or samples of a step over the mean step) with the rate that was given
     as a reference.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -24,7 +23,6 @@ from traceopt.rules.rule import Rule, threshold
 Mask = npt.NDArray[np.bool_]
 
 
-@dataclass(frozen=True)
 class MisalignedGemm(Rule):
     """Measures matrix products on Tensor Cores whose N or K (the contiguous dimensions) is no multiple of 16 bytes: 8
     elements of a 16-bit type, 4 of TF32, 16 of an 8-bit type. M alone is harmless. Where shapes were not recorded

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import ClassVar
 
 from traceopt.analyzer.facts import Facts
@@ -14,7 +13,6 @@ from traceopt.rules.product_merging import Merge, as_one, describe, may_depend, 
 from traceopt.rules.rule import Rule, threshold
 
 
-@dataclass(frozen=True)
 class TileWaste(Rule):
     """Measures matrix products that follow each other directly with the same M and K, as the projections of one input
     do (query, key and value; gate and up), where each has fewer thread blocks than the device has multiprocessors.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import ClassVar
 
 from traceopt.analyzer.facts import Facts
@@ -14,7 +13,6 @@ from traceopt.rules.product_merging import Merge, as_one, describe, may_depend, 
 from traceopt.rules.rule import Rule, threshold
 
 
-@dataclass(frozen=True)
 class ManySmallGemms(Rule):
     """Measures rows of matrix products of one shape with nothing but copies between them, as a Python loop over heads,
     experts, groups or ensemble members makes them: their kernels, and the GPU's starvation between them.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import ClassVar
 
 from traceopt.analyzer.architectures import DTYPE_BYTES
@@ -20,7 +19,6 @@ from traceopt.rules.rule import Rule, threshold
 REACHABLE = 0.8  # of the peak rate, as of the bandwidth
 
 
-@dataclass(frozen=True)
 class SkinnyBatch(Rule):
     """Measures matrix products with few rows (samples or tokens of the batch) beside large weights. By the roofline of
     the device they are bound by reading the weights, so more rows would take hardly longer.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 from traceopt.analyzer.syncs import SCALAR_READ
@@ -10,7 +9,6 @@ from traceopt.rules.finding import Fix
 from traceopt.rules.sync_rule import SyncRule
 
 
-@dataclass(frozen=True)
 class ScalarRead(SyncRule):
     """Measures `.item()`, `float(t)`, `bool(t)`, `if t:`, `print(t)` and other reads of one value, where they cost
     time: the GPU starves while the host waits for the value, and again until the host has queued new work.

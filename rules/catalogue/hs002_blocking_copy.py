@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 from traceopt.analyzer.syncs import BLOCKING_COPY
@@ -10,7 +9,6 @@ from traceopt.rules.finding import Fix
 from traceopt.rules.sync_rule import SyncRule
 
 
-@dataclass(frozen=True)
 class BlockingCopy(SyncRule):
     """Measures `.cpu()`, `.numpy()`, `.tolist()` and blocking `.to()` in the step, where they cost time: the GPU
     starves while the host waits for the copy, and again until the host has queued new work.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 from traceopt.analyzer.syncs import EXPLICIT
@@ -10,7 +9,6 @@ from traceopt.rules.finding import Fix
 from traceopt.rules.sync_rule import SyncRule
 
 
-@dataclass(frozen=True)
 class ExplicitSynchronize(SyncRule):
     """Measures `torch.cuda.synchronize()`, stream and event synchronization outside any operator, where they cost time.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 from traceopt.analyzer.syncs import DATA_DEPENDENT
@@ -10,7 +9,6 @@ from traceopt.rules.finding import Fix
 from traceopt.rules.sync_rule import SyncRule
 
 
-@dataclass(frozen=True)
 class DataDependentShape(SyncRule):
     """Measures operators whose output size depends on values (`nonzero`, `masked_select`, `unique`, boolean indexing,
     `repeat_interleave`), where the sync inside them costs time.

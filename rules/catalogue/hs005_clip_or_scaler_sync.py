@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -14,7 +13,6 @@ from traceopt.rules.finding import Fix
 from traceopt.rules.sync_rule import SyncRule
 
 
-@dataclass(frozen=True)
 class ClipOrScalerSync(SyncRule):
     """Measures reads of one value inside gradient clipping or `GradScaler.step`, where they cost time: the GPU starves
     while the host waits for the whole backward pass, and again until it has queued the optimizer and the next step.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -23,7 +22,6 @@ LONG_NS = 20_000  # a shorter kernel may be over before its launch returns, with
 TAIL_NS = 2_000  # the clocks of host and GPU agree to this
 
 
-@dataclass(frozen=True)
 class LaunchBlocking(Rule):
     """Measures among kernels that run for 20 microseconds and longer, the share of time of those whose launch returns
     only when they have run. Where there are too few, the recorded variables decide.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -16,7 +15,6 @@ from traceopt.rules.pricing import priced
 from traceopt.rules.rule import Rule, threshold
 
 
-@dataclass(frozen=True)
 class AutogradInInference(Rule):
     """Measures how many autograd nodes a step makes (their sequence numbers) in a run without any backward pass or
     optimizer, in which the GPU starves for the host.

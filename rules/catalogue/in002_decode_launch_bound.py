@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -17,7 +16,6 @@ from traceopt.rules.product_merging import place
 from traceopt.rules.rule import Rule, threshold
 
 
-@dataclass(frozen=True)
 class DecodeLaunchBound(Rule):
     """Measures the starvation for launches in inference whose products have a row or a few: a decoder that makes one
     token of each sequence at a time.

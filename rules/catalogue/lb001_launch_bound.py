@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -28,7 +27,6 @@ from traceopt.rules.pricing import priced
 from traceopt.rules.rule import Rule, threshold
 
 
-@dataclass(frozen=True)
 class LaunchBound(Rule):
     """Measures the time in which the GPU starves because its next kernel was not launched yet, while the host did its
     ordinary work: operators, launch calls, short Python between them. Long Python (LB006), data loading, syncs, logging

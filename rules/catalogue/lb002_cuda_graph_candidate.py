@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -29,7 +28,6 @@ BLOCKERS = {
 }
 
 
-@dataclass(frozen=True)
 class CudaGraphCandidate(Rule):
     """Measures the time in which the GPU starves for launches in steps that all launch the same kernels, with the same
     grids, in the same order. What keeps such a step from being captured is listed: syncs, driver allocations.

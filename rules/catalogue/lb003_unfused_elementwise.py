@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import ClassVar
 
 from traceopt.analyzer.facts import Facts
@@ -15,7 +14,6 @@ from traceopt.rules.pricing import Changes, priced
 from traceopt.rules.rule import Rule, threshold
 
 
-@dataclass(frozen=True)
 class UnfusedElementwise(Rule):
     """Measures runs of two and more pointwise, copy, norm, softmax and reduction kernels, one after the other on a
     stream, that no compiler fused. The optimizer's own kernels do not count.

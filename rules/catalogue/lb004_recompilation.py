@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -16,7 +15,6 @@ from traceopt.rules.steady_rule import SteadyRule
 _REGION = re.compile(r"^Torch-Compiled Region: (?P<frame>\d+)/(?P<compiled>\d+)")
 
 
-@dataclass(frozen=True)
 class Recompilation(SteadyRule):
     """Measures the time in which the GPU starves while TorchDynamo, Inductor or Triton compile, in steps after the
     first. How often each part of the model was compiled before is read from the names of its regions, and the reasons

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 from traceopt.analyzer.facts import Facts
@@ -10,7 +9,6 @@ from traceopt.rules.finding import Fix
 from traceopt.rules.steady_rule import SteadyRule
 
 
-@dataclass(frozen=True)
 class LazyModuleLoad(SteadyRule):
     """Measures the time in which the GPU starves while the driver loads or links device code, or a launch takes a
     millisecond and more for its kernel's first call, in steps after the first.

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
+from msgspec import Struct
 
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.intervals import Intervals, intersect, union
@@ -34,7 +34,6 @@ AS_IT_IS = 0.5, 0.95, "The measured standstill; half of it where the work can on
 SLOWED = 0.3, 0.8, "The measured standstill, less what the profiler adds to Python."
 
 
-@dataclass(frozen=True)
 class PythonBound(Rule):
     """Measures stretches of a millisecond and more in which the GPU starves while the launching thread runs Python code
     that is no operator, no data loader, no known input work, no logging. On a CPU-only run every such stretch of the
@@ -97,8 +96,7 @@ class PythonBound(Rule):
         return f"Long stretches of Python {does} {percent(_held(facts).typical_ns / facts.step_ns)} of the median step."
 
 
-@dataclass(frozen=True)
-class _Held:
+class _Held(Struct, frozen=True):
     """Python that holds the training thread: in the median step, by slices, one for each `each_ns` of it, and when."""
 
     typical_ns: float

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -17,7 +16,6 @@ from traceopt.rules.pricing import area_of, priced
 from traceopt.rules.rule import Rule, threshold
 
 
-@dataclass(frozen=True)
 class LoggingInStep(Rule):
     """Measures `print`, logging handlers, progress bars and writers (TensorBoard, W&B, MLflow, CSV, ...) that hold the
     launching thread while the GPU starves. What a sync inside the call costs is counted by LG002.

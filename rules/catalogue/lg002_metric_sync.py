@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -13,7 +12,6 @@ from traceopt.rules.finding import Fix
 from traceopt.rules.sync_rule import SyncRule
 
 
-@dataclass(frozen=True)
 class MetricSync(SyncRule):
     """Measures syncs whose caller is a logging call or a function that reports metrics (`log_metrics`, `update_stats`,
     torchmetrics), where they cost time: GPU starvation during the wait and until the queue is filled again.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -18,7 +17,6 @@ from traceopt.rules.run_costs import mean_step_ns, run_saving
 from traceopt.units import us
 
 
-@dataclass(frozen=True)
 class CheckpointInStep(Rule):
     """Measures `torch.save`, distributed checkpointing and `save_*` functions on the training thread while the device
     stands still. Where the run was recorded by `traceopt run`: every call of `torch.save` between the first step and

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.intervals import Intervals
@@ -24,7 +24,6 @@ Mask = npt.NDArray[np.bool_]
 _NAN_CHECKS = ("aten::isnan", "aten::_is_any_true", "aten::any", "aten::item")
 
 
-@dataclass(frozen=True)
 class DebugModeOn(Rule):
     """Measures what modes for debugging do inside the steps: the NaN checks of autograd's anomaly mode, the filling of
     new tensors in deterministic mode, and gradcheck. Names further switches that `traceopt run` found set and that no
@@ -100,8 +99,7 @@ class DebugModeOn(Rule):
         return f"Debugging modes take {percent(share)} of the steps, and none is recorded as set."
 
 
-@dataclass(frozen=True)
-class _Mode:
+class _Mode(Struct, frozen=True):
     """One whose work is in the trace: `seen` gives the slices."""
 
     title: str

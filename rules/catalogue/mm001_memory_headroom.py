@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import ClassVar
 
 from traceopt.analyzer.facts import Facts
@@ -16,7 +15,6 @@ from traceopt.rules.rule import Rule, threshold
 MANY = 100.0  # times the batch: beyond it only the order matters
 
 
-@dataclass(frozen=True)
 class MemoryHeadroom(Rule):
     """Measures the peak of the device's memory in a step in which the GPU starves for launches: a larger batch makes
     every kernel longer at the same number of launches. What stays in memory from step to step is told apart from what

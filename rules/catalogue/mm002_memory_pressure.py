@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -19,7 +18,6 @@ from traceopt.rules.rule import Rule, threshold
 BASIS = "The step without the calls into the driver and the waits in them."
 
 
-@dataclass(frozen=True)
 class MemoryPressure(Rule):
     """Measures the peak of the allocator's reserved memory (of the allocated where that was not recorded) against the
     capacity of the device, and counts allocations that failed at first: the allocator then frees its cache, which waits

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -20,7 +19,6 @@ from traceopt.units import rate, us
 BASIS = "The step without these calls and the waits in them."
 
 
-@dataclass(frozen=True)
 class AllocatorChurn(Rule):
     """Measures the time in which the GPU starves while the host calls `cudaMalloc`, `cudaFree`, `cudaHostAlloc` or
     their like, in the median step. With one step or window alone, that is the step.

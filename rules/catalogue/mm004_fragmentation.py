@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import ClassVar
 
 from traceopt.analyzer.facts import Facts
@@ -12,7 +11,6 @@ from traceopt.rules.memory_advice import size
 from traceopt.rules.rule import Rule, threshold
 
 
-@dataclass(frozen=True)
 class Fragmentation(Rule):
     """Compares the peak of the memory that the caching allocator has reserved with the peak of what it handed out, on
     a device of which a good part is reserved.

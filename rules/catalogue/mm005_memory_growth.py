@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -19,7 +18,6 @@ from traceopt.rules.rule import Rule, threshold
 from traceopt.units import rate, to_location
 
 
-@dataclass(frozen=True)
 class MemoryGrowth(Rule):
     """Compares the least memory that is allocated in each step: where it rises from every step to the next, something
     is kept. The operators whose results are still there at the end are named.

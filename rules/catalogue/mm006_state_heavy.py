@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import ClassVar
 
 from traceopt.analyzer.facts import Facts
@@ -16,7 +15,6 @@ STATE = (PARAMETERS, GRADIENTS, OPTIMIZER_STATE)
 STATE_REMEDIES = ("An 8-bit", "LoRA", "QLoRA", "ZeRO", "Optimizer state")
 
 
-@dataclass(frozen=True)
 class StateHeavy(Rule):
     """Measures what the memory holds at its peak: parameters, gradients and the optimizer's state against activations
     and temporary results. Blocks tell their purpose by where they are taken and given back; parameters and state are

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -18,7 +17,6 @@ from traceopt.rules.pricing import priced_work
 from traceopt.rules.rule import Rule, threshold
 
 
-@dataclass(frozen=True)
 class CheckpointingWithHeadroom(Rule):
     """Measures the GPU time of forward work that the backward pass computes again (activation checkpointing), on a
     device whose memory has room to keep the results instead. How much would have to be kept is measured as well: what

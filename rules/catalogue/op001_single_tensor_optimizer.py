@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -31,7 +30,6 @@ FUSED_ON_CPU = tuple(f"Optimizer.step#{name}.step" for name in ("Adam", "AdamW",
 FUSED = "optimizer = torch.optim.AdamW(model.parameters(), lr=lr, fused=True)"
 
 
-@dataclass(frozen=True)
 class SingleTensorOptimizer(Rule):
     """Measures the host time of `Optimizer.step` where it launches many tiny kernels, one or more for each parameter,
     in a step in which the GPU starves. On a CPU-only run: the time of Adam, AdamW, SGD or Adagrad that is not fused.

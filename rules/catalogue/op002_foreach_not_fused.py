@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -24,7 +23,6 @@ from traceopt.rules.rule import Rule, threshold
 FUSED_BYTES = {"Adam": 28, "AdamW": 28, "SGD": 20, "Adagrad": 20}
 
 
-@dataclass(frozen=True)
 class ForeachNotFused(Rule):
     """Measures the host time of the multi-tensor (foreach) operators in `Optimizer.step` of an optimizer that has a
     fused version, in a step in which the GPU starves for the host.

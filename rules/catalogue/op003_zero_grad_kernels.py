@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -24,7 +23,6 @@ REMOVABLE = 0.95  # of zero_grad's host time
 DISPATCH = 0.5  # of what adding to a gradient costs the host: the node itself remains
 
 
-@dataclass(frozen=True)
 class ZeroGradKernels(Rule):
     """Measures the host time of `zero_grad` where it launches a fill for each parameter, in a step in which the GPU
     starves.

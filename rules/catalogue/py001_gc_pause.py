@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -23,7 +22,6 @@ from traceopt.rules.run_costs import mean_step_ns, run_saving
 from traceopt.units import us
 
 
-@dataclass(frozen=True)
 class GcPause(Rule):
     """Measures what the garbage collector takes of the steps. `traceopt run` records the time of every collection of
     the run, and shows those of the recorded steps in the trace; in other traces a `gc.collect` frame is one. Where

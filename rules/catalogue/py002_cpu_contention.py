@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import ClassVar
 
 from traceopt.analyzer.facts import Facts
@@ -14,7 +13,6 @@ from traceopt.rules.run_costs import mean_step_ns, run_saving
 from traceopt.units import us
 
 
-@dataclass(frozen=True)
 class CpuContention(Rule):
     """Measures how long the training thread was ready to run while no core was free for it, as Linux counted it over
     the whole run, and compares the threads of the job with the cores that it may use: those of one operator, and one

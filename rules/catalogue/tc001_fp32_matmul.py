@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import ClassVar
 
 from traceopt.analyzer.facts import Facts
@@ -13,7 +12,6 @@ from traceopt.rules.precision import fp32_saving, fp32_work, kernel_evidence, us
 from traceopt.rules.rule import Rule, threshold
 
 
-@dataclass(frozen=True)
 class Fp32Matmul(Rule):
     """Measures the GPU time of matrix products, convolutions and attention in FP32 on a device with Tensor Cores, in a
     run that uses Tensor Cores for (almost) none of it.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import ClassVar
 
 from traceopt.analyzer.facts import Facts
@@ -13,7 +12,6 @@ from traceopt.rules.precision import fp32_saving, fp32_work, kernel_evidence
 from traceopt.rules.rule import Rule, threshold
 
 
-@dataclass(frozen=True)
 class Tf32Off(Rule):
     """Measures the GPU time of FP32 products and convolutions that run without Tensor Cores on Ampere and later, where
     TF32 would put them on Tensor Cores without any change of types.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import ClassVar
 
 from traceopt.analyzer.facts import Facts
@@ -16,7 +15,6 @@ from traceopt.rules.rule import Rule, threshold
 NARROW = ("fp16", "bf16", "fp8", "int8")
 
 
-@dataclass(frozen=True)
 class LowTensorCoreUse(Rule):
     """Measures the GPU time of 16-bit and 8-bit products, convolutions and attention on kernels that are known not to
     use Tensor Cores. A kernel whose name does not tell counts as unknown, never as unused.

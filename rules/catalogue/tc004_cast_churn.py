@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -16,7 +15,6 @@ from traceopt.rules.pricing import priced_work
 from traceopt.rules.rule import Rule, threshold
 
 
-@dataclass(frozen=True)
 class CastChurn(Rule):
     """Measures the GPU time of casts that give the same result in every step, or none at all: weights that autocast
     brings to 16 bits for each forward (and their gradients back), and casts that the next one undoes.

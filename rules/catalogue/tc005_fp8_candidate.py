@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import ClassVar
 
 from traceopt.analyzer.facts import Facts
@@ -14,7 +13,6 @@ from traceopt.rules.finding import Confidence, Evidence, Finding, Fix
 from traceopt.rules.rule import Rule, threshold
 
 
-@dataclass(frozen=True)
 class Fp8Candidate(Rule):
     """Measures the time of large, aligned matrix products in 16 bits that reach a good part of the device's peak, on a
     device with FP8 Tensor Cores.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import ClassVar
 
 from traceopt.analyzer import op_names
@@ -15,7 +14,6 @@ from traceopt.rules.rule import Rule
 RECORD = "profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA])"
 
 
-@dataclass(frozen=True)
 class NoGpuEvents(Rule):
     """Looks for kernels, copies and fills of a GPU inside the measured window.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import ClassVar
 
 from traceopt.analyzer.facts import Facts
@@ -18,7 +17,6 @@ SCHEDULE = """with profile(schedule=schedule(wait=1, warmup=2, active=6)) as pro
         prof.step()"""
 
 
-@dataclass(frozen=True)
 class NoSteps(Rule):
     """Looks for the `ProfilerStep#N` annotations that `prof.step()` writes.
 

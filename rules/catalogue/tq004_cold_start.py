@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import ClassVar
 
 from traceopt.analyzer.facts import Facts
@@ -13,7 +12,6 @@ from traceopt.rules.registry import TRACE_QUALITY
 from traceopt.rules.rule import Rule, threshold
 
 
-@dataclass(frozen=True)
 class ColdStart(Rule):
     """Measures the time in which the GPU starves while the driver builds its context, loads device code at the first
     call of a kernel, or allocates for the first time.

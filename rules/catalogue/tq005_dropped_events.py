@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import ClassVar
 
 from traceopt.analyzer.facts import Facts
@@ -13,7 +12,6 @@ from traceopt.rules.registry import TRACE_QUALITY
 from traceopt.rules.rule import Rule, threshold
 
 
-@dataclass(frozen=True)
 class DroppedEvents(Rule):
     """Compares launches with GPU work inside the window: kernel launches that no kernel answers, and kernels whose
     launch is missing although earlier launches of the same stream are there. Launches inside a graph capture are

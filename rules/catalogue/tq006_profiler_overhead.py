@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import ClassVar
 
 from traceopt.analyzer.facts import Facts
@@ -13,7 +12,6 @@ from traceopt.rules.registry import TRACE_QUALITY
 from traceopt.rules.rule import Rule, threshold
 
 
-@dataclass(frozen=True)
 class ProfilerOverhead(Rule):
     """Measures what recording did to the steps. `traceopt run` keeps the time of every step of the run, recorded or
     not: the median recorded step of the analyzed cycle as a multiple of the median unrecorded one, waiting for data

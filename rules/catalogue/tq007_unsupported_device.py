@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import ClassVar
 
 from traceopt.analyzer.facts import Facts
@@ -12,7 +11,6 @@ from traceopt.rules.registry import TRACE_QUALITY
 from traceopt.rules.rule import Rule
 
 
-@dataclass(frozen=True)
 class UnsupportedDevice(Rule):
     """Looks for event categories of accelerators other than NVIDIA's and AMD's GPUs: MTIA, Gaudi, Intel XPU and devices
     of the private-use backend.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import ClassVar
 
 from traceopt.analyzer.facts import Facts
@@ -14,7 +13,6 @@ from traceopt.rules.registry import TRACE_QUALITY
 from traceopt.rules.rule import Rule, threshold
 
 
-@dataclass(frozen=True)
 class TruncatedFile(Rule):
     """Reports a file that ends too early, and events that could not be read: raw quotes and line breaks in names, bytes
     that are no UTF-8, times that are no numbers. Every event that can be read is kept; an event that was read after its

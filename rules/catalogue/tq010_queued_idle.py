@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import ClassVar
 
 from traceopt.analyzer.facts import Facts
@@ -13,7 +12,6 @@ from traceopt.rules.registry import TRACE_QUALITY
 from traceopt.rules.rule import Rule, threshold
 
 
-@dataclass(frozen=True)
 class QueuedIdle(Rule):
     """Measures idle gaps of a millisecond and more whose next kernel had already been launched when the gap began.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -16,7 +15,6 @@ from traceopt.rules.rule import threshold
 from traceopt.rules.run_rule import RunRule, rank_name
 
 
-@dataclass(frozen=True)
 class ClockSkew(RunRule):
     """Compares the ends of collectives that no rank can leave before all have entered: on true clocks they are the same
     moment on every rank.

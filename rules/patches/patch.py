@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from traceopt.rules.finding import Finding
 from traceopt.rules.patches import arguments, attention, loaders, loops, precision
@@ -38,8 +40,7 @@ RECIPES: dict[str, Recipe] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
+class Change(Struct, frozen=True):
     """The edits of one finding in one file."""
 
     source: Source

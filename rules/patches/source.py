@@ -8,10 +8,11 @@ import tokenize
 import warnings
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate
 from typing import TypeVar
+
+from msgspec import Struct
 
 T = TypeVar("T")
 
@@ -32,8 +33,7 @@ def only(items: Sequence[T]) -> T:
     return items[0]
 
 
-@dataclass(frozen=True)
-class Token:
+class Token(Struct, frozen=True):
     """A token that means something to Python, by its place in the text."""
 
     start: int
@@ -42,8 +42,7 @@ class Token:
     text: str
 
 
-@dataclass(frozen=True)
-class Source:
+class Source(Struct, frozen=True, dict=True):
     """A file that parses. `path` is how a patch names it: relative, with slashes."""
 
     path: str

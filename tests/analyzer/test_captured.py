@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import fields, is_dataclass
 from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import Struct
+from msgspec.structs import astuple
 
 from fixtures.generate import generate
 from traceopt.analyzer.captured import Captured, Environment, captured
@@ -233,8 +234,8 @@ def numbers(value: Any) -> list[Any]:
     """All numbers in what was read."""
     if isinstance(value, np.ndarray):
         return value.tolist()  # type: ignore[no-any-return]
-    if is_dataclass(value):
-        return [n for field in fields(value) for n in numbers(getattr(value, field.name))]
+    if isinstance(value, Struct):
+        return [n for one in astuple(value) for n in numbers(one)]
     if isinstance(value, dict):
         return [n for one in value.values() for n in numbers(one)]
     if isinstance(value, (tuple, list)):

@@ -15,7 +15,7 @@ from small_traces import Json, op, span
 
 from traceopt.analyzer import chunks
 from traceopt.analyzer.chunks import EventStream, NotATraceError
-from traceopt.analyzer.events import FlowStart, Slice
+from traceopt.analyzer.events import Slice, Span
 
 NASTY = [
     "aten::mm",
@@ -45,7 +45,7 @@ def nasty_events(count: int = 60) -> list[Json]:
     events: list[Json] = []
     for i in range(count):
         weird = [{"a": 1}, {"b": [{"c": "},{"}]}, {"name": "n"}, {"ph": i}]
-        events.append(op(choice.choice(NASTY), i * 1.5, 1, correlation=i, weird=weird, dims=[[1, 2], []]))
+        events.append(op(choice.choice(NASTY), i * 1.5, 1, **{"Ev Idx": i}, weird=weird, dims=[[1, 2], []]))
         if i % 7 == 0:
             events.append({"ph": "s", "id": i, "pid": 1, "tid": 2, "ts": i, "cat": "ac2g", "name": "ac2g"})
         if i % 11 == 0:
@@ -75,9 +75,9 @@ def read(blocks: Iterable[bytes]) -> tuple[EventStream, list[Any]]:
 def assert_all(stream: EventStream, events: list[Any]) -> None:
     assert (stream.lost, stream.repaired, stream.damage) == (0, 0, None)
     assert len(events) == len(EVENTS)
-    found = [(e.ts, e.name, e.args.correlation) for e in events if isinstance(e, Slice)]
-    assert found == [(e["ts"], e["name"], e["args"]["correlation"]) for e in EVENTS if e["ph"] == "X"]
-    assert sum(isinstance(e, FlowStart) for e in events) == sum(e["ph"] == "s" for e in EVENTS)
+    found = [(e.ts, e.name, e.args.event_index) for e in events if isinstance(e, (Slice, Span))]
+    assert found == [(e["ts"], e["name"], e["args"]["Ev Idx"]) for e in EVENTS if e["ph"] == "X"]
+    assert sum(getattr(e, "ph", None) == "s" for e in events) == sum(e["ph"] == "s" for e in EVENTS)
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
@@ -217,7 +217,7 @@ def test_an_event_beyond_all_measure_is_damage(monkeypatch: pytest.MonkeyPatch) 
     kept = []
     for events in stream:
         longest = max(longest, len(events))
-        kept += [event.ts for event in events if isinstance(event, Slice)]
+        kept += [event.ts for event in events if isinstance(event, (Slice, Span))]
     assert sorted({*range(1000)} - {300, 600}) == [int(t) for t in kept]
     assert 2 <= stream.lost <= 20  # the large event is lost in several pieces
     assert longest < 200

@@ -21,7 +21,7 @@ def graph_of(seed: int, length: int, awaited_share: float, streams: int) -> Grap
     fixed = chance.randrange(4)
     borders = [fixed, *sorted(chance.sample(range(fixed + 1, fixed + length), chance.randrange(3))), fixed + length]
     count = fixed + length + 1
-    columns: dict[str, list[int]] = {name: [] for name in Rows.__dataclass_fields__}
+    columns: dict[str, list[int]] = {name: [] for name in Rows.__struct_fields__}
     stream = 0
     for row in range(count):
         if chance.random() < 0.2:

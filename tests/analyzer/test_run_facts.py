@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
-
 import numpy as np
 import numpy.typing as npt
 from hypothesis import given
@@ -32,7 +30,7 @@ def rank(number: int, groups: list[str], *, ahead_ns: int = 0, late_ns: int = 0,
         "end": end + ahead_ns,
         "exposed": empty + 500_000,
     }
-    others = {field.name: empty - 1 for field in fields(Collectives) if field.name not in {"labels", *columns}}
+    others = {name: empty - 1 for name in Collectives.__struct_fields__ if name not in {"labels", *columns}}
     steps = np.full(STEPS, CALLS * 1_000_000)
     return RankSummary(
         rank=number,

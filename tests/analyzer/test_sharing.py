@@ -7,6 +7,7 @@ import io
 import json
 import os
 import signal
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ import pytest
 
 from fixtures.generate import generate
 from traceopt.analyzer import reader, sharing
-from traceopt.analyzer.builder import base_of
+from traceopt.analyzer.events import decode_events
 from traceopt.analyzer.inflate import Blocks
 from traceopt.analyzer.reader import read_trace
 from traceopt.analyzer.sharing import read_shared, shareable
@@ -27,7 +28,7 @@ TABLES = ("gpu", "runtime", "ops", "annotations", "python", "sync", "memory", "f
 @pytest.fixture
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Many chunks from little text."""
-    monkeypatch.setattr(Blocks.__init__, "__defaults__", (1 << 15, *Blocks.__init__.__defaults__[1:]))  # type: ignore[index]
+    monkeypatch.setattr(reader, "Blocks", partial(Blocks, block_bytes=1 << 15))
 
 
 @pytest.fixture
@@ -92,21 +93,40 @@ def test_what_is_unusual_is_read_by_one(kind: str, tmp_path: Path, went_well: li
 
 
 @pytest.mark.usefixtures("small_blocks")
+@pytest.mark.parametrize("chunk", [0, 2])
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
 def test_a_helper_that_is_killed_loses_nothing(
-    number: int, tmp_path: Path, went_well: list[bool], monkeypatch: pytest.MonkeyPatch
+    number: int, chunk: int, tmp_path: Path, went_well: list[bool], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It dies in its first chunk."""
+    """It dies in one of its chunks."""
     alone = os.getpid()
+    decoded: list[int] = []
 
     def deadly(*args: Any) -> Any:
-        if os.getpid() != alone:
+        decoded.append(os.getpid())
+        if os.getpid() != alone and decoded.count(os.getpid()) > chunk:
             os.kill(os.getpid(), number)
-        return base_of(*args)
+        return decode_events(*args)
 
-    monkeypatch.setattr(sharing, "base_of", deadly)
+    monkeypatch.setattr(sharing, "decode_events", deadly)
     assert_same(generate("healthy").write(tmp_path / "trace.json.gz"))
     assert went_well == [False]
+
+
+@pytest.mark.usefixtures("small_blocks")
+def test_each_decodes_a_part(tmp_path: Path, went_well: list[bool], monkeypatch: pytest.MonkeyPatch) -> None:
+    chunks: list[int] = []
+
+    def noting(reading: sharing._Reading, number: int, events: Any) -> None:
+        chunks.append(number)
+        add(reading, number, events)
+
+    add = sharing._Reading.add
+    monkeypatch.setattr(sharing._Reading, "add", noting)
+    assert_same(generate("healthy").write(tmp_path / "trace.json.gz"))
+    assert went_well == [True]
+    assert chunks[0] == 0
+    assert 1 not in chunks  # the helper had it
 
 
 def test_small_and_packed_files_are_not_shared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 from sample import cpu_only, empty, rich, unusable
 
 from traceopt.comparison.compare import compare_runs, runs_of

@@ -112,6 +112,36 @@ class TestNoProcessIsLeftBehind:
         hanging.communicate(timeout=60)
         until(lambda: not members(hanging.pid))
 
+    @pytest.mark.skipif(
+        len(os.sched_getaffinity(0)) < 2, reason="a trace is read by two processes where there are cores"
+    )
+    @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+    def test_the_helper_that_reads_a_large_trace(self, how: signal.Signals, tmp_path: Path) -> None:
+        event = b'{"ph": "X", "cat": "cpu_op", "name": "aten::mm", "ts": 5, "dur": 2, "args": {"x": [1, 2, 3]}},'
+        trace = tmp_path / "large.json"
+        trace.write_bytes(b'{"traceEvents": [' + event * 300_000)
+        command = [sys.executable, "-c", SLOW_AND_SHARED, "analyze", str(trace), "--no-html"]
+        process = subprocess.Popen(
+            command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True
+        )
+        until(lambda: len(members(process.pid)) == 2)
+        process.send_signal(how)
+        process.communicate(timeout=60)
+        assert process.returncode == (130 if how is signal.SIGINT else -how)
+        until(lambda: not members(process.pid))
+
+
+SLOW_AND_SHARED = """
+import time
+from traceopt.analyzer import sharing
+from traceopt.analyzer.builder import TableBuilder
+from traceopt.cli import main
+add = TableBuilder.add
+TableBuilder.add = lambda self, events: (time.sleep(0.2), add(self, events))
+sharing.SHARED_FROM_BYTES = 1
+main()
+"""
+
 
 def members(session: int) -> list[int]:
     """The processes of a session that run."""

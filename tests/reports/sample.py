@@ -6,8 +6,10 @@ The rich one is ViT-S/16 under DDP on four GPUs, 412 ms a step; its numbers are 
 from __future__ import annotations
 
 import random
-from dataclasses import fields, is_dataclass, replace
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import asdict, replace
 
 from traceopt.result import (
     BreakdownPart,
@@ -477,10 +479,10 @@ def _poisoned(value: Any, counter: Any, field: str = "") -> Any:
         )
     if isinstance(value, list):
         return [_poisoned(item, counter, field) for item in value]
-    if is_dataclass(value) and not isinstance(value, type):
+    if isinstance(value, Struct):
         if isinstance(value, Quality):
             return Quality("limited", [Note(text, text, text) for text in HOSTILE])
-        changed = {item.name: _poisoned(getattr(value, item.name), counter, item.name) for item in fields(value)}
+        changed = {name: _poisoned(part, counter, name) for name, part in asdict(value).items()}
         if isinstance(value, Combined):
             changed["codes"] = value.codes
         return replace(value, **changed)

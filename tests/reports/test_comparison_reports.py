@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,8 @@ import pytest
 import sample
 from cmarkgfm import github_flavored_markdown_to_html
 from cmarkgfm.cmark import Options
+from msgspec import Struct
+from msgspec.structs import asdict, replace
 
 from traceopt.comparison.compare import compare_runs, runs_of
 from traceopt.comparison.document import Comparison, SettingChange
@@ -78,11 +79,9 @@ def _poisoned(value: Any, counter: Any, field: str = "", parent: str = "") -> An
         return value if ours else sample.HOSTILE[next(counter) % len(sample.HOSTILE)]
     if isinstance(value, list):
         return [_poisoned(item, counter, field, parent) for item in value]
-    if is_dataclass(value) and not isinstance(value, type):
+    if isinstance(value, Struct):
         name = type(value).__name__
-        return replace(
-            value, **{f.name: _poisoned(getattr(value, f.name), counter, f.name, name) for f in fields(value)}
-        )
+        return replace(value, **{field: _poisoned(part, counter, field, name) for field, part in asdict(value).items()})
     return value
 
 

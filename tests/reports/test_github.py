@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 
 import pytest
 import sample
+from msgspec.structs import replace
 
 from traceopt.comparison.document import GateOutcome
 from traceopt.reports import text

@@ -7,7 +7,6 @@ import hashlib
 import re
 import subprocess
 import sys
-from dataclasses import replace
 
 import orjson
 import plotly.offline
@@ -15,6 +14,7 @@ import pytest
 import sample
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from traceopt.analyzer.activities import LABELS
 from traceopt.analyzer.cpu_phases import PHASES
@@ -30,6 +30,7 @@ from traceopt.reports.shown import shown
 from traceopt.reports.wording import combined_fixes
 from traceopt.result import Result
 from traceopt.rules.finding import Fix, Location
+from traceopt.serialization import to_json
 
 SAMPLES = sample.ALL
 
@@ -47,7 +48,7 @@ def visible(page: str) -> str:
 @pytest.mark.parametrize("build", SAMPLES)
 def test_the_document_comes_back_out(build) -> None:
     result = build()
-    assert embedded_result(render_html(result, static=True)) == orjson.dumps(result)
+    assert embedded_result(render_html(result, static=True)) == to_json(result)
     assert Result.from_json(embedded_result(render_html(result))) == result
 
 

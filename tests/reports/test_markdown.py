@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 
 import pytest
 import sample
+from msgspec.structs import replace
 from rendered_page import Page
 
 from traceopt.comparison.compare import compare_runs, runs_of

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 from urllib.parse import unquote
 
@@ -12,6 +11,7 @@ import pytest
 import sample
 import schemas
 from jsonschema import Draft7Validator, FormatChecker
+from msgspec.structs import replace
 
 from traceopt.reports.sarif import DESCRIPTION_LIMIT, NAME_LIMIT, render_sarif
 from traceopt.result import Result

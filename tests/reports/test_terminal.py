@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 
 import pytest
 import sample
+from msgspec.structs import replace
 
 from traceopt.reports.terminal import render_concise, render_terminal
 from traceopt.rules.finding import Location

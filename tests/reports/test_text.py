@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 import sample
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from traceopt.reports import text
 from traceopt.rules.finding import Fix

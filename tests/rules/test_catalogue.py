@@ -52,7 +52,7 @@ class TestPage:
 
     def test_thresholds_are_explained(self, rule: type[Rule]) -> None:
         for setting in rule.thresholds():
-            assert len(setting.metadata["text"].split()) >= 3, setting.name
+            assert len(setting.text.split()) >= 3, setting.name
 
     def test_asks_only_for_what_facts_know(self, rule: type[Rule], example: GetExample) -> None:
         for requirement in rule.requires:

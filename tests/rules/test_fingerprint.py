@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from traceopt.rules.finding import Evidence, Finding, Fix, Location, Saving
 from traceopt.rules.fingerprint import fingerprints, places

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from statistics import median
 from typing import TYPE_CHECKING
 
@@ -167,9 +166,9 @@ class TestFiveFaults:
 def test_the_threshold_decides(example: GetExample) -> None:
     facts = example("slow_loader").facts
     share = facts.stalls.typical_ns("data_loading") / facts.step_ns
-    rule = RULES["DL001"]()
-    assert len(list(replace(rule, min_share=share * 0.99).check(facts))) == 1  # type: ignore[call-arg]
-    assert list(replace(rule, min_share=share * 1.01).check(facts)) == []  # type: ignore[call-arg]
+    rule = RULES["DL001"]
+    assert len(list(rule(min_share=share * 0.99).check(facts))) == 1  # type: ignore[call-arg]
+    assert list(rule(min_share=share * 1.01).check(facts)) == []  # type: ignore[call-arg]
 
 
 # Faults that the simulator cannot plant: five steps of 10 ms, written by hand.

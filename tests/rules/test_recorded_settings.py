@@ -123,9 +123,11 @@ class TestWorkers:
         wait = {"us": 30 * 120_000.0, "cpu_us": 30 * 14_000.0, "wall_us": 30 * 140_000.0}
         fields: dict[str, Any] = {"every": 1, "load_us": 30_000, "cores": 3}
         facts = generated("slow_steps", change={"loader_workers": [{**times, "core_wait": wait}]}, **fields)
-        text = finding(facts, "DL001").fix.text
-        assert "10% is computing, 86% is waiting for a free core." in text
-        assert "only 2 find a core" in text
+        found = finding(facts, "DL001")
+        assert "10% is computing, 86% is waiting for a free core." in found.fix.text
+        assert "only 2 find a core beside the training thread. They are there: make an item cheaper" in found.fix.text
+        assert found.title == "Make a batch cheaper to load"
+        assert "num_workers" not in str(found.fix.code)
 
     def test_enough_workers_are_told_apart(self) -> None:
         found = self.stalled(build_us=20_000.0)

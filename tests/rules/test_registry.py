@@ -5,7 +5,6 @@ from __future__ import annotations
 import runpy
 import sys
 from dataclasses import dataclass
-from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import ClassVar
 
@@ -21,10 +20,8 @@ from traceopt.rules.rule import Rule, threshold
 ROOT = Path(__file__).parents[2]
 GOOD_RULE = '''
 from __future__ import annotations
-from dataclasses import dataclass
 from traceopt.rules.rule import Rule, threshold
 
-@dataclass(frozen=True)
 class Mine(Rule):
     """My page."""
     code = "{code}"
@@ -92,7 +89,7 @@ def test_rules_dir_adds_rules_and_broken_files_are_warnings(tmp_path: Path) -> N
     assert "SystemExit: 3" in by_file["quits.py"]
     assert by_file["mute.py"].endswith("left out: Mute:")
     assert "defines no rule" in by_file["nothing.py"]
-    assert found.find("my-rule")(min_share=0.1) == found.find("MY001")(min_share=0.1)
+    assert found.find("my-rule") is found.find("MY001")
 
 
 def test_rules_dir_must_be_a_folder(tmp_path: Path) -> None:
@@ -105,14 +102,17 @@ def test_entry_points_may_name_a_rule_or_a_module(tmp_path: Path, monkeypatch: p
     (tmp_path / "plugin_module.py").write_text(GOOD_RULE.format(code="MY001", name="my-rule"))
     (tmp_path / "plugin_class.py").write_text(GOOD_RULE.format(code="MY002", name="my-other-rule"))
     monkeypatch.syspath_prepend(str(tmp_path))
-    values = ["plugin_module", "plugin_class:Mine", "plugin_gone", "plugin_class:dataclass"]
-    points = [EntryPoint(value, value, registry.ENTRY_POINTS) for value in values]
-    monkeypatch.setattr(registry, "entry_points", lambda group: points if group == "traceopt.rules" else [])
+    values = ["plugin_module", "plugin_class:Mine", "plugin_gone", "plugin_class:threshold"]
+    package = tmp_path / "plugins-1.0.dist-info"
+    package.mkdir()
+    (package / "METADATA").write_text("Metadata-Version: 2.1\nName: plugins\nVersion: 1.0\n")
+    declared = "".join(f"{number} = {value}\n" for number, value in enumerate(values))
+    (package / "entry_points.txt").write_text(f"[traceopt.rules]\n{declared}")
     found = load_rules()
     assert [rule.code for rule in found.rules] == ["DL001", "HS001", "MY001", "MY002"]
     assert [warning.partition(": ")[0] for warning in found.warnings] == [
         "plug-in plugin_gone",
-        "plug-in plugin_class:dataclass",
+        "plug-in plugin_class:threshold",
     ]
     for name in ("plugin_module", "plugin_class"):
         sys.modules.pop(name, None)
@@ -125,17 +125,26 @@ def test_builtin_clash_is_a_programming_error(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_flaws_are_named() -> None:
-    class Undecorated(DL001):  # type: ignore[misc, valid-type]
-        code = "UD001"
+    class Tuned(DL001):  # type: ignore[misc, valid-type]
         min_share: float = threshold(0.1, "share")
 
     @dataclass(frozen=True)
+    class Hiding(Tuned):
+        code = "HD001"
+        max_share: float = threshold(0.2, "share")
+
+    @dataclass(frozen=True)
+    class Decorated(DL001):  # type: ignore[misc, valid-type]
+        max_share: float = threshold(0.2, "share")
+
     class NoDefault(DL001):  # type: ignore[misc, valid-type]
         code: ClassVar[str] = "ND001"
         min_share: float
 
     assert flaw(DL001) is None
-    assert "not decorated" in (flaw(Undecorated) or "")
+    assert flaw(Decorated) is None
+    assert (Decorated().max_share, Decorated(max_share=0.3).max_share) == (0.2, 0.3)
+    assert "needs no decorator" in (flaw(Hiding) or "")
     assert flaw(NoDefault) == "threshold min_share has no default"
     assert "capital letters" in (flaw(make("dl1", "x")) or "")
     assert "kebab-case" in (flaw(make("DL001", "Not Kebab")) or "")
@@ -180,7 +189,6 @@ def test_an_unknown_code_is_an_error_with_the_closest(entry: str) -> None:
 
 
 def test_page_lists_thresholds() -> None:
-    @dataclass(frozen=True)
     class Tuned(DL001):  # type: ignore[misc, valid-type]
         """What it measures."""
 
@@ -190,3 +198,24 @@ def test_page_lists_thresholds() -> None:
     assert page.startswith("# DL001 dataloader-stall\n")
     assert "What it measures." in page
     assert "| `min_share` | `0.03` | share of the median step |" in page
+
+
+def test_thresholds_are_inherited_and_stay() -> None:
+    class Base(DL001):  # type: ignore[misc, valid-type]
+        min_share: float = threshold(0.1, "share of the step")
+
+    class Stricter(Base):
+        min_us: float = threshold(5.0, "microseconds of a call")
+        min_share: float = 0.2
+
+    rule = Stricter(min_us=7.0)
+    assert repr(rule).endswith("Stricter(min_share=0.2, min_us=7.0)")
+    assert [(one.name, one.default, one.text) for one in Stricter.thresholds()] == [
+        ("min_share", 0.2, "share of the step"),
+        ("min_us", 5.0, "microseconds of a call"),
+    ]
+    assert (Base().min_share, Base.min_share) == (0.1, 0.1)
+    with pytest.raises(AttributeError, match="min_us cannot be set"):
+        rule.min_us = 1.0
+    with pytest.raises(TypeError, match="Stricter has no threshold max_us"):
+        Stricter(max_us=1.0)

@@ -6,6 +6,10 @@ One command a file. Exit codes: 0 done, 1 a gate failed, 2 bad usage, unreadable
 
 from __future__ import annotations
 
+import gc
+import os
+import sys
+
 import click
 
 from traceopt import __version__
@@ -41,4 +45,7 @@ for command in (analyze, run, compare, tensorboard, whatif, rules, rule, export)
 def main() -> None:
     """The entry point of the `traceopt` command."""
     open_missing_streams()
+    gc.set_threshold(100_000)  # events are made and freed by the thousand; there is next to nothing to find
+    if "run" not in sys.argv:  # whose script may want them: threads that numpy starts, and that nothing here uses
+        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     cli(prog_name="traceopt")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +24,6 @@ from traceopt.cli.results import (
     analyzed,
     check_all_writable,
     configuration,
-    given,
     html_target,
     rendered,
     write_html,
@@ -106,7 +104,7 @@ def analyze(
         raise click.UsageError("use either --html or --no-html")
     if patch_path is not None and not source:
         raise click.UsageError("--patch needs the source: --source DIR")
-    config = configuration(config_path)
+    config = configuration(config_path, select=select, ignore=ignore, rules_dir=rules_dir, **settings)
     html_path = None if no_html else html_target(html, config)
     if json_path == "-":
         json_path, format_ = None, "json"
@@ -114,13 +112,6 @@ def analyze(
     pull_request = PullRequest(markdown, sarif, job_summary, label)
     pull_request.check()
 
-    config = replace(
-        config,
-        select=select or config.select,
-        ignore=ignore or config.ignore,
-        rules_dir=rules_dir or config.rules_dir,
-        **given(settings),
-    )
     gating = Gating(baseline, write_baseline, fail_on, warn_on, exit_zero)
     gating.prepare(config, debug=context.obj["debug"])
     result = analyzed(paths, config, source, debug=context.obj["debug"], quiet=quiet)

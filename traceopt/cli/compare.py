@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,7 @@ import click
 
 from traceopt.cli.gating import EXIT_GATE, failed, gate_options, parsed_gates
 from traceopt.cli.options import config_option, debug_option, ranks_options, rules_dir_option
-from traceopt.cli.results import check_all_writable, configuration, given, terminal, write_output
+from traceopt.cli.results import check_all_writable, configuration, terminal, write_output
 from traceopt.output import Progress, emit
 
 
@@ -72,8 +71,7 @@ def compare(
     Each is a trace, a folder of one run, a result document or a report. A quoted glob is a run for each match: only
     several runs a side tell by how much runs of the same code differ.
     """
-    config = configuration(config_path)
-    config = replace(config, rules_dir=rules_dir or config.rules_dir, **given(ranks))
+    config = configuration(config_path, rules_dir=rules_dir, **ranks)
     if json_path == "-":
         json_path, format_ = None, "json"
     check_all_writable(html_path, markdown_path, json_path)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
@@ -66,19 +65,23 @@ def failed(outcomes: Iterable[GateOutcome]) -> bool:
     return any(outcome.level == "fail" and outcome.status != "passed" for outcome in outcomes)
 
 
-@dataclass
 class Gating:
     """What the options ask for. `prepare` is for before the analysis, the rest for after it."""
 
-    baseline: Sequence[str]
-    write_baseline: str | None
-    fail_on: Sequence[str]
-    warn_on: Sequence[str]
-    exit_zero: bool
-    comparison: Comparison | None = None
-    outcomes: list[GateOutcome] = field(default_factory=list)
-    _gates: list[Gate] = field(default_factory=list)
-    _runs: list[Run] = field(default_factory=list)
+    def __init__(
+        self,
+        baseline: Sequence[str],
+        write_baseline: str | None,
+        fail_on: Sequence[str],
+        warn_on: Sequence[str],
+        exit_zero: bool,
+    ) -> None:
+        self.baseline, self.write_baseline = baseline, write_baseline
+        self.fail_on, self.warn_on, self.exit_zero = fail_on, warn_on, exit_zero
+        self.comparison: Comparison | None = None
+        self.outcomes: list[GateOutcome] = []
+        self._gates: list[Gate] = []
+        self._runs: list[Run] = []
 
     def prepare(self, config: Config, *, debug: bool) -> None:
         """Reads gates and baseline. Raises ConfigError, InputError or OutputError for what cannot be used."""

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from functools import reduce
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
@@ -41,8 +40,7 @@ def pull_request_options(command: Callable[..., None]) -> Callable[..., None]:
     return reduce(lambda wrapped, option: option(wrapped), reversed(_OPTIONS), command)
 
 
-@dataclass(frozen=True)
-class PullRequest:
+class PullRequest(NamedTuple):
     """What the options ask for. Files of findings are named from the root of the repository."""
 
     markdown: str | None

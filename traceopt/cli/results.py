@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -18,11 +18,6 @@ if TYPE_CHECKING:
     from traceopt.config import Config
     from traceopt.result import Result
     from traceopt.rules.registry import Registry
-
-
-def given(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Those that stand on the command line."""
-    return {name: value for name, value in options.items() if value is not None}
 
 
 def analyzed(paths: Sequence[str], config: Config, source: Sequence[Path], *, debug: bool, quiet: bool) -> Result:
@@ -75,10 +70,13 @@ def check_all_writable(*paths: str | None) -> None:
             check_writable(Path(path))
 
 
-def configuration(path: Path | None) -> Config:
+def configuration(path: Path | None, **options: Any) -> Config:
+    """The settings of the file, and in their place the options that stand on the command line."""
+    from msgspec.structs import replace
+
     from traceopt.config import load_config
 
-    return load_config(path)
+    return replace(load_config(path), **{name: value for name, value in options.items() if value})
 
 
 def registry_of(rules_dir: str | None, config_path: Path | None) -> Registry:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,6 @@ from traceopt.cli.results import (
     analyzed,
     check_all_writable,
     configuration,
-    given,
     html_target,
     rendered,
     write_html,
@@ -116,7 +114,7 @@ def run(
         "samples_per_step": samples_per_step,
         "reference_throughput": reference_throughput,
     }
-    config = replace(configuration(config_path), **given(workload))
+    config = configuration(config_path, **workload)
     html_path = None if no_html or no_analyze else html_target(html, config)
     check_all_writable(html_path, patch_path)
     pull_request = PullRequest(markdown, sarif, job_summary, label)

@@ -6,14 +6,15 @@ is head less base, so that growth is positive.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Literal
 
 import msgspec
 import orjson
+from msgspec import Struct, field
 
 from traceopt.result import Tool
 from traceopt.rules.finding import Impact
+from traceopt.serialization import to_indented_json
 
 StepVerdict = Literal["within_noise", "slower", "faster", "unclear", "not_measured"]
 RowStatus = Literal["appeared", "vanished", "slower", "faster"]
@@ -23,8 +24,7 @@ GateStatus = Literal["passed", "failed", "not_checked"]
 Unit = Literal["us", "share", "bytes", "per_s"]
 
 
-@dataclass(frozen=True, slots=True)
-class ComparedRun:
+class ComparedRun(Struct, frozen=True):
     """One recording of a side. `crowded`: its training thread often found no free core (PY002)."""
 
     label: str
@@ -35,8 +35,7 @@ class ComparedRun:
     crowded: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Side:
+class Side(Struct, frozen=True):
     """`device`, `torch_version` and `world_size` are those of the first run that knows them."""
 
     runs: list[ComparedRun]
@@ -45,8 +44,7 @@ class Side:
     world_size: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class StepChange:
+class StepChange(Struct, frozen=True):
     """The typical step: the median of a run, the geometric mean of several.
 
     `low_share` to `high_share` is the 99 % interval of the change (`comparison/noise.py`). A change smaller than
@@ -66,8 +64,7 @@ class StepChange:
     reason: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class PartChange:
+class PartChange(Struct, frozen=True):
     """A part of the mean step, means over the runs. `beyond_noise` is None with one run a side."""
 
     name: str
@@ -79,8 +76,7 @@ class PartChange:
     beyond_noise: bool | None
 
 
-@dataclass(frozen=True, slots=True)
-class MetricChange:
+class MetricChange(Struct, frozen=True):
     """A number that gates know by `name`, means over the runs; None where a side did not measure it."""
 
     name: str
@@ -91,8 +87,7 @@ class MetricChange:
     beyond_noise: bool | None
 
 
-@dataclass(frozen=True, slots=True)
-class RowChange:
+class RowChange(Struct, frozen=True):
     """A kernel or operator whose time changed notably; a side without it has None."""
 
     name: str
@@ -104,8 +99,7 @@ class RowChange:
     change_us: float
 
 
-@dataclass(frozen=True, slots=True)
-class FindingChange:
+class FindingChange(Struct, frozen=True):
     """A finding of either side, the same by its fingerprint. `unknown`: the other side could not check it."""
 
     status: FindingStatus
@@ -120,15 +114,13 @@ class FindingChange:
     reason: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class SettingChange:
+class SettingChange(Struct, frozen=True):
     name: str
     base: str | None
     head: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class GateOutcome:
+class GateOutcome(Struct, frozen=True):
     """`gate` as it was given; `text` says what was measured and what the limit is."""
 
     gate: str
@@ -137,8 +129,7 @@ class GateOutcome:
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class Comparison:
+class Comparison(Struct, frozen=True):
     """`verdict` is its headline; `notes` say what makes the sides hard to compare."""
 
     tool: Tool
@@ -158,7 +149,7 @@ class Comparison:
 
     def to_json(self) -> bytes:
         """Indented JSON, byte for byte the same for the same input and version."""
-        return orjson.dumps(self, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
+        return to_indented_json(self)
 
     @staticmethod
     def from_json(data: bytes) -> Comparison:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from traceopt.comparison.document import FindingChange, FindingStatus
 from traceopt.result import Result
@@ -15,8 +16,7 @@ _ORDER: tuple[FindingStatus, ...] = ("new", "unknown", "fixed", "kept")
 _UNCHECKED = ("not_checked", "error")
 
 
-@dataclass(slots=True)
-class _Group:
+class _Group(Struct):
     """One finding through the runs of both sides; the places are those of all of them."""
 
     fingerprint: str

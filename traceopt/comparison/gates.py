@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from traceopt.comparison.document import Comparison, GateLevel, GateOutcome, GateStatus, MetricChange, Unit
 from traceopt.comparison.metrics import METRICS, STEP_TIME, Metric, mean_of, shown
@@ -31,8 +32,7 @@ _UNITS: dict[Unit, dict[str, float]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Gate:
+class Gate(Struct, frozen=True):
     """`text` as it was given; one about findings has an `impact`, one about a metric has `metric` and `limit`.
 
     `needs_baseline`: new findings, or a `limit` that is a change: in the metric's unit (of a share: points), or with

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from traceopt.comparison.document import Unit
 from traceopt.result import Result
 from traceopt.rules.common import ms, percent
 
 
-@dataclass(frozen=True, slots=True)
-class Metric:
+class Metric(Struct, frozen=True):
     """`of` is None for a run that did not measure it; `fewer_is_worse` for what a good run has much of.
 
     `record` says what to do so that it is measured.

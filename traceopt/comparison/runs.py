@@ -5,8 +5,10 @@ from __future__ import annotations
 import glob
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 from pathlib import PurePath
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from traceopt.analyzer.sources import natural_order
 from traceopt.errors import InputError, one_line
@@ -20,8 +22,7 @@ _START_BYTES = 512
 _PAGE = (b"<!doctype html", b"<html")
 
 
-@dataclass(frozen=True, slots=True)
-class Run:
+class Run(Struct, frozen=True):
     """`label` is the last part of the path as it was given."""
 
     label: str

@@ -12,11 +12,11 @@ import os
 import tempfile
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
 import msgspec
+from msgspec import Struct
 
 from traceopt.analyzer.remote import is_remote, version_of
 from traceopt.analyzer.sources import Source
@@ -30,8 +30,7 @@ _CHECKSUM_BYTES = 16
 _READ_BYTES = 1 << 20
 
 
-@dataclass(frozen=True, slots=True)
-class Cache:
+class Cache(Struct, frozen=True):
     """`folder` is one that every worker sees under this name."""
 
     folder: str

@@ -12,9 +12,11 @@ import time
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from traceopt.errors import ConfigError, InputError, one_line
 from traceopt.ranks.analysis import analyze_rank
@@ -36,8 +38,7 @@ class _ClusterGoneError(Exception):
     """The scheduler does not answer, or there has been no worker for too long."""
 
 
-@dataclass
-class DaskCluster:
+class DaskCluster(Struct):
     """`instead` reads what is left when the cluster is gone."""
 
     address: str

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
 from itertools import pairwise
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from traceopt.analyzer.ranks import RankSummary
 from traceopt.ranks.packed import DocumentPart, PackedResult
@@ -21,15 +23,13 @@ _Order = tuple[bool, int, int]  # ranks that are not known behind the others; th
 _GAPS_NAMED = 10
 
 
-@dataclass(frozen=True, slots=True)
-class _Row:
+class _Row(Struct, frozen=True):
     row: RankRow
     paths: list[str]
     files: list[TraceFile]
 
 
-@dataclass(slots=True)
-class _Group:
+class _Group(Struct):
     """A finding at one place: of the lowest rank that has it, and all that have it."""
 
     order: tuple[_Order, int]  # of the rank, and its place among the rank's findings

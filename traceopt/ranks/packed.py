@@ -5,19 +5,18 @@ Every answer goes through these bytes, also where one process does it all: so it
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 import numpy as np
+from msgspec import Struct
 
 from traceopt.analyzer.ranks import RankSummary
 from traceopt.result import Check, Combined, RankRow, Result, TraceFile
 from traceopt.rules.finding import Finding
 
 
-@dataclass(frozen=True, slots=True)
-class RankResult:
+class RankResult(Struct, frozen=True):
     """`problem`: why nothing could be read, in place of the document and the summary."""
 
     document: Result | None
@@ -29,8 +28,7 @@ class RankResult:
         return _encoder.encode(self)
 
 
-@dataclass(frozen=True, slots=True)
-class RunPart:
+class RunPart(Struct, frozen=True):
     """Of `Run`, what a merge needs."""
 
     paths: list[str]
@@ -40,8 +38,7 @@ class RunPart:
     files: list[TraceFile]
 
 
-@dataclass(frozen=True, slots=True)
-class DocumentPart:
+class DocumentPart(Struct, frozen=True):
     """Of `Result`, what a merge needs; the tables and the timeline stay packed."""
 
     run: RunPart
@@ -51,8 +48,7 @@ class DocumentPart:
     checks: list[Check]
 
 
-@dataclass(frozen=True, slots=True)
-class PackedResult:
+class PackedResult(Struct, frozen=True):
     """A RankResult whose document is still packed."""
 
     document: msgspec.Raw

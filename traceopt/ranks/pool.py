@@ -15,9 +15,10 @@ from collections.abc import Generator, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import Any
+
+from msgspec import Struct
 
 from traceopt.errors import InputError
 from traceopt.ranks.analysis import analyze_rank
@@ -28,8 +29,7 @@ from traceopt.ranks.task import RankTask
 _LOOK_EVERY_S = 0.5  # at the workers' count of bytes
 
 
-@dataclass(frozen=True)
-class ProcessPool:
+class ProcessPool(Struct, frozen=True):
     """`jobs` processes at a time."""
 
     jobs: int

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import Struct, field
 
 from traceopt.analyzer.cycles import Recording
 from traceopt.analyzer.throughput import Workload
@@ -13,8 +14,7 @@ from traceopt.rules.registry import Registry, load_rules
 from traceopt.rules.rule import Rule
 
 
-@dataclass(frozen=True, slots=True)
-class RankOptions:
+class RankOptions(Struct, frozen=True):
     """What decides the answer beside the trace and the program."""
 
     select: tuple[str, ...] = ()
@@ -25,8 +25,7 @@ class RankOptions:
     debug: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class RankTask:
+class RankTask(Struct, frozen=True):
     """One rank to analyze."""
 
     recording: Recording
@@ -48,8 +47,7 @@ class RankTask:
         return sum(source.size_bytes for source in self.recording.sources)
 
 
-@dataclass(frozen=True, slots=True)
-class Rules:
+class Rules(Struct, frozen=True):
     """All that there are, and those that the options choose, with their thresholds."""
 
     registry: Registry
