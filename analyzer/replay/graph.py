@@ -132,7 +132,7 @@ def build_graph(
     borders = np.flatnonzero(calls.kind == BORDER)
     sizes = (len(queues), len(waits), len(borders))
     call = np.concatenate((queues.call, waits.call, borders))
-    part = np.repeat((0, 1, 2), sizes)
+    part = np.repeat(np.arange(3, dtype=np.uint8), sizes)
     order = np.lexsort((np.concatenate((queues.start, waits.target, borders)), part, call))
     place = np.empty(len(order), np.int64)
     place[order] = np.arange(len(order))

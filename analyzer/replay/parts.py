@@ -103,10 +103,15 @@ def _host_time(facts: Facts, replayed: Replayed) -> dict[str, npt.NDArray[np.flo
             if len(both := intersect(area, removal.area)):
                 amount -= removal.share * both.within(begin, end)
         spent[name] = np.maximum(amount, 0, out=amount)
-    traced = sum((amount for name, amount in spent.items() if name in areas), none)
-    left = graph.rows.host - sum((r.share * r.area.within(begin, end) for r in removals), none)
-    spent[UNTRACED] = spent[UNTRACED] + np.maximum(left - traced, 0)
-    total = traced + spent[UNTRACED]
+    traced, removed = np.zeros(len(begin)), np.zeros(len(begin))
+    for amount in spent.values():
+        traced += amount
+    for removal in removals:
+        removed += removal.share * removal.area.within(begin, end)
+    left = graph.rows.host - removed
+    left -= traced
+    spent[UNTRACED] = spent[UNTRACED] + np.maximum(left, 0, out=left)
+    total = np.add(traced, spent[UNTRACED], out=traced)
     scale = np.divide(replayed.rows.host, total, out=np.zeros(len(begin)), where=total > 0)
     for amount in spent.values():
         if amount is not none:
