@@ -86,7 +86,7 @@ def with_other_fixes(findings: Sequence[Finding], facts: Facts) -> list[Finding]
     """
     sides = [_side(finding, facts) for finding in findings]
     given = {
-        side: _Given(
+        side: Given(
             facts,
             [c for f in independent(f for f, of in zip(findings, sides, strict=True) if of != side) for c in f.best],
         )
@@ -95,7 +95,7 @@ def with_other_fixes(findings: Sequence[Finding], facts: Facts) -> list[Finding]
     return [_unhidden(finding, facts, given[side]) for finding, side in zip(findings, sides, strict=True)]
 
 
-class _Given(Struct, frozen=True, dict=True):
+class Given(Struct, frozen=True, dict=True):
     """Changes that are made already, and the pace of the steps then."""
 
     facts: Facts
@@ -110,7 +110,7 @@ class _Given(Struct, frozen=True, dict=True):
         return _shorter_ns(self.facts, self.pace, replay(self.facts, [*self.changes, *changes]).pace)
 
 
-def _unhidden(finding: Finding, facts: Facts, given: _Given) -> Finding:
+def _unhidden(finding: Finding, facts: Facts, given: Given) -> Finding:
     price, alone = finding.price, finding.saving
     if price is None or alone is None or not given.changes or not facts.replay_trusted:
         return finding
