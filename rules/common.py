@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from traceopt.analyzer.columns import distinct
 from traceopt.analyzer.facts import Facts
+from traceopt.analyzer.grouping import distinct_values
 from traceopt.analyzer.idle import CAUSES
 from traceopt.analyzer.intervals import Intervals, complement, intersect, merge, union
 from traceopt.analyzer.nesting import PYTHON
@@ -96,7 +97,7 @@ def _by_site(
     facts: Facts, sites: npt.NDArray[np.integer], rows: npt.NDArray[np.integer], cost_ns: npt.NDArray[np.int64]
 ) -> list[SiteCost]:
     out = []
-    for site in np.unique(sites):
+    for site in distinct_values(sites):
         mine = sites == site
         out.append(SiteCost(_location(facts, int(site)), int(cost_ns[mine].sum()), int(mine.sum()), rows[mine]))
     return sorted(out, key=lambda s: -s.cost_ns)

@@ -8,6 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from traceopt.analyzer.facts import Facts
+from traceopt.analyzer.grouping import distinct_values
 from traceopt.analyzer.intervals import EMPTY, Intervals, union
 from traceopt.analyzer.nesting import ANNOTATION, OP
 from traceopt.analyzer.replay.changes import RemoveHost
@@ -89,6 +90,6 @@ class DdpBufferBroadcast(Rule):
         sent = facts.regions.named(lambda name: name in _BROADCASTS, ANNOTATION, OP)[packing]
         parts = [
             (slices.start[packing[owner == one]].min(), slices.end[packing[owner == one]].max())
-            for one in np.unique(owner[(owner >= 0) & sent])  # one a step
+            for one in distinct_values(owner[(owner >= 0) & sent])  # one a step
         ]
         return union(np.array([a for a, _ in parts]), np.array([b for _, b in parts])) if parts else EMPTY

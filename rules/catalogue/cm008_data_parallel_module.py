@@ -9,6 +9,7 @@ from typing import ClassVar
 import numpy as np
 
 from traceopt.analyzer.facts import Facts
+from traceopt.analyzer.grouping import distinct_values
 from traceopt.analyzer.intervals import union
 from traceopt.analyzer.nesting import ANNOTATION, OP, PYTHON
 from traceopt.analyzer.replay.changes import RemoveHost
@@ -60,7 +61,7 @@ class DataParallelModule(Rule):
     min_share: float = threshold(0.01, "smallest saving, as a share of the median step, to state one")
 
     def applies(self, facts: Facts) -> str | None:
-        devices = np.unique(facts.trace.gpu.device)
+        devices = distinct_values(facts.trace.gpu.device)
         if len(devices) < 2:
             return "The process uses one GPU."
         return None if len(_work(facts)) else "No nn.DataParallel in this trace."
@@ -77,7 +78,7 @@ class DataParallelModule(Rule):
             "The step without the host time of copying the model, splitting and collecting.",
         )
         sites = by_site(facts, rows, slices.end[rows] - slices.start[rows])
-        devices = len(np.unique(facts.trace.gpu.device))
+        devices = len(distinct_values(facts.trace.gpu.device))
         yield self.finding(
             why=(
                 f"One process drives {devices} GPUs through nn.DataParallel; copying the model, batches and results "

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from traceopt.analyzer.facts import Facts
+from traceopt.analyzer.grouping import distinct_values
 from traceopt.analyzer.intervals import intersect, union
 from traceopt.analyzer.replay.changes import DropSync
 from traceopt.rules.common import ms, percent
@@ -58,7 +59,7 @@ class LaunchBlocking(Rule):
         elif waiting < self.min_share:
             return
         runtime, edges = facts.trace.runtime, facts.steps.edges
-        launches = np.unique(facts.links.launch[facts.gpu.rows[facts.gpu.is_kernel]])
+        launches = distinct_values(facts.links.launch[facts.gpu.rows[facts.gpu.is_kernel]])
         launches = launches[launches >= 0]
         waits = intersect(union(runtime.start[launches], runtime.end_of(launches)), facts.gpu.busy)
         wait_ns = float(np.median(waits.within(edges[:-1], edges[1:])))
@@ -105,7 +106,7 @@ class LaunchBlocking(Rule):
 
 def _blocked(facts: Facts) -> npt.NDArray[np.integer]:
     """The calls that would return at once: all that launch, also copies, but for those that wait by their nature."""
-    launches = np.unique(facts.links.launch[facts.gpu.rows])
+    launches = distinct_values(facts.links.launch[facts.gpu.rows])
     return np.setdiff1d(launches, facts.slices.row[facts.syncs.slice])
 
 
