@@ -56,11 +56,11 @@ def distinct_values(values: npt.NDArray[Number]) -> npt.NDArray[Number]:
         return values
     least, most = int(values.min()), int(values.max())
     if most - least > max(_MOST_VALUES, len(values)):
-        return np.unique(values, return_index=True)[0]
+        known, _ = np.unique(values, return_index=True)
+        return known
     seen = np.zeros(most - least + 1, bool)
     seen[values - least] = True
-    distinct_ones: npt.NDArray[Number] = (np.flatnonzero(seen) + least).astype(values.dtype)
-    return distinct_ones
+    return (np.flatnonzero(seen) + least).astype(values.dtype)
 
 
 def group_rows(*columns: Codes) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:

@@ -10,7 +10,7 @@ from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.gpu import BUSY_LABELS
 from traceopt.analyzer.idle import CAUSES
 from traceopt.analyzer.intervals import clip, merge
-from traceopt.analyzer.percentiles import percentiles
+from traceopt.analyzer.percentiles import median, percentiles
 from traceopt.result import (
     BreakdownPart,
     Collective,
@@ -84,7 +84,7 @@ def step(facts: Facts) -> Step:
         source=facts.steps.source,
         count=facts.steps.count,
         skipped=0,
-        median_us=us(np.median(duration)),
+        median_us=us(median(duration)),
         p10_us=us(p10),
         p90_us=us(p90),
         per_step_us=[us(d) for d in duration],

@@ -11,6 +11,7 @@ from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.grouping import distinct_values
 from traceopt.analyzer.intervals import EMPTY, Intervals, union
 from traceopt.analyzer.nesting import ANNOTATION, OP
+from traceopt.analyzer.percentiles import median
 from traceopt.analyzer.replay.changes import RemoveHost
 from traceopt.rules.common import by_site, host_bounds, locations, ms, name_of, site_evidence
 from traceopt.rules.finding import Finding, Fix
@@ -70,7 +71,7 @@ class DdpBufferBroadcast(Rule):
         yield self.finding(
             why=(
                 f"Before each forward pass DDP broadcasts the model's buffers, which holds the host for "
-                f"{ms(float(np.median(area.within(edges[:-1], edges[1:]))))} of each {ms(facts.step_ns)} step."
+                f"{ms(median(area.within(edges[:-1], edges[1:])))} of each {ms(facts.step_ns)} step."
             ),
             saving=saved,
             evidence=site_evidence(facts, sites, lambda site: name_of(facts, int(site.rows[0]))),

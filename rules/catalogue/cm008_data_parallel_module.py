@@ -12,6 +12,7 @@ from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.grouping import distinct_values
 from traceopt.analyzer.intervals import union
 from traceopt.analyzer.nesting import ANNOTATION, OP, PYTHON
+from traceopt.analyzer.percentiles import median
 from traceopt.analyzer.replay.changes import RemoveHost
 from traceopt.analyzer.tables import I8
 from traceopt.rules.common import by_site, host_bounds, locations, ms, name_of, site_evidence
@@ -70,7 +71,7 @@ class DataParallelModule(Rule):
         rows = _work(facts)
         slices, edges = facts.slices, facts.steps.edges
         area = union(slices.start[rows], slices.end[rows])
-        host = float(np.median(area.within(edges[:-1], edges[1:])))
+        host = median(area.within(edges[:-1], edges[1:]))
         saved = priced(
             facts,
             host_bounds(facts, area, REMOVABLE),
