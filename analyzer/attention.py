@@ -35,14 +35,14 @@ def find_unfused_attention(gpu: GpuWork, regions: Regions) -> UnfusedAttention:
     mask = np.zeros(len(work), bool)
     op = regions.op_of_work
     names = gpu.trace.names
-    batched = np.array([op_code < 0 or names[op_code] in _BATCHED for op_code in op.tolist()], bool)
-    product = (gpu.kind == "gemm") & batched
-    light = np.isin(gpu.kind, (*sorted(FUSIBLE_KINDS), "index", "reduction", "memset", "other"))
+    batched = np.array([*(name in _BATCHED for name in names), True])[op]  # -1: no operator
+    product = gpu.kind.among("gemm") & batched
+    light = gpu.kind.among(*FUSIBLE_KINDS, "index", "reduction", "memset", "other")
     order = np.lexsort((work.start, work.stream))
     position = np.empty(len(work), np.int64)
     position[order] = np.arange(len(work))
     count = 0
-    for row in np.flatnonzero((gpu.kind == "softmax") & (gpu.in_window > 0)).tolist():  # a few per layer
+    for row in np.flatnonzero(gpu.kind.among("softmax") & (gpu.in_window > 0)).tolist():  # a few per layer
         before = _product(order, position[row], -1, product, light, work.stream)
         after = _product(order, position[row], +1, product, light, work.stream)
         if before is not None and after is not None:
@@ -50,7 +50,7 @@ def find_unfused_attention(gpu: GpuWork, regions: Regions) -> UnfusedAttention:
             mask[order[first : last + 1]] = True
             count += 1
     inside = mask & (gpu.in_window > 0)
-    product_ns = int(gpu.in_window[inside & (gpu.kind == "gemm")].sum())
+    product_ns = int(gpu.in_window[inside & gpu.kind.among("gemm")].sum())
     return UnfusedAttention(inside, count, product_ns, int(gpu.in_window[inside].sum()) - product_ns)
 
 
@@ -110,5 +110,5 @@ def find_math_attention(gpu: GpuWork, regions: Regions, unfused: UnfusedAttentio
     if (forward & mask).sum() >= MOST * max(1, forward.sum()):
         mask = mask | unfused.mask
     inside = mask & (gpu.in_window > 0)
-    product_ns = int(gpu.in_window[inside & (gpu.kind == "gemm")].sum())
+    product_ns = int(gpu.in_window[inside & gpu.kind.among("gemm")].sum())
     return MathAttention(calls, inside, product_ns, int(gpu.in_window[inside].sum()) - product_ns)

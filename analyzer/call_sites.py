@@ -93,6 +93,8 @@ class CallSites(Struct, frozen=True, dict=True):
 
         Of a backward operator the line of its forward operator, also where the engine runs in the calling thread.
         """
+        if not self.recorded:
+            return np.full(len(rows), -1, np.int32)
         site = self._direct(rows)
         unknown = np.flatnonzero(((site < 0) | self._run_by_engine(rows)) & (rows >= 0))
         if len(unknown):
@@ -125,7 +127,7 @@ class CallSites(Struct, frozen=True, dict=True):
 
     def library_frame(self, row: int) -> str | None:
         """The innermost frame of a third-party library around a slice, as "transformers/.../modeling.py:97"."""
-        frame = int(self._nearest_third_party[row]) if row >= 0 and len(self.slices) else -1
+        frame = int(self._nearest_third_party[row]) if row >= 0 and len(self.trace.python) else -1
         site = parse_frame(self.trace.names[int(self.slices.name[frame])]) if frame >= 0 else None
         return f"{site.file}:{site.line}" if site is not None else None
 

@@ -69,7 +69,7 @@ def find_collectives(trace: Trace, slices: Slices, links: Links, gpu: GpuWork) -
     ranks = int(gpu.work.group_size[rows].max())
     ranks = ranks if ranks > 0 else trace.meta.world_size or 0
     start = np.maximum(gpu.work.start[rows], gpu.window[0])
-    end = np.minimum(gpu.work.end[rows], gpu.window[1])
+    end = np.minimum(gpu.work.end_of(rows), gpu.window[1])
     exposed = (end - start) - gpu.compute.within(start, end)
     out = []
     for kind in sorted(set(kinds)):

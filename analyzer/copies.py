@@ -48,7 +48,7 @@ def find_copies(gpu: GpuWork) -> list[CopyCalls]:
     out = []
     for kind in sorted(set(kinds.values())):
         mine = rows[np.isin(gpu.work.name[rows], [c for c, k in kinds.items() if k == kind])]
-        area = union(gpu.work.start[mine], gpu.work.end[mine])
+        area = union(gpu.work.start[mine], gpu.work.end_of(mine))
         size = gpu.work.bytes[mine]
         known = bool((size >= 0).all()) and bool((size > 0).any())
         out.append(

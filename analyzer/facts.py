@@ -208,7 +208,7 @@ class Facts(Struct, frozen=True, dict=True):
     def chains(self) -> Chains:
         """Runs of memory-bound kernels that nothing fused, but for the optimizer's and those of unfused attention."""
         optimizer = self.regions.work_under(self.regions.optimizer | self.regions.zero_grad)
-        fusible = self.gpu.is_kernel & np.isin(self.gpu.kind, sorted(FUSIBLE_KINDS)) & ~self.gpu.fused
+        fusible = self.gpu.is_kernel & self.gpu.kind.among(*FUSIBLE_KINDS) & ~self.gpu.fused
         return find_chains(self.gpu, fusible & ~optimizer & ~self.unfused_attention.mask)
 
     @cached_property

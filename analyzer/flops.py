@@ -12,6 +12,7 @@ from msgspec import Struct
 from traceopt.analyzer.device import TraceDevice
 from traceopt.analyzer.flop_formulas import COUNTED, OpFlops, convolution_output, op_flops
 from traceopt.analyzer.gpu import GpuWork
+from traceopt.analyzer.grouping import group_rows, longest_of_group
 from traceopt.analyzer.links import Links
 from traceopt.analyzer.nesting import OP, Slices
 from traceopt.analyzer.products import Products
@@ -42,14 +43,15 @@ class Flops(Struct, frozen=True, dict=True):
         ops = self.trace.ops
         named = np.array([name in COUNTED for name in self.trace.names] or [False])
         rows = np.flatnonzero(named[ops.name] & (ops.dims >= 0)) if len(ops) else np.empty(0, np.int64)
-        key = np.stack((ops.name[rows], ops.dims[rows], ops.concrete[rows]), axis=1)
-        keys, group = np.unique(key, axis=0, return_inverse=True)
-        outputs = self._convolution_outputs(keys)
+        first, group = group_rows(ops.name[rows], ops.dims[rows], ops.concrete[rows])
+        distinct = rows[first]
+        names, dims, concrete = (column[distinct].tolist() for column in (ops.name, ops.dims, ops.concrete))
+        outputs = self._convolution_outputs(names, dims)
         found = [
-            self._of_signature(name, dims, concrete, outputs) for name, dims, concrete in keys.tolist()
+            self._of_signature(*call, outputs) for call in zip(names, dims, concrete, strict=True)
         ]  # distinct calls only
-        known = np.array([one is not None for one in found], bool)[group.reshape(-1)]
-        rows, group = rows[known], group.reshape(-1)[known]
+        known = np.array([one is not None for one in found], bool)[group]
+        rows, group = rows[known], group[known]
         at = self.slices.of(OP, len(ops))[rows].astype(np.int64)
         counted = np.zeros(len(self.slices), bool)
         counted[at] = True
@@ -59,9 +61,12 @@ class Flops(Struct, frozen=True, dict=True):
         again = self.slices.ancestor(at[outer], self.regions.recompute) >= 0
         return at[outer], np.where(again, 0.0, model), executed
 
-    def _convolution_outputs(self, keys: npt.NDArray[np.int32]) -> dict[tuple[object, object], tuple[int, ...]]:
+    def _convolution_outputs(self, names: list[int], dims: list[int]) -> dict[tuple[object, object], tuple[int, ...]]:
         """Output size of a convolution by its input and weight, from the backward calls."""
-        calls = [convolution_output(self.trace.names[name], _json(self.trace.texts[dims])) for name, dims, _ in keys]
+        calls = [
+            convolution_output(self.trace.names[name], _json(self.trace.texts[size]))
+            for name, size in zip(names, dims, strict=True)
+        ]
         return {(call[0], call[1]): call[2] for call in calls if call is not None}
 
     def _of_signature(
@@ -79,7 +84,7 @@ class Flops(Struct, frozen=True, dict=True):
     def _owner(self) -> I8:
         """For every row of the device's work, the index of the counted operator that launched it; -1: none."""
         at, _, _ = self._counted
-        index = np.full(len(self.slices) + 1, -1, np.int64)
+        index = np.full(len(self.slices) + 1, -1, np.int32)
         index[at] = np.arange(len(at))
         owner = self.slices.ancestor(self.links.launch_slice[self.gpu.rows], index[:-1] >= 0)
         return np.where(self.gpu.is_kernel, index[owner], -1)
@@ -124,14 +129,16 @@ class Flops(Struct, frozen=True, dict=True):
         work = np.flatnonzero(self.products.eligible & (self._owner >= 0))
         if not len(work):
             return None
-        longest = work[np.lexsort((-self.gpu.work.duration[work], self._owner[work]))]
-        owner, first = np.unique(self._owner[longest], return_index=True)
-        row = longest[first]
-        dtype = self.products.dtype[row]
+        longest = longest_of_group(self.gpu.work.duration[work], self._owner[work], len(self._counted[0]))
+        owner = np.flatnonzero(longest >= 0)
+        row = work[longest[owner]]
         on_matrix_cores = self.device.arch is not None and self.device.arch.fp32_on_matrix_cores
-        tf32 = (dtype == "fp32") & (self.gpu.tensor_core[row] == 1) & (not on_matrix_cores)
-        names, group = np.unique(np.where(tf32, "tf32", dtype), return_inverse=True)
-        return str(names[np.bincount(group, weights=self._counted[2][owner]).argmax()]) or None
+        tf32 = self.products.dtype.among("fp32")[row] & (self.gpu.tensor_core[row] == 1) & (not on_matrix_cores)
+        names = sorted({"tf32", *self.products.dtype.values})
+        place = np.array([names.index(name) for name in self.products.dtype.values])
+        group = np.where(tf32, names.index("tf32"), place[self.products.dtype.codes[row]])
+        calls, flops = np.bincount(group), np.bincount(group, weights=self._counted[2][owner])
+        return names[int(np.where(calls > 0, flops, -1).argmax())] or None
 
     @property
     def peak_tflops(self) -> float | None:

@@ -6,13 +6,13 @@ from functools import cached_property
 
 import msgspec
 import numpy as np
-import numpy.typing as npt
 from msgspec import Struct
 
 from traceopt.analyzer import op_names
 from traceopt.analyzer.architectures import needed_multiple
 from traceopt.analyzer.device import TraceDevice
 from traceopt.analyzer.gpu import GpuWork
+from traceopt.analyzer.grouping import group_rows
 from traceopt.analyzer.links import Links
 from traceopt.analyzer.nesting import OP, Slices
 from traceopt.analyzer.tables import I4, I8
@@ -75,19 +75,21 @@ class Gemms(Struct, frozen=True, dict=True):
     def shapes(self) -> list[GemmShape]:
         work = np.flatnonzero((self.owner >= 0) & (self.gpu.in_window > 0))
         owner = self.owner[work]
-        keys, group = np.unique(self.signature(owner), axis=0, return_inverse=True)
-        group = group.reshape(-1)
+        signatures = self.signatures(owner)
+        first, group = group_rows(*signatures)
         shapes = []
-        for index, (name, dims, types) in enumerate(keys.tolist()):  # distinct shapes only
-            shape = self._shape(name, dims, types, work[group == index], owner[group == index])
+        for index, row in enumerate(first.tolist()):  # distinct shapes only
+            mine = group == index
+            name, dims, types = (int(column[row]) for column in signatures)
+            shape = self._shape(name, dims, types, work[mine], owner[mine])
             if shape is not None:
                 shapes.append(shape)
         return sorted(shapes, key=lambda s: (-s.duration_ns, s.op, s.m, s.n, s.k))
 
-    def signature(self, rows: I8) -> I4:
-        """Operator, sizes and types of rows of trace.ops: the same for calls of one shape. Shape (len(rows), 3)."""
+    def signatures(self, rows: I8) -> tuple[I4, I4, I4]:
+        """Operator, sizes and types of rows of trace.ops: the same for calls of one shape."""
         ops = self.trace.ops
-        return np.stack((ops.name[rows], ops.dims[rows], ops.types[rows]), axis=1)
+        return ops.name[rows], ops.dims[rows], ops.types[rows]
 
     def _shape(self, name: int, dims: int, types: int, work: I8, owner: I8) -> GemmShape | None:
         op = self.trace.names[name]
@@ -135,14 +137,16 @@ class Gemms(Struct, frozen=True, dict=True):
         return shape.k if is_gradient else shape.m
 
     def _in_backward(self, shape: GemmShape) -> bool:
-        return bool(self._backward[shape.rows[0]])
+        return int(shape.rows[0]) in self._backward
 
     @cached_property
-    def _backward(self) -> npt.NDArray[np.bool_]:
-        """Which rows of trace.ops are, or lie in, the autograd engine's evaluation of a node."""
+    def _backward(self) -> set[int]:
+        """The first calls (rows of trace.ops) of shapes that lie in the autograd engine's evaluation of a node."""
         names = np.array([op_names.is_backward(name) for name in self.trace.names], bool)
         node = names[self.slices.name] & (self.slices.kind == OP)
-        return self.slices.ancestor(self.slices.of(OP, len(self.trace.ops)), node) >= 0
+        first = np.array([shape.rows[0] for shape in self.shapes], np.int64)
+        inside = self.slices.ancestor(self.slices.of(OP, len(self.trace.ops))[first], node) >= 0
+        return set(first[inside].tolist())
 
     def aligned(self, shape: GemmShape) -> bool | None:
         """Whether N and K are multiples of what Tensor Cores need (16 bytes); M is free. None: not known."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cached_property
 
 import numpy as np
@@ -9,9 +10,10 @@ import numpy.typing as npt
 from msgspec import Struct
 
 from traceopt.analyzer.columns import distinct
+from traceopt.analyzer.grouping import Categorical, numbered
 from traceopt.analyzer.intervals import EMPTY, Intervals, clip, complement, merge, subtract, union
 from traceopt.analyzer.kernel_names import KernelClass, classify
-from traceopt.analyzer.tables import KERNEL, GpuTable
+from traceopt.analyzer.tables import KERNEL, MEMCPY, GpuTable
 from traceopt.analyzer.trace import Trace
 
 Mask = npt.NDArray[np.bool_]
@@ -32,7 +34,7 @@ class GpuWork(Struct, frozen=True, dict=True):
         table = self.trace.gpu
         if not len(table):
             return None
-        devices, inverse = np.unique(table.device, return_inverse=True)
+        devices, inverse = numbered(table.device)
         return int(devices[np.bincount(inverse, weights=table.duration).argmax()])
 
     @cached_property
@@ -45,19 +47,21 @@ class GpuWork(Struct, frozen=True, dict=True):
     @cached_property
     def work(self) -> GpuTable:
         """The device's rows of trace.gpu."""
-        return self.trace.gpu.take(self.rows)
+        table = self.trace.gpu
+        return table if len(self.rows) == len(table) else table.take(self.rows)
 
     @cached_property
-    def _classes(self) -> tuple[list[KernelClass], npt.NDArray[np.int64]]:
+    def _classes(self) -> tuple[list[KernelClass], npt.NDArray[np.int32]]:
         codes, inverse = distinct(self.work.name)
-        return [classify(self.trace.names[code]) for code in codes], inverse
+        return [classify(self.trace.names[code]) for code in codes], inverse.astype(np.int32)
 
     @cached_property
-    def kind(self) -> npt.NDArray[np.str_]:
+    def kind(self) -> Categorical:
         """Kind of each row, of the table in kernel_names.py; copies and fills are "copy" and "memset"."""
         classes, inverse = self._classes
-        kinds = np.array([c.kind for c in classes] or [""])[inverse] if len(self.work) else np.empty(0, "U1")
-        return np.where(self.work.kind == KERNEL, kinds, np.where(self.work.kind == 1, "copy", "memset"))
+        of_name = np.where(self.work.kind == MEMCPY, len(classes), len(classes) + 1)
+        codes = np.where(self.work.kind == KERNEL, inverse, of_name).astype(np.int32)
+        return Categorical([*(c.kind for c in classes), "copy", "memset"], codes)
 
     @cached_property
     def tensor_core(self) -> npt.NDArray[np.int8]:
@@ -73,10 +77,15 @@ class GpuWork(Struct, frozen=True, dict=True):
         return np.array([c.fused for c in classes], bool)[inverse] if len(self.work) else np.empty(0, bool)
 
     @cached_property
-    def dtype(self) -> npt.NDArray[np.str_]:
+    def dtype(self) -> Categorical:
         """What each kernel's name says of its type; "" unknown."""
         classes, inverse = self._classes
-        return np.array([c.dtype or "" for c in classes] or [""])[inverse]
+        return Categorical([c.dtype or "" for c in classes], inverse)
+
+    def of_class(self, test: Callable[[KernelClass], bool]) -> Mask:
+        """The rows whose kernel's name is of a class that passes."""
+        classes, inverse = self._classes
+        return np.array([test(one) for one in classes] or [False], bool)[inverse]
 
     def class_of(self, row: int) -> KernelClass:
         classes, inverse = self._classes
@@ -95,7 +104,7 @@ class GpuWork(Struct, frozen=True, dict=True):
 
     @cached_property
     def is_communication(self) -> Mask:
-        return np.asarray(self.is_kernel & (self.kind == "collective"))
+        return np.asarray(self.is_kernel & self.kind.among("collective"))
 
     @cached_property
     def is_compute(self) -> Mask:
@@ -105,7 +114,7 @@ class GpuWork(Struct, frozen=True, dict=True):
         """When any of the rows of a mask ran, clipped to the window."""
         if not len(self.work):
             return EMPTY
-        return clip(union(self.work.start[mask], self.work.end[mask]), *self.window)
+        return clip(union(self.work.start[mask], self.work.end_of(mask)), *self.window)
 
     @cached_property
     def compute(self) -> Intervals:

@@ -30,6 +30,8 @@ class Holes(Struct, frozen=True):
 
 def find_holes(slices: Slices, gaps: Gaps, names: list[str]) -> Holes:
     """The longest hole of each gap in which the GPU starved for a millisecond or more."""
+    if not len(slices.name_codes(PYTHON)):
+        return Holes(*(np.empty(0, np.int64) for _ in range(4)))
     rows: list[tuple[int, int, int, int]] = []
     ends: dict[int, I8] = {}
     for gap in np.flatnonzero(gaps.starved_end - gaps.start >= SHORTEST_NS).tolist():  # few: they are long

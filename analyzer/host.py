@@ -27,7 +27,7 @@ class Host(Struct, frozen=True, dict=True):
     @cached_property
     def activity(self) -> npt.NDArray[np.int8]:
         """For every slice, the index in ACTIVITIES of the first one that its name matches; -1: none. Shape (len,)."""
-        out = np.full(len(self.slices), -1, np.int8)
+        of_name = np.full((RUNTIME + 1, len(self.trace.names) + 1), -1, np.int8)
         for kind, matcher in (
             (PYTHON, "frame"),
             (ANNOTATION, "annotation"),
@@ -35,10 +35,8 @@ class Host(Struct, frozen=True, dict=True):
             (RUNTIME, "runtime"),
         ):
             codes = self.slices.name_codes(kind)
-            of_name = np.full(len(self.trace.names), -1, np.int8)
-            of_name[codes] = [_first_match(self.trace.names[code], matcher) for code in codes]
-            rows = np.flatnonzero(self.slices.kind == kind)
-            out[rows] = of_name[self.slices.name[rows]]
+            of_name[kind, codes] = [_first_match(self.trace.names[code], matcher) for code in codes]
+        out: npt.NDArray[np.int8] = of_name[self.slices.kind, self.slices.name]
         runtime = np.flatnonzero(self.slices.kind == RUNTIME)
         for name, mask in self.runtime_activity.items():
             out[runtime[mask[self.slices.row[runtime]]]] = _INDEX[name]
@@ -56,12 +54,12 @@ class Host(Struct, frozen=True, dict=True):
         return {}
 
     def _paint(self, thread: int) -> dict[str, Intervals]:
-        mine = np.flatnonzero(self.slices.thread == thread)
+        mine = self.slices.of_thread(thread)
         activity = self.activity[mine]
         taken = EMPTY
         painted = {}
         for index, kind in enumerate(ACTIVITIES):
-            rows = mine[activity == index]
+            rows = mine.start + np.flatnonzero(activity == index)
             area = union(self.slices.start[rows], self.slices.end[rows])
             painted[kind.name] = subtract(area, taken)
             taken = merge(taken, area)
@@ -69,11 +67,19 @@ class Host(Struct, frozen=True, dict=True):
 
     def of_thread_else(self, thread: int, other: int) -> dict[str, Intervals]:
         """Activities of `thread`, and of `other` where `thread` has nothing traced."""
-        mine = self.of_thread(thread)
         if other in (thread, -1):
-            return mine
-        busy = merge(*mine.values())
-        return {name: merge(area, subtract(self.of_thread(other)[name], busy)) for name, area in mine.items()}
+            return self.of_thread(thread)
+        known = self._by_pair.get((thread, other))
+        if known is None:
+            mine, others = self.of_thread(thread), self.of_thread(other)
+            busy = merge(*mine.values())
+            known = {name: merge(area, subtract(others[name], busy)) for name, area in mine.items()}
+            self._by_pair[thread, other] = known
+        return known
+
+    @cached_property
+    def _by_pair(self) -> dict[tuple[int, int], dict[str, Intervals]]:
+        return {}
 
     def rows_of(self, name: str) -> npt.NDArray[np.int64]:
         """The slices of an activity that lie in no other slice of it (the outermost), in order of thread and time."""

@@ -61,7 +61,7 @@ def find_gaps(gpu: GpuWork, links: Links, steps: Steps) -> Gaps:
     launch[comes] = links.launch[gpu.rows[next_row[comes]]]
     runtime = gpu.trace.runtime
     launched = launch >= 0
-    launch_end = np.where(launched, runtime.end[np.maximum(launch, 0)] if len(runtime) else 0, whole_start)
+    launch_end = np.where(launched, runtime.end_of(np.maximum(launch, 0)) if len(runtime) else 0, whole_start)
     if not len(runtime):
         launch_end = whole_end
     launch_end = np.where(comes, launch_end, whole_end)
@@ -78,7 +78,7 @@ def find_gaps(gpu: GpuWork, links: Links, steps: Steps) -> Gaps:
 def intersect_at(area: Intervals, edges: I8) -> Intervals:
     """`area` inside [edges[0], edges[-1]), cut at every edge; unlike a set, its pieces may touch."""
     cuts = edges[1:-1]
-    inside = cuts[area.contains(cuts) & ~np.isin(cuts, area.start)]
+    inside = cuts[area.contains(cuts - 1) & area.contains(cuts)]
     start = np.sort(np.concatenate((area.start, inside)))
     end = np.sort(np.concatenate((area.end, inside)))
     return Intervals(start, end)
@@ -94,9 +94,8 @@ class Idle(Struct, frozen=True, dict=True):
     @cached_property
     def by_step(self) -> I8:
         """Shape (steps, causes), ns."""
-        out = np.zeros((self.steps.count, len(CAUSES)), np.int64)
-        np.add.at(out, np.clip(self.gaps.step, 0, self.steps.count - 1), self.amount)
-        return out
+        step = np.clip(self.gaps.step, 0, self.steps.count - 1)
+        return np.stack([self.steps.per_step(step, column) for column in self.amount.T], axis=1)
 
     def of_gaps(self, cause: str) -> I8:
         """What each gap owes to a cause. Shape (len(gaps),), ns."""
@@ -117,11 +116,13 @@ def attribute(gaps: Gaps, host: Host, steps: Steps, refill: Intervals = EMPTY, h
     In `refill` the host launches again after a sync that had drained the GPU: that time is the sync's. `holes` are
     stretches of Python without an event.
     """
-    amount = np.zeros((len(gaps), len(CAUSES)), np.int64)
+    amount = np.zeros((len(CAUSES), len(gaps)), np.int64).T  # a cause's amounts lie side by side
     for thread in np.unique(gaps.thread):
         rows = np.flatnonzero(gaps.thread == thread)
         start, end = gaps.start[rows], gaps.starved_end[rows]
         for name, area in host.of_thread_else(int(thread), steps.thread).items():
+            if not len(area):
+                continue
             amount[rows, CAUSES.index(name)] += area.within(start, end)
             if name == "python" and len(holes):
                 empty = intersect(area, holes).within(start, end)
@@ -148,7 +149,7 @@ def slow_first_calls(gpu: GpuWork, gaps: Gaps) -> npt.NDArray[np.bool_]:
     names = [gpu.trace.names[code] for code in runtime.name[rows]]
     plain = [not (op_names.is_copy(n) or op_names.is_blocking_sync(n) or op_names.is_allocation(n)) for n in names]
     rows = rows[np.array(plain, bool)]
-    starved = gaps.starved.within(runtime.start[rows], runtime.end[rows])
+    starved = gaps.starved.within(runtime.start[rows], runtime.end_of(rows))
     mask = np.zeros(len(runtime), bool)
     mask[rows[starved * 2 >= runtime.duration[rows]]] = True
     return mask
@@ -165,7 +166,10 @@ def _move_refill(amount: I8, gaps: Gaps, host: Host, steps: Steps, refill: Inter
         areas = host.of_thread_else(int(thread), steps.thread)
         left = refill.within(start, end)
         for name, area in areas.items():
-            inside = intersect(area, refill).within(start, end)
+            both = intersect(area, refill)
+            if not len(both):
+                continue
+            inside = both.within(start, end)
             left -= inside
             if name in MOVABLE:
                 moved = np.minimum(inside, amount[rows, CAUSES.index(name)])

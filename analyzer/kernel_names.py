@@ -118,10 +118,16 @@ class _Entry(Struct, frozen=True):
     kind: str
     tensor_core: _TensorCore = None
     fused: bool = False
+    words: tuple[str, ...] = ()
+    """In lower case; a name that matches has one of them. Where the pattern alone is slow: without a fixed start."""
+
+    def matches(self, name: str, lower: str) -> bool:
+        """``lower``: the name in lower case."""
+        return (not self.words or any(map(lower.__contains__, self.words))) and self.pattern.search(name) is not None
 
 
-def _entry(pattern: str, kind: str, tensor_core: _TensorCore = None, fused: bool = False) -> _Entry:
-    return _Entry(re.compile(pattern), kind, tensor_core, fused)
+def _entry(pattern: str, kind: str, tensor_core: _TensorCore = None, fused: bool = False, words: str = "") -> _Entry:
+    return _Entry(re.compile(pattern), kind, tensor_core, fused, tuple(words.split()))
 
 
 _ATTENTION = r"(?:flex_)?attention|sdpa|scaled_dot_product|flash"
@@ -149,6 +155,7 @@ _TABLE: tuple[_Entry, ...] = (
         r"(?i:(?:one|two)_?shot_?all_?reduce|all_?reduce|reduce_?scatter|all_?gather|all_?to_?all|lamport)|"
         r"userbuffers_|deep_ep::|quickreduce|oneccl",
         "collective",
+        words="ccl multimem_ reduce nvshmem gather all lamport userbuffers_ deep_ep::",
     ),
     # Attention: helpers first, they multiply nothing.
     _entry(
@@ -181,15 +188,19 @@ _TABLE: tuple[_Entry, ...] = (
         "attention",
         True,
         _FUSED,
+        words="attn bwd_kernel_ sage qk_int8_sv mha attention _fwd_ prefill mla_",
     ),
     _entry(
         r"paged_attention|DecodeWith\w{0,80}KV|^_fwd_kernel_stage|(?i:attention)|^xqa|kernel_mha",
         "attention",
         _by_name,
         _FUSED,
+        words="attention decodewith _fwd_kernel_stage xqa kernel_mha",
     ),
     # Embedding tables (DLRM jobs on A100, hta) and FBGEMM: "gemm" in the name, no product in it.
-    _entry(r"(?i:rotary|rope_)", "elementwise", None, _FUSED),  # rotary_embedding_kernel is no table lookup
+    _entry(
+        r"(?i:rotary|rope_)", "elementwise", None, _FUSED, "rotary rope_"
+    ),  # rotary_embedding_kernel is no table lookup
     _entry(r"fbgemm_gpu::.{0,300}(?:[qQ]uantize|FP8|_to_float|to_half)", "elementwise"),
     _entry(r"fbgemm_gpu::.{0,300}(?:permute|bucketize|offsets|cumsum|gather|index)", "index"),
     _entry(
@@ -243,6 +254,7 @@ _TABLE: tuple[_Entry, ...] = (
         r"batched_transpose_|transpose_(?:CNHW|NCHW|packed|readWrite)|tensorTransform|(?i:transpose_?kernel)|"
         r"permute_?021|cudnn::ops::transpose",
         "layout",
+        words="nhwc ncdhw ndhwc addpadding transpose tensortransform permute",
     ),
     # Copies on the GPU.
     _entry(
@@ -251,7 +263,7 @@ _TABLE: tuple[_Entry, ...] = (
         "copy",
     ),
     # Softmax: cunn_SoftMaxForward is capitalised (H100, MI300X), softmax_warp_forward (A100, MI300X).
-    _entry(r"(?i:soft_?max)|cross_entropy", "softmax"),
+    _entry(r"(?i:soft_?max)|cross_entropy", "softmax", words="soft cross_entropy"),
     # Normalisation: cuDNN bn_*, MIOpen, PyTorch (perf_model, MI300X), aiter add_rmsnorm_quant, ck_tile
     # Rmsnorm2d.
     _entry(
@@ -259,21 +271,32 @@ _TABLE: tuple[_Entry, ...] = (
         "norm",
         None,
         _FUSED,
+        words="norm fused_add ln_fwd ln_bwd",
     ),
     _entry(
         r"bn_(?:fw|bw)_|(?i:(?:batch|layer|rms|group|instance|weight)_?norm)|RowwiseMoments|GammaBeta|"
         r"Compute(?:Backward)?FusedParams|ComputeInternalGradients|[wW]elford|cudnn_generated_fort_native_(?:ln|rms|norm)",
         "norm",
+        words="bn_ norm rowwisemoments gammabeta fusedparams internalgradients welford fort_native",
     ),
     # Pooling and resampling windows.
-    _entry(r"(?i:max_?pool|avg_?pool|average_?pool|pooling|unpool|upsample|interpolate)", "pool"),
+    _entry(
+        r"(?i:max_?pool|avg_?pool|average_?pool|pooling|unpool|upsample|interpolate)",
+        "pool",
+        words="pool upsample interpolate",
+    ),
     # Random numbers and dropout.
-    _entry(r"distribution_elementwise|(?i:dropout|philox|curand|bernoulli|randperm|random)", "rng"),
+    _entry(
+        r"distribution_elementwise|(?i:dropout|philox|curand|bernoulli|randperm|random)",
+        "rng",
+        words="distribution dropout philox rand bernoulli",
+    ),
     # Sorting and selection.
     _entry(
         r"(?i:radix_?sort|merge_?sort|segmented_?sort|bitonic|moe_?sort|sort_kernel|sortKeyValue|top_?k|radix_?select|"
         r"kthvalue|gathermedian)|moe_align_block",
         "sort",
+        words="sort bitonic top select kthvalue gathermedian moe_align_block",
     ),
     _entry(r"(?:rocprim|cub|thrust).{0,300}(?:sort|Sort)", "sort"),
     # Gathers, scatters, indexing.
@@ -282,19 +305,28 @@ _TABLE: tuple[_Entry, ...] = (
         r"(?i:gather|scatter)|masked_select|take_kernel|nonzero|DeviceSelect|DevicePartition|DeviceCompact|"
         r"to_dense_representation|searchsorted|bucketize|flip_|roll_cuda|tri[lu]_|repeat_interleave|(?i:unpermute|permute_)",
         "index",
+        words="index gather scatter select take_kernel nonzero devicepartition devicecompact to_dense searchsorted "
+        "bucketize flip_ roll_cuda tril_ triu_ repeat_interleave permute",
     ),
     # Reductions and scans.
     _entry(
         r"reduce_kernel<|DeviceReduce|DeviceScan|DeviceSegmentedReduce|scan_config|tensor_kernel_scan|reduce_config|selective_scan|"
         r"(?i:cumsum|cumprod|argmax|argmin|segment_reduce|reduce_sum)|^sum_|block_reduce",
         "reduction",
+        words="reduce scan cumsum cumprod argmax argmin sum_",
     ),
     # Pointwise work of PyTorch: ordered before the products, whose words may stand in a functor.
     _entry(
         r"elementwise_kernel|elementwise_grid_stride|arange_cuda_out|kernelPointwiseApply|pointwise_",
         "elementwise",
     ),
-    _entry(r"act_and_mul|(?i:swiglu|geglu)_?(?:fwd|bwd|kernel|forward|backward)", "elementwise", None, _FUSED),
+    _entry(
+        r"act_and_mul|(?i:swiglu|geglu)_?(?:fwd|bwd|kernel|forward|backward)",
+        "elementwise",
+        None,
+        _FUSED,
+        words="act_and_mul glu",
+    ),
     # Convolutions: cuDNN on V100 and A100, CUTLASS, MIOpen igemm and composable kernel on MI210 and MI300X.
     _entry(
         r"[cC]onv(?!ert|ex|ey|ent|erg)|(?:16|84|88)cudnn|[sh]cudnn|fprop|dgrad|wgrad|[wW]inograd|"
@@ -309,6 +341,7 @@ _TABLE: tuple[_Entry, ...] = (
         r"^_?(?:grouped_|batched_)?gemm_\w{0,80}kernel|^_?mm_kernel",
         "gemm",
         True,
+        words="matmul fused_moe_kernel block_scaled_mm gemm_ mm_kernel",
     ),
     # Products: cuBLAS, cuBLASLt, CUTLASS, nvjet, Tensile, rocBLAS, composable kernel, quantised kernels.
     _entry(
@@ -331,7 +364,8 @@ _UNKNOWN = _entry("", "other")
 
 @lru_cache(maxsize=32_768)
 def _classify(name: str) -> KernelClass:
-    entry = next((entry for entry in _TABLE if entry.pattern.search(name)), _UNKNOWN)
+    lower = name.lower()
+    entry = next((entry for entry in _TABLE if entry.matches(name, lower)), _UNKNOWN)
     tensor_core = entry.tensor_core(name) if callable(entry.tensor_core) else entry.tensor_core
     align = ALIGN.search(name) if entry.kind in ELIGIBLE_KINDS else None
     dtype = product_dtype(name) if entry.kind in ELIGIBLE_KINDS else element_dtype(name)

@@ -42,8 +42,12 @@ def _by_correlation(wanted: I8, calls: RuntimeTable) -> I4:
     usable = np.flatnonzero(calls.correlation > 0)
     if not len(usable) or not len(wanted):
         return np.full(len(wanted), -1, np.int32)
-    order = usable[np.lexsort((-calls.duration[usable], calls.start[usable], calls.correlation[usable]))]
-    ids = calls.correlation[order]
+    order = usable[np.argsort(calls.correlation[usable], kind="stable")]  # of equals by start, as the table is
+    ids, start = calls.correlation[order], calls.start[order]
+    same = (ids[1:] == ids[:-1]) & (start[1:] == start[:-1])
+    if same.any():
+        tied = np.flatnonzero(np.append(same, False) | np.append(False, same))
+        order[tied] = order[tied][np.lexsort((-calls.duration[order[tied]], start[tied], ids[tied]))]
     at = np.searchsorted(ids, wanted)
     found = order[np.minimum(at, len(order) - 1)]
     return np.where((calls.correlation[found] == wanted) & (wanted > 0), found, -1).astype(np.int32)

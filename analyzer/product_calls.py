@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from traceopt.analyzer import op_names
 from traceopt.analyzer.gemms import Gemms, GemmShape
+from traceopt.analyzer.grouping import group_rows
 from traceopt.analyzer.tables import I8
 
 BETWEEN = ("copy", "memset", "layout")  # what may lie between two calls that could be one
@@ -23,20 +24,13 @@ class ProductCalls(Struct, frozen=True, dict=True):
 
     gemms: Gemms
 
-    @cached_property
-    def _shape_of_op(self) -> I8:
-        """For every row of trace.ops, the index of its shape; -1: none."""
-        gemms, ops = self.gemms, self.gemms.trace.ops
-        out = np.full(len(ops), -1, np.int64)
-        firsts = np.array([shape.rows[0] for shape in gemms.shapes], np.int64)
-        rows = np.unique(gemms.owner[gemms.owner >= 0])
-        if not len(firsts) or not len(rows):
-            return out
-        keys, group = np.unique(gemms.signature(np.concatenate((firsts, rows))), axis=0, return_inverse=True)
+    def _shape_of(self, ops: I8) -> I8:
+        """For rows of trace.ops, the index of their shape; -1: none."""
+        firsts = np.array([shape.rows[0] for shape in self.gemms.shapes], np.int64)
+        keys, group = group_rows(*self.gemms.signatures(np.concatenate((firsts, ops))))
         index = np.full(len(keys), -1, np.int64)
-        index[group.reshape(-1)[: len(firsts)]] = np.arange(len(firsts))
-        out[rows] = index[group.reshape(-1)[len(firsts) :]]
-        return out
+        index[group[: len(firsts)]] = np.arange(len(firsts))
+        return index[group[len(firsts) :]]
 
     @cached_property
     def _work(self) -> I8:
@@ -46,7 +40,7 @@ class ProductCalls(Struct, frozen=True, dict=True):
         at = gemms.slices.start[np.maximum(launch, 0)] if len(gemms.slices) else np.zeros(len(launch), np.int64)
         inside = (launch >= 0) & (at >= gpu.window[0]) & (at < gpu.window[1]) & (gemms.owner >= 0)
         work = np.flatnonzero(inside)
-        return work[self._shape_of_op[gemms.owner[work]] >= 0]
+        return work[self._shape_of(gemms.owner[work]) >= 0]
 
     @cached_property
     def _calls(self) -> tuple[I8, I8, I8]:
@@ -69,7 +63,7 @@ class ProductCalls(Struct, frozen=True, dict=True):
     @cached_property
     def shape(self) -> I8:
         """Index of each call's shape."""
-        return self._shape_of_op[self.row]
+        return self._shape_of(self.row)
 
     @cached_property
     def start(self) -> I8:
@@ -77,7 +71,7 @@ class ProductCalls(Struct, frozen=True, dict=True):
 
     @cached_property
     def end(self) -> I8:
-        return self.gemms.gpu.work.end[self._calls[2]]
+        return self.gemms.gpu.work.end_of(self._calls[2])
 
     @cached_property
     def busy_ns(self) -> I8:
@@ -103,7 +97,7 @@ class ProductCalls(Struct, frozen=True, dict=True):
         position[order] = np.arange(len(order))
         other = np.ones(len(order), bool)
         other[self._work] = False
-        other &= ~np.isin(gpu.kind, BETWEEN)
+        other &= ~gpu.kind.among(*BETWEEN)
         count = np.concatenate(([0], np.cumsum(other[order])))
         out = np.zeros(len(first), bool)
         if len(first) > 1:

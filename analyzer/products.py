@@ -12,6 +12,7 @@ from msgspec import Struct
 from traceopt.analyzer import op_names
 from traceopt.analyzer.columns import distinct
 from traceopt.analyzer.gpu import GpuWork
+from traceopt.analyzer.grouping import Categorical
 from traceopt.analyzer.kernel_names import ELIGIBLE_KINDS
 from traceopt.analyzer.links import Links
 from traceopt.analyzer.nesting import OP, Slices
@@ -30,7 +31,7 @@ class Products(Struct, frozen=True, dict=True):
 
     @cached_property
     def eligible(self) -> Mask:
-        return self.gpu.is_kernel & np.isin(self.gpu.kind, sorted(ELIGIBLE_KINDS))
+        return self.gpu.is_kernel & self.gpu.kind.among(*ELIGIBLE_KINDS)
 
     @cached_property
     def used(self) -> Mask:
@@ -60,22 +61,23 @@ class Products(Struct, frozen=True, dict=True):
         return self.time_ns(self.eligible & (self.gpu.tensor_core == -1))
 
     @cached_property
-    def dtype(self) -> npt.NDArray[np.str_]:
-        """Type of each kernel's operands: of its operator's tensors where recorded, else from its name; "" unknown."""
-        out = np.full(len(self.gpu.work), "", dtype="U8")
+    def dtype(self) -> Categorical:
+        """Type of each kernel's operands: of its operator's tensors where recorded, else from its name; "" unknown, or
+        no product.
+        """
         rows = np.flatnonzero(self.eligible)
-        ops = self.trace.ops
+        ops, named = self.trace.ops, self.gpu.dtype
         typed = np.zeros(len(self.slices), bool)
         if len(ops):
-            typed[self.slices.of(OP, len(ops))[np.flatnonzero(ops.types >= 0)]] = True
+            typed[self.slices.of(OP, len(ops))[ops.types >= 0]] = True
         owner = self.slices.ancestor(self.links.launch_slice[self.gpu.rows[rows]], typed)
-        texts = np.full(len(rows), -1, np.int32)
-        texts[owner >= 0] = ops.types[self.slices.row[owner[owner >= 0]]]
-        codes, of_row = distinct(texts + 1)  # -1 is no code
-        of_text = [(_operand_dtype(self.trace.texts[code]) if code >= 0 else None) or "" for code in codes - 1]
-        recorded = np.array(of_text or [""])[of_row]
-        out[rows] = np.where(recorded != "", recorded, self.gpu.dtype[rows])
-        return out
+        rows, owner = rows[owner >= 0], owner[owner >= 0]
+        texts, of_row = distinct(ops.types[self.slices.row[owner]])
+        of_text = [_operand_dtype(self.trace.texts[text]) or "" for text in texts]
+        recorded = np.array([dtype != "" for dtype in of_text], bool)[of_row]
+        codes = np.where(self.eligible, named.codes + 1, 0).astype(np.int32)
+        codes[rows[recorded]] = (1 + len(named.values) + of_row)[recorded]
+        return Categorical(["", *named.values, *of_text], codes)
 
 
 def _operand_dtype(text: str) -> str | None:

@@ -66,7 +66,7 @@ class TraceQuality(Struct, frozen=True, dict=True):
             return 0.0
         runtime = self.trace.runtime
         slow = self._calls(op_names.is_allocation) & (runtime.duration >= CONTEXT_NS)
-        context = intersect(union(runtime.start[slow], runtime.end[slow]), self.gaps.starved)
+        context = intersect(union(runtime.start[slow], runtime.end_of(slow)), self.gaps.starved)
         return (self.idle.total_ns("module_load") + context.total) / self.steps.window_ns
 
     @cached_property
@@ -151,10 +151,10 @@ class TraceQuality(Struct, frozen=True, dict=True):
             return EMPTY
         names = [self.trace.names[code] for code in runtime.name[rows]]
         begins = runtime.start[rows[["BeginCapture" in name for name in names]]]
-        ends = runtime.end[rows[["EndCapture" in name for name in names]]]
+        ends = runtime.end_of(rows[["EndCapture" in name for name in names]])
         close = np.searchsorted(ends, begins)
         begins, close = begins[close < len(ends)], close[close < len(ends)]
-        spans = (np.append(runtime.start[rows], begins), np.append(runtime.end[rows], ends[close]))
+        spans = (np.append(runtime.start[rows], begins), np.append(runtime.end_of(rows), ends[close]))
         return clip(union(*spans), *self.steps.window)
 
     @property

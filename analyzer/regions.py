@@ -33,9 +33,11 @@ class Regions(Struct, frozen=True, dict=True):
         codes = self.slices.name_codes(*kinds)
         passes = np.zeros(len(self.trace.names), bool)
         passes[codes] = [test(self.trace.names[code]) for code in codes]
-        if not passes.any():
-            return np.zeros(len(self.slices), bool)
-        return np.isin(self.slices.kind, kinds) & passes[self.slices.name]
+        mask = np.zeros(len(self.slices), bool)
+        if passes.any():
+            rows = np.flatnonzero(passes[self.slices.name])
+            mask[rows[np.isin(self.slices.kind[rows], kinds)]] = True
+        return mask
 
     def work_under(self, mask: Mask) -> Mask:
         """The device's work that was launched inside the slices of a mask."""

@@ -117,9 +117,9 @@ def _repeating_annotation(trace: Trace) -> I8:
         if len(rows) < MIN_REPEATS or part[table.name[rows[0]]]:
             continue
         duration = table.duration[rows]
-        disjoint = (table.start[rows][1:] >= table.end[rows][:-1]).all()
+        disjoint = (table.start[rows][1:] >= table.end_of(rows)[:-1]).all()
         even = duration.max() <= MAX_SPREAD * np.median(duration)
-        cover = int(table.end[rows][-1] - table.start[rows][0])
+        cover = int(table.end_of(rows)[-1] - table.start[rows][0])
         filled = duration.sum() >= MIN_COVERAGE * cover
         if disjoint and even and filled and cover > best_cover:
             best, best_cover = rows, cover

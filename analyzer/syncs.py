@@ -145,7 +145,7 @@ def _refill_end(trace: Trace, links: Links, gpu: GpuWork, gaps: Gaps, start: I8,
         return end
     launch = links.launch[gpu.rows]
     known = launch >= 0
-    delay = np.where(known, work.start - trace.runtime.end[np.maximum(launch, 0)], 0)
+    delay = np.where(known, work.start - trace.runtime.end_of(np.maximum(launch, 0)), 0)
     launched = np.where(known, trace.runtime.start[np.maximum(launch, 0)], np.iinfo(np.int64).min)
 
     gap = np.searchsorted(gaps.start, end, side="right") - 1
@@ -172,7 +172,7 @@ def after_unscaling(trace: Trace, syncs: Syncs, regions: Regions) -> npt.NDArray
     ops = trace.ops
     if _UNSCALE not in trace.names or not len(ops):
         return out
-    unscaled = ops.end[ops.name == trace.names.index(_UNSCALE)]
+    unscaled = ops.end_of(ops.name == trace.names.index(_UNSCALE))
     reads = np.flatnonzero(syncs.reason == SCALAR_READ)
     first = np.searchsorted(syncs.start[reads], unscaled)
     found, unscaled = reads[first[first < len(reads)]], unscaled[first < len(reads)]

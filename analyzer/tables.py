@@ -48,6 +48,14 @@ class Spans(Table, frozen=True):
     def end(self) -> I8:
         return self.start + self.duration
 
+    def end_of(self, rows: npt.NDArray[Any]) -> I8:
+        """The end of some rows. Shape (len(rows),)."""
+        return np.asarray(self.start[rows] + self.duration[rows])
+
+    def meets(self, start: int, end: int) -> npt.NDArray[np.bool_]:
+        """Which rows are partly in a stretch of time."""
+        return (self.start < end) & (self.duration > start - self.start)
+
 
 class ThreadSpans(Spans, frozen=True):
     """A table of what CPU threads did."""

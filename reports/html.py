@@ -7,11 +7,11 @@ Content-Security-Policy lets only the scripts run whose hashes it lists.
 from __future__ import annotations
 
 import base64
-import hashlib
 import importlib.util
 import json
 import re
 from functools import lru_cache
+from hashlib import sha256
 from pathlib import Path
 from typing import Any, Literal
 
@@ -32,6 +32,7 @@ from traceopt.reports import (
     text,
     wording,
 )
+from traceopt.reports.kept import CompiledTemplates, kept
 from traceopt.reports.shown import shown as shown_form
 from traceopt.result import Result
 from traceopt.serialization import to_json
@@ -63,12 +64,12 @@ def render_html(result: Result, *, static: bool = False) -> str:
     """The report as one HTML page. `static` leaves Plotly out: a tenth of the size, no zoom."""
     shown = shown_form(result)
     head_script, main_script = template_text("head.js"), template_text("main.js")
-    scripts = [head_script, main_script]
+    scripts = [head_script.encode(), main_script.encode()]
     packed: dict[str, str] = {}
     step_figures = {} if static else _figures(shown)
     if step_figures:
         plotly = plotly_source()
-        scripts.append(plotly.decode("utf-8"))
+        scripts.append(plotly)
         packed = {"plotly": _packed_plotly(plotly), "figures": packing.pack(orjson.dumps(step_figures))}
     return (
         environment()
@@ -160,6 +161,7 @@ def _figures(shown: Result) -> dict[str, figures.Figure]:
 def environment() -> jinja2.Environment:
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(TEMPLATES),
+        bytecode_cache=CompiledTemplates(),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
@@ -219,21 +221,18 @@ def template_text(name: str) -> str:
     return "\n".join(line.strip() for line in lines if line.strip())
 
 
-def content_security_policy(scripts: list[str]) -> str:
-    hashes = " ".join(f"'sha256-{_sha256(script)}'" for script in scripts)
+def content_security_policy(scripts: list[bytes]) -> str:
+    hashes = " ".join(f"'sha256-{base64.b64encode(sha256(script).digest()).decode()}'" for script in scripts)
     return (
         f"default-src 'none'; script-src {hashes}; style-src 'unsafe-inline'; "
         "img-src data: blob:; base-uri 'none'; form-action 'none'"
     )
 
 
-def _sha256(script: str) -> str:
-    return base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-
-
 @lru_cache(maxsize=1)
 def _packed_plotly(source: bytes) -> str:
-    return packing.pack(source, PLOTLY_GZIP_LEVEL)
+    key = f"{packing.ENCODING} {PLOTLY_GZIP_LEVEL} {sha256(source).hexdigest()}\n".encode()
+    return kept("plotly", key, lambda: packing.pack(source, PLOTLY_GZIP_LEVEL).encode()).decode()
 
 
 def _embedded(document: bytes) -> Markup:

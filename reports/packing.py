@@ -24,8 +24,12 @@ def pack(data: bytes, level: int = 9) -> str:
     packer = zlib.compressobj(level, zlib.DEFLATED, _GZIP_WINDOW)
     packed = packer.compress(data) + packer.flush()
     padding = -len(packed) % 4
-    words = np.frombuffer(packed + bytes(padding), dtype=">u4").astype(np.int64)
-    digits = words[:, None] // _POWERS % 85
+    words = np.frombuffer(packed + bytes(padding), dtype=">u4").astype(np.uint32)
+    digits = np.empty((len(words), 5), np.uint8)
+    for place in range(4, -1, -1):
+        rest = words // 85
+        digits[:, place] = words - rest * 85
+        words = rest
     letters: bytes = _LETTERS[digits].tobytes()
     return str(padding) + letters.decode("ascii")
 

@@ -19,7 +19,7 @@ Mask = npt.NDArray[np.bool_]
 
 def fp32_work(facts: Facts) -> Mask:
     """Products in FP32 on kernels known not to use Tensor Cores. Shape (len(gpu.work),)."""
-    return facts.products.unused & np.isin(facts.products.dtype, ("fp32", ""))
+    return facts.products.unused & facts.products.dtype.among("fp32", "")
 
 
 def uses_tensor_cores(facts: Facts) -> float:
@@ -50,7 +50,7 @@ def fp32_saving(
         after = sum(at_rate_ns(facts, s, narrow * efficiency, dtype) for s in shaped) if narrow else 0.0
         gain = 1 - 1 / max(1.0, min(speedup, ratio))
         gains.append(rest * gain + max(0.0, shaped_ns - after / facts.steps.count))
-    light = facts.gpu.is_kernel & np.isin(facts.gpu.kind, sorted(FUSIBLE_KINDS))
+    light = facts.gpu.is_kernel & facts.gpu.kind.among(*FUSIBLE_KINDS)
     light_ns = facts.gpu.area(light).total / facts.steps.count * pointwise
     light_gains = (0.0, 0.5 * light_ns, light_ns)
     peak = f"{ratio:.0f} times the peak rate" if narrow and wide else "a higher peak rate"

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 from msgspec.structs import replace
 
 from traceopt.analyzer.columns import distinct
@@ -14,6 +16,7 @@ from traceopt.analyzer.gemms import GemmShape
 from traceopt.analyzer.intervals import EMPTY, Intervals, intersect, merge, union
 from traceopt.analyzer.nesting import RUNTIME
 from traceopt.analyzer.replay.changes import AsyncCopy, Change, DropSync, RemoveHost, ScaleWork
+from traceopt.analyzer.replay.retime import Pace
 from traceopt.analyzer.replay.whatif import replay
 from traceopt.rules.common import launched_ns, ms, saving
 from traceopt.rules.finding import Finding, Price, independent
@@ -63,9 +66,12 @@ def _without_profiler(facts: Facts, changes: Changes) -> str:
     return f" Of the recorded time {ms(cost / facts.steps.count)} is what recording itself takes, and not counted."
 
 
-def gain_ns(facts: Facts, changes: Changes, given: Changes = (), *, typical: bool = True) -> float:
-    """How much shorter the replayed step is with the changes than without; `given` ones are made in both."""
-    before, after = (facts.replayed if not given else replay(facts, given)), replay(facts, [*given, *changes])
+def gain_ns(facts: Facts, changes: Changes, *, typical: bool = True) -> float:
+    """How much shorter the replayed step is with the changes than without."""
+    return _shorter_ns(facts, facts.replayed.pace, replay(facts, changes).pace, typical)
+
+
+def _shorter_ns(facts: Facts, before: Pace, after: Pace, typical: bool = True) -> float:
     if typical:  # as a part of the measured step, which the replay may miss a little
         return facts.step_ns * (before.step_ns - after.step_ns) / facts.replayed.step_ns
     return before.mean_step_ns - after.mean_step_ns
@@ -79,22 +85,40 @@ def with_other_fixes(findings: Sequence[Finding], facts: Facts) -> list[Finding]
     does when the findings about the other two are fixed as well as can be, at most what was measured of it.
     """
     sides = [_side(finding, facts) for finding in findings]
-    given: dict[str, Changes] = {
-        side: [c for f in independent(f for f, of in zip(findings, sides, strict=True) if of != side) for c in f.best]
+    given = {
+        side: Given(
+            facts,
+            [c for f in independent(f for f, of in zip(findings, sides, strict=True) if of != side) for c in f.best],
+        )
         for side in set(sides)
     }
     return [_unhidden(finding, facts, given[side]) for finding, side in zip(findings, sides, strict=True)]
 
 
-def _unhidden(finding: Finding, facts: Facts, given: Changes) -> Finding:
+class Given(Struct, frozen=True, dict=True):
+    """Changes that are made already, and the pace of the steps then."""
+
+    facts: Facts
+    changes: Changes
+
+    @cached_property
+    def pace(self) -> Pace:
+        return replay(self.facts, self.changes).pace
+
+    def gain_ns(self, changes: Changes) -> float:
+        """How much shorter the step is with further changes."""
+        return _shorter_ns(self.facts, self.pace, replay(self.facts, [*self.changes, *changes]).pace)
+
+
+def _unhidden(finding: Finding, facts: Facts, given: Given) -> Finding:
     price, alone = finding.price, finding.saving
-    if price is None or alone is None or not given or not facts.replay_trusted:
+    if price is None or alone is None or not given.changes or not facts.replay_trusted:
         return finding
     expected_ns = price.bounds_ns[1]
     alone_ns = alone.est_us * 1e3
     if alone_ns >= HIDDEN_SHARE * expected_ns:
         return finding
-    est = min(gain_ns(facts, price.changes, given), expected_ns)
+    est = min(given.gain_ns(price.changes), expected_ns)
     if est <= alone_ns:
         return finding
     basis = (
@@ -183,10 +207,10 @@ def scaled(facts: Facts, work: Mask, factor: float | npt.NDArray[np.float64]) ->
     When the host is far ahead, the device does work of the steps after the window. What a mask of work in the window
     leaves out of that changes as work of the same name does in the window.
     """
-    factors = np.where(work, factor, 1.0)
     inside = facts.gpu.in_window > 0
     if inside.all() or _goes_beyond(facts, work):
-        return [ScaleWork(work, factors)]
+        return [ScaleWork(work, factor)]
+    factors = np.where(work, factor, 1.0)
     codes, name = distinct(facts.gpu.work.name)
     before = np.bincount(name, weights=facts.gpu.in_window, minlength=len(codes))
     after = np.bincount(name, weights=facts.gpu.in_window * factors, minlength=len(codes))

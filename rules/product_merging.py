@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
@@ -31,28 +33,34 @@ class Merge(Struct, frozen=True):
         return max(0.0, self.now_ns - self.merged_ns)
 
 
-def merged(facts: Facts, run: I8) -> Merge | None:
-    """None where the thread blocks or the device's multiprocessors were not recorded.
+def merged(facts: Facts, runs: Sequence[I8]) -> list[Merge]:
+    """Those of which the thread blocks and the device's multiprocessors were recorded.
 
     A product that leaves multiprocessors idle takes as long as one of its thread blocks. Together the calls need as
     many waves of blocks as fit on the device, each as long as the longest now; the roofline bounds that from below.
     """
     products, units = facts.product_calls, facts.device.multiprocessors
-    blocks = products.blocks[run]
-    if units is None or (blocks <= 0).any():
-        return None
-    busy = products.busy_ns[run]
-    waves = -(-blocks // units)
-    wave_ns = float((busy / waves).max())
-    after = max(wave_ns * -(-int(blocks.sum()) // units), _roofline_ns(facts, run))
-    edges = (products.start[run[:1]], products.end[run[-1:]])
-    starved = int(facts.gaps.starved.within(*edges)[0])
-    return Merge(run, int(busy.sum()) + starved, starved, after)
+    if units is None or not runs:
+        return []
+    first, last = (np.array([run[end] for run in runs]) for end in (0, -1))
+    starved = facts.gaps.starved.within(products.start[first], products.end[last]).tolist()
+    rooflines: dict[tuple[int, ...], float] = {}  # the same runs come in every step
+    out = []
+    for run, starved_ns in zip(runs, starved, strict=True):
+        blocks, busy = products.blocks[run], products.busy_ns[run]
+        if (blocks <= 0).any():
+            continue
+        wave_ns = float((busy / -(-blocks // units)).max())
+        shapes = tuple(products.shape[run].tolist())
+        if shapes not in rooflines:
+            rooflines[shapes] = _roofline_ns(facts, [facts.gemms.shapes[shape] for shape in shapes])
+        after = max(wave_ns * -(-int(blocks.sum()) // units), rooflines[shapes])
+        out.append(Merge(run, int(busy.sum()) + starved_ns, starved_ns, after))
+    return out
 
 
-def _roofline_ns(facts: Facts, run: I8) -> float:
-    products, accelerator = facts.product_calls, facts.device.accelerator
-    shapes = [products.of(int(call)) for call in run]
+def _roofline_ns(facts: Facts, shapes: list[GemmShape]) -> float:
+    accelerator = facts.device.accelerator
     peak = accelerator.peak(shapes[0].dtype) if accelerator else None
     if not peak:
         return 0.0

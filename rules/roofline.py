@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from traceopt.analyzer.architectures import DTYPE_BYTES
@@ -30,21 +32,30 @@ def intensity(shape: GemmShape) -> float:
     return shape.flops / max(1, shape.least_bytes(DTYPE_BYTES.get(shape.dtype, 2)))
 
 
-def alignment_gain_ns(facts: Facts, shape: GemmShape, fallback_speedup: float) -> tuple[float, float, float]:
-    """Low, expected and high gain of padding a shape, over the window.
+def alignment_gains_ns(
+    facts: Facts, shapes: Sequence[GemmShape], fallback_speedup: float
+) -> list[tuple[float, float, float]]:
+    """Low, expected and high gain of padding each shape, over the window.
 
     The rate to expect is that of aligned products of the same type, about the same size and intensity in the same
     trace: their quartiles. Without any, `fallback_speedup`, give or take a part.
     """
-    size = shape.flops / shape.calls
+    aligned: dict[str, list[tuple[float, float, float]]] = {}  # by type: FLOP of a call, intensity, rate
+    for shape in facts.gemms.shapes if shapes else ():
+        if shape.tflops and facts.gemms.aligned(shape):
+            aligned.setdefault(shape.dtype, []).append((shape.flops / shape.calls, intensity(shape), shape.tflops))
+    return [_alignment_gain_ns(facts, shape, aligned.get(shape.dtype, []), fallback_speedup) for shape in shapes]
+
+
+def _alignment_gain_ns(
+    facts: Facts, shape: GemmShape, aligned: list[tuple[float, float, float]], fallback_speedup: float
+) -> tuple[float, float, float]:
+    size, own = shape.flops / shape.calls, intensity(shape)
     rates = [
-        s.tflops
-        for s in facts.gemms.shapes
-        if s.dtype == shape.dtype
-        and facts.gemms.aligned(s)
-        and s.tflops
-        and size / _SIMILAR_SIZE <= s.flops / s.calls <= size * _SIMILAR_SIZE
-        and 1 / _SIMILAR_INTENSITY <= intensity(s) / intensity(shape) <= _SIMILAR_INTENSITY
+        rate
+        for flops, its, rate in aligned
+        if size / _SIMILAR_SIZE <= flops <= size * _SIMILAR_SIZE
+        and 1 / _SIMILAR_INTENSITY <= its / own <= _SIMILAR_INTENSITY
     ]
     now = shape.tflops or 0.0
     expected = np.percentile(rates, [25, 50, 75]) if rates else now * fallback_speedup * np.array([0.67, 1.0, 1.25])

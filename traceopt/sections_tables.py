@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -9,12 +10,15 @@ import numpy.typing as npt
 
 from traceopt.analyzer.columns import distinct
 from traceopt.analyzer.facts import Facts
+from traceopt.analyzer.grouping import longest_of_group
 from traceopt.analyzer.kernel_names import KernelClass, classify
-from traceopt.analyzer.nesting import OP
+from traceopt.analyzer.nesting import OP, Slices
+from traceopt.analyzer.tables import I8
 from traceopt.result import Gemm, Kernel, Op
 from traceopt.units import locations, rate, share, us
 
 MAX_ROWS = 200
+BLOCK_ROWS = 1 << 16
 
 
 def kernels(facts: Facts) -> list[Kernel]:
@@ -26,7 +30,7 @@ def kernels(facts: Facts) -> list[Kernel]:
     codes, group = distinct(gpu.work.name[inside])
     total = np.bincount(group, weights=gpu.in_window[inside])
     calls = np.bincount(group)
-    longest = _longest_of_group(gpu.in_window[inside], group, len(codes))
+    longest = longest_of_group(gpu.in_window[inside], group, len(codes))
     busy = gpu.busy.total
     shown = np.argsort(-total, kind="stable")[:MAX_ROWS]
     rows = inside[longest[shown]]
@@ -39,7 +43,7 @@ def kernels(facts: Facts) -> list[Kernel]:
         out.append(
             Kernel(
                 name=name,
-                kind=str(gpu.kind[row]),
+                kind=gpu.kind.at(row),
                 calls_per_step=rate(calls[index] / count),
                 us_per_step=us(total[index] / count),
                 mean_us=us(total[index] / calls[index]),
@@ -52,27 +56,14 @@ def kernels(facts: Facts) -> list[Kernel]:
     return out
 
 
-def _longest_of_group(duration: np.ndarray, group: np.ndarray, groups: int) -> np.ndarray:
-    """Index of the longest row of each group, the first of equals; -1: none."""
-    longest = np.full(groups, -1, np.int64)
-    np.maximum.at(longest, group, duration)
-    rows = np.flatnonzero(duration == longest[group])[::-1]
-    first = np.full(groups, -1)
-    first[group[rows]] = rows
-    return first
-
-
 def ops(facts: Facts) -> list[Op]:
     """Operators of the window by name, by GPU time (by own CPU time without a GPU); at most MAX_ROWS names."""
     slices, steps = facts.slices, facts.steps
-    start, end = steps.window
-    rows = np.flatnonzero((slices.kind == OP) & (slices.start >= start) & (slices.start < end))
-    if not len(rows):
-        return []
     names = len(facts.trace.names)
+    calls, cpu_ns, longest = _operators(slices, *steps.window, names)
+    if not calls.any():
+        return []
     gpu_ns: npt.NDArray[Any] = np.zeros(names)
-    calls = np.bincount(slices.name[rows], minlength=names)
-    cpu_ns = np.bincount(slices.name[rows], weights=slices.self_ns[rows], minlength=names)
     if facts.has_gpu:
         op = facts.regions.op_of_work
         known = op >= 0
@@ -80,9 +71,8 @@ def ops(facts: Facts) -> list[Op]:
     shown = gpu_ns if facts.has_gpu else cpu_ns
     codes = np.flatnonzero((calls > 0) | (gpu_ns > 0))
     codes = codes[np.lexsort((-cpu_ns[codes], -shown[codes]))][:MAX_ROWS]
-    longest = _longest_of_group(slices.end[rows] - slices.start[rows], slices.name[rows], names)
     total = facts.gpu.busy.total if facts.has_gpu else steps.window_ns
-    places = locations(facts, np.where(longest[codes] >= 0, rows[longest[codes]], -1).tolist())
+    places = locations(facts, longest[codes].tolist())
     out = []
     for code, place in zip(codes, places, strict=True):
         out.append(
@@ -96,6 +86,31 @@ def ops(facts: Facts) -> list[Op]:
             )
         )
     return out
+
+
+def _operators(slices: Slices, start: int, end: int, names: int) -> tuple[I8, npt.NDArray[Any], I8]:
+    """By name: how many operators began in a stretch of time, their own time, and the row of the longest, -1: none."""
+    own_ns = slices.end - slices.start  # less that of the slices directly inside
+    for block in _blocks(len(slices)):
+        child = block.start + np.flatnonzero(slices.parent[block] >= 0)
+        np.subtract.at(own_ns, slices.parent[child].astype(np.intp), slices.end[child] - slices.start[child])
+    calls, cpu_ns = np.zeros(names, np.int64), np.zeros(names)
+    longest, longest_ns = np.full(names, -1), np.full(names, -1)
+    for block in _blocks(len(slices)):
+        begin = slices.start[block]
+        rows = block.start + np.flatnonzero((slices.kind[block] == OP) & (begin >= start) & (begin < end))
+        name, duration = slices.name[rows], slices.end[rows] - slices.start[rows]
+        calls += np.bincount(name, minlength=names)
+        cpu_ns += np.bincount(name, weights=np.maximum(own_ns[rows], 0), minlength=names)
+        found = longest_of_group(duration, name, names)
+        longer = np.flatnonzero((found >= 0) & (duration[found] > longest_ns)) if len(rows) else rows
+        longest[longer], longest_ns[longer] = rows[found[longer]], duration[found[longer]]
+    return calls, cpu_ns, longest
+
+
+def _blocks(rows: int) -> Iterator[slice]:
+    """A large table in parts, so that what is made of each is small."""
+    return (slice(first, min(rows, first + BLOCK_ROWS)) for first in range(0, rows, BLOCK_ROWS))
 
 
 def gemms(facts: Facts) -> list[Gemm]:

@@ -96,7 +96,7 @@ class _Step:
         if not self.facts.has_gpu:
             return []
         gpu = self.facts.gpu
-        rows = np.flatnonzero((gpu.work.start < self.end) & (gpu.work.end > self.start))
+        rows = np.flatnonzero(gpu.work.meets(self.start, self.end))
         category = np.where(gpu.is_communication[rows], "comm", np.where(gpu.is_kernel[rows], "compute", "copy"))
         stream, busy = gpu.work.stream[rows], gpu.work.duration[rows]
         lane_of = self._lane_of(stream, category, busy)
@@ -107,14 +107,16 @@ class _Step:
         for index in sorted(chosen, key=lambda i: (list(_STREAM_TITLES).index(keys[0, i]), -total[i])):
             mine = np.flatnonzero(group.ravel() == index)
             longest = np.sort(mine[np.argsort(-busy[mine], kind="stable")[:MAX_SPANS]])
+            start, name = gpu.work.start[rows[longest]], gpu.work.name[rows[longest]]
             spans = [
-                self.span(
-                    max(self.start, int(gpu.work.start[row])),
-                    min(self.end, int(gpu.work.end[row])),
-                    short_name(self.facts.trace.names[gpu.work.name[row]]),
-                    str(kind),
+                self.span(max(self.start, a), min(self.end, b), short_name(self.facts.trace.names[code]), kind)
+                for a, b, code, kind in zip(
+                    start.tolist(),
+                    (start + busy[longest]).tolist(),
+                    name.tolist(),
+                    category[longest].tolist(),
+                    strict=True,
                 )
-                for row, kind in zip(rows[longest], category[longest], strict=True)
             ]
             kind, number = map(str, keys[:, index])
             lanes.append(Lane(f"{kind}{number}", _STREAM_TITLES[kind], f"stream {number}", spans, len(mine)))

@@ -175,8 +175,8 @@ def _scaled(ranks: Sequence[Facts], what: str, factor: float) -> list[list[Chang
 
 def _scaled_kernels(facts: Facts, matches: Matches, factor: float) -> list[Change]:
     fits = np.array([matches(name) is not None for name in facts.trace.names] or [False])
-    kinds = {kind for kind in np.unique(facts.gpu.kind).tolist() if matches(kind)}
-    work = fits[facts.gpu.work.name] | np.isin(facts.gpu.kind, sorted(kinds))
+    kinds = [kind for kind in facts.gpu.kind.used if matches(kind)]
+    work = fits[facts.gpu.work.name] | facts.gpu.kind.among(*kinds)
     return [ScaleWork(work, factor)] if work.any() else []
 
 

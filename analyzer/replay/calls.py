@@ -14,7 +14,6 @@ import numpy.typing as npt
 from msgspec import Struct
 
 from traceopt.analyzer import op_names
-from traceopt.analyzer.columns import distinct
 from traceopt.analyzer.links import Links
 from traceopt.analyzer.nesting import OP, RUNTIME, Slices
 from traceopt.analyzer.steps import Steps
@@ -43,16 +42,15 @@ class Calls(Struct, frozen=True):
 def find_calls(trace: Trace, slices: Slices, links: Links, steps: Steps) -> Calls:
     """The calls that begin inside the window, and the borders of its steps."""
     runtime = trace.runtime
-    kind = np.zeros(len(runtime), np.uint8)
-    kind[named(trace, runtime.name, op_names.is_stream_wait)] = STREAM_WAIT
-    kind[named(trace, runtime.name, op_names.is_blocking_sync)] = SYNC
-    kind[links.launch[links.launch >= 0]] = LAUNCH
-    kind[(kind == LAUNCH) & named(trace, runtime.name, op_names.is_graph_launch)] = GRAPH_LAUNCH
+    kind = _by_name(trace, runtime.name)
+    launches = links.launch[links.launch >= 0]
+    graphs = named(trace, runtime.name[launches], op_names.is_graph_launch)
+    kind[launches] = np.where(graphs, GRAPH_LAUNCH, LAUNCH)
     kind[(runtime.start < steps.window[0]) | (runtime.start >= steps.window[1])] = 0
     rows = _outermost(slices, kind > 0)
     beside = np.isin(runtime.thread[rows], _concurrent(trace, slices, steps, rows))
     start = np.concatenate((steps.edges, runtime.start[rows]))
-    end = np.concatenate((steps.edges, np.where(beside, runtime.start[rows], runtime.end[rows])))
+    end = np.concatenate((steps.edges, runtime.start[rows] + np.where(beside, 0, runtime.duration[rows])))
     borders = len(steps.edges)
     order = np.argsort(start, kind="stable")  # a border comes before a call of the same time
     return Calls(
@@ -64,11 +62,23 @@ def find_calls(trace: Trace, slices: Slices, links: Links, steps: Steps) -> Call
     )
 
 
+def _by_name(trace: Trace, codes: I4) -> U1:
+    """SYNC and STREAM_WAIT by the names of calls, else 0. Shape (len(codes),)."""
+    of_name = np.zeros(len(trace.names) + 1, np.uint8)
+    of_name[codes] = 1
+    for code in np.flatnonzero(of_name).tolist():
+        name = trace.names[code]
+        of_name[code] = SYNC if op_names.is_blocking_sync(name) else STREAM_WAIT * op_names.is_stream_wait(name)
+    return of_name[codes]
+
+
 def named(trace: Trace, codes: I4, test: Callable[[str], bool]) -> Mask:
     """Which of these names pass. Shape (len(codes),)."""
-    used, inverse = distinct(codes)
-    passes = np.array([test(trace.names[code]) for code in used], bool)
-    return passes[inverse]
+    passes = np.zeros(len(trace.names) + 1, bool)
+    passes[codes] = True
+    used = np.flatnonzero(passes)
+    passes[used] = [test(trace.names[code]) for code in used]
+    return passes[codes]
 
 
 def _outermost(slices: Slices, wanted: Mask) -> I8:
@@ -77,9 +87,8 @@ def _outermost(slices: Slices, wanted: Mask) -> I8:
     if not len(rows):
         return rows
     mine = np.zeros(len(slices), bool)
-    of_rows = slices.of(RUNTIME, len(wanted))[rows]
-    mine[of_rows] = True
-    return rows[np.isin(of_rows, slices.outermost(mine))]
+    mine[slices.of(RUNTIME, len(wanted))[rows]] = True
+    return np.sort(slices.row[slices.outermost(mine)]).astype(np.int64)
 
 
 def _concurrent(trace: Trace, slices: Slices, steps: Steps, rows: I8) -> list[int]:
@@ -89,11 +98,11 @@ def _concurrent(trace: Trace, slices: Slices, steps: Steps, rows: I8) -> list[in
     rows = rows[trace.runtime.thread[rows] != steps.thread]
     if not len(rows):
         return []
-    thread, start, end = trace.runtime.thread[rows], trace.runtime.start[rows], trace.runtime.end[rows]
-    mine = slices.thread == steps.thread
-    moments = np.sort(np.concatenate((slices.start[mine], slices.end[mine])))
+    thread, start, end = trace.runtime.thread[rows], trace.runtime.start[rows], trace.runtime.end_of(rows)
+    mine = slices.of_thread(steps.thread)
     innermost = slices.at(steps.thread, start)
     active = (innermost >= 0) & np.isin(slices.kind[innermost], (OP, RUNTIME))
-    active |= np.searchsorted(moments, end, "right") > np.searchsorted(moments, start)
+    for moments in (slices.start[mine], np.sort(slices.end[mine])):
+        active |= np.searchsorted(moments, end, "right") > np.searchsorted(moments, start)
     share = np.bincount(thread, weights=active) / np.maximum(np.bincount(thread), 1)
     return [int(one) for one in np.flatnonzero(share > CONCURRENT_SHARE)]

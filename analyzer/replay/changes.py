@@ -36,7 +36,7 @@ class RemoveHost(Struct, frozen=True, eq=False):
     share: float = 1.0
 
     def apply(self, graph: Graph, rows: Rows) -> Rows:
-        removed = self.area.within(graph.host_start, graph.host_start + graph.rows.host)
+        removed = self.area.within(graph.host_start, graph.host_end)
         return replace(rows, host=np.maximum(rows.host - (self.share * removed).astype(np.int64), 0))
 
 
@@ -60,8 +60,10 @@ class DropSync(Struct, frozen=True, eq=False):
     calls: npt.NDArray[np.integer]
 
     def apply(self, graph: Graph, rows: Rows) -> Rows:
-        waits = (rows.stream == HOST) & np.isin(graph.call, self.calls)
-        return replace(rows, awaits=np.where(waits, -1, rows.awaits))
+        waiting = np.flatnonzero((rows.awaits >= 0) & (rows.stream == HOST))
+        awaits = rows.awaits.copy()
+        awaits[waiting[np.isin(graph.call[waiting], self.calls)]] = -1
+        return replace(rows, awaits=awaits)
 
 
 class AsyncCopy(Struct, frozen=True, eq=False):
@@ -83,7 +85,7 @@ class RemoveLaunches(Struct, frozen=True, eq=False):
     def apply(self, graph: Graph, rows: Rows) -> Rows:
         mine = np.zeros(len(rows), bool)
         mine[_rows_of(graph, self.work)] = True
-        profiler = graph.profiler.within(graph.host_start, graph.host_start + graph.rows.host)
+        profiler = graph.profiler.within(graph.host_start, graph.host_end)
         removed = self.dispatch_share * np.maximum(rows.host - profiler, 0)
         return replace(
             rows,
@@ -105,12 +107,13 @@ class MergeKernels(Struct, frozen=True, eq=False):
     def apply(self, graph: Graph, rows: Rows) -> Rows:
         mine = _rows_of(graph, self.group >= 0)
         group = self.group[graph.work[mine]]
-        groups, first = np.unique(group, return_index=True)
-        total = np.bincount(group, weights=rows.duration[mine], minlength=int(groups.max(initial=-1)) + 1)
-        factor = np.broadcast_to(np.asarray(self.factor, np.float64), total.shape)
-        kept = mine[first]
+        total = np.bincount(group, weights=rows.duration[mine], minlength=np.size(self.factor))
+        first = np.full(len(total), -1)
+        first[group[::-1]] = mine[::-1]
+        groups = np.flatnonzero(first >= 0)
+        kept = first[groups]
         duration = rows.duration.copy()
-        duration[kept] = (total * factor)[groups]
+        duration[kept] = (total * self.factor)[groups]
         others = np.zeros(len(self.group), bool)
         others[graph.work[mine]] = True
         others[graph.work[kept]] = False
@@ -128,7 +131,7 @@ class MoveToStream(Struct, frozen=True, eq=False):
         moved = np.zeros(len(rows), bool)
         moved[_rows_of(graph, self.work)] = True
         stream, awaits, wake = rows.stream.copy(), rows.awaits.copy(), rows.wake.copy()
-        step = np.searchsorted(graph.borders, np.arange(len(rows)))
+        step = np.repeat(np.arange(len(graph.borders)), np.diff(graph.borders, prepend=-1))
         for old in np.unique(stream[moved]):  # a few streams
             on_stream = np.flatnonzero(stream == old)
             mine = moved[on_stream]
@@ -137,7 +140,7 @@ class MoveToStream(Struct, frozen=True, eq=False):
             held = (before >= 0) & (awaits[go] < 0)
             awaits[go[held]], wake[go[held]] = stay[before[held]], rows.lead[go[held]]
             # The first work of the next step waits for the last that was moved.
-            _, first = np.unique(step[stay], return_index=True)
+            first = np.flatnonzero(np.diff(step[stay], prepend=-1))
             last = np.searchsorted(step[go], step[stay[first]]) - 1
             joins = (last >= 0) & (awaits[stay[first]] < 0)
             awaits[stay[first[joins]]], wake[stay[first[joins]]] = go[last[joins]], 0
@@ -169,7 +172,4 @@ def host_removals(graph: Graph, changes: Changes) -> list[RemoveHost]:
 
 def _rows_of(graph: Graph, work: Mask) -> I8:
     """Rows of the graph that are work of a mask and can be changed."""
-    is_work = graph.work >= 0
-    is_work[: graph.fixed] = False
-    mine = np.flatnonzero(is_work)
-    return np.asarray(mine[work[graph.work[mine]]])
+    return np.asarray(graph.changeable[work[graph.work[graph.changeable]]])

@@ -7,6 +7,8 @@ no rows of their own.
 
 from __future__ import annotations
 
+from functools import cached_property
+
 import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
@@ -49,7 +51,7 @@ class Rows(Struct, frozen=True):
         return len(self.host)
 
 
-class Graph(Struct, frozen=True):
+class Graph(Struct, frozen=True, dict=True):
     """`rows[:fixed]` were issued before the window: they happen when they happened."""
 
     rows: Rows
@@ -62,6 +64,55 @@ class Graph(Struct, frozen=True):
     fixed: int
     borders: I8  # the row that begins the first step, and those that end a step; shape (steps + 1,)
     profiler: Intervals  # when the profiler worked on the host, which no change makes shorter
+
+    @cached_property
+    def changeable(self) -> I8:
+        """The rows that are work of the window: what a change may alter."""
+        return self.fixed + np.flatnonzero(self.work[self.fixed :] >= 0)
+
+    @cached_property
+    def host_end(self) -> I8:
+        """Of each row: where the stretch of `host` ended, ns."""
+        return self.host_start + self.rows.host
+
+    @cached_property
+    def _runs(self) -> Runs:
+        return find_runs(self.rows, self.fixed)
+
+    def runs(self, rows: Rows) -> Runs:
+        """Of changed rows; those of the graph serve as well where rows only ceased to wait."""
+        own = self.rows
+        same_waits = rows.awaits is own.awaits or bool(((rows.awaits < 0) | (rows.awaits == own.awaits)).all())
+        return self._runs if rows.stream is own.stream and same_waits else find_runs(rows, self.fixed)
+
+
+class Runs(Struct, frozen=True):
+    """Rows of one stream, one after the other, of which only the first may wait for another row, and only the last is
+    awaited. `first` and `last` row of each run.
+    """
+
+    first: I8
+    last: I8
+
+    @property
+    def size(self) -> I8:
+        return self.last + 1 - self.first
+
+    def of(self, rows: I8) -> I8:
+        """The run of each row."""
+        return np.searchsorted(self.last, rows)
+
+
+def find_runs(rows: Rows, fixed: int) -> Runs:
+    """The longest runs; what was issued before the window, and the host's own rows, are each one alone."""
+    awaited = np.zeros(len(rows), bool)
+    awaited[rows.awaits[rows.awaits >= 0]] = True
+    begins = np.ones(len(rows) + 1, bool)
+    begins[1:-1] = (rows.stream[1:] != rows.stream[:-1]) | (rows.stream[1:] == HOST) | (rows.awaits[1:] >= 0)
+    begins[1:-1] |= awaited[:-1]
+    begins[: fixed + 1] = True
+    first = np.flatnonzero(begins)
+    return Runs(first[:-1], first[1:] - 1)
 
 
 def build_graph(
@@ -81,7 +132,7 @@ def build_graph(
     borders = np.flatnonzero(calls.kind == BORDER)
     sizes = (len(queues), len(waits), len(borders))
     call = np.concatenate((queues.call, waits.call, borders))
-    part = np.repeat((0, 1, 2), sizes)
+    part = np.repeat(np.arange(3, dtype=np.uint8), sizes)
     order = np.lexsort((np.concatenate((queues.start, waits.target, borders)), part, call))
     place = np.empty(len(order), np.int64)
     place[order] = np.arange(len(order))

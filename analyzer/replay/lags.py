@@ -46,8 +46,9 @@ def find_lags(queues: Queues, issued_at: I8, own_time: Mask, awaits: I8, inferre
 
     def late_by(awaits: I8, wake: I8) -> tuple[I8, I8]:
         """Which reason came last, and how much later than that with its usual lag each row started."""
-        reasons = (np.where(known, issued_at + latency, EARLY), queues.before + lead, queues.end_of(awaits) + wake)
-        return np.argmax(reasons, axis=0), queues.start - np.max(reasons, axis=0)
+        launched, before = np.where(known, issued_at + latency, EARLY), queues.before + lead
+        ready = np.maximum(np.maximum(launched, before), queues.end_of(awaits) + wake)
+        return np.where(launched == ready, 0, np.where(before == ready, 1, 2)), queues.start - ready
 
     usual_wake = np.full(len(queues), lead)
     last, late = late_by(awaits, usual_wake)

@@ -89,21 +89,34 @@ def _device_parts(facts: Facts, replayed: Replayed, window: tuple[int, int]) -> 
 def _host_time(facts: Facts, replayed: Replayed) -> dict[str, npt.NDArray[np.float64]]:
     """By name, what the host still does in its stretch before each row, ns; together they are `rows.host`."""
     graph = facts.replay_graph
-    begin, end = graph.host_start, graph.host_start + graph.rows.host
+    begin, end = graph.host_start, graph.host_end
     removals = host_removals(graph, replayed.changes)
     areas = facts.flow_areas if facts.has_gpu else facts.cpu_phases.areas
-    spent = {}
+    none = np.zeros(len(begin))
+    none.flags.writeable = False
+    spent = dict.fromkeys((*areas, UNTRACED), none)
     for name, area in areas.items():
+        if not len(area):
+            continue
         amount = area.within(begin, end).astype(np.float64)
         for removal in removals:
-            amount -= removal.share * intersect(area, removal.area).within(begin, end)
-        spent[name] = np.maximum(amount, 0)
-    traced = sum(spent.values(), np.zeros(len(begin)))
-    left = graph.rows.host - sum((r.share * r.area.within(begin, end) for r in removals), np.zeros(len(begin)))
-    spent[UNTRACED] = spent.get(UNTRACED, 0) + np.maximum(left - traced, 0)
-    total = traced + spent[UNTRACED]
+            if len(both := intersect(area, removal.area)):
+                amount -= removal.share * both.within(begin, end)
+        spent[name] = np.maximum(amount, 0, out=amount)
+    traced, removed = np.zeros(len(begin)), np.zeros(len(begin))
+    for amount in spent.values():
+        traced += amount
+    for removal in removals:
+        removed += removal.share * removal.area.within(begin, end)
+    left = graph.rows.host - removed
+    left -= traced
+    spent[UNTRACED] = spent[UNTRACED] + np.maximum(left, 0, out=left)
+    total = np.add(traced, spent[UNTRACED], out=traced)
     scale = np.divide(replayed.rows.host, total, out=np.zeros(len(begin)), where=total > 0)
-    return {name: amount * scale for name, amount in spent.items()}
+    for amount in spent.values():
+        if amount is not none:
+            amount *= scale
+    return spent
 
 
 def flow_areas(facts: Facts) -> dict[str, Intervals]:

@@ -8,6 +8,7 @@ import numpy as np
 from msgspec import Struct
 
 from traceopt.analyzer.gpu import GpuWork
+from traceopt.analyzer.grouping import numbered
 from traceopt.analyzer.links import Links
 from traceopt.analyzer.replay.calls import GRAPH_LAUNCH, LAUNCH, Calls
 from traceopt.analyzer.tables import I8
@@ -110,7 +111,7 @@ def find_queues(gpu: GpuWork, links: Links, calls: Calls) -> Queues:
     order = np.lexsort((gpu.work.start, stream))
     order = order[~late[order]]
     stream, launched = stream[order].astype(np.int64), launched[order]
-    start, end = gpu.work.start[order], gpu.work.end[order]
+    start, end = gpu.work.start[order], gpu.work.end_of(order)
     call = launched.copy()
     for one in range(len(ids)):
         rows = np.flatnonzero(stream == one)
@@ -121,10 +122,10 @@ def find_queues(gpu: GpuWork, links: Links, calls: Calls) -> Queues:
 
 def _numbered(streams: I8) -> tuple[I8, I8]:
     """The streams' own numbers, and for each row the index of its stream; rare ones beyond MOST_STREAMS are one."""
-    ids, stream, count = np.unique(streams, return_inverse=True, return_counts=True)
+    ids, stream = numbered(streams)
     if len(ids) <= MOST_STREAMS:
         return ids, stream
-    order = np.argsort(-count, kind="stable")
+    order = np.argsort(-np.bincount(stream), kind="stable")
     place = np.empty(len(ids), np.int64)
     place[order] = np.minimum(np.arange(len(ids)), MOST_STREAMS - 1)
     return ids[order[:MOST_STREAMS]], place[stream]
@@ -137,6 +138,9 @@ def _issued_with(launched: I8, last_call: int) -> I8:
     known = np.flatnonzero(launched != BEFORE)
     if not len(known):
         return launched
-    following = np.append(launched[known], last_call)[np.searchsorted(known, np.arange(len(launched)))]
+    if len(known) == len(launched):
+        return np.maximum.accumulate(launched)
+    known_before = np.cumsum(launched != BEFORE) - (launched != BEFORE)
+    following = np.append(launched[known], last_call)[known_before]
     following[: known[0]] = BEFORE
     return np.maximum.accumulate(following)

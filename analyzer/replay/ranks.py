@@ -64,7 +64,7 @@ class Ranks(Struct, frozen=True, dict=True):
             work = self.run.ranks[rank].collectives.work[found.call[mine]]
             row[mine] = _rows_of_work(facts)[work]
             ran, clock = facts.gpu.work, self.clock_ns[rank]
-            start[mine], end[mine] = ran.start[work] + clock, ran.end[work] + clock
+            start[mine], end[mine] = ran.start[work] + clock, ran.end_of(work) + clock
         keep &= row >= 0
         event = found.event
         others = np.bincount(event[keep], minlength=found.count)

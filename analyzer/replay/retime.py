@@ -24,10 +24,26 @@ class Pace(Struct, frozen=True):
         """When the host was done with a step and the device with what was issued until then."""
         return np.maximum(self.host, self.device)
 
+    @property
+    def per_step_ns(self) -> I8:
+        """Shape (steps,)."""
+        return np.diff(self.complete)
+
+    @property
+    def step_ns(self) -> float:
+        """The median step, as elsewhere: what happens once in a while is no part of it."""
+        return max(1.0, float(np.median(self.per_step_ns)))
+
+    @property
+    def mean_step_ns(self) -> float:
+        """The mean step, for what does happen once in a while."""
+        return float(np.mean(self.per_step_ns))
+
 
 class Timing(Pace, frozen=True):
-    """Of each row as well; shape (rows,)."""
+    """Of each row as well, but for `free`; shape (rows,)."""
 
+    free: I8  # of each stream: when it had done what came before the first step
     end: I8  # when its work ended; when the host was done with it
     clock: I8  # how far the host was when it had issued the row, or waited in it
 
@@ -36,10 +52,20 @@ Meeting = tuple[int, int, int]  # the round, the number of the meeting, and when
 Pass = Generator[Meeting, int, Timing]
 
 
-def retime(graph: Graph, rows: Rows, rounds: int = 1) -> Timing:
+def pace(graph: Graph, rows: Rows, rounds: int = 1) -> Pace:
     """Replays `rows`, those of the graph or changed ones, from the state in which the window began; in further rounds
     the steps come over again, from the state that the round before left behind. The last round counts.
     """
+    timing = _timing(*condensed(graph, rows), rounds)
+    return Pace(timing.host, timing.device)
+
+
+def retime(graph: Graph, rows: Rows, rounds: int = 1) -> Timing:
+    """The same for every row."""
+    return _expanded(graph, rows, _timing(*condensed(graph, rows), rounds))
+
+
+def _timing(graph: Graph, rows: Rows, rounds: int) -> Timing:
     try:
         next(one_pass(graph, rows, rounds))
     except StopIteration as end:
@@ -48,45 +74,55 @@ def retime(graph: Graph, rows: Rows, rounds: int = 1) -> Timing:
     raise AssertionError("one rank alone has no meetings")
 
 
-def pace(graph: Graph, rows: Rows, rounds: int = 1) -> Pace:
-    """As `retime`, only for the borders of the steps, which takes a fraction of the time."""
-    timing = retime(*condensed(graph, rows), rounds)
-    return Pace(timing.host, timing.device)
-
-
 def condensed(graph: Graph, rows: Rows) -> tuple[Graph, Rows]:
-    """The same steps with one row for each run of work: rows of one stream of which only the first may wait for
-    another stream, and only the last is awaited.
+    """The same steps with one row for each run.
 
     A run ends when the last of these has come: its stream is free, then all its work; what its first row awaits, then
     all its work; any of its launches, then the work from there on. That is what a row is, with no duration.
     """
-    awaited = np.zeros(len(rows), bool)
-    awaited[rows.awaits[rows.awaits >= 0]] = True
-    goes_on = (rows.stream[1:] == rows.stream[:-1]) & (rows.stream[1:] != HOST) & (rows.awaits[1:] < 0) & ~awaited[:-1]
-    goes_on[: graph.fixed] = False
-    first = np.flatnonzero(np.append(True, ~goes_on))
-    last = np.append(first[1:], len(rows)) - 1
-    run = np.cumsum(np.append(True, ~goes_on)) - 1
-
+    runs = graph.runs(rows)
+    first, last = runs.first, runs.last
     issued, done = np.cumsum(rows.host), np.cumsum(rows.lead + rows.duration)
-    left = rows.duration + done[last][run] - done  # from the start of each row to the end of its run, at least
-    early = issued[last][run] - issued  # how much earlier than the last of its run each row was issued
+    after = rows.latency + rows.duration  # of each row, when its work ends after all before the run is done
+    after += issued
+    after -= done
+    left = rows.duration[first] + done[last] - done[first]  # from the start of the first row, at least
+    awaits = rows.awaits[first]
     fewer = Rows(
-        host=np.add.reduceat(rows.host, first),
+        host=np.diff(issued[last], prepend=0),
         stream=rows.stream[first],
-        latency=np.maximum.reduceat(rows.latency + left - early, first),
-        lead=rows.lead[first] + left[first],
+        latency=np.maximum.reduceat(after, first) + (done - issued)[last],
+        lead=rows.lead[first] + left,
         duration=np.zeros(len(first), np.int64),
-        awaits=np.where(rows.awaits[first] >= 0, run[rows.awaits[first]], -1),
-        wake=rows.wake[first] + left[first],
+        awaits=np.where(awaits >= 0, runs.of(awaits), -1),
+        wake=rows.wake[first] + left,
     )
-    return replace(graph, rows=fewer, host_start=graph.host_start[first], borders=run[graph.borders]), fewer
+    return replace(graph, rows=fewer, host_start=graph.host_start[first], borders=runs.of(graph.borders)), fewer
+
+
+def _expanded(graph: Graph, rows: Rows, timing: Timing) -> Timing:
+    """The timing of the rows, from that of their runs."""
+    runs, fixed = graph.runs(rows), graph.fixed
+    issued = np.cumsum(rows.host)
+    clock = issued + np.repeat(timing.clock - issued[runs.last], runs.size)
+    start = clock + rows.latency  # of work that its stream does not hold back
+    waiting = np.flatnonzero(rows.awaits >= 0)
+    ready = timing.end[runs.of(rows.awaits[waiting])] + rows.wake[waiting]
+    start[waiting] = np.maximum(start[waiting], ready)
+    end = clock.copy()
+    end[:fixed] = graph.measured_end[:fixed]
+    for stream, free in enumerate(timing.free.tolist()):
+        mine = fixed + np.flatnonzero(rows.stream[fixed:] == stream)
+        duration = rows.duration[mine]
+        done = np.cumsum(rows.lead[mine] + duration)
+        since = np.maximum.accumulate(start[mine] + duration - done)  # when the stream was free, but for its work
+        end[mine] = np.maximum(since, free) + done
+    return Timing(timing.host, timing.device, timing.free, end, clock)
 
 
 def one_pass(graph: Graph, rows: Rows, rounds: int = 1) -> Pass:
-    """The same, where work may have to meet other ranks: a duration of ~m means that the row takes part in meeting m.
-    The pass halts there with the time at which the row can start, and goes on with the time at which it ends.
+    """As `retime`, where work may have to meet other ranks: a duration of ~m means that the row takes part in meeting
+    m. The pass halts there with the time at which the row can start, and goes on with the time at which it ends.
 
     A loop over rows with plain lists, because each row depends on earlier ones; about 0.3 us a row.
     """
@@ -98,7 +134,7 @@ def one_pass(graph: Graph, rows: Rows, rounds: int = 1) -> Pass:
         free[queue] = max(free[queue], time)
     now = int(graph.host_start[graph.borders[0]])
     for turn in range(rounds):
-        end, clock = fixed_end.copy(), [now] * first
+        end, began, at_first = fixed_end.copy(), now, free.copy()
         at_border, at_device = [], []
         begin = first
         for border in (graph.borders + 1).tolist():
@@ -118,8 +154,18 @@ def one_pass(graph: Graph, rows: Rows, rounds: int = 1) -> Pass:
                     done = start + length if length >= 0 else (yield turn, ~length, start)
                     free[queue] = done
                     end.append(done)
-                clock.append(now)
             begin = border
             at_border.append(now)
             at_device.append(max(free, default=now))
-    return Timing(*(np.array(times, np.int64) for times in (at_border, at_device, end, clock)))
+    host, device, before, ends = (np.array(times, np.int64) for times in (at_border, at_device, at_first, end))
+    return Timing(host, device, before, ends, _clock(rows, ends, first, began))
+
+
+def _clock(rows: Rows, end: I8, fixed: int, began: int) -> I8:
+    """How far the host was after each row: since its last own row, which may have waited, it only worked."""
+    own = fixed + np.flatnonzero(rows.stream[fixed:] == HOST)
+    issued = np.cumsum(rows.host)
+    lost = np.append(began - issued[fixed - 1] if fixed else began, end[own] - issued[own])  # to waiting
+    clock: I8 = issued + np.repeat(lost, np.diff(own, prepend=0, append=len(rows)))
+    clock[:fixed] = began
+    return clock

@@ -44,17 +44,12 @@ class Replayed(Struct, frozen=True, dict=True):
     @property
     def per_step_ns(self) -> I8:
         """Shape (steps,)."""
-        return np.diff(self.pace.complete)
+        return self.pace.per_step_ns
 
     @property
     def step_ns(self) -> float:
-        """The median step, as elsewhere: what happens once in a while is no part of it."""
-        return max(1.0, float(np.median(self.per_step_ns)))
-
-    @property
-    def mean_step_ns(self) -> float:
-        """The mean step, for what does happen once in a while."""
-        return float(np.mean(self.per_step_ns))
+        """The median step."""
+        return self.pace.step_ns
 
 
 def replay(facts: Facts, changes: Sequence[Change] = ()) -> Replayed:

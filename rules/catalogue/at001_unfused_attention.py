@@ -64,7 +64,7 @@ class UnfusedAttentionRule(Rule):
     def applies(self, facts: Facts) -> str | None:
         if not facts.has_gpu:
             return None if len(facts.cpu_attention.softmax) else "No softmax between batched products in this trace."
-        return None if (facts.gpu.kind == "softmax").any() else "No softmax kernel of its own in this trace."
+        return None if facts.gpu.kind.among("softmax").any() else "No softmax kernel of its own in this trace."
 
     def check(self, facts: Facts) -> Iterator[Finding]:
         return self._on_gpu(facts) if facts.has_gpu else self._on_cpu(facts)

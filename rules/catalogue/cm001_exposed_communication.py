@@ -120,5 +120,5 @@ def _overlapped(facts: Facts, share: float) -> Changes:
         return [RemoveHost(facts.cpu_phases.areas["communication"], share)]
     rows = np.flatnonzero(facts.gpu.is_communication & (facts.gpu.in_window > 0))
     work = facts.gpu.work
-    exposed = facts.gpu.exposed_communication.within(work.start[rows], work.end[rows])
+    exposed = facts.gpu.exposed_communication.within(work.start[rows], work.end_of(rows))
     return hide(facts, rows, share * exposed)

@@ -9,6 +9,7 @@ import numpy as np
 from msgspec import Struct
 
 from traceopt.analyzer.facts import Facts
+from traceopt.analyzer.grouping import group_rows, split
 from traceopt.analyzer.kernel_labels import short_name
 from traceopt.analyzer.tables import I8
 from traceopt.rules.common import ms, percent, place_of_work
@@ -108,18 +109,17 @@ class OverlapTax(Rule):
         sizes = np.where(ops >= 0, sizes, -1)
         known = (sizes >= 0) | ~facts.products.eligible[rows]  # a product's name and grid do not tell its K
         rows, sizes = rows[known], sizes[known]
-        work = gpu.work.take(rows)
-        _, group = np.unique(np.column_stack((work.name, work.grid, sizes)), axis=0, return_inverse=True)
-        group = group.reshape(-1)
-        overlap = gpu.communication.within(work.start, work.end)
-        beside, alone = overlap >= BESIDE * work.duration, overlap <= ALONE * work.duration
-        kinds = int(group.max(initial=-1)) + 1
-        enough = [np.bincount(group[mask], minlength=kinds) >= self.min_runs for mask in (beside, alone)]
+        first, group = group_rows(gpu.work.name[rows], *gpu.work.grid[rows].T, sizes)
+        start, duration = gpu.work.start[rows], gpu.work.duration[rows]
+        overlap = gpu.communication.within(start, start + duration)
+        parts = (np.flatnonzero(part) for part in (overlap >= BESIDE * duration, overlap <= ALONE * duration))
+        runs = (split(part, group[part], len(first)) for part in parts)
         out = []
-        for kind in np.flatnonzero(enough[0] & enough[1]):  # kinds of kernel, not events
-            mine = np.flatnonzero((group == kind) & beside)
-            usual = float(np.median(work.duration[(group == kind) & alone]))
-            longer = work.duration[mine]
+        for mine, others in zip(*runs, strict=True):  # kinds of kernel, not events
+            if min(len(mine), len(others)) < self.min_runs:
+                continue
+            usual = float(np.median(duration[others]))
+            longer = duration[mine]
             one = _Slowed(
                 rows=rows[mine],
                 excess_ns=float((longer - usual).sum()),

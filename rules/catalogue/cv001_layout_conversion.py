@@ -41,10 +41,10 @@ class LayoutConversion(Rule):
     min_share: float = threshold(0.01, "smallest time of such kernels, as a share of the step, to report")
 
     def applies(self, facts: Facts) -> str | None:
-        return None if (facts.gpu.kind == "conv").any() else "No convolutions in this trace."
+        return None if facts.gpu.kind.among("conv").any() else "No convolutions in this trace."
 
     def check(self, facts: Facts) -> Iterator[Finding]:
-        work = (facts.gpu.kind == "layout") & (facts.gpu.in_window > 0)
+        work = facts.gpu.kind.among("layout") & (facts.gpu.in_window > 0)
         count = facts.steps.count
         time = facts.gpu.area(work).total / count
         if time < self.min_share * facts.step_ns:
@@ -67,7 +67,7 @@ class LayoutConversion(Rule):
         )
 
     def passed(self, facts: Facts) -> str:
-        share = facts.gpu.area(facts.gpu.kind == "layout").total / facts.steps.window_ns
+        share = facts.gpu.area(facts.gpu.kind.among("layout")).total / facts.steps.window_ns
         return f"Layout transposes take {percent(share)} of the step."
 
 

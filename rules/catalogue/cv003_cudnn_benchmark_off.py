@@ -49,14 +49,14 @@ class CudnnBenchmarkOff(Rule):
 
     def applies(self, facts: Facts) -> str | None:
         environment = facts.captured.environment
-        if not (facts.gpu.kind == "conv").any():
+        if not facts.gpu.kind.among("conv").any():
             return "No convolutions in this trace."
         if environment.deterministic:
             return "Deterministic algorithms are asked for, which leave no choice."
         return "The setting of cudnn.benchmark was not recorded." if environment.cudnn_benchmark is None else None
 
     def check(self, facts: Facts) -> Iterator[Finding]:
-        work = (facts.gpu.kind == "conv") & (facts.gpu.in_window > 0)
+        work = facts.gpu.kind.among("conv") & (facts.gpu.in_window > 0)
         time_ns = facts.gpu.area(work).total / facts.steps.count
         shapes = _shapes(facts)
         if facts.captured.environment.cudnn_benchmark or time_ns < self.min_share * facts.step_ns or not shapes:
@@ -79,7 +79,7 @@ class CudnnBenchmarkOff(Rule):
     def passed(self, facts: Facts) -> str:
         if facts.captured.environment.cudnn_benchmark:
             return "torch.backends.cudnn.benchmark is on."
-        share = facts.gpu.area(facts.gpu.kind == "conv").total / facts.steps.window_ns
+        share = facts.gpu.area(facts.gpu.kind.among("conv")).total / facts.steps.window_ns
         return f"Convolutions take {percent(share)} of the step, or their shapes change from step to step."
 
 

@@ -79,7 +79,7 @@ class ExposedInputCopy(Rule):
             evidence += site_evidence(facts, sites, lambda _, copy=copy: f"Memcpy {copy.kind}", 3)  # type: ignore[misc]
             places += locations(sites)
         rows, work = np.concatenate([copy.rows for copy in copies]), facts.gpu.work
-        alone = facts.gpu.exposed_copies.within(work.start[rows], work.end[rows])
+        alone = facts.gpu.exposed_copies.within(work.start[rows], work.end_of(rows))
         moves = np.zeros(len(work), bool)
         moves[rows] = True
         moved = sum(copy.bytes or 0 for copy in copies) / facts.steps.count
@@ -118,5 +118,5 @@ def _exposed_ns(facts: Facts) -> float:
     """With neither compute nor communication beside them, in the median step."""
     rows = np.concatenate([copy.rows for copy in _copies(facts)])
     edges, work = facts.steps.edges, facts.gpu.work
-    exposed = intersect(union(work.start[rows], work.end[rows]), facts.gpu.exposed_copies)
+    exposed = intersect(union(work.start[rows], work.end_of(rows)), facts.gpu.exposed_copies)
     return typical_ns(facts, edges[:-1], exposed.within(edges[:-1], edges[1:]))

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from traceopt.analyzer.architectures import DTYPE_BYTES, needed_multiple
+from traceopt.analyzer.columns import distinct
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.gemms import GemmShape
 from traceopt.analyzer.kernel_labels import short_name
@@ -16,7 +17,7 @@ from traceopt.analyzer.nesting import OP
 from traceopt.rules.common import ms, place_of
 from traceopt.rules.finding import Confidence, Evidence, Finding, Fix, Location
 from traceopt.rules.pricing import priced_work, work_of
-from traceopt.rules.roofline import alignment_gain_ns
+from traceopt.rules.roofline import alignment_gains_ns
 from traceopt.rules.rule import Rule, threshold
 
 Mask = npt.NDArray[np.bool_]
@@ -60,13 +61,14 @@ class MisalignedGemm(Rule):
     )
 
     def applies(self, facts: Facts) -> str | None:
-        kernels = facts.products.used & (facts.gpu.kind == "gemm")
+        kernels = facts.products.used & facts.gpu.kind.among("gemm")
         return None if kernels.any() else "No matrix product runs on Tensor Cores in this trace."
 
     def check(self, facts: Facts) -> Iterator[Finding]:
-        shapes = [s for s in facts.gemms.shapes if _is_misaligned(facts, s)]
-        priced = [(alignment_gain_ns(facts, shape, self.fallback_speedup), shape) for shape in shapes]
-        priced = sorted((p for p in priced if p[0][2] > 0), key=lambda p: -p[0][1])
+        shapes = _misaligned(facts)
+        gains = alignment_gains_ns(facts, shapes, self.fallback_speedup)
+        priced = [(gain, shape) for gain, shape in zip(gains, shapes, strict=True) if gain[2] > 0]
+        priced.sort(key=lambda p: -p[0][1])
         low, est, high = (sum(gain[i] for gain, _ in priced) for i in range(3))
         shapes = [shape for _, shape in priced]
         unnamed, kernels = self._without_shapes(facts)
@@ -99,39 +101,40 @@ class MisalignedGemm(Rule):
     def _without_shapes(self, facts: Facts) -> tuple[Mask, list[Evidence]]:
         """Kernels named for a small alignment that no operator with a shape owns, and their evidence."""
         gpu = facts.gpu
-        rows = np.flatnonzero(facts.products.used & (gpu.kind == "gemm") & (gpu.in_window > 0))
-        narrow = [r for r in rows.tolist() if _too_narrow(gpu.class_of(r).alignment, gpu.class_of(r).dtype)]
-        owned = set(np.concatenate([s.rows for s in facts.gemms.shapes]).tolist()) if facts.gemms.shapes else set()
-        op = facts.links.op[gpu.rows]
-        free = [r for r in narrow if int(op[r]) not in owned]
-        mask = np.zeros(len(gpu.work), bool)
-        mask[free] = True
-        by_name: dict[int, int] = {}
-        for r in free:
-            by_name[int(gpu.work.name[r])] = by_name.get(int(gpu.work.name[r]), 0) + int(gpu.in_window[r])
-        count = facts.steps.count
-        top = sorted(by_name.items(), key=lambda pair: -pair[1])[:3]
+        narrow = gpu.of_class(lambda kernel: _too_narrow(kernel.alignment, kernel.dtype)) & gpu.kind.among("gemm")
+        owned = np.zeros(len(facts.trace.ops) + 1, bool)
+        for shape in facts.gemms.shapes:
+            owned[shape.rows] = True
+        mask = facts.products.used & narrow & (gpu.in_window > 0) & ~owned[facts.links.op[gpu.rows]]
+        codes, name = distinct(gpu.work.name[mask])
+        total = np.bincount(name, weights=gpu.in_window[mask], minlength=len(codes))
+        total_us = total / facts.steps.count / 1e3
         return mask, [
-            Evidence(short_name(facts.trace.names[code]), round(ns / count / 1e3, 3), detail="shape not recorded")
-            for code, ns in top
+            Evidence(short_name(facts.trace.names[codes[i]]), round(float(total_us[i]), 3), detail="shape not recorded")
+            for i in np.argsort(-total, kind="stable")[:3]
         ]
 
     def passed(self, facts: Facts) -> str:
         if not facts.gemms.shapes:
             return "No kernel of a small alignment was seen; shapes were not recorded."
-        bad = sum(s.duration_ns for s in facts.gemms.shapes if _is_misaligned(facts, s))
+        bad = sum(shape.duration_ns for shape in _misaligned(facts))
         return f"Misaligned products take {ms(bad / facts.steps.count)} a step, and little of it can be won."
 
 
-def _is_misaligned(facts: Facts, shape: GemmShape) -> bool:
+def _misaligned(facts: Facts) -> list[GemmShape]:
     """By N and K, or by a kernel that was chosen for odd operands: with transposed ones M is contiguous as well.
 
     FP32 has no such need, unless TF32 is on and only the alignment keeps this product from it.
     """
-    tf32_on = any(s.dtype == "tf32" for s in facts.gemms.shapes)
-    eligible = shape.dtype != "fp32" or tf32_on
-    odd = facts.gemms.aligned(shape) is False or _too_narrow(shape.kernel_alignment, shape.dtype)
-    return eligible and odd and shape.m > 1 and shape.n > 1
+    tf32_on = any(shape.dtype == "tf32" for shape in facts.gemms.shapes)
+    return [
+        shape
+        for shape in facts.gemms.shapes
+        if (shape.dtype != "fp32" or tf32_on)
+        and (facts.gemms.aligned(shape) is False or _too_narrow(shape.kernel_alignment, shape.dtype))
+        and shape.m > 1
+        and shape.n > 1
+    ]
 
 
 def _too_narrow(alignment: int | None, dtype: str | None) -> bool:

@@ -89,13 +89,10 @@ def _merges(facts: Facts) -> list[Merge]:
     """Runs of the same M and K, each call short of the device; those of one N in a long row are GM004's."""
     products, units = facts.product_calls, facts.device.multiprocessors or 0
     sizes = products.sizes
-    out = []
+    alone = (sizes[:, 3] == 1) & (products.blocks < units)
+    runs = []
     for run in products.runs(sizes[:, [0, 2, 3, 4]], 2):
-        alone = (sizes[run, 3] == 1).all() and (products.blocks[run] < units).all()
         alike = len(run) >= 8 and (sizes[run, 1] == sizes[run[0], 1]).all()
-        if not alone or alike or (may_depend(sizes[run]) and len(run) < 3):
-            continue
-        one = merged(facts, run)
-        if one is not None and one.now_ns - one.starved_ns > one.merged_ns:
-            out.append(one)
-    return out
+        if alone[run].all() and not alike and (len(run) >= 3 or not may_depend(sizes[run])):
+            runs.append(run)
+    return [one for one in merged(facts, runs) if one.now_ns - one.starved_ns > one.merged_ns]

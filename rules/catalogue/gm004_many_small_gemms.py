@@ -85,8 +85,8 @@ class ManySmallGemms(Rule):
     def _merges(self, facts: Facts) -> list[Merge]:
         products = facts.product_calls
         runs = products.runs(products.sizes, self.min_calls)
-        found = [merged(facts, run) for run in runs if not may_depend(products.sizes[run])]
-        return [one for one in found if one is not None and one.gain_ns > 0]
+        found = merged(facts, [run for run in runs if not may_depend(products.sizes[run])])
+        return [one for one in found if one.gain_ns > 0]
 
     def passed(self, facts: Facts) -> str:
         runs = facts.product_calls.runs(facts.product_calls.sizes, self.min_calls)

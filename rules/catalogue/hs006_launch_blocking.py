@@ -60,7 +60,7 @@ class LaunchBlocking(Rule):
         runtime, edges = facts.trace.runtime, facts.steps.edges
         launches = np.unique(facts.links.launch[facts.gpu.rows[facts.gpu.is_kernel]])
         launches = launches[launches >= 0]
-        waits = intersect(union(runtime.start[launches], runtime.end[launches]), facts.gpu.busy)
+        waits = intersect(union(runtime.start[launches], runtime.end_of(launches)), facts.gpu.busy)
         wait_ns = float(np.median(waits.within(edges[:-1], edges[1:])))
         busy_ns = facts.gpu.busy.total / facts.steps.count
         own_ns = max(0.0, facts.step_ns - wait_ns)  # of the host
@@ -124,5 +124,5 @@ def _waiting(facts: Facts) -> tuple[int, float]:
     time = gpu.work.duration[long]
     if not len(time):
         return 0, 0.0
-    waited = facts.trace.runtime.end[launch[long]] >= gpu.work.end[long] - TAIL_NS
+    waited = facts.trace.runtime.end_of(launch[long]) >= gpu.work.end_of(long) - TAIL_NS
     return len(time), float(time[waited].sum() / time.sum())

@@ -113,24 +113,27 @@ class _Mode(Struct, frozen=True):
 
 def _nan_checks(facts: Facts) -> Mask:
     """Directly below the evaluation of a node of the backward: no operator has them there by itself."""
-    mask = facts.regions.named(lambda name: name in _NAN_CHECKS, OP) & _below(facts, facts.regions.backward)
+    mask = _below(facts, facts.regions.named(lambda name: name in _NAN_CHECKS, OP), facts.regions.backward)
     reads = facts.regions.named(lambda name: name == "aten::isnan", OP)
     return mask if (mask & reads).any() else np.zeros(len(mask), bool)
 
 
 def _fills_of_new_tensors(facts: Facts) -> Mask:
     fills = facts.regions.named(lambda name: name == "aten::fill_", OP)
-    return fills & _below(facts, facts.regions.named(lambda name: name.startswith("aten::empty"), OP))
+    return _below(facts, fills, facts.regions.named(lambda name: name.startswith("aten::empty"), OP))
 
 
 def _gradcheck(facts: Facts) -> Mask:
     return facts.regions.named(lambda name: "torch/autograd/gradcheck.py(" in name, PYTHON)
 
 
-def _below(facts: Facts, parents: Mask) -> Mask:
-    """Slices whose parent is one of the mask."""
-    parent = facts.slices.parent
-    return np.asarray((parent >= 0) & parents[np.maximum(parent, 0)])
+def _below(facts: Facts, mask: Mask, parents: Mask) -> Mask:
+    """The slices of a mask whose parent is one of another mask."""
+    rows = np.flatnonzero(mask)
+    parent = facts.slices.parent[rows]
+    below = np.zeros(len(mask), bool)
+    below[rows[(parent >= 0) & parents[parent]]] = True
+    return below
 
 
 _MODES = (

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import ClassVar
 
-import numpy as np
-
 from traceopt.analyzer.facts import Facts
 from traceopt.rules.common import ms, percent, places
 from traceopt.rules.finding import Confidence, Finding, Fix
@@ -50,10 +48,10 @@ class LowTensorCoreUse(Rule):
     def applies(self, facts: Facts) -> str | None:
         if facts.device.arch is None or not facts.device.arch.has_tensor_cores:
             return "The device is not known to have Tensor Cores."
-        return None if np.isin(facts.products.dtype, NARROW).any() else "No 16-bit or 8-bit products in this trace."
+        return None if facts.products.dtype.among(*NARROW).any() else "No 16-bit or 8-bit products in this trace."
 
     def check(self, facts: Facts) -> Iterator[Finding]:
-        work = facts.products.unused & np.isin(facts.products.dtype, NARROW)
+        work = facts.products.unused & facts.products.dtype.among(*NARROW)
         time = facts.products.time_ns(work) / facts.steps.count
         if time < self.min_share * facts.step_ns:
             return
@@ -76,7 +74,7 @@ class LowTensorCoreUse(Rule):
         )
 
     def passed(self, facts: Facts) -> str:
-        narrow = np.isin(facts.products.dtype, NARROW)
+        narrow = facts.products.dtype.among(*NARROW)
         total = facts.products.time_ns(narrow)
         unused = facts.products.time_ns(narrow & facts.products.unused)
         return f"{percent(unused / total if total else 0)} of the 16-bit product time runs without Tensor Cores."

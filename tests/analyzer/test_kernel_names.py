@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from traceopt.analyzer.kernel_labels import short_name
-from traceopt.analyzer.kernel_names import ELIGIBLE_KINDS, FUSIBLE_KINDS, KINDS, classify
+from traceopt.analyzer.kernel_names import _TABLE, ELIGIBLE_KINDS, FUSIBLE_KINDS, KINDS, classify
 
 TRACES = Path(__file__).resolve().parents[2].parent / "shared" / "traces"
 
@@ -604,3 +604,12 @@ def test_real_traces_agree_with_the_reference(path: str, figures: dict[str, Any]
     assert 100 * time_of["collective"] / total == pytest.approx(
         100 * by_kind.get("nccl", 0.0) / (100 - gpu_copies), abs=1
     )
+
+
+@pytest.mark.parametrize("entry", [entry for entry in _TABLE if entry.words], ids=lambda entry: entry.words[0])
+@settings(max_examples=100, deadline=None)
+@given(st.data())
+def test_a_name_that_matches_has_one_of_the_words(entry: Any, data: st.DataObject) -> None:
+    name = data.draw(st.from_regex(entry.pattern, alphabet=st.characters(codec="ascii")))
+    assert entry.matches(name, name.lower())
+    assert all(word == word.lower() for word in entry.words)

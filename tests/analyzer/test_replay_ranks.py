@@ -71,7 +71,7 @@ def test_faster_links_make_collectives_shorter_but_not_the_waiting_in_them() -> 
 
 def test_ranks_that_come_to_two_groups_in_different_orders_both_arrive() -> None:
     empty = np.zeros(0, np.int64)
-    done = Timing(empty, empty, empty, empty)
+    done = Timing(empty, empty, empty, empty, empty)
 
     def visits(*events: int) -> Pass:
         now = 0

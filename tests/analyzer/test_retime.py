@@ -1,17 +1,18 @@
-"""The pace of the steps is that of the pass over all rows, whatever waits for whatever."""
+"""Runs of work taken at once give the times of the pass over all rows, whatever waits for whatever."""
 
 from __future__ import annotations
 
 import random
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from traceopt.analyzer.intervals import EMPTY
 from traceopt.analyzer.replay.graph import HOST, Graph, Rows
 from traceopt.analyzer.replay.queues import EARLY
-from traceopt.analyzer.replay.retime import condensed, pace, retime
+from traceopt.analyzer.replay.retime import Timing, condensed, one_pass, pace, retime
 
 
 def graph_of(seed: int, length: int, awaited_share: float, streams: int) -> Graph:
@@ -19,7 +20,7 @@ def graph_of(seed: int, length: int, awaited_share: float, streams: int) -> Grap
     chance = random.Random(seed)  # noqa: S311
     fixed = chance.randrange(4)
     borders = [fixed, *sorted(chance.sample(range(fixed + 1, fixed + length), chance.randrange(3))), fixed + length]
-    count = fixed + length + 2
+    count = fixed + length + 1
     columns: dict[str, list[int]] = {name: [] for name in Rows.__struct_fields__}
     stream = 0
     for row in range(count):
@@ -50,12 +51,23 @@ def graph_of(seed: int, length: int, awaited_share: float, streams: int) -> Grap
     )
 
 
+def row_by_row(graph: Graph, rounds: int) -> Timing:
+    with pytest.raises(StopIteration) as end:
+        next(one_pass(graph, graph.rows, rounds))
+    timing: Timing = end.value.value
+    return timing
+
+
 @given(st.integers(0, 2**32), st.integers(3, 60), st.sampled_from([0.0, 0.05, 0.5]), st.integers(1, 3), st.booleans())
-def test_the_pace_is_that_of_all_rows(seed: int, length: int, awaited: float, streams: int, twice: bool) -> None:
+def test_the_times_are_those_of_all_rows(seed: int, length: int, awaited: float, streams: int, twice: bool) -> None:
     graph = graph_of(seed, length, awaited, streams)
-    whole, quick = (replayed(graph, graph.rows, 1 + twice) for replayed in (retime, pace))
-    assert quick.host.tolist() == whole.host.tolist()
-    assert quick.device.tolist() == whole.device.tolist()
+    expected = row_by_row(graph, 1 + twice)
+    quick, whole = (replayed(graph, graph.rows, 1 + twice) for replayed in (pace, retime))
+    for timing in (quick, whole):
+        assert timing.host.tolist() == expected.host.tolist()
+        assert timing.device.tolist() == expected.device.tolist()
+    assert whole.end.tolist() == expected.end.tolist()
+    assert whole.clock.tolist() == expected.clock.tolist()
 
 
 def test_work_that_nothing_awaits_is_one_row() -> None:

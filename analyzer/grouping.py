@@ -1,0 +1,84 @@
+"""Columns of few distinct values, as codes; and rows that are alike in several columns, without comparing them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeVar
+
+import numpy as np
+import numpy.typing as npt
+from msgspec import Struct
+
+from traceopt.analyzer.columns import distinct
+
+Codes = npt.NDArray[np.integer]
+Number = TypeVar("Number", bound=np.integer)
+
+_MOST_VALUES = 1 << 16  # in a table of them, if there are not as many rows; else the rows are sorted
+
+
+class Categorical(Struct, frozen=True):
+    """A column of texts: `codes` are indices in `values`, of which some may be alike or not used."""
+
+    values: Sequence[str]
+    codes: Codes
+
+    def __len__(self) -> int:
+        return len(self.codes)
+
+    def among(self, *wanted: str) -> npt.NDArray[np.bool_]:
+        """Which rows have one of these values. Shape (len,)."""
+        return np.array([value in wanted for value in self.values] or [False], bool)[self.codes]
+
+    def at(self, row: int) -> str:
+        return self.values[int(self.codes[row])]
+
+    @property
+    def used(self) -> set[str]:
+        """The values that rows have."""
+        return {self.values[code] for code in distinct(self.codes)[0].tolist()}
+
+
+def numbered(values: npt.NDArray[Number]) -> tuple[npt.NDArray[Number], npt.NDArray[np.intp]]:
+    """What np.unique gives with return_inverse, by a table of the values where they lie close together."""
+    if not len(values):
+        return values, np.empty(0, np.intp)
+    least, most = int(values.min()), int(values.max())
+    if most - least > max(_MOST_VALUES, len(values)):
+        return np.unique(values, return_inverse=True)
+    known, inverse = distinct(values - least)
+    return (known + least).astype(values.dtype), inverse
+
+
+def group_rows(*columns: Codes) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
+    """The first row of each distinct combination of values, and each row's combination.
+
+    They stand in the order of np.unique with axis=0.
+    """
+    rows = len(columns[0])
+    group, groups = np.zeros(rows, np.intp), 1
+    for column in columns:
+        values, value = numbered(column)
+        if len(values) > 1:
+            keys, group = numbered(group * len(values) + value)
+            groups = len(keys)
+    first = np.zeros(groups if rows else 0, np.intp)
+    first[group[::-1]] = np.arange(rows)[::-1]
+    return first, group
+
+
+def split(rows: npt.NDArray[np.intp], group: Codes, groups: int) -> list[npt.NDArray[np.intp]]:
+    """The rows of each group, in their order. `group`: of each row, below `groups`."""
+    small = group.astype(np.uint16) if groups < 1 << 16 else group  # so few are sorted in one pass
+    ends = np.cumsum(np.bincount(group, minlength=groups))
+    return np.split(rows[np.argsort(small, kind="stable")], ends[:-1])
+
+
+def longest_of_group(duration: npt.NDArray[np.int64], group: Codes, groups: int) -> npt.NDArray[np.intp]:
+    """Row of the longest of each group, the first of equals; -1: none. Shape (groups,)."""
+    longest = np.full(groups, -1, np.int64)
+    np.maximum.at(longest, group, duration)
+    rows = np.flatnonzero(duration == longest[group])[::-1]
+    first = np.full(groups, -1, np.intp)
+    first[group[rows]] = rows
+    return first
