@@ -114,8 +114,8 @@ def _repeating_annotation(trace: Trace) -> I8:
     key = table.name.astype(np.int64) * (int(table.thread.max()) + 1) + table.thread
     keys, counts = np.unique(key, return_counts=True)
     for wanted in keys[counts >= MIN_REPEATS]:  # a few dozen names
-        rows = np.flatnonzero(key == wanted)
-        if part[table.name[rows[0]]]:
+        rows = np.flatnonzero((key == wanted) & (table.duration > 0))
+        if len(rows) < MIN_REPEATS or part[table.name[rows[0]]]:
             continue
         duration = table.duration[rows]
         disjoint = (table.start[rows][1:] >= table.end_of(rows)[:-1]).all()
@@ -138,6 +138,7 @@ def _loader_calls(trace: Trace) -> I8:
     if not len(rows):
         return rows
     rows = rows[table.thread[rows] == np.bincount(table.thread[rows]).argmax()]
+    rows = rows[np.append(True, np.diff(table.start[rows]) > 0)]  # two that begin together enclose no step
     length = np.diff(table.start[rows])
     even = len(length) >= MIN_REPEATS and 0 < length.max() <= MAX_SPREAD * median(length)
     return np.asarray(rows if even else rows[:0])

@@ -35,6 +35,14 @@ def test_the_step_to_show_is_the_median_one_and_no_stump(durations: tuple[int, .
     assert find_steps(read(marks)).median_index == index
 
 
+@pytest.mark.parametrize("name", ["enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", "a phase of mine"])
+def test_no_step_is_empty(name: str) -> None:
+    spans = [(0, 90), (100, 90), (100, 0), (200, 90), (300, 0), (300, 90), (400, 90)]
+    steps = find_steps(read([annotation(name, start, length) for start, length in spans] + work(490)))
+    assert steps.source == "annotation"
+    assert (steps.duration > 0).all()
+
+
 def test_steps_are_in_order_of_time_and_not_of_name() -> None:
     steps = find_steps(read([annotation(f"ProfilerStep#{i}", 100 * i, 90) for i in (11, 8, 10, 9)]))
     assert steps.names == [f"ProfilerStep#{i}" for i in (8, 9, 10, 11)]
