@@ -57,10 +57,11 @@ def distinct_values(values: npt.NDArray[Number]) -> npt.NDArray[Number]:
     least, most = int(values.min()), int(values.max())
     if most - least > max(_MOST_VALUES, len(values)):
         known, _ = np.unique(values, return_index=True)
-        return known
-    seen = np.zeros(most - least + 1, bool)
-    seen[values - least] = True
-    return (np.flatnonzero(seen) + least).astype(values.dtype)
+    else:
+        seen = np.zeros(most - least + 1, bool)
+        seen[values - least] = True
+        known = (np.flatnonzero(seen) + least).astype(values.dtype)
+    return known
 
 
 def group_rows(*columns: Codes) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
