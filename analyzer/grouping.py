@@ -54,6 +54,7 @@ def distinct_values(values: npt.NDArray[Number]) -> npt.NDArray[Number]:
     """What np.unique gives, likewise; and without numpy.ma, which that loads in 9 ms."""
     if not len(values):
         return values
+    known: npt.NDArray[Number]
     least, most = int(values.min()), int(values.max())
     if most - least > max(_MOST_VALUES, len(values)):
         known, _ = np.unique(values, return_index=True)
