@@ -19,6 +19,7 @@ from msgspec import Struct
 
 from traceopt.analyzer import op_names
 from traceopt.analyzer.frames import CallSite, is_library, is_third_party, parse_frame
+from traceopt.analyzer.grouping import distinct_values
 from traceopt.analyzer.nesting import ANNOTATION, OP, PYTHON, Slices
 from traceopt.analyzer.tables import I4
 from traceopt.analyzer.trace import Trace
@@ -47,7 +48,7 @@ class CallSites(Struct, frozen=True, dict=True):
     def _site_of_name(self) -> I4:
         """For every name of the trace, the site it is a user's frame of; -1: it is none."""
         out = np.full(len(self.trace.names), -1, np.int32)
-        for code in np.unique(self.trace.python.name):
+        for code in distinct_values(self.trace.python.name):
             name = self.trace.names[code]
             if not is_library(name):
                 out[code] = self._add(parse_frame(name))
@@ -135,7 +136,7 @@ class CallSites(Struct, frozen=True, dict=True):
     def _nearest_third_party(self) -> I4:
         python = self.slices.kind == PYTHON
         named = np.zeros(len(self.trace.names) + 1, bool)
-        used = np.unique(self.slices.name[python])
+        used = distinct_values(self.slices.name[python])
         named[[code for code in used if is_third_party(self.trace.names[code])]] = True
         return self.slices.nearest(python & named[self.slices.name])
 

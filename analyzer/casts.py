@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from traceopt.analyzer import op_names
 from traceopt.analyzer.gemms import Gemms
+from traceopt.analyzer.grouping import distinct_values
 from traceopt.analyzer.nesting import OP
 from traceopt.analyzer.tables import I8
 
@@ -98,7 +99,7 @@ def _weights(gemms: Gemms) -> set[tuple[int, ...]]:
     out: set[tuple[int, ...]] = {size for s in plain for size in ((s.n, s.k), (s.k, s.n)) if size not in rows}
     ops = gemms.trace.ops
     named = np.array([name in _CONVOLUTIONS for name in gemms.trace.names] or [False])
-    for code in np.unique(ops.dims[named[ops.name] & (ops.dims >= 0)]):  # distinct convolutions
+    for code in distinct_values(ops.dims[named[ops.name] & (ops.dims >= 0)]):  # distinct convolutions
         dims = _json(gemms.trace.texts[code])
         filters = dims[1] if isinstance(dims, list) and len(dims) > 1 else None
         if isinstance(filters, list) and len(filters) > 2 and all(type(n) is int for n in filters):

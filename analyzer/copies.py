@@ -8,6 +8,7 @@ import numpy as np
 from msgspec import Struct
 
 from traceopt.analyzer.gpu import GpuWork
+from traceopt.analyzer.grouping import distinct_values
 from traceopt.analyzer.intervals import intersect, union
 from traceopt.analyzer.tables import I8, MEMCPY
 
@@ -44,7 +45,7 @@ def copy_kind(name: str) -> str:
 def find_copies(gpu: GpuWork) -> list[CopyCalls]:
     """By kind, longest first."""
     rows = np.flatnonzero((gpu.work.kind == MEMCPY) & (gpu.in_window > 0))
-    kinds = {code: copy_kind(gpu.trace.names[code]) for code in np.unique(gpu.work.name[rows]).tolist()}
+    kinds = {code: copy_kind(gpu.trace.names[code]) for code in distinct_values(gpu.work.name[rows]).tolist()}
     out = []
     for kind in sorted(set(kinds.values())):
         mine = rows[np.isin(gpu.work.name[rows], [c for c, k in kinds.items() if k == kind])]

@@ -35,6 +35,7 @@ from traceopt.analyzer.memory_blocks import Blocks, find_blocks
 from traceopt.analyzer.memory_composition import Composition, compose
 from traceopt.analyzer.model_state import ModelState, find_model_state
 from traceopt.analyzer.nesting import PYTHON, Slices, build_slices
+from traceopt.analyzer.percentiles import median
 from traceopt.analyzer.product_calls import ProductCalls
 from traceopt.analyzer.products import Products
 from traceopt.analyzer.profiler_cost import find_profiler_cost
@@ -68,7 +69,7 @@ class Facts(Struct, frozen=True, dict=True):
     @property
     def step_ns(self) -> float:
         """The median step."""
-        return float(np.median(self.steps.duration))
+        return median(self.steps.duration)
 
     @cached_property
     def throughput(self) -> Throughput | None:

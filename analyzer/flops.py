@@ -55,7 +55,9 @@ class Flops(Struct, frozen=True, dict=True):
         at = self.slices.of(OP, len(ops))[rows].astype(np.int64)
         counted = np.zeros(len(self.slices), bool)
         counted[at] = True
-        outer = np.isin(at, self.slices.outermost(counted))
+        outermost = np.zeros(len(self.slices), bool)
+        outermost[self.slices.outermost(counted)] = True
+        outer = outermost[at]
         model = np.array([one.model if one else 0.0 for one in found])[group[outer]]
         executed = np.array([one.executed if one else 0.0 for one in found])[group[outer]]
         again = self.slices.ancestor(at[outer], self.regions.recompute) >= 0

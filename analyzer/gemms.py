@@ -12,7 +12,7 @@ from traceopt.analyzer import op_names
 from traceopt.analyzer.architectures import needed_multiple
 from traceopt.analyzer.device import TraceDevice
 from traceopt.analyzer.gpu import GpuWork
-from traceopt.analyzer.grouping import group_rows
+from traceopt.analyzer.grouping import distinct_values, group_rows
 from traceopt.analyzer.links import Links
 from traceopt.analyzer.nesting import OP, Slices
 from traceopt.analyzer.tables import I4, I8
@@ -108,7 +108,7 @@ class Gemms(Struct, frozen=True, dict=True):
             dtype = kernel.dtype or "unknown"
         if dtype == "fp32" and uses and not (self.device.arch and self.device.arch.fp32_on_matrix_cores):
             dtype = "tf32"
-        rows = np.unique(owner)
+        rows = distinct_values(owner)
         return GemmShape(
             op,
             *size,

@@ -50,6 +50,19 @@ def numbered(values: npt.NDArray[Number]) -> tuple[npt.NDArray[Number], npt.NDAr
     return (known + least).astype(values.dtype), inverse
 
 
+def distinct_values(values: npt.NDArray[Number]) -> npt.NDArray[Number]:
+    """What np.unique gives, likewise; and without numpy.ma, which that loads in 9 ms."""
+    if not len(values):
+        return values
+    least, most = int(values.min()), int(values.max())
+    if most - least > max(_MOST_VALUES, len(values)):
+        known, _ = np.unique(values, return_index=True)
+        return known
+    seen = np.zeros(most - least + 1, bool)
+    seen[values - least] = True
+    return (np.flatnonzero(seen) + least).astype(values.dtype)
+
+
 def group_rows(*columns: Codes) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
     """The first row of each distinct combination of values, and each row's combination.
 

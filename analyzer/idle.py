@@ -11,6 +11,7 @@ from msgspec import Struct
 from traceopt.analyzer import op_names
 from traceopt.analyzer.activities import ACTIVITY_NAMES, HOLE, QUEUED, UNTRACED
 from traceopt.analyzer.gpu import GpuWork
+from traceopt.analyzer.grouping import distinct_values
 from traceopt.analyzer.host import Host
 from traceopt.analyzer.intervals import EMPTY, Intervals, intersect, union
 from traceopt.analyzer.links import Links
@@ -117,7 +118,7 @@ def attribute(gaps: Gaps, host: Host, steps: Steps, refill: Intervals = EMPTY, h
     stretches of Python without an event.
     """
     amount = np.zeros((len(CAUSES), len(gaps)), np.int64).T  # a cause's amounts lie side by side
-    for thread in np.unique(gaps.thread):
+    for thread in distinct_values(gaps.thread):
         rows = np.flatnonzero(gaps.thread == thread)
         start, end = gaps.start[rows], gaps.starved_end[rows]
         for name, area in host.of_thread_else(int(thread), steps.thread).items():
@@ -160,7 +161,7 @@ MOVABLE = ("launch", "python", UNTRACED)  # the host's ordinary work: what follo
 
 def _move_refill(amount: I8, gaps: Gaps, host: Host, steps: Steps, refill: Intervals) -> None:
     sync = CAUSES.index("host_sync")
-    for thread in np.unique(gaps.thread):
+    for thread in distinct_values(gaps.thread):
         rows = np.flatnonzero(gaps.thread == thread)
         start, end = gaps.start[rows], gaps.starved_end[rows]
         areas = host.of_thread_else(int(thread), steps.thread)

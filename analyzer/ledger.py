@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from msgspec import Struct
 
+from traceopt.analyzer.percentiles import median
 from traceopt.analyzer.tables import I8
 from traceopt.analyzer.untrusted import MOST_ROWS, MOST_US, amount, rows, table, time_ns, times_ns, whole, word
 
@@ -58,14 +59,14 @@ class Ledger(Struct, frozen=True, dict=True):
     @cached_property
     def usual_ns(self) -> float | None:
         """The median step without a profiler, waiting for data aside; None where too few are known."""
-        usual = float(np.median(self._own_ns[self.usual])) if len(self.usual) >= FEW else 0.0
+        usual = median(self._own_ns[self.usual]) if len(self.usual) >= FEW else 0.0
         return usual if usual > 0 else None
 
     @cached_property
     def recorded_ns(self) -> dict[str, float]:
         """By cycle: the median recorded step, waiting for data aside."""
         recorded = {window.cycle: self._own_ns[window.start : window.until] for window in self.windows}
-        return {cycle: float(np.median(steps)) for cycle, steps in recorded.items() if len(steps)}
+        return {cycle: median(steps) for cycle, steps in recorded.items() if len(steps)}
 
     @property
     def stretch(self) -> dict[str, float]:

@@ -15,6 +15,7 @@ from traceopt.analyzer.gpu import GpuWork, Mask
 from traceopt.analyzer.idle import Gaps, Idle
 from traceopt.analyzer.intervals import EMPTY, Intervals, clip, intersect, union
 from traceopt.analyzer.links import Links
+from traceopt.analyzer.percentiles import median
 from traceopt.analyzer.steps import Steps
 from traceopt.analyzer.tables import I8
 from traceopt.analyzer.trace import Trace
@@ -112,7 +113,7 @@ class TraceQuality(Struct, frozen=True, dict=True):
     @property
     def lead_steps(self) -> float:
         """How long before the first measured step the file begins, in median steps: the end of a step cut off."""
-        return float(self.steps.window[0] / max(1.0, float(np.median(self.steps.duration))))
+        return float(self.steps.window[0] / max(1.0, median(self.steps.duration)))
 
     @cached_property
     def lost_launches(self) -> int:

@@ -10,6 +10,7 @@ from msgspec import Struct
 from traceopt.analyzer import op_names
 from traceopt.analyzer.gpu import GpuWork
 from traceopt.analyzer.links import Links
+from traceopt.analyzer.percentiles import median
 from traceopt.analyzer.steps import Steps
 from traceopt.analyzer.trace import Trace
 
@@ -39,7 +40,7 @@ def find_repetition(trace: Trace, gpu: GpuWork, links: Links, steps: Steps) -> R
     parts = [slice(edges[i], edges[i + 1]) for i in range(steps.count)]  # a pass over the steps
     graphs = np.array([op_names.is_graph_launch(name) for name in trace.names], bool)
     return Repetition(
-        kernels=float(np.median(np.bincount(step, minlength=steps.count))),
+        kernels=median(np.bincount(step, minlength=steps.count)),
         same_share=_most_common([names[part].tobytes() + grids[part].tobytes() for part in parts]),
         same_names_share=_most_common([names[part].tobytes() for part in parts]),
         replayed_share=float(graphs[trace.runtime.name[launch[rows]]].mean()),

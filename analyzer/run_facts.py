@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
+from traceopt.analyzer.percentiles import median
 from traceopt.analyzer.ranks import COMPUTE, RankSummary
 from traceopt.analyzer.tables import I8
 
@@ -71,7 +72,7 @@ class RunFacts(Struct, frozen=True, dict=True):
     @property
     def step_ns(self) -> float:
         """The median over ranks of their median steps."""
-        return float(np.median([np.median(rank.step_ns) for rank in self.ranks]))
+        return median([median(rank.step_ns) for rank in self.ranks])
 
     @cached_property
     def step_names(self) -> list[str]:

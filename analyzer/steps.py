@@ -9,6 +9,7 @@ import numpy as np
 from msgspec import Struct
 
 from traceopt.analyzer import op_names
+from traceopt.analyzer.percentiles import median
 from traceopt.analyzer.tables import I8
 from traceopt.analyzer.trace import Trace
 
@@ -118,7 +119,7 @@ def _repeating_annotation(trace: Trace) -> I8:
             continue
         duration = table.duration[rows]
         disjoint = (table.start[rows][1:] >= table.end_of(rows)[:-1]).all()
-        even = duration.max() <= MAX_SPREAD * np.median(duration)
+        even = duration.max() <= MAX_SPREAD * median(duration)
         cover = int(table.end_of(rows)[-1] - table.start[rows][0])
         filled = duration.sum() >= MIN_COVERAGE * cover
         if disjoint and even and filled and cover > best_cover:
@@ -139,7 +140,7 @@ def _loader_calls(trace: Trace) -> I8:
     rows = rows[table.thread[rows] == np.bincount(table.thread[rows]).argmax()]
     rows = rows[np.append(True, np.diff(table.start[rows]) > 0)]  # two that begin together enclose no step
     length = np.diff(table.start[rows])
-    even = len(length) >= MIN_REPEATS and 0 < length.max() <= MAX_SPREAD * np.median(length)
+    even = len(length) >= MIN_REPEATS and 0 < length.max() <= MAX_SPREAD * median(length)
     return np.asarray(rows if even else rows[:0])
 
 

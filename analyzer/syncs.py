@@ -14,6 +14,7 @@ import numpy.typing as npt
 from msgspec import Struct
 
 from traceopt.analyzer.gpu import GpuWork
+from traceopt.analyzer.grouping import distinct_values
 from traceopt.analyzer.idle import Gaps
 from traceopt.analyzer.intervals import EMPTY, Intervals, union
 from traceopt.analyzer.links import Links
@@ -52,7 +53,7 @@ def blocking_copies(trace: Trace, links: Links) -> npt.NDArray[np.bool_]:
     """Runtime rows that copy to pageable host memory: "Async" in the name, yet they return when the copy is done."""
     mask = np.zeros(len(trace.runtime), bool)
     copies = np.flatnonzero((trace.gpu.kind == MEMCPY) & (links.launch >= 0))
-    codes = np.unique(trace.gpu.name[copies])
+    codes = distinct_values(trace.gpu.name[copies])
     blocking = [code for code in codes if _TO_PAGEABLE.search(trace.names[code])]
     mask[links.launch[copies[np.isin(trace.gpu.name[copies], blocking)]]] = True
     return mask

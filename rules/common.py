@@ -10,9 +10,11 @@ from msgspec import Struct
 
 from traceopt.analyzer.columns import distinct
 from traceopt.analyzer.facts import Facts
+from traceopt.analyzer.grouping import distinct_values
 from traceopt.analyzer.idle import CAUSES
 from traceopt.analyzer.intervals import Intervals, complement, intersect, merge, union
 from traceopt.analyzer.nesting import PYTHON
+from traceopt.analyzer.percentiles import median
 from traceopt.rules.finding import Evidence, Location, Saving
 
 RECORD_STACKS = "No Python stacks were recorded, so the line is not known; record with with_stack=True."
@@ -59,7 +61,7 @@ def per_step(facts: Facts, times: npt.NDArray[np.int64], amount: npt.NDArray[np.
 
 def typical_ns(facts: Facts, times: npt.NDArray[np.int64], amount: npt.NDArray[np.int64]) -> float:
     """Amounts that happen at times, in the median step."""
-    return float(np.median(per_step(facts, times, amount)))
+    return median(per_step(facts, times, amount))
 
 
 def launched_ns(facts: Facts, work: npt.NDArray[np.bool_] | npt.NDArray[np.float64]) -> float:
@@ -96,7 +98,7 @@ def _by_site(
     facts: Facts, sites: npt.NDArray[np.integer], rows: npt.NDArray[np.integer], cost_ns: npt.NDArray[np.int64]
 ) -> list[SiteCost]:
     out = []
-    for site in np.unique(sites):
+    for site in distinct_values(sites):
         mine = sites == site
         out.append(SiteCost(_location(facts, int(site)), int(cost_ns[mine].sum()), int(mine.sum()), rows[mine]))
     return sorted(out, key=lambda s: -s.cost_ns)
@@ -227,10 +229,10 @@ def host_bounds(
     `gpu_ns`: GPU time per step that goes with the launches, expected and at most.
     """
     edges = facts.steps.edges
-    host_ns = float(np.median(area.within(edges[:-1], edges[1:]))) * removed_share
+    host_ns = median(area.within(edges[:-1], edges[1:])) * removed_share
     if not facts.has_gpu:
         return 0.8 * host_ns, host_ns, host_ns
     beside = intersect(area, facts.gaps.starved)
-    low = float(np.median(beside.within(edges[:-1], edges[1:]))) * removed_share
+    low = median(beside.within(edges[:-1], edges[1:])) * removed_share
     high = max(low, min(host_ns, starved_ns(facts)))
     return low, high + gpu_ns[0], high + gpu_ns[1]

@@ -12,6 +12,7 @@ from traceopt.analyzer import op_names
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.loaders import Loader
 from traceopt.analyzer.nesting import ANNOTATION, OP
+from traceopt.analyzer.percentiles import median
 from traceopt.rules.common import ms, percent
 
 WAITING_SHARE = 0.5  # of a batch's time, computing: what computes less mostly waits
@@ -178,7 +179,7 @@ def plan_loader(facts: Facts, wait_ns: float, rest_ns: float) -> LoaderPlan:
         multiprocess,
         wait_ns,
         max(1.0, rest_ns),
-        max(1.0, float(np.median(calls))),
+        max(1.0, median(calls)),
         settings,
         facts.captured.environment.cores,
         facts.has_gpu,

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
-
 from traceopt.analyzer.architectures import DTYPE_BYTES
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.gemms import GemmShape
+from traceopt.analyzer.percentiles import percentiles
 
 HBM_SHARE = 0.8  # of the memory bandwidth's peak that a product can reach
 _SIMILAR_SIZE = 8  # times fewer or more FLOP a call
@@ -58,9 +57,9 @@ def _alignment_gain_ns(
         and 1 / _SIMILAR_INTENSITY <= its / own <= _SIMILAR_INTENSITY
     ]
     now = shape.tflops or 0.0
-    expected = np.percentile(rates, [25, 50, 75]) if rates else now * fallback_speedup * np.array([0.67, 1.0, 1.25])
+    usual = now * fallback_speedup
+    expected = percentiles(rates, 25, 50, 75) if rates else [usual * 0.67, usual, usual * 1.25]
     low, est, high = (
-        shape.duration_ns - at_rate_ns(facts, shape, max(float(rate), now), shape.dtype) if now else 0.0
-        for rate in expected
+        shape.duration_ns - at_rate_ns(facts, shape, max(rate, now), shape.dtype) if now else 0.0 for rate in expected
     )
     return low, est, high

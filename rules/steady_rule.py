@@ -9,6 +9,7 @@ import numpy as np
 
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.idle import CAUSES
+from traceopt.analyzer.percentiles import median
 from traceopt.analyzer.tables import I8
 from traceopt.rules.common import SiteCost, by_site, locations, ms, name_of, percent, site_evidence
 from traceopt.rules.finding import Confidence, Evidence, Finding, Fix, Price
@@ -88,5 +89,5 @@ class SteadyRule(Rule):
         return "low" if len(hit) == 1 else "medium" if len(hit) == 2 else "high"
 
     def passed(self, facts: Facts) -> str:
-        share = float(np.median(self.cost(facts))) / facts.step_ns
+        share = median(self.cost(facts)) / facts.step_ns
         return f"It starves the GPU for {percent(share)} of the median step."

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from traceopt.analyzer.facts import Facts
+from traceopt.analyzer.grouping import distinct_values
 from traceopt.analyzer.intervals import intersect, union
 from traceopt.analyzer.replay.changes import DropSync
 from traceopt.rules.common import by_site, locations, ms, name_of, percent, site_evidence, times, typical_ns
@@ -40,7 +41,7 @@ class SyncRule(Rule):
         syncs = facts.syncs
         mine = np.flatnonzero(self.rows(facts) & (syncs.stall > 0))
         sites = facts.call_sites.of(syncs.cause_slice[mine])
-        for site in np.unique(sites):
+        for site in distinct_values(sites):
             rows = mine[sites == site]
             stall = typical_ns(facts, syncs.start[rows], syncs.stall[rows])
             if stall >= self.min_share * facts.step_ns:
@@ -50,7 +51,7 @@ class SyncRule(Rule):
         syncs = facts.syncs
         sites = by_site(facts, syncs.cause_slice[rows], syncs.stall[rows])
         idle = typical_ns(facts, syncs.start[rows], syncs.idle[rows])
-        count = len(np.unique(syncs.cause_slice[rows])) / facts.steps.count
+        count = len(distinct_values(syncs.cause_slice[rows])) / facts.steps.count
         shared = self._shared(facts, rows)
         beside = f", while it is busy with what {' and '.join(shared)} tell of" if shared else ""
         return self.finding(

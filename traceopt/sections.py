@@ -10,6 +10,7 @@ from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.gpu import BUSY_LABELS
 from traceopt.analyzer.idle import CAUSES
 from traceopt.analyzer.intervals import clip, merge
+from traceopt.analyzer.percentiles import median, percentiles
 from traceopt.result import (
     BreakdownPart,
     Collective,
@@ -78,13 +79,14 @@ def settings(facts: Facts) -> list[Setting]:
 
 def step(facts: Facts) -> Step:
     duration, stretch = facts.steps.duration, facts.captured.stretch
+    p10, p90 = percentiles(duration, 10, 90)
     return Step(
         source=facts.steps.source,
         count=facts.steps.count,
         skipped=0,
-        median_us=us(np.median(duration)),
-        p10_us=us(np.percentile(duration, 10)),
-        p90_us=us(np.percentile(duration, 90)),
+        median_us=us(median(duration)),
+        p10_us=us(p10),
+        p90_us=us(p90),
         per_step_us=[us(d) for d in duration],
         stretch=None if stretch is None else rate(stretch),
     )

@@ -8,6 +8,7 @@ import numpy.typing as npt
 from traceopt.analyzer.activities import ACTIVITIES, LABELS, Activity
 from traceopt.analyzer.cpu_phases import PHASES
 from traceopt.analyzer.facts import Facts
+from traceopt.analyzer.grouping import distinct_values
 from traceopt.analyzer.idle import CAUSES
 from traceopt.analyzer.intervals import Intervals, clip, merge
 from traceopt.analyzer.kernel_labels import short_name
@@ -126,7 +127,7 @@ class _Step:
         """The kind of lane of each row: its own, or for a few short ones that of most work on their stream."""
         lane_of: npt.NDArray[np.str_] = category.copy()
         least = OWN_LANE_SHARE * (self.end - self.start)
-        for number in np.unique(stream):
+        for number in distinct_values(stream):
             here = stream == number
             spent = {kind: busy[here & (category == kind)].sum() for kind in _STREAM_TITLES}
             main = max(spent, key=lambda kind: spent[kind])

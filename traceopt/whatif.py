@@ -13,6 +13,7 @@ from msgspec import Struct, field
 from traceopt.analyzer.cycles import find_recordings
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.intervals import union
+from traceopt.analyzer.percentiles import median
 from traceopt.analyzer.replay.changes import Change, RemoveHost, ScaleWork
 from traceopt.analyzer.replay.parts import labels_of, limit_of, parts_of
 from traceopt.analyzer.replay.ranks import Ranks
@@ -243,4 +244,4 @@ def _together(ranks: Ranks, changes: Sequence[Sequence[Sequence[Change]]]) -> li
 
 
 def _median(ranks: Sequence[Facts] | Sequence[Replayed]) -> float:
-    return float(np.median([one.step_ns for one in ranks]))
+    return median([one.step_ns for one in ranks])

@@ -13,6 +13,7 @@ import numpy.typing as npt
 from msgspec import Struct
 from msgspec.structs import replace
 
+from traceopt.analyzer.grouping import distinct_values
 from traceopt.analyzer.intervals import Intervals, merge, subtract
 from traceopt.analyzer.replay.graph import HOST, Graph, Rows
 from traceopt.analyzer.replay.queues import EARLY
@@ -132,7 +133,7 @@ class MoveToStream(Struct, frozen=True, eq=False):
         moved[_rows_of(graph, self.work)] = True
         stream, awaits, wake = rows.stream.copy(), rows.awaits.copy(), rows.wake.copy()
         step = np.repeat(np.arange(len(graph.borders)), np.diff(graph.borders, prepend=-1))
-        for old in np.unique(stream[moved]):  # a few streams
+        for old in distinct_values(stream[moved]):  # a few streams
             on_stream = np.flatnonzero(stream == old)
             mine = moved[on_stream]
             stay, go = on_stream[~mine], on_stream[mine]

@@ -17,6 +17,7 @@ from traceopt.analyzer.gpu import GpuWork
 from traceopt.analyzer.intervals import EMPTY, Intervals
 from traceopt.analyzer.links import Links
 from traceopt.analyzer.nesting import Slices
+from traceopt.analyzer.percentiles import median
 from traceopt.analyzer.replay.calls import BORDER, GRAPH_LAUNCH, LAUNCH, Calls, find_calls
 from traceopt.analyzer.replay.lags import find_lags
 from traceopt.analyzer.replay.queues import Queues, find_queues
@@ -171,7 +172,7 @@ def _own_cost(calls: Calls, queues: Queues, waits: HostWaits) -> I8:
     """What each call costs the host besides waiting. Shape (calls,), ns."""
     own = calls.end - calls.start
     quick = own[(calls.kind == LAUNCH) & (own < SLOW_CALL_NS)]
-    usual = int(np.median(quick)) if len(quick) else OWN_NS
+    usual = int(median(quick)) if len(quick) else OWN_NS
     call, target = waits.call[waits.blocked], waits.target[waits.blocked]
     # A blocking copy spends its own time before the copy starts, if the stream is free then.
     staging = queues.start[target] - np.maximum(queues.before[target], calls.start[call])

@@ -6,6 +6,7 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
+from traceopt.analyzer.percentiles import median
 from traceopt.analyzer.replay.queues import BEFORE, EARLY, Queues
 from traceopt.analyzer.replay.waits import TOLERANCE_NS
 from traceopt.analyzer.tables import I8
@@ -85,4 +86,4 @@ def _beside(queues: Queues, rows: I8) -> tuple[I8, Mask]:
 def _usual(examples: I8, default: int) -> int:
     if len(examples) < MIN_EXAMPLES:
         return default
-    return int(np.clip(np.median(examples), 0, MAX_LAG_NS))
+    return int(np.clip(median(examples), 0, MAX_LAG_NS))

@@ -11,6 +11,7 @@ import numpy.typing as npt
 from traceopt.analyzer.activities import HOLE, LABELS, QUEUED, UNTRACED
 from traceopt.analyzer.cpu_phases import PHASES
 from traceopt.analyzer.gpu import BUSY_LABELS, Mask
+from traceopt.analyzer.grouping import distinct_values
 from traceopt.analyzer.intervals import Intervals, clip, complement, intersect, merge, subtract, union
 from traceopt.analyzer.replay.changes import host_removals
 
@@ -123,7 +124,7 @@ def flow_areas(facts: Facts) -> dict[str, Intervals]:
     """The activities of the host's flow of control: of the thread that launches, else of the training thread."""
     host, training = facts.host, facts.steps.thread
     calls = facts.replay_graph.call
-    launching = np.unique(facts.trace.runtime.thread[calls[calls >= 0]])
+    launching = distinct_values(facts.trace.runtime.thread[calls[calls >= 0]])
     others = launching[launching != training].tolist()
     areas = host.of_thread_else(others[-1], training) if others else host.of_thread(training)
     holes = union(facts.holes.start, facts.holes.end)

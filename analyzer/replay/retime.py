@@ -8,6 +8,7 @@ import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
+from traceopt.analyzer.percentiles import median
 from traceopt.analyzer.replay.graph import HOST, Graph, Rows
 from traceopt.analyzer.replay.queues import EARLY
 from traceopt.analyzer.tables import I8
@@ -32,7 +33,7 @@ class Pace(Struct, frozen=True):
     @property
     def step_ns(self) -> float:
         """The median step, as elsewhere: what happens once in a while is no part of it."""
-        return max(1.0, float(np.median(self.per_step_ns)))
+        return max(1.0, median(self.per_step_ns))
 
     @property
     def mean_step_ns(self) -> float:

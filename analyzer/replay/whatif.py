@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from msgspec import Struct
 
+from traceopt.analyzer.percentiles import median
 from traceopt.analyzer.replay.changes import Change, apply_all
 from traceopt.analyzer.replay.graph import Graph, Rows
 from traceopt.analyzer.replay.retime import Pace, Timing, pace, retime
@@ -81,5 +82,5 @@ def replay_error(facts: Facts) -> ReplayError | None:
         return None
     measured = np.maximum(np.diff(facts.steps.edges), 1)
     replayed = np.diff(pace(graph, graph.rows).host)
-    missed = float(np.median(np.abs(replayed - measured) / measured))
+    missed = median(np.abs(replayed - measured) / measured)
     return ReplayError(missed, float(graph.unexplained.sum()) / facts.steps.window_ns)

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import ClassVar
 
-import numpy as np
-
 from traceopt.analyzer.facts import Facts
+from traceopt.analyzer.percentiles import median
 from traceopt.analyzer.replay.changes import RemoveHost
 from traceopt.rules.common import (
     by_site,
@@ -100,9 +99,7 @@ class UnfusedAttentionRule(Rule):
     def _on_cpu(self, facts: Facts) -> Iterator[Finding]:
         found, slices = facts.cpu_attention, facts.slices
         edges = facts.steps.edges
-        time_ns, product_ns = (
-            float(np.median(area.within(edges[:-1], edges[1:]))) for area in (found.area, found.products)
-        )
+        time_ns, product_ns = (median(area.within(edges[:-1], edges[1:])) for area in (found.area, found.products))
         other_ns = time_ns - product_ns
         expected_ns = 0.9 * other_ns + 0.3 * product_ns
         if time_ns < self.min_share * facts.step_ns:

@@ -8,6 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from traceopt.analyzer.facts import Facts
+from traceopt.analyzer.percentiles import median
 from traceopt.analyzer.replay.changes import RemoveHost
 from traceopt.rules.common import ms, percent, place_of, places
 from traceopt.rules.finding import Confidence, Evidence, Finding, Fix
@@ -59,7 +60,7 @@ class ExposedCommunication(Rule):
         area = facts.gpu.exposed_communication if facts.has_gpu else facts.cpu_phases.areas["communication"]
         total = facts.gpu.communication if facts.has_gpu else facts.cpu_phases.communication
         edges = facts.steps.edges
-        exposed = float(np.median(area.within(edges[:-1], edges[1:])))
+        exposed = median(area.within(edges[:-1], edges[1:]))
         if exposed < self.min_share * facts.step_ns:
             return
         hidden = 1 - area.total / total.total

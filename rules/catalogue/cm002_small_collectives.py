@@ -9,6 +9,7 @@ import numpy as np
 
 from traceopt.analyzer.communication import CollectiveCalls
 from traceopt.analyzer.facts import Facts
+from traceopt.analyzer.percentiles import median
 from traceopt.rules.common import by_site, locations, ms, places
 from traceopt.rules.finding import Confidence, Evidence, Finding, Fix
 from traceopt.rules.pricing import Changes, hide_collectives, priced
@@ -53,7 +54,7 @@ class SmallCollectives(Rule):
     def check(self, facts: Facts) -> Iterator[Finding]:
         count = facts.steps.count
         many = [c for c in facts.collectives if c.calls / count >= self.min_calls and self._small(c)]
-        exposed = sum(float(np.minimum(c.exposed, 3 * np.median(c.exposed)).sum()) for c in many) / count
+        exposed = sum(float(np.minimum(c.exposed, 3 * median(c.exposed)).sum()) for c in many) / count
         if exposed < self.min_share * facts.step_ns:
             return
         calls = sum(c.calls for c in many) / count
@@ -63,7 +64,7 @@ class SmallCollectives(Rule):
                 what=c.name,
                 us_per_step=round(float(c.exposed.sum()) / count / 1e3, 3),
                 calls_per_step=round(c.calls / count, 3),
-                detail=f"{ms(float(np.median(c.duration)))} each in the median",
+                detail=f"{ms(median(c.duration))} each in the median",
                 location=next(iter(locations(by_site(facts, c.launch, c.exposed))), None),
             )
             for c in many
@@ -98,8 +99,8 @@ class SmallCollectives(Rule):
     def _small(self, calls: CollectiveCalls) -> bool:
         known = calls.bytes[calls.bytes >= 0]
         if 2 * len(known) >= calls.calls:
-            return bool(np.median(known) <= self.small_bytes)
-        return bool(np.median(calls.duration) <= self.small_us * 1e3)
+            return bool(median(known) <= self.small_bytes)
+        return bool(median(calls.duration) <= self.small_us * 1e3)
 
     def passed(self, facts: Facts) -> str:
         most = max(c.calls for c in facts.collectives) / facts.steps.count

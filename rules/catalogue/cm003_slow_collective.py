@@ -8,6 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from traceopt.analyzer.facts import Facts
+from traceopt.analyzer.percentiles import median
 from traceopt.rules.common import ms, place_of_work
 from traceopt.rules.finding import Confidence, Evidence, Finding, Fix
 from traceopt.rules.pricing import hide, priced
@@ -64,13 +65,13 @@ class SlowCollective(Rule):
             fair = moved[slow] / self.fair_gb_per_s
             excess = np.minimum(np.maximum(full[slow] - fair, 0), c.exposed[slow])
             late[c.rows[slow]] = excess
-            rate = float(np.median(moved[slow] / np.maximum(full[slow], 1)))
+            rate = median(moved[slow] / np.maximum(full[slow], 1))
             evidence.append(
                 Evidence(
                     what=c.name,
                     us_per_step=round(float(excess.sum()) / count / 1e3, 3),
                     calls_per_step=round(int(slow.sum()) / count, 3),
-                    detail=f"{np.median(c.bytes[slow]) / 1e6:,.1f} MB at {rate:,.1f} GB/s in the median",
+                    detail=f"{median(c.bytes[slow]) / 1e6:,.1f} MB at {rate:,.1f} GB/s in the median",
                     location=place_of_work(facts, int(c.rows[slow][0])),
                 )
             )

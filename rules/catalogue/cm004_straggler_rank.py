@@ -7,6 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from traceopt.analyzer.percentiles import median
 from traceopt.analyzer.ranks import COMPUTE, PART_LABELS
 from traceopt.analyzer.replay.changes import Change, RemoveHost
 from traceopt.analyzer.replay.parts import flow_areas
@@ -66,7 +67,7 @@ class StragglerRank(RunRule):
         late = run.late
         if late is None or late.share < self.min_blame:
             return
-        wait = float(np.median(run.waits[:, late.rank])) - run.recording_ns(late.rank)
+        wait = median(run.waits[:, late.rank]) - run.recording_ns(late.rank)
         if wait < self.min_share * run.step_ns or (late.parts and late.parts[0][0] == COMPUTE):
             return  # more to compute is CM005's
         name = rank_name(run, late.rank)
@@ -122,7 +123,7 @@ class StragglerRank(RunRule):
         late = run.late
         if late is None:
             return f"No rank of {len(run.ranks)} comes late to the {run.matched.count} collectives that they share."
-        wait = max(0.0, float(np.median(run.waits[:, late.rank])) - run.recording_ns(late.rank)) / run.step_ns
+        wait = max(0.0, median(run.waits[:, late.rank]) - run.recording_ns(late.rank)) / run.step_ns
         return (
             f"{rank_name(run, late.rank).capitalize()} keeps the others waiting longest: {percent(wait)} of the step."
         )

@@ -7,6 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from traceopt.analyzer.percentiles import median
 from traceopt.analyzer.ranks import COMPUTE
 from traceopt.analyzer.replay.changes import Change, ScaleWork
 from traceopt.analyzer.replay.ranks import Ranks
@@ -47,7 +48,7 @@ class LoadImbalance(RunRule):
 
     def check_run(self, run: RunFacts) -> Iterator[Finding]:
         waits = run.waits.sum(axis=1)
-        excess = float(np.median(np.minimum(run.imbalance_ns, waits)))
+        excess = median(np.minimum(run.imbalance_ns, waits))
         if excess < self.min_share * run.step_ns:
             return
         compute = run.part(COMPUTE)
@@ -93,5 +94,5 @@ class LoadImbalance(RunRule):
         ]
 
     def passed_run(self, run: RunFacts) -> str:
-        excess = float(np.median(run.imbalance_ns)) / run.step_ns if len(run.imbalance_ns) else 0.0
+        excess = median(run.imbalance_ns) / run.step_ns if len(run.imbalance_ns) else 0.0
         return f"The rank that computes longest is {percent(excess)} of the step above the mean of {len(run.ranks)}."

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from traceopt.analyzer.facts import Facts
+from traceopt.analyzer.grouping import distinct_values
 from traceopt.analyzer.nesting import ANNOTATION, OP
 from traceopt.analyzer.tables import I8
 from traceopt.rules.common import by_site, locations, ms, typical_ns
@@ -128,7 +129,7 @@ class SyncEveryMicroStep(Rule):
     def _updates(self, facts: Facts) -> int:
         """Distinct places between backward passes at which the optimizer steps."""
         starts = self._update_starts(facts)
-        return len(np.unique(np.searchsorted(facts.regions.backward_passes.start, starts)))
+        return len(distinct_values(np.searchsorted(facts.regions.backward_passes.start, starts)))
 
     def passed(self, facts: Facts) -> str:
         return f"{len(facts.regions.backward_passes)} backward passes for {self._updates(facts)} updates."

@@ -8,8 +8,10 @@ from typing import ClassVar
 import numpy as np
 
 from traceopt.analyzer.facts import Facts
+from traceopt.analyzer.grouping import distinct_values
 from traceopt.analyzer.intervals import EMPTY, Intervals, union
 from traceopt.analyzer.nesting import ANNOTATION, OP
+from traceopt.analyzer.percentiles import median
 from traceopt.analyzer.replay.changes import RemoveHost
 from traceopt.rules.common import by_site, host_bounds, locations, ms, name_of, site_evidence
 from traceopt.rules.finding import Finding, Fix
@@ -69,7 +71,7 @@ class DdpBufferBroadcast(Rule):
         yield self.finding(
             why=(
                 f"Before each forward pass DDP broadcasts the model's buffers, which holds the host for "
-                f"{ms(float(np.median(area.within(edges[:-1], edges[1:]))))} of each {ms(facts.step_ns)} step."
+                f"{ms(median(area.within(edges[:-1], edges[1:])))} of each {ms(facts.step_ns)} step."
             ),
             saving=saved,
             evidence=site_evidence(facts, sites, lambda site: name_of(facts, int(site.rows[0]))),
@@ -89,6 +91,6 @@ class DdpBufferBroadcast(Rule):
         sent = facts.regions.named(lambda name: name in _BROADCASTS, ANNOTATION, OP)[packing]
         parts = [
             (slices.start[packing[owner == one]].min(), slices.end[packing[owner == one]].max())
-            for one in np.unique(owner[(owner >= 0) & sent])  # one a step
+            for one in distinct_values(owner[(owner >= 0) & sent])  # one a step
         ]
         return union(np.array([a for a, _ in parts]), np.array([b for _, b in parts])) if parts else EMPTY

@@ -9,8 +9,10 @@ from typing import ClassVar
 import numpy as np
 
 from traceopt.analyzer.facts import Facts
+from traceopt.analyzer.grouping import distinct_values
 from traceopt.analyzer.intervals import union
 from traceopt.analyzer.nesting import ANNOTATION, OP, PYTHON
+from traceopt.analyzer.percentiles import median
 from traceopt.analyzer.replay.changes import RemoveHost
 from traceopt.analyzer.tables import I8
 from traceopt.rules.common import by_site, host_bounds, locations, ms, name_of, site_evidence
@@ -60,7 +62,7 @@ class DataParallelModule(Rule):
     min_share: float = threshold(0.01, "smallest saving, as a share of the median step, to state one")
 
     def applies(self, facts: Facts) -> str | None:
-        devices = np.unique(facts.trace.gpu.device)
+        devices = distinct_values(facts.trace.gpu.device)
         if len(devices) < 2:
             return "The process uses one GPU."
         return None if len(_work(facts)) else "No nn.DataParallel in this trace."
@@ -69,7 +71,7 @@ class DataParallelModule(Rule):
         rows = _work(facts)
         slices, edges = facts.slices, facts.steps.edges
         area = union(slices.start[rows], slices.end[rows])
-        host = float(np.median(area.within(edges[:-1], edges[1:])))
+        host = median(area.within(edges[:-1], edges[1:]))
         saved = priced(
             facts,
             host_bounds(facts, area, REMOVABLE),
@@ -77,7 +79,7 @@ class DataParallelModule(Rule):
             "The step without the host time of copying the model, splitting and collecting.",
         )
         sites = by_site(facts, rows, slices.end[rows] - slices.start[rows])
-        devices = len(np.unique(facts.trace.gpu.device))
+        devices = len(distinct_values(facts.trace.gpu.device))
         yield self.finding(
             why=(
                 f"One process drives {devices} GPUs through nn.DataParallel; copying the model, batches and results "

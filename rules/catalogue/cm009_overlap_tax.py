@@ -11,6 +11,7 @@ from msgspec import Struct
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.grouping import group_rows, split
 from traceopt.analyzer.kernel_labels import short_name
+from traceopt.analyzer.percentiles import median
 from traceopt.analyzer.tables import I8
 from traceopt.rules.common import ms, percent, place_of_work
 from traceopt.rules.finding import Confidence, Evidence, Finding, Fix
@@ -118,14 +119,14 @@ class OverlapTax(Rule):
         for mine, others in zip(*runs, strict=True):  # kinds of kernel, not events
             if min(len(mine), len(others)) < self.min_runs:
                 continue
-            usual = float(np.median(duration[others]))
+            usual = median(duration[others])
             longer = duration[mine]
             one = _Slowed(
                 rows=rows[mine],
                 excess_ns=float((longer - usual).sum()),
                 beside_ns=float(overlap[mine].sum()),
                 alone_ns=usual,
-                longer_ns=float(np.median(longer)),
+                longer_ns=median(longer),
             )
             if one.slowdown >= self.min_slowdown and one.excess_ns > 0:
                 out.append(one)

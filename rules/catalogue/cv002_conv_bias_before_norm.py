@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from traceopt.analyzer.facts import Facts
+from traceopt.analyzer.grouping import distinct_values
 from traceopt.analyzer.nesting import OP
 from traceopt.analyzer.tables import I8
 from traceopt.rules.common import by_site, launched_ns, locations, ms, percent, site_evidence
@@ -91,7 +92,7 @@ def _convolutions(facts: Facts) -> tuple[I8, npt.NDArray[np.bool_]]:
     wanted = facts.regions.named(CONVOLUTIONS.__contains__, OP)
     rows = np.flatnonzero(wanted)
     dims = ops.dims[slices.row[rows]]
-    biased = {int(code): _has_bias(facts.trace.texts[code]) for code in np.unique(dims[dims >= 0])}
+    biased = {int(code): _has_bias(facts.trace.texts[code]) for code in distinct_values(dims[dims >= 0])}
     rows = rows[np.array([biased.get(int(code), False) for code in dims], bool)]
     outer = slices.outermost(slices.kind == OP)
     norm = facts.regions.named(NORMS.__contains__, OP)

@@ -9,6 +9,7 @@ import numpy as np
 from msgspec import Struct
 
 from traceopt.analyzer.facts import Facts
+from traceopt.analyzer.percentiles import median
 from traceopt.analyzer.tables import I8
 from traceopt.rules.common import by_site, locations, ms, percent
 from traceopt.rules.finding import Evidence, Finding, Fix
@@ -123,7 +124,7 @@ class _Waits(Struct, frozen=True):
 
     @property
     def quick_ns(self) -> float:
-        return float(np.median(np.delete(self.wait_ns, self.long)))
+        return median(np.delete(self.wait_ns, self.long))
 
 
 def _waits(facts: Facts) -> _Waits | None:
@@ -135,9 +136,9 @@ def _waits(facts: Facts) -> _Waits | None:
         return None
     wait = ledger.fetch_ns[steps]
     long = np.flatnonzero(wait > wait.mean())
-    if len(long) and np.median(wait[long]) < 3 * np.median(np.delete(wait, long)):
+    if len(long) and median(wait[long]) < 3 * median(np.delete(wait, long)):
         long = long[:0]
-    return _Waits(wait, float(np.median(ledger.step_ns[steps] - wait)), long, steps[long])
+    return _Waits(wait, median(ledger.step_ns[steps] - wait), long, steps[long])
 
 
 def _workers(facts: Facts) -> int | None:

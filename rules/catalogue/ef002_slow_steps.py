@@ -12,6 +12,7 @@ from traceopt.analyzer.cpu_phases import PHASES
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.gpu import BUSY_LABELS
 from traceopt.analyzer.idle import CAUSES
+from traceopt.analyzer.percentiles import median
 from traceopt.analyzer.tables import I8
 from traceopt.rules.common import HOST_DISPATCH, SiteCost, by_site, locations, ms, percent, saving, site_evidence
 from traceopt.rules.finding import Evidence, Finding, Fix, Price, Saving
@@ -120,7 +121,7 @@ class SlowSteps(Rule):
             return
         gaps, counts = np.unique(apart, return_counts=True)
         period, regular = int(gaps[counts.argmax()]), float(counts.max() / len(apart))
-        usual_ns = float(np.median(rest))
+        usual_ns = median(rest)
         excess_ns = float((rest[slow] - usual_ns).sum()) / len(rest)
         if period < 2 or regular < self.min_regular or excess_ns < self.min_share * mean_step_ns(ledger):
             return
@@ -160,9 +161,9 @@ class SlowSteps(Rule):
 
     def _slow(self, duration: I8) -> I8:
         """Indices of the slow steps; none when the first alone is slow, which is a start."""
-        median = float(np.median(duration))
-        deviation = 1.4826 * float(np.median(np.abs(duration - median)))  # of a normal distribution
-        limit = max(self.slow_factor * median, median + self.slow_deviations * deviation)
+        usual = median(duration)
+        deviation = 1.4826 * median(np.abs(duration - usual))  # of a normal distribution
+        limit = max(self.slow_factor * usual, usual + self.slow_deviations * deviation)
         slow = np.flatnonzero(duration > limit)
         return slow if slow.any() else slow[:0]
 
@@ -211,7 +212,7 @@ def _what_grew(facts: Facts, slow: I8) -> list[tuple[str, str, float]]:
     else:
         parts = [(name, label, facts.cpu_phases.by_step[:, i]) for i, (name, label, _) in enumerate(PHASES)]
     usual = np.setdiff1d(np.arange(facts.steps.count), slow)
-    grown = [(name, label, float(ns[slow].mean() - np.median(ns[usual]))) for name, label, ns in parts]
+    grown = [(name, label, float(ns[slow].mean() - median(ns[usual]))) for name, label, ns in parts]
     return sorted(grown, key=lambda part: -part[2])
 
 

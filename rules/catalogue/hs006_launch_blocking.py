@@ -9,7 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 from traceopt.analyzer.facts import Facts
+from traceopt.analyzer.grouping import distinct_values
 from traceopt.analyzer.intervals import intersect, union
+from traceopt.analyzer.percentiles import median
 from traceopt.analyzer.replay.changes import DropSync
 from traceopt.rules.common import ms, percent
 from traceopt.rules.finding import Evidence, Finding, Fix
@@ -58,10 +60,10 @@ class LaunchBlocking(Rule):
         elif waiting < self.min_share:
             return
         runtime, edges = facts.trace.runtime, facts.steps.edges
-        launches = np.unique(facts.links.launch[facts.gpu.rows[facts.gpu.is_kernel]])
+        launches = distinct_values(facts.links.launch[facts.gpu.rows[facts.gpu.is_kernel]])
         launches = launches[launches >= 0]
         waits = intersect(union(runtime.start[launches], runtime.end_of(launches)), facts.gpu.busy)
-        wait_ns = float(np.median(waits.within(edges[:-1], edges[1:])))
+        wait_ns = median(waits.within(edges[:-1], edges[1:]))
         busy_ns = facts.gpu.busy.total / facts.steps.count
         own_ns = max(0.0, facts.step_ns - wait_ns)  # of the host
         gain = max(0.0, facts.step_ns - max(own_ns, busy_ns))
@@ -105,7 +107,7 @@ class LaunchBlocking(Rule):
 
 def _blocked(facts: Facts) -> npt.NDArray[np.integer]:
     """The calls that would return at once: all that launch, also copies, but for those that wait by their nature."""
-    launches = np.unique(facts.links.launch[facts.gpu.rows])
+    launches = distinct_values(facts.links.launch[facts.gpu.rows])
     return np.setdiff1d(launches, facts.slices.row[facts.syncs.slice])
 
 

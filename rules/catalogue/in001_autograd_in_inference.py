@@ -8,6 +8,8 @@ from typing import ClassVar
 import numpy as np
 
 from traceopt.analyzer.facts import Facts
+from traceopt.analyzer.grouping import group_rows
+from traceopt.analyzer.percentiles import median
 from traceopt.analyzer.replay.changes import RemoveHost
 from traceopt.rules.common import dispatch_area, ms, percent, starved_ns
 from traceopt.rules.finding import Confidence, Evidence, Finding, Fix
@@ -90,6 +92,6 @@ def _nodes(facts: Facts) -> float:
     rows = np.flatnonzero((ops.sequence >= 0) & (ops.forward_thread <= 0))
     step = steps.step_of(ops.start[rows])
     inside = (step >= 0) & (step < steps.count)
-    pairs = np.unique(np.stack((step[inside], ops.sequence[rows[inside]])), axis=1)
-    counts = np.bincount(pairs[0].astype(np.int64), minlength=steps.count)
-    return float(max(0.0, np.median(counts) - 1))
+    nodes, _ = group_rows(step[inside], ops.sequence[rows[inside]])
+    counts = np.bincount(step[inside][nodes], minlength=steps.count)
+    return float(max(0.0, median(counts) - 1))

@@ -9,6 +9,7 @@ import numpy as np
 
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.intervals import union
+from traceopt.analyzer.percentiles import median
 from traceopt.analyzer.replay.changes import RemoveHost
 from traceopt.rules.common import (
     RECORD_STACKS,
@@ -74,13 +75,13 @@ class LaunchBound(Rule):
             return
         kernels = facts.gpu.is_kernel & (facts.gpu.in_window > 0)
         count = int(kernels.sum()) / facts.steps.count
-        median = float(np.median(facts.gpu.work.duration[kernels])) if kernels.any() else 0.0
+        usual = median(facts.gpu.work.duration[kernels]) if kernels.any() else 0.0
         evidence, locations = self._evidence(facts)
         dispatch = dispatch_area(facts)
         yield self.finding(
             why=(
                 f"The GPU waits {ms(starved)} of each {ms(facts.step_ns)} step for kernels that the host has not "
-                f"launched yet; {count:,.0f} kernels a step run for {ms(median)} each in the median."
+                f"launched yet; {count:,.0f} kernels a step run for {ms(usual)} each in the median."
             ),
             saving=priced(
                 facts,
@@ -133,14 +134,14 @@ class LaunchBound(Rule):
         for site in by_site(facts, ops.rows, ops.end - ops.start):
             mine = np.isin(ops.rows, site.rows)
             area = union(ops.start[mine], ops.end[mine])
-            time_ns = float(np.median(area.within(edges[:-1], edges[1:])))
+            time_ns = median(area.within(edges[:-1], edges[1:]))
             if site.location is None or site.calls < self.min_calls * count or time_ns < self.min_share * facts.step_ns:
                 continue
             yield self.finding(
                 title="Do many small operations as one",
                 why=(
                     f"One line calls {site.calls / count:,.0f} operators a step of "
-                    f"{ms(float(np.median((ops.end - ops.start)[mine])))} in the median, forward and backward: "
+                    f"{ms(median((ops.end - ops.start)[mine]))} in the median, forward and backward: "
                     f"{ms(time_ns)} of each {ms(facts.step_ns)} step."
                 ),
                 saving=priced(

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from traceopt.analyzer.facts import Facts
+from traceopt.analyzer.grouping import distinct_values
 from traceopt.analyzer.replay.changes import RemoveHost
 from traceopt.analyzer.syncs import BLOCKING_COPY, DATA_DEPENDENT, EXPLICIT, SCALAR_READ
 from traceopt.analyzer.tables import I8
@@ -153,7 +154,7 @@ def _holder(facts: Facts) -> list[Location]:
     """The innermost of the user's functions that holds most launches of the training thread."""
     slices, runtime = facts.slices, facts.trace.runtime
     launch = facts.links.launch[facts.gpu.rows]
-    rows = np.unique(launch[launch >= 0])
+    rows = distinct_values(launch[launch >= 0])
     starts = np.sort(runtime.start[rows[runtime.thread[rows] == facts.steps.thread]])
     frames = np.flatnonzero(facts.call_sites.user_frames & (slices.thread == facts.steps.thread))
     if not len(frames) or not len(starts):

@@ -6,9 +6,8 @@ import re
 from collections.abc import Mapping
 from typing import ClassVar
 
-import numpy as np
-
 from traceopt.analyzer.facts import Facts
+from traceopt.analyzer.grouping import distinct_values
 from traceopt.rules.finding import Evidence, Fix
 from traceopt.rules.steady_rule import SteadyRule
 
@@ -64,7 +63,7 @@ class Recompilation(SteadyRule):
 def _regions(facts: Facts) -> dict[str, int]:
     """The highest number of a compilation seen of each compiled region."""
     out: dict[str, int] = {}
-    for code in np.unique(facts.slices.name):
+    for code in distinct_values(facts.slices.name):
         match = _REGION.match(facts.trace.names[code])
         if match:
             out[match["frame"]] = max(out.get(match["frame"], 0), int(match["compiled"]))

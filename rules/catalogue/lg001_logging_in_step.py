@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import ClassVar
 
-import numpy as np
-
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.intervals import intersect, union
+from traceopt.analyzer.percentiles import median
 from traceopt.analyzer.replay.changes import RemoveHost
 from traceopt.rules.common import by_site, locations, ms, name_of, percent, site_evidence
 from traceopt.rules.finding import Finding, Fix
@@ -83,4 +82,4 @@ def _sync_ns(facts: Facts) -> float:
     inside = area.contains(syncs.start)
     calls = intersect(union(syncs.start[inside], syncs.end[inside]), facts.gaps.starved)
     edges = facts.steps.edges
-    return float(np.median(calls.within(edges[:-1], edges[1:]))) if inside.any() else 0.0
+    return median(calls.within(edges[:-1], edges[1:])) if inside.any() else 0.0

@@ -9,6 +9,7 @@ import numpy as np
 
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.ledger import Ledger
+from traceopt.analyzer.percentiles import median
 from traceopt.rules.common import by_site, locations, ms, name_of, percent, site_evidence
 from traceopt.rules.finding import Evidence, Finding, Fix
 from traceopt.rules.pricing import priced, without_calls
@@ -92,7 +93,7 @@ class CheckpointInStep(Rule):
         yield self.finding(
             why=(
                 f"torch.save stops the run in {len(saves)} of {len(ledger.save_ns):,} steps, about every "
-                f"{np.median(np.diff(saves)):,.0f}, for {ms(float(ledger.save_ns[saves].mean()))} each: {ms(mean)} of "
+                f"{median(np.diff(saves)):,.0f}, for {ms(float(ledger.save_ns[saves].mean()))} each: {ms(mean)} of "
                 "each step "
                 f"of {ms(mean_step_ns(ledger))} on average."
             ),

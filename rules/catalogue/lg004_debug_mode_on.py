@@ -12,6 +12,7 @@ from msgspec import Struct
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.intervals import Intervals
 from traceopt.analyzer.nesting import OP, PYTHON
+from traceopt.analyzer.percentiles import median
 from traceopt.analyzer.replay.changes import RemoveLaunches
 from traceopt.rules.common import by_site, host_bounds, locations, ms, percent
 from traceopt.rules.finding import Evidence, Finding, Fix, Price
@@ -82,7 +83,7 @@ class DebugModeOn(Rule):
     def _measured(self, facts: Facts, mode: _Mode, mask: Mask, saved: Price) -> Finding:
         area, edges = _area(facts, mask), facts.steps.edges
         rows = np.flatnonzero(mask)
-        time_ns = float(np.median(area.within(edges[:-1], edges[1:])))
+        time_ns = median(area.within(edges[:-1], edges[1:]))
         sites = by_site(facts, rows, facts.slices.end[rows] - facts.slices.start[rows])
         return self.finding(
             title=mode.title,

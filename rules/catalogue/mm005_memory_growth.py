@@ -10,6 +10,7 @@ import numpy as np
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.memory_blocks import AFTER
 from traceopt.analyzer.nesting import OP
+from traceopt.analyzer.percentiles import median
 from traceopt.analyzer.tables import I8
 from traceopt.rules.common import name_of, places
 from traceopt.rules.finding import Evidence, Finding, Fix, Location
@@ -57,7 +58,7 @@ class MemoryGrowth(Rule):
         growth = np.diff(_floor(facts))
         if growth.min() < self.min_bytes:
             return
-        each = float(np.median(growth))
+        each = median(growth)
         evidence, locations = _kept(facts)
         left = (facts.device.memory_bytes or 0) - (facts.memory.peak_allocated or 0 if facts.memory else 0)
         full = f" At this rate the device is full after {left / each:,.0f} more steps." if left > 0 else ""

@@ -9,6 +9,7 @@ import numpy as np
 
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.memory_blocks import BEFORE
+from traceopt.analyzer.percentiles import median
 from traceopt.rules.common import launched_ns, ms, percent, places
 from traceopt.rules.finding import Confidence, Evidence, Finding, Fix
 from traceopt.rules.memory_advice import peak_bytes, peak_of_capacity, size
@@ -97,7 +98,7 @@ class CheckpointingWithHeadroom(Rule):
         index = np.searchsorted(area.start, np.maximum(blocks.start, 0), side="right") - 1
         held = inside & (blocks.end > area.end[np.maximum(index, 0)])
         per_step = facts.steps.per_step(facts.steps.step_of(blocks.start[held]), blocks.bytes[held])
-        return float(np.median(per_step))
+        return median(per_step)
 
     def passed(self, facts: Facts) -> str:
         work = facts.gpu.is_kernel & facts.regions.work_under(facts.regions.recompute)

@@ -9,6 +9,7 @@ import numpy as np
 
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.nesting import ANNOTATION, OP
+from traceopt.analyzer.percentiles import median
 from traceopt.analyzer.replay.changes import RemoveHost
 from traceopt.rules.common import (
     by_site,
@@ -73,11 +74,11 @@ class SingleTensorOptimizer(Rule):
     def _on_gpu(self, facts: Facts) -> Iterator[Finding]:
         kernels = facts.gpu.is_kernel & facts.regions.work_under(facts.regions.optimizer) & (facts.gpu.in_window > 0)
         count = int(kernels.sum()) / facts.steps.count
-        if count < self.min_kernels or np.median(facts.gpu.work.duration[kernels]) > self.max_median_us * 1e3:
+        if count < self.min_kernels or median(facts.gpu.work.duration[kernels]) > self.max_median_us * 1e3:
             return
         area = facts.regions.own_time(facts.regions.optimizer, facts.steps.thread)
         edges = facts.steps.edges
-        host_ns = float(np.median(area.within(edges[:-1], edges[1:])))
+        host_ns = median(area.within(edges[:-1], edges[1:]))
         gpu_ns = typical_ns(facts, facts.gpu.work.start[kernels], facts.gpu.in_window[kernels])
         saved = priced(
             facts,
@@ -92,11 +93,11 @@ class SingleTensorOptimizer(Rule):
             return
         rows = np.flatnonzero(facts.regions.optimizer)
         sites = by_site(facts, rows, facts.slices.end[rows] - facts.slices.start[rows])
-        median = float(np.median(facts.gpu.work.duration[kernels]))
+        usual = median(facts.gpu.work.duration[kernels])
         evidence = kernel_evidence(facts, kernels, 3)
         yield self.finding(
             why=(
-                f"Optimizer.step launches {count:,.0f} kernels a step with a median of {ms(median)} and holds the host "
+                f"Optimizer.step launches {count:,.0f} kernels a step with a median of {ms(usual)} and holds the host "
                 f"for {ms(host_ns)} of each {ms(facts.step_ns)} step."
             ),
             saving=saved,
@@ -117,7 +118,7 @@ class SingleTensorOptimizer(Rule):
             return
         count = len(ops) / facts.steps.count
         edges = facts.steps.edges
-        took_ns = float(np.median(area.within(edges[:-1], edges[1:])))
+        took_ns = median(area.within(edges[:-1], edges[1:]))
         if count < self.min_kernels or self.removable_on_cpu * took_ns < self.min_share * facts.step_ns:
             return
         rows = np.flatnonzero(optimizer)

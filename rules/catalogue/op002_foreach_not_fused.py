@@ -11,6 +11,7 @@ from traceopt.analyzer import op_names
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.intervals import Intervals, union
 from traceopt.analyzer.nesting import ANNOTATION, OP
+from traceopt.analyzer.percentiles import median
 from traceopt.analyzer.replay.changes import RemoveHost
 from traceopt.rules.common import by_site, host_bounds, locations, ms, places, typical_ns
 from traceopt.rules.finding import Evidence, Finding, Fix
@@ -80,7 +81,7 @@ class ForeachNotFused(Rule):
         if saved.bounds_ns[1] < self.min_share * facts.step_ns:
             return
         edges = facts.steps.edges
-        host_ns = float(np.median(area.within(edges[:-1], edges[1:])))
+        host_ns = median(area.within(edges[:-1], edges[1:]))
         sites = by_site(facts, rows, facts.slices.end[rows] - facts.slices.start[rows])
         evidence = kernel_evidence(facts, kernels, 3)
         recorded = [o for o in facts.captured.optimizers if o.class_name and o.class_name.endswith(f".{kind}")]

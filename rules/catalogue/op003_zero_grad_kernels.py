@@ -11,6 +11,7 @@ import numpy.typing as npt
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.intervals import Intervals, merge
 from traceopt.analyzer.nesting import OP
+from traceopt.analyzer.percentiles import median
 from traceopt.analyzer.replay.changes import RemoveHost, RemoveLaunches
 from traceopt.rules.common import by_site, host_bounds, locations, ms, places, typical_ns
 from traceopt.rules.finding import Finding, Fix
@@ -60,7 +61,7 @@ class ZeroGradKernels(Rule):
             return
         area = facts.regions.area(facts.regions.zero_grad, facts.steps.thread)
         edges = facts.steps.edges
-        host_ns = float(np.median(area.within(edges[:-1], edges[1:])))
+        host_ns = median(area.within(edges[:-1], edges[1:]))
         added = _additions(facts, fills)
         gpu_ns, added_ns = (_typical_ns(facts, work) for work in (fills, added))
         saved = priced(

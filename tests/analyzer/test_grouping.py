@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from traceopt.analyzer import grouping
-from traceopt.analyzer.grouping import Categorical, group_rows, longest_of_group, split
+from traceopt.analyzer.grouping import Categorical, distinct_values, group_rows, longest_of_group, numbered, split
 
 triples = st.lists(st.tuples(st.integers(-4, 3), st.integers(-1, 2), st.integers(0, 5)), max_size=30)
 
@@ -37,6 +37,18 @@ def test_a_column_of_texts() -> None:
 def test_a_column_without_rows() -> None:
     column = Categorical([], np.empty(0, np.int32))
     assert len(column.among("gemm")) == len(column.used) == 0
+
+
+@pytest.mark.parametrize("most", [-1, 1 << 16])
+@given(st.lists(st.integers(-9, 1 << 20), max_size=20))
+def test_distinct_values_are_those_of_numpy(most: int, values: list[int]) -> None:
+    array = np.array(values, np.int64)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(grouping, "_MOST_VALUES", most)
+        assert distinct_values(array).tolist() == np.unique(array).tolist()
+        assert [part.tolist() for part in numbered(array)] == [
+            part.tolist() for part in np.unique(array, return_inverse=True)
+        ]
 
 
 @given(st.lists(st.integers(0, 4), max_size=20))

@@ -18,6 +18,7 @@ from statistics import fmean, variance
 import numpy as np
 import numpy.typing as npt
 
+from traceopt.analyzer.percentiles import median
 from traceopt.comparison.document import StepChange, StepVerdict
 
 ASSUMED_SPREAD = 0.01  # standard deviation of runs of the same code, beyond what their steps make of it
@@ -53,7 +54,7 @@ def step_change(
     sides = [[np.array(steps) for run in side if (steps := _sound(run))] for side in (base, head)]
     if not all(sides):
         return StepChange("not_measured", reason="A side has no steps that could be compared.")
-    medians = [[math.log(float(np.median(steps))) for steps in side] for side in sides]
+    medians = [[math.log(median(steps)) for steps in side] for side in sides]
     before, after = (fmean(side) for side in medians)
     change = after - before
     in_turn = in_turn and len(base) == len(head) == len(sides[0]) == len(sides[1]) > 1
@@ -122,13 +123,13 @@ def _by_steps(runs: Sequence[F8]) -> Spread | None:
 
     The spread is the median absolute deviation, which a few slow steps do not move; of few steps the standard one.
     """
-    deviations = [np.log(steps) - math.log(float(np.median(steps))) for steps in runs if len(steps) > 1]
+    deviations = [np.log(steps) - math.log(median(steps)) for steps in runs if len(steps) > 1]
     if not deviations:
         return None
     together = np.concatenate(deviations)
     freedom = len(together) - len(deviations)
     if freedom >= FEW_STEPS:
-        scale = 1.4826 * float(np.median(np.abs(together))) * math.sqrt(len(together) / freedom)
+        scale = 1.4826 * median(np.abs(together)) * math.sqrt(len(together) / freedom)
     else:
         scale = math.sqrt(float(np.sum(together**2)) / freedom)
     independent = _independent(deviations)
