@@ -204,12 +204,13 @@ def build_slices(trace: Trace) -> Slices:
     return Slices(thread, start, end, kind, name, row[order], parent)
 
 
-def _outermost_first(thread: I4, start: I8, end: I8, kind: U1) -> npt.NDArray[np.intp]:
+def _outermost_first(thread: I4, start: I8, end: I8, kind: U1) -> I4:
     """The order by thread, start, length (longest first) and kind."""
-    order = np.argsort(start, kind="stable")  # that of the tables' own parts is kept
+    order: I4 = np.argsort(start, kind="stable").astype(np.int32)  # which keeps that of the tables' own parts
     small = np.uint16 if thread.max(initial=0) < 1 << 16 else np.int32  # so few are sorted in one pass
-    order = order[np.argsort(thread[order].astype(small), kind="stable")]
-    same = (np.diff(start[order]) == 0) & (np.diff(thread[order]) == 0)
+    order = order[np.argsort(thread.astype(small)[order], kind="stable")]
+    sorted_start, sorted_thread = start[order], thread[order]
+    same = (sorted_start[1:] == sorted_start[:-1]) & (sorted_thread[1:] == sorted_thread[:-1])
     tied = np.flatnonzero(np.append(same, False) | np.append(False, same))
     rows = order[tied]
     order[tied] = rows[np.lexsort((rows, kind[rows], start[rows] - end[rows], start[rows], thread[rows]))]
@@ -233,25 +234,22 @@ def enclosing(thread: I4, start: I8, end: I8, resolution_ns: int = 1) -> I4:
     """
     n = len(start)
     slack = resolution_ns if resolution_ns > 1 else 0
+    needed = np.maximum(start + 1, end - slack)  # the least end of what encloses a slice
     candidate = np.arange(-1, n - 1, dtype=np.int32)
-    enclosed = (thread[1:] == thread[:-1]) & (end[:-1] > start[1:]) & (end[:-1] >= end[1:] - slack)
-    searching = np.flatnonzero(~enclosed) + 1
-    other_thread = thread[searching] != thread[searching - 1]
-    candidate[searching[other_thread]] = -1
-    searching = searching[~other_thread].astype(np.int32)
+    same = thread[1:] == thread[:-1]
+    candidate[1:][~same] = -1
+    searching = (np.flatnonzero(same & (end[:-1] < needed[1:])) + 1).astype(np.int32)
+    wanted, at = needed[searching], candidate[searching]
     for _ in range(_LEVELS):
-        candidate[searching] = candidate[candidate[searching]]
-        searching = searching[candidate[searching] >= 0]
-        if not len(searching):
-            break
-        at = candidate[searching]
-        encloses = (end[at] > start[searching]) & (end[at] >= end[searching] - slack)
-        searching = searching[~encloses]
+        at = candidate[at]
+        candidate[searching] = at
+        settled = (at < 0) | (end[at] >= wanted)
+        if settled.all():
+            return candidate
+        searching, wanted, at = searching[~settled], wanted[~settled], at[~settled]
     for row in searching.tolist():  # in order, from the slice before: what each skips, no later one meets again
         above = row - 1
-        while thread[above] == thread[row] and not (end[above] > start[row] and end[above] >= end[row] - slack):
+        while above >= 0 and end[above] < needed[row]:
             above = int(candidate[above])
-            if above < 0:
-                break
-        candidate[row] = above if thread[above] == thread[row] else -1
+        candidate[row] = above
     return candidate
