@@ -169,15 +169,6 @@ class Slices(Struct, frozen=True, dict=True):
             found = np.where(closed(found) & closed(farther), farther, found)
         return np.where(closed(found), self.parent[np.maximum(found, 0)], found)
 
-    @cached_property
-    def self_ns(self) -> I8:
-        """Each slice's own time: its duration less that of the slices directly inside."""
-        own = self.end - self.start
-        child = self.parent >= 0
-        own -= np.bincount(self.parent[child], weights=own[child], minlength=len(self)).astype(np.int64)
-        own[own < 0] = 0
-        return own
-
 
 def build_slices(trace: Trace) -> Slices:
     """Joins the CPU tables of a trace and finds every slice's parent."""

@@ -92,14 +92,6 @@ def test_the_slice_open_at_a_time_is_the_last_to_begin(slices: Rows, times: list
         assert tree.at(thread, np.array(times, np.int64)).tolist() == [max(rows, default=-1) for rows in open_rows]
 
 
-@given(rows)
-def test_own_time_is_duration_less_children(slices: Rows) -> None:
-    tree = made(slices)
-    duration = tree.end - tree.start
-    expected = [max(0, int(duration[row] - duration[tree.parent == row].sum())) for row in range(len(slices))]
-    assert tree.self_ns.tolist() == expected
-
-
 @given(rows, st.integers(0, 3), st.sampled_from([1, 1000]))
 def test_deep_trees_are_read_otherwise_and_alike(slices: Rows, levels: int, unit: int) -> None:
     """From some depth on nothing climbs level by level any more."""
@@ -191,7 +183,6 @@ def test_slices_of_a_trace() -> None:
     assert slices.kind.tolist() == [PYTHON, ANNOTATION, OP, RUNTIME, OP, OP]
     assert slices.of(OP, len(trace.ops)).tolist() == [2, 5, 4]  # in order of start: mm, add, relu
     assert slices.of(RUNTIME, 1).tolist() == [3]
-    assert slices.self_ns.tolist() == [0, 0, 0, 5000, 2000, 1000]
 
 
 def test_resolution_comes_from_the_times() -> None:
@@ -203,4 +194,4 @@ def test_resolution_comes_from_the_times() -> None:
 
 def test_a_trace_without_cpu_slices() -> None:
     slices = build_slices(read([op("gone", float("nan"), 1)]))
-    assert len(slices) == len(slices.self_ns) == len(slices.nearest(np.empty(0, bool))) == 0
+    assert len(slices) == len(slices.nearest(np.empty(0, bool))) == 0
