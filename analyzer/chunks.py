@@ -89,14 +89,15 @@ class EventStream(Struct):
 
     def _find_events(self, blocks: Iterator[bytes]) -> bytes:
         """Reads up to the first event; raises NotATraceError."""
-        text = bytearray()
+        text = b""
         for block in blocks:
-            text += block
+            searched = max(0, len(text) - _KEY_BYTES)
+            text = text + block if text else block
             if bare := _BARE_ARRAY.match(text):
-                return bytes(text[bare.end() - 1 :])
-            if found := _EVENTS_KEY.search(text, max(0, len(text) - len(block) - _KEY_BYTES)):
-                self._head = bytes(text[: found.end()]).removeprefix(_BOM).lstrip() + b"]}"
-                return bytes(text[found.end() :])
+                return text[bare.end() - 1 :]
+            if found := _EVENTS_KEY.search(text, searched):
+                self._head = text[: found.end()].removeprefix(_BOM).lstrip() + b"]}"
+                return text[found.end() :]
             if len(text) > _META_LIMIT_BYTES:
                 break
         raise NotATraceError("it has no list of traceEvents" if text.strip() else "it is empty")

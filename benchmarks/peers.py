@@ -171,21 +171,26 @@ def table(samples: Mapping[str, Sequence[Sample]]) -> str:
 
 
 def growth_table(parts: Mapping[int, Mapping[str, Sequence[Sample]]]) -> str:
-    """A row a size (in bytes of JSON), a column a tool: CPU s and peak MB."""
-    tools = list(dict.fromkeys(tool for samples in parts.values() for tool in samples))
+    """A row a size (in bytes of JSON) and tool; multiples of the first tool at this size."""
     rows = [
-        "| JSON | " + " | ".join(f"{tool}: CPU s | a GB | peak MB" for tool in tools) + " |",
-        "| ---: " * (1 + 3 * len(tools)) + "|",
+        "| JSON | | wall s | CPU s | CPU s a GB | peak MB | x wall | x CPU | x peak |",
+        "| ---: | --- " + "| ---: " * 7 + "|",
     ]
     for size, samples in parts.items():
-        cells = [f"{size / MB:,.0f} MB"]
-        for tool in tools:
-            if tool in samples:
-                _, cpu_s, peak_mb = _medians(samples[tool])
-                cells += [f"{cpu_s:.1f}", f"{cpu_s / size * 1e9:.1f}", f"{peak_mb:,.0f}"]
-            else:
-                cells += ["not run", "", ""]
-        rows.append("| " + " | ".join(cells) + " |")
+        first: tuple[float, float, float] | None = None
+        for tool, runs in samples.items():
+            wall_s, cpu_s, peak_mb = medians = _medians(runs)
+            first = first or medians
+            cells = [
+                f"{size / MB:,.0f} MB",
+                tool,
+                f"{wall_s:.1f}",
+                f"{cpu_s:.1f}",
+                f"{cpu_s / size * 1e9:.1f}",
+                f"{peak_mb:,.0f}",
+            ]
+            cells += [f"{own / of_first:.1f}" for own, of_first in zip(medians, first, strict=True)]
+            rows.append("| " + " | ".join(cells) + " |")
     return "\n".join(rows)
 
 

@@ -56,11 +56,12 @@ def test_the_table_gives_medians_and_multiples_of_the_first() -> None:
     assert len({row.count("|") for row in rows}) == 1
 
 
-def test_the_growth_table_gives_the_pace_and_says_what_was_not_run() -> None:
+def test_the_growth_table_gives_the_pace_and_multiples() -> None:
     small, large = {"us": [Sample(1, 0.5, 100_000_000)], "them": [Sample(9, 9, 10**9)]}, {"us": [Sample(9, 8, 10**9)]}
     rows = growth_table({50_000_000: small, 10**9: large}).splitlines()
-    assert rows[2] == "| 50 MB | 0.5 | 10.0 | 100 | 9.0 | 180.0 | 1,000 |"
-    assert rows[3] == "| 1,000 MB | 8.0 | 8.0 | 1,000 | not run |  |  |"
+    assert rows[2] == "| 50 MB | us | 1.0 | 0.5 | 10.0 | 100 | 1.0 | 1.0 | 1.0 |"
+    assert rows[3] == "| 50 MB | them | 9.0 | 9.0 | 180.0 | 1,000 | 9.0 | 18.0 | 10.0 |"
+    assert rows[4] == "| 1,000 MB | us | 9.0 | 8.0 | 8.0 | 1,000 | 1.0 | 1.0 | 1.0 |"
     assert len({row.count("|") for row in rows}) == 1
 
 
