@@ -252,9 +252,10 @@ class TableBuilder:
         """Codes of raw JSON texts, -1 for "not in the event"."""
         if values.count(NO_TEXT) == len(values):
             return np.full(len(values), -1, np.int32)
-        text = _SEPARATOR.join(values)
-        if text == _SEPARATOR.join([bytes(values[0])] * len(values)):  # as "" for all, where nothing was recorded
-            codes = np.repeat(self.texts.encode((bytes(values[0]),), 1), len(values))
+        text, first = _SEPARATOR.join(values), bytes(values[0])
+        alike = len(text) == len(first) * len(values) + len(values) - 1
+        if alike and text == _SEPARATOR.join([first] * len(values)):  # as "" for all, where nothing was recorded
+            codes = np.repeat(self.texts.encode((first,), 1), len(values))
         else:
             texts = text.split(_SEPARATOR)  # at half the cost of bytes(value) for each
             codes = self.texts.encode(texts if len(texts) == len(values) else map(bytes, values), len(values))

@@ -98,8 +98,8 @@ def recover(text: bytes, final: bool, patience: int = PATIENCE) -> Recovered:
             found.repaired += reading.repaired or not comma  # else what stood between this and the next is missing
             found.lost += reading.garbage_follows
             after_loss = False
-        elif reading.repaired and b'"ph"' in text[starts[at] : starts[at + pieces]]:
-            found.lost += 1  # mending made something else of it
+        elif reading.repaired and (not after_loss or b'"ph"' in text[starts[at] : starts[at + pieces]]):
+            found.lost += 1  # what is left of an event, or mending made something else of it
         at += pieces
     return found
 

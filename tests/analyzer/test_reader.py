@@ -676,3 +676,16 @@ def test_a_long_gap_before_what_may_end_the_events_takes_time_by_its_length() ->
     for end in (b"", b"x", b"]x", b"]" + b" " * 300_000 + b"x"):
         with pytest.raises(InputError):
             read(text + end)
+
+
+def test_a_long_text_among_many_is_held_once() -> None:
+    long, short = {"Input Dims": [[7] * 200_000]}, {"Input Dims": [[7]]}
+    text = document([op("aten::mm", 0, 1, **long), *(op("aten::mm", 2 * i, 1, **short) for i in range(1, 2000))])
+    tracemalloc.start()
+    try:
+        trace = read(text)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert len(trace.ops) == 2000
+    assert peak < 30e6

@@ -121,6 +121,11 @@ def test_a_text_that_is_cut_off_carries_its_last_event(cut: int) -> None:
     assert goes_on.lost == (goes_on.rest == len(text))
 
 
+def test_what_is_left_of_an_event_is_told() -> None:
+    found = recover(f'{GOOD}, {{"name": "left", "args": {{"cid": 1}}}} }}, {GOOD}'.encode(), final=True)
+    assert (len(found.events), found.lost) == (2, 1)
+
+
 names = st.text(st.sampled_from('ab"\\,:{}[] \n\t\x00é'), max_size=20)
 
 
