@@ -34,8 +34,14 @@ class Node:
         self.other = self
 
 
-def train(loader: DataLoader[Tensor], epochs: int = 1, after_step: Callable[[], object] = bool) -> None:
-    model = nn.Sequential(nn.Linear(16, 16), nn.ReLU(), nn.Linear(16, 1))
+def train(
+    loader: DataLoader[Tensor],
+    epochs: int = 1,
+    after_step: Callable[[], object] = bool,
+    width: int = 16,
+    activations: int = 1,
+) -> None:
+    model = nn.Sequential(nn.Linear(16, width), *(nn.ReLU() for _ in range(activations)), nn.Linear(width, 1))
     optimizer = torch.optim.AdamW(model.parameters())
     for _ in range(epochs):
         for x in loader:
@@ -63,8 +69,9 @@ def no_restarts() -> None:
 
 
 def debugging() -> None:
+    """What each node gives is looked through, and it is much."""
     with torch.autograd.set_detect_anomaly(True):
-        train(DataLoader(Slow(160, 0.0), batch_size=4))
+        train(DataLoader(Slow(160, 0.0), batch_size=4), width=20_000, activations=20)
 
 
 def collector() -> None:
