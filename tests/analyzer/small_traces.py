@@ -7,6 +7,8 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from traceopt.analyzer.reader import read_trace
 from traceopt.analyzer.trace import Trace
 
@@ -62,3 +64,13 @@ def document(events: Sequence[Any], **metadata: Any) -> bytes:
 def read(trace: bytes | Sequence[Json], **metadata: Any) -> Trace:
     """The trace of a file's bytes, or of a list of events with the metadata."""
     return read_trace(io.BytesIO(trace if isinstance(trace, bytes) else document(trace, **metadata)), "trace.json")
+
+
+def assert_same_trace(found: Trace, expected: Trace) -> None:
+    """Equal tables, dictionaries and metadata."""
+    assert (found.names, found.texts, found.threads) == (expected.names, expected.texts, expected.threads)
+    assert found.meta == expected.meta
+    for name in ("gpu", "runtime", "ops", "annotations", "python", "sync", "memory", "flows"):
+        table, wanted = getattr(found, name), getattr(expected, name)
+        for column in wanted.SCHEMA:
+            assert np.array_equal(getattr(table, column), getattr(wanted, column)), (name, column)

@@ -5,15 +5,12 @@ from __future__ import annotations
 import io
 from typing import Any
 
-import numpy as np
 import pytest
-from small_traces import Json, annotation, document, kernel, op, python, runtime, span
+from small_traces import Json, annotation, assert_same_trace, document, kernel, op, python, runtime, span
 
 from fixtures.generate import generate
 from traceopt.analyzer import categories, events
 from traceopt.analyzer.reader import read_trace
-
-TABLES = ("gpu", "runtime", "ops", "annotations", "python", "sync", "memory", "flows")
 
 
 def both_ways(text: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -21,12 +18,7 @@ def both_ways(text: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     narrow = read_trace(io.BytesIO(text), "trace")
     monkeypatch.setattr(events, "_decode_known", events._decode_any)
     general = read_trace(io.BytesIO(text), "trace")
-    assert (narrow.names, narrow.texts, narrow.threads) == (general.names, general.texts, general.threads)
-    assert narrow.meta == general.meta
-    for name in TABLES:
-        table, expected = getattr(narrow, name), getattr(general, name)
-        for column in expected.SCHEMA:
-            assert np.array_equal(getattr(table, column), getattr(expected, column)), (name, column)
+    assert_same_trace(narrow, general)
 
 
 @pytest.mark.parametrize("scenario", ["exposed_allreduce", "memory_pressure", "gc_pause"])

@@ -11,8 +11,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
+from small_traces import assert_same_trace
 
 from fixtures.generate import generate
 from traceopt.analyzer import reader, sharing
@@ -22,7 +22,6 @@ from traceopt.analyzer.reader import read_trace
 from traceopt.analyzer.sharing import read_shared, shareable
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are forked")
-TABLES = ("gpu", "runtime", "ops", "annotations", "python", "sync", "memory", "flows")
 
 
 @pytest.fixture
@@ -52,12 +51,7 @@ def assert_same(path: Path) -> None:
     with path.open("rb") as stream:
         shared = read_trace(stream, "trace")
     alone = read_trace(io.BytesIO(path.read_bytes()), "trace")
-    assert (shared.names, shared.texts, shared.threads) == (alone.names, alone.texts, alone.threads)
-    assert shared.meta == alone.meta
-    for name in TABLES:
-        table, expected = getattr(shared, name), getattr(alone, name)
-        for column in expected.SCHEMA:
-            assert np.array_equal(getattr(table, column), getattr(expected, column)), (name, column)
+    assert_same_trace(shared, alone)
 
 
 @pytest.mark.usefixtures("small_blocks")
