@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
+from itertools import chain
 from typing import Any
 
 import msgspec
@@ -29,6 +30,7 @@ from traceopt.analyzer.events import (
     number,
     triple,
 )
+from traceopt.analyzer.fields import FIELDS, FLOWS, MEMORY
 from traceopt.analyzer.tables import (
     I4,
     KERNEL,
@@ -110,114 +112,73 @@ class TableBuilder:
         self.event_count += len(events)
         if self.base_us is None:
             self.base_us = base_of(events)
-        groups = _by_type(events)
-        for kind, alike in groups.items():
-            if issubclass(kind, Complete):
-                self._add_category(kind.category, alike)
-            elif kind is Slice:
-                for category, slices in _by_category(alike).items():
-                    self._add_category(category, slices)
-        for kind, alike in groups.items():
+        by_type = _by_type(events)
+        for table, slices in self._slices(by_type).items():
+            columns: dict[str, Any] = {"name": self.names.encode([e.name for e in slices.events], len(slices.events))}
+            if table == cat.GPU:
+                columns["kind"] = slices.per_event(_gpu_kind)
+            elif table == cat.PYTHON:
+                columns["call_line"] = -1
+            self._append(table, slices.events, columns)
+        for kind, alike in by_type.items():
             if issubclass(kind, (Instant, Point)):
-                self._add_memory([e for e in alike if e.name == "[memory]"])
+                self._append(MEMORY, [e for e in alike if e.name == "[memory]"], {})
             elif issubclass(kind, Flow):
-                self._add_flows(alike)
+                self._append(FLOWS, alike, {})
             elif issubclass(kind, FlowStart):
-                self._add_flows([e for e in alike if e.cat in cat.FORWARD_BACKWARD_FLOWS])
+                self._append(FLOWS, [e for e in alike if e.cat in cat.FORWARD_BACKWARD_FLOWS], {})
             elif kind is Meta:
                 named = [e for e in alike if e.name == "thread_name"]
                 self._thread_meta |= {(e.pid or 0.0, e.tid or 0.0): _meta_name(e.args) for e in named}
 
-    def _add_category(self, category: str, slices: list[Any]) -> None:
-        self.slice_count += len(slices)
-        self.categories[category] += len(slices)
-        kind = cat.TABLE_OF_CATEGORY.get(category, cat.IGNORED)
-        if category in cat.OP_CATEGORIES_WITH_ANNOTATIONS:
-            annotations = [e for e in slices if cat.is_annotation(e.name)]
-            if annotations:
-                self._add_slices(cat.ANNOTATION, category, annotations)
-                slices = [e for e in slices if not cat.is_annotation(e.name)]
-        if kind != cat.IGNORED and slices:
-            self._add_slices(kind, category, slices)
+    def _slices(self, by_type: dict[type, list[Any]]) -> dict[str, _Slices]:
+        """The complete events of each table."""
+        found: defaultdict[str, _Slices] = defaultdict(_Slices)
+        for kind, alike in by_type.items():
+            if kind is not Slice and not issubclass(kind, Complete):
+                continue
+            for category, slices in _by_category(alike).items() if kind is Slice else ((kind.category, alike),):
+                self.slice_count += len(slices)
+                self.categories[category] += len(slices)
+                table = cat.TABLE_OF_CATEGORY.get(category, cat.IGNORED)
+                if category in cat.OP_CATEGORIES_WITH_ANNOTATIONS:
+                    found[cat.ANNOTATION].add(category, [e for e in slices if cat.is_annotation(e.name)])
+                    slices = [e for e in slices if not cat.is_annotation(e.name)]
+                if table != cat.IGNORED:
+                    found[table].add(category, slices)
+        return found
 
-    def _add_slices(self, kind: str, category: str, events: list[Any]) -> None:
-        numbers = {"start": [e.ts for e in events], "duration": [e.dur for e in events]}
-        columns: dict[str, Any] = {"name": self.names.encode([e.name for e in events], len(events))}
-        args = [] if kind == cat.PYTHON else [e.args for e in events]
-        if kind == cat.GPU:
-            numbers |= _gpu_numbers(args)
-            columns["kind"] = _gpu_kind(category)
-            columns["grid"] = _triples([a.grid for a in args])
-            columns["block"] = _triples([a.block for a in args])
-            columns["collective"] = self._texts([a.collective for a in args])
-            columns["collective_dtype"] = self._texts([a.collective_dtype for a in args])
-            columns["process_group"] = self._texts([a.process_group for a in args])
-            columns["process_group_ranks"] = self._texts([a.process_group_ranks for a in args])
-        elif kind == cat.RUNTIME:
-            numbers["correlation"] = [a.correlation for a in args]
-        elif kind == cat.OP or kind == cat.ANNOTATION:
-            numbers["sequence"] = [a.sequence for a in args]
-            numbers["forward_thread"] = [a.forward_thread for a in args]
-            numbers["event_index"] = [a.event_index for a in args]
-            columns["dims"] = self._texts([a.dims for a in args])
-            columns["types"] = self._texts([a.types for a in args])
-            columns["concrete"] = self._texts([a.concrete for a in args])
-            columns["stack"] = self._texts([a.stack for a in args])
-        elif kind == cat.PYTHON:
-            columns["call_line"] = -1
-        elif kind == cat.SYNC:
-            numbers["correlation"] = [a.correlation for a in args]
-            numbers["device"] = [a.device for a in args]
-            numbers["stream"] = [a.stream for a in args]
-            numbers["awaited_stream"] = [a.awaited_stream for a in args]
-            numbers["event_record"] = [a.event_record for a in args]
-        self._append(kind, events, numbers, columns)
-
-    def _add_memory(self, events: list[Any]) -> None:
-        args = [e.args for e in events]
-        numbers = {
-            "time": [e.ts for e in events],
-            "bytes": [a.bytes for a in args],
-            "address": [a.address for a in args],
-            "allocated": [a.allocated for a in args],
-            "reserved": [a.reserved for a in args],
-            "device_type": [a.device_type for a in args],
-            "device": [a.device for a in args],
-        }
-        self._append("memory", events, numbers, {})
-
-    def _add_flows(self, events: list[Any]) -> None:
-        numbers = {"time": [e.ts for e in events], "id": [e.id for e in events]}
-        self._append("flows", events, numbers, {"finish": np.array([e.ph == "f" for e in events])})
-
-    def _append(self, kind: str, events: list[Any], numbers: dict[str, list[Any]], columns: dict[str, Any]) -> None:
-        """Adds the rows that have a time; the others are lost. The times, in us, come first among `numbers`."""
+    def _append(self, table: str, events: list[Any], columns: dict[str, Any]) -> None:
+        """Adds the rows that have a time, with further columns; the others are lost."""
         if not events:
             return
-        numbers["pid"] = [e.pid for e in events]
-        numbers["tid"] = [e.tid for e in events]
-        block = self._floats(numbers)
+        fields = FIELDS[table](events)
+        columns |= {name: self._texts(values) for name, values in fields.texts.items()}
+        columns |= {name: np.array(values) for name, values in fields.flags.items()}
+        columns |= _triples(fields.triples)
+        block = self._floats(fields.numbers)
         block[0] -= self.base_us or 0.0  # epoch microseconds need 51 bits: this comes before the scale
-        timed = np.abs(block[0]) < _FARTHEST_US
-        if not timed.all():
+        if not np.abs(block[0]).max() < _FARTHEST_US:
+            timed = np.abs(block[0]) < _FARTHEST_US
             self.lost += int(len(timed) - timed.sum())
             block = block[:, timed]
             columns = {name: v if isinstance(v, int) else v[timed] for name, v in columns.items()}
-        np.rint(block[0] * 1e3, out=block[0])
-        rows = dict(zip(numbers, block, strict=True))
-        if "duration" in rows:
+        rows = dict(zip(fields.numbers, block, strict=True))
+        times = 2 if "duration" in rows else 1
+        if times == 2:
             duration = rows["duration"]
             duration[~((duration > 0) & (duration < _FARTHEST_US))] = 0
-            np.rint(duration * 1e3, out=duration)
+        block[:times] *= 1e3
+        np.rint(block[:times], out=block[:times])
         if "event_index" in rows:  # Python frames are numbered apart, after all operators
             self._count_indices(rows["event_index"])
-        if kind == cat.GPU:  # GPU-only and 2021 files: the process row is the device
+        if table == cat.GPU:  # GPU-only and 2021 files: the process row is the device
             np.copyto(rows["device"], rows["pid"], where=rows["device"] < 0)
-        schema = _TABLES[kind].SCHEMA
-        fit(block, tuple(schema.get(name, "i8") for name in rows))
+        schema = _TABLES[table].SCHEMA
+        fit(block[times:], tuple(schema.get(name, "i8") for name in fields.numbers)[times:])
         if "thread" in schema:
             columns["thread"] = self._thread(rows["pid"], rows["tid"])
-        self._columns[kind].append(block.shape[1], columns | rows)
+        self._columns[table].append(block.shape[1], columns | rows)
 
     def _floats(self, numbers: dict[str, list[Any]]) -> Floats:
         """The lists as rows; texts that are numbers count, anything else is -1."""
@@ -243,22 +204,22 @@ class TableBuilder:
     def _thread(self, pids: Floats, tids: Floats) -> npt.NDArray[np.int32]:
         """A code for each pair of a process and a thread. Rows of one thread mostly stand together in the file."""
         changes = (pids[1:] != pids[:-1]) | (tids[1:] != tids[:-1])
-        runs = np.concatenate(([0], np.flatnonzero(changes) + 1)) if len(pids) else np.empty(0, np.intp)
+        borders = [0, *(np.flatnonzero(changes) + 1).tolist(), len(pids)] if len(pids) else [0]
+        runs = borders[:-1]
         pairs = zip(map(int, pids[runs].tolist()), map(int, tids[runs].tolist()), strict=True)
-        codes = self._thread_codes.encode(pairs, len(runs))
-        return np.repeat(codes, np.diff(np.append(runs, len(pids))))
+        return np.repeat(self._thread_codes.encode(pairs, len(runs)), np.diff(borders))
 
-    def _texts(self, values: list[msgspec.Raw]) -> npt.NDArray[np.int32]:
+    def _texts(self, values: list[msgspec.Raw]) -> npt.NDArray[np.int32] | int:
         """Codes of raw JSON texts, -1 for "not in the event"."""
         if values.count(NO_TEXT) == len(values):
-            return np.full(len(values), -1, np.int32)
+            return -1
         text, first = _SEPARATOR.join(values), bytes(values[0])
         alike = len(text) == len(first) * len(values) + len(values) - 1
         if alike and text == _SEPARATOR.join([first] * len(values)):  # as "" for all, where nothing was recorded
-            codes = np.repeat(self.texts.encode((first,), 1), len(values))
-        else:
-            texts = text.split(_SEPARATOR)  # at half the cost of bytes(value) for each
-            codes = self.texts.encode(texts if len(texts) == len(values) else map(bytes, values), len(values))
+            code = int(self.texts.encode((first,), 1)[0])
+            return code if code >= len(_NO_TEXTS) else -1
+        texts = text.split(_SEPARATOR)  # at half the cost of bytes(value) for each
+        codes = self.texts.encode(texts if len(texts) == len(values) else map(bytes, values), len(values))
         codes[codes < len(_NO_TEXTS)] = -1
         return codes
 
@@ -353,8 +314,8 @@ _TABLES: dict[str, type[Any]] = {
     cat.ANNOTATION: AnnotationTable,
     cat.PYTHON: PythonTable,
     cat.SYNC: SyncTable,
-    "memory": MemoryTable,
-    "flows": FlowTable,
+    MEMORY: MemoryTable,
+    FLOWS: FlowTable,
 }
 _FIELDS = {
     cat.GPU: "gpu",
@@ -363,8 +324,8 @@ _FIELDS = {
     cat.ANNOTATION: "annotations",
     cat.PYTHON: "python",
     cat.SYNC: "sync",
-    "memory": "memory",
-    "flows": "flows",
+    MEMORY: "memory",
+    FLOWS: "flows",
 }
 _DEVICE_TABLES = (cat.GPU, cat.SYNC)
 
@@ -376,7 +337,7 @@ def _numbered(pairs: list[tuple[int, int]]) -> tuple[list[tuple[int, int]], I4]:
 
 
 def _time_of(kind: str) -> str:
-    return "time" if kind in ("memory", "flows") else "start"
+    return "time" if kind in (MEMORY, FLOWS) else "start"
 
 
 def _sorted(table: type[T], columns: dict[str, Any]) -> T:
@@ -389,23 +350,28 @@ def _sorted(table: type[T], columns: dict[str, Any]) -> T:
     return table(**columns)
 
 
-class _Appends(dict[type, Callable[[Any], None]]):
-    """How to add an event to the list of its type."""
+class _Slices:
+    """The events of a table, those of a category together."""
 
     def __init__(self) -> None:
-        self.lists: dict[type, list[Any]] = {}
+        self.events: list[Any] = []
+        self._categories: list[tuple[str, int]] = []
 
-    def __missing__(self, kind: type) -> Callable[[Any], None]:
-        self.lists[kind] = []
-        self[kind] = self.lists[kind].append
-        return self[kind]
+    def add(self, category: str, events: list[Any]) -> None:
+        self.events = self.events + events if self.events else events
+        self._categories.append((category, len(events)))
+
+    def per_event(self, number_of: Callable[[str], int]) -> npt.NDArray[np.uint8]:
+        """What a category says, for each event."""
+        numbers = np.array([number_of(category) for category, _ in self._categories], np.uint8)
+        return np.repeat(numbers, [count for _, count in self._categories])
 
 
 def _by_type(events: Sequence[Event]) -> dict[type, list[Any]]:
-    appends = _Appends()
-    for kind, event in zip(map(type, events), events, strict=True):
-        appends[kind](event)
-    return appends.lists
+    groups: defaultdict[type, list[Any]] = defaultdict(list)
+    for event in events:
+        groups[type(event)].append(event)
+    return groups
 
 
 def _by_category(slices: Sequence[Slice]) -> dict[str, list[Slice]]:
@@ -419,24 +385,16 @@ def _gpu_kind(category: str) -> int:
     return MEMCPY if category in cat.MEMCPY_CATEGORIES else MEMSET if category in cat.MEMSET_CATEGORIES else KERNEL
 
 
-def _gpu_numbers(args: list[Any]) -> dict[str, list[Any]]:
-    return {
-        "device": [a.device for a in args],
-        "stream": [a.stream for a in args],
-        "correlation": [a.correlation for a in args],
-        "bytes": [a.bytes for a in args],
-        "collective_elements": [a.collective_elements for a in args],
-        "group_size": [a.group_size for a in args],
-        "collective_sequence": [a.collective_sequence for a in args],
-    }
-
-
-def _triples(values: list[Any]) -> Floats:
+def _triples(lists: dict[str, list[Any]]) -> dict[str, Floats]:
+    """Columns of triples; anything else becomes -1."""
+    if not lists:
+        return {}
+    values = list(chain.from_iterable(lists.values()))
     found = triples(values)
     if found is None:
         found = np.array([v if isinstance(v, tuple) else triple(v) for v in values])
     fit(found.T, ("i4", "i4", "i4"))
-    return found
+    return dict(zip(lists, found.reshape(len(lists), -1, 3), strict=True))
 
 
 def _meta_name(args: msgspec.Raw) -> str:

@@ -17,6 +17,7 @@ Floats = npt.NDArray[np.float64]
 Value = TypeVar("Value", bound=Hashable)
 
 _INITIAL_ROWS = 1 << 12
+_FITS_ALL = 1 << 31  # what is nearer to zero fits every type of a column
 _encode = msgspec.msgpack.Encoder().encode
 _PACKED_FLOAT = np.dtype([("tag", "u1"), ("value", ">f8")])
 _TRIPLE_BYTES = 1 + 3 * _PACKED_FLOAT.itemsize
@@ -127,7 +128,7 @@ class Columns:
 
 def fit(rows: Floats, dtypes: tuple[str, ...]) -> None:
     """Makes each row fit for its integer type: what is no number, or too large, becomes -1 ("not in the event")."""
-    if not rows.shape[1]:
+    if not rows.size or (rows.min() >= -_FITS_ALL and rows.max() < _FITS_ALL):
         return
     low, beyond = _limits(dtypes)
     fits = (rows.min(axis=1) >= low) & (rows.max(axis=1) < beyond)

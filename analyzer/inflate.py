@@ -15,8 +15,8 @@ from msgspec import Struct, field
 from traceopt.analyzer.limits import check_ratio, check_size
 
 GZIP_MAGIC = b"\x1f\x8b"
-BLOCK_BYTES = 1 << 20
-_INPUT_BYTES = 1 << 16  # decompressobj copies what it did not consume at every call: small pieces stay cheap
+BLOCK_BYTES = 1 << 19  # a block and what is decoded of it stay in the cache of a core
+_INPUT_BYTES = 1 << 15  # decompressobj copies what it did not consume at every call: small pieces stay cheap
 _CORRUPT: Any = (isal_zlib.error, zlib.error, EOFError)  # isal's stubs take its error for no class
 _UNREADABLE: Any = (OSError, zipfile.BadZipFile, *_CORRUPT)
 

@@ -20,6 +20,7 @@ from traceopt.errors import InputError
 
 _LATEST_NS = 2**62  # since 1970: the year 2116
 _MOST_RANKS = 10_000_000
+_REUSED_BYTES = 8 << 20  # far more than a chunk, its events and their arrays; glibc adapts to no more than 32 MiB
 _NAME_LENGTH = 16_384  # the longest names, of C++ templates, have some thousand characters
 
 Progress = Callable[[int], None]
@@ -37,6 +38,7 @@ def read_trace(
 
     Raises InputError when it is no PyTorch trace.
     """
+    _reuse_freed_memory()
     blocks = Blocks(stream, most_bytes=most_text_bytes())
     try:
         events, builder = _read(blocks, progress or (lambda _: None))
@@ -89,6 +91,13 @@ def _read(blocks: Blocks, tell: Progress) -> tuple[EventStream, TableBuilder]:
         builder.add(chunk)
         tell(blocks.byte_count)
     return events, builder
+
+
+def _reuse_freed_memory() -> None:
+    """glibc takes blocks of up to the size of the largest that was freed from its heap (mallopt(3), M_MMAP_THRESHOLD).
+    So chunks and their arrays need not come from the system, empty pages each time. Nothing elsewhere.
+    """
+    bytearray(_REUSED_BYTES)
 
 
 def _clock_ns(start_ns: int | None, header: dict[str, Any]) -> int | None:

@@ -252,13 +252,15 @@ def _put_together(builder: TableBuilder, own: _Part, other: _Part) -> None:
     codes_of = {"name": codes_of_names, "thread": codes_of_threads} | dict.fromkeys(TEXT_COLUMNS, codes_of_texts)
     columns: dict[str, dict[str, Any]] = {}
     for kind, schema in own.content.columns.items():
-        rows = [(which, slice(before.rows[kind], after.rows[kind])) for _, which, before, after in chunks]
+        ends = [(which, before.rows[kind], after.rows[kind]) for _, which, before, after in chunks]
+        rows = [(which, slice(first, end)) for which, first, end in ends if end > first]
         columns[kind] = {}
         for column in list(schema):
             values = [part.content.columns[kind].pop(column) for part in parts]  # so that none is held twice for long
             if column in codes_of:
                 values = [new[old] for new, old in zip(codes_of[column], values, strict=True)]
-            columns[kind][column] = np.concatenate([values[which][piece] for which, piece in rows])
+            pieces = [values[which][piece] for which, piece in rows]
+            columns[kind][column] = np.concatenate(pieces) if pieces else values[0]
     builder.take(columns, names, texts, threads, other.content)
 
 
