@@ -135,9 +135,13 @@ class TableBuilder:
         """The complete events of each table."""
         found: defaultdict[str, _Slices] = defaultdict(_Slices)
         for kind, alike in by_type.items():
-            if kind is not Slice and not issubclass(kind, Complete):
+            if kind is Slice:
+                of_category = _by_category(alike)
+            elif issubclass(kind, Complete):
+                of_category = {kind.category: alike}
+            else:
                 continue
-            for category, slices in _by_category(alike).items() if kind is Slice else ((kind.category, alike),):
+            for category, slices in of_category.items():
                 self.slice_count += len(slices)
                 self.categories[category] += len(slices)
                 table = cat.TABLE_OF_CATEGORY.get(category, cat.IGNORED)

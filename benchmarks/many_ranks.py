@@ -2,10 +2,11 @@
 """A job of a thousand ranks: the time of reading their traces against the time of all, and the memory of the parent.
 
 python benchmarks/many_ranks.py
-python benchmarks/many_ranks.py --ranks 64 256 1024 --jobs 2 --write docs/scale.md
+python benchmarks/many_ranks.py 64x3 256x3 1024x3 64x30 32x120 --jobs 2 --write docs/scale.md
 
-The traces are small and come from the generator of `fixtures/`: eight ranks of a job, the last of which loads longer.
-That one is the last rank of all here; the others take turns. Each measurement is a process of its own.
+64x3 are 64 ranks with three steps each. The traces come from the generator of `fixtures/`: eight ranks of a job, the
+last of which loads longer. That one is the last rank of all here; the others take turns. Each measurement, and the
+generator, is a process of its own.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from multiprocessing import get_context
 from pathlib import Path
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
@@ -44,11 +46,11 @@ class Measured:
     comparing_s: float
 
 
-def write_ranks(folder: Path, count: int) -> int:
+def write_ranks(folder: Path, count: int, steps: int) -> int:
     """Traces of `count` ranks; returns the bytes of their text."""
     from fixtures.generate import generate_ranks
 
-    simulated = generate_ranks("straggler", steps=3, world_size=SIMULATED, memory=False, slow_rank_us=60_000.0)
+    simulated = generate_ranks("straggler", steps=steps, world_size=SIMULATED, memory=False, slow_rank_us=60_000.0)
     text_bytes = 0
     for rank in range(count):
         trace = simulated[-1] if rank == count - 1 else simulated[rank % (SIMULATED - 1)]
@@ -95,19 +97,23 @@ def parent_bytes() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
-def in_a_process(what: str, folder: Path, jobs: int) -> Measured:
-    command = [sys.executable, __file__, "--measure", what, str(folder), "--jobs", str(jobs)]
-    return Measured(**json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout))
+def in_a_process(what: str, folder: Path, *options: str) -> Any:
+    """What this script says of it; as large as this one is, the kernel would count for the other."""
+    command = [sys.executable, __file__, "--measure", what, str(folder), *options]
+    return json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)
 
 
-def row(count: int, jobs: int) -> str:
+def row(job: str, jobs: int) -> str:
+    count, steps = map(int, job.split("x"))
     with tempfile.TemporaryDirectory() as name:
-        text_bytes = write_ranks(Path(name), count)
-        reading = in_a_process("reading", Path(name), jobs)
-        whole = in_a_process("all", Path(name), jobs)
+        folder = Path(name)
+        text_bytes = in_a_process("writing", folder, job)
+        reading = Measured(**in_a_process("reading", folder, "--jobs", str(jobs)))
+        whole = Measured(**in_a_process("all", folder, "--jobs", str(jobs)))
     cells = (
         f"{count:,}",
-        f"{text_bytes / 1e6:,.0f} MB",
+        f"{steps}",
+        f"{text_bytes / count / 1e6:.1f} MB",
         f"{reading.wall_s:.1f} s",
         f"{whole.wall_s:.1f} s",
         f"{whole.wall_s / reading.wall_s:.1f}",
@@ -117,30 +123,35 @@ def row(count: int, jobs: int) -> str:
     return f"| {' | '.join(cells)} |"
 
 
-def table(counts: list[int], jobs: int) -> str:
+def table(rows: list[str], jobs: int) -> str:
     lines = [
-        f"`python benchmarks/many_ranks.py --ranks {' '.join(map(str, counts))} --jobs {jobs}`, "
-        f"on {os.cpu_count()} cores:",
+        f"`python benchmarks/many_ranks.py {' '.join(rows)} --jobs {jobs}`, on {os.cpu_count()} cores:",
         "",
-        "| ranks | text | reading alone | all | all / reading | of it comparing ranks | peak memory of the parent |",
-        "| ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
-        *(row(count, jobs) for count in counts),
+        "| ranks | steps | text of a rank | reading alone | all | all / reading | comparing | peak of the parent |",
+        "| ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
+        *(row(job, jobs) for job in rows),
     ]
     return "\n".join(lines)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--ranks", type=int, nargs="+", default=[64, 256, 1024], metavar="N")
+    parser.add_argument(
+        "rows", nargs="*", default=["64x3", "256x3", "1024x3", "64x30", "32x120"], metavar="RANKSxSTEPS"
+    )
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--write", type=Path, metavar="FILE", help="put the table between the marks in this file")
     parser.add_argument("--measure", nargs=2, metavar=("WHAT", "DIR"), help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.measure is not None:
         what, folder = options.measure
-        print(json.dumps(asdict((read_only if what == "reading" else analyzed)(folder, options.jobs))))
+        if what == "writing":
+            count, steps = map(int, options.rows[0].split("x"))
+            print(write_ranks(Path(folder), count, steps))
+        else:
+            print(json.dumps(asdict((read_only if what == "reading" else analyzed)(folder, options.jobs))))
         return
-    text = table(options.ranks, options.jobs)
+    text = table(options.rows, options.jobs)
     print(text)
     if options.write is not None:
         before, rest = options.write.read_text().split(MARKS[0])

@@ -75,6 +75,15 @@ def test_what_does_not_fit_is_not_in_the_event() -> None:
     fit(np.empty((2, 0)), ("i4", "i8"))
 
 
+@pytest.mark.parametrize("value", [2.0**31 - 1, 2.0**31, -(2.0**31), -(2.0**31) - 1])
+@pytest.mark.parametrize("dtype", ["i4", "i8"])
+def test_the_edge_of_32_bits(value: float, dtype: str) -> None:
+    rows = np.array([[1.0, value]])
+    fit(rows, (dtype,))
+    held = dtype == "i8" or -(2**31) <= value < 2**31
+    assert rows.astype(dtype).tolist() == [[1, int(value) if held else -1]]
+
+
 @pytest.mark.parametrize("value", [2.0**63, -(2.0**63), 2.0**64])
 def test_the_edge_of_64_bits(value: float) -> None:
     rows = np.array([[value]])

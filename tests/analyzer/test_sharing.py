@@ -67,7 +67,8 @@ def test_what_is_unusual_is_read_by_one(kind: str, tmp_path: Path, went_well: li
     trace = generate("healthy")
     path, document = tmp_path / "trace.json.gz", trace.document
     if kind == "text ids":
-        trace.events[len(trace.events) // 2]["tid"] = "stream 7"
+        operators = [event for event in trace.events if event.get("cat") == "cpu_op"]
+        operators[len(operators) // 2]["tid"] = "worker 7"
     elif kind == "no times at first":
         meta = {"ph": "M", "name": "process_name", "pid": 1, "tid": 0, "args": {"name": "python"}}
         document = {**document, "traceEvents": [*[meta] * 2000, *trace.events]}
