@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
-from itertools import chain
+from itertools import chain, islice
 from typing import Any
 
 import msgspec
@@ -50,6 +50,7 @@ from traceopt.analyzer.trace import Thread
 
 _SKIPPED = (Arrow, Ignored)
 _FARTHEST_US = 86_400e6  # a time or a duration beyond a day is damage: a trace holds seconds to minutes
+_TIMES_ENOUGH = 1000
 _TEXT_THREADS = -(1 << 40)  # process and thread ids that are texts are numbered from here down
 TEXT_COLUMNS = frozenset(
     {"dims", "types", "concrete", "stack", "collective", "collective_dtype", "process_group", "process_group_ranks"}
@@ -82,7 +83,8 @@ class Content(Struct, frozen=True):
 
 def base_of(events: Sequence[Event]) -> float | None:
     """A whole microsecond amid the times of some events: the median, because the first time may be damaged."""
-    times = sorted(time for event in events if math.isfinite(time := getattr(event, "ts", math.nan)))
+    finite = (time for event in events if math.isfinite(time := getattr(event, "ts", math.nan)))
+    times = sorted(islice(finite, _TIMES_ENOUGH))
     return math.floor((times[(len(times) - 1) // 2] + times[len(times) // 2]) / 2) if times else None
 
 

@@ -19,7 +19,7 @@ from msgspec import Struct
 
 from traceopt.analyzer import op_names
 from traceopt.analyzer.frames import CallSite, is_library, is_third_party, parse_frame
-from traceopt.analyzer.grouping import distinct_values
+from traceopt.analyzer.grouping import distinct_values, group_rows
 from traceopt.analyzer.nesting import ANNOTATION, OP, PYTHON, Slices
 from traceopt.analyzer.tables import I4
 from traceopt.analyzer.trace import Trace
@@ -158,12 +158,12 @@ class CallSites(Struct, frozen=True, dict=True):
     def _at_lines(self, site: I4, rows: npt.NDArray[np.integer], first: I4, last: I4) -> I4:
         """`site` with some rows moved to lines of the same function."""
         out = site.astype(np.int32)
-        places, group = np.unique(np.stack((out[rows], first, last)), axis=1, return_inverse=True)
+        place, group = group_rows(out[rows], first, last)
         moved = []
-        for index, low, high in places.T.tolist():
+        for index, low, high in zip(*(c[place].tolist() for c in (out[rows], first, last)), strict=True):
             function = self.sites[index]
             moved.append(self._add(CallSite(function.file, low, function.function, high if high > low else None)))
-        out[rows] = np.array(moved, np.int32)[group.reshape(-1)]
+        out[rows] = np.array(moved, np.int32)[group]
         return out
 
     def _lines(self, rows: npt.NDArray[np.integer], frames: npt.NDArray[np.integer]) -> tuple[I4, I4]:

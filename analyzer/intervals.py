@@ -79,14 +79,14 @@ def union(start: npt.NDArray[Any], end: npt.NDArray[Any]) -> Intervals:
         order = np.argsort(start, kind="stable")
         start, end = start[order], end[order]
     reach = np.maximum.accumulate(end)
-    gaps = np.flatnonzero(start[1:] > reach[:-1])
-    first, last = np.append(0, gaps + 1), np.append(gaps, len(start) - 1)
-    return Intervals(start[first].astype(np.int64, copy=False), reach[last].astype(np.int64, copy=False))
+    edges = np.ones(len(start) + 1, bool)  # before which one begins, and behind which the one before ends
+    np.greater(start[1:], reach[:-1], out=edges[1:-1])
+    return Intervals(start[edges[:-1]].astype(np.int64, copy=False), reach[edges[1:]].astype(np.int64, copy=False))
 
 
 def clip(a: Intervals, start: int, end: int) -> Intervals:
     """The part of the set in [start, end)."""
-    return union(np.clip(a.start, start, end), np.clip(a.end, start, end))
+    return union(np.minimum(np.maximum(a.start, start), end), np.minimum(np.maximum(a.end, start), end))
 
 
 def complement(a: Intervals, start: int, end: int) -> Intervals:
