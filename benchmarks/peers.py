@@ -17,6 +17,7 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from itertools import groupby
 from pathlib import Path
 from statistics import median
 
@@ -41,19 +42,25 @@ REAL = {
 GENERATED_STEPS = 176  # about 35 MB of JSON
 GROWTH_MB = (50, 100, 300, 1000, 1250)
 PEERS_TO_MB = 1000  # beyond they take minutes and more than 5 GB
-RUNS_TO_MB = 300  # larger ones are measured once
+RUNS_TO_MB = 300  # on larger ones they run once
 MB = 1e6
+RANGE = "(least to most)"
 TRACEOPT, WITH_REPORT = "traceopt", "traceopt with the HTML report"
 HTA, PLUGIN, NAIVE = "HolisticTraceAnalysis", "TensorBoard plugin", "orjson and pandas"
+GROWN = (
+    "The trace above over and over (`benchmarks/big_trace.py`): times, ids and step numbers count on, names and",
+    f"shapes stay those of the small one. Medians of the runs; above {RUNS_TO_MB} MB the other tools ran once.",
+)
 
 
 @dataclass(frozen=True)
 class Part:
-    """One trace to measure on. `grown_mb`: the small trace over and over, to that size; 0: as it is."""
+    """One trace to measure on. `grown_mb`: `of`, another one, over and over, to that size; 0: as it is."""
 
     name: str
     note: str
     grown_mb: int = 0
+    of: Part | None = None
 
     @property
     def tools(self) -> tuple[str, ...]:
@@ -62,10 +69,10 @@ class Part:
 
     def trace(self) -> Path:
         """Where the trace is; a generated or grown one is made at the first call."""
-        if self.grown_mb:
-            path = BUILD / "bench-traces" / f"{small_part().name}-{self.grown_mb}.json.gz"
+        if self.of is not None:
+            path = BUILD / "bench-traces" / f"{self.of.name}-{self.grown_mb}.json.gz"
             if not path.exists():
-                _apart("big_trace.py", str(small_part().trace()), str(self.grown_mb), str(path))
+                _apart("big_trace.py", str(self.of.trace()), str(self.grown_mb), str(path))
             return path
         if self.name in REAL:
             return TRACES / REAL[self.name][0]
@@ -82,10 +89,6 @@ def _apart(*command: str) -> None:
     subprocess.run([sys.executable, *script, *command[1:]], cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
 
 
-def small_part() -> Part:
-    return usual_parts()[0]
-
-
 def usual_parts() -> list[Part]:
     """Traces of usual size: real ones, or a generated one where they are absent."""
     real = [Part(name, note) for name, (path, note) in REAL.items() if (TRACES / path).exists()]
@@ -93,7 +96,10 @@ def usual_parts() -> list[Part]:
 
 
 def growth_parts() -> list[Part]:
-    return [Part(f"growth-{size}", "", size) for size in GROWTH_MB]
+    """The first of usual size at all sizes, the second, which has Python stacks, as the largest that peers read."""
+    first, *others = usual_parts()
+    grown = [Part(f"growth-{size}", "", size, first) for size in GROWTH_MB]
+    return grown + [Part(f"growth-{PEERS_TO_MB}-{other.name}", "", PEERS_TO_MB, other) for other in others[:1]]
 
 
 def contender(tool: str, trace: Path) -> Contender:
@@ -122,7 +128,8 @@ def measured(part: Part, tools: Sequence[str], runs: int) -> None:
     """Measures a part and keeps the samples, beside those of other tools."""
     KEPT.mkdir(parents=True, exist_ok=True)
     trace = part.trace()
-    found = interleaved([contender(tool, trace) for tool in tools], runs, warm_up=not part.grown_mb)
+    once = (HTA, PLUGIN, NAIVE) if part.grown_mb > RUNS_TO_MB else ()
+    found = interleaved([contender(tool, trace) for tool in tools], runs, warm_up=not part.grown_mb, once=once)
     kept = KEPT / f"{part.name}.json"
     known = json.loads(kept.read_text()) if kept.exists() else {}
     known |= {tool: [asdict(sample) for sample in samples] for tool, samples in found.items()}
@@ -154,41 +161,39 @@ def _medians(samples: Sequence[Sample]) -> tuple[float, float, float]:
     )
 
 
+def _seconds(samples: Sequence[Sample], digits: int) -> str:
+    """The cells of wall and CPU time: the median, and of several the least and the most."""
+    cells = []
+    for times in ([sample.wall_s for sample in samples], [sample.cpu_s for sample in samples]):
+        spread = f" ({min(times):.{digits}f} to {max(times):.{digits}f})" if len(times) > 1 else ""
+        cells.append(f"{median(times):.{digits}f}{spread}")
+    return " | ".join(cells)
+
+
 def table(samples: Mapping[str, Sequence[Sample]]) -> str:
     """Medians as Markdown, and each as a multiple of the first row."""
-    rows = ["| | wall s (least to most) | CPU s | peak MB | x wall | x CPU | x peak |", "| --- " + "| ---: " * 6 + "|"]
+    rows = [f"| | wall s {RANGE} | CPU s {RANGE} | peak MB | x wall | x CPU | x peak |", "| --- " + "| ---: " * 6 + "|"]
     first: tuple[float, float, float] | None = None
     for name, runs in samples.items():
         medians = _medians(runs)
-        walls = [sample.wall_s for sample in runs]
         first = first or medians
         times = " | ".join(f"{value / base:.1f}" for value, base in zip(medians, first, strict=True))
-        rows.append(
-            f"| {name} | {medians[0]:.2f} ({min(walls):.2f} to {max(walls):.2f}) | {medians[1]:.2f} "
-            f"| {medians[2]:.0f} | {times} |"
-        )
+        rows.append(f"| {name} | {_seconds(runs, 2)} | {medians[2]:.0f} | {times} |")
     return "\n".join(rows)
 
 
 def growth_table(parts: Mapping[int, Mapping[str, Sequence[Sample]]]) -> str:
     """A row a size (in bytes of JSON) and tool; multiples of the first tool at this size."""
     rows = [
-        "| JSON | | wall s | CPU s | CPU s a GB | peak MB | x wall | x CPU | x peak |",
+        f"| JSON | | wall s {RANGE} | CPU s {RANGE} | CPU s a GB | peak MB | x wall | x CPU | x peak |",
         "| ---: | --- " + "| ---: " * 7 + "|",
     ]
     for size, samples in parts.items():
         first: tuple[float, float, float] | None = None
         for tool, runs in samples.items():
-            wall_s, cpu_s, peak_mb = medians = _medians(runs)
+            _, cpu_s, peak_mb = medians = _medians(runs)
             first = first or medians
-            cells = [
-                f"{size / MB:,.0f} MB",
-                tool,
-                f"{wall_s:.1f}",
-                f"{cpu_s:.1f}",
-                f"{cpu_s / size * 1e9:.1f}",
-                f"{peak_mb:,.0f}",
-            ]
+            cells = [f"{size / MB:,.0f} MB", tool, _seconds(runs, 1), f"{cpu_s / size * 1e9:.1f}", f"{peak_mb:,.0f}"]
             cells += [f"{own / of_first:.1f}" for own, of_first in zip(medians, first, strict=True)]
             rows.append("| " + " | ".join(cells) + " |")
     return "\n".join(rows)
@@ -222,18 +227,12 @@ def page(usual: Sequence[Part], growth: Sequence[Part]) -> str:
         lines += ["", f"## {size / MB:.0f} MB: {part.note}", ""]
         lines += [f"Medians of {max(map(len, samples.values()))} runs; on the right multiples of the first row.", ""]
         lines += [table(samples)]
-    sizes = {size: samples for samples, size in map(kept, growth) if samples}
-    if sizes:
-        lines += [
-            "",
-            "## As a trace grows",
-            "",
-            "The first trace above over and over (`benchmarks/big_trace.py`): times, ids and step numbers count on,",
-            f"names and shapes stay those of the small one. Up to {RUNS_TO_MB} MB medians of the runs, above one run.",
-            "",
-            growth_table(sizes),
-        ]
-        tools |= {t: contender(t, small_part().trace()) for s in sizes.values() for t in s if t not in tools}
+    for source, parts in groupby(growth, lambda part: part.of):
+        sizes = {size: samples for samples, size in map(kept, parts) if samples}
+        if not sizes or source is None:
+            continue
+        lines += ["", f"## As a trace grows: {source.note}", "", *GROWN, "", growth_table(sizes)]
+        tools |= {t: contender(t, source.trace()) for s in sizes.values() for t in s if t not in tools}
     lines += ["", *(f"- **{one.name}**: {one.does} ({versions(one)})." for one in tools.values())]
     return "\n".join(lines) + "\n"
 
@@ -254,7 +253,7 @@ def main() -> None:
     for name in options.parts or parts:
         part = parts[name]
         tools = [tool for tool in part.tools if not options.tool or tool in options.tool]
-        measured(part, tools, options.runs if part.grown_mb <= RUNS_TO_MB else 1)
+        measured(part, tools, options.runs)
     text = page(usual_parts(), growth_parts())
     PAGE.write_text(text, encoding="utf-8")
     print(text, end="")

@@ -90,11 +90,15 @@ def _resident_bytes(pid: int) -> int:
     return pages * os.sysconf("SC_PAGE_SIZE") + sum(_resident_bytes(int(child)) for child in children)
 
 
-def interleaved(contenders: Sequence[Contender], runs: int, warm_up: bool = True) -> dict[str, list[Sample]]:
-    """`runs` samples of each, in turns; after one run each that is not counted."""
+def interleaved(
+    contenders: Sequence[Contender], runs: int, warm_up: bool = True, once: Sequence[str] = ()
+) -> dict[str, list[Sample]]:
+    """`runs` samples of each, one of those named in `once`, in turns; after one run each that is not counted."""
     samples: dict[str, list[Sample]] = {contender.name: [] for contender in contenders}
     for run in range(0 if warm_up else 1, runs + 1):
         for contender in contenders:
+            if run > 1 and contender.name in once:
+                continue
             sample = measure(contender.command)
             kind = f"run {run} of {runs}" if run else "warm-up"
             print(f"{kind}: {contender.name} {sample.wall_s:.2f} s", file=sys.stderr)

@@ -46,13 +46,16 @@ def test_runs_take_turns_after_a_warm_up(tmp_path: Path) -> None:
     samples = interleaved(who, 2)
     assert log.read_text() == "ababab"
     assert {name: len(measured) for name, measured in samples.items()} == {"a": 2, "b": 2}
+    samples = interleaved(who, 3, warm_up=False, once="b")
+    assert log.read_text() == "ababab" + "abaa"
+    assert {name: len(measured) for name, measured in samples.items()} == {"a": 3, "b": 1}
 
 
 def test_the_table_gives_medians_and_multiples_of_the_first() -> None:
     first = [Sample(1.0, 0.5, 50_000_000), Sample(9.0, 0.6, 60_000_000), Sample(2.0, 0.7, 70_000_000)]
     rows = table({"us": first, "them": [Sample(6.0, 1.5, 240_000_000)]}).splitlines()
-    assert rows[2] == "| us | 2.00 (1.00 to 9.00) | 0.60 | 60 | 1.0 | 1.0 | 1.0 |"
-    assert rows[3] == "| them | 6.00 (6.00 to 6.00) | 1.50 | 240 | 3.0 | 2.5 | 4.0 |"
+    assert rows[2] == "| us | 2.00 (1.00 to 9.00) | 0.60 (0.50 to 0.70) | 60 | 1.0 | 1.0 | 1.0 |"
+    assert rows[3] == "| them | 6.00 | 1.50 | 240 | 3.0 | 2.5 | 4.0 |"
     assert len({row.count("|") for row in rows}) == 1
 
 
@@ -71,8 +74,10 @@ def test_the_page_says_what_was_run_on_what(tmp_path: Path, monkeypatch: pytest.
     for name in ("A100", "growth-50"):
         (tmp_path / f"{name}.json").write_text(json.dumps({"traceopt": [sample], "json_bytes": 2_000_000}))
     monkeypatch.setattr(peers, "contender", lambda tool, _: Contender(tool, "everything", python(""), ("click",)))
-    text = page([Part("A100", "made up"), Part("not measured", "")], [Part("growth-50", "", 50)])
+    first, other = Part("A100", "made up"), Part("not measured", "unheard of")
+    text = page([first, other], [Part("growth-50", "", 50, first), Part("growth-50-other", "", 50, other)])
     assert "## 2 MB: made up" in text
+    assert "unheard of" not in text
     assert "| 2 MB |" not in text  # of another tool than the part's
     assert "- **traceopt**: everything (click " in text
     assert str(tmp_path) not in text
