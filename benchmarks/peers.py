@@ -48,7 +48,7 @@ RANGE = "(least to most)"
 TRACEOPT, WITH_REPORT = "traceopt", "traceopt with the HTML report"
 HTA, PLUGIN, NAIVE = "HolisticTraceAnalysis", "TensorBoard plugin", "orjson and pandas"
 GROWN = (
-    "The trace above over and over (`benchmarks/big_trace.py`): times, ids and step numbers count on, names and",
+    "This trace over and over (`benchmarks/big_trace.py`): times, ids and step numbers count on, names and",
     f"shapes stay those of the small one. Medians of the runs; above {RUNS_TO_MB} MB the other tools ran once.",
 )
 
