@@ -1,4 +1,4 @@
-"""Decoded events to tables: grouped by category, appended to growing columns, sorted and numbered at the end."""
+"""Decoded events to tables: grouped by table, appended to growing columns, sorted and numbered at the end."""
 
 from __future__ import annotations
 
@@ -17,12 +17,10 @@ from traceopt.analyzer import categories as cat
 from traceopt.analyzer.columns import Codes, Columns, Floats, fit, floats, triples
 from traceopt.analyzer.events import (
     NO_TEXT,
-    Arrow,
     Complete,
     Event,
     Flow,
     FlowStart,
-    Ignored,
     Instant,
     Meta,
     Point,
@@ -48,9 +46,8 @@ from traceopt.analyzer.tables import (
 )
 from traceopt.analyzer.trace import Thread
 
-_SKIPPED = (Arrow, Ignored)
 _FARTHEST_US = 86_400e6  # a time or a duration beyond a day is damage: a trace holds seconds to minutes
-_TIMES_ENOUGH = 1000
+_TIMES_ENOUGH = 1000  # for a median that no damage moves far
 _TEXT_THREADS = -(1 << 40)  # process and thread ids that are texts are numbered from here down
 TEXT_COLUMNS = frozenset(
     {"dims", "types", "concrete", "stack", "collective", "collective_dtype", "process_group", "process_group_ranks"}
@@ -296,7 +293,7 @@ class TableBuilder:
             if "thread" in c:
                 c["thread"] = number[c["thread"]]
             c[_time_of(kind)] -= origin
-            tables[_FIELDS[kind]] = _sorted(_TABLES[kind], c)
+            tables[_ATTRIBUTES[kind]] = _sorted(_TABLES[kind], c)
         return tables
 
     def threads(self) -> list[Thread]:
@@ -323,7 +320,7 @@ _TABLES: dict[str, type[Any]] = {
     MEMORY: MemoryTable,
     FLOWS: FlowTable,
 }
-_FIELDS = {
+_ATTRIBUTES = {  # of Trace
     cat.GPU: "gpu",
     cat.RUNTIME: "runtime",
     cat.OP: "ops",
@@ -333,7 +330,6 @@ _FIELDS = {
     MEMORY: "memory",
     FLOWS: "flows",
 }
-_DEVICE_TABLES = (cat.GPU, cat.SYNC)
 
 
 def _numbered(pairs: list[tuple[int, int]]) -> tuple[list[tuple[int, int]], I4]:

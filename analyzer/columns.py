@@ -17,7 +17,7 @@ Floats = npt.NDArray[np.float64]
 Value = TypeVar("Value", bound=Hashable)
 
 _INITIAL_ROWS = 1 << 12
-_FITS_ALL = 1 << 31  # what is below fits i4 and i8, and mostly all is
+_FITS_ALL = 1 << 31  # nearer to zero than this, as nearly all are, numbers fit i4 and i8
 _encode = msgspec.msgpack.Encoder().encode
 _PACKED_FLOAT = np.dtype([("tag", "u1"), ("value", ">f8")])
 _TRIPLE_BYTES = 1 + 3 * _PACKED_FLOAT.itemsize
