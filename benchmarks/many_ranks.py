@@ -34,6 +34,7 @@ from traceopt.api import analyze
 from traceopt.reading import read_recording
 
 SIMULATED = 8
+USUAL = [(64, 3), (256, 3), (1024, 3), (64, 30), (32, 120)]
 MARKS = ("<!-- written by benchmarks/many_ranks.py -->", "<!-- end -->")
 
 
@@ -103,11 +104,17 @@ def in_a_process(what: str, folder: Path, *options: str) -> Any:
     return json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)
 
 
-def row(job: str, jobs: int) -> str:
+def ranks_and_steps(job: str) -> tuple[int, int]:
+    """ "64x3". Raises ValueError for anything else."""
     count, steps = map(int, job.split("x"))
+    return count, steps
+
+
+def row(job: tuple[int, int], jobs: int) -> str:
+    count, steps = job
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        text_bytes = in_a_process("writing", folder, job)
+        text_bytes = in_a_process("writing", folder, f"{count}x{steps}")
         reading = Measured(**in_a_process("reading", folder, "--jobs", str(jobs)))
         whole = Measured(**in_a_process("all", folder, "--jobs", str(jobs)))
     cells = (
@@ -123,9 +130,10 @@ def row(job: str, jobs: int) -> str:
     return f"| {' | '.join(cells)} |"
 
 
-def table(rows: list[str], jobs: int) -> str:
+def table(rows: list[tuple[int, int]], jobs: int) -> str:
+    shown = " ".join(f"{count}x{steps}" for count, steps in rows)
     lines = [
-        f"`python benchmarks/many_ranks.py {' '.join(rows)} --jobs {jobs}`, on {os.cpu_count()} cores:",
+        f"`python benchmarks/many_ranks.py {shown} --jobs {jobs}`, on {os.cpu_count()} cores:",
         "",
         "| ranks | steps | text of a rank | reading alone | all | all / reading | comparing | peak of the parent |",
         "| ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
@@ -136,9 +144,7 @@ def table(rows: list[str], jobs: int) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument(
-        "rows", nargs="*", default=["64x3", "256x3", "1024x3", "64x30", "32x120"], metavar="RANKSxSTEPS"
-    )
+    parser.add_argument("rows", nargs="*", type=ranks_and_steps, default=USUAL, metavar="RANKSxSTEPS")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--write", type=Path, metavar="FILE", help="put the table between the marks in this file")
     parser.add_argument("--measure", nargs=2, metavar=("WHAT", "DIR"), help=argparse.SUPPRESS)
@@ -146,8 +152,7 @@ def main() -> None:
     if options.measure is not None:
         what, folder = options.measure
         if what == "writing":
-            count, steps = map(int, options.rows[0].split("x"))
-            print(write_ranks(Path(folder), count, steps))
+            print(write_ranks(Path(folder), *options.rows[0]))
         else:
             print(json.dumps(asdict((read_only if what == "reading" else analyzed)(folder, options.jobs))))
         return
