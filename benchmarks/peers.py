@@ -216,8 +216,8 @@ def page(usual: Sequence[Part], growth: Sequence[Part]) -> str:
         "",
         f"Machine: {machine()}. Each run is a whole process, from its start to its exit, importing included; the",
         "bytecode of all was written before. CPU is user and system time; peak is resident memory, summed over the",
-        "processes of a run where there are several. The runs of a table took turns. On a shared machine the seconds",
-        "differ from day to day, by half and more; the multiples differ less.",
+        "processes of a run where there are several. The runs of a table took turns, because other programs may slow",
+        "the machine: compare within a table.",
     ]
     tools: dict[str, Contender] = {}
     for part in usual:
