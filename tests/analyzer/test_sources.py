@@ -250,7 +250,7 @@ def as_nobody() -> Iterator[None]:
 
 @pytest.mark.skipif(os.name != "posix", reason="permissions of POSIX")
 def test_an_unreadable_file_is_an_input_error() -> None:
-    os.chmod(".", 0o755)
+    os.chmod(".", 0o701)
     path = put("a.json")
     find_sources(["a.json"])  # and imports what somebody else may not read
     os.chmod(path, 0)
