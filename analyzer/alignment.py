@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from traceopt.analyzer.tables import I4, I8
+from traceopt.analyzer.tables.schema import I4, I8
 
 _MOST_EDITS = 300  # names that only one side has; beyond, the steps are held to be of different kinds
 

@@ -7,9 +7,9 @@ import numpy.typing as npt
 from msgspec import Struct
 
 from traceopt.analyzer.gpu import GpuWork
-from traceopt.analyzer.kernel_names import FUSIBLE_KINDS
 from traceopt.analyzer.nesting import OP
 from traceopt.analyzer.regions import Regions
+from traceopt.analyzer.vocabulary.kernel_names import FUSIBLE_KINDS
 
 SDPA = "aten::scaled_dot_product_attention"
 MATH_SDPA = "aten::_scaled_dot_product_attention_math"

@@ -13,7 +13,6 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
-from traceopt.analyzer import categories as cat
 from traceopt.analyzer.columns import Codes, Columns, Floats, fit, floats, triples
 from traceopt.analyzer.events import (
     NO_TEXT,
@@ -29,7 +28,7 @@ from traceopt.analyzer.events import (
     triple,
 )
 from traceopt.analyzer.fields import FIELDS, FLOWS, MEMORY
-from traceopt.analyzer.tables import (
+from traceopt.analyzer.tables.schema import (
     I4,
     KERNEL,
     MEMCPY,
@@ -44,7 +43,8 @@ from traceopt.analyzer.tables import (
     SyncTable,
     T,
 )
-from traceopt.analyzer.trace import Thread
+from traceopt.analyzer.tables.trace import Thread
+from traceopt.analyzer.vocabulary import event_categories as cat
 
 _FARTHEST_US = 86_400e6  # a time or a duration beyond a day is damage: a trace holds seconds to minutes
 _TIMES_ENOUGH = 1000  # for a median that no damage moves far

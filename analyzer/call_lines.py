@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 from msgspec.structs import replace
 
-from traceopt.analyzer.tables import PythonTable
+from traceopt.analyzer.tables.schema import PythonTable
 
 
 class _CallLines(msgspec.Struct):

@@ -17,12 +17,12 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
-from traceopt.analyzer import op_names
-from traceopt.analyzer.frames import CallSite, is_library, is_third_party, parse_frame
-from traceopt.analyzer.grouping import distinct_values, group_rows
+from traceopt.analyzer.arrays.grouping import distinct_values, group_rows
 from traceopt.analyzer.nesting import ANNOTATION, OP, PYTHON, Slices
-from traceopt.analyzer.tables import I4
-from traceopt.analyzer.trace import Trace
+from traceopt.analyzer.tables.schema import I4
+from traceopt.analyzer.tables.trace import Trace
+from traceopt.analyzer.vocabulary import op_names
+from traceopt.analyzer.vocabulary.python_frames import CallSite, is_library, is_third_party, parse_frame
 
 
 class CallSites(Struct, frozen=True, dict=True):

@@ -12,7 +12,7 @@ from msgspec import Struct, field
 
 from traceopt.analyzer.ledger import Ledger, read_ledger
 from traceopt.analyzer.loaders import Loader, read_loaders
-from traceopt.analyzer.untrusted import amount, counts, flag, rows, table, time_ns, whole, word
+from traceopt.analyzer.tables.json_values import amount, counts, flag, rows, table, time_ns, whole, word
 
 MOST_CORES = 65_536
 

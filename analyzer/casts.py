@@ -10,11 +10,11 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
-from traceopt.analyzer import op_names
+from traceopt.analyzer.arrays.grouping import distinct_values
 from traceopt.analyzer.gemms import Gemms
-from traceopt.analyzer.grouping import distinct_values
 from traceopt.analyzer.nesting import OP
-from traceopt.analyzer.tables import I8
+from traceopt.analyzer.tables.schema import I8
+from traceopt.analyzer.vocabulary import op_names
 
 CAST = "aten::copy_"  # what aten::to and autocast come down to
 FLOATING = frozenset(("fp64", "fp32", "fp16", "bf16", "fp8"))

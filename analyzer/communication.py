@@ -9,13 +9,13 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
-from traceopt.analyzer import op_names
+from traceopt.analyzer.arrays.intervals import Intervals
 from traceopt.analyzer.gpu import GpuWork
-from traceopt.analyzer.intervals import Intervals
 from traceopt.analyzer.links import Links
 from traceopt.analyzer.nesting import ANNOTATION, OP, Slices
-from traceopt.analyzer.tables import I8
-from traceopt.analyzer.trace import Trace
+from traceopt.analyzer.tables.schema import I8
+from traceopt.analyzer.tables.trace import Trace
+from traceopt.analyzer.vocabulary import op_names
 
 _KIND = re.compile(
     r"(?P<kind>all_?reduce|reduce_?scatter|all_?gather|all_?to_?all|send_?recv|broadcast|reduce|barrier|gather|scatter)",

@@ -7,10 +7,10 @@ import re
 import numpy as np
 from msgspec import Struct
 
+from traceopt.analyzer.arrays.grouping import distinct_values
+from traceopt.analyzer.arrays.intervals import intersect, union
 from traceopt.analyzer.gpu import GpuWork
-from traceopt.analyzer.grouping import distinct_values
-from traceopt.analyzer.intervals import intersect, union
-from traceopt.analyzer.tables import I8, MEMCPY
+from traceopt.analyzer.tables.schema import I8, MEMCPY
 
 _COPY_NAME = re.compile(r"Memcpy (?P<direction>\w+) \((?P<source>\w+) -> (?P<target>\w+)\)")
 

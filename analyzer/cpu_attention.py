@@ -8,10 +8,10 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
-from traceopt.analyzer.intervals import Intervals, clip, intersect, union
+from traceopt.analyzer.arrays.intervals import Intervals, clip, intersect, union
 from traceopt.analyzer.nesting import OP
 from traceopt.analyzer.regions import Regions
-from traceopt.analyzer.tables import I8
+from traceopt.analyzer.tables.schema import I8
 
 _SOFTMAX = re.compile(r"^aten::(?:_softmax|_safe_softmax|_softmax_backward_data)$")
 _BATCHED = re.compile(r"^aten::(?:bmm|baddbmm_?)$")

@@ -7,13 +7,13 @@ from functools import cached_property
 import numpy as np
 from msgspec import Struct
 
-from traceopt.analyzer import op_names
+from traceopt.analyzer.arrays.intervals import EMPTY, Intervals, clip, complement, merge, subtract
 from traceopt.analyzer.host import Host
-from traceopt.analyzer.intervals import EMPTY, Intervals, clip, complement, merge, subtract
 from traceopt.analyzer.nesting import ANNOTATION, OP
 from traceopt.analyzer.regions import Mask, Regions
 from traceopt.analyzer.steps import Steps
-from traceopt.analyzer.tables import I8
+from traceopt.analyzer.tables.schema import I8
+from traceopt.analyzer.vocabulary import op_names
 
 # Name, label, model work? In order of ownership where phases nest.
 PHASES = (

@@ -7,11 +7,11 @@ from typing import Any
 
 from msgspec import Struct
 
-from traceopt.analyzer.architectures import Accelerator, Architecture, architecture
-from traceopt.analyzer.categories import COUNTER_RANGE_CATEGORY, FOREIGN_DEVICE_CATEGORIES
-from traceopt.analyzer.hardware import find
-from traceopt.analyzer.trace import Trace
-from traceopt.analyzer.untrusted import whole, word
+from traceopt.analyzer.tables.json_values import whole, word
+from traceopt.analyzer.tables.trace import Trace
+from traceopt.analyzer.vocabulary.accelerator_lookup import find
+from traceopt.analyzer.vocabulary.architectures import Accelerator, Architecture, architecture
+from traceopt.analyzer.vocabulary.event_categories import COUNTER_RANGE_CATEGORY, FOREIGN_DEVICE_CATEGORIES
 
 _HIGHEST_VERSION = 1000  # of a compute capability
 

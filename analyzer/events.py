@@ -17,7 +17,7 @@ from typing import Any, ClassVar, Literal
 import msgspec
 from msgspec import Raw, Struct, field
 
-from traceopt.analyzer import categories as cat
+from traceopt.analyzer.vocabulary import event_categories as cat
 
 NONE = -1.0  # "not in the event", for numbers that cannot be negative
 NO_TIME = math.nan

@@ -10,7 +10,8 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Struct, field
 
-from traceopt.analyzer.activities import GRADIENT_FRAME, LOGGING_FRAME, REPORTING_FUNCTION
+from traceopt.analyzer.arrays.intervals import Intervals, merge, union
+from traceopt.analyzer.arrays.percentiles import median
 from traceopt.analyzer.attention import MathAttention, UnfusedAttention, find_math_attention, find_unfused_attention
 from traceopt.analyzer.call_sites import CallSites
 from traceopt.analyzer.captured import Captured, captured
@@ -27,15 +28,12 @@ from traceopt.analyzer.gpu import GpuWork
 from traceopt.analyzer.holes import Holes, find_holes
 from traceopt.analyzer.host import Host
 from traceopt.analyzer.idle import Gaps, Idle, attribute, find_gaps, slow_first_calls
-from traceopt.analyzer.intervals import Intervals, merge, union
-from traceopt.analyzer.kernel_names import FUSIBLE_KINDS
 from traceopt.analyzer.links import Links, link
 from traceopt.analyzer.memory import DeviceMemory, find_memory
 from traceopt.analyzer.memory_blocks import Blocks, find_blocks
 from traceopt.analyzer.memory_composition import Composition, compose
 from traceopt.analyzer.model_state import ModelState, find_model_state
 from traceopt.analyzer.nesting import PYTHON, Slices, build_slices
-from traceopt.analyzer.percentiles import median
 from traceopt.analyzer.product_calls import ProductCalls
 from traceopt.analyzer.products import Products
 from traceopt.analyzer.profiler_cost import find_profiler_cost
@@ -47,10 +45,12 @@ from traceopt.analyzer.replay.parts import flow_areas
 from traceopt.analyzer.replay.whatif import MAX_ERROR_SHARE, Replayed, ReplayError, replay, replay_error
 from traceopt.analyzer.steps import Steps, find_steps
 from traceopt.analyzer.syncs import Syncs, after_unscaling, blocking_copies, find_syncs
-from traceopt.analyzer.tables import I8
+from traceopt.analyzer.tables.schema import I8
+from traceopt.analyzer.tables.trace import Trace
 from traceopt.analyzer.throughput import Throughput, Workload, measure
 from traceopt.analyzer.tiny_ops import TinyOps, find_tiny_ops
-from traceopt.analyzer.trace import Trace
+from traceopt.analyzer.vocabulary.host_activities import GRADIENT_FRAME, LOGGING_FRAME, REPORTING_FUNCTION
+from traceopt.analyzer.vocabulary.kernel_names import FUSIBLE_KINDS
 
 
 class Facts(Struct, frozen=True, dict=True):

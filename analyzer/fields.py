@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec import Raw, Struct, field
 
-from traceopt.analyzer import categories as cat
+from traceopt.analyzer.vocabulary import event_categories as cat
 
 MEMORY, FLOWS = "memory", "flows"  # tables of points; the others are of a category each
 

@@ -9,16 +9,16 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
+from traceopt.analyzer.arrays.grouping import group_rows, longest_of_group
 from traceopt.analyzer.device import TraceDevice
-from traceopt.analyzer.flop_formulas import COUNTED, OpFlops, convolution_output, op_flops
 from traceopt.analyzer.gpu import GpuWork
-from traceopt.analyzer.grouping import group_rows, longest_of_group
 from traceopt.analyzer.links import Links
 from traceopt.analyzer.nesting import OP, Slices
 from traceopt.analyzer.products import Products
 from traceopt.analyzer.regions import Regions
-from traceopt.analyzer.tables import I8
-from traceopt.analyzer.trace import Trace
+from traceopt.analyzer.tables.schema import I8
+from traceopt.analyzer.tables.trace import Trace
+from traceopt.analyzer.vocabulary.flop_formulas import COUNTED, OpFlops, convolution_output, op_flops
 
 ENOUGH = 0.9  # of the product time: below it a share of the peak would be a guess
 

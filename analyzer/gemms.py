@@ -8,15 +8,15 @@ import msgspec
 import numpy as np
 from msgspec import Struct
 
-from traceopt.analyzer import op_names
-from traceopt.analyzer.architectures import needed_multiple
+from traceopt.analyzer.arrays.grouping import distinct_values, group_rows
 from traceopt.analyzer.device import TraceDevice
 from traceopt.analyzer.gpu import GpuWork
-from traceopt.analyzer.grouping import distinct_values, group_rows
 from traceopt.analyzer.links import Links
 from traceopt.analyzer.nesting import OP, Slices
-from traceopt.analyzer.tables import I4, I8
-from traceopt.analyzer.trace import Trace
+from traceopt.analyzer.tables.schema import I4, I8
+from traceopt.analyzer.tables.trace import Trace
+from traceopt.analyzer.vocabulary import op_names
+from traceopt.analyzer.vocabulary.architectures import needed_multiple
 
 
 class GemmShape(Struct, frozen=True):

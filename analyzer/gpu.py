@@ -9,12 +9,12 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
+from traceopt.analyzer.arrays.grouping import Categorical, numbered
+from traceopt.analyzer.arrays.intervals import EMPTY, Intervals, clip, complement, merge, subtract, union
 from traceopt.analyzer.columns import distinct
-from traceopt.analyzer.grouping import Categorical, numbered
-from traceopt.analyzer.intervals import EMPTY, Intervals, clip, complement, merge, subtract, union
-from traceopt.analyzer.kernel_names import KernelClass, classify
-from traceopt.analyzer.tables import KERNEL, MEMCPY, GpuTable
-from traceopt.analyzer.trace import Trace
+from traceopt.analyzer.tables.schema import KERNEL, MEMCPY, GpuTable
+from traceopt.analyzer.tables.trace import Trace
+from traceopt.analyzer.vocabulary.kernel_names import KernelClass, classify
 
 Mask = npt.NDArray[np.bool_]
 

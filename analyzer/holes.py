@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from traceopt.analyzer.idle import Gaps
 from traceopt.analyzer.nesting import PYTHON, Slices
-from traceopt.analyzer.tables import I8
+from traceopt.analyzer.tables.schema import I8
 
 SHORTEST_NS = 1_000_000
 

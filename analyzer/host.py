@@ -9,10 +9,10 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
-from traceopt.analyzer.activities import ACTIVITIES, Activity
-from traceopt.analyzer.intervals import EMPTY, Intervals, merge, subtract, union
+from traceopt.analyzer.arrays.intervals import EMPTY, Intervals, merge, subtract, union
 from traceopt.analyzer.nesting import ANNOTATION, OP, PYTHON, RUNTIME, Slices
-from traceopt.analyzer.trace import Trace
+from traceopt.analyzer.tables.trace import Trace
+from traceopt.analyzer.vocabulary.host_activities import ACTIVITIES, Activity
 
 Mask = npt.NDArray[np.bool_]
 

@@ -8,15 +8,15 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
-from traceopt.analyzer import op_names
-from traceopt.analyzer.activities import ACTIVITY_NAMES, HOLE, QUEUED, UNTRACED
+from traceopt.analyzer.arrays.grouping import distinct_values
+from traceopt.analyzer.arrays.intervals import EMPTY, Intervals, intersect, union
 from traceopt.analyzer.gpu import GpuWork
-from traceopt.analyzer.grouping import distinct_values
 from traceopt.analyzer.host import Host
-from traceopt.analyzer.intervals import EMPTY, Intervals, intersect, union
 from traceopt.analyzer.links import Links
 from traceopt.analyzer.steps import Steps
-from traceopt.analyzer.tables import I4, I8
+from traceopt.analyzer.tables.schema import I4, I8
+from traceopt.analyzer.vocabulary import op_names
+from traceopt.analyzer.vocabulary.host_activities import ACTIVITY_NAMES, HOLE, QUEUED, UNTRACED
 
 CAUSES = (*ACTIVITY_NAMES, HOLE, UNTRACED, QUEUED)
 MOST_THREADS = 256  # that launch: gaps that others end are put down to the training thread

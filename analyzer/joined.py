@@ -16,8 +16,8 @@ from msgspec.structs import replace
 
 from traceopt.analyzer.alignment import align, count_same
 from traceopt.analyzer.steps import PROFILER_STEP, Steps, find_steps
-from traceopt.analyzer.tables import I4, I8, MemoryTable, PythonTable, T
-from traceopt.analyzer.trace import Trace
+from traceopt.analyzer.tables.schema import I4, I8, MemoryTable, PythonTable, T
+from traceopt.analyzer.tables.trace import Trace
 
 _OP_TEXTS = ("dims", "types", "concrete", "stack")
 _ANNOTATION_TEXTS = ("dims", "types", "stack")

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from msgspec import Struct
 
-from traceopt.analyzer.percentiles import median
-from traceopt.analyzer.tables import I8
-from traceopt.analyzer.untrusted import MOST_ROWS, MOST_US, amount, rows, table, time_ns, times_ns, whole, word
+from traceopt.analyzer.arrays.percentiles import median
+from traceopt.analyzer.tables.json_values import MOST_ROWS, MOST_US, amount, rows, table, time_ns, times_ns, whole, word
+from traceopt.analyzer.tables.schema import I8
 
 SETTLED = 3  # the first steps of a run are slow: they are left out of medians
 FEW = 5  # a median of fewer unrecorded steps says nothing

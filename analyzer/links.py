@@ -6,8 +6,8 @@ import numpy as np
 from msgspec import Struct
 
 from traceopt.analyzer.nesting import OP, RUNTIME, Slices
-from traceopt.analyzer.tables import I4, I8, RuntimeTable
-from traceopt.analyzer.trace import Trace
+from traceopt.analyzer.tables.schema import I4, I8, RuntimeTable
+from traceopt.analyzer.tables.trace import Trace
 
 
 class Links(Struct, frozen=True):

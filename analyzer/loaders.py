@@ -8,7 +8,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from traceopt.analyzer.untrusted import MOST_US, amount, flag, rows, table, time_ns, whole, word
+from traceopt.analyzer.tables.json_values import MOST_US, amount, flag, rows, table, time_ns, whole, word
 
 MOST_WORKERS = 100_000
 MOST_LOADERS = 100

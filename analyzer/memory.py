@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 from msgspec import Struct
 
-from traceopt.analyzer import op_names
 from traceopt.analyzer.nesting import OP, Slices
 from traceopt.analyzer.steps import Steps
-from traceopt.analyzer.tables import I8, MemoryTable
-from traceopt.analyzer.trace import Trace
+from traceopt.analyzer.tables.schema import I8, MemoryTable
+from traceopt.analyzer.tables.trace import Trace
+from traceopt.analyzer.vocabulary import op_names
 
 CPU_DEVICE = 0  # c10::DeviceType
 

@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
-from traceopt.analyzer.tables import I4, I8, MemoryTable
+from traceopt.analyzer.tables.schema import I4, I8, MemoryTable
 
 BEFORE, AFTER = np.iinfo(np.int64).min, np.iinfo(np.int64).max
 

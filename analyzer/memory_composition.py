@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
-from traceopt.analyzer.intervals import Intervals
+from traceopt.analyzer.arrays.intervals import Intervals
 from traceopt.analyzer.memory import DeviceMemory
 from traceopt.analyzer.memory_blocks import BEFORE, Blocks
 from traceopt.analyzer.model_state import ModelState

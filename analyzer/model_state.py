@@ -14,11 +14,11 @@ import msgspec
 import numpy as np
 from msgspec import Struct
 
-from traceopt.analyzer import op_names
+from traceopt.analyzer.arrays.intervals import Intervals
 from traceopt.analyzer.captured import Captured
-from traceopt.analyzer.intervals import Intervals
 from traceopt.analyzer.nesting import OP, Slices
-from traceopt.analyzer.trace import Trace
+from traceopt.analyzer.tables.trace import Trace
+from traceopt.analyzer.vocabulary import op_names
 
 ACCUMULATE = "torch::autograd::AccumulateGrad"
 _BYTES = {"float64": 8, "float32": 4, "bfloat16": 2, "float16": 2, "float8_e4m3fn": 1, "int8": 1, "uint8": 1}

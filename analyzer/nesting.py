@@ -9,8 +9,8 @@ import numpy.typing as npt
 from msgspec import Struct
 
 from traceopt.analyzer.steps import PROFILER_STEP
-from traceopt.analyzer.tables import I4, I8, U1, ThreadSpans
-from traceopt.analyzer.trace import Trace
+from traceopt.analyzer.tables.schema import I4, I8, U1, ThreadSpans
+from traceopt.analyzer.tables.trace import Trace
 
 _LEVELS = 64  # of nesting are climbed one by one; traces have about so many, attacks any number
 # Order of slices that begin together, outermost first.

@@ -8,10 +8,10 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
-from traceopt.analyzer import op_names
+from traceopt.analyzer.arrays.grouping import group_rows
 from traceopt.analyzer.gemms import Gemms, GemmShape
-from traceopt.analyzer.grouping import group_rows
-from traceopt.analyzer.tables import I8
+from traceopt.analyzer.tables.schema import I8
+from traceopt.analyzer.vocabulary import op_names
 
 BETWEEN = ("copy", "memset", "layout")  # what may lie between two calls that could be one
 

@@ -9,14 +9,14 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
-from traceopt.analyzer import op_names
+from traceopt.analyzer.arrays.grouping import Categorical
 from traceopt.analyzer.columns import distinct
 from traceopt.analyzer.gpu import GpuWork
-from traceopt.analyzer.grouping import Categorical
-from traceopt.analyzer.kernel_names import ELIGIBLE_KINDS
 from traceopt.analyzer.links import Links
 from traceopt.analyzer.nesting import OP, Slices
-from traceopt.analyzer.trace import Trace
+from traceopt.analyzer.tables.trace import Trace
+from traceopt.analyzer.vocabulary import op_names
+from traceopt.analyzer.vocabulary.kernel_names import ELIGIBLE_KINDS
 
 Mask = npt.NDArray[np.bool_]
 

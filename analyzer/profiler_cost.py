@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from traceopt.analyzer.intervals import EMPTY, Intervals, union
+from traceopt.analyzer.arrays.intervals import EMPTY, Intervals, union
 from traceopt.analyzer.nesting import PYTHON, Slices
 from traceopt.analyzer.steps import Steps
 

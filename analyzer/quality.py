@@ -8,17 +8,17 @@ from functools import cached_property
 import numpy as np
 from msgspec import Struct
 
-from traceopt.analyzer import op_names
-from traceopt.analyzer.categories import COUNTER_RANGE_CATEGORY
+from traceopt.analyzer.arrays.intervals import EMPTY, Intervals, clip, intersect, union
+from traceopt.analyzer.arrays.percentiles import median
 from traceopt.analyzer.device import TraceDevice
 from traceopt.analyzer.gpu import GpuWork, Mask
 from traceopt.analyzer.idle import Gaps, Idle
-from traceopt.analyzer.intervals import EMPTY, Intervals, clip, intersect, union
 from traceopt.analyzer.links import Links
-from traceopt.analyzer.percentiles import median
 from traceopt.analyzer.steps import Steps
-from traceopt.analyzer.tables import I8
-from traceopt.analyzer.trace import Trace
+from traceopt.analyzer.tables.schema import I8
+from traceopt.analyzer.tables.trace import Trace
+from traceopt.analyzer.vocabulary import op_names
+from traceopt.analyzer.vocabulary.event_categories import COUNTER_RANGE_CATEGORY
 
 SAMPLED_BELOW = 0.25  # of the events that the profiler numbered; whole traces keep 0.78 and more, samples 0.01
 LONG_QUEUED_NS = 1_000_000  # an idle gap before queued work; between two kernels of a stream it is microseconds

@@ -10,12 +10,12 @@ from __future__ import annotations
 import numpy as np
 from msgspec import Struct
 
-from traceopt.analyzer.activities import ACTIVITY_NAMES, LABELS
 from traceopt.analyzer.cpu_phases import MODEL_WORK, PHASE_NAMES
 from traceopt.analyzer.facts import Facts
-from traceopt.analyzer.frames import CallSite
 from traceopt.analyzer.idle import CAUSES
-from traceopt.analyzer.tables import I8
+from traceopt.analyzer.tables.schema import I8
+from traceopt.analyzer.vocabulary.host_activities import ACTIVITY_NAMES, LABELS
+from traceopt.analyzer.vocabulary.python_frames import CallSite
 
 COMPUTE = "compute"
 PART_LABELS = {COMPUTE: "Compute", **LABELS}

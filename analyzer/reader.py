@@ -14,8 +14,8 @@ from traceopt.analyzer.chunks import EventStream, NotATraceError
 from traceopt.analyzer.inflate import Blocks
 from traceopt.analyzer.limits import TooLargeError, most_text_bytes
 from traceopt.analyzer.sharing import NotShareableError, read_shared, shareable
-from traceopt.analyzer.trace import Trace, TraceMeta
-from traceopt.analyzer.untrusted import whole
+from traceopt.analyzer.tables.json_values import whole
+from traceopt.analyzer.tables.trace import Trace, TraceMeta
 from traceopt.errors import InputError
 
 _LATEST_NS = 2**62  # since 1970: the year 2116

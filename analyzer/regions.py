@@ -9,12 +9,12 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
-from traceopt.analyzer import op_names
+from traceopt.analyzer.arrays.intervals import EMPTY, Intervals, union
 from traceopt.analyzer.gpu import GpuWork
-from traceopt.analyzer.intervals import EMPTY, Intervals, union
 from traceopt.analyzer.links import Links
 from traceopt.analyzer.nesting import ANNOTATION, OP, PYTHON, Slices
-from traceopt.analyzer.trace import Trace
+from traceopt.analyzer.tables.trace import Trace
+from traceopt.analyzer.vocabulary import op_names
 
 Mask = npt.NDArray[np.bool_]
 FORWARD_PRODUCTS = frozenset({*op_names.GEMM_OPS, *op_names.FORWARD_ONLY, "aten::convolution"})

@@ -7,12 +7,12 @@ from collections import Counter
 import numpy as np
 from msgspec import Struct
 
-from traceopt.analyzer import op_names
+from traceopt.analyzer.arrays.percentiles import median
 from traceopt.analyzer.gpu import GpuWork
 from traceopt.analyzer.links import Links
-from traceopt.analyzer.percentiles import median
 from traceopt.analyzer.steps import Steps
-from traceopt.analyzer.trace import Trace
+from traceopt.analyzer.tables.trace import Trace
+from traceopt.analyzer.vocabulary import op_names
 
 
 class Repetition(Struct, frozen=True):

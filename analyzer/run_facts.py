@@ -8,9 +8,9 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
-from traceopt.analyzer.percentiles import median
+from traceopt.analyzer.arrays.percentiles import median
 from traceopt.analyzer.ranks import COMPUTE, RankSummary
-from traceopt.analyzer.tables import I8
+from traceopt.analyzer.tables.schema import I8
 
 F8 = npt.NDArray[np.float64]
 

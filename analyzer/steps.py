@@ -8,10 +8,10 @@ from typing import Literal
 import numpy as np
 from msgspec import Struct
 
-from traceopt.analyzer import op_names
-from traceopt.analyzer.percentiles import median
-from traceopt.analyzer.tables import I8
-from traceopt.analyzer.trace import Trace
+from traceopt.analyzer.arrays.percentiles import median
+from traceopt.analyzer.tables.schema import I8
+from traceopt.analyzer.tables.trace import Trace
+from traceopt.analyzer.vocabulary import op_names
 
 PROFILER_STEP = re.compile(r"ProfilerStep\s?#\d+")
 

@@ -13,16 +13,16 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
+from traceopt.analyzer.arrays.grouping import distinct_values
+from traceopt.analyzer.arrays.intervals import EMPTY, Intervals, union
 from traceopt.analyzer.gpu import GpuWork
-from traceopt.analyzer.grouping import distinct_values
 from traceopt.analyzer.idle import Gaps
-from traceopt.analyzer.intervals import EMPTY, Intervals, union
 from traceopt.analyzer.links import Links
 from traceopt.analyzer.nesting import OP, Slices
 from traceopt.analyzer.regions import Regions
 from traceopt.analyzer.steps import Steps
-from traceopt.analyzer.tables import I4, I8, MEMCPY
-from traceopt.analyzer.trace import Trace
+from traceopt.analyzer.tables.schema import I4, I8, MEMCPY
+from traceopt.analyzer.tables.trace import Trace
 
 SCALAR_READ, DATA_DEPENDENT, BLOCKING_COPY, EXPLICIT, OTHER = (
     "scalar_read",

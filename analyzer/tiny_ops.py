@@ -6,11 +6,11 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
-from traceopt.analyzer import op_names
-from traceopt.analyzer.intervals import Intervals
+from traceopt.analyzer.arrays.intervals import Intervals
 from traceopt.analyzer.nesting import OP
 from traceopt.analyzer.regions import Regions
-from traceopt.analyzer.tables import I8
+from traceopt.analyzer.tables.schema import I8
+from traceopt.analyzer.vocabulary import op_names
 
 TINY_NS = 30_000
 

@@ -11,7 +11,7 @@ import orjson
 from msgspec import Struct
 from msgspec.structs import replace
 
-from traceopt.analyzer.untrusted import MOST_US
+from traceopt.analyzer.tables.json_values import MOST_US
 from traceopt.config import typed_settings
 from traceopt.errors import ConfigError, one_line, told
 from traceopt.result import Check, CheckStatus, Note

@@ -8,11 +8,11 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
-from traceopt.analyzer import op_names
+from traceopt.analyzer.arrays.percentiles import median
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.loaders import Loader
 from traceopt.analyzer.nesting import ANNOTATION, OP
-from traceopt.analyzer.percentiles import median
+from traceopt.analyzer.vocabulary import op_names
 from traceopt.rules.common import ms, percent
 
 WAITING_SHARE = 0.5  # of a batch's time, computing: what computes less mostly waits

@@ -7,8 +7,8 @@ import numpy.typing as npt
 
 from traceopt.analyzer.columns import distinct
 from traceopt.analyzer.facts import Facts
-from traceopt.analyzer.kernel_labels import short_name
-from traceopt.analyzer.kernel_names import FUSIBLE_KINDS
+from traceopt.analyzer.vocabulary.kernel_labels import short_name
+from traceopt.analyzer.vocabulary.kernel_names import FUSIBLE_KINDS
 from traceopt.rules.common import place_of_work
 from traceopt.rules.finding import Evidence, Price
 from traceopt.rules.pricing import priced, shorter

@@ -12,7 +12,7 @@ from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.gemms import GemmShape
 from traceopt.analyzer.nesting import OP
 from traceopt.analyzer.replay.changes import Change, MergeKernels
-from traceopt.analyzer.tables import I8
+from traceopt.analyzer.tables.schema import I8
 from traceopt.rules.common import place_of
 from traceopt.rules.finding import Evidence, Location
 from traceopt.rules.roofline import memory_ns

@@ -6,7 +6,7 @@ import numpy as np
 
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.ledger import FEW, SETTLED, Ledger
-from traceopt.analyzer.tables import I8
+from traceopt.analyzer.tables.schema import I8
 from traceopt.rules.common import saving
 from traceopt.rules.finding import Saving
 

@@ -7,10 +7,10 @@ from typing import ClassVar
 
 import numpy as np
 
+from traceopt.analyzer.arrays.percentiles import median
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.idle import CAUSES
-from traceopt.analyzer.percentiles import median
-from traceopt.analyzer.tables import I8
+from traceopt.analyzer.tables.schema import I8
 from traceopt.rules.common import SiteCost, by_site, locations, ms, name_of, percent, site_evidence
 from traceopt.rules.finding import Confidence, Evidence, Finding, Fix, Price
 from traceopt.rules.pricing import priced, without_calls

@@ -8,9 +8,9 @@ from typing import ClassVar
 import numpy as np
 import numpy.typing as npt
 
+from traceopt.analyzer.arrays.grouping import distinct_values
+from traceopt.analyzer.arrays.intervals import intersect, union
 from traceopt.analyzer.facts import Facts
-from traceopt.analyzer.grouping import distinct_values
-from traceopt.analyzer.intervals import intersect, union
 from traceopt.analyzer.replay.changes import DropSync
 from traceopt.rules.common import by_site, locations, ms, name_of, percent, site_evidence, times, typical_ns
 from traceopt.rules.finding import Finding, Fix

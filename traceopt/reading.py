@@ -8,7 +8,7 @@ from traceopt.analyzer.cycles import Recording
 from traceopt.analyzer.joined import join_cycles
 from traceopt.analyzer.reader import read_trace
 from traceopt.analyzer.sources import Source
-from traceopt.analyzer.trace import Trace
+from traceopt.analyzer.tables.trace import Trace
 from traceopt.errors import InputError, one_line
 
 CountBytes = Callable[[int], None]

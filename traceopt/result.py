@@ -242,7 +242,7 @@ class Memory(Struct, frozen=True):
 
 
 class Kernel(Struct, frozen=True):
-    """GPU work by kernel name, longest first. `kind` is of the table in `analyzer/kernel_names.py`."""
+    """GPU work by kernel name, longest first. `kind` is of the table in `analyzer/vocabulary/kernel_names.py`."""
 
     name: str
     kind: str

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from traceopt.analyzer.activities import LABELS
+from traceopt.analyzer.arrays.intervals import clip, merge
+from traceopt.analyzer.arrays.percentiles import median, percentiles
 from traceopt.analyzer.cpu_phases import PHASES
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.gpu import BUSY_LABELS
 from traceopt.analyzer.idle import CAUSES
-from traceopt.analyzer.intervals import clip, merge
-from traceopt.analyzer.percentiles import median, percentiles
+from traceopt.analyzer.vocabulary.host_activities import LABELS
 from traceopt.result import (
     BreakdownPart,
     Collective,

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from traceopt.analyzer.arrays.grouping import longest_of_group
 from traceopt.analyzer.columns import distinct
 from traceopt.analyzer.facts import Facts
-from traceopt.analyzer.grouping import longest_of_group
-from traceopt.analyzer.kernel_names import KernelClass, classify
 from traceopt.analyzer.nesting import OP, Slices
-from traceopt.analyzer.tables import I8
+from traceopt.analyzer.tables.schema import I8
+from traceopt.analyzer.vocabulary.kernel_names import KernelClass, classify
 from traceopt.result import Gemm, Kernel, Op
 from traceopt.units import locations, rate, share, us
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from traceopt.analyzer.activities import ACTIVITIES, LABELS, Activity
+from traceopt.analyzer.arrays.grouping import distinct_values
+from traceopt.analyzer.arrays.intervals import Intervals, clip, merge
 from traceopt.analyzer.cpu_phases import PHASES
 from traceopt.analyzer.facts import Facts
-from traceopt.analyzer.grouping import distinct_values
 from traceopt.analyzer.idle import CAUSES
-from traceopt.analyzer.intervals import Intervals, clip, merge
-from traceopt.analyzer.kernel_labels import short_name
-from traceopt.analyzer.tables import I8
+from traceopt.analyzer.tables.schema import I8
+from traceopt.analyzer.vocabulary.host_activities import ACTIVITIES, LABELS, Activity
+from traceopt.analyzer.vocabulary.kernel_labels import short_name
 from traceopt.result import Lane, Span, Stall, Timeline
 from traceopt.rules.finding import Location
 from traceopt.units import location, us

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from traceopt.analyzer.facts import Facts
-from traceopt.analyzer.frames import CallSite
+from traceopt.analyzer.vocabulary.python_frames import CallSite
 from traceopt.rules.finding import Location
 
 

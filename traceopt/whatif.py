@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 from msgspec import Struct, field
 
+from traceopt.analyzer.arrays.intervals import union
+from traceopt.analyzer.arrays.percentiles import median
 from traceopt.analyzer.cycles import find_recordings
 from traceopt.analyzer.facts import Facts
-from traceopt.analyzer.intervals import union
-from traceopt.analyzer.percentiles import median
 from traceopt.analyzer.replay.changes import Change, RemoveHost, ScaleWork
 from traceopt.analyzer.replay.parts import labels_of, limit_of, parts_of
 from traceopt.analyzer.replay.ranks import Ranks

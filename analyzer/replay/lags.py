@@ -6,10 +6,10 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
-from traceopt.analyzer.percentiles import median
+from traceopt.analyzer.arrays.percentiles import median
 from traceopt.analyzer.replay.queues import BEFORE, EARLY, Queues
 from traceopt.analyzer.replay.waits import TOLERANCE_NS
-from traceopt.analyzer.tables import I8
+from traceopt.analyzer.tables.schema import I8
 
 Mask = npt.NDArray[np.bool_]
 

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from traceopt.analyzer.activities import HOLE, LABELS, QUEUED, UNTRACED
+from traceopt.analyzer.arrays.grouping import distinct_values
+from traceopt.analyzer.arrays.intervals import Intervals, clip, complement, intersect, merge, subtract, union
 from traceopt.analyzer.cpu_phases import PHASES
 from traceopt.analyzer.gpu import BUSY_LABELS, Mask
-from traceopt.analyzer.grouping import distinct_values
-from traceopt.analyzer.intervals import Intervals, clip, complement, intersect, merge, subtract, union
 from traceopt.analyzer.replay.changes import host_removals
+from traceopt.analyzer.vocabulary.host_activities import HOLE, LABELS, QUEUED, UNTRACED
 
 if TYPE_CHECKING:
     from traceopt.analyzer.facts import Facts

@@ -7,11 +7,11 @@ from functools import cached_property
 import numpy as np
 from msgspec import Struct
 
+from traceopt.analyzer.arrays.grouping import numbered
 from traceopt.analyzer.gpu import GpuWork
-from traceopt.analyzer.grouping import numbered
 from traceopt.analyzer.links import Links
 from traceopt.analyzer.replay.calls import GRAPH_LAUNCH, LAUNCH, Calls
-from traceopt.analyzer.tables import I8
+from traceopt.analyzer.tables.schema import I8
 
 BEFORE = -1  # Queues.call: issued before the window
 MOST_STREAMS = 128  # tables of streams by calls are made: a job has a few dozen

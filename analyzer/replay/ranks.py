@@ -21,7 +21,7 @@ from traceopt.analyzer.replay.graph import Rows
 from traceopt.analyzer.replay.retime import Pass, Timing, one_pass
 from traceopt.analyzer.replay.whatif import MIN_STEPS, Replayed, replay
 from traceopt.analyzer.run_facts import RunFacts
-from traceopt.analyzer.tables import I8
+from traceopt.analyzer.tables.schema import I8
 
 
 class Meetings(Struct, frozen=True):

@@ -8,10 +8,10 @@ import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
-from traceopt.analyzer.percentiles import median
+from traceopt.analyzer.arrays.percentiles import median
 from traceopt.analyzer.replay.graph import HOST, Graph, Rows
 from traceopt.analyzer.replay.queues import EARLY
-from traceopt.analyzer.tables import I8
+from traceopt.analyzer.tables.schema import I8
 
 
 class Pace(Struct, frozen=True):

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 from msgspec import Struct
 
-from traceopt.analyzer.percentiles import median
+from traceopt.analyzer.arrays.percentiles import median
 from traceopt.analyzer.replay.changes import Change, apply_all
 from traceopt.analyzer.replay.graph import Graph, Rows
 from traceopt.analyzer.replay.retime import Pace, Timing, pace, retime
-from traceopt.analyzer.tables import I8
+from traceopt.analyzer.tables.schema import I8
 
 if TYPE_CHECKING:
     from traceopt.analyzer.facts import Facts

@@ -7,8 +7,8 @@ from typing import ClassVar
 
 import numpy as np
 
+from traceopt.analyzer.arrays.percentiles import median
 from traceopt.analyzer.facts import Facts
-from traceopt.analyzer.percentiles import median
 from traceopt.rules.common import ms, place_of_work
 from traceopt.rules.finding import Confidence, Evidence, Finding, Fix
 from traceopt.rules.pricing import hide, priced

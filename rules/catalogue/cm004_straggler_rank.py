@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from traceopt.analyzer.percentiles import median
+from traceopt.analyzer.arrays.percentiles import median
 from traceopt.analyzer.ranks import COMPUTE, PART_LABELS
 from traceopt.analyzer.replay.changes import Change, RemoveHost
 from traceopt.analyzer.replay.parts import flow_areas

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from traceopt.analyzer.percentiles import median
+from traceopt.analyzer.arrays.percentiles import median
 from traceopt.analyzer.ranks import COMPUTE
 from traceopt.analyzer.replay.changes import Change, ScaleWork
 from traceopt.analyzer.replay.ranks import Ranks

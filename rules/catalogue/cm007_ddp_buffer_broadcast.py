@@ -7,11 +7,11 @@ from typing import ClassVar
 
 import numpy as np
 
+from traceopt.analyzer.arrays.grouping import distinct_values
+from traceopt.analyzer.arrays.intervals import EMPTY, Intervals, union
+from traceopt.analyzer.arrays.percentiles import median
 from traceopt.analyzer.facts import Facts
-from traceopt.analyzer.grouping import distinct_values
-from traceopt.analyzer.intervals import EMPTY, Intervals, union
 from traceopt.analyzer.nesting import ANNOTATION, OP
-from traceopt.analyzer.percentiles import median
 from traceopt.analyzer.replay.changes import RemoveHost
 from traceopt.rules.common import by_site, host_bounds, locations, ms, name_of, site_evidence
 from traceopt.rules.finding import Finding, Fix

@@ -8,13 +8,13 @@ from typing import ClassVar
 
 import numpy as np
 
+from traceopt.analyzer.arrays.grouping import distinct_values
+from traceopt.analyzer.arrays.intervals import union
+from traceopt.analyzer.arrays.percentiles import median
 from traceopt.analyzer.facts import Facts
-from traceopt.analyzer.grouping import distinct_values
-from traceopt.analyzer.intervals import union
 from traceopt.analyzer.nesting import ANNOTATION, OP, PYTHON
-from traceopt.analyzer.percentiles import median
 from traceopt.analyzer.replay.changes import RemoveHost
-from traceopt.analyzer.tables import I8
+from traceopt.analyzer.tables.schema import I8
 from traceopt.rules.common import by_site, host_bounds, locations, ms, name_of, site_evidence
 from traceopt.rules.finding import Confidence, Finding, Fix
 from traceopt.rules.pricing import priced

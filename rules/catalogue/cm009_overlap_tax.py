@@ -8,11 +8,11 @@ from typing import ClassVar
 import numpy as np
 from msgspec import Struct
 
+from traceopt.analyzer.arrays.grouping import group_rows, split
+from traceopt.analyzer.arrays.percentiles import median
 from traceopt.analyzer.facts import Facts
-from traceopt.analyzer.grouping import group_rows, split
-from traceopt.analyzer.kernel_labels import short_name
-from traceopt.analyzer.percentiles import median
-from traceopt.analyzer.tables import I8
+from traceopt.analyzer.tables.schema import I8
+from traceopt.analyzer.vocabulary.kernel_labels import short_name
 from traceopt.rules.common import ms, percent, place_of_work
 from traceopt.rules.finding import Confidence, Evidence, Finding, Fix
 from traceopt.rules.pricing import Changes, hide, priced

@@ -7,8 +7,8 @@ from typing import ClassVar
 
 import numpy as np
 
+from traceopt.analyzer.arrays.intervals import intersect, union
 from traceopt.analyzer.facts import Facts
-from traceopt.analyzer.intervals import intersect, union
 from traceopt.analyzer.replay.changes import AsyncCopy, DropSync, MoveToStream, RemoveHost, ScaleWork
 from traceopt.rules.common import by_site, locations, ms, percent, site_evidence, typical_ns
 from traceopt.rules.finding import Finding, Fix

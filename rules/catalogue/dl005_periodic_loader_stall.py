@@ -8,9 +8,9 @@ from typing import ClassVar
 import numpy as np
 from msgspec import Struct
 
+from traceopt.analyzer.arrays.percentiles import median
 from traceopt.analyzer.facts import Facts
-from traceopt.analyzer.percentiles import median
-from traceopt.analyzer.tables import I8
+from traceopt.analyzer.tables.schema import I8
 from traceopt.rules.common import by_site, locations, ms, percent
 from traceopt.rules.finding import Evidence, Finding, Fix
 from traceopt.rules.loader_plan import loader_rows, plan_loader

@@ -7,8 +7,8 @@ from typing import ClassVar
 
 import numpy as np
 
+from traceopt.analyzer.arrays.intervals import subtract
 from traceopt.analyzer.facts import Facts
-from traceopt.analyzer.intervals import subtract
 from traceopt.rules.common import ms, percent
 from traceopt.rules.finding import Confidence, Evidence, Finding, Fix
 from traceopt.rules.rule import Rule, threshold

@@ -7,13 +7,13 @@ from typing import ClassVar
 
 import numpy as np
 
-from traceopt.analyzer.activities import ACTIVITY_NAMES, LABELS
+from traceopt.analyzer.arrays.percentiles import median
 from traceopt.analyzer.cpu_phases import PHASES
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.gpu import BUSY_LABELS
 from traceopt.analyzer.idle import CAUSES
-from traceopt.analyzer.percentiles import median
-from traceopt.analyzer.tables import I8
+from traceopt.analyzer.tables.schema import I8
+from traceopt.analyzer.vocabulary.host_activities import ACTIVITY_NAMES, LABELS
 from traceopt.rules.common import HOST_DISPATCH, SiteCost, by_site, locations, ms, percent, saving, site_evidence
 from traceopt.rules.finding import Evidence, Finding, Fix, Price, Saving
 from traceopt.rules.pricing import priced, without_calls

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import ClassVar
 
-from traceopt.analyzer.architectures import DTYPE_BYTES
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.gemms import GemmShape
 from traceopt.analyzer.nesting import OP
+from traceopt.analyzer.vocabulary.architectures import DTYPE_BYTES
 from traceopt.rules.common import ms, percent, place_of, places
 from traceopt.rules.finding import Confidence, Evidence, Finding, Fix
 from traceopt.rules.memory_advice import peak_of_capacity, peak_share

@@ -7,9 +7,9 @@ from typing import ClassVar
 
 import numpy as np
 
+from traceopt.analyzer.arrays.grouping import group_rows
+from traceopt.analyzer.arrays.percentiles import median
 from traceopt.analyzer.facts import Facts
-from traceopt.analyzer.grouping import group_rows
-from traceopt.analyzer.percentiles import median
 from traceopt.analyzer.replay.changes import RemoveHost
 from traceopt.rules.common import dispatch_area, ms, percent, starved_ns
 from traceopt.rules.finding import Confidence, Evidence, Finding, Fix

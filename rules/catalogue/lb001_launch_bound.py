@@ -7,9 +7,9 @@ from typing import ClassVar
 
 import numpy as np
 
+from traceopt.analyzer.arrays.intervals import union
+from traceopt.analyzer.arrays.percentiles import median
 from traceopt.analyzer.facts import Facts
-from traceopt.analyzer.intervals import union
-from traceopt.analyzer.percentiles import median
 from traceopt.analyzer.replay.changes import RemoveHost
 from traceopt.rules.common import (
     RECORD_STACKS,

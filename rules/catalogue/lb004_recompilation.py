@@ -6,8 +6,8 @@ import re
 from collections.abc import Mapping
 from typing import ClassVar
 
+from traceopt.analyzer.arrays.grouping import distinct_values
 from traceopt.analyzer.facts import Facts
-from traceopt.analyzer.grouping import distinct_values
 from traceopt.rules.finding import Evidence, Fix
 from traceopt.rules.steady_rule import SteadyRule
 

@@ -8,10 +8,10 @@ from typing import ClassVar
 import numpy as np
 from msgspec import Struct
 
+from traceopt.analyzer.arrays.intervals import Intervals, intersect, union
 from traceopt.analyzer.facts import Facts
-from traceopt.analyzer.intervals import Intervals, intersect, union
 from traceopt.analyzer.replay.changes import RemoveHost
-from traceopt.analyzer.tables import I8
+from traceopt.analyzer.tables.schema import I8
 from traceopt.rules.common import (
     LONG_PYTHON_NS,
     by_site,

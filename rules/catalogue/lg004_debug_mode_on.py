@@ -9,10 +9,10 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
+from traceopt.analyzer.arrays.intervals import Intervals
+from traceopt.analyzer.arrays.percentiles import median
 from traceopt.analyzer.facts import Facts
-from traceopt.analyzer.intervals import Intervals
 from traceopt.analyzer.nesting import OP, PYTHON
-from traceopt.analyzer.percentiles import median
 from traceopt.analyzer.replay.changes import RemoveLaunches
 from traceopt.rules.common import by_site, host_bounds, locations, ms, percent
 from traceopt.rules.finding import Evidence, Finding, Fix, Price

@@ -9,7 +9,7 @@ import numpy as np
 
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.memory import find_retries
-from traceopt.analyzer.tables import I8
+from traceopt.analyzer.tables.schema import I8
 from traceopt.rules.common import RECORD_STACKS, by_site, locations, ms, percent, site_evidence
 from traceopt.rules.finding import Evidence, Finding, Fix
 from traceopt.rules.pricing import priced, without_calls

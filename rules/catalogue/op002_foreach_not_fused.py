@@ -7,12 +7,12 @@ from typing import ClassVar
 
 import numpy as np
 
-from traceopt.analyzer import op_names
+from traceopt.analyzer.arrays.intervals import Intervals, union
+from traceopt.analyzer.arrays.percentiles import median
 from traceopt.analyzer.facts import Facts
-from traceopt.analyzer.intervals import Intervals, union
 from traceopt.analyzer.nesting import ANNOTATION, OP
-from traceopt.analyzer.percentiles import median
 from traceopt.analyzer.replay.changes import RemoveHost
+from traceopt.analyzer.vocabulary import op_names
 from traceopt.rules.common import by_site, host_bounds, locations, ms, places, typical_ns
 from traceopt.rules.finding import Evidence, Finding, Fix
 from traceopt.rules.precision import kernel_evidence

@@ -8,10 +8,10 @@ from typing import ClassVar
 import numpy as np
 import numpy.typing as npt
 
+from traceopt.analyzer.arrays.intervals import Intervals, merge
+from traceopt.analyzer.arrays.percentiles import median
 from traceopt.analyzer.facts import Facts
-from traceopt.analyzer.intervals import Intervals, merge
 from traceopt.analyzer.nesting import OP
-from traceopt.analyzer.percentiles import median
 from traceopt.analyzer.replay.changes import RemoveHost, RemoveLaunches
 from traceopt.rules.common import by_site, host_bounds, locations, ms, places, typical_ns
 from traceopt.rules.finding import Finding, Fix

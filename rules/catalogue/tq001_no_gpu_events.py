@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import ClassVar
 
-from traceopt.analyzer import op_names
 from traceopt.analyzer.facts import Facts
+from traceopt.analyzer.vocabulary import op_names
 from traceopt.rules.finding import Finding, Fix
 from traceopt.rules.registry import TRACE_QUALITY
 from traceopt.rules.rule import Rule

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import ClassVar
 
 from traceopt.analyzer.facts import Facts
-from traceopt.analyzer.trace import TraceMeta
+from traceopt.analyzer.tables.trace import TraceMeta
 from traceopt.rules.common import ms
 from traceopt.rules.finding import Finding, Fix
 from traceopt.rules.registry import TRACE_QUALITY

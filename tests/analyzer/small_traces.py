@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from traceopt.analyzer.reader import read_trace
-from traceopt.analyzer.trace import Trace
+from traceopt.analyzer.tables.trace import Trace
 
 Json = dict[str, Any]
 

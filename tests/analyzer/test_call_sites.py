@@ -10,8 +10,8 @@ from small_traces import PID, Json, annotation, op, python, read, runtime, span
 
 import traceopt.capture.hooks
 from traceopt.analyzer.call_sites import CallSites
-from traceopt.analyzer.frames import CallSite, is_library, parse_frame
 from traceopt.analyzer.nesting import build_slices
+from traceopt.analyzer.vocabulary.python_frames import CallSite, is_library, parse_frame
 
 
 def sites(events: list[Json]) -> dict[str, str]:

@@ -9,8 +9,9 @@ import pytest
 from small_traces import Json, annotation, assert_same_trace, document, kernel, op, python, runtime, span
 
 from fixtures.generate import generate
-from traceopt.analyzer import categories, events
+from traceopt.analyzer import events
 from traceopt.analyzer.reader import read_trace
+from traceopt.analyzer.vocabulary import event_categories
 
 
 def both_ways(text: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -66,7 +67,7 @@ def test_every_kind_of_event(odd: int | None, monkeypatch: pytest.MonkeyPatch) -
     both_ways(document(KNOWN if odd is None else [*KNOWN, ODD[odd], *KNOWN]), monkeypatch)
 
 
-@pytest.mark.parametrize("category", sorted(categories.TABLE_OF_CATEGORY))
+@pytest.mark.parametrize("category", sorted(event_categories.TABLE_OF_CATEGORY))
 def test_every_category(category: str, monkeypatch: pytest.MonkeyPatch) -> None:
     args: dict[str, Any] = {"device": 0, "stream": 7, "correlation": 3} | SHAPES
     both_ways(document([*KNOWN, span(category, "one", 4, 2, **args)]), monkeypatch)

@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from small_traces import Json, annotation, op, python, read, runtime, span
 
-from traceopt.analyzer.activities import ACTIVITIES, ACTIVITY_NAMES
+from traceopt.analyzer.arrays.intervals import intersect, union
 from traceopt.analyzer.host import Host
-from traceopt.analyzer.intervals import intersect, union
 from traceopt.analyzer.nesting import build_slices
+from traceopt.analyzer.vocabulary.host_activities import ACTIVITIES, ACTIVITY_NAMES
 
 MAIN, OTHER = 1, 2
 LOADER = "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__"

@@ -16,7 +16,7 @@ from small_traces import MAIN, PID, Json, annotation, op, python, read
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.joined import join_cycles
 from traceopt.analyzer.reader import read_trace
-from traceopt.analyzer.trace import Trace
+from traceopt.analyzer.tables.trace import Trace
 from traceopt.rules.engine import prepare, run_rules
 from traceopt.rules.registry import load_rules
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
+from traceopt.analyzer.arrays.intervals import Intervals, union
 from traceopt.analyzer.facts import Facts
-from traceopt.analyzer.intervals import Intervals, union
 from traceopt.analyzer.nesting import OP, PYTHON, Slices
 from traceopt.analyzer.profiler_cost import MOST_NS, find_profiler_cost
 from traceopt.analyzer.replay.changes import RemoveHost, RemoveLaunches

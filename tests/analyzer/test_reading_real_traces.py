@@ -16,8 +16,8 @@ from traceopt.analyzer.links import link
 from traceopt.analyzer.nesting import build_slices
 from traceopt.analyzer.reader import read_trace
 from traceopt.analyzer.steps import find_steps
-from traceopt.analyzer.tables import KERNEL
-from traceopt.analyzer.trace import Trace
+from traceopt.analyzer.tables.schema import KERNEL
+from traceopt.analyzer.tables.trace import Trace
 from traceopt.errors import InputError
 
 REAL = Path(__file__).resolve().parents[3] / "shared" / "traces"

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from test_replay_graph import Action, actions, run
 from tiny_machine import Machine
 
+from traceopt.analyzer.arrays.intervals import Intervals, intersect, union
 from traceopt.analyzer.facts import Facts
-from traceopt.analyzer.intervals import Intervals, intersect, union
 from traceopt.analyzer.replay.changes import (
     AsyncCopy,
     Change,

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from traceopt.analyzer.intervals import EMPTY
+from traceopt.analyzer.arrays.intervals import EMPTY
 from traceopt.analyzer.replay.graph import HOST, Graph, Rows
 from traceopt.analyzer.replay.queues import EARLY
 from traceopt.analyzer.replay.retime import Timing, condensed, one_pass, pace, retime

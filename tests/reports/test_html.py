@@ -16,9 +16,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from traceopt.analyzer.activities import LABELS
 from traceopt.analyzer.cpu_phases import PHASES
 from traceopt.analyzer.memory_composition import ACTIVATIONS, GRADIENTS, OPTIMIZER_STATE, OTHER, PARAMETERS, TEMPORARY
+from traceopt.analyzer.vocabulary.host_activities import LABELS
 from traceopt.reports import packing
 from traceopt.reports.drawing import draw_memory, draw_timeline, thinned, ticks
 from traceopt.reports.figures import ZOOM_SPANS, timeline_figure, zoom_spans

@@ -10,8 +10,8 @@ from msgspec.structs import replace
 from small_traces import annotation, document
 from tiny_machine import Machine
 
+from traceopt.analyzer.arrays.intervals import union
 from traceopt.analyzer.facts import Facts
-from traceopt.analyzer.intervals import union
 from traceopt.analyzer.replay.changes import RemoveHost, ScaleWork
 from traceopt.api import analyze
 from traceopt.rules.finding import Finding, Fix, Price

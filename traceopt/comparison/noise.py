@@ -18,7 +18,7 @@ from statistics import fmean, variance
 import numpy as np
 import numpy.typing as npt
 
-from traceopt.analyzer.percentiles import median
+from traceopt.analyzer.arrays.percentiles import median
 from traceopt.comparison.document import StepChange, StepVerdict
 
 ASSUMED_SPREAD = 0.01  # standard deviation of runs of the same code, beyond what their steps make of it

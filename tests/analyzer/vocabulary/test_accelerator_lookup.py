@@ -6,9 +6,9 @@ import re
 
 import pytest
 
-from traceopt.analyzer.accelerators import ACCELERATORS
-from traceopt.analyzer.architectures import DTYPES, GIB, Architecture, architecture, needed_multiple
-from traceopt.analyzer.hardware import find
+from traceopt.analyzer.vocabulary.accelerator_lookup import find
+from traceopt.analyzer.vocabulary.accelerators import ACCELERATORS
+from traceopt.analyzer.vocabulary.architectures import DTYPES, GIB, Architecture, architecture, needed_multiple
 
 # Names of real traces (shared/traces) and drivers: name, capability, memory bytes;
 # then row, FP16 peak, bandwidth.

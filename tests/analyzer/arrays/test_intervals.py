@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from traceopt.analyzer.intervals import EMPTY, Intervals, clip, complement, intersect, merge, subtract, union
+from traceopt.analyzer.arrays.intervals import EMPTY, Intervals, clip, complement, intersect, merge, subtract, union
 
 Pairs = list[tuple[int, int]]
 

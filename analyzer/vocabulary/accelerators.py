@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from traceopt.analyzer.architectures import Accelerator
+from traceopt.analyzer.vocabulary.architectures import Accelerator
 
 
 def _peaks(

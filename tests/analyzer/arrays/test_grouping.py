@@ -7,8 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from traceopt.analyzer import grouping
-from traceopt.analyzer.grouping import Categorical, distinct_values, group_rows, longest_of_group, numbered, split
+from traceopt.analyzer.arrays import grouping
+from traceopt.analyzer.arrays.grouping import (
+    Categorical,
+    distinct_values,
+    group_rows,
+    longest_of_group,
+    numbered,
+    split,
+)
 
 triples = st.lists(st.tuples(st.integers(-4, 3), st.integers(-1, 2), st.integers(0, 5)), max_size=30)
 

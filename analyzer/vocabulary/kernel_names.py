@@ -24,7 +24,7 @@ from functools import lru_cache
 
 from msgspec import Struct
 
-from traceopt.analyzer.kernel_dtypes import ALIGN, element_dtype, product_dtype
+from traceopt.analyzer.vocabulary.kernel_dtypes import ALIGN, element_dtype, product_dtype
 
 
 def _words(*texts: str) -> frozenset[str]:

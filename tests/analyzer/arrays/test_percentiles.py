@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from traceopt.analyzer.percentiles import median, percentiles
+from traceopt.analyzer.arrays.percentiles import median, percentiles
 
 values = st.floats(-1e9, 1e9) | st.integers(-(10**9), 10**9).map(float)
 

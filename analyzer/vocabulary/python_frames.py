@@ -15,7 +15,7 @@ _INSTALLED = re.compile(
     r"|/torchinductor_[^/]+/"  # code that torch.compile wrote
     r"|/torch/(?:_\w+|amp|autograd|cuda|distributed|fx|nn|optim|profiler|utils)/|/python/triton/"  # built from source
 )
-_CAPTURE = (Path(__file__).parents[1] / "capture").as_posix() + "/"  # our wrappers, where we run from a checkout
+_CAPTURE = (Path(__file__).parents[2] / "capture").as_posix() + "/"  # our wrappers, where we run from a checkout
 _HOME = re.compile(r"^(?:[A-Za-z]:)?/(?:home|Users)/[^/]+/|^/root/")
 
 # First part of the paths that the profiler has already cut at site-packages.

@@ -12,7 +12,7 @@ from functools import cache
 
 from msgspec import Struct
 
-from traceopt.analyzer import op_names
+from traceopt.analyzer.vocabulary import op_names
 
 # A module's path as the profiler writes it: bare, or absolute below a library folder.
 _LIBRARY = r"^(?:.*/(?:python3[\d.]*|site-packages|dist-packages)/)?"

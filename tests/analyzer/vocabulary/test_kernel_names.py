@@ -13,10 +13,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from traceopt.analyzer.kernel_labels import short_name
-from traceopt.analyzer.kernel_names import _TABLE, ELIGIBLE_KINDS, FUSIBLE_KINDS, KINDS, classify
+from traceopt.analyzer.vocabulary.kernel_labels import short_name
+from traceopt.analyzer.vocabulary.kernel_names import _TABLE, ELIGIBLE_KINDS, FUSIBLE_KINDS, KINDS, classify
 
-TRACES = Path(__file__).resolve().parents[2].parent / "shared" / "traces"
+TRACES = Path(__file__).resolve().parents[3].parent / "shared" / "traces"
 
 # Name, kind, Tensor Cores, dtype, alignment. Seen in: V = V100, A = A100, H = H100, M = MI300X/MI210 traces
 # of kineto, HTA and TraceLens; others are documented names of the library.

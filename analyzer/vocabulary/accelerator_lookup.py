@@ -13,8 +13,8 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from traceopt.analyzer.accelerators import ACCELERATORS
-from traceopt.analyzer.architectures import ARCH_CAPABILITIES, DTYPES, GIB, Accelerator
+from traceopt.analyzer.vocabulary.accelerators import ACCELERATORS
+from traceopt.analyzer.vocabulary.architectures import ARCH_CAPABILITIES, DTYPES, GIB, Accelerator
 
 # A slice of a GPU has a share of its rates that the name does not tell.
 _SLICE = re.compile(

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from traceopt.analyzer.tables import I8
+from traceopt.analyzer.tables.schema import I8
 
 MOST = 2**53  # of whole numbers; beyond, JSON readers disagree
 MOST_US = 1e13  # four months

@@ -13,7 +13,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from traceopt.analyzer import op_names
+from traceopt.analyzer.vocabulary import op_names
 
 # Position of `is_causal` among the arguments, and whether it is the backward.
 _ATTENTION = {

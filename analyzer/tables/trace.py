@@ -6,7 +6,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from traceopt.analyzer.tables import (
+from traceopt.analyzer.tables.schema import (
     AnnotationTable,
     FlowTable,
     GpuTable,

@@ -1,0 +1,1 @@
+"""Arithmetic on plain NumPy arrays: intervals, groups, percentiles. Knows nothing of traces."""
