@@ -14,7 +14,6 @@ from traceopt.analyzer.arrays.intervals import Intervals, merge, union
 from traceopt.analyzer.arrays.percentiles import median
 from traceopt.analyzer.attention import MathAttention, UnfusedAttention, find_math_attention, find_unfused_attention
 from traceopt.analyzer.call_sites import CallSites
-from traceopt.analyzer.captured import Captured, captured
 from traceopt.analyzer.casts import Casts, find_casts
 from traceopt.analyzer.chains import Chains, find_chains
 from traceopt.analyzer.communication import CollectiveCalls, find_collectives, find_cpu_collectives
@@ -43,6 +42,7 @@ from traceopt.analyzer.repetition import Repetition, find_repetition
 from traceopt.analyzer.replay.graph import Graph, build_graph
 from traceopt.analyzer.replay.parts import flow_areas
 from traceopt.analyzer.replay.whatif import MAX_ERROR_SHARE, Replayed, ReplayError, replay, replay_error
+from traceopt.analyzer.run_log.run_settings import Captured, captured
 from traceopt.analyzer.steps import Steps, find_steps
 from traceopt.analyzer.syncs import Syncs, after_unscaling, blocking_copies, find_syncs
 from traceopt.analyzer.tables.schema import I8

@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from traceopt.analyzer.arrays.grouping import Categorical, numbered
 from traceopt.analyzer.arrays.intervals import EMPTY, Intervals, clip, complement, merge, subtract, union
-from traceopt.analyzer.columns import distinct
+from traceopt.analyzer.reading.growing_columns import distinct
 from traceopt.analyzer.tables.schema import KERNEL, MEMCPY, GpuTable
 from traceopt.analyzer.tables.trace import Trace
 from traceopt.analyzer.vocabulary.kernel_names import KernelClass, classify

@@ -15,8 +15,8 @@ import numpy as np
 from msgspec import Struct
 
 from traceopt.analyzer.arrays.intervals import Intervals
-from traceopt.analyzer.captured import Captured
 from traceopt.analyzer.nesting import OP, Slices
+from traceopt.analyzer.run_log.run_settings import Captured
 from traceopt.analyzer.tables.trace import Trace
 from traceopt.analyzer.vocabulary import op_names
 

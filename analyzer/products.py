@@ -10,10 +10,10 @@ import numpy.typing as npt
 from msgspec import Struct
 
 from traceopt.analyzer.arrays.grouping import Categorical
-from traceopt.analyzer.columns import distinct
 from traceopt.analyzer.gpu import GpuWork
 from traceopt.analyzer.links import Links
 from traceopt.analyzer.nesting import OP, Slices
+from traceopt.analyzer.reading.growing_columns import distinct
 from traceopt.analyzer.tables.trace import Trace
 from traceopt.analyzer.vocabulary import op_names
 from traceopt.analyzer.vocabulary.kernel_names import ELIGIBLE_KINDS

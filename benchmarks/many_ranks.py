@@ -28,10 +28,10 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from traceopt.analyzer.cycles import Recording, find_recordings
-from traceopt.analyzer.sources import find_sources
+from traceopt.analyzer.reading.sources import find_sources
+from traceopt.analyzer.recordings.cycle_pairs import Recording, find_recordings
+from traceopt.analyzer.recordings.rank_trace import read_recording
 from traceopt.api import analyze
-from traceopt.reading import read_recording
 
 SIMULATED = 8
 USUAL = [(64, 3), (256, 3), (1024, 3), (64, 30), (32, 120)]
@@ -67,7 +67,7 @@ def read_only(folder: str, jobs: int) -> Measured:
     begin_s = time.perf_counter()
     recordings = find_recordings(find_sources([folder]).sources)
     context = get_context("forkserver")
-    context.set_forkserver_preload(["traceopt.reading"])
+    context.set_forkserver_preload(["traceopt.analyzer.recordings.rank_trace"])
     with ProcessPoolExecutor(jobs, context) as pool:
         events = sum(pool.map(event_count, recordings, chunksize=4))
     assert events  # noqa: S101

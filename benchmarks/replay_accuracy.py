@@ -22,10 +22,10 @@ if __name__ == "__main__":  # run as a script: fixtures/ is not installed
 from fixtures.generate import generate
 from fixtures.scenarios import SCENARIOS
 from traceopt.analyzer.facts import Facts
-from traceopt.analyzer.reader import read_trace
+from traceopt.analyzer.reading.sources import find_sources
+from traceopt.analyzer.reading.trace_reader import read_trace
 from traceopt.analyzer.replay.retime import retime
 from traceopt.analyzer.replay.whatif import ReplayError
-from traceopt.analyzer.sources import find_sources
 from traceopt.errors import InputError
 from traceopt.rules.engine import prepare, run_rules
 from traceopt.rules.registry import load_rules

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from traceopt.analyzer.columns import distinct
 from traceopt.analyzer.facts import Facts
+from traceopt.analyzer.reading.growing_columns import distinct
 from traceopt.analyzer.vocabulary.kernel_labels import short_name
 from traceopt.analyzer.vocabulary.kernel_names import FUSIBLE_KINDS
 from traceopt.rules.common import place_of_work

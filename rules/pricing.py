@@ -11,10 +11,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from traceopt.analyzer.arrays.intervals import EMPTY, Intervals, intersect, merge, union
-from traceopt.analyzer.columns import distinct
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.gemms import GemmShape
 from traceopt.analyzer.nesting import RUNTIME
+from traceopt.analyzer.reading.growing_columns import distinct
 from traceopt.analyzer.replay.changes import AsyncCopy, Change, DropSync, RemoveHost, ScaleWork
 from traceopt.analyzer.replay.retime import Pace
 from traceopt.analyzer.replay.whatif import replay

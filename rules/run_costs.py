@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from traceopt.analyzer.facts import Facts
-from traceopt.analyzer.ledger import FEW, SETTLED, Ledger
+from traceopt.analyzer.run_log.step_ledger import FEW, SETTLED, Ledger
 from traceopt.analyzer.tables.schema import I8
 from traceopt.rules.common import saving
 from traceopt.rules.finding import Saving

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from traceopt.analyzer.facts import Facts
-from traceopt.analyzer.reader import read_trace
+from traceopt.analyzer.reading.trace_reader import read_trace
 from traceopt.api import analyze
 from traceopt.result import Result
 

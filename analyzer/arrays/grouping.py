@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
-from traceopt.analyzer.columns import distinct
+from traceopt.analyzer.reading.growing_columns import distinct
 
 Codes = npt.NDArray[np.integer]
 Number = TypeVar("Number", bound=np.integer)

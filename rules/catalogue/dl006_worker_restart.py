@@ -9,7 +9,7 @@ from typing import ClassVar
 from msgspec import Struct
 
 from traceopt.analyzer.facts import Facts
-from traceopt.analyzer.loaders import Loader
+from traceopt.analyzer.run_log.loaders import Loader
 from traceopt.rules.common import by_site, locations, ms, percent
 from traceopt.rules.finding import Evidence, Finding, Fix
 from traceopt.rules.loader_plan import loader_rows

@@ -8,10 +8,10 @@ from typing import ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from traceopt.analyzer.columns import distinct
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.gemms import GemmShape
 from traceopt.analyzer.nesting import OP
+from traceopt.analyzer.reading.growing_columns import distinct
 from traceopt.analyzer.vocabulary.architectures import DTYPE_BYTES, needed_multiple
 from traceopt.analyzer.vocabulary.kernel_labels import short_name
 from traceopt.rules.common import ms, place_of

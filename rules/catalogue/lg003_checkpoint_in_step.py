@@ -9,7 +9,7 @@ import numpy as np
 
 from traceopt.analyzer.arrays.percentiles import median
 from traceopt.analyzer.facts import Facts
-from traceopt.analyzer.ledger import Ledger
+from traceopt.analyzer.run_log.step_ledger import Ledger
 from traceopt.rules.common import by_site, locations, ms, name_of, percent, site_evidence
 from traceopt.rules.finding import Evidence, Finding, Fix
 from traceopt.rules.pricing import priced, without_calls

@@ -8,11 +8,11 @@ from typing import ClassVar
 import numpy as np
 
 from traceopt.analyzer.arrays.intervals import union
-from traceopt.analyzer.captured import Collections
 from traceopt.analyzer.facts import Facts
-from traceopt.analyzer.ledger import SETTLED, Ledger
 from traceopt.analyzer.nesting import PYTHON
 from traceopt.analyzer.replay.changes import RemoveHost
+from traceopt.analyzer.run_log.run_settings import Collections
+from traceopt.analyzer.run_log.step_ledger import SETTLED, Ledger
 from traceopt.analyzer.vocabulary.host_activities import HOLE
 from traceopt.rules.common import by_site, locations, ms, name_of, percent, site_evidence
 from traceopt.rules.finding import Confidence, Evidence, Finding, Fix

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from traceopt.analyzer.reader import read_trace
+from traceopt.analyzer.reading.trace_reader import read_trace
 from traceopt.analyzer.tables.trace import Trace
 
 Json = dict[str, Any]

@@ -9,7 +9,7 @@ import pytest
 from small_traces import Json, annotation, document, kernel, op, python, read, runtime
 
 from traceopt.analyzer.facts import Facts
-from traceopt.analyzer.reader import read_trace
+from traceopt.analyzer.reading.trace_reader import read_trace
 from traceopt.analyzer.vocabulary.flop_formulas import op_flops
 
 if TYPE_CHECKING:

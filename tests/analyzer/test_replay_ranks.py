@@ -10,7 +10,7 @@ import pytest
 
 from fixtures.generate import GeneratedTrace, generate_ranks
 from traceopt.analyzer.facts import Facts
-from traceopt.analyzer.reader import read_trace
+from traceopt.analyzer.reading.trace_reader import read_trace
 from traceopt.analyzer.replay.changes import Change, RemoveHost, ScaleWork
 from traceopt.analyzer.replay.parts import flow_areas, parts_of
 from traceopt.analyzer.replay.ranks import Meetings, Ranks, _Together

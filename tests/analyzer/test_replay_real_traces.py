@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from traceopt.analyzer.facts import Facts
-from traceopt.analyzer.reader import read_trace
-from traceopt.analyzer.sources import find_sources
+from traceopt.analyzer.reading.sources import find_sources
+from traceopt.analyzer.reading.trace_reader import read_trace
 
 TRACES = Path(__file__).resolve().parents[3] / "shared" / "traces"
 EXPECTED = TRACES / "expected.json"

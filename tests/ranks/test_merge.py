@@ -9,8 +9,8 @@ import pytest
 from msgspec.structs import replace
 from small_job import RANKS
 
-from traceopt.analyzer.cycles import find_recordings
-from traceopt.analyzer.sources import find_sources
+from traceopt.analyzer.reading.sources import find_sources
+from traceopt.analyzer.recordings.cycle_pairs import find_recordings
 from traceopt.ranks.analysis import analyze_rank
 from traceopt.ranks.merge import Merge, missing_ranks
 from traceopt.ranks.packed import PackedResult, RankResult

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from traceopt.analyzer.cycles import Recording
-from traceopt.analyzer.sources import Source
+from traceopt.analyzer.reading.sources import Source
+from traceopt.analyzer.recordings.cycle_pairs import Recording
 from traceopt.ranks.pace import Pace
 from traceopt.ranks.task import RankOptions, RankTask
 

@@ -133,12 +133,12 @@ class TestNoProcessIsLeftBehind:
 
 SLOW_AND_SHARED = """
 import time
-from traceopt.analyzer import sharing
-from traceopt.analyzer.builder import TableBuilder
+from traceopt.analyzer.reading import two_processes
+from traceopt.analyzer.reading.table_builder import TableBuilder
 from traceopt.cli import main
 add = TableBuilder.add
 TableBuilder.add = lambda self, events: (time.sleep(0.2), add(self, events))
-sharing.SHARED_FROM_BYTES = 1
+two_processes.SHARED_FROM_BYTES = 1
 main()
 """
 

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 from small_job import RANKS
 
-from traceopt.analyzer.cycles import find_recordings
-from traceopt.analyzer.remote import shown
-from traceopt.analyzer.sources import find_sources
+from traceopt.analyzer.reading.object_stores import shown
+from traceopt.analyzer.reading.sources import find_sources
+from traceopt.analyzer.recordings.cycle_pairs import find_recordings
 from traceopt.api import analyze
 from traceopt.errors import InputError
 from traceopt.result import Result

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from traceopt.analyzer.cycles import Recording
-from traceopt.analyzer.sources import Source
+from traceopt.analyzer.reading.sources import Source
+from traceopt.analyzer.recordings.cycle_pairs import Recording
 from traceopt.ranks import sizing
 from traceopt.ranks.task import RankOptions, RankTask
 

@@ -11,7 +11,7 @@ from test_mm_ef import RULES, found, saving_of
 
 from fixtures.generate import generate
 from traceopt.analyzer.facts import Facts
-from traceopt.analyzer.reader import read_trace
+from traceopt.analyzer.reading.trace_reader import read_trace
 
 if TYPE_CHECKING:
     from conftest import GetExample

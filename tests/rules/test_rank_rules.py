@@ -13,7 +13,7 @@ import small_traces as build
 from fixtures.generate import GeneratedTrace, generate_ranks
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.ranks import summarize
-from traceopt.analyzer.reader import read_trace
+from traceopt.analyzer.reading.trace_reader import read_trace
 from traceopt.analyzer.run_facts import RunFacts
 from traceopt.api import analyze
 from traceopt.result import Check, Result

@@ -16,8 +16,8 @@ from test_captured import JSON, paths, put
 from fixtures.generate import generate
 from traceopt import sections
 from traceopt.analyzer.facts import Facts
-from traceopt.analyzer.ledger import read_ledger
-from traceopt.analyzer.reader import read_trace
+from traceopt.analyzer.reading.trace_reader import read_trace
+from traceopt.analyzer.run_log.step_ledger import read_ledger
 from traceopt.capture.ledger import Ledger
 from traceopt.result import Check
 from traceopt.rules.engine import run_rules

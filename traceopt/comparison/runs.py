@@ -10,7 +10,7 @@ from pathlib import PurePath
 from msgspec import Struct
 from msgspec.structs import replace
 
-from traceopt.analyzer.sources import natural_order
+from traceopt.analyzer.reading.sources import natural_order
 from traceopt.errors import InputError, one_line
 from traceopt.reports.packing import LARGEST_BYTES
 from traceopt.result import Result

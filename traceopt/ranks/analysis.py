@@ -6,11 +6,11 @@ from collections.abc import Callable
 
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.ranks import summarize
+from traceopt.analyzer.recordings.rank_trace import read_recording
 from traceopt.errors import InputError, one_line
 from traceopt.ranks.document import rank_document
 from traceopt.ranks.packed import RankResult
 from traceopt.ranks.task import RankTask, loaded
-from traceopt.reading import read_recording
 from traceopt.rules.engine import run_rules
 
 

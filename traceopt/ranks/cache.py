@@ -18,8 +18,8 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from traceopt.analyzer.remote import is_remote, version_of
-from traceopt.analyzer.sources import Source
+from traceopt.analyzer.reading.object_stores import is_remote, version_of
+from traceopt.analyzer.reading.sources import Source
 from traceopt.errors import ConfigError, InputError
 from traceopt.ranks.packed import PackedResult
 from traceopt.ranks.program import program

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from traceopt.analyzer.alignment import align
+from traceopt.analyzer.recordings.operator_alignment import align
 
 LAYERS = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10] * 6  # what repeats: a model's layers
 

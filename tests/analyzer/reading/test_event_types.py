@@ -9,15 +9,15 @@ import pytest
 from small_traces import Json, annotation, assert_same_trace, document, kernel, op, python, runtime, span
 
 from fixtures.generate import generate
-from traceopt.analyzer import events
-from traceopt.analyzer.reader import read_trace
+from traceopt.analyzer.reading import event_types
+from traceopt.analyzer.reading.trace_reader import read_trace
 from traceopt.analyzer.vocabulary import event_categories
 
 
 def both_ways(text: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     """Reads a trace with the narrow types and without."""
     narrow = read_trace(io.BytesIO(text), "trace")
-    monkeypatch.setattr(events, "_decode_known", events._decode_any)
+    monkeypatch.setattr(events, "_decode_known", event_types._decode_any)
     general = read_trace(io.BytesIO(text), "trace")
     assert_same_trace(narrow, general)
 
@@ -57,8 +57,8 @@ ODD: list[Json] = [
 
 
 def test_a_type_for_each_category_that_is_known() -> None:
-    decoded = events._decode_known(document(KNOWN).split(b'"traceEvents": ')[1][:-1])
-    assert [type(event).__name__ for event in decoded if isinstance(event, events.Slice)] == []
+    decoded = event_types._decode_known(document(KNOWN).split(b'"traceEvents": ')[1][:-1])
+    assert [type(event).__name__ for event in decoded if isinstance(event, event_types.Slice)] == []
     assert len(decoded) == len(KNOWN)
 
 

@@ -15,8 +15,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from traceopt.analyzer import limits, sources
-from traceopt.analyzer.sources import find_sources, natural_order
+from traceopt.analyzer.reading import limits, sources
+from traceopt.analyzer.reading.sources import find_sources, natural_order
 from traceopt.errors import InputError
 
 TRACE = b'{"traceEvents": []}'

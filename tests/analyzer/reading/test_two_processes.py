@@ -15,11 +15,11 @@ import pytest
 from small_traces import assert_same_trace
 
 from fixtures.generate import generate
-from traceopt.analyzer import reader, sharing
-from traceopt.analyzer.events import decode_events
-from traceopt.analyzer.inflate import Blocks
-from traceopt.analyzer.reader import read_trace
-from traceopt.analyzer.sharing import read_shared, shareable
+from traceopt.analyzer.reading import two_processes
+from traceopt.analyzer.reading.decompression import Blocks
+from traceopt.analyzer.reading.event_types import decode_events
+from traceopt.analyzer.reading.trace_reader import read_trace
+from traceopt.analyzer.reading.two_processes import read_shared, shareable
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are forked")
 
@@ -112,12 +112,12 @@ def test_a_helper_that_is_killed_loses_nothing(
 def test_each_decodes_a_part(tmp_path: Path, went_well: list[bool], monkeypatch: pytest.MonkeyPatch) -> None:
     chunks: list[int] = []
 
-    def noting(reading: sharing._Reading, number: int, events: Any) -> None:
+    def noting(reading: two_processes._Reading, number: int, events: Any) -> None:
         chunks.append(number)
         add(reading, number, events)
 
-    add = sharing._Reading.add
-    monkeypatch.setattr(sharing._Reading, "add", noting)
+    add = two_processes._Reading.add
+    monkeypatch.setattr(two_processes._Reading, "add", noting)
     assert_same(generate("healthy").write(tmp_path / "trace.json.gz"))
     assert went_well == [True]
     assert chunks[0] == 0

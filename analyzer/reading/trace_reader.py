@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import IO, Any
 
-from traceopt.analyzer.builder import TableBuilder
-from traceopt.analyzer.call_lines import with_call_lines
-from traceopt.analyzer.chunks import EventStream, NotATraceError
-from traceopt.analyzer.inflate import Blocks
-from traceopt.analyzer.limits import TooLargeError, most_text_bytes
-from traceopt.analyzer.sharing import NotShareableError, read_shared, shareable
+from traceopt.analyzer.reading.caller_lines import with_call_lines
+from traceopt.analyzer.reading.decompression import Blocks
+from traceopt.analyzer.reading.event_stream import EventStream, NotATraceError
+from traceopt.analyzer.reading.limits import TooLargeError, most_text_bytes
+from traceopt.analyzer.reading.table_builder import TableBuilder
+from traceopt.analyzer.reading.two_processes import NotShareableError, read_shared, shareable
 from traceopt.analyzer.tables.json_values import whole
 from traceopt.analyzer.tables.trace import Trace, TraceMeta
 from traceopt.errors import InputError

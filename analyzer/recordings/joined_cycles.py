@@ -14,7 +14,7 @@ import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
-from traceopt.analyzer.alignment import align, count_same
+from traceopt.analyzer.recordings.operator_alignment import align, count_same
 from traceopt.analyzer.steps import PROFILER_STEP, Steps, find_steps
 from traceopt.analyzer.tables.schema import I4, I8, MemoryTable, PythonTable, T
 from traceopt.analyzer.tables.trace import Trace

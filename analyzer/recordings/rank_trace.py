@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from traceopt.analyzer.cycles import Recording
-from traceopt.analyzer.joined import join_cycles
-from traceopt.analyzer.reader import read_trace
-from traceopt.analyzer.sources import Source
+from traceopt.analyzer.reading.sources import Source
+from traceopt.analyzer.reading.trace_reader import read_trace
+from traceopt.analyzer.recordings.cycle_pairs import Recording
+from traceopt.analyzer.recordings.joined_cycles import join_cycles
 from traceopt.analyzer.tables.trace import Trace
 from traceopt.errors import InputError, one_line
 

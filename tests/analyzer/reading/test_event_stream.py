@@ -13,9 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from small_traces import Json, op, span
 
-from traceopt.analyzer import chunks
-from traceopt.analyzer.chunks import EventStream, NotATraceError
-from traceopt.analyzer.events import Slice, Span
+from traceopt.analyzer.reading.event_stream import EventStream, NotATraceError
+from traceopt.analyzer.reading.event_types import Slice, Span
 
 NASTY = [
     "aten::mm",

@@ -23,12 +23,12 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
-from traceopt.analyzer.builder import TEXT_COLUMNS, Content, Mark, TableBuilder
-from traceopt.analyzer.chunks import EVENT_LIMIT_BYTES, EventStream, last_border
-from traceopt.analyzer.columns import Codes, Value
-from traceopt.analyzer.events import Event, decode_events
-from traceopt.analyzer.inflate import BLOCK_BYTES, GZIP_MAGIC, Blocks
-from traceopt.analyzer.recovery import UNREADABLE, is_utf8
+from traceopt.analyzer.reading.damaged_events import UNREADABLE, is_utf8
+from traceopt.analyzer.reading.decompression import BLOCK_BYTES, GZIP_MAGIC, Blocks
+from traceopt.analyzer.reading.event_stream import EVENT_LIMIT_BYTES, EventStream, last_border
+from traceopt.analyzer.reading.event_types import Event, decode_events
+from traceopt.analyzer.reading.growing_columns import Codes, Value
+from traceopt.analyzer.reading.table_builder import TEXT_COLUMNS, Content, Mark, TableBuilder
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection

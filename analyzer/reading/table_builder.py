@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
-from traceopt.analyzer.columns import Codes, Columns, Floats, fit, floats, triples
-from traceopt.analyzer.events import (
+from traceopt.analyzer.reading.event_fields import FIELDS, FLOWS, MEMORY
+from traceopt.analyzer.reading.event_types import (
     NO_TEXT,
     Complete,
     Event,
@@ -27,7 +27,7 @@ from traceopt.analyzer.events import (
     number,
     triple,
 )
-from traceopt.analyzer.fields import FIELDS, FLOWS, MEMORY
+from traceopt.analyzer.reading.growing_columns import Codes, Columns, Floats, fit, floats, triples
 from traceopt.analyzer.tables.schema import (
     I4,
     KERNEL,

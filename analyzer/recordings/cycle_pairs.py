@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from traceopt.analyzer.sources import Source
+from traceopt.analyzer.reading.sources import Source
 from traceopt.errors import InputError
 
 _HEAD_BYTES = 4096

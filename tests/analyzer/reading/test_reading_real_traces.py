@@ -14,13 +14,13 @@ import pytest
 from traceopt.analyzer.call_sites import CallSites
 from traceopt.analyzer.links import link
 from traceopt.analyzer.nesting import build_slices
-from traceopt.analyzer.reader import read_trace
+from traceopt.analyzer.reading.trace_reader import read_trace
 from traceopt.analyzer.steps import find_steps
 from traceopt.analyzer.tables.schema import KERNEL
 from traceopt.analyzer.tables.trace import Trace
 from traceopt.errors import InputError
 
-REAL = Path(__file__).resolve().parents[3] / "shared" / "traces"
+REAL = Path(__file__).resolve().parents[4] / "shared" / "traces"
 pytestmark = pytest.mark.skipif(
     not REAL.is_dir(),
     reason=f"no real traces in {REAL}: fetch the test data of pytorch/kineto (tb_plugin/samples), "

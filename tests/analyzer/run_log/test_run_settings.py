@@ -14,9 +14,9 @@ from msgspec import Struct
 from msgspec.structs import astuple
 
 from fixtures.generate import generate
-from traceopt.analyzer.captured import Captured, Environment, captured
-from traceopt.analyzer.ledger import read_ledger
-from traceopt.analyzer.loaders import Build, Loader, WorkerStart, read_loaders
+from traceopt.analyzer.run_log.loaders import Build, Loader, WorkerStart, read_loaders
+from traceopt.analyzer.run_log.run_settings import Captured, Environment, captured
+from traceopt.analyzer.run_log.step_ledger import read_ledger
 
 DOCUMENT: dict[str, Any] = {
     "cycle": {"name": "timing"},

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 from msgspec import Raw, Struct, field
 
-from traceopt.analyzer.events import Event, decode_event, lenient
+from traceopt.analyzer.reading.event_types import Event, decode_event, lenient
 
 UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)  # what msgspec raises for text it cannot decode
 

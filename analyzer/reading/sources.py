@@ -15,8 +15,8 @@ from typing import IO
 
 from msgspec import Struct
 
-from traceopt.analyzer.limits import MOST_MEMBERS, check_ratio
-from traceopt.analyzer.remote import RemoteFile, head_of, is_remote, list_remote, open_remote, shown
+from traceopt.analyzer.reading.limits import MOST_MEMBERS, check_ratio
+from traceopt.analyzer.reading.object_stores import RemoteFile, head_of, is_remote, list_remote, open_remote, shown
 from traceopt.errors import InputError
 
 _TRACE_NAME = re.compile(r"\.(json|json\.gz|zip|pt\.trace\.json[^/]*)$", re.IGNORECASE)

@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from traceopt.analyzer import limits
-from traceopt.analyzer.inflate import Blocks
-from traceopt.analyzer.limits import TooLargeError
-from traceopt.analyzer.reader import read_trace
+from traceopt.analyzer.reading import limits
+from traceopt.analyzer.reading.decompression import Blocks
+from traceopt.analyzer.reading.limits import TooLargeError
+from traceopt.analyzer.reading.trace_reader import read_trace
 
 TEXT = b'{"traceEvents": [' + b",".join(b'{"ph": "X", "ts": %d}' % i for i in range(5000)) + b"]}"
 PACKED = gzip.compress(TEXT, mtime=0)

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from traceopt.analyzer.events import Slice
-from traceopt.analyzer.recovery import read_event, read_object, recover
+from traceopt.analyzer.reading.damaged_events import read_event, read_object, recover
+from traceopt.analyzer.reading.event_types import Slice
 
 GOOD = (
     '{"ph": "X", "cat": "kernel", "name": "good", "ts": 1, "args": {"correlation": 5, "x": [{"name": 1}, {"ts": 2}]}}'

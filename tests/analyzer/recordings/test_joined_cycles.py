@@ -14,8 +14,8 @@ from msgspec.structs import replace
 from small_traces import MAIN, PID, Json, annotation, op, python, read
 
 from traceopt.analyzer.facts import Facts
-from traceopt.analyzer.joined import join_cycles
-from traceopt.analyzer.reader import read_trace
+from traceopt.analyzer.reading.trace_reader import read_trace
+from traceopt.analyzer.recordings.joined_cycles import join_cycles
 from traceopt.analyzer.tables.trace import Trace
 from traceopt.rules.engine import prepare, run_rules
 from traceopt.rules.registry import load_rules
@@ -169,7 +169,7 @@ def test_what_the_extras_stretched_is_put_back(seed: int) -> None:
 
 @cache
 def five_faults() -> Trace:
-    path = Path(__file__).parents[2] / "fixtures/traces/five_faults.json.gz"
+    path = Path(__file__).parents[3] / "fixtures/traces/five_faults.json.gz"
     with path.open("rb") as stream:
         return read_trace(stream, path.name)
 

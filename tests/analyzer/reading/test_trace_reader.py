@@ -18,7 +18,7 @@ from small_traces import PID, Json, annotation, document, driver, kernel, op, py
 
 from fixtures import broken
 from fixtures.generate import generate
-from traceopt.analyzer.reader import read_trace
+from traceopt.analyzer.reading.trace_reader import read_trace
 from traceopt.analyzer.tables.schema import KERNEL, MEMCPY, MEMSET, Spans, Table
 from traceopt.analyzer.tables.trace import Trace
 from traceopt.errors import InputError

@@ -10,8 +10,8 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from traceopt.analyzer.ledger import Ledger, read_ledger
-from traceopt.analyzer.loaders import Loader, read_loaders
+from traceopt.analyzer.run_log.loaders import Loader, read_loaders
+from traceopt.analyzer.run_log.step_ledger import Ledger, read_ledger
 from traceopt.analyzer.tables.json_values import amount, counts, flag, rows, table, time_ns, whole, word
 
 MOST_CORES = 65_536

@@ -16,8 +16,16 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Struct, field
 
-from traceopt.analyzer.events import Event, decode_events
-from traceopt.analyzer.recovery import PATIENCE, UNREADABLE, Recovered, is_utf8, read_event, read_object, recover
+from traceopt.analyzer.reading.damaged_events import (
+    PATIENCE,
+    UNREADABLE,
+    Recovered,
+    is_utf8,
+    read_event,
+    read_object,
+    recover,
+)
+from traceopt.analyzer.reading.event_types import Event, decode_events
 
 _WHITESPACE = b" \t\r\n"
 _BOM = b"\xef\xbb\xbf"

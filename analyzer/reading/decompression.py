@@ -12,7 +12,7 @@ from typing import IO, Any
 from isal import isal_zlib
 from msgspec import Struct, field
 
-from traceopt.analyzer.limits import check_ratio, check_size
+from traceopt.analyzer.reading.limits import check_ratio, check_size
 
 GZIP_MAGIC = b"\x1f\x8b"
 BLOCK_BYTES = 1 << 19  # a block and what is decoded of it stay in the cache of a core

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from traceopt.analyzer.columns import Codes, Columns, fit, floats, triples
+from traceopt.analyzer.reading.growing_columns import Codes, Columns, fit, floats, triples
 
 LENGTHS = [0, 1, 15, 16, 17, 65_535, 65_536]
 

@@ -1,0 +1,1 @@
+"""What `traceopt run` wrote into the header of a trace: settings, step times, data loaders."""
