@@ -12,45 +12,50 @@ from msgspec import Struct, field
 
 from traceopt.analyzer.arrays.intervals import Intervals, merge, union
 from traceopt.analyzer.arrays.percentiles import median
-from traceopt.analyzer.attention import MathAttention, UnfusedAttention, find_math_attention, find_unfused_attention
-from traceopt.analyzer.call_sites import CallSites
-from traceopt.analyzer.casts import Casts, find_casts
-from traceopt.analyzer.chains import Chains, find_chains
-from traceopt.analyzer.communication import CollectiveCalls, find_collectives, find_cpu_collectives
-from traceopt.analyzer.copies import CopyCalls, find_copies
-from traceopt.analyzer.cpu_attention import CpuAttention, find_cpu_attention
-from traceopt.analyzer.cpu_phases import CpuPhases
-from traceopt.analyzer.device import TraceDevice, find_device
-from traceopt.analyzer.flops import Flops
-from traceopt.analyzer.gemms import Gemms
-from traceopt.analyzer.gpu import GpuWork
-from traceopt.analyzer.holes import Holes, find_holes
-from traceopt.analyzer.host import Host
-from traceopt.analyzer.idle import Gaps, Idle, attribute, find_gaps, slow_first_calls
-from traceopt.analyzer.links import Links, link
-from traceopt.analyzer.memory import DeviceMemory, find_memory
-from traceopt.analyzer.memory_blocks import Blocks, find_blocks
-from traceopt.analyzer.memory_composition import Composition, compose
-from traceopt.analyzer.model_state import ModelState, find_model_state
-from traceopt.analyzer.nesting import PYTHON, Slices, build_slices
-from traceopt.analyzer.product_calls import ProductCalls
-from traceopt.analyzer.products import Products
-from traceopt.analyzer.profiler_cost import find_profiler_cost
-from traceopt.analyzer.quality import TraceQuality
-from traceopt.analyzer.regions import Regions
-from traceopt.analyzer.repetition import Repetition, find_repetition
+from traceopt.analyzer.memory.blocks import Blocks, find_blocks
+from traceopt.analyzer.memory.composition import Composition, compose
+from traceopt.analyzer.memory.curve import DeviceMemory, find_memory
+from traceopt.analyzer.memory.model_state import ModelState, find_model_state
 from traceopt.analyzer.replay.graph import Graph, build_graph
 from traceopt.analyzer.replay.parts import flow_areas
 from traceopt.analyzer.replay.whatif import MAX_ERROR_SHARE, Replayed, ReplayError, replay, replay_error
 from traceopt.analyzer.run_log.run_settings import Captured, captured
-from traceopt.analyzer.steps import Steps, find_steps
-from traceopt.analyzer.syncs import Syncs, after_unscaling, blocking_copies, find_syncs
+from traceopt.analyzer.stalls.idle import Gaps, Idle, attribute, find_gaps, slow_first_calls
+from traceopt.analyzer.stalls.profiler_cost import find_profiler_cost
+from traceopt.analyzer.stalls.python_holes import Holes, find_holes
+from traceopt.analyzer.stalls.syncs import Syncs, after_unscaling, blocking_copies, find_syncs
 from traceopt.analyzer.tables.schema import I8
 from traceopt.analyzer.tables.trace import Trace
-from traceopt.analyzer.throughput import Throughput, Workload, measure
-from traceopt.analyzer.tiny_ops import TinyOps, find_tiny_ops
+from traceopt.analyzer.timeline.call_sites import CallSites
+from traceopt.analyzer.timeline.call_tree import PYTHON, Slices, build_slices
+from traceopt.analyzer.timeline.cpu_phases import CpuPhases
+from traceopt.analyzer.timeline.device import TraceDevice, find_device
+from traceopt.analyzer.timeline.gpu_work import GpuWork
+from traceopt.analyzer.timeline.host_activity import Host
+from traceopt.analyzer.timeline.launch_links import Links, link
+from traceopt.analyzer.timeline.regions import Regions
+from traceopt.analyzer.timeline.steps import Steps, find_steps
+from traceopt.analyzer.trace_quality import TraceQuality
 from traceopt.analyzer.vocabulary.host_activities import GRADIENT_FRAME, LOGGING_FRAME, REPORTING_FUNCTION
 from traceopt.analyzer.vocabulary.kernel_names import FUSIBLE_KINDS
+from traceopt.analyzer.work.attention import (
+    MathAttention,
+    UnfusedAttention,
+    find_math_attention,
+    find_unfused_attention,
+)
+from traceopt.analyzer.work.casts import Casts, find_casts
+from traceopt.analyzer.work.collectives import CollectiveCalls, find_collectives, find_cpu_collectives
+from traceopt.analyzer.work.copies import CopyCalls, find_copies
+from traceopt.analyzer.work.cpu_attention import CpuAttention, find_cpu_attention
+from traceopt.analyzer.work.flops import Flops
+from traceopt.analyzer.work.gemm_calls import ProductCalls
+from traceopt.analyzer.work.gemms import Gemms
+from traceopt.analyzer.work.launch_repetition import Repetition, find_repetition
+from traceopt.analyzer.work.tensor_core_work import Products
+from traceopt.analyzer.work.throughput import Throughput, Workload, measure
+from traceopt.analyzer.work.tiny_ops import TinyOps, find_tiny_ops
+from traceopt.analyzer.work.unfused_chains import Chains, find_chains
 
 
 class Facts(Struct, frozen=True, dict=True):

@@ -12,9 +12,9 @@ from traceopt.analyzer.arrays.grouping import distinct_values
 from traceopt.analyzer.arrays.intervals import Intervals, complement, intersect, merge, union
 from traceopt.analyzer.arrays.percentiles import median
 from traceopt.analyzer.facts import Facts
-from traceopt.analyzer.idle import CAUSES
-from traceopt.analyzer.nesting import PYTHON
 from traceopt.analyzer.reading.growing_columns import distinct
+from traceopt.analyzer.stalls.idle import CAUSES
+from traceopt.analyzer.timeline.call_tree import PYTHON
 from traceopt.rules.finding import Evidence, Location, Saving
 
 RECORD_STACKS = "No Python stacks were recorded, so the line is not known; record with with_stack=True."

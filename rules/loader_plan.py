@@ -10,8 +10,8 @@ from msgspec import Struct
 
 from traceopt.analyzer.arrays.percentiles import median
 from traceopt.analyzer.facts import Facts
-from traceopt.analyzer.nesting import ANNOTATION, OP
 from traceopt.analyzer.run_log.loaders import Loader
+from traceopt.analyzer.timeline.call_tree import ANNOTATION, OP
 from traceopt.analyzer.vocabulary import op_names
 from traceopt.rules.common import ms, percent
 

@@ -7,7 +7,7 @@ from math import sqrt
 from msgspec import Struct
 
 from traceopt.analyzer.facts import Facts
-from traceopt.analyzer.memory_composition import (
+from traceopt.analyzer.memory.composition import (
     ACTIVATIONS,
     GRADIENTS,
     OPTIMIZER_STATE,

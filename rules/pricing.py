@@ -12,12 +12,12 @@ from msgspec.structs import replace
 
 from traceopt.analyzer.arrays.intervals import EMPTY, Intervals, intersect, merge, union
 from traceopt.analyzer.facts import Facts
-from traceopt.analyzer.gemms import GemmShape
-from traceopt.analyzer.nesting import RUNTIME
 from traceopt.analyzer.reading.growing_columns import distinct
 from traceopt.analyzer.replay.changes import AsyncCopy, Change, DropSync, RemoveHost, ScaleWork
 from traceopt.analyzer.replay.retime import Pace
 from traceopt.analyzer.replay.whatif import replay
+from traceopt.analyzer.timeline.call_tree import RUNTIME
+from traceopt.analyzer.work.gemms import GemmShape
 from traceopt.rules.common import launched_ns, ms, saving
 from traceopt.rules.finding import Finding, Price, independent
 from traceopt.rules.rule import impact_of

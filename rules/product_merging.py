@@ -9,10 +9,10 @@ import numpy.typing as npt
 from msgspec import Struct
 
 from traceopt.analyzer.facts import Facts
-from traceopt.analyzer.gemms import GemmShape
-from traceopt.analyzer.nesting import OP
 from traceopt.analyzer.replay.changes import Change, MergeKernels
 from traceopt.analyzer.tables.schema import I8
+from traceopt.analyzer.timeline.call_tree import OP
+from traceopt.analyzer.work.gemms import GemmShape
 from traceopt.rules.common import place_of
 from traceopt.rules.finding import Evidence, Location
 from traceopt.rules.roofline import memory_ns

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from traceopt.analyzer.arrays.percentiles import percentiles
 from traceopt.analyzer.facts import Facts
-from traceopt.analyzer.gemms import GemmShape
 from traceopt.analyzer.vocabulary.architectures import DTYPE_BYTES
+from traceopt.analyzer.work.gemms import GemmShape
 
 HBM_SHARE = 0.8  # of the memory bandwidth's peak that a product can reach
 _SIMILAR_SIZE = 8  # times fewer or more FLOP a call

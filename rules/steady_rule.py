@@ -9,7 +9,7 @@ import numpy as np
 
 from traceopt.analyzer.arrays.percentiles import median
 from traceopt.analyzer.facts import Facts
-from traceopt.analyzer.idle import CAUSES
+from traceopt.analyzer.stalls.idle import CAUSES
 from traceopt.analyzer.tables.schema import I8
 from traceopt.rules.common import SiteCost, by_site, locations, ms, name_of, percent, site_evidence
 from traceopt.rules.finding import Confidence, Evidence, Finding, Fix, Price

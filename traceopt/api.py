@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from traceopt.analyzer.reading.sources import find_sources
 from traceopt.analyzer.recordings.cycle_pairs import find_recordings
 from traceopt.analyzer.run_facts import RunFacts
-from traceopt.analyzer.throughput import Workload
+from traceopt.analyzer.work.throughput import Workload
 from traceopt.errors import ConfigError, InputError, TraceoptError, one_line
 from traceopt.ranks.executors import Executor, executor_for
 from traceopt.ranks.merge import Merge, missing_ranks

@@ -6,10 +6,10 @@ import numpy as np
 
 from traceopt.analyzer.arrays.intervals import clip, merge
 from traceopt.analyzer.arrays.percentiles import median, percentiles
-from traceopt.analyzer.cpu_phases import PHASES
 from traceopt.analyzer.facts import Facts
-from traceopt.analyzer.gpu import BUSY_LABELS
-from traceopt.analyzer.idle import CAUSES
+from traceopt.analyzer.stalls.idle import CAUSES
+from traceopt.analyzer.timeline.cpu_phases import PHASES
+from traceopt.analyzer.timeline.gpu_work import BUSY_LABELS
 from traceopt.analyzer.vocabulary.host_activities import LABELS
 from traceopt.result import (
     BreakdownPart,

@@ -10,9 +10,9 @@ import numpy.typing as npt
 
 from traceopt.analyzer.arrays.grouping import longest_of_group
 from traceopt.analyzer.facts import Facts
-from traceopt.analyzer.nesting import OP, Slices
 from traceopt.analyzer.reading.growing_columns import distinct
 from traceopt.analyzer.tables.schema import I8
+from traceopt.analyzer.timeline.call_tree import OP, Slices
 from traceopt.analyzer.vocabulary.kernel_names import KernelClass, classify
 from traceopt.result import Gemm, Kernel, Op
 from traceopt.units import locations, rate, share, us

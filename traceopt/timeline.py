@@ -7,10 +7,10 @@ import numpy.typing as npt
 
 from traceopt.analyzer.arrays.grouping import distinct_values
 from traceopt.analyzer.arrays.intervals import Intervals, clip, merge
-from traceopt.analyzer.cpu_phases import PHASES
 from traceopt.analyzer.facts import Facts
-from traceopt.analyzer.idle import CAUSES
+from traceopt.analyzer.stalls.idle import CAUSES
 from traceopt.analyzer.tables.schema import I8
+from traceopt.analyzer.timeline.cpu_phases import PHASES
 from traceopt.analyzer.vocabulary.host_activities import ACTIVITIES, LABELS, Activity
 from traceopt.analyzer.vocabulary.kernel_labels import short_name
 from traceopt.result import Lane, Span, Stall, Timeline

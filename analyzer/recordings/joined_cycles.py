@@ -15,9 +15,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from traceopt.analyzer.recordings.operator_alignment import align, count_same
-from traceopt.analyzer.steps import PROFILER_STEP, Steps, find_steps
 from traceopt.analyzer.tables.schema import I4, I8, MemoryTable, PythonTable, T
 from traceopt.analyzer.tables.trace import Trace
+from traceopt.analyzer.timeline.steps import PROFILER_STEP, Steps, find_steps
 
 _OP_TEXTS = ("dims", "types", "concrete", "stack")
 _ANNOTATION_TEXTS = ("dims", "types", "stack")

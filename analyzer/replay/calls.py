@@ -13,11 +13,11 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
-from traceopt.analyzer.links import Links
-from traceopt.analyzer.nesting import OP, RUNTIME, Slices
-from traceopt.analyzer.steps import Steps
 from traceopt.analyzer.tables.schema import I4, I8, U1
 from traceopt.analyzer.tables.trace import Trace
+from traceopt.analyzer.timeline.call_tree import OP, RUNTIME, Slices
+from traceopt.analyzer.timeline.launch_links import Links
+from traceopt.analyzer.timeline.steps import Steps
 from traceopt.analyzer.vocabulary import op_names
 
 Mask = npt.NDArray[np.bool_]

@@ -15,16 +15,16 @@ from msgspec import Struct
 
 from traceopt.analyzer.arrays.intervals import EMPTY, Intervals
 from traceopt.analyzer.arrays.percentiles import median
-from traceopt.analyzer.gpu import GpuWork
-from traceopt.analyzer.links import Links
-from traceopt.analyzer.nesting import Slices
 from traceopt.analyzer.replay.calls import BORDER, GRAPH_LAUNCH, LAUNCH, Calls, find_calls
 from traceopt.analyzer.replay.lags import find_lags
 from traceopt.analyzer.replay.queues import Queues, find_queues
 from traceopt.analyzer.replay.waits import SLOW_CALL_NS, HostWaits, find_host_waits, find_stream_waits
-from traceopt.analyzer.steps import Steps
 from traceopt.analyzer.tables.schema import I8
 from traceopt.analyzer.tables.trace import Trace
+from traceopt.analyzer.timeline.call_tree import Slices
+from traceopt.analyzer.timeline.gpu_work import GpuWork
+from traceopt.analyzer.timeline.launch_links import Links
+from traceopt.analyzer.timeline.steps import Steps
 
 Mask = npt.NDArray[np.bool_]
 

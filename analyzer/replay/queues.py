@@ -8,10 +8,10 @@ import numpy as np
 from msgspec import Struct
 
 from traceopt.analyzer.arrays.grouping import numbered
-from traceopt.analyzer.gpu import GpuWork
-from traceopt.analyzer.links import Links
 from traceopt.analyzer.replay.calls import GRAPH_LAUNCH, LAUNCH, Calls
 from traceopt.analyzer.tables.schema import I8
+from traceopt.analyzer.timeline.gpu_work import GpuWork
+from traceopt.analyzer.timeline.launch_links import Links
 
 BEFORE = -1  # Queues.call: issued before the window
 MOST_STREAMS = 128  # tables of streams by calls are made: a job has a few dozen

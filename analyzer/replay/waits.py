@@ -13,11 +13,11 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
-from traceopt.analyzer.gpu import GpuWork
 from traceopt.analyzer.replay.calls import LAUNCH, STREAM_WAIT, SYNC, Calls, named
 from traceopt.analyzer.replay.queues import Queues
 from traceopt.analyzer.tables.schema import I8, MEMCPY
 from traceopt.analyzer.tables.trace import Trace
+from traceopt.analyzer.timeline.gpu_work import GpuWork
 from traceopt.analyzer.vocabulary import op_names
 
 Mask = npt.NDArray[np.bool_]

@@ -7,10 +7,10 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from traceopt.analyzer.attention import SDPA
 from traceopt.analyzer.facts import Facts
-from traceopt.analyzer.nesting import OP
+from traceopt.analyzer.timeline.call_tree import OP
 from traceopt.analyzer.vocabulary import op_names
+from traceopt.analyzer.work.attention import SDPA
 from traceopt.rules.common import by_site, locations, ms, percent
 from traceopt.rules.finding import Confidence, Evidence, Finding, Fix
 from traceopt.rules.precision import kernel_evidence

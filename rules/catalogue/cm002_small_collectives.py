@@ -8,8 +8,8 @@ from typing import ClassVar
 import numpy as np
 
 from traceopt.analyzer.arrays.percentiles import median
-from traceopt.analyzer.communication import CollectiveCalls
 from traceopt.analyzer.facts import Facts
+from traceopt.analyzer.work.collectives import CollectiveCalls
 from traceopt.rules.common import by_site, locations, ms, places
 from traceopt.rules.finding import Confidence, Evidence, Finding, Fix
 from traceopt.rules.pricing import Changes, hide_collectives, priced

@@ -10,8 +10,8 @@ import numpy.typing as npt
 
 from traceopt.analyzer.arrays.grouping import distinct_values
 from traceopt.analyzer.facts import Facts
-from traceopt.analyzer.nesting import ANNOTATION, OP
 from traceopt.analyzer.tables.schema import I8
+from traceopt.analyzer.timeline.call_tree import ANNOTATION, OP
 from traceopt.rules.common import by_site, locations, ms, typical_ns
 from traceopt.rules.finding import Evidence, Finding, Fix
 from traceopt.rules.pricing import Changes, hide_collectives, priced

@@ -11,8 +11,8 @@ from traceopt.analyzer.arrays.grouping import distinct_values
 from traceopt.analyzer.arrays.intervals import EMPTY, Intervals, union
 from traceopt.analyzer.arrays.percentiles import median
 from traceopt.analyzer.facts import Facts
-from traceopt.analyzer.nesting import ANNOTATION, OP
 from traceopt.analyzer.replay.changes import RemoveHost
+from traceopt.analyzer.timeline.call_tree import ANNOTATION, OP
 from traceopt.rules.common import by_site, host_bounds, locations, ms, name_of, site_evidence
 from traceopt.rules.finding import Finding, Fix
 from traceopt.rules.pricing import priced

@@ -12,9 +12,9 @@ from traceopt.analyzer.arrays.grouping import distinct_values
 from traceopt.analyzer.arrays.intervals import union
 from traceopt.analyzer.arrays.percentiles import median
 from traceopt.analyzer.facts import Facts
-from traceopt.analyzer.nesting import ANNOTATION, OP, PYTHON
 from traceopt.analyzer.replay.changes import RemoveHost
 from traceopt.analyzer.tables.schema import I8
+from traceopt.analyzer.timeline.call_tree import ANNOTATION, OP, PYTHON
 from traceopt.rules.common import by_site, host_bounds, locations, ms, name_of, site_evidence
 from traceopt.rules.finding import Confidence, Finding, Fix
 from traceopt.rules.pricing import priced

@@ -11,8 +11,8 @@ import numpy.typing as npt
 
 from traceopt.analyzer.arrays.grouping import distinct_values
 from traceopt.analyzer.facts import Facts
-from traceopt.analyzer.nesting import OP
 from traceopt.analyzer.tables.schema import I8
+from traceopt.analyzer.timeline.call_tree import OP
 from traceopt.rules.common import by_site, launched_ns, locations, ms, percent, site_evidence
 from traceopt.rules.finding import Finding, Fix
 from traceopt.rules.pricing import priced, scaled

@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from traceopt.analyzer.facts import Facts
-from traceopt.analyzer.nesting import OP
+from traceopt.analyzer.timeline.call_tree import OP
 from traceopt.rules.common import ms, percent, places
 from traceopt.rules.finding import Evidence, Finding, Fix
 from traceopt.rules.precision import kernel_evidence

@@ -8,9 +8,9 @@ from typing import ClassVar
 import numpy as np
 
 from traceopt.analyzer.arrays.intervals import intersect, union
-from traceopt.analyzer.copies import CopyCalls
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.replay.changes import MoveToStream
+from traceopt.analyzer.work.copies import CopyCalls
 from traceopt.rules.common import by_site, locations, ms, percent, site_evidence, typical_ns
 from traceopt.rules.finding import Confidence, Finding, Fix
 from traceopt.rules.pricing import hide, priced

@@ -8,11 +8,11 @@ from typing import ClassVar
 import numpy as np
 
 from traceopt.analyzer.arrays.percentiles import median
-from traceopt.analyzer.cpu_phases import PHASES
 from traceopt.analyzer.facts import Facts
-from traceopt.analyzer.gpu import BUSY_LABELS
-from traceopt.analyzer.idle import CAUSES
+from traceopt.analyzer.stalls.idle import CAUSES
 from traceopt.analyzer.tables.schema import I8
+from traceopt.analyzer.timeline.cpu_phases import PHASES
+from traceopt.analyzer.timeline.gpu_work import BUSY_LABELS
 from traceopt.analyzer.vocabulary.host_activities import ACTIVITY_NAMES, LABELS
 from traceopt.rules.common import HOST_DISPATCH, SiteCost, by_site, locations, ms, percent, saving, site_evidence
 from traceopt.rules.finding import Evidence, Finding, Fix, Price, Saving

@@ -9,11 +9,11 @@ import numpy as np
 import numpy.typing as npt
 
 from traceopt.analyzer.facts import Facts
-from traceopt.analyzer.gemms import GemmShape
-from traceopt.analyzer.nesting import OP
 from traceopt.analyzer.reading.growing_columns import distinct
+from traceopt.analyzer.timeline.call_tree import OP
 from traceopt.analyzer.vocabulary.architectures import DTYPE_BYTES, needed_multiple
 from traceopt.analyzer.vocabulary.kernel_labels import short_name
+from traceopt.analyzer.work.gemms import GemmShape
 from traceopt.rules.common import ms, place_of
 from traceopt.rules.finding import Confidence, Evidence, Finding, Fix, Location
 from traceopt.rules.pricing import priced_work, work_of

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from typing import ClassVar
 
 from traceopt.analyzer.facts import Facts
-from traceopt.analyzer.gemms import GemmShape
-from traceopt.analyzer.nesting import OP
+from traceopt.analyzer.timeline.call_tree import OP
 from traceopt.analyzer.vocabulary.architectures import DTYPE_BYTES
+from traceopt.analyzer.work.gemms import GemmShape
 from traceopt.rules.common import ms, percent, place_of, places
 from traceopt.rules.finding import Confidence, Evidence, Finding, Fix
 from traceopt.rules.memory_advice import peak_of_capacity, peak_share

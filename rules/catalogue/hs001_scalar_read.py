@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from traceopt.analyzer.syncs import SCALAR_READ
+from traceopt.analyzer.stalls.syncs import SCALAR_READ
 from traceopt.rules.finding import Fix
 from traceopt.rules.sync_rule import SyncRule
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from traceopt.analyzer.syncs import EXPLICIT
+from traceopt.analyzer.stalls.syncs import EXPLICIT
 from traceopt.rules.finding import Fix
 from traceopt.rules.sync_rule import SyncRule
 

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from traceopt.analyzer.facts import Facts
-from traceopt.analyzer.syncs import SCALAR_READ
+from traceopt.analyzer.stalls.syncs import SCALAR_READ
 from traceopt.rules.finding import Fix
 from traceopt.rules.sync_rule import SyncRule
 

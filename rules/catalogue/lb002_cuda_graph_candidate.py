@@ -11,7 +11,7 @@ import numpy.typing as npt
 from traceopt.analyzer.arrays.grouping import distinct_values
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.replay.changes import RemoveHost
-from traceopt.analyzer.syncs import BLOCKING_COPY, DATA_DEPENDENT, EXPLICIT, SCALAR_READ
+from traceopt.analyzer.stalls.syncs import BLOCKING_COPY, DATA_DEPENDENT, EXPLICIT, SCALAR_READ
 from traceopt.analyzer.tables.schema import I8
 from traceopt.rules.common import by_site, dispatch_area, dispatch_ns, locations, ms, percent, times
 from traceopt.rules.finding import Evidence, Finding, Fix, Location

@@ -12,8 +12,8 @@ from msgspec import Struct
 from traceopt.analyzer.arrays.intervals import Intervals
 from traceopt.analyzer.arrays.percentiles import median
 from traceopt.analyzer.facts import Facts
-from traceopt.analyzer.nesting import OP, PYTHON
 from traceopt.analyzer.replay.changes import RemoveLaunches
+from traceopt.analyzer.timeline.call_tree import OP, PYTHON
 from traceopt.rules.common import by_site, host_bounds, locations, ms, percent
 from traceopt.rules.finding import Evidence, Finding, Fix, Price
 from traceopt.rules.pricing import priced, without_calls

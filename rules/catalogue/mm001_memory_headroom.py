@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import ClassVar
 
 from traceopt.analyzer.facts import Facts
-from traceopt.analyzer.memory_composition import Composition
+from traceopt.analyzer.memory.composition import Composition
 from traceopt.rules.common import dispatch_ns, ms, percent
 from traceopt.rules.finding import Evidence, Finding, Fix
 from traceopt.rules.memory_advice import parts, peak_of_capacity, peak_share, size

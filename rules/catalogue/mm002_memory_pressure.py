@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from traceopt.analyzer.facts import Facts
-from traceopt.analyzer.memory import find_retries
+from traceopt.analyzer.memory.curve import find_retries
 from traceopt.rules.common import by_site, locations, ms, site_evidence, typical_ns
 from traceopt.rules.finding import Evidence, Finding, Fix
 from traceopt.rules.memory_advice import as_evidence, in_words, parts, peak_of_capacity, peak_share, remedies, size

@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from traceopt.analyzer.facts import Facts
-from traceopt.analyzer.memory import find_retries
+from traceopt.analyzer.memory.curve import find_retries
 from traceopt.analyzer.tables.schema import I8
 from traceopt.rules.common import RECORD_STACKS, by_site, locations, ms, percent, site_evidence
 from traceopt.rules.finding import Evidence, Finding, Fix

@@ -9,9 +9,9 @@ import numpy as np
 
 from traceopt.analyzer.arrays.percentiles import median
 from traceopt.analyzer.facts import Facts
-from traceopt.analyzer.memory_blocks import AFTER
-from traceopt.analyzer.nesting import OP
+from traceopt.analyzer.memory.blocks import AFTER
 from traceopt.analyzer.tables.schema import I8
+from traceopt.analyzer.timeline.call_tree import OP
 from traceopt.rules.common import name_of, places
 from traceopt.rules.finding import Evidence, Finding, Fix, Location
 from traceopt.rules.memory_advice import size

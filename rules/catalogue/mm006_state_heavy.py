@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import ClassVar
 
 from traceopt.analyzer.facts import Facts
-from traceopt.analyzer.memory_composition import GRADIENTS, OPTIMIZER_STATE, PARAMETERS
+from traceopt.analyzer.memory.composition import GRADIENTS, OPTIMIZER_STATE, PARAMETERS
 from traceopt.rules.finding import Confidence, Finding, Fix
 from traceopt.rules.memory_advice import as_evidence, inside, parts, peak_of_capacity, peak_share, remedies, size
 from traceopt.rules.rule import Rule, threshold

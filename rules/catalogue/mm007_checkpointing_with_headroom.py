@@ -9,7 +9,7 @@ import numpy as np
 
 from traceopt.analyzer.arrays.percentiles import median
 from traceopt.analyzer.facts import Facts
-from traceopt.analyzer.memory_blocks import BEFORE
+from traceopt.analyzer.memory.blocks import BEFORE
 from traceopt.rules.common import launched_ns, ms, percent, places
 from traceopt.rules.finding import Confidence, Evidence, Finding, Fix
 from traceopt.rules.memory_advice import peak_bytes, peak_of_capacity, size

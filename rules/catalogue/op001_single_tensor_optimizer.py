@@ -9,8 +9,8 @@ import numpy as np
 
 from traceopt.analyzer.arrays.percentiles import median
 from traceopt.analyzer.facts import Facts
-from traceopt.analyzer.nesting import ANNOTATION, OP
 from traceopt.analyzer.replay.changes import RemoveHost
+from traceopt.analyzer.timeline.call_tree import ANNOTATION, OP
 from traceopt.rules.common import (
     by_site,
     host_bounds,

@@ -10,8 +10,8 @@ import numpy as np
 from traceopt.analyzer.arrays.intervals import Intervals, union
 from traceopt.analyzer.arrays.percentiles import median
 from traceopt.analyzer.facts import Facts
-from traceopt.analyzer.nesting import ANNOTATION, OP
 from traceopt.analyzer.replay.changes import RemoveHost
+from traceopt.analyzer.timeline.call_tree import ANNOTATION, OP
 from traceopt.analyzer.vocabulary import op_names
 from traceopt.rules.common import by_site, host_bounds, locations, ms, places, typical_ns
 from traceopt.rules.finding import Evidence, Finding, Fix

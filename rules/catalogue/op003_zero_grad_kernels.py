@@ -11,8 +11,8 @@ import numpy.typing as npt
 from traceopt.analyzer.arrays.intervals import Intervals, merge
 from traceopt.analyzer.arrays.percentiles import median
 from traceopt.analyzer.facts import Facts
-from traceopt.analyzer.nesting import OP
 from traceopt.analyzer.replay.changes import RemoveHost, RemoveLaunches
+from traceopt.analyzer.timeline.call_tree import OP
 from traceopt.rules.common import by_site, host_bounds, locations, ms, places, typical_ns
 from traceopt.rules.finding import Finding, Fix
 from traceopt.rules.precision import kernel_evidence

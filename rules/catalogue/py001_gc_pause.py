@@ -9,10 +9,10 @@ import numpy as np
 
 from traceopt.analyzer.arrays.intervals import union
 from traceopt.analyzer.facts import Facts
-from traceopt.analyzer.nesting import PYTHON
 from traceopt.analyzer.replay.changes import RemoveHost
 from traceopt.analyzer.run_log.run_settings import Collections
 from traceopt.analyzer.run_log.step_ledger import SETTLED, Ledger
+from traceopt.analyzer.timeline.call_tree import PYTHON
 from traceopt.analyzer.vocabulary.host_activities import HOLE
 from traceopt.rules.common import by_site, locations, ms, name_of, percent, site_evidence
 from traceopt.rules.finding import Confidence, Evidence, Finding, Fix

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from fixtures.scenarios import SCENARIOS
-from traceopt.analyzer.quality import TraceQuality
 from traceopt.analyzer.replay.changes import Change, RemoveHost
+from traceopt.analyzer.trace_quality import TraceQuality
 from traceopt.rules.combine import TOP, combine
 from traceopt.rules.finding import Finding, Fix, Price, Saving
 from traceopt.rules.pricing import area_of

@@ -12,7 +12,7 @@ from test_mm_ef import found, saving_of
 
 from fixtures.generate import generate
 from traceopt.analyzer.facts import Facts
-from traceopt.analyzer.memory_composition import ACTIVATIONS, OPTIMIZER_STATE, PARAMETERS
+from traceopt.analyzer.memory.composition import ACTIVATIONS, OPTIMIZER_STATE, PARAMETERS
 from traceopt.analyzer.reading.trace_reader import read_trace
 from traceopt.rules.memory_advice import remedies, size
 

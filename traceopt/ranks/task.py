@@ -8,7 +8,7 @@ from typing import Any
 from msgspec import Struct, field
 
 from traceopt.analyzer.recordings.cycle_pairs import Recording
-from traceopt.analyzer.throughput import Workload
+from traceopt.analyzer.work.throughput import Workload
 from traceopt.rules.engine import prepare
 from traceopt.rules.registry import Registry, load_rules
 from traceopt.rules.rule import Rule

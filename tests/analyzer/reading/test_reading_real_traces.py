@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from traceopt.analyzer.call_sites import CallSites
-from traceopt.analyzer.links import link
-from traceopt.analyzer.nesting import build_slices
 from traceopt.analyzer.reading.trace_reader import read_trace
-from traceopt.analyzer.steps import find_steps
 from traceopt.analyzer.tables.schema import KERNEL
 from traceopt.analyzer.tables.trace import Trace
+from traceopt.analyzer.timeline.call_sites import CallSites
+from traceopt.analyzer.timeline.call_tree import build_slices
+from traceopt.analyzer.timeline.launch_links import link
+from traceopt.analyzer.timeline.steps import find_steps
 from traceopt.errors import InputError
 
 REAL = Path(__file__).resolve().parents[4] / "shared" / "traces"

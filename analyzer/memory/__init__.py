@@ -1,0 +1,1 @@
+"""Device memory over time, and what it holds at its peak."""

@@ -1,0 +1,88 @@
+"""Device memory over time, where it was recorded."""
+
+from __future__ import annotations
+
+import numpy as np
+from msgspec import Struct
+
+from traceopt.analyzer.tables.schema import I8, MemoryTable
+from traceopt.analyzer.tables.trace import Trace
+from traceopt.analyzer.timeline.call_tree import OP, Slices
+from traceopt.analyzer.timeline.steps import Steps
+from traceopt.analyzer.vocabulary import op_names
+
+CPU_DEVICE = 0  # c10::DeviceType
+
+
+class DeviceMemory(Struct, frozen=True):
+    """Samples of the device with the highest peak inside the window (of the CPU in a CPU-only run)."""
+
+    time: I8
+    allocated: I8
+    reserved: I8  # -1: not recorded
+    device_type: int
+    rows: I8  # of trace.memory: all of the device, in the window and outside
+
+    @property
+    def peak_allocated(self) -> int | None:
+        return int(self.allocated.max()) if len(self.allocated) else None
+
+    @property
+    def peak_reserved(self) -> int | None:
+        return int(self.reserved.max()) if len(self.reserved) and self.reserved.max() > 0 else None
+
+    def curve(self, start: int, end: int, points: int = 500) -> tuple[I8, I8, I8]:
+        """Samples in [start, end), thinned to the minimum and maximum of each of points/2 buckets.
+
+        The first one is what was held when it began, where anything was recorded before.
+        """
+        inside = np.flatnonzero((self.time >= start) & (self.time < end))
+        if len(inside) > points:
+            bucket = (self.time[inside] - start) * (points // 2) // max(1, end - start)
+            order = np.lexsort((self.allocated[inside], bucket))
+            first = np.flatnonzero(np.diff(bucket[order], prepend=-1))
+            last = np.append(first[1:] - 1, len(order) - 1)
+            inside = np.unique(inside[order[np.concatenate((first, last))]])
+        earlier = np.flatnonzero(self.time < start)
+        held = earlier[self.time[earlier].argmax() :][:1] if len(earlier) else earlier
+        rows = np.concatenate((held, inside))
+        return np.maximum(self.time[rows], start), self.allocated[rows], self.reserved[rows]
+
+
+def find_memory(trace: Trace, steps: Steps, gpu: bool) -> DeviceMemory | None:
+    """None when totals were not recorded (profile_memory off, or the 2021 format, which has sizes alone)."""
+    table = trace.memory
+    wanted = (table.device_type != CPU_DEVICE) if gpu else (table.device_type == CPU_DEVICE)
+    usable = np.flatnonzero(wanted & (table.allocated >= 0))
+    if not len(usable) or not table.allocated[usable].any():
+        return None
+    if gpu:
+        devices = table.device[usable]
+        peaks = {d: table.allocated[usable[devices == d]].max() for d in np.unique(devices).tolist()}
+        usable = usable[devices == max(peaks, key=lambda d: peaks[d])]
+    start, end = steps.window
+    rows = usable[(table.time[usable] >= start) & (table.time[usable] < end)]
+    return _samples(table, rows if len(rows) else usable, usable)
+
+
+def _samples(table: MemoryTable, rows: I8, all_rows: I8) -> DeviceMemory:
+    kind = int(table.device_type[rows[0]])
+    return DeviceMemory(table.time[rows], table.allocated[rows], table.reserved[rows], kind, all_rows)
+
+
+def find_retries(trace: Trace, slices: Slices, calls: I8) -> I8:
+    """Of the driver's allocation calls (slices, in order of thread and time), those that failed at first.
+
+    The caching allocator asks the driver for a block, and where there is none it frees what it had cached, inside the
+    operator that needs the block. Elsewhere frees come from empty_cache(), outside of any operator.
+    """
+    if len(calls) < 2:
+        return calls[:0]
+    freed = np.array([_is_free(name) for name in trace.names], bool)[slices.name[calls]]
+    op = slices.ancestor(calls, slices.kind == OP)
+    failed = ~freed[:-1] & freed[1:] & (op[:-1] == op[1:]) & (op[:-1] >= 0)
+    return calls[np.flatnonzero(failed)]
+
+
+def _is_free(name: str) -> bool:
+    return op_names.is_allocation(name) and ("Free" in name or "Release" in name or "Unmap" in name)

@@ -1,0 +1,181 @@
+"""Every idle gap of the GPU with its cause: what kept the next kernel from being there."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+from msgspec import Struct
+
+from traceopt.analyzer.arrays.grouping import distinct_values
+from traceopt.analyzer.arrays.intervals import EMPTY, Intervals, intersect, union
+from traceopt.analyzer.tables.schema import I4, I8
+from traceopt.analyzer.timeline.gpu_work import GpuWork
+from traceopt.analyzer.timeline.host_activity import Host
+from traceopt.analyzer.timeline.launch_links import Links
+from traceopt.analyzer.timeline.steps import Steps
+from traceopt.analyzer.vocabulary import op_names
+from traceopt.analyzer.vocabulary.host_activities import ACTIVITY_NAMES, HOLE, QUEUED, UNTRACED
+
+CAUSES = (*ACTIVITY_NAMES, HOLE, UNTRACED, QUEUED)
+MOST_THREADS = 256  # that launch: gaps that others end are put down to the training thread
+LAUNCH_LATENCY_NS = 30_000  # from the end of a launch call to its kernel on an idle GPU: 3-20 us seen, P2P setups more
+
+
+class Gaps(Struct, frozen=True, dict=True):
+    """The idle gaps of a device, cut at the borders of steps. Arrays have shape (len,), times in ns.
+
+    The GPU was starved from `start` to `starved_end`: its next work was not launched yet. From there to `end` that work
+    was queued (it waited for another stream, a copy, or for work that the trace does not show).
+    """
+
+    start: I8
+    end: I8
+    starved_end: I8
+    step: I8
+    next_row: I8  # of the device's work: what ended the gap; len(work) where nothing came
+    thread: I4  # the CPU thread that launched it; the training thread where unknown
+
+    def __len__(self) -> int:
+        return len(self.start)
+
+    @cached_property
+    def starved(self) -> Intervals:
+        return union(self.start, self.starved_end)
+
+
+def find_gaps(gpu: GpuWork, links: Links, steps: Steps) -> Gaps:
+    """The gaps of the window, each with the launch that ended it.
+
+    Work whose launch is not in the file was launched before the file began, so the gap before it is no starvation, if
+    launches were recorded at all.
+    """
+    work, idle = gpu.work, gpu.idle
+    edges = steps.edges
+    pieces = intersect_at(idle, edges)
+    whole = np.searchsorted(idle.start, pieces.start, side="right") - 1
+    whole_start, whole_end = idle.start[whole], idle.end[whole]
+    next_row = np.searchsorted(work.start, whole_end, side="left")
+    comes = next_row < len(work)
+    launch = np.full(len(pieces), -1, np.int64)
+    launch[comes] = links.launch[gpu.rows[next_row[comes]]]
+    runtime = gpu.trace.runtime
+    launched = launch >= 0
+    launch_end = np.where(launched, runtime.end_of(np.maximum(launch, 0)) if len(runtime) else 0, whole_start)
+    if not len(runtime):
+        launch_end = whole_end
+    launch_end = np.where(comes, launch_end, whole_end)
+    after_launch = np.where(launched & (launch_end > whole_start), launch_end + LAUNCH_LATENCY_NS, launch_end)
+    starved_end = np.clip(after_launch, pieces.start, pieces.end)
+    thread = np.where(launched, runtime.thread[np.maximum(launch, 0)] if len(runtime) else -1, steps.thread)
+    threads, inverse, count = np.unique(thread, return_inverse=True, return_counts=True)
+    if len(threads) > MOST_THREADS:
+        rare = np.argsort(count, kind="stable")[:-MOST_THREADS]
+        thread = np.where(np.isin(inverse, rare), steps.thread, thread)
+    return Gaps(pieces.start, pieces.end, starved_end, steps.step_of(pieces.start), next_row, thread.astype(np.int32))
+
+
+def intersect_at(area: Intervals, edges: I8) -> Intervals:
+    """`area` inside [edges[0], edges[-1]), cut at every edge; unlike a set, its pieces may touch."""
+    cuts = edges[1:-1]
+    inside = cuts[area.contains(cuts - 1) & area.contains(cuts)]
+    start = np.sort(np.concatenate((area.start, inside)))
+    end = np.sort(np.concatenate((area.end, inside)))
+    return Intervals(start, end)
+
+
+class Idle(Struct, frozen=True, dict=True):
+    """The gaps' time by cause: `amount` has shape (len(gaps), len(CAUSES)), ns; a row sums to its gap."""
+
+    gaps: Gaps
+    amount: I8
+    steps: Steps
+
+    @cached_property
+    def by_step(self) -> I8:
+        """Shape (steps, causes), ns."""
+        step = np.clip(self.gaps.step, 0, self.steps.count - 1)
+        return np.stack([self.steps.per_step(step, column) for column in self.amount.T], axis=1)
+
+    def of_gaps(self, cause: str) -> I8:
+        """What each gap owes to a cause. Shape (len(gaps),), ns."""
+        return self.amount[:, CAUSES.index(cause)]
+
+    def total_ns(self, cause: str) -> int:
+        return int(self.amount[:, CAUSES.index(cause)].sum())
+
+    def typical_ns(self, *causes: str) -> float:
+        """What a cause costs in the median step; a cost of one step is no saving."""
+        columns = [CAUSES.index(cause) for cause in causes]
+        return float(np.median(self.by_step[:, columns].sum(axis=1)))
+
+
+def attribute(gaps: Gaps, host: Host, steps: Steps, refill: Intervals = EMPTY, holes: Intervals = EMPTY) -> Idle:
+    """Charges each gap to what the launching thread (else the training thread) did while the GPU starved.
+
+    In `refill` the host launches again after a sync that had drained the GPU: that time is the sync's. `holes` are
+    stretches of Python without an event.
+    """
+    amount = np.zeros((len(CAUSES), len(gaps)), np.int64).T  # a cause's amounts lie side by side
+    for thread in distinct_values(gaps.thread):
+        rows = np.flatnonzero(gaps.thread == thread)
+        start, end = gaps.start[rows], gaps.starved_end[rows]
+        for name, area in host.of_thread_else(int(thread), steps.thread).items():
+            if not len(area):
+                continue
+            amount[rows, CAUSES.index(name)] += area.within(start, end)
+            if name == "python" and len(holes):
+                empty = intersect(area, holes).within(start, end)
+                amount[rows, CAUSES.index(name)] -= empty
+                amount[rows, CAUSES.index(HOLE)] += empty
+    untraced = CAUSES.index(UNTRACED)
+    amount[:, untraced] = gaps.starved_end - gaps.start - amount.sum(axis=1)
+    amount[:, CAUSES.index(QUEUED)] = gaps.end - gaps.starved_end
+    if len(refill):
+        _move_refill(amount, gaps, host, steps, refill)
+    return Idle(gaps, amount, steps)
+
+
+SLOW_CALL_NS = 1_000_000
+
+
+def slow_first_calls(gpu: GpuWork, gaps: Gaps) -> npt.NDArray[np.bool_]:
+    """Runtime rows that took a millisecond and more while the GPU starved, without copying or waiting: the driver
+    loads code, builds a context, or compiles. A launch takes microseconds; one that waits for room in the queue
+    takes long under a busy GPU.
+    """
+    runtime = gpu.trace.runtime
+    rows = np.flatnonzero(runtime.duration >= SLOW_CALL_NS)
+    names = [gpu.trace.names[code] for code in runtime.name[rows]]
+    plain = [not (op_names.is_copy(n) or op_names.is_blocking_sync(n) or op_names.is_allocation(n)) for n in names]
+    rows = rows[np.array(plain, bool)]
+    starved = gaps.starved.within(runtime.start[rows], runtime.end_of(rows))
+    mask = np.zeros(len(runtime), bool)
+    mask[rows[starved * 2 >= runtime.duration[rows]]] = True
+    return mask
+
+
+MOVABLE = ("launch", "python", UNTRACED)  # the host's ordinary work: what follows a sync
+
+
+def _move_refill(amount: I8, gaps: Gaps, host: Host, steps: Steps, refill: Intervals) -> None:
+    sync = CAUSES.index("host_sync")
+    for thread in distinct_values(gaps.thread):
+        rows = np.flatnonzero(gaps.thread == thread)
+        start, end = gaps.start[rows], gaps.starved_end[rows]
+        areas = host.of_thread_else(int(thread), steps.thread)
+        left = refill.within(start, end)
+        for name, area in areas.items():
+            both = intersect(area, refill)
+            if not len(both):
+                continue
+            inside = both.within(start, end)
+            left -= inside
+            if name in MOVABLE:
+                moved = np.minimum(inside, amount[rows, CAUSES.index(name)])
+                amount[rows, CAUSES.index(name)] -= moved
+                amount[rows, sync] += moved
+        moved = np.clip(left, 0, amount[rows, CAUSES.index(UNTRACED)])
+        amount[rows, CAUSES.index(UNTRACED)] -= moved
+        amount[rows, sync] += moved

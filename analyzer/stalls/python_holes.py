@@ -1,0 +1,57 @@
+"""Holes: stretches of Python on a launching thread without a single event, while the GPU starves.
+
+With stacks recorded every call shows, builtins too. What is left inside one frame is the collector, native code that
+holds the interpreter, or a loop that calls nothing.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from msgspec import Struct
+
+from traceopt.analyzer.stalls.idle import Gaps
+from traceopt.analyzer.tables.schema import I8
+from traceopt.analyzer.timeline.call_tree import PYTHON, Slices
+
+SHORTEST_NS = 1_000_000
+
+
+class Holes(Struct, frozen=True):
+    """Arrays have shape (len,); times in ns. `slice` is the Python frame around the hole."""
+
+    gap: I8  # row of the gaps
+    start: I8
+    end: I8
+    slice: I8
+
+    def __len__(self) -> int:
+        return len(self.gap)
+
+
+def find_holes(slices: Slices, gaps: Gaps, names: list[str]) -> Holes:
+    """The longest hole of each gap in which the GPU starved for a millisecond or more."""
+    if not len(slices.name_codes(PYTHON)):
+        return Holes(*(np.empty(0, np.int64) for _ in range(4)))
+    rows: list[tuple[int, int, int, int]] = []
+    ends: dict[int, I8] = {}
+    for gap in np.flatnonzero(gaps.starved_end - gaps.start >= SHORTEST_NS).tolist():  # few: they are long
+        thread, first, last = int(gaps.thread[gap]), int(gaps.start[gap]), int(gaps.starved_end[gap])
+        mine = slices.of_thread(thread)
+        if thread not in ends:
+            ends[thread] = np.sort(slices.end[mine])
+        inside = [_between(edges, first, last) for edges in (slices.start[mine], ends[thread])]
+        edges = np.sort(np.concatenate((*inside, [first, last])))
+        widest = int(np.diff(edges).argmax())
+        start, end = int(edges[widest]), int(edges[widest + 1])
+        innermost = int(slices.at(thread, edges[widest : widest + 1])[0])
+        if end - start < SHORTEST_NS or innermost < 0:
+            continue
+        if slices.kind[innermost] == PYTHON and not names[slices.name[innermost]].startswith("<"):
+            rows.append((gap, start, end, innermost))
+    table = np.array(rows, np.int64).reshape(-1, 4)
+    return Holes(table[:, 0], table[:, 1], table[:, 2], table[:, 3])
+
+
+def _between(times: I8, first: int, last: int) -> I8:
+    """Of sorted times those from `first` to `last`."""
+    return times[np.searchsorted(times, first, "left") : np.searchsorted(times, last, "right")]

@@ -1,0 +1,193 @@
+"""Host synchronization: every call that blocks on the GPU, why it is there, and what it costs.
+
+A sync is a stall only where the GPU is starved during it or during the refill after it. Sync time while the GPU works
+is free: the host would have had to wait somewhere.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+from msgspec import Struct
+
+from traceopt.analyzer.arrays.grouping import distinct_values
+from traceopt.analyzer.arrays.intervals import EMPTY, Intervals, union
+from traceopt.analyzer.stalls.idle import Gaps
+from traceopt.analyzer.tables.schema import I4, I8, MEMCPY
+from traceopt.analyzer.tables.trace import Trace
+from traceopt.analyzer.timeline.call_tree import OP, Slices
+from traceopt.analyzer.timeline.gpu_work import GpuWork
+from traceopt.analyzer.timeline.launch_links import Links
+from traceopt.analyzer.timeline.regions import Regions
+from traceopt.analyzer.timeline.steps import Steps
+
+SCALAR_READ, DATA_DEPENDENT, BLOCKING_COPY, EXPLICIT, OTHER = (
+    "scalar_read",
+    "data_dependent_shape",
+    "blocking_copy",
+    "explicit",
+    "other",
+)
+# Operators that read one number, that copy a tensor, and whose output's shape depends on the data.
+_REASONS = (
+    (SCALAR_READ, re.compile(r"^aten::(?:_local_scalar_dense|item|is_nonzero|equal)$")),
+    (
+        DATA_DEPENDENT,
+        re.compile(
+            r"^aten::(?:nonzero|masked_select|_?unique\w*|repeat_interleave|bincount|argwhere|unique_consecutive"
+            r"|multinomial|index)$"
+        ),
+    ),
+    (BLOCKING_COPY, re.compile(r"^aten::(?:copy_|to|_to_copy|_to_cpu|cpu|numpy|tolist)$")),
+)
+_UNSCALE = "aten::_amp_foreach_non_finite_check_and_unscale_"
+_TO_PAGEABLE = re.compile(r"DtoH .*Pageable")
+_MOST_OPS_AROUND = 100  # an operator
+_AHEAD_NS = 50_000  # a kernel that waits this long after its launch: the host is ahead of the GPU again
+
+
+def blocking_copies(trace: Trace, links: Links) -> npt.NDArray[np.bool_]:
+    """Runtime rows that copy to pageable host memory: "Async" in the name, yet they return when the copy is done."""
+    mask = np.zeros(len(trace.runtime), bool)
+    copies = np.flatnonzero((trace.gpu.kind == MEMCPY) & (links.launch >= 0))
+    codes = distinct_values(trace.gpu.name[copies])
+    blocking = [code for code in codes if _TO_PAGEABLE.search(trace.names[code])]
+    mask[links.launch[copies[np.isin(trace.gpu.name[copies], blocking)]]] = True
+    return mask
+
+
+class Syncs(Struct, frozen=True, dict=True):
+    """The blocking calls inside the window, one row a call; arrays have shape (len,), times in ns."""
+
+    slice: I8  # row of Slices
+    start: I8
+    end: I8
+    step: I8
+    reason: npt.NDArray[np.str_]
+    cause_slice: I8  # the operator that called it, else the call itself: where to look for the call site
+    idle: I8  # the GPU starved during the call
+    refill_end: I8  # when the host was ahead again; the end of the call where it had lost no lead
+    refill: I8  # the GPU starved from the end of the call to there
+
+    def __len__(self) -> int:
+        return len(self.slice)
+
+    @cached_property
+    def stall(self) -> I8:
+        return self.idle + self.refill
+
+    @cached_property
+    def refill_area(self) -> Intervals:
+        return union(self.end, self.refill_end) if len(self) else EMPTY
+
+
+def find_syncs(
+    trace: Trace,
+    slices: Slices,
+    links: Links,
+    steps: Steps,
+    gpu: GpuWork,
+    gaps: Gaps,
+    rows: npt.NDArray[np.int64],
+) -> Syncs:
+    """`rows` are the slices of blocking calls. Without GPU work there are no stalls to tell of."""
+    window = steps.window
+    rows = rows[(slices.start[rows] < window[1]) & (slices.end[rows] > window[0])]
+    rows = rows[np.argsort(slices.start[rows], kind="stable")]
+    start, end = slices.start[rows], slices.end[rows]
+    idle = gaps.starved.within(start, end)
+    reason, cause = _reasons(trace, slices, rows)
+    refill_end = _refill_end(trace, links, gpu, gaps, start, end)
+    refill = gaps.starved.within(end, refill_end)
+    return Syncs(rows, start, end, steps.step_of(start), reason, cause, idle, refill_end, refill)
+
+
+def _reasons(
+    trace: Trace, slices: Slices, rows: npt.NDArray[np.int64]
+) -> tuple[npt.NDArray[np.str_], npt.NDArray[np.int64]]:
+    """Why each call is there, from the operators around it; a sync without an operator was asked for by the user."""
+    op = slices.kind == OP
+    reasons = np.where(slices.ancestor(rows, op) >= 0, OTHER, EXPLICIT).astype("U24")
+    cause = rows.copy()
+    used = slices.name_codes(OP)
+    for reason, pattern in reversed(_REASONS):  # the most specific last
+        named = np.zeros(len(trace.names) + 1, bool)
+        named[[code for code in used if pattern.match(trace.names[code])]] = True
+        found = slices.ancestor(rows, op & named[slices.name])
+        reasons[found >= 0] = reason
+        cause = np.where(found >= 0, _outermost_op(slices, found), cause)
+    return reasons, cause
+
+
+def _outermost_op(slices: Slices, found: I4) -> I4:
+    """From an operator to the outermost operator around it (aten::item around _local_scalar_dense)."""
+    op = slices.kind == OP
+    out = found
+    for _ in range(_MOST_OPS_AROUND):
+        parent = np.where(out >= 0, slices.parent[np.maximum(out, 0)], -1)
+        climbs = (parent >= 0) & op[np.maximum(parent, 0)]
+        if not climbs.any():
+            break
+        out = np.where(climbs, parent, out).astype(np.int32)
+    return out
+
+
+def _refill_end(trace: Trace, links: Links, gpu: GpuWork, gaps: Gaps, start: I8, end: I8) -> I8:
+    """How long after each call it is to blame: until the host is ahead again.
+
+    Only a call that returns to an idle GPU has one, and it may not take more starved time than the lead that the host
+    had lost in it: how long the last work before the gap had waited between launch and start.
+    """
+    work = gpu.work
+    if not len(gaps) or not len(work) or not len(trace.runtime) or not len(end):
+        return end
+    launch = links.launch[gpu.rows]
+    known = launch >= 0
+    delay = np.where(known, work.start - trace.runtime.end_of(np.maximum(launch, 0)), 0)
+    launched = np.where(known, trace.runtime.start[np.maximum(launch, 0)], np.iinfo(np.int64).min)
+
+    gap = np.searchsorted(gaps.start, end, side="right") - 1
+    drained = (gap >= 0) & (end <= gaps.starved_end[np.maximum(gap, 0)])
+    before = np.searchsorted(work.start, gaps.start[np.maximum(gap, 0)], side="left") - 1
+    lead = np.where(drained & (before >= 0), np.maximum(delay[np.maximum(before, 0)], 0), 0)
+    lead = np.minimum(lead, end - start)
+
+    ahead = np.flatnonzero(delay >= _AHEAD_NS)
+    ahead = ahead[np.argsort(launched[ahead], kind="stable")]
+    index = np.searchsorted(launched[ahead], end, side="left")
+    recovered = np.where(
+        index < len(ahead), work.start[ahead[np.minimum(index, len(ahead) - 1)]] if len(ahead) else end, end
+    )
+    next_call = np.append(start[1:], np.iinfo(np.int64).max)
+    stop = np.minimum(np.maximum(recovered, end), np.maximum(next_call, end))
+    stop = np.minimum(stop, _time_after(gaps.starved, end, lead))
+    return np.where(drained, stop, end)
+
+
+def after_unscaling(trace: Trace, syncs: Syncs, regions: Regions) -> npt.NDArray[np.bool_]:
+    """The first scalar read after the loss scaler's own operator and before the optimizer: whether it may step."""
+    out = np.zeros(len(syncs), bool)
+    ops = trace.ops
+    if _UNSCALE not in trace.names or not len(ops):
+        return out
+    unscaled = ops.end_of(ops.name == trace.names.index(_UNSCALE))
+    reads = np.flatnonzero(syncs.reason == SCALAR_READ)
+    first = np.searchsorted(syncs.start[reads], unscaled)
+    found, unscaled = reads[first[first < len(reads)]], unscaled[first < len(reads)]
+    updates = np.sort(regions.slices.start[regions.optimizer])
+    update = np.append(updates, np.iinfo(np.int64).max)[np.searchsorted(updates, unscaled)]
+    out[found[syncs.start[found] < update]] = True
+    return out
+
+
+def _time_after(area: Intervals, start: I8, amount: I8) -> I8:
+    """When `amount` of `area` has passed since `start`."""
+    if not len(area):
+        return start
+    target = area.covered_before(start) + amount
+    before = np.concatenate(([0], np.cumsum(area.length)))
+    index = np.clip(np.searchsorted(before, target, side="left") - 1, 0, len(area) - 1)
+    return np.maximum(start, area.start[index] + (target - before[index]))

@@ -1,0 +1,1 @@
+"""What ran when, where, and which call launched it."""

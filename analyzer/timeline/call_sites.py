@@ -1,0 +1,281 @@
+"""From a slice of a CPU thread to the line of the user's code behind it (never torch, never site-packages).
+
+Three sources, best first: Python frames around the slice; the call stack that the 2021 format kept in the operator;
+for a backward operator, the call site of its forward operator (same autograd sequence
+number, else the profiler's arrow).
+
+A frame is named after the line that its function begins on. Where `traceopt run` recorded the lines of the calls, a
+site is the line of the call; of work between two calls of one function, the lines from the one to the other.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+from msgspec import Struct
+
+from traceopt.analyzer.arrays.grouping import distinct_values, group_rows
+from traceopt.analyzer.tables.schema import I4
+from traceopt.analyzer.tables.trace import Trace
+from traceopt.analyzer.timeline.call_tree import ANNOTATION, OP, PYTHON, Slices
+from traceopt.analyzer.vocabulary import op_names
+from traceopt.analyzer.vocabulary.python_frames import CallSite, is_library, is_third_party, parse_frame
+
+
+class CallSites(Struct, frozen=True, dict=True):
+    """Call sites of slices, as indices into `sites`; -1 where none is known."""
+
+    trace: Trace
+    slices: Slices
+
+    @cached_property
+    def recorded(self) -> bool:
+        """Whether the trace holds any stack to find a call site in."""
+        return len(self.trace.python) > 0 or bool((self.trace.ops.stack >= 0).any())
+
+    @cached_property
+    def sites(self) -> list[CallSite]:
+        return []
+
+    @cached_property
+    def _site_index(self) -> dict[CallSite, int]:
+        return {}
+
+    @cached_property
+    def _site_of_name(self) -> I4:
+        """For every name of the trace, the site it is a user's frame of; -1: it is none."""
+        out = np.full(len(self.trace.names), -1, np.int32)
+        for code in distinct_values(self.trace.python.name):
+            name = self.trace.names[code]
+            if not is_library(name):
+                out[code] = self._add(parse_frame(name))
+        return out
+
+    def _add(self, site: CallSite | None) -> int:
+        if site is None:
+            return -1
+        known = self._site_index.get(site)
+        if known is None:
+            known = self._site_index[site] = len(self.sites)
+            self.sites.append(site)
+        return known
+
+    @cached_property
+    def user_frames(self) -> npt.NDArray[np.bool_]:
+        """Slices that are frames of the user's code. Shape (len(slices),)."""
+        return np.asarray((self.slices.kind == PYTHON) & (self._site_of_name[self.slices.name] >= 0))
+
+    @cached_property
+    def _nearest_frame(self) -> I4:
+        """For every slice, the innermost user's frame around it."""
+        return self.slices.nearest(self.user_frames)
+
+    @cached_property
+    def _site_of_stack(self) -> I4:
+        """For every slice, the site in its own call stack; -1: it has none."""
+        text = np.full(len(self.slices), -1, np.int32)
+        for kind, table in ((OP, self.trace.ops), (ANNOTATION, self.trace.annotations)):
+            mine = self.slices.kind == kind
+            text[mine] = table.stack[self.slices.row[mine]]
+        stacks, of_slice = np.unique(text, return_inverse=True)
+        sites = [self._stack_site(self.trace.texts[stack]) if stack >= 0 else -1 for stack in stacks]
+        return np.array(sites, np.int32)[of_slice]
+
+    @cached_property
+    def _nearest_stack(self) -> I4:
+        """For every slice, the innermost slice around it whose call stack names the user's code."""
+        return self.slices.nearest(self._site_of_stack >= 0)
+
+    def of(self, rows: npt.NDArray[np.integer]) -> I4:
+        """Site of each slice; of a frame of the user's code, that frame. Shape (len(rows),).
+
+        Of a backward operator the line of its forward operator, also where the engine runs in the calling thread.
+        """
+        if not self.recorded:
+            return np.full(len(rows), -1, np.int32)
+        site = self._direct(rows)
+        unknown = np.flatnonzero(((site < 0) | self._run_by_engine(rows)) & (rows >= 0))
+        if len(unknown):
+            forward = self._forward_of(rows[unknown])
+            forward = np.where(forward >= 0, forward, self._flow_source_of(rows[unknown]))
+            site[unknown] = np.where(forward >= 0, self._direct(forward), site[unknown])
+        return site
+
+    def _run_by_engine(self, rows: npt.NDArray[np.integer]) -> npt.NDArray[np.bool_]:
+        """Slices of a backward operator with no user's frame inside the engine's call: the next one called it."""
+        if not len(self.slices):
+            return np.zeros(len(rows), bool)
+        engine = self._nearest_engine[rows]
+        return np.asarray((engine >= 0) & (self._nearest_backward[rows] >= 0) & (self._nearest_frame[rows] < engine))
+
+    @cached_property
+    def _nearest_engine(self) -> I4:
+        """For every slice, the call of the autograd engine around it."""
+        named = np.array([op_names.is_engine_frame(name) for name in self.trace.names] or [False])
+        return self.slices.nearest((self.slices.kind == PYTHON) & named[self.slices.name])
+
+    def calling(self, rows: npt.NDArray[np.integer]) -> I4:
+        """Site that each slice was called from: of a frame of the user's code, the line in the frame around it.
+
+        The same as `of` where there is no such frame. Shape (len(rows),).
+        """
+        parent = self.slices.parent[rows]
+        around = np.where(self.user_frames[rows] & (parent >= 0), self._nearest_frame[parent], -1)
+        return np.where(around >= 0, self._in_frames(rows, around), self.of(rows))
+
+    def library_frame(self, row: int) -> str | None:
+        """The innermost frame of a third-party library around a slice, as "transformers/.../modeling.py:97"."""
+        frame = int(self._nearest_third_party[row]) if row >= 0 and len(self.trace.python) else -1
+        site = parse_frame(self.trace.names[int(self.slices.name[frame])]) if frame >= 0 else None
+        return f"{site.file}:{site.line}" if site is not None else None
+
+    @cached_property
+    def _nearest_third_party(self) -> I4:
+        python = self.slices.kind == PYTHON
+        named = np.zeros(len(self.trace.names) + 1, bool)
+        used = distinct_values(self.slices.name[python])
+        named[[code for code in used if is_third_party(self.trace.names[code])]] = True
+        return self.slices.nearest(python & named[self.slices.name])
+
+    def _direct(self, rows: npt.NDArray[np.integer]) -> I4:
+        if not len(self.slices) or not self.recorded:
+            return np.full(len(rows), -1, np.int32)
+        safe = np.maximum(rows, 0)
+        site = self._in_frames(rows, np.where(rows >= 0, self._nearest_frame[safe], -1))
+        stacked = np.where((site < 0) & (rows >= 0), self._nearest_stack[safe], -1)
+        return np.where(stacked >= 0, self._site_of_stack[np.maximum(stacked, 0)], site)
+
+    def _in_frames(self, rows: npt.NDArray[np.integer], frame: npt.NDArray[np.integer]) -> I4:
+        """Sites of slices in the user's frames around them; -1 where there is none."""
+        site = np.where(frame >= 0, self._site_of_name[self.slices.name[np.maximum(frame, 0)]], -1)
+        inside = np.flatnonzero((frame >= 0) & (frame != rows))
+        first, last = self._lines(rows[inside], frame[inside])
+        return self._at_lines(site, inside[first > 0], first[first > 0], last[first > 0])
+
+    def _at_lines(self, site: I4, rows: npt.NDArray[np.integer], first: I4, last: I4) -> I4:
+        """`site` with some rows moved to lines of the same function."""
+        out = site.astype(np.int32)
+        place, group = group_rows(out[rows], first, last)
+        moved = []
+        for index, low, high in zip(*(c[place].tolist() for c in (out[rows], first, last)), strict=True):
+            function = self.sites[index]
+            moved.append(self._add(CallSite(function.file, low, function.function, high if high > low else None)))
+        out[rows] = np.array(moved, np.int32)[group]
+        return out
+
+    def _lines(self, rows: npt.NDArray[np.integer], frames: npt.NDArray[np.integer]) -> tuple[I4, I4]:
+        """First and last line that the work of each row may stand on, in the user's frame next around it; 0: unknown.
+
+        That of the frame's call that holds the row; else it lies between two of the frame's calls.
+        """
+        caller, call_line = self._calls
+        holder = self._nearest_call[rows]
+        held = (holder >= 0) & (caller[np.maximum(holder, 0)] == frames)
+        exact = np.where(held, call_line[np.maximum(holder, 0)], 0)
+        calls, key = self._calls_by_caller
+        if not len(calls):
+            return exact, exact
+        after = np.searchsorted(key, frames.astype(np.int64) * len(self.slices) + rows)
+
+        def line_of(place: npt.NDArray[np.integer]) -> I4:
+            known = (place >= 0) & (place < len(calls))
+            call = calls[np.where(known, place, 0)]
+            return np.where(known & (caller[call] == frames), call_line[call], 0)
+
+        first, last = line_of(after - 1), line_of(after)
+        between = ~held & (first > 0) & (last >= first)  # else a loop began anew between the two
+        return np.where(between, first, exact), np.where(between, last, exact)
+
+    @cached_property
+    def _calls(self) -> tuple[I4, I4]:
+        """For every slice that is a call by the user's code, the calling frame's slice and its line; -1: it is none."""
+        slices = self.slices
+        line = np.full(len(slices), -1, np.int32)
+        python = slices.kind == PYTHON
+        line[python] = self.trace.python.call_line[slices.row[python]]
+        named = np.array([not name.startswith("<built-in") for name in self.trace.names] or [False])
+        frame = slices.nearest(python & named[slices.name])
+        caller = np.where((line >= 0) & (slices.parent >= 0), frame[np.maximum(slices.parent, 0)], -1)
+        return np.where((caller >= 0) & self.user_frames[np.maximum(caller, 0)], caller, -1).astype(np.int32), line
+
+    @cached_property
+    def _calls_by_caller(self) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.int64]]:
+        """The calls by the user's code, by caller and then by time, and the key of that order."""
+        caller, _ = self._calls
+        calls = np.flatnonzero(caller >= 0)
+        calls = calls[np.argsort(caller[calls], kind="stable")]
+        return calls, caller[calls].astype(np.int64) * len(self.slices) + calls
+
+    @cached_property
+    def _nearest_call(self) -> I4:
+        return self.slices.nearest(self._calls[0] >= 0)
+
+    def _stack_site(self, text: str) -> int:
+        frames = str(msgspec.json.decode(text)).split(";")
+        return next((self._add(parse_frame(f.strip())) for f in frames if not is_library(f.strip())), -1)
+
+    def _forward_of(self, rows: npt.NDArray[np.integer]) -> I4:
+        """The forward operator's slice for slices inside a backward operator; -1: none."""
+        ops, slices = self.trace.ops, self.slices
+        order = self._forward_by_sequence
+        if not self.recorded or not len(order):
+            return np.full(len(rows), -1, np.int32)
+        backward = self._nearest_backward[rows]
+        row = np.where(backward >= 0, slices.row[np.maximum(backward, 0)], 0)
+        sequence = np.where(backward >= 0, ops.sequence[row], -2)
+        at = np.minimum(np.searchsorted(ops.sequence[order], sequence), len(order) - 1)
+        found = np.where(ops.sequence[order[at]] == sequence, order[at], -1)
+        return np.where(found >= 0, slices.of(OP, len(ops))[np.maximum(found, 0)], -1).astype(np.int32)
+
+    def _flow_source_of(self, rows: npt.NDArray[np.integer]) -> I4:
+        """Where a forward-to-backward arrow into a slice around each row comes from; -1: none."""
+        source = self._flow_source
+        if not len(source):
+            return np.full(len(rows), -1, np.int32)
+        target = self.slices.nearest(source >= 0)[rows]
+        return np.where(target >= 0, source[np.maximum(target, 0)], -1).astype(np.int32)
+
+    @cached_property
+    def _flow_source(self) -> I4:
+        """For every slice, the slice that an arrow into it starts in; -1: none. Empty without arrows."""
+        flows, slices = self.trace.flows, self.slices
+        if not len(flows) or not self.recorded:
+            return np.empty(0, np.int32)
+        ends = np.full(len(flows), -1, np.int32)
+        for thread in np.unique(flows.thread):
+            mine = np.flatnonzero(flows.thread == thread)
+            ends[mine] = slices.at(int(thread), flows.time[mine])
+        out = np.full(len(slices), -1, np.int32)
+        starts = dict(zip(flows.id[flows.finish == 0].tolist(), ends[flows.finish == 0].tolist(), strict=True))
+        for flow, end in zip(flows.id[flows.finish == 1].tolist(), ends[flows.finish == 1].tolist(), strict=True):
+            if end >= 0:
+                out[end] = starts.get(flow, -1)  # one arrow an autograd node
+        return out
+
+    @cached_property
+    def _forward_by_sequence(self) -> npt.NDArray[np.int64]:
+        """Rows of forward operators by autograd sequence number, the last of each first.
+
+        An operator records the number that the next autograd node will get: of all that record it, the last to begin
+        made the node (so PyTorch draws its own forward-to-backward arrows).
+        """
+        ops = self.trace.ops
+        forward = np.flatnonzero((ops.sequence >= 0) & (ops.forward_thread <= 0))
+        return forward[np.lexsort((-ops.start[forward], ops.sequence[forward]))]
+
+    @cached_property
+    def _nearest_backward(self) -> I4:
+        return self.slices.nearest(self._backward)
+
+    @cached_property
+    def _backward(self) -> npt.NDArray[np.bool_]:
+        """Slices of backward operators: autograd names the forward thread in them."""
+        ops = self.trace.ops
+        op = self.slices.kind == OP
+        out = np.zeros(len(self.slices), bool)
+        rows = self.slices.row[op]
+        out[op] = (ops.sequence[rows] >= 0) & (ops.forward_thread[rows] > 0)
+        return out

@@ -1,0 +1,246 @@
+"""Which slice of a thread encloses which: the call tree of the CPU threads, without a loop over events."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+from msgspec import Struct
+
+from traceopt.analyzer.tables.schema import I4, I8, U1, ThreadSpans
+from traceopt.analyzer.tables.trace import Trace
+from traceopt.analyzer.timeline.steps import PROFILER_STEP
+
+_LEVELS = 64  # of nesting are climbed one by one; traces have about so many, attacks any number
+# Order of slices that begin together, outermost first.
+PYTHON, ANNOTATION, OP, RUNTIME = 0, 1, 2, 3
+
+
+class Slices(Struct, frozen=True, dict=True):
+    """Every CPU slice in one table, by thread and then by start, each with the slice that encloses it."""
+
+    thread: I4
+    start: I8  # ns
+    end: I8  # ns
+    kind: U1  # PYTHON, ANNOTATION, OP, RUNTIME
+    name: I4
+    row: I4  # in the table of its kind
+    parent: I4  # row here of the enclosing slice of the same thread, -1: none; ProfilerStep encloses nothing
+
+    def __len__(self) -> int:
+        return len(self.start)
+
+    @cached_property
+    def _index(self) -> dict[int, I4]:
+        return {}
+
+    def of(self, kind: int, rows: int) -> I4:
+        """For each row of a kind's own table (it has `rows` rows), its row here. Shape (rows,)."""
+        known = self._index.get(kind)
+        if known is None:
+            known = np.empty(rows, np.int32)
+            mine = np.flatnonzero(self.kind == kind)
+            known[self.row[mine]] = mine
+            self._index[kind] = known
+        return known
+
+    def name_codes(self, *kinds: int) -> npt.NDArray[np.intp]:
+        """The distinct names of the slices of some kinds."""
+        return np.flatnonzero(self._uses[list(kinds)].any(axis=0))
+
+    @cached_property
+    def _uses(self) -> npt.NDArray[np.bool_]:
+        """Which kind of slice has which name. Shape (kinds, names)."""
+        out = np.zeros((RUNTIME + 1, int(self.name.max(initial=-1)) + 1), bool)
+        out[self.kind, self.name] = True
+        return out
+
+    def ancestor(self, slices: npt.NDArray[np.integer], wanted: npt.NDArray[np.bool_]) -> I4:
+        """As `nearest`, for some slices; -1 for -1. Shape (len(slices),)."""
+        if not len(self):
+            return np.full(len(slices), -1, np.int32)
+        if np.count_nonzero(wanted) > len(slices):  # then one is near
+            return self._climbed(slices, wanted)
+        place, innermost = self._innermost(wanted)
+        found = innermost[np.searchsorted(place, np.maximum(slices, 0), side="right") - 1]
+        return np.where((slices >= 0) & (wanted[slices] | ~self._alone[slices]), found, -1)
+
+    def _climbed(self, slices: npt.NDArray[np.integer], wanted: npt.NDArray[np.bool_]) -> I4:
+        out: I4 = slices.astype(np.int32)
+        moving = np.flatnonzero(out >= 0)
+        moving = moving[~wanted[out[moving]]]
+        for _ in range(_LEVELS):
+            if not len(moving):
+                return out
+            out[moving] = self.parent[out[moving]]
+            moving = moving[out[moving] >= 0]
+            moving = moving[~wanted[out[moving]]]
+        out[moving] = self.nearest(wanted)[out[moving]]
+        return out
+
+    def nearest(self, wanted: npt.NDArray[np.bool_]) -> I4:
+        """For every slice, the innermost `wanted` one that is it or encloses it; -1: none. Shape (len,)."""
+        place, innermost = self._innermost(wanted)
+        out: I4 = np.repeat(innermost, np.diff(np.append(place, len(self))))
+        out[self._alone & ~wanted] = -1
+        return out
+
+    def outermost(self, wanted: npt.NDArray[np.bool_]) -> npt.NDArray[np.intp]:
+        """The `wanted` slices that lie in no other wanted one."""
+        rows = np.flatnonzero(wanted)
+        reach = np.append(0, np.maximum.accumulate(self._after[rows]))[:-1]
+        return rows[(rows >= reach) | self._alone[rows]]
+
+    def _innermost(self, wanted: npt.NDArray[np.bool_]) -> tuple[I8, I4]:
+        """From which rows on which wanted slice is the innermost open one; -1: none. Of equal rows the last counts.
+
+        What a slice encloses follows it without a gap. After as many have opened and closed that `depth` are open, the
+        innermost is the last that opened as the `depth`th.
+        """
+        opens = np.flatnonzero(wanted)
+        place = np.concatenate((self._after[opens], opens))
+        order = np.argsort(place, kind="stable")  # where one closes and one opens, the one closes first
+        opening = order >= len(opens)
+        place = place[order]
+        depth = np.cumsum(np.where(opening, 1, -1))
+        innermost = np.where(opening, place, -1)
+        back = np.flatnonzero(~opening & (depth > 0))
+        if len(back):
+            moment = depth * len(order) + np.arange(len(order))
+            opened = np.flatnonzero(opening)
+            opened = opened[np.argsort(depth[opened], kind="stable")]
+            innermost[back] = place[opened[np.searchsorted(moment[opened], moment[back]) - 1]]
+        return np.append(0, place), np.append(-1, innermost).astype(np.int32)
+
+    @cached_property
+    def _after(self) -> I4:
+        """For each slice, the row after the last one inside it."""
+        last = np.arange(len(self), dtype=np.int32)
+        child = np.flatnonzero(self.parent >= 0)
+        last[self.parent[child]] = child  # children stand in order: of one parent's, the last stays
+        moving = np.flatnonzero(last != np.arange(len(self)))
+        while len(moving):
+            further = last[last[moving]]
+            jumped = further > last[moving]
+            last[moving] = further
+            moving = moving[jumped]
+        return last + 1
+
+    @cached_property
+    def _alone(self) -> npt.NDArray[np.bool_]:
+        """Slices that stand among those of an enclosing one and are not inside it: the steps."""
+        reach = np.append(0, np.maximum.accumulate(self._after)[:-1]) if len(self) else self._after
+        return np.asarray((self.parent < 0) & (np.arange(len(self)) < reach))
+
+    def at(self, thread: int, time: I8) -> I4:
+        """The innermost slice of a thread that is open at each time; -1: none. Shape (len(time),)."""
+        if not len(self):
+            return np.full(len(time), -1, np.int32)
+        mine = self.of_thread(thread)
+        index = np.searchsorted(self.start[mine], time, side="right") - 1 + mine.start
+        found = np.where(index >= mine.start, index, -1)
+        for _ in range(_LEVELS):
+            closed = (found >= 0) & (self.end[np.maximum(found, 0)] <= time)
+            if not closed.any():
+                break
+            around = np.where(self._alone[found], found - 1, self.parent[found])
+            found = np.where(closed, around, found)
+        else:
+            found = self._outermost_closed(found, time)
+        return found.astype(np.int32)
+
+    def of_thread(self, thread: int) -> slice:
+        """The rows of one thread."""
+        first, last = np.searchsorted(self.thread, np.array([thread, thread + 1], self.thread.dtype)).tolist()
+        return slice(first, last)
+
+    def _outermost_closed(self, found: npt.NDArray[np.integer], time: I8) -> npt.NDArray[np.integer]:
+        """As `at`, from slices deep inside: by the ends of the 2nd, 4th, 8th, ... slice around each."""
+        above = [self.parent]
+        while (above[-1] >= 0).any():
+            above.append(np.where(above[-1] >= 0, above[-1][np.maximum(above[-1], 0)], -1).astype(np.int32))
+
+        def closed(rows: npt.NDArray[np.integer]) -> npt.NDArray[np.bool_]:
+            return np.asarray((rows >= 0) & (self.end[np.maximum(rows, 0)] <= time))
+
+        for jump in reversed(above):
+            farther = np.where(found >= 0, jump[np.maximum(found, 0)], -1)
+            found = np.where(closed(found) & closed(farther), farther, found)
+        return np.where(closed(found), self.parent[np.maximum(found, 0)], found)
+
+
+def build_slices(trace: Trace) -> Slices:
+    """Joins the CPU tables of a trace and finds every slice's parent."""
+    tables: list[tuple[int, ThreadSpans]] = [
+        (PYTHON, trace.python),
+        (ANNOTATION, trace.annotations),
+        (OP, trace.ops),
+        (RUNTIME, trace.runtime),
+    ]
+    start = np.concatenate([t.start for _, t in tables])
+    end = np.concatenate([t.end for _, t in tables])
+    thread = np.concatenate([t.thread for _, t in tables])
+    kind = np.concatenate([np.full(len(t), k, np.uint8) for k, t in tables])
+    name = np.concatenate([t.name for _, t in tables])
+    row = np.concatenate([np.arange(len(t), dtype=np.int32) for _, t in tables])
+    order = _outermost_first(thread, start, end, kind)
+    start, end, thread, kind, name = start[order], end[order], thread[order], kind[order], name[order]
+    is_step = np.array([PROFILER_STEP.match(name) is not None for name in trace.names] or [False])
+    steps = np.flatnonzero(is_step[name])  # a step may begin and end within frames: it cuts time, and holds nothing
+    reach = end.copy()
+    reach[steps] = start[steps]
+    parent = enclosing(thread, start, reach, _resolution_ns(start, end))
+    parent[steps] = -1
+    return Slices(thread, start, end, kind, name, row[order], parent)
+
+
+def _outermost_first(thread: I4, start: I8, end: I8, kind: U1) -> I4:
+    """The order by thread, start, length (longest first) and kind."""
+    order: I4 = np.argsort(start, kind="stable").astype(np.int32)  # which keeps that of the tables' own parts
+    small = np.uint16 if thread.max(initial=0) < 1 << 16 else np.int32  # so few are sorted in one pass
+    order = order[np.argsort(thread.astype(small)[order], kind="stable")]
+    sorted_start, sorted_thread = start[order], thread[order]
+    same = (sorted_start[1:] == sorted_start[:-1]) & (sorted_thread[1:] == sorted_thread[:-1])
+    tied = np.flatnonzero(np.append(same, False) | np.append(False, same))
+    rows = order[tied]
+    order[tied] = rows[np.lexsort((rows, kind[rows], start[rows] - end[rows], start[rows], thread[rows]))]
+    return order
+
+
+def _resolution_ns(start: I8, end: I8) -> int:
+    """1000 where every time is a whole microsecond (traces up to 2023), else 1."""
+    sample = slice(0, 10_000)
+    whole = not (start[sample] % 1000).any() and not (end[sample] % 1000).any()
+    return 1000 if whole and len(start) else 1
+
+
+def enclosing(thread: I4, start: I8, end: I8, resolution_ns: int = 1) -> I4:
+    """The parent of each slice: the nearest earlier one of its thread that is open at its start and reaches its end.
+
+    The input is sorted by (thread, start, -duration). A slice that crosses its neighbour's end is no child of it; times
+    cut to a resolution may make a child seem to reach beyond its parent by that much. Candidates start at the slice
+    before and jump along each other's candidates: whatever a candidate has skipped cannot enclose a later slice
+    either, so each round doubles the reach; but where deep slices end together, it climbs a level a round.
+    """
+    n = len(start)
+    slack = resolution_ns if resolution_ns > 1 else 0
+    needed = np.maximum(start + 1, end - slack)  # the least end of what encloses a slice
+    candidate = np.arange(-1, n - 1, dtype=np.int32)
+    same = thread[1:] == thread[:-1]
+    candidate[1:][~same] = -1
+    searching = (np.flatnonzero(same & (end[:-1] < needed[1:])) + 1).astype(np.int32)
+    wanted, at = needed[searching], candidate[searching]
+    for _ in range(_LEVELS):
+        at = candidate[at]
+        candidate[searching] = at
+        settled = (at < 0) | (end[at] >= wanted)
+        if settled.all():
+            return candidate
+        searching, wanted, at = searching[~settled], wanted[~settled], at[~settled]
+    for row in searching.tolist():  # in order, from the slice before: what each skips, no later one meets again
+        above = row - 1
+        while above >= 0 and end[above] < needed[row]:
+            above = int(candidate[above])
+        candidate[row] = above
+    return candidate

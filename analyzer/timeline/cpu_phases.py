@@ -1,0 +1,104 @@
+"""CPU-only runs: the training thread as the device, its step split into what the thread did."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import numpy as np
+from msgspec import Struct
+
+from traceopt.analyzer.arrays.intervals import EMPTY, Intervals, clip, complement, merge, subtract
+from traceopt.analyzer.tables.schema import I8
+from traceopt.analyzer.timeline.call_tree import ANNOTATION, OP
+from traceopt.analyzer.timeline.host_activity import Host
+from traceopt.analyzer.timeline.regions import Mask, Regions
+from traceopt.analyzer.timeline.steps import Steps
+from traceopt.analyzer.vocabulary import op_names
+
+# Name, label, model work? In order of ownership where phases nest.
+PHASES = (
+    ("data_loading", "Waiting for data", False),
+    ("checkpoint", "Saving a checkpoint", False),
+    ("logging", "Logging", False),
+    ("gc", "Python garbage collection", False),
+    ("compile", "Compiling", False),
+    ("input_work", "Preparing input outside the loader", False),
+    ("optimizer", "Optimizer", True),
+    ("backward", "Backward", True),
+    ("forward", "Forward and other operators", True),
+    ("communication", "Waiting for communication", True),
+    ("python", "Other Python", False),
+    ("untraced", "Nothing traced", False),
+)
+PHASE_NAMES = tuple(name for name, _, _ in PHASES)
+MODEL_WORK = tuple(name for name, _, busy in PHASES if busy and name != "communication")
+
+
+class CpuPhases(Struct, frozen=True, dict=True):
+    """Exclusive phases of the training thread inside the window; they sum to it."""
+
+    host: Host
+    regions: Regions
+    steps: Steps
+
+    @cached_property
+    def areas(self) -> dict[str, Intervals]:
+        window = self.steps.window
+        thread = self.steps.thread
+        host = self.host.of_thread(thread)
+        regions = self.regions
+        raw = {
+            "data_loading": host["data_loading"],
+            "checkpoint": host["checkpoint"],
+            "logging": host["logging"],
+            "gc": host["gc"],
+            "compile": host["compile"],
+            "input_work": host["input_work"],
+            "optimizer": merge(regions.own_time(regions.optimizer, thread), regions.area(regions.zero_grad, thread)),
+            "backward": regions.area(regions.backward),
+            "forward": host["launch"],
+            "communication": self.communication,
+            "engine": regions.area(regions.engine, thread),
+            "python": host["python"],
+        }
+        taken = EMPTY
+        areas = {}
+        for name, area in raw.items():
+            mine = clip(area, *window)
+            areas[name] = subtract(mine, taken)
+            taken = merge(taken, mine)
+        areas["backward"] = merge(areas["backward"], areas.pop("engine"))  # what lies between its nodes
+        areas["untraced"] = complement(taken, *window)
+        return areas
+
+    @cached_property
+    def communication(self) -> Intervals:
+        """Collectives that run on the CPU (gloo, MPI); `nccl:` rows only launch GPU work."""
+        return clip(self.regions.area(self.collectives), *self.steps.window)
+
+    @cached_property
+    def collectives(self) -> Mask:
+        """The slices of those collectives. Shape (len(slices),)."""
+        return self.regions.named(_runs_on_cpu, ANNOTATION, OP)
+
+    @cached_property
+    def by_step(self) -> I8:
+        """Shape (steps, phases), ns."""
+        edges = self.steps.edges
+        return np.stack([self.areas[name].within(edges[:-1], edges[1:]) for name in PHASE_NAMES], axis=1)
+
+    def total_ns(self, phase: str) -> int:
+        return self.areas[phase].total if phase in self.areas else 0
+
+    def typical_ns(self, *phases: str) -> float:
+        """What phases take in the median step."""
+        columns = [PHASE_NAMES.index(phase) for phase in phases if phase in PHASE_NAMES]
+        return float(np.median(self.by_step[:, columns].sum(axis=1))) if columns else 0.0
+
+    @cached_property
+    def model_work(self) -> Intervals:
+        return merge(*(self.areas[name] for name in MODEL_WORK))
+
+
+def _runs_on_cpu(name: str) -> bool:
+    return op_names.is_collective_annotation(name) and name.startswith(("gloo:", "mpi:", "ucc:", "ccl:"))

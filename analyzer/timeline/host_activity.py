@@ -1,0 +1,98 @@
+"""What each CPU thread did, as exclusive sets of intervals: the host's side of every idle gap."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+from msgspec import Struct
+
+from traceopt.analyzer.arrays.intervals import EMPTY, Intervals, merge, subtract, union
+from traceopt.analyzer.tables.trace import Trace
+from traceopt.analyzer.timeline.call_tree import ANNOTATION, OP, PYTHON, RUNTIME, Slices
+from traceopt.analyzer.vocabulary.host_activities import ACTIVITIES, Activity
+
+Mask = npt.NDArray[np.bool_]
+
+
+class Host(Struct, frozen=True, dict=True):
+    """The activities of the threads. `runtime_activity` overrides names: activity -> mask of runtime rows."""
+
+    trace: Trace
+    slices: Slices
+    runtime_activity: Mapping[str, Mask]
+
+    @cached_property
+    def activity(self) -> npt.NDArray[np.int8]:
+        """For every slice, the index in ACTIVITIES of the first one that its name matches; -1: none. Shape (len,)."""
+        of_name = np.full((RUNTIME + 1, len(self.trace.names) + 1), -1, np.int8)
+        for kind, matcher in (
+            (PYTHON, "frame"),
+            (ANNOTATION, "annotation"),
+            (OP, "op"),
+            (RUNTIME, "runtime"),
+        ):
+            codes = self.slices.name_codes(kind)
+            of_name[kind, codes] = [_first_match(self.trace.names[code], matcher) for code in codes]
+        out: npt.NDArray[np.int8] = of_name[self.slices.kind, self.slices.name]
+        runtime = np.flatnonzero(self.slices.kind == RUNTIME)
+        for name, mask in self.runtime_activity.items():
+            out[runtime[mask[self.slices.row[runtime]]]] = _INDEX[name]
+        return out
+
+    def of_thread(self, thread: int) -> dict[str, Intervals]:
+        """Exclusive activities of one thread by name: no two overlap, together they are all that was traced."""
+        known = self._by_thread.get(thread)
+        if known is None:
+            known = self._by_thread[thread] = self._paint(thread)
+        return known
+
+    @cached_property
+    def _by_thread(self) -> dict[int, dict[str, Intervals]]:
+        return {}
+
+    def _paint(self, thread: int) -> dict[str, Intervals]:
+        mine = self.slices.of_thread(thread)
+        activity = self.activity[mine]
+        taken = EMPTY
+        painted = {}
+        for index, kind in enumerate(ACTIVITIES):
+            rows = mine.start + np.flatnonzero(activity == index)
+            area = union(self.slices.start[rows], self.slices.end[rows])
+            painted[kind.name] = subtract(area, taken)
+            taken = merge(taken, area)
+        return painted
+
+    def of_thread_else(self, thread: int, other: int) -> dict[str, Intervals]:
+        """Activities of `thread`, and of `other` where `thread` has nothing traced."""
+        if other in (thread, -1):
+            return self.of_thread(thread)
+        known = self._by_pair.get((thread, other))
+        if known is None:
+            mine, others = self.of_thread(thread), self.of_thread(other)
+            busy = merge(*mine.values())
+            known = {name: merge(area, subtract(others[name], busy)) for name, area in mine.items()}
+            self._by_pair[thread, other] = known
+        return known
+
+    @cached_property
+    def _by_pair(self) -> dict[tuple[int, int], dict[str, Intervals]]:
+        return {}
+
+    def rows_of(self, name: str) -> npt.NDArray[np.int64]:
+        """The slices of an activity that lie in no other slice of it (the outermost), in order of thread and time."""
+        return self.slices.outermost(self.activity == _INDEX[name])
+
+
+_INDEX = {activity.name: index for index, activity in enumerate(ACTIVITIES)}
+
+
+def _first_match(name: str, matcher: str) -> int:
+    return next((i for i, activity in enumerate(ACTIVITIES) if _matches(activity, matcher, name)), -1)
+
+
+def _matches(activity: Activity, matcher: str, name: str) -> bool:
+    result: bool = getattr(activity, matcher)(name)
+    return result

@@ -1,0 +1,114 @@
+"""Parts of the program that are told by name: optimizer, zero_grad, backward, forward, attention."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+from msgspec import Struct
+
+from traceopt.analyzer.arrays.intervals import EMPTY, Intervals, union
+from traceopt.analyzer.tables.trace import Trace
+from traceopt.analyzer.timeline.call_tree import ANNOTATION, OP, PYTHON, Slices
+from traceopt.analyzer.timeline.gpu_work import GpuWork
+from traceopt.analyzer.timeline.launch_links import Links
+from traceopt.analyzer.vocabulary import op_names
+
+Mask = npt.NDArray[np.bool_]
+FORWARD_PRODUCTS = frozenset({*op_names.GEMM_OPS, *op_names.FORWARD_ONLY, "aten::convolution"})
+
+
+class Regions(Struct, frozen=True, dict=True):
+    """Masks of slices (shape (len(slices),)) and of the device's work (shape (len(gpu.work),))."""
+
+    trace: Trace
+    slices: Slices
+    links: Links
+    gpu: GpuWork
+
+    def named(self, test: Callable[[str], bool], *kinds: int) -> Mask:
+        """Slices of the kinds whose name passes."""
+        codes = self.slices.name_codes(*kinds)
+        passes = np.zeros(len(self.trace.names), bool)
+        passes[codes] = [test(self.trace.names[code]) for code in codes]
+        mask = np.zeros(len(self.slices), bool)
+        if passes.any():
+            rows = np.flatnonzero(passes[self.slices.name])
+            mask[rows[np.isin(self.slices.kind[rows], kinds)]] = True
+        return mask
+
+    def work_under(self, mask: Mask) -> Mask:
+        """The device's work that was launched inside the slices of a mask."""
+        launch = self.links.launch_slice[self.gpu.rows]
+        return np.asarray(self.slices.ancestor(launch, mask) >= 0)
+
+    def area(self, mask: Mask, thread: int | None = None) -> Intervals:
+        """When the slices of a mask ran, on one thread or on any."""
+        if thread is not None:
+            mask = mask & (self.slices.thread == thread)
+        return union(self.slices.start[mask], self.slices.end[mask]) if mask.any() else EMPTY
+
+    def own_time(self, optimizer: Mask, thread: int) -> Intervals:
+        """When the optimizers of a mask update, on one thread. A step that runs the forward and backward passes itself
+        (a closure, as LBFGS and Lightning have it) counts from the end of its last backward.
+        """
+        rows = np.flatnonzero(optimizer & (self.slices.thread == thread))
+        start, end = self.slices.start[rows], self.slices.end[rows]
+        done = np.append(np.iinfo(np.int64).min, np.sort(self.slices.end[self.backward]))
+        return union(np.maximum(start, done[np.searchsorted(done, end, side="right") - 1]), end)
+
+    @cached_property
+    def zero_grad(self) -> Mask:
+        """Optimizer.zero_grad: annotated, or seen as a Python frame of torch."""
+        return self.named(op_names.is_zero_grad, ANNOTATION, OP) | self.named(
+            lambda name: name.endswith(": zero_grad"), PYTHON
+        )
+
+    @cached_property
+    def optimizer(self) -> Mask:
+        """Optimizer.step."""
+        return self.named(op_names.is_optimizer_step, ANNOTATION, OP)
+
+    @cached_property
+    def backward(self) -> Mask:
+        """The autograd engine's evaluation of one node."""
+        return self.named(op_names.is_backward, OP, ANNOTATION)
+
+    @cached_property
+    def backward_passes(self) -> Intervals:
+        """One interval a backward pass: from its first node to its last. Forward products lie between two passes."""
+        slices = self.slices
+        nodes = np.flatnonzero(self.backward)
+        nodes = nodes[np.argsort(slices.start[nodes], kind="stable")]
+        product = np.flatnonzero(self.named(FORWARD_PRODUCTS.__contains__, OP))
+        forward = np.sort(slices.start[product[slices.ancestor(product, self.backward) < 0]])
+        _, first = np.unique(np.searchsorted(forward, slices.start[nodes]), return_index=True)
+        if not len(nodes):
+            return EMPTY
+        return Intervals(slices.start[nodes[first]], np.maximum.reduceat(slices.end[nodes], first))
+
+    @cached_property
+    def recompute(self) -> Mask:
+        """Forward work that the backward pass repeats for activation checkpointing.
+
+        The whole of it where Python stacks were recorded, else the operators that only a forward pass calls.
+        """
+        frames = self.named(op_names.is_recompute_frame, PYTHON)
+        forward = np.flatnonzero(self.named(op_names.FORWARD_ONLY.__contains__, OP))
+        frames[forward[self.slices.ancestor(forward, self.backward) >= 0]] = True
+        return frames
+
+    @cached_property
+    def engine(self) -> Mask:
+        """The call of the autograd engine, which runs the nodes or waits for the threads that do."""
+        return self.named(op_names.is_engine_frame, PYTHON)
+
+    @cached_property
+    def op_of_work(self) -> npt.NDArray[np.int64]:
+        """Name code of the innermost operator that launched each row of the device's work; -1: none."""
+        op = self.links.op[self.gpu.rows]
+        if not len(self.trace.ops):
+            return np.full(len(op), -1, np.int64)
+        return np.where(op >= 0, self.trace.ops.name[np.maximum(op, 0)], -1).astype(np.int64)

@@ -1,0 +1,168 @@
+"""How far a trace can be trusted: what is missing, cropped, cold or disturbed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cached_property
+
+import numpy as np
+from msgspec import Struct
+
+from traceopt.analyzer.arrays.intervals import EMPTY, Intervals, clip, intersect, union
+from traceopt.analyzer.arrays.percentiles import median
+from traceopt.analyzer.stalls.idle import Gaps, Idle
+from traceopt.analyzer.tables.schema import I8
+from traceopt.analyzer.tables.trace import Trace
+from traceopt.analyzer.timeline.device import TraceDevice
+from traceopt.analyzer.timeline.gpu_work import GpuWork, Mask
+from traceopt.analyzer.timeline.launch_links import Links
+from traceopt.analyzer.timeline.steps import Steps
+from traceopt.analyzer.vocabulary import op_names
+from traceopt.analyzer.vocabulary.event_categories import COUNTER_RANGE_CATEGORY
+
+SAMPLED_BELOW = 0.25  # of the events that the profiler numbered; whole traces keep 0.78 and more, samples 0.01
+LONG_QUEUED_NS = 1_000_000  # an idle gap before queued work; between two kernels of a stream it is microseconds
+CONTEXT_NS = 10_000_000  # an allocation takes less than a millisecond, unless it builds the context first
+
+
+class TraceQuality(Struct, frozen=True, dict=True):
+    """Measured signs of a trace that does not show the whole truth. Shares are of the window."""
+
+    trace: Trace
+    steps: Steps
+    gpu: GpuWork
+    links: Links
+    gaps: Gaps
+    idle: Idle
+    device: TraceDevice
+
+    @property
+    def has_gpu_work(self) -> bool:
+        return len(self.gpu.work) > 0
+
+    @property
+    def counter_run(self) -> bool:
+        """Hardware counters were collected: kernels replayed and serialized, no durations."""
+        return COUNTER_RANGE_CATEGORY in self.trace.meta.categories
+
+    @cached_property
+    def gpu_expected(self) -> bool:
+        """The process used a GPU, recorded or not, as runtime calls, listed devices or NCCL show."""
+        return (
+            len(self.trace.runtime) > 0
+            or bool(self.trace.meta.device_properties())
+            or any(name.startswith("nccl:") for name in self.trace.names)
+        )
+
+    @property
+    def sampled_share(self) -> float | None:
+        """Events kept of those that the profiler numbered, when so few are that the file was sampled."""
+        share = self.trace.meta.recorded_index_share
+        return share if share is not None and share < SAMPLED_BELOW else None
+
+    @cached_property
+    def cold_share(self) -> float:
+        """The GPU starved while the driver loaded code or built the context."""
+        if not self.has_gpu_work:
+            return 0.0
+        runtime = self.trace.runtime
+        slow = self._calls(op_names.is_allocation) & (runtime.duration >= CONTEXT_NS)
+        context = intersect(union(runtime.start[slow], runtime.end_of(slow)), self.gaps.starved)
+        return (self.idle.total_ns("module_load") + context.total) / self.steps.window_ns
+
+    @cached_property
+    def _queued(self) -> I8:
+        """Idle time of each gap that is long and lies before work already launched, ns."""
+        queued = self.gaps.end - self.gaps.starved_end
+        return np.where(queued >= LONG_QUEUED_NS, queued, 0)
+
+    @property
+    def long_queued_share(self) -> float:
+        """Idle for a millisecond and more although the next work had been launched."""
+        return float(self._queued.sum() / self.steps.window_ns)
+
+    @property
+    def leading_queued_share(self) -> float:
+        """The part of it before the file's first GPU work: that work waited for some that the file does not show."""
+        return float(self._queued[self.gaps.next_row == 0].sum() / self.steps.window_ns)
+
+    @cached_property
+    def _orphan(self) -> Mask:
+        """The device's work whose launch is not in the file, in a file that holds launches."""
+        if not len(self.trace.runtime):
+            return np.zeros(len(self.gpu.rows), bool)
+        return np.asarray(self.links.launch[self.gpu.rows] < 0)
+
+    @cached_property
+    def _earlier(self) -> Mask:
+        """Orphans before the first launched work of their stream: launched before the file begins.
+
+        A stream runs in order, so later ones are no leftovers: their launch was dropped.
+        """
+        work, orphan = self.gpu.work, self._orphan
+        streams, stream = np.unique(work.stream, return_inverse=True)
+        first = np.full(len(streams), np.iinfo(np.int64).max)
+        np.minimum.at(first, stream[~orphan], work.start[~orphan])
+        return np.asarray(orphan & (work.start < first[stream]))
+
+    @cached_property
+    def earlier_share(self) -> float:
+        """Of the busy time, that of work launched before the file begins."""
+        return self._busy_share(self._earlier)
+
+    @property
+    def lead_steps(self) -> float:
+        """How long before the first measured step the file begins, in median steps: the end of a step cut off."""
+        return float(self.steps.window[0] / max(1.0, median(self.steps.duration)))
+
+    @cached_property
+    def lost_launches(self) -> int:
+        """GPU events whose launch should be in the file and is not."""
+        return int((self._orphan & ~self._earlier).sum())
+
+    def _busy_share(self, mask: Mask) -> float:
+        return self.gpu.area(mask).total / self.gpu.busy.total if mask.any() and self.gpu.busy.total else 0.0
+
+    @cached_property
+    def _launches(self) -> I8:
+        """Runtime rows of kernel launches inside the window; in a capture a launch is recorded, not run."""
+        runtime = self.trace.runtime
+        start, end = self.steps.window
+        inside = (runtime.start >= start) & (runtime.end < end) & ~self.captures.contains(runtime.start)
+        return np.flatnonzero(self._calls(op_names.is_kernel_launch) & inside)
+
+    @property
+    def launch_count(self) -> int:
+        """Kernel launches inside the window."""
+        return len(self._launches)
+
+    @cached_property
+    def launches_without_work(self) -> int:
+        """Kernel launches inside the window that no GPU event answers."""
+        if not self.has_gpu_work:
+            return 0
+        return int((~np.isin(self._launches, self.links.launch)).sum())
+
+    @cached_property
+    def captures(self) -> Intervals:
+        """When a graph was captured or instantiated, inside the window."""
+        runtime = self.trace.runtime
+        rows = np.flatnonzero(self._calls(op_names.is_stream_capture))
+        if not len(rows):
+            return EMPTY
+        names = [self.trace.names[code] for code in runtime.name[rows]]
+        begins = runtime.start[rows[["BeginCapture" in name for name in names]]]
+        ends = runtime.end_of(rows[["EndCapture" in name for name in names]])
+        close = np.searchsorted(ends, begins)
+        begins, close = begins[close < len(ends)], close[close < len(ends)]
+        spans = (np.append(runtime.start[rows], begins), np.append(runtime.end_of(rows), ends[close]))
+        return clip(union(*spans), *self.steps.window)
+
+    @property
+    def capture_share(self) -> float:
+        return self.captures.total / self.steps.window_ns
+
+    def _calls(self, test: Callable[[str], bool]) -> Mask:
+        """Runtime rows whose name passes."""
+        passes = np.array([test(name) for name in self.trace.names] or [False])
+        return passes[self.trace.runtime.name] if len(self.trace.runtime) else np.empty(0, bool)

@@ -1,0 +1,1 @@
+"""What the work was: matmuls, attention, copies, collectives, FLOP."""

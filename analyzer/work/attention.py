@@ -1,0 +1,114 @@
+"""Attention computed step by step: product, softmax, product."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+from msgspec import Struct
+
+from traceopt.analyzer.timeline.call_tree import OP
+from traceopt.analyzer.timeline.gpu_work import GpuWork
+from traceopt.analyzer.timeline.regions import Regions
+from traceopt.analyzer.vocabulary.kernel_names import FUSIBLE_KINDS
+
+SDPA = "aten::scaled_dot_product_attention"
+MATH_SDPA = "aten::_scaled_dot_product_attention_math"
+MOST = 0.8  # of the unfused attention's forward kernels: then all of it is the operator's
+BETWEEN = 8  # kernels that may lie between softmax and its products: scale, mask, dropout, casts
+_BATCHED = ("aten::bmm", "aten::baddbmm", "aten::baddbmm_", "aten::matmul", "aten::einsum")
+
+
+class UnfusedAttention(Struct, frozen=True):
+    """`mask` marks the kernels of the pattern among the device's work; times in ns over the window."""
+
+    mask: npt.NDArray[np.bool_]
+    count: int
+    product_ns: int
+    other_ns: int  # softmax, scale, mask, dropout, copies between the products
+
+
+def find_unfused_attention(gpu: GpuWork, regions: Regions) -> UnfusedAttention:
+    """Each softmax whose nearest products before and after it, on its stream and with only pointwise work between, are
+    batched. Where operators were not recorded, any product counts.
+    """
+    work = gpu.work
+    mask = np.zeros(len(work), bool)
+    op = regions.op_of_work
+    names = gpu.trace.names
+    batched = np.array([*(name in _BATCHED for name in names), True])[op]  # -1: no operator
+    product = gpu.kind.among("gemm") & batched
+    light = gpu.kind.among(*FUSIBLE_KINDS, "index", "reduction", "memset", "other")
+    order = np.lexsort((work.start, work.stream))
+    position = np.empty(len(work), np.int64)
+    position[order] = np.arange(len(work))
+    count = 0
+    for row in np.flatnonzero(gpu.kind.among("softmax") & (gpu.in_window > 0)).tolist():  # a few per layer
+        before = _product(order, position[row], -1, product, light, work.stream)
+        after = _product(order, position[row], +1, product, light, work.stream)
+        if before is not None and after is not None:
+            first, last = _widened(order, before, after, product, work.stream)
+            mask[order[first : last + 1]] = True
+            count += 1
+    inside = mask & (gpu.in_window > 0)
+    product_ns = int(gpu.in_window[inside & gpu.kind.among("gemm")].sum())
+    return UnfusedAttention(inside, count, product_ns, int(gpu.in_window[inside].sum()) - product_ns)
+
+
+def _widened(
+    order: npt.NDArray[np.int64], first: int, last: int, product: npt.NDArray[np.bool_], stream: npt.NDArray[np.int64]
+) -> tuple[int, int]:
+    """The run with the products next to it: the backward pass has two on each side."""
+    home = stream[order[first]]
+    while first > 0 and product[order[first - 1]] and stream[order[first - 1]] == home:
+        first -= 1
+    while last + 1 < len(order) and product[order[last + 1]] and stream[order[last + 1]] == home:
+        last += 1
+    return first, last
+
+
+def _product(
+    order: npt.NDArray[np.int64],
+    at: int,
+    direction: int,
+    product: npt.NDArray[np.bool_],
+    light: npt.NDArray[np.bool_],
+    stream: npt.NDArray[np.int64],
+) -> int | None:
+    """Position in `order` of the nearest batched product, None when something else comes first."""
+    home = stream[order[at]]
+    for distance in range(1, BETWEEN + 1):
+        position = at + direction * distance
+        if not 0 <= position < len(order) or stream[order[position]] != home:
+            return None
+        row = order[position]
+        if product[row]:
+            return int(position)
+        if not light[row]:
+            return None
+    return None
+
+
+class MathAttention(Struct, frozen=True):
+    """scaled_dot_product_attention that fell back to its math path. `calls` are its slices inside the window."""
+
+    calls: npt.NDArray[np.int64]
+    mask: npt.NDArray[np.bool_]  # of the device's work, the backward's included
+    product_ns: int
+    other_ns: int
+
+
+def find_math_attention(gpu: GpuWork, regions: Regions, unfused: UnfusedAttention) -> MathAttention:
+    """The forward is what the operator launched. The backward has no mark of its own: it is the rest of the unfused
+    attention, where the operator launched most of the forward's.
+    """
+    math = regions.named(lambda name: name == MATH_SDPA, OP)
+    slices = regions.slices
+    calls = np.flatnonzero(math & (slices.start >= gpu.window[0]) & (slices.start < gpu.window[1]))
+    mask = regions.work_under(math) & gpu.is_kernel
+    launched = regions.links.launch[gpu.rows] >= 0  # not by an earlier step, of which the operators are not there
+    forward = unfused.mask & launched & ~regions.work_under(regions.backward)
+    if (forward & mask).sum() >= MOST * max(1, forward.sum()):
+        mask = mask | unfused.mask
+    inside = mask & (gpu.in_window > 0)
+    product_ns = int(gpu.in_window[inside & gpu.kind.among("gemm")].sum())
+    return MathAttention(calls, inside, product_ns, int(gpu.in_window[inside].sum()) - product_ns)

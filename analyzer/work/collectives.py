@@ -1,0 +1,219 @@
+"""Collectives: how long they ran, how much of it nothing hid, what they moved; on the GPU, else on the CPU."""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+from msgspec import Struct
+
+from traceopt.analyzer.arrays.intervals import Intervals
+from traceopt.analyzer.tables.schema import I8
+from traceopt.analyzer.tables.trace import Trace
+from traceopt.analyzer.timeline.call_tree import ANNOTATION, OP, Slices
+from traceopt.analyzer.timeline.gpu_work import GpuWork
+from traceopt.analyzer.timeline.launch_links import Links
+from traceopt.analyzer.vocabulary import op_names
+
+_KIND = re.compile(
+    r"(?P<kind>all_?reduce|reduce_?scatter|all_?gather|all_?to_?all|send_?recv|broadcast|reduce|barrier|gather|scatter)",
+    re.I,
+)
+
+# Bytes of an element by its type, as the profiler ("c10::Half", "long int") and NCCL ("Half", "Long") spell it.
+_ELEMENT_BYTES = {
+    **dict.fromkeys(("double", "long", "long int", "long long", "complexfloat", "complex<float>"), 8),
+    **dict.fromkeys(("float", "int"), 4),
+    **dict.fromkeys(("half", "bfloat16", "short", "short int"), 2),
+    **dict.fromkeys(("byte", "char", "signed char", "unsigned char", "bool"), 1),
+}
+
+
+class CollectiveCalls(Struct, frozen=True):
+    """Collectives of one kind inside the window, in order of time. Arrays have shape (calls,), times in ns."""
+
+    name: str
+    rows: I8  # of the device's work; on a CPU-only run, of the slices
+    launch: I8  # the slice that started each, -1: unknown
+    duration: I8
+    exposed: I8  # without compute beside it
+    bytes: I8  # of one rank's buffer, -1: not recorded
+    bus_factor: float  # bytes over the link for each byte of the buffer
+
+    @property
+    def calls(self) -> int:
+        return len(self.rows)
+
+    @property
+    def known_bytes(self) -> int | None:
+        return int(self.bytes.sum()) if len(self.bytes) and (self.bytes >= 0).all() else None
+
+    def bus_gb_per_s(self) -> float | None:
+        """Bytes moved over the link per second, "bus bandwidth" as NCCL's tests define it."""
+        moved = self.known_bytes
+        total = int(self.duration.sum())
+        return moved * self.bus_factor / total if moved and total else None
+
+
+def find_collectives(trace: Trace, slices: Slices, links: Links, gpu: GpuWork) -> list[CollectiveCalls]:
+    """By kind, most exposed first."""
+    rows = np.flatnonzero(gpu.is_communication & (gpu.in_window > 0))
+    if not len(rows):
+        return []
+    annotated = _annotation_of(trace, slices, links, gpu, rows)
+    pairs = list(zip(rows.tolist(), annotated.tolist(), strict=True))  # collectives are few
+    kinds = [_kind(trace, gpu, slices, row, slice_) for row, slice_ in pairs]
+    sizes = np.array([_bytes(trace, gpu, row, slices, slice_) for row, slice_ in pairs])
+    ranks = int(gpu.work.group_size[rows].max())
+    ranks = ranks if ranks > 0 else trace.meta.world_size or 0
+    start = np.maximum(gpu.work.start[rows], gpu.window[0])
+    end = np.minimum(gpu.work.end_of(rows), gpu.window[1])
+    exposed = (end - start) - gpu.compute.within(start, end)
+    out = []
+    for kind in sorted(set(kinds)):
+        mine = np.array([k == kind for k in kinds])
+        factor = _bus_factor(kind, ranks)
+        launch = links.launch_slice[gpu.rows[rows[mine]]].astype(np.int64)
+        duration = gpu.in_window[rows[mine]]
+        out.append(CollectiveCalls(kind, rows[mine], launch, duration, exposed[mine], sizes[mine], factor))
+    return sorted(out, key=lambda c: -int(c.exposed.sum()))
+
+
+def find_cpu_collectives(
+    trace: Trace, slices: Slices, runs: npt.NDArray[np.bool_], exposed: Intervals, window: tuple[int, int]
+) -> list[CollectiveCalls]:
+    """The same for a CPU-only run. `runs` are the slices in which collectives run, on threads of their own; `exposed`
+    is the time of the window in which the training thread waits for them.
+    """
+    every = np.flatnonzero(runs)
+    every = every[np.argsort(slices.start[every], kind="stable")]
+    kinds = _kinds_of_names(trace)
+    launches = _launches(trace, slices, every, kinds)
+    inside = (slices.start[every] < window[1]) & (slices.end[every] > window[0])
+    rows, launches = every[inside], launches[inside]
+    start, end = np.maximum(slices.start[rows], window[0]), np.minimum(slices.end[rows], window[1])
+    begun_before = np.maximum.accumulate(np.append(window[0], end))[:-1]
+    alone = exposed.within(np.maximum(start, np.minimum(begun_before, end)), end)  # of two at once, the first one's
+    pairs = zip(rows.tolist(), launches.tolist(), strict=True)
+    sizes = np.array([_bytes_of_run(trace, slices, row, launch) for row, launch in pairs], np.int64)
+    ranks = trace.meta.world_size or 0
+    out = []
+    for kind in sorted({kinds[code] for code in slices.name[rows].tolist()}):
+        mine = np.array([kinds[code] == kind for code in slices.name[rows].tolist()])
+        duration, factor = (end - start)[mine], _bus_factor(kind, ranks)
+        calls = CollectiveCalls(kind, rows[mine], launches[mine], duration, alone[mine], sizes[mine], factor)
+        out.append(calls)
+    return sorted(out, key=lambda c: -int(c.exposed.sum()))
+
+
+def _kinds_of_names(trace: Trace) -> list[str]:
+    """For every name of the trace, the kind of collective it stands for."""
+    return [_kind_of(name) or "collective" for name in trace.names]
+
+
+def _launches(trace: Trace, slices: Slices, runs: I8, kinds: list[str]) -> I8:
+    """The operator that started each run of a collective: those of a kind come in the same order, and a call before its
+    run; -1: before the trace.
+
+    A loop, because each match depends on the one before; collectives are few.
+    """
+    starts = np.array([name.startswith("c10d::") for name in trace.names] or [False])
+    calls = np.flatnonzero((slices.kind == OP) & starts[slices.name])
+    waiting: dict[str, list[int]] = {}
+    for call in calls[np.argsort(slices.start[calls], kind="stable")].tolist():
+        waiting.setdefault(kinds[slices.name[call]], []).append(call)
+    out = []
+    for run in runs.tolist():
+        queue = waiting.get(kinds[slices.name[run]], [])
+        begun = bool(queue) and slices.start[queue[0]] <= slices.start[run]
+        out.append(queue.pop(0) if begun else -1)
+    return np.array(out, np.int64)
+
+
+def _bytes_of_run(trace: Trace, slices: Slices, run: int, launch: int) -> int:
+    own = _annotated_bytes(trace, slices, run)
+    return _annotated_bytes(trace, slices, launch) if own < 0 <= launch else own
+
+
+def _annotation_of(trace: Trace, slices: Slices, links: Links, gpu: GpuWork, rows: I8) -> I8:
+    """The `nccl:all_reduce`-like slice around each launch, -1: none."""
+    codes = np.array([op_names.is_collective_annotation(name) for name in trace.names] or [False])
+    wanted = codes[slices.name] & np.isin(slices.kind, (ANNOTATION, OP))
+    return slices.ancestor(links.launch_slice[gpu.rows[rows]], wanted).astype(np.int64)
+
+
+def _bus_factor(kind: str, ranks: int) -> float:
+    """NCCL tests, "Performance reported by NCCL tests": a ring all-reduce of n ranks moves 2 (n - 1) / n of each byte.
+
+    The gathering and scattering kinds move (n - 1) / n of the larger buffer; sizes here are of one side, so 1.
+    """
+    return 2 * (ranks - 1) / ranks if kind == "all_reduce" and ranks > 1 else 2.0 if kind == "all_reduce" else 1.0
+
+
+def _kind(trace: Trace, gpu: GpuWork, slices: Slices, row: int, annotation: int) -> str:
+    """From NCCL's metadata, else from the annotation around the launch, else from the kernel's name."""
+    texts = [trace.names[gpu.work.name[row]]]
+    if annotation >= 0:
+        texts.insert(0, trace.names[slices.name[annotation]])
+    if gpu.work.collective[row] >= 0:
+        texts.insert(0, trace.texts[gpu.work.collective[row]])
+    return next((kind for text in texts if (kind := _kind_of(text))), "collective")
+
+
+def _kind_of(text: str) -> str | None:
+    match = _KIND.search(text)
+    return _spelled(match["kind"]) if match else None
+
+
+def _spelled(kind: str) -> str:
+    plain = kind.lower().replace("_", "")
+    return {
+        "allreduce": "all_reduce",
+        "reducescatter": "reduce_scatter",
+        "allgather": "all_gather",
+        "alltoall": "all_to_all",
+        "sendrecv": "send_recv",
+    }.get(plain, plain)
+
+
+def _bytes(trace: Trace, gpu: GpuWork, row: int, slices: Slices, annotation: int) -> int:
+    """From NCCL's own metadata on the kernel, else from the annotation's input sizes; -1: not recorded."""
+    elements = int(gpu.work.collective_elements[row])
+    if elements >= 0 and gpu.work.collective_dtype[row] >= 0:
+        size = _element_bytes(trace.texts[gpu.work.collective_dtype[row]].strip('"'))
+        return -1 if size is None else elements * size
+    return _annotated_bytes(trace, slices, annotation) if annotation >= 0 else -1
+
+
+def _annotated_bytes(trace: Trace, slices: Slices, annotation: int) -> int:
+    """From the input sizes of a slice; -1: not recorded."""
+    table = trace.annotations if slices.kind[annotation] == ANNOTATION else trace.ops
+    own = int(slices.row[annotation])
+    if table.dims[own] < 0:
+        return -1
+    return _tensor_bytes(trace.texts[table.dims[own]], trace.texts[table.types[own]] if table.types[own] >= 0 else "[]")
+
+
+def _element_bytes(dtype: str) -> int | None:
+    plain = dtype.lower().removeprefix("c10::")
+    return 1 if plain.startswith("float8") else _ELEMENT_BYTES.get(plain)
+
+
+def _tensor_bytes(dims_text: str, types_text: str) -> int:
+    try:
+        dims = msgspec.json.decode(dims_text)
+        types = msgspec.json.decode(types_text)
+    except msgspec.DecodeError:
+        return -1
+    total = 0
+    for index, shape in enumerate(dims):
+        if not isinstance(shape, list) or not shape:
+            continue
+        element = (_element_bytes(str(types[index])) if index < len(types) else None) or 4
+        sizes = shape if isinstance(shape[0], list) else [shape]
+        for size in sizes:
+            if size and all(isinstance(n, int) for n in size):
+                total += int(np.prod(size, dtype=np.int64)) * element
+    return total if total else -1

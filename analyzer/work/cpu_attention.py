@@ -1,0 +1,57 @@
+"""Attention computed step by step on the CPU: batched product, softmax, batched product of operators."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import numpy.typing as npt
+from msgspec import Struct
+
+from traceopt.analyzer.arrays.intervals import Intervals, clip, intersect, union
+from traceopt.analyzer.tables.schema import I8
+from traceopt.analyzer.timeline.call_tree import OP
+from traceopt.analyzer.timeline.regions import Regions
+
+_SOFTMAX = re.compile(r"^aten::(?:_softmax|_safe_softmax|_softmax_backward_data)$")
+_BATCHED = re.compile(r"^aten::(?:bmm|baddbmm_?)$")
+_OTHER_PRODUCT = re.compile(r"^aten::(?:mm|addmm|_addmm_activation|mkldnn_linear|convolution|convolution_backward)$")
+_FUSED = re.compile(r"^aten::_?scaled_dot_product_")  # whose own way over products is not the user's to change
+
+
+class CpuAttention(Struct, frozen=True):
+    """`softmax` are slices, one for each pattern, forward or backward; `area` covers the patterns, their products
+    included.
+    """
+
+    softmax: I8
+    area: Intervals
+    products: Intervals
+
+
+def find_cpu_attention(regions: Regions, window: tuple[int, int]) -> CpuAttention:
+    """Each softmax whose nearest products before and after it, on its thread, are batched."""
+    slices = regions.slices
+    softmax, batched, other, fused = (
+        regions.named(lambda name, pattern=pattern: pattern.match(name) is not None, OP)  # type: ignore[misc]
+        for pattern in (_SOFTMAX, _BATCHED, _OTHER_PRODUCT, _FUSED)
+    )
+    inside = (slices.start >= window[0]) & (slices.end <= window[1])
+    rows = np.flatnonzero((softmax | batched | other) & inside & (slices.nearest(fused) < 0))
+    found, starts, ends = [], [], []
+    for at in np.flatnonzero(softmax[rows]).tolist():  # a few per layer
+        first, last = _run(rows, batched, at, -1), _run(rows, batched, at, +1)
+        if first < at < last and slices.thread[rows[first]] == slices.thread[rows[last]]:
+            found.append(int(rows[at]))
+            starts.append(int(slices.start[rows[first]]))
+            ends.append(int(slices.end[rows[last]]))
+    area = clip(union(np.array(starts, np.int64), np.array(ends, np.int64)), *window)
+    products = union(slices.start[rows[batched[rows]]], slices.end[rows[batched[rows]]])
+    return CpuAttention(np.array(found, np.int64), area, intersect(products, area))
+
+
+def _run(rows: I8, batched: npt.NDArray[np.bool_], at: int, direction: int) -> int:
+    """The last of the batched products next to a place in a direction; the place itself where there is none."""
+    while 0 <= at + direction < len(rows) and batched[rows[at + direction]]:
+        at += direction
+    return at

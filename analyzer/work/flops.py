@@ -1,0 +1,175 @@
+"""How many FLOP the window holds, of the model and recomputed, and what share of the device's peak that is."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+from msgspec import Struct
+
+from traceopt.analyzer.arrays.grouping import group_rows, longest_of_group
+from traceopt.analyzer.tables.schema import I8
+from traceopt.analyzer.tables.trace import Trace
+from traceopt.analyzer.timeline.call_tree import OP, Slices
+from traceopt.analyzer.timeline.device import TraceDevice
+from traceopt.analyzer.timeline.gpu_work import GpuWork
+from traceopt.analyzer.timeline.launch_links import Links
+from traceopt.analyzer.timeline.regions import Regions
+from traceopt.analyzer.vocabulary.flop_formulas import COUNTED, OpFlops, convolution_output, op_flops
+from traceopt.analyzer.work.tensor_core_work import Products
+
+ENOUGH = 0.9  # of the product time: below it a share of the peak would be a guess
+
+
+class Flops(Struct, frozen=True, dict=True):
+    """FLOP of the operators that launched work inside the window; 0 where no shapes were recorded.
+
+    What counts is the launch: the GPU may run some steps behind, and then does the work of earlier ones in the window.
+    """
+
+    trace: Trace
+    slices: Slices
+    links: Links
+    gpu: GpuWork
+    device: TraceDevice
+    regions: Regions
+    products: Products
+
+    @cached_property
+    def _counted(self) -> tuple[I8, npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+        """Operators (slices, none inside another) with the model's and the executed FLOP of each."""
+        ops = self.trace.ops
+        named = np.array([name in COUNTED for name in self.trace.names] or [False])
+        rows = np.flatnonzero(named[ops.name] & (ops.dims >= 0)) if len(ops) else np.empty(0, np.int64)
+        first, group = group_rows(ops.name[rows], ops.dims[rows], ops.concrete[rows])
+        distinct = rows[first]
+        names, dims, concrete = (column[distinct].tolist() for column in (ops.name, ops.dims, ops.concrete))
+        outputs = self._convolution_outputs(names, dims)
+        found = [
+            self._of_signature(*call, outputs) for call in zip(names, dims, concrete, strict=True)
+        ]  # distinct calls only
+        known = np.array([one is not None for one in found], bool)[group]
+        rows, group = rows[known], group[known]
+        at = self.slices.of(OP, len(ops))[rows].astype(np.int64)
+        counted = np.zeros(len(self.slices), bool)
+        counted[at] = True
+        outermost = np.zeros(len(self.slices), bool)
+        outermost[self.slices.outermost(counted)] = True
+        outer = outermost[at]
+        model = np.array([one.model if one else 0.0 for one in found])[group[outer]]
+        executed = np.array([one.executed if one else 0.0 for one in found])[group[outer]]
+        again = self.slices.ancestor(at[outer], self.regions.recompute) >= 0
+        return at[outer], np.where(again, 0.0, model), executed
+
+    def _convolution_outputs(self, names: list[int], dims: list[int]) -> dict[tuple[object, object], tuple[int, ...]]:
+        """Output size of a convolution by its input and weight, from the backward calls."""
+        calls = [
+            convolution_output(self.trace.names[name], _json(self.trace.texts[size]))
+            for name, size in zip(names, dims, strict=True)
+        ]
+        return {(call[0], call[1]): call[2] for call in calls if call is not None}
+
+    def _of_signature(
+        self, name: int, dims: int, concrete: int, outputs: dict[tuple[object, object], tuple[int, ...]]
+    ) -> OpFlops | None:
+        shapes = _json(self.trace.texts[dims])
+        values = _json(self.trace.texts[concrete]) if concrete >= 0 else None
+        known = op_flops(self.trace.names[name], shapes, values)
+        if known is None and isinstance(shapes, list) and len(shapes) > 1:
+            size = outputs.get((_key(shapes[0]), _key(shapes[1])))
+            return op_flops(self.trace.names[name], shapes, values, size) if size else None
+        return known
+
+    @cached_property
+    def _owner(self) -> I8:
+        """For every row of the device's work, the index of the counted operator that launched it; -1: none."""
+        at, _, _ = self._counted
+        index = np.full(len(self.slices) + 1, -1, np.int32)
+        index[at] = np.arange(len(at))
+        owner = self.slices.ancestor(self.links.launch_slice[self.gpu.rows], index[:-1] >= 0)
+        return np.where(self.gpu.is_kernel, index[owner], -1)
+
+    @cached_property
+    def _ran(self) -> npt.NDArray[np.bool_]:
+        """Which counted operators launched a kernel inside the window."""
+        at, _, _ = self._counted
+        ran = np.zeros(len(at), bool)
+        ran[self._owner[self._owner >= 0]] = True
+        start, end = self.gpu.window
+        return ran & (self.slices.start[at] >= start) & (self.slices.start[at] < end)
+
+    @property
+    def model(self) -> float:
+        """What the model needs: without recomputation."""
+        return float(self._counted[1][self._ran].sum())
+
+    @property
+    def executed(self) -> float:
+        """What the kernels did, recomputation included."""
+        return float(self._counted[2][self._ran].sum())
+
+    @cached_property
+    def covered_share(self) -> float:
+        """Of the time of products, convolutions and attention, that of operators whose FLOP are known.
+
+        Work that was launched before the file begins does not count.
+        """
+        launched = self.products.eligible & (self.links.launch[self.gpu.rows] >= 0)
+        duration = self.gpu.work.duration
+        total = int(duration[launched].sum())
+        return int(duration[launched & (self._owner >= 0)].sum()) / total if total else 0.0
+
+    @property
+    def known(self) -> bool:
+        return self.executed > 0 and self.covered_share >= ENOUGH
+
+    @cached_property
+    def dtype(self) -> str | None:
+        """The type in which most of them were computed: "tf32" where FP32 tensors ran on Tensor Cores."""
+        work = np.flatnonzero(self.products.eligible & (self._owner >= 0))
+        if not len(work):
+            return None
+        longest = longest_of_group(self.gpu.work.duration[work], self._owner[work], len(self._counted[0]))
+        owner = np.flatnonzero(longest >= 0)
+        row = work[longest[owner]]
+        on_matrix_cores = self.device.arch is not None and self.device.arch.fp32_on_matrix_cores
+        tf32 = self.products.dtype.among("fp32")[row] & (self.gpu.tensor_core[row] == 1) & (not on_matrix_cores)
+        names = sorted({"tf32", *self.products.dtype.values})
+        place = np.array([names.index(name) for name in self.products.dtype.values])
+        group = np.where(tf32, names.index("tf32"), place[self.products.dtype.codes[row]])
+        calls, flops = np.bincount(group), np.bincount(group, weights=self._counted[2][owner])
+        return names[int(np.where(calls > 0, flops, -1).argmax())] or None
+
+    @property
+    def peak_tflops(self) -> float | None:
+        accelerator = self.device.accelerator
+        return accelerator.peak(self.dtype) if accelerator and self.dtype else None
+
+    @property
+    def mfu(self) -> float | None:
+        """Model FLOP utilisation over the window (Chowdhery et al., "PaLM", 2022, appendix B)."""
+        return self._share(self.model)
+
+    @property
+    def hfu(self) -> float | None:
+        """Hardware FLOP utilisation: recomputation counts."""
+        return self._share(self.executed)
+
+    def _share(self, flops: float) -> float | None:
+        """Of the dense peak in that type; None where the peak or a good part of the FLOP is not known."""
+        peak = self.peak_tflops
+        start, end = self.gpu.window
+        return flops / (end - start) / 1e3 / peak if peak and self.known and end > start else None
+
+
+def _json(text: str) -> object:
+    try:
+        return msgspec.json.decode(text)
+    except msgspec.DecodeError:
+        return None
+
+
+def _key(size: object) -> object:
+    return tuple(size) if isinstance(size, list) and all(isinstance(n, int) for n in size) else None

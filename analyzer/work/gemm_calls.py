@@ -1,0 +1,138 @@
+"""Matrix products call by call, in the order in which the device ran them: which stand side by side, which fill it."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+from msgspec import Struct
+
+from traceopt.analyzer.arrays.grouping import group_rows
+from traceopt.analyzer.tables.schema import I8
+from traceopt.analyzer.vocabulary import op_names
+from traceopt.analyzer.work.gemms import Gemms, GemmShape
+
+BETWEEN = ("copy", "memset", "layout")  # what may lie between two calls that could be one
+
+
+class ProductCalls(Struct, frozen=True, dict=True):
+    """The calls that the window launched, whenever they ran, by stream and time; arrays have shape (len,), times in ns.
+
+    Only calls of gemms.shapes: those of which at least one ran inside the window.
+    """
+
+    gemms: Gemms
+
+    def _shape_of(self, ops: I8) -> I8:
+        """For rows of trace.ops, the index of their shape; -1: none."""
+        firsts = np.array([shape.rows[0] for shape in self.gemms.shapes], np.int64)
+        keys, group = group_rows(*self.gemms.signatures(np.concatenate((firsts, ops))))
+        index = np.full(len(keys), -1, np.int64)
+        index[group[: len(firsts)]] = np.arange(len(firsts))
+        return index[group[len(firsts) :]]
+
+    @cached_property
+    def _work(self) -> I8:
+        """Rows of the device's work that these calls launched, in order of start."""
+        gemms, gpu = self.gemms, self.gemms.gpu
+        launch = gemms.links.launch_slice[gpu.rows]
+        at = gemms.slices.start[np.maximum(launch, 0)] if len(gemms.slices) else np.zeros(len(launch), np.int64)
+        inside = (launch >= 0) & (at >= gpu.window[0]) & (at < gpu.window[1]) & (gemms.owner >= 0)
+        work = np.flatnonzero(inside)
+        return work[self._shape_of(gemms.owner[work]) >= 0]
+
+    @cached_property
+    def _calls(self) -> tuple[I8, I8, I8]:
+        """Of each call: the operator's row, and its first and last kernel in the device's work."""
+        work, owner = self._work, self.gemms.owner[self._work]
+        order = np.argsort(owner, kind="stable")
+        rows, first = np.unique(owner[order], return_index=True)
+        begin, end = work[order[first]], work[order[np.append(first[1:], len(order))[: len(first)] - 1]]
+        by_time = np.lexsort((begin, self.gemms.gpu.work.stream[begin]))
+        return rows[by_time], begin[by_time], end[by_time]
+
+    def __len__(self) -> int:
+        return len(self._calls[0])
+
+    @property
+    def row(self) -> I8:
+        """Row of trace.ops."""
+        return self._calls[0]
+
+    @cached_property
+    def shape(self) -> I8:
+        """Index of each call's shape."""
+        return self._shape_of(self.row)
+
+    @cached_property
+    def start(self) -> I8:
+        return self.gemms.gpu.work.start[self._calls[1]]
+
+    @cached_property
+    def end(self) -> I8:
+        return self.gemms.gpu.work.end_of(self._calls[2])
+
+    @cached_property
+    def busy_ns(self) -> I8:
+        """Kernel time of each call."""
+        weights = self.gemms.gpu.work.duration[self._work]
+        total = np.bincount(self.gemms.owner[self._work], weights=weights, minlength=len(self.gemms.trace.ops))
+        return total[self.row].astype(np.int64)
+
+    @cached_property
+    def blocks(self) -> I8:
+        """Thread blocks of each call's largest kernel, -1: not recorded."""
+        most = np.full(len(self.gemms.trace.ops), -1, np.int64)
+        np.maximum.at(most, self.gemms.owner[self._work], _blocks(self.gemms)[self._work])
+        return most[self.row]
+
+    @cached_property
+    def follows(self) -> npt.NDArray[np.bool_]:
+        """Whether nothing but copies ran between a call and the one before it on its stream."""
+        gpu = self.gemms.gpu
+        _, first, last = self._calls
+        order = np.lexsort((gpu.work.start, gpu.work.stream))
+        position = np.empty(len(order), np.int64)
+        position[order] = np.arange(len(order))
+        other = np.ones(len(order), bool)
+        other[self._work] = False
+        other &= ~gpu.kind.among(*BETWEEN)
+        count = np.concatenate(([0], np.cumsum(other[order])))
+        out = np.zeros(len(first), bool)
+        if len(first) > 1:
+            between = count[position[first[1:]]] - count[position[last[:-1]]]
+            out[1:] = (between == 0) & (gpu.work.stream[first[1:]] == gpu.work.stream[first[:-1]])
+        return out
+
+    def runs(self, key: I8, least: int) -> list[I8]:
+        """Calls side by side with the same key (rows of `key`), in runs of `least` and more; indices of calls."""
+        if not len(self):
+            return []
+        same = np.append(False, (key[1:] == key[:-1]).all(axis=1)) & self.follows
+        run = np.cumsum(~same) - 1
+        lengths = np.bincount(run)
+        starts = np.concatenate(([0], np.cumsum(lengths)))
+        return [np.arange(starts[i], starts[i + 1]) for i in np.flatnonzero(lengths >= least)]
+
+    def of(self, call: int) -> GemmShape:
+        return self.gemms.shapes[int(self.shape[call])]
+
+    @cached_property
+    def sizes(self) -> I8:
+        """M, N, K, batch and a number for operator and type of each call. Shape (len, 5)."""
+        kinds: dict[tuple[str, str], int] = {}
+        rows = [(s.m, s.n, s.k, s.batch, kinds.setdefault((s.op, s.dtype), len(kinds))) for s in self.gemms.shapes]
+        return np.array(rows, np.int64).reshape(-1, 5)[self.shape]
+
+
+def _blocks(gemms: Gemms) -> I8:
+    """Thread blocks of every row of the device's work, -1: not recorded."""
+    work, runtime = gemms.gpu.work, gemms.trace.runtime
+    grid = np.where((work.grid > 0).all(axis=1), work.grid.prod(axis=1, dtype=np.int64), -1)
+    threads = np.where((work.block > 0).all(axis=1), work.block.prod(axis=1, dtype=np.int64), -1)
+    launch = gemms.links.launch[gemms.gpu.rows]
+    by_thread = np.array([op_names.counts_threads(name) for name in gemms.trace.names] or [False])
+    in_threads = (launch >= 0) & by_thread[runtime.name[np.maximum(launch, 0)]] if len(runtime) else launch > 0
+    whole = np.where((grid > 0) & (threads > 0), -(-grid // np.maximum(threads, 1)), -1)
+    return np.where(in_threads, whole, grid)

@@ -1,0 +1,170 @@
+"""Matrix products: shape, type, rate, share of peak, alignment, and where they are called."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import msgspec
+import numpy as np
+from msgspec import Struct
+
+from traceopt.analyzer.arrays.grouping import distinct_values, group_rows
+from traceopt.analyzer.tables.schema import I4, I8
+from traceopt.analyzer.tables.trace import Trace
+from traceopt.analyzer.timeline.call_tree import OP, Slices
+from traceopt.analyzer.timeline.device import TraceDevice
+from traceopt.analyzer.timeline.gpu_work import GpuWork
+from traceopt.analyzer.timeline.launch_links import Links
+from traceopt.analyzer.vocabulary import op_names
+from traceopt.analyzer.vocabulary.architectures import needed_multiple
+
+
+class GemmShape(Struct, frozen=True):
+    """D[m,n] = A[m,k] B[k,n], `batch` times, of one operator and type. `rows` are the calls' rows of trace.ops."""
+
+    op: str
+    m: int
+    n: int
+    k: int
+    batch: int
+    dtype: str  # as the tensors are stored; "tf32" where FP32 tensors ran on Tensor Cores
+    rows: I8
+    duration_ns: int  # GPU time of the calls inside the window
+    calls: int
+    tensor_core: bool | None
+    kernel_alignment: int | None  # of the slowest kernel, from its name
+    kernel: str  # name of the slowest kernel
+
+    @property
+    def flops(self) -> int:
+        """Of all calls: 2 m n k batch each (a multiply-add is two)."""
+        return 2 * self.m * self.n * self.k * self.batch * self.calls
+
+    @property
+    def tflops(self) -> float | None:
+        return self.flops / self.duration_ns / 1e3 if self.duration_ns else None
+
+    def least_bytes(self, dtype_bytes: int) -> int:
+        """Of all calls: A, B and D read or written once."""
+        once = self.m * self.k + self.k * self.n + self.m * self.n
+        return once * self.batch * self.calls * dtype_bytes
+
+
+class Gemms(Struct, frozen=True, dict=True):
+    """The matrix products of the window whose shapes were recorded, by shape, longest first."""
+
+    trace: Trace
+    slices: Slices
+    links: Links
+    gpu: GpuWork
+    device: TraceDevice
+
+    @cached_property
+    def owner(self) -> I8:
+        """For every row of the device's work, the row of trace.ops of the product that launched it; -1: none."""
+        ops = self.trace.ops
+        names = np.array([name in op_names.GEMM_OPS for name in self.trace.names] or [False])
+        is_gemm = names[ops.name] & (ops.dims >= 0) if len(ops) else np.zeros(0, bool)
+        wanted = np.zeros(len(self.slices), bool)
+        wanted[self.slices.of(OP, len(ops))[np.flatnonzero(is_gemm)]] = True
+        owner = self.slices.ancestor(self.links.launch_slice[self.gpu.rows], wanted)
+        row = self.slices.row[np.maximum(owner, 0)] if len(self.slices) else owner
+        return np.where((owner >= 0) & self.gpu.is_kernel, row, -1).astype(np.int64)
+
+    @cached_property
+    def shapes(self) -> list[GemmShape]:
+        work = np.flatnonzero((self.owner >= 0) & (self.gpu.in_window > 0))
+        owner = self.owner[work]
+        signatures = self.signatures(owner)
+        first, group = group_rows(*signatures)
+        shapes = []
+        for index, row in enumerate(first.tolist()):  # distinct shapes only
+            mine = group == index
+            name, dims, types = (int(column[row]) for column in signatures)
+            shape = self._shape(name, dims, types, work[mine], owner[mine])
+            if shape is not None:
+                shapes.append(shape)
+        return sorted(shapes, key=lambda s: (-s.duration_ns, s.op, s.m, s.n, s.k))
+
+    def signatures(self, rows: I8) -> tuple[I4, I4, I4]:
+        """Operator, sizes and types of rows of trace.ops: the same for calls of one shape."""
+        ops = self.trace.ops
+        return ops.name[rows], ops.dims[rows], ops.types[rows]
+
+    def _shape(self, name: int, dims: int, types: int, work: I8, owner: I8) -> GemmShape | None:
+        op = self.trace.names[name]
+        size = op_names.gemm_shape(op, _json(self.trace.texts[dims]))
+        if size is None:
+            return None
+        stored = _json(self.trace.texts[types]) if types >= 0 else None
+        products = [str(t) for t in stored if t and t != "Scalar"] if isinstance(stored, list) else []
+        dtype = op_names.profiler_dtype(products[-1]) if products else None
+        duration = self.gpu.in_window[work]
+        tensor_core = self.gpu.tensor_core[work]
+        slowest = int(work[duration.argmax()])
+        kernel = self.gpu.class_of(slowest)
+        uses = True if (tensor_core == 1).any() else None if (tensor_core == -1).all() else False
+        if dtype is None:
+            dtype = kernel.dtype or "unknown"
+        if dtype == "fp32" and uses and not (self.device.arch and self.device.arch.fp32_on_matrix_cores):
+            dtype = "tf32"
+        rows = distinct_values(owner)
+        return GemmShape(
+            op,
+            *size,
+            dtype,
+            rows,
+            int(duration.sum()),
+            len(rows),
+            uses,
+            kernel.alignment,
+            self.trace.names[self.gpu.work.name[slowest]],
+        )
+
+    @cached_property
+    def total_ns(self) -> int:
+        return sum(shape.duration_ns for shape in self.shapes)
+
+    @cached_property
+    def flops(self) -> int:
+        return sum(shape.flops for shape in self.shapes)
+
+    def batch_rows(self, shape: GemmShape) -> int:
+        """The size that grows with the batch: M; K in the gradient of a weight whose forward is in the trace too."""
+        weight = {shape.m, shape.n}
+        forward = (s for s in self.shapes if s.batch == 1 and s.m == shape.k and {s.n, s.k} == weight)
+        is_gradient = self._in_backward(shape) and any(not self._in_backward(s) for s in forward)
+        return shape.k if is_gradient else shape.m
+
+    def _in_backward(self, shape: GemmShape) -> bool:
+        return int(shape.rows[0]) in self._backward
+
+    @cached_property
+    def _backward(self) -> set[int]:
+        """The first calls (rows of trace.ops) of shapes that lie in the autograd engine's evaluation of a node."""
+        names = np.array([op_names.is_backward(name) for name in self.trace.names], bool)
+        node = names[self.slices.name] & (self.slices.kind == OP)
+        first = np.array([shape.rows[0] for shape in self.shapes], np.int64)
+        inside = self.slices.ancestor(self.slices.of(OP, len(self.trace.ops))[first], node) >= 0
+        return set(first[inside].tolist())
+
+    def aligned(self, shape: GemmShape) -> bool | None:
+        """Whether N and K are multiples of what Tensor Cores need (16 bytes); M is free. None: not known."""
+        if shape.dtype not in ("tf32", "fp16", "bf16", "fp8", "int8", "fp32"):
+            return None
+        multiple, _ = needed_multiple(shape.dtype, self.device.arch)
+        return shape.n % multiple == 0 and shape.k % multiple == 0
+
+    def peak_share(self, shape: GemmShape) -> float | None:
+        """Of the device's dense peak in the type that the kernels computed in."""
+        accelerator = self.device.accelerator
+        peak = accelerator.peak(shape.dtype) if accelerator else None
+        return shape.tflops / peak if peak and shape.tflops is not None else None
+
+
+def _json(text: str) -> list[object] | None:
+    try:
+        value = msgspec.json.decode(text)
+    except msgspec.DecodeError:
+        return None
+    return value if isinstance(value, list) else None

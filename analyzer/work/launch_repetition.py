@@ -1,0 +1,52 @@
+"""Whether every step launches the same kernels in the same order: what a CUDA graph could replay."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+from msgspec import Struct
+
+from traceopt.analyzer.arrays.percentiles import median
+from traceopt.analyzer.tables.trace import Trace
+from traceopt.analyzer.timeline.gpu_work import GpuWork
+from traceopt.analyzer.timeline.launch_links import Links
+from traceopt.analyzer.timeline.steps import Steps
+from traceopt.analyzer.vocabulary import op_names
+
+
+class Repetition(Struct, frozen=True):
+    """Of the kernels that the steps launch; shares are of the steps. Zero where launches were not recorded."""
+
+    kernels: float  # a step, in the median
+    same_share: float  # steps that launch what the usual step does: names, grids and order
+    same_names_share: float  # the same, were the grids free
+    replayed_share: float  # of the kernels: those that a graph launches already
+
+
+def find_repetition(trace: Trace, gpu: GpuWork, links: Links, steps: Steps) -> Repetition:
+    launch = links.launch[gpu.rows]
+    rows = np.flatnonzero(gpu.is_kernel & (launch >= 0))
+    at = trace.runtime.start[launch[rows]] if len(rows) else np.empty(0, np.int64)
+    step = steps.step_of(at)
+    inside = (step >= 0) & (step < steps.count)
+    rows, at, step = rows[inside], at[inside], step[inside]
+    if not len(rows):
+        return Repetition(0.0, 0.0, 0.0, 0.0)
+    order = np.lexsort((gpu.work.start[rows], at))
+    rows, step = rows[order], step[order]
+    names, grids = gpu.work.name[rows], gpu.work.grid[rows]
+    edges = np.searchsorted(step, np.arange(steps.count + 1))
+    parts = [slice(edges[i], edges[i + 1]) for i in range(steps.count)]  # a pass over the steps
+    graphs = np.array([op_names.is_graph_launch(name) for name in trace.names], bool)
+    return Repetition(
+        kernels=median(np.bincount(step, minlength=steps.count)),
+        same_share=_most_common([names[part].tobytes() + grids[part].tobytes() for part in parts]),
+        same_names_share=_most_common([names[part].tobytes() for part in parts]),
+        replayed_share=float(graphs[trace.runtime.name[launch[rows]]].mean()),
+    )
+
+
+def _most_common(keys: list[bytes]) -> float:
+    """Share of the most frequent value."""
+    return max(Counter(keys).values()) / len(keys)

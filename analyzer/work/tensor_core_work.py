@@ -1,0 +1,91 @@
+"""Work that Tensor Cores could do (matrix products, convolutions, attention), and whether they did it."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+from msgspec import Struct
+
+from traceopt.analyzer.arrays.grouping import Categorical
+from traceopt.analyzer.reading.growing_columns import distinct
+from traceopt.analyzer.tables.trace import Trace
+from traceopt.analyzer.timeline.call_tree import OP, Slices
+from traceopt.analyzer.timeline.gpu_work import GpuWork
+from traceopt.analyzer.timeline.launch_links import Links
+from traceopt.analyzer.vocabulary import op_names
+from traceopt.analyzer.vocabulary.kernel_names import ELIGIBLE_KINDS
+
+Mask = npt.NDArray[np.bool_]
+
+
+class Products(Struct, frozen=True, dict=True):
+    """Masks have the shape of the device's work; times are kernel time inside the window, ns."""
+
+    trace: Trace
+    slices: Slices
+    links: Links
+    gpu: GpuWork
+
+    @cached_property
+    def eligible(self) -> Mask:
+        return self.gpu.is_kernel & self.gpu.kind.among(*ELIGIBLE_KINDS)
+
+    @cached_property
+    def used(self) -> Mask:
+        return np.asarray(self.eligible & (self.gpu.tensor_core == 1))
+
+    @cached_property
+    def unused(self) -> Mask:
+        return np.asarray(self.eligible & (self.gpu.tensor_core == 0))
+
+    def time_ns(self, mask: Mask) -> int:
+        return int(self.gpu.in_window[mask].sum())
+
+    @property
+    def kernel_ns(self) -> int:
+        return self.time_ns(self.gpu.is_kernel)
+
+    @property
+    def eligible_ns(self) -> int:
+        return self.time_ns(self.eligible)
+
+    @property
+    def used_ns(self) -> int:
+        return self.time_ns(self.used)
+
+    @property
+    def unknown_ns(self) -> int:
+        return self.time_ns(self.eligible & (self.gpu.tensor_core == -1))
+
+    @cached_property
+    def dtype(self) -> Categorical:
+        """Type of each kernel's operands: of its operator's tensors where recorded, else from its name; "" unknown, or
+        no product.
+        """
+        rows = np.flatnonzero(self.eligible)
+        ops, named = self.trace.ops, self.gpu.dtype
+        typed = np.zeros(len(self.slices), bool)
+        if len(ops):
+            typed[self.slices.of(OP, len(ops))[ops.types >= 0]] = True
+        owner = self.slices.ancestor(self.links.launch_slice[self.gpu.rows[rows]], typed)
+        rows, owner = rows[owner >= 0], owner[owner >= 0]
+        texts, of_row = distinct(ops.types[self.slices.row[owner]])
+        of_text = [_operand_dtype(self.trace.texts[text]) or "" for text in texts]
+        recorded = np.array([dtype != "" for dtype in of_text], bool)[of_row]
+        codes = np.where(self.eligible, named.codes + 1, 0).astype(np.int32)
+        codes[rows[recorded]] = (1 + len(named.values) + of_row)[recorded]
+        return Categorical(["", *named.values, *of_text], codes)
+
+
+def _operand_dtype(text: str) -> str | None:
+    """The narrowest floating type among an operator's tensors: what its product is computed in."""
+    try:
+        types = msgspec.json.decode(text)
+    except msgspec.DecodeError:
+        return None
+    known = [op_names.profiler_dtype(str(t)) for t in types] if isinstance(types, list) else []
+    order = ("fp8", "int8", "fp16", "bf16", "fp32", "fp64")
+    return next((dtype for dtype in order if dtype in known), None)

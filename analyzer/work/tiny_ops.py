@@ -1,0 +1,51 @@
+"""Operators of a CPU-only run that are so small that calling them costs more than what they compute."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+from msgspec import Struct
+
+from traceopt.analyzer.arrays.intervals import Intervals
+from traceopt.analyzer.tables.schema import I8
+from traceopt.analyzer.timeline.call_tree import OP
+from traceopt.analyzer.timeline.regions import Regions
+from traceopt.analyzer.vocabulary import op_names
+
+TINY_NS = 30_000
+
+
+class TinyOps(Struct, frozen=True):
+    """Outermost operators in order of time, shape (len,). From `start` to `end`: the call, and a little of the Python
+    that follows it.
+    """
+
+    rows: I8  # of the slices
+    start: I8
+    end: I8
+
+
+def find_tiny_ops(regions: Regions, thread: int, model_work: Intervals) -> TinyOps:
+    """Those of a thread within an area whose kind takes 30 us and less in the median.
+
+    Single calls may take longer: the thread may lose its core in any of them. That autograd adds a gradient to a
+    parameter is no line's call.
+    """
+    slices = regions.slices
+    op = (slices.kind == OP) & ~regions.named(op_names.is_gradient_accumulation, OP)
+    rows = slices.outermost(op)
+    rows = rows[slices.thread[rows] == thread]
+    rows = rows[model_work.contains(slices.start[rows])]
+    start, end = slices.start[rows], slices.end[rows]
+    until = np.minimum(np.append(start[1:], np.iinfo(np.int64).max), end + TINY_NS)
+    tiny = _is_tiny(slices.name[rows], end - start)
+    return TinyOps(rows[tiny], start[tiny], until[tiny])
+
+
+def _is_tiny(names: npt.NDArray[np.integer], duration: I8) -> npt.NDArray[np.bool_]:
+    kinds, kind = np.unique(names, return_inverse=True)
+    order = np.lexsort((duration, kind))
+    first = np.searchsorted(kind[order], np.arange(len(kinds)))
+    count = np.bincount(kind, minlength=len(kinds))
+    median = duration[order][first + (count - 1) // 2] if len(kinds) else duration
+    return np.asarray(median[kind] <= TINY_NS) if len(kinds) else np.empty(0, bool)

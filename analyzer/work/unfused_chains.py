@@ -1,0 +1,43 @@
+"""Runs of fusible kernels on a stream: what a fusing compiler could make one kernel of."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+from msgspec import Struct
+
+from traceopt.analyzer.timeline.gpu_work import GpuWork
+
+MAX_GAIN = 0.75  # of a chain's time: long chains also hold kernels that cannot be merged
+
+
+class Chains(Struct, frozen=True):
+    """Runs of at least two kernels; counts and times (ns) are of the window, `group` goes beyond it."""
+
+    mask: npt.NDArray[np.bool_]  # the device's work that is of a chain, in the window
+    group: npt.NDArray[np.int64]  # of each row of the device's work, the number of its chain; -1: none
+    count: int
+    kernels: int
+    time_ns: int
+    fused_gain_ns: int  # what is saved when of each chain only its longest kernel's time remains
+
+
+def find_chains(gpu: GpuWork, fusible: npt.NDArray[np.bool_]) -> Chains:
+    """`fusible` marks kernels; a chain is a run of them on one stream with no other work between."""
+    work = gpu.work
+    order = np.lexsort((work.start, work.stream))
+    duration = gpu.in_window[order]
+    candidate = fusible[order] & (work.duration[order] > 0)
+    stream = work.stream[order]
+    starts = candidate & ~(np.append(False, candidate[:-1]) & np.append(False, stream[1:] == stream[:-1]))
+    chain = np.cumsum(starts) * candidate  # 0: in no chain
+    length = np.bincount(chain)
+    in_chain = candidate & (length[chain] >= 2)
+    total = np.bincount(chain[in_chain], weights=duration[in_chain], minlength=len(length))
+    longest = np.zeros(len(length))
+    np.maximum.at(longest, chain[in_chain], duration[in_chain])
+    gain = np.minimum(total - longest, MAX_GAIN * total)
+    group = np.full(len(work), -1)
+    group[order[in_chain]] = np.unique(chain[in_chain], return_inverse=True)[1]
+    mask = (group >= 0) & (gpu.in_window > 0)
+    return Chains(mask, group, int((total > 0).sum()), int(mask.sum()), int(total.sum()), int(gain.sum()))

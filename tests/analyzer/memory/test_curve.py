@@ -1,0 +1,94 @@
+"""Device memory over time: of the right device, inside the window, thinned without losing its extremes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from small_traces import Json, annotation, kernel, read
+
+from traceopt.analyzer.facts import Facts
+from traceopt.analyzer.memory.curve import DeviceMemory
+
+if TYPE_CHECKING:
+    from conftest import GetExample
+
+CPU, CUDA = 0, 1
+
+
+def sample(at: float, allocated: int, reserved: int = -1, kind: int = CUDA, device: int = 0, size: int = 8) -> Json:
+    args = {"Device Type": kind, "Device Id": device, "Bytes": size, "Addr": 1, "Total Allocated": allocated}
+    if reserved >= 0:
+        args["Total Reserved"] = reserved
+    event = {"ph": "i", "cat": "cpu_instant_event", "s": "t", "name": "[memory]"}
+    return event | {"pid": 100, "tid": 1, "ts": at, "args": args}
+
+
+def facts_of(*events: Json, gpu: bool = True) -> Facts:
+    work = [kernel("gemm", 100, 100, 1)] if gpu else []
+    return Facts(read([annotation("ProfilerStep#0", 100, 900), *work, *events]))
+
+
+def test_peaks_inside_the_window() -> None:
+    memory = facts_of(sample(50, 900, 999), sample(200, 300, 500), sample(300, 200, 600), sample(2000, 800)).memory
+    assert memory is not None
+    assert (memory.peak_allocated, memory.peak_reserved) == (300, 600)
+
+
+def test_the_device_with_the_highest_peak() -> None:
+    memory = facts_of(sample(200, 300, device=0), sample(300, 700, device=1), sample(400, 100, device=0)).memory
+    assert memory is not None
+    assert (memory.peak_allocated, memory.peak_reserved) == (700, None)
+
+
+def test_the_hosts_memory_is_another() -> None:
+    events = (sample(200, 5_000, kind=CPU), sample(300, 70))
+    on_gpu, on_cpu = facts_of(*events).memory, facts_of(*events, gpu=False).memory
+    assert on_gpu is not None
+    assert on_cpu is not None
+    assert (on_gpu.peak_allocated, on_gpu.device_type) == (70, CUDA)
+    assert (on_cpu.peak_allocated, on_cpu.device_type) == (5_000, CPU)
+
+
+def test_not_recorded() -> None:
+    assert facts_of().memory is None
+    assert facts_of(sample(200, 0), sample(300, 0)).memory is None  # totals of zero are no totals
+    old = sample(200, 5)
+    del old["args"]["Total Allocated"]  # 2021: sizes alone
+    assert facts_of(old).memory is None
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.integers(1, 10**12), min_size=1, max_size=300), st.sampled_from([2, 10, 50]))
+def test_thinning_keeps_the_extremes(allocated: list[int], points: int) -> None:
+    time = np.arange(len(allocated), dtype=np.int64) * 1000
+    column = np.array(allocated, np.int64)
+    memory = DeviceMemory(time, column, np.full(len(column), -1), CUDA, np.arange(len(column)))
+    kept_time, kept, _ = memory.curve(0, len(allocated) * 1000, points)
+    assert kept.max() == column.max()
+    assert kept.min() == column.min()
+    assert len(kept) <= max(points, 2)
+    assert (np.diff(kept_time) > 0).all()
+    assert set(zip(kept_time.tolist(), kept.tolist(), strict=True)) <= set(zip(time.tolist(), allocated, strict=True))
+
+
+def test_the_curve_begins_with_what_was_held_before() -> None:
+    time, allocated = np.array([100, 900, 1_500], np.int64), np.array([7, 5, 6], np.int64)
+    memory = DeviceMemory(time, allocated, np.full(3, -1), CUDA, np.arange(3))
+    kept_time, kept, _ = memory.curve(1_000, 2_000)
+    assert (kept_time.tolist(), kept.tolist()) == ([1_000, 1_500], [5, 6])
+    assert memory.curve(50, 120)[0].tolist() == [100]
+
+
+def test_a_generated_trace(example: GetExample) -> None:
+    full = example("memory_pressure")
+    memory = full.facts.memory
+    assert memory is not None
+    assert memory.peak_allocated is not None
+    assert memory.peak_reserved is not None
+    assert memory.peak_allocated <= memory.peak_reserved
+    capacity = full.facts.device.memory_bytes
+    assert capacity is not None
+    assert memory.peak_allocated > 0.9 * capacity

@@ -1,0 +1,123 @@
+"""Which device a trace is of: vendor, name, architecture, memory; unknown and foreign ones are told apart."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from small_traces import Json, annotation, document, kernel, op, read, runtime, span
+
+from traceopt.analyzer.facts import Facts
+from traceopt.analyzer.timeline.device import TraceDevice
+from traceopt.sections import gpu_runtime
+
+A100 = {"id": 0, "name": "NVIDIA A100-SXM4-80GB", "totalGlobalMem": 85_097_971_712}
+A100 |= {"computeMajor": 8, "computeMinor": 0, "numSms": 108}
+MI300X = {"id": 0, "name": "AMD Instinct MI300X", "totalGlobalMem": 206_141_652_992}
+MI300X |= {"computeMajor": 9, "computeMinor": 4, "numSms": 304}
+
+
+def device_of(*events: Json, listed: list[Any] | None = None) -> TraceDevice:
+    header = {} if listed is None else {"deviceProperties": listed}
+    return Facts(read(document([annotation("ProfilerStep#0", 0, 1000), *events], **header))).device
+
+
+def test_a_known_one() -> None:
+    device = device_of(kernel("gemm", 100, 10, 1), listed=[A100])
+    assert (device.vendor, device.name, device.count) == ("nvidia", "NVIDIA A100-SXM4-80GB", 1)
+    assert (device.compute_capability, device.memory_bytes, device.multiprocessors) == ("8.0", 85_097_971_712, 108)
+    assert device.accelerator is not None
+    assert device.accelerator.peak("bf16") == 312
+    assert device.unsupported is None
+
+
+def test_the_one_that_works_is_described() -> None:
+    other = {**A100, "id": 1, "name": "NVIDIA H100 80GB HBM3", "computeMajor": 9}
+    assert device_of(kernel("gemm", 100, 10, 1, device=1), listed=[A100, other]).name == "NVIDIA H100 80GB HBM3"
+    assert device_of(kernel("gemm", 100, 10, 1, device=5), listed=[A100]).name == "NVIDIA A100-SXM4-80GB"
+
+
+def test_a_new_nvidia_has_an_architecture_but_no_peaks() -> None:
+    device = device_of(kernel("gemm", 100, 10, 1), listed=[{**A100, "name": "NVIDIA X900", "computeMajor": 13}])
+    assert device.accelerator is None
+    assert device.arch is not None
+    assert device.arch.has_tensor_cores
+
+
+def test_nothing_listed() -> None:
+    device = device_of(kernel("gemm", 100, 10, 1))
+    assert (device.vendor, device.name, device.arch, device.accelerator) == ("nvidia", None, None, None)
+    assert (device.memory_bytes, device.compute_capability) == (None, None)
+
+
+@pytest.mark.parametrize(
+    "listed",
+    [
+        [None],
+        ["A100"],
+        [{}],
+        [{"name": None, "computeMajor": "8", "totalGlobalMem": -1, "numSms": 0}],
+        [{"name": ["A100"], "computeMajor": 10**30, "computeMinor": 0, "totalGlobalMem": True, "numSms": 2**64}],
+    ],
+)
+def test_odd_properties(listed: list[Any]) -> None:
+    device = device_of(kernel("gemm", 100, 10, 1), listed=listed)
+    assert (device.name, device.memory_bytes, device.multiprocessors, device.arch) == (None, None, None, None)
+
+
+@pytest.mark.parametrize(
+    ("events", "listed"),
+    [
+        ([kernel("gemm", 100, 10, 1), runtime("hipLaunchKernel", 50, 5, 1)], None),
+        ([kernel("gemm", 100, 10, 1)], [MI300X]),
+    ],
+)
+def test_amd(events: list[Json], listed: list[Any] | None) -> None:
+    device = device_of(*events, listed=listed)
+    assert device.vendor == "amd"
+    assert (device.accelerator is not None) == (listed is not None)
+
+
+def test_cpu_only() -> None:
+    device = device_of(op("aten::mm", 100, 10))
+    assert (device.vendor, device.name, device.unsupported) == ("cpu", None, None)
+
+
+@pytest.mark.parametrize(
+    ("category", "name"),
+    [
+        ("mtia_ccp_events", "MTIA"),
+        ("xpu_runtime", "Intel XPU"),
+        ("privateuse1_runtime", "a private-use device"),
+        ("hpu_op", "Gaudi (HPU)"),
+    ],
+)
+def test_foreign_devices_are_named(category: str, name: str) -> None:
+    facts = Facts(read([annotation("ProfilerStep#0", 0, 1000), span(category, "work", 100, 10)]))
+    assert (facts.device.vendor, facts.device.unsupported) == ("other", name)
+    assert not facts.has_gpu
+
+
+def test_overrides_give_peaks() -> None:
+    trace = read(document([annotation("ProfilerStep#0", 0, 1000), kernel("gemm", 100, 10, 1)], deviceProperties=[A100]))
+    plain, own = Facts(trace).device, Facts(trace, {"a100": {"bf16": 250.0}}).device
+    assert plain.accelerator is not None
+    assert plain.accelerator.peak("bf16") == 312
+    assert own.accelerator is not None
+    assert (own.accelerator.peak("bf16"), own.accelerator.peak("tf32")) == (250, 156)
+
+
+@pytest.mark.parametrize(
+    ("header", "name"),
+    [
+        ({"cuda_runtime_version": 12040, "cuda_driver_version": 12090}, "CUDA 12.4"),
+        ({"cuda_runtime_version": 11080}, "CUDA 11.8"),
+        ({"hip_runtime_version": 60443483}, "ROCm 6.4"),
+        ({"hip_runtime_version": 70253211}, "ROCm 7.2"),
+        ({"cuda_runtime_version": "12.4"}, None),
+        ({"cuda_runtime_version": 0}, None),
+        ({}, None),
+    ],
+)
+def test_the_runtime_library_by_its_number(header: dict[str, Any], name: str | None) -> None:
+    assert gpu_runtime(Facts(read(document([annotation("ProfilerStep#0", 0, 1000)], **header)))) == name

@@ -1,0 +1,138 @@
+"""What a CPU thread did is cut into exclusive activities, by what owns the time where they nest."""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from small_traces import Json, annotation, op, python, read, runtime, span
+
+from traceopt.analyzer.arrays.intervals import intersect, union
+from traceopt.analyzer.timeline.call_tree import build_slices
+from traceopt.analyzer.timeline.host_activity import Host
+from traceopt.analyzer.vocabulary.host_activities import ACTIVITIES, ACTIVITY_NAMES
+
+MAIN, OTHER = 1, 2
+LOADER = "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__"
+
+
+def host_of(*events: Json) -> Host:
+    trace = read(list(events))
+    return Host(trace, build_slices(trace), {})
+
+
+def times(host: Host, tid: int = MAIN) -> dict[str, int]:
+    thread = next(i for i, thread in enumerate(host.trace.threads) if thread.tid == tid)
+    return {name: area.total for name, area in host.of_thread(thread).items() if area.total}
+
+
+@pytest.mark.parametrize(
+    ("category", "name", "activity"),
+    [
+        ("user_annotation", LOADER, "data_loading"),
+        ("python_function", "torch/utils/data/dataloader.py(733): __next__", "data_loading"),
+        (
+            "python_function",
+            "/x/site-packages/torch/utils/data/dataloader.py(7): __next__",
+            "data_loading",
+        ),
+        ("python_function", "torch/serialization.py(943): save", "checkpoint"),
+        ("python_function", "utils.py(9): save_checkpoint", "checkpoint"),
+        ("python_function", "logging/__init__.py(1489): info", "logging"),
+        ("python_function", "tqdm/std.py(1198): update", "logging"),
+        ("python_function", "tqdm/std.py(1160): __iter__", "python"),  # holds the whole loop
+        ("python_function", "<built-in function print>", "logging"),
+        ("python_function", "torch/utils/tensorboard/writer.py(3): add_scalar", "logging"),
+        ("python_function", "<built-in function collect>", "gc"),
+        ("cpu_op", "traceopt: gc", "gc"),
+        ("cuda_runtime", "cudaMalloc", "allocation"),
+        ("cuda_driver", "cuLibraryLoadData", "module_load"),
+        ("cuda_runtime", "cudaStreamSynchronize", "host_sync"),
+        ("python_function", "torch/_dynamo/convert_frame.py(3): _compile", "compile"),
+        ("python_function", "PIL/Image.py(3): resize", "input_work"),
+        ("python_function", "data/prep.py(3): tokenize", "input_work"),
+        ("python_function", "vision.py(3): decode_image", "input_work"),
+        ("cpu_op", "aten::mm", "launch"),
+        ("cuda_runtime", "cudaLaunchKernel", "launch"),
+        ("python_function", "train.py(3): train_step", "python"),
+        ("python_function", "catalogue.py(3): show", "python"),  # "log" inside a word
+        ("python_function", "logging_tools.py(3): f", "python"),
+    ],
+)
+def test_activity_by_name(category: str, name: str, activity: str) -> None:
+    assert times(host_of(span(category, name, 100, 50))) == {activity: 50_000}
+
+
+def test_the_earlier_activity_owns_nested_time() -> None:
+    """An allocation inside an operator inside the data loader is data loading; logging's own sync is logging."""
+    host = host_of(
+        annotation(LOADER, 100, 100),
+        op("aten::empty", 120, 50),
+        runtime("cudaMalloc", 130, 20, 1),
+        python("train.py(3): step", 0, 500),
+        python("logging/__init__.py(1): info", 300, 100),
+        runtime("cudaStreamSynchronize", 310, 50, 2),
+        op("aten::mm", 410, 40),
+        runtime("cudaMalloc", 420, 10, 3),
+    )
+    assert times(host) == {
+        "data_loading": 100_000,
+        "logging": 100_000,
+        "allocation": 10_000,
+        "launch": 30_000,
+        "python": 260_000,
+    }
+
+
+def test_threads_are_apart() -> None:
+    host = host_of(op("aten::mm", 100, 50), op("aten::mm", 120, 70, OTHER))
+    assert times(host) == {"launch": 50_000}
+    assert times(host, OTHER) == {"launch": 70_000}
+
+
+def test_another_thread_where_one_shows_nothing() -> None:
+    host = host_of(annotation(LOADER, 100, 100), op("aten::mm", 150, 100, OTHER))
+    main, other = (next(i for i, t in enumerate(host.trace.threads) if t.tid == tid) for tid in (MAIN, OTHER))
+    found = {name: area.total for name, area in host.of_thread_else(other, main).items() if area.total}
+    assert found == {"launch": 100_000, "data_loading": 50_000}
+    assert host.of_thread_else(main, -1) == host.of_thread(main)
+
+
+def test_rows_are_the_outermost() -> None:
+    host = host_of(
+        python("torch/utils/data/dataloader.py(733): __next__", 100, 100),
+        annotation(LOADER, 110, 80),
+        annotation(LOADER, 300, 80),
+    )
+    rows = host.rows_of("data_loading")
+    first, second = host.slices.start[rows].tolist()
+    assert second - first == 200_000
+    assert (host.slices.end - host.slices.start)[rows].tolist() == [100_000, 80_000]
+
+
+names = st.sampled_from(
+    [
+        ("user_annotation", LOADER),
+        ("python_function", "logging/__init__.py(1): info"),
+        ("python_function", "train.py(3): step"),
+        ("cpu_op", "aten::mm"),
+        ("cuda_runtime", "cudaMalloc"),
+        ("cuda_runtime", "cudaDeviceSynchronize"),
+    ]
+)
+events = st.builds(
+    lambda named, start, duration: span(*named, start, duration), names, st.integers(0, 300), st.integers(0, 90)
+)
+
+
+@settings(max_examples=80, deadline=None)
+@given(st.lists(events, min_size=1, max_size=14))
+def test_activities_are_a_partition_of_what_was_traced(some: list[Json]) -> None:
+    host = host_of(*some)
+    areas = host.of_thread(0)
+    assert list(areas) == list(ACTIVITY_NAMES) == [a.name for a in ACTIVITIES]
+    assert all(intersect(a, b).total == 0 for a, b in combinations(areas.values(), 2))
+    traced = union(host.slices.start, host.slices.end).total
+    assert sum(area.total for area in areas.values()) == traced

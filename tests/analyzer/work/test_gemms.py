@@ -1,0 +1,128 @@
+"""Matrix products: sizes from "Input Dims", the type they computed in, rates, share of peak, alignment."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from small_traces import Json, annotation, document, kernel, op, read, runtime
+
+from traceopt.analyzer.facts import Facts
+from traceopt.analyzer.work.gemms import GemmShape
+
+if TYPE_CHECKING:
+    from conftest import GetExample
+
+A100 = {"id": 0, "name": "NVIDIA A100-SXM4-40GB", "totalGlobalMem": 42_297_524_224}
+A100 |= {"computeMajor": 8, "computeMinor": 0, "numSms": 108}
+MI300X = {"name": "AMD Instinct MI300X", "computeMajor": 9, "computeMinor": 4, "totalGlobalMem": 206_141_652_992}
+BF16 = "ampere_bf16_s16816gemm_bf16_128x64_ldg8_f2f_tn"
+KERNEL_US = 100
+
+
+def call(name: str, dims: Any, dtype: str, kernel_name: str, at: float, correlation: int) -> list[Json]:
+    """An operator that launches one kernel of 100 us."""
+    types = [dtype if isinstance(size, list) and size else "Scalar" for size in dims] if isinstance(dims, list) else []
+    return [
+        op(name, at, 20, **{"Input Dims": dims, "Input type": types}),
+        runtime("cudaLaunchKernel", at + 5, 5, correlation),
+        kernel(kernel_name, at + 30, KERNEL_US, correlation),
+    ]
+
+
+def facts_of(*calls: list[Json], **device: Any) -> Facts:
+    events = [annotation("ProfilerStep#0", 0, 100_000), *(event for each in calls for event in each)]
+    return Facts(read(document(events, deviceProperties=[{**A100, **device}])))
+
+
+def only(facts: Facts) -> GemmShape:
+    (shape,) = facts.gemms.shapes
+    return shape
+
+
+@pytest.mark.parametrize(
+    ("name", "dims", "size"),
+    [
+        ("aten::mm", [[128, 256], [256, 512]], (128, 512, 256, 1)),
+        ("aten::addmm", [[512], [128, 256], [256, 512], [], []], (128, 512, 256, 1)),
+        ("aten::bmm", [[16, 128, 64], [16, 64, 256]], (128, 256, 64, 16)),
+        ("aten::baddbmm", [[16, 128, 256], [16, 128, 64], [16, 64, 256], [], []], (128, 256, 64, 16)),
+    ],
+)
+def test_sizes_and_rate(name: str, dims: list[list[int]], size: tuple[int, int, int, int]) -> None:
+    facts = facts_of(call(name, dims, "c10::BFloat16", BF16, 100, 1))
+    shape = only(facts)
+    m, n, k, batch = size
+    assert (shape.m, shape.n, shape.k, shape.batch) == size
+    assert (shape.dtype, shape.tensor_core, shape.calls) == ("bf16", True, 1)
+    flops = 2 * m * n * k * batch
+    assert shape.flops == flops
+    assert shape.tflops == pytest.approx(flops / (KERNEL_US * 1e-6) / 1e12)
+    assert shape.least_bytes(2) == 2 * batch * (m * k + k * n + m * n)
+    assert facts.gemms.peak_share(shape) == pytest.approx(flops / (KERNEL_US * 1e-6) / 312e12)
+
+
+def test_calls_of_one_shape_are_one_row() -> None:
+    dims = [[128, 256], [256, 512]]
+    facts = facts_of(
+        call("aten::mm", dims, "c10::BFloat16", BF16, 100, 1),
+        call("aten::mm", dims, "c10::BFloat16", BF16, 300, 2),
+        call("aten::mm", [[8, 8], [8, 8]], "c10::BFloat16", BF16, 500, 3),
+    )
+    assert [(s.m, s.calls, s.duration_ns) for s in facts.gemms.shapes] == [(128, 2, 200_000), (8, 1, 100_000)]
+    assert facts.gemms.flops == 2 * 2 * 128 * 256 * 512 + 2 * 8**3
+
+
+@pytest.mark.parametrize(
+    ("kernel_name", "device", "dtype", "tensor_core"),
+    [
+        ("ampere_sgemm_128x64_tn", {}, "fp32", False),
+        ("sm80_xmma_gemm_f32f32_tf32f32_f32_tn_n_tilesize128x128x16_tensor16x8x8_kernel", {}, "tf32", True),
+        ("Cijk_Ailk_Bljk_SB_MT128x128x16_MI32x32x2x1", MI300X, "fp32", True),
+    ],
+)
+def test_fp32_on_tensor_cores_is_tf32(kernel_name: str, device: dict[str, Any], dtype: str, tensor_core: bool) -> None:
+    """AMD's matrix cores take FP32 itself."""
+    dims = [[128, 256], [256, 512]]
+    shape = only(facts_of(call("aten::mm", dims, "float", kernel_name, 100, 1), **device))
+    assert (shape.dtype, shape.tensor_core) == (dtype, tensor_core)
+
+
+def test_tensor_core_use_may_be_unknown() -> None:
+    shape = only(facts_of(call("aten::mm", [[8, 8], [8, 8]], "c10::Half", "ampere_hgemm_64x32_tn", 100, 1)))
+    assert shape.tensor_core is None
+
+
+@pytest.mark.parametrize(
+    ("m", "n", "k", "dtype", "aligned"),
+    [
+        (4096, 50304, 1024, "c10::BFloat16", True),
+        (4096, 50257, 1024, "c10::BFloat16", False),
+        (4096, 1024, 50257, "c10::BFloat16", False),
+        (4095, 1024, 1024, "c10::BFloat16", True),  # M is free
+        (4096, 1028, 1024, "c10::BFloat16", False),
+        (4096, 1028, 1024, "float", True),  # 16 bytes are 4 elements
+        (4096, 1026, 1024, "float", False),
+        (4096, 1001, 1001, "double", None),
+    ],
+)
+def test_alignment(m: int, n: int, k: int, dtype: str, aligned: bool | None) -> None:
+    facts = facts_of(call("aten::mm", [[m, k], [k, n]], dtype, "ampere_sgemm_128x64_tn", 100, 1))
+    assert facts.gemms.aligned(only(facts)) is aligned
+
+
+@pytest.mark.parametrize("dims", [[], [[128, 256]], [[128, 256], [255, 512]], [[0, 256], [256, 512]], "x", None])
+def test_no_size_no_row(dims: Any) -> None:
+    assert facts_of(call("aten::mm", dims, "float", BF16, 100, 1)).gemms.shapes == []
+
+
+def test_the_vocabulary_of_a_generated_trace(example: GetExample) -> None:
+    """Its head multiplies 2 x 1024 tokens of 2048 features by 50257 columns, forward and twice backward."""
+    facts = example("misaligned_vocab").facts
+    odd = {(s.m, s.n, s.k): s for s in facts.gemms.shapes if facts.gemms.aligned(s) is False}
+    forward = odd[2048, 50257, 2048]
+    assert forward.calls >= facts.steps.count - 1  # the host is a step ahead: the last one runs after the window
+    assert forward.dtype == "bf16"
+    assert all(50257 in size for size in odd)
+    healthy = example("misaligned_vocab", fixed=True).facts
+    assert [s for s in healthy.gemms.shapes if healthy.gemms.aligned(s) is False] == []
