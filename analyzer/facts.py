@@ -17,8 +17,8 @@ from traceopt.analyzer.memory.composition import Composition, compose
 from traceopt.analyzer.memory.curve import DeviceMemory, find_memory
 from traceopt.analyzer.memory.model_state import ModelState, find_model_state
 from traceopt.analyzer.replay.graph import Graph, build_graph
-from traceopt.analyzer.replay.parts import flow_areas
-from traceopt.analyzer.replay.whatif import MAX_ERROR_SHARE, Replayed, ReplayError, replay, replay_error
+from traceopt.analyzer.replay.replayed import MAX_ERROR_SHARE, Replayed, ReplayError, replay, replay_error
+from traceopt.analyzer.replayed_parts import flow_areas
 from traceopt.analyzer.run_log.run_settings import Captured, captured
 from traceopt.analyzer.stalls.idle import Gaps, Idle, attribute, find_gaps, slow_first_calls
 from traceopt.analyzer.stalls.profiler_cost import find_profiler_cost

@@ -24,8 +24,8 @@ from fixtures.scenarios import SCENARIOS
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.reading.sources import find_sources
 from traceopt.analyzer.reading.trace_reader import read_trace
+from traceopt.analyzer.replay.replayed import ReplayError
 from traceopt.analyzer.replay.retime import retime
-from traceopt.analyzer.replay.whatif import ReplayError
 from traceopt.errors import InputError
 from traceopt.rules.engine import prepare, run_rules
 from traceopt.rules.registry import load_rules

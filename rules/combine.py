@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence, Set
 
 from traceopt.analyzer.facts import Facts
-from traceopt.analyzer.replay.parts import busy_names, labels_of, limit_of, parts_of
-from traceopt.analyzer.replay.whatif import replay
+from traceopt.analyzer.replay.replayed import replay
+from traceopt.analyzer.replayed_parts import busy_names, labels_of, limit_of, parts_of
 from traceopt.result import BreakdownPart, Combined
 from traceopt.rules.finding import Finding, independent
 

@@ -24,7 +24,7 @@ from traceopt.serialization import to_json
 
 if TYPE_CHECKING:
     from traceopt.analyzer.facts import Facts
-    from traceopt.analyzer.run_facts import RunFacts
+    from traceopt.analyzer.ranks.run_facts import RunFacts
 
 _AnyRule = TypeVar("_AnyRule", bound=Rule)
 

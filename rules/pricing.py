@@ -14,8 +14,8 @@ from traceopt.analyzer.arrays.intervals import EMPTY, Intervals, intersect, merg
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.reading.growing_columns import distinct
 from traceopt.analyzer.replay.changes import AsyncCopy, Change, DropSync, RemoveHost, ScaleWork
+from traceopt.analyzer.replay.replayed import replay
 from traceopt.analyzer.replay.retime import Pace
-from traceopt.analyzer.replay.whatif import replay
 from traceopt.analyzer.timeline.call_tree import RUNTIME
 from traceopt.analyzer.work.gemms import GemmShape
 from traceopt.rules.common import launched_ns, ms, saving

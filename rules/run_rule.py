@@ -13,9 +13,9 @@ from traceopt.units import to_location
 
 if TYPE_CHECKING:
     from traceopt.analyzer.facts import Facts
+    from traceopt.analyzer.ranks.joint_replay import Ranks
+    from traceopt.analyzer.ranks.run_facts import RunFacts
     from traceopt.analyzer.replay.changes import Change
-    from traceopt.analyzer.replay.ranks import Ranks
-    from traceopt.analyzer.run_facts import RunFacts
 
 
 class RunRule(Rule):

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 from msgspec.structs import replace
 
+from traceopt.analyzer.ranks.run_facts import RunFacts
 from traceopt.analyzer.reading.sources import find_sources
 from traceopt.analyzer.recordings.cycle_pairs import find_recordings
-from traceopt.analyzer.run_facts import RunFacts
 from traceopt.analyzer.work.throughput import Workload
 from traceopt.errors import ConfigError, InputError, TraceoptError, one_line
 from traceopt.ranks.executors import Executor, executor_for

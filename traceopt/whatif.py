@@ -13,13 +13,13 @@ from msgspec import Struct, field
 from traceopt.analyzer.arrays.intervals import union
 from traceopt.analyzer.arrays.percentiles import median
 from traceopt.analyzer.facts import Facts
+from traceopt.analyzer.ranks.joint_replay import Ranks
 from traceopt.analyzer.reading.sources import find_sources
 from traceopt.analyzer.recordings.cycle_pairs import find_recordings
 from traceopt.analyzer.recordings.rank_trace import read_recording
 from traceopt.analyzer.replay.changes import Change, RemoveHost, ScaleWork
-from traceopt.analyzer.replay.parts import labels_of, limit_of, parts_of
-from traceopt.analyzer.replay.ranks import Ranks
-from traceopt.analyzer.replay.whatif import Replayed
+from traceopt.analyzer.replay.replayed import Replayed
+from traceopt.analyzer.replayed_parts import labels_of, limit_of, parts_of
 from traceopt.errors import InputError
 from traceopt.ranks.pace import Progress
 from traceopt.rules.engine import prepare, run_rank_rules, run_rules

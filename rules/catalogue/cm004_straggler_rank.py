@@ -8,11 +8,11 @@ from typing import ClassVar
 import numpy as np
 
 from traceopt.analyzer.arrays.percentiles import median
-from traceopt.analyzer.ranks import COMPUTE, PART_LABELS
+from traceopt.analyzer.ranks.joint_replay import Ranks
+from traceopt.analyzer.ranks.rank_summary import COMPUTE, PART_LABELS
+from traceopt.analyzer.ranks.run_facts import Late, RunFacts
 from traceopt.analyzer.replay.changes import Change, RemoveHost
-from traceopt.analyzer.replay.parts import flow_areas
-from traceopt.analyzer.replay.ranks import Ranks
-from traceopt.analyzer.run_facts import Late, RunFacts
+from traceopt.analyzer.replayed_parts import flow_areas
 from traceopt.rules.common import ms, percent
 from traceopt.rules.finding import Evidence, Finding, Fix
 from traceopt.rules.rule import threshold

@@ -8,10 +8,10 @@ from typing import ClassVar
 import numpy as np
 
 from traceopt.analyzer.arrays.percentiles import median
-from traceopt.analyzer.ranks import COMPUTE
+from traceopt.analyzer.ranks.joint_replay import Ranks
+from traceopt.analyzer.ranks.rank_summary import COMPUTE
+from traceopt.analyzer.ranks.run_facts import RunFacts
 from traceopt.analyzer.replay.changes import Change, ScaleWork
-from traceopt.analyzer.replay.ranks import Ranks
-from traceopt.analyzer.run_facts import RunFacts
 from traceopt.rules.common import ms, percent
 from traceopt.rules.finding import Evidence, Finding, Fix
 from traceopt.rules.rule import threshold

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from traceopt.analyzer.run_facts import RunFacts
+from traceopt.analyzer.ranks.run_facts import RunFacts
 from traceopt.rules.common import ms
 from traceopt.rules.finding import Finding, Fix
 from traceopt.rules.registry import TRACE_QUALITY

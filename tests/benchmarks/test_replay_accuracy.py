@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from benchmarks.replay_accuracy import Planted, Real, page
-from traceopt.analyzer.replay.whatif import ReplayError
+from traceopt.analyzer.replay.replayed import ReplayError
 
 FAULT = Planted("slow_loader", "DL001", 26.0, 17.0, 7.0, 9.9, 9.9)
 

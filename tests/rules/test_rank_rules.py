@@ -12,9 +12,9 @@ import small_traces as build
 
 from fixtures.generate import GeneratedTrace, generate_ranks
 from traceopt.analyzer.facts import Facts
-from traceopt.analyzer.ranks import summarize
+from traceopt.analyzer.ranks.rank_summary import summarize
+from traceopt.analyzer.ranks.run_facts import RunFacts
 from traceopt.analyzer.reading.trace_reader import read_trace
-from traceopt.analyzer.run_facts import RunFacts
 from traceopt.api import analyze
 from traceopt.result import Check, Result
 from traceopt.rules.finding import Finding

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from traceopt.analyzer.facts import Facts
-from traceopt.analyzer.ranks import summarize
+from traceopt.analyzer.ranks.rank_summary import summarize
 from traceopt.analyzer.recordings.rank_trace import read_recording
 from traceopt.errors import InputError, one_line
 from traceopt.ranks.document import rank_document

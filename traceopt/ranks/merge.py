@@ -13,7 +13,7 @@ from itertools import pairwise
 from msgspec import Struct
 from msgspec.structs import replace
 
-from traceopt.analyzer.ranks import RankSummary
+from traceopt.analyzer.ranks.rank_summary import RankSummary
 from traceopt.ranks.packed import DocumentPart, PackedResult
 from traceopt.result import Check, Combined, RankRow, Result, TraceFile
 from traceopt.rules.engine import value_order

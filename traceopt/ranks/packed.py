@@ -11,7 +11,7 @@ import msgspec
 import numpy as np
 from msgspec import Struct
 
-from traceopt.analyzer.ranks import RankSummary
+from traceopt.analyzer.ranks.rank_summary import RankSummary
 from traceopt.result import Check, Combined, RankRow, Result, TraceFile
 from traceopt.rules.finding import Finding
 

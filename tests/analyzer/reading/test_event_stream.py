@@ -207,7 +207,7 @@ def test_what_stands_before_the_events_is_told_where_it_is_spoilt(before: bytes,
 
 def test_an_event_beyond_all_measure_is_damage(monkeypatch: pytest.MonkeyPatch) -> None:
     """A bracket that nothing closes must not hold back the rest of the file."""
-    monkeypatch.setattr(chunks, "EVENT_LIMIT_BYTES", 4096)
+    monkeypatch.setattr(event_stream, "EVENT_LIMIT_BYTES", 4096)
     parts = [json.dumps(op("aten::mm", i, 1)) for i in range(1000)]
     parts[300] = '{"ph": "X", "name": "open", "args": {"x": [1'
     parts[600] = json.dumps(op("large", 600, 1, x="y" * 20_000))
@@ -242,7 +242,7 @@ def test_what_is_no_trace_is_told(text: bytes, reason: str) -> None:
 
 
 def test_the_search_for_events_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(chunks, "_META_LIMIT_BYTES", 10_000)
+    monkeypatch.setattr(event_stream, "_META_LIMIT_BYTES", 10_000)
     blocks = iter([b"x" * 1000] * 1000)
     with pytest.raises(NotATraceError):
         read(blocks)
@@ -250,8 +250,8 @@ def test_the_search_for_events_is_bounded(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_the_text_behind_the_events_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(chunks, "EVENT_LIMIT_BYTES", 4_000)
-    monkeypatch.setattr(chunks, "_META_LIMIT_BYTES", 10_000)
+    monkeypatch.setattr(event_stream, "EVENT_LIMIT_BYTES", 4_000)
+    monkeypatch.setattr(event_stream, "_META_LIMIT_BYTES", 10_000)
     text = json.dumps({"traceEvents": [span("kernel", "k", 0, 1)] * 3, "log": ["x" * 100] * 1000}).encode()
     stream, events = read(cut(text, 500))
     assert len(events) == 3

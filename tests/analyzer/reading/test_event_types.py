@@ -17,7 +17,7 @@ from traceopt.analyzer.vocabulary import event_categories
 def both_ways(text: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     """Reads a trace with the narrow types and without."""
     narrow = read_trace(io.BytesIO(text), "trace")
-    monkeypatch.setattr(events, "_decode_known", event_types._decode_any)
+    monkeypatch.setattr(event_types, "_decode_known", event_types._decode_any)
     general = read_trace(io.BytesIO(text), "trace")
     assert_same_trace(narrow, general)
 

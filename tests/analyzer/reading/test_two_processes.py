@@ -27,7 +27,7 @@ pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are f
 @pytest.fixture
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Many chunks from little text."""
-    monkeypatch.setattr(reader, "Blocks", partial(Blocks, block_bytes=1 << 15))
+    monkeypatch.setattr(trace_reader, "Blocks", partial(Blocks, block_bytes=1 << 15))
 
 
 @pytest.fixture
@@ -41,8 +41,8 @@ def went_well(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
         went[-1] = True
         return found
 
-    monkeypatch.setattr(reader, "shareable", lambda stream: isinstance(stream, io.BufferedReader))
-    monkeypatch.setattr(reader, "read_shared", noting)
+    monkeypatch.setattr(trace_reader, "shareable", lambda stream: isinstance(stream, io.BufferedReader))
+    monkeypatch.setattr(trace_reader, "read_shared", noting)
     return went
 
 
@@ -103,7 +103,7 @@ def test_a_helper_that_is_killed_loses_nothing(
             os.kill(os.getpid(), number)
         return decode_events(*args)
 
-    monkeypatch.setattr(sharing, "decode_events", deadly)
+    monkeypatch.setattr(two_processes, "decode_events", deadly)
     assert_same(generate("healthy").write(tmp_path / "trace.json.gz"))
     assert went_well == [False]
 
@@ -131,7 +131,7 @@ def test_small_and_packed_files_are_not_shared(tmp_path: Path, monkeypatch: pyte
     packed.write_bytes(gzip.compress(path.read_bytes()))
     with path.open("rb") as stream:
         assert not shareable(stream)
-        monkeypatch.setattr(sharing, "SHARED_FROM_BYTES", 1_000)
+        monkeypatch.setattr(two_processes, "SHARED_FROM_BYTES", 1_000)
         monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
         assert shareable(stream)
         with packed.open("rb") as gzipped:

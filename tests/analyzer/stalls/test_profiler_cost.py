@@ -10,7 +10,7 @@ import pytest
 from traceopt.analyzer.arrays.intervals import Intervals, union
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.replay.changes import RemoveHost, RemoveLaunches
-from traceopt.analyzer.replay.whatif import replay
+from traceopt.analyzer.replay.replayed import replay
 from traceopt.analyzer.stalls.profiler_cost import MOST_NS, find_profiler_cost
 from traceopt.analyzer.timeline.call_tree import OP, PYTHON, Slices
 from traceopt.analyzer.timeline.steps import Steps

@@ -101,7 +101,7 @@ def test_deep_trees_are_read_otherwise_and_alike(slices: Rows, levels: int, unit
     asked = np.arange(len(tree))
     expected = [tree.at(1, times), tree.ancestor(asked, wanted), enclosing(thread, start, end, unit)]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(nesting, "_LEVELS", levels)
+        patch.setattr(call_tree, "_LEVELS", levels)
         found = [tree.at(1, times), tree.ancestor(asked, wanted), enclosing(thread, start, end, unit)]
     assert [array.tolist() for array in found] == [array.tolist() for array in expected]
 
@@ -127,7 +127,7 @@ def counter(monkeypatch: pytest.MonkeyPatch) -> CountingRounds:
         def __getattr__(self, name: str) -> object:
             return getattr(np, name)
 
-    monkeypatch.setattr(nesting, "np", Numpy())
+    monkeypatch.setattr(call_tree, "np", Numpy())
     return counting
 
 

@@ -15,12 +15,12 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from traceopt.analyzer.facts import Facts
-from traceopt.analyzer.ranks import summarize
+from traceopt.analyzer.ranks.rank_summary import summarize
+from traceopt.analyzer.ranks.run_facts import RunFacts
 from traceopt.analyzer.replay.changes import Change, apply_all
 from traceopt.analyzer.replay.graph import Rows
+from traceopt.analyzer.replay.replayed import MIN_STEPS, Replayed, replay
 from traceopt.analyzer.replay.retime import Pass, Timing, one_pass
-from traceopt.analyzer.replay.whatif import MIN_STEPS, Replayed, replay
-from traceopt.analyzer.run_facts import RunFacts
 from traceopt.analyzer.tables.schema import I8
 
 

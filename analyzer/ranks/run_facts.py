@@ -9,7 +9,7 @@ import numpy.typing as npt
 from msgspec import Struct
 
 from traceopt.analyzer.arrays.percentiles import median
-from traceopt.analyzer.ranks import COMPUTE, RankSummary
+from traceopt.analyzer.ranks.rank_summary import COMPUTE, RankSummary
 from traceopt.analyzer.tables.schema import I8
 
 F8 = npt.NDArray[np.float64]

@@ -17,7 +17,7 @@ from traceopt.analyzer.vocabulary.host_activities import HOLE, LABELS, QUEUED, U
 
 if TYPE_CHECKING:
     from traceopt.analyzer.facts import Facts
-    from traceopt.analyzer.replay.whatif import Replayed
+    from traceopt.analyzer.replay.replayed import Replayed
 
 
 IDLE_LIMIT_SHARE = 0.2  # idle time from which it, not the device's work, limits the step

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from traceopt.analyzer.ranks import Collectives, RankSummary, _places_in_step
-from traceopt.analyzer.run_facts import RunFacts, _ids, _medians, _medians_of_others
+from traceopt.analyzer.ranks.rank_summary import Collectives, RankSummary, _places_in_step
+from traceopt.analyzer.ranks.run_facts import RunFacts, _ids, _medians, _medians_of_others
 
 STEPS = 4
 CALLS = 6  # in a step and group

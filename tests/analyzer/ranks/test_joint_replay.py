@@ -10,11 +10,11 @@ import pytest
 
 from fixtures.generate import GeneratedTrace, generate_ranks
 from traceopt.analyzer.facts import Facts
+from traceopt.analyzer.ranks.joint_replay import Meetings, Ranks, _Together
 from traceopt.analyzer.reading.trace_reader import read_trace
 from traceopt.analyzer.replay.changes import Change, RemoveHost, ScaleWork
-from traceopt.analyzer.replay.parts import flow_areas, parts_of
-from traceopt.analyzer.replay.ranks import Meetings, Ranks, _Together
 from traceopt.analyzer.replay.retime import Pass, Timing
+from traceopt.analyzer.replayed_parts import flow_areas, parts_of
 
 NOTHING: list[list[Change]] = [[], []]
 

@@ -16,8 +16,8 @@ from fixtures.scenarios import SCENARIOS
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.replay import queues
 from traceopt.analyzer.replay.graph import HOST
+from traceopt.analyzer.replay.replayed import replay
 from traceopt.analyzer.replay.retime import retime
-from traceopt.analyzer.replay.whatif import replay
 
 if TYPE_CHECKING:
     from conftest import GetExample

@@ -23,7 +23,7 @@ from traceopt.analyzer.replay.changes import (
     RemoveLaunches,
     ScaleWork,
 )
-from traceopt.analyzer.replay.whatif import replay
+from traceopt.analyzer.replay.replayed import replay
 
 STEPS = 5
 

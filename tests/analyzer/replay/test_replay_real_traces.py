@@ -11,7 +11,7 @@ from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.reading.sources import find_sources
 from traceopt.analyzer.reading.trace_reader import read_trace
 
-TRACES = Path(__file__).resolve().parents[3] / "shared" / "traces"
+TRACES = Path(__file__).resolve().parents[4] / "shared" / "traces"
 EXPECTED = TRACES / "expected.json"
 WITH_GPU_WORK = [
     file
