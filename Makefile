@@ -86,4 +86,4 @@ $(STAMP): pyproject.toml
 types:
 	@mkdir -p build/types/traceopt
 	@find -L build/types/traceopt -maxdepth 1 -type l -exec rm -f {} +
-	@ln -sfn $(CURDIR)/traceopt/*.py $(CURDIR)/traceopt/cli $(CURDIR)/traceopt/comparison $(CURDIR)/traceopt/ranks $(CURDIR)/traceopt/py.typed $(PACKAGES:%=$(CURDIR)/%) build/types/traceopt/
+	@ln -sfn $(CURDIR)/traceopt/*.py $(patsubst %/__init__.py,%,$(wildcard $(CURDIR)/traceopt/*/__init__.py)) $(CURDIR)/traceopt/py.typed $(PACKAGES:%=$(CURDIR)/%) build/types/traceopt/

@@ -26,7 +26,7 @@ if __name__ == "__main__":  # run as a script: the packages are a folder above
 
 from fixtures.workloads.capture import environment
 from fixtures.workloads.pairs import HEALTHY
-from traceopt import running
+from traceopt import run_script
 from traceopt.api import analyze
 from traceopt.capture.settings import Settings, plan_cycles
 from traceopt.comparison.noise import step_change
@@ -77,7 +77,7 @@ def capture(slower_share: float) -> tuple[list[float], bool]:
     with tempfile.TemporaryDirectory() as logs:
         settings = Settings(Path(logs), plan_cycles(wait=5, warmup=3, active=STEPS), stop_after=True)
         command = HEALTHY.command("--device", "cpu", "--slower", str(slower_share))
-        code, outcome = running.record(command, False, settings, quiet=True)
+        code, outcome = run_script.record(command, False, settings, quiet=True)
         if code or outcome.reason:
             raise RuntimeError(f"exit code {code}; {outcome.reason or 'traces were recorded'}")
         thresholds = {"PY002": {"min_share": CROWDED_SHARE}}

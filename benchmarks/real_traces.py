@@ -16,7 +16,7 @@ from typing import Any
 
 from traceopt.api import analyze
 from traceopt.errors import InputError
-from traceopt.result import Result
+from traceopt.result.document import Result
 
 ROOT = Path(__file__).resolve().parents[1]
 TRACES = ROOT.parent / "shared" / "traces"

@@ -14,7 +14,7 @@ from io import BytesIO
 from pathlib import Path
 
 from traceopt.reports.html import embedded_result
-from traceopt.result import Result
+from traceopt.result.document import Result
 
 ROOT = Path(__file__).resolve().parents[1]
 FOLDER = ROOT / "docs" / "gallery"

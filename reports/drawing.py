@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from traceopt.reports import text
 from traceopt.reports.parts import part_style, span_colour, span_words
-from traceopt.result import Lane, Memory, MemoryPoint, Span, Stall, Timeline
+from traceopt.result.document import Lane, Memory, MemoryPoint, Span, Stall, Timeline
 
 DENSE_LANE_SPANS = 40  # from here on a lane is drawn as occupancy: bars with gaps would look solid on a phone
 BINS = 206  # columns of an occupancy lane: two pixels each on a phone

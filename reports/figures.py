@@ -13,7 +13,7 @@ from traceopt.reports import text
 from traceopt.reports.drawing import band, compute_row, memory_end_us, thinned
 from traceopt.reports.parts import part_style, span_colour
 from traceopt.reports.rank_chart import MAX_COLUMNS, rank_names, rank_parts
-from traceopt.result import Lane, Memory, RankRow, Span, Timeline
+from traceopt.result.document import Lane, Memory, RankRow, Span, Timeline
 
 ZOOM_SPANS = 2_000  # the longest spans of all lanes; more make the page slow and large
 BAR_WIDTH = 0.56

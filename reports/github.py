@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from traceopt.comparison.document import GateOutcome
 from traceopt.reports import text
 from traceopt.reports.comparison import words
 from traceopt.reports.places import repository_places
 from traceopt.reports.shown import shown as shown_form
-from traceopt.result import Result
-from traceopt.rules.finding import Finding
+from traceopt.result.comparison import GateOutcome
+from traceopt.result.document import Result
+from traceopt.result.finding import Finding
 
 ANNOTATIONS = 10  # what GitHub shows of a step
 _LEVELS = {"high": "warning", "medium": "warning", "low": "notice", "info": "notice"}

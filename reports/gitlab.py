@@ -7,7 +7,7 @@ import orjson
 from traceopt.reports import text
 from traceopt.reports.places import repository_places
 from traceopt.reports.shown import shown as shown_form
-from traceopt.result import Result
+from traceopt.result.document import Result
 from traceopt.rules.fingerprint import fingerprints
 
 _SEVERITIES = {"high": "critical", "medium": "major", "low": "minor", "info": "info"}

@@ -6,7 +6,7 @@ from msgspec import Struct
 
 from traceopt.reports import text, wording
 from traceopt.reports.wording import combined_fixes, on_cpu, rank_phrase
-from traceopt.result import Result
+from traceopt.result.document import Result
 
 WORTH_FIXING_SHARE = 0.03  # the headline speaks of fixes from 3 % of the step on
 NOTHING_FOUND = "No fix above 3% found."

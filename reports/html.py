@@ -20,22 +20,11 @@ import msgspec
 import orjson
 from markupsafe import Markup
 
-from traceopt.reports import (
-    drawing,
-    figures,
-    headline,
-    memory_parts,
-    packing,
-    parts,
-    rank_chart,
-    recording,
-    text,
-    wording,
-)
+from traceopt.reports import drawing, figures, headline, memory_parts, parts, rank_chart, recording, text, wording
 from traceopt.reports.kept import CompiledTemplates, kept
 from traceopt.reports.shown import shown as shown_form
-from traceopt.result import Result
-from traceopt.serialization import to_json
+from traceopt.result.document import Result, packing
+from traceopt.result.serialization import to_json
 
 TEMPLATES = Path(__file__).parent / "templates"
 # Rows shown of each table; its caption says how many there are. The document in the page holds them all.

@@ -10,12 +10,12 @@ from collections.abc import Iterable, Sequence
 
 from msgspec import Struct
 
-from traceopt.comparison.document import Comparison, FindingStatus, GateOutcome
 from traceopt.reports import headline, text, wording
 from traceopt.reports.comparison import words
 from traceopt.reports.markdown_text import code, code_block, folded, prose, table
 from traceopt.reports.shown import shown as shown_form
-from traceopt.result import Result
+from traceopt.result.comparison import Comparison, FindingStatus, GateOutcome
+from traceopt.result.document import Result
 
 LIMIT = 60_000  # characters; GitHub refuses a comment of more than 65,536
 LABEL = "traceopt"

@@ -13,7 +13,7 @@ from markupsafe import Markup
 from traceopt.reports import headline, wording
 from traceopt.reports.html import environment, template_text
 from traceopt.reports.shown import shown as shown_form
-from traceopt.result import Result
+from traceopt.result.document import Result
 
 SCOPE = ".traceopt-summary"
 FIXES_SHOWN = 5

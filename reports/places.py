@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from traceopt.rules.finding import Finding, Location
+from traceopt.result.finding import Finding, Location
 
 _ELSEWHERE = re.compile(r"[~/\\<]|[A-Za-z]:|\.\.(/|$)|.*/\.\.(/|$)")  # absolute, of a home folder, of a notebook
 

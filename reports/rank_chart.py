@@ -7,7 +7,7 @@ from statistics import median
 from msgspec import Struct
 
 from traceopt.reports import text
-from traceopt.result import RankRow, Result
+from traceopt.result.document import RankRow, Result
 
 MAX_COLUMNS = 256
 ROOM_ABOVE = 1.14  # for the name of the median

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from traceopt.reports.wording import on_cpu
-from traceopt.result import Result
+from traceopt.result.document import Result
 
 _NO_GPU_HERE = "Not applicable: this step ran on the CPU."
 _RECORD_GPU = (

@@ -15,8 +15,8 @@ from traceopt.reports import text, wording
 from traceopt.reports.markdown_text import code, code_block, prose
 from traceopt.reports.places import repository_places, without_a_place
 from traceopt.reports.shown import shown as shown_form
-from traceopt.result import Result
-from traceopt.rules.finding import Finding, Location
+from traceopt.result.document import Result
+from traceopt.result.finding import Finding, Location
 from traceopt.rules.fingerprint import fingerprints
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from traceopt.reports import text
-from traceopt.result import BreakdownPart, Result
+from traceopt.result.document import BreakdownPart, Result
 
 
 def shown(result: Result) -> Result:

@@ -7,7 +7,7 @@ import re
 from traceopt.reports import headline, text, wording
 from traceopt.reports.paper import MAX_WIDTH, MIN_WIDTH, Paper, pad, width_of
 from traceopt.reports.shown import shown as shown_form
-from traceopt.result import BreakdownPart, Result
+from traceopt.result.document import BreakdownPart, Result
 
 STEP_COLUMNS = 40  # columns of a bar that is the whole step
 BAR_COLUMNS = (6, 18)  # columns that bars may take, least and most; the scale shrinks when one part is larger

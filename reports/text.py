@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from traceopt.rules.finding import Location
+from traceopt.result.finding import Location
 
 Document = TypeVar("Document")
 

@@ -11,8 +11,8 @@ from msgspec.structs import replace
 
 from traceopt.reports import text
 from traceopt.reports.drawing import DENSE_LANE_SPANS
-from traceopt.result import CheckStatus, Gemm, Result
-from traceopt.rules.finding import Finding
+from traceopt.result.document import CheckStatus, Gemm, Result
+from traceopt.result.finding import Finding
 
 COMMAND_PATHS = 8
 RANKS_NAMED = 16

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence, Set
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.replay.replayed import replay
 from traceopt.analyzer.replayed_parts import busy_names, labels_of, limit_of, parts_of
-from traceopt.result import BreakdownPart, Combined
-from traceopt.rules.finding import Finding, independent
+from traceopt.result.document import BreakdownPart, Combined
+from traceopt.result.finding import Finding, independent
 
 TOP = 3
 MOST = 0.95  # of the step; something always remains

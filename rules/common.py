@@ -15,7 +15,7 @@ from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.reading.growing_columns import distinct
 from traceopt.analyzer.stalls.idle import CAUSES
 from traceopt.analyzer.timeline.call_tree import PYTHON
-from traceopt.rules.finding import Evidence, Location, Saving
+from traceopt.result.finding import Evidence, Location, Saving
 
 RECORD_STACKS = "No Python stacks were recorded, so the line is not known; record with with_stack=True."
 LONG_PYTHON_NS = 1_000_000  # Python that starves the GPU this long at a stretch is work of its own

@@ -14,13 +14,13 @@ from msgspec.structs import replace
 from traceopt.analyzer.tables.json_values import MOST_US
 from traceopt.config import typed_settings
 from traceopt.errors import ConfigError, one_line, told
-from traceopt.result import Check, CheckStatus, Note
-from traceopt.rules.finding import Finding
-from traceopt.rules.pricing import with_other_fixes
+from traceopt.result.document import Check, CheckStatus, Note
+from traceopt.result.finding import Finding
+from traceopt.result.serialization import to_json
+from traceopt.rules.bases.rank_rule import RunRule
 from traceopt.rules.registry import TRACE_QUALITY, Registry, select
 from traceopt.rules.rule import Rule
-from traceopt.rules.run_rule import RunRule
-from traceopt.serialization import to_json
+from traceopt.rules.savings.pricing import with_other_fixes
 
 if TYPE_CHECKING:
     from traceopt.analyzer.facts import Facts

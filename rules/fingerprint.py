@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import PurePosixPath
 
-from traceopt.rules.finding import Finding, Location
+from traceopt.result.finding import Finding, Location
 
 Place = tuple[str, str]
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 from msgspec import Struct
 
-from traceopt.rules.finding import Confidence, Evidence, Finding, Fix, Impact, Location, Price, Saving
+from traceopt.result.finding import Confidence, Evidence, Finding, Fix, Impact, Location, Price, Saving
 
 if TYPE_CHECKING:
     from typing_extensions import dataclass_transform

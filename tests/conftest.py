@@ -16,7 +16,7 @@ import pytest
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.reading.trace_reader import read_trace
 from traceopt.api import analyze
-from traceopt.result import Result
+from traceopt.result.document import Result
 
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [

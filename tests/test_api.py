@@ -11,7 +11,7 @@ import pytest
 from fixtures.generate import generate_ranks
 from traceopt.api import analyze
 from traceopt.errors import ConfigError, InputError
-from traceopt.result import Result
+from traceopt.result.document import Result
 
 if TYPE_CHECKING:
     from conftest import GetExample

@@ -21,7 +21,7 @@ from traceopt import __version__
 from traceopt.cli import cli
 from traceopt.errors import InputError, OutputError
 from traceopt.output import Progress, write_atomically
-from traceopt.result import (
+from traceopt.result.document import (
     Communication,
     DataLoader,
     Efficiency,
@@ -37,8 +37,8 @@ from traceopt.result import (
     Tool,
     TraceFile,
 )
+from traceopt.result.finding import Finding, Fix, Location
 from traceopt.rules import registry
-from traceopt.rules.finding import Finding, Fix, Location
 from traceopt.rules.rule import Rule
 
 RESULT = Result(

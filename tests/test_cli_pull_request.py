@@ -13,8 +13,8 @@ from test_cli import RESULT, one_error, run
 
 import traceopt.api
 from traceopt.cli.pull_request import SUMMARY_LIMIT
-from traceopt.result import TraceFile
-from traceopt.rules.finding import Finding, Fix, Location
+from traceopt.result.document import TraceFile
+from traceopt.result.finding import Finding, Fix, Location
 
 PLACED = Finding(
     "DL001", "stall", "Use workers", "low", "high", "", "", None, "", [], [Location("train.py", 3)], Fix("")

@@ -12,12 +12,12 @@ import pytest
 from click.testing import CliRunner
 from click.testing import Result as Outcome
 
-from traceopt import running
+from traceopt import run_script
 from traceopt.api import analyze
 from traceopt.capture.outcome import Outcome as Recording
 from traceopt.cli import cli
-from traceopt.comparison.document import Comparison
-from traceopt.result import Result
+from traceopt.result.comparison import Comparison
+from traceopt.result.document import Result
 
 TRACES = Path(__file__).resolve().parents[1] / "fixtures" / "traces"
 HEALTHY, SLOW = str(TRACES / "healthy.json.gz"), str(TRACES / "slow_loader.json.gz")
@@ -164,7 +164,7 @@ def recorded(monkeypatch: pytest.MonkeyPatch) -> Callable[[int, list[str]], None
 
     def fake(code: int, traces: list[str]) -> None:
         recording = replace(EMPTY, traces=[Path(trace) for trace in traces])
-        monkeypatch.setattr(running, "record", lambda *_, **__: (code, recording))
+        monkeypatch.setattr(run_script, "record", lambda *_, **__: (code, recording))
 
     return fake
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from traceopt.reports.html import embedded_result
-from traceopt.result import Result
+from traceopt.result.document import Result
 
 ROOT = Path(__file__).resolve().parents[1]
 FOLDER = ROOT / "docs" / "gallery"

@@ -19,7 +19,7 @@ from traceopt.reports.html import render_html
 from traceopt.reports.markdown import render_markdown
 from traceopt.reports.sarif import render_sarif
 from traceopt.reports.terminal import render_concise, render_terminal
-from traceopt.result import Result
+from traceopt.result.document import Result
 
 if TYPE_CHECKING:
     from conftest import Chromium, GetExample

@@ -12,7 +12,7 @@ import pytest
 from fixtures.hostile import hostile_trace
 from traceopt.api import analyze
 from traceopt.reports import wording
-from traceopt.result import Result
+from traceopt.result.document import Result
 
 if TYPE_CHECKING:
     from conftest import Chromium, GetExample

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from traceopt.running import source_folders
+from traceopt.run_script import source_folders
 
 pytest.importorskip("torch")
 

@@ -17,7 +17,7 @@ import pytest
 from traceopt.api import analyze
 from traceopt.errors import InputError
 from traceopt.reports.html import render_html
-from traceopt.result import Result
+from traceopt.result.document import Result
 
 if TYPE_CHECKING:
     from conftest import Chromium

@@ -14,7 +14,7 @@ from traceopt.cli import cli
 from traceopt.errors import ConfigError
 from traceopt.reports.html import render_html
 from traceopt.reports.terminal import render_terminal
-from traceopt.result import Result
+from traceopt.result.document import Result
 
 if TYPE_CHECKING:
     from conftest import Example, GetExample

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from traceopt.api import analyze as analyze
     from traceopt.comparison.compare import compare as compare
-    from traceopt.recording import profile as profile
+    from traceopt.profiling import profile as profile
 
 __version__ = "0.1.0"
 
 # Where the public functions are: `import traceopt` itself stays light, for it happens in the user's process.
-_HOMES = {"analyze": "traceopt.api", "compare": "traceopt.comparison.compare", "profile": "traceopt.recording"}
+_HOMES = {"analyze": "traceopt.api", "compare": "traceopt.comparison.compare", "profile": "traceopt.profiling"}
 
 
 def __getattr__(name: str) -> Any:

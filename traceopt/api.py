@@ -16,13 +16,13 @@ from traceopt.analyzer.reading.sources import find_sources
 from traceopt.analyzer.recordings.cycle_pairs import find_recordings
 from traceopt.analyzer.work.throughput import Workload
 from traceopt.errors import ConfigError, InputError, TraceoptError, one_line
-from traceopt.ranks.executors import Executor, executor_for
-from traceopt.ranks.merge import Merge, missing_ranks
-from traceopt.ranks.pace import Pace, Progress
-from traceopt.ranks.task import RankOptions, RankTask, load
-from traceopt.result import RankRow, Result
+from traceopt.result.document import RankRow, Result
+from traceopt.result.rounding import us
 from traceopt.rules.engine import Outcome, run_rank_rules, value_order
-from traceopt.units import us
+from traceopt.workers.executors import Executor, executor_for
+from traceopt.workers.merge import Merge, missing_ranks
+from traceopt.workers.progress_line import Pace, Progress
+from traceopt.workers.rank_task import RankOptions, RankTask, load
 
 
 def analyze(
@@ -122,7 +122,7 @@ def _read(tasks: Sequence[RankTask], executor: Executor, progress: Progress | No
 
 
 def _cache_folder(folder: Path) -> str:
-    from traceopt.ranks.cache import Cache
+    from traceopt.workers.cache import Cache
 
     cache = Cache(str(folder.absolute()))
     cache.prepare()

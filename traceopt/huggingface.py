@@ -12,7 +12,7 @@ from typing import Any
 
 from transformers import TrainerCallback
 
-from traceopt.recording import Training, profile
+from traceopt.profiling import Training, profile
 
 
 class TraceoptCallback(TrainerCallback):  # type: ignore[misc]  # mypy does not follow transformers

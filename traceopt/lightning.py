@@ -13,7 +13,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from traceopt.recording import Training, profile
+from traceopt.profiling import Training, profile
 
 
 def _callback_class() -> Any:

@@ -28,7 +28,7 @@ if __name__ == "__main__":  # run as a script: the packages are two folders abov
 from fixtures.workloads.capture import environment, record
 from fixtures.workloads.pairs import PAIRS, Pair
 from traceopt.api import analyze
-from traceopt.result import Result
+from traceopt.result.document import Result
 
 LARGEST_BYTES = 1 << 30  # of the traces of a pair, which are thrown away
 

@@ -6,11 +6,11 @@ from collections import Counter
 
 from markupsafe import Markup
 
-from traceopt.comparison.document import Comparison, GateStatus
 from traceopt.reports import html as report
 from traceopt.reports import text
 from traceopt.reports.comparison import words
 from traceopt.reports.headline import Tile
+from traceopt.result.comparison import Comparison, GateStatus
 
 TABLE_ROWS = 100  # kernels and operators
 RUN_ROWS = 50  # of each side

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from traceopt.comparison.document import Comparison, FindingChange, GateOutcome, RowChange
 from traceopt.reports import text
 from traceopt.reports.comparison import words
 from traceopt.reports.markdown import tag
 from traceopt.reports.markdown_text import code, folded, prose, table
+from traceopt.result.comparison import Comparison, FindingChange, GateOutcome, RowChange
 
 LIMIT = 60_000  # characters; GitHub refuses a comment of more than 65,536
 ROWS = 15  # kernels and operators of each

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from traceopt.comparison.document import Comparison, FindingChange, GateOutcome, RowChange
 from traceopt.reports import text
 from traceopt.reports.comparison import words
 from traceopt.reports.paper import MAX_WIDTH, MIN_WIDTH, Paper, pad
+from traceopt.result.comparison import Comparison, FindingChange, GateOutcome, RowChange
 
 ROWS = 8  # kernels and operators shown of each
 FINDINGS = 10  # shown of each status

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from traceopt.comparison.document import (
+from traceopt.comparison.metrics import STEP_TIME
+from traceopt.comparison.noise import ASSUMED_SPREAD
+from traceopt.reports import text
+from traceopt.result.comparison import (
     Comparison,
     FindingChange,
     FindingStatus,
@@ -15,9 +18,6 @@ from traceopt.comparison.document import (
     Side,
     StepChange,
 )
-from traceopt.comparison.metrics import STEP_TIME
-from traceopt.comparison.noise import ASSUMED_SPREAD
-from traceopt.reports import text
 
 SMALL_SHARE = 0.002  # of the step: a part that is smaller on both sides is not shown
 STATUS_WORDS: dict[FindingStatus, str] = {

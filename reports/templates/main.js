@@ -192,7 +192,7 @@
   var library = null;
   var figures = null;
 
-  /* The encoding of reports/packing.py: gzip in base 85, the number of padding bytes in front. */
+  /* The encoding of traceopt/result/packing.py: gzip in base 85, the number of padding bytes in front. */
   function unpack(id) {
     var text = document.getElementById(id).textContent.trim();
     var digitOf = {};

@@ -8,6 +8,7 @@ from typing import ClassVar
 from traceopt.analyzer.arrays.percentiles import median
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.replay.changes import RemoveHost
+from traceopt.result.finding import Confidence, Finding, Fix
 from traceopt.rules.common import (
     by_site,
     locations,
@@ -17,10 +18,9 @@ from traceopt.rules.common import (
     places,
     site_evidence,
 )
-from traceopt.rules.finding import Confidence, Finding, Fix
-from traceopt.rules.precision import kernel_evidence
-from traceopt.rules.pricing import priced, priced_work
 from traceopt.rules.rule import Rule, threshold
+from traceopt.rules.savings.precision import kernel_evidence
+from traceopt.rules.savings.pricing import priced, priced_work
 
 BASIS = "A fused kernel spares what lies between the products and part of their memory traffic."
 FIX = Fix(

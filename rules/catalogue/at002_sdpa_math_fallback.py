@@ -11,11 +11,11 @@ from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.timeline.call_tree import OP
 from traceopt.analyzer.vocabulary import op_names
 from traceopt.analyzer.work.attention import SDPA
+from traceopt.result.finding import Confidence, Evidence, Finding, Fix
 from traceopt.rules.common import by_site, locations, ms, percent
-from traceopt.rules.finding import Confidence, Evidence, Finding, Fix
-from traceopt.rules.precision import kernel_evidence
-from traceopt.rules.pricing import priced_work
 from traceopt.rules.rule import Rule, threshold
+from traceopt.rules.savings.precision import kernel_evidence
+from traceopt.rules.savings.pricing import priced_work
 
 MAX_HEAD = 256  # the largest head that the flash kernels take
 UNKNOWN = (

@@ -10,10 +10,10 @@ import numpy as np
 from traceopt.analyzer.arrays.percentiles import median
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.work.collectives import CollectiveCalls
+from traceopt.result.finding import Confidence, Evidence, Finding, Fix
 from traceopt.rules.common import by_site, locations, ms, places
-from traceopt.rules.finding import Confidence, Evidence, Finding, Fix
-from traceopt.rules.pricing import Changes, hide_collectives, priced
 from traceopt.rules.rule import Rule, threshold
+from traceopt.rules.savings.pricing import Changes, hide_collectives, priced
 
 
 class SmallCollectives(Rule):

@@ -9,10 +9,10 @@ import numpy as np
 
 from traceopt.analyzer.arrays.percentiles import median
 from traceopt.analyzer.facts import Facts
+from traceopt.result.finding import Confidence, Evidence, Finding, Fix
 from traceopt.rules.common import ms, place_of_work
-from traceopt.rules.finding import Confidence, Evidence, Finding, Fix
-from traceopt.rules.pricing import hide, priced
 from traceopt.rules.rule import Rule, threshold
+from traceopt.rules.savings.pricing import hide, priced
 
 
 class SlowCollective(Rule):

@@ -13,10 +13,10 @@ from traceopt.analyzer.ranks.rank_summary import COMPUTE, PART_LABELS
 from traceopt.analyzer.ranks.run_facts import Late, RunFacts
 from traceopt.analyzer.replay.changes import Change, RemoveHost
 from traceopt.analyzer.replayed_parts import flow_areas
+from traceopt.result.finding import Evidence, Finding, Fix
+from traceopt.rules.bases.rank_rule import RunRule, on_rank, place_on, rank_name, run_saving
 from traceopt.rules.common import ms, percent
-from traceopt.rules.finding import Evidence, Finding, Fix
 from traceopt.rules.rule import threshold
-from traceopt.rules.run_rule import RunRule, on_rank, place_on, rank_name, run_saving
 
 # What to look at on the late rank, by what it spends more time on.
 ADVICE = {

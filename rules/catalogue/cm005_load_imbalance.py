@@ -12,10 +12,10 @@ from traceopt.analyzer.ranks.joint_replay import Ranks
 from traceopt.analyzer.ranks.rank_summary import COMPUTE
 from traceopt.analyzer.ranks.run_facts import RunFacts
 from traceopt.analyzer.replay.changes import Change, ScaleWork
+from traceopt.result.finding import Evidence, Finding, Fix
+from traceopt.rules.bases.rank_rule import RunRule, on_rank, rank_name, run_saving
 from traceopt.rules.common import ms, percent
-from traceopt.rules.finding import Evidence, Finding, Fix
 from traceopt.rules.rule import threshold
-from traceopt.rules.run_rule import RunRule, on_rank, rank_name, run_saving
 
 
 class LoadImbalance(RunRule):

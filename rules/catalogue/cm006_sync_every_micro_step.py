@@ -12,10 +12,10 @@ from traceopt.analyzer.arrays.grouping import distinct_values
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.tables.schema import I8
 from traceopt.analyzer.timeline.call_tree import ANNOTATION, OP
+from traceopt.result.finding import Evidence, Finding, Fix
 from traceopt.rules.common import by_site, locations, ms, typical_ns
-from traceopt.rules.finding import Evidence, Finding, Fix
-from traceopt.rules.pricing import Changes, hide_collectives, priced
 from traceopt.rules.rule import Rule, threshold
+from traceopt.rules.savings.pricing import Changes, hide_collectives, priced
 
 FORWARD = "DistributedDataParallel.forward"
 REDUCING = ("all_reduce", "reduce_scatter")

@@ -13,10 +13,10 @@ from traceopt.analyzer.arrays.percentiles import median
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.replay.changes import RemoveHost
 from traceopt.analyzer.timeline.call_tree import ANNOTATION, OP
+from traceopt.result.finding import Finding, Fix
 from traceopt.rules.common import by_site, host_bounds, locations, ms, name_of, site_evidence
-from traceopt.rules.finding import Finding, Fix
-from traceopt.rules.pricing import priced
 from traceopt.rules.rule import Rule, threshold
+from traceopt.rules.savings.pricing import priced
 
 REMOVABLE = 0.95
 _FORWARD = "DistributedDataParallel.forward"

@@ -15,10 +15,10 @@ from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.replay.changes import RemoveHost
 from traceopt.analyzer.tables.schema import I8
 from traceopt.analyzer.timeline.call_tree import ANNOTATION, OP, PYTHON
+from traceopt.result.finding import Confidence, Finding, Fix
 from traceopt.rules.common import by_site, host_bounds, locations, ms, name_of, site_evidence
-from traceopt.rules.finding import Confidence, Finding, Fix
-from traceopt.rules.pricing import priced
 from traceopt.rules.rule import Rule, threshold
+from traceopt.rules.savings.pricing import priced
 
 # The autograd functions of torch.nn.parallel, as the profiler names them, and the frames round them.
 FUNCTIONS = frozenset(("Broadcast", "BroadcastBackward", "Scatter", "ScatterBackward", "Gather", "GatherBackward"))

@@ -13,10 +13,10 @@ from traceopt.analyzer.arrays.percentiles import median
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.tables.schema import I8
 from traceopt.analyzer.vocabulary.kernel_labels import short_name
+from traceopt.result.finding import Confidence, Evidence, Finding, Fix
 from traceopt.rules.common import ms, percent, place_of_work
-from traceopt.rules.finding import Confidence, Evidence, Finding, Fix
-from traceopt.rules.pricing import Changes, hide, priced
 from traceopt.rules.rule import Rule, threshold
+from traceopt.rules.savings.pricing import Changes, hide, priced
 
 BESIDE, ALONE = 0.2, 0.02  # shares of a kernel's time with a collective beside it that count as overlapped, or not
 

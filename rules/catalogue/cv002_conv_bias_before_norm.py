@@ -13,10 +13,10 @@ from traceopt.analyzer.arrays.grouping import distinct_values
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.tables.schema import I8
 from traceopt.analyzer.timeline.call_tree import OP
+from traceopt.result.finding import Finding, Fix
 from traceopt.rules.common import by_site, launched_ns, locations, ms, percent, site_evidence
-from traceopt.rules.finding import Finding, Fix
-from traceopt.rules.pricing import priced, scaled
 from traceopt.rules.rule import Rule, threshold
+from traceopt.rules.savings.pricing import priced, scaled
 
 CONVOLUTIONS = frozenset(("aten::conv1d", "aten::conv2d", "aten::conv3d"))
 NORMS = frozenset(

@@ -9,10 +9,10 @@ import numpy as np
 
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.timeline.call_tree import OP
+from traceopt.result.finding import Evidence, Finding, Fix
 from traceopt.rules.common import ms, percent, places
-from traceopt.rules.finding import Evidence, Finding, Fix
-from traceopt.rules.precision import kernel_evidence
 from traceopt.rules.rule import Rule, threshold
+from traceopt.rules.savings.precision import kernel_evidence
 
 _CONVOLUTIONS = ("aten::convolution", "aten::convolution_backward")
 

@@ -9,6 +9,8 @@ import numpy as np
 
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.replay.changes import RemoveHost
+from traceopt.result.finding import Finding, Fix
+from traceopt.rules.advice.loader_workers import LoaderPlan, loader_rows, plan_loader
 from traceopt.rules.common import (
     by_site,
     functions_inside,
@@ -19,10 +21,8 @@ from traceopt.rules.common import (
     site_evidence,
     typical_ns,
 )
-from traceopt.rules.finding import Finding, Fix
-from traceopt.rules.loader_plan import LoaderPlan, loader_rows, plan_loader
-from traceopt.rules.pricing import area_of, priced
 from traceopt.rules.rule import Rule, threshold
+from traceopt.rules.savings.pricing import area_of, priced
 
 
 class DataloaderStall(Rule):

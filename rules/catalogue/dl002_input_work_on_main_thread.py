@@ -7,6 +7,7 @@ from typing import ClassVar
 
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.replay.changes import RemoveHost
+from traceopt.result.finding import Finding, Fix
 from traceopt.rules.common import (
     by_calling_site,
     by_site,
@@ -17,9 +18,8 @@ from traceopt.rules.common import (
     percent,
     site_evidence,
 )
-from traceopt.rules.finding import Finding, Fix
-from traceopt.rules.pricing import area_of, priced
 from traceopt.rules.rule import Rule, threshold
+from traceopt.rules.savings.pricing import area_of, priced
 
 
 class InputWorkOnMainThread(Rule):

@@ -10,10 +10,10 @@ import numpy as np
 from traceopt.analyzer.arrays.intervals import intersect, union
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.replay.changes import AsyncCopy, DropSync, MoveToStream, RemoveHost, ScaleWork
+from traceopt.result.finding import Finding, Fix
 from traceopt.rules.common import by_site, locations, ms, percent, site_evidence, typical_ns
-from traceopt.rules.finding import Finding, Fix
-from traceopt.rules.pricing import Changes, area_of, calls_in, priced
 from traceopt.rules.rule import Rule, threshold
+from traceopt.rules.savings.pricing import Changes, area_of, calls_in, priced
 
 
 class PageableCopy(Rule):

@@ -11,10 +11,10 @@ from traceopt.analyzer.arrays.intervals import intersect, union
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.replay.changes import MoveToStream
 from traceopt.analyzer.work.copies import CopyCalls
+from traceopt.result.finding import Confidence, Finding, Fix
 from traceopt.rules.common import by_site, locations, ms, percent, site_evidence, typical_ns
-from traceopt.rules.finding import Confidence, Finding, Fix
-from traceopt.rules.pricing import hide, priced
 from traceopt.rules.rule import Rule, threshold
+from traceopt.rules.savings.pricing import hide, priced
 
 KINDS = {"HtoD pinned": "pinned", "HtoD": "host"}  # HIP does not say whether host memory was pinned
 

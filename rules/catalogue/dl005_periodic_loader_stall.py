@@ -11,12 +11,12 @@ from msgspec import Struct
 from traceopt.analyzer.arrays.percentiles import median
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.tables.schema import I8
+from traceopt.result.finding import Evidence, Finding, Fix
+from traceopt.result.rounding import us
+from traceopt.rules.advice.loader_workers import loader_rows, plan_loader
 from traceopt.rules.common import by_site, locations, ms, percent
-from traceopt.rules.finding import Evidence, Finding, Fix
-from traceopt.rules.loader_plan import loader_rows, plan_loader
 from traceopt.rules.rule import Rule, threshold
-from traceopt.rules.run_costs import judged_steps, mean_step_ns, run_saving
-from traceopt.units import us
+from traceopt.rules.savings.whole_run import judged_steps, mean_step_ns, run_saving
 
 
 class PeriodicLoaderStall(Rule):

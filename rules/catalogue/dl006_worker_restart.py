@@ -10,12 +10,12 @@ from msgspec import Struct
 
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.run_log.loaders import Loader
+from traceopt.result.finding import Evidence, Finding, Fix
+from traceopt.result.rounding import us
+from traceopt.rules.advice.loader_workers import loader_rows
 from traceopt.rules.common import by_site, locations, ms, percent
-from traceopt.rules.finding import Evidence, Finding, Fix
-from traceopt.rules.loader_plan import loader_rows
 from traceopt.rules.rule import Rule, threshold
-from traceopt.rules.run_costs import run_saving
-from traceopt.units import us
+from traceopt.rules.savings.whole_run import run_saving
 
 
 class WorkerRestart(Rule):

@@ -9,10 +9,10 @@ import numpy as np
 
 from traceopt.analyzer.arrays.intervals import subtract
 from traceopt.analyzer.facts import Facts
+from traceopt.result.finding import Confidence, Evidence, Finding, Fix
+from traceopt.result.rounding import us
 from traceopt.rules.common import ms, percent
-from traceopt.rules.finding import Confidence, Evidence, Finding, Fix
 from traceopt.rules.rule import Rule, threshold
-from traceopt.units import us
 
 
 class LowMfu(Rule):

@@ -14,12 +14,12 @@ from traceopt.analyzer.tables.schema import I8
 from traceopt.analyzer.timeline.cpu_phases import PHASES
 from traceopt.analyzer.timeline.gpu_work import BUSY_LABELS
 from traceopt.analyzer.vocabulary.host_activities import ACTIVITY_NAMES, LABELS
+from traceopt.result.finding import Evidence, Finding, Fix, Price, Saving
+from traceopt.result.rounding import us
 from traceopt.rules.common import HOST_DISPATCH, SiteCost, by_site, locations, ms, percent, saving, site_evidence
-from traceopt.rules.finding import Evidence, Finding, Fix, Price, Saving
-from traceopt.rules.pricing import priced, without_calls
 from traceopt.rules.rule import Rule, threshold
-from traceopt.rules.run_costs import mean_step_ns, run_saving
-from traceopt.units import us
+from traceopt.rules.savings.pricing import priced, without_calls
+from traceopt.rules.savings.whole_run import mean_step_ns, run_saving
 
 # What to change when this was larger in the slow steps.
 ADVICE = {

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from typing import ClassVar
 
 from traceopt.analyzer.facts import Facts
+from traceopt.result.finding import Evidence, Finding, Fix
 from traceopt.rules.common import ms, percent
-from traceopt.rules.finding import Evidence, Finding, Fix
 from traceopt.rules.rule import Rule, threshold
 
 

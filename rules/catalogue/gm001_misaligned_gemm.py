@@ -14,11 +14,11 @@ from traceopt.analyzer.timeline.call_tree import OP
 from traceopt.analyzer.vocabulary.architectures import DTYPE_BYTES, needed_multiple
 from traceopt.analyzer.vocabulary.kernel_labels import short_name
 from traceopt.analyzer.work.gemms import GemmShape
+from traceopt.result.finding import Confidence, Evidence, Finding, Fix, Location
 from traceopt.rules.common import ms, place_of
-from traceopt.rules.finding import Confidence, Evidence, Finding, Fix, Location
-from traceopt.rules.pricing import priced_work, work_of
-from traceopt.rules.roofline import alignment_gains_ns
 from traceopt.rules.rule import Rule, threshold
+from traceopt.rules.savings.pricing import priced_work, work_of
+from traceopt.rules.savings.roofline import alignment_gains_ns
 
 Mask = npt.NDArray[np.bool_]
 

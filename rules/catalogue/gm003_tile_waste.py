@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from typing import ClassVar
 
 from traceopt.analyzer.facts import Facts
+from traceopt.result.finding import Confidence, Finding, Fix
 from traceopt.rules.common import ms, places
-from traceopt.rules.finding import Confidence, Finding, Fix
-from traceopt.rules.pricing import priced
-from traceopt.rules.product_merging import Merge, as_one, describe, may_depend, merged
 from traceopt.rules.rule import Rule, threshold
+from traceopt.rules.savings.merged_gemms import Merge, as_one, describe, may_depend, merged
+from traceopt.rules.savings.pricing import priced
 
 
 class TileWaste(Rule):

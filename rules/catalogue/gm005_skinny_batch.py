@@ -9,12 +9,12 @@ from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.timeline.call_tree import OP
 from traceopt.analyzer.vocabulary.architectures import DTYPE_BYTES
 from traceopt.analyzer.work.gemms import GemmShape
+from traceopt.result.finding import Confidence, Evidence, Finding, Fix
+from traceopt.rules.advice.memory import peak_of_capacity, peak_share
 from traceopt.rules.common import ms, percent, place_of, places
-from traceopt.rules.finding import Confidence, Evidence, Finding, Fix
-from traceopt.rules.memory_advice import peak_of_capacity, peak_share
-from traceopt.rules.pricing import priced_work, work_of
-from traceopt.rules.roofline import HBM_SHARE
 from traceopt.rules.rule import Rule, threshold
+from traceopt.rules.savings.pricing import priced_work, work_of
+from traceopt.rules.savings.roofline import HBM_SHARE
 
 REACHABLE = 0.8  # of the peak rate, as of the bandwidth
 

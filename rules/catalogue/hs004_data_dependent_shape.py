@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import ClassVar
 
 from traceopt.analyzer.stalls.syncs import DATA_DEPENDENT
-from traceopt.rules.finding import Fix
-from traceopt.rules.sync_rule import SyncRule
+from traceopt.result.finding import Fix
+from traceopt.rules.bases.sync_rule import SyncRule
 
 
 class DataDependentShape(SyncRule):

@@ -9,8 +9,8 @@ import numpy.typing as npt
 
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.stalls.syncs import SCALAR_READ
-from traceopt.rules.finding import Fix
-from traceopt.rules.sync_rule import SyncRule
+from traceopt.result.finding import Fix
+from traceopt.rules.bases.sync_rule import SyncRule
 
 
 class ClipOrScalerSync(SyncRule):

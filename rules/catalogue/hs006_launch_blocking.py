@@ -13,11 +13,11 @@ from traceopt.analyzer.arrays.intervals import intersect, union
 from traceopt.analyzer.arrays.percentiles import median
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.replay.changes import DropSync
+from traceopt.result.finding import Evidence, Finding, Fix
+from traceopt.result.rounding import us
 from traceopt.rules.common import ms, percent
-from traceopt.rules.finding import Evidence, Finding, Fix
-from traceopt.rules.pricing import priced
 from traceopt.rules.rule import Rule, threshold
-from traceopt.units import us
+from traceopt.rules.savings.pricing import priced
 
 VARIABLES = ("CUDA_LAUNCH_BLOCKING", "HIP_LAUNCH_BLOCKING", "AMD_SERIALIZE_KERNEL")
 LONG_NS = 20_000  # a shorter kernel may be over before its launch returns, without anybody waiting

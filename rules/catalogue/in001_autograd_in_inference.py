@@ -11,10 +11,10 @@ from traceopt.analyzer.arrays.grouping import group_rows
 from traceopt.analyzer.arrays.percentiles import median
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.replay.changes import RemoveHost
+from traceopt.result.finding import Confidence, Evidence, Finding, Fix
 from traceopt.rules.common import dispatch_area, ms, percent, starved_ns
-from traceopt.rules.finding import Confidence, Evidence, Finding, Fix
-from traceopt.rules.pricing import priced
 from traceopt.rules.rule import Rule, threshold
+from traceopt.rules.savings.pricing import priced
 
 
 class AutogradInInference(Rule):

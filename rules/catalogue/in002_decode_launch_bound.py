@@ -9,11 +9,11 @@ import numpy as np
 
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.replay.changes import RemoveHost
+from traceopt.result.finding import Evidence, Finding, Fix
 from traceopt.rules.common import dispatch_area, dispatch_ns, ms, percent
-from traceopt.rules.finding import Evidence, Finding, Fix
-from traceopt.rules.pricing import priced
-from traceopt.rules.product_merging import place
 from traceopt.rules.rule import Rule, threshold
+from traceopt.rules.savings.merged_gemms import place
+from traceopt.rules.savings.pricing import priced
 
 
 class DecodeLaunchBound(Rule):

@@ -11,6 +11,7 @@ from traceopt.analyzer.arrays.intervals import union
 from traceopt.analyzer.arrays.percentiles import median
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.replay.changes import RemoveHost
+from traceopt.result.finding import Evidence, Finding, Fix, Location
 from traceopt.rules.common import (
     RECORD_STACKS,
     by_site,
@@ -23,9 +24,8 @@ from traceopt.rules.common import (
     place_of_work,
     site_evidence,
 )
-from traceopt.rules.finding import Evidence, Finding, Fix, Location
-from traceopt.rules.pricing import priced
 from traceopt.rules.rule import Rule, threshold
+from traceopt.rules.savings.pricing import priced
 
 
 class LaunchBound(Rule):

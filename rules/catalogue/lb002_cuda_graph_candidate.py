@@ -13,11 +13,11 @@ from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.replay.changes import RemoveHost
 from traceopt.analyzer.stalls.syncs import BLOCKING_COPY, DATA_DEPENDENT, EXPLICIT, SCALAR_READ
 from traceopt.analyzer.tables.schema import I8
+from traceopt.result.finding import Evidence, Finding, Fix, Location
+from traceopt.result.rounding import rate
 from traceopt.rules.common import by_site, dispatch_area, dispatch_ns, locations, ms, percent, times
-from traceopt.rules.finding import Evidence, Finding, Fix, Location
-from traceopt.rules.pricing import priced
 from traceopt.rules.rule import Rule, threshold
-from traceopt.units import rate
+from traceopt.rules.savings.pricing import priced
 
 MOST_LAUNCHES = 0.8  # of the training thread's: the innermost function with so many holds the step
 AMID = 0.05  # of a step's kernels

@@ -7,11 +7,11 @@ from typing import ClassVar
 
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.replay.changes import MergeKernels
+from traceopt.result.finding import Confidence, Finding, Fix
 from traceopt.rules.common import ms, percent, places
-from traceopt.rules.finding import Confidence, Finding, Fix
-from traceopt.rules.precision import kernel_evidence
-from traceopt.rules.pricing import Changes, priced
 from traceopt.rules.rule import Rule, threshold
+from traceopt.rules.savings.precision import kernel_evidence
+from traceopt.rules.savings.pricing import Changes, priced
 
 
 class UnfusedElementwise(Rule):

@@ -8,8 +8,8 @@ from typing import ClassVar
 
 from traceopt.analyzer.arrays.grouping import distinct_values
 from traceopt.analyzer.facts import Facts
-from traceopt.rules.finding import Evidence, Fix
-from traceopt.rules.steady_rule import SteadyRule
+from traceopt.result.finding import Evidence, Fix
+from traceopt.rules.bases.once_only_rule import SteadyRule
 
 _REGION = re.compile(r"^Torch-Compiled Region: (?P<frame>\d+)/(?P<compiled>\d+)")
 

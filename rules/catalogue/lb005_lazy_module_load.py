@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import ClassVar
 
 from traceopt.analyzer.facts import Facts
-from traceopt.rules.finding import Fix
-from traceopt.rules.steady_rule import SteadyRule
+from traceopt.result.finding import Fix
+from traceopt.rules.bases.once_only_rule import SteadyRule
 
 
 class LazyModuleLoad(SteadyRule):

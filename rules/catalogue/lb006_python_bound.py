@@ -12,6 +12,7 @@ from traceopt.analyzer.arrays.intervals import Intervals, intersect, union
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.replay.changes import RemoveHost
 from traceopt.analyzer.tables.schema import I8
+from traceopt.result.finding import Confidence, Finding, Fix
 from traceopt.rules.common import (
     LONG_PYTHON_NS,
     by_site,
@@ -23,9 +24,8 @@ from traceopt.rules.common import (
     site_evidence,
     typical_ns,
 )
-from traceopt.rules.finding import Confidence, Finding, Fix
-from traceopt.rules.pricing import priced
 from traceopt.rules.rule import Rule, threshold
+from traceopt.rules.savings.pricing import priced
 
 SAMPLE_NS = 100_000
 MOST_SAMPLES = 20_000  # of a window of hours: farther apart there

@@ -9,10 +9,10 @@ from traceopt.analyzer.arrays.intervals import intersect, union
 from traceopt.analyzer.arrays.percentiles import median
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.replay.changes import RemoveHost
+from traceopt.result.finding import Finding, Fix
 from traceopt.rules.common import by_site, locations, ms, name_of, percent, site_evidence
-from traceopt.rules.finding import Finding, Fix
-from traceopt.rules.pricing import area_of, priced
 from traceopt.rules.rule import Rule, threshold
+from traceopt.rules.savings.pricing import area_of, priced
 
 
 class LoggingInStep(Rule):

@@ -8,8 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from traceopt.analyzer.facts import Facts
-from traceopt.rules.finding import Fix
-from traceopt.rules.sync_rule import SyncRule
+from traceopt.result.finding import Fix
+from traceopt.rules.bases.sync_rule import SyncRule
 
 
 class MetricSync(SyncRule):

@@ -10,12 +10,12 @@ import numpy as np
 from traceopt.analyzer.arrays.percentiles import median
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.run_log.step_ledger import Ledger
+from traceopt.result.finding import Evidence, Finding, Fix
+from traceopt.result.rounding import us
 from traceopt.rules.common import by_site, locations, ms, name_of, percent, site_evidence
-from traceopt.rules.finding import Evidence, Finding, Fix
-from traceopt.rules.pricing import priced, without_calls
 from traceopt.rules.rule import Rule, threshold
-from traceopt.rules.run_costs import mean_step_ns, run_saving
-from traceopt.units import us
+from traceopt.rules.savings.pricing import priced, without_calls
+from traceopt.rules.savings.whole_run import mean_step_ns, run_saving
 
 
 class CheckpointInStep(Rule):

@@ -14,11 +14,11 @@ from traceopt.analyzer.arrays.percentiles import median
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.replay.changes import RemoveLaunches
 from traceopt.analyzer.timeline.call_tree import OP, PYTHON
+from traceopt.result.finding import Evidence, Finding, Fix, Price
+from traceopt.result.rounding import us
 from traceopt.rules.common import by_site, host_bounds, locations, ms, percent
-from traceopt.rules.finding import Evidence, Finding, Fix, Price
-from traceopt.rules.pricing import priced, without_calls
 from traceopt.rules.rule import Rule, threshold
-from traceopt.units import us
+from traceopt.rules.savings.pricing import priced, without_calls
 
 Mask = npt.NDArray[np.bool_]
 

@@ -7,9 +7,9 @@ from typing import ClassVar
 
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.memory.composition import Composition
+from traceopt.result.finding import Evidence, Finding, Fix
+from traceopt.rules.advice.memory import parts, peak_of_capacity, peak_share, size
 from traceopt.rules.common import dispatch_ns, ms, percent
-from traceopt.rules.finding import Evidence, Finding, Fix
-from traceopt.rules.memory_advice import parts, peak_of_capacity, peak_share, size
 from traceopt.rules.rule import Rule, threshold
 
 MANY = 100.0  # times the batch: beyond it only the order matters

@@ -9,11 +9,11 @@ import numpy as np
 
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.memory.curve import find_retries
+from traceopt.result.finding import Evidence, Finding, Fix
+from traceopt.rules.advice.memory import as_evidence, in_words, parts, peak_of_capacity, peak_share, remedies, size
 from traceopt.rules.common import by_site, locations, ms, site_evidence, typical_ns
-from traceopt.rules.finding import Evidence, Finding, Fix
-from traceopt.rules.memory_advice import as_evidence, in_words, parts, peak_of_capacity, peak_share, remedies, size
-from traceopt.rules.pricing import priced, without_calls
 from traceopt.rules.rule import Rule, threshold
+from traceopt.rules.savings.pricing import priced, without_calls
 
 BASIS = "The step without the calls into the driver and the waits in them."
 

@@ -10,11 +10,11 @@ import numpy as np
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.memory.curve import find_retries
 from traceopt.analyzer.tables.schema import I8
+from traceopt.result.finding import Evidence, Finding, Fix
+from traceopt.result.rounding import rate, us
 from traceopt.rules.common import RECORD_STACKS, by_site, locations, ms, percent, site_evidence
-from traceopt.rules.finding import Evidence, Finding, Fix
-from traceopt.rules.pricing import priced, without_calls
 from traceopt.rules.rule import Rule, threshold
-from traceopt.units import rate, us
+from traceopt.rules.savings.pricing import priced, without_calls
 
 BASIS = "The step without these calls and the waits in them."
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from typing import ClassVar
 
 from traceopt.analyzer.facts import Facts
-from traceopt.rules.finding import Confidence, Evidence, Finding, Fix
-from traceopt.rules.memory_advice import size
+from traceopt.result.finding import Confidence, Evidence, Finding, Fix
+from traceopt.rules.advice.memory import size
 from traceopt.rules.rule import Rule, threshold
 
 

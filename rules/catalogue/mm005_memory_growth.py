@@ -12,11 +12,11 @@ from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.memory.blocks import AFTER
 from traceopt.analyzer.tables.schema import I8
 from traceopt.analyzer.timeline.call_tree import OP
+from traceopt.result.finding import Evidence, Finding, Fix, Location
+from traceopt.result.rounding import rate, to_location
+from traceopt.rules.advice.memory import size
 from traceopt.rules.common import name_of, places
-from traceopt.rules.finding import Evidence, Finding, Fix, Location
-from traceopt.rules.memory_advice import size
 from traceopt.rules.rule import Rule, threshold
-from traceopt.units import rate, to_location
 
 
 class MemoryGrowth(Rule):

@@ -7,8 +7,8 @@ from typing import ClassVar
 
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.memory.composition import GRADIENTS, OPTIMIZER_STATE, PARAMETERS
-from traceopt.rules.finding import Confidence, Finding, Fix
-from traceopt.rules.memory_advice import as_evidence, inside, parts, peak_of_capacity, peak_share, remedies, size
+from traceopt.result.finding import Confidence, Finding, Fix
+from traceopt.rules.advice.memory import as_evidence, inside, parts, peak_of_capacity, peak_share, remedies, size
 from traceopt.rules.rule import Rule, threshold
 
 STATE = (PARAMETERS, GRADIENTS, OPTIMIZER_STATE)

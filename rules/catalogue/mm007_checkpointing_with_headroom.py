@@ -10,12 +10,12 @@ import numpy as np
 from traceopt.analyzer.arrays.percentiles import median
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.memory.blocks import BEFORE
+from traceopt.result.finding import Confidence, Evidence, Finding, Fix
+from traceopt.rules.advice.memory import peak_bytes, peak_of_capacity, size
 from traceopt.rules.common import launched_ns, ms, percent, places
-from traceopt.rules.finding import Confidence, Evidence, Finding, Fix
-from traceopt.rules.memory_advice import peak_bytes, peak_of_capacity, size
-from traceopt.rules.precision import kernel_evidence
-from traceopt.rules.pricing import priced_work
 from traceopt.rules.rule import Rule, threshold
+from traceopt.rules.savings.precision import kernel_evidence
+from traceopt.rules.savings.pricing import priced_work
 
 
 class CheckpointingWithHeadroom(Rule):

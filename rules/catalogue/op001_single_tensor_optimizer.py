@@ -11,6 +11,7 @@ from traceopt.analyzer.arrays.percentiles import median
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.replay.changes import RemoveHost
 from traceopt.analyzer.timeline.call_tree import ANNOTATION, OP
+from traceopt.result.finding import Finding, Fix
 from traceopt.rules.common import (
     by_site,
     host_bounds,
@@ -21,10 +22,9 @@ from traceopt.rules.common import (
     site_evidence,
     typical_ns,
 )
-from traceopt.rules.finding import Finding, Fix
-from traceopt.rules.precision import kernel_evidence
-from traceopt.rules.pricing import priced, scaled
 from traceopt.rules.rule import Rule, threshold
+from traceopt.rules.savings.precision import kernel_evidence
+from traceopt.rules.savings.pricing import priced, scaled
 
 # Optimizers that PyTorch can fuse on a CPU, as their steps are annotated.
 FUSED_ON_CPU = tuple(f"Optimizer.step#{name}.step" for name in ("Adam", "AdamW", "SGD", "Adagrad"))

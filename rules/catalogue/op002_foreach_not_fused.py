@@ -13,12 +13,12 @@ from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.replay.changes import RemoveHost
 from traceopt.analyzer.timeline.call_tree import ANNOTATION, OP
 from traceopt.analyzer.vocabulary import op_names
+from traceopt.result.finding import Evidence, Finding, Fix
 from traceopt.rules.common import by_site, host_bounds, locations, ms, places, typical_ns
-from traceopt.rules.finding import Evidence, Finding, Fix
-from traceopt.rules.precision import kernel_evidence
-from traceopt.rules.pricing import priced, shorter
-from traceopt.rules.roofline import HBM_SHARE
 from traceopt.rules.rule import Rule, threshold
+from traceopt.rules.savings.precision import kernel_evidence
+from traceopt.rules.savings.pricing import priced, shorter
+from traceopt.rules.savings.roofline import HBM_SHARE
 
 # Bytes of 4-byte numbers that one pass over a parameter moves: read and written once each.
 FUSED_BYTES = {"Adam": 28, "AdamW": 28, "SGD": 20, "Adagrad": 20}

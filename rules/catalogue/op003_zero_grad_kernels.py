@@ -13,11 +13,11 @@ from traceopt.analyzer.arrays.percentiles import median
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.replay.changes import RemoveHost, RemoveLaunches
 from traceopt.analyzer.timeline.call_tree import OP
+from traceopt.result.finding import Finding, Fix
 from traceopt.rules.common import by_site, host_bounds, locations, ms, places, typical_ns
-from traceopt.rules.finding import Finding, Fix
-from traceopt.rules.precision import kernel_evidence
-from traceopt.rules.pricing import area_of, priced
 from traceopt.rules.rule import Rule, threshold
+from traceopt.rules.savings.precision import kernel_evidence
+from traceopt.rules.savings.pricing import area_of, priced
 
 ACCUMULATE = "torch::autograd::AccumulateGrad"
 REMOVABLE = 0.95  # of zero_grad's host time

@@ -14,12 +14,12 @@ from traceopt.analyzer.run_log.run_settings import Collections
 from traceopt.analyzer.run_log.step_ledger import SETTLED, Ledger
 from traceopt.analyzer.timeline.call_tree import PYTHON
 from traceopt.analyzer.vocabulary.host_activities import HOLE
+from traceopt.result.finding import Confidence, Evidence, Finding, Fix
+from traceopt.result.rounding import us
 from traceopt.rules.common import by_site, locations, ms, name_of, percent, site_evidence
-from traceopt.rules.finding import Confidence, Evidence, Finding, Fix
-from traceopt.rules.pricing import area_of, priced
 from traceopt.rules.rule import Rule, threshold
-from traceopt.rules.run_costs import mean_step_ns, run_saving
-from traceopt.units import us
+from traceopt.rules.savings.pricing import area_of, priced
+from traceopt.rules.savings.whole_run import mean_step_ns, run_saving
 
 
 class GcPause(Rule):

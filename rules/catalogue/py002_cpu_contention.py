@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from typing import ClassVar
 
 from traceopt.analyzer.facts import Facts
+from traceopt.result.finding import Confidence, Evidence, Finding, Fix
+from traceopt.result.rounding import us
 from traceopt.rules.common import ms, percent
-from traceopt.rules.finding import Confidence, Evidence, Finding, Fix
 from traceopt.rules.rule import Rule, threshold
-from traceopt.rules.run_costs import mean_step_ns, run_saving
-from traceopt.units import us
+from traceopt.rules.savings.whole_run import mean_step_ns, run_saving
 
 
 class CpuContention(Rule):

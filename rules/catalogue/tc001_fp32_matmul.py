@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from typing import ClassVar
 
 from traceopt.analyzer.facts import Facts
+from traceopt.result.finding import Confidence, Finding, Fix
 from traceopt.rules.common import ms, percent, places
-from traceopt.rules.finding import Confidence, Finding, Fix
-from traceopt.rules.precision import fp32_saving, fp32_work, kernel_evidence, uses_tensor_cores
 from traceopt.rules.rule import Rule, threshold
+from traceopt.rules.savings.precision import fp32_saving, fp32_work, kernel_evidence, uses_tensor_cores
 
 
 class Fp32Matmul(Rule):

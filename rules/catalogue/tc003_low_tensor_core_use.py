@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from typing import ClassVar
 
 from traceopt.analyzer.facts import Facts
+from traceopt.result.finding import Confidence, Finding, Fix
 from traceopt.rules.common import ms, percent, places
-from traceopt.rules.finding import Confidence, Finding, Fix
-from traceopt.rules.precision import kernel_evidence
-from traceopt.rules.pricing import priced_work
 from traceopt.rules.rule import Rule, threshold
+from traceopt.rules.savings.precision import kernel_evidence
+from traceopt.rules.savings.pricing import priced_work
 
 NARROW = ("fp16", "bf16", "fp8", "int8")
 

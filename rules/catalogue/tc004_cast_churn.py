@@ -9,10 +9,10 @@ import numpy as np
 import numpy.typing as npt
 
 from traceopt.analyzer.facts import Facts
+from traceopt.result.finding import Confidence, Evidence, Finding, Fix
 from traceopt.rules.common import launched_ns, ms, percent, place_of_work, places
-from traceopt.rules.finding import Confidence, Evidence, Finding, Fix
-from traceopt.rules.pricing import priced_work
 from traceopt.rules.rule import Rule, threshold
+from traceopt.rules.savings.pricing import priced_work
 
 
 class CastChurn(Rule):

@@ -8,8 +8,8 @@ from typing import ClassVar
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.timeline.call_tree import OP
 from traceopt.analyzer.work.gemms import GemmShape
+from traceopt.result.finding import Confidence, Evidence, Finding, Fix
 from traceopt.rules.common import ms, percent, place_of, places
-from traceopt.rules.finding import Confidence, Evidence, Finding, Fix
 from traceopt.rules.rule import Rule, threshold
 
 

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.vocabulary import op_names
-from traceopt.rules.finding import Finding, Fix
+from traceopt.result.finding import Finding, Fix
 from traceopt.rules.registry import TRACE_QUALITY
 from traceopt.rules.rule import Rule
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from typing import ClassVar
 
 from traceopt.analyzer.facts import Facts
+from traceopt.result.finding import Evidence, Finding, Fix
 from traceopt.rules.common import HOST_DISPATCH, percent, starved_ns
-from traceopt.rules.finding import Evidence, Finding, Fix
 from traceopt.rules.registry import TRACE_QUALITY
 from traceopt.rules.rule import Rule, threshold
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import ClassVar
 
 from traceopt.analyzer.facts import Facts
-from traceopt.rules.finding import Finding, Fix
+from traceopt.result.finding import Finding, Fix
 from traceopt.rules.registry import TRACE_QUALITY
 from traceopt.rules.rule import Rule
 

@@ -7,8 +7,8 @@ from typing import ClassVar
 
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.tables.trace import TraceMeta
+from traceopt.result.finding import Finding, Fix
 from traceopt.rules.common import ms
-from traceopt.rules.finding import Finding, Fix
 from traceopt.rules.registry import TRACE_QUALITY
 from traceopt.rules.rule import Rule, threshold
 

@@ -8,11 +8,11 @@ from typing import ClassVar
 import numpy as np
 
 from traceopt.analyzer.ranks.run_facts import RunFacts
+from traceopt.result.finding import Finding, Fix
+from traceopt.rules.bases.rank_rule import RunRule, rank_name
 from traceopt.rules.common import ms
-from traceopt.rules.finding import Finding, Fix
 from traceopt.rules.registry import TRACE_QUALITY
 from traceopt.rules.rule import threshold
-from traceopt.rules.run_rule import RunRule, rank_name
 
 
 class ClockSkew(RunRule):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from traceopt.rules.finding import Finding
+from traceopt.result.finding import Finding
 from traceopt.rules.patches.edits import Edit, argument, set_keywords
 from traceopt.rules.patches.origins import constructor
 from traceopt.rules.patches.places import own_nodes, statements_of

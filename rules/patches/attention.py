@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections import Counter
 
-from traceopt.rules.finding import Finding
+from traceopt.result.finding import Finding
 from traceopt.rules.patches.edits import Edit, removed
 from traceopt.rules.patches.places import statements_at
 from traceopt.rules.patches.source import Source, UnclearError, only

@@ -6,7 +6,7 @@ import ast
 import multiprocessing
 from collections.abc import Iterator
 
-from traceopt.rules.finding import Finding
+from traceopt.result.finding import Finding
 from traceopt.rules.patches.edits import Edit, argument, set_keywords
 from traceopt.rules.patches.origins import constructor
 from traceopt.rules.patches.places import own_nodes, statements_at, statements_of

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from traceopt.rules.finding import Finding
+from traceopt.result.finding import Finding
 from traceopt.rules.patches.edits import Edit, put_inside, removed
 from traceopt.rules.patches.places import statements_of
 from traceopt.rules.patches.source import Source, UnclearError, only

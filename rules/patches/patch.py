@@ -8,7 +8,7 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.structs import replace
 
-from traceopt.rules.finding import Finding
+from traceopt.result.finding import Finding
 from traceopt.rules.patches import arguments, attention, loaders, loops, precision
 from traceopt.rules.patches.edits import Edit, applied
 from traceopt.rules.patches.files import find_source

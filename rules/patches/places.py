@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from traceopt.rules.finding import Finding, Location
+from traceopt.result.finding import Finding, Location
 from traceopt.rules.patches.source import Function, Source
 
 # Frames that have no def of their own in the source.

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from benchmarks.savings.measure import able, prediction
 from benchmarks.savings.page import Proof, page, row
 from fixtures.workloads.pairs import PAIRS
-from traceopt.result import Combined
+from traceopt.result.document import Combined
 
 if TYPE_CHECKING:
     from conftest import GetExample

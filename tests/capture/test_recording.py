@@ -13,7 +13,7 @@ import torch
 from runs import Run, Trace, environment
 
 import traceopt
-from traceopt.recording import Training
+from traceopt.profiling import Training
 
 
 def train(steps: int, profiler: traceopt.profile) -> None:
@@ -98,7 +98,7 @@ def test_a_training_is_recorded_once(tmp_path: Path) -> None:
 def test_a_training_that_fails_keeps_its_trace(tmp_path: Path) -> None:
     code = f"""
 import torch, traceopt
-from traceopt.recording import Training
+from traceopt.profiling import Training
 profiler = traceopt.profile({str(tmp_path)!r}, "quick")
 Training(profiler).begin()
 for _ in range(4):

@@ -10,8 +10,8 @@ import pytest
 from runs import Run
 
 from traceopt.api import analyze
-from traceopt.result import Result
-from traceopt.rules.finding import Finding
+from traceopt.result.document import Result
+from traceopt.result.finding import Finding
 
 
 def result_of(run: Run) -> Result:

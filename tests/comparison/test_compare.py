@@ -11,12 +11,12 @@ from sample import cpu_only, rich
 
 import traceopt
 from traceopt.comparison.compare import compare_runs, runs_of
-from traceopt.comparison.document import Comparison, FindingChange
 from traceopt.comparison.runs import slim
 from traceopt.errors import ConfigError, InputError
 from traceopt.reports.html import render_html
-from traceopt.result import Device, Kernel, Result, Setting
-from traceopt.rules.finding import Location
+from traceopt.result.comparison import Comparison, FindingChange
+from traceopt.result.document import Device, Kernel, Result, Setting
+from traceopt.result.finding import Location
 
 GetExample = Callable[..., object]
 

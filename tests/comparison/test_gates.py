@@ -7,10 +7,10 @@ from msgspec.structs import replace
 from sample import cpu_only, empty, rich, unusable
 
 from traceopt.comparison.compare import compare_runs, runs_of
-from traceopt.comparison.document import GateOutcome
 from traceopt.comparison.gates import Gate, judge
 from traceopt.errors import ConfigError
-from traceopt.result import Memory, Quality, Result, Step, Throughput
+from traceopt.result.comparison import GateOutcome
+from traceopt.result.document import Memory, Quality, Result, Step, Throughput
 
 GIB = 1 << 30
 STEADY = [99_000.0, 100_000.0, 101_000.0, 100_000.0]

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from traceopt.reports.html import render_html
-from traceopt.result import Result
+from traceopt.result.document import Result
 
 CHROMIUM = Path("/usr/bin/chromium")  # Debian's
 

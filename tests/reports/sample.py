@@ -11,7 +11,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import asdict, replace
 
-from traceopt.result import (
+from traceopt.result.document import (
     BreakdownPart,
     Check,
     Collective,
@@ -46,7 +46,7 @@ from traceopt.result import (
     Tool,
     TraceFile,
 )
-from traceopt.rules.finding import Evidence, Finding, Fix, Location, Saving
+from traceopt.result.finding import Evidence, Finding, Fix, Location, Saving
 
 GIB = 1 << 30
 STEP_US = 412_000.0

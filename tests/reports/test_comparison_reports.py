@@ -15,12 +15,12 @@ from msgspec import Struct
 from msgspec.structs import asdict, replace
 
 from traceopt.comparison.compare import compare_runs, runs_of
-from traceopt.comparison.document import Comparison, SettingChange
 from traceopt.comparison.gates import Gate
 from traceopt.reports.comparison.html import render_comparison_html
 from traceopt.reports.comparison.markdown import LIMIT, render_comparison_markdown
 from traceopt.reports.comparison.terminal import render_against_baseline, render_comparison, render_gates
-from traceopt.result import Kernel, Result, Step
+from traceopt.result.comparison import Comparison, SettingChange
+from traceopt.result.document import Kernel, Result, Step
 
 ANSI = re.compile(r"\x1b\[[0-9;]*m")
 GATES = ("high", "finding=new-high", "gpu_idle=40%", "step_time=+5%", "peak_memory=+10%", "tokens_per_s=1000")

@@ -8,11 +8,11 @@ import pytest
 import sample
 from msgspec.structs import replace
 
-from traceopt.comparison.document import GateOutcome
 from traceopt.reports import text
 from traceopt.reports.github import ANNOTATIONS, render_github
-from traceopt.result import Result
-from traceopt.rules.finding import Fix, Location
+from traceopt.result.comparison import GateOutcome
+from traceopt.result.document import Result
+from traceopt.result.finding import Fix, Location
 
 COMMAND = re.compile(r"::(?P<level>\w+) (?P<properties>.*?)::(?P<message>.*)")
 

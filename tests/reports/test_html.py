@@ -19,7 +19,6 @@ from msgspec.structs import replace
 from traceopt.analyzer.memory.composition import ACTIVATIONS, GRADIENTS, OPTIMIZER_STATE, OTHER, PARAMETERS, TEMPORARY
 from traceopt.analyzer.timeline.cpu_phases import PHASES
 from traceopt.analyzer.vocabulary.host_activities import LABELS
-from traceopt.reports import packing
 from traceopt.reports.drawing import draw_memory, draw_timeline, thinned, ticks
 from traceopt.reports.figures import ZOOM_SPANS, timeline_figure, zoom_spans
 from traceopt.reports.html import FOLDED_ROWS, embedded_result, plotly_source, render_html
@@ -28,9 +27,9 @@ from traceopt.reports.parts import PARTS, part_style
 from traceopt.reports.rank_chart import MAX_COLUMNS, draw_ranks, rank_parts
 from traceopt.reports.shown import shown
 from traceopt.reports.wording import combined_fixes
-from traceopt.result import Result
-from traceopt.rules.finding import Fix, Location
-from traceopt.serialization import to_json
+from traceopt.result.document import Result, packing
+from traceopt.result.finding import Fix, Location
+from traceopt.result.serialization import to_json
 
 SAMPLES = sample.ALL
 

@@ -10,11 +10,11 @@ from msgspec.structs import replace
 from rendered_page import Page
 
 from traceopt.comparison.compare import compare_runs, runs_of
-from traceopt.comparison.document import Comparison, GateOutcome, StepChange
 from traceopt.comparison.gates import Gate
 from traceopt.reports.markdown import FIXES, LIMIT, UNCHANGED, render_markdown, tag
-from traceopt.result import Check, Result
-from traceopt.rules.finding import Fix, Location
+from traceopt.result.comparison import Comparison, GateOutcome, StepChange
+from traceopt.result.document import Check, Result
+from traceopt.result.finding import Fix, Location
 
 
 @pytest.mark.parametrize("build", sample.ALL)

@@ -14,8 +14,8 @@ from jsonschema import Draft7Validator, FormatChecker
 from msgspec.structs import replace
 
 from traceopt.reports.sarif import DESCRIPTION_LIMIT, NAME_LIMIT, render_sarif
-from traceopt.result import Result
-from traceopt.rules.finding import Location
+from traceopt.result.document import Result
+from traceopt.result.finding import Location
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ import sample
 from msgspec.structs import replace
 
 from traceopt.reports.terminal import render_concise, render_terminal
-from traceopt.rules.finding import Location
+from traceopt.result.finding import Location
 
 ANSI = re.compile(r"\x1b\[[0-9;]*m")
 SAMPLES = sample.ALL

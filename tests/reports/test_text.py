@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from traceopt.reports import text
-from traceopt.rules.finding import Fix
+from traceopt.result.finding import Fix
 
 NB = "\u00a0"
 

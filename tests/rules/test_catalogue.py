@@ -14,8 +14,8 @@ import small_traces as build
 from fixtures.generate import generate
 from fixtures.scenarios import SCENARIOS
 from traceopt.api import analyze
-from traceopt.result import Check, Result
-from traceopt.rules.finding import Finding
+from traceopt.result.document import Check, Result
+from traceopt.result.finding import Finding
 from traceopt.rules.registry import TRACE_QUALITY, builtin_rules
 from traceopt.rules.rule import HIGH_IMPACT_SHARE, MEDIUM_IMPACT_SHARE, Rule
 

@@ -10,9 +10,9 @@ import pytest
 from fixtures.scenarios import SCENARIOS
 from traceopt.analyzer.replay.changes import Change, RemoveHost
 from traceopt.analyzer.trace_quality import TraceQuality
+from traceopt.result.finding import Finding, Fix, Price, Saving
 from traceopt.rules.combine import TOP, combine
-from traceopt.rules.finding import Finding, Fix, Price, Saving
-from traceopt.rules.pricing import area_of
+from traceopt.rules.savings.pricing import area_of
 
 if TYPE_CHECKING:
     from conftest import GetExample

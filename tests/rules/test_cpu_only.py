@@ -8,9 +8,9 @@ import pytest
 import small_traces as build
 
 from traceopt.analyzer.facts import Facts
-from traceopt.result import Check
+from traceopt.result.document import Check
+from traceopt.result.finding import Finding
 from traceopt.rules.engine import run_rules
-from traceopt.rules.finding import Finding
 from traceopt.rules.registry import builtin_rules
 
 RULES = {rule.code: rule for rule in builtin_rules()}

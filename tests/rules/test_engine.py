@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from traceopt.errors import ConfigError
+from traceopt.result.finding import Finding, Fix, Impact, Saving
 from traceopt.rules.engine import Outcome, configure, prepare, run_rules
-from traceopt.rules.finding import Finding, Fix, Impact, Saving
 from traceopt.rules.registry import TRACE_QUALITY, Registry
 from traceopt.rules.rule import Rule, threshold
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from traceopt.rules.finding import Evidence, Finding, Fix, Location, Saving
+from traceopt.result.finding import Evidence, Finding, Fix, Location, Saving
 from traceopt.rules.fingerprint import fingerprints, places
 
 FINDING = Finding(

@@ -14,7 +14,7 @@ from fixtures.generate import generate
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.memory.composition import ACTIVATIONS, OPTIMIZER_STATE, PARAMETERS
 from traceopt.analyzer.reading.trace_reader import read_trace
-from traceopt.rules.memory_advice import remedies, size
+from traceopt.rules.advice.memory import remedies, size
 
 if TYPE_CHECKING:
     from conftest import GetExample

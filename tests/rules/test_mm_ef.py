@@ -12,7 +12,7 @@ from test_tq import REAL, facts_of, launched, real
 
 from fixtures.generate import Planted
 from traceopt.analyzer.facts import Facts
-from traceopt.rules.finding import Finding, Saving
+from traceopt.result.finding import Finding, Saving
 from traceopt.rules.registry import builtin_rules
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ import small_traces as build
 from fixtures.generate import Planted, generate
 from fixtures.scenarios import SCENARIOS
 from traceopt.analyzer.facts import Facts
-from traceopt.result import Result
-from traceopt.rules.finding import Finding, Saving
+from traceopt.result.document import Result
+from traceopt.result.finding import Finding, Saving
 from traceopt.rules.registry import builtin_rules
 
 if TYPE_CHECKING:

@@ -16,8 +16,8 @@ from traceopt.analyzer.ranks.rank_summary import summarize
 from traceopt.analyzer.ranks.run_facts import RunFacts
 from traceopt.analyzer.reading.trace_reader import read_trace
 from traceopt.api import analyze
-from traceopt.result import Check, Result
-from traceopt.rules.finding import Finding
+from traceopt.result.document import Check, Result
+from traceopt.result.finding import Finding
 
 Run = tuple[list[GeneratedTrace], Result]
 

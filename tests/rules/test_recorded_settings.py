@@ -14,14 +14,14 @@ from hypothesis import strategies as st
 from test_captured import JSON, paths, put
 
 from fixtures.generate import generate
-from traceopt import sections
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.reading.trace_reader import read_trace
 from traceopt.analyzer.run_log.step_ledger import read_ledger
+from traceopt.assembly import sections
 from traceopt.capture.ledger import Ledger
-from traceopt.result import Check
+from traceopt.result.document import Check
+from traceopt.result.finding import Finding
 from traceopt.rules.engine import run_rules
-from traceopt.rules.finding import Finding
 from traceopt.rules.registry import builtin_rules
 
 RULES = {rule.code: rule() for rule in builtin_rules()}

@@ -13,9 +13,9 @@ import small_traces
 from fixtures import broken
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.reading.trace_reader import read_trace
+from traceopt.rules.bases.rank_rule import RunRule
 from traceopt.rules.engine import Outcome, run_rules
 from traceopt.rules.registry import TRACE_QUALITY, builtin_rules
-from traceopt.rules.run_rule import RunRule
 
 if TYPE_CHECKING:
     from conftest import GetExample

@@ -21,7 +21,7 @@ LARGEST_BYTES = 1 << 28  # of a report; one with Plotly takes 2 MB
 def export(report: str, json_path: str) -> None:
     """Get the result document (JSON) back out of an HTML report."""
     from traceopt.reports.html import embedded_result
-    from traceopt.result import Result
+    from traceopt.result.document import Result
 
     try:
         data = Result.from_json(embedded_result(_page(report))).to_json()

@@ -13,11 +13,11 @@ from traceopt.cli.results import check_all_writable, terminal, write_output
 from traceopt.output import emit
 
 if TYPE_CHECKING:
-    from traceopt.comparison.document import Comparison, GateOutcome
     from traceopt.comparison.gates import Gate
     from traceopt.comparison.runs import Run
     from traceopt.config import Config
-    from traceopt.result import Result
+    from traceopt.result.comparison import Comparison, GateOutcome
+    from traceopt.result.document import Result
 
 EXIT_GATE = 1
 
@@ -114,7 +114,7 @@ class Gating:
 
     def not_judged(self, reason: str) -> None:
         """For a run without a result: its gates have not passed."""
-        from traceopt.comparison.document import GateOutcome
+        from traceopt.result.comparison import GateOutcome
 
         self.outcomes = [GateOutcome(gate.text, gate.level, "not_checked", reason) for gate in self._gates]
 

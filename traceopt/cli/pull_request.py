@@ -15,7 +15,7 @@ from traceopt.errors import OutputError, visible
 
 if TYPE_CHECKING:
     from traceopt.cli.gating import Gating
-    from traceopt.result import Result
+    from traceopt.result.document import Result
 
 FORMATS = ("markdown", "github", "gitlab", "sarif")
 SUMMARY_LIMIT = 1 << 20  # bytes that GitHub takes from a step; of a larger summary it shows nothing
@@ -68,7 +68,7 @@ class PullRequest(NamedTuple):
         from traceopt.reports.markdown import render_markdown
         from traceopt.reports.places import without_a_place
         from traceopt.reports.sarif import render_sarif
-        from traceopt.repository import in_repository
+        from traceopt.repository_paths import in_repository
 
         result = in_repository(result, source)
         if format_ in _BY_FILE and not quiet and (codes := without_a_place(result.findings)):

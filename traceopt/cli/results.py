@@ -16,7 +16,7 @@ from traceopt.output import Progress, check_writable, write_atomically
 
 if TYPE_CHECKING:
     from traceopt.config import Config
-    from traceopt.result import Result
+    from traceopt.result.document import Result
     from traceopt.rules.registry import Registry
 
 

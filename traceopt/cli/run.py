@@ -123,15 +123,15 @@ def run(
     if not no_analyze:
         gating.prepare(config, debug=state["debug"])
 
-    from traceopt import running
+    from traceopt import run_script
 
-    settings = running.settings(command, module, logdir, name, **schedule)
-    code, outcome = running.record(command, module, settings, quiet=quiet)
-    for line in running.remarks(outcome, quiet=quiet):
+    settings = run_script.settings(command, module, logdir, name, **schedule)
+    code, outcome = run_script.record(command, module, settings, quiet=quiet)
+    for line in run_script.remarks(outcome, quiet=quiet):
         click.echo(f"traceopt: {visible(line)}", err=True)
-    if outcome.traces and not no_analyze and not running.was_told_to_end(code):
+    if outcome.traces and not no_analyze and not run_script.was_told_to_end(code):
         paths = [str(path) for path in outcome.traces]
-        source = running.source_folders(command)
+        source = run_script.source_folders(command)
         result = analyzed(paths, config, source, debug=state["debug"], quiet=quiet)
         gating.judge(result, paths)
         if html_path is not None:
@@ -140,11 +140,11 @@ def run(
             write_patch(patch_path, result, source, paths, quiet=quiet)
         pull_request.write(result, gating, source, paths, quiet=quiet)
         emit(rendered(result, "text", None, html_path))
-        emit(running.footer(outcome, settings))
+        emit(run_script.footer(outcome, settings))
         gating.tell(None, on_stdout=True)
     else:
         if outcome.traces and not quiet:
-            click.echo(running.footer(outcome, settings), nl=False, err=True)
+            click.echo(run_script.footer(outcome, settings), nl=False, err=True)
         gating.not_judged("the run was not analyzed")
         gating.tell(None, on_stdout=False)
-    running.end_alike(code or gating.exit_code)
+    run_script.end_alike(code or gating.exit_code)

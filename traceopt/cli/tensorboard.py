@@ -18,6 +18,6 @@ def tensorboard(logdir: Path, options: tuple[str, ...]) -> None:
 
     Options after LOGDIR are those of TensorBoard: traceopt tensorboard traceopt-logs --port 6007
     """
-    from traceopt.tensorboard import start
+    from traceopt.tensorboard_server import start
 
     start(logdir, options)

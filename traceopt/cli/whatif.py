@@ -48,7 +48,7 @@ def whatif(
     config = configuration(config_path)
 
     from traceopt.reports.whatif import render_whatif
-    from traceopt.whatif import what_if
+    from traceopt.what_if import what_if
 
     with Progress(enabled=sys.stderr.isatty() and not quiet) as progress:
         document = what_if(

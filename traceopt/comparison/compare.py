@@ -8,16 +8,16 @@ from pathlib import Path
 from typing import Any
 
 from traceopt import __version__
-from traceopt.comparison.document import ComparedRun, Comparison, PartChange, SettingChange, Side, StepChange
 from traceopt.comparison.findings import finding_changes
 from traceopt.comparison.gates import Gate, judge
 from traceopt.comparison.noise import step_change
 from traceopt.comparison.rows import kernel_changes, metric_changes, op_changes, part_changes
 from traceopt.comparison.runs import Given, Run, read_runs
 from traceopt.errors import InputError
-from traceopt.ranks.pace import Progress
-from traceopt.result import Result, Tool
+from traceopt.result.comparison import ComparedRun, Comparison, PartChange, SettingChange, Side, StepChange
+from traceopt.result.document import Result, Tool
 from traceopt.rules.common import ms, percent
+from traceopt.workers.progress_line import Progress
 
 CROWDED = "PY002"  # the training thread waited for a core
 

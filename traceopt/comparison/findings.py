@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 from msgspec import Struct, field
 
-from traceopt.comparison.document import FindingChange, FindingStatus
-from traceopt.result import Result
+from traceopt.result.comparison import FindingChange, FindingStatus
+from traceopt.result.document import Result
+from traceopt.result.finding import Finding
 from traceopt.rules.engine import value_order
-from traceopt.rules.finding import Finding
 from traceopt.rules.fingerprint import Place, fingerprints, places
 
 _ORDER: tuple[FindingStatus, ...] = ("new", "unknown", "fixed", "kept")

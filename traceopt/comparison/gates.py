@@ -15,11 +15,11 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from traceopt.comparison.document import Comparison, GateLevel, GateOutcome, GateStatus, MetricChange, Unit
 from traceopt.comparison.metrics import METRICS, STEP_TIME, Metric, mean_of, shown
 from traceopt.errors import ConfigError, suggestion
-from traceopt.result import Result
-from traceopt.rules.finding import Impact
+from traceopt.result.comparison import Comparison, GateLevel, GateOutcome, GateStatus, MetricChange, Unit
+from traceopt.result.document import Result
+from traceopt.result.finding import Impact
 
 IMPACTS: tuple[Impact, ...] = ("high", "medium", "low")
 _FINDING = re.compile(r"(?:finding=)?(?P<new>new-)?(?P<impact>high|medium|low)")

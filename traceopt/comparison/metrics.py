@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 
 from msgspec import Struct
 
-from traceopt.comparison.document import Unit
-from traceopt.result import Result
+from traceopt.result.comparison import Unit
+from traceopt.result.document import Result
 from traceopt.rules.common import ms, percent
 
 

@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from traceopt.analyzer.arrays.percentiles import median
-from traceopt.comparison.document import StepChange, StepVerdict
+from traceopt.result.comparison import StepChange, StepVerdict
 
 ASSUMED_SPREAD = 0.01  # standard deviation of runs of the same code, beyond what their steps make of it
 ASSUMED_FREEDOM = 4  # degrees of freedom that the assumption counts for

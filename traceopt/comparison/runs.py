@@ -12,8 +12,8 @@ from msgspec.structs import replace
 
 from traceopt.analyzer.reading.sources import natural_order
 from traceopt.errors import InputError, one_line
-from traceopt.reports.packing import LARGEST_BYTES
-from traceopt.result import Result
+from traceopt.result.document import Result
+from traceopt.result.packing import LARGEST_BYTES
 
 Given = str | os.PathLike[str] | Result
 Analyze = Callable[[str], Result]

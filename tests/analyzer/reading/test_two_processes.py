@@ -15,7 +15,7 @@ import pytest
 from small_traces import assert_same_trace
 
 from fixtures.generate import generate
-from traceopt.analyzer.reading import two_processes
+from traceopt.analyzer.reading import trace_reader, two_processes
 from traceopt.analyzer.reading.decompression import Blocks
 from traceopt.analyzer.reading.event_types import decode_events
 from traceopt.analyzer.reading.trace_reader import read_trace

@@ -10,9 +10,9 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from small_traces import Json, annotation, kernel, op, python, read, runtime, span
 
-from traceopt import sections
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.stalls.idle import CAUSES
+from traceopt.assembly import sections
 
 MAIN, AUTOGRAD = 1, 2
 LOADER = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"

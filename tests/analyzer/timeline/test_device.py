@@ -9,7 +9,7 @@ from small_traces import Json, annotation, document, kernel, op, read, runtime, 
 
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.timeline.device import TraceDevice
-from traceopt.sections import gpu_runtime
+from traceopt.assembly.sections import gpu_runtime
 
 A100 = {"id": 0, "name": "NVIDIA A100-SXM4-80GB", "totalGlobalMem": 85_097_971_712}
 A100 |= {"computeMajor": 8, "computeMinor": 0, "numSms": 108}

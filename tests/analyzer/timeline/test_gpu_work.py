@@ -8,9 +8,9 @@ import pytest
 from small_traces import Json, annotation, kernel, read, runtime, span
 
 from fixtures.scenarios import SCENARIOS
-from traceopt import sections
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.timeline.gpu_work import GpuWork
+from traceopt.assembly import sections
 
 if TYPE_CHECKING:
     from conftest import GetExample

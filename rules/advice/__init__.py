@@ -1,0 +1,1 @@
+"""What to set: numbers and settings that fixes recommend."""

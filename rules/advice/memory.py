@@ -1,0 +1,164 @@
+"""What the memory rules share: sizes in words, the peak against the capacity, and what each remedy gives back here."""
+
+from __future__ import annotations
+
+from math import sqrt
+
+from msgspec import Struct
+
+from traceopt.analyzer.facts import Facts
+from traceopt.analyzer.memory.composition import (
+    ACTIVATIONS,
+    GRADIENTS,
+    OPTIMIZER_STATE,
+    PARAMETERS,
+    Composition,
+)
+from traceopt.result.finding import Evidence
+
+MANY_BLOCKS = 16  # kept results from which recomputing them can pay
+
+
+class Remedy(Struct, frozen=True):
+    """One way to free memory. `bytes` is what it gives back at this peak, None where the trace does not tell."""
+
+    name: str
+    bytes: int | None
+    code: str | None = None
+
+
+def size(count: float | None) -> str:
+    """ "12.3 GB", "340 MB" for a sentence."""
+    if count is None:
+        return "not recorded"
+    return f"{count / 1e9:.1f} GB" if count >= 1e9 else f"{count / 1e6:,.0f} MB"
+
+
+def peak_bytes(facts: Facts) -> int:
+    """Reserved at the peak, which is what the device lacks; allocated where reserved was not recorded."""
+    memory = facts.memory
+    return (memory.peak_reserved or memory.peak_allocated or 0) if memory else 0
+
+
+def peak_share(facts: Facts) -> float:
+    """Of the device's memory."""
+    return peak_bytes(facts) / (facts.device.memory_bytes or 1)
+
+
+def peak_of_capacity(facts: Facts) -> str:
+    """ "30.1 GB of 42.3 GB (71%)"."""
+    return f"{size(peak_bytes(facts))} of {size(facts.device.memory_bytes)} ({peak_share(facts):.0%})"
+
+
+def parts(composition: Composition | None) -> list[Evidence]:
+    """One row a part of the peak."""
+    held = composition.bytes if composition else {}
+    return [Evidence(f"At the peak: {name[:1].lower()}{name[1:]}", detail=size(count)) for name, count in held.items()]
+
+
+def remedies(facts: Facts) -> list[Remedy]:
+    """What frees memory, in the order to try it: the cheapest change first, without those that give nothing back."""
+    held = facts.composition
+    known = held is not None and held.of(PARAMETERS) > 0
+    found = [_mixed_precision(facts, held)]
+    if facts.trains:
+        found += [_checkpointing(facts, held), _accumulation(held)]
+        found += _optimizer(facts, held if known else None)
+        found += _sharded(facts, held if known else None)
+    else:
+        found += [_smaller_batch(held), _four_bit_weights(facts, held if known else None)]
+    return [one for one in found if one is not None and (one.bytes is None or one.bytes > 0)]
+
+
+def as_evidence(found: list[Remedy]) -> list[Evidence]:
+    return [Evidence(one.name, detail=f"gives back about {size(one.bytes)}") for one in found if one.bytes is not None]
+
+
+def in_words(found: list[Remedy]) -> str:
+    """ "mixed precision (1.2 GB), activation checkpointing (4.0 GB), ..."."""
+    return ", ".join(inside(one.name) + (f" ({size(one.bytes)})" if one.bytes is not None else "") for one in found)
+
+
+def inside(name: str) -> str:
+    """A remedy's name inside a sentence; acronyms keep their capitals."""
+    return (
+        name
+        if name[:2].isupper() or name[1:2].isupper() or name.startswith(("LoRA", "Ze"))
+        else name[:1].lower() + name[1:]
+    )
+
+
+def _mixed_precision(facts: Facts, held: Composition | None) -> Remedy | None:
+    """Results in 16 bits take half; where products run in 16 bits already, nothing is left to win."""
+    if facts.products.dtype.among("fp16", "bf16", "fp8").any():
+        return None
+    return Remedy(
+        "Mixed precision",
+        None if held is None else held.of_the_batch // 2,
+        'with torch.autocast("cuda", dtype=torch.bfloat16): ...',
+    )
+
+
+def _checkpointing(facts: Facts, held: Composition | None) -> Remedy | None:
+    """Of n equal results 2 sqrt(n) stay: the checkpoints and one stretch between two (Chen et al. 2016)."""
+    if facts.regions.recompute.any():
+        return None
+    code = "hidden = torch.utils.checkpoint.checkpoint(block, hidden, use_reentrant=False)"
+    if held is None:
+        return Remedy("Activation checkpointing", None, code)
+    count = held.activation_blocks
+    gain = round(held.of(ACTIVATIONS) * (1 - 2 / sqrt(count))) if count >= MANY_BLOCKS else 0
+    return Remedy("Activation checkpointing", gain, code)
+
+
+def _accumulation(held: Composition | None) -> Remedy:
+    return Remedy(
+        "Gradient accumulation over two half batches",
+        None if held is None else held.of_the_batch // 2,
+        "(loss / 2).backward()  # twice, then optimizer.step()",
+    )
+
+
+def _smaller_batch(held: Composition | None) -> Remedy:
+    return Remedy("Half the batch", None if held is None else held.of_the_batch // 2)
+
+
+def _optimizer(facts: Facts, held: Composition | None) -> list[Remedy]:
+    """Fewer bytes of state for each parameter, or fewer parameters to train."""
+    state = facts.model_state
+    eight = "optimizer = bitsandbytes.optim.AdamW8bit(model.parameters())"
+    lora = "model = peft.get_peft_model(model, peft.LoraConfig(...))"
+    if held is None or state is None:
+        return [Remedy("An 8-bit optimizer", None, eight), Remedy("LoRA, or QLoRA in 4 bits", None, lora)]
+    kept = held.of(OPTIMIZER_STATE)
+    moments = 2 * state.parameters if "adam" in (state.optimizer or "").lower() else 0  # a byte each
+    trained = kept + held.of(GRADIENTS)
+    weights = held.of(PARAMETERS) - state.parameters // 2
+    return [
+        Remedy("An 8-bit optimizer", max(0, kept - moments) if moments else 0, eight),
+        Remedy("LoRA for fine-tuning", trained, lora),
+        Remedy("QLoRA with weights in 4 bits", trained + max(0, weights)),
+    ]
+
+
+def _sharded(facts: Facts, held: Composition | None) -> list[Remedy]:
+    """Shares of what stays, spread over the ranks (Rajbhandari et al. 2020), or kept by the host."""
+    code = "for block in model.layers: fully_shard(block)\nfully_shard(model)"
+    ranks = max(2, facts.trace.meta.world_size or 1)
+    if held is None:
+        return [Remedy("ZeRO or FSDP", None, code), Remedy("Offloading to the CPU", None)]
+    away = 1 - 1 / ranks
+    moments, gradients, weights = (held.of(part) for part in (OPTIMIZER_STATE, GRADIENTS, PARAMETERS))
+    return [
+        Remedy(f"ZeRO-1 over {ranks} GPUs", round(away * moments)),
+        Remedy(f"ZeRO-2 over {ranks} GPUs", round(away * (moments + gradients))),
+        Remedy(f"ZeRO-3 or FSDP over {ranks} GPUs", round(away * (moments + gradients + weights)), code),
+        Remedy("Optimizer state offloaded to the CPU", moments),
+    ]
+
+
+def _four_bit_weights(facts: Facts, held: Composition | None) -> Remedy:
+    state = facts.model_state
+    known = held is not None and state is not None
+    gain = held.of(PARAMETERS) - state.parameters // 2 if known and held and state else None
+    return Remedy("Weights in 8 or 4 bits", gain, "BitsAndBytesConfig(load_in_4bit=True)")

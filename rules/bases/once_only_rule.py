@@ -1,0 +1,93 @@
+"""What the rules about once-only work share: it belongs to a run's start, and costs where it comes back in steps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import ClassVar
+
+import numpy as np
+
+from traceopt.analyzer.arrays.percentiles import median
+from traceopt.analyzer.facts import Facts
+from traceopt.analyzer.stalls.idle import CAUSES
+from traceopt.analyzer.tables.schema import I8
+from traceopt.result.finding import Confidence, Evidence, Finding, Fix, Price
+from traceopt.rules.common import SiteCost, by_site, locations, ms, name_of, percent, site_evidence
+from traceopt.rules.rule import Rule, threshold
+from traceopt.rules.savings.pricing import priced, without_calls
+
+
+class SteadyRule(Rule):
+    """Base of the rules about work that should be over when the steps are steady. A subclass names cause and fix."""
+
+    cause: ClassVar[str]  # a name of idle.CAUSES
+    does: ClassVar[str]  # what happens, for the sentence "... in 3 of 6 steps"
+    fix: ClassVar[Fix]
+    family: ClassVar[str] = "launch and dispatch"
+    requires: ClassVar[tuple[str, ...]] = ("gpu", "whole", "launches")
+
+    min_share: float = threshold(0.02, "smallest cost of the mean step, as a share of the median step, to report")
+    min_step_us: float = threshold(500.0, "starvation in one step, in microseconds, from which it counts as hit")
+
+    def applies(self, facts: Facts) -> str | None:
+        if facts.steps.count < 3:
+            return f"{facts.steps.count} recorded steps do not tell a start from what comes back."
+        return None
+
+    def check(self, facts: Facts) -> Iterator[Finding]:
+        cost = self.cost(facts)
+        hit = np.flatnonzero(cost >= self.min_step_us * 1e3)
+        hit = hit[hit > 0]  # the first step is a start
+        if not len(hit) or cost[hit].sum() / facts.steps.count < self.min_share * facts.step_ns:
+            return
+        sites = self.sites(facts, hit)
+        names = ", ".join(facts.steps.names[i] for i in hit[:3]) + (", ..." if len(hit) > 3 else "")
+        took = ms(float(cost[hit].mean()))
+        yield self.finding(
+            why=f"{self.does} in {len(hit)} of {facts.steps.count} steps ({names}), and the GPU waits {took} in each.",
+            saving=self._saving(facts, cost, hit),
+            evidence=[*self.more(facts), *site_evidence(facts, sites, lambda s: name_of(facts, int(s.rows[0])))],
+            locations=locations(sites),
+            fix=self.fix,
+            confidence=self._confidence(hit),
+            shares_cause_with=["EF002"],
+        )
+
+    def cost(self, facts: Facts) -> I8:
+        """The GPU's starvation by the cause in each step, ns."""
+        return np.asarray(facts.idle.by_step[:, CAUSES.index(self.cause)])
+
+    def rows(self, facts: Facts, hit: I8) -> I8:
+        """The slices that it is, in the steps that it hits."""
+        rows = facts.host.rows_of(self.cause)
+        return rows[np.isin(facts.steps.step_of(facts.slices.start[rows]), hit)]
+
+    def sites(self, facts: Facts, hit: I8) -> list[SiteCost]:
+        """Where it comes from in the steps that it hits."""
+        rows = self.rows(facts, hit)
+        return by_site(facts, rows, facts.gaps.starved.within(facts.slices.start[rows], facts.slices.end[rows]))
+
+    def more(self, facts: Facts) -> list[Evidence]:  # noqa: ARG002
+        """Rows of evidence beside the places."""
+        return []
+
+    def _saving(self, facts: Facts, cost: I8, hit: I8) -> Price | None:
+        """Spread over all steps; what happened once may never come back."""
+        if len(hit) < 2:
+            return None
+        count = facts.steps.count
+        total = float(cost[hit].sum())
+        return priced(
+            facts,
+            ((total - float(cost[hit].max())) / count, total / count, total / count),
+            without_calls(facts, self.rows(facts, hit)),
+            "The mean step without it; the low end takes the longest for a one-off.",
+            typical=False,
+        )
+
+    def _confidence(self, hit: I8) -> Confidence:
+        return "low" if len(hit) == 1 else "medium" if len(hit) == 2 else "high"
+
+    def passed(self, facts: Facts) -> str:
+        share = median(self.cost(facts)) / facts.step_ns
+        return f"It starves the GPU for {percent(share)} of the median step."

@@ -1,0 +1,75 @@
+"""What a rule about several ranks is: it sees their summaries together instead of one trace's facts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from traceopt.result.finding import Finding, Location, Saving
+from traceopt.result.rounding import to_location
+from traceopt.rules.rule import Rule
+
+if TYPE_CHECKING:
+    from traceopt.analyzer.facts import Facts
+    from traceopt.analyzer.ranks.joint_replay import Ranks
+    from traceopt.analyzer.ranks.run_facts import RunFacts
+    from traceopt.analyzer.replay.changes import Change
+
+
+class RunRule(Rule):
+    """Base of the rules that compare ranks. A subclass implements `check_run` and `passed_run`."""
+
+    def check(self, facts: Facts) -> Iterator[Finding]:  # noqa: ARG002
+        """One trace alone says nothing of the others."""
+        return iter(())
+
+    def lacks_ranks(self, run: RunFacts) -> str | None:
+        """What is missing to compare ranks and how to get it; None when it is there."""
+        if (lack := run.incomparable) is not None:
+            return lack
+        if not run.step_names:
+            return "The ranks have no step in common; record the same steps on every rank."
+        if not run.matched.count:
+            return "The ranks' traces have no collective in common; record the same steps on every rank."
+        return None
+
+    def check_run(self, run: RunFacts) -> Iterator[Finding]:
+        """Yields what is worth changing in the run."""
+        raise NotImplementedError
+
+    def remedy(self, ranks: Ranks) -> list[Sequence[Change]] | None:  # noqa: ARG002
+        """What the fix changes on each rank, to replay them together; None where that is not known."""
+        return None
+
+    def passed_run(self, run: RunFacts) -> str:
+        """One sentence for the reader when check_run() yields nothing."""
+        raise NotImplementedError
+
+
+def run_saving(run: RunFacts, low_ns: float, est_ns: float, high_ns: float, basis: str) -> Saving:
+    """Time per step of every rank, bounded by the median step; ordered low <= est <= high."""
+    step = run.step_ns
+    est = min(max(0.0, est_ns), step)
+    low, high = min(max(0.0, low_ns), est), min(max(est, high_ns), step)
+    share = round(est / step, 6) if step else 0.0
+    return Saving(round(low / 1e3, 3), round(est / 1e3, 3), round(high / 1e3, 3), share, basis)
+
+
+def rank_name(run: RunFacts, index: int) -> str:
+    """ "rank 3", or the file's name where the rank is not known."""
+    rank = run.ranks[index]
+    return f"rank {rank.rank}" if rank.rank is not None else rank.path
+
+
+def on_rank(finding: Finding, run: RunFacts, index: int) -> Finding:
+    """The finding as one of that rank."""
+    rank = run.ranks[index].rank
+    return finding if rank is None else replace(finding, ranks=[rank])
+
+
+def place_on(run: RunFacts, index: int, part: str) -> Location | None:
+    """The line behind what a rank spends on a part of its step."""
+    site = run.ranks[index].places.get(part)
+    return to_location(site) if site else None

@@ -1,0 +1,91 @@
+"""What the host-synchronization rules share: each is one reason for which the host blocks on the GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from traceopt.analyzer.arrays.grouping import distinct_values
+from traceopt.analyzer.arrays.intervals import intersect, union
+from traceopt.analyzer.facts import Facts
+from traceopt.analyzer.replay.changes import DropSync
+from traceopt.result.finding import Finding, Fix
+from traceopt.rules.common import by_site, locations, ms, name_of, percent, site_evidence, times, typical_ns
+from traceopt.rules.rule import Rule, threshold
+from traceopt.rules.savings.pricing import calls_in, priced
+
+SURE_SHARE = 0.7  # of what reading a value less often gives back: some reads remain
+OTHER_RULES = {"data_loading": "DL001", "input_work": "DL002", "logging": "LG001", "checkpoint": "LG003"}
+
+
+class SyncRule(Rule):
+    """Base of the rules about syncs. A subclass names the reason and the fix."""
+
+    reason: ClassVar[str]
+    fix: ClassVar[Fix]
+    does: ClassVar[str]  # what the code does, for the sentence "... 2 times a step ..."
+    family: ClassVar[str] = "host synchronisation"
+    requires: ClassVar[tuple[str, ...]] = ("gpu", "launches")
+
+    min_share: float = threshold(0.01, "smallest stall, as a share of the median step, to report")
+
+    def rows(self, facts: Facts) -> npt.NDArray[np.bool_]:
+        """Which syncs this rule is about; those of logging belong to LG002, of gradients to HS005."""
+        return np.asarray((facts.syncs.reason == self.reason) & ~facts.reporting_syncs & ~facts.gradient_syncs)
+
+    def check(self, facts: Facts) -> Iterator[Finding]:
+        """One finding for each line of the user's code."""
+        syncs = facts.syncs
+        mine = np.flatnonzero(self.rows(facts) & (syncs.stall > 0))
+        sites = facts.call_sites.of(syncs.cause_slice[mine])
+        for site in distinct_values(sites):
+            rows = mine[sites == site]
+            stall = typical_ns(facts, syncs.start[rows], syncs.stall[rows])
+            if stall >= self.min_share * facts.step_ns:
+                yield self._at_site(facts, rows, stall)
+
+    def _at_site(self, facts: Facts, rows: npt.NDArray[np.int64], stall: float) -> Finding:
+        syncs = facts.syncs
+        sites = by_site(facts, syncs.cause_slice[rows], syncs.stall[rows])
+        idle = typical_ns(facts, syncs.start[rows], syncs.idle[rows])
+        count = len(distinct_values(syncs.cause_slice[rows])) / facts.steps.count
+        shared = self._shared(facts, rows)
+        beside = f", while it is busy with what {' and '.join(shared)} tell of" if shared else ""
+        return self.finding(
+            why=(
+                f"{self.does} {times(count)}. The GPU runs dry meanwhile: it waits {ms(idle)} during the "
+                f"call and {ms(stall - idle)} until the host has refilled its queue{beside}."
+            ),
+            shares_cause_with=shared,
+            saving=priced(
+                facts,
+                (SURE_SHARE * stall, stall, stall),
+                [DropSync(calls_in(facts, syncs.slice[rows]))],
+                "The step without the wait: at most the time in which the GPU starves during the call, plus the refill "
+                "after it.",
+            ),
+            evidence=site_evidence(facts, sites, lambda site: name_of(facts, int(site.rows[0]))),
+            locations=locations(sites),
+            fix=self.fix,
+        )
+
+    def _shared(self, facts: Facts, rows: npt.NDArray[np.int64]) -> list[str]:
+        """Rules that charge a good part of the refill as well: with its lead the host would have hidden that work."""
+        syncs = facts.syncs
+        refill = intersect(union(syncs.end[rows], syncs.refill_end[rows]), facts.gaps.starved)
+        host = facts.host.of_thread(facts.steps.thread)
+        return [
+            code for cause, code in OTHER_RULES.items() if intersect(host[cause], refill).total > 0.1 * refill.total
+        ]
+
+    def passed(self, facts: Facts) -> str:
+        syncs = facts.syncs
+        mine = self.rows(facts)
+        if not mine.any():
+            return "No such call in the steps."
+        total = (syncs.end - syncs.start)[mine].sum() / facts.steps.window_ns
+        stall = syncs.stall[mine].sum() / facts.steps.window_ns
+        return f"Such calls take {percent(total)} of the step, but the GPU starves for {percent(stall)} of it only."

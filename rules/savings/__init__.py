@@ -1,0 +1,1 @@
+"""What a fix saves: replayed steps, bounds from what was measured."""

@@ -1,0 +1,117 @@
+"""What merging products that stand side by side gives back: fewer and fuller waves of thread blocks, fewer launches."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+from msgspec import Struct
+
+from traceopt.analyzer.facts import Facts
+from traceopt.analyzer.replay.changes import Change, MergeKernels
+from traceopt.analyzer.tables.schema import I8
+from traceopt.analyzer.timeline.call_tree import OP
+from traceopt.analyzer.work.gemms import GemmShape
+from traceopt.result.finding import Evidence, Location
+from traceopt.rules.common import place_of
+from traceopt.rules.savings.roofline import memory_ns
+
+MERGED_PEAK_SHARE = 0.5  # of the peak: what a product of the merged size can be expected to reach at least
+
+
+class Merge(Struct, frozen=True):
+    """One run of calls and what the merged call would take, over the window."""
+
+    calls: I8
+    now_ns: int  # kernels, and the GPU's starvation between them
+    starved_ns: int
+    merged_ns: float
+
+    @property
+    def gain_ns(self) -> float:
+        return max(0.0, self.now_ns - self.merged_ns)
+
+
+def merged(facts: Facts, runs: Sequence[I8]) -> list[Merge]:
+    """Those of which the thread blocks and the device's multiprocessors were recorded.
+
+    A product that leaves multiprocessors idle takes as long as one of its thread blocks. Together the calls need as
+    many waves of blocks as fit on the device, each as long as the longest now; the roofline bounds that from below.
+    """
+    products, units = facts.product_calls, facts.device.multiprocessors
+    if units is None or not runs:
+        return []
+    first, last = (np.array([run[end] for run in runs]) for end in (0, -1))
+    starved = facts.gaps.starved.within(products.start[first], products.end[last]).tolist()
+    rooflines: dict[tuple[int, ...], float] = {}  # the same runs come in every step
+    out = []
+    for run, starved_ns in zip(runs, starved, strict=True):
+        blocks, busy = products.blocks[run], products.busy_ns[run]
+        if (blocks <= 0).any():
+            continue
+        wave_ns = float((busy / -(-blocks // units)).max())
+        shapes = tuple(products.shape[run].tolist())
+        if shapes not in rooflines:
+            rooflines[shapes] = _roofline_ns(facts, [facts.gemms.shapes[shape] for shape in shapes])
+        after = max(wave_ns * -(-int(blocks.sum()) // units), rooflines[shapes])
+        out.append(Merge(run, int(busy.sum()) + starved_ns, starved_ns, after))
+    return out
+
+
+def _roofline_ns(facts: Facts, shapes: list[GemmShape]) -> float:
+    accelerator = facts.device.accelerator
+    peak = accelerator.peak(shapes[0].dtype) if accelerator else None
+    if not peak:
+        return 0.0
+    flops = sum(shape.flops / shape.calls for shape in shapes)
+    traffic = sum(memory_ns(facts, shape, shape.dtype) / shape.calls for shape in shapes)
+    return max(flops / (peak * MERGED_PEAK_SHARE * 1e3), traffic)
+
+
+def may_depend(sizes: npt.NDArray[np.int64]) -> bool:
+    """Whether a call could take the result of the one before it: M x N as the next M x K or K x N."""
+    return bool(((sizes[:, 1] == sizes[:, 2]) | (sizes[:, 0] == sizes[:, 2])).any())
+
+
+def describe(facts: Facts, merges: list[Merge], limit: int = 5) -> list[Evidence]:
+    """One row a kind of run, by what merging gives back."""
+    products, count = facts.product_calls, facts.steps.count
+    kinds: dict[tuple[object, ...], list[Merge]] = {}
+    for one in merges:
+        kinds.setdefault((_words(products.of(int(one.calls[0]))), len(one.calls)), []).append(one)
+    rows = sorted(kinds.items(), key=lambda item: -sum(one.gain_ns for one in item[1]))
+    return [
+        Evidence(
+            what=f"{calls} x {words}",
+            us_per_step=round(sum(one.now_ns for one in alike) / count / 1e3, 3),
+            calls_per_step=round(len(alike) / count, 3),
+            detail=f"{int(products.blocks[alike[0].calls[0]])} blocks each on {facts.device.multiprocessors} "
+            "multiprocessors",
+            location=place(facts, int(alike[0].calls[0])),
+        )
+        for (words, calls), alike in rows[:limit]
+    ]
+
+
+def place(facts: Facts, call: int) -> Location | None:
+    """The user's line behind a call."""
+    return place_of(facts, int(facts.slices.of(OP, len(facts.trace.ops))[facts.product_calls.row[call]]))
+
+
+def _words(shape: GemmShape) -> str:
+    batch = f"{shape.batch} x " if shape.batch > 1 else ""
+    return f"{shape.op} {batch}{shape.m}x{shape.n}x{shape.k} {shape.dtype}"
+
+
+def as_one(facts: Facts, merges: list[Merge], share: float) -> list[Change]:
+    """Each run as one call, with a share of what that gives back: of the kernels' time, and of the launches spared. A
+    share above 1 stands for the backward pass.
+    """
+    products = facts.product_calls
+    group_of_op, factor = np.full(len(facts.trace.ops) + 1, -1), np.ones(len(merges))
+    for number, one in enumerate(merges):
+        group_of_op[products.row[one.calls]] = number
+        busy = max(1, one.now_ns - one.starved_ns)
+        factor[number] = 1 - share * max(0.0, 1 - one.merged_ns / busy)
+    return [MergeKernels(group_of_op[facts.gemms.owner], np.maximum(factor, 0), min(share, 1.0))]

@@ -1,0 +1,91 @@
+"""What the precision rules share: which work is FP32 without Tensor Cores, and what a narrower type would save."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from traceopt.analyzer.facts import Facts
+from traceopt.analyzer.reading.growing_columns import distinct
+from traceopt.analyzer.vocabulary.kernel_labels import short_name
+from traceopt.analyzer.vocabulary.kernel_names import FUSIBLE_KINDS
+from traceopt.result.finding import Evidence, Price
+from traceopt.rules.common import place_of_work
+from traceopt.rules.savings.pricing import priced, shorter
+from traceopt.rules.savings.roofline import at_rate_ns
+
+Mask = npt.NDArray[np.bool_]
+
+
+def fp32_work(facts: Facts) -> Mask:
+    """Products in FP32 on kernels known not to use Tensor Cores. Shape (len(gpu.work),)."""
+    return facts.products.unused & facts.products.dtype.among("fp32", "")
+
+
+def uses_tensor_cores(facts: Facts) -> float:
+    """Tensor Core share of the product time."""
+    eligible = facts.products.eligible_ns
+    return facts.products.used_ns / eligible if eligible else 0.0
+
+
+def fp32_saving(
+    facts: Facts, work: Mask, dtype: str, low: float, expected: float, high: float, pointwise: float = 0.0
+) -> Price:
+    """Kernel time that a narrower type gives back.
+
+    Products of known shape are priced by the roofline of the device in `dtype`. For the others `low`..`high` are
+    speed-ups, capped by the ratio of the peaks. `pointwise` is the share of the memory-bound kernels' time that
+    narrower tensors may save; half of it is expected.
+    """
+    accelerator = facts.device.accelerator
+    wide = accelerator.peak("fp32") if accelerator else None
+    narrow = accelerator.peak(dtype) if accelerator else None
+    ratio = narrow / wide if narrow and wide else high
+    time = facts.gpu.area(work).total / facts.steps.count
+    shaped = [s for s in facts.gemms.shapes if s.dtype == "fp32" and s.tensor_core is False]
+    shaped_ns = sum(s.duration_ns for s in shaped) / facts.steps.count if narrow else 0.0
+    rest = max(0.0, time - shaped_ns)
+    gains: list[float] = []
+    for speedup, efficiency in zip((low, expected, high), ROOFLINE_EFFICIENCY, strict=True):
+        after = sum(at_rate_ns(facts, s, narrow * efficiency, dtype) for s in shaped) if narrow else 0.0
+        gain = 1 - 1 / max(1.0, min(speedup, ratio))
+        gains.append(rest * gain + max(0.0, shaped_ns - after / facts.steps.count))
+    light = facts.gpu.is_kernel & facts.gpu.kind.among(*FUSIBLE_KINDS)
+    light_ns = facts.gpu.area(light).total / facts.steps.count * pointwise
+    light_gains = (0.0, 0.5 * light_ns, light_ns)
+    peak = f"{ratio:.0f} times the peak rate" if narrow and wide else "a higher peak rate"
+    how = f"{low:g} to {min(high, ratio):g} times the speed"
+    if shaped_ns:
+        how = f"the {dtype} roofline ({ROOFLINE_EFFICIENCY[1]:.0%} of the peak) where shapes are known, else {how}"
+    variants = [[*shorter(facts, work, a), *shorter(facts, light, b)] for a, b in zip(gains, light_gains, strict=True)]
+    bounds = gains[0], gains[1] + light_gains[1], gains[2] + light_gains[2]
+    basis = f"GPU time of these kernels at {how}; {dtype} has {peak}."
+    return priced(facts, bounds, variants[1], basis, low=variants[0], high=variants[2])
+
+
+ROOFLINE_EFFICIENCY = (0.25, 0.5, 0.9)  # of the peak: low, expected, high; 80 to 90 % is what a device reaches at all
+
+
+def kernel_evidence(facts: Facts, work: Mask, limit: int = 5) -> list[Evidence]:
+    """The longest kernels of a mask, with the operator that launched them and the user's line."""
+    rows = np.flatnonzero(work)
+    codes, group = distinct(facts.gpu.work.name[rows])
+    total = np.bincount(group, weights=facts.gpu.in_window[rows], minlength=len(codes))
+    count = facts.steps.count
+    out = []
+    for index in np.argsort(-total, kind="stable")[:limit]:
+        mine = rows[group == index]
+        longest = int(mine[facts.gpu.in_window[mine].argmax()])
+        op = int(facts.regions.op_of_work[longest])
+        name = facts.trace.names[op] if op >= 0 else None
+        library = facts.call_sites.library_frame(int(facts.links.launch_slice[facts.gpu.rows[longest]]))
+        out.append(
+            Evidence(
+                what=short_name(facts.trace.names[codes[index]]),
+                us_per_step=round(float(total[index]) / count / 1e3, 3),
+                calls_per_step=round(len(mine) / count, 3),
+                detail=" in ".join(part for part in (name, library) if part) or None,
+                location=place_of_work(facts, longest),
+            )
+        )
+    return out

@@ -1,0 +1,223 @@
+"""What a fix gives back: the step replayed without and with it, inside the bounds of what was measured."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+from msgspec import Struct
+from msgspec.structs import replace
+
+from traceopt.analyzer.arrays.intervals import EMPTY, Intervals, intersect, merge, union
+from traceopt.analyzer.facts import Facts
+from traceopt.analyzer.reading.growing_columns import distinct
+from traceopt.analyzer.replay.changes import AsyncCopy, Change, DropSync, RemoveHost, ScaleWork
+from traceopt.analyzer.replay.replayed import replay
+from traceopt.analyzer.replay.retime import Pace
+from traceopt.analyzer.timeline.call_tree import RUNTIME
+from traceopt.analyzer.work.gemms import GemmShape
+from traceopt.result.finding import Finding, Price, independent
+from traceopt.rules.common import launched_ns, ms, saving
+from traceopt.rules.rule import impact_of
+
+Changes = Sequence[Change]
+Mask = npt.NDArray[np.bool_]
+
+TOLD_SHARE = 0.05  # of the time that a fix removes; less is not worth a sentence
+HIDDEN_SHARE = 0.7  # of what was measured; a fix that gives back less alone meets another limit of the step
+
+
+def priced(
+    facts: Facts,
+    bounds_ns: tuple[float, float, float],
+    expected: Changes,
+    basis: str,
+    *,
+    low: Changes | None = None,
+    high: Changes | None = None,
+    typical: bool = True,
+) -> Price:
+    """`bounds_ns` is what was measured of it in the step: low, expected and at most. The replay never promises more,
+    and where it is not to be trusted they are the saving.
+
+    `low` and `high` are what the fix changes if it does badly or well; None: as expected. `typical`: the median step
+    counts, else the mean, for what does not happen in every step.
+    """
+    best = expected if high is None else high
+    gains = bounds_ns
+    if facts.replay_trusted:
+        est = gain_ns(facts, expected, typical=typical)
+        least = est if low is None else gain_ns(facts, low, typical=typical)
+        most = est if high is None else gain_ns(facts, high, typical=typical)
+        gains = min(least, bounds_ns[0]), min(est, bounds_ns[1]), min(max(est, most), bounds_ns[2])
+        basis += _without_profiler(facts, expected)
+    return Price(saving(facts, *gains, basis), tuple(expected), tuple(best), bounds_ns)
+
+
+def _without_profiler(facts: Facts, changes: Changes) -> str:
+    """Tells what recording took of the time that a change would remove, where it is a good part of it."""
+    areas = [change.area for change in changes if isinstance(change, RemoveHost)]
+    removed = merge(*areas) if areas else EMPTY
+    cost = intersect(removed, facts.profiler_cost).total
+    if cost <= TOLD_SHARE * removed.total:  # 0 <= 0: nothing of the host is removed
+        return ""
+    return f" Of the recorded time {ms(cost / facts.steps.count)} is what recording itself takes, and not counted."
+
+
+def gain_ns(facts: Facts, changes: Changes, *, typical: bool = True) -> float:
+    """How much shorter the replayed step is with the changes than without."""
+    return _shorter_ns(facts, facts.replayed.pace, replay(facts, changes).pace, typical)
+
+
+def _shorter_ns(facts: Facts, before: Pace, after: Pace, typical: bool = True) -> float:
+    if typical:  # as a part of the measured step, which the replay may miss a little
+        return facts.step_ns * (before.step_ns - after.step_ns) / facts.replayed.step_ns
+    return before.mean_step_ns - after.mean_step_ns
+
+
+def with_other_fixes(findings: Sequence[Finding], facts: Facts) -> list[Finding]:
+    """The findings, those that other limits hide with what they give back once these are lifted.
+
+    Where the host, the compute and the communication of a step are each other's limit, a change to one of them alone
+    gives back little. Such a fix keeps what it gives back alone as its low bound, and is expected to give back what it
+    does when the findings about the other two are fixed as well as can be, at most what was measured of it.
+    """
+    sides = [_side(finding, facts) for finding in findings]
+    given = {
+        side: Given(
+            facts,
+            [c for f in independent(f for f, of in zip(findings, sides, strict=True) if of != side) for c in f.best],
+        )
+        for side in set(sides)
+    }
+    return [_unhidden(finding, facts, given[side]) for finding, side in zip(findings, sides, strict=True)]
+
+
+class Given(Struct, frozen=True, dict=True):
+    """Changes that are made already, and the pace of the steps then."""
+
+    facts: Facts
+    changes: Changes
+
+    @cached_property
+    def pace(self) -> Pace:
+        return replay(self.facts, self.changes).pace
+
+    def gain_ns(self, changes: Changes) -> float:
+        """How much shorter the step is with further changes."""
+        return _shorter_ns(self.facts, self.pace, replay(self.facts, [*self.changes, *changes]).pace)
+
+
+def _unhidden(finding: Finding, facts: Facts, given: Given) -> Finding:
+    price, alone = finding.price, finding.saving
+    if price is None or alone is None or not given.changes or not facts.replay_trusted:
+        return finding
+    expected_ns = price.bounds_ns[1]
+    alone_ns = alone.est_us * 1e3
+    if alone_ns >= HIDDEN_SHARE * expected_ns:
+        return finding
+    est = min(given.gain_ns(price.changes), expected_ns)
+    if est <= alone_ns:
+        return finding
+    basis = (
+        f"{alone.basis} Alone it gives back {ms(alone_ns)}, for another part of the step is the limit then; the rest "
+        "comes with the other fixes."
+    )
+    together = saving(facts, alone.low_us * 1e3, est, max(est, alone.high_us * 1e3), basis)
+    return replace(finding, saving=together, impact=impact_of(together))
+
+
+def _side(finding: Finding, facts: Facts) -> str:
+    """What the fix makes faster: the host, communication, or compute."""
+    if on_host(finding):
+        return "host"
+    scaled_work = [change.work & (change.factor < 1) for change in finding.changes if isinstance(change, ScaleWork)]
+    only_communication = all(not (work & ~facts.gpu.is_communication).any() for work in scaled_work)
+    return "communication" if scaled_work and only_communication else "compute"
+
+
+def on_host(finding: Finding) -> bool:
+    """Whether the fix makes the host faster; else it makes the device faster."""
+    return any(isinstance(change, RemoveHost | DropSync | AsyncCopy) for change in finding.changes)
+
+
+def area_of(facts: Facts, slices: npt.NDArray[np.integer]) -> Intervals:
+    """When any of these slices ran."""
+    return union(facts.slices.start[slices], facts.slices.end[slices])
+
+
+def without_calls(facts: Facts, slices: npt.NDArray[np.integer], share: float = 1.0) -> Changes:
+    """The host spends a share less time in slices (calls, or operators and frames around them) and waits in none."""
+    return [RemoveHost(area_of(facts, slices), share), DropSync(calls_in(facts, slices))]
+
+
+def calls_in(facts: Facts, slices: npt.NDArray[np.integer]) -> npt.NDArray[np.int64]:
+    """The runtime calls (rows of the trace's table) that are slices or lie in them."""
+    around = np.zeros(len(facts.slices), bool)
+    around[slices] = True
+    calls = facts.slices.of(RUNTIME, len(facts.trace.runtime))
+    return np.flatnonzero(facts.slices.nearest(around)[calls] >= 0)
+
+
+def priced_work(facts: Facts, work: Mask, gains_ns: tuple[float, float, float], basis: str) -> Price:
+    """Work of a mask takes so much less time a step, low, expected and high; each row its part."""
+    low, expected, high = (shorter(facts, work, gain) for gain in gains_ns)
+    return priced(facts, gains_ns, expected, basis, low=low, high=high)
+
+
+def work_of(facts: Facts, shapes: Sequence[GemmShape]) -> Mask:
+    """The work of products of these shapes in the window."""
+    rows = np.concatenate([shape.rows for shape in shapes]) if shapes else np.empty(0, np.int64)
+    return np.asarray(np.isin(facts.gemms.owner, rows) & (facts.gpu.in_window > 0))
+
+
+def shorter(facts: Facts, work: Mask, gain_ns: float) -> Changes:
+    """Work of a mask takes so much less time a step, each row its part."""
+    inside = float(facts.gpu.in_window[work].sum()) / facts.steps.count
+    total = launched_ns(facts, work) if _goes_beyond(facts, work) else inside
+    return scaled(facts, work, max(0.0, 1 - gain_ns / total)) if total else []
+
+
+def hide(facts: Facts, rows: npt.NDArray[np.int64], gain_ns: npt.NDArray[np.floating | np.integer]) -> Changes:
+    """Each of these rows of the device's work takes so much less time."""
+    work = np.zeros(len(facts.gpu.work), bool)
+    work[rows] = True
+    factor = np.ones(len(work))
+    factor[rows] = np.maximum(1 - gain_ns / np.maximum(facts.gpu.work.duration[rows], 1), 0)
+    return scaled(facts, work, factor)
+
+
+def hide_collectives(
+    facts: Facts, rows: npt.NDArray[np.int64], gain_ns: npt.NDArray[np.floating | np.integer]
+) -> Changes:
+    """The same for collectives (rows as CollectiveCalls has them), also on a CPU-only run: the waits for all of them
+    become shorter together.
+    """
+    if facts.has_gpu:
+        return hide(facts, rows, gain_ns)
+    waits = intersect(area_of(facts, rows), facts.cpu_phases.areas["communication"])
+    return [RemoveHost(waits, min(1.0, float(gain_ns.sum()) / max(1, waits.total)))]
+
+
+def scaled(facts: Facts, work: Mask, factor: float | npt.NDArray[np.float64]) -> Changes:
+    """Work of a mask takes `factor` times as long.
+
+    When the host is far ahead, the device does work of the steps after the window. What a mask of work in the window
+    leaves out of that changes as work of the same name does in the window.
+    """
+    inside = facts.gpu.in_window > 0
+    if inside.all() or _goes_beyond(facts, work):
+        return [ScaleWork(work, factor)]
+    factors = np.where(work, factor, 1.0)
+    codes, name = distinct(facts.gpu.work.name)
+    before = np.bincount(name, weights=facts.gpu.in_window, minlength=len(codes))
+    after = np.bincount(name, weights=facts.gpu.in_window * factors, minlength=len(codes))
+    usual = np.divide(after, before, out=np.ones(len(codes)), where=before > 0)
+    return [ScaleWork(np.ones(len(work), bool), np.where(inside, factors, usual[name]))]
+
+
+def _goes_beyond(facts: Facts, work: Mask) -> bool:
+    """Whether a mask holds work that ran outside the window."""
+    return bool((work & (facts.gpu.in_window == 0)).any())

@@ -1,0 +1,43 @@
+"""The lanes of the report's timeline: which there are, what they are called, and which step they show."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from conftest import GetExample
+
+    from traceopt.result.document import Lane
+
+
+def lanes_of(example: GetExample, scenario: str) -> list[Lane]:
+    timeline = example(scenario).result.timeline
+    assert timeline is not None
+    return timeline.lanes
+
+
+@pytest.mark.parametrize("scenario", ["exposed_allreduce", "pageable_copy", "exposed_copy"])
+def test_work_of_another_kind_has_lanes_of_its_own(example: GetExample, scenario: str) -> None:
+    """Also where it runs on the stream of the computation; a few short copies stay among the kernels."""
+    lanes = lanes_of(example, scenario)
+    titles = [lane.name for lane in lanes if lane.name.startswith("GPU")]
+    order = ["GPU compute", "GPU communication", "GPU copies"]
+    assert titles == sorted(titles, key=order.index)
+    assert len({lane.key for lane in lanes}) == len(lanes)
+    for lane in lanes:
+        if lane.name == "GPU compute":
+            other = sum(span.duration_us for span in lane.spans if span.category != "compute")
+            assert other < 0.02 * sum(span.duration_us for span in lane.spans)
+        elif lane.name.startswith("GPU"):
+            assert {span.category for span in lane.spans} == {"comm" if "comm" in lane.name else "copy"}
+    assert titles[0] == "GPU compute"
+    assert ("GPU communication" in titles) == (scenario == "exposed_allreduce")
+
+
+def test_the_host_shows_what_holds_it_up(example: GetExample) -> None:
+    training = lanes_of(example, "five_faults")[0]
+    assert {"loader", "logging", "cpu"} <= {span.category for span in training.spans}
+    on_cpu = lanes_of(example, "cpu_only")
+    assert {"loader", "forward", "backward", "optimizer"} <= {span.category for span in on_cpu[0].spans}

@@ -1,0 +1,99 @@
+"""`result.frames`: the document's rows with the columns, dtypes and units that its tables declare."""
+
+from __future__ import annotations
+
+import runpy
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from traceopt.result import document
+from traceopt.result.document import Result
+from traceopt.result.frames import TABLES, Frames
+
+if TYPE_CHECKING:
+    from conftest import GetExample
+
+ROOT = Path(__file__).resolve().parents[2]
+ROWS = {  # the rows of the document that become a frame as they are
+    "breakdown": document.BreakdownPart,
+    "idle": document.IdleCause,
+    "kernels": document.Kernel,
+    "ops": document.Op,
+    "gemms": document.Gemm,
+    "collectives": document.Collective,
+    "copies": document.Copy,
+    "ranks": document.RankRow,
+    "memory": document.MemoryPoint,
+    "memory_parts": document.MemoryPart,
+    "stalls": document.Stall,
+    "checks": document.Check,
+}
+PLACE = ["file", "line", "last_line", "function"]
+UNITS = {"_us": "µs", "us_per_step": "µs a step", "_share": "0..1", "_bytes": "bytes", "calls_per_step": "calls a step"}
+
+
+@pytest.fixture(params=["five_faults", "straggler", "memory_pressure", "cpu_only", "healthy"])
+def result(example: GetExample, request: pytest.FixtureRequest) -> Result:
+    return example(request.param).result
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_columns_and_dtypes_are_those_declared(result: Result, name: str) -> None:
+    frame = getattr(result.frames, name)
+    columns = TABLES[name].columns
+    assert {column: str(dtype) for column, dtype in frame.dtypes.items()} == {
+        column: dtype for column, (dtype, _) in columns.items()
+    }
+    assert frame.attrs["columns"] == {column: meaning for column, (_, meaning) in columns.items()}
+
+
+def test_every_table_is_a_frame() -> None:
+    assert TABLES.keys() == {name for name, value in vars(Frames).items() if isinstance(value, property)}
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_no_field_of_the_document_is_left_out(name: str) -> None:
+    named = ROWS[name].__struct_fields__
+    wanted = [*(field for field in named if field != "location"), *(PLACE if "location" in named else [])]
+    assert sorted(TABLES[name].columns) == sorted(wanted)
+
+
+def test_units_are_those_of_the_names() -> None:
+    for table in TABLES.values():
+        for column, (_, meaning) in table.columns.items():
+            for ending, unit in UNITS.items():
+                assert not column.endswith(ending) or unit in meaning, column
+
+
+def test_rows_are_those_of_the_document(result: Result) -> None:
+    frames = result.frames
+    assert list(frames.kernels["name"]) == [kernel.name for kernel in result.kernels]
+    assert list(frames.kernels["us_per_step"]) == [kernel.us_per_step for kernel in result.kernels]
+    assert list(frames.findings["code"]) == [finding.code for finding in result.findings]
+    assert list(frames.steps["us"]) == result.step.per_step_us
+    assert frames.breakdown["share"].sum() == pytest.approx(1, abs=1e-3)
+    assert len(frames.spans) == sum(len(lane.spans) for lane in result.timeline.lanes if result.timeline)
+
+
+def test_what_was_not_measured_is_missing(example: GetExample) -> None:
+    frames = example("five_faults").result.frames
+    unpriced = frames.findings[frames.findings["impact"] == "info"]
+    assert len(unpriced) > 0
+    assert unpriced["saving_us"].isna().all()
+    assert unpriced["file"].isna().all()
+    assert example("cpu_only").result.frames.ops["gpu_us_per_step"].isna().all()
+
+
+def test_frames_are_for_counting(example: GetExample) -> None:
+    """The example of docs/notebooks.md."""
+    result = example("misaligned_vocab").result
+    gemms = result.frames.gemms
+    lost = gemms[~gemms["aligned"].fillna(True)].groupby(["file", "line"])["us_per_step"].sum()
+    assert dict(lost) == {("model.py", 52): pytest.approx(sum(g.us_per_step for g in result.gemms if not g.aligned))}
+
+
+def test_the_documentation_is_current() -> None:
+    page = runpy.run_path(str(ROOT / "docs" / "generate.py"))["frames_page"]()
+    assert (ROOT / "docs" / "frames.md").read_text(encoding="utf-8") == page, "run: python docs/generate.py"

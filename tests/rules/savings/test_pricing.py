@@ -1,0 +1,162 @@
+"""Savings come from the replay, stay inside what was measured, and say so where another limit hides them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from msgspec.structs import replace
+from small_traces import annotation, document
+from tiny_machine import Machine
+
+from traceopt.analyzer.arrays.intervals import union
+from traceopt.analyzer.facts import Facts
+from traceopt.analyzer.replay.changes import RemoveHost, ScaleWork
+from traceopt.api import analyze
+from traceopt.result.finding import Finding, Fix, Price
+from traceopt.rules.savings.pricing import Given, gain_ns, hide, priced, scaled, shorter, with_other_fixes
+
+US = 1_000
+
+
+def loading(machine: Machine, us: float) -> None:
+    machine.events.append(annotation("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", machine.now, us))
+    machine.work(us, "load")
+
+
+def facts_of(load_us: float, kernel_us: float, *, wait: bool, late_us: float = 0.0) -> Facts:
+    return machine_of(load_us, kernel_us, wait=wait, late_us=late_us).facts()
+
+
+def machine_of(load_us: float, kernel_us: float, *, wait: bool, late_us: float = 0.0) -> Machine:
+    """Five steps of loading and one kernel, for which the host waits or does not."""
+    machine = Machine()
+    for _ in range(5):
+        with machine.step():
+            loading(machine, load_us)
+            machine.launch(kernel_us, after=machine.now + late_us)
+            if wait:
+                machine.synchronize()
+    return machine
+
+
+def load_area(facts: Facts) -> RemoveHost:
+    rows = np.array([facts.trace.names[code] == "load" for code in facts.slices.name])
+    return RemoveHost(union(facts.slices.start[rows], facts.slices.end[rows]))
+
+
+def halved(facts: Facts) -> ScaleWork:
+    return ScaleWork(np.ones(len(facts.gpu.work), bool), 0.5)
+
+
+def finding(price: Price, code: str) -> Finding:
+    return Finding(code, code, "", "low", "high", "", "", price.saving, "", [], [], Fix(""), _price=price)
+
+
+def test_the_replay_says_what_a_fix_gives_back() -> None:
+    facts = facts_of(600, 400, wait=True)
+    price = priced(
+        facts, (0, 1_000 * US, 1_000 * US), [load_area(facts)], "", low=[RemoveHost(load_area(facts).area, 0.5)]
+    )
+    assert price.saving.est_us == pytest.approx(600, rel=0.01)
+    assert price.saving.low_us == 0  # no more than is sure
+    assert price.changes[0].area.total == 5 * 600 * US  # type: ignore[attr-defined]
+
+
+def test_what_recording_took_is_told_of_host_work_alone() -> None:
+    facts = facts_of(600, 400, wait=True)
+    assert "recording itself" not in priced(facts, (0, 0, 400 * US), [halved(facts)], "Half.").saving.basis
+
+
+def test_never_more_than_was_measured() -> None:
+    facts = facts_of(600, 400, wait=True)
+    saving = priced(facts, (100 * US, 200 * US, 300 * US), [load_area(facts)], "").saving
+    assert (saving.low_us, saving.est_us, saving.high_us) == (100, 200, 300)
+
+
+def test_hidden_work_gives_nothing_back() -> None:
+    facts = facts_of(300, 400, wait=False)
+    assert priced(facts, (0, 300 * US, 300 * US), [load_area(facts)], "").saving.est_us == 0
+
+
+def test_without_a_replay_to_trust_the_bounds_are_the_saving() -> None:
+    facts = facts_of(300, 100, wait=True, late_us=500)
+    assert not facts.replay_trusted
+    saving = priced(facts, (100 * US, 200 * US, 300 * US), [load_area(facts)], "").saving
+    assert (saving.low_us, saving.est_us, saving.high_us) == (100, 200, 300)
+
+
+def test_then_the_confidence_falls_too(tmp_path: Path) -> None:
+    def confidence(late_us: float) -> str:
+        path = tmp_path / f"{late_us}.json"
+        path.write_bytes(document(machine_of(3_000, 1_000, wait=True, late_us=late_us).events))
+        (found,) = analyze(str(path), select=["DL001"]).findings
+        return found.confidence
+
+    assert (confidence(0), confidence(2_000)) == ("high", "medium")
+
+
+class TestEachOthersLimit:
+    """The host needs 405 us a step and the GPU 401, beside each other: a fix of one side alone is hidden."""
+
+    @pytest.fixture
+    def facts(self) -> Facts:
+        return facts_of(400, 400, wait=False)
+
+    @pytest.fixture
+    def alone(self, facts: Facts) -> list[Finding]:
+        bounds = (0.0, 200.0 * US, 400.0 * US)
+        host = priced(facts, bounds, [replace(load_area(facts), share=0.5)], "Loading.")
+        device = priced(facts, bounds, [halved(facts)], "Kernels.")
+        return [finding(host, "DL001"), finding(device, "TC001")]
+
+    def test_alone_they_give_back_little(self, alone: list[Finding]) -> None:
+        assert all(f.saving is not None and f.saving.est_us < 10 for f in alone)
+
+    def test_with_the_other_one_they_give_back_what_was_measured(self, facts: Facts, alone: list[Finding]) -> None:
+        for f in with_other_fixes(alone, facts):
+            assert f.saving is not None
+            assert f.saving.est_us == pytest.approx(200, rel=0.03)
+            assert f.saving.low_us < 10
+            assert f.impact == "high"
+            assert "Alone it gives back" in f.saving.basis
+
+    def test_without_a_finding_about_the_other_side_it_stays(self, facts: Facts, alone: list[Finding]) -> None:
+        assert with_other_fixes(alone[:1], facts) == alone[:1]
+
+    def test_one_of_the_same_side_does_not_help(self, facts: Facts, alone: list[Finding]) -> None:
+        (host, _) = alone
+        both = [host, replace(host, code="LG001")]
+        assert with_other_fixes(both, facts) == both
+
+
+def test_gains_are_shares_of_the_measured_step() -> None:
+    facts = facts_of(600, 400, wait=True)
+    assert gain_ns(facts, [load_area(facts)]) == pytest.approx(600 * US, rel=0.01)
+    assert gain_ns(facts, [load_area(facts)], typical=False) == pytest.approx(600 * US, rel=0.01)
+    assert Given(facts, [load_area(facts)]).gain_ns([halved(facts)]) == pytest.approx(200 * US, rel=0.01)
+
+
+def test_work_gets_shorter_by_so_much_a_step() -> None:
+    facts = facts_of(100, 400, wait=True)
+    everything = np.ones(len(facts.gpu.work), bool)
+    for changes in (shorter(facts, everything, 100 * US), hide(facts, np.arange(5), np.full(5, 100.0 * US))):
+        assert gain_ns(facts, changes) == pytest.approx(100 * US, rel=0.01)
+    assert shorter(facts, ~everything, 100 * US) == []
+
+
+def test_work_after_the_window_changes_as_that_of_its_name_in_it() -> None:
+    """The host is done with five steps while the GPU is in the second."""
+    machine = Machine()
+    for _ in range(5):
+        with machine.step():
+            machine.launch(300, name="gemm")
+            machine.launch(100, name="fill")
+    facts = machine.facts()
+    inside = facts.gpu.in_window > 0
+    assert 0 < inside.sum() < len(inside)
+    gemm = np.array([facts.trace.names[code] == "gemm" for code in facts.gpu.work.name])
+    before = facts.replayed.step_ns
+    after = before - gain_ns(facts, scaled(facts, gemm & inside, 0.5)) * before / facts.step_ns
+    assert after == pytest.approx((150 + 100 + 2) * US, rel=0.01)

@@ -1,0 +1,138 @@
+"""`traceopt whatif`: the step with fixes made, in text and as JSON, and clear words for what cannot be replayed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from statistics import median
+from typing import TYPE_CHECKING
+
+import pytest
+from click.testing import CliRunner, Result
+
+from fixtures.generate import generate_ranks
+from fixtures.scenarios import SCENARIOS
+from traceopt.cli import cli
+from traceopt.errors import InputError
+from traceopt.what_if import what_if
+
+if TYPE_CHECKING:
+    from conftest import GetExample
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(cli, ["whatif", *arguments])
+
+
+@pytest.mark.parametrize(
+    ("scenario", "fix", "limit"),
+    [
+        ("slow_loader", "DL001", "compute"),
+        ("item_stall", "HS001", "compute"),
+        ("logging_stall", "logging-in-step", "compute"),
+        ("cpu_only", "DL001", "backward"),
+    ],
+)
+def test_the_step_of_the_fixed_twin(example: GetExample, scenario: str, fix: str, limit: str) -> None:
+    subject = example(scenario)
+    document = what_if(str(subject.path), [fix])
+    assert document.after_us == pytest.approx(median(subject.planted.fixed_step_us), rel=0.02)
+    assert document.before_us - document.saving_us == pytest.approx(document.after_us, abs=0.01)
+    assert document.limit_after == limit
+    assert document.trusted
+
+
+def test_two_fixes_are_replayed_together(example: GetExample) -> None:
+    path = str(example("five_faults").path)
+    both, loader, logging = (what_if(path, fixes) for fixes in (["DL001", "LG001"], ["DL001"], ["LG001"]))
+    assert both.saving_us == pytest.approx(loader.saving_us + logging.saving_us, rel=0.01)
+    assert [fix.code for fix in both.fixes] == ["DL001", "LG001"]
+    assert both.fixes[0].alone_us == loader.saving_us
+
+
+def test_a_fix_that_only_moves_the_bottleneck_says_so(example: GetExample) -> None:
+    """Kernels that take a tenth of their time: the loader, until then hidden, is the step."""
+    document = what_if(str(example("hidden_host_work").path), scales=[("kernel~.", 0.1)])
+    parts = {part.name: part for part in document.parts}
+    assert parts["compute"].after_us == pytest.approx(0.1 * parts["compute"].before_us, rel=0.01)
+    assert document.after_us > 1.5 * parts["compute"].after_us
+    assert (document.limit_before, document.limit_after) == ("compute", "data_loading")
+
+
+def test_parts_sum_to_the_mean_step(example: GetExample) -> None:
+    document = what_if(str(example("five_faults").path), ["DL001"])
+    assert sum(part.before_us for part in document.parts) == pytest.approx(document.before_us, rel=0.01)
+    assert sum(part.after_us for part in document.parts) == pytest.approx(document.after_us, rel=0.01)
+
+
+def test_host_work_is_scaled_by_name(example: GetExample) -> None:
+    path = str(example("logging_stall").path)
+    gone = what_if(path, scales=[("host~log_metrics", 0.0)])
+    doubled = what_if(path, scales=[("host~log_metrics", 2.0)])
+    assert gone.saving_us == pytest.approx(what_if(path, ["LG001"]).saving_us, rel=0.02)
+    assert doubled.saving_us == pytest.approx(-20_000, rel=0.02)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--fix", "TC001"], "TC001 finds nothing to fix in this trace; what can be replayed: DL001"),
+        (["--fix", "XX999"], "XX999"),
+        (["--scale", "gemm", "0.5"], "cannot scale 'gemm': write kernel~PATTERN or host~PATTERN"),
+        (["--scale", "kernel~(", "0.5"], "cannot scale 'kernel~('"),
+        (["--scale", "kernel~gemm", "-1"], "give a number from 0 on"),
+        (["--scale", "kernel~gemm", "nan"], "give a number from 0 on"),
+        (["--scale", "kernel~nothing_like_it", "1"], "no kernel matches 'nothing_like_it'"),
+        (["--scale", "host~nothing_like_it", "1"], "nothing on the host matches 'nothing_like_it'"),
+        ([], "say what changes"),
+    ],
+)
+def test_what_cannot_be_replayed_is_told_in_one_line(example: GetExample, arguments: list[str], message: str) -> None:
+    result = run(str(example("slow_loader").path), *arguments)
+    assert result.exit_code == 2
+    assert message in result.stderr
+    assert len(result.stderr.splitlines()) == 1
+
+
+def test_traces_that_are_not_ranks_of_one_run_are_refused(example: GetExample, tmp_path: Path) -> None:
+    for scenario in ("slow_loader", "item_stall"):
+        (tmp_path / f"{scenario}.json").write_bytes(example(scenario).path.read_bytes())
+    with pytest.raises(InputError, match="name the file of one rank"):
+        what_if(str(tmp_path), ["DL001"])
+
+
+def test_text_and_json_say_the_same(example: GetExample) -> None:
+    path = str(example("slow_loader").path)
+    text = run(path, "--fix", "DL001")
+    document = json.loads(run(path, "--fix", "DL001", "--json").stdout)
+    assert text.exit_code == 0
+    assert "26.3 ms → about 17.3 ms (≈ 8.9 ms less, 34%)" in text.stdout.replace("\N{NO-BREAK SPACE}", " ")
+    assert round(document["after_us"] / 1e3, 1) == 17.3
+    assert "Limit:   input-bound, then GPU-bound" in text.stdout
+    assert document["fixes"] == [
+        {"code": "DL001", "title": "Load data in worker processes", "alone_us": document["saving_us"]}
+    ]
+
+
+@pytest.mark.parametrize("scenario", ["straggler", "load_imbalance"])
+def test_ranks_of_a_folder_are_replayed_together(scenario: str, tmp_path: Path) -> None:
+    traces = generate_ranks(scenario)
+    for trace in traces:
+        (tmp_path / f"rank{trace.rank}.json").write_bytes(trace.to_bytes())
+    code = SCENARIOS[scenario].codes[0]
+    document = what_if(str(tmp_path), [code])
+    assert (document.ranks, document.fixes[0].code) == (2, code)
+    assert document.before_us == pytest.approx(median(traces[0].planted.step_us), rel=0.01)
+    assert document.after_us >= 0.98 * median(traces[0].planted.fixed_step_us)
+    assert document.saving_share > 0.1
+    assert (
+        f"2 ranks, 6 steps, {document.meetings} collectives entered together"
+        in run(str(tmp_path), "--fix", code).output
+    )
+
+
+def test_too_many_ranks_are_not_replayed_together(tmp_path: Path) -> None:
+    for rank in range(17):
+        (tmp_path / f"rank{rank}.json").write_text("{}")
+    with pytest.raises(InputError, match="holds 17 traces; at most 16 ranks are replayed together"):
+        what_if(str(tmp_path), ["DL001"])

@@ -1,0 +1,111 @@
+"""The document of many ranks: the same in whatever order they come, and what is missing is named."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+from small_job import RANKS
+
+from traceopt.analyzer.reading.sources import find_sources
+from traceopt.analyzer.recordings.cycle_pairs import find_recordings
+from traceopt.result.document import Result
+from traceopt.result.finding import Finding, Fix, Location
+from traceopt.workers.merge import Merge, missing_ranks
+from traceopt.workers.packed_result import PackedResult, RankResult
+from traceopt.workers.rank_analysis import analyze_rank
+from traceopt.workers.rank_task import RankOptions, RankTask
+
+
+@pytest.fixture(scope="module")
+def answers(job: Path) -> list[bytes]:
+    recordings = find_recordings(find_sources([str(job)]).sources)
+    return [analyze_rank(RankTask(recording, RankOptions())) for recording in recordings]
+
+
+def merged(answers: dict[int, bytes]) -> Result:
+    merge = Merge()
+    for index, answer in answers.items():
+        assert merge.add(index, answer) is None
+    result = merge.result()
+    assert result is not None
+    return result
+
+
+def test_ranks_come_in_any_order(answers: list[bytes]) -> None:
+    expected = merged(dict(enumerate(answers))).to_json()
+    for seed in range(4):
+        places = list(range(RANKS))
+        random.Random(seed).shuffle(places)  # noqa: S311
+        assert merged({place: answers[place] for place in places}).to_json() == expected
+
+
+def test_the_lowest_rank_is_shown_and_rows_come_as_the_files(answers: list[bytes]) -> None:
+    result = merged(dict(enumerate(answers)))
+    assert result.run.shown_rank == 0
+    assert [row.rank for row in result.ranks] == [file.rank for file in result.run.files] == [4, 5, 0, 1, 2, 3]
+    assert result.run.ranks == list(range(RANKS))
+
+
+def found(rank: int, *findings: tuple[str, str | None, str]) -> list[Finding]:
+    """Of (code, place, why)."""
+    return [
+        Finding(
+            code, "name", "Title", "low", "high", "Low", "None", None, why, [],
+            [] if place is None else [Location(place, 1)], Fix("Do."), ranks=[rank],
+        )
+        for code, place, why in findings
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("of_ranks", "expected"),
+    [
+        ([[("A1", "x", "0")], [("A1", "x", "1")]], [("A1", "0", [0, 1])]),
+        ([[("A1", "x", "0")], [("A1", "y", "1")]], [("A1", "0", [0]), ("A1", "1", [1])]),
+        ([[("A1", None, "0")], [("A1", "y", "1")]], [("A1", "0", [0, 1])]),
+        ([[("A1", "x", "0")], [("A1", None, "1")]], [("A1", "0", [0, 1])]),
+        ([[("A1", None, "0"), ("A1", None, "0b")], [("A1", None, "1")]], [("A1", "0", [0, 1]), ("A1", "0b", [0])]),
+        ([[], [("B1", "x", "1")], [("B1", "x", "2"), ("A1", None, "2")]], [("A1", "2", [2]), ("B1", "1", [1, 2])]),
+    ],
+    ids=["same", "other place", "no place first", "no place later", "twice", "not on the first"],
+)
+def test_findings_of_ranks(
+    answers: list[bytes], of_ranks: list[list[tuple[str, str | None, str]]], expected: list[tuple[str, str, list[int]]]
+) -> None:
+    template = PackedResult.of(answers[0])
+    packed = {}
+    for rank, findings in enumerate(of_ranks):
+        whole = template.whole()
+        run = replace(whole.run, ranks=[rank], shown_rank=rank)
+        document = replace(whole, run=run, findings=found(rank, *findings))
+        packed[rank] = RankResult(document, template.summary, []).pack()
+    for order in (packed, dict(reversed(packed.items()))):
+        assert [(one.code, one.why, one.ranks) for one in merged(order).findings] == expected
+
+
+@pytest.mark.parametrize(
+    ("world_sizes", "known", "gone"),
+    [
+        ([8, None, 8], [1, 2, None, 6], "5 of 8 ranks are missing: no trace was read of 0, 3-5, 7"),
+        ([10**9], [7], "999,999,999 of 1,000,000,000 ranks are missing: no trace was read of 0-6, 8-999999999"),
+        ([2], [0, 9], "Rank 1 of 2 is missing: no trace of it was read"),
+        (
+            [24],
+            range(0, 24, 2),
+            "12 of 24 ranks are missing: no trace was read of 1, 3, 5, 7, 9, 11, 13, 15, 17, 19 and more",
+        ),
+    ],
+)  # fmt: skip
+def test_missing_ranks(world_sizes: list[int | None], known: list[int | None], gone: str) -> None:
+    assert missing_ranks(world_sizes, known) == gone
+
+
+@pytest.mark.parametrize(
+    ("world_sizes", "known"),
+    [([4, 4], [0, 1, 2, 3]), ([None], [None]), ([None, None], [0, 5]), ([1], [0]), ([8], [None]), ([-3], [0])],
+)
+def test_nothing_is_missing(world_sizes: list[int | None], known: list[int | None]) -> None:
+    assert missing_ranks(world_sizes, known) is None

@@ -1,0 +1,67 @@
+"""How many processes: what the work is worth, what cores and memory allow, in a container too."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from traceopt.analyzer.reading.sources import Source
+from traceopt.analyzer.recordings.cycle_pairs import Recording
+from traceopt.workers import pool_size
+from traceopt.workers.rank_task import RankOptions, RankTask
+
+GB = 10**9
+
+
+def tasks(count: int, size_bytes: int, suffix: str = ".json") -> list[RankTask]:
+    source = Source(f"/a{suffix}", None, f"a{suffix}", size_bytes=size_bytes)
+    return [RankTask(Recording(source), RankOptions())] * count
+
+
+@pytest.fixture
+def machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pool_size, "usable_cores", lambda: 64)
+    monkeypatch.setattr(pool_size, "free_bytes", lambda: 32 * GB)
+
+
+@pytest.mark.usefixtures("machine")
+@pytest.mark.parametrize(
+    ("of", "jobs"),
+    [
+        (tasks(2, 100_000), 1),
+        (tasks(30, 100_000), 30),
+        (tasks(1024, 100_000), 64),
+        (tasks(1024, 4 * GB), 10),
+        (tasks(1024, 400_000_000, ".json.gz"), 6),
+        (tasks(8, 100 * GB), 1),
+        ([*tasks(1, 30 * GB), *tasks(60, GB)], 11),
+    ],
+    ids=["not worth it", "each of few", "cores", "memory", "compressed", "one at least", "the largest together"],
+)
+def test_jobs(of: list[RankTask], jobs: int) -> None:
+    assert pool_size.jobs_for(of) == jobs
+
+
+def test_memory_that_is_not_known_is_no_limit() -> None:
+    assert pool_size.fitting([GB] * 5, None) == 5
+
+
+def test_this_machine() -> None:
+    assert pool_size.usable_cores() >= 1
+    free = pool_size.free_bytes()
+    assert free is None or free >= 0
+
+
+def test_a_container(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is left under the limit, with the cache of files counted as free; cores by its share of their time."""
+    inner = tmp_path / "job"
+    inner.mkdir()
+    (tmp_path / "cpu.max").write_text("max 100000\n")
+    (inner / "cpu.max").write_text("100000 100000\n")
+    (inner / "memory.max").write_text("1000000\n")
+    (inner / "memory.current").write_text("900000\n")
+    (inner / "memory.stat").write_text("anon 500000\ninactive_file 300000\n")
+    monkeypatch.setattr(pool_size, "_control_groups", lambda: [inner, tmp_path])
+    assert pool_size.usable_cores() == 1
+    assert pool_size.free_bytes() == 400_000

@@ -1,0 +1,1 @@
+"""Facts and findings to the result document of one rank."""

@@ -1,0 +1,119 @@
+"""The result document of one rank, from its facts and what the rules made of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from msgspec.structs import replace
+
+from traceopt import __version__
+from traceopt.analyzer.facts import Facts
+from traceopt.assembly import sections, tables
+from traceopt.assembly.timeline import timeline
+from traceopt.assembly.verdict import UNUSABLE, verdict
+from traceopt.result.document import Quality, RankRow, Recorded, Result, Run, Tool, TraceFile
+from traceopt.result.finding import Confidence
+from traceopt.rules.combine import combine
+from traceopt.rules.engine import Outcome
+
+LESS_SURE: dict[Confidence, Confidence] = {"high": "medium", "medium": "low", "low": "low"}
+_HARMLESS = ("TQ006",)  # notes that qualify single findings, not the trace
+
+
+def rank_document(facts: Facts, outcome: Outcome) -> Result:
+    meta = facts.trace.meta
+    files = [one for one in (meta, meta.detail) if one is not None]
+    quality = _quality(facts, outcome)
+    breakdown = sections.breakdown(facts)
+    rank = meta.rank
+    findings = [replace(f, ranks=[] if rank is None else [rank], _price=None) for f in outcome.findings]
+    if facts.quality.sampled_share is not None:  # shares of a sample are not those of the run
+        findings = [replace(f, confidence="low") for f in findings]
+    elif not facts.replay_trusted:  # savings are bounds, not replayed
+        findings = [replace(f, confidence=LESS_SURE[f.confidence]) if f.saving else f for f in findings]
+    step, gpu, loader = sections.step(facts), sections.gpu(facts), sections.dataloader(facts)
+    communication = sections.communication(facts)
+    headline = verdict(facts, quality, breakdown, outcome.findings)
+    return Result(
+        tool=Tool("traceopt", __version__),
+        verdict=headline,
+        run=Run(
+            paths=[file.path for file in files],
+            world_size=meta.world_size,
+            ranks=[] if rank is None else [rank],
+            shown_rank=rank,
+            device=sections.device(facts),
+            settings=sections.settings(facts),
+            torch_version=_torch_version(meta.header),
+            gpu_runtime=sections.gpu_runtime(facts),
+            recorded=Recorded(
+                gpu=facts.gpu.busy.total > 0,
+                shapes=facts.lacks("shapes") is None,
+                stacks=facts.lacks("stacks") is None,
+                memory=facts.memory is not None,
+            ),
+            files=[
+                TraceFile(
+                    path=file.path,
+                    rank=rank,
+                    bytes=file.byte_count,
+                    events=file.event_count,
+                    lost_events=file.lost_events,
+                    repaired_events=file.repaired_events,
+                    sha256=file.sha256,
+                )
+                for file in files
+            ],
+        ),
+        quality=quality,
+        step=step,
+        breakdown=breakdown,
+        gpu=gpu,
+        sync=sections.sync(facts),
+        dataloader=loader,
+        communication=communication,
+        copies=sections.copies(facts),
+        tensor_cores=sections.tensor_cores(facts),
+        efficiency=sections.efficiency(facts),
+        memory=sections.memory(facts),
+        kernels=tables.kernels(facts),
+        ops=tables.ops(facts),
+        gemms=tables.gemms(facts),
+        ranks=[
+            RankRow(
+                rank=rank,
+                path=meta.path,
+                step_median_us=step.median_us,
+                gpu_busy_share=gpu.busy_share,
+                dataloader_stall_us=loader.stall_us_per_step,
+                exposed_communication_us=communication.exposed_us_per_step,
+                verdict=quality.verdict,
+            )
+        ],
+        timeline=timeline(facts),
+        findings=findings,
+        combined=combine(outcome.findings, facts),
+        checks=outcome.checks,
+        throughput=sections.throughput(facts),
+    )
+
+
+def _quality(facts: Facts, outcome: Outcome) -> Quality:
+    codes = {note.code for note in outcome.notes}
+    unusable = {code for code in codes if code in UNUSABLE}
+    if not facts.quality.gpu_expected:
+        unusable.discard("TQ001")  # a CPU-only run is judged as such
+        codes.discard("TQ001")
+    if unusable:
+        return Quality("unusable", outcome.notes)
+    return Quality("limited" if codes - set(_HARMLESS) else "good", outcome.notes)
+
+
+def _torch_version(header: Mapping[str, Any]) -> str | None:
+    for holder in (header.get("traceopt"), header.get("metadata"), header):
+        if isinstance(holder, Mapping):
+            version = holder.get("torch_version") or holder.get("pytorch_version")
+            if isinstance(version, str):
+                return version
+    return None

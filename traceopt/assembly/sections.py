@@ -1,0 +1,270 @@
+"""Facts to the measured sections of the result document: step, breakdown, GPU, sync, communication, memory."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from traceopt.analyzer.arrays.intervals import clip, merge
+from traceopt.analyzer.arrays.percentiles import median, percentiles
+from traceopt.analyzer.facts import Facts
+from traceopt.analyzer.stalls.idle import CAUSES
+from traceopt.analyzer.timeline.cpu_phases import PHASES
+from traceopt.analyzer.timeline.gpu_work import BUSY_LABELS
+from traceopt.analyzer.vocabulary.host_activities import LABELS
+from traceopt.result.document import (
+    BreakdownPart,
+    Collective,
+    Communication,
+    Copy,
+    DataLoader,
+    Device,
+    Efficiency,
+    Gpu,
+    IdleCause,
+    Memory,
+    MemoryPart,
+    MemoryPoint,
+    Setting,
+    Step,
+    Sync,
+    TensorCores,
+    Throughput,
+)
+from traceopt.result.rounding import location, rate, share, us
+
+
+def device(facts: Facts) -> Device:
+    found = facts.device
+    return Device(found.vendor, found.name, found.count, found.memory_bytes, found.compute_capability)
+
+
+def gpu_runtime(facts: Facts) -> str | None:
+    """The library under PyTorch as Kineto writes it: CUDA 12040 is 12.4, HIP 60443483 is ROCm 6.4."""
+    header = facts.trace.meta.header
+    cuda, hip = header.get("cuda_runtime_version"), header.get("hip_runtime_version")
+    if isinstance(cuda, int) and cuda >= 1_000:
+        return f"CUDA {cuda // 1_000}.{cuda % 1_000 // 10}"
+    if isinstance(hip, int) and hip >= 10_000_000:
+        return f"ROCm {hip // 10_000_000}.{hip // 100_000 % 100}"
+    return None
+
+
+def settings(facts: Facts) -> list[Setting]:
+    """Those that `traceopt run` recorded, but for what needs a GPU in a run without one."""
+    environment, loader = facts.captured.environment, facts.captured.training_loader
+    found: dict[str, object] = {
+        "CPU cores": environment.cores,
+        "threads of an operator": environment.threads,
+        "DataLoader workers": loader.num_workers if loader is not None else None,
+    }
+    if facts.has_gpu:
+        found |= {
+            "TF32 of matrix products": environment.matmul_tf32,
+            "TF32 of convolutions": environment.conv_tf32,
+            "cudnn.benchmark": environment.cudnn_benchmark,
+        }
+    found |= {
+        "deterministic algorithms": environment.deterministic,
+        "anomaly detection": environment.anomaly_mode,
+        "Python development mode": environment.python_debug,
+        **environment.variables,
+    }
+    words = {True: "on", False: "off"}
+    return [
+        Setting(name, words[value] if isinstance(value, bool) else str(value))
+        for name, value in found.items()
+        if value is not None
+    ]
+
+
+def step(facts: Facts) -> Step:
+    duration, stretch = facts.steps.duration, facts.captured.stretch
+    p10, p90 = percentiles(duration, 10, 90)
+    return Step(
+        source=facts.steps.source,
+        count=facts.steps.count,
+        skipped=0,
+        median_us=us(median(duration)),
+        p10_us=us(p10),
+        p90_us=us(p90),
+        per_step_us=[us(d) for d in duration],
+        stretch=None if stretch is None else rate(stretch),
+    )
+
+
+def breakdown(facts: Facts) -> list[BreakdownPart]:
+    """Exclusive parts that sum to the mean step, busy parts first; parts without any time are left out."""
+    parts = _gpu_parts(facts) if facts.has_gpu else _cpu_parts(facts)
+    return [part for part in parts if part.us_per_step > 0 or (part.raw_us_per_step or 0) > 0]
+
+
+def _gpu_parts(facts: Facts) -> list[BreakdownPart]:
+    gpu, window, count = facts.gpu, facts.steps.window_ns, facts.steps.count
+
+    def part(name: str, label: str, busy: bool, ns: float, raw_ns: float | None) -> BreakdownPart:
+        raw = None if raw_ns is None else us(raw_ns / count)
+        return BreakdownPart(name, label, busy, us(ns / count), share(ns / window), raw)
+
+    copies = gpu.exposed_copies.total
+    parts = [
+        part("compute", BUSY_LABELS["compute"], True, gpu.compute.total, gpu.compute.total),
+        part(
+            "communication",
+            BUSY_LABELS["communication"],
+            True,
+            gpu.exposed_communication.total,
+            gpu.communication.total,
+        ),
+        part("copies", BUSY_LABELS["copies"], True, copies, gpu.copies.total),
+    ]
+    threads = {facts.steps.thread, *facts.gaps.thread.tolist()} - {-1}
+    host = [facts.host.of_thread(thread) for thread in sorted(threads)]
+    for cause in CAUSES:
+        areas = [areas[cause] for areas in host if cause in areas]
+        raw = clip(merge(*areas), *facts.steps.window).total if areas else None
+        parts.append(part(cause, LABELS[cause], False, facts.idle.total_ns(cause), raw))
+    return parts
+
+
+def _cpu_parts(facts: Facts) -> list[BreakdownPart]:
+    window, count, phases = facts.steps.window_ns, facts.steps.count, facts.cpu_phases
+    parts = []
+    for name, label, busy in PHASES:
+        ns = phases.total_ns(name)
+        raw = phases.communication.total if name == "communication" else ns
+        parts.append(BreakdownPart(name, label, busy, us(ns / count), share(ns / window), us(raw / count)))
+    return parts
+
+
+def gpu(facts: Facts) -> Gpu:
+    if not facts.has_gpu:
+        return Gpu(None, None, None, None, None, [])
+    window = facts.steps.window_ns
+    busy = facts.gpu.busy.total
+    causes = [(cause, facts.idle.total_ns(cause)) for cause in CAUSES]
+    return Gpu(
+        window_us=us(window),
+        busy_us=us(busy),
+        busy_share=share(busy / window),
+        compute_share=share(facts.gpu.compute.total / window),
+        idle_share=share(1 - busy / window),
+        idle_by_cause=[
+            IdleCause(cause, LABELS[cause], us(ns / facts.steps.count), share(ns / window))
+            for cause, ns in sorted(causes, key=lambda pair: -pair[1])
+            if ns > 0
+        ],
+    )
+
+
+def sync(facts: Facts) -> Sync:
+    if not facts.has_gpu or facts.lacks("launches"):
+        return Sync(None, None, None)
+    syncs, count = facts.syncs, facts.steps.count
+    start, end = facts.steps.window
+    inside = np.minimum(syncs.end, end) - np.maximum(syncs.start, start)
+    return Sync(rate(len(syncs) / count), us(inside.sum() / count), us(syncs.stall.sum() / count))
+
+
+def dataloader(facts: Facts) -> DataLoader:
+    rows = facts.host.rows_of("data_loading")
+    start, end = facts.slices.start[rows], facts.slices.end[rows]
+    window = facts.steps.window
+    inside = np.maximum(np.minimum(end, window[1]) - np.maximum(start, window[0]), 0)
+    inside = inside[facts.slices.thread[rows] == facts.steps.thread]
+    if not inside.any():
+        return DataLoader(None, None)
+    count = facts.steps.count
+    return DataLoader(us(inside.sum() / count), us(facts.stalls.total_ns("data_loading") / count))
+
+
+def communication(facts: Facts) -> Communication:
+    count = facts.steps.count
+    if facts.has_gpu:
+        total, exposed = facts.gpu.communication.total, facts.gpu.exposed_communication.total
+    else:
+        total, exposed = facts.cpu_phases.communication.total, facts.cpu_phases.total_ns("communication")
+    if not total:
+        return Communication(None, None, None, [])
+    rows = []
+    for calls in facts.collectives:
+        bus_rate = calls.bus_gb_per_s()
+        moved = calls.known_bytes
+        rows.append(
+            Collective(
+                name=calls.name,
+                calls_per_step=rate(calls.calls / count),
+                us_per_step=us(calls.duration.sum() / count),
+                exposed_us_per_step=us(calls.exposed.sum() / count),
+                bytes_per_step=None if moved is None else round(moved / count, 1),
+                gb_per_s=None if bus_rate is None else rate(bus_rate),
+                location=location(facts, int(calls.launch[calls.duration.argmax()])),
+            )
+        )
+    return Communication(us(total / count), us(exposed / count), share(1 - exposed / total), rows)
+
+
+def copies(facts: Facts) -> list[Copy]:
+    count = facts.steps.count
+    return [
+        Copy(
+            kind=c.kind,
+            calls_per_step=rate(c.calls / count),
+            us_per_step=us(c.duration_ns / count),
+            exposed_us_per_step=us(c.exposed_ns / count),
+            bytes_per_step=None if c.bytes is None else round(c.bytes / count, 1),
+            gb_per_s=None if c.gb_per_s is None else rate(c.gb_per_s),
+        )
+        for c in (facts.copies if facts.has_gpu else [])
+    ]
+
+
+def tensor_cores(facts: Facts) -> TensorCores:
+    use = facts.products
+    total = use.kernel_ns
+    if not facts.has_gpu or not total or not (facts.device.arch and facts.device.arch.has_tensor_cores):
+        return TensorCores(None, None, None)
+    return TensorCores(share(use.eligible_ns / total), share(use.used_ns / total), share(use.unknown_ns / total))
+
+
+def efficiency(facts: Facts) -> Efficiency:
+    """From the shapes of products, convolutions and attention; None where they do not cover the step."""
+    flops = facts.flops
+    if not facts.has_gpu or not flops.known or facts.quality.sampled_share is not None:
+        return Efficiency(None, None, None, None, None, None)
+    peak, mfu, hfu = flops.peak_tflops, flops.mfu, flops.hfu
+    return Efficiency(
+        flops_per_step=flops.executed / facts.steps.count,
+        achieved_tflops=round(flops.executed / facts.steps.window_ns / 1e3, 3),
+        peak_tflops=None if peak is None else float(peak),
+        peak_dtype=flops.dtype if peak else None,
+        mfu=None if mfu is None else share(mfu),
+        hfu=None if hfu is None else share(hfu),
+    )
+
+
+def throughput(facts: Facts) -> Throughput | None:
+    found = facts.throughput
+    if found is None:
+        return None
+    tokens, samples, reference, part = (
+        None if value is None else round(value, 3)
+        for value in (found.tokens_per_s, found.samples_per_s, found.reference_per_s, found.reference_share)
+    )
+    return Throughput(tokens, samples, reference, part)
+
+
+def memory(facts: Facts) -> Memory:
+    capacity = facts.device.memory_bytes if facts.has_gpu else None
+    found = facts.memory
+    if found is None:
+        return Memory(None, None, capacity, [], [])
+    index = facts.steps.median_index
+    start = int(facts.steps.start[index])
+    time, allocated, reserved = found.curve(start, start + int(facts.steps.duration[index]))
+    curve = [
+        MemoryPoint(us(t - start), int(a), int(r) if r > 0 else None)
+        for t, a, r in zip(time, allocated, reserved, strict=True)
+    ]
+    parts = facts.composition.bytes if facts.composition else {}
+    composition = [MemoryPart(name, size) for name, size in parts.items()]
+    return Memory(found.peak_allocated, found.peak_reserved, capacity, composition, curve)

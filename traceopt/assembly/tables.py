@@ -1,0 +1,144 @@
+"""Facts to the tables of the result document: kernels, operators, matrix products."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from traceopt.analyzer.arrays.grouping import longest_of_group
+from traceopt.analyzer.facts import Facts
+from traceopt.analyzer.reading.growing_columns import distinct
+from traceopt.analyzer.tables.schema import I8
+from traceopt.analyzer.timeline.call_tree import OP, Slices
+from traceopt.analyzer.vocabulary.kernel_names import KernelClass, classify
+from traceopt.result.document import Gemm, Kernel, Op
+from traceopt.result.rounding import locations, rate, share, us
+
+MAX_ROWS = 200
+BLOCK_ROWS = 1 << 16
+
+
+def kernels(facts: Facts) -> list[Kernel]:
+    """GPU work of the window by name, longest first; at most MAX_ROWS names."""
+    gpu, count = facts.gpu, facts.steps.count
+    if not facts.has_gpu:
+        return []
+    inside = np.flatnonzero(gpu.in_window > 0)
+    codes, group = distinct(gpu.work.name[inside])
+    total = np.bincount(group, weights=gpu.in_window[inside])
+    calls = np.bincount(group)
+    longest = longest_of_group(gpu.in_window[inside], group, len(codes))
+    busy = gpu.busy.total
+    shown = np.argsort(-total, kind="stable")[:MAX_ROWS]
+    rows = inside[longest[shown]]
+    places = locations(facts, facts.links.launch_slice[gpu.rows[rows]].tolist())
+    out = []
+    for index, row, place in zip(shown, rows.tolist(), places, strict=True):
+        name = facts.trace.names[codes[index]]
+        kind: KernelClass = classify(name)
+        op = int(facts.regions.op_of_work[row])
+        out.append(
+            Kernel(
+                name=name,
+                kind=gpu.kind.at(row),
+                calls_per_step=rate(calls[index] / count),
+                us_per_step=us(total[index] / count),
+                mean_us=us(total[index] / calls[index]),
+                share=share(total[index] / busy),
+                tensor_core=kind.tensor_core if kind.eligible else None,
+                op=facts.trace.names[op] if op >= 0 else None,
+                location=place,
+            )
+        )
+    return out
+
+
+def ops(facts: Facts) -> list[Op]:
+    """Operators of the window by name, by GPU time (by own CPU time without a GPU); at most MAX_ROWS names."""
+    slices, steps = facts.slices, facts.steps
+    names = len(facts.trace.names)
+    calls, cpu_ns, longest = _operators(slices, *steps.window, names)
+    if not calls.any():
+        return []
+    gpu_ns: npt.NDArray[Any] = np.zeros(names)
+    if facts.has_gpu:
+        op = facts.regions.op_of_work
+        known = op >= 0
+        gpu_ns = np.bincount(op[known], weights=facts.gpu.in_window[known], minlength=names)
+    shown = gpu_ns if facts.has_gpu else cpu_ns
+    codes = np.flatnonzero((calls > 0) | (gpu_ns > 0))
+    codes = codes[np.lexsort((-cpu_ns[codes], -shown[codes]))][:MAX_ROWS]
+    total = facts.gpu.busy.total if facts.has_gpu else steps.window_ns
+    places = locations(facts, longest[codes].tolist())
+    out = []
+    for code, place in zip(codes, places, strict=True):
+        out.append(
+            Op(
+                name=facts.trace.names[code],
+                calls_per_step=rate(calls[code] / steps.count),
+                gpu_us_per_step=us(gpu_ns[code] / steps.count) if facts.has_gpu else None,
+                cpu_self_us_per_step=us(cpu_ns[code] / steps.count),
+                share=share(shown[code] / total),
+                location=place,
+            )
+        )
+    return out
+
+
+def _operators(slices: Slices, start: int, end: int, names: int) -> tuple[I8, npt.NDArray[Any], I8]:
+    """By name: how many operators began in a stretch of time, their own time, and the row of the longest, -1: none."""
+    own_ns = slices.end - slices.start  # less that of the slices directly inside
+    for block in _blocks(len(slices)):
+        child = block.start + np.flatnonzero(slices.parent[block] >= 0)
+        np.subtract.at(own_ns, slices.parent[child].astype(np.intp), slices.end[child] - slices.start[child])
+    calls, cpu_ns = np.zeros(names, np.int64), np.zeros(names)
+    longest, longest_ns = np.full(names, -1), np.full(names, -1)
+    for block in _blocks(len(slices)):
+        begin = slices.start[block]
+        rows = block.start + np.flatnonzero((slices.kind[block] == OP) & (begin >= start) & (begin < end))
+        name, duration = slices.name[rows], slices.end[rows] - slices.start[rows]
+        calls += np.bincount(name, minlength=names)
+        cpu_ns += np.bincount(name, weights=np.maximum(own_ns[rows], 0), minlength=names)
+        found = longest_of_group(duration, name, names)
+        longer = np.flatnonzero((found >= 0) & (duration[found] > longest_ns)) if len(rows) else rows
+        longest[longer], longest_ns[longer] = rows[found[longer]], duration[found[longer]]
+    return calls, cpu_ns, longest
+
+
+def _blocks(rows: int) -> Iterator[slice]:
+    """A large table in parts, so that what is made of each is small."""
+    return (slice(first, min(rows, first + BLOCK_ROWS)) for first in range(0, rows, BLOCK_ROWS))
+
+
+def gemms(facts: Facts) -> list[Gemm]:
+    """Matrix products by shape, longest first; at most MAX_ROWS shapes."""
+    if not facts.has_gpu:
+        return []
+    found = facts.gemms
+    shapes = found.shapes[:MAX_ROWS]
+    slice_of = facts.slices.of(OP, len(facts.trace.ops))
+    places = locations(facts, [int(slice_of[shape.rows[0]]) for shape in shapes])
+    out = []
+    for shape, place in zip(shapes, places, strict=True):
+        peak = found.peak_share(shape)
+        out.append(
+            Gemm(
+                op=shape.op,
+                m=shape.m,
+                n=shape.n,
+                k=shape.k,
+                batch=shape.batch,
+                dtype=shape.dtype,
+                calls=rate(shape.calls / facts.steps.count),
+                us_per_step=us(shape.duration_ns / facts.steps.count),
+                tflops=None if shape.tflops is None else round(shape.tflops, 3),
+                peak_share=None if peak is None else round(peak, 6),
+                aligned=found.aligned(shape),
+                tensor_core=shape.tensor_core,
+                location=place,
+            )
+        )
+    return out

@@ -1,0 +1,52 @@
+"""The places of a result document as paths of the repository they lie in."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from traceopt.result.document import Result
+from traceopt.result.finding import Finding, Location
+from traceopt.rules.patches.files import locate
+
+
+def in_repository(result: Result, source: Sequence[Path] = ()) -> Result:
+    """The document, with files of findings named from the root of the repository round the current folder.
+
+    A file is looked for in the folders of `source` and then in the repository; what is in neither keeps its name.
+    """
+    root = _root(Path.cwd())
+    names: dict[str, str] = {}
+
+    def moved(place: Location | None) -> Location | None:
+        if place is None:
+            return None
+        if place.file not in names:
+            names[place.file] = _path(place.file, [*source, root], root)
+        return replace(place, file=names[place.file])
+
+    def with_paths(finding: Finding) -> Finding:
+        locations = [place for place in map(moved, finding.locations) if place is not None]
+        evidence = [replace(row, location=moved(row.location)) for row in finding.evidence]
+        return replace(finding, locations=locations, evidence=evidence)
+
+    return replace(result, findings=[with_paths(finding) for finding in result.findings])
+
+
+def _root(folder: Path) -> Path:
+    """The nearest folder above that git knows, else the folder itself."""
+    folder = folder.resolve()
+    return next((one for one in (folder, *folder.parents) if (one / ".git").exists()), folder)
+
+
+def _path(name: str, folders: Sequence[Path], root: Path) -> str:
+    for folder in folders:
+        try:
+            file = locate(name, folder.resolve())
+        except (OSError, ValueError, RuntimeError):  # a name that no file can have
+            continue
+        if file is not None and file.is_relative_to(root):
+            return file.relative_to(root).as_posix()
+    return name

@@ -1,0 +1,157 @@
+"""The comparison document, schema 1: what every format of `traceopt compare` is rendered from.
+
+As in the result document, times are microseconds a step, shares are 0..1, and what was not measured is None. A change
+is head less base, so that growth is positive.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+import orjson
+from msgspec import Struct, field
+
+from traceopt.result.document import Tool
+from traceopt.result.finding import Impact
+from traceopt.result.serialization import to_indented_json
+
+StepVerdict = Literal["within_noise", "slower", "faster", "unclear", "not_measured"]
+RowStatus = Literal["appeared", "vanished", "slower", "faster"]
+FindingStatus = Literal["new", "fixed", "kept", "unknown"]
+GateLevel = Literal["fail", "warn"]
+GateStatus = Literal["passed", "failed", "not_checked"]
+Unit = Literal["us", "share", "bytes", "per_s"]
+
+
+class ComparedRun(Struct, frozen=True):
+    """One recording of a side. `crowded`: its training thread often found no free core (PY002)."""
+
+    label: str
+    paths: list[str]
+    steps: int
+    median_us: float | None
+    quality: str
+    crowded: bool
+
+
+class Side(Struct, frozen=True):
+    """`device`, `torch_version` and `world_size` are those of the first run that knows them."""
+
+    runs: list[ComparedRun]
+    device: str | None
+    torch_version: str | None
+    world_size: int | None
+
+
+class StepChange(Struct, frozen=True):
+    """The typical step: the median of a run, the geometric mean of several.
+
+    `low_share` to `high_share` is the 99 % interval of the change (`comparison/noise.py`). A change smaller than
+    `unseen_share` would not be seen. `run_to_run_share` is the standard deviation of runs of the same side, None where
+    each side has one. `in_turn`: pairs of runs were compared. `reason` says why nothing can be said.
+    """
+
+    verdict: StepVerdict
+    base_us: float | None = None
+    head_us: float | None = None
+    change_share: float | None = None
+    low_share: float | None = None
+    high_share: float | None = None
+    unseen_share: float | None = None
+    run_to_run_share: float | None = None
+    in_turn: bool = False
+    reason: str | None = None
+
+
+class PartChange(Struct, frozen=True):
+    """A part of the mean step, means over the runs. `beyond_noise` is None with one run a side."""
+
+    name: str
+    label: str
+    busy: bool
+    base_us: float
+    head_us: float
+    change_us: float
+    beyond_noise: bool | None
+
+
+class MetricChange(Struct, frozen=True):
+    """A number that gates know by `name`, means over the runs; None where a side did not measure it."""
+
+    name: str
+    label: str
+    unit: Unit
+    base: float | None
+    head: float | None
+    beyond_noise: bool | None
+
+
+class RowChange(Struct, frozen=True):
+    """A kernel or operator whose time changed notably; a side without it has None."""
+
+    name: str
+    status: RowStatus
+    base_us: float | None
+    head_us: float | None
+    base_calls: float | None
+    head_calls: float | None
+    change_us: float
+
+
+class FindingChange(Struct, frozen=True):
+    """A finding of either side, the same by its fingerprint. `unknown`: the other side could not check it."""
+
+    status: FindingStatus
+    fingerprint: str
+    code: str
+    title: str
+    place: str | None
+    base_impact: Impact | None
+    head_impact: Impact | None
+    base_saving_us: float | None
+    head_saving_us: float | None
+    reason: str | None = None
+
+
+class SettingChange(Struct, frozen=True):
+    name: str
+    base: str | None
+    head: str | None
+
+
+class GateOutcome(Struct, frozen=True):
+    """`gate` as it was given; `text` says what was measured and what the limit is."""
+
+    gate: str
+    level: GateLevel
+    status: GateStatus
+    text: str
+
+
+class Comparison(Struct, frozen=True):
+    """`verdict` is its headline; `notes` say what makes the sides hard to compare."""
+
+    tool: Tool
+    verdict: str
+    base: Side
+    head: Side
+    step: StepChange
+    breakdown: list[PartChange]
+    metrics: list[MetricChange]
+    kernels: list[RowChange]
+    ops: list[RowChange]
+    findings: list[FindingChange]
+    settings: list[SettingChange]
+    notes: list[str]
+    gates: list[GateOutcome] = field(default_factory=list)
+    schema_version: int = 1
+
+    def to_json(self) -> bytes:
+        """Indented JSON, byte for byte the same for the same input and version."""
+        return to_indented_json(self)
+
+    @staticmethod
+    def from_json(data: bytes) -> Comparison:
+        """Raises ValueError when `data` is not a comparison document of this schema."""
+        return msgspec.convert(orjson.loads(data), Comparison)

@@ -1,0 +1,247 @@
+"""What the step takes with some fixes made, or with kernels or host work scaled: `traceopt whatif`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from msgspec import Struct, field
+
+from traceopt.analyzer.arrays.intervals import union
+from traceopt.analyzer.arrays.percentiles import median
+from traceopt.analyzer.facts import Facts
+from traceopt.analyzer.ranks.joint_replay import Ranks
+from traceopt.analyzer.reading.sources import find_sources
+from traceopt.analyzer.recordings.cycle_pairs import find_recordings
+from traceopt.analyzer.recordings.rank_trace import read_recording
+from traceopt.analyzer.replay.changes import Change, RemoveHost, ScaleWork
+from traceopt.analyzer.replay.replayed import Replayed
+from traceopt.analyzer.replayed_parts import labels_of, limit_of, parts_of
+from traceopt.errors import InputError
+from traceopt.result.finding import Finding
+from traceopt.result.rounding import share, us
+from traceopt.result.serialization import to_indented_json
+from traceopt.rules.bases.rank_rule import RunRule
+from traceopt.rules.engine import prepare, run_rank_rules, run_rules
+from traceopt.rules.registry import load_rules
+from traceopt.rules.rule import Rule
+from traceopt.workers.progress_line import Progress
+
+Scale = tuple[str, float]
+Matches = Callable[[str], object]
+
+MOST_RANKS = 16  # replayed together; their traces are in memory at once
+
+
+class WhatIfPart(Struct, frozen=True):
+    """A part of the mean step, as in the breakdown."""
+
+    name: str
+    label: str
+    before_us: float
+    after_us: float
+
+
+class WhatIfFix(Struct, frozen=True):
+    """A finding whose fix is made, on all ranks that have it. `alone_us`: what it alone gives back in the replay."""
+
+    code: str
+    title: str
+    alone_us: float
+
+
+class WhatIf(Struct, frozen=True):
+    """The replayed step without and with the changes; `limit`: the part that limits it.
+
+    Parts are of the mean step, the step is the median one. `replay_error_share`: how far a replay without a change is
+    off; None where there was nothing to replay. `inferred_waits` of `waits` were not recorded but inferred.
+
+    Of several ranks the step is the median over them, the parts are those of the first; `meetings` is the number of
+    collectives that they were replayed to enter together.
+    """
+
+    path: str
+    ranks: int
+    meetings: int
+    steps: int
+    changes: list[str]
+    fixes: list[WhatIfFix]
+    before_us: float
+    after_us: float
+    saving_us: float
+    saving_share: float
+    limit_before: str
+    limit_after: str
+    parts: list[WhatIfPart]
+    replay_error_share: float | None
+    trusted: bool
+    waits: int
+    inferred_waits: int
+    warnings: list[str] = field(default_factory=list)
+
+    def to_json(self) -> bytes:
+        return to_indented_json(self)
+
+
+def what_if(
+    path: str,
+    fixes: Sequence[str] = (),
+    scales: Sequence[Scale] = (),
+    *,
+    rules_dir: str | Path | None = None,
+    thresholds: Mapping[str, Mapping[str, Any]] | None = None,
+    progress: Progress | None = None,
+) -> WhatIf:
+    """Replays a trace, or those of all ranks in a folder together, with the fixes of findings (by rule code or name)
+    and with scales such as ("kernel~gemm", 0.5).
+
+    Raises InputError for a path with no trace or too many ranks, a fix that no finding proposes, a scale that fits
+    nothing; ConfigError for a rule that does not exist.
+    """
+    warnings: list[str] = []
+    recordings = find_recordings(find_sources([path]).sources)
+    if not 1 <= len(recordings) <= MOST_RANKS:
+        raise InputError(f"{path} holds {len(recordings)} traces; at most {MOST_RANKS} ranks are replayed together")
+    facts = []
+    for recording in recordings:
+        if progress is not None:
+            progress(f"reading {recording.source.label}")
+        facts.append(Facts(read_recording(recording, warnings)))
+    ranks = Ranks(facts)
+    if len(ranks.facts) > 1 and (reason := ranks.run.incomparable) is not None:
+        raise InputError(f"{path} holds {len(recordings)} traces; name the file of one rank. {reason}")
+    registry = load_rules(rules_dir)
+    rules = prepare(registry, thresholds=thresholds)
+    chosen = _chosen(ranks, rules, [registry.find(key).code for key in fixes]) if fixes else []
+    scaled = [_scaled(ranks.facts, what, factor) for what, factor in scales]
+    changes = [f"{what} x {factor:g}" for what, factor in scales]
+    return _document(path, ranks, chosen, scaled, [*dict.fromkeys(fixes), *changes], [*registry.warnings, *warnings])
+
+
+class _Fix(Struct, frozen=True):
+    """A finding's fix: what it changes on each rank."""
+
+    code: str
+    title: str
+    changes: list[list[Change]]
+
+
+def _chosen(ranks: Ranks, rules: Sequence[Rule], codes: Sequence[str]) -> list[_Fix]:
+    found = [run_rules(rules, facts).findings for facts in ranks.facts]
+    of_run = run_rank_rules(rules, ranks.run).findings if len(found) > 1 else []
+    remedies = {rule.code: rule.remedy(ranks) for rule in rules if isinstance(rule, RunRule) and rule.code in codes}
+    chosen = []
+    for code in codes:
+        titles = dict.fromkeys(f.title for findings in (*found, of_run) for f in findings if f.code == code)
+        if not titles:
+            known = [f.code for findings in found for f in findings if f.changes]
+            known += [f.code for f in of_run]
+            possible = ", ".join(dict.fromkeys(known)) or "nothing"
+            raise InputError(f"{code} finds nothing to fix in this trace; what can be replayed: {possible}")
+        fixes = [_Fix(code, title, [_of(findings, code, title) for findings in found]) for title in titles]
+        if (remedy := remedies.get(code)) is not None:
+            fixes = [_Fix(code, next(iter(titles)), [list(own) for own in remedy])]
+        if not any(own for fix in fixes for own in fix.changes):
+            raise InputError(f"what the fix of {code} changes is not known, so it cannot be replayed")
+        chosen += fixes
+    return chosen
+
+
+def _of(findings: Sequence[Finding], code: str, title: str) -> list[Change]:
+    return [change for f in findings if (f.code, f.title) == (code, title) for change in f.changes]
+
+
+def _scaled(ranks: Sequence[Facts], what: str, factor: float) -> list[list[Change]]:
+    """By rank. "kernel~TEXT": device work of such a name or kind; "host~TEXT": host time in what has such a name."""
+    side, _, pattern = what.partition("~")
+    if side not in ("kernel", "host") or not pattern:
+        raise InputError(f"cannot scale {what!r}: write kernel~PATTERN or host~PATTERN")
+    if not 0 <= factor < float("inf"):
+        raise InputError(f"cannot scale {what!r} by {factor:g}: give a number from 0 on")
+    try:
+        matches = re.compile(pattern, re.IGNORECASE).search
+    except re.error as error:
+        raise InputError(f"cannot scale {what!r}: {error}") from error
+    scale = _scaled_kernels if side == "kernel" else _scaled_host
+    changes = [scale(facts, matches, factor) for facts in ranks]
+    if not any(changes):
+        raise InputError(
+            f"no kernel matches {pattern!r}" if side == "kernel" else f"nothing on the host matches {pattern!r}"
+        )
+    return changes
+
+
+def _scaled_kernels(facts: Facts, matches: Matches, factor: float) -> list[Change]:
+    fits = np.array([matches(name) is not None for name in facts.trace.names] or [False])
+    kinds = [kind for kind in facts.gpu.kind.used if matches(kind)]
+    work = fits[facts.gpu.work.name] | facts.gpu.kind.among(*kinds)
+    return [ScaleWork(work, factor)] if work.any() else []
+
+
+def _scaled_host(facts: Facts, matches: Matches, factor: float) -> list[Change]:
+    fits = np.array([matches(name) is not None for name in facts.trace.names] or [False])
+    slices = fits[facts.slices.name]
+    area = union(facts.slices.start[slices], facts.slices.end[slices])
+    return [RemoveHost(area, 1 - factor)] if slices.any() else []
+
+
+def _document(
+    path: str,
+    ranks: Ranks,
+    chosen: list[_Fix],
+    scaled: list[list[list[Change]]],
+    names: list[str],
+    warnings: list[str],
+) -> WhatIf:
+    everything = [*(fix.changes for fix in chosen), *scaled]
+    before, after = ranks.replay(_together(ranks, [])), ranks.replay(_together(ranks, everything))
+    step_ns, before_ns, after_ns = _median(ranks.facts), _median(before), _median(after)
+    to_measured = step_ns / before_ns  # the replay may miss the step a little
+    shown = ranks.facts[0]
+    parts_before, parts_after = parts_of(shown, before[0]), parts_of(shown, after[0])
+    labels = labels_of(shown)
+    graphs = [facts.replay_graph for facts in ranks.facts]
+    errors = [facts.replay_error.share for facts in ranks.facts if facts.replay_error is not None]
+    return WhatIf(
+        path=shown.trace.meta.path if len(ranks.facts) == 1 else path,
+        ranks=len(ranks.facts),
+        meetings=ranks.meetings if len(ranks.facts) > 1 else 0,
+        steps=shown.steps.count,
+        changes=names,
+        fixes=[
+            WhatIfFix(
+                fix.code,
+                fix.title,
+                us((before_ns - _median(ranks.replay(_together(ranks, [fix.changes])))) * to_measured),
+            )
+            for fix in chosen
+        ],
+        before_us=us(step_ns),
+        after_us=us(after_ns * to_measured),
+        saving_us=us(step_ns - after_ns * to_measured),
+        saving_share=round(1 - after_ns / before_ns, 6),
+        limit_before=limit_of(parts_before),
+        limit_after=limit_of(parts_after),
+        parts=[
+            WhatIfPart(name, labels[name], us(ns), us(parts_after[name]))
+            for name, ns in parts_before.items()
+            if us(ns) or us(parts_after[name])
+        ],
+        replay_error_share=share(max(errors)) if errors else None,
+        trusted=all(facts.replay_trusted for facts in ranks.facts),
+        waits=sum(int((graph.rows.awaits >= 0).sum()) for graph in graphs),
+        inferred_waits=sum(int(graph.inferred.sum()) for graph in graphs),
+        warnings=warnings,
+    )
+
+
+def _together(ranks: Ranks, changes: Sequence[Sequence[Sequence[Change]]]) -> list[list[Change]]:
+    """All changes of each rank."""
+    return [[change for by_rank in changes for change in by_rank[rank]] for rank in range(len(ranks.facts))]
+
+
+def _median(ranks: Sequence[Facts] | Sequence[Replayed]) -> float:
+    return median([one.step_ns for one in ranks])

@@ -1,0 +1,65 @@
+"""Where ranks are analyzed: in this process, in a pool of processes, or on a cluster. The answers are the same."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from typing import Protocol
+
+from traceopt.workers.progress_line import Pace
+from traceopt.workers.rank_analysis import analyze_rank
+from traceopt.workers.rank_task import RankTask
+
+Answer = bytes | Exception
+Answers = Generator[tuple[int, Answer], None, None]
+WORKER_DIED = (
+    "{}: left out: the process that read it was killed, and again with no other rank beside it; "
+    "perhaps it needs more memory than there is"
+)
+
+
+class Executor(Protocol):
+    """Gives each task's place and its packed RankResult, or what was raised, in the order in which they are done.
+
+    Closing the iterator ends what is under way. `notes` then says what the user should know of the way.
+    """
+
+    @property
+    def notes(self) -> Sequence[str]: ...
+
+    def run(self, tasks: Sequence[RankTask], pace: Pace) -> Answers: ...
+
+
+class InProcess:
+    """One rank after the other, right here."""
+
+    notes: Sequence[str] = ()
+
+    def run(self, tasks: Sequence[RankTask], pace: Pace) -> Answers:
+        for index, task in enumerate(tasks):
+            answer: Answer
+            try:
+                answer = analyze_rank(task, pace.read)
+            except Exception as error:
+                answer = error
+            yield index, answer
+
+
+def executor_for(tasks: Sequence[RankTask], jobs: int | None, scheduler: str | None) -> Executor:
+    """`jobs` processes; None: as many as the cores and the memory are enough for, and the work is worth.
+
+    With a Dask scheduler they stand by for the case that the cluster goes away.
+    """
+    if scheduler is not None:
+        from traceopt.workers.dask_cluster import DaskCluster
+
+        return DaskCluster(scheduler, executor_for(tasks, jobs, None))
+    if len(tasks) == 1 or jobs == 1 or any(task.here_only for task in tasks):
+        return InProcess()
+    from traceopt.workers.pool_size import jobs_for
+
+    count = min(len(tasks), jobs) if jobs is not None else jobs_for(tasks)
+    if count == 1:
+        return InProcess()
+    from traceopt.workers.process_pool import ProcessPool
+
+    return ProcessPool(count)

@@ -1,0 +1,170 @@
+"""The answers of all ranks as one document: the lowest rank's, with every rank's row and findings.
+
+Ranks come in any order, and the document is the same: where one of several has to be taken, the lowest rank's is.
+Of each rank only its rows and its summary are kept, so that a thousand ranks fit in little memory.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from itertools import pairwise
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from traceopt.analyzer.ranks.rank_summary import RankSummary
+from traceopt.result.document import Check, Combined, RankRow, Result, TraceFile
+from traceopt.result.finding import Finding
+from traceopt.rules.engine import value_order
+from traceopt.workers.packed_result import DocumentPart, PackedResult
+
+_Order = tuple[bool, int, int]  # ranks that are not known behind the others; then by the place among the files
+_GAPS_NAMED = 10
+
+
+class _Row(Struct, frozen=True):
+    row: RankRow
+    paths: list[str]
+    files: list[TraceFile]
+
+
+class _Group(Struct):
+    """A finding at one place: of the lowest rank that has it, and all that have it."""
+
+    order: tuple[_Order, int]  # of the rank, and its place among the rank's findings
+    finding: Finding
+    ranks: set[int]
+
+
+class Merge:
+    """Takes packed results one by one."""
+
+    def __init__(self) -> None:
+        self._shown: tuple[_Order, PackedResult] | None = None
+        self._rows: dict[int, _Row] = {}
+        self._summaries: dict[int, RankSummary] = {}
+        self._warnings: dict[int, list[str]] = {}
+        self._groups: dict[tuple[str, str, int], _Group] = {}
+        self._combined: dict[str, tuple[_Order, Combined]] = {}  # by code: of the lowest rank whose fixes have it
+        self._checks: dict[str, tuple[tuple[bool, _Order], Check]] = {}
+        self._texts: dict[str, str] = {}
+
+    def add(self, index: int, data: bytes) -> str | None:
+        """`index` is the rank's place among the files. Returns why nothing could be read of it, if so."""
+        packed = PackedResult.of(data)
+        self._warnings[index] = packed.warnings
+        if packed.summary is None:
+            return packed.problem
+        part = packed.part()
+        rank = part.run.shown_rank
+        order = (rank is None, rank or 0, index)
+        if self._shown is None or order < self._shown[0]:
+            self._shown = (order, packed)
+        (row,) = part.ranks
+        self._rows[index] = _Row(row, part.run.paths, part.run.files)
+        self._summaries[index] = self._shared(packed.summary)
+        self._add_findings(order, part)
+        return None
+
+    def warn(self, index: int, warning: str) -> None:
+        """Of a rank that is left out."""
+        self._warnings.setdefault(index, []).append(warning)
+
+    @property
+    def warnings(self) -> list[str]:
+        return [warning for _, warnings in sorted(self._warnings.items()) for warning in warnings]
+
+    @property
+    def summaries(self) -> list[RankSummary]:
+        """In the order of the files."""
+        return [summary for _, summary in sorted(self._summaries.items())]
+
+    def result(self) -> Result | None:
+        """The document without what compares ranks; None when there was nothing to read."""
+        if self._shown is None:
+            return None
+        shown = self._shown[1].whole()
+        rows = [row for _, row in sorted(self._rows.items())]
+        findings = self._findings()
+        run = replace(
+            shown.run,
+            paths=[path for row in rows for path in row.paths],
+            ranks=sorted({row.row.rank for row in rows if row.row.rank is not None}),
+            files=[file for row in rows for file in row.files],
+        )
+        return replace(
+            shown,
+            run=run,
+            findings=findings,
+            combined=self._combined[findings[0].code][1] if findings and findings[0].code in self._combined else None,
+            checks=[self._checks[check.code][1] for check in shown.checks],
+            ranks=[row.row for row in rows],
+        )
+
+    def _add_findings(self, order: _Order, part: DocumentPart) -> None:
+        seen: Counter[tuple[str, str]] = Counter()
+        for place, finding in enumerate(part.findings):
+            where = (finding.code, str(finding.locations[0]) if finding.locations else "")
+            key = (*where, seen[where])
+            seen[where] += 1
+            group = self._groups.get(key)
+            if group is None:
+                self._groups[key] = _Group((order, place), finding, set(finding.ranks))
+                continue
+            group.ranks |= set(finding.ranks)
+            if (order, place) < group.order:
+                group.order, group.finding = (order, place), finding
+        if part.combined is not None:
+            for code in part.combined.codes:
+                if code not in self._combined or order < self._combined[code][0]:
+                    self._combined[code] = (order, part.combined)
+        for check in part.checks:
+            rating = (check.status != "found", order)
+            if check.code not in self._checks or rating < self._checks[check.code][0]:
+                self._checks[check.code] = (rating, check)
+
+    def _findings(self) -> list[Finding]:
+        """Of a finding that names no place one is enough: another rank's of the same rule names it, or does not."""
+        merged: dict[str, list[_Group]] = {}
+        for group in sorted(self._groups.values(), key=lambda group: group.order):
+            of_rule = merged.setdefault(group.finding.code, [])
+            known = next((other for other in of_rule if _same(other, group)), None)
+            if known is None:
+                of_rule.append(replace(group, ranks=set(group.ranks)))
+            else:
+                known.ranks |= group.ranks
+        groups = sorted((group for of_rule in merged.values() for group in of_rule), key=lambda group: group.order)
+        return sorted((replace(group.finding, ranks=sorted(group.ranks)) for group in groups), key=value_order)
+
+    def _shared(self, summary: RankSummary) -> RankSummary:
+        """With the texts that other ranks have too in memory once."""
+        return replace(
+            summary,
+            step_names=[self._text(name) for name in summary.step_names],
+            collectives=replace(summary.collectives, labels=[self._text(text) for text in summary.collectives.labels]),
+        )
+
+    def _text(self, text: str) -> str:
+        return self._texts.setdefault(text, text)
+
+
+def _same(a: _Group, b: _Group) -> bool:
+    """Whether two groups of a rule are the same finding: of different ranks, and one of them names no place."""
+    return a.order[0] != b.order[0] and (not a.finding.locations or not b.finding.locations)
+
+
+def missing_ranks(world_sizes: Iterable[int | None], known: Iterable[int | None]) -> str | None:
+    """ "3 of 16 ranks are missing: no trace was read of 3, 7-8"; None where none is, or it cannot be told."""
+    world_size = max((size for size in world_sizes if size is not None), default=0)
+    there = sorted({rank for rank in known if rank is not None and 0 <= rank < world_size})
+    if not there:
+        return None
+    gaps = [(before + 1, after - 1) for before, after in pairwise([-1, *there, world_size]) if after - before > 1]
+    if not gaps:
+        return None
+    named = ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in gaps[:_GAPS_NAMED])
+    if world_size - len(there) == 1:
+        return f"Rank {named} of {world_size:,} is missing: no trace of it was read"
+    more = " and more" if len(gaps) > _GAPS_NAMED else ""
+    return f"{world_size - len(there):,} of {world_size:,} ranks are missing: no trace was read of {named}{more}"

@@ -1,0 +1,84 @@
+"""A rank's answer as bytes: what a worker sends and the cache keeps, read back whole or only as far as a merge needs.
+
+Every answer goes through these bytes, also where one process does it all: so it is the same wherever it was made.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import numpy as np
+from msgspec import Struct
+
+from traceopt.analyzer.ranks.rank_summary import RankSummary
+from traceopt.result.document import Check, Combined, RankRow, Result, TraceFile
+from traceopt.result.finding import Finding
+
+
+class RankResult(Struct, frozen=True):
+    """`problem`: why nothing could be read, in place of the document and the summary."""
+
+    document: Result | None
+    summary: RankSummary | None
+    warnings: list[str]
+    problem: str | None = None
+
+    def pack(self) -> bytes:
+        return _encoder.encode(self)
+
+
+class RunPart(Struct, frozen=True):
+    """Of `Run`, what a merge needs."""
+
+    paths: list[str]
+    world_size: int | None
+    ranks: list[int]
+    shown_rank: int | None
+    files: list[TraceFile]
+
+
+class DocumentPart(Struct, frozen=True):
+    """Of `Result`, what a merge needs; the tables and the timeline stay packed."""
+
+    run: RunPart
+    ranks: list[RankRow]
+    findings: list[Finding]
+    combined: Combined | None
+    checks: list[Check]
+
+
+class PackedResult(Struct, frozen=True):
+    """A RankResult whose document is still packed."""
+
+    document: msgspec.Raw
+    summary: RankSummary | None
+    warnings: list[str]
+    problem: str | None
+
+    @staticmethod
+    def of(data: bytes) -> PackedResult:
+        """Raises msgspec.ValidationError or msgspec.DecodeError when `data` is not what `RankResult.pack` gives."""
+        return _decoder.decode(data)
+
+    def part(self) -> DocumentPart:
+        return _part_decoder.decode(self.document)
+
+    def whole(self) -> Result:
+        return _document_decoder.decode(self.document)
+
+
+def _pack_array(value: Any) -> Any:
+    if isinstance(value, np.ndarray):
+        return np.ascontiguousarray(value, np.int64).tobytes()
+    raise TypeError(f"cannot pack {type(value).__name__}")
+
+
+def _unpack_array(_: type, data: bytes) -> Any:
+    return np.frombuffer(data, np.int64)
+
+
+_encoder = msgspec.msgpack.Encoder(enc_hook=_pack_array)
+_decoder = msgspec.msgpack.Decoder(PackedResult, dec_hook=_unpack_array)
+_part_decoder = msgspec.msgpack.Decoder(DocumentPart)
+_document_decoder = msgspec.msgpack.Decoder(Result)

@@ -1,0 +1,81 @@
+"""How many processes at a time: no more than there are cores, and than the traces leave memory for."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from traceopt.workers.rank_task import RankTask
+
+WORTH_BYTES = 40_000_000  # of text that all ranks hold: below, one process is done before others have started
+RANK_BYTES = 2_000_000  # of text that takes as long as what every rank costs, however small
+PROCESS_BYTES = 100_000_000  # of memory, before a trace is read
+MEMORY_PER_TEXT = 0.6  # bytes of memory for a byte of the trace's text; measured in docs/performance.md
+TEXT_PER_GZIP = 15  # bytes of text in a byte of a compressed trace; the real ones hold 8 to 20
+USABLE_SHARE = 0.8  # of the memory that is free now
+_CGROUP = Path("/sys/fs/cgroup")
+
+
+def jobs_for(tasks: Sequence[RankTask]) -> int:
+    """The number of processes that is worth while; the largest ranks may well be read at the same time."""
+    texts = [text_bytes(task) for task in tasks]
+    if sum(text + RANK_BYTES for text in texts) < WORTH_BYTES:
+        return 1
+    return min(len(tasks), usable_cores(), fitting(texts, free_bytes()))
+
+
+def text_bytes(task: RankTask) -> int:
+    """About how much text the files hold, uncompressed."""
+    return sum(
+        source.size_bytes * (TEXT_PER_GZIP if source.label.endswith(".gz") else 1) for source in task.recording.sources
+    )
+
+
+def fitting(texts: Sequence[int], free: int | None) -> int:
+    """How many of the largest fit into memory together; one at least."""
+    if free is None:
+        return len(texts)
+    left = free * USABLE_SHARE
+    for count, text in enumerate(sorted(texts, reverse=True)):
+        left -= PROCESS_BYTES + text * MEMORY_PER_TEXT
+        if left < 0:
+            return max(1, count)
+    return len(texts)
+
+
+def usable_cores() -> int:
+    """Those that this process may run on, and what its containers are given of their time."""
+    cores = float(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
+    for group in _control_groups():
+        with suppress(OSError, ValueError):
+            quota, period = (group / "cpu.max").read_text().split()
+            cores = min(cores, int(quota) / int(period))
+    return max(1, round(cores))
+
+
+def free_bytes() -> int | None:
+    """Memory that is free on this machine and in this process's containers; None where the system does not say."""
+    known = []
+    with suppress(OSError, ValueError, KeyError):
+        known.append(_table(Path("/proc/meminfo"))["MemAvailable:"] << 10)
+    for group in _control_groups():
+        with suppress(OSError, ValueError, KeyError):
+            limit, used = (int((group / f"memory.{name}").read_text()) for name in ("max", "current"))
+            known.append(max(0, limit - used + _table(group / "memory.stat")["inactive_file"]))
+    return min(known, default=None)
+
+
+def _control_groups() -> list[Path]:
+    """Of this process, the innermost first (cgroup 2)."""
+    with suppress(OSError):
+        for line in Path("/proc/self/cgroup").read_text().splitlines():
+            if line.startswith("0::/"):
+                inner = _CGROUP / line.removeprefix("0::/")
+                return [group for group in (inner, *inner.parents) if group.is_relative_to(_CGROUP)]
+    return []
+
+
+def _table(path: Path) -> dict[str, int]:
+    return {words[0]: int(words[1]) for line in path.read_text().splitlines() if (words := line.split())}

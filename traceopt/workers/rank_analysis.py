@@ -1,0 +1,34 @@
+"""One rank, from its files to its packed answer: what every worker does. Nothing is kept between two ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from traceopt.analyzer.facts import Facts
+from traceopt.analyzer.ranks.rank_summary import summarize
+from traceopt.analyzer.recordings.rank_trace import read_recording
+from traceopt.assembly.rank_document import rank_document
+from traceopt.errors import InputError, one_line
+from traceopt.rules.engine import run_rules
+from traceopt.workers.packed_result import RankResult
+from traceopt.workers.rank_task import RankTask, loaded
+
+
+def analyze_rank(task: RankTask, count_bytes: Callable[[int], None] | None = None) -> bytes:
+    """A packed RankResult. `count_bytes` is told how many more bytes of the files were read."""
+    if task.cache is None:
+        return _analyze(task, count_bytes)
+    from traceopt.workers.cache import Cache
+
+    return Cache(task.cache).answer(task, lambda: _analyze(task, count_bytes))
+
+
+def _analyze(task: RankTask, count_bytes: Callable[[int], None] | None) -> bytes:
+    warnings: list[str] = []
+    try:
+        trace = read_recording(task.recording, warnings, count_bytes)
+    except InputError as error:
+        return RankResult(None, None, warnings, one_line(str(error))).pack()
+    facts = Facts(trace, workload=task.options.workload)
+    outcome = run_rules(loaded(task.options).chosen, facts, debug=task.options.debug)
+    return RankResult(rank_document(facts, outcome), summarize(facts), warnings).pack()
