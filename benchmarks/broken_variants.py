@@ -33,8 +33,8 @@ import msgspec
 import orjson
 
 import traceopt.api
-import traceopt.reports.html
-import traceopt.reports.terminal  # imported here, so that no variant pays for it
+import traceopt.reports.html.page
+import traceopt.reports.text.terminal  # noqa: F401  # imported here, so that no variant pays for it
 from traceopt.cli import cli
 
 REAL_TRACES = Path("../shared/traces")

@@ -18,7 +18,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from benchmarks.broken_variants import resident_bytes
 from fixtures.crowded import CROWDS
 from traceopt.api import analyze
-from traceopt.reports.html import render_html
+from traceopt.reports.html.page import render_html
 
 MB = 1e6
 

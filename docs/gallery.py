@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
 
-from traceopt.reports.html import embedded_result
+from traceopt.reports.html.page import embedded_result
 from traceopt.result.document import Result
 
 ROOT = Path(__file__).resolve().parents[1]

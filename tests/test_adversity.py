@@ -19,7 +19,7 @@ from click.testing import CliRunner
 
 from fixtures.mangled import ODD
 from traceopt.cli import cli
-from traceopt.reports.html import RESULT_ID
+from traceopt.reports.html.page import RESULT_ID
 from traceopt.result import packing
 
 TRACE = Path(__file__).resolve().parents[1] / "fixtures" / "traces" / "healthy.json.gz"

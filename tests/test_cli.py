@@ -97,8 +97,8 @@ def fakes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Fakes:
     fakes = Fakes()
     for module, names in {
         "traceopt.api": ["analyze"],
-        "traceopt.reports.html": ["render_html"],
-        "traceopt.reports.terminal": ["render_terminal", "render_concise"],
+        "traceopt.reports.html.page": ["render_html"],
+        "traceopt.reports.text.terminal": ["render_terminal", "render_concise"],
     }.items():
         stand_in = types.ModuleType(module)
         for name in names:
@@ -359,10 +359,10 @@ from traceopt.cli import main
 api = types.ModuleType("traceopt.api")
 api.analyze = lambda *a, **k: types.SimpleNamespace(
     run=types.SimpleNamespace(files=[]), to_json=lambda: b"x" * 10_000_000)
-terminal = types.ModuleType("traceopt.reports.terminal")
+terminal = types.ModuleType("traceopt.reports.text.terminal")
 terminal.render_terminal = lambda result, width, color, unicode: f"{unicode} \\u2192 \\udcff"
 terminal.render_concise = None
-sys.modules |= {"traceopt.api": api, "traceopt.reports.terminal": terminal}
+sys.modules |= {"traceopt.api": api, "traceopt.reports.text.terminal": terminal}
 sys.argv = ["traceopt", "analyze", "--no-html", "x", *sys.argv[1:]]
 main()
 """

@@ -15,7 +15,7 @@ from click.testing import Result as Outcome
 from fixtures.hostile import hostile_trace
 from traceopt.api import analyze
 from traceopt.cli import cli
-from traceopt.reports.html import render_html
+from traceopt.reports.html.page import render_html
 from traceopt.result import packing
 
 if TYPE_CHECKING:

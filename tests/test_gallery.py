@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from traceopt.reports.html import embedded_result
+from traceopt.reports.html.page import embedded_result
 from traceopt.result.document import Result
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -13,12 +13,12 @@ from rendered_page import Page
 
 from fixtures.hostile import HOSTILE, hostile_trace
 from traceopt.api import analyze
-from traceopt.reports.github import ANNOTATIONS, render_github
-from traceopt.reports.gitlab import render_gitlab
-from traceopt.reports.html import render_html
-from traceopt.reports.markdown import render_markdown
-from traceopt.reports.sarif import render_sarif
-from traceopt.reports.terminal import render_concise, render_terminal
+from traceopt.reports.ci.github import ANNOTATIONS, render_github
+from traceopt.reports.ci.gitlab import render_gitlab
+from traceopt.reports.ci.sarif import render_sarif
+from traceopt.reports.html.page import render_html
+from traceopt.reports.text.markdown import render_markdown
+from traceopt.reports.text.terminal import render_concise, render_terminal
 from traceopt.result.document import Result
 
 if TYPE_CHECKING:

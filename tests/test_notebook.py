@@ -11,7 +11,7 @@ import pytest
 
 from fixtures.hostile import hostile_trace
 from traceopt.api import analyze
-from traceopt.reports import wording
+from traceopt.reports.words import sentences
 from traceopt.result.document import Result
 
 if TYPE_CHECKING:
@@ -75,12 +75,12 @@ def test_every_style_rule_begins_with_our_class(result: Result) -> None:
 def test_it_says_what_the_report_says(example: GetExample) -> None:
     result = example("five_faults").result
     text = Parts(result._repr_html_()).text
-    assert wording.verdict(result) in text
+    assert sentences.verdict(result) in text
     assert "53%" in text
     for finding in result.findings[:5]:
         assert finding.title in text
     assert "Fix, the first 5 of 6" in text
-    assert wording.checks_line(result) in text
+    assert sentences.checks_line(result) in text
 
 
 def test_the_same_each_time(result: Result) -> None:

@@ -16,7 +16,7 @@ import pytest
 
 from traceopt.api import analyze
 from traceopt.errors import InputError
-from traceopt.reports.html import render_html
+from traceopt.reports.html.page import render_html
 from traceopt.result.document import Result
 
 if TYPE_CHECKING:

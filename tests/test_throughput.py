@@ -12,8 +12,8 @@ from click.testing import CliRunner
 from traceopt.api import analyze
 from traceopt.cli import cli
 from traceopt.errors import ConfigError
-from traceopt.reports.html import render_html
-from traceopt.reports.terminal import render_terminal
+from traceopt.reports.html.page import render_html
+from traceopt.reports.text.terminal import render_terminal
 from traceopt.result.document import Result
 
 if TYPE_CHECKING:

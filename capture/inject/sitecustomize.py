@@ -42,7 +42,7 @@ def _run_shadowed():
     """Imports the sitecustomize of the user or the distribution, as site.py would have."""
     ours = sys.modules.pop("sitecustomize", None)
     try:
-        import sitecustomize  # type: ignore
+        import sitecustomize  # type: ignore  # noqa: F401
     except ImportError as error:
         if error.name != "sitecustomize":
             raise

@@ -17,7 +17,7 @@ import yaml
 
 from traceopt.cli import cli
 from traceopt.comparison.gates import Gate
-from traceopt.reports.markdown import UNCHANGED, tag
+from traceopt.reports.text.markdown import UNCHANGED, tag
 
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPTS = sorted((ROOT / "action").glob("*.sh"))

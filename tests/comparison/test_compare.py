@@ -13,7 +13,7 @@ import traceopt
 from traceopt.comparison.compare import compare_runs, runs_of
 from traceopt.comparison.runs import slim
 from traceopt.errors import ConfigError, InputError
-from traceopt.reports.html import render_html
+from traceopt.reports.html.page import render_html
 from traceopt.result.comparison import Comparison, FindingChange
 from traceopt.result.document import Device, Kernel, Result, Setting
 from traceopt.result.finding import Location

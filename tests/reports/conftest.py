@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from traceopt.reports.html import render_html
+from traceopt.reports.html.page import render_html
 from traceopt.result.document import Result
 
 CHROMIUM = Path("/usr/bin/chromium")  # Debian's

@@ -16,9 +16,9 @@ from msgspec.structs import asdict, replace
 
 from traceopt.comparison.compare import compare_runs, runs_of
 from traceopt.comparison.gates import Gate
-from traceopt.reports.comparison.html import render_comparison_html
-from traceopt.reports.comparison.markdown import LIMIT, render_comparison_markdown
-from traceopt.reports.comparison.terminal import render_against_baseline, render_comparison, render_gates
+from traceopt.reports.html.comparison_page import render_comparison_html
+from traceopt.reports.text.comparison_markdown import LIMIT, render_comparison_markdown
+from traceopt.reports.text.comparison_terminal import render_against_baseline, render_comparison, render_gates
 from traceopt.result.comparison import Comparison, SettingChange
 from traceopt.result.document import Kernel, Result, Step
 

@@ -96,18 +96,18 @@ def compare(
     comparison = compare_runs(sides[0], sides[1], gates, in_turn=in_turn)
     inputs = [*(base, head, *more_base, *more_head), *(path for side in sides for run in side for path in run.paths)]
     if html_path is not None:
-        from traceopt.reports.comparison.html import render_comparison_html
+        from traceopt.reports.html.comparison_page import render_comparison_html
 
         write_output(html_path, render_comparison_html(comparison).encode("utf-8", "backslashreplace"), inputs)
     if markdown_path is not None or format_ == "markdown":
-        from traceopt.reports.comparison.markdown import render_comparison_markdown
+        from traceopt.reports.text.comparison_markdown import render_comparison_markdown
 
         markdown = render_comparison_markdown(comparison)
     if markdown_path is not None:
         write_output(markdown_path, markdown.encode("utf-8", "backslashreplace"), inputs)
     if json_path is not None:
         write_output(json_path, comparison.to_json(), inputs)
-    from traceopt.reports.comparison.terminal import render_comparison, render_gates
+    from traceopt.reports.text.comparison_terminal import render_comparison, render_gates
 
     style = terminal(color)
     if format_ == "text":

@@ -122,7 +122,7 @@ class Gating:
         """Prints the comparison and a line a gate, the last of all."""
         if self.comparison is None and not self.outcomes:
             return
-        from traceopt.reports.comparison.terminal import render_against_baseline, render_gates
+        from traceopt.reports.text.comparison_terminal import render_against_baseline, render_gates
 
         style: dict[str, Any] = terminal(color)
         blocks = [

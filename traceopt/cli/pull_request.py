@@ -63,11 +63,11 @@ class PullRequest(NamedTuple):
             _add_to_summary(self.rendered(result, gating, "markdown", source, quiet=quiet), quiet=quiet)
 
     def rendered(self, result: Result, gating: Gating, format_: str, source: Sequence[Path], *, quiet: bool) -> str:
-        from traceopt.reports.github import render_github
-        from traceopt.reports.gitlab import render_gitlab
-        from traceopt.reports.markdown import render_markdown
-        from traceopt.reports.places import without_a_place
-        from traceopt.reports.sarif import render_sarif
+        from traceopt.reports.ci.github import render_github
+        from traceopt.reports.ci.gitlab import render_gitlab
+        from traceopt.reports.ci.repository_places import without_a_place
+        from traceopt.reports.ci.sarif import render_sarif
+        from traceopt.reports.text.markdown import render_markdown
         from traceopt.repository_paths import in_repository
 
         result = in_repository(result, source)

@@ -44,7 +44,7 @@ def analyzed(paths: Sequence[str], config: Config, source: Sequence[Path], *, de
 
 
 def write_html(path: str, result: Result, inputs: Iterable[str], *, static: bool = False) -> None:
-    from traceopt.reports.html import render_html
+    from traceopt.reports.html.page import render_html
 
     write_output(path, render_html(result, static=static).encode("utf-8", "backslashreplace"), inputs)
 
@@ -99,7 +99,7 @@ def html_target(option: str | None, config: Config) -> str | None:
 def rendered(result: Result, format_: str, color: bool | None, html_path: str | None) -> str | bytes:
     if format_ == "json":
         return result.to_json()
-    from traceopt.reports.terminal import render_concise, render_terminal
+    from traceopt.reports.text.terminal import render_concise, render_terminal
 
     if format_ == "concise":
         return _ended(render_concise(result))

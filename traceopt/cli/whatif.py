@@ -47,7 +47,7 @@ def whatif(
         raise click.UsageError("say what changes: --fix CODE or --scale WHAT FACTOR")
     config = configuration(config_path)
 
-    from traceopt.reports.whatif import render_whatif
+    from traceopt.reports.text.what_if import render_whatif
     from traceopt.what_if import what_if
 
     with Progress(enabled=sys.stderr.isatty() and not quiet) as progress:

@@ -87,7 +87,7 @@ def _is_result(start: bytes) -> bool:
 
 
 def _embedded(path: str, page: bytes) -> bytes:
-    from traceopt.reports.html import embedded_result  # jinja2 is only needed here
+    from traceopt.reports.html.page import embedded_result  # jinja2 is only needed here
 
     try:
         return embedded_result(page.decode("utf-8"))

@@ -405,7 +405,7 @@ class Result(Struct, frozen=True):
         return f"<Result {self.verdict!r}>"
 
     def _repr_html_(self) -> str:
-        from traceopt.reports.notebook import render_notebook
+        from traceopt.reports.html.notebook import render_notebook
 
         return render_notebook(self)
 
@@ -418,7 +418,7 @@ class Result(Struct, frozen=True):
 
     def to_html(self, *, static: bool = False) -> str:
         """The HTML report. `static` leaves Plotly out: a tenth of the size, no zoom."""
-        from traceopt.reports.html import render_html
+        from traceopt.reports.html.page import render_html
 
         return render_html(self, static=static)
 

@@ -1,0 +1,1 @@
+"""Formats that code hosts and editors read: GitHub, GitLab, SARIF."""

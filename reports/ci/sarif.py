@@ -1,0 +1,127 @@
+"""Findings as SARIF 2.1.0, for code scanning and editors.
+
+GitHub shows results that have a file, and of a message the first sentence; its limits are at
+docs.github.com, "SARIF support for code scanning".
+"""
+
+from __future__ import annotations
+
+from typing import Any
+from urllib.parse import quote
+
+import orjson
+
+from traceopt.reports.ci.repository_places import repository_places, without_a_place
+from traceopt.reports.text.markdown_escaping import code, code_block, prose
+from traceopt.reports.words import quantities, sentences
+from traceopt.reports.words.shown_document import shown as shown_form
+from traceopt.result.document import Result
+from traceopt.result.finding import Finding, Location
+from traceopt.rules.fingerprint import fingerprints
+
+SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
+NAME_LIMIT, DESCRIPTION_LIMIT = 255, 1024  # characters that GitHub takes
+PLACES = 20  # of one finding
+_LEVELS = {"high": "error", "medium": "warning", "low": "note", "info": "note"}
+
+Json = dict[str, Any]
+
+
+def render_sarif(result: Result, *, label: str = "traceopt") -> str:
+    """One run; code scanning keeps runs of other labels apart.
+
+    Findings without a place in the repository are told of in a notification, for a result needs a file.
+    """
+    shown = shown_form(result)
+    findings = [finding for finding in shown.findings if repository_places(finding)]
+    rules: dict[str, Finding] = {}
+    for finding in findings:
+        rules.setdefault(finding.code, finding)
+    indices = {rule: index for index, rule in enumerate(rules)}
+    run = {
+        "tool": {
+            "driver": {
+                "name": result.tool.name,
+                "semanticVersion": result.tool.version,
+                "rules": [_rule(finding) for finding in rules.values()],
+            }
+        },
+        "automationDetails": {"id": f"{quote(label, safe='')}/"},
+        "invocations": [{"executionSuccessful": True, "toolExecutionNotifications": _notifications(shown)}],
+        "results": [
+            _result(finding, indices[finding.code], fingerprint)
+            for finding, fingerprint in zip(findings, fingerprints(findings), strict=True)
+        ],
+    }
+    document = {"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}
+    return orjson.dumps(document, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE).decode()
+
+
+def _rule(finding: Finding) -> Json:
+    """The rule of a finding, as far as the finding tells of it."""
+    more = f"{code(f'traceopt rule {finding.code}')} says what it measures and when it is wrong."
+    example = finding.fix.code
+    return {
+        "id": finding.code,
+        "name": finding.name[:NAME_LIMIT],
+        "shortDescription": {"text": _plain(finding.title)[:DESCRIPTION_LIMIT]},
+        "fullDescription": {"text": _plain(f"{finding.title}. {finding.fix.text}")[:DESCRIPTION_LIMIT]},
+        "help": {
+            "text": "\n\n".join([_plain(finding.fix.text), *([_plain(example)] if example else []), _plain(more)]),
+            "markdown": "\n\n".join(
+                [prose(finding.fix.text), *([code_block(example, "python")] if example else []), more]
+            ),
+        },
+        "defaultConfiguration": {"level": _LEVELS[finding.impact]},
+        "properties": {"precision": finding.confidence, "tags": ["performance"]},
+    }
+
+
+def _result(finding: Finding, rule_index: int, fingerprint: str) -> Json:
+    saving = finding.saving
+    saved = f": saves about {quantities.saved_per_step(saving.est_us, saving.share)}" if saving is not None else ""
+    first, *others = repository_places(finding)
+    properties: Json = {"confidence": finding.confidence, "effort": finding.effort, "risk": finding.risk}
+    if saving is not None:
+        properties["savingMs"] = round(saving.est_us / 1_000, 3)
+        properties["savingShare"] = round(saving.share, 4)
+    result: Json = {
+        "ruleId": finding.code,
+        "ruleIndex": rule_index,
+        "level": _LEVELS[finding.impact],
+        "message": {"text": _plain(f"{finding.title}{saved}. {finding.why}")},
+        "locations": [_location(first)],
+        "partialFingerprints": {"primaryLocationLineHash": f"{fingerprint}:1"},
+        "properties": properties,
+    }
+    if others:
+        result["relatedLocations"] = [_location(place) for place in others[: PLACES - 1]]
+    return result
+
+
+def _location(place: Location) -> Json:
+    line = place.line or 1  # GitHub wants one
+    location: Json = {
+        "physicalLocation": {
+            "artifactLocation": {"uri": quote(place.file), "uriBaseId": "%SRCROOT%"},
+            "region": {"startLine": line, "endLine": place.last_line or line},
+        }
+    }
+    if place.function is not None:
+        location["logicalLocations"] = [{"name": place.function, "kind": "function"}]
+    return location
+
+
+def _notifications(shown: Result) -> list[Json]:
+    """What keeps the results from being all, or from being taken at their word."""
+    level = "error" if shown.quality.verdict == "unusable" else "warning"
+    told = [(level, f"{note.code}: {note.text}") for note in shown.quality.notes]
+    if left_out := without_a_place(shown.findings):
+        told.append(("note", f"Without a line of the repository, and so no results: {', '.join(left_out)}."))
+    told.append(("note", sentences.checks_line(shown)))
+    return [{"level": level, "message": {"text": _plain(message)}} for level, message in told]
+
+
+def _plain(message: str) -> str:
+    """A message without embedded links, which plain text in SARIF may hold as [text](target)."""
+    return message.replace("](", "] (")

@@ -1,1 +1,0 @@
-"""Renderers of the comparison document: terminal, HTML, Markdown; they read it alone."""

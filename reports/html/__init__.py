@@ -1,0 +1,1 @@
+"""The HTML report, the comparison page, and the notebook summary."""

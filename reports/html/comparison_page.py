@@ -1,0 +1,75 @@
+"""A comparison as one HTML page: the style, scripts and security policy of the report, no charts to unpack."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from markupsafe import Markup
+
+from traceopt.reports.html import page as report
+from traceopt.reports.words import comparison_words, quantities
+from traceopt.reports.words.headline import Tile
+from traceopt.result.comparison import Comparison, GateStatus
+
+TABLE_ROWS = 100  # kernels and operators
+RUN_ROWS = 50  # of each side
+
+
+def render_comparison_html(comparison: Comparison) -> str:
+    """The page; it makes no network request and is complete without JavaScript."""
+    shown = quantities.cleaned(comparison)
+    scripts = [report.template_text("head.js"), report.template_text("main.js")]
+    head_script, main_script = (Markup(script) for script in scripts)  # noqa: S704 (our own files)
+    return (
+        report.environment()
+        .get_template("compare.html.j2")
+        .render(
+            csp=report.content_security_policy([script.encode() for script in scripts]),
+            css=Markup(report.template_text("report.css")),  # noqa: S704
+            head_script=head_script,
+            main_script=main_script,
+            comparison=shown,
+            parts=comparison_words.shown_parts(shown),
+            interval=comparison_words.interval(shown.step),
+            basis=comparison_words.basis(shown),
+            tiles=_tiles(shown),
+            gates_line=_gates_line(shown),
+            words=comparison_words,
+            TABLE_ROWS=TABLE_ROWS,
+            RUN_ROWS=RUN_ROWS,
+        )
+    )
+
+
+def _tiles(comparison: Comparison) -> list[Tile]:
+    step = comparison.step
+    sides = (("Base", comparison.base, step.base_us), ("Head", comparison.head, step.head_us))
+    tiles = [
+        Tile(
+            f"{name}: step time",
+            quantities.ms_number(us),
+            "ms" if us is not None else None,
+            comparison_words.steps_phrase(side),
+        )
+        for name, side, us in sides
+    ]
+    noise = {
+        "within_noise": "within noise",
+        "unclear": "one step tells nothing of noise",
+        "slower": "beyond noise",
+        "faster": "beyond noise",
+        "not_measured": "steps cannot be compared",
+    }[step.verdict]
+    share = quantities.signed_percent(step.change_share)
+    known = step.change_share is not None
+    tiles.append(Tile("Change", share.rstrip("%"), "%" if known else None, noise))
+    counts = Counter(finding.status for finding in comparison.findings)
+    note = f"{counts['fixed']} fixed, {counts['kept']} still there"
+    return [*tiles, Tile("New findings", str(counts["new"]), "", note)]
+
+
+def _gates_line(comparison: Comparison) -> str:
+    """ "3 passed, 1 failed, 1 not checked"."""
+    counts = Counter(gate.status for gate in comparison.gates)
+    kinds: dict[GateStatus, str] = {"failed": "failed", "not_checked": "not checked", "passed": "passed"}
+    return ", ".join(f"{counts[status]} {words}" for status, words in kinds.items() if counts[status]) + "."

@@ -1,0 +1,148 @@
+"""What each rank's step consists of, as stacked rows or columns: one look shows who waits for whom."""
+
+from __future__ import annotations
+
+from statistics import median
+
+from msgspec import Struct
+
+from traceopt.reports.words import quantities
+from traceopt.result.document import RankRow, Result
+
+MAX_COLUMNS = 256
+ROOM_ABOVE = 1.14  # for the name of the median
+MOST_ROWS = 8  # ranks drawn as a row each; more are columns side by side
+TICKS = 8
+_COLUMN = 10  # units of the viewBox, of which a gap stays free on each side
+_GAP = 1
+
+# Colour, pattern and words of the parts from the bottom up: of GPU ranks, and of ranks without a GPU.
+_GPU_PARTS = (
+    ("compute", "", "GPU busy: compute and copies"),
+    ("comm", "", "Exposed communication"),
+    ("loader", "diagonal", "Waiting for data"),
+    ("other", "dots", "Idle for other reasons"),
+)
+_CPU_PARTS = (
+    ("compute", "", "Model work and all else"),
+    ("comm", "", "Exposed communication"),
+    ("loader", "diagonal", "Waiting for data"),
+)
+
+
+class RankPart(Struct, frozen=True):
+    """A colour of the columns: its share of each rank's step, us, None where that rank did not record it."""
+
+    colour: str
+    pattern: str
+    label: str
+    us: list[float | None]
+
+
+class RankTick(Struct, frozen=True):
+    left: float  # per cent
+    label: str
+
+
+class RankDrawing(Struct, frozen=True):
+    """Few ranks: what each row is called, its length as a share of the longest. Many: columns as one SVG path a part
+    in a viewBox of `width` x 100, the median as a height, `top_us` at the upper edge.
+    """
+
+    names: list[str]
+    shares: list[float]
+    parts: list[RankPart]
+
+    width: int
+    paths: list[str]
+    median: float
+    median_us: float
+    top_us: float
+    ticks: list[RankTick]
+
+
+def rank_names(rows: list[RankRow]) -> list[str]:
+    """A rank's number, or the place of its file where it has none."""
+    return [str(row.rank) if row.rank is not None else f"file {index}" for index, row in enumerate(rows, 1)]
+
+
+def rank_parts(rows: list[RankRow]) -> list[RankPart]:
+    """The steps of the rows in exclusive parts: those of a GPU where every rank with a step recorded its GPU."""
+    on_gpu = all(row.gpu_busy_share is not None for row in rows if row.step_median_us is not None)
+    amounts = [_gpu_amounts(row) if on_gpu else _cpu_amounts(row) for row in rows]
+    looks = _GPU_PARTS if on_gpu else _CPU_PARTS
+    parts = [RankPart(*look, [amount[index] for amount in amounts]) for index, look in enumerate(looks)]
+    return [part for part in parts if any(part.us)]
+
+
+def _gpu_amounts(row: RankRow) -> list[float | None]:
+    step, busy_share = row.step_median_us, row.gpu_busy_share
+    if step is None or busy_share is None:
+        return [None] * len(_GPU_PARTS)
+    busy = step * busy_share
+    exposed = min(row.exposed_communication_us or 0.0, busy)
+    loading = min(row.dataloader_stall_us or 0.0, step - busy)
+    return [busy - exposed, exposed, loading, step - busy - loading]
+
+
+def _cpu_amounts(row: RankRow) -> list[float | None]:
+    step = row.step_median_us
+    if step is None:
+        return [None] * len(_CPU_PARTS)
+    exposed = min(row.exposed_communication_us or 0.0, step)
+    loading = min(row.dataloader_stall_us or 0.0, step - exposed)
+    return [step - exposed - loading, exposed, loading]
+
+
+def draw_ranks(result: Result) -> RankDrawing | None:
+    """None where fewer than two ranks have a step."""
+    rows = result.ranks[:MAX_COLUMNS]
+    steps = [row.step_median_us for row in rows if row.step_median_us]
+    if len(steps) < 2:
+        return None
+    top_us = max(steps) * ROOM_ABOVE
+    names = rank_names(rows)
+    parts = rank_parts(rows)
+    every = -(-len(rows) // TICKS)
+    bottoms = [0.0] * len(rows)
+    paths = []
+    for part in parts:
+        path = []
+        for index, amount in enumerate(part.us):
+            if amount:
+                x, height = index * _COLUMN + _GAP, amount / top_us * 100
+                y = 100 - bottoms[index] - height
+                path.append(f"M{x} {y:.1f}h{_COLUMN - 2 * _GAP}v{height:.1f}H{x}z")
+                bottoms[index] += height
+        paths.append("".join(path))
+    return RankDrawing(
+        names=names,
+        shares=[(row.step_median_us or 0.0) / max(steps) for row in rows],
+        parts=parts,
+        width=len(rows) * _COLUMN,
+        paths=paths,
+        median=round(100 - median(steps) / top_us * 100, 1),
+        median_us=median(steps),
+        top_us=top_us,
+        ticks=[
+            RankTick(round((index + 0.5) / len(rows) * 100, 2), names[index]) for index in range(0, len(rows), every)
+        ],
+    )
+
+
+def caption(result: Result) -> str:
+    """How far the ranks' steps lie apart, and how many are drawn."""
+    steps = [(row.step_median_us, name) for row, name in zip(result.ranks, rank_names(result.ranks), strict=True)]
+    known = [(us, name) for us, name in steps if us is not None]
+    sentences = []
+    if len(known) > 1:
+        (least, fastest), (most, slowest) = min(known), max(known)
+        if quantities.ms(least) == quantities.ms(most):
+            sentences.append(f"Median steps of {quantities.ms(most)} on every rank.")
+        else:
+            named = "rank " if any(row.rank is not None for row in result.ranks) else ""
+            ends = f"{quantities.ms(least)} ({named}{fastest}) to {quantities.ms(most)} ({named}{slowest})"
+            sentences.append(f"Median steps from {ends}.")
+    if len(result.ranks) > MAX_COLUMNS:
+        sentences.append(f"The chart shows the first {MAX_COLUMNS} of {len(result.ranks):,} ranks.")
+    return " ".join(sentences)

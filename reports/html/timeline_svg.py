@@ -1,0 +1,257 @@
+"""Geometry of the static charts: where bars, ticks and curves lie, as percentages and SVG paths."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+
+from msgspec import Struct
+
+from traceopt.reports.words import quantities
+from traceopt.reports.words.part_styles import part_style, span_colour, span_words
+from traceopt.result.document import Lane, Memory, MemoryPoint, Span, Stall, Timeline
+
+DENSE_LANE_SPANS = 40  # from here on a lane is drawn as occupancy: bars with gaps would look solid on a phone
+BINS = 206  # columns of an occupancy lane: two pixels each on a phone
+LEVELS = 5  # steps of opacity
+NAMED_SPAN_SHARE = 0.06  # narrower bars carry no name
+BAND_SHARE = 0.02  # the largest stall is shaded when it is at least this part of the step
+MEMORY_POINTS = 300
+TICKS = 5
+LAST_TICK_SHARE = 0.82  # of the axis; on a phone a later one would touch the end's own label
+
+
+class Bar(Struct, frozen=True):
+    """A span in per cent of the lane. `name` is empty on bars too narrow for it."""
+
+    left: float
+    width: float
+    colour: str
+    name: str
+
+
+class OccupancyPath(Struct, frozen=True):
+    """Bins of one colour and opacity as one SVG path in a viewBox of BINS x 1."""
+
+    colour: str
+    opacity: float
+    path: str
+
+
+class StallBar(Struct, frozen=True):
+    left: float
+    width: float
+    colour: str
+    label: str
+
+
+class LaneDrawing(Struct, frozen=True):
+    lane: Lane
+    bars: list[Bar]
+    occupancy: list[OccupancyPath]
+    stalls: list[StallBar]
+
+
+class Tick(Struct, frozen=True):
+    left: float
+    label: str
+
+
+class TimelineDrawing(Struct, frozen=True):
+    """`band` is the largest stall, shaded across all lanes; `key` explains the colours, `stall_key` the hatching."""
+
+    lanes: list[LaneDrawing]
+    band: StallBar | None
+    ticks: list[Tick]
+    key: list[tuple[str, str]]
+    stall_key: list[tuple[str, str]]
+
+
+class MemoryDrawing(Struct, frozen=True):
+    """SVG paths in a viewBox of 1000 x 100; heights and places of the labels in per cent of the box."""
+
+    line: str
+    area: str
+    reserved: str | None
+    reserved_top: float | None
+    peak_left: float
+    peak_top: float
+    peak_us: float
+    ticks: list[Tick]
+
+
+def ticks(duration_us: float) -> list[Tick]:
+    """Round times from 0, then the end itself."""
+    end_ms = duration_us / 1_000
+    if end_ms <= 0:
+        return []
+    rough = end_ms / TICKS
+    unit = 10.0 ** math.floor(math.log10(rough))
+    step = next(factor * unit for factor in (1, 2, 5, 10) if factor * unit >= rough)
+    decimals = max(0, -math.floor(math.log10(step)))
+    marks = []
+    for index in range(TICKS + 1):
+        at = index * step
+        if at < LAST_TICK_SHARE * end_ms:
+            label = f"{at:,.{decimals}f}" + (f"{quantities.NO_BREAK_SPACE}ms" if index == 0 else "")
+            marks.append(Tick(_percent(at, end_ms), label))
+    return [*marks, Tick(100, quantities.ms(duration_us))]
+
+
+def _percent(part: float, whole: float) -> float:
+    return round(min(100.0, max(0.0, part / whole * 100)), 2)
+
+
+def draw_timeline(timeline: Timeline, idle_word: str | None) -> TimelineDrawing:
+    """`idle_word` ("GPU idle") opens the label of the shaded band; None where the GPU was not measured."""
+    duration = timeline.duration_us
+    if duration <= 0:
+        return TimelineDrawing([], None, [], [], [])
+    hatched = compute_row(timeline) if idle_word else None
+    lanes = [
+        _draw_lane(lane, timeline.stalls if row == hatched else [], duration) for row, lane in enumerate(timeline.lanes)
+    ]
+    return TimelineDrawing(
+        lanes=lanes,
+        band=band(timeline, idle_word),
+        ticks=ticks(duration),
+        key=span_words({span.category for lane in timeline.lanes for span in lane.spans}),
+        stall_key=list(dict.fromkeys((stall.colour, stall.label) for lane in lanes for stall in lane.stalls)),
+    )
+
+
+def compute_row(timeline: Timeline) -> int | None:
+    """The first lane with compute spans: there the GPU's stalls are hatched."""
+    rows = enumerate(timeline.lanes)
+    return next((row for row, lane in rows if any(span.category == "compute" for span in lane.spans)), None)
+
+
+def band(timeline: Timeline, idle_word: str | None) -> StallBar | None:
+    largest = max(timeline.stalls, key=lambda stall: stall.duration_us, default=None)
+    if largest is None or largest.duration_us < BAND_SHARE * timeline.duration_us:
+        return None
+    opening = f"{idle_word} " if idle_word else ""
+    label = f"{opening}{quantities.ms(largest.duration_us)}: {largest.label[:1].lower()}{largest.label[1:]}"
+    return _stall_bar(largest, timeline.duration_us, label)
+
+
+def _stall_bar(stall: Stall, duration_us: float, label: str) -> StallBar:
+    colour = part_style(stall.cause, busy=False).colour
+    return StallBar(_percent(stall.start_us, duration_us), _percent(stall.duration_us, duration_us), colour, label)
+
+
+def _draw_lane(lane: Lane, stalls: list[Stall], duration_us: float) -> LaneDrawing:
+    """Bars; where there are many, only the long ones are, above the occupancy of them all."""
+    stall_bars = [_stall_bar(stall, duration_us, stall.label) for stall in stalls]
+    dense = len(lane.spans) > DENSE_LANE_SPANS
+    drawn = [span for span in lane.spans if span.duration_us >= NAMED_SPAN_SHARE * duration_us] if dense else lane.spans
+    bars = [
+        Bar(
+            _percent(start, duration_us),
+            _percent(end - start, duration_us),
+            span_colour(span.category),
+            span.name[:60] if end - start >= NAMED_SPAN_SHARE * duration_us else "",
+        )
+        for span, start, end in _uncovered(drawn)
+    ]
+    return LaneDrawing(lane, bars, _occupancy(lane, duration_us) if dense else [], stall_bars)
+
+
+def _uncovered(spans: list[Span]) -> list[tuple[Span, float, float]]:
+    """The pieces (us) of the spans that no later one hides, in order of time: a name must stand on its own bar."""
+    pieces: list[tuple[Span, float, float]] = []
+    for span in sorted(spans, key=lambda span: (span.start_us, -span.duration_us)):
+        start, end = span.start_us, span.start_us + span.duration_us
+        kept = []
+        for other, left, right in pieces:
+            kept += [(other, a, b) for a, b in ((left, min(right, start)), (max(left, end), right)) if a < b]
+        pieces = [*kept, (span, start, end)]
+    return sorted(pieces, key=lambda piece: piece[1])
+
+
+def _occupancy(lane: Lane, duration_us: float) -> list[OccupancyPath]:
+    """Each bin in the colour that fills most of it; its opacity is the filled part, in LEVELS steps."""
+    filled: dict[str, list[float]] = {}
+    width_us = duration_us / BINS
+    for span in lane.spans:
+        row = filled.setdefault(span_colour(span.category), [0.0] * BINS)
+        start, end = max(0.0, span.start_us), min(duration_us, span.start_us + span.duration_us)
+        for column in range(int(start / width_us), min(BINS, int(end / width_us) + 1)):
+            overlap = min(end, (column + 1) * width_us) - max(start, column * width_us)
+            row[column] += max(0.0, overlap) / width_us
+    columns: dict[tuple[str, int], list[int]] = defaultdict(list)
+    for column in range(BINS):
+        colour = max(filled, key=lambda name: filled[name][column])
+        level = round(min(1.0, sum(row[column] for row in filled.values())) * LEVELS)
+        if level:
+            columns[colour, level].append(column)
+    return [
+        OccupancyPath(colour, round(0.15 + 0.85 * level / LEVELS, 2), _runs(bins))
+        for (colour, level), bins in columns.items()
+    ]
+
+
+def _runs(columns: list[int]) -> str:
+    """Neighbouring columns as one rectangle each."""
+    path = []
+    first = previous = columns[0]
+    for column in [*columns[1:], -1]:
+        if column == previous + 1:
+            previous = column
+            continue
+        path.append(f"M{first} 0h{previous + 1 - first}v1H{first}z")
+        first = previous = column
+    return "".join(path)
+
+
+def thinned(curve: list[MemoryPoint]) -> list[MemoryPoint]:
+    """At most MEMORY_POINTS points: the lowest and the highest of each bucket, in order of time."""
+    if len(curve) <= MEMORY_POINTS:
+        return curve
+    kept: list[MemoryPoint] = []
+    buckets = MEMORY_POINTS // 2
+    for index in range(buckets):
+        bucket = curve[index * len(curve) // buckets : (index + 1) * len(curve) // buckets]
+        extremes = {id(point): point for point in (min(bucket, key=_allocated), max(bucket, key=_allocated))}
+        kept.extend(sorted(extremes.values(), key=lambda point: point.us))
+    return kept
+
+
+def _allocated(point: MemoryPoint) -> int:
+    return point.allocated_bytes
+
+
+def memory_end_us(memory: Memory, timeline: Timeline | None) -> float:
+    last = memory.curve[-1].us if memory.curve else 0.0
+    return max(last, timeline.duration_us if timeline is not None else 0.0)
+
+
+def draw_memory(memory: Memory, timeline: Timeline | None) -> MemoryDrawing | None:
+    """None without a curve. The scale ends a little above what was reserved."""
+    end_us = memory_end_us(memory, timeline)
+    if not memory.curve or end_us <= 0:
+        return None
+    points = thinned(memory.curve)
+    peak = max(points, key=_allocated)
+    reserved = max([point.reserved_bytes or 0 for point in points] + [memory.peak_reserved_bytes or 0])
+    top = max(peak.allocated_bytes, reserved, 1) * 1.12
+
+    def height(value: float) -> float:
+        return round(100 - value / top * 100, 1)
+
+    # An allocation holds until the next event, so the curve is drawn in steps.
+    start = points[0]
+    line = f"M{round(start.us / end_us * 1000, 1):g} {height(start.allocated_bytes):g}" + "".join(
+        f"H{round(point.us / end_us * 1000, 1):g}V{height(point.allocated_bytes):g}" for point in points[1:]
+    )
+    line += "H1000"
+    return MemoryDrawing(
+        line=line,
+        area=f"{line}V100H{round(start.us / end_us * 1000, 1):g}z",
+        reserved=f"M0 {height(reserved):g}H1000" if reserved else None,
+        reserved_top=height(reserved) if reserved else None,
+        peak_left=_percent(peak.us, end_us),
+        peak_top=height(peak.allocated_bytes),
+        peak_us=peak.us,
+        ticks=ticks(end_us),
+    )

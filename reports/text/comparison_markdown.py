@@ -1,0 +1,143 @@
+"""A comparison as the comment of a pull request: verdict, one bold line, gates, findings; the rest folded."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from traceopt.reports.text.markdown import tag
+from traceopt.reports.text.markdown_escaping import code, folded, prose, table
+from traceopt.reports.words import comparison_words, quantities
+from traceopt.result.comparison import Comparison, FindingChange, GateOutcome, RowChange
+
+LIMIT = 60_000  # characters; GitHub refuses a comment of more than 65,536
+ROWS = 15  # kernels and operators of each
+FINDINGS = 20  # of each status
+NOTES = 10
+LABEL = "traceopt-compare"
+
+_GATE_WORDS = {"passed": "passed", "failed": "**failed**", "not_checked": "**not checked**"}
+
+
+def render_comparison_markdown(comparison: Comparison, *, label: str = LABEL) -> str:
+    """The comment. `label` tells the comments of several jobs apart."""
+    shown = quantities.cleaned(comparison)
+    blocks = [
+        tag(label),
+        f"### traceopt: {prose(shown.verdict)}",
+        _bold_line(shown),
+        prose(comparison_words.basis(shown)),
+        _gates(shown.gates),
+        _findings(shown),
+        *_sections(shown),
+        _about(shown),
+    ]
+    return "\n\n".join(_fitting([block for block in blocks if block])) + "\n"
+
+
+def _fitting(blocks: list[str]) -> list[str]:
+    """All blocks, or as many of the first ones as a comment holds."""
+    kept: list[str] = []
+    left = LIMIT
+    for block in blocks:
+        left -= len(block) + 2
+        if left < 0:
+            return [*kept, "Cut to fit into a comment."]
+        kept.append(block)
+    return kept
+
+
+def _bold_line(comparison: Comparison) -> str:
+    share = comparison_words.interval(comparison.step)
+    sides = f"{code(comparison_words.side_name(comparison.base))} → {code(comparison_words.side_name(comparison.head))}"
+    return f"**{sides}: step {share}.**" if share is not None else f"**{sides}**"
+
+
+def _gates(outcomes: Sequence[GateOutcome]) -> str:
+    rows = [[_GATE_WORDS[o.status], code(f"--{o.level}-on {o.gate}"), prose(o.text)] for o in outcomes]
+    return table(["Gate", "", ""], "lll", rows) if rows else ""
+
+
+def _findings(comparison: Comparison) -> str:
+    line = f"Findings: {comparison_words.findings_line(comparison.findings)}."
+    rows = [
+        row
+        for status in ("new", "unknown", "fixed")
+        for row in map(_finding, comparison_words.of_status(comparison.findings, status)[:FINDINGS])
+    ]
+    return f"{line}\n\n{table(['', 'Finding', 'Impact', 'Saves per step', 'Where'], 'lllrl', rows)}" if rows else line
+
+
+def _finding(finding: FindingChange) -> list[str]:
+    return [
+        comparison_words.STATUS_WORDS[finding.status],
+        f"{prose(finding.title)} ({prose(finding.code)})",
+        (finding.head_impact or finding.base_impact or "").capitalize(),
+        comparison_words.saving(finding),
+        code(quantities.short_path(finding.place)) if finding.place else "",
+    ]
+
+
+def _sections(comparison: Comparison) -> list[str]:
+    parts = [
+        [
+            prose(p.label),
+            quantities.ms(p.base_us),
+            quantities.ms(p.head_us),
+            f"{quantities.signed_ms_number(p.change_us)} ms",
+            _noise(p),
+        ]
+        for p in comparison_words.shown_parts(comparison)
+    ]
+    metrics = [
+        [
+            prose(m.label),
+            comparison_words.metric_value(m, m.base),
+            comparison_words.metric_value(m, m.head),
+            comparison_words.metric_change(m),
+            _noise(m),
+        ]
+        for m in comparison.metrics
+    ]
+    settings = [
+        [prose(s.name), *(code(value) if value else quantities.NOT_RECORDED for value in (s.base, s.head))]
+        for s in comparison.settings
+    ]
+    sections = [
+        ("Where the mean step goes", table(["Part", "Base", "Head", "Change", ""], "lrrrl", parts) if parts else ""),
+        ("Metrics", table(["Metric", "Base", "Head", "Change", ""], "lrrrl", metrics) if metrics else ""),
+        ("Kernels that changed", _rows(comparison.kernels, of_kernels=True)),
+        ("Operators that changed", _rows(comparison.ops, of_kernels=False)),
+        ("Settings that differ", table(["Setting", "Base", "Head"], "lll", settings) if settings else ""),
+        ("Keep in mind", "\n".join(f"- {prose(note)}" for note in comparison.notes[:NOTES])),
+    ]
+    return [folded(summary, body) for summary, body in sections if body]
+
+
+def _noise(change: object) -> str:
+    return "within noise" if getattr(change, "beyond_noise", None) is False else ""
+
+
+def _rows(rows: Sequence[RowChange], *, of_kernels: bool) -> str:
+    if not rows:
+        return ""
+    cells = [
+        [
+            comparison_words.ROW_WORDS[row.status],
+            code(comparison_words.row_name(row, of_kernels=of_kernels)),
+            *("–" if us is None else quantities.ms(us) for us in (row.base_us, row.head_us)),
+            f"{quantities.signed_ms_number(row.change_us)} ms",
+            comparison_words.calls(row),
+        ]
+        for row in rows[:ROWS]
+    ]
+    shown = table(["", "Name", "Base", "Head", "Change", "Calls"], "llrrrr", cells)
+    return shown if len(rows) <= ROWS else f"{shown}\n\nThe {ROWS} largest of {len(rows):,}."
+
+
+def _about(comparison: Comparison) -> str:
+    sides = ", ".join(
+        f"{name} {comparison_words.steps_phrase(s)}"
+        for name, s in (("base", comparison.base), ("head", comparison.head))
+    )
+    items = [sides, *map(prose, comparison_words.environment(comparison)), f"traceopt {prose(comparison.tool.version)}"]
+    return " · ".join(items)

@@ -1,0 +1,73 @@
+"""Strings as GitHub and GitLab show them in Markdown: text stays text, whoever wrote it.
+
+Both hosts look for more than Markdown in the rendered page: mentions, issue numbers, commits, emoji, formulas,
+addresses. They leave code alone, so a word that could be one of these becomes code.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+
+from traceopt.reports.words import quantities
+
+_REFERENCE = re.compile(
+    r"[@#$~&]|[!%]\w|:[\w+-]+:"  # @who #1 $math$ ~label &epic !1 %milestone :emoji:
+    r"|://|www\.|\bGH-\d"  # links
+    r"|\b(?=[a-f]*\d)[0-9a-f]{7,}\b",  # a commit
+    re.IGNORECASE,
+)
+_MARKUP = re.compile(r"[\\`*_{}\[\]<>]")
+_STARTS_A_BLOCK = re.compile(r"^(\d*)(?=[-+=.)/])")  # lists, rules, and GitLab's /commands
+_BACKTICKS = re.compile("`+")
+_PIPE_AFTER_BACKSLASH = re.compile(r"(?<=\\)\|")
+
+
+def prose(value: str) -> str:
+    """A sentence or a title: no part of it is markup, a link or a mention."""
+    words = quantities.clean(value, quantities.PROSE_CAP).strip().split(" ")
+    return _STARTS_A_BLOCK.sub(r"\1\\", " ".join(map(_word, words)))
+
+
+def code(value: str) -> str:
+    """A name, path or other string of a trace, in the type of code."""
+    shown = quantities.clean(value).strip()
+    return _span(shown) if shown else ""
+
+
+def code_block(source: str, language: str) -> str:
+    """Lines of source or a patch. `language` is ours, never the trace's."""
+    body = quantities.clean_source(source).rstrip("\n")
+    fence = _fence(body, 3)
+    return f"{fence}{language}\n{body}\n{fence}"
+
+
+def table(head: Sequence[str], aligned: str, rows: Iterable[Sequence[str]]) -> str:
+    """A table of finished cells; `aligned` has an l or an r for each column."""
+    rules = ["-:" if side == "r" else ":-" for side in aligned]
+    return "\n".join(f"| {' | '.join(map(_cell, cells))} |" for cells in (head, rules, *rows))
+
+
+def folded(summary: str, body: str) -> str:
+    """A section that opens with a click. `summary` is ours, in words without markup."""
+    return f"<details><summary>{summary}</summary>\n\n{body}\n\n</details>"
+
+
+def _word(word: str) -> str:
+    return _span(word) if _REFERENCE.search(word) else _MARKUP.sub(r"\\\g<0>", word)
+
+
+def _span(shown: str) -> str:
+    shown = _PIPE_AFTER_BACKSLASH.sub(r"\\x7c", shown)  # in a table this pipe would end the column, however escaped
+    fence = _fence(shown, 1)
+    padding = " " if "`" in (shown[0], shown[-1]) else ""
+    return f"{fence}{padding}{shown}{padding}{fence}"
+
+
+def _cell(content: str) -> str:
+    return content.replace("|", r"\|")
+
+
+def _fence(content: str, least: int) -> str:
+    longest = max((len(run) for run in _BACKTICKS.findall(content)), default=0)
+    return "`" * max(least, longest + 1)

@@ -1,0 +1,96 @@
+"""Text for a terminal: lines of so many columns, colour or none, ASCII where the encoding has no more."""
+
+from __future__ import annotations
+
+import textwrap
+import unicodedata
+
+import click
+from msgspec import Struct
+
+from traceopt.reports.words import quantities
+
+MIN_WIDTH, MAX_WIDTH = 60, 110
+
+_ASCII = str.maketrans(
+    {
+        "≈": "~", "→": "->", "–": "-", "—": "-", "·": "-", "×": "x", "−": "-", "±": "+-",
+        "µ": "u", "…": "...", "█": "#", "’": "'", "‘": "'", "“": '"', "”": '"',
+        quantities.NO_BREAK_SPACE: " ", "\u202f": " ",
+    }
+)  # fmt: skip
+
+
+class Paper(Struct, frozen=True):
+    """What the text is written for: columns, colour, and whether the encoding has more than ASCII."""
+
+    width: int
+    color: bool
+    unicode: bool
+
+    def plain(self, value: str) -> str:
+        value = value.replace(quantities.NO_BREAK_SPACE, " ")
+        if self.unicode:
+            return value
+        return value.translate(_ASCII).encode("ascii", "backslashreplace").decode("ascii")
+
+    def style(self, value: str, *, fg: str | None = None, bold: bool = False, dim: bool = False) -> str:
+        if not self.color:
+            return value
+        return click.style(value, fg=fg, bold=bold or None, dim=dim or None)
+
+    @property
+    def mark(self) -> str:
+        """Stands for what was cut off."""
+        return "…" if self.unicode else "..."
+
+    def fit(self, value: str, columns: int) -> str:
+        """`value` in at most `columns` columns."""
+        value = self.plain(value)
+        if width_of(value) <= columns:
+            return value
+        room = columns - len(self.mark)
+        while width_of(value) > room and value:
+            value = value[:-1]
+        return value + self.mark
+
+    def fit_path(self, value: str, columns: int) -> str:
+        """The end of a path, where the file's name stands: whole folders go first, then letters."""
+        value = self.plain(value)
+        if width_of(value) <= columns:
+            return value
+        room = columns - len(self.mark)
+        folders = (value[slash:] for slash, char in enumerate(value) if char == "/")
+        shorter = next((end for end in folders if width_of(end) <= room), value)
+        while width_of(shorter) > room:
+            shorter = shorter[1:]
+        return self.mark + shorter
+
+    def lines(self, value: str, columns: int, count: int, *, later: int | None = None) -> list[str]:
+        """`value` broken into at most `count` lines; `later` lines have their own width. What is left is cut off."""
+        value = self.plain(value)
+        first = textwrap.wrap(value, columns, break_on_hyphens=False, break_long_words=False)[:1]
+        if not first or count == 1 or width_of(first[0]) > columns:
+            return [self.fit(value, columns)]
+        rest = value[len(first[0]) :].strip()
+        return first + (self.lines(rest, later or columns, count - 1) if rest else [])
+
+    def wrap(self, value: str, *, indent: str = "", first: str = "") -> list[str]:
+        return textwrap.wrap(
+            self.plain(value),
+            self.width,
+            initial_indent=first,
+            subsequent_indent=indent,
+            break_on_hyphens=False,
+        )
+
+
+def width_of(value: str) -> int:
+    """Columns that `value` takes: East Asian wide characters take two, combining marks none."""
+    return sum(
+        0 if unicodedata.combining(char) else 2 if unicodedata.east_asian_width(char) in "WF" else 1 for char in value
+    )
+
+
+def pad(value: str, columns: int) -> str:
+    return value + " " * (columns - width_of(value))

@@ -1,0 +1,1 @@
+"""Names, sentences and styles that all formats share."""

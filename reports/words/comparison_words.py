@@ -1,0 +1,152 @@
+"""The names and sentences that every format of a comparison shares."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from traceopt.comparison.metrics import STEP_TIME
+from traceopt.comparison.noise import ASSUMED_SPREAD
+from traceopt.reports.words import quantities
+from traceopt.result.comparison import (
+    Comparison,
+    FindingChange,
+    FindingStatus,
+    GateOutcome,
+    MetricChange,
+    PartChange,
+    RowChange,
+    Side,
+    StepChange,
+)
+
+SMALL_SHARE = 0.002  # of the step: a part that is smaller on both sides is not shown
+STATUS_WORDS: dict[FindingStatus, str] = {
+    "new": "New",
+    "fixed": "Fixed",
+    "kept": "Still there",
+    "unknown": "Not comparable",
+}
+ROW_WORDS = {"appeared": "new", "vanished": "gone", "slower": "slower", "faster": "faster"}
+
+
+def side_name(side: Side) -> str:
+    """The run's name; of several their number and the first."""
+    first = side.runs[0].label if side.runs else "no run"
+    return first if len(side.runs) < 2 else f"{first} and {quantities.counted(len(side.runs) - 1, 'more run')}"
+
+
+def steps_phrase(side: Side) -> str:
+    """ "6 steps", "5 runs of 20 steps", "3 runs, 58 steps"."""
+    counts = [run.steps for run in side.runs]
+    if len(counts) == 1:
+        return quantities.counted(counts[0], "step")
+    if len(set(counts)) == 1:
+        return f"{len(counts)} runs of {quantities.counted(counts[0], 'step')}"
+    return f"{len(counts)} runs, {quantities.counted(sum(counts), 'step')}"
+
+
+def interval(step: StepChange) -> str | None:
+    """ "+5.2% (99% interval +3.1% to +7.3%)"; None where there is none."""
+    if step.change_share is None:
+        return None
+    share = quantities.signed_percent(step.change_share)
+    if step.low_share is None or step.high_share is None:
+        return share
+    low, high = quantities.signed_percent(step.low_share), quantities.signed_percent(step.high_share)
+    return f"{share} (99% interval {low} to {high})"
+
+
+def basis(comparison: Comparison) -> str:
+    """Where the interval comes from, and what it cannot tell."""
+    step = comparison.step
+    if step.change_share is None or step.reason is not None:
+        return step.reason or ""
+    unseen = f"A change of less than {quantities.percent(step.unseen_share)} would not be seen."
+    if step.run_to_run_share is not None:
+        runs = f"{len(comparison.base.runs)} and {len(comparison.head.runs)} runs"
+        if step.in_turn:
+            runs = f"{len(comparison.base.runs)} pairs of runs"
+        spread = quantities.percent(step.run_to_run_share)
+        return f"By {runs}; runs of one side differ by {spread} (standard deviation). {unseen}"
+    assumed = quantities.percent(ASSUMED_SPREAD)
+    return f"By the steps of one run a side; that other runs differ by {assumed} more is assumed. {unseen}"
+
+
+def shown_parts(comparison: Comparison) -> list[PartChange]:
+    """Those that a reader can see."""
+    whole_us = max((sum(getattr(p, side) for p in comparison.breakdown) for side in ("base_us", "head_us")), default=0)
+    least = SMALL_SHARE * whole_us
+    return [part for part in comparison.breakdown if max(part.base_us, part.head_us, abs(part.change_us)) >= least]
+
+
+def metric_value(metric: MetricChange, value: float | None) -> str:
+    if value is None:
+        return quantities.NOT_RECORDED
+    if metric.unit == "us":
+        return quantities.ms(value)
+    if metric.unit == "share":
+        return quantities.percent(value)
+    return quantities.bytes_text(value) if metric.unit == "bytes" else f"{value:,.4g}"
+
+
+def metric_change(metric: MetricChange) -> str:
+    """In per cent of the base, of shares in points; a dash where a side is missing."""
+    if metric.base is None or metric.head is None:
+        return "–"
+    if metric.unit == "share":
+        return f"{(metric.head - metric.base) * 100:+.1f} points".replace("-", "−")
+    return quantities.signed_percent(metric.head / metric.base - 1) if metric.base else "–"
+
+
+def metrics_line(comparison: Comparison) -> str:
+    """ "GPU idle 44% → 28%, peak memory 3.2 → 3.4 GiB": what both sides measured beside the step time."""
+    known = [m for m in comparison.metrics if m.name != STEP_TIME and m.base is not None and m.head is not None]
+    told = [f"{m.label} {metric_value(m, m.base)} → {metric_value(m, m.head)}" for m in known if m.base or m.head]
+    return ", ".join(told)
+
+
+def row_name(row: RowChange, *, of_kernels: bool) -> str:
+    return quantities.short_kernel_name(row.name) if of_kernels else row.name
+
+
+def of_status(findings: Sequence[FindingChange], status: FindingStatus) -> list[FindingChange]:
+    return [finding for finding in findings if finding.status == status]
+
+
+def findings_line(findings: Sequence[FindingChange]) -> str:
+    """ "1 new, 3 fixed, 6 still there"."""
+    counts = [(len(of_status(findings, status)), words) for status, words in STATUS_WORDS.items()]
+    told = [f"{number} {words.lower()}" for number, words in counts if number]
+    return ", ".join(told) or "none on either side"
+
+
+def saving(finding: FindingChange) -> str:
+    """What the fix gives back; where it is kept, before and after."""
+    before, after = finding.base_saving_us, finding.head_saving_us
+    if before is not None and after is not None:
+        return (
+            f"{quantities.estimate_number(before)} → {quantities.estimate_number(after)}{quantities.NO_BREAK_SPACE}ms"
+        )
+    known = after if after is not None else before
+    return quantities.estimate(known) if known is not None else ""
+
+
+def calls(row: RowChange) -> str:
+    """ "12 → 48 calls", or nothing where they stay."""
+    if row.base_calls is None or row.head_calls is None:
+        return ""
+    before, after = quantities.count(row.base_calls), quantities.count(row.head_calls)
+    return "" if before == after else f"{before} → {after} calls"
+
+
+def environment(comparison: Comparison) -> list[str]:
+    """Device and version, where both sides have the same; what differs is a note."""
+    base, head = comparison.base, comparison.head
+    same_device = base.device if base.device == head.device else None
+    version = base.torch_version if base.torch_version == head.torch_version else None
+    return [item for item in (same_device, f"PyTorch {version}" if version else None) if item]
+
+
+def gate_line(outcome: GateOutcome) -> str:
+    """ "gpu_idle is 61%, the limit is 40% (--fail-on gpu_idle=0.4)"."""
+    return f"{outcome.text} (--{outcome.level}-on {outcome.gate})"

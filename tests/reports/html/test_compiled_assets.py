@@ -1,0 +1,63 @@
+"""What is kept beside the package is what would be made anew, whatever happened to the files."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+import sample
+
+from traceopt.reports.html import page
+from traceopt.reports.html.compiled_assets import kept
+from traceopt.reports.html.page import render_html
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where Python keeps what it compiled."""
+    monkeypatch.setattr(sys, "pycache_prefix", str(tmp_path))
+    monkeypatch.setattr(sys, "dont_write_bytecode", False)
+    return tmp_path
+
+
+def files(folder: Path) -> list[Path]:
+    return [path for path in folder.rglob("*") if path.is_file()]
+
+
+def forget() -> None:
+    page.environment.cache_clear()
+    page._packed_plotly.cache_clear()
+
+
+def test_made_once_for_a_key(folder: Path) -> None:
+    assert kept("thing", b"1\n", lambda: b"first") == b"first"
+    assert kept("thing", b"1\n", lambda: b"not made") == b"first"
+    assert kept("thing", b"2\n", lambda: b"second") == b"second"
+    assert len(files(folder)) == 1
+
+
+def test_nothing_is_kept_where_python_keeps_nothing(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    assert kept("thing", b"1\n", lambda: b"made") == b"made"
+    monkeypatch.setattr(sys, "dont_write_bytecode", False)
+    monkeypatch.setattr(sys, "pycache_prefix", str(folder / "file" / "below"))
+    (folder / "file").write_bytes(b"in the way")
+    assert kept("thing", b"1\n", lambda: b"made") == b"made"
+    assert [path.name for path in files(folder)] == ["file"]
+
+
+def test_a_report_of_kept_parts_is_the_same(folder: Path) -> None:
+    forget()
+    page = render_html(sample.rich())
+    found = files(folder)
+    assert len(found) > 5
+    forget()
+    assert render_html(sample.rich()) == page
+    for damage in (b"", b"damaged", found[0].read_bytes()[:-10]):
+        for path in found:
+            if "plotly" not in path.name:
+                path.write_bytes(damage)
+        forget()
+        assert render_html(sample.rich()) == page
+    forget()

@@ -1,0 +1,493 @@
+"""The HTML report as text: content, truthfulness, escaping, size, and that the document comes back out."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+import subprocess
+import sys
+
+import orjson
+import plotly.offline
+import pytest
+import sample
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from traceopt.analyzer.memory.composition import ACTIVATIONS, GRADIENTS, OPTIMIZER_STATE, OTHER, PARAMETERS, TEMPORARY
+from traceopt.analyzer.timeline.cpu_phases import PHASES
+from traceopt.analyzer.vocabulary.host_activities import LABELS
+from traceopt.reports.html.page import FOLDED_ROWS, embedded_result, plotly_source, render_html
+from traceopt.reports.html.plotly_figures import ZOOM_SPANS, timeline_figure, zoom_spans
+from traceopt.reports.html.rank_chart import MAX_COLUMNS, draw_ranks, rank_parts
+from traceopt.reports.html.timeline_svg import draw_memory, draw_timeline, thinned, ticks
+from traceopt.reports.words.memory_parts import MEMORY_PARTS
+from traceopt.reports.words.part_styles import PARTS, part_style
+from traceopt.reports.words.sentences import combined_fixes
+from traceopt.reports.words.shown_document import shown
+from traceopt.result.document import Result, packing
+from traceopt.result.finding import Fix, Location
+from traceopt.result.serialization import to_json
+
+SAMPLES = sample.ALL
+
+
+def page_of(result: Result) -> str:
+    return render_html(result, static=True).replace("\u00a0", " ").replace("&nbsp;", " ")
+
+
+def visible(page: str) -> str:
+    """The words of a page, without scripts, styles and tags."""
+    body = re.sub(r"<(script|style)\b.*?</\1>", "", page[page.index("<body>") :], flags=re.DOTALL)
+    return re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", body))
+
+
+@pytest.mark.parametrize("build", SAMPLES)
+def test_the_document_comes_back_out(build) -> None:
+    result = build()
+    assert embedded_result(render_html(result, static=True)) == to_json(result)
+    assert Result.from_json(embedded_result(render_html(result))) == result
+
+
+def test_a_foreign_or_damaged_page_is_refused() -> None:
+    with pytest.raises(ValueError, match="not a traceopt report"):
+        embedded_result("<html></html>")
+    page = render_html(sample.rich(), static=True)
+    with pytest.raises(ValueError, match="damaged"):
+        embedded_result(page.replace('"document": "', '"document": "!!!!!'))
+
+
+def test_rendering_is_reproducible() -> None:
+    assert render_html(sample.rich()) == render_html(sample.rich())
+
+
+@given(st.binary(max_size=200))
+def test_packing_is_reversible(data: bytes) -> None:
+    packed = packing.pack(data)
+    assert packing.unpack(packed) == data
+    assert not set(packed) & set("<>&\"'\\")
+
+
+def test_sizes_stay_within_the_budget() -> None:
+    assert len(render_html(sample.stress()).encode()) <= 2_200_000
+    assert len(render_html(sample.stress(), static=True).encode()) <= 450_000
+    assert len(render_html(sample.rich(), static=True).encode()) <= 100_000
+
+
+def test_long_tables_say_what_they_leave_out() -> None:
+    page = page_of(sample.stress())
+    assert "The 200 longest of 500 kernels." in page
+    assert "The 100 longest of 500 shapes." in page
+    assert "The 100 longest of 500 operators." in page
+    assert "15 of 200 rows. <u>Show all 200</u>" in page
+    assert f":nth-child(n+{FOLDED_ROWS + 1})" in page  # the same number in report.css
+    assert "Drawn: the 1,998 longest of 540,000 spans." in page
+    assert "The chart shows the first 256 of 300 ranks." in page
+    assert "The first 64 of 300." in page
+    assert "The first 16 of 64 files." in page
+
+
+def test_plotly_is_the_installed_one() -> None:
+    assert plotly_source().decode() == plotly.offline.get_plotlyjs()
+
+
+def test_only_listed_scripts_may_run() -> None:
+    page = render_html(sample.rich())
+    policy = re.search(r'Content-Security-Policy" content="([^"]*)"', page)
+    assert policy is not None
+    allowed = policy[1].replace("&#39;", "'")
+    assert allowed.startswith("default-src 'none'; script-src 'sha256-")
+    assert "unsafe-eval" not in allowed
+    scripts = [*re.findall(r"<script>(.*?)</script>", page, re.DOTALL), plotly_source().decode()]
+    assert len(scripts) == 3
+    for script in scripts:
+        digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+        assert f"'sha256-{digest}'" in allowed
+
+
+def test_the_page_names_no_other_host() -> None:
+    page = re.sub(r"<script.*?</script>", "", render_html(sample.rich()), flags=re.DOTALL)
+    assert not re.search(r"""(?:src|href|url)\s*[=(]\s*["']?(?:https?:)?//""", page)
+
+
+def test_hostile_strings_are_escaped() -> None:
+    page = render_html(sample.hostile(), static=True)
+    assert "<img" not in page
+    assert 'href="https://evil' not in page
+    assert "window.__xss=2</script>" not in page
+    assert "49" not in re.findall(r"<h1>(.*?)</h1>", page)
+    assert page.count("<script") == 3
+    assert page.count("</style>") == 1
+    for char in "\x1b\x07\u202e\u200b":
+        assert char not in page
+
+
+def test_a_patch_takes_the_place_of_the_example() -> None:
+    rich = sample.rich()
+    for patch, kept, gone in (("--- a/x\n+++ b/x\n-old\n", "-old", "example()"), (None, "example()", "Copy patch")):
+        findings = [replace(rich.findings[0], fix=Fix("Do it.", "example()", patch))]
+        text = visible(page_of(replace(rich, findings=findings)))
+        assert kept in text
+        assert gone not in text
+
+
+def test_rich_report_tells_everything() -> None:
+    page = page_of(sample.rich())
+    text = visible(page)
+    for phrase in [
+        "The GPU is idle for 61% of each step. The data loader is the bottleneck.",
+        "200 ms per step (48%)", "400.0–430.0 ms (p10–p90), 12 steps", "NVIDIA H100 80GB HBM3",
+        "GPU idle, 251.0 ms (61%)", "GPU busy, 161.0 ms (39%)", "57.0 ms", "5 fixes, largest saving first",
+        "≈ 150 ms", "36% of the step", "110–190 ms", "Copy patch", "traceopt rule DL001",
+        "Also noted, without an estimate",
+        "GPU idle 187.0 ms: waiting for data", "Shares its cause with CM004", "25,216",
+        "vectorized_elementwise_kernel",
+        "26.1 GiB reserved", "Not checked (1)", "Failed with an error (1)", "11 rules: 6 found something",
+        "replaying the unchanged step is 1% off", "traceopt analyze logs/rank0.pt.trace.json.gz",
+    ]:  # fmt: skip
+        assert phrase in text, phrase
+    order = [
+        page.index(f'id="{anchor}"')
+        for anchor in [
+            "time",
+            "fixes",
+            "timeline",
+            "ranks",
+            "gemms",
+            "kernels",
+            "ops",
+            "memory",
+            "checks",
+            "how",
+        ]
+    ]
+    assert order == sorted(order)
+    assert page.count('<details class="fix"') == 6
+    assert re.search(r'<details class="fix" id="DL001" open>', page)
+
+
+def test_cpu_report_claims_nothing_of_a_gpu() -> None:
+    text = visible(page_of(sample.cpu_only()))
+    assert "GPU idle" not in text
+    assert "GPU busy" not in text
+    assert "Model work 58 %" in text
+    assert "Outside the model, 3.5 ms (42%)" in text
+    assert "Patterned parts: the training thread does no model work." in text
+    assert "Not applicable: this step ran on the CPU." in text
+    assert "Not recorded: set record_shapes=True" in text
+    assert "Not recorded: set profile_memory=True" in text
+    assert "3.1 ms: waiting for data" in text
+
+
+def test_settings_of_the_run_are_shown() -> None:
+    text = visible(page_of(sample.rich()))
+    assert "32 CPU cores" in text
+    assert "CPU cores: 32, TF32 of matrix products: off" in text
+    assert "The recorded steps took 1.08 times as long as the others of the run" in text
+    other = visible(page_of(sample.cpu_only()))
+    assert "CPU cores:" not in other
+    assert "times as long as the others" not in other
+
+
+def test_missing_numbers_are_words() -> None:
+    text = visible(page_of(sample.empty()))
+    assert "Recorded window not recorded" in text
+    assert "Peak memory not recorded" in text
+    assert "not estimated" in text
+    assert "No step could be measured." in text
+    assert "None" not in text
+    assert "nan" not in text.split()
+
+
+def test_gpu_that_was_not_recorded() -> None:
+    rich = sample.rich()
+    run = replace(rich.run, recorded=replace(rich.run.recorded, gpu=False))
+    text = visible(page_of(replace(rich, run=run, gpu=sample.cpu_only().gpu, kernels=[])))
+    assert "GPU busy not recorded" in text
+    assert "GPU idle" not in text.replace("GPU busy and idle", "")
+    assert "Not recorded: pass activities=" in text
+
+
+def test_quality_stands_before_the_numbers() -> None:
+    page = page_of(sample.unusable())
+    assert page.index('role="note"') < page.index('class="lead"') < page.index('class="tiles"')
+    page = page_of(sample.limited())
+    assert page.index('class="lead"') < page.index('role="note"') < page.index('class="tiles"')
+
+
+def test_notes_of_a_limited_trace_show_a_sentence_each() -> None:
+    good = replace(sample.limited().quality, verdict="good")
+    assert "<h2>Keep in mind</h2>" in page_of(replace(sample.rich(), quality=good))
+    assert 'role="note"' not in page_of(sample.rich())
+    page = page_of(sample.limited())
+    assert "<summary>Stacks were recorded: host-bound shares are too large.</summary>" in page
+
+
+def test_unusable_trace_prices_nothing() -> None:
+    text = visible(page_of(sample.unusable()))
+    assert "These numbers are not reliable" in text
+    assert "412 launches have no kernel" in text
+    assert "Savings are not estimated" in text
+    assert "3 findings, savings not estimated" in text
+    assert "≈" not in text
+    assert "High impact" not in text
+    assert "<h1><span>This trace cannot be judged.</span></h1>" in page_of(sample.unusable())
+    assert text.count("412 launches have no kernel") == 1
+    assert "Step time, median not reliable in the trace: 412.0 ms" in text
+
+
+def test_unusable_trace_hides_savings_that_it_was_given() -> None:
+    text = visible(page_of(replace(sample.rich(), quality=sample.unusable().quality)))
+    assert "6 findings, savings not estimated" in text
+    assert "≈" not in text
+    assert "High impact" not in text
+
+
+def test_unusable_trace_without_findings_is_not_called_healthy() -> None:
+    text = visible(page_of(sample.empty()))
+    assert "Fixes: not judged" in text
+    assert "Nothing to fix" not in text
+
+
+def test_nothing_found_is_said_once() -> None:
+    healthy = replace(sample.healthy(), verdict="The GPU is busy for 99% of each step. No fix above 3% found.")
+    assert page_of(healthy).count("No fix above 3% found.") == 2  # the title and the headline
+
+
+def test_dimensions_that_are_not_aligned_are_marked() -> None:
+    base = sample.rich().gemms[3]
+    multiples = {"fp16": 8, "bf16": 8, "tf32": 4, "fp32": 4, "int8": 16, "fp8": 16}
+    wrong = {"fp16": 12, "bf16": 12, "tf32": 10, "fp32": 10, "int8": 24, "fp8": 24}
+    for dtype, size in wrong.items():
+        gemm = replace(base, dtype=dtype, m=7, n=size, k=64)
+        page = page_of(replace(sample.rich(), gemms=[gemm]))
+        assert page.count('class="flag"') == 1, dtype
+        assert f'<span class="flag">not ×{multiples[dtype]}</span> {size}' in page
+        assert 'class="flag"' not in page_of(replace(sample.rich(), gemms=[replace(gemm, aligned=True)]))
+        assert 'class="flag"' not in page_of(replace(sample.rich(), gemms=[replace(gemm, aligned=None)]))
+
+
+def test_lines_that_were_not_recorded() -> None:
+    rich = sample.rich()
+    run = replace(rich.run, recorded=replace(rich.run.recorded, stacks=False))
+    finding = replace(rich.findings[0], locations=[], evidence=[replace(rich.findings[0].evidence[0], location=None)])
+    text = visible(page_of(replace(rich, run=run, findings=[finding])))
+    assert "Line not known: record with with_stack=True." in text
+    assert "Called from" not in text
+    assert "Source line" not in text
+    assert "Line not known" not in visible(page_of(replace(rich, findings=[finding])))
+    assert "the line on which a Python function begins" in visible(page_of(rich))
+
+
+def test_a_finding_of_one_rank_names_it() -> None:
+    assert "Rank 2 only" in visible(page_of(sample.rich()))
+    assert page_of(sample.rich()).count(" only</span>") == 1
+
+
+def test_each_mention_of_a_code_is_another_finding() -> None:
+    rich = sample.rich()
+    first, second, third = rich.findings[:3]
+    again = replace(first, locations=[Location("train.py", 99, None)])
+    assert rich.combined is not None
+    for findings, codes, phrase in [
+        ([first, second, third, again], ["DL001", "TC002", "HS002"], "the top 3 fixes"),
+        ([first, second, third, again], ["DL001", "TC002", "DL001"], "fixes 1, 2 and 4"),
+        ([first, again, third], ["DL001", "DL001"], "the top 2 fixes"),
+        ([second, first], ["DL001"], "fix 2"),
+        ([second], ["XX001"], "the fixes"),
+    ]:
+        result = replace(rich, findings=findings, combined=replace(rich.combined, codes=codes))
+        assert combined_fixes(result) == phrase
+
+
+def test_a_mean_unlike_the_median_is_told() -> None:
+    rich = sample.rich()
+    assert "(the median step takes" not in page_of(rich)
+    assert "(the median step takes 500.0 ms)" in page_of(replace(rich, step=replace(rich.step, median_us=500_000.0)))
+
+
+def test_healthy_trace_is_told_so() -> None:
+    text = visible(page_of(sample.healthy()))
+    assert "No fix above 3% found." in text
+    assert "Nothing to fix" in text
+    assert "Quality" not in text
+
+
+def test_findings_of_one_rule_get_their_own_anchor() -> None:
+    rich = sample.rich()
+    page = page_of(replace(rich, findings=[rich.findings[0], rich.findings[0]]))
+    assert 'id="DL001"' in page
+    assert 'id="DL001-2"' in page
+
+
+def test_every_activity_and_phase_has_its_own_look() -> None:
+    idle = set(LABELS) | {name for name, _, busy in PHASES if not busy}
+    assert set(LABELS) | {name for name, _, _ in PHASES} <= set(PARTS)
+    looks = [(PARTS[name].colour, PARTS[name].pattern) for name in idle]
+    assert all(pattern for _, pattern in looks)
+    assert len(set(looks)) == len(looks)
+
+
+def test_parts_stand_largest_first_on_each_side() -> None:
+    rich = sample.rich()
+    turned = replace(rich, breakdown=rich.breakdown[::-1])
+    assert [part.name for part in shown(turned).breakdown] == [part.name for part in shown(rich).breakdown]
+    for busy in (False, True):
+        times = [part.us_per_step for part in shown(turned).breakdown if part.busy is busy]
+        assert times == sorted(times, reverse=True)
+
+
+def test_unknown_parts_and_categories_are_drawn_grey() -> None:
+    assert part_style("new_cause", busy=False) == part_style("other_cause", busy=False)
+    assert part_style("new_cause", busy=False).pattern
+    assert not part_style("new_work", busy=True).pattern
+    assert all(part_style(name, busy=False).pattern for name in PARTS)
+    rich = sample.rich()
+    parts = [replace(part, name="new") for part in rich.breakdown]
+    assert "var(--other)" in page_of(replace(rich, breakdown=parts))
+
+
+@pytest.mark.parametrize(
+    ("end_us", "labels"),
+    [
+        (412_000, ["0 ms", "100", "200", "300", "412.0 ms"]),
+        (8_400, ["0 ms", "2", "4", "6", "8.4 ms"]),
+        (350, ["0.0 ms", "0.1", "0.2", "0.35 ms"]),
+    ],
+)
+def test_ticks_are_round(end_us: float, labels: list[str]) -> None:
+    assert [tick.label.replace("\u00a0", " ") for tick in ticks(end_us)] == labels
+
+
+def test_dense_lanes_are_drawn_as_occupancy() -> None:
+    timeline = sample.rich().timeline
+    assert timeline is not None
+    drawn = draw_timeline(timeline, "GPU idle")
+    gpu = drawn.lanes[3]
+    assert gpu.occupancy
+    assert not gpu.bars
+    assert [stall.colour for stall in gpu.stalls] == ["loader", "sync"]
+    assert drawn.lanes[1].bars
+    assert drawn.band is not None
+    assert drawn.band.left == pytest.approx(9 / 412 * 100, abs=0.01)
+
+
+def test_memory_keeps_its_extremes() -> None:
+    stress = sample.stress()
+    few = thinned(stress.memory.curve)
+    assert len(few) <= 300
+    for choose in (min, max):
+        assert choose(p.allocated_bytes for p in few) == choose(p.allocated_bytes for p in stress.memory.curve)
+    assert [point.us for point in few] == sorted(point.us for point in few)
+    assert draw_memory(sample.cpu_only().memory, None) is None
+
+
+def test_plotly_gets_no_markup_and_no_more_than_its_share() -> None:
+    stress = sample.stress()
+    assert stress.timeline is not None
+    lanes = [replace(lane, spans=lane.spans * 2) for lane in stress.timeline.lanes]
+    assert len(zoom_spans(replace(stress.timeline, lanes=lanes))) == ZOOM_SPANS
+    hostile = sample.hostile().timeline
+    assert hostile is not None
+    assert b"<img" not in orjson.dumps(timeline_figure(hostile, "GPU idle"))
+    assert b"<a " not in orjson.dumps(timeline_figure(hostile, "GPU idle"))
+
+
+def test_locations_without_a_line() -> None:
+    rich = sample.rich()
+    finding = replace(rich.findings[0], locations=[Location("train.py", None, None)])
+    assert "train.py" in visible(page_of(replace(rich, findings=[finding])))
+
+
+def test_reports_are_cheap_to_import() -> None:
+    heavy = "{'jinja2', 'plotly', 'pandas', 'numpy'}"
+    code = f"import sys, traceopt.reports.text.terminal; print({heavy} & set(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "set()"
+    code = "import sys, traceopt.reports.html.page as h; h.plotly_source(); print('plotly' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"
+
+
+def test_where_to_start_stands_on_top() -> None:
+    page = page_of(sample.rich())
+    start = page[page.index('class="start"') : page.index('class="tiles"')]
+    assert 'Start with: <a href="#DL001">Load data in worker processes</a>, <code>train.py:61</code>' in start
+    assert "≈ 150 ms" in start
+    assert 'class="start"' not in page_of(sample.unusable())
+    assert 'class="start"' not in page_of(sample.healthy())
+
+
+def test_the_step_after_the_fixes_is_drawn_in_parts() -> None:
+    rich = sample.rich()
+    page = page_of(rich)
+    assert "What is left: Waiting for launches ≈ 61 ms; Waiting for data ≈ 37 ms" in page
+    assert 'class="left"' not in page
+    assert rich.combined is not None
+    whole = page_of(replace(rich, combined=replace(rich.combined, breakdown_after=[])))
+    assert 'class="left"' in whole
+    assert "What is left" not in whole
+
+
+def test_every_part_of_the_memory_has_a_remedy() -> None:
+    assert set(MEMORY_PARTS) == {PARAMETERS, GRADIENTS, OPTIMIZER_STATE, ACTIVATIONS, TEMPORARY, OTHER}
+    text = visible(page_of(sample.rich()))
+    assert "What the peak holds" in text
+    assert "activation checkpointing; smaller micro-batches" in text
+
+
+def test_ranks_are_drawn_in_parts_that_sum_to_their_step() -> None:
+    rows = sample.many_ranks().ranks
+    parts = rank_parts(rows)
+    for index, row in enumerate(rows):
+        assert sum(part.us[index] or 0 for part in parts) == pytest.approx(row.step_median_us)
+    assert [part.label for part in parts if part.us[7]] == [part.label for part in parts]
+    assert [part.us[6] for part in parts if part.label == "Waiting for data"] == [0]
+    drawing = draw_ranks(sample.many_ranks())
+    assert drawing is not None
+    assert [len(path.split("M")) - 1 for path in drawing.paths] == [64, 64, 1, 64]
+    many = draw_ranks(sample.many_ranks(700))
+    assert many is not None
+    assert len(many.names) == MAX_COLUMNS
+
+
+def test_a_rank_without_a_step_leaves_a_gap() -> None:
+    rich = sample.rich()
+    assert [part.us[3] for part in rank_parts(rich.ranks)] == [None] * 4
+    assert draw_ranks(replace(rich, ranks=rich.ranks[3:])) is None
+    assert "Median steps of 412.0 ms on every rank." in page_of(rich)
+    cpu = [replace(row, gpu_busy_share=None) for row in rich.ranks]
+    assert "GPU" not in " ".join(part.label for part in rank_parts(cpu))
+
+
+def test_a_bar_is_named_where_nothing_covers_it() -> None:
+    timeline = sample.rich().timeline
+    assert timeline is not None
+    outer, inner = sample.span(0, 400, "outer", "cpu"), sample.span(50, 350, "inner", "wait")
+    lane = replace(timeline.lanes[0], spans=[outer, inner])
+    bars = draw_timeline(replace(timeline, lanes=[lane]), None).lanes[0].bars
+    assert [bar.name for bar in bars] == ["outer", "inner", "outer"]
+    assert sum(bar.width for bar in bars) == pytest.approx(400 / 412 * 100, abs=0.1)
+
+
+def test_the_key_names_what_is_drawn_and_no_more() -> None:
+    drawn = draw_timeline(sample.rich().timeline, "GPU idle")
+    assert [word for _, word in drawn.key] == [
+        "CPU working", "CPU waiting", "Waiting for data", "GPU computing", "Communication", "Copies",
+    ]  # fmt: skip
+    assert drawn.stall_key == [("loader", "Waiting for data"), ("sync", "Waiting for the host")]
+
+
+def test_a_sampled_file_is_no_promise() -> None:
+    """Its rules give no combined saving; the largest one is told as what it is."""
+    rich = sample.rich()
+    findings = [replace(finding, confidence="low") for finding in rich.findings]
+    text = visible(page_of(replace(rich, findings=findings, combined=None)))
+    assert "The largest single fix may save about 150 ms per step (36%) , with low confidence." in text
+
+
+def test_the_file_is_named_by_its_hash() -> None:
+    assert '<code title="' + "5d1c" * 16 + '">5d1c5d1c5d1c</code>' in page_of(sample.rich())
+    assert "CUDA 12.8" in visible(page_of(sample.rich()))

@@ -1,0 +1,185 @@
+"""The comment of a pull request, as GitHub renders it."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+import sample
+from msgspec.structs import replace
+from rendered_page import Page
+
+from traceopt.comparison.compare import compare_runs, runs_of
+from traceopt.comparison.gates import Gate
+from traceopt.reports.text.markdown import FIXES, LIMIT, UNCHANGED, render_markdown, tag
+from traceopt.result.comparison import Comparison, GateOutcome, StepChange
+from traceopt.result.document import Check, Result
+from traceopt.result.finding import Fix, Location
+
+
+@pytest.mark.parametrize("build", sample.ALL)
+def test_a_comment_is_a_tag_a_verdict_and_folded_details(build) -> None:
+    comment = render_markdown(build())
+    page = Page(comment)
+    assert comment.startswith("<!-- traceopt:traceopt -->\n")
+    assert page.comments == ["traceopt:traceopt"]
+    assert page.tags.count("h3") == 1
+    assert len(comment) <= LIMIT
+    assert set(page.tags) <= {
+        "h3", "h4", "p", "strong", "code", "pre", "table", "thead", "tbody", "tr", "th", "td", "ul", "li", "blockquote",
+        "details", "summary",
+    }  # fmt: skip
+
+
+def test_says_what_the_report_says() -> None:
+    page = Page(render_markdown(sample.rich()))
+    assert "traceopt: The GPU is idle for 61% of each step. The data loader is the bottleneck." in page.text
+    assert page.bold == ["The top 3 fixes save about 200\u00a0ms per step (48%): 412.0 → about 210\u00a0ms."]
+    assert page.folded == ["What to change", "Where one step goes", "Also noted", "What was checked"]
+    for cells in (
+        "Load data in worker processes (DL001)", "150\u00a0ms\u00a0(36%)", "train.py:61",
+        "Pin host memory for input batches",
+        "1 more finding below. Savings overlap, so do not add them up.",
+        "+    drop_last=True, pin_memory=True)",  # the patch
+        "Waiting for data", "187.0", "45%",  # the breakdown
+        "Reach more of the GPU's peak (EF001)",  # noted, without an estimate
+        "Needs 30 steps; this trace has 12.",  # not checked
+        "NVIDIA H100 80GB HBM3", "12 steps", "rank 0 of 4", "traceopt 0.1.0",
+    ):  # fmt: skip
+        assert cells in page.text
+
+
+def test_at_most_five_fixes() -> None:
+    rich = sample.rich()
+    more = [replace(rich.findings[0], code=f"DL00{number}", title=f"Fix number {number}") for number in range(1, 9)]
+    page = Page(render_markdown(replace(rich, findings=more)))
+    assert page.tags[: page.tags.index("details")].count("tr") == 1 + FIXES
+    assert page.tags.count("h4") == FIXES
+    assert "3 more findings below." in page.text
+    assert "Fix number 8 (DL008), saves 150 ms, train.py:61" in page.text  # among what is also noted
+
+
+def compared(head: Result, *gates: str) -> Comparison:
+    """With the rich run as the baseline."""
+    return compare_runs(runs_of([sample.rich()]), runs_of([head]), [Gate.parse(gate, "fail") for gate in gates])
+
+
+def slower() -> Result:
+    """The rich run in 60 ms more a step, with a finding more and one less."""
+    rich = sample.rich()
+    us = [step + 60_000 for step in rich.step.per_step_us]
+    new = replace(rich.findings[0], code="GM001", name="misaligned-gemm")
+    return replace(
+        rich,
+        step=replace(rich.step, median_us=472_000.0, per_step_us=us),
+        findings=[*rich.findings[1:], new],
+        checks=[*rich.checks, Check("DL001", "dataloader-stall", "Load data in worker processes", "passed", "")],
+    )
+
+
+def test_the_bold_line_tells_the_change_where_there_is_a_baseline() -> None:
+    page = Page(render_markdown(slower(), comparison=compared(slower())))
+    assert len(page.bold) == 1
+    assert page.bold[0].startswith("The step is 15% slower: 412.0\u00a0ms → 472.0\u00a0ms.")
+    [line] = [line for line in page.text.splitlines() if line.startswith("Against the baseline: ")]
+    assert re.match(r"Against the baseline: \+15% \(99% interval \+\S+% to \+\S+%\)\. Findings: 1 new, 1 fixed, ", line)
+    assert line.endswith(" save about 200\u00a0ms per step (48%): 412.0 → about 210\u00a0ms.")
+    assert page.folded[0] == "What changed"
+    for told in (
+        "New: Load data in worker processes (GM001), train.py:61",
+        "Fixed: Load data in worker processes (DL001)",
+    ):
+        assert told in page.text
+
+
+def test_noise_is_said_and_a_comment_without_news_says_so_to_the_program_that_posts_it() -> None:
+    same = compared(sample.rich())
+    comment = render_markdown(sample.rich(), comparison=same)
+    assert comment.splitlines()[:2] == [tag("traceopt"), UNCHANGED]
+    page = Page(comment)
+    assert page.comments == ["traceopt:traceopt", "nothing changed"]
+    assert page.bold[0].startswith("Within noise: 412.0\u00a0ms → 412.0\u00a0ms per step.")
+    gates = compared(sample.rich(), "gpu_idle=40%").gates
+    for news in (
+        render_markdown(slower(), comparison=compared(slower())),
+        render_markdown(sample.rich(), comparison=same, gates=gates),
+        render_markdown(sample.rich(), comparison=replace(same, findings=[replace(same.findings[0], status="fixed")])),
+        render_markdown(sample.rich(), comparison=replace(same, step=StepChange("not_measured", reason="No marks."))),
+        render_markdown(sample.rich()),
+    ):
+        assert UNCHANGED not in news
+
+
+def test_gates_that_failed_are_listed() -> None:
+    gates = compared(slower(), "step_time=+5%", "gpu_idle=90%", "tokens_per_s=1000").gates
+    page = Page(render_markdown(slower(), gates=gates))
+    told = [line for line in page.text.splitlines() if line.startswith("Failed")]
+    assert [line.partition(":")[0] for line in told] == ["Failed", "Failed, not checked"]
+    assert told[0].endswith("(--fail-on step_time=+5%)")
+    assert "gpu_idle" not in page.text
+
+
+def test_a_baseline_is_no_markup() -> None:
+    attack = "<b>@main</b> [x](https://attacker.example)\n# "
+    comparison = replace(compared(slower()), verdict=attack)
+    gate = GateOutcome(attack, "fail", "failed", attack)
+    page = Page(render_markdown(slower(), comparison=comparison, gates=[gate]))
+    assert "<b>@main</b> [x](https://attacker.example)" in page.bold[0]
+    assert not {"a", "b", "h1"} & set(page.tags)
+    assert page.comments == ["traceopt:traceopt"]
+
+
+def test_a_healthy_run_needs_no_table() -> None:
+    page = Page(render_markdown(sample.healthy()))
+    assert page.bold == ["No fix above 3% found."]
+    assert page.folded == ["Where one step goes", "What was checked"]
+
+
+def test_an_unusable_trace_has_no_savings() -> None:
+    page = Page(render_markdown(sample.unusable()))
+    assert "These numbers are not reliable:" in page.text
+    assert "412 launches have no kernel" in page.text
+    assert "saves" not in page.text
+    assert "Saves per step" not in page.text
+
+
+def with_long_patches(length: int) -> Result:
+    rich = sample.rich()
+    patch = "\n".join(["--- a/train.py", "+++ b/train.py", *["+x"] * (length // 3)])
+    return replace(rich, findings=[replace(one, fix=Fix("Change it.", None, patch)) for one in rich.findings])
+
+
+def test_what_does_not_fit_is_left_out_and_told() -> None:
+    cut = "Cut to fit into a comment; the report has the rest."
+    whole = render_markdown(with_long_patches(9_000))
+    assert 45_000 < len(whole) <= LIMIT
+    assert cut not in whole
+    comment = render_markdown(with_long_patches(25_000))
+    assert 45_000 < len(comment) <= LIMIT
+    page = Page(comment)
+    assert cut in page.text
+    assert page.tags.count("h4") == 2
+    assert page.folded == ["What to change", "Where one step goes", "Also noted", "What was checked"]
+    assert len(render_markdown(with_long_patches(70_000))) <= LIMIT
+
+
+def test_a_comment_is_never_too_long() -> None:
+    """Whatever a trace or a rule says: the strings of the document are capped, and so is what cannot be left out."""
+    hostile = sample.hostile()
+    long = replace(
+        hostile.findings[0],
+        title="`|" * 9_000,
+        code="|`" * 9_000,
+        locations=[Location("`|" * 9_000, 1, "f")],
+        ranks=[1],
+    )
+    comment = render_markdown(replace(hostile, verdict="`@|" * 9_000, findings=[long] * 40), label="x" * 9_000)
+    assert len(comment) <= LIMIT
+    Page(comment)
+
+
+def test_labels_tell_comments_apart_and_cannot_break_the_tag() -> None:
+    assert tag("resnet, 8 GPUs") == "<!-- traceopt:resnet-8-GPUs -->"
+    for label in ("--><b>x</b>", "a\nb", "", "ä" * 300):
+        assert re.fullmatch(r"<!-- traceopt:[A-Za-z0-9_.-]{0,80} -->", tag(label))
+        assert Page(render_markdown(sample.rich(), label=label)).tags[0] == "h3"

@@ -1,0 +1,75 @@
+"""Hostile strings in Markdown: what GitHub's own parser makes of them is the text itself, and nothing else."""
+
+from __future__ import annotations
+
+import pytest
+import sample
+from rendered_page import Page
+
+from fixtures.hostile import HOSTILE
+from traceopt.reports.text import markdown_escaping
+from traceopt.reports.words import quantities
+
+REFERENCES = [
+    "@octocat", "(@team/all)", "#1", "acme/model#12", "acme/model@0123abc", "GH-7", "a1b2c3d", "x@example.org",
+    "https://example.org/x", "ftp://example.org", "www.example.org", "WWW.EXAMPLE.ORG", ":tada:", "a:+1:b", "$x^2$",
+    "!3", "~bug", "&4", "&amp;", "&#64;octocat", "%17",
+]  # fmt: skip
+MARKUP = [
+    "*a* _b_ **c** ~~d~~", "a`b", "``", "`", "a | b", "a\\|b", "\\\\|", "|", "[a](b)", "![a](b)", "[a]: b", "# a",
+    "- a", "+ a", "1. a", "12) a", "===", "---", "> a", "/close", "    code", "<b>a</b>", "<!-- a", "\\", "a\\`b",
+    "[^1]", "{a}",
+]  # fmt: skip
+STRINGS = [*HOSTILE, *sample.HOSTILE, *REFERENCES, *MARKUP]
+
+
+@pytest.mark.parametrize("string", STRINGS)
+def test_prose_is_text(string: str) -> None:
+    for before in ("", "saves "):
+        shown = Page(before + markdown_escaping.prose(string))
+        assert set(shown.tags) <= {"p", "code"}
+        # As clean() shows it; a pipe behind a backslash is written as an escape in code.
+        expected = before + quantities.clean(string, quantities.PROSE_CAP).strip()
+        assert shown.text.strip().replace("\\x7c", "|") == expected.strip().replace("\\x7c", "|")
+
+
+@pytest.mark.parametrize("string", REFERENCES)
+def test_what_a_host_would_link_is_code(string: str) -> None:
+    assert Page(markdown_escaping.prose(f"see {string}, please")).outside_code.split() == ["see", "please"]
+
+
+@pytest.mark.parametrize("string", STRINGS)
+def test_code_is_one_piece_of_code(string: str) -> None:
+    shown = Page(markdown_escaping.code(string))
+    assert shown.tags == ["p", "code"]
+    assert shown.text.strip() == quantities.clean(string).strip().replace("\\|", "\\\\x7c")
+    assert not shown.outside_code.strip()
+
+
+@pytest.mark.parametrize("string", STRINGS)
+def test_a_table_keeps_its_columns(string: str) -> None:
+    cells = [markdown_escaping.code(string), markdown_escaping.prose(string), "end"]
+    shown = Page("text\n\n" + markdown_escaping.table(["a", "b", "c"], "lrl", [cells, cells]))
+    assert [tag for tag in shown.tags if tag not in ("code", "p")] == [
+        "table", "thead", "tr", "th", "th", "th", "tbody", *["tr", "td", "td", "td"] * 2,
+    ]  # fmt: skip
+    for line in quantities.clean(string).replace("\\|", "\\\\x7c").split("\n"):
+        assert line.strip() in shown.text
+
+
+@pytest.mark.parametrize("string", STRINGS)
+def test_a_block_of_code_keeps_its_end(string: str) -> None:
+    block = markdown_escaping.code_block(f"first\n{string}\n```\nlast\n", "diff")
+    shown = Page(markdown_escaping.folded("Patch", block) + "\n\nafter")
+    assert [tag for tag in shown.tags if tag != "p"] == ["details", "summary", "pre", "code"]
+    assert quantities.clean_source(string) in shown.text
+    assert shown.outside_code.split() == ["Patch", "after"]
+
+
+def test_what_a_person_writes_stays_readable() -> None:
+    for sentence in (
+        "The GPU is idle for 61% of each step.",
+        "Pad N from 50257 to 50304, x1.9 (NVIDIA A100-SXM4-40GB)",
+    ):
+        assert markdown_escaping.prose(sentence) == sentence
+    assert markdown_escaping.code("train.py:33") == "`train.py:33`"

@@ -1,0 +1,135 @@
+"""The terminal summary: its content, its width, and its silence towards control characters."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+import sample
+from msgspec.structs import replace
+
+from traceopt.reports.text.terminal import render_concise, render_terminal
+from traceopt.result.finding import Location
+
+ANSI = re.compile(r"\x1b\[[0-9;]*m")
+SAMPLES = sample.ALL
+
+
+def shown(result: object, *, width: int = 80, color: bool = False, unicode: bool = True) -> str:
+    return render_terminal(result, width=width, color=color, unicode=unicode)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("build", SAMPLES)
+@pytest.mark.parametrize("width", [60, 80, 100, 200])
+def test_fits_the_terminal(build, width: int) -> None:
+    for unicode in (True, False):
+        lines = shown(build(), width=width, unicode=unicode).splitlines()
+        assert max(map(len, lines)) <= min(width, 110)
+
+
+@pytest.mark.parametrize("build", SAMPLES)
+def test_ascii_fallback_is_ascii(build) -> None:
+    assert shown(build(), unicode=False).isascii()
+
+
+@pytest.mark.parametrize("build", SAMPLES)
+def test_colour_adds_nothing_but_colour(build) -> None:
+    assert ANSI.sub("", shown(build(), color=True)) == shown(build())
+    assert "\x1b" not in shown(build())
+
+
+def test_hostile_strings_print_as_text() -> None:
+    output = shown(sample.hostile(), color=True)
+    rest = ANSI.sub("", output)
+    assert not set(rest) - {"\n"} & {chr(code) for code in range(32)}
+    assert "\u202e" not in rest
+    assert "\u200b" not in rest
+    assert not re.search(r"^\s*::", rest, re.MULTILINE)
+
+
+def test_says_what_the_report_says() -> None:
+    output = shown(sample.rich(), width=100)
+    assert output.startswith("traceopt  logs: 4 files · 4 × NVIDIA H100 80GB HBM3 · 12 steps")
+    assert "The GPU is idle for 61% of each step. The data loader is the bottleneck." in output
+    assert "The top 3 fixes save about 200 ms per step (48%): 412.0 → about 210 ms." in output
+    assert re.search(r"idle +187\.0 ms +45%  █+ +Waiting for data", output)
+    assert re.search(r"busy +124\.0 ms +30%  █+ +Compute kernels", output)
+    assert re.search(r"^ 1   150 ms +36%  high +DL001 Load data in worker processes +train.py:61$", output, re.M)
+    assert "Savings overlap, so do not add them up." in output
+    assert "With a patch: 4." in output
+    assert "11 rules: 6 found something, 2 passed, 1 not checked, 1 not applicable, 1 failed with an error." in output
+    assert "Warning: rank 2" in output
+
+
+def test_cpu_run_knows_no_gpu() -> None:
+    output = shown(sample.cpu_only())
+    assert re.search(r"stall +3\.1 ms", output)
+    assert re.search(r"model +2\.7 ms", output)
+    assert "GPU" not in output.replace("the GPU waits", "")  # the sample finding's own text
+    assert "idle" not in output
+
+
+def test_healthy_run_is_told_so() -> None:
+    output = shown(sample.healthy())
+    assert "No fix above 3% found." in output
+    assert "saves" not in output
+
+
+def test_unreliable_numbers_are_marked_and_not_priced() -> None:
+    output = shown(sample.unusable())
+    assert "These numbers are not reliable:" in output
+    assert "412 launches have no kernel" in output
+    assert "Savings are not estimated" in output
+    assert "Findings, without an estimate:" in output
+    assert "DL001" in output
+    assert "\nThis trace cannot be judged.\n" in output
+    priced = replace(sample.rich(), quality=sample.unusable().quality)
+    assert "saves" not in shown(priced)
+
+
+def test_concise_is_one_line_a_finding() -> None:
+    lines = render_concise(sample.rich()).splitlines()
+    assert lines[0] == "train.py:61: DL001 saves 150 ms (36%), high confidence: Load data in worker processes"
+    assert lines[5] == "-: EF001 saving not estimated, medium confidence: Reach more of the GPU's peak"
+    assert render_concise(sample.healthy()) == ""
+
+
+def test_concise_stays_one_line_for_hostile_strings() -> None:
+    output = render_concise(sample.hostile())
+    assert len(output.splitlines()) == 6
+    assert not re.search(r"^\s*::", output, re.MULTILINE)
+
+
+def test_small_parts_share_a_line() -> None:
+    rich = sample.rich()
+    idle = rich.breakdown[0]
+    crumbs = [replace(idle, name=f"crumb{n}", label=f"Crumb {n}", us_per_step=500.0, share=0.0012) for n in range(3)]
+    output = shown(replace(rich, breakdown=[*crumbs, *rich.breakdown]))
+    assert re.search(r"^ +1\.5 ms  0\.4%  █ +3 smaller parts$", output, re.M)
+    assert "Crumb" not in output
+    assert "Crumb 0" in shown(replace(rich, breakdown=[*crumbs[:1], *rich.breakdown]))
+
+
+def test_a_long_verdict_takes_two_lines() -> None:
+    two = "Communication with no compute beside it takes 24% of the step. It is the true bottleneck."
+    assert "24% of the step.\nIt is the true bottleneck.\n" in shown(replace(sample.rich(), verdict=two))
+    lines = shown(replace(sample.rich(), verdict="word " * 80)).splitlines()
+    assert lines[3].endswith("…")
+    assert lines[4].startswith("The top 3")
+
+
+def test_titles_wrap_once_and_places_keep_their_end() -> None:
+    finding = sample.rich().findings[0]
+    place = Location("research/models/vision/pipeline/adapters/train_loop.py", 61, None)
+    long = replace(finding, title="Use one word after another " * 5, locations=[place])
+    lines = shown(replace(sample.rich(), findings=[long])).splitlines()
+    start = next(number for number, line in enumerate(lines) if "DL001" in line)
+    assert lines[start].endswith("  …/train_loop.py:61")
+    assert lines[start + 1].endswith("…")
+    assert lines[start + 2] == ""
+
+
+def test_parts_without_a_share_are_left_out() -> None:
+    rich = sample.rich()
+    parts = [replace(part, share=0.0) for part in rich.breakdown]
+    assert "Waiting for data" not in shown(replace(rich, breakdown=parts))
