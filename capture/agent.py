@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from types import ModuleType
 
-from .imports import when_imported
+from .script.imports import when_imported
 
 
 def install(control: str) -> None:
@@ -19,7 +19,7 @@ def install(control: str) -> None:
     def torch_imported(torch: ModuleType) -> None:
         mark(control, "torch")
         try:
-            from .hooks import attach
+            from .script.hooks import attach
 
             attach(torch, control)
         except Exception as error:  # the script must run as it would without us

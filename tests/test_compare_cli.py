@@ -14,7 +14,7 @@ from click.testing import Result as Outcome
 
 from traceopt import run_script
 from traceopt.api import analyze
-from traceopt.capture.outcome import Outcome as Recording
+from traceopt.capture.launch.outcome import Outcome as Recording
 from traceopt.cli import cli
 from traceopt.result.comparison import Comparison
 from traceopt.result.document import Result

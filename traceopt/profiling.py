@@ -9,8 +9,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from traceopt.capture.endings import watch_forks
-from traceopt.capture.recorder import Recorder
+from traceopt.capture.recording.recorder import Recorder
+from traceopt.capture.script.endings import watch_forks
 from traceopt.capture.settings import TIME_LIMIT_S, Settings, first_recorded_step, plan_cycles
 
 

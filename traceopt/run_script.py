@@ -13,10 +13,10 @@ from typing import Any
 
 import click
 
-from traceopt.capture import launcher
-from traceopt.capture.launcher import end_alike as end_alike
-from traceopt.capture.outcome import Outcome, read_outcome
-from traceopt.capture.progress import RunProgress
+from traceopt.capture.launch import launcher
+from traceopt.capture.launch.launcher import end_alike as end_alike
+from traceopt.capture.launch.outcome import Outcome, read_outcome
+from traceopt.capture.launch.progress import RunProgress
 from traceopt.capture.settings import STEP_SOURCES, Settings, plan_cycles
 from traceopt.errors import OutputError, suggestion
 

@@ -1,6 +1,6 @@
 """What `traceopt run` wrote into the trace beside the events: settings and totals that no event shows.
 
-The key is described in capture/metadata.py. A trace is untrusted input: what is not of the expected kind is None.
+capture/metadata/document.py describes the key. A trace is untrusted input: values of an unexpected kind become None.
 """
 
 from __future__ import annotations

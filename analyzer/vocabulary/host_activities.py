@@ -87,7 +87,7 @@ ACTIVITIES: tuple[Activity, ...] = (
         "gc",
         "Python garbage collection",
         frame=_pattern(r"^<built-in function collect>", r"^gc\.py"),
-        op="traceopt: gc".__eq__,  # the range that capture/ledger.py opens
+        op="traceopt: gc".__eq__,  # the range that capture/metadata/step_ledger.py opens
     ),
     Activity("allocation", "Allocating device memory", runtime=op_names.is_allocation),
     Activity("module_load", "First calls and code loading", runtime=op_names.is_module_load),

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from traceopt.capture import cores, environment
-from traceopt.capture.ledger import Ledger
-from traceopt.capture.loader_notes import LoaderNotes
+from traceopt.capture.metadata import cores, environment
+from traceopt.capture.metadata.loaders import LoaderNotes
+from traceopt.capture.metadata.step_ledger import Ledger
 
 
 @pytest.fixture

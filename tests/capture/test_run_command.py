@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 from runs import Run
 
-from traceopt.capture.launcher import CommandError, command_line
+from traceopt.capture.launch.launcher import CommandError, command_line
 from traceopt.capture.settings import PRESETS, first_recorded_step, plan_cycles
 from traceopt.cli import cli
 

@@ -11,7 +11,7 @@ import pytest
 from runs import SCRIPTS, Run
 
 from traceopt.api import analyze
-from traceopt.capture.trace_file import save
+from traceopt.capture.recording.trace_file import save
 
 
 @pytest.mark.run("equality.py", "--lr", "0.1", "two words", "-m")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 
-from traceopt.capture.steps import StepTracker
+from traceopt.capture.script.step_tracker import StepTracker
 
 
 class Log:

@@ -18,7 +18,7 @@ from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.reading.trace_reader import read_trace
 from traceopt.analyzer.run_log.step_ledger import read_ledger
 from traceopt.assembly import sections
-from traceopt.capture.ledger import Ledger
+from traceopt.capture.metadata.step_ledger import Ledger
 from traceopt.result.document import Check
 from traceopt.result.finding import Finding
 from traceopt.rules.engine import run_rules

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from small_traces import PID, Json, annotation, op, python, read, runtime, span
 
-import traceopt.capture.hooks
+import traceopt.capture.script.hooks
 from traceopt.analyzer.timeline.call_sites import CallSites
 from traceopt.analyzer.timeline.call_tree import build_slices
 from traceopt.analyzer.vocabulary.python_frames import CallSite, is_library, parse_frame
@@ -79,7 +79,7 @@ LIBRARIES = [
     "<string>(1): f",
     "<eval_with_key>.3(5): forward",
     "traceopt/capture/hooks.py(1): fetch",
-    f"{Path(traceopt.capture.hooks.__file__)}(1): fetch",  # as recorded from a checkout
+    f"{Path(traceopt.capture.script.hooks.__file__)}(1): fetch",  # as recorded from a checkout
     "/tmp/torchinductor_root/dn/cdnig.py(16165): call",  # noqa: S108
     "/work/triton-custom/python/triton/runtime/jit.py(364): __getitem__",
     "<built-in function len>",

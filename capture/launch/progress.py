@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from .status import DONE, RECORDING, SAVING, WAITING, WARMING_UP, Status, read_statuses
+from ..status import DONE, RECORDING, SAVING, WAITING, WARMING_UP, Status, read_statuses
 
 
 class RunProgress:

@@ -11,15 +11,15 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from .call_lines import call_lines
-from .environment import describe_memory, rank, world_size
-from .inventory import take_inventory
-from .ledger import Ledger
-from .loader_notes import LoaderNotes
-from .metadata import of_cycle, of_run
-from .recording import Recording
-from .settings import Settings
-from .status import DONE, RECORDING, SAVING, WAITING, WARMING_UP, Status, TraceNote
+from ..metadata.caller_lines import call_lines
+from ..metadata.document import of_cycle, of_run
+from ..metadata.environment import describe_memory, rank, world_size
+from ..metadata.inventory import take_inventory
+from ..metadata.loaders import LoaderNotes
+from ..metadata.step_ledger import Ledger
+from ..settings import Settings
+from ..status import DONE, RECORDING, SAVING, WAITING, WARMING_UP, Status, TraceNote
+from .profiler_session import Recording
 from .trace_file import TraceFile, save
 
 RETRIES = 3  # of recordings disturbed by an evaluation or by the script's own profiler

@@ -26,10 +26,10 @@ import sys
 from dataclasses import asdict
 from typing import Any
 
+from ..settings import Cycle
 from .environment import describe_environment, rank
 from .inventory import describe_dynamo
-from .ledger import Ledger
-from .settings import Cycle
+from .step_ledger import Ledger
 
 SCHEMA = 1
 

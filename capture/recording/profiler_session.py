@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from ..metadata.environment import describe_memory
+from ..settings import Cycle
 from .cpp_log import CppLog
-from .environment import describe_memory
-from .settings import Cycle
 
 
 class Recording:

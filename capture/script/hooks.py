@@ -13,15 +13,15 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from . import endings, own_profiler
+from ..metadata.loaders import WorkerClock
+from ..metadata.step_ledger import Ledger
+from ..recording.recorder import Recorder
+from ..settings import load_settings
+from . import endings, scripts_profiler
 from .dynamo import Dynamo
-from .given_steps import GivenSteps
 from .imports import when_imported
-from .ledger import Ledger
-from .loader_notes import WorkerClock
-from .recorder import Recorder
-from .settings import load_settings
-from .steps import StepTracker
+from .step_on import GivenSteps
+from .step_tracker import StepTracker
 
 Function = Callable[..., Any]
 
@@ -41,7 +41,7 @@ def attach(torch: Any, control: str) -> None:
     when_imported("torch.utils.data.dataloader", hooks.patch_loader)
     clock = WorkerClock(control)
     when_imported("torch.utils.data._utils.fetch", lambda loaded: _time_batches(loaded, clock, hooks.dynamo))
-    own_profiler.watch(torch, recorder)
+    scripts_profiler.watch(torch, recorder)
     endings.watch(recorder, hooks.tracker)
 
 

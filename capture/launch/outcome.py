@@ -6,8 +6,8 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from .settings import Settings, first_recorded_step
-from .status import Status, read_statuses
+from ..settings import Settings, first_recorded_step
+from ..status import Status, read_statuses
 
 LITTLE_BYTES = 1_000_000  # on the disk, so little that a trace did not fit
 

@@ -7,10 +7,10 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+from ..recording.recorder import Recorder
 from .dynamo import Dynamo
 from .imports import when_imported
-from .recorder import Recorder
-from .steps import StepTracker
+from .step_tracker import StepTracker
 
 
 class GivenSteps:

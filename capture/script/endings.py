@@ -12,8 +12,8 @@ import os
 import weakref
 from typing import NoReturn
 
-from .recorder import Recorder
-from .steps import StepTracker
+from ..recording.recorder import Recorder
+from .step_tracker import StepTracker
 
 
 def watch(recorder: Recorder, tracker: StepTracker) -> None:

@@ -48,7 +48,7 @@ def command_line(arguments: Sequence[str], module: bool) -> list[str]:
 
 def child_environment(control: Path) -> dict[str, str]:
     """This environment, with the agent's sitecustomize first in PYTHONPATH."""
-    inject = str(Path(__file__).resolve().parent / "inject")
+    inject = str(Path(__file__).resolve().parents[1] / "inject")
     path = os.environ.get("PYTHONPATH")
     return {
         "KINETO_LOG_LEVEL": "99",  # or the profiler writes its own lines between the script's

@@ -6,7 +6,7 @@ import functools
 import os
 from typing import Any
 
-from .recorder import Recorder
+from ..recording.recorder import Recorder
 
 _MARK = "_traceopt_own"
 

@@ -1,0 +1,1 @@
+"""What a trace's key `traceopt` holds beside the events."""

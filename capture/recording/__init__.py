@@ -1,0 +1,1 @@
+"""One recording: profiler sessions and the trace files they leave."""

@@ -1,0 +1,1 @@
+"""Inside the script's process: hooks into torch, step detection, endings."""
