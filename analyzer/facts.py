@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -10,16 +10,18 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Struct, field
 
+from traceopt.analyzer.arrays.grouping import distinct_values
 from traceopt.analyzer.arrays.intervals import Intervals, merge, union
 from traceopt.analyzer.arrays.percentiles import median
 from traceopt.analyzer.memory.blocks import Blocks, find_blocks
 from traceopt.analyzer.memory.composition import Composition, compose
 from traceopt.analyzer.memory.curve import DeviceMemory, find_memory
 from traceopt.analyzer.memory.model_state import ModelState, find_model_state
+from traceopt.analyzer.replay.changes import Change
 from traceopt.analyzer.replay.graph import Graph, build_graph
 from traceopt.analyzer.replay.replayed import MAX_ERROR_SHARE, Replayed, ReplayError, replay, replay_error
-from traceopt.analyzer.replayed_parts import flow_areas
 from traceopt.analyzer.run_log.run_settings import Captured, captured
+from traceopt.analyzer.stalls.host_flow import flow_areas
 from traceopt.analyzer.stalls.idle import Gaps, Idle, attribute, find_gaps, slow_first_calls
 from traceopt.analyzer.stalls.profiler_cost import find_profiler_cost
 from traceopt.analyzer.stalls.python_holes import Holes, find_holes
@@ -288,17 +290,23 @@ class Facts(Struct, frozen=True, dict=True):
     @cached_property
     def replayed(self) -> Replayed:
         """The steps replayed without a change: what savings count from."""
-        return replay(self)
+        return self.replay()
+
+    def replay(self, changes: Sequence[Change] = ()) -> Replayed:
+        """The recorded steps, re-timed with changes applied."""
+        return replay(self.replay_graph, self.steps, changes)
 
     @cached_property
     def flow_areas(self) -> dict[str, Intervals]:
         """What the host's flow of control did: exclusive activities by name."""
-        return flow_areas(self)
+        calls = self.replay_graph.call
+        launching_threads = distinct_values(self.trace.runtime.thread[calls[calls >= 0]])
+        return flow_areas(self.host, self.steps, launching_threads, self.holes)
 
     @cached_property
     def replay_error(self) -> ReplayError | None:
         """How far a replay without a change is off; None where there is nothing to replay."""
-        return replay_error(self)
+        return replay_error(self.replay_graph, self.steps, self.has_gpu)
 
     @property
     def replay_trusted(self) -> bool:

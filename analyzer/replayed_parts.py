@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from traceopt.analyzer.arrays.grouping import distinct_values
 from traceopt.analyzer.arrays.intervals import Intervals, clip, complement, intersect, merge, subtract, union
 from traceopt.analyzer.replay.changes import host_removals
 from traceopt.analyzer.timeline.cpu_phases import PHASES
 from traceopt.analyzer.timeline.gpu_work import BUSY_LABELS, Mask
-from traceopt.analyzer.vocabulary.host_activities import HOLE, LABELS, QUEUED, UNTRACED
+from traceopt.analyzer.vocabulary.host_activities import LABELS, QUEUED, UNTRACED
 
 if TYPE_CHECKING:
     from traceopt.analyzer.facts import Facts
@@ -118,17 +117,6 @@ def _host_time(facts: Facts, replayed: Replayed) -> dict[str, npt.NDArray[np.flo
         if amount is not none:
             amount *= scale
     return spent
-
-
-def flow_areas(facts: Facts) -> dict[str, Intervals]:
-    """The activities of the host's flow of control: of the thread that launches, else of the training thread."""
-    host, training = facts.host, facts.steps.thread
-    calls = facts.replay_graph.call
-    launching = distinct_values(facts.trace.runtime.thread[calls[calls >= 0]])
-    others = launching[launching != training].tolist()
-    areas = host.of_thread_else(others[-1], training) if others else host.of_thread(training)
-    holes = union(facts.holes.start, facts.holes.end)
-    return areas | {"python": subtract(areas["python"], holes), HOLE: intersect(areas["python"], holes)}
 
 
 def _starved_parts(

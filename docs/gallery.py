@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
 
-from traceopt.reports.html.page import embedded_result
 from traceopt.result.document import Result
+from traceopt.result.packing import embedded_result
 
 ROOT = Path(__file__).resolve().parents[1]
 FOLDER = ROOT / "docs" / "gallery"

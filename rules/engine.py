@@ -20,6 +20,7 @@ from traceopt.result.serialization import to_json
 from traceopt.rules.bases.rank_rule import RunRule
 from traceopt.rules.registry import TRACE_QUALITY, Registry, select
 from traceopt.rules.rule import Rule
+from traceopt.rules.savings.price import Priced
 from traceopt.rules.savings.pricing import with_other_fixes
 
 if TYPE_CHECKING:
@@ -35,11 +36,15 @@ _IMPACTS = ("high", "medium", "low", "info")
 
 
 class Outcome(Struct, frozen=True):
-    """`findings` come most valuable first; `notes` are the trace-quality findings; `checks`: one a rule."""
+    """`priced` are the findings, most valuable first; `notes` are those on trace quality; `checks`: one per rule."""
 
-    findings: list[Finding]
+    priced: list[Priced]
     notes: list[Note]
     checks: list[Check]
+
+    @property
+    def findings(self) -> list[Finding]:
+        return [one.finding for one in self.priced]
 
 
 def prepare(
@@ -79,11 +84,11 @@ def run_rules(rules: Sequence[Rule], facts: Facts, *, debug: bool = False) -> Ou
     """
     of_traces = [rule for rule in rules if not isinstance(rule, RunRule)]
     outcome = _outcome(of_traces, lambda rule: _ask(rule, facts), debug)
-    findings = sorted(with_other_fixes(outcome.findings, facts), key=value_order)
-    worth = [finding for finding in findings if not _gives_nothing(finding, facts)]
-    idle = {finding.code for finding in findings} - {finding.code for finding in worth}
+    priced = sorted(with_other_fixes(outcome.priced, facts), key=_value_order)
+    worth = [one for one in priced if not _gives_nothing(one, facts)]
+    idle = {one.finding.code for one in priced} - {one.finding.code for one in worth}
     checks = [replace(c, status="passed", reason=HIDDEN) if c.code in idle else c for c in outcome.checks]
-    return replace(outcome, findings=worth, checks=checks)
+    return replace(outcome, priced=worth, checks=checks)
 
 
 def run_rank_rules(rules: Sequence[Rule], run: RunFacts, *, debug: bool = False) -> Outcome:
@@ -92,15 +97,15 @@ def run_rank_rules(rules: Sequence[Rule], run: RunFacts, *, debug: bool = False)
     return _outcome(of_ranks, lambda rule: _ask_run(rule, run), debug)
 
 
-_Answer = tuple[CheckStatus, str, list[Finding]]
+_Answer = tuple[CheckStatus, str, list[Priced]]
 
 
 def _outcome(rules: Sequence[_AnyRule], ask: Callable[[_AnyRule], _Answer], debug: bool) -> Outcome:
-    findings: list[Finding] = []
+    priced: list[Priced] = []
     notes: list[Note] = []
     checks: list[Check] = []
     for rule in sorted(rules, key=lambda rule: rule.family != TRACE_QUALITY):
-        found: list[Finding] = []
+        found: list[Priced] = []
         try:
             status, reason, found = ask(rule)
             check = Check(rule.code, rule.name, rule.title, status, reason)
@@ -111,10 +116,10 @@ def _outcome(rules: Sequence[_AnyRule], ask: Callable[[_AnyRule], _Answer], debu
             found, check = [], Check(rule.code, rule.name, rule.title, "error", told(error))
         checks.append(check)
         if rule.family == TRACE_QUALITY:
-            notes += [Note(finding.code, finding.name, finding.why) for finding in found]
+            notes += [Note(one.finding.code, one.finding.name, one.finding.why) for one in found]
         else:
-            findings += found
-    return Outcome(sorted(findings, key=value_order), notes, checks)
+            priced += found
+    return Outcome(sorted(priced, key=_value_order), notes, checks)
 
 
 def _ask(rule: Rule, facts: Facts) -> _Answer:
@@ -125,9 +130,9 @@ def _ask(rule: Rule, facts: Facts) -> _Answer:
         return "not_checked", lack, []
     if (why := rule.applies(facts)) is not None:
         return "not_applicable", why, []
-    found = sorted((_sound(finding) for finding in rule.check(facts)), key=value_order)
+    found = sorted(map(_sound, rule.check(facts)), key=_value_order)
     if found:
-        return "found", found[0].why, found
+        return "found", found[0].finding.why, found
     return "passed", rule.passed(facts), []
 
 
@@ -135,21 +140,23 @@ def _ask_run(rule: RunRule, run: RunFacts) -> _Answer:
     if (lack := rule.lacks_ranks(run)) is not None:
         several = len(run.ranks) > 1 or any((rank.world_size or 1) > 1 for rank in run.ranks)
         return ("not_checked", lack, []) if several else ("not_applicable", "The run has one rank.", [])
-    found = sorted((_sound(finding) for finding in rule.check_run(run)), key=value_order)
-    return ("found", found[0].why, found) if found else ("passed", rule.passed_run(run), [])
+    found = sorted(map(_sound, rule.check_run(run)), key=_value_order)
+    return ("found", found[0].finding.why, found) if found else ("passed", rule.passed_run(run), [])
 
 
-def _sound(finding: object) -> Finding:
+def _sound(found: object) -> Priced:
     """Guards the report against a rule that yields something else, or a saving that is not a number."""
-    if not isinstance(finding, Finding):
-        raise TypeError(f"check() yielded {type(finding).__name__}, not a Finding")
+    priced = Priced(found) if isinstance(found, Finding) else found
+    if not isinstance(priced, Priced):
+        raise TypeError(f"check() yielded {type(found).__name__}, not a Finding")
+    finding = priced.finding
     saving = finding.saving
     if saving and not all(map(math.isfinite, (saving.low_us, saving.est_us, saving.high_us, saving.share))):
         raise ValueError(f"the saving is not finite: {saving.est_us} us per step, share {saving.share}")
     if saving and max(abs(saving.low_us), abs(saving.est_us), abs(saving.high_us)) > MOST_US:
         raise ValueError(f"the saving is beyond all measure: {saving.est_us} us per step")
     _hold_to_schema(finding)
-    return finding
+    return priced
 
 
 def _hold_to_schema(part: Finding | Check) -> None:
@@ -157,11 +164,15 @@ def _hold_to_schema(part: Finding | Check) -> None:
     msgspec.convert(orjson.loads(to_json(part)), type(part))
 
 
-def _gives_nothing(finding: Finding, facts: Facts) -> bool:
+def _gives_nothing(one: Priced, facts: Facts) -> bool:
     """Whether the fix was replayed, and even at its best leaves the step as long as it is."""
-    if finding.price is None or finding.saving is None:
+    if one.price is None or one.finding.saving is None:
         return False
-    return finding.saving.high_us * 1e3 < NEGLIGIBLE_SHARE * facts.step_ns
+    return one.finding.saving.high_us * 1e3 < NEGLIGIBLE_SHARE * facts.step_ns
+
+
+def _value_order(one: Priced) -> tuple[int, float, str, str]:
+    return value_order(one.finding)
 
 
 def value_order(finding: Finding) -> tuple[int, float, str, str]:

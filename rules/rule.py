@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 from msgspec import Struct
 
-from traceopt.result.finding import Confidence, Evidence, Finding, Fix, Impact, Location, Price, Saving
+from traceopt.result.finding import Confidence, Evidence, Finding, Fix, Location, Saving, impact_of
+from traceopt.rules.savings.price import Price, Priced
 
 if TYPE_CHECKING:
     from typing_extensions import dataclass_transform
@@ -18,10 +19,6 @@ else:
 
     def dataclass_transform(**_: bool):
         return lambda cls: cls
-
-
-HIGH_IMPACT_SHARE = 0.10
-MEDIUM_IMPACT_SHARE = 0.03
 
 
 class Threshold(Struct):
@@ -44,13 +41,7 @@ def threshold(default: Any, text: str) -> Any:
     return Threshold(default, text)
 
 
-def impact_of(saving: Saving | None) -> Impact:
-    """High from 10 % of the step, medium from 3 %, low below, info without a saving."""
-    if saving is None:
-        return "info"
-    if saving.share >= HIGH_IMPACT_SHARE:
-        return "high"
-    return "medium" if saving.share >= MEDIUM_IMPACT_SHARE else "low"
+Findings = Iterator[Finding | Priced]  # what check() yields; self.finding() makes one
 
 
 @dataclass_transform(frozen_default=True, kw_only_default=True)
@@ -95,7 +86,7 @@ class Rule:
         """What this trace lacks for the rule and how to record it, or None when it can be checked."""
         return next((lack for requirement in self.requires if (lack := facts.lacks(requirement))), None)
 
-    def check(self, facts: Facts) -> Iterator[Finding]:
+    def check(self, facts: Facts) -> Findings:
         """Yields what is worth changing; reads facts, never events."""
         raise NotImplementedError
 
@@ -130,11 +121,11 @@ class Rule:
         title: str | None = None,
         confidence: Confidence | None = None,
         shares_cause_with: list[str] | None = None,
-    ) -> Finding:
+    ) -> Priced:
         """A finding that carries this rule's metadata; the impact follows from the saving."""
         price = saving if isinstance(saving, Price) else None
         saving = saving.saving if isinstance(saving, Price) else saving
-        return Finding(
+        finding = Finding(
             code=self.code,
             name=self.name,
             title=title or self.title,
@@ -148,5 +139,5 @@ class Rule:
             locations=list(dict.fromkeys(locations or [])),
             fix=fix,
             shares_cause_with=shares_cause_with or [],
-            _price=price,
         )
+        return Priced(finding, price)

@@ -19,8 +19,8 @@ from click.testing import CliRunner
 
 from fixtures.mangled import ODD
 from traceopt.cli import cli
-from traceopt.reports.html.page import RESULT_ID
 from traceopt.result import packing
+from traceopt.result.packing import RESULT_ID
 
 TRACE = Path(__file__).resolve().parents[1] / "fixtures" / "traces" / "healthy.json.gz"
 TRACEOPT = (sys.executable, "-m", "traceopt")

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from traceopt.reports.html.page import embedded_result
 from traceopt.result.document import Result
+from traceopt.result.packing import embedded_result
 
 ROOT = Path(__file__).resolve().parents[1]
 FOLDER = ROOT / "docs" / "gallery"

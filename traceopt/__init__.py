@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from traceopt.comparison.compare import compare as compare
     from traceopt.profiling import profile as profile
 
-__version__ = "0.1.0"
+from traceopt.version import __version__ as __version__
 
 # Where the public functions are: `import traceopt` itself stays light, for it happens in the user's process.
 _HOMES = {"analyze": "traceopt.api", "compare": "traceopt.comparison.compare", "profile": "traceopt.profiling"}

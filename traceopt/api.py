@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from msgspec.structs import replace
 
+from traceopt.analysis import Analysis
 from traceopt.analyzer.ranks.run_facts import RunFacts
 from traceopt.analyzer.reading.sources import find_sources
 from traceopt.analyzer.recordings.cycle_pairs import find_recordings
@@ -19,7 +20,8 @@ from traceopt.errors import ConfigError, InputError, TraceoptError, one_line
 from traceopt.result.document import RankRow, Result
 from traceopt.result.rounding import us
 from traceopt.rules.engine import Outcome, run_rank_rules, value_order
-from traceopt.workers.executors import Executor, executor_for
+from traceopt.workers.answers import Executor
+from traceopt.workers.executors import executor_for
 from traceopt.workers.merge import Merge, missing_ranks
 from traceopt.workers.progress_line import Pace, Progress
 from traceopt.workers.rank_task import RankOptions, RankTask, load
@@ -41,7 +43,7 @@ def analyze(
     cache: str | Path | None = None,
     debug: bool = False,
     progress: Progress | None = None,
-) -> Result:
+) -> Analysis:
     """Reads trace files or folders and returns the result document.
 
     `tokens_per_step` and `samples_per_step` are what one GPU processes in a step, `reference_throughput` the rate of
@@ -89,7 +91,7 @@ def analyze(
         warnings += [missing] if missing is not None else []
     outcome = run_rank_rules(rules.chosen, run, debug=debug)
     compared = _with_ranks_compared(replace(result, ranks=_rows(result, run), warnings=warnings), outcome)
-    return _with_patches(compared, folders, debug) if folders else compared
+    return Analysis.of(_with_patches(compared, folders, debug) if folders else compared)
 
 
 def _read(tasks: Sequence[RankTask], executor: Executor, progress: Progress | None) -> Merge:

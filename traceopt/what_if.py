@@ -21,13 +21,13 @@ from traceopt.analyzer.replay.changes import Change, RemoveHost, ScaleWork
 from traceopt.analyzer.replay.replayed import Replayed
 from traceopt.analyzer.replayed_parts import labels_of, limit_of, parts_of
 from traceopt.errors import InputError
-from traceopt.result.finding import Finding
 from traceopt.result.rounding import share, us
 from traceopt.result.serialization import to_indented_json
 from traceopt.rules.bases.rank_rule import RunRule
 from traceopt.rules.engine import prepare, run_rank_rules, run_rules
 from traceopt.rules.registry import load_rules
 from traceopt.rules.rule import Rule
+from traceopt.rules.savings.price import Priced
 from traceopt.workers.progress_line import Progress
 
 Scale = tuple[str, float]
@@ -130,18 +130,18 @@ class _Fix(Struct, frozen=True):
 
 
 def _chosen(ranks: Ranks, rules: Sequence[Rule], codes: Sequence[str]) -> list[_Fix]:
-    found = [run_rules(rules, facts).findings for facts in ranks.facts]
-    of_run = run_rank_rules(rules, ranks.run).findings if len(found) > 1 else []
+    found = [run_rules(rules, facts).priced for facts in ranks.facts]
+    of_run = run_rank_rules(rules, ranks.run).priced if len(found) > 1 else []
     remedies = {rule.code: rule.remedy(ranks) for rule in rules if isinstance(rule, RunRule) and rule.code in codes}
     chosen = []
     for code in codes:
-        titles = dict.fromkeys(f.title for findings in (*found, of_run) for f in findings if f.code == code)
+        titles = dict.fromkeys(f.finding.title for ones in (*found, of_run) for f in ones if f.finding.code == code)
         if not titles:
-            known = [f.code for findings in found for f in findings if f.changes]
-            known += [f.code for f in of_run]
+            known = [one.finding.code for ones in found for one in ones if one.changes]
+            known += [one.finding.code for one in of_run]
             possible = ", ".join(dict.fromkeys(known)) or "nothing"
             raise InputError(f"{code} finds nothing to fix in this trace; what can be replayed: {possible}")
-        fixes = [_Fix(code, title, [_of(findings, code, title) for findings in found]) for title in titles]
+        fixes = [_Fix(code, title, [_of(priced, code, title) for priced in found]) for title in titles]
         if (remedy := remedies.get(code)) is not None:
             fixes = [_Fix(code, next(iter(titles)), [list(own) for own in remedy])]
         if not any(own for fix in fixes for own in fix.changes):
@@ -150,8 +150,8 @@ def _chosen(ranks: Ranks, rules: Sequence[Rule], codes: Sequence[str]) -> list[_
     return chosen
 
 
-def _of(findings: Sequence[Finding], code: str, title: str) -> list[Change]:
-    return [change for f in findings if (f.code, f.title) == (code, title) for change in f.changes]
+def _of(priced: Sequence[Priced], code: str, title: str) -> list[Change]:
+    return [c for one in priced if (one.finding.code, one.finding.title) == (code, title) for c in one.changes]
 
 
 def _scaled(ranks: Sequence[Facts], what: str, factor: float) -> list[list[Change]]:

@@ -9,12 +9,17 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
-from traceopt.analyzer.reading.growing_columns import distinct
-
 Codes = npt.NDArray[np.integer]
 Number = TypeVar("Number", bound=np.integer)
 
 _MOST_VALUES = 1 << 16  # in a table of them, if there are not as many rows; else the rows are sorted
+
+
+def distinct(codes: npt.NDArray[np.integer]) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
+    """What np.unique gives with return_inverse, for codes of a dictionary (small and >= 0), without a sort."""
+    seen = np.zeros(int(codes.max(initial=-1)) + 1, bool)
+    seen[codes] = True
+    return np.flatnonzero(seen), (np.cumsum(seen) - 1)[codes]
 
 
 class Categorical(Struct, frozen=True):

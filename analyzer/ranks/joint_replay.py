@@ -19,7 +19,7 @@ from traceopt.analyzer.ranks.rank_summary import summarize
 from traceopt.analyzer.ranks.run_facts import RunFacts
 from traceopt.analyzer.replay.changes import Change, apply_all
 from traceopt.analyzer.replay.graph import Rows
-from traceopt.analyzer.replay.replayed import MIN_STEPS, Replayed, replay
+from traceopt.analyzer.replay.replayed import MIN_STEPS, Replayed
 from traceopt.analyzer.replay.retime import Pass, Timing, one_pass
 from traceopt.analyzer.tables.schema import I8
 
@@ -90,7 +90,7 @@ class Ranks(Struct, frozen=True, dict=True):
     def replay(self, changes: Sequence[Sequence[Change]]) -> list[Replayed]:
         """Each rank with its own changes, all together; one rank alone as it is."""
         if len(self.facts) == 1:
-            return [replay(self.facts[0], changes[0])]
+            return [self.facts[0].replay(changes[0])]
         rows = [apply_all(facts.replay_graph, own) for facts, own in zip(self.facts, changes, strict=True)]
         met, moving = self._met
         rounds = 1 if min(facts.steps.count for facts in self.facts) >= MIN_STEPS else 2

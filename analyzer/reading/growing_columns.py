@@ -62,13 +62,6 @@ def triples(values: Sequence[Any]) -> Floats | None:
     return found
 
 
-def distinct(codes: npt.NDArray[np.integer]) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
-    """What np.unique gives with return_inverse, for codes of a dictionary (small and >= 0), without a sort."""
-    seen = np.zeros(int(codes.max(initial=-1)) + 1, bool)
-    seen[codes] = True
-    return np.flatnonzero(seen), (np.cumsum(seen) - 1)[codes]
-
-
 class Codes(Generic[Value]):
     """A dictionary that numbers distinct values in order of first sight."""
 

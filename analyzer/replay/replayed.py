@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
 from msgspec import Struct
@@ -14,9 +13,7 @@ from traceopt.analyzer.replay.changes import Change, apply_all
 from traceopt.analyzer.replay.graph import Graph, Rows
 from traceopt.analyzer.replay.retime import Pace, Timing, pace, retime
 from traceopt.analyzer.tables.schema import I8
-
-if TYPE_CHECKING:
-    from traceopt.analyzer.facts import Facts
+from traceopt.analyzer.timeline.steps import Steps
 
 MAX_ERROR_SHARE = 0.05  # a replay that misses the recorded steps by more is not trusted
 MIN_STEPS = 3  # with fewer, the steps are replayed a second time, which is then looked at
@@ -53,11 +50,10 @@ class Replayed(Struct, frozen=True, dict=True):
         return self.pace.step_ns
 
 
-def replay(facts: Facts, changes: Sequence[Change] = ()) -> Replayed:
+def replay(graph: Graph, steps: Steps, changes: Sequence[Change] = ()) -> Replayed:
     """All recorded steps in a row, with the changes applied, so that a lead of the host carries over."""
-    graph = facts.replay_graph
     rows = apply_all(graph, changes)
-    rounds = 1 if facts.steps.count >= MIN_STEPS else 2
+    rounds = 1 if steps.count >= MIN_STEPS else 2
     return Replayed(changes, graph, rows, rounds, pace(graph, rows, rounds))
 
 
@@ -75,12 +71,11 @@ class ReplayError(Struct, frozen=True):
         return max(self.missed_share, self.unexplained_share)
 
 
-def replay_error(facts: Facts) -> ReplayError | None:
+def replay_error(graph: Graph, steps: Steps, has_gpu: bool) -> ReplayError | None:
     """None where no launch of the device's work is in the file, so that there is nothing to replay."""
-    graph = facts.replay_graph
-    if facts.has_gpu and graph.fixed == (graph.work >= 0).sum():
+    if has_gpu and graph.fixed == (graph.work >= 0).sum():
         return None
-    measured = np.maximum(np.diff(facts.steps.edges), 1)
+    measured = np.maximum(np.diff(steps.edges), 1)
     replayed = np.diff(pace(graph, graph.rows).host)
     missed = median(np.abs(replayed - measured) / measured)
-    return ReplayError(missed, float(graph.unexplained.sum()) / facts.steps.window_ns)
+    return ReplayError(missed, float(graph.unexplained.sum()) / steps.window_ns)

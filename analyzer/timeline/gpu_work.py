@@ -9,9 +9,8 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
-from traceopt.analyzer.arrays.grouping import Categorical, numbered
+from traceopt.analyzer.arrays.grouping import Categorical, distinct, numbered
 from traceopt.analyzer.arrays.intervals import EMPTY, Intervals, clip, complement, merge, subtract, union
-from traceopt.analyzer.reading.growing_columns import distinct
 from traceopt.analyzer.tables.schema import KERNEL, MEMCPY, GpuTable
 from traceopt.analyzer.tables.trace import Trace
 from traceopt.analyzer.vocabulary.kernel_names import KernelClass, classify

@@ -9,8 +9,7 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
-from traceopt.analyzer.arrays.grouping import Categorical
-from traceopt.analyzer.reading.growing_columns import distinct
+from traceopt.analyzer.arrays.grouping import Categorical, distinct
 from traceopt.analyzer.tables.trace import Trace
 from traceopt.analyzer.timeline.call_tree import OP, Slices
 from traceopt.analyzer.timeline.gpu_work import GpuWork

@@ -12,7 +12,7 @@ from pathlib import Path
 import jinja2
 from jinja2.bccache import Bucket
 
-from traceopt import __version__
+from traceopt.version import __version__
 
 
 def kept(name: str, key: bytes, make: Callable[[], bytes]) -> bytes:

@@ -9,14 +9,12 @@ from __future__ import annotations
 import base64
 import importlib.util
 import json
-import re
 from functools import lru_cache
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import jinja2
-import msgspec
 import orjson
 from markupsafe import Markup
 
@@ -26,6 +24,7 @@ from traceopt.reports.words import headline, memory_parts, not_recorded, part_st
 from traceopt.reports.words.shown_document import shown as shown_form
 from traceopt.result import packing
 from traceopt.result.document import Result
+from traceopt.result.packing import RESULT_ID
 from traceopt.result.serialization import to_json
 
 TEMPLATES = Path(__file__).parent / "templates"
@@ -39,16 +38,8 @@ RANK_ROWS = 64
 FOLDED_ROWS = 15  # rows open to the eye, and on paper; a click shows the rest
 FILE_ROWS = 16
 EVIDENCE_ROWS = 20
-RESULT_ID = "traceopt-result"
 
 PLOTLY_GZIP_LEVEL = 6  # 0.13 s for 1.47 MB; level 9 takes half as long again to save 3 kB
-
-
-class _Envelope(msgspec.Struct):
-    """How the result document is embedded in a page."""
-
-    encoding: Literal["gzip+base85"]  # packing.ENCODING
-    document: str
 
 
 def render_html(result: Result, *, static: bool = False) -> str:
@@ -76,17 +67,6 @@ def render_html(result: Result, *, static: bool = False) -> str:
             **_view(shown),
         )
     )
-
-
-def embedded_result(page: str) -> bytes:
-    """The result document (JSON) out of a rendered report. Raises ValueError when the page holds none."""
-    found = re.search(rf'<script type="application/json" id="{RESULT_ID}">(.*?)</script>', page, re.DOTALL)
-    if found is None:
-        raise ValueError("this file is not a traceopt report: it embeds no result document")
-    try:
-        return packing.unpack(msgspec.json.decode(found[1], type=_Envelope).document)
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f"the result document in this report is damaged: {error}") from error
 
 
 def plotly_source() -> bytes:

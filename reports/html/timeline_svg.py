@@ -8,10 +8,9 @@ from collections import defaultdict
 from msgspec import Struct
 
 from traceopt.reports.words import quantities
-from traceopt.reports.words.part_styles import part_style, span_colour, span_words
+from traceopt.reports.words.part_styles import DENSE_LANE_SPANS, part_style, span_colour, span_words
 from traceopt.result.document import Lane, Memory, MemoryPoint, Span, Stall, Timeline
 
-DENSE_LANE_SPANS = 40  # from here on a lane is drawn as occupancy: bars with gaps would look solid on a phone
 BINS = 206  # columns of an occupancy lane: two pixels each on a phone
 LEVELS = 5  # steps of opacity
 NAMED_SPAN_SHARE = 0.06  # narrower bars carry no name

@@ -9,6 +9,8 @@ from collections.abc import Set
 
 from msgspec import Struct
 
+DENSE_LANE_SPANS = 40  # from here on a lane is drawn as occupancy: bars with gaps would look solid on a phone
+
 
 class PartStyle(Struct, frozen=True):
     """`colour` is a token of report.css, `pattern` one of its `p-` classes, `detail` what the part holds."""

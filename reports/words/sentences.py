@@ -9,8 +9,8 @@ from pathlib import PurePath
 from msgspec import Struct
 from msgspec.structs import replace
 
-from traceopt.reports.html.timeline_svg import DENSE_LANE_SPANS
 from traceopt.reports.words import quantities
+from traceopt.reports.words.part_styles import DENSE_LANE_SPANS
 from traceopt.result.document import CheckStatus, Gemm, Result
 from traceopt.result.finding import Finding
 

@@ -13,7 +13,7 @@ from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.run_log.loaders import Loader
 from traceopt.analyzer.timeline.call_tree import ANNOTATION, OP
 from traceopt.analyzer.vocabulary import op_names
-from traceopt.rules.common import ms, percent
+from traceopt.result.quantities import ms, percent
 
 WAITING_SHARE = 0.5  # of a batch's time, computing: what computes less mostly waits
 LEAST_SHARE = 0.02  # of a core that a worker is said to need, however little it computes

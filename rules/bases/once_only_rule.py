@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import ClassVar
 
 import numpy as np
@@ -11,9 +10,11 @@ from traceopt.analyzer.arrays.percentiles import median
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.stalls.idle import CAUSES
 from traceopt.analyzer.tables.schema import I8
-from traceopt.result.finding import Confidence, Evidence, Finding, Fix, Price
-from traceopt.rules.common import SiteCost, by_site, locations, ms, name_of, percent, site_evidence
-from traceopt.rules.rule import Rule, threshold
+from traceopt.result.finding import Confidence, Evidence, Fix
+from traceopt.result.quantities import ms, percent
+from traceopt.rules.evidence import SiteCost, by_site, name_of, site_evidence, site_locations
+from traceopt.rules.rule import Findings, Rule, threshold
+from traceopt.rules.savings.price import Price
 from traceopt.rules.savings.pricing import priced, without_calls
 
 
@@ -34,7 +35,7 @@ class SteadyRule(Rule):
             return f"{facts.steps.count} recorded steps do not tell a start from what comes back."
         return None
 
-    def check(self, facts: Facts) -> Iterator[Finding]:
+    def check(self, facts: Facts) -> Findings:
         cost = self.cost(facts)
         hit = np.flatnonzero(cost >= self.min_step_us * 1e3)
         hit = hit[hit > 0]  # the first step is a start
@@ -47,7 +48,7 @@ class SteadyRule(Rule):
             why=f"{self.does} in {len(hit)} of {facts.steps.count} steps ({names}), and the GPU waits {took} in each.",
             saving=self._saving(facts, cost, hit),
             evidence=[*self.more(facts), *site_evidence(facts, sites, lambda s: name_of(facts, int(s.rows[0])))],
-            locations=locations(sites),
+            locations=site_locations(sites),
             fix=self.fix,
             confidence=self._confidence(hit),
             shares_cause_with=["EF002"],

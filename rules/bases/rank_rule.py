@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from traceopt.result.finding import Finding, Location, Saving
-from traceopt.result.rounding import to_location
-from traceopt.rules.rule import Rule
+from traceopt.result.finding import Location, Saving
+from traceopt.rules.evidence import to_location
+from traceopt.rules.rule import Findings, Rule
+from traceopt.rules.savings.price import Priced
 
 if TYPE_CHECKING:
     from traceopt.analyzer.facts import Facts
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 class RunRule(Rule):
     """Base of the rules that compare ranks. A subclass implements `check_run` and `passed_run`."""
 
-    def check(self, facts: Facts) -> Iterator[Finding]:  # noqa: ARG002
+    def check(self, facts: Facts) -> Findings:  # noqa: ARG002
         """One trace alone says nothing of the others."""
         return iter(())
 
@@ -35,7 +36,7 @@ class RunRule(Rule):
             return "The ranks' traces have no collective in common; record the same steps on every rank."
         return None
 
-    def check_run(self, run: RunFacts) -> Iterator[Finding]:
+    def check_run(self, run: RunFacts) -> Findings:
         """Yields what is worth changing in the run."""
         raise NotImplementedError
 
@@ -48,7 +49,7 @@ class RunRule(Rule):
         raise NotImplementedError
 
 
-def run_saving(run: RunFacts, low_ns: float, est_ns: float, high_ns: float, basis: str) -> Saving:
+def ranks_saving(run: RunFacts, low_ns: float, est_ns: float, high_ns: float, basis: str) -> Saving:
     """Time per step of every rank, bounded by the median step; ordered low <= est <= high."""
     step = run.step_ns
     est = min(max(0.0, est_ns), step)
@@ -63,10 +64,10 @@ def rank_name(run: RunFacts, index: int) -> str:
     return f"rank {rank.rank}" if rank.rank is not None else rank.path
 
 
-def on_rank(finding: Finding, run: RunFacts, index: int) -> Finding:
+def on_rank(one: Priced, run: RunFacts, index: int) -> Priced:
     """The finding as one of that rank."""
     rank = run.ranks[index].rank
-    return finding if rank is None else replace(finding, ranks=[rank])
+    return one if rank is None else replace(one, finding=replace(one.finding, ranks=[rank]))
 
 
 def place_on(run: RunFacts, index: int, part: str) -> Location | None:

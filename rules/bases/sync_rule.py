@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import ClassVar
 
 import numpy as np
@@ -12,10 +11,13 @@ from traceopt.analyzer.arrays.grouping import distinct_values
 from traceopt.analyzer.arrays.intervals import intersect, union
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.replay.changes import DropSync
-from traceopt.result.finding import Finding, Fix
-from traceopt.rules.common import by_site, locations, ms, name_of, percent, site_evidence, times, typical_ns
-from traceopt.rules.rule import Rule, threshold
+from traceopt.result.finding import Fix
+from traceopt.result.quantities import ms, percent, times
+from traceopt.rules.evidence import by_site, name_of, site_evidence, site_locations
+from traceopt.rules.rule import Findings, Rule, threshold
+from traceopt.rules.savings.price import Priced
 from traceopt.rules.savings.pricing import calls_in, priced
+from traceopt.rules.savings.starvation import typical_ns
 
 SURE_SHARE = 0.7  # of what reading a value less often gives back: some reads remain
 OTHER_RULES = {"data_loading": "DL001", "input_work": "DL002", "logging": "LG001", "checkpoint": "LG003"}
@@ -36,7 +38,7 @@ class SyncRule(Rule):
         """Which syncs this rule is about; those of logging belong to LG002, of gradients to HS005."""
         return np.asarray((facts.syncs.reason == self.reason) & ~facts.reporting_syncs & ~facts.gradient_syncs)
 
-    def check(self, facts: Facts) -> Iterator[Finding]:
+    def check(self, facts: Facts) -> Findings:
         """One finding for each line of the user's code."""
         syncs = facts.syncs
         mine = np.flatnonzero(self.rows(facts) & (syncs.stall > 0))
@@ -47,7 +49,7 @@ class SyncRule(Rule):
             if stall >= self.min_share * facts.step_ns:
                 yield self._at_site(facts, rows, stall)
 
-    def _at_site(self, facts: Facts, rows: npt.NDArray[np.int64], stall: float) -> Finding:
+    def _at_site(self, facts: Facts, rows: npt.NDArray[np.int64], stall: float) -> Priced:
         syncs = facts.syncs
         sites = by_site(facts, syncs.cause_slice[rows], syncs.stall[rows])
         idle = typical_ns(facts, syncs.start[rows], syncs.idle[rows])
@@ -68,7 +70,7 @@ class SyncRule(Rule):
                 "after it.",
             ),
             evidence=site_evidence(facts, sites, lambda site: name_of(facts, int(site.rows[0]))),
-            locations=locations(sites),
+            locations=site_locations(sites),
             fix=self.fix,
         )
 

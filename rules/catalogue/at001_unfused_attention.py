@@ -2,23 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import ClassVar
 
 from traceopt.analyzer.arrays.percentiles import median
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.replay.changes import RemoveHost
-from traceopt.result.finding import Confidence, Finding, Fix
-from traceopt.rules.common import (
-    by_site,
-    locations,
-    ms,
-    name_of,
-    percent,
-    places,
-    site_evidence,
-)
-from traceopt.rules.rule import Rule, threshold
+from traceopt.result.finding import Confidence, Fix
+from traceopt.result.quantities import ms, percent
+from traceopt.rules.evidence import by_site, name_of, places, site_evidence, site_locations
+from traceopt.rules.rule import Findings, Rule, threshold
 from traceopt.rules.savings.precision import kernel_evidence
 from traceopt.rules.savings.pricing import priced, priced_work
 
@@ -65,10 +57,10 @@ class UnfusedAttentionRule(Rule):
             return None if len(facts.cpu_attention.softmax) else "No softmax between batched products in this trace."
         return None if facts.gpu.kind.among("softmax").any() else "No softmax kernel of its own in this trace."
 
-    def check(self, facts: Facts) -> Iterator[Finding]:
+    def check(self, facts: Facts) -> Findings:
         return self._on_gpu(facts) if facts.has_gpu else self._on_cpu(facts)
 
-    def _on_gpu(self, facts: Facts) -> Iterator[Finding]:
+    def _on_gpu(self, facts: Facts) -> Findings:
         found = facts.unfused_attention
         count = facts.steps.count
         time = (found.product_ns + found.other_ns) / count
@@ -96,7 +88,7 @@ class UnfusedAttentionRule(Rule):
             fix=FIX,
         )
 
-    def _on_cpu(self, facts: Facts) -> Iterator[Finding]:
+    def _on_cpu(self, facts: Facts) -> Findings:
         found, slices = facts.cpu_attention, facts.slices
         edges = facts.steps.edges
         time_ns, product_ns = (median(area.within(edges[:-1], edges[1:])) for area in (found.area, found.products))
@@ -119,7 +111,7 @@ class UnfusedAttentionRule(Rule):
                 high=[RemoveHost(found.area, 0.9)],
             ),
             evidence=site_evidence(facts, sites, lambda site: name_of(facts, int(site.rows[0]))),
-            locations=locations(sites),
+            locations=site_locations(sites),
             fix=FIX,
         )
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any, ClassVar
 
 import msgspec
@@ -11,9 +10,10 @@ from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.timeline.call_tree import OP
 from traceopt.analyzer.vocabulary import op_names
 from traceopt.analyzer.work.attention import SDPA
-from traceopt.result.finding import Confidence, Evidence, Finding, Fix
-from traceopt.rules.common import by_site, locations, ms, percent
-from traceopt.rules.rule import Rule, threshold
+from traceopt.result.finding import Confidence, Evidence, Fix
+from traceopt.result.quantities import ms, percent
+from traceopt.rules.evidence import by_site, site_locations
+from traceopt.rules.rule import Findings, Rule, threshold
 from traceopt.rules.savings.precision import kernel_evidence
 from traceopt.rules.savings.pricing import priced_work
 
@@ -61,7 +61,7 @@ class SdpaMathFallback(Rule):
         named = SDPA in facts.trace.names or len(facts.math_attention.calls)
         return None if named else "scaled_dot_product_attention is not called in this trace."
 
-    def check(self, facts: Facts) -> Iterator[Finding]:
+    def check(self, facts: Facts) -> Findings:
         found, count = facts.math_attention, facts.steps.count
         time = (found.product_ns + found.other_ns) / count
         if not len(found.calls) or time < self.min_share * facts.step_ns:
@@ -87,7 +87,7 @@ class SdpaMathFallback(Rule):
                 Evidence("Math path", calls_per_step=len(found.calls) / count),
                 *kernel_evidence(facts, found.mask),
             ],
-            locations=locations(sites),
+            locations=site_locations(sites),
             fix=Fix(text, code),
             shares_cause_with=["AT001", "LB003"],
         )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import ClassVar
 
 import numpy as np
@@ -10,9 +9,10 @@ import numpy as np
 from traceopt.analyzer.arrays.percentiles import median
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.replay.changes import RemoveHost
-from traceopt.result.finding import Confidence, Evidence, Finding, Fix
-from traceopt.rules.common import ms, percent, place_of, places
-from traceopt.rules.rule import Rule, threshold
+from traceopt.result.finding import Confidence, Evidence, Fix
+from traceopt.result.quantities import ms, percent
+from traceopt.rules.evidence import location_of, places
+from traceopt.rules.rule import Findings, Rule, threshold
 from traceopt.rules.savings.pricing import Changes, hide, priced
 
 
@@ -56,7 +56,7 @@ class ExposedCommunication(Rule):
             return None if len(facts.gpu.communication) else "No collectives in this trace."
         return None if len(facts.cpu_phases.communication) else "No collectives in this trace."
 
-    def check(self, facts: Facts) -> Iterator[Finding]:
+    def check(self, facts: Facts) -> Findings:
         area = facts.gpu.exposed_communication if facts.has_gpu else facts.cpu_phases.areas["communication"]
         total = facts.gpu.communication if facts.has_gpu else facts.cpu_phases.communication
         edges = facts.steps.edges
@@ -105,7 +105,7 @@ class ExposedCommunication(Rule):
                     us_per_step=round(float(calls.exposed.sum()) / count / 1e3, 3),
                     calls_per_step=round(calls.calls / count, 3),
                     detail=detail,
-                    location=place_of(facts, int(calls.launch[calls.exposed.argmax()])),
+                    location=location_of(facts, int(calls.launch[calls.exposed.argmax()])),
                 )
             )
         return out

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import ClassVar
 
 import numpy as np
@@ -10,9 +9,10 @@ import numpy as np
 from traceopt.analyzer.arrays.percentiles import median
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.work.collectives import CollectiveCalls
-from traceopt.result.finding import Confidence, Evidence, Finding, Fix
-from traceopt.rules.common import by_site, locations, ms, places
-from traceopt.rules.rule import Rule, threshold
+from traceopt.result.finding import Confidence, Evidence, Fix
+from traceopt.result.quantities import ms
+from traceopt.rules.evidence import by_site, places, site_locations
+from traceopt.rules.rule import Findings, Rule, threshold
 from traceopt.rules.savings.pricing import Changes, hide_collectives, priced
 
 
@@ -51,7 +51,7 @@ class SmallCollectives(Rule):
     def applies(self, facts: Facts) -> str | None:
         return None if facts.collectives else "No collectives in this trace."
 
-    def check(self, facts: Facts) -> Iterator[Finding]:
+    def check(self, facts: Facts) -> Findings:
         count = facts.steps.count
         many = [c for c in facts.collectives if c.calls / count >= self.min_calls and self._small(c)]
         exposed = sum(float(np.minimum(c.exposed, 3 * median(c.exposed)).sum()) for c in many) / count
@@ -65,7 +65,7 @@ class SmallCollectives(Rule):
                 us_per_step=round(float(c.exposed.sum()) / count / 1e3, 3),
                 calls_per_step=round(c.calls / count, 3),
                 detail=f"{ms(median(c.duration))} each in the median",
-                location=next(iter(locations(by_site(facts, c.launch, c.exposed))), None),
+                location=next(iter(site_locations(by_site(facts, c.launch, c.exposed))), None),
             )
             for c in many
         ]

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import ClassVar
 
 import numpy as np
 
 from traceopt.analyzer.arrays.percentiles import median
 from traceopt.analyzer.facts import Facts
-from traceopt.result.finding import Confidence, Evidence, Finding, Fix
-from traceopt.rules.common import ms, place_of_work
-from traceopt.rules.rule import Rule, threshold
+from traceopt.result.finding import Confidence, Evidence, Fix
+from traceopt.result.quantities import ms
+from traceopt.rules.evidence import place_of_work
+from traceopt.rules.rule import Findings, Rule, threshold
 from traceopt.rules.savings.pricing import hide, priced
 
 
@@ -53,7 +53,7 @@ class SlowCollective(Rule):
             return "The bytes of the collectives were not recorded."
         return None
 
-    def check(self, facts: Facts) -> Iterator[Finding]:
+    def check(self, facts: Facts) -> Findings:
         count = facts.steps.count
         evidence, late = [], np.zeros(len(facts.gpu.work))  # how much too long each row is, ns
         for c in facts.collectives:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import ClassVar
 
 import numpy as np
@@ -12,11 +12,10 @@ from traceopt.analyzer.ranks.joint_replay import Ranks
 from traceopt.analyzer.ranks.rank_summary import COMPUTE, PART_LABELS
 from traceopt.analyzer.ranks.run_facts import Late, RunFacts
 from traceopt.analyzer.replay.changes import Change, RemoveHost
-from traceopt.analyzer.replayed_parts import flow_areas
-from traceopt.result.finding import Evidence, Finding, Fix
-from traceopt.rules.bases.rank_rule import RunRule, on_rank, place_on, rank_name, run_saving
-from traceopt.rules.common import ms, percent
-from traceopt.rules.rule import threshold
+from traceopt.result.finding import Evidence, Fix
+from traceopt.result.quantities import ms, percent
+from traceopt.rules.bases.rank_rule import RunRule, on_rank, place_on, rank_name, ranks_saving
+from traceopt.rules.rule import Findings, threshold
 
 # What to look at on the late rank, by what it spends more time on.
 ADVICE = {
@@ -63,7 +62,7 @@ class StragglerRank(RunRule):
     min_share: float = threshold(0.03, "smallest wait for the late rank, as a share of the median step, to report")
     min_blame: float = threshold(0.6, "share of all waiting for late ranks that one rank must cause")
 
-    def check_run(self, run: RunFacts) -> Iterator[Finding]:
+    def check_run(self, run: RunFacts) -> Findings:
         late = run.late
         if late is None or late.share < self.min_blame:
             return
@@ -81,7 +80,7 @@ class StragglerRank(RunRule):
                 f"The other ranks wait {ms(wait)} of each {ms(run.step_ns)} step for {name}: it comes last to the "
                 f"collectives that cause {percent(late.share)} of all waiting.{does}"
             ),
-            saving=run_saving(
+            saving=ranks_saving(
                 run,
                 0.7 * min(wait, more) if known else 0.5 * wait,
                 0.95 * wait,
@@ -111,7 +110,7 @@ class StragglerRank(RunRule):
             return None
         cause, more = late.parts[0]
         facts = ranks.facts[late.rank]
-        areas, edges = flow_areas(facts), facts.steps.edges
+        areas, edges = facts.flow_areas, facts.steps.edges
         spent = float(areas[cause].within(edges[:-1], edges[1:]).mean()) if cause in areas else 0.0
         if not spent:
             return None

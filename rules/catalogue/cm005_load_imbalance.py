@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import ClassVar
 
 import numpy as np
@@ -12,10 +12,10 @@ from traceopt.analyzer.ranks.joint_replay import Ranks
 from traceopt.analyzer.ranks.rank_summary import COMPUTE
 from traceopt.analyzer.ranks.run_facts import RunFacts
 from traceopt.analyzer.replay.changes import Change, ScaleWork
-from traceopt.result.finding import Evidence, Finding, Fix
-from traceopt.rules.bases.rank_rule import RunRule, on_rank, rank_name, run_saving
-from traceopt.rules.common import ms, percent
-from traceopt.rules.rule import threshold
+from traceopt.result.finding import Evidence, Fix
+from traceopt.result.quantities import ms, percent
+from traceopt.rules.bases.rank_rule import RunRule, on_rank, rank_name, ranks_saving
+from traceopt.rules.rule import Findings, threshold
 
 
 class LoadImbalance(RunRule):
@@ -46,7 +46,7 @@ class LoadImbalance(RunRule):
 
     min_share: float = threshold(0.03, "smallest excess over the mean rank, as a share of the median step, to report")
 
-    def check_run(self, run: RunFacts) -> Iterator[Finding]:
+    def check_run(self, run: RunFacts) -> Findings:
         waits = run.waits.sum(axis=1)
         excess = median(np.minimum(run.imbalance_ns, waits))
         if excess < self.min_share * run.step_ns:
@@ -62,7 +62,7 @@ class LoadImbalance(RunRule):
                 f"The rank with the most to compute ({who}) takes {ms(excess)} of each {ms(run.step_ns)} step longer "
                 f"than the mean of all {len(run.ranks)}, and the others wait for it in collectives."
             ),
-            saving=run_saving(
+            saving=ranks_saving(
                 run,
                 0.7 * excess,
                 excess,

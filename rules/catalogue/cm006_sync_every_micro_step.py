@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import ClassVar
 
 import numpy as np
@@ -12,10 +11,12 @@ from traceopt.analyzer.arrays.grouping import distinct_values
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.tables.schema import I8
 from traceopt.analyzer.timeline.call_tree import ANNOTATION, OP
-from traceopt.result.finding import Evidence, Finding, Fix
-from traceopt.rules.common import by_site, locations, ms, typical_ns
-from traceopt.rules.rule import Rule, threshold
+from traceopt.result.finding import Evidence, Fix
+from traceopt.result.quantities import ms
+from traceopt.rules.evidence import by_site, site_locations
+from traceopt.rules.rule import Findings, Rule, threshold
 from traceopt.rules.savings.pricing import Changes, hide_collectives, priced
+from traceopt.rules.savings.starvation import typical_ns
 
 FORWARD = "DistributedDataParallel.forward"
 REDUCING = ("all_reduce", "reduce_scatter")
@@ -61,7 +62,7 @@ class SyncEveryMicroStep(Rule):
             return "No Optimizer.step was seen in the trace."
         return None
 
-    def check(self, facts: Facts) -> Iterator[Finding]:
+    def check(self, facts: Facts) -> Findings:
         rows, launch, exposed, spare = self._reductions(facts)
         cost = typical_ns(facts, facts.slices.start[launch[spare]], exposed[spare])
         if cost < self.min_share * facts.step_ns:
@@ -87,7 +88,7 @@ class SyncEveryMicroStep(Rule):
                 ),
                 Evidence("All reductions", round(float(exposed.sum()) / count / 1e3, 3), round(len(rows) / count, 3)),
             ],
-            locations=locations(by_site(facts, launch[spare], exposed[spare])),
+            locations=site_locations(by_site(facts, launch[spare], exposed[spare])),
             fix=Fix(
                 "Wrap all micro-steps but the last in model.no_sync().",
                 "with contextlib.nullcontext() if last else model.no_sync():\n    loss.backward()",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import ClassVar
 
 import numpy as np
@@ -13,10 +12,12 @@ from traceopt.analyzer.arrays.percentiles import median
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.replay.changes import RemoveHost
 from traceopt.analyzer.timeline.call_tree import ANNOTATION, OP
-from traceopt.result.finding import Finding, Fix
-from traceopt.rules.common import by_site, host_bounds, locations, ms, name_of, site_evidence
-from traceopt.rules.rule import Rule, threshold
+from traceopt.result.finding import Fix
+from traceopt.result.quantities import ms
+from traceopt.rules.evidence import by_site, name_of, site_evidence, site_locations
+from traceopt.rules.rule import Findings, Rule, threshold
 from traceopt.rules.savings.pricing import priced
+from traceopt.rules.savings.starvation import host_bounds
 
 REMOVABLE = 0.95
 _FORWARD = "DistributedDataParallel.forward"
@@ -54,7 +55,7 @@ class DdpBufferBroadcast(Rule):
     def applies(self, facts: Facts) -> str | None:
         return None if len(self._broadcasts(facts)) else "DDP broadcasts no buffers in this trace."
 
-    def check(self, facts: Facts) -> Iterator[Finding]:
+    def check(self, facts: Facts) -> Findings:
         area = self._broadcasts(facts)
         saved = priced(
             facts,
@@ -75,7 +76,7 @@ class DdpBufferBroadcast(Rule):
             ),
             saving=saved,
             evidence=site_evidence(facts, sites, lambda site: name_of(facts, int(site.rows[0]))),
-            locations=locations(sites),
+            locations=site_locations(sites),
             fix=Fix(
                 "Pass broadcast_buffers=False to DDP; use SyncBatchNorm if the statistics must be shared.",
                 "model = DistributedDataParallel(model, device_ids=[rank], broadcast_buffers=False)",

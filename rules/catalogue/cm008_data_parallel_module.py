@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from typing import ClassVar
 
 import numpy as np
@@ -15,10 +14,12 @@ from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.replay.changes import RemoveHost
 from traceopt.analyzer.tables.schema import I8
 from traceopt.analyzer.timeline.call_tree import ANNOTATION, OP, PYTHON
-from traceopt.result.finding import Confidence, Finding, Fix
-from traceopt.rules.common import by_site, host_bounds, locations, ms, name_of, site_evidence
-from traceopt.rules.rule import Rule, threshold
+from traceopt.result.finding import Confidence, Fix
+from traceopt.result.quantities import ms
+from traceopt.rules.evidence import by_site, name_of, site_evidence, site_locations
+from traceopt.rules.rule import Findings, Rule, threshold
 from traceopt.rules.savings.pricing import priced
+from traceopt.rules.savings.starvation import host_bounds
 
 # The autograd functions of torch.nn.parallel, as the profiler names them, and the frames round them.
 FUNCTIONS = frozenset(("Broadcast", "BroadcastBackward", "Scatter", "ScatterBackward", "Gather", "GatherBackward"))
@@ -67,7 +68,7 @@ class DataParallelModule(Rule):
             return "The process uses one GPU."
         return None if len(_work(facts)) else "No nn.DataParallel in this trace."
 
-    def check(self, facts: Facts) -> Iterator[Finding]:
+    def check(self, facts: Facts) -> Findings:
         rows = _work(facts)
         slices, edges = facts.slices, facts.steps.edges
         area = union(slices.start[rows], slices.end[rows])
@@ -87,7 +88,7 @@ class DataParallelModule(Rule):
             ),
             saving=saved if saved.saving.share >= self.min_share else None,
             evidence=site_evidence(facts, sites, lambda site: name_of(facts, int(site.rows[0]))),
-            locations=locations(sites),
+            locations=site_locations(sites),
             fix=Fix(
                 "Run one process for each GPU with torchrun, and wrap the model in DistributedDataParallel.",
                 "torchrun --nproc-per-node auto train.py\nmodel = DistributedDataParallel(model.cuda())",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import ClassVar
 
 import numpy as np
@@ -13,9 +12,10 @@ from traceopt.analyzer.arrays.percentiles import median
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.tables.schema import I8
 from traceopt.analyzer.vocabulary.kernel_labels import short_name
-from traceopt.result.finding import Confidence, Evidence, Finding, Fix
-from traceopt.rules.common import ms, percent, place_of_work
-from traceopt.rules.rule import Rule, threshold
+from traceopt.result.finding import Confidence, Evidence, Fix
+from traceopt.result.quantities import ms, percent
+from traceopt.rules.evidence import place_of_work
+from traceopt.rules.rule import Findings, Rule, threshold
 from traceopt.rules.savings.pricing import Changes, hide, priced
 
 BESIDE, ALONE = 0.2, 0.02  # shares of a kernel's time with a collective beside it that count as overlapped, or not
@@ -75,7 +75,7 @@ class OverlapTax(Rule):
     def applies(self, facts: Facts) -> str | None:
         return None if facts.collectives else "No collectives in this trace."
 
-    def check(self, facts: Facts) -> Iterator[Finding]:
+    def check(self, facts: Facts) -> Findings:
         slowed, count = self._slowed(facts), facts.steps.count
         excess = sum(one.excess_ns for one in slowed) / count
         if excess < self.min_share * facts.step_ns:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import ClassVar
 
 from traceopt.analyzer.facts import Facts
-from traceopt.result.finding import Confidence, Finding, Fix
-from traceopt.rules.common import ms, percent, places
-from traceopt.rules.rule import Rule, threshold
+from traceopt.result.finding import Confidence, Fix
+from traceopt.result.quantities import ms, percent
+from traceopt.rules.evidence import places
+from traceopt.rules.rule import Findings, Rule, threshold
 from traceopt.rules.savings.precision import kernel_evidence
 from traceopt.rules.savings.pricing import priced_work
 
@@ -43,7 +43,7 @@ class LayoutConversion(Rule):
     def applies(self, facts: Facts) -> str | None:
         return None if facts.gpu.kind.among("conv").any() else "No convolutions in this trace."
 
-    def check(self, facts: Facts) -> Iterator[Finding]:
+    def check(self, facts: Facts) -> Findings:
         work = facts.gpu.kind.among("layout") & (facts.gpu.in_window > 0)
         count = facts.steps.count
         time = facts.gpu.area(work).total / count

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import ClassVar
 
 import msgspec
@@ -13,10 +12,12 @@ from traceopt.analyzer.arrays.grouping import distinct_values
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.tables.schema import I8
 from traceopt.analyzer.timeline.call_tree import OP
-from traceopt.result.finding import Finding, Fix
-from traceopt.rules.common import by_site, launched_ns, locations, ms, percent, site_evidence
-from traceopt.rules.rule import Rule, threshold
+from traceopt.result.finding import Fix
+from traceopt.result.quantities import ms, percent
+from traceopt.rules.evidence import by_site, site_evidence, site_locations
+from traceopt.rules.rule import Findings, Rule, threshold
 from traceopt.rules.savings.pricing import priced, scaled
+from traceopt.rules.savings.starvation import launched_ns
 
 CONVOLUTIONS = frozenset(("aten::conv1d", "aten::conv2d", "aten::conv3d"))
 NORMS = frozenset(
@@ -56,7 +57,7 @@ class ConvBiasBeforeNorm(Rule):
     def applies(self, facts: Facts) -> str | None:
         return None if len(_convolutions(facts)[0]) else "No convolution with a bias in this trace."
 
-    def check(self, facts: Facts) -> Iterator[Finding]:
+    def check(self, facts: Facts) -> Findings:
         rows, useless = _convolutions(facts)
         part = _bias_work(facts, rows, useless)
         time = launched_ns(facts, part)
@@ -76,7 +77,7 @@ class ConvBiasBeforeNorm(Rule):
                 "The step without the GPU time of these kernels.",
             ),
             evidence=site_evidence(facts, sites, lambda _: "Convolution with a bias before a batch norm"),
-            locations=locations(sites),
+            locations=site_locations(sites),
             fix=Fix("Pass bias=False to these convolutions.", "nn.Conv2d(64, 128, 3, padding=1, bias=False)"),
         )
 

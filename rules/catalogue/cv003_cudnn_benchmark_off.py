@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import ClassVar
 
 import numpy as np
 
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.timeline.call_tree import OP
-from traceopt.result.finding import Evidence, Finding, Fix
-from traceopt.rules.common import ms, percent, places
-from traceopt.rules.rule import Rule, threshold
+from traceopt.result.finding import Evidence, Fix
+from traceopt.result.quantities import ms, percent
+from traceopt.rules.evidence import places
+from traceopt.rules.rule import Findings, Rule, threshold
 from traceopt.rules.savings.precision import kernel_evidence
 
 _CONVOLUTIONS = ("aten::convolution", "aten::convolution_backward")
@@ -55,7 +55,7 @@ class CudnnBenchmarkOff(Rule):
             return "Deterministic algorithms are asked for, which leave no choice."
         return "The setting of cudnn.benchmark was not recorded." if environment.cudnn_benchmark is None else None
 
-    def check(self, facts: Facts) -> Iterator[Finding]:
+    def check(self, facts: Facts) -> Findings:
         work = facts.gpu.kind.among("conv") & (facts.gpu.in_window > 0)
         time_ns = facts.gpu.area(work).total / facts.steps.count
         shapes = _shapes(facts)

@@ -2,27 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import ClassVar
 
 import numpy as np
 
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.replay.changes import RemoveHost
-from traceopt.result.finding import Finding, Fix
+from traceopt.result.finding import Fix
+from traceopt.result.quantities import ms, percent
 from traceopt.rules.advice.loader_workers import LoaderPlan, loader_rows, plan_loader
-from traceopt.rules.common import (
-    by_site,
-    functions_inside,
-    locations,
-    ms,
-    name_of,
-    percent,
-    site_evidence,
-    typical_ns,
-)
-from traceopt.rules.rule import Rule, threshold
+from traceopt.rules.evidence import by_site, functions_inside, name_of, site_evidence, site_locations
+from traceopt.rules.rule import Findings, Rule, threshold
 from traceopt.rules.savings.pricing import area_of, priced
+from traceopt.rules.savings.starvation import typical_ns
 
 
 class DataloaderStall(Rule):
@@ -65,7 +57,7 @@ class DataloaderStall(Rule):
     def applies(self, facts: Facts) -> str | None:
         return None if len(facts.host.rows_of("data_loading")) else "No DataLoader was seen in the trace."
 
-    def check(self, facts: Facts) -> Iterator[Finding]:
+    def check(self, facts: Facts) -> Findings:
         stall = facts.stalls.typical_ns("data_loading")
         if stall < self.min_share * facts.step_ns:
             return
@@ -109,7 +101,7 @@ class DataloaderStall(Rule):
                     3,
                 ),
             ],
-            locations=[*locations(sites, 2), *locations(inside, 1)],
+            locations=[*site_locations(sites, 2), *site_locations(inside, 1)],
             fix=Fix(plan.advice, plan.code),
         )
 

@@ -2,23 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import ClassVar
 
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.replay.changes import RemoveHost
-from traceopt.result.finding import Finding, Fix
-from traceopt.rules.common import (
-    by_calling_site,
-    by_site,
-    frames_inside,
-    locations,
-    ms,
-    name_of,
-    percent,
-    site_evidence,
-)
-from traceopt.rules.rule import Rule, threshold
+from traceopt.result.finding import Fix
+from traceopt.result.quantities import ms, percent
+from traceopt.rules.evidence import by_calling_site, by_site, frames_inside, name_of, site_evidence, site_locations
+from traceopt.rules.rule import Findings, Rule, threshold
 from traceopt.rules.savings.pricing import area_of, priced
 
 
@@ -55,7 +46,7 @@ class InputWorkOnMainThread(Rule):
 
     min_share: float = threshold(0.01, "smallest share of the median step to report")
 
-    def check(self, facts: Facts) -> Iterator[Finding]:
+    def check(self, facts: Facts) -> Findings:
         stall = facts.stalls.typical_ns("input_work")
         if stall < self.min_share * facts.step_ns:
             return
@@ -79,7 +70,7 @@ class InputWorkOnMainThread(Rule):
                 *site_evidence(facts, by_site(facts, rows, cost), lambda site: name_of(facts, int(site.rows[0]))),
                 *frames_inside(facts, rows),
             ],
-            locations=locations(sites),
+            locations=site_locations(sites),
             fix=Fix(
                 "Do this work in the dataset or collate function and let DataLoader workers run it ahead of the step; "
                 "or prepare the data once and store it.",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import ClassVar
 
 import numpy as np
@@ -10,10 +9,12 @@ import numpy as np
 from traceopt.analyzer.arrays.intervals import intersect, union
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.replay.changes import AsyncCopy, DropSync, MoveToStream, RemoveHost, ScaleWork
-from traceopt.result.finding import Finding, Fix
-from traceopt.rules.common import by_site, locations, ms, percent, site_evidence, typical_ns
-from traceopt.rules.rule import Rule, threshold
+from traceopt.result.finding import Fix
+from traceopt.result.quantities import ms, percent
+from traceopt.rules.evidence import by_site, site_evidence, site_locations
+from traceopt.rules.rule import Findings, Rule, threshold
 from traceopt.rules.savings.pricing import Changes, area_of, calls_in, priced
+from traceopt.rules.savings.starvation import typical_ns
 
 
 class PageableCopy(Rule):
@@ -53,7 +54,7 @@ class PageableCopy(Rule):
             return None
         return "Nothing is copied from the host to the device."
 
-    def check(self, facts: Facts) -> Iterator[Finding]:
+    def check(self, facts: Facts) -> Findings:
         copy = next((c for c in facts.copies if c.kind == "HtoD pageable"), None)
         if copy is None:
             return
@@ -99,7 +100,7 @@ class PageableCopy(Rule):
                 high=[*asynchronous, ScaleWork(copies, faster), MoveToStream(copies)],
             ),
             evidence=site_evidence(facts, sites, lambda _: "Memcpy HtoD (Pageable -> Device)"),
-            locations=locations(sites),
+            locations=site_locations(sites),
             fix=Fix(
                 "Pin the batches (pin_memory=True in the DataLoader) and copy them with non_blocking=True.",
                 'DataLoader(..., pin_memory=True)\nimages = images.to("cuda", non_blocking=True)',

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import ClassVar
 
 import numpy as np
@@ -11,10 +10,12 @@ from traceopt.analyzer.arrays.intervals import intersect, union
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.replay.changes import MoveToStream
 from traceopt.analyzer.work.copies import CopyCalls
-from traceopt.result.finding import Confidence, Finding, Fix
-from traceopt.rules.common import by_site, locations, ms, percent, site_evidence, typical_ns
-from traceopt.rules.rule import Rule, threshold
+from traceopt.result.finding import Confidence, Fix
+from traceopt.result.quantities import ms, percent
+from traceopt.rules.evidence import by_site, site_evidence, site_locations
+from traceopt.rules.rule import Findings, Rule, threshold
 from traceopt.rules.savings.pricing import hide, priced
+from traceopt.rules.savings.starvation import typical_ns
 
 KINDS = {"HtoD pinned": "pinned", "HtoD": "host"}  # HIP does not say whether host memory was pinned
 
@@ -66,7 +67,7 @@ class ExposedInputCopy(Rule):
     def applies(self, facts: Facts) -> str | None:
         return None if _copies(facts) else "Nothing is copied from pinned host memory to the device."
 
-    def check(self, facts: Facts) -> Iterator[Finding]:
+    def check(self, facts: Facts) -> Findings:
         exposed = _exposed_ns(facts)
         if exposed < self.min_share * facts.step_ns:
             return
@@ -77,7 +78,7 @@ class ExposedInputCopy(Rule):
             known = launch >= 0
             sites = by_site(facts, launch[known], facts.gpu.work.duration[copy.rows[known]])
             evidence += site_evidence(facts, sites, lambda _, copy=copy: f"Memcpy {copy.kind}", 3)  # type: ignore[misc]
-            places += locations(sites)
+            places += site_locations(sites)
         rows, work = np.concatenate([copy.rows for copy in copies]), facts.gpu.work
         alone = facts.gpu.exposed_copies.within(work.start[rows], work.end_of(rows))
         moves = np.zeros(len(work), bool)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import ClassVar
 
 import numpy as np
@@ -11,12 +10,13 @@ from msgspec import Struct
 from traceopt.analyzer.arrays.percentiles import median
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.tables.schema import I8
-from traceopt.result.finding import Evidence, Finding, Fix
+from traceopt.result.finding import Evidence, Fix
+from traceopt.result.quantities import ms, percent
 from traceopt.result.rounding import us
 from traceopt.rules.advice.loader_workers import loader_rows, plan_loader
-from traceopt.rules.common import by_site, locations, ms, percent
-from traceopt.rules.rule import Rule, threshold
-from traceopt.rules.savings.whole_run import judged_steps, mean_step_ns, run_saving
+from traceopt.rules.evidence import by_site, site_locations
+from traceopt.rules.rule import Findings, Rule, threshold
+from traceopt.rules.savings.whole_run import judged_steps, mean_step_ns, whole_run_saving
 
 
 class PeriodicLoaderStall(Rule):
@@ -58,7 +58,7 @@ class PeriodicLoaderStall(Rule):
             return "No DataLoader with worker processes was watched."
         return "A single worker has no turns." if workers == 1 else None
 
-    def check(self, facts: Facts) -> Iterator[Finding]:
+    def check(self, facts: Facts) -> Findings:
         ledger, workers, waits = facts.captured.ledger, _workers(facts), _waits(facts)
         if ledger is None or workers is None or waits is None or not len(waits.round):
             return
@@ -69,7 +69,7 @@ class PeriodicLoaderStall(Rule):
         if len(waits.round) < self.min_rounds or period < 2 or regular < self.min_regular:
             return
         cost_ns = float(waits.wait_ns.mean()) - max(waits.quick_ns, facts.stalls.typical_ns("data_loading"))
-        saved = run_saving(
+        saved = whole_run_saving(
             facts,
             ledger,
             0.7 * cost_ns,
@@ -97,7 +97,7 @@ class PeriodicLoaderStall(Rule):
                     f"in {len(waits.round)} of {len(waits.wait_ns)} steps, {regular:.0%} of them {period} apart",
                 )
             ],
-            locations=locations(sites, 1),
+            locations=site_locations(sites, 1),
             fix=Fix(plan.advice, plan.code),
             shares_cause_with=["DL001", "EF002"],
         )

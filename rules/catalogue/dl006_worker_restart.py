@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from itertools import pairwise
 from typing import ClassVar
 
@@ -10,12 +9,13 @@ from msgspec import Struct
 
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.run_log.loaders import Loader
-from traceopt.result.finding import Evidence, Finding, Fix
+from traceopt.result.finding import Evidence, Fix
+from traceopt.result.quantities import ms, percent
 from traceopt.result.rounding import us
 from traceopt.rules.advice.loader_workers import loader_rows
-from traceopt.rules.common import by_site, locations, ms, percent
-from traceopt.rules.rule import Rule, threshold
-from traceopt.rules.savings.whole_run import run_saving
+from traceopt.rules.evidence import by_site, site_locations
+from traceopt.rules.rule import Findings, Rule, threshold
+from traceopt.rules.savings.whole_run import whole_run_saving
 
 
 class WorkerRestart(Rule):
@@ -52,7 +52,7 @@ class WorkerRestart(Rule):
         workers = any(loader.num_workers for loader in facts.captured.loaders)
         return None if workers else "No DataLoader with worker processes was recorded."
 
-    def check(self, facts: Facts) -> Iterator[Finding]:
+    def check(self, facts: Facts) -> Findings:
         ledger = facts.captured.ledger
         costs = [cost for loader in facts.captured.loaders if (cost := _cost(loader)) is not None]
         if ledger is None or not costs:
@@ -61,7 +61,7 @@ class WorkerRestart(Rule):
         low, est, high = (
             sum(getattr(cost, name) for cost in costs) / steps for name in ("low_ns", "est_ns", "high_ns")
         )
-        saved = run_saving(
+        saved = whole_run_saving(
             facts,
             ledger,
             low,
@@ -91,7 +91,7 @@ class WorkerRestart(Rule):
                 )
                 for cost in costs
             ],
-            locations=locations(sites, 1),
+            locations=site_locations(sites, 1),
             fix=Fix(
                 "Let the workers live from one epoch to the next, and build the DataLoader once, outside of the loop "
                 "over epochs.",

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import ClassVar
 
 import numpy as np
 
 from traceopt.analyzer.arrays.intervals import subtract
 from traceopt.analyzer.facts import Facts
-from traceopt.result.finding import Confidence, Evidence, Finding, Fix
+from traceopt.result.finding import Confidence, Evidence, Fix
+from traceopt.result.quantities import ms, percent
 from traceopt.result.rounding import us
-from traceopt.rules.common import ms, percent
-from traceopt.rules.rule import Rule, threshold
+from traceopt.rules.rule import Findings, Rule, threshold
 
 
 class LowMfu(Rule):
@@ -51,7 +50,7 @@ class LowMfu(Rule):
             return f"The FLOP are known for {percent(facts.flops.covered_share)} of the product time only."
         return None if facts.flops.mfu is not None else "The peak of the device in this type is not known."
 
-    def check(self, facts: Facts) -> Iterator[Finding]:
+    def check(self, facts: Facts) -> Findings:
         mfu, hfu, peak = facts.flops.mfu, facts.flops.hfu, facts.flops.peak_tflops
         if mfu is None or hfu is None or peak is None or mfu >= self.max_mfu:
             return

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import ClassVar
 
 import numpy as np
@@ -14,12 +13,15 @@ from traceopt.analyzer.tables.schema import I8
 from traceopt.analyzer.timeline.cpu_phases import PHASES
 from traceopt.analyzer.timeline.gpu_work import BUSY_LABELS
 from traceopt.analyzer.vocabulary.host_activities import ACTIVITY_NAMES, LABELS
-from traceopt.result.finding import Evidence, Finding, Fix, Price, Saving
+from traceopt.result.finding import Evidence, Fix, Saving
+from traceopt.result.quantities import ms, percent
 from traceopt.result.rounding import us
-from traceopt.rules.common import HOST_DISPATCH, SiteCost, by_site, locations, ms, percent, saving, site_evidence
-from traceopt.rules.rule import Rule, threshold
+from traceopt.rules.evidence import SiteCost, by_site, site_evidence, site_locations
+from traceopt.rules.rule import Findings, Rule, threshold
+from traceopt.rules.savings.price import Price
 from traceopt.rules.savings.pricing import priced, without_calls
-from traceopt.rules.savings.whole_run import mean_step_ns, run_saving
+from traceopt.rules.savings.starvation import HOST_DISPATCH, saving
+from traceopt.rules.savings.whole_run import mean_step_ns, whole_run_saving
 
 # What to change when this was larger in the slow steps.
 ADVICE = {
@@ -81,7 +83,7 @@ class SlowSteps(Rule):
             return None
         return f"{count} recorded steps are too few to compare."
 
-    def check(self, facts: Facts) -> Iterator[Finding]:
+    def check(self, facts: Facts) -> Findings:
         slow = self._slow(facts.steps.duration)
         if facts.steps.count < self.min_steps or not len(slow):
             yield from self._of_the_run(facts)
@@ -99,13 +101,13 @@ class SlowSteps(Rule):
                 *(Evidence(f"{what}: more than in a usual step", us(ns)) for _, what, ns in grown[:3] if ns > 0),
                 *site_evidence(facts, sites, lambda _: label, 3),
             ],
-            locations=locations(sites),
+            locations=site_locations(sites),
             fix=Fix(ADVICE.get(cause, OTHERWISE)),
             confidence="high" if cause in ADVICE and cause not in BUSY_LABELS else "low",
             shares_cause_with=SAME_CAUSE.get(cause),
         )
 
-    def _of_the_run(self, facts: Facts) -> Iterator[Finding]:
+    def _of_the_run(self, facts: Facts) -> Findings:
         """What the recorded steps do not hold: steps that are slow at an interval, by the ledger of the run.
 
         What the loader, the collector and torch.save take is judged by other rules.
@@ -132,7 +134,7 @@ class SlowSteps(Rule):
                 f"{ms(usual_ns)}, and neither the loader nor the collector nor torch.save is the reason: "
                 f"{ms(excess_ns)} of each step on average."
             ),
-            saving=run_saving(
+            saving=whole_run_saving(
                 facts,
                 ledger,
                 0.5 * excess_ns,

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import ClassVar
 
 from traceopt.analyzer.facts import Facts
-from traceopt.result.finding import Evidence, Finding, Fix
-from traceopt.rules.common import ms, percent
-from traceopt.rules.rule import Rule, threshold
+from traceopt.result.finding import Evidence, Fix
+from traceopt.result.quantities import ms, percent
+from traceopt.rules.rule import Findings, Rule, threshold
 
 
 class BelowReference(Rule):
@@ -42,7 +41,7 @@ class BelowReference(Rule):
             return "No reference was given (--reference-throughput with --tokens-per-step or --samples-per-step)."
         return None
 
-    def check(self, facts: Facts) -> Iterator[Finding]:
+    def check(self, facts: Facts) -> Findings:
         measured = facts.throughput
         if measured is None or measured.per_s is None or measured.reference_per_s is None:
             return

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
+from traceopt.analyzer.arrays.grouping import distinct
 from traceopt.analyzer.facts import Facts
-from traceopt.analyzer.reading.growing_columns import distinct
 from traceopt.analyzer.timeline.call_tree import OP
 from traceopt.analyzer.vocabulary.architectures import DTYPE_BYTES, needed_multiple
 from traceopt.analyzer.vocabulary.kernel_labels import short_name
 from traceopt.analyzer.work.gemms import GemmShape
-from traceopt.result.finding import Confidence, Evidence, Finding, Fix, Location
-from traceopt.rules.common import ms, place_of
-from traceopt.rules.rule import Rule, threshold
+from traceopt.result.finding import Confidence, Evidence, Fix, Location
+from traceopt.result.quantities import ms
+from traceopt.rules.evidence import location_of
+from traceopt.rules.rule import Findings, Rule, threshold
 from traceopt.rules.savings.pricing import priced_work, work_of
 from traceopt.rules.savings.roofline import alignment_gains_ns
 
@@ -64,7 +64,7 @@ class MisalignedGemm(Rule):
         kernels = facts.products.used & facts.gpu.kind.among("gemm")
         return None if kernels.any() else "No matrix product runs on Tensor Cores in this trace."
 
-    def check(self, facts: Facts) -> Iterator[Finding]:
+    def check(self, facts: Facts) -> Findings:
         shapes = _misaligned(facts)
         gains = alignment_gains_ns(facts, shapes, self.fallback_speedup)
         priced = [(gain, shape) for gain, shape in zip(gains, shapes, strict=True) if gain[2] > 0]
@@ -205,7 +205,7 @@ def _fix_code(facts: Facts, shapes: list[GemmShape]) -> str:
 
 
 def _location(facts: Facts, shape: GemmShape) -> Location | None:
-    return place_of(facts, int(facts.slices.of(OP, len(facts.trace.ops))[shape.rows[0]]))
+    return location_of(facts, int(facts.slices.of(OP, len(facts.trace.ops))[shape.rows[0]]))
 
 
 def _evidence(facts: Facts, shape: GemmShape) -> Evidence:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import ClassVar
 
 from traceopt.analyzer.facts import Facts
-from traceopt.result.finding import Confidence, Finding, Fix
-from traceopt.rules.common import ms, places
-from traceopt.rules.rule import Rule, threshold
+from traceopt.result.finding import Confidence, Fix
+from traceopt.result.quantities import ms
+from traceopt.rules.evidence import places
+from traceopt.rules.rule import Findings, Rule, threshold
 from traceopt.rules.savings.merged_gemms import Merge, as_one, describe, may_depend, merged
 from traceopt.rules.savings.pricing import priced
 
@@ -49,7 +49,7 @@ class ManySmallGemms(Rule):
     def applies(self, facts: Facts) -> str | None:
         return None if len(facts.product_calls) else "No matrix product of known shape in this trace."
 
-    def check(self, facts: Facts) -> Iterator[Finding]:
+    def check(self, facts: Facts) -> Findings:
         found = self._merges(facts)
         count = facts.steps.count
         gain = sum(one.gain_ns for one in found) / count

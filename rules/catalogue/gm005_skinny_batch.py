@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import ClassVar
 
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.timeline.call_tree import OP
 from traceopt.analyzer.vocabulary.architectures import DTYPE_BYTES
 from traceopt.analyzer.work.gemms import GemmShape
-from traceopt.result.finding import Confidence, Evidence, Finding, Fix
+from traceopt.result.finding import Confidence, Evidence, Fix
+from traceopt.result.quantities import ms, percent
 from traceopt.rules.advice.memory import peak_of_capacity, peak_share
-from traceopt.rules.common import ms, percent, place_of, places
-from traceopt.rules.rule import Rule, threshold
+from traceopt.rules.evidence import location_of, places
+from traceopt.rules.rule import Findings, Rule, threshold
 from traceopt.rules.savings.pricing import priced_work, work_of
 from traceopt.rules.savings.roofline import HBM_SHARE
 
@@ -59,7 +59,7 @@ class SkinnyBatch(Rule):
             return f"The memory has no room for a larger batch: {peak_of_capacity(facts)}."
         return None
 
-    def check(self, facts: Facts) -> Iterator[Finding]:
+    def check(self, facts: Facts) -> Findings:
         found = self._skinny(facts)
         count = facts.steps.count
         gain, time = sum(row[0] for row in found) / count, sum(row[1] for row in found) / count
@@ -128,7 +128,7 @@ def _roofline_ns(facts: Facts, shape: GemmShape, rows: int, factor: float) -> fl
 
 
 def _evidence(facts: Facts, shape: GemmShape, rows: int) -> Evidence:
-    place = place_of(facts, int(facts.slices.of(OP, len(facts.trace.ops))[shape.rows[0]]))
+    place = location_of(facts, int(facts.slices.of(OP, len(facts.trace.ops))[shape.rows[0]]))
     count = facts.steps.count
     return Evidence(
         what=f"{shape.op} {shape.m}x{shape.n}x{shape.k} {shape.dtype}",

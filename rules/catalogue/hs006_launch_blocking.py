@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import ClassVar
 
 import numpy as np
@@ -13,10 +12,10 @@ from traceopt.analyzer.arrays.intervals import intersect, union
 from traceopt.analyzer.arrays.percentiles import median
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.replay.changes import DropSync
-from traceopt.result.finding import Evidence, Finding, Fix
+from traceopt.result.finding import Evidence, Fix
+from traceopt.result.quantities import ms, percent
 from traceopt.result.rounding import us
-from traceopt.rules.common import ms, percent
-from traceopt.rules.rule import Rule, threshold
+from traceopt.rules.rule import Findings, Rule, threshold
 from traceopt.rules.savings.pricing import priced
 
 VARIABLES = ("CUDA_LAUNCH_BLOCKING", "HIP_LAUNCH_BLOCKING", "AMD_SERIALIZE_KERNEL")
@@ -51,7 +50,7 @@ class LaunchBlocking(Rule):
     min_share: float = threshold(0.9, "share of the kernels' time whose launches must wait for them")
     min_kernels: int = threshold(20, "long kernels that are needed to tell it from the trace alone")
 
-    def check(self, facts: Facts) -> Iterator[Finding]:
+    def check(self, facts: Facts) -> Findings:
         variables = _variables(facts)
         count, waiting = _waiting(facts)
         if count < self.min_kernels:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import ClassVar
 
 import numpy as np
@@ -11,10 +10,11 @@ from traceopt.analyzer.arrays.grouping import group_rows
 from traceopt.analyzer.arrays.percentiles import median
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.replay.changes import RemoveHost
-from traceopt.result.finding import Confidence, Evidence, Finding, Fix
-from traceopt.rules.common import dispatch_area, ms, percent, starved_ns
-from traceopt.rules.rule import Rule, threshold
+from traceopt.result.finding import Confidence, Evidence, Fix
+from traceopt.result.quantities import ms, percent
+from traceopt.rules.rule import Findings, Rule, threshold
 from traceopt.rules.savings.pricing import priced
+from traceopt.rules.savings.starvation import dispatch_area, starved_ns
 
 
 class AutogradInInference(Rule):
@@ -52,7 +52,7 @@ class AutogradInInference(Rule):
     def applies(self, facts: Facts) -> str | None:
         return "This run trains." if facts.trains else None
 
-    def check(self, facts: Facts) -> Iterator[Finding]:
+    def check(self, facts: Facts) -> Findings:
         nodes = _nodes(facts)
         host = nodes * self.node_us * 1e3
         expected = min(host, starved_ns(facts))

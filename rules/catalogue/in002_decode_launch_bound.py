@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import ClassVar
 
 import numpy as np
 
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.replay.changes import RemoveHost
-from traceopt.result.finding import Evidence, Finding, Fix
-from traceopt.rules.common import dispatch_area, dispatch_ns, ms, percent
-from traceopt.rules.rule import Rule, threshold
+from traceopt.result.finding import Evidence, Fix
+from traceopt.result.quantities import ms, percent
+from traceopt.rules.rule import Findings, Rule, threshold
 from traceopt.rules.savings.merged_gemms import place
 from traceopt.rules.savings.pricing import priced
+from traceopt.rules.savings.starvation import dispatch_area, dispatch_ns
 
 
 class DecodeLaunchBound(Rule):
@@ -57,7 +57,7 @@ class DecodeLaunchBound(Rule):
             return "This run trains."
         return None if len(facts.product_calls) else "No matrix product of known shape in this trace."
 
-    def check(self, facts: Facts) -> Iterator[Finding]:
+    def check(self, facts: Facts) -> Findings:
         starved, few = dispatch_ns(facts), self._few(facts)
         products = len(facts.product_calls) / facts.steps.count
         if starved < self.min_share * facts.step_ns or few < self.min_few_rows or products < self.min_products:

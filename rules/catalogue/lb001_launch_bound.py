@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import ClassVar
 
 import numpy as np
@@ -11,21 +10,12 @@ from traceopt.analyzer.arrays.intervals import union
 from traceopt.analyzer.arrays.percentiles import median
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.replay.changes import RemoveHost
-from traceopt.result.finding import Evidence, Finding, Fix, Location
-from traceopt.rules.common import (
-    RECORD_STACKS,
-    by_site,
-    dispatch_amount,
-    dispatch_area,
-    dispatch_ns,
-    ms,
-    name_of,
-    percent,
-    place_of_work,
-    site_evidence,
-)
-from traceopt.rules.rule import Rule, threshold
+from traceopt.result.finding import Evidence, Fix, Location
+from traceopt.result.quantities import ms, percent
+from traceopt.rules.evidence import RECORD_STACKS, by_site, name_of, place_of_work, site_evidence
+from traceopt.rules.rule import Findings, Rule, threshold
 from traceopt.rules.savings.pricing import priced
+from traceopt.rules.savings.starvation import dispatch_amount, dispatch_area, dispatch_ns
 
 
 class LaunchBound(Rule):
@@ -66,10 +56,10 @@ class LaunchBound(Rule):
     def applies(self, facts: Facts) -> str | None:
         return None if facts.has_gpu or facts.call_sites.recorded else RECORD_STACKS
 
-    def check(self, facts: Facts) -> Iterator[Finding]:
+    def check(self, facts: Facts) -> Findings:
         return self._on_gpu(facts) if facts.has_gpu else self._on_cpu(facts)
 
-    def _on_gpu(self, facts: Facts) -> Iterator[Finding]:
+    def _on_gpu(self, facts: Facts) -> Findings:
         starved = dispatch_ns(facts)
         if starved < self.min_share * facts.step_ns:
             return
@@ -129,7 +119,7 @@ class LaunchBound(Rule):
             places += [place] if place is not None and place not in places else []
         return out, places[:3]
 
-    def _on_cpu(self, facts: Facts) -> Iterator[Finding]:
+    def _on_cpu(self, facts: Facts) -> Findings:
         ops, count, edges = facts.tiny_ops, facts.steps.count, facts.steps.edges
         for site in by_site(facts, ops.rows, ops.end - ops.start):
             mine = np.isin(ops.rows, site.rows)

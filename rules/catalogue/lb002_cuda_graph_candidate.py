@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import ClassVar
 
 import numpy as np
@@ -13,11 +12,13 @@ from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.replay.changes import RemoveHost
 from traceopt.analyzer.stalls.syncs import BLOCKING_COPY, DATA_DEPENDENT, EXPLICIT, SCALAR_READ
 from traceopt.analyzer.tables.schema import I8
-from traceopt.result.finding import Evidence, Finding, Fix, Location
+from traceopt.result.finding import Evidence, Fix, Location
+from traceopt.result.quantities import ms, percent, times
 from traceopt.result.rounding import rate
-from traceopt.rules.common import by_site, dispatch_area, dispatch_ns, locations, ms, percent, times
-from traceopt.rules.rule import Rule, threshold
+from traceopt.rules.evidence import by_site, site_locations
+from traceopt.rules.rule import Findings, Rule, threshold
 from traceopt.rules.savings.pricing import priced
+from traceopt.rules.savings.starvation import dispatch_area, dispatch_ns
 
 MOST_LAUNCHES = 0.8  # of the training thread's: the innermost function with so many holds the step
 AMID = 0.05  # of a step's kernels
@@ -74,7 +75,7 @@ class CudaGraphCandidate(Rule):
             return f"Graphs launch {percent(facts.repetition.replayed_share)} of the kernels already."
         return None
 
-    def check(self, facts: Facts) -> Iterator[Finding]:
+    def check(self, facts: Facts) -> Findings:
         starved, same = dispatch_ns(facts), facts.repetition
         if starved < self.min_share * facts.step_ns or same.same_share < self.min_same or not same.kernels:
             return
@@ -167,4 +168,4 @@ def _holder(facts: Facts) -> list[Location]:
     if not len(enough):
         return []
     chosen = enough[time[enough].argmin()]
-    return locations(by_site(facts, frames[group == chosen][:1], np.zeros(1, np.int64)))
+    return site_locations(by_site(facts, frames[group == chosen][:1], np.zeros(1, np.int64)))

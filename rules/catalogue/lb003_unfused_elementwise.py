@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import ClassVar
 
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.replay.changes import MergeKernels
-from traceopt.result.finding import Confidence, Finding, Fix
-from traceopt.rules.common import ms, percent, places
-from traceopt.rules.rule import Rule, threshold
+from traceopt.result.finding import Confidence, Fix
+from traceopt.result.quantities import ms, percent
+from traceopt.rules.evidence import places
+from traceopt.rules.rule import Findings, Rule, threshold
 from traceopt.rules.savings.precision import kernel_evidence
 from traceopt.rules.savings.pricing import Changes, priced
 
@@ -45,7 +45,7 @@ class UnfusedElementwise(Rule):
     low: float = threshold(0.25, "share of perfect fusion's gain to expect, low")
     expected: float = threshold(0.5, "share of perfect fusion's gain to expect")
 
-    def check(self, facts: Facts) -> Iterator[Finding]:
+    def check(self, facts: Facts) -> Findings:
         chains = facts.chains
         count = facts.steps.count
         time = chains.time_ns / count

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import ClassVar
 
 import numpy as np
@@ -12,20 +11,12 @@ from traceopt.analyzer.arrays.intervals import Intervals, intersect, union
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.replay.changes import RemoveHost
 from traceopt.analyzer.tables.schema import I8
-from traceopt.result.finding import Confidence, Finding, Fix
-from traceopt.rules.common import (
-    LONG_PYTHON_NS,
-    by_site,
-    locations,
-    ms,
-    name_of,
-    percent,
-    python_amount,
-    site_evidence,
-    typical_ns,
-)
-from traceopt.rules.rule import Rule, threshold
+from traceopt.result.finding import Confidence, Fix
+from traceopt.result.quantities import ms, percent
+from traceopt.rules.evidence import by_site, name_of, site_evidence, site_locations
+from traceopt.rules.rule import Findings, Rule, threshold
 from traceopt.rules.savings.pricing import priced
+from traceopt.rules.savings.starvation import LONG_PYTHON_NS, python_amount, typical_ns
 
 SAMPLE_NS = 100_000
 MOST_SAMPLES = 20_000  # of a window of hours: farther apart there
@@ -66,7 +57,7 @@ class PythonBound(Rule):
 
     min_share: float = threshold(0.03, "smallest standstill, as a share of the median step, to report")
 
-    def check(self, facts: Facts) -> Iterator[Finding]:
+    def check(self, facts: Facts) -> Findings:
         held = _held(facts)
         if held.typical_ns < self.min_share * facts.step_ns:
             return
@@ -84,7 +75,7 @@ class PythonBound(Rule):
                 high=[RemoveHost(held.area)],
             ),
             evidence=site_evidence(facts, sites, lambda site: name_of(facts, int(site.rows[0]))),
-            locations=locations(sites),
+            locations=site_locations(sites),
             fix=Fix(
                 "Do this work once, vectorise it, or move it into the loader's workers.",
                 "modules = dict(model.named_modules())  # once, outside the loop",

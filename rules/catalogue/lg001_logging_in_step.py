@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import ClassVar
 
 from traceopt.analyzer.arrays.intervals import intersect, union
 from traceopt.analyzer.arrays.percentiles import median
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.replay.changes import RemoveHost
-from traceopt.result.finding import Finding, Fix
-from traceopt.rules.common import by_site, locations, ms, name_of, percent, site_evidence
-from traceopt.rules.rule import Rule, threshold
+from traceopt.result.finding import Fix
+from traceopt.result.quantities import ms, percent
+from traceopt.rules.evidence import by_site, name_of, site_evidence, site_locations
+from traceopt.rules.rule import Findings, Rule, threshold
 from traceopt.rules.savings.pricing import area_of, priced
 
 
@@ -43,7 +43,7 @@ class LoggingInStep(Rule):
 
     min_share: float = threshold(0.01, "smallest share of the median step to report")
 
-    def check(self, facts: Facts) -> Iterator[Finding]:
+    def check(self, facts: Facts) -> Findings:
         stall = facts.stalls.typical_ns("logging") - _sync_ns(facts)
         if stall < self.min_share * facts.step_ns:
             return
@@ -60,7 +60,7 @@ class LoggingInStep(Rule):
                 "The measured stall of the median step; logging every N steps leaves 1/N of it.",
             ),
             evidence=site_evidence(facts, sites, lambda site: name_of(facts, int(site.rows[0]))),
-            locations=locations(sites),
+            locations=site_locations(sites),
             fix=Fix(
                 "Log every N steps and let a queue handler or the writer's own thread do the output.",
                 'if step % 50 == 0:\n    logger.info("step %d loss %.4f", step, loss.item())',

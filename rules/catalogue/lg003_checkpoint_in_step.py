@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import ClassVar
 
 import numpy as np
@@ -10,12 +9,13 @@ import numpy as np
 from traceopt.analyzer.arrays.percentiles import median
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.run_log.step_ledger import Ledger
-from traceopt.result.finding import Evidence, Finding, Fix
+from traceopt.result.finding import Evidence, Fix
+from traceopt.result.quantities import ms, percent
 from traceopt.result.rounding import us
-from traceopt.rules.common import by_site, locations, ms, name_of, percent, site_evidence
-from traceopt.rules.rule import Rule, threshold
+from traceopt.rules.evidence import by_site, name_of, site_evidence, site_locations
+from traceopt.rules.rule import Findings, Rule, threshold
 from traceopt.rules.savings.pricing import priced, without_calls
-from traceopt.rules.savings.whole_run import mean_step_ns, run_saving
+from traceopt.rules.savings.whole_run import mean_step_ns, whole_run_saving
 
 
 class CheckpointInStep(Rule):
@@ -50,7 +50,7 @@ class CheckpointInStep(Rule):
         """The ledger knows the saves of the run without stacks."""
         return None if facts.captured.checkpoints is not None else super().missing(facts)
 
-    def check(self, facts: Facts) -> Iterator[Finding]:
+    def check(self, facts: Facts) -> Findings:
         typical = facts.stalls.typical_ns("checkpoint")
         total = facts.stalls.total_ns("checkpoint")
         ledger = facts.captured.ledger
@@ -80,11 +80,11 @@ class CheckpointInStep(Rule):
             if every_step
             else None,
             evidence=site_evidence(facts, sites, lambda site: name_of(facts, int(site.rows[0]))),
-            locations=locations(sites),
+            locations=site_locations(sites),
             fix=_FIX,
         )
 
-    def _of_the_run(self, facts: Facts, ledger: Ledger) -> Iterator[Finding]:
+    def _of_the_run(self, facts: Facts, ledger: Ledger) -> Findings:
         saves = np.flatnonzero(ledger.save_ns)
         mean = float(ledger.save_ns.sum()) / len(ledger.save_ns)
         if len(saves) < 2 or mean < self.min_share * mean_step_ns(ledger):
@@ -97,7 +97,7 @@ class CheckpointInStep(Rule):
                 "each step "
                 f"of {ms(mean_step_ns(ledger))} on average."
             ),
-            saving=run_saving(
+            saving=whole_run_saving(
                 facts,
                 ledger,
                 0.7 * mean,
@@ -106,7 +106,7 @@ class CheckpointInStep(Rule):
                 "The time of all saves, spread over the steps; at least 70% of it, for the copy must stay in line.",
             ),
             evidence=[Evidence("torch.save", us(mean), round(len(saves) / len(ledger.save_ns), 4))],
-            locations=locations(by_site(facts, rows, facts.slices.end[rows] - facts.slices.start[rows])),
+            locations=site_locations(by_site(facts, rows, facts.slices.end[rows] - facts.slices.start[rows])),
             fix=_FIX,
         )
 

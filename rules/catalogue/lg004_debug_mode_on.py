@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import ClassVar
 
 import numpy as np
@@ -14,11 +14,14 @@ from traceopt.analyzer.arrays.percentiles import median
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.replay.changes import RemoveLaunches
 from traceopt.analyzer.timeline.call_tree import OP, PYTHON
-from traceopt.result.finding import Evidence, Finding, Fix, Price
+from traceopt.result.finding import Evidence, Fix
+from traceopt.result.quantities import ms, percent
 from traceopt.result.rounding import us
-from traceopt.rules.common import by_site, host_bounds, locations, ms, percent
-from traceopt.rules.rule import Rule, threshold
+from traceopt.rules.evidence import by_site, site_locations
+from traceopt.rules.rule import Findings, Rule, threshold
+from traceopt.rules.savings.price import Price, Priced
 from traceopt.rules.savings.pricing import priced, without_calls
+from traceopt.rules.savings.starvation import host_bounds
 
 Mask = npt.NDArray[np.bool_]
 
@@ -58,7 +61,7 @@ class DebugModeOn(Rule):
         """The trace itself shows some of the modes."""
         return None if any(mode.seen(facts).any() for mode in _MODES) else facts.lacks("settings")
 
-    def check(self, facts: Facts) -> Iterator[Finding]:
+    def check(self, facts: Facts) -> Findings:
         for mode in _MODES:
             mask = mode.seen(facts)
             if mask.any():
@@ -80,7 +83,7 @@ class DebugModeOn(Rule):
                 ),
             )
 
-    def _measured(self, facts: Facts, mode: _Mode, mask: Mask, saved: Price) -> Finding:
+    def _measured(self, facts: Facts, mode: _Mode, mask: Mask, saved: Price) -> Priced:
         area, edges = _area(facts, mask), facts.steps.edges
         rows = np.flatnonzero(mask)
         time_ns = median(area.within(edges[:-1], edges[1:]))
@@ -90,7 +93,7 @@ class DebugModeOn(Rule):
             why=f"{mode.what} {ms(time_ns)} of each {ms(facts.step_ns)} step on the host.",
             saving=saved,
             evidence=[Evidence(mode.evidence, us(time_ns), round(len(rows) / facts.steps.count, 3))],
-            locations=locations(sites, 2),
+            locations=site_locations(sites, 2),
             fix=Fix(mode.advice, mode.code),
             shares_cause_with=["HS001"] if mode is _MODES[0] else [],
         )

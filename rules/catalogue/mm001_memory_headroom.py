@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import ClassVar
 
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.memory.composition import Composition
-from traceopt.result.finding import Evidence, Finding, Fix
+from traceopt.result.finding import Evidence, Fix
+from traceopt.result.quantities import ms, percent
 from traceopt.rules.advice.memory import parts, peak_of_capacity, peak_share, size
-from traceopt.rules.common import dispatch_ns, ms, percent
-from traceopt.rules.rule import Rule, threshold
+from traceopt.rules.rule import Findings, Rule, threshold
+from traceopt.rules.savings.starvation import dispatch_ns
 
 MANY = 100.0  # times the batch: beyond it only the order matters
 
@@ -51,7 +51,7 @@ class MemoryHeadroom(Rule):
     def applies(self, facts: Facts) -> str | None:
         return None if facts.device.memory_bytes else "The capacity of the device is not in the trace."
 
-    def check(self, facts: Facts) -> Iterator[Finding]:
+    def check(self, facts: Facts) -> Findings:
         starved, held = dispatch_ns(facts), facts.composition
         if held is None or starved < self.min_starved * facts.step_ns or peak_share(facts) > self.max_share:
             return

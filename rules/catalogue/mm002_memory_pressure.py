@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import ClassVar
 
 import numpy as np
 
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.memory.curve import find_retries
-from traceopt.result.finding import Evidence, Finding, Fix
+from traceopt.result.finding import Evidence, Fix
+from traceopt.result.quantities import ms
 from traceopt.rules.advice.memory import as_evidence, in_words, parts, peak_of_capacity, peak_share, remedies, size
-from traceopt.rules.common import by_site, locations, ms, site_evidence, typical_ns
-from traceopt.rules.rule import Rule, threshold
+from traceopt.rules.evidence import by_site, site_evidence, site_locations
+from traceopt.rules.rule import Findings, Rule, threshold
 from traceopt.rules.savings.pricing import priced, without_calls
+from traceopt.rules.savings.starvation import typical_ns
 
 BASIS = "The step without the calls into the driver and the waits in them."
 
@@ -53,7 +54,7 @@ class MemoryPressure(Rule):
     def applies(self, facts: Facts) -> str | None:
         return None if facts.device.memory_bytes else "The capacity of the device is not in the trace."
 
-    def check(self, facts: Facts) -> Iterator[Finding]:
+    def check(self, facts: Facts) -> Findings:
         if facts.memory is None or peak_share(facts) < self.min_share:
             return
         retries = find_retries(facts.trace, facts.slices, facts.host.rows_of("allocation"))
@@ -79,7 +80,7 @@ class MemoryPressure(Rule):
                 *parts(facts.composition),
                 *as_evidence(found),
             ],
-            locations=locations(sites),
+            locations=site_locations(sites),
             fix=Fix(
                 f"In this order, until it fits: {in_words(found)}.",
                 "\n".join(one.code for one in found if one.code) or None,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import ClassVar
 
 import numpy as np
@@ -10,10 +9,11 @@ import numpy as np
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.memory.curve import find_retries
 from traceopt.analyzer.tables.schema import I8
-from traceopt.result.finding import Evidence, Finding, Fix
+from traceopt.result.finding import Evidence, Fix
+from traceopt.result.quantities import ms, percent
 from traceopt.result.rounding import rate, us
-from traceopt.rules.common import RECORD_STACKS, by_site, locations, ms, percent, site_evidence
-from traceopt.rules.rule import Rule, threshold
+from traceopt.rules.evidence import RECORD_STACKS, by_site, site_evidence, site_locations
+from traceopt.rules.rule import Findings, Rule, threshold
 from traceopt.rules.savings.pricing import priced, without_calls
 
 BASIS = "The step without these calls and the waits in them."
@@ -50,7 +50,7 @@ class AllocatorChurn(Rule):
 
     min_share: float = threshold(0.01, "share of the median step with the GPU starved by driver allocations")
 
-    def check(self, facts: Facts) -> Iterator[Finding]:
+    def check(self, facts: Facts) -> Findings:
         stall = facts.idle.typical_ns("allocation")
         if stall < self.min_share * facts.step_ns:
             return
@@ -77,7 +77,7 @@ class AllocatorChurn(Rule):
                 *_by_call(facts, rows, cost),
                 *site_evidence(facts, [s for s in sites if s.location], lambda _: "Driver allocations of this line"),
             ],
-            locations=locations(sites),
+            locations=site_locations(sites),
             fix=Fix(
                 "Remove torch.cuda.empty_cache() from the loop, keep shapes the same from step to step, and set "
                 "expandable_segments.",

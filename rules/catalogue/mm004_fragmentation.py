@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import ClassVar
 
 from traceopt.analyzer.facts import Facts
-from traceopt.result.finding import Confidence, Evidence, Finding, Fix
+from traceopt.result.finding import Confidence, Evidence, Fix
 from traceopt.rules.advice.memory import size
-from traceopt.rules.rule import Rule, threshold
+from traceopt.rules.rule import Findings, Rule, threshold
 
 
 class Fragmentation(Rule):
@@ -47,7 +46,7 @@ class Fragmentation(Rule):
             return "Reserved memory was not recorded."
         return None if facts.device.memory_bytes else "The capacity of the device is not in the trace."
 
-    def check(self, facts: Facts) -> Iterator[Finding]:
+    def check(self, facts: Facts) -> Findings:
         reserved, allocated = _peaks(facts)
         if reserved - allocated < self.min_unused * reserved:
             return

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import ClassVar
 
 import numpy as np
@@ -12,11 +11,11 @@ from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.memory.blocks import AFTER
 from traceopt.analyzer.tables.schema import I8
 from traceopt.analyzer.timeline.call_tree import OP
-from traceopt.result.finding import Evidence, Finding, Fix, Location
-from traceopt.result.rounding import rate, to_location
+from traceopt.result.finding import Evidence, Fix, Location
+from traceopt.result.rounding import rate
 from traceopt.rules.advice.memory import size
-from traceopt.rules.common import name_of, places
-from traceopt.rules.rule import Rule, threshold
+from traceopt.rules.evidence import name_of, places, to_location
+from traceopt.rules.rule import Findings, Rule, threshold
 
 
 class MemoryGrowth(Rule):
@@ -54,7 +53,7 @@ class MemoryGrowth(Rule):
             return f"{len(floor)} steps with recorded memory are too few to speak of growth."
         return None
 
-    def check(self, facts: Facts) -> Iterator[Finding]:
+    def check(self, facts: Facts) -> Findings:
         growth = np.diff(_floor(facts))
         if growth.min() < self.min_bytes:
             return

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import ClassVar
 
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.memory.composition import GRADIENTS, OPTIMIZER_STATE, PARAMETERS
-from traceopt.result.finding import Confidence, Finding, Fix
+from traceopt.result.finding import Confidence, Fix
 from traceopt.rules.advice.memory import as_evidence, inside, parts, peak_of_capacity, peak_share, remedies, size
-from traceopt.rules.rule import Rule, threshold
+from traceopt.rules.rule import Findings, Rule, threshold
 
 STATE = (PARAMETERS, GRADIENTS, OPTIMIZER_STATE)
 STATE_REMEDIES = ("An 8-bit", "LoRA", "QLoRA", "ZeRO", "Optimizer state")
@@ -56,7 +55,7 @@ class StateHeavy(Rule):
             return "How many parameters are trained is not known (no shapes of gradients, or a sharded model)."
         return None
 
-    def check(self, facts: Facts) -> Iterator[Finding]:
+    def check(self, facts: Facts) -> Findings:
         held = facts.composition
         if held is None or peak_share(facts) < self.min_peak_share or _state(facts) < self.min_state_share * held.total:
             return

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import ClassVar
 
 import numpy as np
@@ -10,12 +9,14 @@ import numpy as np
 from traceopt.analyzer.arrays.percentiles import median
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.memory.blocks import BEFORE
-from traceopt.result.finding import Confidence, Evidence, Finding, Fix
+from traceopt.result.finding import Confidence, Evidence, Fix
+from traceopt.result.quantities import ms, percent
 from traceopt.rules.advice.memory import peak_bytes, peak_of_capacity, size
-from traceopt.rules.common import launched_ns, ms, percent, places
-from traceopt.rules.rule import Rule, threshold
+from traceopt.rules.evidence import places
+from traceopt.rules.rule import Findings, Rule, threshold
 from traceopt.rules.savings.precision import kernel_evidence
 from traceopt.rules.savings.pricing import priced_work
+from traceopt.rules.savings.starvation import launched_ns
 
 
 class CheckpointingWithHeadroom(Rule):
@@ -58,7 +59,7 @@ class CheckpointingWithHeadroom(Rule):
             return "The capacity of the device is not in the trace."
         return None if facts.regions.recompute.any() else "The backward pass computes nothing again."
 
-    def check(self, facts: Facts) -> Iterator[Finding]:
+    def check(self, facts: Facts) -> Findings:
         work = facts.gpu.is_kernel & facts.regions.work_under(facts.regions.recompute)
         time = launched_ns(facts, work)
         free = self.usable * (facts.device.memory_bytes or 0) - peak_bytes(facts)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import ClassVar
 
 import numpy as np
@@ -11,20 +10,13 @@ from traceopt.analyzer.arrays.percentiles import median
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.replay.changes import RemoveHost
 from traceopt.analyzer.timeline.call_tree import ANNOTATION, OP
-from traceopt.result.finding import Finding, Fix
-from traceopt.rules.common import (
-    by_site,
-    host_bounds,
-    locations,
-    ms,
-    name_of,
-    places,
-    site_evidence,
-    typical_ns,
-)
-from traceopt.rules.rule import Rule, threshold
+from traceopt.result.finding import Fix
+from traceopt.result.quantities import ms
+from traceopt.rules.evidence import by_site, name_of, places, site_evidence, site_locations
+from traceopt.rules.rule import Findings, Rule, threshold
 from traceopt.rules.savings.precision import kernel_evidence
 from traceopt.rules.savings.pricing import priced, scaled
+from traceopt.rules.savings.starvation import host_bounds, typical_ns
 
 # Optimizers that PyTorch can fuse on a CPU, as their steps are annotated.
 FUSED_ON_CPU = tuple(f"Optimizer.step#{name}.step" for name in ("Adam", "AdamW", "SGD", "Adagrad"))
@@ -68,10 +60,10 @@ class SingleTensorOptimizer(Rule):
     def applies(self, facts: Facts) -> str | None:
         return None if facts.regions.optimizer.any() else "No Optimizer.step was seen in the trace."
 
-    def check(self, facts: Facts) -> Iterator[Finding]:
+    def check(self, facts: Facts) -> Findings:
         return self._on_gpu(facts) if facts.has_gpu else self._on_cpu(facts)
 
-    def _on_gpu(self, facts: Facts) -> Iterator[Finding]:
+    def _on_gpu(self, facts: Facts) -> Findings:
         kernels = facts.gpu.is_kernel & facts.regions.work_under(facts.regions.optimizer) & (facts.gpu.in_window > 0)
         count = int(kernels.sum()) / facts.steps.count
         if count < self.min_kernels or median(facts.gpu.work.duration[kernels]) > self.max_median_us * 1e3:
@@ -102,14 +94,14 @@ class SingleTensorOptimizer(Rule):
             ),
             saving=saved,
             evidence=evidence,
-            locations=locations(sites) or places(evidence),
+            locations=site_locations(sites) or places(evidence),
             fix=Fix(
                 "Pass fused=True (Adam, AdamW, SGD, Adagrad on CUDA) or foreach=True to the optimizer.",
                 FUSED,
             ),
         )
 
-    def _on_cpu(self, facts: Facts) -> Iterator[Finding]:
+    def _on_cpu(self, facts: Facts) -> Findings:
         slices, names = facts.slices, facts.trace.names
         optimizer = facts.regions.named(lambda name: name.startswith(FUSED_ON_CPU), ANNOTATION)
         area = facts.regions.own_time(optimizer, facts.steps.thread)
@@ -140,7 +132,7 @@ class SingleTensorOptimizer(Rule):
             ),
             confidence="medium",
             evidence=site_evidence(facts, sites, lambda site: name_of(facts, int(site.rows[0]))),
-            locations=locations(sites),
+            locations=site_locations(sites),
             fix=Fix("Pass fused=True to the optimizer.", FUSED),
         )
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import ClassVar
 
 import numpy as np
@@ -13,12 +12,14 @@ from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.replay.changes import RemoveHost
 from traceopt.analyzer.timeline.call_tree import ANNOTATION, OP
 from traceopt.analyzer.vocabulary import op_names
-from traceopt.result.finding import Evidence, Finding, Fix
-from traceopt.rules.common import by_site, host_bounds, locations, ms, places, typical_ns
-from traceopt.rules.rule import Rule, threshold
+from traceopt.result.finding import Evidence, Fix
+from traceopt.result.quantities import ms
+from traceopt.rules.evidence import by_site, places, site_locations
+from traceopt.rules.rule import Findings, Rule, threshold
 from traceopt.rules.savings.precision import kernel_evidence
 from traceopt.rules.savings.pricing import priced, shorter
 from traceopt.rules.savings.roofline import HBM_SHARE
+from traceopt.rules.savings.starvation import host_bounds, typical_ns
 
 # Bytes of 4-byte numbers that one pass over a parameter moves: read and written once each.
 FUSED_BYTES = {"Adam": 28, "AdamW": 28, "SGD": 20, "Adagrad": 20}
@@ -60,7 +61,7 @@ class ForeachNotFused(Rule):
             return f"torch has no fused {kind}."
         return None if _foreach(facts).any() else f"{kind} runs no foreach operators."
 
-    def check(self, facts: Facts) -> Iterator[Finding]:
+    def check(self, facts: Facts) -> Findings:
         kind = _class(facts)
         rows = _foreach(facts)
         rows = rows[facts.slices.thread[rows] == facts.steps.thread]
@@ -100,7 +101,7 @@ class ForeachNotFused(Rule):
                     for o in recorded[:1]
                 ),
             ],
-            locations=locations(sites) or places(evidence),
+            locations=site_locations(sites) or places(evidence),
             fix=Fix(
                 "Pass fused=True when the optimizer is made.",
                 f"optimizer = torch.optim.{kind}(model.parameters(), lr=lr, fused=True)",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import ClassVar
 
 import numpy as np
@@ -13,11 +12,13 @@ from traceopt.analyzer.arrays.percentiles import median
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.replay.changes import RemoveHost, RemoveLaunches
 from traceopt.analyzer.timeline.call_tree import OP
-from traceopt.result.finding import Finding, Fix
-from traceopt.rules.common import by_site, host_bounds, locations, ms, places, typical_ns
-from traceopt.rules.rule import Rule, threshold
+from traceopt.result.finding import Fix
+from traceopt.result.quantities import ms
+from traceopt.rules.evidence import by_site, places, site_locations
+from traceopt.rules.rule import Findings, Rule, threshold
 from traceopt.rules.savings.precision import kernel_evidence
 from traceopt.rules.savings.pricing import area_of, priced
+from traceopt.rules.savings.starvation import host_bounds, typical_ns
 
 ACCUMULATE = "torch::autograd::AccumulateGrad"
 REMOVABLE = 0.95  # of zero_grad's host time
@@ -54,7 +55,7 @@ class ZeroGradKernels(Rule):
     def applies(self, facts: Facts) -> str | None:
         return None if facts.regions.zero_grad.any() else "No zero_grad was seen in the trace."
 
-    def check(self, facts: Facts) -> Iterator[Finding]:
+    def check(self, facts: Facts) -> Findings:
         fills = facts.regions.work_under(facts.regions.zero_grad) & (facts.gpu.in_window > 0)
         count = int(fills.sum()) / facts.steps.count
         if count < self.min_kernels:
@@ -83,7 +84,7 @@ class ZeroGradKernels(Rule):
             ),
             saving=saved,
             evidence=evidence,
-            locations=locations(sites) or places(evidence),
+            locations=site_locations(sites) or places(evidence),
             fix=Fix(
                 "Call zero_grad(set_to_none=True), the default since PyTorch 2.0.",
                 "optimizer.zero_grad(set_to_none=True)",

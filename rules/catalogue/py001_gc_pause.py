@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import ClassVar
 
 import numpy as np
@@ -14,12 +13,14 @@ from traceopt.analyzer.run_log.run_settings import Collections
 from traceopt.analyzer.run_log.step_ledger import SETTLED, Ledger
 from traceopt.analyzer.timeline.call_tree import PYTHON
 from traceopt.analyzer.vocabulary.host_activities import HOLE
-from traceopt.result.finding import Confidence, Evidence, Finding, Fix
+from traceopt.result.finding import Confidence, Evidence, Fix
+from traceopt.result.quantities import ms, percent
 from traceopt.result.rounding import us
-from traceopt.rules.common import by_site, locations, ms, name_of, percent, site_evidence
-from traceopt.rules.rule import Rule, threshold
+from traceopt.rules.evidence import by_site, name_of, site_evidence, site_locations
+from traceopt.rules.rule import Findings, Rule, threshold
+from traceopt.rules.savings.price import Priced
 from traceopt.rules.savings.pricing import area_of, priced
-from traceopt.rules.savings.whole_run import mean_step_ns, run_saving
+from traceopt.rules.savings.whole_run import mean_step_ns, whole_run_saving
 
 
 class GcPause(Rule):
@@ -54,7 +55,7 @@ class GcPause(Rule):
 
     min_share: float = threshold(0.01, "smallest share of the measured steps to report")
 
-    def check(self, facts: Facts) -> Iterator[Finding]:
+    def check(self, facts: Facts) -> Findings:
         ledger, collections = facts.captured.ledger, facts.captured.collections
         least = self.min_share * facts.steps.window_ns
         if ledger is not None and collections is not None:
@@ -69,7 +70,7 @@ class GcPause(Rule):
         if holes >= least:
             yield self._conjectured(facts, holes)
 
-    def _of_the_run(self, facts: Facts, ledger: Ledger, collections: Collections, mean_ns: float) -> Finding:
+    def _of_the_run(self, facts: Facts, ledger: Ledger, collections: Collections, mean_ns: float) -> Priced:
         rows = facts.host.rows_of("gc")
         time = facts.slices.end[rows] - facts.slices.start[rows]
         shown_ns = int(time.sum())
@@ -77,7 +78,7 @@ class GcPause(Rule):
         share = min(1.0, hurt / shown_ns) if shown_ns else 1.0 - facts.has_gpu
         sites = by_site(facts, rows, time)
         full = f", {collections.full_count:,} of them of all objects" if collections.full_count else ""
-        saved = run_saving(
+        saved = whole_run_saving(
             facts,
             ledger,
             0.8 * share * mean_ns,
@@ -99,11 +100,11 @@ class GcPause(Rule):
                 Evidence("collections", us(mean_ns), round(collections.count / max(1, ledger.count), 3)),
                 *site_evidence(facts, sites, lambda site: name_of(facts, int(site.rows[0])), 3),
             ],
-            locations=locations(sites),
+            locations=site_locations(sites),
             fix=_fix(facts, collections),
         )
 
-    def _of_the_trace(self, facts: Facts, total_ns: int) -> Finding:
+    def _of_the_trace(self, facts: Facts, total_ns: int) -> Priced:
         rows = facts.host.rows_of("gc")
         cost = facts.stalled_within(facts.slices.start[rows], facts.slices.end[rows])
         rows, cost = rows[cost > 0], cost[cost > 0]
@@ -123,11 +124,11 @@ class GcPause(Rule):
                 typical=False,
             ),
             evidence=site_evidence(facts, sites, lambda site: name_of(facts, int(site.rows[0]))),
-            locations=locations(sites),
+            locations=site_locations(sites),
             fix=_FIX,
         )
 
-    def _conjectured(self, facts: Facts, total_ns: int) -> Finding:
+    def _conjectured(self, facts: Facts, total_ns: int) -> Priced:
         holes = facts.holes
         cost = np.minimum(holes.end - holes.start, facts.idle.of_gaps(HOLE)[holes.gap])
         keep = cost > 0
@@ -150,7 +151,7 @@ class GcPause(Rule):
             ),
             confidence=low,
             evidence=site_evidence(facts, sites, lambda site: name_of(facts, int(site.rows[0]))),
-            locations=locations(sites),
+            locations=site_locations(sites),
             fix=_FIX,
         )
 

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import ClassVar
 
 from traceopt.analyzer.facts import Facts
-from traceopt.result.finding import Confidence, Evidence, Finding, Fix
+from traceopt.result.finding import Confidence, Evidence, Fix
+from traceopt.result.quantities import ms, percent
 from traceopt.result.rounding import us
-from traceopt.rules.common import ms, percent
-from traceopt.rules.rule import Rule, threshold
-from traceopt.rules.savings.whole_run import mean_step_ns, run_saving
+from traceopt.rules.rule import Findings, Rule, threshold
+from traceopt.rules.savings.whole_run import mean_step_ns, whole_run_saving
 
 
 class CpuContention(Rule):
@@ -52,7 +51,7 @@ class CpuContention(Rule):
         known = ledger is not None and ledger.core_wait_share is not None and cores is not None
         return None if known else "This system does not count how long threads wait for a core."
 
-    def check(self, facts: Facts) -> Iterator[Finding]:
+    def check(self, facts: Facts) -> Findings:
         ledger, environment = facts.captured.ledger, facts.captured.environment
         cores = environment.cores
         if ledger is None or cores is None or (ledger.core_wait_share or 0.0) < self.min_share:
@@ -70,7 +69,7 @@ class CpuContention(Rule):
                 f"step. The rank has {threads} threads to run ({_sum(facts)}) on {cores} "
                 f"{'core' if cores == 1 else 'cores'}" + ("." if crowded else ": other programs take them.")
             ),
-            saving=run_saving(
+            saving=whole_run_saving(
                 facts,
                 ledger,
                 0.0 if facts.has_gpu else 0.5 * own_ns,

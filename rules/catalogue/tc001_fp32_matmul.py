@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import ClassVar
 
 from traceopt.analyzer.facts import Facts
-from traceopt.result.finding import Confidence, Finding, Fix
-from traceopt.rules.common import ms, percent, places
-from traceopt.rules.rule import Rule, threshold
+from traceopt.result.finding import Confidence, Fix
+from traceopt.result.quantities import ms, percent
+from traceopt.rules.evidence import places
+from traceopt.rules.rule import Findings, Rule, threshold
 from traceopt.rules.savings.precision import fp32_saving, fp32_work, kernel_evidence, uses_tensor_cores
 
 
@@ -54,7 +54,7 @@ class Fp32Matmul(Rule):
             return "The device is not known to have Tensor Cores."
         return None if facts.products.eligible.any() else "No products or convolutions in this trace."
 
-    def check(self, facts: Facts) -> Iterator[Finding]:
+    def check(self, facts: Facts) -> Findings:
         work = fp32_work(facts)
         time = facts.products.time_ns(work) / facts.steps.count
         if time < self.min_share * facts.step_ns or uses_tensor_cores(facts) > self.max_used_share:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import ClassVar
 
 from traceopt.analyzer.facts import Facts
-from traceopt.result.finding import Confidence, Evidence, Finding, Fix
-from traceopt.rules.common import ms, percent, places
-from traceopt.rules.rule import Rule, threshold
+from traceopt.result.finding import Confidence, Evidence, Fix
+from traceopt.result.quantities import ms, percent
+from traceopt.rules.evidence import places
+from traceopt.rules.rule import Findings, Rule, threshold
 from traceopt.rules.savings.precision import fp32_saving, fp32_work, kernel_evidence
 
 
@@ -54,7 +54,7 @@ class Tf32Off(Rule):
         allowed = environment.matmul_tf32 and environment.conv_tf32 and not _overridden(facts)
         return "TF32 was allowed, as recorded: what runs in FP32 cannot use it." if allowed else None
 
-    def check(self, facts: Facts) -> Iterator[Finding]:
+    def check(self, facts: Facts) -> Findings:
         work = fp32_work(facts)
         time = facts.products.time_ns(work) / facts.steps.count
         if time < self.min_share * facts.step_ns:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import ClassVar
 
 from traceopt.analyzer.facts import Facts
-from traceopt.result.finding import Confidence, Finding, Fix
-from traceopt.rules.common import ms, percent, places
-from traceopt.rules.rule import Rule, threshold
+from traceopt.result.finding import Confidence, Fix
+from traceopt.result.quantities import ms, percent
+from traceopt.rules.evidence import places
+from traceopt.rules.rule import Findings, Rule, threshold
 from traceopt.rules.savings.precision import kernel_evidence
 from traceopt.rules.savings.pricing import priced_work
 
@@ -50,7 +50,7 @@ class LowTensorCoreUse(Rule):
             return "The device is not known to have Tensor Cores."
         return None if facts.products.dtype.among(*NARROW).any() else "No 16-bit or 8-bit products in this trace."
 
-    def check(self, facts: Facts) -> Iterator[Finding]:
+    def check(self, facts: Facts) -> Findings:
         work = facts.products.unused & facts.products.dtype.among(*NARROW)
         time = facts.products.time_ns(work) / facts.steps.count
         if time < self.min_share * facts.step_ns:

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
 from traceopt.analyzer.facts import Facts
-from traceopt.result.finding import Confidence, Evidence, Finding, Fix
-from traceopt.rules.common import launched_ns, ms, percent, place_of_work, places
-from traceopt.rules.rule import Rule, threshold
+from traceopt.result.finding import Confidence, Evidence, Fix
+from traceopt.result.quantities import ms, percent
+from traceopt.rules.evidence import place_of_work, places
+from traceopt.rules.rule import Findings, Rule, threshold
 from traceopt.rules.savings.pricing import priced_work
+from traceopt.rules.savings.starvation import launched_ns
 
 
 class CastChurn(Rule):
@@ -54,7 +55,7 @@ class CastChurn(Rule):
     def applies(self, facts: Facts) -> str | None:
         return None if facts.casts.kinds else "No cast between floating types in this trace."
 
-    def check(self, facts: Facts) -> Iterator[Finding]:
+    def check(self, facts: Facts) -> Findings:
         weights, undone = _masks(facts)
         time = launched_ns(facts, weights | undone)
         if time < self.min_share * facts.step_ns:

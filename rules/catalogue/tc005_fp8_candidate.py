@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import ClassVar
 
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.timeline.call_tree import OP
 from traceopt.analyzer.work.gemms import GemmShape
-from traceopt.result.finding import Confidence, Evidence, Finding, Fix
-from traceopt.rules.common import ms, percent, place_of, places
-from traceopt.rules.rule import Rule, threshold
+from traceopt.result.finding import Confidence, Evidence, Fix
+from traceopt.result.quantities import ms, percent
+from traceopt.rules.evidence import location_of, places
+from traceopt.rules.rule import Findings, Rule, threshold
 
 
 class Fp8Candidate(Rule):
@@ -55,7 +55,7 @@ class Fp8Candidate(Rule):
             return "The device has no FP8 Tensor Cores."
         return None if facts.gemms.shapes else "No matrix product of known shape in this trace."
 
-    def check(self, facts: Facts) -> Iterator[Finding]:
+    def check(self, facts: Facts) -> Findings:
         chosen = self._chosen(facts)
         time = sum(shape.duration_ns for shape in chosen) / facts.steps.count
         if time < self.min_share * facts.step_ns:
@@ -101,5 +101,5 @@ def _evidence(facts: Facts, shape: GemmShape) -> Evidence:
         us_per_step=round(shape.duration_ns / facts.steps.count / 1e3, 3),
         calls_per_step=round(shape.calls / facts.steps.count, 3),
         detail=f"{percent(share)} of the peak",
-        location=place_of(facts, int(facts.slices.of(OP, len(facts.trace.ops))[shape.rows[0]])),
+        location=location_of(facts, int(facts.slices.of(OP, len(facts.trace.ops))[shape.rows[0]])),
     )

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import ClassVar
 
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.vocabulary import op_names
-from traceopt.result.finding import Finding, Fix
+from traceopt.result.finding import Fix
 from traceopt.rules.registry import TRACE_QUALITY
-from traceopt.rules.rule import Rule
+from traceopt.rules.rule import Findings, Rule
 
 RECORD = "profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA])"
 
@@ -47,7 +46,7 @@ class NoGpuEvents(Rule):
         other = facts.device.unsupported
         return f"The device is {other}, whose work is not read." if other else None
 
-    def check(self, facts: Facts) -> Iterator[Finding]:
+    def check(self, facts: Facts) -> Findings:
         if facts.has_gpu:
             return
         yield self.finding(

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import ClassVar
 
 from traceopt.analyzer.facts import Facts
-from traceopt.result.finding import Finding, Fix
-from traceopt.rules.common import percent
+from traceopt.result.finding import Fix
+from traceopt.result.quantities import percent
 from traceopt.rules.registry import TRACE_QUALITY
-from traceopt.rules.rule import Rule, threshold
+from traceopt.rules.rule import Findings, Rule, threshold
 
 SCHEDULE = """with profile(schedule=schedule(wait=1, warmup=2, active=6)) as prof:
     for batch in loader:
@@ -47,7 +46,7 @@ class NoSteps(Rule):
 
     min_idle_share: float = threshold(0.10, "GPU idle share of the window above which missing steps matter")
 
-    def check(self, facts: Facts) -> Iterator[Finding]:
+    def check(self, facts: Facts) -> Findings:
         steps = facts.steps
         if steps.source == "profiler_step" and steps.count > 1:
             return

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import ClassVar
 
 from traceopt.analyzer.facts import Facts
-from traceopt.result.finding import Finding, Fix
-from traceopt.rules.common import percent
+from traceopt.result.finding import Fix
+from traceopt.result.quantities import percent
 from traceopt.rules.registry import TRACE_QUALITY
-from traceopt.rules.rule import Rule, threshold
+from traceopt.rules.rule import Findings, Rule, threshold
 
 
 class CroppedOrSampled(Rule):
@@ -45,7 +44,7 @@ class CroppedOrSampled(Rule):
     max_lead_steps: float = threshold(0.25, "steps that the file may begin before the first measured one")
     max_leading_share: float = threshold(0.10, "share of the window that the first GPU work seems to wait for nothing")
 
-    def check(self, facts: Facts) -> Iterator[Finding]:
+    def check(self, facts: Facts) -> Findings:
         quality = facts.quality
         signs = []
         if quality.sampled_share is not None:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import ClassVar
 
 from traceopt.analyzer.facts import Facts
-from traceopt.result.finding import Finding, Fix
-from traceopt.rules.common import percent
+from traceopt.result.finding import Fix
+from traceopt.result.quantities import percent
 from traceopt.rules.registry import TRACE_QUALITY
-from traceopt.rules.rule import Rule, threshold
+from traceopt.rules.rule import Findings, Rule, threshold
 
 
 class DroppedEvents(Rule):
@@ -44,7 +43,7 @@ class DroppedEvents(Rule):
     def applies(self, facts: Facts) -> str | None:
         return "The file is sampled." if facts.quality.sampled_share is not None else None
 
-    def check(self, facts: Facts) -> Iterator[Finding]:
+    def check(self, facts: Facts) -> Findings:
         quality = facts.quality
         unanswered, launches = quality.launches_without_work, quality.launch_count
         lost, events = quality.lost_launches, len(facts.gpu.work)

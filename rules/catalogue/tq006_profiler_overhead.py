@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import ClassVar
 
 from traceopt.analyzer.facts import Facts
-from traceopt.result.finding import Evidence, Finding, Fix
-from traceopt.rules.common import HOST_DISPATCH, percent, starved_ns
+from traceopt.result.finding import Evidence, Fix
+from traceopt.result.quantities import percent
 from traceopt.rules.registry import TRACE_QUALITY
-from traceopt.rules.rule import Rule, threshold
+from traceopt.rules.rule import Findings, Rule, threshold
+from traceopt.rules.savings.price import Priced
+from traceopt.rules.savings.starvation import HOST_DISPATCH, starved_ns
 
 
 class ProfilerOverhead(Rule):
@@ -54,7 +55,7 @@ class ProfilerOverhead(Rule):
             else "No Python stacks were recorded."
         )
 
-    def check(self, facts: Facts) -> Iterator[Finding]:
+    def check(self, facts: Facts) -> Findings:
         stretch = facts.captured.stretch
         if stretch is not None:
             if stretch >= self.min_stretch:
@@ -74,7 +75,7 @@ class ProfilerOverhead(Rule):
             evidence=[],
         )
 
-    def _measured(self, facts: Facts, stretch: float) -> Finding:
+    def _measured(self, facts: Facts, stretch: float) -> Priced:
         ledger = facts.captured.ledger
         cycles = ledger.stretch if ledger is not None else {}
         inflated = (

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import ClassVar
 
 from traceopt.analyzer.facts import Facts
-from traceopt.result.finding import Finding, Fix
+from traceopt.result.finding import Fix
 from traceopt.rules.registry import TRACE_QUALITY
-from traceopt.rules.rule import Rule
+from traceopt.rules.rule import Findings, Rule
 
 
 class UnsupportedDevice(Rule):
@@ -33,7 +32,7 @@ class UnsupportedDevice(Rule):
     title: ClassVar[str] = "Analyze a trace of a CUDA or ROCm device"
     family: ClassVar[str] = TRACE_QUALITY
 
-    def check(self, facts: Facts) -> Iterator[Finding]:
+    def check(self, facts: Facts) -> Findings:
         if (device := facts.device.unsupported) is None:
             return
         yield self.finding(

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import ClassVar
 
 from traceopt.analyzer.facts import Facts
-from traceopt.result.finding import Finding, Fix
-from traceopt.rules.common import ms, percent
+from traceopt.result.finding import Fix
+from traceopt.result.quantities import ms, percent
 from traceopt.rules.registry import TRACE_QUALITY
-from traceopt.rules.rule import Rule, threshold
+from traceopt.rules.rule import Findings, Rule, threshold
 
 
 class GraphCapture(Rule):
@@ -39,7 +38,7 @@ class GraphCapture(Rule):
 
     min_share: float = threshold(0.05, "share of the window spent capturing graphs")
 
-    def check(self, facts: Facts) -> Iterator[Finding]:
+    def check(self, facts: Facts) -> Findings:
         share = facts.quality.capture_share
         if share < self.min_share:
             return

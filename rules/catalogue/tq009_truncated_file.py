@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import ClassVar
 
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.tables.trace import TraceMeta
-from traceopt.result.finding import Finding, Fix
-from traceopt.rules.common import ms
+from traceopt.result.finding import Fix
+from traceopt.result.quantities import ms
 from traceopt.rules.registry import TRACE_QUALITY
-from traceopt.rules.rule import Rule, threshold
+from traceopt.rules.rule import Findings, Rule, threshold
 
 
 class TruncatedFile(Rule):
@@ -38,7 +37,7 @@ class TruncatedFile(Rule):
 
     max_lost_share: float = threshold(0.001, "share of the events that may be lost without a note")
 
-    def check(self, facts: Facts) -> Iterator[Finding]:
+    def check(self, facts: Facts) -> Findings:
         meta = facts.trace.meta
         if not meta.damage and meta.lost_events <= self.max_lost_share * (meta.event_count + meta.lost_events):
             return

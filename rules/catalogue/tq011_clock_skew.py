@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import ClassVar
 
 import numpy as np
 
 from traceopt.analyzer.ranks.run_facts import RunFacts
-from traceopt.result.finding import Finding, Fix
+from traceopt.result.finding import Fix
+from traceopt.result.quantities import ms
 from traceopt.rules.bases.rank_rule import RunRule, rank_name
-from traceopt.rules.common import ms
 from traceopt.rules.registry import TRACE_QUALITY
-from traceopt.rules.rule import threshold
+from traceopt.rules.rule import Findings, threshold
 
 
 class ClockSkew(RunRule):
@@ -46,7 +45,7 @@ class ClockSkew(RunRule):
             return lack
         return None if all(rank.has_clock for rank in run.ranks) else "A trace does not say when it was recorded."
 
-    def check_run(self, run: RunFacts) -> Iterator[Finding]:
+    def check_run(self, run: RunFacts) -> Findings:
         offset = run.clock_offset
         apart = np.flatnonzero(np.isnan(offset))
         spread = float(np.nanmax(offset) - np.nanmin(offset))

@@ -14,7 +14,7 @@ from traceopt.analyzer.tables.schema import I8
 from traceopt.analyzer.timeline.call_tree import OP
 from traceopt.analyzer.work.gemms import GemmShape
 from traceopt.result.finding import Evidence, Location
-from traceopt.rules.common import place_of
+from traceopt.rules.evidence import location_of
 from traceopt.rules.savings.roofline import memory_ns
 
 MERGED_PEAK_SHARE = 0.5  # of the peak: what a product of the merged size can be expected to reach at least
@@ -96,7 +96,7 @@ def describe(facts: Facts, merges: list[Merge], limit: int = 5) -> list[Evidence
 
 def place(facts: Facts, call: int) -> Location | None:
     """The user's line behind a call."""
-    return place_of(facts, int(facts.slices.of(OP, len(facts.trace.ops))[facts.product_calls.row[call]]))
+    return location_of(facts, int(facts.slices.of(OP, len(facts.trace.ops))[facts.product_calls.row[call]]))
 
 
 def _words(shape: GemmShape) -> str:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from traceopt.analyzer.arrays.grouping import distinct
 from traceopt.analyzer.facts import Facts
-from traceopt.analyzer.reading.growing_columns import distinct
 from traceopt.analyzer.vocabulary.kernel_labels import short_name
 from traceopt.analyzer.vocabulary.kernel_names import FUSIBLE_KINDS
-from traceopt.result.finding import Evidence, Price
-from traceopt.rules.common import place_of_work
+from traceopt.result.finding import Evidence
+from traceopt.rules.evidence import place_of_work
+from traceopt.rules.savings.price import Price
 from traceopt.rules.savings.pricing import priced, shorter
 from traceopt.rules.savings.roofline import at_rate_ns
 

@@ -10,17 +10,17 @@ import numpy.typing as npt
 from msgspec import Struct
 from msgspec.structs import replace
 
+from traceopt.analyzer.arrays.grouping import distinct
 from traceopt.analyzer.arrays.intervals import EMPTY, Intervals, intersect, merge, union
 from traceopt.analyzer.facts import Facts
-from traceopt.analyzer.reading.growing_columns import distinct
 from traceopt.analyzer.replay.changes import AsyncCopy, Change, DropSync, RemoveHost, ScaleWork
-from traceopt.analyzer.replay.replayed import replay
 from traceopt.analyzer.replay.retime import Pace
 from traceopt.analyzer.timeline.call_tree import RUNTIME
 from traceopt.analyzer.work.gemms import GemmShape
-from traceopt.result.finding import Finding, Price, independent
-from traceopt.rules.common import launched_ns, ms, saving
-from traceopt.rules.rule import impact_of
+from traceopt.result.finding import impact_of
+from traceopt.result.quantities import ms
+from traceopt.rules.savings.price import Price, Priced, independent
+from traceopt.rules.savings.starvation import launched_ns, saving
 
 Changes = Sequence[Change]
 Mask = npt.NDArray[np.bool_]
@@ -68,7 +68,7 @@ def _without_profiler(facts: Facts, changes: Changes) -> str:
 
 def gain_ns(facts: Facts, changes: Changes, *, typical: bool = True) -> float:
     """How much shorter the replayed step is with the changes than without."""
-    return _shorter_ns(facts, facts.replayed.pace, replay(facts, changes).pace, typical)
+    return _shorter_ns(facts, facts.replayed.pace, facts.replay(changes).pace, typical)
 
 
 def _shorter_ns(facts: Facts, before: Pace, after: Pace, typical: bool = True) -> float:
@@ -77,7 +77,7 @@ def _shorter_ns(facts: Facts, before: Pace, after: Pace, typical: bool = True) -
     return before.mean_step_ns - after.mean_step_ns
 
 
-def with_other_fixes(findings: Sequence[Finding], facts: Facts) -> list[Finding]:
+def with_other_fixes(findings: Sequence[Priced], facts: Facts) -> list[Priced]:
     """The findings, those that other limits hide with what they give back once these are lifted.
 
     Where the host, the compute and the communication of a step are each other's limit, a change to one of them alone
@@ -103,44 +103,44 @@ class Given(Struct, frozen=True, dict=True):
 
     @cached_property
     def pace(self) -> Pace:
-        return replay(self.facts, self.changes).pace
+        return self.facts.replay(self.changes).pace
 
     def gain_ns(self, changes: Changes) -> float:
         """How much shorter the step is with further changes."""
-        return _shorter_ns(self.facts, self.pace, replay(self.facts, [*self.changes, *changes]).pace)
+        return _shorter_ns(self.facts, self.pace, self.facts.replay([*self.changes, *changes]).pace)
 
 
-def _unhidden(finding: Finding, facts: Facts, given: Given) -> Finding:
-    price, alone = finding.price, finding.saving
+def _unhidden(one: Priced, facts: Facts, given: Given) -> Priced:
+    price, alone = one.price, one.finding.saving
     if price is None or alone is None or not given.changes or not facts.replay_trusted:
-        return finding
+        return one
     expected_ns = price.bounds_ns[1]
     alone_ns = alone.est_us * 1e3
     if alone_ns >= HIDDEN_SHARE * expected_ns:
-        return finding
+        return one
     est = min(given.gain_ns(price.changes), expected_ns)
     if est <= alone_ns:
-        return finding
+        return one
     basis = (
         f"{alone.basis} Alone it gives back {ms(alone_ns)}, for another part of the step is the limit then; the rest "
         "comes with the other fixes."
     )
     together = saving(facts, alone.low_us * 1e3, est, max(est, alone.high_us * 1e3), basis)
-    return replace(finding, saving=together, impact=impact_of(together))
+    return Priced(replace(one.finding, saving=together, impact=impact_of(together)), price)
 
 
-def _side(finding: Finding, facts: Facts) -> str:
+def _side(one: Priced, facts: Facts) -> str:
     """What the fix makes faster: the host, communication, or compute."""
-    if on_host(finding):
+    if on_host(one):
         return "host"
-    scaled_work = [change.work & (change.factor < 1) for change in finding.changes if isinstance(change, ScaleWork)]
+    scaled_work = [change.work & (change.factor < 1) for change in one.changes if isinstance(change, ScaleWork)]
     only_communication = all(not (work & ~facts.gpu.is_communication).any() for work in scaled_work)
     return "communication" if scaled_work and only_communication else "compute"
 
 
-def on_host(finding: Finding) -> bool:
+def on_host(one: Priced) -> bool:
     """Whether the fix makes the host faster; else it makes the device faster."""
-    return any(isinstance(change, RemoveHost | DropSync | AsyncCopy) for change in finding.changes)
+    return any(isinstance(change, RemoveHost | DropSync | AsyncCopy) for change in one.changes)
 
 
 def area_of(facts: Facts, slices: npt.NDArray[np.integer]) -> Intervals:

@@ -8,7 +8,7 @@ from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.run_log.step_ledger import FEW, SETTLED, Ledger
 from traceopt.analyzer.tables.schema import I8
 from traceopt.result.finding import Saving
-from traceopt.rules.common import saving
+from traceopt.rules.savings.starvation import saving
 
 
 def judged_steps(ledger: Ledger) -> I8:
@@ -29,7 +29,7 @@ def host_limit_ns(facts: Facts, ledger: Ledger) -> float:
     return max(0.0, mean_step_ns(ledger) - busy_ns)
 
 
-def run_saving(facts: Facts, ledger: Ledger, low_ns: float, est_ns: float, high_ns: float, basis: str) -> Saving:
+def whole_run_saving(facts: Facts, ledger: Ledger, low_ns: float, est_ns: float, high_ns: float, basis: str) -> Saving:
     """A cost of the host that the ledger shows, spread over the steps; beside a GPU bounded by what goes beyond it."""
     limit = host_limit_ns(facts, ledger)
     if facts.has_gpu and limit < high_ns:

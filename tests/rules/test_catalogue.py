@@ -15,9 +15,9 @@ from fixtures.generate import generate
 from fixtures.scenarios import SCENARIOS
 from traceopt.api import analyze
 from traceopt.result.document import Check, Result
-from traceopt.result.finding import Finding
+from traceopt.result.finding import HIGH_IMPACT_SHARE, MEDIUM_IMPACT_SHARE, Finding
 from traceopt.rules.registry import TRACE_QUALITY, builtin_rules
-from traceopt.rules.rule import HIGH_IMPACT_SHARE, MEDIUM_IMPACT_SHARE, Rule
+from traceopt.rules.rule import Rule
 
 if TYPE_CHECKING:
     from conftest import GetExample

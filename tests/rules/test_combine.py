@@ -10,8 +10,9 @@ import pytest
 from fixtures.scenarios import SCENARIOS
 from traceopt.analyzer.replay.changes import Change, RemoveHost
 from traceopt.analyzer.trace_quality import TraceQuality
-from traceopt.result.finding import Finding, Fix, Price, Saving
+from traceopt.result.finding import Finding, Fix, Saving
 from traceopt.rules.combine import TOP, combine
+from traceopt.rules.savings.price import Price, Priced
 from traceopt.rules.savings.pricing import area_of
 
 if TYPE_CHECKING:
@@ -61,11 +62,11 @@ def test_the_step_after_is_the_step_of_the_fixed_twin(example: GetExample, scena
     assert combined.step_us_after == pytest.approx(median(subject.planted.fixed_step_us), rel=0.10)
 
 
-def finding(code: str, est_us: float, *changes: Change, shares_cause_with: list[str] | None = None) -> Finding:
+def finding(code: str, est_us: float, *changes: Change, shares_cause_with: list[str] | None = None) -> Priced:
     saving = Saving(est_us / 2, est_us, est_us, 0.2, "")
     price = Price(saving, changes, changes, (0.0, est_us * 1e3, est_us * 1e3)) if changes else None
-    known = {"shares_cause_with": shares_cause_with or [], "_price": price}
-    return Finding(code, code, "", "high", "high", "", "", saving, "", [], [], Fix(""), **known)
+    shared = shares_cause_with or []
+    return Priced(Finding(code, code, "", "high", "high", "", "", saving, "", [], [], Fix(""), shared), price)
 
 
 def without(facts: Facts, activity: str) -> RemoveHost:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, cast
 
 import msgspec
@@ -11,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from traceopt.errors import ConfigError
-from traceopt.result.finding import Finding, Fix, Impact, Saving
+from traceopt.result.finding import Fix, Impact, Saving
 from traceopt.rules.engine import Outcome, configure, prepare, run_rules
 from traceopt.rules.registry import TRACE_QUALITY, Registry
-from traceopt.rules.rule import Rule, threshold
+from traceopt.rules.rule import Findings, Rule, threshold
 
 if TYPE_CHECKING:
     from traceopt.analyzer.facts import Facts
@@ -48,7 +47,7 @@ class Sample(Rule):
     min_share: Annotated[float, msgspec.Meta(ge=0, le=1)] = threshold(0.03, "share of the step")
     depth: int = threshold(4, "frames")
 
-    def check(self, facts: Facts) -> Iterator[Finding]:  # noqa: ARG002
+    def check(self, facts: Facts) -> Findings:  # noqa: ARG002
         for us in self.savings:
             yield self.finding(why=f"costs {us} us", fix=Fix("change it"), saving=saving(us, us / 1000), evidence=[])
 
@@ -79,7 +78,7 @@ def raise_(error: BaseException) -> Any:
     raise error
 
 
-def half_way(*_: object) -> Iterator[Finding]:
+def half_way(*_: object) -> Findings:
     yield from Sample(savings=(500.0,)).check(cast("Facts", None))
     raise ZeroDivisionError("division\nby \x1b[31mzero")
 

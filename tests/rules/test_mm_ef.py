@@ -14,6 +14,7 @@ from fixtures.generate import Planted
 from traceopt.analyzer.facts import Facts
 from traceopt.result.finding import Finding, Saving
 from traceopt.rules.registry import builtin_rules
+from traceopt.rules.savings.price import Priced
 
 if TYPE_CHECKING:
     from conftest import GetExample
@@ -26,7 +27,7 @@ def found(code: str, facts: Facts) -> list[Finding]:
     rule = RULES[code]
     if rule.applies(facts) or any(facts.lacks(need) for need in rule.requires):
         return []
-    findings = list(rule.check(facts))
+    findings = [one.finding if isinstance(one, Priced) else one for one in rule.check(facts)]
     assert findings or rule.passed(facts)
     return findings
 

@@ -15,6 +15,7 @@ from traceopt.analyzer.facts import Facts
 from traceopt.result.document import Result
 from traceopt.result.finding import Finding, Saving
 from traceopt.rules.registry import builtin_rules
+from traceopt.rules.savings.price import Priced
 
 if TYPE_CHECKING:
     from conftest import Example, GetExample
@@ -191,7 +192,7 @@ def findings_of(code: str, facts: Facts) -> list[Finding]:
     rule = RULES[code]()
     assert [facts.lacks(need) for need in rule.requires] == [None] * len(rule.requires)
     assert rule.applies(facts) is None
-    return list(rule.check(facts))
+    return [one.finding if isinstance(one, Priced) else one for one in rule.check(facts)]
 
 
 def python_step(gpu_us: float) -> Callable[[float, int], Iterator[build.Json]]:

@@ -11,7 +11,7 @@ import pytest
 import small_traces as build
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from test_captured import JSON, paths, put
+from odd_values import JSON, paths, put
 
 from fixtures.generate import generate
 from traceopt.analyzer.facts import Facts

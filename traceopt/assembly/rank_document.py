@@ -7,7 +7,6 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from traceopt import __version__
 from traceopt.analyzer.facts import Facts
 from traceopt.assembly import sections, tables
 from traceopt.assembly.timeline import timeline
@@ -16,6 +15,7 @@ from traceopt.result.document import Quality, RankRow, Recorded, Result, Run, To
 from traceopt.result.finding import Confidence
 from traceopt.rules.combine import combine
 from traceopt.rules.engine import Outcome
+from traceopt.version import __version__
 
 LESS_SURE: dict[Confidence, Confidence] = {"high": "medium", "medium": "low", "low": "low"}
 _HARMLESS = ("TQ006",)  # notes that qualify single findings, not the trace
@@ -27,14 +27,14 @@ def rank_document(facts: Facts, outcome: Outcome) -> Result:
     quality = _quality(facts, outcome)
     breakdown = sections.breakdown(facts)
     rank = meta.rank
-    findings = [replace(f, ranks=[] if rank is None else [rank], _price=None) for f in outcome.findings]
+    findings = [replace(f, ranks=[] if rank is None else [rank]) for f in outcome.findings]
     if facts.quality.sampled_share is not None:  # shares of a sample are not those of the run
         findings = [replace(f, confidence="low") for f in findings]
     elif not facts.replay_trusted:  # savings are bounds, not replayed
         findings = [replace(f, confidence=LESS_SURE[f.confidence]) if f.saving else f for f in findings]
     step, gpu, loader = sections.step(facts), sections.gpu(facts), sections.dataloader(facts)
     communication = sections.communication(facts)
-    headline = verdict(facts, quality, breakdown, outcome.findings)
+    headline = verdict(facts, quality, breakdown, outcome.priced)
     return Result(
         tool=Tool("traceopt", __version__),
         verdict=headline,
@@ -93,7 +93,7 @@ def rank_document(facts: Facts, outcome: Outcome) -> Result:
         ],
         timeline=timeline(facts),
         findings=findings,
-        combined=combine(outcome.findings, facts),
+        combined=combine(outcome.priced, facts),
         checks=outcome.checks,
         throughput=sections.throughput(facts),
     )

@@ -30,7 +30,8 @@ from traceopt.result.document import (
     TensorCores,
     Throughput,
 )
-from traceopt.result.rounding import location, rate, share, us
+from traceopt.result.rounding import rate, share, us
+from traceopt.rules.evidence import location_of
 
 
 def device(facts: Facts) -> Device:
@@ -197,7 +198,7 @@ def communication(facts: Facts) -> Communication:
                 exposed_us_per_step=us(calls.exposed.sum() / count),
                 bytes_per_step=None if moved is None else round(moved / count, 1),
                 gb_per_s=None if bus_rate is None else rate(bus_rate),
-                location=location(facts, int(calls.launch[calls.duration.argmax()])),
+                location=location_of(facts, int(calls.launch[calls.duration.argmax()])),
             )
         )
     return Communication(us(total / count), us(exposed / count), share(1 - exposed / total), rows)

@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from traceopt.analyzer.arrays.grouping import longest_of_group
+from traceopt.analyzer.arrays.grouping import distinct, longest_of_group
 from traceopt.analyzer.facts import Facts
-from traceopt.analyzer.reading.growing_columns import distinct
 from traceopt.analyzer.tables.schema import I8
 from traceopt.analyzer.timeline.call_tree import OP, Slices
 from traceopt.analyzer.vocabulary.kernel_names import KernelClass, classify
 from traceopt.result.document import Gemm, Kernel, Op
-from traceopt.result.rounding import locations, rate, share, us
+from traceopt.result.rounding import rate, share, us
+from traceopt.rules.evidence import locations_of
 
 MAX_ROWS = 200
 BLOCK_ROWS = 1 << 16
@@ -34,7 +34,7 @@ def kernels(facts: Facts) -> list[Kernel]:
     busy = gpu.busy.total
     shown = np.argsort(-total, kind="stable")[:MAX_ROWS]
     rows = inside[longest[shown]]
-    places = locations(facts, facts.links.launch_slice[gpu.rows[rows]].tolist())
+    places = locations_of(facts, facts.links.launch_slice[gpu.rows[rows]].tolist())
     out = []
     for index, row, place in zip(shown, rows.tolist(), places, strict=True):
         name = facts.trace.names[codes[index]]
@@ -72,7 +72,7 @@ def ops(facts: Facts) -> list[Op]:
     codes = np.flatnonzero((calls > 0) | (gpu_ns > 0))
     codes = codes[np.lexsort((-cpu_ns[codes], -shown[codes]))][:MAX_ROWS]
     total = facts.gpu.busy.total if facts.has_gpu else steps.window_ns
-    places = locations(facts, longest[codes].tolist())
+    places = locations_of(facts, longest[codes].tolist())
     out = []
     for code, place in zip(codes, places, strict=True):
         out.append(
@@ -120,7 +120,7 @@ def gemms(facts: Facts) -> list[Gemm]:
     found = facts.gemms
     shapes = found.shapes[:MAX_ROWS]
     slice_of = facts.slices.of(OP, len(facts.trace.ops))
-    places = locations(facts, [int(slice_of[shape.rows[0]]) for shape in shapes])
+    places = locations_of(facts, [int(slice_of[shape.rows[0]]) for shape in shapes])
     out = []
     for shape, place in zip(shapes, places, strict=True):
         peak = found.peak_share(shape)

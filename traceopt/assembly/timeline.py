@@ -15,7 +15,8 @@ from traceopt.analyzer.vocabulary.host_activities import ACTIVITIES, LABELS, Act
 from traceopt.analyzer.vocabulary.kernel_labels import short_name
 from traceopt.result.document import Lane, Span, Stall, Timeline
 from traceopt.result.finding import Location
-from traceopt.result.rounding import location, us
+from traceopt.result.rounding import us
+from traceopt.rules.evidence import location_of
 
 MAX_SPANS = 400  # a lane
 MAX_STREAMS = 6
@@ -156,7 +157,7 @@ class _Step:
         return stalls
 
     def _host_site(self, thread: int, time: int) -> Location | None:
-        return location(self.facts, int(self.facts.slices.at(thread, np.array([time]))[0]))
+        return location_of(self.facts, int(self.facts.slices.at(thread, np.array([time]))[0]))
 
     def cpu_stalls(self) -> list[Stall]:
         """The longest stretches in which the training thread did no model work."""

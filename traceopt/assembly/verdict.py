@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from traceopt.analyzer.facts import Facts
 from traceopt.result.document import BreakdownPart, Quality
-from traceopt.result.finding import Finding
+from traceopt.rules.savings.price import Priced
 from traceopt.rules.savings.pricing import on_host
 
 HEALTHY_IDLE_SHARE = 0.10
@@ -33,7 +33,7 @@ _CAUSE = {
 _HOST_BOUND = ("launch", "python", "untraced")
 
 
-def verdict(facts: Facts, quality: Quality, breakdown: Sequence[BreakdownPart], findings: Sequence[Finding]) -> str:
+def verdict(facts: Facts, quality: Quality, breakdown: Sequence[BreakdownPart], priced: Sequence[Priced]) -> str:
     """For people: what the step is limited by, or why that cannot be told."""
     if quality.verdict == "unusable":
         reason = next((note.text for note in quality.notes if note.code in UNUSABLE), "")
@@ -46,7 +46,7 @@ def verdict(facts: Facts, quality: Quality, breakdown: Sequence[BreakdownPart], 
     idle = sum(part.share for part in breakdown if not part.busy)
     exposed = shares.get("communication", 0.0)
     unit = "the step" if facts.steps.source != "window" else "the trace"
-    first = next((f for f in findings if f.impact in ("high", "medium")), None)
+    first = next((one for one in priced if one.finding.impact in ("high", "medium")), None)
     if exposed >= max(0.10, idle):
         return f"Communication with no compute beside it takes {exposed:.0%} of {unit}. It is the bottleneck."
     if idle >= MOSTLY_IDLE_SHARE or (
@@ -64,10 +64,11 @@ def _idle_verdict(shares: Mapping[str, float], idle: float, unit: str) -> str:
     return f"The GPU {verb} idle for {idle:.0%} of {unit}. {_CAUSE[cause]}"
 
 
-def _compute_bound(first: Finding | None) -> str:
+def _compute_bound(first: Priced | None) -> str:
     if first is None:
         return "No fix above 3% found."
-    return f"Its own work is the bottleneck: {first.title[0].lower()}{first.title[1:]}."
+    title = first.finding.title
+    return f"Its own work is the bottleneck: {title[0].lower()}{title[1:]}."
 
 
 def _cpu_verdict(facts: Facts, breakdown: Sequence[BreakdownPart]) -> str:

@@ -12,7 +12,6 @@ import sys
 
 import click
 
-from traceopt import __version__
 from traceopt.cli.analyze import analyze
 from traceopt.cli.compare import compare
 from traceopt.cli.export import export
@@ -22,6 +21,7 @@ from traceopt.cli.run import run
 from traceopt.cli.tensorboard import tensorboard
 from traceopt.cli.whatif import whatif
 from traceopt.output import open_missing_streams
+from traceopt.version import __version__
 
 
 @click.group(

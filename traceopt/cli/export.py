@@ -20,8 +20,8 @@ LARGEST_BYTES = 1 << 28  # of a report; one with Plotly takes 2 MB
 @debug_option
 def export(report: str, json_path: str) -> None:
     """Get the result document (JSON) back out of an HTML report."""
-    from traceopt.reports.html.page import embedded_result
     from traceopt.result.document import Result
+    from traceopt.result.packing import embedded_result
 
     try:
         data = Result.from_json(embedded_result(_page(report))).to_json()

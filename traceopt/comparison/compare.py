@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from traceopt import __version__
 from traceopt.comparison.findings import finding_changes
 from traceopt.comparison.gates import Gate, judge
 from traceopt.comparison.noise import step_change
@@ -16,7 +15,8 @@ from traceopt.comparison.runs import Given, Run, read_runs
 from traceopt.errors import InputError
 from traceopt.result.comparison import ComparedRun, Comparison, PartChange, SettingChange, Side, StepChange
 from traceopt.result.document import Result, Tool
-from traceopt.rules.common import ms, percent
+from traceopt.result.quantities import ms, percent
+from traceopt.version import __version__
 from traceopt.workers.progress_line import Progress
 
 CROWDED = "PY002"  # the training thread waited for a core

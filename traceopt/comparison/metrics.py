@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from traceopt.result.comparison import Unit
 from traceopt.result.document import Result
-from traceopt.rules.common import ms, percent
+from traceopt.result.quantities import ms, percent
 
 
 class Metric(Struct, frozen=True):

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from traceopt.analyzer.reading.sources import natural_order
 from traceopt.errors import InputError, one_line
 from traceopt.result.document import Result
-from traceopt.result.packing import LARGEST_BYTES
+from traceopt.result.packing import LARGEST_BYTES, embedded_result
 
 Given = str | os.PathLike[str] | Result
 Analyze = Callable[[str], Result]
@@ -87,8 +87,6 @@ def _is_result(start: bytes) -> bool:
 
 
 def _embedded(path: str, page: bytes) -> bytes:
-    from traceopt.reports.html.page import embedded_result  # jinja2 is only needed here
-
     try:
         return embedded_result(page.decode("utf-8"))
     except ValueError as error:

@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 import orjson
 from msgspec import Struct, field
+from msgspec.structs import astuple
 
 from traceopt.result.finding import Finding, Location
 from traceopt.result.serialization import to_indented_json
 
 if TYPE_CHECKING:
-    from traceopt.result.frames import Frames
+    from typing_extensions import Self
 
 SCHEMA_VERSION = 1
 
@@ -367,11 +368,8 @@ class Check(Struct, frozen=True):
     reason: str
 
 
-class Result(Struct, frozen=True):
-    """The document. `verdict` is its headline: a fact and its cause, in two sentences at most.
-
-    Notebooks show it as a summary; `frames` has its tables for pandas.
-    """
+class Result(Struct, frozen=True, eq=False):
+    """The document. `verdict` is its headline: a fact and its cause, in two sentences at most."""
 
     tool: Tool
     verdict: str
@@ -400,39 +398,27 @@ class Result(Struct, frozen=True):
     created: str | None = None
     schema_version: int = SCHEMA_VERSION
 
+    def __eq__(self, other: object) -> bool:
+        """Whether the documents are the same, whichever subclass holds them."""
+        return isinstance(other, Result) and astuple(self) == astuple(other)
+
+    __hash__ = None  # type: ignore[assignment]
+
     def __repr__(self) -> str:
         """Short: a notebook keeps it beside each summary."""
         return f"<Result {self.verdict!r}>"
-
-    def _repr_html_(self) -> str:
-        from traceopt.reports.html.notebook import render_notebook
-
-        return render_notebook(self)
-
-    @property
-    def frames(self) -> Frames:
-        """Its tables as pandas frames: `result.frames.kernels`."""
-        from traceopt.result.frames import Frames
-
-        return Frames(self)
-
-    def to_html(self, *, static: bool = False) -> str:
-        """The HTML report. `static` leaves Plotly out: a tenth of the size, no zoom."""
-        from traceopt.reports.html.page import render_html
-
-        return render_html(self, static=static)
 
     def to_json(self) -> bytes:
         """Indented JSON, byte for byte the same for the same input and version."""
         return to_indented_json(self)
 
-    @staticmethod
-    def from_json(data: bytes) -> Result:
+    @classmethod
+    def from_json(cls, data: bytes) -> Self:
         """Raises msgspec.DecodeError, a ValueError, when `data` is not a result document of this schema."""
         try:
             version = msgspec.json.decode(data, type=_Version).schema_version
             if version == SCHEMA_VERSION:
-                return msgspec.convert(orjson.loads(data), Result)  # orjson refuses what it could not write again
+                return msgspec.convert(orjson.loads(data), cls)  # orjson refuses what it could not write again
         except (ValueError, RecursionError) as error:
             raise msgspec.DecodeError(f"not a result document: {error}") from error
         raise msgspec.DecodeError(f"a result document of schema {version}; this traceopt reads schema {SCHEMA_VERSION}")

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Literal
 
 from msgspec import Struct, field
-
-if TYPE_CHECKING:
-    from traceopt.analyzer.replay.changes import Change
 
 Impact = Literal["high", "medium", "low", "info"]
 Confidence = Literal["high", "medium", "low"]
@@ -39,17 +35,6 @@ class Saving(Struct, frozen=True):
     high_us: float
     share: float
     basis: str
-
-
-class Price(Struct, frozen=True):
-    """A fix's saving, and what it comes from: what the fix is expected to change in a replay, so that fixes can be
-    replayed together, and what was measured of it (low, expected, at most; ns a step).
-    """
-
-    saving: Saving
-    changes: tuple[Change, ...]
-    best: tuple[Change, ...]  # what it changes if it does well
-    bounds_ns: tuple[float, float, float]
 
 
 class Evidence(Struct, frozen=True):
@@ -87,30 +72,16 @@ class Finding(Struct, frozen=True):
     fix: Fix
     shares_cause_with: list[str] = field(default_factory=list)
     ranks: list[int] = field(default_factory=list)
-    _price: Any = None  # while rules run; the document has none
-
-    @property
-    def price(self) -> Price | None:
-        """Where the saving comes from; None where nothing was replayed."""
-        price: Price | None = self._price
-        return price
-
-    @property
-    def changes(self) -> tuple[Change, ...]:
-        """What the fix changes in a replay; empty where that is not known."""
-        return self.price.changes if self.price is not None else ()
-
-    @property
-    def best(self) -> tuple[Change, ...]:
-        """What the fix changes if it does well."""
-        return self.price.best if self.price is not None else ()
 
 
-def independent(findings: Iterable[Finding]) -> list[Finding]:
-    """Findings with a saving; of those that share a cause only the first."""
-    chosen: list[Finding] = []
-    for finding in findings:
-        alike = any(finding.code in f.shares_cause_with or f.code in finding.shares_cause_with for f in chosen)
-        if finding.saving is not None and not alike:
-            chosen.append(finding)
-    return chosen
+HIGH_IMPACT_SHARE = 0.10
+MEDIUM_IMPACT_SHARE = 0.03
+
+
+def impact_of(saving: Saving | None) -> Impact:
+    """High from 10 % of the step, medium from 3 %, low below, info without a saving."""
+    if saving is None:
+        return "info"
+    if saving.share >= HIGH_IMPACT_SHARE:
+        return "high"
+    return "medium" if saving.share >= MEDIUM_IMPACT_SHARE else "low"

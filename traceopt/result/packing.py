@@ -6,11 +6,15 @@ in a page. main.js holds the other half of this encoding.
 
 from __future__ import annotations
 
+import re
 import zlib
+from typing import Literal
 
+import msgspec
 import numpy as np
 
 ENCODING = "gzip+base85"
+RESULT_ID = "traceopt-result"  # the script element that holds the document
 LARGEST_BYTES = 1 << 27  # unpacked: a hundred times a large document, and no trap for the memory
 ALPHABET = "".join(chr(code) for code in range(33, 127) if chr(code) not in "\"&'<>\\`|~")
 
@@ -55,3 +59,21 @@ def unpack(text: str) -> bytes:
     if not unpacker.eof:
         raise ValueError("its end is missing")
     return data
+
+
+class _Envelope(msgspec.Struct):
+    """How the result document is embedded in a page."""
+
+    encoding: Literal["gzip+base85"]  # ENCODING
+    document: str
+
+
+def embedded_result(page: str) -> bytes:
+    """The result document (JSON) out of a rendered report. Raises ValueError when the page holds none."""
+    found = re.search(rf'<script type="application/json" id="{RESULT_ID}">(.*?)</script>', page, re.DOTALL)
+    if found is None:
+        raise ValueError("this file is not a traceopt report: it embeds no result document")
+    try:
+        return unpack(msgspec.json.decode(found[1], type=_Envelope).document)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"the result document in this report is damaged: {error}") from error

@@ -2,24 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import orjson
 from msgspec.structs import asdict
 
 
 def to_json(document: object) -> bytes:
     """In one line."""
-    return orjson.dumps(document, default=_fields)
+    return orjson.dumps(document, default=asdict)
 
 
 def to_indented_json(document: object) -> bytes:
     """Byte for byte the same for the same document."""
-    return orjson.dumps(document, default=_fields, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
-
-
-def _fields(part: Any) -> dict[str, Any]:
-    """All but a finding's price, which is no part of the document. Raises TypeError for what is no Struct."""
-    fields = asdict(part)
-    fields.pop("_price", None)
-    return fields
+    return orjson.dumps(document, default=asdict, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)

@@ -19,7 +19,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from traceopt.errors import ConfigError, InputError, one_line
-from traceopt.workers.executors import WORKER_DIED, Answer, Answers, Executor
+from traceopt.workers.answers import WORKER_DIED, Answer, Answers, Executor
 from traceopt.workers.program_hash import program
 from traceopt.workers.progress_line import Pace
 from traceopt.workers.rank_analysis import analyze_rank

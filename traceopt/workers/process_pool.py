@@ -21,7 +21,7 @@ from typing import Any
 from msgspec import Struct
 
 from traceopt.errors import InputError
-from traceopt.workers.executors import WORKER_DIED, Answer, Answers
+from traceopt.workers.answers import WORKER_DIED, Answer, Answers
 from traceopt.workers.progress_line import Pace
 from traceopt.workers.rank_analysis import analyze_rank
 from traceopt.workers.rank_task import RankTask

@@ -12,7 +12,7 @@ from functools import cache
 from importlib import import_module
 from pathlib import Path
 
-from traceopt import __version__
+from traceopt.version import __version__
 from traceopt.workers.rank_task import Rules
 
 _PACKAGES = {

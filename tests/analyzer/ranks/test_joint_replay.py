@@ -14,7 +14,7 @@ from traceopt.analyzer.ranks.joint_replay import Meetings, Ranks, _Together
 from traceopt.analyzer.reading.trace_reader import read_trace
 from traceopt.analyzer.replay.changes import Change, RemoveHost, ScaleWork
 from traceopt.analyzer.replay.retime import Pass, Timing
-from traceopt.analyzer.replayed_parts import flow_areas, parts_of
+from traceopt.analyzer.replayed_parts import parts_of
 
 NOTHING: list[list[Change]] = [[], []]
 
@@ -44,7 +44,7 @@ def test_the_others_no_longer_wait_when_the_late_rank_is_mended() -> None:
     traces = generate_ranks("straggler")
     ranks = read(traces)
     late = ranks.facts[1]
-    mended: list[list[Change]] = [[], [RemoveHost(flow_areas(late)["data_loading"])]]
+    mended: list[list[Change]] = [[], [RemoveHost(late.flow_areas["data_loading"])]]
     before, after = ranks.replay(NOTHING), ranks.replay(mended)
     fixed_ms = median(traces[0].planted.fixed_step_us) / 1e3
     assert [one.step_ns / 1e6 for one in after] == pytest.approx([fixed_ms] * 2, rel=0.02)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_replay_graph import Action, actions, run
+from test_graph import Action, actions, run
 from tiny_machine import Machine
 
 from traceopt.analyzer.arrays.intervals import Intervals, intersect, union
@@ -23,7 +23,6 @@ from traceopt.analyzer.replay.changes import (
     RemoveLaunches,
     ScaleWork,
 )
-from traceopt.analyzer.replay.replayed import replay
 
 STEPS = 5
 
@@ -37,7 +36,7 @@ def steps_of(step: Callable[[Machine], None]) -> Facts:
 
 
 def step_us(facts: Facts, *changes: Change) -> float:
-    return replay(facts, changes).step_ns / 1e3
+    return facts.replay(changes).step_ns / 1e3
 
 
 def during(facts: Facts, name: str) -> Intervals:
@@ -153,7 +152,7 @@ def test_merged_kernels_are_one_launch() -> None:
 
     facts = steps_of(step)
     group = np.where(kernels(facts, "pointwise"), np.arange(len(facts.gpu.work)) // 4, -1)
-    merged = replay(facts, [MergeKernels(group, 0.25)])
+    merged = facts.replay([MergeKernels(group, 0.25)])
     assert merged.step_ns / 1e3 == pytest.approx(101, abs=1)
     assert (merged.rows.duration > 0).sum() == STEPS
     assert step_us(facts, MergeKernels(group, 0.0)) == pytest.approx(20, abs=1)  # one dispatch is left
@@ -202,7 +201,7 @@ def test_less_is_never_slower(program: list[list[Action]], share: float, seed: i
     some_calls = np.flatnonzero(chance.random(len(facts.trace.runtime)) < 0.5)
     times = np.sort(chance.integers(*facts.steps.window, 6))
     area = union(times[::2], times[1::2])
-    before = replay(facts).timing
+    before = facts.replay().timing
     for change in (
         RemoveHost(area, share),
         ScaleWork(some_work, share),
@@ -210,7 +209,7 @@ def test_less_is_never_slower(program: list[list[Action]], share: float, seed: i
         AsyncCopy(some_work),
         RemoveLaunches(some_work, share),
     ):
-        after = replay(facts, [change]).timing
+        after = facts.replay([change]).timing
         assert (after.complete <= before.complete).all(), change
         assert (after.clock <= before.clock).all(), change
 
@@ -231,16 +230,16 @@ def test_changes_of_nothing_change_nothing(program: list[list[Action]]) -> None:
         MoveToStream(nothing),
         MergeKernels(np.arange(len(nothing)), 1.0),
     )
-    before = replay(facts)
+    before = facts.replay()
     for change in changes:
-        assert (replay(facts, [change]).timing.end == before.timing.end).all(), change
+        assert (facts.replay([change]).timing.end == before.timing.end).all(), change
 
 
 @settings(max_examples=50, deadline=None)
 @given(st.lists(actions, min_size=1, max_size=3))
 def test_a_replay_does_not_alter_the_graph(program: list[list[Action]]) -> None:
     facts = run(program)
-    before = replay(facts).timing
+    before = facts.replay().timing
     everything = np.ones(len(facts.gpu.work), bool)
-    replay(facts, [MoveToStream(everything), ScaleWork(everything, 0.1), RemoveLaunches(everything)])
-    assert (replay(facts).timing.end == before.end).all()
+    facts.replay([MoveToStream(everything), ScaleWork(everything, 0.1), RemoveLaunches(everything)])
+    assert (facts.replay().timing.end == before.end).all()

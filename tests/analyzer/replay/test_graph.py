@@ -16,7 +16,6 @@ from fixtures.scenarios import SCENARIOS
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.replay import queues
 from traceopt.analyzer.replay.graph import HOST
-from traceopt.analyzer.replay.replayed import replay
 from traceopt.analyzer.replay.retime import retime
 
 if TYPE_CHECKING:
@@ -96,7 +95,7 @@ def test_a_fast_gpu_follows_the_host() -> None:
     facts = machine.facts()
     assert_repeats(facts)
     assert awaited(facts) == []
-    assert replay(facts).step_ns == 5 * 55_000
+    assert facts.replay().step_ns == 5 * 55_000
 
 
 def test_a_slow_gpu_sets_the_pace_of_a_host_that_never_waits() -> None:
@@ -110,7 +109,7 @@ def test_a_slow_gpu_sets_the_pace_of_a_host_that_never_waits() -> None:
     facts = machine.facts()
     assert_repeats(facts)
     assert facts.step_ns == 5 * 10_000
-    assert replay(facts).step_ns == 5 * 101_000
+    assert facts.replay().step_ns == 5 * 101_000
 
 
 def test_one_recorded_step_is_replayed_until_host_and_device_keep_pace() -> None:
@@ -119,7 +118,7 @@ def test_one_recorded_step_is_replayed_until_host_and_device_keep_pace() -> None
         machine.work(1_000)
         machine.launch(900)
     facts = machine.facts()
-    assert replay(facts).step_ns == 1_005_000  # not 1,908 us, from an idle GPU to the end of its work
+    assert facts.replay().step_ns == 1_005_000  # not 1,908 us, from an idle GPU to the end of its work
 
 
 @pytest.mark.parametrize("stream", [None, 7])
@@ -246,7 +245,7 @@ def test_a_late_start_without_a_reason_is_an_error_of_the_replay() -> None:
             machine.work(1_000 - 508 - 100 - 4)
     facts = machine.facts()
     assert error_of(facts) == pytest.approx(0.5, abs=0.01)
-    assert replay(facts).step_ns == pytest.approx(500_000, rel=0.01)
+    assert facts.replay().step_ns == pytest.approx(500_000, rel=0.01)
 
 
 def test_a_full_queue_holds_the_launch_until_the_gpu_takes_the_next() -> None:
@@ -335,7 +334,7 @@ def test_work_without_a_launch_keeps_its_place_on_its_stream() -> None:
 
 def test_without_a_gpu_the_host_is_all_there_is() -> None:
     facts = Facts(read([annotation(f"ProfilerStep#{i}", 100 * i, 100) for i in range(3)] + [op("aten::mm", 10, 50)]))
-    assert replay(facts).step_ns == 100_000
+    assert facts.replay().step_ns == 100_000
     assert error_of(facts) == 0
 
 

@@ -10,7 +10,6 @@ import pytest
 from traceopt.analyzer.arrays.intervals import Intervals, union
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.replay.changes import RemoveHost, RemoveLaunches
-from traceopt.analyzer.replay.replayed import replay
 from traceopt.analyzer.stalls.profiler_cost import MOST_NS, find_profiler_cost
 from traceopt.analyzer.timeline.call_tree import OP, PYTHON, Slices
 from traceopt.analyzer.timeline.steps import Steps
@@ -57,7 +56,7 @@ def test_no_change_gives_it_back(example: GetExample) -> None:
     loading = facts.cpu_phases.areas["data_loading"]
     half = union(loading.start, (loading.start + loading.end) // 2)
     costly = with_cost(facts, half)
-    gain, real = (f.replayed.step_ns - replay(f, [RemoveHost(loading)]).step_ns for f in (facts, costly))
+    gain, real = (f.replayed.step_ns - f.replay([RemoveHost(loading)]).step_ns for f in (facts, costly))
     assert real == pytest.approx(gain / 2, rel=0.1)
 
 
@@ -65,5 +64,5 @@ def test_launches_that_go_leave_it_too(example: GetExample) -> None:
     facts = example("launch_bound").facts
     costly = with_cost(facts, Intervals(*(np.array([time]) for time in facts.steps.window)))
     work = facts.gpu.is_kernel
-    assert replay(facts, [RemoveLaunches(work)]).rows.host.sum() < facts.replay_graph.rows.host.sum()
-    assert replay(costly, [RemoveLaunches(work)]).rows.host.sum() == costly.replay_graph.rows.host.sum()
+    assert facts.replay([RemoveLaunches(work)]).rows.host.sum() < facts.replay_graph.rows.host.sum()
+    assert costly.replay([RemoveLaunches(work)]).rows.host.sum() == costly.replay_graph.rows.host.sum()

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from traceopt.analyzer.memory.composition import ACTIVATIONS, GRADIENTS, OPTIMIZER_STATE, OTHER, PARAMETERS, TEMPORARY
 from traceopt.analyzer.timeline.cpu_phases import PHASES
 from traceopt.analyzer.vocabulary.host_activities import LABELS
-from traceopt.reports.html.page import FOLDED_ROWS, embedded_result, plotly_source, render_html
+from traceopt.reports.html.page import FOLDED_ROWS, plotly_source, render_html
 from traceopt.reports.html.plotly_figures import ZOOM_SPANS, timeline_figure, zoom_spans
 from traceopt.reports.html.rank_chart import MAX_COLUMNS, draw_ranks, rank_parts
 from traceopt.reports.html.timeline_svg import draw_memory, draw_timeline, thinned, ticks
@@ -27,8 +27,10 @@ from traceopt.reports.words.memory_parts import MEMORY_PARTS
 from traceopt.reports.words.part_styles import PARTS, part_style
 from traceopt.reports.words.sentences import combined_fixes
 from traceopt.reports.words.shown_document import shown
-from traceopt.result.document import Result, packing
+from traceopt.result import packing
+from traceopt.result.document import Result
 from traceopt.result.finding import Fix, Location
+from traceopt.result.packing import embedded_result
 from traceopt.result.serialization import to_json
 
 SAMPLES = sample.ALL

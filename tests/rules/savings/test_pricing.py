@@ -14,7 +14,8 @@ from traceopt.analyzer.arrays.intervals import union
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.replay.changes import RemoveHost, ScaleWork
 from traceopt.api import analyze
-from traceopt.result.finding import Finding, Fix, Price
+from traceopt.result.finding import Finding, Fix
+from traceopt.rules.savings.price import Price, Priced
 from traceopt.rules.savings.pricing import Given, gain_ns, hide, priced, scaled, shorter, with_other_fixes
 
 US = 1_000
@@ -50,8 +51,8 @@ def halved(facts: Facts) -> ScaleWork:
     return ScaleWork(np.ones(len(facts.gpu.work), bool), 0.5)
 
 
-def finding(price: Price, code: str) -> Finding:
-    return Finding(code, code, "", "low", "high", "", "", price.saving, "", [], [], Fix(""), _price=price)
+def finding(price: Price, code: str) -> Priced:
+    return Priced(Finding(code, code, "", "low", "high", "", "", price.saving, "", [], [], Fix("")), price)
 
 
 def test_the_replay_says_what_a_fix_gives_back() -> None:
@@ -105,29 +106,29 @@ class TestEachOthersLimit:
         return facts_of(400, 400, wait=False)
 
     @pytest.fixture
-    def alone(self, facts: Facts) -> list[Finding]:
+    def alone(self, facts: Facts) -> list[Priced]:
         bounds = (0.0, 200.0 * US, 400.0 * US)
         host = priced(facts, bounds, [replace(load_area(facts), share=0.5)], "Loading.")
         device = priced(facts, bounds, [halved(facts)], "Kernels.")
         return [finding(host, "DL001"), finding(device, "TC001")]
 
-    def test_alone_they_give_back_little(self, alone: list[Finding]) -> None:
-        assert all(f.saving is not None and f.saving.est_us < 10 for f in alone)
+    def test_alone_they_give_back_little(self, alone: list[Priced]) -> None:
+        assert all(one.finding.saving is not None and one.finding.saving.est_us < 10 for one in alone)
 
-    def test_with_the_other_one_they_give_back_what_was_measured(self, facts: Facts, alone: list[Finding]) -> None:
-        for f in with_other_fixes(alone, facts):
+    def test_with_the_other_one_they_give_back_what_was_measured(self, facts: Facts, alone: list[Priced]) -> None:
+        for f in (one.finding for one in with_other_fixes(alone, facts)):
             assert f.saving is not None
             assert f.saving.est_us == pytest.approx(200, rel=0.03)
             assert f.saving.low_us < 10
             assert f.impact == "high"
             assert "Alone it gives back" in f.saving.basis
 
-    def test_without_a_finding_about_the_other_side_it_stays(self, facts: Facts, alone: list[Finding]) -> None:
+    def test_without_a_finding_about_the_other_side_it_stays(self, facts: Facts, alone: list[Priced]) -> None:
         assert with_other_fixes(alone[:1], facts) == alone[:1]
 
-    def test_one_of_the_same_side_does_not_help(self, facts: Facts, alone: list[Finding]) -> None:
+    def test_one_of_the_same_side_does_not_help(self, facts: Facts, alone: list[Priced]) -> None:
         (host, _) = alone
-        both = [host, replace(host, code="LG001")]
+        both = [host, replace(host, finding=replace(host.finding, code="LG001"))]
         assert with_other_fixes(both, facts) == both
 
 

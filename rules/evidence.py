@@ -1,0 +1,134 @@
+"""Places and rows behind a finding: costs grouped by call site, locations in the user's code, evidence."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import numpy.typing as npt
+from msgspec import Struct
+
+from traceopt.analyzer.arrays.grouping import distinct, distinct_values
+from traceopt.analyzer.facts import Facts
+from traceopt.analyzer.timeline.call_tree import PYTHON
+from traceopt.analyzer.vocabulary.python_frames import CallSite
+from traceopt.result.finding import Evidence, Location
+
+RECORD_STACKS = "No Python stacks were recorded, so the line is not known; record with with_stack=True."
+
+
+class SiteCost(Struct, frozen=True):
+    """What one call site costs. `rows` are its slices."""
+
+    location: Location | None
+    cost_ns: int  # over the window
+    calls: int
+    rows: npt.NDArray[np.integer]
+
+
+def by_site(facts: Facts, rows: npt.NDArray[np.integer], cost_ns: npt.NDArray[np.int64]) -> list[SiteCost]:
+    """Slices grouped by the user's line behind them, the dearest first; one group without a location at most."""
+    return _by_site(facts, facts.call_sites.of(rows), rows, cost_ns)
+
+
+def by_calling_site(facts: Facts, rows: npt.NDArray[np.integer], cost_ns: npt.NDArray[np.int64]) -> list[SiteCost]:
+    """The same by the line that called them, where they may be functions of the user's own."""
+    return _by_site(facts, facts.call_sites.calling(rows), rows, cost_ns)
+
+
+def _by_site(
+    facts: Facts, sites: npt.NDArray[np.integer], rows: npt.NDArray[np.integer], cost_ns: npt.NDArray[np.int64]
+) -> list[SiteCost]:
+    out = []
+    for site in distinct_values(sites):
+        mine = sites == site
+        out.append(SiteCost(_at(facts, int(site)), int(cost_ns[mine].sum()), int(mine.sum()), rows[mine]))
+    return sorted(out, key=lambda s: -s.cost_ns)
+
+
+def functions_inside(facts: Facts, rows: npt.NDArray[np.int64]) -> list[SiteCost]:
+    """The user's functions that ran inside slices, by their time (callees included), the dearest first."""
+    around = np.zeros(len(facts.slices), bool)
+    around[rows] = True
+    frames = np.flatnonzero(facts.call_sites.user_frames & (facts.slices.nearest(around) >= 0) & ~around)
+    return by_site(facts, frames, facts.slices.end[frames] - facts.slices.start[frames])
+
+
+def frames_inside(facts: Facts, rows: npt.NDArray[np.integer], limit: int = 4) -> list[Evidence]:
+    """The longest Python functions inside slices, libraries' as well (callees included; no builtins, no torch)."""
+    slices, names = facts.slices, facts.trace.names
+    around = np.zeros(len(slices), bool)
+    around[rows] = True
+    inside = np.flatnonzero((slices.kind == PYTHON) & ~around & (slices.nearest(around) >= 0))
+    codes, group = distinct(slices.name[inside])
+    total = np.bincount(group, weights=(slices.end - slices.start)[inside], minlength=len(codes))
+    calls = np.bincount(group, minlength=len(codes))
+    order = [
+        i for i in np.argsort(-total, kind="stable") if not names[codes[i]].startswith(("<", "torch/", "nn.Module"))
+    ]
+    count = facts.steps.count
+    return [
+        Evidence(names[codes[i]], round(float(total[i]) / count / 1e3, 3), round(float(calls[i]) / count, 3), "inside")
+        for i in order[:limit]
+    ]
+
+
+def to_location(site: CallSite) -> Location:
+    return Location(site.file, site.line, site.function, site.last_line)
+
+
+def location_of(facts: Facts, slice_row: int) -> Location | None:
+    """The user's code behind a slice; None where no stack was recorded."""
+    return locations_of(facts, [slice_row])[0]
+
+
+def locations_of(facts: Facts, slice_rows: Sequence[int]) -> list[Location | None]:
+    """As `location_of`, of all at once: one costs as much as a hundred. A row below 0 is none."""
+    rows = np.array(slice_rows, np.int64)
+    known = facts.call_sites.of(rows[rows >= 0])
+    sites = np.full(len(rows), -1)
+    sites[rows >= 0] = known
+    return [to_location(facts.call_sites.sites[site]) if site >= 0 else None for site in sites.tolist()]
+
+
+def place_of_work(facts: Facts, row: int) -> Location | None:
+    """The user's line that launched a row of the device's work."""
+    return location_of(facts, int(facts.links.launch_slice[facts.gpu.rows[row]]))
+
+
+def _at(facts: Facts, site: int) -> Location | None:
+    return to_location(facts.call_sites.sites[site]) if site >= 0 else None
+
+
+def site_evidence(
+    facts: Facts, sites: list[SiteCost], what: Callable[[SiteCost], str], limit: int = 5
+) -> list[Evidence]:
+    """One row a call site, per step."""
+    count = facts.steps.count
+    out = []
+    for site in sites[:limit]:
+        name, library = what(site), facts.call_sites.library_frame(int(site.rows[0]))
+        out.append(
+            Evidence(
+                what=name,
+                us_per_step=round(site.cost_ns / count / 1e3, 3),
+                calls_per_step=round(site.calls / count, 3),
+                detail=library if library and not name.startswith(library.rpartition(":")[0]) else None,
+                location=site.location,
+            )
+        )
+    return out
+
+
+def site_locations(sites: list[SiteCost], limit: int = 3) -> list[Location]:
+    """The dearest known places."""
+    return [site.location for site in sites if site.location is not None][:limit]
+
+
+def places(evidence: list[Evidence], limit: int = 3) -> list[Location]:
+    """The distinct places that evidence names."""
+    return list(dict.fromkeys(row.location for row in evidence if row.location is not None))[:limit]
+
+
+def name_of(facts: Facts, slice_row: int) -> str:
+    return facts.trace.names[int(facts.slices.name[slice_row])]

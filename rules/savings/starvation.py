@@ -1,0 +1,109 @@
+"""GPU starvation per step and its causes, and the bounds that follow for savings."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from traceopt.analyzer.arrays.intervals import Intervals, complement, intersect, merge, union
+from traceopt.analyzer.arrays.percentiles import median
+from traceopt.analyzer.facts import Facts
+from traceopt.analyzer.stalls.idle import CAUSES
+from traceopt.result.finding import Saving
+
+HOST_DISPATCH = ("launch", "python", "untraced")  # the host's ordinary work between two kernels
+
+
+LONG_PYTHON_NS = 1_000_000  # Python that starves the GPU this long at a stretch is work of its own
+
+
+def saving(facts: Facts, low_ns: float, est_ns: float, high_ns: float, basis: str) -> Saving:
+    """Time per step, bounded by the median step; ordered low <= est <= high."""
+    step = facts.step_ns
+    est = min(max(0.0, est_ns), step)
+    low = min(max(0.0, low_ns), est)
+    high = min(max(est, high_ns), step)
+    return Saving(
+        round(low / 1e3, 3),
+        round(est / 1e3, 3),
+        round(high / 1e3, 3),
+        round(est / step, 6) if step else 0.0,
+        basis,
+    )
+
+
+def starved_ns(facts: Facts, *causes: str) -> float:
+    """GPU starvation by these causes (by all when none is given) in the median step."""
+    wanted = causes or tuple(cause for cause in CAUSES if cause != "queued")
+    return facts.idle.typical_ns(*wanted)
+
+
+def dispatch_amount(facts: Facts) -> npt.NDArray[np.int64]:
+    """What each idle gap owes to dispatch: operators, launch calls, and Python between them in short gaps.
+
+    A long gap full of Python is not dispatch. Shape (len(gaps),), ns.
+    """
+    idle = facts.idle
+    amount = sum((idle.of_gaps(cause) for cause in HOST_DISPATCH), np.zeros(len(facts.gaps), np.int64))
+    return amount - python_amount(facts)
+
+
+def python_amount(facts: Facts) -> npt.NDArray[np.int64]:
+    """What each long idle gap owes to Python outside operators. Shape (len(gaps),), ns."""
+    gaps = facts.gaps
+    return np.where(gaps.starved_end - gaps.start >= LONG_PYTHON_NS, facts.idle.of_gaps("python"), 0)
+
+
+def dispatch_area(facts: Facts) -> Intervals:
+    """When the host does its ordinary work: all of the window but waits, Python for a millisecond and more while the
+    GPU starves, and what other rules are about.
+    """
+    gaps, areas = facts.gaps, facts.flow_areas
+    long = gaps.starved_end - gaps.start >= LONG_PYTHON_NS
+    python = intersect(areas["python"], union(gaps.start[long], gaps.starved_end[long]))
+    other = merge(*(area for name, area in areas.items() if name not in HOST_DISPATCH))
+    return complement(merge(other, python), *facts.steps.window)
+
+
+def dispatch_ns(facts: Facts) -> float:
+    """Dispatch starvation in the median step."""
+    return typical_ns(facts, facts.gaps.start, dispatch_amount(facts))
+
+
+def host_bounds(
+    facts: Facts, area: Intervals, removed_share: float, gpu_ns: tuple[float, float] = (0.0, 0.0)
+) -> tuple[float, float, float]:
+    """What shortening host work gives back, low, expected and at most, ns a step.
+
+    Certainly the time in which the GPU starved beside it; else all of it, up to the starvation of the whole step.
+    `gpu_ns`: GPU time per step that goes with the launches, expected and at most.
+    """
+    edges = facts.steps.edges
+    host_ns = median(area.within(edges[:-1], edges[1:])) * removed_share
+    if not facts.has_gpu:
+        return 0.8 * host_ns, host_ns, host_ns
+    beside = intersect(area, facts.gaps.starved)
+    low = median(beside.within(edges[:-1], edges[1:])) * removed_share
+    high = max(low, min(host_ns, starved_ns(facts)))
+    return low, high + gpu_ns[0], high + gpu_ns[1]
+
+
+def per_step(facts: Facts, times: npt.NDArray[np.int64], amount: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """Amounts that happen at times, summed by step. Shape (steps,)."""
+    return facts.steps.per_step(facts.steps.step_of(times), amount)
+
+
+def typical_ns(facts: Facts, times: npt.NDArray[np.int64], amount: npt.NDArray[np.int64]) -> float:
+    """Amounts that happen at times, in the median step."""
+    return median(per_step(facts, times, amount))
+
+
+def launched_ns(facts: Facts, work: npt.NDArray[np.bool_] | npt.NDArray[np.float64]) -> float:
+    """GPU time a step of work that the steps launched, whenever it ran: the GPU may be some steps behind. `work` is a
+    mask, or the part of each row that counts.
+    """
+    launch = facts.links.launch_slice[facts.gpu.rows]
+    at = facts.slices.start[np.maximum(launch, 0)] if len(facts.slices) else np.zeros(len(launch), np.int64)
+    start, end = facts.steps.window
+    inside = (launch >= 0) & (at >= start) & (at < end)
+    return float((facts.gpu.work.duration * work)[inside].sum()) / facts.steps.count
