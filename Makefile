@@ -2,7 +2,7 @@
 #
 #   make demo    record the bundled slow training script and analyze its trace
 #   make test    all tests
-#   make lint    ruff and mypy, and make audit where PyPI answers; changes nothing
+#   make lint    ruff, mypy, the import contract, and make audit where PyPI answers; changes nothing
 #   make test-torch
 #                the tests of the recording on torch 2.1 and 2.15 too, in environments of their own (11 GB, Python 3.11)
 #   make audit   the installed packages beside the known vulnerabilities; asks PyPI itself
@@ -48,6 +48,8 @@ lint: $(STAMP) types
 	$(BIN)/python -m ruff format --check .
 	$(BIN)/python -m ruff check .
 	$(BIN)/python -m mypy
+	@rm -rf build/imports && cp -RL build/types build/imports  # lint-imports follows no links
+	cd build/imports && ../../$(BIN)/lint-imports --no-logo --no-cache --config ../../pyproject.toml
 	@if $(BIN)/python -c 'import urllib.request as u; u.urlopen("https://pypi.org/pypi/pip/24.0/json", timeout=5)' 2>/dev/null; \
 	then $(MAKE) --no-print-directory audit; else echo "known vulnerabilities: not looked up, PyPI does not answer here"; fi
 

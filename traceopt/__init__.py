@@ -5,13 +5,13 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from traceopt.api import analyze as analyze
-    from traceopt.comparison.compare import compare as compare
     from traceopt.profiling import profile as profile
+    from traceopt.run_comparison import compare as compare
 
 from traceopt.version import __version__ as __version__
 
 # Where the public functions are: `import traceopt` itself stays light, for it happens in the user's process.
-_HOMES = {"analyze": "traceopt.api", "compare": "traceopt.comparison.compare", "profile": "traceopt.profiling"}
+_HOMES = {"analyze": "traceopt.api", "compare": "traceopt.run_comparison", "profile": "traceopt.profiling"}
 
 
 def __getattr__(name: str) -> Any:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from msgspec import Struct, field
+from msgspec import Struct
 
 from traceopt.analyzer.arrays.intervals import union
 from traceopt.analyzer.arrays.percentiles import median
@@ -22,7 +22,7 @@ from traceopt.analyzer.replay.replayed import Replayed
 from traceopt.analyzer.replayed_parts import labels_of, limit_of, parts_of
 from traceopt.errors import InputError
 from traceopt.result.rounding import share, us
-from traceopt.result.serialization import to_indented_json
+from traceopt.result.what_if import WhatIf, WhatIfFix, WhatIfPart
 from traceopt.rules.bases.rank_rule import RunRule
 from traceopt.rules.engine import prepare, run_rank_rules, run_rules
 from traceopt.rules.registry import load_rules
@@ -34,56 +34,6 @@ Scale = tuple[str, float]
 Matches = Callable[[str], object]
 
 MOST_RANKS = 16  # replayed together; their traces are in memory at once
-
-
-class WhatIfPart(Struct, frozen=True):
-    """A part of the mean step, as in the breakdown."""
-
-    name: str
-    label: str
-    before_us: float
-    after_us: float
-
-
-class WhatIfFix(Struct, frozen=True):
-    """A finding whose fix is made, on all ranks that have it. `alone_us`: what it alone gives back in the replay."""
-
-    code: str
-    title: str
-    alone_us: float
-
-
-class WhatIf(Struct, frozen=True):
-    """The replayed step without and with the changes; `limit`: the part that limits it.
-
-    Parts are of the mean step, the step is the median one. `replay_error_share`: how far a replay without a change is
-    off; None where there was nothing to replay. `inferred_waits` of `waits` were not recorded but inferred.
-
-    Of several ranks the step is the median over them, the parts are those of the first; `meetings` is the number of
-    collectives that they were replayed to enter together.
-    """
-
-    path: str
-    ranks: int
-    meetings: int
-    steps: int
-    changes: list[str]
-    fixes: list[WhatIfFix]
-    before_us: float
-    after_us: float
-    saving_us: float
-    saving_share: float
-    limit_before: str
-    limit_after: str
-    parts: list[WhatIfPart]
-    replay_error_share: float | None
-    trusted: bool
-    waits: int
-    inferred_waits: int
-    warnings: list[str] = field(default_factory=list)
-
-    def to_json(self) -> bytes:
-        return to_indented_json(self)
 
 
 def what_if(

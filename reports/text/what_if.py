@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from traceopt.reports.words import quantities, sentences
 
 if TYPE_CHECKING:
-    from traceopt.what_if import WhatIf
+    from traceopt.result.what_if import WhatIf
 
 _PARTS_SHOWN_SHARE = 0.001  # of the step; smaller parts are left out
 

@@ -10,13 +10,14 @@ from msgspec.structs import replace
 from sample import cpu_only, rich
 
 import traceopt
-from traceopt.comparison.compare import compare_runs, runs_of
+from traceopt.comparison.compare import compare_runs
 from traceopt.comparison.runs import slim
 from traceopt.errors import ConfigError, InputError
 from traceopt.reports.html.page import render_html
 from traceopt.result.comparison import Comparison, FindingChange
 from traceopt.result.document import Device, Kernel, Result, Setting
 from traceopt.result.finding import Location
+from traceopt.run_comparison import runs_of
 
 GetExample = Callable[..., object]
 

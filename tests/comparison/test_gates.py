@@ -6,11 +6,12 @@ import pytest
 from msgspec.structs import replace
 from sample import cpu_only, empty, rich, unusable
 
-from traceopt.comparison.compare import compare_runs, runs_of
+from traceopt.comparison.compare import compare_runs
 from traceopt.comparison.gates import Gate, judge
 from traceopt.errors import ConfigError
 from traceopt.result.comparison import GateOutcome
 from traceopt.result.document import Memory, Quality, Result, Step, Throughput
+from traceopt.run_comparison import runs_of
 
 GIB = 1 << 30
 STEADY = [99_000.0, 100_000.0, 101_000.0, 100_000.0]

@@ -14,13 +14,14 @@ from cmarkgfm.cmark import Options
 from msgspec import Struct
 from msgspec.structs import asdict, replace
 
-from traceopt.comparison.compare import compare_runs, runs_of
+from traceopt.comparison.compare import compare_runs
 from traceopt.comparison.gates import Gate
 from traceopt.reports.html.comparison_page import render_comparison_html
 from traceopt.reports.text.comparison_markdown import LIMIT, render_comparison_markdown
 from traceopt.reports.text.comparison_terminal import render_against_baseline, render_comparison, render_gates
 from traceopt.result.comparison import Comparison, SettingChange
 from traceopt.result.document import Kernel, Result, Step
+from traceopt.run_comparison import runs_of
 
 ANSI = re.compile(r"\x1b\[[0-9;]*m")
 GATES = ("high", "finding=new-high", "gpu_idle=40%", "step_time=+5%", "peak_memory=+10%", "tokens_per_s=1000")

@@ -77,7 +77,8 @@ def compare(
     check_all_writable(html_path, markdown_path, json_path)
     gates = parsed_gates(fail_on, warn_on, config)
 
-    from traceopt.comparison.compare import compare_runs, runs_of
+    from traceopt.comparison.compare import compare_runs
+    from traceopt.run_comparison import runs_of
 
     with Progress(enabled=sys.stderr.isatty() and not quiet) as progress:
         sides = [

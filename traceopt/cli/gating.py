@@ -92,14 +92,15 @@ class Gating:
         if missing and not paths:
             raise click.UsageError(f"{', '.join(missing)}: what to compare with? --baseline FILE")
         if paths:
-            from traceopt.comparison.compare import runs_of
+            from traceopt.run_comparison import runs_of
 
             self._runs = runs_of(paths, rules_dir=config.rules_dir, thresholds=config.rules, debug=debug)
 
     def judge(self, result: Result, inputs: Iterable[str]) -> None:
         """Compares and judges the result, and keeps it as a baseline where that was asked for."""
         if self._runs:
-            from traceopt.comparison.compare import compare_runs, runs_of
+            from traceopt.comparison.compare import compare_runs
+            from traceopt.run_comparison import runs_of
 
             self.comparison = compare_runs(self._runs, runs_of([result]), self._gates)
             self.outcomes = self.comparison.gates

@@ -9,12 +9,13 @@ import sample
 from msgspec.structs import replace
 from rendered_page import Page
 
-from traceopt.comparison.compare import compare_runs, runs_of
+from traceopt.comparison.compare import compare_runs
 from traceopt.comparison.gates import Gate
 from traceopt.reports.text.markdown import FIXES, LIMIT, UNCHANGED, render_markdown, tag
 from traceopt.result.comparison import Comparison, GateOutcome, StepChange
 from traceopt.result.document import Check, Result
 from traceopt.result.finding import Fix, Location
+from traceopt.run_comparison import runs_of
 
 
 @pytest.mark.parametrize("build", sample.ALL)
