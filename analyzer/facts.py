@@ -71,11 +71,12 @@ class Facts(Struct, frozen=True, dict=True):
 
     @cached_property
     def steps(self) -> Steps:
+        """The measured steps: where each begins and ends, and the thread of the training loop."""
         return find_steps(self.trace)
 
     @property
     def step_ns(self) -> float:
-        """The median step."""
+        """The median step, in ns."""
         return median(self.steps.duration)
 
     @cached_property
@@ -85,22 +86,27 @@ class Facts(Struct, frozen=True, dict=True):
 
     @cached_property
     def slices(self) -> Slices:
+        """The call tree of the CPU threads: operators, annotations, runtime calls, Python frames."""
         return build_slices(self.trace)
 
     @cached_property
     def links(self) -> Links:
+        """Which call launched each row of GPU work, and the operator around that call."""
         return link(self.trace, self.slices)
 
     @cached_property
     def call_sites(self) -> CallSites:
+        """The lines of the user's code behind slices; `call_sites.recorded` says whether stacks were recorded."""
         return CallSites(self.trace, self.slices)
 
     @cached_property
     def gpu(self) -> GpuWork:
+        """The GPU work inside the window: kinds, streams, and when the device was busy with what."""
         return GpuWork(self.trace, self.steps.window)
 
     @cached_property
     def device(self) -> TraceDevice:
+        """The device: name, vendor, architecture, and peak rates where they are known."""
         return find_device(self.trace, self.gpu.device, self.device_overrides)
 
     @cached_property
@@ -110,10 +116,12 @@ class Facts(Struct, frozen=True, dict=True):
 
     @cached_property
     def captured(self) -> Captured:
+        """The settings and totals that `traceopt run` recorded; empty for other traces."""
         return captured(self.trace.meta.header)
 
     @cached_property
     def host(self) -> Host:
+        """What each CPU thread did, as exclusive activities: loading data, logging, syncs, launches and the rest."""
         return Host(
             self.trace,
             self.slices,
@@ -125,10 +133,12 @@ class Facts(Struct, frozen=True, dict=True):
 
     @cached_property
     def gaps(self) -> Gaps:
+        """The idle gaps of the GPU, and for how long each starved (had no work queued)."""
         return find_gaps(self.gpu, self.links, self.steps)
 
     @cached_property
     def syncs(self) -> Syncs:
+        """Every call that blocked the host on the GPU: why it is there, its wait, and the refill after it."""
         return find_syncs(
             self.trace,
             self.slices,
@@ -155,15 +165,18 @@ class Facts(Struct, frozen=True, dict=True):
 
     @cached_property
     def holes(self) -> Holes:
+        """Stretches of Python without any event on a launching thread, while the GPU starved."""
         return find_holes(self.slices, self.gaps, self.trace.names)
 
     @cached_property
     def idle(self) -> Idle:
+        """The idle time of the GPU by cause, per gap and per step."""
         holes = union(self.holes.start, self.holes.end)
         return attribute(self.gaps, self.host, self.steps, self.syncs.refill_area, holes)
 
     @cached_property
     def cpu_phases(self) -> CpuPhases:
+        """CPU-only runs: the time of the training thread by phase (forward, backward, loading, ...)."""
         return CpuPhases(self.host, self.regions, self.steps)
 
     @property
@@ -180,10 +193,12 @@ class Facts(Struct, frozen=True, dict=True):
 
     @cached_property
     def repetition(self) -> Repetition:
+        """Whether every step launches the same kernels in the same order."""
         return find_repetition(self.trace, self.gpu, self.links, self.steps)
 
     @cached_property
     def regions(self) -> Regions:
+        """Named parts of the program: forward, backward, optimizer, zero_grad, attention."""
         return Regions(self.trace, self.slices, self.links, self.gpu)
 
     @cached_property
@@ -194,22 +209,27 @@ class Facts(Struct, frozen=True, dict=True):
 
     @cached_property
     def products(self) -> Products:
+        """GPU work that Tensor Cores could do, and whether they did it."""
         return Products(self.trace, self.slices, self.links, self.gpu)
 
     @cached_property
     def gemms(self) -> Gemms:
+        """Matmuls by shape: type, rate, share of peak, alignment, calling lines."""
         return Gemms(self.trace, self.slices, self.links, self.gpu, self.device)
 
     @cached_property
     def product_calls(self) -> ProductCalls:
+        """Matmuls call by call, in the order in which the device ran them."""
         return ProductCalls(self.gemms)
 
     @cached_property
     def casts(self) -> Casts:
+        """Casts between floating-point types on the device, and which of them only undo each other."""
         return find_casts(self.gemms)
 
     @cached_property
     def flops(self) -> Flops:
+        """FLOP of the window, of the model and recomputed, and their share of the device's peak."""
         return Flops(self.trace, self.slices, self.links, self.gpu, self.device, self.regions, self.products)
 
     @cached_property
@@ -221,15 +241,17 @@ class Facts(Struct, frozen=True, dict=True):
 
     @cached_property
     def unfused_attention(self) -> UnfusedAttention:
+        """Attention that runs as separate kernels: matmul, softmax, matmul."""
         return find_unfused_attention(self.gpu, self.regions)
 
     @cached_property
     def math_attention(self) -> MathAttention:
+        """Attention in PyTorch's own math path (`scaled_dot_product_attention` without a fused kernel)."""
         return find_math_attention(self.gpu, self.regions, self.unfused_attention)
 
     @cached_property
     def cpu_attention(self) -> CpuAttention:
-        """The same of a CPU-only run."""
+        """Attention of a CPU-only run that runs as separate operators."""
         return find_cpu_attention(self.regions, self.steps.window)
 
     @cached_property
@@ -240,6 +262,7 @@ class Facts(Struct, frozen=True, dict=True):
 
     @cached_property
     def collectives(self) -> list[CollectiveCalls]:
+        """Collectives by name: calls, duration, exposed time, bytes. A list."""
         if self.has_gpu:
             return find_collectives(self.trace, self.slices, self.links, self.gpu)
         phases = self.cpu_phases
@@ -248,10 +271,12 @@ class Facts(Struct, frozen=True, dict=True):
 
     @cached_property
     def copies(self) -> list[CopyCalls]:
+        """Copies between host and device and on the device, by kind. A list."""
         return find_copies(self.gpu)
 
     @cached_property
     def memory(self) -> DeviceMemory | None:
+        """Device memory over time; None where it was not recorded."""
         return find_memory(self.trace, self.steps, self.has_gpu)
 
     @cached_property
@@ -261,6 +286,7 @@ class Facts(Struct, frozen=True, dict=True):
 
     @cached_property
     def model_state(self) -> ModelState | None:
+        """What the model and its optimizer keep on the device, by count of elements; None where it is not known."""
         return find_model_state(self.trace, self.slices, self.regions.backward_passes, self.captured)
 
     @cached_property
@@ -274,6 +300,7 @@ class Facts(Struct, frozen=True, dict=True):
 
     @cached_property
     def replay_graph(self) -> Graph:
+        """The dependency graph of the recorded steps that the replay re-times."""
         return build_graph(self.trace, self.slices, self.links, self.gpu, self.steps, self.profiler_cost)
 
     @cached_property
@@ -315,6 +342,7 @@ class Facts(Struct, frozen=True, dict=True):
 
     @cached_property
     def quality(self) -> TraceQuality:
+        """How far the trace can be trusted: missing, cropped, cold or disturbed parts."""
         return TraceQuality(self.trace, self.steps, self.gpu, self.links, self.gaps, self.idle, self.device)
 
     def rules_out(self, requirement: str) -> str | None:

@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 import orjson
 from msgspec import Struct
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from traceopt.analyzer.tables.json_values import MOST_US
 from traceopt.config import typed_settings
 from traceopt.errors import ConfigError, one_line, told
 from traceopt.result.document import Check, CheckStatus, Note
 from traceopt.result.finding import Finding
-from traceopt.result.serialization import to_json
 from traceopt.rules.bases.rank_rule import RunRule
 from traceopt.rules.registry import TRACE_QUALITY, Registry, select
 from traceopt.rules.rule import Rule
@@ -28,6 +27,8 @@ if TYPE_CHECKING:
     from traceopt.analyzer.ranks.run_facts import RunFacts
 
 _AnyRule = TypeVar("_AnyRule", bound=Rule)
+_Part = TypeVar("_Part", Finding, Check)
+_NUMPY_TOO = orjson.OPT_SERIALIZE_NUMPY
 
 NEGLIGIBLE_SHARE = 0.001  # of the step; no fix is worth it
 HIDDEN = "What was found is hidden behind other work: the replayed step is no shorter without it."
@@ -109,7 +110,7 @@ def _outcome(rules: Sequence[_AnyRule], ask: Callable[[_AnyRule], _Answer], debu
         try:
             status, reason, found = ask(rule)
             check = Check(rule.code, rule.name, rule.title, status, reason)
-            _hold_to_schema(check)
+            check = _plain(check)
         except (Exception, SystemExit) as error:
             if debug:
                 raise
@@ -155,13 +156,15 @@ def _sound(found: object) -> Priced:
         raise ValueError(f"the saving is not finite: {saving.est_us} us per step, share {saving.share}")
     if saving and max(abs(saving.low_us), abs(saving.est_us), abs(saving.high_us)) > MOST_US:
         raise ValueError(f"the saving is beyond all measure: {saving.est_us} us per step")
-    _hold_to_schema(finding)
-    return priced
+    return replace(priced, finding=_plain(finding))
 
 
-def _hold_to_schema(part: Finding | Check) -> None:
-    """Raises ValueError or TypeError for a value that the result document cannot hold."""
-    msgspec.convert(orjson.loads(to_json(part)), type(part))
+def _plain(part: _Part) -> _Part:
+    """The same in plain Python values: rules may compute with NumPy.
+
+    Raises ValueError or TypeError for a value that the result document cannot hold.
+    """
+    return msgspec.convert(orjson.loads(orjson.dumps(part, default=asdict, option=_NUMPY_TOO)), type(part))
 
 
 def _gives_nothing(one: Priced, facts: Facts) -> bool:

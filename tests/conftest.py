@@ -22,7 +22,7 @@ HERE = Path(__file__).resolve().parent
 sys.path[:0] = [
     str(HERE.parent),
     str(HERE / "analyzer"),
-]  # for fixtures/, which is not installed, and for small_traces.py
+]  # for fixtures/, which is not installed, and for same_traces.py
 
 from fixtures.generate import Planted, generate_ranks  # noqa: E402
 

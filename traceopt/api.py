@@ -91,6 +91,7 @@ def analyze(
         warnings += [missing] if missing is not None else []
     outcome = run_rank_rules(rules.chosen, run, debug=debug)
     compared = _with_ranks_compared(replace(result, ranks=_rows(result, run), warnings=warnings), outcome)
+    compared = replace(compared, warnings=[*_failed_rules(compared), *compared.warnings])
     return Analysis.of(_with_patches(compared, folders, debug) if folders else compared)
 
 
@@ -121,6 +122,11 @@ def _read(tasks: Sequence[RankTask], executor: Executor, progress: Progress | No
             if errors and min(errors) < min(left, default=len(tasks)):  # the first of all, whoever was faster
                 raise errors[min(errors)]
     return merge
+
+
+def _failed_rules(result: Result) -> list[str]:
+    """One line for each rule that raised: its code, its name, and the error."""
+    return [f"rule {c.code} ({c.name}) failed: {c.reason}" for c in result.checks if c.status == "error"]
 
 
 def _cache_folder(folder: Path) -> str:

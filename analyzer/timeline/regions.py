@@ -29,7 +29,9 @@ class Regions(Struct, frozen=True, dict=True):
     gpu: GpuWork
 
     def named(self, test: Callable[[str], bool], *kinds: int) -> Mask:
-        """Slices of the kinds whose name passes."""
+        """Slices of the kinds (OP, PYTHON, ...) whose name passes. Raises ValueError when no kind is given."""
+        if not kinds:
+            raise ValueError("regions.named() needs the kinds of slices to look at, such as OP or PYTHON")
         codes = self.slices.name_codes(*kinds)
         passes = np.zeros(len(self.trace.names), bool)
         passes[codes] = [test(self.trace.names[code]) for code in codes]

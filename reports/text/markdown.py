@@ -224,7 +224,7 @@ def _checks(result: Result) -> list[str]:
     missing = [
         f"- {prose(check.title)} ({prose(check.code)}): {prose(check.reason)}"
         for check in result.checks
-        if check.status in ("not_checked", "error")
+        if check.status == "not_checked"
     ]
     warnings = [f"- {prose(warning)}" for warning in result.warnings[:NOTES]]
     return [

@@ -218,4 +218,5 @@ def render_concise(result: Result) -> str:
             saved = f"saves {quantities.estimate_number(saving.est_us)} ms ({quantities.percent(saving.share)})"
         place = sentences.place(finding) or "-"
         lines.append(f"{place}: {finding.code} {saved}, {finding.confidence} confidence: {finding.title}\n")
+    lines += [f"-: {check.code} failed: {check.reason}\n" for check in shown.checks if check.status == "error"]
     return quantities.without_commands("".join(lines).replace(quantities.NO_BREAK_SPACE, " "))

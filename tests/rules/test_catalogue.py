@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-import small_traces as build
 
 from fixtures.generate import generate
 from fixtures.scenarios import SCENARIOS
@@ -18,6 +17,7 @@ from traceopt.result.document import Check, Result
 from traceopt.result.finding import HIGH_IMPACT_SHARE, MEDIUM_IMPACT_SHARE, Finding
 from traceopt.rules.registry import TRACE_QUALITY, builtin_rules
 from traceopt.rules.rule import Rule
+from traceopt.testing import events as build
 
 if TYPE_CHECKING:
     from conftest import GetExample

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pytest
-from small_traces import Json, annotation, document, kernel, op, python, read, runtime, span
 from test_mm_ef import RULES, found, saving_of
 
 from traceopt.analyzer.facts import Facts
 from traceopt.rules.engine import HIDDEN, prepare, run_rules
 from traceopt.rules.registry import load_rules
+from traceopt.testing.events import Json, annotation, document, kernel, op, python, read, runtime, span
 
 if TYPE_CHECKING:
     from conftest import GetExample

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 import pytest
-import small_traces as build
 
 from traceopt.analyzer.facts import Facts
 from traceopt.result.document import Check
 from traceopt.result.finding import Finding
 from traceopt.rules.engine import run_rules
 from traceopt.rules.registry import builtin_rules
+from traceopt.testing import events as build
 
 RULES = {rule.code: rule for rule in builtin_rules()}
 STEP_US, STEPS = 10_000, 4

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from small_traces import Json, annotation, document, kernel, op, python, read, runtime
-
 from traceopt.analyzer.facts import Facts
+from traceopt.testing.events import Json, annotation, document, kernel, op, python, read, runtime
 
 
 def item(at: float, number: int) -> list[Json]:

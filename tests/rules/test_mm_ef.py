@@ -7,7 +7,6 @@ from statistics import mean, median
 from typing import TYPE_CHECKING
 
 import pytest
-import small_traces
 from test_tq import REAL, facts_of, launched, real
 
 from fixtures.generate import Planted
@@ -15,6 +14,7 @@ from traceopt.analyzer.facts import Facts
 from traceopt.result.finding import Finding, Saving
 from traceopt.rules.registry import builtin_rules
 from traceopt.rules.savings.price import Priced
+from traceopt.testing import events as small_traces
 
 if TYPE_CHECKING:
     from conftest import GetExample

@@ -7,7 +7,6 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 import pytest
-import small_traces as build
 
 from fixtures.generate import Planted, generate
 from fixtures.scenarios import SCENARIOS
@@ -16,6 +15,7 @@ from traceopt.result.document import Result
 from traceopt.result.finding import Finding, Saving
 from traceopt.rules.registry import builtin_rules
 from traceopt.rules.savings.price import Priced
+from traceopt.testing import events as build
 
 if TYPE_CHECKING:
     from conftest import Example, GetExample

@@ -8,7 +8,6 @@ from statistics import median
 from typing import Any
 
 import pytest
-import small_traces as build
 
 from fixtures.generate import GeneratedTrace, generate_ranks
 from traceopt.analyzer.facts import Facts
@@ -18,6 +17,7 @@ from traceopt.analyzer.reading.trace_reader import read_trace
 from traceopt.api import analyze
 from traceopt.result.document import Check, Result
 from traceopt.result.finding import Finding
+from traceopt.testing import events as build
 
 Run = tuple[list[GeneratedTrace], Result]
 

@@ -8,7 +8,6 @@ import math
 from typing import Any
 
 import pytest
-import small_traces as build
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from odd_values import JSON, paths, put
@@ -23,6 +22,7 @@ from traceopt.result.document import Check
 from traceopt.result.finding import Finding
 from traceopt.rules.engine import run_rules
 from traceopt.rules.registry import builtin_rules
+from traceopt.testing import events as build
 
 RULES = {rule.code: rule() for rule in builtin_rules()}
 NEED_SETTINGS = ("DL005", "DL006", "CV003", "PY002")

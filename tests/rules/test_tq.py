@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-import small_traces
 
 from fixtures import broken
 from traceopt.analyzer.facts import Facts
@@ -16,6 +15,7 @@ from traceopt.analyzer.reading.trace_reader import read_trace
 from traceopt.rules.bases.rank_rule import RunRule
 from traceopt.rules.engine import Outcome, run_rules
 from traceopt.rules.registry import TRACE_QUALITY, builtin_rules
+from traceopt.testing import events as small_traces
 
 if TYPE_CHECKING:
     from conftest import GetExample

@@ -14,7 +14,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from traceopt.analyzer.ranks.rank_summary import RankSummary
-from traceopt.result.document import Check, Combined, RankRow, Result, TraceFile
+from traceopt.result.document import Check, CheckStatus, Combined, RankRow, Result, TraceFile
 from traceopt.result.finding import Finding
 from traceopt.rules.engine import value_order
 from traceopt.workers.packed_result import DocumentPart, PackedResult
@@ -27,6 +27,9 @@ class _Row(Struct, frozen=True):
     row: RankRow
     paths: list[str]
     files: list[TraceFile]
+
+
+_RATING: dict[CheckStatus, int] = {"found": 0, "error": 1}  # which of the ranks' answers the document shows
 
 
 class _Group(Struct):
@@ -47,7 +50,7 @@ class Merge:
         self._warnings: dict[int, list[str]] = {}
         self._groups: dict[tuple[str, str, int], _Group] = {}
         self._combined: dict[str, tuple[_Order, Combined]] = {}  # by code: of the lowest rank whose fixes have it
-        self._checks: dict[str, tuple[tuple[bool, _Order], Check]] = {}
+        self._checks: dict[str, tuple[tuple[int, _Order], Check]] = {}
         self._texts: dict[str, str] = {}
 
     def add(self, index: int, data: bytes) -> str | None:
@@ -120,7 +123,7 @@ class Merge:
                 if code not in self._combined or order < self._combined[code][0]:
                     self._combined[code] = (order, part.combined)
         for check in part.checks:
-            rating = (check.status != "found", order)
+            rating = (_RATING.get(check.status, len(_RATING)), order)
             if check.code not in self._checks or rating < self._checks[check.code][0]:
                 self._checks[check.code] = (rating, check)
 

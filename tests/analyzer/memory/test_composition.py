@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-from small_traces import Json, annotation, document, kernel, op, read, runtime
 
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.memory.blocks import AFTER, BEFORE, find_blocks
@@ -19,6 +18,7 @@ from traceopt.analyzer.memory.composition import (
     TEMPORARY,
 )
 from traceopt.analyzer.memory.model_state import state_multiple
+from traceopt.testing.events import Json, annotation, document, kernel, op, read, runtime
 
 if TYPE_CHECKING:
     from conftest import GetExample

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from small_traces import Json, annotation, kernel, read
 
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.memory.curve import DeviceMemory
+from traceopt.testing.events import Json, annotation, kernel, read
 
 if TYPE_CHECKING:
     from conftest import GetExample

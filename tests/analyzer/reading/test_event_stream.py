@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from small_traces import Json, op, span
 
 from traceopt.analyzer.reading import event_stream
 from traceopt.analyzer.reading.event_stream import EventStream, NotATraceError
 from traceopt.analyzer.reading.event_types import Slice, Span
+from traceopt.testing.events import Json, op, span
 
 NASTY = [
     "aten::mm",

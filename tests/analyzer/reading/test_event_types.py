@@ -6,12 +6,13 @@ import io
 from typing import Any
 
 import pytest
-from small_traces import Json, annotation, assert_same_trace, document, kernel, op, python, runtime, span
+from same_traces import assert_same_trace
 
 from fixtures.generate import generate
 from traceopt.analyzer.reading import event_types
 from traceopt.analyzer.reading.trace_reader import read_trace
 from traceopt.analyzer.vocabulary import event_categories
+from traceopt.testing.events import Json, annotation, document, kernel, op, python, runtime, span
 
 
 def both_ways(text: bytes, monkeypatch: pytest.MonkeyPatch) -> None:

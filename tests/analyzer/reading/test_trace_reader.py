@@ -14,7 +14,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from small_traces import PID, Json, annotation, document, driver, kernel, op, python, read, runtime, span
 
 from fixtures import broken
 from fixtures.generate import generate
@@ -22,6 +21,7 @@ from traceopt.analyzer.reading.trace_reader import read_trace
 from traceopt.analyzer.tables.schema import KERNEL, MEMCPY, MEMSET, Spans, Table
 from traceopt.analyzer.tables.trace import Trace
 from traceopt.errors import InputError
+from traceopt.testing.events import PID, Json, annotation, document, driver, kernel, op, python, read, runtime, span
 
 TABLES = ("gpu", "runtime", "ops", "annotations", "python", "sync", "memory", "flows")
 

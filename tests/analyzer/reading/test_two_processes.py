@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from small_traces import assert_same_trace
+from same_traces import assert_same_trace
 
 from fixtures.generate import generate
 from traceopt.analyzer.reading import trace_reader, two_processes

@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
-from small_traces import MAIN, PID, Json, annotation, op, python, read
 
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.reading.trace_reader import read_trace
@@ -19,6 +18,7 @@ from traceopt.analyzer.recordings.joined_cycles import join_cycles
 from traceopt.analyzer.tables.trace import Trace
 from traceopt.rules.engine import prepare, run_rules
 from traceopt.rules.registry import load_rules
+from traceopt.testing.events import MAIN, PID, Json, annotation, op, python, read
 
 
 def step(number: int, start: float, times: list[tuple[str, float, float]], length: float, **args: Any) -> list[Json]:

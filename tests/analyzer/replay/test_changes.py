@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_graph import Action, actions, run
-from tiny_machine import Machine
 
 from traceopt.analyzer.arrays.intervals import Intervals, intersect, union
 from traceopt.analyzer.facts import Facts
@@ -23,6 +22,7 @@ from traceopt.analyzer.replay.changes import (
     RemoveLaunches,
     ScaleWork,
 )
+from traceopt.testing.machine import Machine
 
 STEPS = 5
 

@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from small_traces import annotation, kernel, op, python, read, runtime, span
-from tiny_machine import Machine
 
 from fixtures.scenarios import SCENARIOS
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.replay import queues
 from traceopt.analyzer.replay.graph import HOST
 from traceopt.analyzer.replay.retime import retime
+from traceopt.testing.events import annotation, kernel, op, python, read, runtime, span
+from traceopt.testing.machine import Machine
 
 if TYPE_CHECKING:
     from conftest import GetExample

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from small_traces import Json, annotation, kernel, op, python, read, runtime, span
 
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.stalls.idle import CAUSES
 from traceopt.assembly import sections
+from traceopt.testing.events import Json, annotation, kernel, op, python, read, runtime, span
 
 MAIN, AUTOGRAD = 1, 2
 LOADER = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"

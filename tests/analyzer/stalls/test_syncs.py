@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from small_traces import Json, annotation, kernel, op, python, read, runtime, span
 
 from traceopt.analyzer.facts import Facts
+from traceopt.testing.events import Json, annotation, kernel, op, python, read, runtime, span
 
 if TYPE_CHECKING:
     from conftest import GetExample

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from small_traces import PID, Json, annotation, op, python, read, runtime, span
 
 import traceopt.capture.script.hooks
 from traceopt.analyzer.timeline.call_sites import CallSites
 from traceopt.analyzer.timeline.call_tree import build_slices
 from traceopt.analyzer.vocabulary.python_frames import CallSite, is_library, parse_frame
+from traceopt.testing.events import PID, Json, annotation, op, python, read, runtime, span
 
 
 def sites(events: list[Json]) -> dict[str, str]:

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from small_traces import annotation, op, python, read, runtime
 
 from traceopt.analyzer.timeline import call_tree
 from traceopt.analyzer.timeline.call_tree import ANNOTATION, OP, PYTHON, RUNTIME, Slices, build_slices, enclosing
+from traceopt.testing.events import annotation, op, python, read, runtime
 
 Rows = list[tuple[int, int, int]]  # thread, start, duration
 

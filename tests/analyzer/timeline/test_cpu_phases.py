@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from small_traces import Json, annotation, op, python, read
 
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.timeline.cpu_phases import PHASE_NAMES, PHASES
+from traceopt.testing.events import Json, annotation, op, python, read
 
 if TYPE_CHECKING:
     from conftest import GetExample

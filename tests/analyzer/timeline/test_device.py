@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from small_traces import Json, annotation, document, kernel, op, read, runtime, span
 
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.timeline.device import TraceDevice
 from traceopt.assembly.sections import gpu_runtime
+from traceopt.testing.events import Json, annotation, document, kernel, op, read, runtime, span
 
 A100 = {"id": 0, "name": "NVIDIA A100-SXM4-80GB", "totalGlobalMem": 85_097_971_712}
 A100 |= {"computeMajor": 8, "computeMinor": 0, "numSms": 108}

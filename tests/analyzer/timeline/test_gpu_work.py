@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from small_traces import Json, annotation, kernel, read, runtime, span
 
 from fixtures.scenarios import SCENARIOS
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.timeline.gpu_work import GpuWork
 from traceopt.assembly import sections
+from traceopt.testing.events import Json, annotation, kernel, read, runtime, span
 
 if TYPE_CHECKING:
     from conftest import GetExample

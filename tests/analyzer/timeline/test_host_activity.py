@@ -7,12 +7,12 @@ from itertools import combinations
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from small_traces import Json, annotation, op, python, read, runtime, span
 
 from traceopt.analyzer.arrays.intervals import intersect, union
 from traceopt.analyzer.timeline.call_tree import build_slices
 from traceopt.analyzer.timeline.host_activity import Host
 from traceopt.analyzer.vocabulary.host_activities import ACTIVITIES, ACTIVITY_NAMES
+from traceopt.testing.events import Json, annotation, op, python, read, runtime, span
 
 MAIN, OTHER = 1, 2
 LOADER = "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__"

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from small_traces import Json, annotation, driver, kernel, op, read, runtime
-
 from traceopt.analyzer.timeline.call_tree import build_slices
 from traceopt.analyzer.timeline.launch_links import link
+from traceopt.testing.events import Json, annotation, driver, kernel, op, read, runtime
 
 
 def links(events: list[Json]) -> dict[str, tuple[str, str]]:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from small_traces import Json, annotation, kernel, op, python, read, runtime, span
 
 from traceopt.analyzer.timeline.steps import Steps, find_steps
+from traceopt.testing.events import Json, annotation, kernel, op, python, read, runtime, span
 
 
 def work(until: float, tid: int = 1) -> list[Json]:

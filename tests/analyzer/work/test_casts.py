@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from small_traces import Json, annotation, document, kernel, op, read, runtime
 
 from traceopt.analyzer.facts import Facts
+from traceopt.testing.events import Json, annotation, document, kernel, op, read, runtime
 
 HALF, FLOAT = "c10::BFloat16", "float"
 GEMM = "ampere_bf16_s16816gemm_bf16_128x64_ldg8_f2f_tn"

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from small_traces import Json, annotation, kernel, op, read, runtime
 
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.work.unfused_chains import MAX_GAIN
+from traceopt.testing.events import Json, annotation, kernel, op, read, runtime
 
 if TYPE_CHECKING:
     from conftest import GetExample

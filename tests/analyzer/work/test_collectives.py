@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from small_traces import Json, annotation, document, kernel, op, python, read, runtime
 
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.work.collectives import CollectiveCalls
+from traceopt.testing.events import Json, annotation, document, kernel, op, python, read, runtime
 
 GENERIC = "ncclDevKernel_Generic_4(ncclDevKernelArgsStorage<4096ul>)"
 

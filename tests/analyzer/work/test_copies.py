@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from small_traces import Json, annotation, kernel, read, span
 
 from traceopt.analyzer.timeline.gpu_work import GpuWork
 from traceopt.analyzer.work.copies import copy_kind, find_copies
+from traceopt.testing.events import Json, annotation, kernel, read, span
 
 
 @pytest.mark.parametrize(

@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from small_traces import Json, annotation, document, kernel, op, python, read, runtime
 
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.reading.trace_reader import read_trace
 from traceopt.analyzer.vocabulary.flop_formulas import op_flops
+from traceopt.testing.events import Json, annotation, document, kernel, op, python, read, runtime
 
 if TYPE_CHECKING:
     from conftest import GetExample

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from small_traces import Json, annotation, document, kernel, op, read, runtime, span
 
 from traceopt.analyzer.facts import Facts
+from traceopt.testing.events import Json, annotation, document, kernel, op, read, runtime, span
 
 A100 = {"id": 0, "name": "NVIDIA A100-SXM4-40GB", "totalGlobalMem": 42_297_524_224}
 A100 |= {"computeMajor": 8, "computeMinor": 0, "numSms": 108}

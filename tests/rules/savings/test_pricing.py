@@ -7,8 +7,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 from msgspec.structs import replace
-from small_traces import annotation, document
-from tiny_machine import Machine
 
 from traceopt.analyzer.arrays.intervals import union
 from traceopt.analyzer.facts import Facts
@@ -17,6 +15,8 @@ from traceopt.api import analyze
 from traceopt.result.finding import Finding, Fix
 from traceopt.rules.savings.price import Price, Priced
 from traceopt.rules.savings.pricing import Given, gain_ns, hide, priced, scaled, shorter, with_other_fixes
+from traceopt.testing.events import annotation, document
+from traceopt.testing.machine import Machine
 
 US = 1_000
 
