@@ -356,11 +356,11 @@ class Facts(Struct, frozen=True, dict=True):
 
         Raises KeyError for a requirement that does not exist.
         """
-        present, sentence = _REQUIREMENTS[requirement]
+        present, sentence = REQUIREMENTS[requirement]
         return None if present(self) else sentence
 
 
-_REQUIREMENTS: dict[str, tuple[Callable[[Facts], bool], str]] = {
+REQUIREMENTS: dict[str, tuple[Callable[[Facts], bool], str]] = {
     "gpu": (lambda f: f.has_gpu, "No GPU work was recorded; profile with ProfilerActivity.CUDA."),
     "work": (
         lambda f: f.has_gpu or not f.quality.gpu_expected,

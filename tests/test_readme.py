@@ -183,8 +183,8 @@ def test_the_settings_are_accepted(tmp_path: Path) -> None:
 
 
 def test_the_example_rule_works(tmp_path: Path) -> None:
-    (source,) = fences(ROOT / "docs" / "rules-development.md", "python")
-    (tmp_path / "idle_budget.py").write_text(source)
+    source, test = fences(ROOT / "docs" / "rules-development.md", "python")
+    (tmp_path / "report_in_step.py").write_text(source)
     command = [sys.executable, "-m", "traceopt", "analyze", "--no-html", "--rules-dir", str(tmp_path)]
     command += ["--select", "ACME", "--format", "concise"]
 
@@ -193,8 +193,11 @@ def test_the_example_rule_works(tmp_path: Path) -> None:
         assert not done.stderr
         return done.stdout.decode()
 
-    assert "ACME001" in run("five_faults")
+    assert "train.py:118: ACME001 saves 4.9 ms" in run("five_faults")
     assert "ACME001" not in run("healthy")
+    (tmp_path / "test_report_in_step.py").write_text(test)
+    done = subprocess.run([sys.executable, "-m", "pytest", "-q", "-c", os.devnull, str(tmp_path)], capture_output=True)
+    assert b"2 passed" in done.stdout, done.stdout.decode()
 
 
 @pytest.mark.filterwarnings("ignore:CUDA is not available")
