@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from operator import attrgetter
 from typing import Any
 
 from msgspec import Raw, Struct, field
+from msgspec.structs import replace
 
+from traceopt.analyzer.tables.schema import GpuTable, MemoryTable, OpTable, RuntimeTable, SyncTable, Table
 from traceopt.analyzer.vocabulary import event_categories as cat
 
 MEMORY, FLOWS = "memory", "flows"  # tables of points; the others are of a category each
@@ -29,45 +32,31 @@ def _thread(events: Sequence[Any]) -> dict[str, list[Any]]:
     return {"pid": [e.pid for e in events], "tid": [e.tid for e in events]}
 
 
+def _recorded(table: type[Table], events: Sequence[Any]) -> Fields:
+    """The columns of a table that events hold in their `args`."""
+    args = [event.args for event in events]
+
+    def columns(*kinds: str) -> dict[str, list[Any]]:
+        return {name: list(map(attrgetter(name), args)) for name in table.of_args(*kinds)}
+
+    return Fields(columns("I8", "I4"), columns("Text"), columns("I4x3"))
+
+
 def _gpu(events: Sequence[Any]) -> Fields:
-    args = [e.args for e in events]
-    numbers = _span(events) | {
-        "device": [a.device for a in args],
-        "stream": [a.stream for a in args],
-        "correlation": [a.correlation for a in args],
-        "bytes": [a.bytes for a in args],
-        "collective_elements": [a.collective_elements for a in args],
-        "group_size": [a.group_size for a in args],
-        "collective_sequence": [a.collective_sequence for a in args],
-        "pid": [e.pid for e in events],  # the device, where the file names none
-    }
-    texts = {
-        "collective": [a.collective for a in args],
-        "collective_dtype": [a.collective_dtype for a in args],
-        "process_group": [a.process_group for a in args],
-        "process_group_ranks": [a.process_group_ranks for a in args],
-    }
-    return Fields(numbers, texts, {"grid": [a.grid for a in args], "block": [a.block for a in args]})
+    fields = _recorded(GpuTable, events)
+    of_event = {"pid": [e.pid for e in events]}  # the device, where the file names none
+    return replace(fields, numbers=_span(events) | fields.numbers | of_event)
 
 
 def _runtime(events: Sequence[Any]) -> Fields:
-    return Fields(_span(events) | {"correlation": [e.args.correlation for e in events]} | _thread(events))
+    fields = _recorded(RuntimeTable, events)
+    return replace(fields, numbers=_span(events) | fields.numbers | _thread(events))
 
 
 def _op(events: Sequence[Any]) -> Fields:
-    args = [e.args for e in events]
-    numbers = _span(events) | {
-        "sequence": [a.sequence for a in args],
-        "forward_thread": [a.forward_thread for a in args],
-        "event_index": [a.event_index for a in args],
-    }
-    texts = {
-        "dims": [a.dims for a in args],
-        "types": [a.types for a in args],
-        "concrete": [a.concrete for a in args],
-        "stack": [a.stack for a in args],
-    }
-    return Fields(numbers | _thread(events), texts)
+    fields = _recorded(OpTable, events)
+    index = {"event_index": [e.args.event_index for e in events]}
+    return replace(fields, numbers=_span(events) | fields.numbers | index | _thread(events))
 
 
 def _python(events: Sequence[Any]) -> Fields:
@@ -75,29 +64,13 @@ def _python(events: Sequence[Any]) -> Fields:
 
 
 def _sync(events: Sequence[Any]) -> Fields:
-    args = [e.args for e in events]
-    numbers = _span(events) | {
-        "correlation": [a.correlation for a in args],
-        "device": [a.device for a in args],
-        "stream": [a.stream for a in args],
-        "awaited_stream": [a.awaited_stream for a in args],
-        "event_record": [a.event_record for a in args],
-    }
-    return Fields(numbers)
+    fields = _recorded(SyncTable, events)
+    return replace(fields, numbers=_span(events) | fields.numbers)
 
 
 def _memory(events: Sequence[Any]) -> Fields:
-    args = [e.args for e in events]
-    numbers = {
-        "time": [e.ts for e in events],
-        "bytes": [a.bytes for a in args],
-        "address": [a.address for a in args],
-        "allocated": [a.allocated for a in args],
-        "reserved": [a.reserved for a in args],
-        "device_type": [a.device_type for a in args],
-        "device": [a.device for a in args],
-    }
-    return Fields(numbers | _thread(events))
+    fields = _recorded(MemoryTable, events)
+    return replace(fields, numbers={"time": [e.ts for e in events]} | fields.numbers | _thread(events))
 
 
 def _flows(events: Sequence[Any]) -> Fields:

@@ -17,6 +17,7 @@ from typing import Any, ClassVar, Literal
 import msgspec
 from msgspec import Raw, Struct, field
 
+from traceopt.analyzer.tables.schema import GpuTable, OpTable, RuntimeTable, SyncTable
 from traceopt.analyzer.vocabulary import event_categories as cat
 
 NONE = -1.0  # "not in the event", for numbers that cannot be negative
@@ -159,15 +160,13 @@ class Arrow(Struct, gc=False):
     ph: Literal["s", "t", "f"]
 
 
-_OP_ARGS = ("dims", "types", "concrete", "stack", "sequence", "forward_thread", "event_index")
-_SYNC_ARGS = ("correlation", "stream", "device", "awaited_stream", "event_record")
-_NO_GPU_ARGS = {*_OP_ARGS, "awaited_stream", "event_record"}
+_OP_ARGS = (*OpTable.of_args(), "event_index")
 _ARGS: dict[str, tuple[str, ...]] = {  # those of SliceArgs that a table keeps
-    cat.GPU: tuple(name for name in SliceArgs.__struct_fields__ if name not in _NO_GPU_ARGS),
-    cat.RUNTIME: ("correlation",),
+    cat.GPU: GpuTable.of_args(),
+    cat.RUNTIME: RuntimeTable.of_args(),
     cat.OP: _OP_ARGS,
     cat.ANNOTATION: _OP_ARGS,
-    cat.SYNC: _SYNC_ARGS,
+    cat.SYNC: SyncTable.of_args(),
 }
 _fields = cache(msgspec.structs.fields)
 

@@ -49,9 +49,7 @@ from traceopt.analyzer.vocabulary import event_categories as cat
 _FARTHEST_US = 86_400e6  # a time or a duration beyond a day is damage: a trace holds seconds to minutes
 _TIMES_ENOUGH = 1000  # for a median that no damage moves far
 _TEXT_THREADS = -(1 << 40)  # process and thread ids that are texts are numbered from here down
-TEXT_COLUMNS = frozenset(
-    {"dims", "types", "concrete", "stack", "collective", "collective_dtype", "process_group", "process_group_ranks"}
-)
+TEXT_COLUMNS = frozenset(GpuTable.of_args("Text")) | frozenset(OpTable.of_args("Text"))
 _NO_TEXTS = (b"", b"null", b'""')
 _SEPARATOR = b"\0"  # hardly ever in JSON text
 

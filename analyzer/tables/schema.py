@@ -13,9 +13,17 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
+# The types of columns. A column is declared once, as a field of its table: SCHEMA and what is read of an event's `args`
+# follow from the name of the type.
 I8 = npt.NDArray[np.int64]
 I4 = npt.NDArray[np.int32]
+I4x3 = npt.NDArray[np.int32]  # shape (rows, 3)
 U1 = npt.NDArray[np.uint8]
+Text = npt.NDArray[np.int32]  # codes into `Trace.texts`
+_DTYPES = {"I8": "i8", "I4": "i4", "I4x3": "i4x3", "U1": "u1", "Text": "i4"}
+_OF_EVENT = frozenset(
+    {"start", "duration", "time", "name", "kind", "thread", "id", "finish", "call_line"}
+)  # not of its `args`
 
 T = TypeVar("T", bound="Table")
 
@@ -26,6 +34,17 @@ class Table(Struct, frozen=True):
     """Base of the tables: as long as its columns; `SCHEMA` gives dtypes ("i4x3": three numbers a row)."""
 
     SCHEMA: ClassVar[dict[str, str]] = {}
+    KINDS: ClassVar[dict[str, str]] = {}  # names of the columns' types: "I8", "Text", ...
+
+    def __init_subclass__(cls) -> None:
+        own = {name: kind for name, kind in cls.__annotations__.items() if kind in _DTYPES}
+        cls.KINDS = {**cls.KINDS, **own}
+        cls.SCHEMA = {name: _DTYPES[kind] for name, kind in cls.KINDS.items()}
+
+    @classmethod
+    def of_args(cls, *kinds: str) -> tuple[str, ...]:
+        """The columns that come from an event's `args`, of some kinds or of all."""
+        return tuple(n for n, kind in cls.KINDS.items() if n not in _OF_EVENT and (not kinds or kind in kinds))
 
     def __len__(self) -> int:
         return len(getattr(self, self.__struct_fields__[0]))
@@ -41,8 +60,6 @@ class Spans(Table, frozen=True):
     start: I8  # ns
     duration: I8  # ns, >= 0
     name: I4
-
-    SCHEMA: ClassVar[dict[str, str]] = {"start": "i8", "duration": "i8", "name": "i4"}
 
     @property
     def end(self) -> I8:
@@ -62,8 +79,6 @@ class ThreadSpans(Spans, frozen=True):
 
     thread: I4
 
-    SCHEMA: ClassVar[dict[str, str]] = {**Spans.SCHEMA, "thread": "i4"}
-
 
 class GpuTable(Spans, frozen=True):
     """Work of the device: kernels, copies, fills. Nothing else counts as GPU work."""
@@ -73,33 +88,15 @@ class GpuTable(Spans, frozen=True):
     stream: I8
     correlation: I8
     bytes: I8  # copies and fills
-    grid: I4  # (n, 3) blocks
-    block: I4  # (n, 3) threads a block
-    collective: I4  # text: a collective's name, as NCCL's metadata has it
+    grid: I4x3  # blocks
+    block: I4x3  # threads per block
+    collective: Text  # a collective's name, as NCCL's metadata has it
     collective_elements: I8
-    collective_dtype: I4  # text
+    collective_dtype: Text
     group_size: I4
-    process_group: I4  # text: its name
-    process_group_ranks: I4  # text
+    process_group: Text  # its name
+    process_group_ranks: Text
     collective_sequence: I8  # number of a collective in its process group
-
-    SCHEMA: ClassVar[dict[str, str]] = {
-        **Spans.SCHEMA,
-        "kind": "u1",
-        "device": "i4",
-        "stream": "i8",
-        "correlation": "i8",
-        "bytes": "i8",
-        "grid": "i4x3",
-        "block": "i4x3",
-        "collective": "i4",
-        "collective_elements": "i8",
-        "collective_dtype": "i4",
-        "group_size": "i4",
-        "process_group": "i4",
-        "process_group_ranks": "i4",
-        "collective_sequence": "i8",
-    }
 
 
 class RuntimeTable(ThreadSpans, frozen=True):
@@ -107,51 +104,30 @@ class RuntimeTable(ThreadSpans, frozen=True):
 
     correlation: I8
 
-    SCHEMA: ClassVar[dict[str, str]] = {**ThreadSpans.SCHEMA, "correlation": "i8"}
-
 
 class OpTable(ThreadSpans, frozen=True):
     """PyTorch operators on CPU threads."""
 
-    dims: I4  # text: JSON of "Input Dims"
-    types: I4  # text: JSON of "Input type"
-    concrete: I4  # text: JSON of "Concrete Inputs"
-    stack: I4  # text: "Call stack" (2021), frames from the innermost, separated by ";"
+    dims: Text  # JSON of "Input Dims"
+    types: Text  # JSON of "Input type"
+    concrete: Text  # JSON of "Concrete Inputs"
+    stack: Text  # "Call stack" (2021), frames from the innermost, separated by ";"
     sequence: I8  # autograd sequence number
     forward_thread: I8  # of a backward operator: the thread that ran its forward, as autograd numbers it
-
-    SCHEMA: ClassVar[dict[str, str]] = {
-        **ThreadSpans.SCHEMA,
-        "dims": "i4",
-        "types": "i4",
-        "concrete": "i4",
-        "stack": "i4",
-        "sequence": "i8",
-        "forward_thread": "i8",
-    }
 
 
 class AnnotationTable(ThreadSpans, frozen=True):
     """User annotations on CPU threads: profiler steps, DataLoader, optimizer, collectives, record_function."""
 
-    dims: I4
-    types: I4
-    stack: I4  # text, as in OpTable
-
-    SCHEMA: ClassVar[dict[str, str]] = {
-        **ThreadSpans.SCHEMA,
-        "dims": "i4",
-        "types": "i4",
-        "stack": "i4",
-    }
+    dims: Text
+    types: Text
+    stack: Text  # as in OpTable
 
 
 class PythonTable(ThreadSpans, frozen=True):
     """Python frames and calls of builtins on CPU threads, named "file(line): function"."""
 
     call_line: I4  # of the user's code that makes this call; -1: another's code, or not recorded
-
-    SCHEMA: ClassVar[dict[str, str]] = {**ThreadSpans.SCHEMA, "call_line": "i4"}
 
 
 class SyncTable(Spans, frozen=True):
@@ -162,15 +138,6 @@ class SyncTable(Spans, frozen=True):
     correlation: I8
     awaited_stream: I8  # of a wait for an event: the stream that it was recorded on
     event_record: I8  # correlation of the call that recorded the event
-
-    SCHEMA: ClassVar[dict[str, str]] = {
-        **Spans.SCHEMA,
-        "device": "i4",
-        "stream": "i8",
-        "correlation": "i8",
-        "awaited_stream": "i8",
-        "event_record": "i8",
-    }
 
 
 class MemoryTable(Table, frozen=True):
@@ -185,17 +152,6 @@ class MemoryTable(Table, frozen=True):
     device: I4
     thread: I4
 
-    SCHEMA: ClassVar[dict[str, str]] = {
-        "time": "i8",
-        "bytes": "i8",
-        "address": "i8",
-        "allocated": "i8",
-        "reserved": "i8",
-        "device_type": "i4",
-        "device": "i4",
-        "thread": "i4",
-    }
-
 
 class FlowTable(Table, frozen=True):
     """Ends of the forward-to-backward arrows: `finish` 0 at the forward operator, 1 at the backward one."""
@@ -204,5 +160,3 @@ class FlowTable(Table, frozen=True):
     id: I8
     thread: I4
     finish: U1
-
-    SCHEMA: ClassVar[dict[str, str]] = {"time": "i8", "id": "i8", "thread": "i4", "finish": "u1"}
