@@ -1,4 +1,4 @@
-"""Writes the pages that follow from the code (rules/, facts.md, frames.md): `python docs/generate.py`."""
+"""Writes the pages that follow from the code, docs/rules/ and others: `python docs/generate.py`."""
 
 from __future__ import annotations
 
@@ -9,12 +9,14 @@ from pathlib import Path
 
 from traceopt.analyzer.facts import REQUIREMENTS, Facts
 from traceopt.result.frames import TABLES
+from traceopt.result.json_schema import result_schema
 from traceopt.rules.registry import builtin_rules, rule_page
 from traceopt.rules.rule import Rule
 
 FOLDER = Path(__file__).parent / "rules"
 FACTS = Path(__file__).parent / "facts.md"
 FRAMES = Path(__file__).parent / "frames.md"
+SCHEMA = Path(__file__).parent / "result.schema.json"
 
 
 def pages() -> dict[str, str]:
@@ -98,13 +100,14 @@ def frames_page() -> str:
         "(`NaN`, `<NA>`), never 0; shares are 0..1. `frame.attrs['columns']` holds what stands here.",
     ]
     for name, table in TABLES.items():
-        lines += ["", f"## {name}", "", table.about, "", "| column | dtype | unit or meaning |", "| --- | --- | --- |"]
+        lines += ["", f"## {name}", "", table.about, "", "| column | dtype | meaning, unit |", "| --- | --- | --- |"]
         lines += [f"| `{column}` | {dtype} | {meaning} |" for column, (dtype, meaning) in table.columns.items()]
     return "\n".join(lines) + "\n"
 
 
 def main() -> None:
     FACTS.write_text(facts_page(), encoding="utf-8")
+    SCHEMA.write_bytes(result_schema())
     FRAMES.write_text(frames_page(), encoding="utf-8")
     wanted = pages()
     FOLDER.mkdir(exist_ok=True)

@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence, Set
 
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.replayed_parts import busy_names, labels_of, limit_of, parts_of
-from traceopt.result.document import BreakdownPart, Combined
+from traceopt.result.document import Combined
+from traceopt.result.rows import BreakdownPart
 from traceopt.rules.savings.price import Priced, independent
 
 TOP = 3

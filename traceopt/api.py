@@ -17,8 +17,9 @@ from traceopt.analyzer.reading.sources import find_sources
 from traceopt.analyzer.recordings.cycle_pairs import find_recordings
 from traceopt.analyzer.work.throughput import Workload
 from traceopt.errors import ConfigError, InputError, TraceoptError, one_line
-from traceopt.result.document import RankRow, Result
+from traceopt.result.document import Result
 from traceopt.result.rounding import us
+from traceopt.result.rows import RankRow
 from traceopt.rules.engine import Outcome, run_rank_rules, value_order
 from traceopt.workers.answers import Executor
 from traceopt.workers.executors import executor_for

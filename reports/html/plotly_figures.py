@@ -13,7 +13,8 @@ from traceopt.reports.html.rank_chart import MAX_COLUMNS, rank_names, rank_parts
 from traceopt.reports.html.timeline_svg import band, compute_row, memory_end_us, thinned
 from traceopt.reports.words import quantities
 from traceopt.reports.words.part_styles import part_style, span_colour
-from traceopt.result.document import Lane, Memory, RankRow, Span, Timeline
+from traceopt.result.document import Memory
+from traceopt.result.rows import Lane, RankRow, Span, Timeline
 
 ZOOM_SPANS = 2_000  # the longest spans of all lanes; more make the page slow and large
 BAR_WIDTH = 0.56

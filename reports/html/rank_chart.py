@@ -7,7 +7,8 @@ from statistics import median
 from msgspec import Struct
 
 from traceopt.reports.words import quantities
-from traceopt.result.document import RankRow, Result
+from traceopt.result.document import Result
+from traceopt.result.rows import RankRow
 
 MAX_COLUMNS = 256
 ROOM_ABOVE = 1.14  # for the name of the median

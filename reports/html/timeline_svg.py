@@ -9,7 +9,8 @@ from msgspec import Struct
 
 from traceopt.reports.words import quantities
 from traceopt.reports.words.part_styles import DENSE_LANE_SPANS, part_style, span_colour, span_words
-from traceopt.result.document import Lane, Memory, MemoryPoint, Span, Stall, Timeline
+from traceopt.result.document import Memory
+from traceopt.result.rows import Lane, MemoryPoint, Span, Stall, Timeline
 
 BINS = 206  # columns of an occupancy lane: two pixels each on a phone
 LEVELS = 5  # steps of opacity

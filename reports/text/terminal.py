@@ -7,7 +7,8 @@ import re
 from traceopt.reports.text.terminal_lines import MAX_WIDTH, MIN_WIDTH, Paper, pad, width_of
 from traceopt.reports.words import headline, quantities, sentences
 from traceopt.reports.words.shown_document import shown as shown_form
-from traceopt.result.document import BreakdownPart, Result
+from traceopt.result.document import Result
+from traceopt.result.rows import BreakdownPart
 
 STEP_COLUMNS = 40  # columns of a bar that is the whole step
 BAR_COLUMNS = (6, 18)  # columns that bars may take, least and most; the scale shrinks when one part is larger

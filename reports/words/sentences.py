@@ -11,8 +11,9 @@ from msgspec.structs import replace
 
 from traceopt.reports.words import quantities
 from traceopt.reports.words.part_styles import DENSE_LANE_SPANS
-from traceopt.result.document import CheckStatus, Gemm, Result
+from traceopt.result.document import CheckStatus, Result
 from traceopt.result.finding import Finding
+from traceopt.result.rows import Gemm
 
 COMMAND_PATHS = 8
 RANKS_NAMED = 16

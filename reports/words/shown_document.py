@@ -5,7 +5,8 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from traceopt.reports.words import quantities
-from traceopt.result.document import BreakdownPart, Result
+from traceopt.result.document import Result
+from traceopt.result.rows import BreakdownPart
 
 
 def shown(result: Result) -> Result:

@@ -15,8 +15,9 @@ from traceopt.comparison.runs import slim
 from traceopt.errors import ConfigError, InputError
 from traceopt.reports.html.page import render_html
 from traceopt.result.comparison import Comparison, FindingChange
-from traceopt.result.document import Device, Kernel, Result, Setting
+from traceopt.result.document import Device, Result, Setting
 from traceopt.result.finding import Location
+from traceopt.result.rows import Kernel
 from traceopt.run_comparison import runs_of
 
 GetExample = Callable[..., object]

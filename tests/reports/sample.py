@@ -12,41 +12,43 @@ from msgspec import Struct
 from msgspec.structs import asdict, replace
 
 from traceopt.result.document import (
-    BreakdownPart,
     Check,
-    Collective,
     Combined,
     Communication,
-    Copy,
     DataLoader,
     Device,
     Efficiency,
-    Gemm,
     Gpu,
-    IdleCause,
-    Kernel,
-    Lane,
     Memory,
-    MemoryPart,
-    MemoryPoint,
     Note,
-    Op,
     Quality,
-    RankRow,
     Recorded,
     Result,
     Run,
     Setting,
-    Span,
-    Stall,
     Step,
     Sync,
     TensorCores,
-    Timeline,
     Tool,
     TraceFile,
 )
 from traceopt.result.finding import Evidence, Finding, Fix, Location, Saving
+from traceopt.result.rows import (
+    BreakdownPart,
+    Collective,
+    Copy,
+    Gemm,
+    IdleCause,
+    Kernel,
+    Lane,
+    MemoryPart,
+    MemoryPoint,
+    Op,
+    RankRow,
+    Span,
+    Stall,
+    Timeline,
+)
 
 GIB = 1 << 30
 STEP_US = 412_000.0

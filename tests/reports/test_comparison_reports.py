@@ -20,7 +20,8 @@ from traceopt.reports.html.comparison_page import render_comparison_html
 from traceopt.reports.text.comparison_markdown import LIMIT, render_comparison_markdown
 from traceopt.reports.text.comparison_terminal import render_against_baseline, render_comparison, render_gates
 from traceopt.result.comparison import Comparison, SettingChange
-from traceopt.result.document import Kernel, Result, Step
+from traceopt.result.document import Result, Step
+from traceopt.result.rows import Kernel
 from traceopt.run_comparison import runs_of
 
 ANSI = re.compile(r"\x1b\[[0-9;]*m")

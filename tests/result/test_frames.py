@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from traceopt.result import document
-from traceopt.result.document import Result
+from traceopt.result import rows
+from traceopt.result.document import Check, Result
 from traceopt.result.frames import TABLES, Frames
 
 if TYPE_CHECKING:
@@ -17,21 +17,21 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parents[2]
 ROWS = {  # the rows of the document that become a frame as they are
-    "breakdown": document.BreakdownPart,
-    "idle": document.IdleCause,
-    "kernels": document.Kernel,
-    "ops": document.Op,
-    "gemms": document.Gemm,
-    "collectives": document.Collective,
-    "copies": document.Copy,
-    "ranks": document.RankRow,
-    "memory": document.MemoryPoint,
-    "memory_parts": document.MemoryPart,
-    "stalls": document.Stall,
-    "checks": document.Check,
+    "breakdown": rows.BreakdownPart,
+    "idle": rows.IdleCause,
+    "kernels": rows.Kernel,
+    "ops": rows.Op,
+    "gemms": rows.Gemm,
+    "collectives": rows.Collective,
+    "copies": rows.Copy,
+    "ranks": rows.RankRow,
+    "memory": rows.MemoryPoint,
+    "memory_parts": rows.MemoryPart,
+    "stalls": rows.Stall,
+    "checks": Check,
 }
 PLACE = ["file", "line", "last_line", "function"]
-UNITS = {"_us": "µs", "us_per_step": "µs a step", "_share": "0..1", "_bytes": "bytes", "calls_per_step": "calls a step"}
+UNITS = {"_us": "µs", "us_per_step": "per step", "_share": "0..1", "_bytes": "bytes", "calls_per_step": "per step"}
 
 
 @pytest.fixture(params=["five_faults", "straggler", "memory_pressure", "cpu_only", "healthy"])

@@ -11,8 +11,9 @@ from traceopt.analyzer.facts import Facts
 from traceopt.assembly import sections, tables
 from traceopt.assembly.timeline import timeline
 from traceopt.assembly.verdict import UNUSABLE, verdict
-from traceopt.result.document import Quality, RankRow, Recorded, Result, Run, Tool, TraceFile
+from traceopt.result.document import Quality, Recorded, Result, Run, Tool, TraceFile
 from traceopt.result.finding import Confidence
+from traceopt.result.rows import RankRow
 from traceopt.rules.combine import combine
 from traceopt.rules.engine import Outcome
 from traceopt.version import __version__

@@ -12,18 +12,12 @@ from traceopt.analyzer.timeline.cpu_phases import PHASES
 from traceopt.analyzer.timeline.gpu_work import BUSY_LABELS
 from traceopt.analyzer.vocabulary.host_activities import LABELS
 from traceopt.result.document import (
-    BreakdownPart,
-    Collective,
     Communication,
-    Copy,
     DataLoader,
     Device,
     Efficiency,
     Gpu,
-    IdleCause,
     Memory,
-    MemoryPart,
-    MemoryPoint,
     Setting,
     Step,
     Sync,
@@ -31,6 +25,7 @@ from traceopt.result.document import (
     Throughput,
 )
 from traceopt.result.rounding import rate, share, us
+from traceopt.result.rows import BreakdownPart, Collective, Copy, IdleCause, MemoryPart, MemoryPoint
 from traceopt.rules.evidence import location_of
 
 

@@ -13,8 +13,8 @@ from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.tables.schema import I8
 from traceopt.analyzer.timeline.call_tree import OP, Slices
 from traceopt.analyzer.vocabulary.kernel_names import KernelClass, classify
-from traceopt.result.document import Gemm, Kernel, Op
 from traceopt.result.rounding import rate, share, us
+from traceopt.result.rows import Gemm, Kernel, Op
 from traceopt.rules.evidence import locations_of
 
 MAX_ROWS = 200

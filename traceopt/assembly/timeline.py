@@ -13,9 +13,9 @@ from traceopt.analyzer.tables.schema import I8
 from traceopt.analyzer.timeline.cpu_phases import PHASES
 from traceopt.analyzer.vocabulary.host_activities import ACTIVITIES, LABELS, Activity
 from traceopt.analyzer.vocabulary.kernel_labels import short_name
-from traceopt.result.document import Lane, Span, Stall, Timeline
 from traceopt.result.finding import Location
 from traceopt.result.rounding import us
+from traceopt.result.rows import Lane, Span, Stall, Timeline
 from traceopt.rules.evidence import location_of
 
 MAX_SPANS = 400  # a lane

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from traceopt.analyzer.facts import Facts
-from traceopt.result.document import BreakdownPart, Quality
+from traceopt.result.document import Quality
+from traceopt.result.rows import BreakdownPart
 from traceopt.rules.savings.price import Priced
 from traceopt.rules.savings.pricing import on_host
 

@@ -18,6 +18,7 @@ from traceopt.cli.export import export
 from traceopt.cli.failing import EXIT_ERROR, Cli
 from traceopt.cli.rules import rule, rules
 from traceopt.cli.run import run
+from traceopt.cli.schema import schema
 from traceopt.cli.tensorboard import tensorboard
 from traceopt.cli.whatif import whatif
 from traceopt.output import open_missing_streams
@@ -38,7 +39,7 @@ def cli(context: click.Context) -> None:
         context.exit(EXIT_ERROR)
 
 
-for command in (analyze, run, compare, tensorboard, whatif, rules, rule, export):
+for command in (analyze, run, compare, tensorboard, whatif, rules, rule, schema, export):
     cli.add_command(command)
 
 

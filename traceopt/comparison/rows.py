@@ -10,7 +10,8 @@ from traceopt.assembly.tables import MAX_ROWS
 from traceopt.comparison.metrics import METRICS, STEP_TIME, mean_of
 from traceopt.comparison.noise import differ
 from traceopt.result.comparison import MetricChange, PartChange, RowChange, RowStatus, StepChange
-from traceopt.result.document import BreakdownPart, Kernel, Op, Result
+from traceopt.result.document import Result
+from traceopt.result.rows import BreakdownPart, Kernel, Op
 
 NOTABLE_SHARE = 0.005  # of the step: smaller changes of a kernel or an operator are not told
 NEW_SHARE = 0.001  # of the step: nor are smaller ones that appear or vanish

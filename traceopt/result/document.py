@@ -1,19 +1,34 @@
 """The result document, schema 1: the one value that every report format is rendered from.
 
-Times are microseconds with three decimals, shares are 0..1, and an unmeasured value is None, never 0.
+Times are microseconds with three decimals, shares are 0..1, and an unmeasured value is None, never 0. Every field
+carries its meaning and its unit (`field_notes.py`); docs/result.schema.json is generated from them.
 JSON is this document's serialization; `Result.from_json` reads it back.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import msgspec
 import orjson
 from msgspec import Struct, field
 from msgspec.structs import astuple
 
-from traceopt.result.finding import Finding, Location
+from traceopt.result.field_notes import note
+from traceopt.result.finding import Finding
+from traceopt.result.rows import (
+    BreakdownPart,
+    Collective,
+    Copy,
+    Gemm,
+    IdleCause,
+    Kernel,
+    MemoryPart,
+    MemoryPoint,
+    Op,
+    RankRow,
+    Timeline,
+)
 from traceopt.result.serialization import to_indented_json
 
 if TYPE_CHECKING:
@@ -31,372 +46,241 @@ class _Version(msgspec.Struct):
 
 
 class Tool(Struct, frozen=True):
-    name: str
-    version: str
+    """The program that made the document."""
+
+    name: Annotated[str, note("name of the program")]
+    version: Annotated[str, note("version of the program")]
 
 
 class Device(Struct, frozen=True):
-    """What the step was measured on (vendor "cpu": no accelerator); `count` is devices seen by the process."""
+    """What the step was measured on."""
 
-    vendor: str
-    name: str | None
-    count: int
-    memory_bytes: int | None
-    compute_capability: str | None
+    vendor: Annotated[str, note('"nvidia", "amd", ...; "cpu": no accelerator')]
+    name: Annotated[str | None, note("name of the device")]
+    count: Annotated[int, note("devices that the process sees")]
+    memory_bytes: Annotated[int | None, note("memory of one device", "bytes")]
+    compute_capability: Annotated[str | None, note('CUDA compute capability, "8.0"')]
 
 
 class Recorded(Struct, frozen=True):
-    """What the profiler was asked to record; it decides which checks can run."""
+    """What the profiler was asked to record. It decides which checks can run."""
 
-    gpu: bool
-    shapes: bool
-    stacks: bool
-    memory: bool
+    gpu: Annotated[bool, note("GPU work")]
+    shapes: Annotated[bool, note("shapes of operators")]
+    stacks: Annotated[bool, note("Python stacks")]
+    memory: Annotated[bool, note("allocations")]
 
 
 class TraceFile(Struct, frozen=True):
-    """One file that was read. `bytes` is its uncompressed size, `lost_events` what could not be recovered.
+    """One file that was read."""
 
-    `sha256` is of the file as it lies on the disk; None where it could not be read to its end.
-    """
-
-    path: str
-    rank: int | None
-    bytes: int
-    events: int
-    lost_events: int
-    repaired_events: int
-    sha256: str | None = None
+    path: Annotated[str, note("path of the file")]
+    rank: Annotated[int | None, note("rank; null where the file does not say")]
+    bytes: Annotated[int, note("size, uncompressed", "bytes")]
+    events: Annotated[int, note("events that were read")]
+    lost_events: Annotated[int, note("damaged events that could not be recovered")]
+    repaired_events: Annotated[int, note("damaged events that could be recovered")]
+    sha256: Annotated[str | None, note("hash of the file on disk; null where it could not be read to its end")] = None
 
 
 class Setting(Struct, frozen=True):
     """A setting of the run that decides its speed, as `traceopt run` recorded it: "TF32 of matrix products", "off"."""
 
-    name: str
-    value: str
+    name: Annotated[str, note("the setting")]
+    value: Annotated[str, note("its value")]
 
 
 class Run(Struct, frozen=True):
-    """`shown_rank` is the rank whose step, breakdown and tables the document holds; `gpu_runtime` is "CUDA 12.4"."""
+    """What was analyzed."""
 
-    paths: list[str]
-    world_size: int | None
-    ranks: list[int]
-    shown_rank: int | None
-    device: Device | None
-    torch_version: str | None
-    recorded: Recorded
-    files: list[TraceFile]
-    hostnames_hidden: bool = True
-    settings: list[Setting] = field(default_factory=list)  # empty where they were not recorded
-    gpu_runtime: str | None = None
+    paths: Annotated[list[str], note("paths of the traces")]
+    world_size: Annotated[int | None, note("ranks of the job; null: not known")]
+    ranks: Annotated[list[int], note("ranks that were read")]
+    shown_rank: Annotated[int | None, note("rank whose step, breakdown and tables the document holds")]
+    device: Annotated[Device | None, note("what the step was measured on")]
+    torch_version: Annotated[str | None, note("version of PyTorch")]
+    recorded: Annotated[Recorded, note("what the profiler was asked to record")]
+    files: Annotated[list[TraceFile], note("files that were read")]
+    hostnames_hidden: Annotated[bool, note("whether host names are left out of the document")] = True
+    settings: Annotated[list[Setting], note("settings of the run; empty where they were not recorded")] = field(
+        default_factory=list
+    )
+    gpu_runtime: Annotated[str | None, note('"CUDA 12.4"')] = None
 
 
 class Note(Struct, frozen=True):
-    code: str
-    name: str
-    text: str
+    """A trace-quality rule that fired."""
+
+    code: Annotated[str, note("code of the rule")]
+    name: Annotated[str, note("name of the rule")]
+    text: Annotated[str, note("what it means for the numbers")]
 
 
 class Quality(Struct, frozen=True):
-    """How far the trace can be trusted; the notes are the TQ rules that fired."""
+    """How far the trace can be trusted."""
 
-    verdict: Literal["good", "limited", "unusable"]
-    notes: list[Note]
+    verdict: Annotated[Literal["good", "limited", "unusable"], note("how far the trace can be trusted")]
+    notes: Annotated[list[Note], note("why")]
 
 
 class Step(Struct, frozen=True):
-    """`count` steps were measured, `skipped` were left out (cropped by the file's ends, or empty).
+    """The measured steps."""
 
-    `stretch`: the recorded steps as a multiple of those that the run took without a profiler, waiting for data aside.
-    """
-
-    source: Literal["profiler_step", "annotation", "window"]
-    count: int
-    skipped: int
-    median_us: float | None
-    p10_us: float | None
-    p90_us: float | None
-    per_step_us: list[float]
-    stretch: float | None = None
-
-
-class BreakdownPart(Struct, frozen=True):
-    """An exclusive part of the mean step. `raw_us_per_step` counts the same activity with its hidden time."""
-
-    name: str
-    label: str
-    busy: bool
-    us_per_step: float
-    share: float
-    raw_us_per_step: float | None
-
-
-class IdleCause(Struct, frozen=True):
-    cause: str
-    label: str
-    us_per_step: float
-    share: float
+    source: Annotated[
+        Literal["profiler_step", "annotation", "window"],
+        note("what marks the steps: the profiler, a repeating annotation, or nothing (the whole recording)"),
+    ]
+    count: Annotated[int, note("measured steps", "steps")]
+    skipped: Annotated[int, note("steps left out: cropped by the ends of the file, or empty", "steps")]
+    median_us: Annotated[float | None, note("median step", "us")]
+    p10_us: Annotated[float | None, note("10th percentile", "us")]
+    p90_us: Annotated[float | None, note("90th percentile", "us")]
+    per_step_us: Annotated[list[float], note("every step, in order", "us")]
+    stretch: Annotated[
+        float | None,
+        note("recorded steps as a multiple of the steps without a profiler, waiting for data aside; null: not known"),
+    ] = None
 
 
 class Gpu(Struct, frozen=True):
-    """All None when the trace holds no GPU work; `idle_share` is 1 - `busy_share`."""
+    """The device over the measured window. All fields are None when the trace holds no GPU work."""
 
-    window_us: float | None
-    busy_us: float | None
-    busy_share: float | None
-    compute_share: float | None
-    idle_share: float | None
-    idle_by_cause: list[IdleCause]
+    window_us: Annotated[float | None, note("length of the measured window", "us")]
+    busy_us: Annotated[float | None, note("time in which kernels, copies or memsets run", "us")]
+    busy_share: Annotated[float | None, note("busy part of the window", "share")]
+    compute_share: Annotated[float | None, note("part of the window in which compute kernels run", "share")]
+    idle_share: Annotated[float | None, note("1 - busy_share", "share")]
+    idle_by_cause: Annotated[list[IdleCause], note("idle time by its cause, largest first")]
 
 
 class Sync(Struct, frozen=True):
-    """`stall_us_per_step`: sync time with the GPU idle, plus the refill after it."""
+    """Calls that block the host on the GPU."""
 
-    calls_per_step: float | None
-    us_per_step: float | None
-    stall_us_per_step: float | None
+    calls_per_step: Annotated[float | None, note("calls", "per step")]
+    us_per_step: Annotated[float | None, note("time per step in these calls", "us")]
+    stall_us_per_step: Annotated[float | None, note("sync time with the GPU idle, plus the refill after it", "us")]
 
 
 class DataLoader(Struct, frozen=True):
-    us_per_step: float | None
-    stall_us_per_step: float | None
+    """Waiting for the next batch."""
 
-
-class Collective(Struct, frozen=True):
-    name: str
-    calls_per_step: float
-    us_per_step: float
-    exposed_us_per_step: float
-    bytes_per_step: float | None
-    gb_per_s: float | None
-    location: Location | None
+    us_per_step: Annotated[float | None, note("time per step in the data loader", "us")]
+    stall_us_per_step: Annotated[float | None, note("of it with the GPU idle", "us")]
 
 
 class Communication(Struct, frozen=True):
-    us_per_step: float | None
-    exposed_us_per_step: float | None
-    overlap_share: float | None
-    collectives: list[Collective]
+    """All collectives."""
 
-
-class Copy(Struct, frozen=True):
-    """`kind` as the profiler names it: "HtoD pageable", "HtoD pinned", "DtoH pageable", "DtoD", ..."""
-
-    kind: str
-    calls_per_step: float
-    us_per_step: float
-    exposed_us_per_step: float
-    bytes_per_step: float | None
-    gb_per_s: float | None
+    us_per_step: Annotated[float | None, note("time per step", "us")]
+    exposed_us_per_step: Annotated[float | None, note("time per step that no compute overlaps", "us")]
+    overlap_share: Annotated[float | None, note("part of the communication that compute overlaps", "share")]
+    collectives: Annotated[list[Collective], note("collectives by name, longest first")]
 
 
 class TensorCores(Struct, frozen=True):
-    """Shares of kernel time: of kernels that could use Tensor Cores, that do, and of which it is not known."""
+    """Use of Tensor Cores, as shares of kernel time."""
 
-    eligible_share: float | None
-    used_share: float | None
-    unknown_share: float | None
+    eligible_share: Annotated[float | None, note("kernels that could use Tensor Cores", "share")]
+    used_share: Annotated[float | None, note("kernels that do", "share")]
+    unknown_share: Annotated[float | None, note("kernels of which it is not known", "share")]
 
 
 class Efficiency(Struct, frozen=True):
-    """`flops_per_step` are those that ran; of these `mfu` leaves out what activation checkpointing computed again."""
+    """Arithmetic per step against the peak of the device."""
 
-    flops_per_step: float | None
-    achieved_tflops: float | None
-    peak_tflops: float | None
-    peak_dtype: str | None
-    mfu: float | None
-    hfu: float | None
+    flops_per_step: Annotated[float | None, note("floating-point operations per step that ran", "FLOP")]
+    achieved_tflops: Annotated[float | None, note("achieved rate", "TFLOP/s")]
+    peak_tflops: Annotated[float | None, note("peak rate of the device for peak_dtype", "TFLOP/s")]
+    peak_dtype: Annotated[str | None, note("type that the peak is for")]
+    mfu: Annotated[
+        float | None, note("model FLOP utilization: without what activation checkpointing recomputes", "share")
+    ]
+    hfu: Annotated[float | None, note("hardware FLOP utilization: all that ran", "share")]
 
 
 class Throughput(Struct, frozen=True):
-    """Of one GPU, over the mean step, from what the user says a step processes. The reference is in tokens, where they
-    are given.
-    """
+    """Of one GPU over the mean step, from what the user says that a step processes."""
 
-    tokens_per_s: float | None
-    samples_per_s: float | None
-    reference_per_s: float | None
-    reference_share: float | None
-
-
-class MemoryPoint(Struct, frozen=True):
-    us: float
-    allocated_bytes: int
-    reserved_bytes: int | None
-
-
-class MemoryPart(Struct, frozen=True):
-    name: str
-    bytes: int
+    tokens_per_s: Annotated[float | None, note("tokens", "per second")]
+    samples_per_s: Annotated[float | None, note("samples", "per second")]
+    reference_per_s: Annotated[float | None, note("the user's reference: in tokens where they are given", "per second")]
+    reference_share: Annotated[float | None, note("throughput as a part of the reference", "share")]
 
 
 class Memory(Struct, frozen=True):
-    """The curve spans the shown step (times from its start) and is thinned to its minima and maxima."""
+    """Device memory over the shown step."""
 
-    peak_allocated_bytes: int | None
-    peak_reserved_bytes: int | None
-    capacity_bytes: int | None
-    composition: list[MemoryPart]
-    curve: list[MemoryPoint]
-
-
-class Kernel(Struct, frozen=True):
-    """GPU work by kernel name, longest first. `kind` is of the table in `analyzer/vocabulary/kernel_names.py`."""
-
-    name: str
-    kind: str
-    calls_per_step: float
-    us_per_step: float
-    mean_us: float
-    share: float
-    tensor_core: bool | None
-    op: str | None
-    location: Location | None
-
-
-class Op(Struct, frozen=True):
-    """CPU operators by name: time of the GPU work they launched, and their own time on the CPU."""
-
-    name: str
-    calls_per_step: float
-    gpu_us_per_step: float | None
-    cpu_self_us_per_step: float
-    share: float
-    location: Location | None
-
-
-class Gemm(Struct, frozen=True):
-    """One matrix product shape, D[M,N] = A[M,K] B[K,N], `batch` times; 2*M*N*K*batch FLOP a call."""
-
-    op: str
-    m: int
-    n: int
-    k: int
-    batch: int
-    dtype: str
-    calls: float
-    us_per_step: float
-    tflops: float | None
-    peak_share: float | None
-    aligned: bool | None
-    tensor_core: bool | None
-    location: Location | None
-
-
-class RankRow(Struct, frozen=True):
-    """One file's headline numbers; `rank` None: the file does not say. `verdict` is its trace's quality.
-
-    `waited_for_us`: what the other ranks wait for this one in the median step, None where ranks could not be compared.
-    """
-
-    rank: int | None
-    path: str
-    step_median_us: float | None
-    gpu_busy_share: float | None
-    dataloader_stall_us: float | None
-    exposed_communication_us: float | None
-    verdict: str
-    waited_for_us: float | None = None
-
-
-class Span(Struct, frozen=True):
-    """A bar on a timeline lane. `category` says what it is, and so its colour: compute, comm, copy on a GPU; loader,
-    input, wait, logging, checkpoint, gc, cpu on the host; forward, backward, optimizer where the host is the device.
-    """
-
-    start_us: float
-    duration_us: float
-    name: str
-    category: str
-
-
-class Lane(Struct, frozen=True):
-    """`total` spans lie in the step; `spans` holds the longest of them, in order of time."""
-
-    key: str
-    name: str
-    detail: str
-    spans: list[Span]
-    total: int
-
-
-class Stall(Struct, frozen=True):
-    """A stretch of the shown step without GPU work; `cause` is a name of the breakdown."""
-
-    start_us: float
-    duration_us: float
-    cause: str
-    label: str
-    location: Location | None = None  # what the host ran then
-
-
-class Timeline(Struct, frozen=True):
-    """The median step; times count from its start."""
-
-    step: str
-    duration_us: float
-    lanes: list[Lane]
-    stalls: list[Stall]
+    peak_allocated_bytes: Annotated[int | None, note("peak of the memory in tensors", "bytes")]
+    peak_reserved_bytes: Annotated[int | None, note("peak of the memory held by the caching allocator", "bytes")]
+    capacity_bytes: Annotated[int | None, note("memory of the device", "bytes")]
+    composition: Annotated[list[MemoryPart], note("what the memory holds at its peak")]
+    curve: Annotated[list[MemoryPoint], note("memory over the shown step, thinned to minima and maxima")]
 
 
 class Combined(Struct, frozen=True):
-    """The top fixes together. `codes` has an entry for each finding: a code that stands twice means its first two.
+    """The top fixes together."""
 
-    `replay_error_share`: how far a replay of the unchanged steps is off; None where the fixes were not replayed.
-    `limit_after`: the part of the breakdown that then limits the step. `breakdown_after` sums to `step_us_after`; it is
-    empty where the fixes were not replayed, or the replay does not account for what they save.
-    """
-
-    codes: list[str]
-    saving_us: float
-    share: float
-    step_us_after: float
-    replay_error_share: float | None
-    limit_after: str | None = None
-    breakdown_after: list[BreakdownPart] = field(default_factory=list)
+    codes: Annotated[list[str], note("one entry per finding: a code listed twice means its first two findings")]
+    saving_us: Annotated[float, note("saving per step", "us")]
+    share: Annotated[float, note("saving as a part of the step", "share")]
+    step_us_after: Annotated[float, note("step after the fixes", "us")]
+    replay_error_share: Annotated[
+        float | None, note("error of a replay of the unchanged steps; null: the fixes were not replayed", "share")
+    ]
+    limit_after: Annotated[str | None, note("part of the breakdown that limits the step after the fixes")] = None
+    breakdown_after: Annotated[
+        list[BreakdownPart],
+        note(
+            "parts of step_us_after; empty where the fixes were not replayed or the replay does not explain the saving"
+        ),
+    ] = field(default_factory=list)
 
 
 class Check(Struct, frozen=True):
-    """What a rule answered. `reason` says what passed, what is missing, or what went wrong."""
+    """What one rule answered."""
 
-    code: str
-    name: str
-    title: str
-    status: CheckStatus
-    reason: str
+    code: Annotated[str, note("code of the rule")]
+    name: Annotated[str, note("name of the rule")]
+    title: Annotated[str, note("what to change if it fires")]
+    status: Annotated[CheckStatus, note("found, passed, not_checked, not_applicable or error")]
+    reason: Annotated[str, note("what passed, what is missing, or what went wrong")]
 
 
 class Result(Struct, frozen=True, eq=False):
-    """The document. `verdict` is its headline: a fact and its cause, in two sentences at most."""
+    """The document."""
 
-    tool: Tool
-    verdict: str
-    run: Run
-    quality: Quality
-    step: Step
-    breakdown: list[BreakdownPart]
-    gpu: Gpu
-    sync: Sync
-    dataloader: DataLoader
-    communication: Communication
-    copies: list[Copy]
-    tensor_cores: TensorCores
-    efficiency: Efficiency
-    memory: Memory
-    kernels: list[Kernel]
-    ops: list[Op]
-    gemms: list[Gemm]
-    ranks: list[RankRow]
-    timeline: Timeline | None
-    findings: list[Finding]
-    combined: Combined | None
-    checks: list[Check]
-    warnings: list[str] = field(default_factory=list)
-    throughput: Throughput | None = None
-    created: str | None = None
-    schema_version: int = SCHEMA_VERSION
+    tool: Annotated[Tool, note("program that made the document")]
+    verdict: Annotated[str, note("the headline: a fact and its cause, in two sentences at most")]
+    run: Annotated[Run, note("what was analyzed")]
+    quality: Annotated[Quality, note("how far the trace can be trusted")]
+    step: Annotated[Step, note("the measured steps")]
+    breakdown: Annotated[list[BreakdownPart], note("exclusive parts of the mean step, which add up to it")]
+    gpu: Annotated[Gpu, note("the device over the measured window")]
+    sync: Annotated[Sync, note("calls that block the host on the GPU")]
+    dataloader: Annotated[DataLoader, note("waiting for the next batch")]
+    communication: Annotated[Communication, note("all collectives")]
+    copies: Annotated[list[Copy], note("copies by kind, longest first")]
+    tensor_cores: Annotated[TensorCores, note("use of Tensor Cores")]
+    efficiency: Annotated[Efficiency, note("arithmetic against the peak of the device")]
+    memory: Annotated[Memory, note("device memory over the shown step")]
+    kernels: Annotated[list[Kernel], note("GPU work by kernel name, longest first; at most 200 names")]
+    ops: Annotated[list[Op], note("CPU operators by name, by the GPU time they launched; at most 200 names")]
+    gemms: Annotated[list[Gemm], note("matmuls by shape, longest first; at most 200 shapes")]
+    ranks: Annotated[list[RankRow], note("a row for each file that was read")]
+    timeline: Annotated[Timeline | None, note("the median step as lanes of bars")]
+    findings: Annotated[list[Finding], note("what the rules found, most valuable first")]
+    combined: Annotated[Combined | None, note("the top fixes together")]
+    checks: Annotated[list[Check], note("what each rule answered")]
+    warnings: Annotated[list[str], note("what the reader should know: files and rules left out")] = field(
+        default_factory=list
+    )
+    throughput: Annotated[
+        Throughput | None, note("throughput of one GPU; null: the user did not say what a step holds")
+    ] = None
+    created: Annotated[str | None, note("when the document was made; null by default, so that documents compare")] = (
+        None
+    )
+    schema_version: Annotated[int, note("version of this schema")] = SCHEMA_VERSION
 
     def __eq__(self, other: object) -> bool:
         """Whether the documents are the same, whichever subclass holds them."""

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from msgspec import Struct, field
+
+from traceopt.result.field_notes import note
 
 Impact = Literal["high", "medium", "low", "info"]
 Confidence = Literal["high", "medium", "low"]
@@ -13,10 +15,10 @@ Confidence = Literal["high", "medium", "low"]
 class Location(Struct, frozen=True):
     """A place in the user's code (never in torch or site-packages)."""
 
-    file: str
-    line: int | None
-    function: str | None = None
-    last_line: int | None = None  # where it may be any line from `line` on
+    file: Annotated[str, note("file of the user's code")]
+    line: Annotated[int | None, note("line, from 1")]
+    function: Annotated[str | None, note("function around it")] = None
+    last_line: Annotated[int | None, note("set where it may be any line from `line` to this one")] = None
 
     def __str__(self) -> str:
         if self.line is None:
@@ -25,53 +27,54 @@ class Location(Struct, frozen=True):
 
 
 class Saving(Struct, frozen=True):
-    """Time per step that the fix gives back, in microseconds, and as a share of the step (0..1).
+    """Time per step that a fix saves."""
 
-    `basis` is one sentence: where the number comes from and what bounds it.
-    """
-
-    low_us: float
-    est_us: float
-    high_us: float
-    share: float
-    basis: str
+    low_us: Annotated[float, note("saving per step, at least", "us")]
+    est_us: Annotated[float, note("saving per step, expected", "us")]
+    high_us: Annotated[float, note("saving per step, at most", "us")]
+    share: Annotated[float, note("expected saving as a part of the step", "share")]
+    basis: Annotated[str, note("where the number comes from and what bounds it")]
 
 
 class Evidence(Struct, frozen=True):
-    """One measured row behind a finding. `us_per_step` and `calls_per_step` are None where they do not apply."""
+    """One measured row behind a finding."""
 
-    what: str
-    us_per_step: float | None = None
-    calls_per_step: float | None = None
-    detail: str | None = None
-    location: Location | None = None
+    what: Annotated[str, note("what was measured")]
+    us_per_step: Annotated[float | None, note("time per step; null where it does not apply", "us")] = None
+    calls_per_step: Annotated[float | None, note("calls; null where they do not apply", "per step")] = None
+    detail: Annotated[str | None, note("more about the row")] = None
+    location: Annotated[Location | None, note("place in the user's code")] = None
 
 
 class Fix(Struct, frozen=True):
-    """What to change: one or two sentences, an example, and (where the user's source is at hand) a patch."""
+    """What to change."""
 
-    text: str
-    code: str | None = None
-    patch: str | None = None
+    text: Annotated[str, note("the change in one or two sentences")]
+    code: Annotated[str | None, note("an example")] = None
+    patch: Annotated[str | None, note("unified diff of the user's file, where its source is at hand")] = None
 
 
 class Finding(Struct, frozen=True):
-    """One thing worth changing. Most fields repeat the rule's own metadata, so that a finding stands alone."""
+    """One thing worth changing. Most fields repeat the rule's own metadata, so that a finding can be read alone."""
 
-    code: str
-    name: str
-    title: str
-    impact: Impact
-    confidence: Confidence
-    effort: str
-    risk: str
-    saving: Saving | None
-    why: str
-    evidence: list[Evidence]
-    locations: list[Location]
-    fix: Fix
-    shares_cause_with: list[str] = field(default_factory=list)
-    ranks: list[int] = field(default_factory=list)
+    code: Annotated[str, note("code of the rule")]
+    name: Annotated[str, note("name of the rule")]
+    title: Annotated[str, note("what to change")]
+    impact: Annotated[Impact, note("high from 10 % of the step, medium from 3 %, low below, info without a saving")]
+    confidence: Annotated[
+        Confidence, note("high: measured idle time with a known cause; medium: modelled; low: inferred")
+    ]
+    effort: Annotated[str, note("what the change takes")]
+    risk: Annotated[str, note("what can go wrong")]
+    saving: Annotated[Saving | None, note("time that the fix saves; null without an honest number")]
+    why: Annotated[str, note("the measured reason")]
+    evidence: Annotated[list[Evidence], note("measured rows behind it")]
+    locations: Annotated[list[Location], note("places to change, most expensive first")]
+    fix: Annotated[Fix, note("what to change")]
+    shares_cause_with: Annotated[list[str], note("codes of rules that find the same cause")] = field(
+        default_factory=list
+    )
+    ranks: Annotated[list[int], note("ranks that have it")] = field(default_factory=list)
 
 
 HIGH_IMPACT_SHARE = 0.10

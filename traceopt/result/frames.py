@@ -1,44 +1,46 @@
-"""The tables of a result as pandas frames: the rows of the JSON document, each column with its unit.
+"""The tables of a result as pandas frames: the rows of the JSON document, each column with its meaning and unit.
 
-A place in the code is four columns: file, line, last_line and function. What was not measured is missing (NaN, NA),
-never 0.
-`frame.attrs["columns"]` says what each column means; docs/frames.md is made from the same tables.
+Columns follow from the fields of the document. A place in the code is four columns: file, line, function and last_line.
+What was not measured is missing (NaN, NA), never 0. `frame.attrs["columns"]` says what each column means;
+docs/frames.md is made from the same tables.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from types import UnionType
+from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin
 
 from msgspec import Struct
 from msgspec.structs import asdict
+
+from traceopt.result.document import Check
+from traceopt.result.field_notes import field_notes
+from traceopt.result.finding import Finding, Fix, Location, Saving
+from traceopt.result.rows import (
+    BreakdownPart,
+    Collective,
+    Copy,
+    Gemm,
+    IdleCause,
+    Kernel,
+    MemoryPart,
+    MemoryPoint,
+    Op,
+    RankRow,
+    Span,
+    Stall,
+)
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
     from traceopt.result.document import Result
-    from traceopt.result.finding import Finding
 
 TEXT, NUMBER, WHOLE, FLAG = "string", "float64", "Int64", "boolean"  # pandas' names; all can be missing
+_DTYPES = {str: TEXT, float: NUMBER, int: WHOLE, bool: FLAG}
 
-Columns = Mapping[str, tuple[str, str]]  # name: (dtype, unit or meaning)
-
-_PLACE: Columns = {
-    "file": (TEXT, "file of the user's code"),
-    "line": (WHOLE, "its line, from 1"),
-    "last_line": (WHOLE, "where it may be any line up to this one"),
-    "function": (TEXT, "the function around it"),
-}
-_CALLS: Columns = {
-    "calls_per_step": (NUMBER, "calls a step"),
-    "us_per_step": (NUMBER, "µs a step"),
-}
-_MOVED: Columns = {
-    **_CALLS,
-    "exposed_us_per_step": (NUMBER, "µs a step with no compute beside it"),
-    "bytes_per_step": (NUMBER, "bytes a step"),
-    "gb_per_s": (NUMBER, "10⁹ bytes a second"),
-}
+Columns = Mapping[str, tuple[str, str]]  # name: (dtype, meaning with unit)
 
 
 class Table(Struct, frozen=True):
@@ -48,155 +50,62 @@ class Table(Struct, frozen=True):
     columns: Columns
 
 
+def _columns(row: type[Struct], **renamed: str) -> Columns:
+    """The fields of a row that are one value, and its place. `renamed`: only these fields, under another name."""
+    columns: dict[str, tuple[str, str]] = {}
+    for name, field in field_notes(row).items():
+        types = [one for one in (get_args(field.type) or (field.type,)) if one is not type(None)]
+        if name == "location":
+            columns |= _columns(Location)
+        elif not renamed or name in renamed:
+            dtype = TEXT if _is_literal(field.type) else _DTYPES.get(types[0])
+            if dtype is not None and get_origin(field.type) in (None, Literal, UnionType):
+                columns[renamed.get(name, name)] = dtype, field.words
+    return columns
+
+
+def _is_literal(type_: Any) -> bool:
+    return get_origin(type_) is Literal
+
+
 TABLES: Mapping[str, Table] = {
     "findings": Table(
         "What the rules found, most valuable first. Savings overlap: do not add them up.",
         {
-            "code": (TEXT, "of the rule"),
-            "name": (TEXT, "of the rule"),
-            "title": (TEXT, "what to change"),
-            "impact": (TEXT, "high, medium, low, or info without a saving"),
-            "confidence": (TEXT, "high, medium or low"),
-            "effort": (TEXT, "of the change"),
-            "risk": (TEXT, "of the change"),
-            "saving_low_us": (NUMBER, "µs a step, at least"),
-            "saving_us": (NUMBER, "µs a step, expected"),
-            "saving_high_us": (NUMBER, "µs a step, at most"),
-            "saving_share": (NUMBER, "of the step, 0..1"),
-            "why": (TEXT, "the measured reason"),
-            "fix": (TEXT, "the change in words"),
-            "patch": (TEXT, "unified diff of the user's file"),
-            "ranks": (TEXT, '"0, 3": those that have it'),
-            **_PLACE,
+            **_columns(Finding),
+            **_columns(
+                Saving, low_us="saving_low_us", est_us="saving_us", high_us="saving_high_us", share="saving_share"
+            ),
+            **_columns(Fix, text="fix", patch="patch"),
+            "ranks": (TEXT, 'ranks that have it: "0, 3"'),
+            **_columns(Location),
         },
     ),
-    "breakdown": Table(
-        "Exclusive parts of the mean step, which sum to it.",
-        {
-            "name": (TEXT, "key of the part"),
-            "label": (TEXT, "the part in words"),
-            "busy": (FLAG, "the GPU works; on a CPU-only run the model does"),
-            "us_per_step": (NUMBER, "µs a step"),
-            "share": (NUMBER, "of the step, 0..1"),
-            "raw_us_per_step": (NUMBER, "µs a step, with what is hidden behind other parts"),
-        },
-    ),
-    "idle": Table(
-        "Idle time of the GPU by its cause.",
-        {
-            "cause": (TEXT, "key of the cause"),
-            "label": (TEXT, "the cause in words"),
-            "us_per_step": (NUMBER, "µs a step"),
-            "share": (NUMBER, "of the step window, 0..1"),
-        },
-    ),
+    "breakdown": Table("Exclusive parts of the mean step, which add up to it.", _columns(BreakdownPart)),
+    "idle": Table("Idle time of the GPU by its cause.", _columns(IdleCause)),
     "steps": Table(
-        "The measured steps, in order.",
-        {"step": (WHOLE, "from 0"), "us": (NUMBER, "µs")},
+        "The measured steps, in order.", {"step": (WHOLE, "number of the step, from 0"), "us": (NUMBER, "duration, µs")}
     ),
-    "kernels": Table(
-        "GPU work by kernel name, longest first; at most 200 names.",
-        {
-            "name": (TEXT, "as the profiler recorded it"),
-            "kind": (TEXT, "gemm, attention, elementwise, memcpy, ..."),
-            **_CALLS,
-            "mean_us": (NUMBER, "µs a call"),
-            "share": (NUMBER, "of the GPU's busy time, 0..1"),
-            "tensor_core": (FLAG, "runs on Tensor Cores; missing: unknown, or no work for them"),
-            "op": (TEXT, "operator that launched the longest call"),
-            **_PLACE,
-        },
-    ),
+    "kernels": Table("GPU work by kernel name, longest first; at most 200 names.", _columns(Kernel)),
     "ops": Table(
         "CPU operators by name, by the GPU time they launched (without a GPU by their own); at most 200 names.",
-        {
-            "name": (TEXT, "of the operator"),
-            "calls_per_step": (NUMBER, "calls a step"),
-            "gpu_us_per_step": (NUMBER, "µs a step of the GPU work it launched"),
-            "cpu_self_us_per_step": (NUMBER, "µs a step of its own on the CPU"),
-            "share": (NUMBER, "of the GPU's busy time; without a GPU of the step; 0..1"),
-            **_PLACE,
-        },
+        _columns(Op),
     ),
     "gemms": Table(
-        "Matrix products by shape, D[M,N] = A[M,K] B[K,N], longest first; at most 200 shapes.",
-        {
-            "op": (TEXT, "operator"),
-            "m": (WHOLE, "rows of the result"),
-            "n": (WHOLE, "columns of the result"),
-            "k": (WHOLE, "summed dimension"),
-            "batch": (WHOLE, "products a call"),
-            "dtype": (TEXT, "of the operands"),
-            "calls": (NUMBER, "calls a step"),
-            "us_per_step": (NUMBER, "µs a step"),
-            "tflops": (NUMBER, "10¹² FLOP a second, 2·M·N·K·batch FLOP a call"),
-            "peak_share": (NUMBER, "of the hardware's peak for the dtype, 0..1"),
-            "aligned": (FLAG, "N and K are what Tensor Cores need"),
-            "tensor_core": (FLAG, "runs on Tensor Cores"),
-            **_PLACE,
-        },
+        "Matmuls by shape, D[M,N] = A[M,K] B[K,N], longest first; at most 200 shapes.",
+        _columns(Gemm),
     ),
-    "collectives": Table(
-        "Collectives by name, longest first.", {"name": (TEXT, "of the collective"), **_MOVED, **_PLACE}
-    ),
-    "copies": Table(
-        "Copies by kind, longest first.", {"kind": (TEXT, '"HtoD pageable", "DtoH pinned", ...'), **_MOVED}
-    ),
-    "ranks": Table(
-        "A row for each file that was read.",
-        {
-            "rank": (WHOLE, "missing where the file does not say"),
-            "path": (TEXT, "of the trace"),
-            "step_median_us": (NUMBER, "µs"),
-            "gpu_busy_share": (NUMBER, "of the step window, 0..1"),
-            "dataloader_stall_us": (NUMBER, "µs a step"),
-            "exposed_communication_us": (NUMBER, "µs a step"),
-            "verdict": (TEXT, "how far the trace can be trusted: good, limited or unusable"),
-            "waited_for_us": (NUMBER, "µs that the others wait for this one in the median step"),
-        },
-    ),
-    "memory": Table(
-        "Device memory over the shown step, thinned to minima and maxima.",
-        {
-            "us": (NUMBER, "µs since the step began"),
-            "allocated_bytes": (WHOLE, "bytes in tensors"),
-            "reserved_bytes": (WHOLE, "bytes held by the allocator"),
-        },
-    ),
-    "memory_parts": Table(
-        "What the memory holds at its peak.",
-        {"name": (TEXT, "of the part"), "bytes": (WHOLE, "bytes")},
-    ),
+    "collectives": Table("Collectives by name, longest first.", _columns(Collective)),
+    "copies": Table("Copies by kind, longest first.", _columns(Copy)),
+    "ranks": Table("A row for each file that was read.", _columns(RankRow)),
+    "memory": Table("Device memory over the shown step, thinned to minima and maxima.", _columns(MemoryPoint)),
+    "memory_parts": Table("What the memory holds at its peak.", _columns(MemoryPart)),
     "spans": Table(
         "The timeline of the shown step: the longest spans of each lane, in order of time.",
-        {
-            "lane": (TEXT, "thread or stream"),
-            "name": (TEXT, "of the event"),
-            "category": (TEXT, "compute, comm, copy, loader, cpu or wait"),
-            "start_us": (NUMBER, "µs since the step began"),
-            "duration_us": (NUMBER, "µs"),
-        },
+        {"lane": (TEXT, "thread or stream"), **_columns(Span)},
     ),
-    "stalls": Table(
-        "Stretches of the shown step without GPU work.",
-        {
-            "cause": (TEXT, "key of the part in the breakdown"),
-            "label": (TEXT, "the cause in words"),
-            "start_us": (NUMBER, "µs since the step began"),
-            "duration_us": (NUMBER, "µs"),
-            **_PLACE,
-        },
-    ),
-    "checks": Table(
-        "What each rule answered.",
-        {
-            "code": (TEXT, "of the rule"),
-            "name": (TEXT, "of the rule"),
-            "title": (TEXT, "what to change if it fires"),
-            "status": (TEXT, "found, passed, not_checked, not_applicable or error"),
-            "reason": (TEXT, "why"),
-        },
-    ),
+    "stalls": Table("Stretches of the shown step without GPU work.", _columns(Stall)),
+    "checks": Table("What each rule answered.", _columns(Check)),
 }
 
 
@@ -256,7 +165,7 @@ class Frames(Struct, frozen=True):
     @property
     def spans(self) -> DataFrame:
         lanes = self.result.timeline.lanes if self.result.timeline is not None else []
-        return _frame("spans", ({"lane": lane.name, **_fields(span)} for lane in lanes for span in lane.spans))
+        return _frame("spans", ({"lane": lane.name, **asdict(span)} for lane in lanes for span in lane.spans))
 
     @property
     def stalls(self) -> DataFrame:
@@ -268,7 +177,7 @@ class Frames(Struct, frozen=True):
 
 
 def _finding(finding: Finding) -> dict[str, Any]:
-    row = _fields(finding) | _place(finding.locations[0] if finding.locations else None)
+    row = asdict(finding) | _place(finding.locations[0] if finding.locations else None)
     row |= {"fix": finding.fix.text, "patch": finding.fix.patch, "ranks": ", ".join(map(str, finding.ranks))}
     if finding.saving is not None:
         saving = finding.saving
@@ -277,16 +186,12 @@ def _finding(finding: Finding) -> dict[str, Any]:
     return row
 
 
-def _rows(table: str, rows: Iterable[Any]) -> DataFrame:
-    return _frame(table, ({**_fields(row), **_place(getattr(row, "location", None))} for row in rows))
-
-
-def _fields(row: Any) -> dict[str, Any]:
-    return asdict(row)
+def _rows(table: str, rows: Iterable[Struct]) -> DataFrame:
+    return _frame(table, ({**asdict(row), **_place(getattr(row, "location", None))} for row in rows))
 
 
 def _place(location: Any) -> dict[str, Any]:
-    return {name: getattr(location, name, None) for name in _PLACE}
+    return {name: getattr(location, name, None) for name in Location.__struct_fields__}
 
 
 def _frame(name: str, rows: Iterable[Mapping[str, Any]]) -> DataFrame:

@@ -14,8 +14,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from traceopt.analyzer.ranks.rank_summary import RankSummary
-from traceopt.result.document import Check, CheckStatus, Combined, RankRow, Result, TraceFile
+from traceopt.result.document import Check, CheckStatus, Combined, Result, TraceFile
 from traceopt.result.finding import Finding
+from traceopt.result.rows import RankRow
 from traceopt.rules.engine import value_order
 from traceopt.workers.packed_result import DocumentPart, PackedResult
 

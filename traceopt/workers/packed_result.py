@@ -12,8 +12,9 @@ import numpy as np
 from msgspec import Struct
 
 from traceopt.analyzer.ranks.rank_summary import RankSummary
-from traceopt.result.document import Check, Combined, RankRow, Result, TraceFile
+from traceopt.result.document import Check, Combined, Result, TraceFile
 from traceopt.result.finding import Finding
+from traceopt.result.rows import RankRow
 
 
 class RankResult(Struct, frozen=True):

@@ -1,0 +1,17 @@
+"""`traceopt schema`: the JSON schema of the result document."""
+
+from __future__ import annotations
+
+import click
+
+from traceopt.cli.options import debug_option
+from traceopt.output import emit
+
+
+@click.command()
+@debug_option
+def schema() -> None:
+    """Print the JSON schema of the result document, with the meaning and unit of every field."""
+    from traceopt.result.json_schema import result_schema
+
+    emit(result_schema().decode())

@@ -1,0 +1,170 @@
+"""Rows of the tables in the result document: parts of the step, kernels, matmuls, collectives, ranks, timeline."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from msgspec import Struct
+
+from traceopt.result.field_notes import note
+from traceopt.result.finding import Location
+
+
+class BreakdownPart(Struct, frozen=True):
+    """An exclusive part of the mean step; the parts add up to it."""
+
+    name: Annotated[str, note("key of the part")]
+    label: Annotated[str, note("the part in words")]
+    busy: Annotated[bool, note("whether the GPU works; in a CPU-only run, whether the model does")]
+    us_per_step: Annotated[float, note("time per step", "us")]
+    share: Annotated[float, note("part of the step", "share")]
+    raw_us_per_step: Annotated[float | None, note("time per step, including overlapped time", "us")]
+
+
+class IdleCause(Struct, frozen=True):
+    """Idle time of the GPU with one cause."""
+
+    cause: Annotated[str, note("key of the cause")]
+    label: Annotated[str, note("the cause in words")]
+    us_per_step: Annotated[float, note("idle time per step", "us")]
+    share: Annotated[float, note("part of the step window", "share")]
+
+
+class Collective(Struct, frozen=True):
+    """Collectives of one name."""
+
+    name: Annotated[str, note("name of the collective")]
+    calls_per_step: Annotated[float, note("calls", "per step")]
+    us_per_step: Annotated[float, note("time per step", "us")]
+    exposed_us_per_step: Annotated[float, note("time per step that no compute overlaps", "us")]
+    bytes_per_step: Annotated[float | None, note("data moved per step", "bytes")]
+    gb_per_s: Annotated[float | None, note("rate while it runs", "GB/s")]
+    location: Annotated[Location | None, note("line of the user's code that calls it")]
+
+
+class Copy(Struct, frozen=True):
+    """Copies of one kind."""
+
+    kind: Annotated[str, note('as the profiler names it: "HtoD pageable", "DtoH pinned", "DtoD", ...')]
+    calls_per_step: Annotated[float, note("calls", "per step")]
+    us_per_step: Annotated[float, note("time per step", "us")]
+    exposed_us_per_step: Annotated[float, note("time per step that no compute overlaps", "us")]
+    bytes_per_step: Annotated[float | None, note("data copied per step", "bytes")]
+    gb_per_s: Annotated[float | None, note("rate while it runs", "GB/s")]
+
+
+class MemoryPoint(Struct, frozen=True):
+    """Device memory at one time."""
+
+    us: Annotated[float, note("time since the shown step began", "us")]
+    allocated_bytes: Annotated[int, note("memory in tensors", "bytes")]
+    reserved_bytes: Annotated[int | None, note("memory held by the caching allocator", "bytes")]
+
+
+class MemoryPart(Struct, frozen=True):
+    """A part of the memory at its peak."""
+
+    name: Annotated[str, note("name of the part")]
+    bytes: Annotated[int, note("size", "bytes")]
+
+
+class Kernel(Struct, frozen=True):
+    """GPU work of one kernel name."""
+
+    name: Annotated[str, note("as the profiler recorded it")]
+    kind: Annotated[str, note("gemm, attention, elementwise, memcpy, ... (analyzer/vocabulary/kernel_names.py)")]
+    calls_per_step: Annotated[float, note("calls", "per step")]
+    us_per_step: Annotated[float, note("time per step", "us")]
+    mean_us: Annotated[float, note("mean time of a call", "us")]
+    share: Annotated[float, note("part of the GPU's busy time", "share")]
+    tensor_core: Annotated[bool | None, note("runs on Tensor Cores; null: unknown, or no work for them")]
+    op: Annotated[str | None, note("operator that launched the longest call")]
+    location: Annotated[Location | None, note("line of the user's code that launched the longest call")]
+
+
+class Op(Struct, frozen=True):
+    """CPU operators of one name."""
+
+    name: Annotated[str, note("name of the operator")]
+    calls_per_step: Annotated[float, note("calls", "per step")]
+    gpu_us_per_step: Annotated[float | None, note("time per step of the GPU work that it launched", "us")]
+    cpu_self_us_per_step: Annotated[float, note("time per step on the CPU, callees excluded", "us")]
+    share: Annotated[float, note("part of the GPU's busy time; without a GPU, part of the step", "share")]
+    location: Annotated[Location | None, note("line of the user's code that calls it")]
+
+
+class Gemm(Struct, frozen=True):
+    """Matmuls of one shape: D[M,N] = A[M,K] B[K,N], `batch` times; 2*M*N*K*batch FLOP a call."""
+
+    op: Annotated[str, note("operator")]
+    m: Annotated[int, note("rows of the result")]
+    n: Annotated[int, note("columns of the result")]
+    k: Annotated[int, note("summed dimension")]
+    batch: Annotated[int, note("matmuls in a call")]
+    dtype: Annotated[str, note("type of the operands")]
+    calls: Annotated[float, note("calls", "per step")]
+    us_per_step: Annotated[float, note("time per step", "us")]
+    tflops: Annotated[float | None, note("achieved rate", "TFLOP/s")]
+    peak_share: Annotated[float | None, note("part of the hardware's peak for the type", "share")]
+    aligned: Annotated[bool | None, note("whether N and K are the multiples that Tensor Cores need")]
+    tensor_core: Annotated[bool | None, note("whether it runs on Tensor Cores; null: unknown")]
+    location: Annotated[Location | None, note("line of the user's code that calls it")]
+
+
+class RankRow(Struct, frozen=True):
+    """The headline numbers of one file."""
+
+    rank: Annotated[int | None, note("rank; null where the file does not say")]
+    path: Annotated[str, note("path of the trace")]
+    step_median_us: Annotated[float | None, note("median step", "us")]
+    gpu_busy_share: Annotated[float | None, note("part of the step window in which the GPU works", "share")]
+    dataloader_stall_us: Annotated[float | None, note("time per step waiting for data with the GPU idle", "us")]
+    exposed_communication_us: Annotated[float | None, note("communication per step that no compute overlaps", "us")]
+    verdict: Annotated[str, note("how far the trace can be trusted: good, limited or unusable")]
+    waited_for_us: Annotated[
+        float | None, note("wait of the other ranks for this one in the median step; null: ranks not compared", "us")
+    ] = None
+
+
+class Span(Struct, frozen=True):
+    """A bar on a lane of the timeline."""
+
+    start_us: Annotated[float, note("time since the step began", "us")]
+    duration_us: Annotated[float, note("duration", "us")]
+    name: Annotated[str, note("name of the event")]
+    category: Annotated[
+        str,
+        note(
+            "what it is: compute, comm, copy on a GPU; loader, input, wait, logging, checkpoint, gc, cpu on the host; "
+            "forward, backward, optimizer in a CPU-only run"
+        ),
+    ]
+
+
+class Lane(Struct, frozen=True):
+    """A thread or a stream on the timeline."""
+
+    key: Annotated[str, note("key of the lane")]
+    name: Annotated[str, note("thread or stream")]
+    detail: Annotated[str, note("what runs there")]
+    spans: Annotated[list[Span], note("the longest spans, in order of time")]
+    total: Annotated[int, note("how many spans lie in the step")]
+
+
+class Stall(Struct, frozen=True):
+    """A stretch of the shown step without GPU work."""
+
+    start_us: Annotated[float, note("time since the step began", "us")]
+    duration_us: Annotated[float, note("duration", "us")]
+    cause: Annotated[str, note("key of the part in the breakdown")]
+    label: Annotated[str, note("the cause in words")]
+    location: Annotated[Location | None, note("line of the user's code that the host ran")] = None
+
+
+class Timeline(Struct, frozen=True):
+    """The median step as lanes of bars."""
+
+    step: Annotated[str, note("name of the step")]
+    duration_us: Annotated[float, note("duration of the step", "us")]
+    lanes: Annotated[list[Lane], note("threads and streams")]
+    stalls: Annotated[list[Stall], note("stretches without GPU work")]
