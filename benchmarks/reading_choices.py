@@ -1,0 +1,84 @@
+#!/usr/bin/env python3
+"""What the unusual ways of the reader save: each beside the plain NumPy way, in turns, as a ratio of the fastest runs.
+
+python benchmarks/reading_choices.py [--rows N] [--rounds N] [--trace TRACE]
+
+Code that is faster but longer than the plain way stays only while its ratio here is well below 1; a comment at the code
+quotes the ratio. With --trace, a large trace (benchmarks/big_trace.py makes one) is read by two processes and by one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+if __name__ == "__main__":
+    sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from traceopt.analyzer.arrays.grouping import distinct_values, numbered
+from traceopt.analyzer.reading import two_processes
+from traceopt.analyzer.reading.growing_columns import floats, triples
+from traceopt.analyzer.reading.trace_reader import read_trace
+
+Way = Callable[[], object]
+
+
+def choices(rows: int) -> dict[str, tuple[Way, Way]]:
+    """By name: our way and the plain one, on the same input."""
+    numbers = random.Random(1)  # noqa: S311
+    lists = [[numbers.random() * 1e6 for _ in range(rows)] for _ in range(4)]
+    blocks = [(float(numbers.randrange(1024)), 1.0, 1.0) for _ in range(rows)]
+    codes = np.random.default_rng(1).integers(0, 5_000, rows).astype(np.int32)
+    return {
+        "floats: lists of floats to an array": (lambda: floats(lists), lambda: np.array(lists)),
+        "triples: float triples to an array": (lambda: triples(blocks), lambda: np.array(blocks)),
+        "numbered: codes and their inverse": (lambda: numbered(codes), lambda: np.unique(codes, return_inverse=True)),
+        "distinct_values: codes that occur": (lambda: distinct_values(codes), lambda: np.unique(codes)),
+    }
+
+
+def two_processes_or_one(trace: Path) -> tuple[Way, Way]:
+    """Reads a trace with a helper process, and without."""
+
+    def read(shared_from_bytes: int) -> None:
+        two_processes.SHARED_FROM_BYTES = shared_from_bytes
+        with trace.open("rb") as stream:
+            read_trace(stream, str(trace))
+
+    return (lambda: read(0), lambda: read(sys.maxsize))
+
+
+def fastest_s(ways: tuple[Way, Way], rounds: int) -> tuple[float, float]:
+    """The fastest run of each, taken in turns."""
+    best = [float("inf"), float("inf")]
+    for _ in range(rounds):
+        for place, way in enumerate(ways):
+            start = time.perf_counter()
+            way()
+            best[place] = min(best[place], time.perf_counter() - start)
+    return best[0], best[1]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--rows", type=int, default=200_000)
+    parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--trace", type=Path, metavar="TRACE")
+    args = parser.parse_args()
+    print(f"{'what':40s} {'ours':>9s} {'plain':>9s} {'ratio':>6s}")
+    compared = choices(args.rows)
+    if args.trace is not None:
+        compared = {"two processes to read a trace": two_processes_or_one(args.trace)}
+    for name, ways in compared.items():
+        ours, plain = fastest_s(ways, args.rounds)
+        print(f"{name:40s} {ours * 1e3:6.2f} ms {plain * 1e3:6.2f} ms {ours / plain:6.2f}")
+
+
+if __name__ == "__main__":
+    main()
