@@ -10,8 +10,9 @@ import numpy.typing as npt
 
 from traceopt.analyzer.arrays.intervals import Intervals, clip, complement, intersect, merge, subtract, union
 from traceopt.analyzer.replay.changes import host_removals
+from traceopt.analyzer.tables.schema import Mask
 from traceopt.analyzer.timeline.cpu_phases import PHASES
-from traceopt.analyzer.timeline.gpu_work import BUSY_LABELS, Mask
+from traceopt.analyzer.timeline.gpu_work import BUSY_LABELS
 from traceopt.analyzer.vocabulary.host_activities import LABELS, QUEUED, UNTRACED
 
 if TYPE_CHECKING:

@@ -11,10 +11,10 @@ from msgspec import Struct
 from traceopt.analyzer.arrays.intervals import EMPTY, Intervals, clip, intersect, union
 from traceopt.analyzer.arrays.percentiles import median
 from traceopt.analyzer.stalls.idle import Gaps, Idle
-from traceopt.analyzer.tables.schema import I8
+from traceopt.analyzer.tables.schema import I8, Mask
 from traceopt.analyzer.tables.trace import Trace
 from traceopt.analyzer.timeline.device import TraceDevice
-from traceopt.analyzer.timeline.gpu_work import GpuWork, Mask
+from traceopt.analyzer.timeline.gpu_work import GpuWork
 from traceopt.analyzer.timeline.launch_links import Links
 from traceopt.analyzer.timeline.steps import Steps
 from traceopt.analyzer.vocabulary import op_names

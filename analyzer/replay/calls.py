@@ -10,17 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-import numpy.typing as npt
 from msgspec import Struct
 
-from traceopt.analyzer.tables.schema import I4, I8, U1
+from traceopt.analyzer.tables.schema import I4, I8, U1, Mask
 from traceopt.analyzer.tables.trace import Trace
 from traceopt.analyzer.timeline.call_tree import OP, RUNTIME, Slices
 from traceopt.analyzer.timeline.launch_links import Links
 from traceopt.analyzer.timeline.steps import Steps
 from traceopt.analyzer.vocabulary import op_names
-
-Mask = npt.NDArray[np.bool_]
 
 BORDER, LAUNCH, GRAPH_LAUNCH, SYNC, STREAM_WAIT = 0, 1, 2, 3, 4
 CONCURRENT_SHARE = 0.1  # of a thread's calls that find the training thread at work

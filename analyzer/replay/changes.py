@@ -17,9 +17,8 @@ from traceopt.analyzer.arrays.grouping import distinct_values
 from traceopt.analyzer.arrays.intervals import Intervals, merge, subtract
 from traceopt.analyzer.replay.graph import HOST, Graph, Rows
 from traceopt.analyzer.replay.queues import EARLY
-from traceopt.analyzer.tables.schema import I8
+from traceopt.analyzer.tables.schema import I8, Mask
 
-Mask = npt.NDArray[np.bool_]
 F8 = npt.NDArray[np.float64]
 
 

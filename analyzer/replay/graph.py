@@ -10,7 +10,6 @@ from __future__ import annotations
 from functools import cached_property
 
 import numpy as np
-import numpy.typing as npt
 from msgspec import Struct
 
 from traceopt.analyzer.arrays.intervals import EMPTY, Intervals
@@ -19,14 +18,12 @@ from traceopt.analyzer.replay.calls import BORDER, GRAPH_LAUNCH, LAUNCH, Calls, 
 from traceopt.analyzer.replay.lags import find_lags
 from traceopt.analyzer.replay.queues import Queues, find_queues
 from traceopt.analyzer.replay.waits import SLOW_CALL_NS, HostWaits, find_host_waits, find_stream_waits
-from traceopt.analyzer.tables.schema import I8
+from traceopt.analyzer.tables.schema import I8, Mask
 from traceopt.analyzer.tables.trace import Trace
 from traceopt.analyzer.timeline.call_tree import Slices
 from traceopt.analyzer.timeline.gpu_work import GpuWork
 from traceopt.analyzer.timeline.launch_links import Links
 from traceopt.analyzer.timeline.steps import Steps
-
-Mask = npt.NDArray[np.bool_]
 
 HOST = -1  # Rows.stream
 OWN_NS = 5_000  # what a call that waits costs besides

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 from msgspec import Struct
 
 from traceopt.analyzer.arrays.percentiles import median
 from traceopt.analyzer.replay.queues import BEFORE, EARLY, Queues
 from traceopt.analyzer.replay.waits import TOLERANCE_NS
-from traceopt.analyzer.tables.schema import I8
-
-Mask = npt.NDArray[np.bool_]
+from traceopt.analyzer.tables.schema import I8, Mask
 
 LATENCY_NS, LEAD_NS = 3_000, 1_000  # where a trace has too few examples of its own
 MIN_EXAMPLES = 5

@@ -10,17 +10,14 @@ from __future__ import annotations
 import re
 
 import numpy as np
-import numpy.typing as npt
 from msgspec import Struct
 
 from traceopt.analyzer.replay.calls import LAUNCH, STREAM_WAIT, SYNC, Calls, named
 from traceopt.analyzer.replay.queues import Queues
-from traceopt.analyzer.tables.schema import I8, MEMCPY
+from traceopt.analyzer.tables.schema import I8, MEMCPY, Mask
 from traceopt.analyzer.tables.trace import Trace
 from traceopt.analyzer.timeline.gpu_work import GpuWork
 from traceopt.analyzer.vocabulary import op_names
-
-Mask = npt.NDArray[np.bool_]
 
 TOLERANCE_NS = 2_000  # times cut to microseconds, and two clocks
 WAKE_NS = 10_000  # at most, from the end of the work to the return of a call that did not have to wait for it

@@ -19,6 +19,7 @@ I8 = npt.NDArray[np.int64]
 I4 = npt.NDArray[np.int32]
 I4x3 = npt.NDArray[np.int32]  # shape (rows, 3)
 U1 = npt.NDArray[np.uint8]
+Mask = npt.NDArray[np.bool_]  # which rows
 Text = npt.NDArray[np.int32]  # codes into `Trace.texts`
 _DTYPES = {"I8": "i8", "I4": "i4", "I4x3": "i4x3", "U1": "u1", "Text": "i4"}
 _OF_EVENT = frozenset(

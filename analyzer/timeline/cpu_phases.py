@@ -8,10 +8,10 @@ import numpy as np
 from msgspec import Struct
 
 from traceopt.analyzer.arrays.intervals import EMPTY, Intervals, clip, complement, merge, subtract
-from traceopt.analyzer.tables.schema import I8
+from traceopt.analyzer.tables.schema import I8, Mask
 from traceopt.analyzer.timeline.call_tree import ANNOTATION, OP
 from traceopt.analyzer.timeline.host_activity import Host
-from traceopt.analyzer.timeline.regions import Mask, Regions
+from traceopt.analyzer.timeline.regions import Regions
 from traceopt.analyzer.timeline.steps import Steps
 from traceopt.analyzer.vocabulary import op_names
 

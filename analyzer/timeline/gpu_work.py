@@ -11,11 +11,9 @@ from msgspec import Struct
 
 from traceopt.analyzer.arrays.grouping import Categorical, distinct, numbered
 from traceopt.analyzer.arrays.intervals import EMPTY, Intervals, clip, complement, merge, subtract, union
-from traceopt.analyzer.tables.schema import KERNEL, MEMCPY, GpuTable
+from traceopt.analyzer.tables.schema import KERNEL, MEMCPY, GpuTable, Mask
 from traceopt.analyzer.tables.trace import Trace
 from traceopt.analyzer.vocabulary.kernel_names import KernelClass, classify
-
-Mask = npt.NDArray[np.bool_]
 
 # The exclusive busy parts of a device's time.
 BUSY_LABELS = {"compute": "Compute kernels", "communication": "Exposed communication", "copies": "Exposed copies"}

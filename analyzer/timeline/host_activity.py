@@ -10,11 +10,10 @@ import numpy.typing as npt
 from msgspec import Struct
 
 from traceopt.analyzer.arrays.intervals import EMPTY, Intervals, merge, subtract, union
+from traceopt.analyzer.tables.schema import Mask
 from traceopt.analyzer.tables.trace import Trace
 from traceopt.analyzer.timeline.call_tree import ANNOTATION, OP, PYTHON, RUNTIME, Slices
 from traceopt.analyzer.vocabulary.host_activities import ACTIVITIES, Activity
-
-Mask = npt.NDArray[np.bool_]
 
 
 class Host(Struct, frozen=True, dict=True):

@@ -10,13 +10,13 @@ import numpy.typing as npt
 from msgspec import Struct
 
 from traceopt.analyzer.arrays.intervals import EMPTY, Intervals, union
+from traceopt.analyzer.tables.schema import Mask
 from traceopt.analyzer.tables.trace import Trace
 from traceopt.analyzer.timeline.call_tree import ANNOTATION, OP, PYTHON, Slices
 from traceopt.analyzer.timeline.gpu_work import GpuWork
 from traceopt.analyzer.timeline.launch_links import Links
 from traceopt.analyzer.vocabulary import op_names
 
-Mask = npt.NDArray[np.bool_]
 FORWARD_PRODUCTS = frozenset({*op_names.GEMM_OPS, *op_names.FORWARD_ONLY, "aten::convolution"})
 
 

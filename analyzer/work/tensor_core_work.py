@@ -6,18 +6,16 @@ from functools import cached_property
 
 import msgspec
 import numpy as np
-import numpy.typing as npt
 from msgspec import Struct
 
 from traceopt.analyzer.arrays.grouping import Categorical, distinct
+from traceopt.analyzer.tables.schema import Mask
 from traceopt.analyzer.tables.trace import Trace
 from traceopt.analyzer.timeline.call_tree import OP, Slices
 from traceopt.analyzer.timeline.gpu_work import GpuWork
 from traceopt.analyzer.timeline.launch_links import Links
 from traceopt.analyzer.vocabulary import op_names
 from traceopt.analyzer.vocabulary.kernel_names import ELIGIBLE_KINDS
-
-Mask = npt.NDArray[np.bool_]
 
 
 class Products(Struct, frozen=True, dict=True):

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import ClassVar
 
 import numpy as np
-import numpy.typing as npt
 
 from traceopt.analyzer.arrays.grouping import distinct
 from traceopt.analyzer.facts import Facts
+from traceopt.analyzer.tables.schema import Mask
 from traceopt.analyzer.timeline.call_tree import OP
 from traceopt.analyzer.vocabulary.architectures import DTYPE_BYTES, needed_multiple
 from traceopt.analyzer.vocabulary.kernel_labels import short_name
@@ -19,8 +19,6 @@ from traceopt.rules.evidence import location_of
 from traceopt.rules.rule import Findings, Rule, threshold
 from traceopt.rules.savings.pricing import priced_work, work_of
 from traceopt.rules.savings.roofline import alignment_gains_ns
-
-Mask = npt.NDArray[np.bool_]
 
 
 class MisalignedGemm(Rule):

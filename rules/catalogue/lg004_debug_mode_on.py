@@ -6,13 +6,13 @@ from collections.abc import Callable
 from typing import ClassVar
 
 import numpy as np
-import numpy.typing as npt
 from msgspec import Struct
 
 from traceopt.analyzer.arrays.intervals import Intervals
 from traceopt.analyzer.arrays.percentiles import median
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.replay.changes import RemoveLaunches
+from traceopt.analyzer.tables.schema import Mask
 from traceopt.analyzer.timeline.call_tree import OP, PYTHON
 from traceopt.result.finding import Evidence, Fix
 from traceopt.result.quantities import ms, percent
@@ -22,8 +22,6 @@ from traceopt.rules.rule import Findings, Rule, threshold
 from traceopt.rules.savings.price import Price, Priced
 from traceopt.rules.savings.pricing import priced, without_calls
 from traceopt.rules.savings.starvation import host_bounds
-
-Mask = npt.NDArray[np.bool_]
 
 _NAN_CHECKS = ("aten::isnan", "aten::_is_any_true", "aten::any", "aten::item")
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
 from traceopt.analyzer.arrays.grouping import distinct
 from traceopt.analyzer.facts import Facts
+from traceopt.analyzer.tables.schema import Mask
 from traceopt.analyzer.vocabulary.kernel_labels import short_name
 from traceopt.analyzer.vocabulary.kernel_names import FUSIBLE_KINDS
 from traceopt.result.finding import Evidence
@@ -14,8 +14,6 @@ from traceopt.rules.evidence import place_of_work
 from traceopt.rules.savings.price import Price
 from traceopt.rules.savings.pricing import priced, shorter
 from traceopt.rules.savings.roofline import at_rate_ns
-
-Mask = npt.NDArray[np.bool_]
 
 
 def fp32_work(facts: Facts) -> Mask:

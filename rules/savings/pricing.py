@@ -15,6 +15,7 @@ from traceopt.analyzer.arrays.intervals import EMPTY, Intervals, intersect, merg
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.replay.changes import AsyncCopy, Change, DropSync, RemoveHost, ScaleWork
 from traceopt.analyzer.replay.retime import Pace
+from traceopt.analyzer.tables.schema import Mask
 from traceopt.analyzer.timeline.call_tree import RUNTIME
 from traceopt.analyzer.work.gemms import GemmShape
 from traceopt.result.finding import impact_of
@@ -23,7 +24,6 @@ from traceopt.rules.savings.price import Price, Priced, independent
 from traceopt.rules.savings.starvation import launched_ns, saving
 
 Changes = Sequence[Change]
-Mask = npt.NDArray[np.bool_]
 
 TOLD_SHARE = 0.05  # of the time that a fix removes; less is not worth a sentence
 HIDDEN_SHARE = 0.7  # of what was measured; a fix that gives back less alone meets another limit of the step
