@@ -10,6 +10,8 @@
 #   make bench   time and memory beside other tools, and on large traces; writes docs/performance.md (half an hour)
 #   make gallery
 #                the reports and pictures of docs/gallery
+#   make docs    the generated pages of docs/, and the address of the repository wherever it is named
+#   make dist    the source distribution and the wheel, in dist/
 #   make clean   remove what the other targets made
 #
 # PYTHON=python3.12 picks the interpreter of a new .venv; TESTS="tests/test_cli.py -k help" picks tests.
@@ -23,7 +25,7 @@ PACKAGES := analyzer rules reports capture
 
 TORCHES := 2.1.2 2.15.0
 
-.PHONY: demo test test-torch lint audit fuzz bench gallery clean types
+.PHONY: demo test test-torch lint mypy audit fuzz bench gallery docs dist clean types
 
 demo: $(STAMP)
 	rm -rf demo-logs
@@ -44,14 +46,17 @@ test-torch: $(TORCHES:%=.venv-torch-%/.installed)
 	$(@D)/bin/python -m pip install --quiet --disable-pip-version-check --editable . --requirement tests/capture/torch-$*.txt
 	@touch $@
 
-lint: $(STAMP) types
+lint: $(STAMP)
 	$(BIN)/python -m ruff format --check .
 	$(BIN)/python -m ruff check .
-	$(BIN)/python -m mypy
+	@$(MAKE) --no-print-directory mypy
 	@rm -rf build/imports && cp -RL build/types build/imports  # lint-imports follows no links
 	cd build/imports && ../../$(BIN)/lint-imports --no-logo --no-cache --config ../../pyproject.toml
 	@if $(BIN)/python -c 'import urllib.request as u; u.urlopen("https://pypi.org/pypi/pip/24.0/json", timeout=5)' 2>/dev/null; \
 	then $(MAKE) --no-print-directory audit; else echo "known vulnerabilities: not looked up, PyPI does not answer here"; fi
+
+mypy: $(STAMP) types
+	$(BIN)/python -m mypy
 
 # --strict: a package that PyPI does not know is an error, as all are behind a mirror without PyPI's JSON service.
 audit: $(STAMP)
@@ -74,8 +79,19 @@ bench: $(STAMP)
 gallery: $(STAMP)
 	$(BIN)/python docs/gallery.py
 
+docs: $(STAMP)
+	$(BIN)/python docs/generate.py
+	$(BIN)/python docs/repository_address.py
+
+dist:
+	test -x .venv-dist/bin/twine || \
+		{ $(PYTHON) -m venv --clear .venv-dist && .venv-dist/bin/python -m pip install --quiet 'build>=1.2,<2' 'twine>=6.1,<7'; }
+	rm -rf dist
+	.venv-dist/bin/python -m build
+	.venv-dist/bin/twine check --strict dist/*
+
 clean:
-	rm -rf .venv .venv-audit .venv-torch-* build demo-logs traceopt-report.html *.egg-info
+	rm -rf .venv .venv-audit .venv-dist .venv-torch-* build dist demo-logs traceopt-report.html *.egg-info
 	rm -rf .hypothesis .mypy_cache .pytest_cache .ruff_cache
 
 $(STAMP): pyproject.toml
