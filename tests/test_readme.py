@@ -27,7 +27,9 @@ tomllib = importlib.import_module("tomllib" if sys.version_info >= (3, 11) else 
 ROOT = Path(__file__).resolve().parents[1]
 README = ROOT / "README.md"
 PAGES = sorted(
-    page for folder in ("", "docs", "docs/gallery", "benchmarks", "fixtures") for page in (ROOT / folder).glob("*.md")
+    page
+    for folder in ("", "docs", "docs/gallery", "benchmarks", "fixtures", ".github")
+    for page in (ROOT / folder).glob("*.md")
 )
 PROGRAMS = ("traceopt", "make", "pip", "python", ".venv/bin/python", ".venv/bin/ruff")
 EXAMPLE = "traceopt analyze fixtures/traces/five_faults.json.gz --no-html"

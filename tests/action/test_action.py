@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 import yaml
+from linters import lint
 
 from traceopt.cli import cli
 from traceopt.comparison.gates import Gate
@@ -326,14 +327,6 @@ class TestInputs:
         assert done.stdout.startswith("::error title=traceopt::")
         assert told in done.stdout
         assert done.stdout.count("\n") == 1
-
-
-def lint(*command: str | Path) -> str:
-    """What a linter says; it must have nothing to say."""
-    program = Path(sys.executable).with_name(str(command[0]))
-    done = subprocess.run([program, *command[1:]], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
 
 
 class TestLint:
