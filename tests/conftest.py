@@ -24,6 +24,8 @@ sys.path[:0] = [
     str(HERE / "analyzer"),
 ]  # for fixtures/, which is not installed, and for same_traces.py
 
+from real_traces_marker import pytest_collection_modifyitems  # noqa: E402, F401  # a hook of pytest
+
 from fixtures.generate import Planted, generate_ranks  # noqa: E402
 
 CHROMIUM = Path("/usr/bin/chromium")  # Debian's

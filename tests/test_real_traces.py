@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import json
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from fixtures.real_traces import SCORE, TRACES, expected
 from traceopt.api import analyze
 from traceopt.errors import InputError
 from traceopt.reports.html.page import render_html
@@ -22,33 +22,19 @@ from traceopt.result.document import Result
 if TYPE_CHECKING:
     from conftest import Chromium
 
-SHARED = Path(__file__).resolve().parents[2] / "shared"
-TRACES = SHARED / "traces"
-EXPECTED = TRACES / "expected.json"
-
-pytestmark = pytest.mark.skipif(
-    not EXPECTED.exists(),
-    reason=f"the real traces are not in {TRACES}; SOURCES.md there lists where each was downloaded from",
-)
-
-
-def _truth() -> dict[str, Any]:
-    if not EXPECTED.exists():
-        return {}
-    traces: dict[str, Any] = json.loads(EXPECTED.read_text())["traces"]
-    return {file: truth for file, truth in traces.items() if isinstance(truth, dict)}
+pytestmark = pytest.mark.real_traces
 
 
 def _kinds(name: str) -> Any:
     """A table of the scoring script, which is the one place that says which rule finds what."""
-    module = ast.parse((SHARED / "check" / "score.py").read_text())
+    module = ast.parse(SCORE.read_text())
     for node in module.body:
         if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name) and node.targets[0].id == name:
             return ast.literal_eval(node.value)
     raise AssertionError(f"score.py has no {name}")
 
 
-TRUTH = _truth()
+TRUTH = expected()
 READABLE = [file for file, truth in TRUTH.items() if all(p["kind"] != "not_a_trace" for p in truth["present"])]
 REJECTED = [file for file in TRUTH if file not in READABLE]
 

@@ -47,6 +47,7 @@ def test_silent_without_their_fault(example: GetExample, code: str, scenario: st
     assert found(code, example(scenario).facts) == []
 
 
+@pytest.mark.real_traces
 @pytest.mark.parametrize("path", [path for path in REAL if path != ALEXNET], ids=lambda path: path.split("/")[1])
 def test_real_traces_have_memory_to_spare_and_a_quiet_allocator(path: str) -> None:
     facts = real(path)
@@ -105,6 +106,7 @@ class TestAllocatorChurn:
     def test_the_start_is_no_churn(self, example: GetExample) -> None:
         assert found("MM003", example("cold_start").facts) == []
 
+    @pytest.mark.real_traces
     def test_a_lone_window_is_the_step(self) -> None:
         (finding,) = found("MM003", real(ALEXNET))
         assert finding.impact == "high"

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from fixtures import broken
+from fixtures.real_traces import TRACES
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.reading.trace_reader import read_trace
 from traceopt.rules.bases.rank_rule import RunRule
@@ -20,7 +20,6 @@ from traceopt.testing import events as small_traces
 if TYPE_CHECKING:
     from conftest import GetExample
 
-TRACES = Path(__file__).parents[3] / "shared" / "traces"
 RULES = [rule() for rule in builtin_rules() if rule.code.startswith("TQ")]
 GPU = {"id": 0, "name": "NVIDIA A100-SXM4-40GB", "totalGlobalMem": 42_297_524_224, "computeMajor": 8, "computeMinor": 0}
 STEP_US = 10_000.0
@@ -64,11 +63,8 @@ def launched(at: float, kernel_us: float, correlation: int, wait_us: float = 10)
 
 
 def real(path: str) -> Facts:
-    file = TRACES / path
-    if not file.exists():
-        pytest.skip(f"no real traces at {TRACES}: see shared/traces/SOURCES.md for where they come from")
-    with file.open("rb") as stream:
-        return Facts(read_trace(stream, file.name))
+    with (TRACES / path).open("rb") as stream:
+        return Facts(read_trace(stream, path))
 
 
 def test_a_good_trace_has_no_notes() -> None:
@@ -100,6 +96,7 @@ REAL = {
 }
 
 
+@pytest.mark.real_traces
 @pytest.mark.parametrize(("path", "codes"), REAL.items(), ids=[path.split("/")[1] for path in REAL])
 def test_real_traces(path: str, codes: set[str]) -> None:
     found = notes(real(path))

@@ -5,12 +5,12 @@ from __future__ import annotations
 import gzip
 import json
 from collections import Counter, defaultdict
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from fixtures.real_traces import TRACES
 from traceopt.analyzer.reading.trace_reader import read_trace
 from traceopt.analyzer.tables.schema import KERNEL
 from traceopt.analyzer.tables.trace import Trace
@@ -20,15 +20,10 @@ from traceopt.analyzer.timeline.launch_links import link
 from traceopt.analyzer.timeline.steps import find_steps
 from traceopt.errors import InputError
 
-REAL = Path(__file__).resolve().parents[4] / "shared" / "traces"
-pytestmark = pytest.mark.skipif(
-    not REAL.is_dir(),
-    reason=f"no real traces in {REAL}: fetch the test data of pytorch/kineto (tb_plugin/samples), "
-    "facebookresearch/HolisticTraceAnalysis (tests/data) and AMD-AGI/TraceLens (tests/traces) as its SOURCES.md says",
-)
+pytestmark = pytest.mark.real_traces
 
 OTHER_FILES = ["hta/execution_trace/benchmark_simple_add_et.json.gz", "hta/memory_analysis/memory_timeline.raw.gz"]
-TRACES = sorted({str(path.relative_to(REAL)) for path in REAL.rglob("*.gz")} - {*OTHER_FILES})
+NAMES = sorted({str(path.relative_to(TRACES)) for path in TRACES.rglob("*.gz")} - {*OTHER_FILES})
 TABLE_OF = {
     "gpu": {"kernel", "Kernel", "gpu_memcpy", "Memcpy", "gpu_memset", "Memset"},
     "runtime": {"cuda_runtime", "cuda_driver", "Runtime"},
@@ -40,10 +35,10 @@ TABLE_OF = {
 Json = dict[str, Any]
 
 
-@pytest.fixture(scope="module", params=TRACES, ids=lambda name: name.removesuffix(".json.gz")[-40:])
+@pytest.fixture(scope="module", params=NAMES, ids=lambda name: name.removesuffix(".json.gz")[-40:])
 def pair(request: pytest.FixtureRequest) -> tuple[Trace, Json]:
     """A trace as it is read, and as json.loads has it."""
-    path = REAL / request.param
+    path = TRACES / request.param
     with path.open("rb") as stream:
         trace = read_trace(stream, str(path))
     return trace, json.loads(gzip.decompress(path.read_bytes()))
@@ -201,7 +196,7 @@ def test_call_sites_are_the_users(pair: tuple[Trace, Json]) -> None:
 
 
 def test_backward_operators_of_2021_are_called_where_their_forward_was() -> None:
-    path = REAL / "kineto/resnet50_num_workers_4/worker0.1623212756351.pt.trace.json.gz"
+    path = TRACES / "kineto/resnet50_num_workers_4/worker0.1623212756351.pt.trace.json.gz"
     with path.open("rb") as stream:
         trace = read_trace(stream, str(path))
     slices = build_slices(trace)
@@ -214,5 +209,5 @@ def test_backward_operators_of_2021_are_called_where_their_forward_was() -> None
 
 @pytest.mark.parametrize("name", OTHER_FILES)
 def test_other_files_of_the_profiler_are_no_traces(name: str) -> None:
-    with (REAL / name).open("rb") as stream, pytest.raises(InputError, match="it has no list of traceEvents"):
+    with (TRACES / name).open("rb") as stream, pytest.raises(InputError, match="it has no list of traceEvents"):
         read_trace(stream, name)

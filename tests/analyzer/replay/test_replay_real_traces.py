@@ -2,22 +2,14 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
-
 import pytest
 
+from fixtures.real_traces import TRACES, expected
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.reading.sources import find_sources
 from traceopt.analyzer.reading.trace_reader import read_trace
 
-TRACES = Path(__file__).resolve().parents[4] / "shared" / "traces"
-EXPECTED = TRACES / "expected.json"
-WITH_GPU_WORK = [
-    file
-    for file, truth in (json.loads(EXPECTED.read_text())["traces"].items() if EXPECTED.exists() else ())
-    if isinstance(truth, dict) and truth["figures"].get("gpu_busy_us")
-]
+WITH_GPU_WORK = [file for file, truth in expected().items() if truth["figures"].get("gpu_busy_us")]
 BOUND, GOAL = 0.05, 0.02
 # Part of what the device did is not in these files, so that work seems to start late without a reason.
 INCOMPLETE = {
@@ -27,7 +19,7 @@ INCOMPLETE = {
     "graph_execution": "cut out of a longer trace: work before the graph is hidden",
 }
 
-pytestmark = pytest.mark.skipif(not EXPECTED.exists(), reason=f"the real traces are not in {TRACES}")
+pytestmark = pytest.mark.real_traces
 
 
 @pytest.mark.parametrize("file", WITH_GPU_WORK)

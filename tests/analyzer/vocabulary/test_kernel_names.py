@@ -6,17 +6,15 @@ import gzip
 import json
 import time
 from collections import Counter
-from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fixtures.real_traces import TRACES, expected
 from traceopt.analyzer.vocabulary.kernel_labels import short_name
 from traceopt.analyzer.vocabulary.kernel_names import _TABLE, ELIGIBLE_KINDS, FUSIBLE_KINDS, KINDS, classify
-
-TRACES = Path(__file__).resolve().parents[3].parent / "shared" / "traces"
 
 # Name, kind, Tensor Cores, dtype, alignment. Seen in: V = V100, A = A100, H = H100, M = MI300X/MI210 traces
 # of kineto, HTA and TraceLens; others are documented names of the library.
@@ -552,21 +550,15 @@ def test_any_text_is_classified_and_shortened(name: str) -> None:
     assert len(short_name(name)) <= 100
 
 
-def _traces_with_gpu_time() -> list[Any]:
-    expected = TRACES / "expected.json"
-    if not expected.exists():
-        return [
-            pytest.param("", {}, marks=pytest.mark.skip(f"no real traces at {TRACES}: see shared/traces/SOURCES.md"))
-        ]
-    traces = json.loads(expected.read_text())["traces"]
-    return [
+@pytest.mark.real_traces
+@pytest.mark.parametrize(
+    ("path", "figures"),
+    [
         pytest.param(path, entry["figures"], id=path)
-        for path, entry in traces.items()
+        for path, entry in expected().items()
         if entry["figures"].get("gpu_time_by_kind_pct")
-    ]
-
-
-@pytest.mark.parametrize(("path", "figures"), _traces_with_gpu_time())
+    ],
+)
 def test_real_traces_agree_with_the_reference(path: str, figures: dict[str, Any]) -> None:
     document = json.loads(gzip.decompress((TRACES / path).read_bytes()).decode("utf-8", "replace"), strict=False)
     events = [e for e in document["traceEvents"] if str(e.get("cat", "")).lower() == "kernel"]

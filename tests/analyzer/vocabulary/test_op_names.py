@@ -5,16 +5,14 @@ from __future__ import annotations
 import gzip
 import json
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fixtures.real_traces import TRACES
 from traceopt.analyzer.vocabulary import op_names as ops
-
-TRACES = Path(__file__).resolve().parents[3].parent / "shared" / "traces"
 
 
 @pytest.mark.parametrize(
@@ -148,11 +146,9 @@ def test_profiler_dtypes(text: str, dtype: str | None) -> None:
     assert ops.profiler_dtype(text) == dtype
 
 
+@pytest.mark.real_traces
 def test_real_traces_hold_no_unknown_waits_launches_or_dtypes() -> None:
     """Every runtime call that sounds like a wait, launch or allocation is known, and every tensor dtype."""
-    paths = sorted(TRACES.rglob("*.gz"))
-    if not paths:
-        pytest.skip(f"no real traces at {TRACES}: see shared/traces/SOURCES.md")
     sounds: list[tuple[str, Callable[[str], bool]]] = [
         ("Synchronize", ops.is_blocking_sync),
         ("LaunchKernel", ops.is_launch),
@@ -164,7 +160,7 @@ def test_real_traces_hold_no_unknown_waits_launches_or_dtypes() -> None:
     ]
     runtime: set[str] = set()
     dtypes: set[str] = set()
-    for path in paths:
+    for path in sorted(TRACES.rglob("*.gz")):
         document = json.loads(gzip.decompress(path.read_bytes()).decode("utf-8", "replace"), strict=False)
         for event in document.get("traceEvents", []) if isinstance(document, dict) else []:
             category = str(event.get("cat", "")).lower()

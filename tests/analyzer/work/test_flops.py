@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from fixtures.real_traces import TRACES
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.reading.trace_reader import read_trace
 from traceopt.analyzer.vocabulary.flop_formulas import op_flops
@@ -15,7 +15,6 @@ from traceopt.testing.events import Json, annotation, document, kernel, op, pyth
 if TYPE_CHECKING:
     from conftest import GetExample
 
-TRACES = Path(__file__).resolve().parents[4] / "shared" / "traces"
 A100 = {"id": 0, "name": "NVIDIA A100-SXM4-40GB", "totalGlobalMem": 42_297_524_224}
 A100 |= {"computeMajor": 8, "computeMinor": 0, "numSms": 108}
 QKV = [[2, 8, 100, 64]] * 3
@@ -138,7 +137,7 @@ def test_a_transformer_takes_what_the_papers_say(example: GetExample) -> None:
     assert facts.flops.model / facts.steps.count == pytest.approx(per_token * tokens * batch, rel=1e-3)
 
 
-@pytest.mark.skipif(not TRACES.exists(), reason="../shared/traces is not there")
+@pytest.mark.real_traces
 @pytest.mark.parametrize(
     ("path", "gflops"),
     [  # the forward of one image: 4.09 and 1.81 GMAC; the first convolution's input needs no gradient
