@@ -37,7 +37,11 @@ import traceopt.reports.html.page
 import traceopt.reports.text.terminal  # noqa: F401  # imported here, so that no variant pays for it
 from traceopt.cli import cli
 
-REAL_TRACES = Path("../shared/traces")
+if __name__ == "__main__":  # run as a script: fixtures/ is not installed
+    sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from fixtures.real_traces import TRACES, require
+
 CPU_LIMIT_S = 10
 WALL_LIMIT_S = 120  # of a process that waits; a busy machine makes ten seconds of CPU long
 ADDRESS_LIMIT_BYTES = 6 << 30  # the wall behind the stated bound: a variant that meets it gets a MemoryError
@@ -270,8 +274,10 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--keep", type=Path, help="folder for the variants that fail")
     options = parser.parse_args()
+    if not options.paths:
+        require()
     paths = []
-    for path in options.paths or [REAL_TRACES]:
+    for path in options.paths or [TRACES]:
         paths += sorted(path.rglob("*.gz"), key=lambda file: file.stat().st_size) if path.is_dir() else [path]
     paths = [path.resolve() for path in paths]
     all_variants = iter(variants(options.count, options.seed))

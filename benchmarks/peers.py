@@ -22,12 +22,12 @@ from pathlib import Path
 from statistics import median
 
 from benchmarks.processes import ROOT, Contender, Sample, environment, interleaved, versions
+from fixtures.real_traces import TRACES
 
 HERE = Path(__file__).resolve().parent
 BUILD = ROOT / "build"
 PAGE = ROOT / "docs" / "performance.md"
 KEPT = BUILD / "bench"
-TRACES = ROOT.parent / "shared" / "traces"
 REAL = {
     "A100": ("hta/trace_diff/control/control.json.gz", "a training job on an A100, HolisticTraceAnalysis' test data"),
     "MI300X": (

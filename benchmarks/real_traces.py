@@ -3,23 +3,25 @@
 
 python benchmarks/real_traces.py
 
-The traces lie in ../shared/traces, beside the repository, with what was seen in them (expected.json).
+The traces are in ../shared/traces, beside the checkout, with what was seen in them (expected.json).
 """
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+if __name__ == "__main__":  # run as a script: fixtures/ is not installed
+    sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from fixtures.real_traces import TRACES, expected, require
 from traceopt.api import analyze
 from traceopt.errors import InputError
 from traceopt.result.document import Result
 
 ROOT = Path(__file__).resolve().parents[1]
-TRACES = ROOT.parent / "shared" / "traces"
 
 HEAD = """\
 # Real traces
@@ -27,11 +29,33 @@ HEAD = """\
 Written by `python benchmarks/real_traces.py`; do not edit.
 
 What an expert saw in each trace, with its share of the time where it has one, and what traceopt says: the findings
-that give back 3% of the step and more, the first of the others, and what it says of the trace's quality. The traces
-are those of the repositories that their folders name; they are not part of this one.
+that give back 3% of the step and more, the first of the others, and what it says of the trace's quality.
 
 | trace | device | step | seen | found | of the trace |
 | --- | --- | ---: | --- | --- | --- |
+"""
+
+SOURCES = """\
+
+## Where the traces come from
+
+Other people recorded them and published them in their repositories, under licences that allow copies. This repository
+does not hold them.
+
+| folder | repository | path in it | licence |
+| --- | --- | --- | --- |
+| `kineto/` | pytorch/kineto | `tb_plugin/samples` | BSD-3-Clause |
+| `hta/` | facebookresearch/HolisticTraceAnalysis | `tests/data` | MIT |
+| `tracelens/` | AMD-AGI/TraceLens | `tests/traces` | MIT |
+
+Tests and benchmarks look for these folders in `../shared/traces`, beside the checkout, together with the file
+`expected.json`: what an expert saw in each trace. That file is not published. Without it the tests marked
+`real_traces` are skipped, and a benchmark that needs the traces says so and ends with exit code 2.
+
+Some tests also read traces in `../shared/traces/public`, all under Apache-2.0, BSD-3-Clause or MIT. They are from
+AMD-AGI/TraceLens, Aphelack/efficient-dl-systems, CodingPlatelets/SwitchTransformers, facebookresearch/param,
+harryjmoss/particle_transformer, leimao/PyTorch-CUDA-Graph-Capture-Examples, Lightning-AI/pytorch-lightning,
+luatil/torch-profile, pytorch/benchmark, sidnb13/torch-profiling-tutorial and Yeok-c/sustainbench.
 """
 
 
@@ -63,12 +87,9 @@ def _found(result: Result) -> Iterator[str]:
 
 
 def main() -> None:
-    expected = TRACES / "expected.json"
-    if not expected.is_file():
-        sys.exit("the real traces are not in ../shared/traces, beside this checkout")
-    truth = json.loads(expected.read_text(encoding="utf-8"))["traces"]
-    rows = [row(file, about) for file, about in sorted(truth.items()) if isinstance(about, dict)]
-    (ROOT / "docs" / "real-traces.md").write_text(HEAD + "\n".join(rows) + "\n", encoding="utf-8")
+    require()
+    rows = [row(file, truth) for file, truth in expected().items()]
+    (ROOT / "docs" / "real-traces.md").write_text(HEAD + "\n".join(rows) + "\n" + SOURCES, encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -20,6 +20,7 @@ if __name__ == "__main__":  # run as a script: fixtures/ is not installed
     sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from fixtures.generate import generate
+from fixtures.real_traces import TRACES, require
 from fixtures.scenarios import SCENARIOS
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.reading.sources import find_sources
@@ -30,7 +31,6 @@ from traceopt.errors import InputError
 from traceopt.rules.engine import prepare, run_rules
 from traceopt.rules.registry import load_rules
 
-TRACES = Path(__file__).resolve().parents[2] / "shared" / "traces"
 PASSES = 5
 LARGE = 3_000  # rows from which a graph is worth timing
 
@@ -175,6 +175,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--write", type=Path, metavar="PATH", help="also write the page, as Markdown")
     options = parser.parse_args()
+    if options.write is not None:
+        require()  # a page without them would lose half of what it says
     text = page(list(real_traces()), list(planted_faults()))
     print(text, end="")
     if options.write is not None:

@@ -8,6 +8,7 @@ python benchmarks/savings/page.py
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -19,11 +20,12 @@ from typing import Any
 if __name__ == "__main__":  # run as a script: the packages are two folders above
     sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
+from fixtures.real_traces import SCORE, require
 from fixtures.workloads.pairs import PAIRS
 
 FOLDER = Path(__file__).resolve().parent
 ROOT = FOLDER.parents[1]
-SCORE = ["../shared/check/score.py", "--traceopt", ".venv/bin/traceopt"]
+SCORE_COMMAND = [os.path.relpath(SCORE, ROOT), "--traceopt", ".venv/bin/traceopt"]
 
 
 @dataclass(frozen=True)
@@ -120,7 +122,7 @@ took a tenth of a core was measured again.
 
 ## Precision and recall on real traces
 
-`python3 {" ".join(SCORE)}`, on the [real traces](real-traces.md), from V100 to H100, MI300
+`python3 {" ".join(SCORE_COMMAND)}`, on the [real traces](real-traces.md), from V100 to H100, MI300
 and CPU:
 
 ```
@@ -130,11 +132,9 @@ and CPU:
 
 
 def score() -> str:
-    """The summary that the score's script prints, where the real traces are at hand."""
-    script = ROOT / SCORE[0]
-    if not script.is_file():
-        raise SystemExit(f"{SCORE[0]} is not here: the real traces lie beside the repository")
-    done = subprocess.run([sys.executable, *SCORE], cwd=ROOT, capture_output=True, text=True, check=True)
+    """The summary that the score's script prints."""
+    require()
+    done = subprocess.run([sys.executable, *SCORE_COMMAND], cwd=ROOT, capture_output=True, text=True, check=True)
     return next(line for line in done.stdout.splitlines() if line.startswith("recall"))
 
 
