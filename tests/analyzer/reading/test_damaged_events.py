@@ -32,7 +32,10 @@ MENDED = {
     '{"ph": "X" "name": "n", "ts": 1}': None,
     '{"ph": "X", "name: "n", "ts": 1}': None,
     '{"ph": "X", "name": "n", "ts": 1, "args": {"x": [1}}': None,
-    '{"ph": "X", "name": "n", "ts": 1, "args": {"x": ' + "[" * 5000 + "]" * 5000 + "}}": None,
+    '{"ph": "X", "name": "n", "ts": 1, "args": {"x": '
+    + "[" * 100_000
+    + "]" * 100_000
+    + "}}": None,  # too deep for any Python
 }
 
 
