@@ -61,8 +61,8 @@ from traceopt.analyzer.work.unfused_chains import Chains, find_chains
 
 
 class Facts(Struct, frozen=True, dict=True):
-    """The facts of one trace. `device_overrides` corrects or extends the peak table (see hardware.find), `workload`
-    says what the run processes.
+    """The facts of one trace. `device_overrides` corrects or extends the peak table (see
+    accelerator_lookup.find), `workload` says what the run processes.
     """
 
     trace: Trace
@@ -357,7 +357,9 @@ class Facts(Struct, frozen=True, dict=True):
         Raises KeyError for a requirement that does not exist.
         """
         present, sentence = REQUIREMENTS[requirement]
-        return None if present(self) else sentence
+        if present(self):
+            return None
+        return self.device.how_to_set() if requirement == "device" else sentence
 
 
 REQUIREMENTS: dict[str, tuple[Callable[[Facts], bool], str]] = {
@@ -397,6 +399,6 @@ REQUIREMENTS: dict[str, tuple[Callable[[Facts], bool], str]] = {
     ),
     "device": (
         lambda f: f.device.accelerator is not None,
-        "The peak rates of this device are not known; give them in the settings.",
+        'The peak rates of the device are not known; set them under `[tool.traceopt.devices."its name"]`.',
     ),
 }

@@ -16,6 +16,7 @@ from traceopt.analyzer.ranks.run_facts import RunFacts
 from traceopt.analyzer.reading.sources import find_sources
 from traceopt.analyzer.recordings.cycle_pairs import find_recordings
 from traceopt.analyzer.work.throughput import Workload
+from traceopt.config import checked_devices
 from traceopt.errors import ConfigError, InputError, TraceoptError, one_line
 from traceopt.result.document import Result
 from traceopt.result.rounding import us
@@ -35,6 +36,7 @@ def analyze(
     ignore: Sequence[str] = (),
     rules_dir: str | Path | None = None,
     thresholds: Mapping[str, Mapping[str, Any]] | None = None,
+    devices: Mapping[str, Mapping[str, Any]] | None = None,
     source: Sequence[str | Path] | str | Path = (),
     tokens_per_step: float | None = None,
     samples_per_step: float | None = None,
@@ -50,6 +52,9 @@ def analyze(
     `tokens_per_step` and `samples_per_step` are what one GPU processes in a step, `reference_throughput` the rate of
     one GPU to compare with: tokens a second, or samples where no tokens are given. With several files the document
     shows the lowest rank; findings of all ranks are merged by code and name theirs.
+
+    `devices`: peak rates that correct or extend those that traceopt knows, by the name of a device (or whole words of
+    it): `{"NVIDIA H100 PCIe": {"bf16": 756, "hbm_gb_per_s": 2000}}`, dense TFLOP/s and GB/s (docs/devices.md).
 
     `source`: folders with the source of what was recorded; fixes that can be made there come as patches.
 
@@ -72,6 +77,7 @@ def analyze(
         ignore=tuple(ignore),
         rules_dir=None if rules_dir is None else str(rules_dir),
         thresholds=thresholds or {},
+        devices=checked_devices(devices or {}),
         workload=_workload(tokens_per_step, samples_per_step, reference_throughput),
         debug=debug,
     )

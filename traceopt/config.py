@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import json
 import math
 import sys
 from collections.abc import Mapping, Sequence
@@ -13,8 +14,11 @@ import msgspec
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from traceopt.analyzer.vocabulary.accelerator import FIGURES
+from traceopt.analyzer.vocabulary.architectures import ARCHITECTURES, architecture_named
 from traceopt.errors import ConfigError, one_line, suggestion
 
+Rate = Annotated[float, msgspec.Meta(ge=1e-3, le=1e9)]  # TFLOP/s or GB/s of one device
 MOST_BYTES = 1 << 20  # of a settings file
 
 
@@ -25,7 +29,8 @@ class Config(Struct, frozen=True):
     and `warn_on` are gates, `baseline` the runs that a new one is compared with. `jobs`: processes that read ranks, by
     default as many as cores and memory allow; `scheduler`: the address of a Dask scheduler; `cache`: a folder that
     keeps what each rank gave.
-    `rules` holds thresholds: `[tool.traceopt.rules.DL001]`, then `min_share = 0.05`.
+    `rules` holds thresholds: `[tool.traceopt.rules.DL001]`, then `min_share = 0.05`. `devices` holds peak rates by the
+    name of a device: `[tool.traceopt.devices."NVIDIA H100 PCIe"]`, then `bf16 = 756`.
     """
 
     select: tuple[str, ...] = ()
@@ -42,6 +47,7 @@ class Config(Struct, frozen=True):
     scheduler: str | None = None
     cache: str | None = None
     rules: dict[str, dict[str, Any]] = field(default_factory=dict)
+    devices: dict[str, Any] = field(default_factory=dict)
 
 
 def load_config(explicit: Path | None = None, start: Path | None = None) -> Config:
@@ -64,8 +70,38 @@ def typed_settings(schema: type, names: Sequence[str], table: Mapping[str, Any],
 
     Raises ConfigError, beginning with `where`, for a key that is none of them and for a value of another type.
     """
-    types = get_type_hints(schema, include_extras=True)
-    values = {}
+    hints = get_type_hints(schema, include_extras=True)
+    return _typed({name: hints[name] for name in names}, table, where)
+
+
+def checked_devices(devices: Mapping[str, Any], where: str = "devices") -> dict[str, dict[str, Any]]:
+    """What the settings say of devices: by the name of each, its peak rates and its architecture.
+
+    Raises ConfigError, beginning with `where`, for a device without a table, a figure that does not exist, and a value
+    that is no peak rate.
+    """
+    checked = {}
+    for name, figures in devices.items():
+        table = f"{where}.{_quoted(name)}"
+        if not isinstance(name, str) or not name.strip():
+            raise ConfigError(f"{where}: a device without a name")
+        if not isinstance(figures, Mapping):
+            raise ConfigError(
+                f"{table}: expected a table of peak rates such as bf16 = 989, got {type(figures).__name__}"
+            )
+        checked[name] = _typed({**dict.fromkeys(FIGURES, Rate), "arch": str}, figures, table)
+        arch = checked[name].get("arch")
+        if arch is not None and architecture_named(arch) is None:
+            raise ConfigError(f"{table}: arch: unknown architecture {_quoted(arch)}; known: {', '.join(ARCHITECTURES)}")
+    return checked
+
+
+def _quoted(name: object) -> str:
+    return json.dumps(one_line(str(name), 80), ensure_ascii=False)
+
+
+def _typed(types: Mapping[str, Any], table: Mapping[str, Any], where: str) -> dict[str, Any]:
+    names, values = list(types), {}
     for key, value in table.items():
         name = str(key).replace("-", "_")
         if name not in names:
@@ -104,8 +140,11 @@ def _read(path: Path) -> Config | None:
     if not isinstance(document, dict):
         raise ConfigError(f"{where}: expected a table, got {type(document).__name__}")
     config = Config(**typed_settings(Config, Config.__struct_fields__, document, where))
+    prefix = "tool.traceopt." if path.name == "pyproject.toml" else ""
+    devices = checked_devices(config.devices, f"{path}: {prefix}devices")
     return replace(
         config,
+        devices=devices,
         rules_dir=_beside(path, config.rules_dir),
         html=_beside(path, config.html),
         cache=_beside(path, config.cache),

@@ -20,6 +20,7 @@ from traceopt.analyzer.recordings.rank_trace import read_recording
 from traceopt.analyzer.replay.changes import Change, RemoveHost, ScaleWork
 from traceopt.analyzer.replay.replayed import Replayed
 from traceopt.analyzer.replayed_parts import labels_of, limit_of, parts_of
+from traceopt.config import checked_devices
 from traceopt.errors import InputError
 from traceopt.result.rounding import share, us
 from traceopt.result.what_if import WhatIf, WhatIfFix, WhatIfPart
@@ -43,15 +44,17 @@ def what_if(
     *,
     rules_dir: str | Path | None = None,
     thresholds: Mapping[str, Mapping[str, Any]] | None = None,
+    devices: Mapping[str, Mapping[str, Any]] | None = None,
     progress: Progress | None = None,
 ) -> WhatIf:
     """Replays a trace, or those of all ranks in a folder together, with the fixes of findings (by rule code or name)
     and with scales such as ("kernel~gemm", 0.5).
 
     Raises InputError for a path with no trace or too many ranks, a fix that no finding proposes, a scale that fits
-    nothing; ConfigError for a rule that does not exist.
+    nothing; ConfigError for a rule or a peak rate that does not exist.
     """
     warnings: list[str] = []
+    peaks = checked_devices(devices or {})
     recordings = find_recordings(find_sources([path]).sources)
     if not 1 <= len(recordings) <= MOST_RANKS:
         raise InputError(f"{path} holds {len(recordings)} traces; at most {MOST_RANKS} ranks are replayed together")
@@ -59,7 +62,7 @@ def what_if(
     for recording in recordings:
         if progress is not None:
             progress(f"reading {recording.source.label}")
-        facts.append(Facts(read_recording(recording, warnings)))
+        facts.append(Facts(read_recording(recording, warnings), peaks))
     ranks = Ranks(facts)
     if len(ranks.facts) > 1 and (reason := ranks.run.incomparable) is not None:
         raise InputError(f"{path} holds {len(recordings)} traces; name the file of one rank. {reason}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -9,8 +10,9 @@ from msgspec import Struct
 
 from traceopt.analyzer.tables.json_values import whole, word
 from traceopt.analyzer.tables.trace import Trace
+from traceopt.analyzer.vocabulary.accelerator import Accelerator
 from traceopt.analyzer.vocabulary.accelerator_lookup import find
-from traceopt.analyzer.vocabulary.architectures import Accelerator, Architecture, architecture
+from traceopt.analyzer.vocabulary.architectures import Architecture, architecture
 from traceopt.analyzer.vocabulary.event_categories import COUNTER_RANGE_CATEGORY, FOREIGN_DEVICE_CATEGORIES
 
 _HIGHEST_VERSION = 1000  # of a compute capability
@@ -28,6 +30,18 @@ class TraceDevice(Struct, frozen=True):
     accelerator: Accelerator | None
     multiprocessors: int | None
     unsupported: str | None  # an accelerator that the rules do not know, by its name
+
+    def how_to_set(self, figure: str = "bf16") -> str:
+        """What a user writes where the peak rates of this device, or one of them, are not known."""
+        if not self.name:
+            return "The trace does not name its device, so its peak rates are not known."
+        table = f"[tool.traceopt.devices.{json.dumps(self.name, ensure_ascii=False)}]"
+        lacks = (
+            f"The {figure} peak of {self.name} is not known. Set it"
+            if self.accelerator
+            else f"The peak rates of {self.name} are not known. Set them"
+        )
+        return f"{lacks} in pyproject.toml under {table}, for example {figure} = 312 and hbm_gb_per_s = 2039."
 
 
 def find_device(

@@ -1,4 +1,4 @@
-"""What follows from a device's architecture alone: Tensor Cores, types, alignment; and the form of a peak-table row."""
+"""What follows from a device's architecture alone: Tensor Cores, types, alignment."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from types import MappingProxyType
 from msgspec import Struct
 
 GIB = 2**30
-DTYPES: tuple[str, ...] = ("fp64", "fp32", "tf32", "fp16", "bf16", "fp8", "int8")
+DTYPES: tuple[str, ...] = ("fp64", "fp32", "tf32", "fp16", "bf16", "fp8", "fp4", "int8")
+# Types that kernel names and shapes tell: FP4, two elements a byte with scales beside them, is not read yet.
 DTYPE_BYTES: Mapping[str, int] = MappingProxyType(
     {"fp64": 8, "fp32": 4, "tf32": 4, "fp16": 2, "bf16": 2, "fp8": 1, "int8": 1}
 )
@@ -28,51 +29,6 @@ class Architecture(Struct, frozen=True):
     has_fp8: bool
     fp32_on_matrix_cores: bool = False
     """Plain FP32 products run on the matrix unit without losing precision (AMD Instinct)."""
-
-
-class Accelerator(Struct, frozen=True):
-    """One device of the peak table."""
-
-    name: str
-    pattern: str
-    """Regular expression, matched without case anywhere in the device name."""
-    vendor: str
-    arch: str
-    """ "sm_80", "gfx942"."""
-    peak_tflops: Mapping[str, float]
-    """Dense peak per dtype of ``DTYPES``; no key where the sheet gives none or the unit is not there."""
-    hbm_gb_per_s: float | None
-    """Peak memory bandwidth, 10^9 bytes a second."""
-    source: str
-    """The datasheet the figures are from."""
-    memory_gib: float | None = None
-    """Nominal memory, where the row is only right for cards of that size."""
-    link_gb_per_s: float | None = None
-    """NVLink or Infinity Fabric to the other GPUs of the node, both directions together."""
-
-    @property
-    def architecture(self) -> Architecture | None:
-        """Facts of the architecture."""
-        return _ARCHITECTURES.get(self.arch)
-
-    @property
-    def has_tensor_cores(self) -> bool:
-        """Tensor Cores or matrix cores."""
-        return self.architecture is not None and self.architecture.has_tensor_cores
-
-    @property
-    def has_tf32(self) -> bool:
-        """TF32 (XF32 on AMD) products."""
-        return self.architecture is not None and self.architecture.has_tf32
-
-    @property
-    def has_bf16(self) -> bool:
-        """BF16 products."""
-        return self.architecture is not None and self.architecture.has_bf16
-
-    def peak(self, dtype: str) -> float | None:
-        """Dense peak TFLOP/s in ``dtype``, or None."""
-        return self.peak_tflops.get(dtype)
 
 
 def _nvidia(name: str, tensor: bool, tf32_bf16: bool, fp8: bool) -> Architecture:
@@ -97,7 +53,22 @@ _ARCHITECTURES: Mapping[str, Architecture] = MappingProxyType(
 )
 # What HIP reports as major.minor; 9.0 stands for gfx900, gfx906, gfx908 and gfx90a alike and tells nothing.
 _AMD_CAPABILITIES = {(9, 4): "gfx942", (9, 5): "gfx950"}
-ARCH_CAPABILITIES = {"gfx908": (9, 0), "gfx90a": (9, 0), "gfx942": (9, 4), "gfx950": (9, 5)}
+ARCH_CAPABILITIES = {
+    "gfx908": (9, 0),
+    "gfx90a": (9, 0),
+    "gfx942": (9, 4),
+    "gfx950": (9, 5),
+    "gfx1100": (11, 0),
+    "gfx1201": (12, 0),
+}
+
+
+ARCHITECTURES = tuple(_ARCHITECTURES)
+
+
+def architecture_named(name: str) -> Architecture | None:
+    """Facts of "sm_80" or "gfx942"; None for a name that is not known."""
+    return _ARCHITECTURES.get(name)
 
 
 def architecture(vendor: str, major: int, minor: int, gcn_arch: str | None = None) -> Architecture | None:
@@ -122,7 +93,7 @@ def needed_multiple(dtype: str, arch: Architecture | str | None) -> tuple[int, i
 
     16 bytes to use Tensor Cores well at all, 128 bytes for the full rate on A100 and later (NVIDIA, "Matrix
     Multiplication Background User's Guide", table 1); AMD asks for no more than the 16 bytes of a wide load.
-    Raises KeyError for a dtype not in ``DTYPES``.
+    Raises KeyError for a dtype not in ``DTYPE_BYTES``.
     """
     size = DTYPE_BYTES[dtype]
     name = arch.name if isinstance(arch, Architecture) else (arch or "")

@@ -310,10 +310,24 @@ def gemm_caption(result: Result) -> str:
             peak = f"{quantities.measured(efficiency.peak_tflops)}{quantities.NO_BREAK_SPACE}TFLOP/s"
             dtype = f"{efficiency.peak_dtype} " if efficiency.peak_dtype else ""
             reached += f", {quantities.percent(efficiency.mfu)} of the {dtype}peak of {peak}"
+            remarks = [efficiency.peak_caveat] if efficiency.peak_caveat else []
             if efficiency.hfu is not None and efficiency.hfu > efficiency.mfu:
-                reached += f" ({quantities.percent(efficiency.hfu)} with what is computed again)"
+                remarks.append(f"{quantities.percent(efficiency.hfu)} with what is computed again")
+            if remarks:
+                reached += f" ({'; '.join(remarks)})"
         sentences.append(reached + ".")
-    return " ".join(sentences)
+    return " ".join([*sentences, *_other_peaks(result)])
+
+
+def _other_peaks(result: Result) -> list[str]:
+    """Which of the peaks that rows of the table are a share of were not verified, or are the user's."""
+    device, told = result.run.device, result.efficiency.peak_dtype
+    dtypes = {gemm.dtype for gemm in result.gemms if gemm.peak_share is not None} - {told}
+    peaks = [peak for peak in (device.peaks if device else []) if peak.figure in dtypes]
+    unverified = [peak.figure for peak in peaks if peak.verified is False]
+    given = [peak.figure for peak in peaks if peak.verified is None]
+    sentences = [f"Peak unverified: {', '.join(unverified)}."] if unverified else []
+    return [*sentences, f"Peak from your settings: {', '.join(given)}."] if given else sentences
 
 
 _TENSOR_CORE_BYTES = 16  # what a row of an operand has to be a multiple of

@@ -12,6 +12,7 @@ from traceopt.result.finding import Confidence, Evidence, Fix
 from traceopt.result.quantities import ms, percent
 from traceopt.result.rounding import us
 from traceopt.rules.rule import Findings, Rule, threshold
+from traceopt.rules.savings.roofline import peak_caveat
 
 
 class LowMfu(Rule):
@@ -48,7 +49,10 @@ class LowMfu(Rule):
             return "Utilisation is a measure of training; no backward pass or optimizer was seen."
         if not facts.flops.known:
             return f"The FLOP are known for {percent(facts.flops.covered_share)} of the product time only."
-        return None if facts.flops.mfu is not None else "The peak of the device in this type is not known."
+        if facts.flops.mfu is not None:
+            return None
+        dtype = facts.flops.dtype
+        return facts.device.how_to_set(dtype) if dtype else "The type of the products is not known."
 
     def check(self, facts: Facts) -> Findings:
         mfu, hfu, peak = facts.flops.mfu, facts.flops.hfu, facts.flops.peak_tflops
@@ -56,11 +60,12 @@ class LowMfu(Rule):
             return
         parts = _parts(facts, mfu, hfu)
         again = f" ({percent(hfu)} with what is computed again)" if hfu > mfu else ""
+        caveat = peak_caveat(facts, facts.flops.dtype or "")
         largest = max(parts[1:], key=lambda part: part[1])
         yield self.finding(
             why=(
                 f"The step of {ms(facts.step_ns)} reaches {percent(mfu)} of the {facts.flops.dtype} peak of "
-                f"{peak:,.0f} TFLOP/s{again}. The largest part of the rest: {_inside(largest[0])}, "
+                f"{peak:,.0f} TFLOP/s{caveat}{again}. The largest part of the rest: {_inside(largest[0])}, "
                 f"{percent(largest[1])} of the step."
             ),
             saving=None,
@@ -71,7 +76,8 @@ class LowMfu(Rule):
         )
 
     def passed(self, facts: Facts) -> str:
-        return f"The step reaches {percent(facts.flops.mfu or 0.0)} of the device's peak in {facts.flops.dtype}."
+        share, dtype = percent(facts.flops.mfu or 0.0), facts.flops.dtype or ""
+        return f"The step reaches {share} of the device's peak in {dtype}{peak_caveat(facts, dtype)}."
 
 
 def _parts(facts: Facts, mfu: float, hfu: float) -> list[tuple[str, float, str]]:

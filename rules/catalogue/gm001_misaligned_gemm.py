@@ -18,7 +18,7 @@ from traceopt.result.quantities import ms
 from traceopt.rules.evidence import location_of
 from traceopt.rules.rule import Findings, Rule, threshold
 from traceopt.rules.savings.pricing import priced_work, work_of
-from traceopt.rules.savings.roofline import alignment_gains_ns
+from traceopt.rules.savings.roofline import alignment_gains_ns, peak_caveat
 
 
 class MisalignedGemm(Rule):
@@ -88,7 +88,8 @@ class MisalignedGemm(Rule):
                 work_of(facts, shapes) | unnamed,
                 (low / count, est / count, high / count),
                 "Against the rate of aligned products of the same type and size in this trace, else "
-                f"{self.fallback_speedup:g} times the speed; bounded by memory bandwidth.",
+                f"{self.fallback_speedup:g} times the speed; bounded by memory bandwidth"
+                f"{peak_caveat(facts, 'hbm_gb_per_s')}.",
             ),
             evidence=[*(_evidence(facts, s) for s in shapes[:5]), *kernels],
             locations=[place for s in shapes[:5] if (place := _location(facts, s)) is not None][:3],

@@ -9,7 +9,7 @@ from traceopt.result.finding import Confidence, Fix
 from traceopt.result.quantities import ms
 from traceopt.rules.evidence import places
 from traceopt.rules.rule import Findings, Rule, threshold
-from traceopt.rules.savings.merged_gemms import Merge, as_one, describe, may_depend, merged
+from traceopt.rules.savings.merged_gemms import Merge, as_one, describe, may_depend, merged, roofline
 from traceopt.rules.savings.pricing import priced
 
 
@@ -68,7 +68,7 @@ class TileWaste(Rule):
                 (self.low * gain, self.expected * gain, most * gain),
                 as_one(facts, found, self.expected),
                 "The waves of thread blocks that merged products need, each as long as the longest now; bounded by "
-                "the roofline. At most half as much again in the backward pass.",
+                f"{roofline(facts, found)}. At most half as much again in the backward pass.",
                 low=as_one(facts, found, self.low),
                 high=as_one(facts, found, most),
             ),

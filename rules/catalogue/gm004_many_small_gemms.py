@@ -9,7 +9,7 @@ from traceopt.result.finding import Confidence, Fix
 from traceopt.result.quantities import ms
 from traceopt.rules.evidence import places
 from traceopt.rules.rule import Findings, Rule, threshold
-from traceopt.rules.savings.merged_gemms import Merge, as_one, describe, may_depend, merged
+from traceopt.rules.savings.merged_gemms import Merge, as_one, describe, may_depend, merged, roofline
 from traceopt.rules.savings.pricing import priced
 
 
@@ -69,7 +69,7 @@ class ManySmallGemms(Rule):
                 (self.low * gain, self.expected * gain, gain),
                 as_one(facts, found, self.expected),
                 "Against the waves of thread blocks that one batched product needs, each as long as the longest now; "
-                "bounded by the roofline.",
+                f"bounded by {roofline(facts, found)}.",
                 low=as_one(facts, found, self.low),
                 high=as_one(facts, found, 1.0),
             ),

@@ -14,7 +14,7 @@ from traceopt.rules.advice.memory import peak_of_capacity, peak_share
 from traceopt.rules.evidence import location_of, places
 from traceopt.rules.rule import Findings, Rule, threshold
 from traceopt.rules.savings.pricing import priced_work, work_of
-from traceopt.rules.savings.roofline import HBM_SHARE
+from traceopt.rules.savings.roofline import HBM_SHARE, peak_caveat
 
 REACHABLE = 0.8  # of the peak rate, as of the bandwidth
 
@@ -76,7 +76,8 @@ class SkinnyBatch(Rule):
                 facts,
                 work_of(facts, [shape for _, _, shape, _ in found]),
                 (0.3 * gain, 0.7 * gain, gain),
-                f"The roofline of these products at {self.factor:g} times the batch, for the same number of samples.",
+                f"The roofline{_caveat(facts, found)} of these products at {self.factor:g} times the batch, for the "
+                "same number of samples.",
             )
             if facts.trains
             else None,
@@ -109,6 +110,10 @@ class SkinnyBatch(Rule):
     def passed(self, facts: Facts) -> str:
         time = sum(row[1] for row in self._skinny(facts)) / facts.steps.window_ns
         return f"Products of {self.max_rows} rows and fewer take {percent(time)} of the step."
+
+
+def _caveat(facts: Facts, found: list[tuple[float, float, GemmShape, int]]) -> str:
+    return peak_caveat(facts, "hbm_gb_per_s", *(shape.dtype for _, _, shape, _ in found))
 
 
 def _roofline_ns(facts: Facts, shape: GemmShape, rows: int, factor: float) -> float:

@@ -18,7 +18,7 @@ from traceopt.rules.evidence import by_site, places, site_locations
 from traceopt.rules.rule import Findings, Rule, threshold
 from traceopt.rules.savings.precision import kernel_evidence
 from traceopt.rules.savings.pricing import priced, shorter
-from traceopt.rules.savings.roofline import HBM_SHARE
+from traceopt.rules.savings.roofline import HBM_SHARE, peak_caveat
 from traceopt.rules.savings.starvation import host_bounds, typical_ns
 
 # Bytes of 4-byte numbers that one pass over a parameter moves: read and written once each.
@@ -76,7 +76,8 @@ class ForeachNotFused(Rule):
             host_bounds(facts, _from_first_to_last(facts, rows), share, (0.0, more_ns)),
             [RemoveHost(area, share)],
             f"The step without the host time of {count:.0f} foreach operators, of which one stays; at most without "
-            "what lies between them, and without the kernels' time beyond one pass over the parameters.",
+            "what lies between them, and without the kernels' time beyond one pass over the parameters"
+            f"{peak_caveat(facts, 'hbm_gb_per_s')}.",
             high=[RemoveHost(_from_first_to_last(facts, rows)), *shorter(facts, kernels, more_ns)],
         )
         if saved.bounds_ns[1] < self.min_share * facts.step_ns:

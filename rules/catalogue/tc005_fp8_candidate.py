@@ -11,6 +11,7 @@ from traceopt.result.finding import Confidence, Evidence, Fix
 from traceopt.result.quantities import ms, percent
 from traceopt.rules.evidence import location_of, places
 from traceopt.rules.rule import Findings, Rule, threshold
+from traceopt.rules.savings.roofline import peak_caveat
 
 
 class Fp8Candidate(Rule):
@@ -64,7 +65,7 @@ class Fp8Candidate(Rule):
         yield self.finding(
             why=(
                 f"Large products in 16 bits take {ms(time)} of each {ms(facts.step_ns)} step near the peak of the "
-                f"{facts.device.name}; in FP8 its peak is twice as high."
+                f"{facts.device.name}{_caveat(facts, chosen)}; in FP8 its peak is twice as high."
             ),
             saving=None,
             evidence=evidence,
@@ -90,8 +91,13 @@ class Fp8Candidate(Rule):
         ]
 
     def passed(self, facts: Facts) -> str:
-        time = sum(shape.duration_ns for shape in self._chosen(facts)) / facts.steps.window_ns
-        return f"Large 16-bit products near the peak take {percent(time)} of the step."
+        chosen = self._chosen(facts)
+        time = sum(shape.duration_ns for shape in chosen) / facts.steps.window_ns
+        return f"Large 16-bit products near the peak{_caveat(facts, chosen)} take {percent(time)} of the step."
+
+
+def _caveat(facts: Facts, shapes: list[GemmShape]) -> str:
+    return peak_caveat(facts, *{shape.dtype for shape in shapes})
 
 
 def _evidence(facts: Facts, shape: GemmShape) -> Evidence:
@@ -100,6 +106,6 @@ def _evidence(facts: Facts, shape: GemmShape) -> Evidence:
         what=f"{shape.op} {shape.m}x{shape.n}x{shape.k} {shape.dtype}",
         us_per_step=round(shape.duration_ns / facts.steps.count / 1e3, 3),
         calls_per_step=round(shape.calls / facts.steps.count, 3),
-        detail=f"{percent(share)} of the peak",
+        detail=f"{percent(share)} of the peak{peak_caveat(facts, shape.dtype)}",
         location=location_of(facts, int(facts.slices.of(OP, len(facts.trace.ops))[shape.rows[0]])),
     )

@@ -15,7 +15,7 @@ from traceopt.analyzer.timeline.call_tree import OP
 from traceopt.analyzer.work.gemms import GemmShape
 from traceopt.result.finding import Evidence, Location
 from traceopt.rules.evidence import location_of
-from traceopt.rules.savings.roofline import memory_ns
+from traceopt.rules.savings.roofline import memory_ns, peak_caveat
 
 MERGED_PEAK_SHARE = 0.5  # of the peak: what a product of the merged size can be expected to reach at least
 
@@ -57,6 +57,13 @@ def merged(facts: Facts, runs: Sequence[I8]) -> list[Merge]:
         after = max(wave_ns * -(-int(blocks.sum()) // units), rooflines[shapes])
         out.append(Merge(run, int(busy.sum()) + starved_ns, starved_ns, after))
     return out
+
+
+def roofline(facts: Facts, merges: list[Merge]) -> str:
+    """ "the roofline", with what is to know of the peaks behind it."""
+    shapes = facts.product_calls.shape
+    used = {facts.gemms.shapes[shape].dtype for one in merges for shape in shapes[one.calls].tolist()}
+    return f"the roofline{peak_caveat(facts, 'hbm_gb_per_s', *used)}"
 
 
 def _roofline_ns(facts: Facts, shapes: list[GemmShape]) -> float:

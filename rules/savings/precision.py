@@ -13,7 +13,7 @@ from traceopt.result.finding import Evidence
 from traceopt.rules.evidence import place_of_work
 from traceopt.rules.savings.price import Price
 from traceopt.rules.savings.pricing import priced, shorter
-from traceopt.rules.savings.roofline import at_rate_ns
+from traceopt.rules.savings.roofline import at_rate_ns, peak_caveat
 
 
 def fp32_work(facts: Facts) -> Mask:
@@ -58,7 +58,8 @@ def fp32_saving(
         how = f"the {dtype} roofline ({ROOFLINE_EFFICIENCY[1]:.0%} of the peak) where shapes are known, else {how}"
     variants = [[*shorter(facts, work, a), *shorter(facts, light, b)] for a, b in zip(gains, light_gains, strict=True)]
     bounds = gains[0], gains[1] + light_gains[1], gains[2] + light_gains[2]
-    basis = f"GPU time of these kernels at {how}; {dtype} has {peak}."
+    caveat = peak_caveat(facts, "fp32", dtype, "hbm_gb_per_s") if narrow else ""
+    basis = f"GPU time of these kernels at {how}; {dtype} has {peak}{caveat}."
     return priced(facts, bounds, variants[1], basis, low=variants[0], high=variants[2])
 
 

@@ -14,6 +14,13 @@ _SIMILAR_SIZE = 8  # times fewer or more FLOP a call
 _SIMILAR_INTENSITY = 4
 
 
+def peak_caveat(facts: Facts, *figures: str) -> str:
+    """ " (peak unverified)" or " (peak from your settings)" behind what rests on these peak rates, else nothing."""
+    accelerator = facts.device.accelerator
+    caveat = accelerator.caveat(*figures) if accelerator else ""
+    return f" ({caveat})" if caveat else ""
+
+
 def memory_ns(facts: Facts, shape: GemmShape, dtype: str) -> float:
     """Time to move the operands and the result of all calls once; 0 where the bandwidth is not known."""
     accelerator = facts.device.accelerator

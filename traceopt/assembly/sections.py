@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import numpy as np
 
 from traceopt.analyzer.arrays.intervals import clip, merge
@@ -10,6 +12,7 @@ from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.stalls.idle import CAUSES
 from traceopt.analyzer.timeline.cpu_phases import PHASES
 from traceopt.analyzer.timeline.gpu_work import BUSY_LABELS
+from traceopt.analyzer.vocabulary.accelerator import Accelerator
 from traceopt.analyzer.vocabulary.host_activities import LABELS
 from traceopt.result.document import (
     Communication,
@@ -18,6 +21,7 @@ from traceopt.result.document import (
     Efficiency,
     Gpu,
     Memory,
+    PeakRate,
     Setting,
     Step,
     Sync,
@@ -31,7 +35,24 @@ from traceopt.rules.evidence import location_of
 
 def device(facts: Facts) -> Device:
     found = facts.device
-    return Device(found.vendor, found.name, found.count, found.memory_bytes, found.compute_capability)
+    rates = peaks(found.accelerator) if found.accelerator else []
+    return Device(found.vendor, found.name, found.count, found.memory_bytes, found.compute_capability, rates)
+
+
+def peaks(accelerator: Accelerator) -> list[PeakRate]:
+    """Every peak rate of the device that is known, with its source."""
+    units: dict[str, Literal["TOP/s", "GB/s"]] = {"int8": "TOP/s", "hbm_gb_per_s": "GB/s", "link_gb_per_s": "GB/s"}
+    names = {"hbm_gb_per_s": "memory", "link_gb_per_s": "link"}
+    return [
+        PeakRate(
+            figure=names.get(figure, figure),
+            rate=float(rate),
+            unit=units.get(figure, "TFLOP/s"),
+            source=accelerator.source_of(figure),
+            verified=accelerator.is_verified(figure),
+        )
+        for figure, rate in accelerator.figures.items()
+    ]
 
 
 def gpu_runtime(facts: Facts) -> str | None:
@@ -228,6 +249,7 @@ def efficiency(facts: Facts) -> Efficiency:
     if not facts.has_gpu or not flops.known or facts.quality.sampled_share is not None:
         return Efficiency(None, None, None, None, None, None)
     peak, mfu, hfu = flops.peak_tflops, flops.mfu, flops.hfu
+    accelerator, dtype = facts.device.accelerator, flops.dtype or ""
     return Efficiency(
         flops_per_step=flops.executed / facts.steps.count,
         achieved_tflops=round(flops.executed / facts.steps.window_ns / 1e3, 3),
@@ -235,6 +257,8 @@ def efficiency(facts: Facts) -> Efficiency:
         peak_dtype=flops.dtype if peak else None,
         mfu=None if mfu is None else share(mfu),
         hfu=None if hfu is None else share(hfu),
+        peak_source=accelerator.source_of(dtype) if peak and accelerator else None,
+        peak_verified=accelerator.is_verified(dtype) if peak and accelerator else None,
     )
 
 

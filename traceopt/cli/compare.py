@@ -86,6 +86,7 @@ def compare(
                 paths,
                 rules_dir=config.rules_dir,
                 thresholds=config.rules,
+                devices=config.devices,
                 jobs=config.jobs,
                 scheduler=config.scheduler,
                 cache=config.cache,

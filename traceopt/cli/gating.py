@@ -94,7 +94,9 @@ class Gating:
         if paths:
             from traceopt.run_comparison import runs_of
 
-            self._runs = runs_of(paths, rules_dir=config.rules_dir, thresholds=config.rules, debug=debug)
+            self._runs = runs_of(
+                paths, rules_dir=config.rules_dir, thresholds=config.rules, devices=config.devices, debug=debug
+            )
 
     def judge(self, result: Result, inputs: Iterable[str]) -> None:
         """Compares and judges the result, and keeps it as a baseline where that was asked for."""

@@ -31,6 +31,7 @@ def analyzed(paths: Sequence[str], config: Config, source: Sequence[Path], *, de
             ignore=config.ignore,
             rules_dir=config.rules_dir,
             thresholds=config.rules,
+            devices=config.devices,
             source=source,
             tokens_per_step=config.tokens_per_step,
             samples_per_step=config.samples_per_step,

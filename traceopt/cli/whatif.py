@@ -52,6 +52,12 @@ def whatif(
 
     with Progress(enabled=sys.stderr.isatty() and not quiet) as progress:
         document = what_if(
-            path, fixes, scales, rules_dir=rules_dir or config.rules_dir, thresholds=config.rules, progress=progress
+            path,
+            fixes,
+            scales,
+            rules_dir=rules_dir or config.rules_dir,
+            thresholds=config.rules,
+            devices=config.devices,
+            progress=progress,
         )
     emit(document.to_json() if as_json else render_whatif(document))

@@ -15,7 +15,7 @@ from traceopt.result.quantities import ms, percent
 class Metric(Struct, frozen=True):
     """`of` is None for a run that did not measure it; `fewer_is_worse` for what a good run has much of.
 
-    `record` says what to do so that it is measured.
+    `record` says what to do so that it is measured. `of_peak`: it is a share of the device's peak rate.
     """
 
     name: str
@@ -24,6 +24,7 @@ class Metric(Struct, frozen=True):
     of: Callable[[Result], float | None]
     record: str
     fewer_is_worse: bool = False
+    of_peak: bool = False
 
 
 def _step_time(result: Result) -> float | None:
@@ -67,7 +68,13 @@ METRICS = {
         Metric("exposed_copies", "Exposed copies", "share", _copies, _GPU),
         Metric("peak_memory", "Peak memory", "bytes", _peak_memory, "record with profile_memory=True"),
         Metric(
-            "mfu", "MFU", "share", lambda result: result.efficiency.mfu, "record a GPU with record_shapes=True", True
+            "mfu",
+            "MFU",
+            "share",
+            lambda result: result.efficiency.mfu,
+            "record a GPU with record_shapes=True",
+            fewer_is_worse=True,
+            of_peak=True,
         ),
         Metric(
             "tokens_per_s",
@@ -99,6 +106,18 @@ def mean_of(metric: Metric, results: Sequence[Result]) -> tuple[float | None, li
     """The mean over the runs and the value of each; None where a run did not measure it."""
     values = [value for result in results if (value := measured(metric, result)) is not None]
     return (sum(values) / len(values) if values and len(values) == len(results) else None), values
+
+
+def peak_caveat(metric: Metric, results: Sequence[Result]) -> str:
+    """ " (peak unverified)" behind a share of such a peak; also tells where the runs used different peaks."""
+    used = [result.efficiency for result in results if metric.of_peak and result.efficiency.mfu is not None]
+    rates: dict[str | None, set[float | None]] = {}
+    for one in used:
+        rates.setdefault(one.peak_dtype, set()).add(one.peak_tflops)
+    caveats = dict.fromkeys(one.peak_caveat for one in used if one.peak_caveat)
+    if any(len(of_type) > 1 for of_type in rates.values()):
+        caveats["different peaks"] = None
+    return f" ({', '.join(caveats)})" if caveats else ""
 
 
 def shown(unit: Unit, value: float) -> str:

@@ -52,6 +52,16 @@ class Tool(Struct, frozen=True):
     version: Annotated[str, note("version of the program")]
 
 
+class PeakRate(Struct, frozen=True):
+    """A peak rate of the device: dense, without sparsity."""
+
+    figure: Annotated[str, note('type of the numbers, "bf16"; "memory": its bandwidth; "link": that to other GPUs')]
+    rate: Annotated[float, note("the rate in `unit`")]
+    unit: Annotated[Literal["TFLOP/s", "TOP/s", "GB/s"], note("unit of the rate")]
+    source: Annotated[str, note('document of the vendor that states it, or "your settings"')]
+    verified: Annotated[bool | None, note("whether a public text confirms it; null where it is yours")]
+
+
 class Device(Struct, frozen=True):
     """What the step was measured on."""
 
@@ -60,6 +70,9 @@ class Device(Struct, frozen=True):
     count: Annotated[int, note("devices that the process sees")]
     memory_bytes: Annotated[int | None, note("memory of one device", "bytes")]
     compute_capability: Annotated[str | None, note('CUDA compute capability, "8.0"')]
+    peaks: Annotated[
+        list[PeakRate], note("peak rates that are known; empty for a device of which no peak is known")
+    ] = field(default_factory=list)
 
 
 class Recorded(Struct, frozen=True):
@@ -196,6 +209,12 @@ class Efficiency(Struct, frozen=True):
         float | None, note("model FLOP utilization: without what activation checkpointing recomputes", "share")
     ]
     hfu: Annotated[float | None, note("hardware FLOP utilization: all that ran", "share")]
+    peak_source: Annotated[
+        str | None, note('document of the vendor that states the peak, or "your settings"; null where none is known')
+    ] = None
+    peak_verified: Annotated[
+        bool | None, note("whether a public text confirms the peak; null where it is yours or none is known")
+    ] = None
 
 
 class Throughput(Struct, frozen=True):

@@ -62,7 +62,7 @@ class Cache(Struct, frozen=True):
 
 def _key(task: RankTask, versions: list[str]) -> str:
     rules = loaded(task.options)
-    parts = [program(rules), repr(rules.chosen), repr(task.options.workload)]
+    parts = [program(rules), repr(rules.chosen), repr(task.options.workload), repr(task.options.devices)]
     for source, version in zip(task.recording.sources, versions, strict=True):
         content = version if is_remote(source.place) else _content(source.place, version)
         parts.append(repr((source.label, source.member, source.rank_hint, source.world_size_hint, content)))

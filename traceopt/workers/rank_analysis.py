@@ -29,6 +29,6 @@ def _analyze(task: RankTask, count_bytes: Callable[[int], None] | None) -> bytes
         trace = read_recording(task.recording, warnings, count_bytes)
     except InputError as error:
         return RankResult(None, None, warnings, one_line(str(error))).pack()
-    facts = Facts(trace, workload=task.options.workload)
+    facts = Facts(trace, task.options.devices, task.options.workload)
     outcome = run_rules(loaded(task.options).chosen, facts, debug=task.options.debug)
     return RankResult(rank_document(facts, outcome), summarize(facts), warnings).pack()

@@ -21,6 +21,7 @@ class RankOptions(Struct, frozen=True):
     ignore: tuple[str, ...] = ()
     rules_dir: str | None = None
     thresholds: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    devices: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # peak rates of the user
     workload: Workload = field(default_factory=Workload)
     debug: bool = False
 
