@@ -13,6 +13,7 @@ from traceopt.reports.words import quantities
 from traceopt.reports.words.part_styles import DENSE_LANE_SPANS
 from traceopt.result.document import CheckStatus, Result
 from traceopt.result.finding import Finding
+from traceopt.result.quantities import peak_caveat
 from traceopt.result.rows import Gemm
 
 COMMAND_PATHS = 8
@@ -310,7 +311,8 @@ def gemm_caption(result: Result) -> str:
             peak = f"{quantities.measured(efficiency.peak_tflops)}{quantities.NO_BREAK_SPACE}TFLOP/s"
             dtype = f"{efficiency.peak_dtype} " if efficiency.peak_dtype else ""
             reached += f", {quantities.percent(efficiency.mfu)} of the {dtype}peak of {peak}"
-            remarks = [efficiency.peak_caveat] if efficiency.peak_caveat else []
+            caveat = peak_caveat(efficiency.peak_source, efficiency.peak_verified)
+            remarks = [caveat] if caveat else []
             if efficiency.hfu is not None and efficiency.hfu > efficiency.mfu:
                 remarks.append(f"{quantities.percent(efficiency.hfu)} with what is computed again")
             if remarks:

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from traceopt.comparison.metrics import METRICS, STEP_TIME, Metric, mean_of, peak_caveat, shown
+from traceopt.comparison.metrics import METRICS, STEP_TIME, Metric, mean_of, peak_remarks, shown
 from traceopt.errors import ConfigError, suggestion
 from traceopt.result.comparison import Comparison, GateLevel, GateOutcome, GateStatus, MetricChange, Unit
 from traceopt.result.document import Result
@@ -115,7 +115,7 @@ def _level(gate: Gate, metric: Metric, head: Sequence[Result]) -> tuple[GateStat
     if value is None:
         return _not_checked(f"{metric.name} was not measured: {metric.record}")
     beyond = value < gate.limit if metric.fewer_is_worse else value > gate.limit
-    value_text = f"{shown(metric.unit, value)}{peak_caveat(metric, head)}"
+    value_text = f"{shown(metric.unit, value)}{peak_remarks(metric, head)}"
     text = f"{metric.name} is {value_text}, the limit is {shown(metric.unit, gate.limit)}"
     return "failed" if beyond else "passed", text
 

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from traceopt.result.comparison import Unit
 from traceopt.result.document import Result
-from traceopt.result.quantities import ms, percent
+from traceopt.result.quantities import ms, peak_caveat, percent
 
 
 class Metric(Struct, frozen=True):
@@ -108,13 +108,14 @@ def mean_of(metric: Metric, results: Sequence[Result]) -> tuple[float | None, li
     return (sum(values) / len(values) if values and len(values) == len(results) else None), values
 
 
-def peak_caveat(metric: Metric, results: Sequence[Result]) -> str:
+def peak_remarks(metric: Metric, results: Sequence[Result]) -> str:
     """ " (peak unverified)" behind a share of such a peak; also tells where the runs used different peaks."""
     used = [result.efficiency for result in results if metric.of_peak and result.efficiency.mfu is not None]
     rates: dict[str | None, set[float | None]] = {}
     for one in used:
         rates.setdefault(one.peak_dtype, set()).add(one.peak_tflops)
-    caveats = dict.fromkeys(one.peak_caveat for one in used if one.peak_caveat)
+    told = (peak_caveat(one.peak_source, one.peak_verified) for one in used)
+    caveats = dict.fromkeys(caveat for caveat in told if caveat)
     if any(len(of_type) > 1 for of_type in rates.values()):
         caveats["different peaks"] = None
     return f" ({', '.join(caveats)})" if caveats else ""

@@ -7,7 +7,7 @@ from statistics import fmean
 from typing import TypeVar
 
 from traceopt.assembly.tables import MAX_ROWS
-from traceopt.comparison.metrics import METRICS, STEP_TIME, mean_of, peak_caveat
+from traceopt.comparison.metrics import METRICS, STEP_TIME, mean_of, peak_remarks
 from traceopt.comparison.noise import differ
 from traceopt.result.comparison import MetricChange, PartChange, RowChange, RowStatus, StepChange
 from traceopt.result.document import Result
@@ -55,7 +55,7 @@ def metric_changes(base: Sequence[Result], head: Sequence[Result], step: StepCha
             before, after = step.base_us, step.head_us
             beyond = None if before is None else step.verdict in ("slower", "faster")
         if before is not None or after is not None:
-            label = metric.label + peak_caveat(metric, [*base, *head])
+            label = metric.label + peak_remarks(metric, [*base, *head])
             changes.append(MetricChange(metric.name, label, metric.unit, before, after, beyond))
     return changes
 

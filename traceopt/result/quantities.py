@@ -18,3 +18,10 @@ def times(count: float) -> str:
 def percent(share: float) -> str:
     """ "34%"; below ten per cent with one decimal."""
     return f"{share:.0%}" if share >= 0.0995 else f"{share:.1%}"
+
+
+def peak_caveat(source: str | None, verified: bool | None) -> str:
+    """What a sentence that uses a peak adds: "peak unverified", "peak from your settings", or nothing."""
+    if verified is False:
+        return "peak unverified"
+    return f"peak from {source}" if source and verified is None else ""
