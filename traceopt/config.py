@@ -8,18 +8,31 @@ import math
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, get_type_hints
+from typing import Annotated, Any, TypedDict, get_type_hints
 
 import msgspec
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from traceopt.analyzer.vocabulary.accelerator import FIGURES
-from traceopt.analyzer.vocabulary.architectures import ARCHITECTURES, architecture_named
 from traceopt.errors import ConfigError, one_line, suggestion
 
-Rate = Annotated[float, msgspec.Meta(ge=1e-3, le=1e9)]  # TFLOP/s or GB/s of one device
 MOST_BYTES = 1 << 20  # of a settings file
+Rate = Annotated[float, msgspec.Meta(ge=1e-3, le=1e9)]
+
+
+class PeakRates(TypedDict, total=False):
+    """What the settings can say of a device: dense peaks in TFLOP/s (TOP/s for int8), and bandwidths."""
+
+    fp64: Rate
+    fp32: Rate
+    tf32: Rate
+    fp16: Rate
+    bf16: Rate
+    fp8: Rate
+    fp4: Rate
+    int8: Rate
+    hbm_gb_per_s: Rate
+    link_gb_per_s: Rate
 
 
 class Config(Struct, frozen=True):
@@ -70,38 +83,8 @@ def typed_settings(schema: type, names: Sequence[str], table: Mapping[str, Any],
 
     Raises ConfigError, beginning with `where`, for a key that is none of them and for a value of another type.
     """
-    hints = get_type_hints(schema, include_extras=True)
-    return _typed({name: hints[name] for name in names}, table, where)
-
-
-def checked_devices(devices: Mapping[str, Any], where: str = "devices") -> dict[str, dict[str, Any]]:
-    """What the settings say of devices: by the name of each, its peak rates and its architecture.
-
-    Raises ConfigError, beginning with `where`, for a device without a table, a figure that does not exist, and a value
-    that is no peak rate.
-    """
-    checked = {}
-    for name, figures in devices.items():
-        table = f"{where}.{_quoted(name)}"
-        if not isinstance(name, str) or not name.strip():
-            raise ConfigError(f"{where}: a device without a name")
-        if not isinstance(figures, Mapping):
-            raise ConfigError(
-                f"{table}: expected a table of peak rates such as bf16 = 989, got {type(figures).__name__}"
-            )
-        checked[name] = _typed({**dict.fromkeys(FIGURES, Rate), "arch": str}, figures, table)
-        arch = checked[name].get("arch")
-        if arch is not None and architecture_named(arch) is None:
-            raise ConfigError(f"{table}: arch: unknown architecture {_quoted(arch)}; known: {', '.join(ARCHITECTURES)}")
-    return checked
-
-
-def _quoted(name: object) -> str:
-    return json.dumps(one_line(str(name), 80), ensure_ascii=False)
-
-
-def _typed(types: Mapping[str, Any], table: Mapping[str, Any], where: str) -> dict[str, Any]:
-    names, values = list(types), {}
+    types = get_type_hints(schema, include_extras=True)
+    values = {}
     for key, value in table.items():
         name = str(key).replace("-", "_")
         if name not in names:
@@ -114,6 +97,28 @@ def _typed(types: Mapping[str, Any], table: Mapping[str, Any], where: str) -> di
         except msgspec.ValidationError as error:
             raise ConfigError(f"{where}: {key}: {_lower_first(str(error))}") from error
     return values
+
+
+def checked_devices(devices: Mapping[str, Any], where: str = "devices") -> dict[str, dict[str, Any]]:
+    """What the settings say of devices: by the name of each, its peak rates.
+
+    Raises ConfigError, beginning with `where`, for a device without a table, a figure that does not exist, and a value
+    that is no peak rate.
+    """
+    checked = {}
+    for name, figures in devices.items():
+        table = f"{where}.{_quoted(name)}"
+        if not isinstance(name, str) or not name.strip():
+            raise ConfigError(f"{where}: a device without a name")
+        if not isinstance(figures, Mapping):
+            kind = type(figures).__name__
+            raise ConfigError(f"{table}: expected a table of peak rates such as bf16 = 989, got {kind}")
+        checked[name] = typed_settings(PeakRates, list(PeakRates.__annotations__), figures, table)
+    return checked
+
+
+def _quoted(name: object) -> str:
+    return json.dumps(one_line(str(name), 80), ensure_ascii=False)
 
 
 def _read(path: Path) -> Config | None:

@@ -24,6 +24,7 @@ def compare(
     warn_on: Sequence[str] = (),
     rules_dir: str | Path | None = None,
     thresholds: Mapping[str, Mapping[str, Any]] | None = None,
+    devices: Mapping[str, Mapping[str, Any]] | None = None,
     debug: bool = False,
     progress: Progress | None = None,
 ) -> Comparison:
@@ -36,7 +37,13 @@ def compare(
     Raises InputError for what cannot be read, ConfigError for a gate that does not exist.
     """
     gates = [*(Gate.parse(text, "fail") for text in fail_on), *(Gate.parse(text, "warn") for text in warn_on)]
-    options = {"rules_dir": rules_dir, "thresholds": thresholds, "debug": debug, "progress": progress}
+    options = {
+        "rules_dir": rules_dir,
+        "thresholds": thresholds,
+        "devices": devices,
+        "debug": debug,
+        "progress": progress,
+    }
     sides = [runs_of(_sequence(side), **options) for side in (base, head)]
     return compare_runs(sides[0], sides[1], gates, in_turn=in_turn)
 

@@ -53,7 +53,7 @@ def find(
     ``compute_capability`` ("8.0" or "sm_80") and ``memory_bytes`` (total, as reported) rule out rows that do
     not fit; where two cards share a name and the memory is not given, the bandwidth is left out.
     ``overrides`` are the user's settings: by a device's name (whole words of it, without case) the figures that
-    replace the table's or add a device, by the names of ``FIGURES``, and ``arch``. The one named last wins.
+    replace the table's or add a device, by the names of ``FIGURES``. The one named last wins.
     """
     name = device_name or ""
     capability = _capability(compute_capability)
@@ -68,15 +68,14 @@ def find(
             found = replace(found, hbm_gb_per_s=None, memory_gib=None)
     for key, figures in (overrides or {}).items():
         if re.search(rf"(?<!\w){re.escape(key)}(?!\w)", name, re.IGNORECASE):
-            found = _corrected(found or _unknown(name, capability, figures), figures)
+            found = _corrected(found or _unknown(name), figures)
     return found
 
 
-def _unknown(name: str, capability: tuple[int, int] | None, figures: Mapping[str, Any]) -> Accelerator:
-    """A device that only the settings know."""
-    amd = "amd" in name.lower() or str(figures.get("arch", "")).startswith("gfx")
-    arch = f"sm_{capability[0]}{capability[1]}" if capability and not amd else ""
-    return Accelerator(name, re.escape(name), "amd" if amd else "nvidia", arch, MappingProxyType({}), None)
+def _unknown(name: str) -> Accelerator:
+    """A device that only the settings know; its architecture follows from the trace."""
+    vendor = "amd" if "amd" in name.lower() else "nvidia"
+    return Accelerator(name, re.escape(name), vendor, "", MappingProxyType({}), None)
 
 
 def _corrected(found: Accelerator, figures: Mapping[str, Any]) -> Accelerator:
@@ -87,6 +86,5 @@ def _corrected(found: Accelerator, figures: Mapping[str, Any]) -> Accelerator:
         peak_tflops=MappingProxyType(rates),
         hbm_gb_per_s=given.get("hbm_gb_per_s", found.hbm_gb_per_s),
         link_gb_per_s=given.get("link_gb_per_s", found.link_gb_per_s),
-        arch=figures.get("arch", found.arch),
         from_settings=found.from_settings.union(given),
     )

@@ -63,9 +63,6 @@ ARCH_CAPABILITIES = {
 }
 
 
-ARCHITECTURES = tuple(_ARCHITECTURES)
-
-
 def architecture_named(name: str) -> Architecture | None:
     """Facts of "sm_80" or "gfx942"; None for a name that is not known."""
     return _ARCHITECTURES.get(name)
