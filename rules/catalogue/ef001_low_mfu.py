@@ -59,10 +59,11 @@ class LowMfu(Rule):
         if mfu is None or hfu is None or peak is None or mfu >= self.max_mfu:
             return
         parts = _parts(facts, mfu, hfu)
-        again = f" ({percent(hfu)} with what is computed again)" if hfu > mfu else ""
+        again = f", {percent(hfu)} with what is computed again" if hfu > mfu else ""
         caveat = peak_caveat(facts, facts.flops.dtype or "")
         largest = max(parts[1:], key=lambda part: part[1])
         yield self.finding(
+            title=f"{self.title}{caveat}",
             why=(
                 f"The step of {ms(facts.step_ns)} reaches {percent(mfu)} of the {facts.flops.dtype} peak of "
                 f"{peak:,.0f} TFLOP/s{caveat}{again}. The largest part of the rest: {_inside(largest[0])}, "
