@@ -52,6 +52,24 @@ def test_limits(text: str, status: str, told: str) -> None:
     assert (outcome.status, outcome.text, outcome.gate) == (status, told, text)
 
 
+def of_peak(mfu: float, tflops: float, source: str, verified: bool | None) -> Result:
+    known = replace(rich().efficiency, mfu=mfu, peak_tflops=tflops, peak_source=source, peak_verified=verified)
+    return replace(rich(), efficiency=known)
+
+
+def test_a_limit_says_what_the_peak_rests_on() -> None:
+    sheet, unread = of_peak(0.3, 989.0, "a sheet", True), of_peak(0.3, 989.0, "a sheet", False)
+    given, other = of_peak(0.3, 989.0, "your settings", None), of_peak(0.6, 494.0, "your settings", None)
+    assert level("mfu=20%", sheet).text == "mfu is 30%, the limit is 20%"
+    assert level("mfu=20%", unread).text == "mfu is 30% (peak unverified), the limit is 20%"
+    assert level("mfu=20%", given).text == "mfu is 30% (peak from your settings), the limit is 20%"
+    assert level("gpu_idle=70%", unread).text == "gpu_idle is 61%, the limit is 70%"
+    assert against("mfu=-5%", [sheet], [other]).text == (
+        "mfu is 30.0 points better than the baseline: 30% → 60% (peak from your settings, different peaks), "
+        "the limit is 5 points"
+    )
+
+
 def test_findings_that_are_not_there() -> None:
     assert level("low", replace(rich(), findings=[])).status == "passed"
 

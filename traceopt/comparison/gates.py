@@ -132,7 +132,8 @@ def _change(gate: Gate, metric: Metric, comparison: Comparison) -> tuple[GateSta
         return _not_checked(f"{metric.name} is 0 in the baseline, and no percentage of that can be taken")
     worse = (change.base - change.head) if metric.fewer_is_worse else (change.head - change.base)
     beyond = (worse / change.base if gate.in_percent else worse) > gate.limit
-    text = f"{metric.name} {_shown_change(change, worse)}, the limit is {_shown_limit(gate, metric)}"
+    remarks = change.label.removeprefix(metric.label)
+    text = f"{metric.name} {_shown_change(change, worse)}{remarks}, the limit is {_shown_limit(gate, metric)}"
     if not beyond or change.beyond_noise is not False:
         return "failed" if beyond else "passed", text
     return "passed", f"{text}; it is within noise"

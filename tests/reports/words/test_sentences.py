@@ -1,0 +1,54 @@
+"""Sentences that say more than numbers: what a peak rests on."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import sample
+from msgspec.structs import replace
+
+from traceopt.reports.words.sentences import gemm_caption
+from traceopt.result.document import PeakRate, Result
+
+NB = "\u00a0"
+REACHED = f"The step reaches 30.8{NB}TFLOP/s, 3% of the bf16 peak of 989.0{NB}TFLOP/s"
+
+
+def with_peaks(*peaks: PeakRate) -> Result:
+    """The sample, whose step is measured by the bf16 peak and whose products are in fp32."""
+    result = sample.rich()
+    assert result.run.device is not None
+    bf16 = next((peak for peak in peaks if peak.figure == "bf16"), None)
+    told = replace(
+        result.efficiency, peak_source=bf16.source if bf16 else None, peak_verified=bf16.verified if bf16 else None
+    )
+    device = replace(result.run.device, peaks=list(peaks))
+    return replace(result, run=replace(result.run, device=device), efficiency=told)
+
+
+def rate(figure: str, verified: bool | None) -> PeakRate:
+    return PeakRate(figure, 989.0, "TFLOP/s", "your settings" if verified is None else "A data sheet", verified)
+
+
+@pytest.mark.parametrize(
+    ("peaks", "end"),
+    [
+        ([rate("bf16", True), rate("fp32", True)], f"{REACHED}."),
+        ([rate("bf16", False), rate("fp32", True)], f"{REACHED} (peak unverified)."),
+        ([rate("bf16", None), rate("fp32", True)], f"{REACHED} (peak from your settings)."),
+        ([rate("bf16", True), rate("fp32", False), rate("int8", False)], f"{REACHED}. Peak unverified: fp32."),
+        ([rate("bf16", None), rate("fp32", None)], "(peak from your settings). Peak from your settings: fp32."),
+    ],
+)
+def test_the_caption_of_products_says_what_the_peaks_rest_on(peaks: list[PeakRate], end: str) -> None:
+    assert gemm_caption(with_peaks(*peaks)).endswith(end)
+
+
+def test_a_document_of_an_earlier_version_says_nothing_of_its_peak() -> None:
+    document = json.loads(with_peaks(rate("bf16", False)).to_json())
+    for name in ("peak_source", "peak_verified"):
+        del document["efficiency"][name]
+    del document["run"]["device"]["peaks"]
+    earlier = Result.from_json(json.dumps(document).encode())
+    assert gemm_caption(earlier).endswith(f"{REACHED}.")
