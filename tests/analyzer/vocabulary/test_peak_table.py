@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import re
+import runpy
+from pathlib import Path
 
 import pytest
 
 from traceopt.analyzer.vocabulary.accelerator import FIGURES, Accelerator
 from traceopt.analyzer.vocabulary.accelerators import ACCELERATORS
 from traceopt.analyzer.vocabulary.architectures import DTYPES
+
+DOCS = Path(__file__).resolve().parents[3] / "docs"
 
 each_row = pytest.mark.parametrize("row", ACCELERATORS, ids=[row.name for row in ACCELERATORS])
 
@@ -73,3 +77,9 @@ def test_rates_that_were_wrong_or_missing() -> None:
     assert rows["A800 SXM 80GB"].link_gb_per_s == rows["H800 SXM"].link_gb_per_s == 400
     assert (rows["GB200"].peak("fp4"), rows["B300"].peak("fp4"), rows["GB300"].peak("fp4")) == (10000, 13500, 15000)
     assert (rows["MI350X"].peak("fp4"), rows["MI355X"].peak("fp4")) == (9227.5, 10066.3)
+
+
+def test_the_page_of_devices_is_up_to_date() -> None:
+    page = runpy.run_path(str(DOCS / "generate.py"))["devices_page"]()
+    assert (DOCS / "devices.md").read_text(encoding="utf-8") == page, "run: python docs/generate.py"
+    assert all(f"| {row.name} |" in page for row in ACCELERATORS)
