@@ -50,8 +50,9 @@ the node, both directions together:
 
 What is not set stays as it stands below. A report that uses such a figure says "peak from your settings".
 
-In `traceopt.toml` the table is `[devices."NVIDIA H100 PCIe"]`, in Python it is an argument: `traceopt.analyze("logs",
-devices={"NVIDIA H100 PCIe": {"bf16": 756}})`.
+In `traceopt.toml` the table is `[devices."NVIDIA H100 PCIe"]`, in Python it is an argument:
+
+    traceopt.analyze("logs", devices={"NVIDIA H100 PCIe": {"bf16": 756}})
 """
 
 
