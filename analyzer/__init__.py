@@ -1,1 +1,1 @@
-"""Trace files to columnar tables (`Trace`), tables to measured facts (`Facts`)."""
+"""Reads trace files into columnar tables (`Trace`) and derives measured facts from them (`Facts`)."""

@@ -1,4 +1,6 @@
-"""Everything measured in one trace, each fact computed on first use from the tables. Rules read facts, never events."""
+"""Everything measured in one trace. Each fact is computed from the tables on first use. Rules read facts,
+never events.
+"""
 
 from __future__ import annotations
 
@@ -61,8 +63,8 @@ from traceopt.analyzer.work.unfused_chains import Chains, find_chains
 
 
 class Facts(Struct, frozen=True, dict=True):
-    """The facts of one trace. `device_overrides` corrects or extends the peak table (see
-    accelerator_lookup.find), `workload` says what the run processes.
+    """The facts of one trace. `device_overrides` corrects or extends the peak table (see accelerator_lookup.find);
+    `workload` says what the run processes per step.
     """
 
     trace: Trace
@@ -81,7 +83,7 @@ class Facts(Struct, frozen=True, dict=True):
 
     @cached_property
     def throughput(self) -> Throughput | None:
-        """Of one GPU; None where nobody said what a step processes."""
+        """Tokens or samples per second of one GPU; None unless the user said what a step processes."""
         return measure(self.workload, self.steps.window_ns / self.steps.count)
 
     @cached_property
@@ -106,12 +108,12 @@ class Facts(Struct, frozen=True, dict=True):
 
     @cached_property
     def device(self) -> TraceDevice:
-        """The device: name, vendor, architecture, and peak rates where they are known."""
+        """The device: name, vendor, architecture, and peak rates if they are known."""
         return find_device(self.trace, self.gpu.device, self.device_overrides)
 
     @cached_property
     def has_gpu(self) -> bool:
-        """GPU work inside the window, of a device that is understood."""
+        """There is GPU work inside the window, on a supported device."""
         return self.gpu.busy.total > 0 and self.device.unsupported is None
 
     @cached_property
@@ -151,12 +153,14 @@ class Facts(Struct, frozen=True, dict=True):
 
     @cached_property
     def reporting_syncs(self) -> npt.NDArray[np.bool_]:
-        """Syncs below a logging call or a function that reports metrics. Shape (len(syncs),)."""
+        """Syncs inside a logging call or a function that reports metrics. Shape (len(syncs),)."""
         return self._syncs_below(lambda name: LOGGING_FRAME(name) or REPORTING_FUNCTION(name))
 
     @cached_property
     def gradient_syncs(self) -> npt.NDArray[np.bool_]:
-        """Syncs of gradient clipping and of the loss scaler: below its frames, or the first after its own operator."""
+        """Syncs of gradient clipping and of the loss scaler: inside their frames, or the first after the unscale
+        operator.
+        """
         below = self._syncs_below(GRADIENT_FRAME)
         return below | after_unscaling(self.trace, self.syncs, self.regions)
 
@@ -181,11 +185,13 @@ class Facts(Struct, frozen=True, dict=True):
 
     @property
     def stalls(self) -> Idle | CpuPhases:
-        """What keeps the device waiting, by cause: idle gaps of the GPU, or phases of the CPU-only training thread."""
+        """Why the device waits, by cause: idle gaps of the GPU, or phases of the training thread in a CPU-only run."""
         return self.idle if self.has_gpu else self.cpu_phases
 
     def stalled_within(self, start: I8, end: I8) -> I8:
-        """How much of each stretch of host time the device stood still: GPU starved; on a CPU-only run all of it."""
+        """Time of each stretch of host time in which the device stalled: GPU starvation, or all of it in a CPU-only
+        run.
+        """
         if self.has_gpu:
             return self.gaps.starved.within(start, end)
         window = self.steps.window
@@ -203,7 +209,7 @@ class Facts(Struct, frozen=True, dict=True):
 
     @cached_property
     def trains(self) -> bool:
-        """A backward pass or an optimizer was seen; else the run is inference, as far as the trace tells."""
+        """A backward pass or an optimizer was seen; otherwise the run is taken for inference."""
         regions = self.regions
         return bool(regions.backward.any() or regions.optimizer.any() or regions.zero_grad.any())
 
@@ -234,7 +240,7 @@ class Facts(Struct, frozen=True, dict=True):
 
     @cached_property
     def chains(self) -> Chains:
-        """Runs of memory-bound kernels that nothing fused, but for the optimizer's and those of unfused attention."""
+        """Chains of unfused memory-bound kernels, without those of the optimizer and of unfused attention."""
         optimizer = self.regions.work_under(self.regions.optimizer | self.regions.zero_grad)
         fusible = self.gpu.is_kernel & self.gpu.kind.among(*FUSIBLE_KINDS) & ~self.gpu.fused
         return find_chains(self.gpu, fusible & ~optimizer & ~self.unfused_attention.mask)
@@ -256,7 +262,7 @@ class Facts(Struct, frozen=True, dict=True):
 
     @cached_property
     def tiny_ops(self) -> TinyOps:
-        """Of the training thread of a CPU-only run, in its forward and backward passes."""
+        """Operators in the forward and backward passes of a CPU-only run that are too small to be worth their call."""
         phases = self.cpu_phases.areas
         return find_tiny_ops(self.regions, self.steps.thread, merge(phases["forward"], phases["backward"]))
 
@@ -276,22 +282,22 @@ class Facts(Struct, frozen=True, dict=True):
 
     @cached_property
     def memory(self) -> DeviceMemory | None:
-        """Device memory over time; None where it was not recorded."""
+        """Device memory over time; None if it was not recorded."""
         return find_memory(self.trace, self.steps, self.has_gpu)
 
     @cached_property
     def blocks(self) -> Blocks | None:
-        """Blocks of the device's caching allocator; None where memory was not recorded."""
+        """Blocks of the device's caching allocator; None if memory was not recorded."""
         return None if self.memory is None else find_blocks(self.trace.memory, self.memory.rows)
 
     @cached_property
     def model_state(self) -> ModelState | None:
-        """What the model and its optimizer keep on the device, by count of elements; None where it is not known."""
+        """What the model and its optimizer keep on the device, by element count; None if it is unknown."""
         return find_model_state(self.trace, self.slices, self.regions.backward_passes, self.captured)
 
     @cached_property
     def composition(self) -> Composition | None:
-        """What the device's memory holds at its peak; None on a CPU-only run, whose totals begin with the recording."""
+        """What the device memory holds at its peak; None for CPU-only runs, whose totals start with the recording."""
         if self.memory is None or self.blocks is None or not self.has_gpu:
             return None
         regions = self.regions
@@ -305,18 +311,18 @@ class Facts(Struct, frozen=True, dict=True):
 
     @cached_property
     def profiler_cost(self) -> Intervals:
-        """When the profiler itself held up the host; empty where the run's other steps are not known."""
+        """When the profiler itself delayed the host; empty if the durations of unprofiled steps are unknown."""
         frames = self.frames_recorded_with_times
         return find_profiler_cost(self.slices, self.steps, self.captured.profiler_ns, frames)
 
     @property
     def frames_recorded_with_times(self) -> bool:
-        """Whether Python frames were recorded while the times were measured, which makes Python slower."""
+        """Python frames were recorded together with the times, which makes Python slower."""
         return self.call_sites.recorded and self.trace.meta.detail is None
 
     @cached_property
     def replayed(self) -> Replayed:
-        """The steps replayed without a change: what savings count from."""
+        """The steps replayed without a change: the baseline of all savings."""
         return self.replay()
 
     def replay(self, changes: Sequence[Change] = ()) -> Replayed:
@@ -325,19 +331,19 @@ class Facts(Struct, frozen=True, dict=True):
 
     @cached_property
     def flow_areas(self) -> dict[str, Intervals]:
-        """What the host's flow of control did: exclusive activities by name."""
+        """What the host threads that launch work did: exclusive activities by name."""
         calls = self.replay_graph.call
         launching_threads = distinct_values(self.trace.runtime.thread[calls[calls >= 0]])
         return flow_areas(self.host, self.steps, launching_threads, self.holes)
 
     @cached_property
     def replay_error(self) -> ReplayError | None:
-        """How far a replay without a change is off; None where there is nothing to replay."""
+        """Error of a replay without a change; None if there is nothing to replay."""
         return replay_error(self.replay_graph, self.steps, self.has_gpu)
 
     @property
     def replay_trusted(self) -> bool:
-        """Whether savings are replayed; else they are bounds from what was measured."""
+        """Whether savings come from the replay; otherwise they are bounds derived from measurements."""
         return self.replay_error is not None and self.replay_error.share <= MAX_ERROR_SHARE
 
     @cached_property
@@ -346,15 +352,15 @@ class Facts(Struct, frozen=True, dict=True):
         return TraceQuality(self.trace, self.steps, self.gpu, self.links, self.gaps, self.idle, self.device)
 
     def rules_out(self, requirement: str) -> str | None:
-        """Why this run can never meet a rule's requirement; None when it could: `lacks` says how to record it."""
+        """Why this run can never meet a rule's requirement; None if it could (`lacks` then says how to record it)."""
         if requirement == "gpu" and not self.has_gpu and not self.quality.gpu_expected:
             return "This run uses no GPU."
         return None
 
     def lacks(self, requirement: str) -> str | None:
-        """What this trace lacks of a rule's requirement and how to record it; None when it is there.
+        """What a rule requires and this trace lacks, and how to record it; None if the trace has it.
 
-        Raises KeyError for a requirement that does not exist.
+        Raises KeyError for an unknown requirement.
         """
         present, sentence = REQUIREMENTS[requirement]
         if present(self):
@@ -374,7 +380,7 @@ REQUIREMENTS: dict[str, tuple[Callable[[Facts], bool], str]] = {
     ),
     "whole": (
         lambda f: f.quality.sampled_share is None,
-        "The file keeps only a sample of the events, so its idle time is not real; record the whole trace.",
+        "The file holds only a sample of the events, so its idle time is not real; record the whole trace.",
     ),
     "ops": (
         lambda f: len(f.trace.ops) > 0,
@@ -395,10 +401,10 @@ REQUIREMENTS: dict[str, tuple[Callable[[Facts], bool], str]] = {
     ),
     "ledger": (
         lambda f: f.captured.ledger is not None,
-        "The times of the steps outside of the trace were not recorded; record with traceopt run.",
+        "Times of the steps outside the trace were not recorded; record with traceopt run.",
     ),
     "device": (
         lambda f: f.device.accelerator is not None,
-        'The peak rates of the device are not known; set them under `[tool.traceopt.devices."its name"]`.',
+        'The peak rates of the device are unknown; set them under `[tool.traceopt.devices."its name"]`.',
     ),
 }

@@ -1,4 +1,4 @@
-"""What a replayed step consists of: busy parts of the device and the reasons of its idle time, as in the breakdown."""
+"""Splits a replayed step into busy parts of the device and causes of its idle time, as in the breakdown."""
 
 from __future__ import annotations
 
@@ -20,14 +20,15 @@ if TYPE_CHECKING:
     from traceopt.analyzer.replay.replayed import Replayed
 
 
-IDLE_LIMIT_SHARE = 0.2  # idle time from which it, not the device's work, limits the step
-DISPATCH = ("launch", "python", UNTRACED)  # the host's ordinary work, which is one limit
+IDLE_LIMIT_SHARE = 0.2  # with at least this much idle time, an idle cause limits the step; else device work does
+DISPATCH = ("launch", "python", UNTRACED)  # ordinary host work, which counts as one limit
 
 
 def limit_of(parts: Mapping[str, float]) -> str:
-    """What a step is limited by: the largest of its parts, among the idle ones if they are a good part of it.
+    """What limits the step: its largest part. Only idle causes count if idle time is a large part of the step, else
+    only busy parts.
 
-    Of a CPU-only step simply the largest.
+    For a CPU-only step it is the largest of all parts.
     """
     if "compute" not in parts:
         return max(parts, key=lambda name: parts[name])
@@ -40,17 +41,17 @@ def limit_of(parts: Mapping[str, float]) -> str:
 
 
 def labels_of(facts: Facts) -> Mapping[str, str]:
-    """What people call the parts of this step, by name."""
+    """The labels of the parts of this step, by name."""
     return LABELS | BUSY_LABELS if facts.has_gpu else {name: label for name, label, _ in PHASES}
 
 
 def busy_names(facts: Facts) -> frozenset[str]:
-    """Parts in which the device works; of a CPU-only step, the model."""
+    """Parts in which the device works; in a CPU-only step, those in which the model works."""
     return frozenset(BUSY_LABELS) if facts.has_gpu else frozenset(name for name, _, busy in PHASES if busy)
 
 
 def parts_of(facts: Facts, replayed: Replayed) -> dict[str, float]:
-    """Exclusive parts by name, ns in the mean step; they sum to it."""
+    """Exclusive parts by name, ns of the mean step. They sum to the step."""
     window = int(replayed.timing.complete[0]), int(replayed.timing.complete[-1])
     spent = _host_time(facts, replayed)
     if facts.has_gpu:
@@ -62,7 +63,7 @@ def parts_of(facts: Facts, replayed: Replayed) -> dict[str, float]:
 
 
 def _device_parts(facts: Facts, replayed: Replayed, window: tuple[int, int]) -> tuple[dict[str, float], Intervals, int]:
-    """Busy parts, when the device starved, and for how long it was idle with work in the queue."""
+    """Busy parts, when the device starved, and for how long it was idle although work was queued."""
     graph, gpu = facts.replay_graph, facts.gpu
     rows = np.flatnonzero(graph.work >= 0)
     end = replayed.timing.end[rows]
@@ -88,7 +89,7 @@ def _device_parts(facts: Facts, replayed: Replayed, window: tuple[int, int]) -> 
 
 
 def _host_time(facts: Facts, replayed: Replayed) -> dict[str, npt.NDArray[np.float64]]:
-    """By name, what the host still does in its stretch before each row, ns; together they are `rows.host`."""
+    """Remaining host time before each row by activity name, ns; they sum to `rows.host`."""
     graph = facts.replay_graph
     begin, end = graph.host_start, graph.host_end
     removals = host_removals(graph, replayed.changes)
@@ -123,7 +124,7 @@ def _host_time(facts: Facts, replayed: Replayed) -> dict[str, npt.NDArray[np.flo
 def _starved_parts(
     replayed: Replayed, spent: dict[str, npt.NDArray[np.float64]], starved: Intervals
 ) -> dict[str, float]:
-    """What the host did while the device starved, by name; waits of the host are syncs."""
+    """What the host did while the device starved, by name; host waits count as syncs."""
     clock, host = replayed.timing.clock, replayed.rows.host
     begin = np.append(clock[:1] - host[:1], clock[:-1])
     working = starved.within(begin, begin + host)

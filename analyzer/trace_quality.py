@@ -1,4 +1,4 @@
-"""How far a trace can be trusted: what is missing, cropped, cold or disturbed."""
+"""How far a trace can be trusted: missing, cropped, cold or disturbed parts."""
 
 from __future__ import annotations
 
@@ -20,13 +20,14 @@ from traceopt.analyzer.timeline.steps import Steps
 from traceopt.analyzer.vocabulary import op_names
 from traceopt.analyzer.vocabulary.event_categories import COUNTER_RANGE_CATEGORY
 
-SAMPLED_BELOW = 0.25  # of the events that the profiler numbered; whole traces keep 0.78 and more, samples 0.01
-LONG_QUEUED_NS = 1_000_000  # an idle gap before queued work; between two kernels of a stream it is microseconds
-CONTEXT_NS = 10_000_000  # an allocation takes less than a millisecond, unless it builds the context first
+SAMPLED_BELOW = 0.25  # of the events that the profiler numbered; whole traces hold at least 0.78 of them, samples 0.01
+# Idle time before work that is already queued; between two kernels of a stream it is microseconds.
+LONG_QUEUED_NS = 1_000_000
+CONTEXT_NS = 10_000_000  # an allocation takes less than a millisecond unless it creates the context
 
 
 class TraceQuality(Struct, frozen=True, dict=True):
-    """Measured signs of a trace that does not show the whole truth. Shares are of the window."""
+    """Measured signs that a trace is incomplete or misleading. Shares are of the window."""
 
     trace: Trace
     steps: Steps
@@ -42,12 +43,12 @@ class TraceQuality(Struct, frozen=True, dict=True):
 
     @property
     def counter_run(self) -> bool:
-        """Hardware counters were collected: kernels replayed and serialized, no durations."""
+        """Hardware counters were collected: kernels were replayed and serialized, so durations are not real."""
         return COUNTER_RANGE_CATEGORY in self.trace.meta.categories
 
     @cached_property
     def gpu_expected(self) -> bool:
-        """The process used a GPU, recorded or not, as runtime calls, listed devices or NCCL show."""
+        """The process used a GPU, recorded or not: there are runtime calls, listed devices or NCCL names."""
         return (
             len(self.trace.runtime) > 0
             or bool(self.trace.meta.device_properties())
@@ -56,13 +57,15 @@ class TraceQuality(Struct, frozen=True, dict=True):
 
     @property
     def sampled_share(self) -> float | None:
-        """Events kept of those that the profiler numbered, when so few are that the file was sampled."""
+        """Share of the profiler's numbered events that is in the file, if so small that the file was sampled; else
+        None.
+        """
         share = self.trace.meta.recorded_index_share
         return share if share is not None and share < SAMPLED_BELOW else None
 
     @cached_property
     def cold_share(self) -> float:
-        """The GPU starved while the driver loaded code or built the context."""
+        """The GPU starved while the driver loaded code or created the context."""
         if not self.has_gpu_work:
             return 0.0
         runtime = self.trace.runtime
@@ -72,32 +75,32 @@ class TraceQuality(Struct, frozen=True, dict=True):
 
     @cached_property
     def _queued(self) -> I8:
-        """Idle time of each gap that is long and lies before work already launched, ns."""
+        """Idle time before work that is already launched, for gaps where it is long; ns per gap."""
         queued = self.gaps.end - self.gaps.starved_end
         return np.where(queued >= LONG_QUEUED_NS, queued, 0)
 
     @property
     def long_queued_share(self) -> float:
-        """Idle for a millisecond and more although the next work had been launched."""
+        """Idle for at least a millisecond although the next work was already launched."""
         return float(self._queued.sum() / self.steps.window_ns)
 
     @property
     def leading_queued_share(self) -> float:
-        """The part of it before the file's first GPU work: that work waited for some that the file does not show."""
+        """Such idle time before the file's first GPU work, which waited for work that the file does not show."""
         return float(self._queued[self.gaps.next_row == 0].sum() / self.steps.window_ns)
 
     @cached_property
     def _orphan(self) -> Mask:
-        """The device's work whose launch is not in the file, in a file that holds launches."""
+        """Device work whose launch is missing from a file that has launches."""
         if not len(self.trace.runtime):
             return np.zeros(len(self.gpu.rows), bool)
         return np.asarray(self.links.launch[self.gpu.rows] < 0)
 
     @cached_property
     def _earlier(self) -> Mask:
-        """Orphans before the first launched work of their stream: launched before the file begins.
+        """Orphans before the first work of their stream with a known launch: launched before the file begins.
 
-        A stream runs in order, so later ones are no leftovers: their launch was dropped.
+        A stream runs in order, so the launches of later orphans were dropped by the profiler.
         """
         work, orphan = self.gpu.work, self._orphan
         streams, stream = np.unique(work.stream, return_inverse=True)
@@ -107,17 +110,17 @@ class TraceQuality(Struct, frozen=True, dict=True):
 
     @cached_property
     def earlier_share(self) -> float:
-        """Of the busy time, that of work launched before the file begins."""
+        """Share of busy time spent on work launched before the file begins."""
         return self._busy_share(self._earlier)
 
     @property
     def lead_steps(self) -> float:
-        """How long before the first measured step the file begins, in median steps: the end of a step cut off."""
+        """How long the file covers before the first measured step, in median steps: the end of a truncated step."""
         return float(self.steps.window[0] / max(1.0, median(self.steps.duration)))
 
     @cached_property
     def lost_launches(self) -> int:
-        """GPU events whose launch should be in the file and is not."""
+        """GPU events whose launch should be in the file but is not."""
         return int((self._orphan & ~self._earlier).sum())
 
     def _busy_share(self, mask: Mask) -> float:
@@ -125,7 +128,9 @@ class TraceQuality(Struct, frozen=True, dict=True):
 
     @cached_property
     def _launches(self) -> I8:
-        """Runtime rows of kernel launches inside the window; in a capture a launch is recorded, not run."""
+        """Runtime rows of kernel launches inside the window, without graph capture, where a launch is recorded but not
+        run.
+        """
         runtime = self.trace.runtime
         start, end = self.steps.window
         inside = (runtime.start >= start) & (runtime.end < end) & ~self.captures.contains(runtime.start)
@@ -138,14 +143,14 @@ class TraceQuality(Struct, frozen=True, dict=True):
 
     @cached_property
     def launches_without_work(self) -> int:
-        """Kernel launches inside the window that no GPU event answers."""
+        """Kernel launches inside the window without a GPU event."""
         if not self.has_gpu_work:
             return 0
         return int((~np.isin(self._launches, self.links.launch)).sum())
 
     @cached_property
     def captures(self) -> Intervals:
-        """When a graph was captured or instantiated, inside the window."""
+        """When a CUDA graph was captured or instantiated, inside the window."""
         runtime = self.trace.runtime
         rows = np.flatnonzero(self._calls(op_names.is_stream_capture))
         if not len(rows):
@@ -163,6 +168,6 @@ class TraceQuality(Struct, frozen=True, dict=True):
         return self.captures.total / self.steps.window_ns
 
     def _calls(self, test: Callable[[str], bool]) -> Mask:
-        """Runtime rows whose name passes."""
+        """Runtime rows whose name passes the test."""
         passes = np.array([test(name) for name in self.trace.names] or [False])
         return passes[self.trace.runtime.name] if len(self.trace.runtime) else np.empty(0, bool)

@@ -216,7 +216,7 @@ def test_a_limit_that_is_no_number(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TRACEOPT_MAX_GB", "0.0001")
     outcome = CliRunner().invoke(cli, ["analyze", str(TRACE), "--no-html"])
     assert (
-        "it has more than 0.0001 GB of text; if it is a trace, set TRACEOPT_MAX_GB to what it needs" in outcome.stderr
+        "it has more than 0.0001 GB of text; to read it anyway, set TRACEOPT_MAX_GB to a higher limit" in outcome.stderr
     )
 
 

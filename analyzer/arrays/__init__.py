@@ -1,1 +1,1 @@
-"""Arithmetic on plain NumPy arrays: intervals, groups, percentiles. Knows nothing of traces."""
+"""Arithmetic on plain NumPy arrays: intervals, groups, percentiles. Independent of traces."""

@@ -1,4 +1,4 @@
-"""Columns of few distinct values, as codes; and rows that are alike in several columns, without comparing them."""
+"""Grouping of rows by columns of small integer codes."""
 
 from __future__ import annotations
 
@@ -12,18 +12,19 @@ from msgspec import Struct
 Codes = npt.NDArray[np.integer]
 Number = TypeVar("Number", bound=np.integer)
 
-_MOST_VALUES = 1 << 16  # in a table of them, if there are not as many rows; else the rows are sorted
+# Size of the look-up table; if the values span more than this and than the number of rows, they are sorted.
+_MOST_VALUES = 1 << 16
 
 
 def distinct(codes: npt.NDArray[np.integer]) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
-    """What np.unique gives with return_inverse, for codes of a dictionary (small and >= 0), without a sort."""
+    """Same as np.unique(codes, return_inverse=True) without the sort, for small non-negative codes."""
     seen = np.zeros(int(codes.max(initial=-1)) + 1, bool)
     seen[codes] = True
     return np.flatnonzero(seen), (np.cumsum(seen) - 1)[codes]
 
 
 class Categorical(Struct, frozen=True):
-    """A column of texts: `codes` are indices in `values`, of which some may be alike or not used."""
+    """A column of strings: `codes` index into `values`, which may hold duplicates and unused entries."""
 
     values: Sequence[str]
     codes: Codes
@@ -40,12 +41,12 @@ class Categorical(Struct, frozen=True):
 
     @property
     def used(self) -> set[str]:
-        """The values that rows have."""
+        """The values that occur in the column."""
         return {self.values[code] for code in distinct(self.codes)[0].tolist()}
 
 
 def numbered(values: npt.NDArray[Number]) -> tuple[npt.NDArray[Number], npt.NDArray[np.intp]]:
-    """What np.unique gives with return_inverse, by a table of the values where they lie close together.
+    """Same as np.unique(values, return_inverse=True); uses a look-up table if the values are close together.
 
     The table takes a fifth of np.unique's time (benchmarks/reading_choices.py).
     """
@@ -59,7 +60,7 @@ def numbered(values: npt.NDArray[Number]) -> tuple[npt.NDArray[Number], npt.NDAr
 
 
 def distinct_values(values: npt.NDArray[Number]) -> npt.NDArray[Number]:
-    """What np.unique gives, likewise: a tenth of its time (benchmarks/reading_choices.py)."""
+    """Same as np.unique(values), in a tenth of its time (benchmarks/reading_choices.py)."""
     if not len(values):
         return values
     least, most = int(values.min()), int(values.max())
@@ -71,9 +72,9 @@ def distinct_values(values: npt.NDArray[Number]) -> npt.NDArray[Number]:
 
 
 def group_rows(*columns: Codes) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
-    """The first row of each distinct combination of values, and each row's combination.
+    """The first row of each distinct combination of values, and the combination number of each row.
 
-    They stand in the order of np.unique with axis=0.
+    Combinations are in the order of np.unique with axis=0.
     """
     rows = len(columns[0])
     group, groups = np.zeros(rows, np.intp), 1
@@ -88,14 +89,14 @@ def group_rows(*columns: Codes) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.in
 
 
 def split(rows: npt.NDArray[np.intp], group: Codes, groups: int) -> list[npt.NDArray[np.intp]]:
-    """The rows of each group, in their order. `group`: of each row, below `groups`."""
-    small = group.astype(np.uint16) if groups < 1 << 16 else group  # so few are sorted in one pass
+    """The rows of each group, in their original order. `group` has each row's group, 0 to `groups` - 1."""
+    small = group.astype(np.uint16) if groups < 1 << 16 else group  # NumPy radix-sorts 16-bit integers in one pass
     ends = np.cumsum(np.bincount(group, minlength=groups))
     return np.split(rows[np.argsort(small, kind="stable")], ends[:-1])
 
 
 def longest_of_group(duration: npt.NDArray[np.int64], group: Codes, groups: int) -> npt.NDArray[np.intp]:
-    """Row of the longest of each group, the first of equals; -1: none. Shape (groups,)."""
+    """Row of the longest in each group, the first if several are equal; -1 for an empty group. Shape (groups,)."""
     longest = np.full(groups, -1, np.int64)
     np.maximum.at(longest, group, duration)
     rows = np.flatnonzero(duration == longest[group])[::-1]

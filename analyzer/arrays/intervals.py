@@ -1,6 +1,6 @@
 """Interval arithmetic on sorted, disjoint sets of half-open intervals [start, end) in integer nanoseconds.
 
-No nesting and no order is assumed of the input of `union`; every other function takes and returns `Intervals`.
+`union` accepts intervals in any order, nested or overlapping; all other functions take and return `Intervals`.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from msgspec import Struct
 
 I8 = npt.NDArray[np.int64]
 
-_BLOCK = 1 << 14  # queries answered at a time, so that what is computed on the way stays in the processor's cache
+_BLOCK = 1 << 14  # queries per block, so that intermediate arrays stay in the CPU cache
 
 
 class Intervals(Struct, frozen=True, dict=True):
-    """Disjoint, sorted, none empty, none touching the next."""
+    """A sorted set of disjoint, non-empty intervals that do not touch each other."""
 
     start: I8
     end: I8
@@ -32,7 +32,7 @@ class Intervals(Struct, frozen=True, dict=True):
 
     @cached_property
     def _outside(self) -> I8:
-        """How much of the time before each interval lies in none."""
+        """Time before each interval's end that no interval covers."""
         return self.end - np.cumsum(self.length)
 
     @cached_property
@@ -40,17 +40,17 @@ class Intervals(Struct, frozen=True, dict=True):
         return int(self.length.sum())
 
     def covered_before(self, time: npt.NDArray[Any]) -> I8:
-        """How much of the set lies before each time; differences of it measure any query interval."""
+        """Covered time before each given time; the difference of two is the covered time between them."""
         if not len(self):
             return np.zeros(len(time), np.int64)
-        last = np.searchsorted(self.start, time, side="right") - 1  # that has begun
+        last = np.searchsorted(self.start, time, side="right") - 1  # last interval that starts at or before the time
         covered = np.minimum(time, self.end[last])
         covered -= self._outside[last]
         covered[last < 0] = 0
         return np.asarray(covered)
 
     def within(self, start: npt.NDArray[Any], end: npt.NDArray[Any]) -> I8:
-        """Length of the set inside each query interval; queries may overlap. Shape (n,)."""
+        """Covered time inside each query interval; queries may overlap. Shape (n,)."""
         inside = np.empty(len(start), np.result_type(start, end, np.int64))
         for first in range(0, len(start), _BLOCK):
             block = slice(first, first + _BLOCK)
@@ -69,7 +69,7 @@ EMPTY = Intervals(np.empty(0, np.int64), np.empty(0, np.int64))
 
 
 def union(start: npt.NDArray[Any], end: npt.NDArray[Any]) -> Intervals:
-    """The set covered by any intervals, in any order, overlapping or not."""
+    """The set covered by any of the intervals, which may overlap and be in any order."""
     keep = end > start
     if not keep.all():
         start, end = start[keep], end[keep]
@@ -79,18 +79,18 @@ def union(start: npt.NDArray[Any], end: npt.NDArray[Any]) -> Intervals:
         order = np.argsort(start, kind="stable")
         start, end = start[order], end[order]
     reach = np.maximum.accumulate(end)
-    edges = np.ones(len(start) + 1, bool)  # before which one begins, and behind which the one before ends
+    edges = np.ones(len(start) + 1, bool)  # where a merged interval starts, and one past where the previous one ends
     np.greater(start[1:], reach[:-1], out=edges[1:-1])
     return Intervals(start[edges[:-1]].astype(np.int64, copy=False), reach[edges[1:]].astype(np.int64, copy=False))
 
 
 def clip(a: Intervals, start: int, end: int) -> Intervals:
-    """The part of the set in [start, end)."""
+    """The part of the set inside [start, end)."""
     return union(np.minimum(np.maximum(a.start, start), end), np.minimum(np.maximum(a.end, start), end))
 
 
 def complement(a: Intervals, start: int, end: int) -> Intervals:
-    """What of [start, end) the set does not cover."""
+    """The part of [start, end) that the set does not cover."""
     inside = clip(a, start, end)
     edges_start = np.concatenate(([start], inside.end))
     edges_end = np.concatenate((inside.start, [end]))
@@ -98,10 +98,10 @@ def complement(a: Intervals, start: int, end: int) -> Intervals:
 
 
 def intersect(a: Intervals, b: Intervals) -> Intervals:
-    """The set in both."""
+    """Times covered by both sets."""
     if not len(a) or not len(b):
         return EMPTY
-    # Each interval of a meets a contiguous run of intervals of b.
+    # Each interval of a overlaps a contiguous run of intervals of b.
     first = np.searchsorted(b.end, a.start, side="right")
     last = np.searchsorted(b.start, a.end, side="left")
     counts = np.maximum(last - first, 0)
@@ -112,14 +112,14 @@ def intersect(a: Intervals, b: Intervals) -> Intervals:
 
 
 def subtract(a: Intervals, b: Intervals) -> Intervals:
-    """The set in a and not in b."""
+    """Times covered by a and not by b."""
     if not len(a) or not len(b):
         return a
     return intersect(a, complement(b, int(a.start[0]), int(a.end[-1])))
 
 
 def merge(*sets: Intervals) -> Intervals:
-    """The set in any."""
+    """Times covered by any of the sets."""
     sets = tuple(s for s in sets if len(s))
     if len(sets) < 2:
         return sets[0] if sets else EMPTY

@@ -12,11 +12,11 @@ Values = npt.NDArray[Any] | Sequence[float]
 
 
 def median(values: Values) -> float:
-    """The median of numbers without NaN; NaN where there are none."""
+    """Median of numbers without NaN; NaN for an empty input."""
     return float(np.median(values)) if len(values) else float("nan")
 
 
 def percentiles(values: Values, *wanted: float) -> list[float]:
-    """Percentiles of one number and more, linear between two; `wanted` are per cent."""
+    """Percentiles with linear interpolation; `wanted` are in percent, `values` must not be empty."""
     found: list[float] = np.percentile(values, wanted).tolist()
     return found

@@ -1,4 +1,4 @@
-"""Blocks of the caching allocator: when each was taken and given back, paired by its address."""
+"""Blocks of the caching allocator: when each was allocated and freed, paired by address."""
 
 from __future__ import annotations
 
@@ -12,32 +12,32 @@ BEFORE, AFTER = np.iinfo(np.int64).min, np.iinfo(np.int64).max
 
 
 class Blocks(Struct, frozen=True):
-    """Arrays have shape (len,); times in ns. `start` is BEFORE for a block older than the recording, `end` AFTER for
-    one that outlives it. Blocks that were neither taken nor given back while recording do not show.
+    """Arrays have shape (len,); times in ns. `start` is BEFORE for a block allocated before the recording, `end` AFTER
+    for one that outlives it. Blocks that were neither allocated nor freed during the recording are not listed.
     """
 
     bytes: I8
     start: I8
     end: I8
-    thread: I4  # that took it, -1: unknown
+    thread: I4  # that allocated it, -1: unknown
 
     def __len__(self) -> int:
         return len(self.bytes)
 
     def live(self, time: int) -> npt.NDArray[np.bool_]:
-        """Held just after a moment."""
+        """Blocks that are allocated just after `time`. Shape (len,)."""
         return np.asarray((self.start <= time) & (self.end > time))
 
 
 def find_blocks(table: MemoryTable, rows: I8) -> Blocks:
-    """`rows` are all samples of one device, in order of time."""
+    """Pairs the allocations and frees of one device; `rows` are all its samples, in order of time."""
     rows = rows[table.bytes[rows] != 0]
     rows = rows[np.argsort(table.address[rows], kind="stable")]
     address, taken = table.address[rows], table.bytes[rows] > 0
     follows = np.append(address[1:] == address[:-1], False)
-    paired = taken & follows & ~np.append(taken[1:], True)  # the next event of the address gives it back
+    paired = taken & follows & ~np.append(taken[1:], True)  # the next event of the address frees it
     given = ~taken
-    given[1:] &= ~paired[:-1]  # older than the recording
+    given[1:] &= ~paired[:-1]  # allocated before the recording
     time = table.time[rows]
     size = np.abs(table.bytes[rows])
     end = np.where(paired, np.append(time[1:], AFTER), AFTER)

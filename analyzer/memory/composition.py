@@ -1,7 +1,7 @@
 """What the memory holds at its peak: parameters, gradients, optimizer state, activations, temporary results.
 
-Blocks that come and go while recording tell their purpose by where they are taken and given back. What was there before
-and stays is parameters and optimizer state, told apart by the counts of the model.
+Blocks that come and go during the recording are classified by when they are allocated and freed. Memory that is there
+throughout is parameters and optimizer state, split by the element counts of the model.
 """
 
 from __future__ import annotations
@@ -23,23 +23,23 @@ PARAMETERS, GRADIENTS, OPTIMIZER_STATE, ACTIVATIONS, TEMPORARY, OTHER = (
     "Temporary results",
     "Other, resident",
 )
-_SHARDED = 0.9  # of the parameters must fit into what is resident, else this rank holds a part of them only
+_SHARDED = 0.9  # at least this share of the parameters must fit into the resident memory, else they are sharded
 
 
 class Composition(Struct, frozen=True):
-    """Bytes at the peak by purpose, in the order above; those not told apart are in OTHER. They sum to the peak."""
+    """Bytes at the peak by purpose, in the order above; unclassified bytes are in OTHER. They sum to the peak."""
 
     bytes: dict[str, int]
     activation_blocks: int
 
     @property
     def resident(self) -> int:
-        """What stays from step to step, whatever the batch."""
+        """Bytes that stay from step to step, whatever the batch size."""
         return sum(self.of(part) for part in (PARAMETERS, OPTIMIZER_STATE, OTHER)) + self.of(GRADIENTS)
 
     @property
     def of_the_batch(self) -> int:
-        """What grows with the batch."""
+        """Bytes that grow with the batch size."""
         return self.of(ACTIVATIONS) + self.of(TEMPORARY)
 
     def of(self, part: str) -> int:
@@ -57,7 +57,9 @@ def compose(
     updates: Intervals,
     state: ModelState | None,
 ) -> Composition | None:
-    """`passes` are the backward passes, `updates` when the optimizer steps or drops gradients. None without totals."""
+    """The peak by purpose. `passes` are the backward passes; `updates` are the times when the optimizer steps or drops
+    gradients. None if totals were not recorded.
+    """
     if not len(memory.allocated):
         return None
     index = int(memory.allocated.argmax())
@@ -73,8 +75,9 @@ def compose(
 
 
 def _purposes(blocks: Blocks, passes: Intervals, updates: Intervals) -> npt.NDArray[np.str_]:
-    """Of each block: taken in a backward pass and held beyond it, a gradient; taken before one and held until it or
-    longer, an activation (the batch and the loss among them); all else that comes and goes is temporary.
+    """Purpose of each block. A gradient is allocated in a backward pass and outlives it. An activation is allocated
+    before a backward pass and lives until it or longer (including the batch and the loss). All other blocks that come
+    and go are temporary.
     """
     start, end = np.maximum(blocks.start, 0), blocks.end
     old = blocks.start == BEFORE
@@ -89,7 +92,7 @@ def _purposes(blocks: Blocks, passes: Intervals, updates: Intervals) -> npt.NDAr
 
 
 def _end_around(area: Intervals, time: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """End of the interval that a time lies in; the time itself where it lies in none."""
+    """End of the interval that contains each time; the time itself outside all intervals."""
     if not len(area):
         return time
     index = np.maximum(np.searchsorted(area.start, time, side="right") - 1, 0)
@@ -97,7 +100,7 @@ def _end_around(area: Intervals, time: npt.NDArray[np.int64]) -> npt.NDArray[np.
 
 
 def _resident_parts(resident: int, state: ModelState | None, *, gradients_stay: bool) -> dict[str, int]:
-    """Parameters first, then the optimizer's state, then gradients that stay; the rest is other."""
+    """Parameters first, then optimizer state, then gradients that stay allocated; the rest is OTHER."""
     if state is None or state.parameter_bytes * _SHARDED > resident:
         return {OTHER: resident}
     parts = {PARAMETERS: min(state.parameter_bytes, resident)}

@@ -21,7 +21,7 @@ class DeviceMemory(Struct, frozen=True):
     allocated: I8
     reserved: I8  # -1: not recorded
     device_type: int
-    rows: I8  # of trace.memory: all of the device, in the window and outside
+    rows: I8  # of trace.memory: all samples of the device, inside and outside the window
 
     @property
     def peak_allocated(self) -> int | None:
@@ -32,9 +32,9 @@ class DeviceMemory(Struct, frozen=True):
         return int(self.reserved.max()) if len(self.reserved) and self.reserved.max() > 0 else None
 
     def curve(self, start: int, end: int, points: int = 500) -> tuple[I8, I8, I8]:
-        """Samples in [start, end), thinned to the minimum and maximum of each of points/2 buckets.
+        """Samples in [start, end), reduced to the minimum and maximum of each of points/2 buckets.
 
-        The first one is what was held when it began, where anything was recorded before.
+        The first sample is the value at `start`, if anything was recorded before.
         """
         inside = np.flatnonzero((self.time >= start) & (self.time < end))
         if len(inside) > points:
@@ -50,7 +50,9 @@ class DeviceMemory(Struct, frozen=True):
 
 
 def find_memory(trace: Trace, steps: Steps, gpu: bool) -> DeviceMemory | None:
-    """None when totals were not recorded (profile_memory off, or the 2021 format, which has sizes alone)."""
+    """The memory curve; None if totals were not recorded (profile_memory off, or the 2021 format, which has only
+    sizes).
+    """
     table = trace.memory
     wanted = (table.device_type != CPU_DEVICE) if gpu else (table.device_type == CPU_DEVICE)
     usable = np.flatnonzero(wanted & (table.allocated >= 0))
@@ -71,10 +73,10 @@ def _samples(table: MemoryTable, rows: I8, all_rows: I8) -> DeviceMemory:
 
 
 def find_retries(trace: Trace, slices: Slices, calls: I8) -> I8:
-    """Of the driver's allocation calls (slices, in order of thread and time), those that failed at first.
+    """The driver allocation calls (slices, in order of thread and time) that failed at first.
 
-    The caching allocator asks the driver for a block, and where there is none it frees what it had cached, inside the
-    operator that needs the block. Elsewhere frees come from empty_cache(), outside of any operator.
+    The caching allocator asks the driver for a block. If there is none, it frees its cache inside the operator that
+    needs the block. Other frees come from empty_cache(), outside any operator.
     """
     if len(calls) < 2:
         return calls[:0]

@@ -1,7 +1,7 @@
-"""What a model and its optimizer keep on the device from step to step, by count of their elements.
+"""What a model and its optimizer keep on the device between steps, from element counts.
 
-`traceopt run` records the counts. Elsewhere the shapes tell: each trainable parameter hands over one gradient of its
-own size and type in every backward pass.
+`traceopt run` records the counts. Other traces show them by shapes: in every backward pass, each trainable parameter
+accumulates one gradient of its own size and type.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from traceopt.analyzer.vocabulary import op_names
 ACCUMULATE = "torch::autograd::AccumulateGrad"
 _BYTES = {"float64": 8, "float32": 4, "bfloat16": 2, "float16": 2, "float8_e4m3fn": 1, "int8": 1, "uint8": 1}
 _PROFILER_BYTES = {"fp64": 8, "fp32": 4, "fp16": 2, "bf16": 2, "fp8": 1, "int8": 1}
-# Tensors of a parameter's size and type that an optimizer keeps for it, by its class. SGD keeps one with momentum.
+# Tensors of a parameter's size and type that each optimizer keeps per parameter. SGD keeps one with momentum.
 _STATES = {
     **dict.fromkeys(("adam", "adamw", "nadam", "radam", "adamax", "lamb", "fusedadam", "fusedlamb"), 2.0),
     **dict.fromkeys(("sgd", "rmsprop", "adagrad", "adadelta", "lion", "muon", "asgd", "rprop"), 1.0),
@@ -33,28 +33,28 @@ _OPTIMIZER = re.compile(r"^Optimizer\.step#(\w+)\.step")
 
 
 class ModelState(Struct, frozen=True):
-    """Bytes of one rank's copy, were nothing sharded. `state_bytes` is None for an optimizer that is not known."""
+    """Bytes of one rank's copy if nothing is sharded. `state_bytes` is None for an unknown optimizer."""
 
     parameters: int  # elements
     parameter_bytes: int
     gradient_bytes: int
     state_bytes: int | None
-    optimizer: str | None  # its class
-    source: Literal["recorded", "shapes"]  # shapes: trainable parameters alone
+    optimizer: str | None  # class name
+    source: Literal["recorded", "shapes"]  # shapes: trainable parameters only
 
 
 def find_model_state(trace: Trace, slices: Slices, passes: Intervals, captured: Captured) -> ModelState | None:
-    """None where neither counts nor shapes were recorded, or nothing is trained."""
+    """The state of the model; None if neither counts nor shapes were recorded, or nothing is trained."""
     optimizer = _optimizer_class(trace)
     return _recorded(captured, optimizer) or _from_gradients(trace, slices, passes, optimizer)
 
 
 def state_multiple(optimizer: str | None) -> float | None:
-    """Elements of state for each element of a parameter; None for a class that is not known."""
+    """Elements of optimizer state per parameter element; None for an unknown optimizer class."""
     short = (optimizer or "").rpartition(".")[2].lower()
     if "8bit" in short:
         plain = _STATES.get(short.replace("8bit", "").removeprefix("paged"))
-        return None if plain is None else plain / 4  # one byte where FP32 takes four
+        return None if plain is None else plain / 4  # one byte instead of FP32's four
     return _STATES.get(short)
 
 
@@ -64,7 +64,7 @@ def _optimizer_class(trace: Trace) -> str | None:
 
 
 def _recorded(captured: Captured, optimizer: str | None) -> ModelState | None:
-    """From the counts that the capture wrote into the trace; gradients are of the parameters' type."""
+    """From the counts that `traceopt run` wrote into the trace; gradients have the type of the parameters."""
     elements = sum(sum(model.dtypes.values()) for model in captured.models)
     if not elements:
         return None
@@ -95,7 +95,7 @@ def _from_gradients(trace: Trace, slices: Slices, passes: Intervals, optimizer: 
         return None
     each = sizes[group.reshape(-1)[inside]]
     elements, size = (np.bincount(at[inside], weights=each[:, i], minlength=len(passes)) for i in (0, 1))
-    whole = int(elements.argmax())  # a file may begin or end inside a pass
+    whole = int(elements.argmax())  # the fullest pass: a file may begin or end inside one
     if not elements[whole]:
         return None
     multiple = state_multiple(optimizer)

@@ -1,7 +1,7 @@
-"""Several ranks replayed together: a collective ends when the last of them has come to it and the data has moved.
+"""Several ranks replayed together: a collective ends once the last rank has arrived and the data has moved.
 
-Replayed alone, a rank's collectives take as long as recorded, waiting for the others included. Together, one rank's
-change makes the others wait less, or longer.
+Replayed alone, a rank's collectives take as long as recorded, including the wait for other ranks. Replayed together, a
+change on one rank makes the others wait less, or longer.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from traceopt.analyzer.tables.schema import I8
 
 
 class Meetings(Struct, frozen=True):
-    """The collectives in which one rank meets others; arrays have shape (len,), times in ns.
+    """The collectives that one rank shares with others; arrays have shape (len,), times in ns.
 
-    `late` is how much later than the collective the rank's own work ended: two clocks are never quite the same.
+    `late` is how much later than the collective the rank's own work ended, because clocks are never exactly aligned.
     """
 
     row: I8  # of the rank's graph
@@ -36,7 +36,7 @@ class Meetings(Struct, frozen=True):
 
 
 class Ranks(Struct, frozen=True, dict=True):
-    """Traces of several ranks of one run, compared in `run`, whose ranks are in the same order."""
+    """Traces of several ranks of one run. `run` compares them, in the same order."""
 
     facts: Sequence[Facts]
 
@@ -46,7 +46,7 @@ class Ranks(Struct, frozen=True, dict=True):
 
     @cached_property
     def clock_ns(self) -> list[int]:
-        """What to add to each rank's own times to have them on one clock."""
+        """What to add to each rank's times to put them on one clock."""
         offsets = self.run.clock_offset
         starts = [facts.trace.meta.start_ns or 0 for facts in self.facts]
         return [
@@ -55,7 +55,7 @@ class Ranks(Struct, frozen=True, dict=True):
 
     @cached_property
     def _met(self) -> tuple[list[Meetings], I8]:
-        """The meetings of each rank, and how long each collective took once the last rank had come, shape (events,)."""
+        """The shared collectives of each rank, and how long each took after the last rank arrived, shape (events,)."""
         found = self.run.matched
         keep = found.symmetric.copy()
         row, start, end = (np.zeros(len(found), np.int64) for _ in range(3))
@@ -83,12 +83,12 @@ class Ranks(Struct, frozen=True, dict=True):
 
     @property
     def meetings(self) -> int:
-        """How many collectives of two ranks and more are replayed as one."""
+        """Number of collectives that are replayed jointly on at least two ranks."""
         met, _ = self._met
         return len(np.unique(np.concatenate([one.event for one in met])))
 
     def replay(self, changes: Sequence[Sequence[Change]]) -> list[Replayed]:
-        """Each rank with its own changes, all together; one rank alone as it is."""
+        """Replays all ranks together, each with its own changes. A single rank is replayed alone."""
         if len(self.facts) == 1:
             return [self.facts[0].replay(changes[0])]
         rows = [apply_all(facts.replay_graph, own) for facts, own in zip(self.facts, changes, strict=True)]
@@ -118,7 +118,7 @@ class Ranks(Struct, frozen=True, dict=True):
         ]
 
     def _scaled(self, rows: Sequence[Rows], met: Sequence[Meetings], moving: I8) -> I8:
-        """How long the collectives take when the changes make them shorter: as much shorter as on any rank."""
+        """Duration of each collective after the changes: scaled by the smallest factor of any rank."""
         factor = np.ones(len(moving))
         for facts, own, one in zip(self.facts, rows, met, strict=True):
             before = np.maximum(facts.replay_graph.rows.duration[one.row], 1)
@@ -127,24 +127,26 @@ class Ranks(Struct, frozen=True, dict=True):
 
 
 class _Together(Struct, dict=True):
-    """The passes of all ranks, which go on in turns: each until it comes to a collective."""
+    """Runs the replay passes of all ranks in turn, each until it reaches a shared collective."""
 
     passes: Sequence[Pass]
     met: Sequence[Meetings]
-    moving: list[int]  # ns of each collective
+    moving: list[int]  # duration of each collective, ns
     clock_ns: list[int]
 
     def __post_init__(self) -> None:
         self.late = [dict(zip(one.event.tolist(), one.late.tolist(), strict=True)) for one in self.met]
         self.expected = Counter(event for late in self.late for event in late)
-        self.took: list[dict[int, int]] = [{} for _ in self.passes]  # of each rank by event: waiting and moving, ns
-        self.waiting: dict[tuple[int, int], dict[int, int]] = {}  # by round and event: when each rank came
+        self.took: list[dict[int, int]] = [{} for _ in self.passes]  # per rank, by event: time waiting and moving, ns
+        self.waiting: dict[tuple[int, int], dict[int, int]] = {}  # by round and event: when each rank arrived
 
     def run(self) -> list[Timing]:
         timings: dict[int, Timing] = {}
         ready: list[tuple[int, int | None]] = [(rank, None) for rank in range(len(self.passes))]
         while ready or self.waiting:
-            if not ready:  # ranks come to two groups in different orders: the first collective takes who is there
+            # Ranks reach two groups in different orders: complete the first collective with the ranks that have
+            # arrived.
+            if not ready:
                 ready = self._done(min(self.waiting))
             rank, end = ready.pop()
             try:
@@ -159,7 +161,7 @@ class _Together(Struct, dict=True):
         return [timings[rank] for rank in range(len(self.passes))]
 
     def _done(self, meeting: tuple[int, int]) -> list[tuple[int, int | None]]:
-        """The ranks of a meeting, each with the time at which its work ends there, on its own clock."""
+        """The ranks of a collective, each with the time at which its work ends, on its own clock."""
         came, event = self.waiting.pop(meeting), meeting[1]
         done = max(start + self.clock_ns[rank] for rank, start in came.items()) + self.moving[event]
         out: list[tuple[int, int | None]] = []
@@ -171,7 +173,7 @@ class _Together(Struct, dict=True):
 
 
 def _rows_of_work(facts: Facts) -> I8:
-    """The row of the graph for each row of the device's work, -1 where a replay does not move it. Ends in a -1."""
+    """The graph row of each row of device work, -1 if a replay does not move it, with a final -1."""
     graph = facts.replay_graph
     out = np.full(len(facts.gpu.work) + 1, -1)
     rows = np.flatnonzero(graph.work >= 0)

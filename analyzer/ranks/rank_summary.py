@@ -1,8 +1,8 @@
-"""What is kept of each rank to compare ranks: steps, collectives, compute and waits by step. Small, whatever the trace.
-On a CPU-only run the model's work is the compute, and the other phases of the training thread are the waits.
+"""Small summary of one rank for comparing ranks: steps, collectives, compute and waits per step. On a CPU-only run the
+model's work is the compute, and the other phases of the training thread are the waits.
 
-A collective is known by its process group and kind, and by its number in the group; where that was not recorded, by
-the step that launched it and its place among those of its kind there.
+A collective is identified by its process group, its kind, and its sequence number in the group. If that was not
+recorded, by the step that launched it and its position among those of its kind in that step.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ from traceopt.analyzer.vocabulary.python_frames import CallSite
 
 COMPUTE = "compute"
 PART_LABELS = {COMPUTE: "Compute", **LABELS}
-_WITHOUT_PLACE = ("launch", "python")  # the host's ordinary work is everywhere
+_WITHOUT_PLACE = ("launch", "python")  # ordinary host work happens everywhere
 _MOST_PLACES = 3
 
 
 class Collectives(Struct, frozen=True):
-    """Of one rank, launched in its steps; arrays have shape (len,). Times in ns on the machine's clock."""
+    """Collectives launched in the steps of one rank; arrays have shape (len,). Times in ns on the machine's clock."""
 
     labels: list[str]  # process group, its ranks, and kind
     label: I8  # index into labels
     step: I8  # index of the step that launched it
-    number: I8  # in its group, -1: not recorded
-    place: I8  # among those of its label in its step
+    number: I8  # sequence number in its group, -1: not recorded
+    place: I8  # position among those with the same label in its step
     start: I8
     end: I8
-    exposed: I8  # without compute beside it
+    exposed: I8  # not overlapped by compute
     work: I8  # row of the device's work, -1 on a CPU-only run
 
     def __len__(self) -> int:
@@ -41,8 +41,8 @@ class Collectives(Struct, frozen=True):
 
 
 class RankSummary(Struct, frozen=True):
-    """One rank. `parts` holds the time of compute and of each idle cause in every step, shape (steps,), ns;
-    `profiler_ns` what recording took of the host in them; `places` the user's line behind the longest waits.
+    """One rank. `parts` holds the compute time and each idle cause per step, shape (steps,), ns; `profiler_ns` is the
+    profiler's cost on the host; `places` are the user's lines behind the longest waits.
     """
 
     rank: int | None
@@ -55,7 +55,7 @@ class RankSummary(Struct, frozen=True):
     places: dict[str, CallSite]
     collectives: Collectives
     has_clock: bool  # the file says when it was recorded
-    sampled: bool  # the file keeps a part of the events
+    sampled: bool  # the file holds only a sample of the events
 
 
 def summarize(facts: Facts) -> RankSummary:
@@ -80,12 +80,12 @@ def summarize(facts: Facts) -> RankSummary:
 def _waits(facts: Facts) -> dict[str, I8]:
     if facts.has_gpu:
         return {cause: facts.idle.by_step[:, index] for index, cause in enumerate(CAUSES)}
-    others = (*MODEL_WORK, "communication")  # who waits in a collective is not late
+    others = (*MODEL_WORK, "communication")  # waiting in a collective does not make a rank late
     return {name: facts.cpu_phases.by_step[:, i] for i, name in enumerate(PHASE_NAMES) if name not in others}
 
 
 def _places(facts: Facts, parts: dict[str, I8]) -> dict[str, CallSite]:
-    """Of the longest idle causes, the line that costs most."""
+    """For the longest idle causes, the most expensive line of each."""
     waits = [cause for cause in ACTIVITY_NAMES if cause in parts and cause not in _WITHOUT_PLACE]
     longest = sorted(waits, key=lambda cause: -int(parts[cause].sum()))[:_MOST_PLACES]
     out = {}
@@ -101,7 +101,7 @@ def _places(facts: Facts, parts: dict[str, I8]) -> dict[str, CallSite]:
 
 
 def _collectives(facts: Facts) -> Collectives:
-    """Those that the steps launched and that ran inside the window, in order of launch."""
+    """Collectives that the steps launched and that ran inside the window, in order of launch."""
     empty = np.empty(0, np.int64)
     found = facts.collectives
     rows, launch, exposed = (
@@ -137,15 +137,15 @@ def _label(facts: Facts, row: int, kind: str) -> str:
 
 
 def _labels(texts: list[str]) -> tuple[list[str], I8]:
-    """The different ones, and which of them each is."""
+    """The distinct texts, and the index of each."""
     labels = list(dict.fromkeys(texts))
     codes = {text: code for code, text in enumerate(labels)}
     return labels, np.array([codes[text] for text in texts], np.int64)
 
 
 def _places_in_step(label: I8, step: I8) -> I8:
-    """How many of the same label and step come before each."""
-    order = np.lexsort((label, step))  # stable: within a label and step as they were launched
+    """How many with the same label and step come before each."""
+    order = np.lexsort((label, step))  # lexsort is stable: order of launch within a label and step
     same = np.append(False, (np.diff(label[order]) == 0) & (np.diff(step[order]) == 0))[: len(order)]
     at = np.arange(len(order))
     place = np.empty(len(order), np.int64)

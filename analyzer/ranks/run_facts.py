@@ -1,4 +1,4 @@
-"""Ranks compared: the same collective on several of them, how far their clocks are apart, who comes late and why."""
+"""Comparison of ranks: matching collectives, clock offsets between ranks, who is late and why."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from traceopt.analyzer.tables.schema import I8
 
 F8 = npt.NDArray[np.float64]
 
-# Kinds that no rank can leave before all have entered: their ends show the same moment on every clock.
+# Kinds that no rank can leave before all ranks have entered, so they end at the same moment on every rank.
 SYMMETRIC = frozenset(("all_reduce", "reduce_scatter", "all_gather", "all_to_all", "barrier", "collective"))
-MIN_COMMON = 3  # collectives that two ranks must share to compare their clocks
+MIN_COMMON = 3  # collectives that two ranks must share to align their clocks
 
 
 class Matched(Struct, frozen=True):
-    """The same collective on two ranks and more. Arrays have shape (len,): one row for each rank of each.
+    """Collectives seen on at least two ranks. Arrays have shape (len,), with one row per collective and rank.
 
-    `event` numbers the collectives, in order; `rank` is an index into RunFacts.ranks, `step` into RunFacts.step_names.
+    `event` numbers the collectives in order; `rank` is an index into RunFacts.ranks, `step` into RunFacts.step_names.
     """
 
     event: I8
@@ -43,10 +43,12 @@ class Matched(Struct, frozen=True):
 
 
 class Late(Struct, frozen=True):
-    """A rank that the others wait for. `parts` are what it spends more on than the others, ns a step, most first."""
+    """The straggler: the rank that others wait for most. `parts` is what it spends more time on than the others, ns per
+    step, most first.
+    """
 
     rank: int  # index into RunFacts.ranks
-    share: float  # of all waiting for late ranks
+    share: float  # of all time spent waiting for late ranks
     parts: list[tuple[str, float]]
 
 
@@ -57,43 +59,43 @@ class RunFacts(Struct, frozen=True, dict=True):
 
     @property
     def incomparable(self) -> str | None:
-        """Why these traces are not those of several ranks of one run; None when they may be."""
+        """Why these traces cannot be compared as ranks of one run; None if they can."""
         if len(self.ranks) < 2:
             return "Only one rank was given; give the folder with the traces of all ranks."
         numbers = [rank.rank for rank in self.ranks]
         if None in numbers:
-            return "A trace does not say of which rank it is."
+            return "A trace does not say which rank it is from."
         if len(set(numbers)) < len(numbers):
-            return "Two traces are of the same rank."
+            return "Two traces are from the same rank."
         if any(rank.sampled for rank in self.ranks):
-            return "A trace keeps only a sample of the events; record whole traces."
+            return "A trace holds only a sample of the events; record whole traces."
         return None
 
     @property
     def step_ns(self) -> float:
-        """The median over ranks of their median steps."""
+        """Median over ranks of their median steps."""
         return median([median(rank.step_ns) for rank in self.ranks])
 
     @cached_property
     def step_names(self) -> list[str]:
-        """Steps that every rank recorded, in order."""
+        """Names of the steps that every rank recorded, in order."""
         common = set.intersection(*(set(rank.step_names) for rank in self.ranks)) if self.ranks else set()
         return [name for name in self.ranks[0].step_names if name in common] if self.ranks else []
 
     @cached_property
     def _common(self) -> list[I8]:
-        """Of each rank, which of its steps the common ones are. Shape (steps,)."""
+        """For each rank, the indices of its steps that are common to all. Shape (steps,)."""
         at = [{name: row for row, name in enumerate(rank.step_names)} for rank in self.ranks]
         return [np.array([rows[name] for name in self.step_names], np.int64) for rows in at]
 
     @cached_property
     def _raw(self) -> Matched:
-        """Matched on each rank's own clock, which counts from the first collective of all."""
+        """Matched collectives on each rank's own clock, counted from the first collective of any rank."""
         calls = [rank.collectives for rank in self.ranks]
         rank = np.repeat(np.arange(len(calls)), [len(of_rank) for of_rank in calls])
         step = _joined([self._place_of_steps(index)[of_rank.step] for index, of_rank in enumerate(calls)])
 
-        def column(name: str) -> I8:  # put together when it is needed: a thousand ranks have millions of rows
+        def column(name: str) -> I8:  # concatenated on demand: a thousand ranks have millions of rows
             return _joined([getattr(of_rank, name) for of_rank in calls])
 
         label, symmetric = self._labels()
@@ -116,7 +118,7 @@ class RunFacts(Struct, frozen=True, dict=True):
         )
 
     def _labels(self) -> tuple[I8, npt.NDArray[np.bool_]]:
-        """Of each collective of all ranks, which label it has; of each label, whether its kind is symmetric."""
+        """The label of each collective of all ranks, and for each label whether its kind is symmetric."""
         codes: dict[str, int] = {}
         found = []
         for rank in self.ranks:
@@ -126,23 +128,23 @@ class RunFacts(Struct, frozen=True, dict=True):
         return _joined(found), np.array([text.rpartition("|")[2] in SYMMETRIC for text in codes], np.bool_)
 
     def _place_of_steps(self, rank: int) -> I8:
-        """Of each step of a rank, which of the common ones it is; -1 for others."""
+        """For each step of a rank, its index among the common steps; -1 for others."""
         place = np.full(len(self.ranks[rank].step_names), -1, np.int64)
         place[self._common[rank]] = np.arange(len(self.step_names))
         return place
 
     @cached_property
     def clock_offset(self) -> F8:
-        """How far each rank's clock is ahead of the first rank's; NaN where they share too few collectives.
+        """How far each rank's clock is ahead of the first rank's; NaN if they share too few collectives.
 
-        A collective that needs all ranks ends on all of them at once.
+        Based on symmetric collectives, which end on all ranks at the same moment.
         """
         raw, count = self._raw, len(self.ranks)
         rows = np.flatnonzero(raw.symmetric)
         event, rank, end = raw.event[rows], raw.rank[rows], raw.end[rows]
         offset = np.full(count, np.nan)
         offset[:1] = 0.0
-        while True:  # from rank to rank that share a process group
+        while True:  # spreads from rank to rank through shared process groups
             known = ~np.isnan(offset)[rank]
             reference = _medians(event[known], end[known] - offset[rank[known]], raw.count)
             apart = np.flatnonzero(~known & ~np.isnan(reference[event]))
@@ -154,7 +156,7 @@ class RunFacts(Struct, frozen=True, dict=True):
 
     @cached_property
     def matched(self) -> Matched:
-        """Collectives of ranks whose clocks are known, on the clock of the first rank."""
+        """Collectives of ranks with aligned clocks, on the clock of the first rank."""
         raw = self._raw
         shift = self.clock_offset[raw.rank]
         keep = ~np.isnan(shift)
@@ -171,18 +173,18 @@ class RunFacts(Struct, frozen=True, dict=True):
 
     @cached_property
     def waits(self) -> F8:
-        """What the other ranks would win in each step if a rank were no later than the next to last. Shape
+        """Time that the other ranks would save in each step if a rank were no later than the next to last one. Shape
         (steps, ranks), ns.
 
-        Of each collective the time between the last two to start; as far as the others' collectives in that step have
-        no compute beside them, for a late one also holds up those behind it.
+        For each collective this is the time between the last two starts. It is limited to the exposed time of the
+        others' collectives in that step, because a late collective also delays the ones behind it.
         """
         found, shape = self.matched, (len(self.step_names), len(self.ranks))
         exposed = _sums(found.step, found.rank, found.exposed, shape)
         order = np.lexsort((found.start, found.event))
         event = found.event[order]
         last = np.flatnonzero(np.append(event[1:] != event[:-1], True)) if len(event) else np.empty(0, np.int64)
-        last = last[np.append(False, event[1:] == event[:-1])[last]] if len(last) else last  # two ranks at least
+        last = last[np.append(False, event[1:] == event[:-1])[last]] if len(last) else last  # at least two ranks
         latest, before = order[last], order[last - 1]
         gaps = _sums(found.step[latest], found.rank[latest], found.start[latest] - found.start[before], shape)
         return np.minimum(gaps, _medians_of_others(exposed))
@@ -192,7 +194,7 @@ class RunFacts(Struct, frozen=True, dict=True):
         return self._in_common_steps([rank.parts.get(name) for rank in self.ranks])
 
     def _in_common_steps(self, by_rank: list[I8 | None]) -> F8:
-        """Values of each rank's own steps. Shape (steps, ranks)."""
+        """Values of each rank in the common steps. Shape (steps, ranks)."""
         out = np.zeros((len(self.step_names), len(self.ranks)))
         for index, values in enumerate(by_rank):
             if values is not None:
@@ -200,13 +202,13 @@ class RunFacts(Struct, frozen=True, dict=True):
         return out
 
     def recording_ns(self, rank: int) -> float:
-        """What recording takes of a step of one rank more than of the others': without it they would wait less."""
+        """Extra profiler cost per step on one rank, compared to the others: without it they would wait less."""
         cost = self._in_common_steps([one.profiler_ns for one in self.ranks])
         return max(0.0, float(np.median(cost[:, rank] - np.median(np.delete(cost, rank, axis=1), axis=1))))
 
     @cached_property
     def late(self) -> Late | None:
-        """The rank that is waited for most; None where nobody waits."""
+        """The straggler; None if no rank waits."""
         total = self.waits.sum(axis=0)
         if len(self.ranks) < 2 or not total.any():
             return None
@@ -221,7 +223,7 @@ class RunFacts(Struct, frozen=True, dict=True):
 
     @cached_property
     def imbalance_ns(self) -> F8:
-        """By how much the rank that computes longest exceeds the mean, in each step."""
+        """Compute time of the slowest rank beyond the mean, in each step."""
         compute = self.part(COMPUTE)
         return np.asarray(compute.max(axis=1) - compute.mean(axis=1)) if compute.size else np.zeros(0)
 
@@ -231,7 +233,7 @@ def _joined(arrays: list[I8]) -> I8:
 
 
 def _ids(*columns: I8) -> I8:
-    """A number for each row: the same for the same values, counted in the order in which they first come."""
+    """A number for each row, the same for equal rows, numbered in order of first appearance."""
     order = np.lexsort(columns)
     new = np.zeros(len(order), np.bool_)
     for column in columns:
@@ -246,7 +248,7 @@ def _ids(*columns: I8) -> I8:
 
 
 def _medians(group: I8, values: F8, count: int) -> F8:
-    """Of the values of each of `count` groups; NaN for an empty one."""
+    """Median of each of `count` groups; NaN for an empty one."""
     ordered = values[np.lexsort((values, group))]
     sizes = np.bincount(group, minlength=count)
     there = np.flatnonzero(sizes)
@@ -258,22 +260,20 @@ def _medians(group: I8, values: F8, count: int) -> F8:
 
 
 def _medians_of_others(values: F8) -> F8:
-    """Of each value the median of the others in its row; 0 where there is none."""
+    """For each value, the median of the other values in its row; 0 if there are none."""
     count = values.shape[1]
     if count < 2:
         return np.zeros_like(values)
     order = np.argsort(values, axis=1)
     place = np.argsort(order, axis=1)
     ordered = np.take_along_axis(values, order, axis=1)
-    low, high = (
-        (count - 2) // 2,
-        (count - 1) // 2,
-    )  # the middle of what is left, which lies one on behind the one taken out
+    # The middle of the remaining values; those at or behind the removed one shift by one.
+    low, high = (count - 2) // 2, (count - 1) // 2
     lower = np.take_along_axis(ordered, low + (place <= low), axis=1)
     return np.asarray((lower + np.take_along_axis(ordered, high + (place <= high), axis=1)) / 2)
 
 
 def _sums(rows: I8, columns: I8, values: I8 | F8, shape: tuple[int, int]) -> F8:
-    """The values added up in a table."""
+    """Sums of values by row and column."""
     flat = np.bincount(rows * shape[1] + columns, weights=values, minlength=shape[0] * shape[1])
     return np.asarray(flat, np.float64).reshape(shape)

@@ -1,4 +1,4 @@
-"""The lines that calls were made from, as `traceopt run` writes them beside the Python events of a trace."""
+"""Caller lines: the source lines that calls were made from, which `traceopt run` records for Python events."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ from traceopt.analyzer.tables.schema import PythonTable
 
 
 class _CallLines(msgspec.Struct):
-    """Of `count` Python events in order of time, the `rows` that the user's code called, from these `lines`."""
+    """For `count` Python events in order of time: `rows` are the events that user code called, `lines` their caller
+    lines.
+    """
 
     count: int
     rows: list[int]
@@ -21,7 +23,7 @@ class _CallLines(msgspec.Struct):
 
 
 def with_call_lines(python: PythonTable, header: Mapping[str, Any]) -> PythonTable:
-    """The table with `call_line` filled from the header; as it was where they do not fit each other."""
+    """Returns the table with `call_line` filled from the header, or unchanged if the two do not match."""
     own = header.get("traceopt")
     try:
         found = msgspec.convert(own.get("call_lines") if isinstance(own, Mapping) else None, _CallLines)

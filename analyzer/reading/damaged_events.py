@@ -1,7 +1,7 @@
-"""Damaged trace text: every event that can be read is kept, every one that cannot is counted.
+"""Recovers events from damaged trace text: keeps every event that can be read and counts the rest.
 
-Kineto has written raw quotes, backslashes, control characters, bytes that are no UTF-8, NaN, and files cut off in the
-middle of an event. Text is split where an event seems to begin, and each piece is decoded alone.
+Kineto has written raw quotes, backslashes, control characters, invalid UTF-8, NaN, and files truncated in the middle of
+an event. The text is split where an event seems to begin, and each piece is decoded on its own.
 """
 
 from __future__ import annotations
@@ -16,15 +16,16 @@ from msgspec import Raw, Struct, field
 
 from traceopt.analyzer.reading.event_types import Event, decode_event, lenient
 
-UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)  # what msgspec raises for text it cannot decode
+# What msgspec raises for text that it cannot decode.
+UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
-# An event begins with one of these keys in every writer seen (Kineto: "ph"; json.dumps of it: any of them).
+# An event begins with one of these keys in every known writer (Kineto: "ph"; json.dumps: any of them).
 _KEYS = rb"(?:args|bp|cat|dur|id|name|ph|pid|s|tid|ts)"
 _EVENT_START = re.compile(rb'\{\s*"ph"\s*:|(?:(?<=[\[,\s])|^)\{\s*"' + _KEYS + rb'"\s*:')
-# Here and below no text may make a pattern go over the same bytes again and again: any of them may be an attack.
+# No pattern here may scan the same bytes repeatedly: the text may be an attack.
 _NAME_BEGINS = re.compile(rb'"name"\s*:\s*"')
 _NAME_ENDS = re.compile(rb'"\s*,\s*"' + _KEYS + rb'"\s*:')
-# A string (it ends at the first quote that can be its last), a value that is missing, a C++ nan or inf.
+# A string (it ends at the first quote that can be its last), a missing value, a C++ nan or inf.
 _TOKEN = re.compile(
     rb'"([^"\\]*(?:(?:\\.|"(?!\s*(?:[:}\]]|,\s*["\[{\d\-tfn]|$)))[^"\\]*)*)("|\\?\Z)'
     rb"|(?<=:)\s*(?=[,}])|[-+]?\b(?:nan|inf)\b",
@@ -34,18 +35,19 @@ _ESCAPE_OR_BARE = re.compile(rb'\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})|["\\]')
 _LONE_SURROGATE = re.compile(
     r"\\u[dD][89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F])|(?<!\\u[dD][89abAB][0-9a-fA-F]{2})\\u[dD][c-fC-F][0-9a-fA-F]{2}"
 )
-_TOLERANT = json.JSONDecoder(strict=False, parse_constant=lambda _: None)  # control characters in strings, and NaN
-_BETWEEN = " \t\r\n,]}"  # may stand between events, or after the last
-_LOOK_AHEAD = 8  # pieces to join where a seeming start lay inside an argument
-_MENDED_BYTES = 1 << 18  # events that writers have spoilt are shorter
-_MENDED_HEADER_BYTES = 1 << 20
-PATIENCE = 1000  # events that mending does not save, beyond those that it does: then the text is no trace
+# Accepts control characters in strings, and NaN.
+_TOLERANT = json.JSONDecoder(strict=False, parse_constant=lambda _: None)
+_BETWEEN = " \t\r\n,]}"  # may occur between events or after the last one
+_LOOK_AHEAD = 8  # pieces to join if an apparent start was inside an argument
+_REPAIR_LIMIT_BYTES = 1 << 18  # known damaged events are shorter
+_REPAIR_HEADER_LIMIT_BYTES = 1 << 20
+PATIENCE = 1000  # lost events beyond the repaired ones, after which the text is not considered a trace
 
 
 class Recovered(Struct):
-    """`repaired` of the `events` were read only after their text was mended; `lost` could not be read.
+    """`repaired` of the `events` could only be read after repairing their text; `lost` could not be read.
 
-    `rest` is where the event begins that the end of the text cuts off; the text's length when there is none.
+    `rest` is where a truncated last event begins; the length of the text if there is none.
     """
 
     events: list[Event] = field(default_factory=list)
@@ -59,7 +61,7 @@ class _CutOffError(ValueError):
 
 
 def is_utf8(text: bytes) -> bool:
-    """Whether all of it is, for msgspec looks at the strings alone that it keeps."""
+    """Whether all of the text is valid UTF-8. msgspec checks only the strings that it keeps."""
     if text.isascii():
         return True
     try:
@@ -70,9 +72,9 @@ def is_utf8(text: bytes) -> bool:
 
 
 def recover(text: bytes, final: bool, patience: int = PATIENCE) -> Recovered:
-    """Reads the events of a damaged array's inside, one by one; when it is `final`, an event cut off is lost.
+    """Reads the events inside a damaged array one by one. If the text is `final`, a truncated last event is lost.
 
-    Mending is given up when `patience` more events were lost than mended.
+    Repairing stops once `patience` more events were lost than repaired.
     """
     starts = [match.start() for match in _EVENT_START.finditer(text)]
     found = Recovered(rest=len(text))
@@ -80,7 +82,7 @@ def recover(text: bytes, final: bool, patience: int = PATIENCE) -> Recovered:
         found.lost += 1
     starts.append(len(text))
     at = 0
-    after_loss = False  # what follows may be what is left of a lost event
+    after_loss = False  # what follows may be the rest of a lost event
     while at < len(starts) - 1:
         try:
             reading, pieces = _read_joined(text, starts, at, patient=found.lost < found.repaired + patience)
@@ -95,17 +97,18 @@ def recover(text: bytes, final: bool, patience: int = PATIENCE) -> Recovered:
         elif reading.event is not None:
             found.events.append(reading.event)
             comma = at + pieces == len(starts) - 1 or text[starts[at] : starts[at + pieces]].rstrip().endswith(b",")
-            found.repaired += reading.repaired or not comma  # else what stood between this and the next is missing
+            # Without a comma, the text before the next event is missing.
+            found.repaired += reading.repaired or not comma
             found.lost += reading.garbage_follows
             after_loss = False
         elif reading.repaired and (not after_loss or b'"ph"' in text[starts[at] : starts[at + pieces]]):
-            found.lost += 1  # what is left of an event, or mending made something else of it
+            found.lost += 1  # the rest of an event, or the repair turned it into something else
         at += pieces
     return found
 
 
 class Reading(Struct):
-    """One JSON value as an event; None when it is none (an argument, say, that looked like one)."""
+    """One JSON value as an event; None if it is not an event (for example an argument that looked like one)."""
 
     event: Event | None
     repaired: bool = False
@@ -113,7 +116,7 @@ class Reading(Struct):
 
 
 def read_event(text: bytes | Raw) -> Reading | None:
-    """One well-formed element of the array; None when it cannot be read."""
+    """Reads one well-formed element of the array; None if it cannot be read."""
     text = bytes(text)
     try:
         if is_utf8(text):
@@ -125,16 +128,16 @@ def read_event(text: bytes | Raw) -> Reading | None:
     except UNREADABLE:
         pass
     try:
-        return _read_tolerant(text, mend=False)
+        return _read_tolerant(text, repair=False)
     except (ValueError, RecursionError):
         return None
 
 
 def read_object(text: bytes) -> dict[str, Any]:
-    """A JSON object, mended where it has to be; empty when it cannot be read."""
-    for mend in (False, True) if len(text) <= _MENDED_HEADER_BYTES else (False,):
+    """Reads a JSON object, repairing it if needed; empty if it cannot be read."""
+    for repair in (False, True) if len(text) <= _REPAIR_HEADER_LIMIT_BYTES else (False,):
         try:
-            value, _ = _TOLERANT.raw_decode(_decoded(_mended(text) if mend else text))
+            value, _ = _TOLERANT.raw_decode(_decoded(_repair_text(text) if repair else text))
         except (ValueError, RecursionError):
             continue
         return value if isinstance(value, dict) else {}
@@ -142,9 +145,9 @@ def read_object(text: bytes) -> dict[str, Any]:
 
 
 def _read_joined(text: bytes, starts: list[int], at: int, patient: bool) -> tuple[Reading | None, int]:
-    """The event that begins at `starts[at]` and how many pieces it takes; None when it cannot be read.
+    """The event that begins at `starts[at]` and how many pieces it takes; None if it cannot be read.
 
-    Raises _CutOffError when the text ends before it does.
+    Raises _CutOffError if the text ends before the event does.
     """
     piece = text[starts[at] : starts[at + 1]].rstrip(b" \t\r\n,")
     try:
@@ -154,31 +157,31 @@ def _read_joined(text: bytes, starts: list[int], at: int, patient: bool) -> tupl
         pass
     ends = starts[at + 1 : at + 1 + _LOOK_AHEAD]
     try:
-        return _read_shortest(text, starts[at], ends, mend=False)
+        return _read_shortest(text, starts[at], ends, repair=False)
     except _CutOffError:
         if ends[-1] == len(text):
             raise
     except (ValueError, RecursionError):
-        if patient and ends[-1] - starts[at] <= _MENDED_BYTES:
+        if patient and ends[-1] - starts[at] <= _REPAIR_LIMIT_BYTES:
             with suppress(ValueError, RecursionError):
-                return _read_shortest(text, starts[at], ends, mend=True)
+                return _read_shortest(text, starts[at], ends, repair=True)
     return None, 1
 
 
-def _read_shortest(text: bytes, start: int, ends: list[int], mend: bool) -> tuple[Reading, int]:
-    """The value that begins at `start` and reaches one of `ends`, and how many of them it takes."""
+def _read_shortest(text: bytes, start: int, ends: list[int], repair: bool) -> tuple[Reading, int]:
+    """The value that begins at `start` and reaches one of `ends`, and how many pieces it takes."""
     for count, end in enumerate(ends[:-1], 1):
         try:
-            return _read_tolerant(text[start:end], mend), count
+            return _read_tolerant(text[start:end], repair), count
         except _CutOffError:
             if count == 1:
-                _read_tolerant(text[start : ends[-1]], mend)  # raises where more of them do not help
-    return _read_tolerant(text[start : ends[-1]], mend), len(ends)
+                _read_tolerant(text[start : ends[-1]], repair)  # raises if more pieces do not help
+    return _read_tolerant(text[start : ends[-1]], repair), len(ends)
 
 
-def _read_tolerant(text: bytes, mend: bool) -> Reading:
-    """The JSON value that text begins with. Raises ValueError or RecursionError; _CutOffError where it goes on."""
-    decoded = _decoded(_mended(text) if mend else text)
+def _read_tolerant(text: bytes, repair: bool) -> Reading:
+    """The JSON value at the start of the text. Raises ValueError or RecursionError; _CutOffError if it is truncated."""
+    decoded = _decoded(_repair_text(text) if repair else text)
     try:
         value, end = _TOLERANT.raw_decode(decoded)
     except json.JSONDecodeError as error:
@@ -187,7 +190,7 @@ def _read_tolerant(text: bytes, mend: bool) -> Reading:
         raise
     try:
         msgspec.json.decode(decoded[:end])
-        repaired = mend or decoded[:end].encode() != text[:end] or not set("]}").isdisjoint(decoded[end:])
+        repaired = repair or decoded[:end].encode() != text[:end] or not set("]}").isdisjoint(decoded[end:])
     except UNREADABLE:
         repaired = True
     return Reading(lenient(value), repaired, _is_garbage(decoded[end:].encode()))
@@ -202,13 +205,13 @@ def _is_garbage(text: bytes) -> bool:
     return bool(text.strip(_BETWEEN.encode()))
 
 
-def _mended(text: bytes) -> bytes:
-    """Escapes raw quotes and backslashes inside strings; null for what is missing and for nan and inf."""
-    return _TOKEN.sub(lambda m: b"null" if m[1] is None else b'"' + _escaped(m[1]) + m[2], _with_names_mended(text))
+def _repair_text(text: bytes) -> bytes:
+    """Escapes raw quotes and backslashes inside strings; writes null for missing values, nan and inf."""
+    return _TOKEN.sub(lambda m: b"null" if m[1] is None else b'"' + _escaped(m[1]) + m[2], _repair_names(text))
 
 
-def _with_names_mended(text: bytes) -> bytes:
-    """A name ends where another key of an event begins, whatever quotes are in it."""
+def _repair_names(text: bytes) -> bytes:
+    """Escapes quotes in names: a name ends where the next key of the event begins."""
     parts, at = [], 0
     while (begins := _NAME_BEGINS.search(text, at)) and (ends := _NAME_ENDS.search(text, begins.end())):
         parts += [text[at : begins.end()], _escaped(text[begins.end() : ends.start()])]

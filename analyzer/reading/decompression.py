@@ -1,4 +1,4 @@
-"""A byte stream to blocks of JSON text: plain or gzip, told apart by content, in bounded memory."""
+"""Decompresses a byte stream into blocks of JSON text: plain or gzip, detected by content, in bounded memory."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from msgspec import Struct, field
 from traceopt.analyzer.reading.limits import check_ratio, check_size
 
 GZIP_MAGIC = b"\x1f\x8b"
-BLOCK_BYTES = 1 << 19  # a block and what is decoded of it stay in the cache of a core
-_INPUT_BYTES = 1 << 15  # decompressobj copies what it did not consume at every call: small pieces stay cheap
-_CORRUPT: Any = (isal_zlib.error, zlib.error, EOFError)  # isal's stubs take its error for no class
+BLOCK_BYTES = 1 << 19  # a block and the events decoded from it fit into a core's cache
+_INPUT_BYTES = 1 << 15  # decompressobj copies its unconsumed input at every call, so pieces are small
+_CORRUPT: Any = (isal_zlib.error, zlib.error, EOFError)  # isal's stubs do not declare its error as a class
 _UNREADABLE: Any = (OSError, zipfile.BadZipFile, *_CORRUPT)
 
 
 class Blocks(Struct):
     """Iterates over a stream's text in blocks of about `block_bytes`.
 
-    After the iteration `byte_count` is the uncompressed size, `digest` the SHA-256 of the stream as it was read, and
-    `damage` says in words what was wrong with it (cut off, corrupt, unreadable from some place on), or is None. Raises
-    TooLargeError beyond `most_bytes`, and for a stream that unpacks to far more than a trace would.
+    After the iteration, `byte_count` is the uncompressed size, `digest` the SHA-256 of the stream as read, and `damage`
+    a description of what is wrong with it (truncated, corrupt, unreadable from some point on) or None. Raises
+    TooLargeError beyond `most_bytes`, and if the stream expands far more than a trace would.
     """
 
     stream: IO[bytes]
@@ -55,16 +55,16 @@ class Blocks(Struct):
             yield b"".join(waiting)
 
     def start_again(self) -> None:
-        """Back to the beginning of the stream, which must be a file."""
+        """Goes back to the beginning of the stream, which must be a file."""
         self.stream.seek(0)
         self.byte_count, self.damage, self._read_bytes, self.digest = 0, None, 0, hashlib.sha256()
 
     def _read(self, size: int) -> bytes:
-        """At most `size` bytes; none at the end, and where the stream (a member of a zip, say) gives no more."""
+        """Reads at most `size` bytes; empty at the end and after a read error."""
         try:
             data = self.stream.read(size)
         except _UNREADABLE as error:
-            self.damage = f"it cannot be read further ({error})"
+            self.damage = f"reading failed before its end ({error})"
             return b""
         self.digest.update(data)
         self._read_bytes += len(data)
@@ -85,7 +85,7 @@ class Blocks(Struct):
                 return
             if piece:
                 yield piece
-            if inflater.eof:  # one gzip file may hold several members, with zeros between
+            if inflater.eof:  # a gzip file may hold several members, with zeros between them
                 pending = inflater.unused_data.lstrip(b"\0")
                 while not pending:
                     more = self._read(_INPUT_BYTES)
@@ -93,11 +93,11 @@ class Blocks(Struct):
                         return
                     pending = more.lstrip(b"\0")
                 if pending[:2] != GZIP_MAGIC[: len(pending)]:
-                    self.damage = "bytes that are no gzip follow the compressed data"
+                    self.damage = "non-gzip bytes follow the compressed data"
                     return
                 inflater = isal_zlib.decompressobj(31)
                 continue
             pending = inflater.unconsumed_tail or self._read(_INPUT_BYTES)
             if not pending and not piece:
-                self.damage = self.damage or "the gzip stream is cut off"
+                self.damage = self.damage or "the gzip stream is truncated"
                 return

@@ -1,4 +1,4 @@
-"""What each table keeps of its events, as lists of decoded values: one list a column, one value an event."""
+"""Selects the fields of events that each table keeps, as lists of decoded values: one list per column."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from msgspec.structs import replace
 from traceopt.analyzer.tables.schema import GpuTable, MemoryTable, OpTable, RuntimeTable, SyncTable, Table
 from traceopt.analyzer.vocabulary import event_categories as cat
 
-MEMORY, FLOWS = "memory", "flows"  # tables of points; the others are of a category each
+MEMORY, FLOWS = "memory", "flows"  # tables of points in time; the other tables are named after their categories
 
 
 class Fields(Struct):
-    """Columns by the kind of their values. The first of `numbers` are the times, in us."""
+    """Columns grouped by value type. The first of `numbers` are the times, in us."""
 
     numbers: dict[str, list[Any]]
     texts: dict[str, list[Raw]] = field(default_factory=dict)
@@ -33,7 +33,7 @@ def _thread(events: Sequence[Any]) -> dict[str, list[Any]]:
 
 
 def _recorded(table: type[Table], events: Sequence[Any]) -> Fields:
-    """The columns of a table that events hold in their `args`."""
+    """The columns of a table that come from the `args` of events."""
     args = [event.args for event in events]
 
     def columns(*kinds: str) -> dict[str, list[Any]]:
@@ -44,7 +44,7 @@ def _recorded(table: type[Table], events: Sequence[Any]) -> Fields:
 
 def _gpu(events: Sequence[Any]) -> Fields:
     fields = _recorded(GpuTable, events)
-    of_event = {"pid": [e.pid for e in events]}  # the device, where the file names none
+    of_event = {"pid": [e.pid for e in events]}  # the device, if the file has no device argument
     return replace(fields, numbers=_span(events) | fields.numbers | of_event)
 
 

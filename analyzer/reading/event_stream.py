@@ -1,9 +1,9 @@
-"""Trace text to decoded events: cut at event borders, decode chunk by chunk, recover what is damaged.
+"""Trace text to decoded events: split the text at event borders, decode chunk by chunk, recover damaged chunks.
 
-The cut needs no trust in the file's layout. A candidate border is the right-most `{` after `,` after `}`; a chunk that
-starts at a true event and decodes as an array can only end at a true border. When it does not decode, the flaw tells
-which: the array is still open at the chunk's end (the cut was wrong: the text is carried over and grows), it closes
-before (the events end here), or the text is broken in the middle (the chunk is recovered event by event).
+Splitting does not depend on the layout of the file. A candidate border is the right-most `{` after `,` after `}`. A
+chunk that starts at a real event and decodes as an array can only end at a real border. If it does not decode, the flaw
+tells why: the array is still open at the end of the chunk (wrong border: carry the text over and let it grow), it
+closes early (the events end here), or the text is broken in the middle (recover it event by event).
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from traceopt.analyzer.reading.event_types import Event, decode_events
 _WHITESPACE = b" \t\r\n"
 _BOM = b"\xef\xbb\xbf"
 _EVENTS_KEY = re.compile(rb'"traceEvents"\s*:\s*\[')
-_KEY_BYTES = 1 << 10  # as much of the block before is searched again: the key may lie across two
+_KEY_BYTES = 1 << 10  # overlap of searches, because the key may span two blocks
 _BARE_ARRAY = re.compile(rb"(?:\xef\xbb\xbf)?\s*\[\s*(?:\{|\])")
 _ERROR_BYTE = re.compile(r"\(byte (\d+)\)")
 _ARRAY_END = re.compile(rb'\}\s*(?:,\s*)?\](?=\s*(?:$|\}\s*$|,\s*"))')
 _ARRAY_END_TRIES = 100
-_META_LIMIT_BYTES = 16 << 20  # what stands before, or after, the events; the largest seen is 0.2 MB
-EVENT_LIMIT_BYTES = 4 << 20  # an event larger than this is taken for damage
+_META_LIMIT_BYTES = 16 << 20  # limit for the text before or after the events; the largest seen is 0.2 MB
+EVENT_LIMIT_BYTES = 4 << 20  # a larger event is treated as damage
 
 _check_syntax = msgspec.json.Decoder(msgspec.Raw).decode
 _elements = msgspec.json.Decoder(list[msgspec.Raw]).decode
@@ -49,9 +49,9 @@ class NotATraceError(ValueError):
 class EventStream(Struct):
     """Iterates over the lists of events in blocks of trace text.
 
-    After the iteration: `header` is the JSON object around the events, without what cannot be read of it; `lost` counts
-    events that could not be recovered, `repaired` those that were read only after mending (the object before them is
-    one), and `damage` says in words what is wrong with the text around them, or is None.
+    After the iteration: `header` is the JSON object around the events, as far as it could be read; `lost` counts events
+    that could not be recovered, `repaired` those that could only be read after a repair (including the object before
+    them); `damage` describes what is wrong with the text around them, or is None.
     """
 
     blocks: Iterable[bytes]
@@ -59,8 +59,8 @@ class EventStream(Struct):
     repaired: int = 0
     damage: str | None = None
     header: dict[str, Any] = field(default_factory=dict)
-    _head: bytes = b""  # the document up to the events, closed behind them; empty for a bare array
-    _tail: bytes | None = None  # what follows the events, once they have ended
+    _head: bytes = b""  # the document before the events, closed after them; empty for a bare array
+    _tail: bytes | None = None  # the text after the events, once they have ended
 
     def __iter__(self) -> Iterator[list[Event]]:
         blocks = iter(self.blocks)
@@ -74,14 +74,14 @@ class EventStream(Struct):
         if self._tail is None:
             yield self._last(carry)
         tail = bytearray(self._tail or b"")
-        while block is not None:  # read to the end, so that a damaged stream shows
+        while block is not None:  # read to the end, to notice a damaged stream
             if len(tail) < _META_LIMIT_BYTES:
                 tail += block
             block = next(blocks, None)
         self._tail = bytes(tail)
         complete = _flaw(b'{"":0' + self._tail)[0] == "none" if self._head else not tail.strip()
         if not complete and self.damage is None:
-            self.damage = "what follows the events is cut off or damaged"
+            self.damage = "the text after the events is truncated or damaged"
         if self._head:
             self._read_header(self._tail)
 
@@ -91,12 +91,12 @@ class EventStream(Struct):
         self.header.pop("traceEvents", None)
         self.header.pop("", None)
         if not before:
-            self.damage = "; ".join(filter(None, ("what stands before the events is damaged", self.damage)))
+            self.damage = "; ".join(filter(None, ("the text before the events is damaged", self.damage)))
         elif _flaw(self._head)[0] != "none" or not is_utf8(self._head):
             self.repaired += 1
 
     def _find_events(self, blocks: Iterator[bytes]) -> bytes:
-        """Reads up to the first event; raises NotATraceError."""
+        """Reads up to the first event. Raises NotATraceError."""
         text = b""
         for block in blocks:
             searched = max(0, len(text) - _KEY_BYTES)
@@ -108,10 +108,10 @@ class EventStream(Struct):
                 return text[found.end() :]
             if len(text) > _META_LIMIT_BYTES:
                 break
-        raise NotATraceError("it has no list of traceEvents" if text.strip() else "it is empty")
+        raise NotATraceError("it has no traceEvents list" if text.strip() else "it is empty")
 
     def _next(self, carry: bytes, block: bytes) -> tuple[list[Event], bytes]:
-        """The events that are complete with one more block, and the text that is carried over."""
+        """The events completed by one more block, and the text to carry over."""
         border = last_border(block)
         if border is None:
             text = carry + block
@@ -126,7 +126,7 @@ class EventStream(Struct):
         return self._examined(carry + block, len(carry) + end, len(carry) + start)
 
     def _examined(self, text: bytes, end: int, start: int) -> tuple[list[Event], bytes]:
-        """As `_next`, for a text whose part up to `end`, the next event beginning at `start`, did not decode."""
+        """Like `_next`, for text that did not decode up to `end`; the next event begins at `start`."""
         array = b"[" + text[:end] + b"]"
         flaw, position = _flaw(array)
         if flaw == "none":
@@ -139,7 +139,7 @@ class EventStream(Struct):
         return self._recovered(text, end, start)
 
     def _last(self, text: bytes) -> list[Event]:
-        """The events that remain; finds what follows them."""
+        """The remaining events; also finds the text after them."""
         array = b"[" + text
         flaw, position = _flaw(array)
         if flaw == "none":
@@ -150,15 +150,16 @@ class EventStream(Struct):
             return self._readable(array[:position])
         end = None if flaw == "open" else _end_of_array(text)
         if end is None:
-            self.damage = "the file is cut off inside the events"
+            self.damage = "the file is truncated inside the events"
         else:
             self._tail = text[end + 1 :]
         return self._recover(text[:end], final=True).events
 
     def _may_follow(self, text: bytes) -> bool:
-        """Whether a text that follows a closed array ends the document: no stray `]` among the events.
+        """Whether the text after a closed array ends the document, so that the `]` was not a stray one among the
+        events.
 
-        Behind the document may stand anything but a continuation: another document, the end of an older file.
+        The document may be followed by anything but its continuation: another document, or the end of an older file.
         """
         document = (b'{"":0' if self._head else b"[]") + text
         flaw, position = _flaw(document)
@@ -167,7 +168,7 @@ class EventStream(Struct):
         return flaw in ("none", "open") or (flaw == "ended" and document[position:].lstrip()[:1] not in b",}]")
 
     def _readable(self, array: bytes) -> list[Event]:
-        """The events of well-formed JSON, though there may be values of unexpected types or bytes that are no UTF-8."""
+        """The events of well-formed JSON, which may contain values of unexpected types or invalid UTF-8."""
         try:
             if is_utf8(array):
                 return decode_events(array)
@@ -184,7 +185,7 @@ class EventStream(Struct):
         return events
 
     def _recovered(self, text: bytes, end: int, start: int) -> tuple[list[Event], bytes]:
-        """As `_examined`, for a broken text."""
+        """Like `_examined`, for broken text."""
         found = self._recover(text[:end], final=False)
         if found.rest == end:
             return found.events, text[start:]
@@ -201,7 +202,7 @@ class EventStream(Struct):
 
 
 def _flaw(text: bytes) -> tuple[Literal["none", "open", "ended", "broken"], int]:
-    """What keeps a text from being one JSON value, and where: it goes on, it ends before, or it is broken."""
+    """Why a text is not exactly one JSON value, and where: "open" (unfinished), "ended" (closes early) or "broken"."""
     try:
         _check_syntax(text)
     except RecursionError:
@@ -212,14 +213,14 @@ def _flaw(text: bytes) -> tuple[Literal["none", "open", "ended", "broken"], int]
         if found is None:
             return "open", len(text)
         position = int(found[1])
-        if "trailing characters" in message:  # msgspec names the byte after the first of them
+        if "trailing characters" in message:  # msgspec reports the byte after the first trailing one
             return "ended", len(text[: position - 1].rstrip())
         return ("open" if position >= len(text) - 1 else "broken"), position
     return "none", len(text)
 
 
 def last_border(text: bytes) -> tuple[int, int] | None:
-    """Where the last complete event ends and the next begins: right-most `}` `,` `{`."""
+    """Where the last complete event ends and the next one begins: the right-most `}` `,` `{`."""
     opening = len(text)
     while True:
         opening = text.rfind(b"{", 0, opening)
@@ -238,7 +239,9 @@ def last_border(text: bytes) -> tuple[int, int] | None:
 
 
 def _end_of_array(text: bytes) -> int | None:
-    """Position of the `]` that closes damaged events, or None: the first behind which the document ends properly."""
+    """Position of the first `]` after which the document ends properly; None if there is none. Events may be
+    damaged.
+    """
     for match in islice(_ARRAY_END.finditer(text), _ARRAY_END_TRIES):
         if not text[match.end() :].strip() or _flaw(b'{"":0' + text[match.end() :])[0] == "none":
             return match.end() - 1

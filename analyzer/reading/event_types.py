@@ -1,9 +1,9 @@
-"""The trace events that are read, as msgspec types: what is not named here is skipped without being built.
+"""The trace events that traceopt reads, as msgspec types. Other fields are skipped without being decoded.
 
-Two decoders serve every PyTorch from 1.8 (2021) on. In the first the event's `cat` picks the type, which has what the
-table of this category keeps and nothing else; it knows the categories that are frequent. Where it meets anything else,
-the second reads all again: there `ph` picks the type, and the category is a text like others. What its types refuse (a
-string where a number belongs, an unknown `ph`) goes through `lenient`.
+Two decoders serve every PyTorch version since 1.8 (2021). In the first, the event's `cat` selects the type, which has
+only the fields that the table of this category keeps; it knows the frequent categories. If it meets anything else, the
+second decodes everything again: there `ph` selects the type and the category is an ordinary string. Values that do not
+fit these types (a string instead of a number, an unknown `ph`) go through `lenient`.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class SliceArgs(Struct, gc=False, frozen=True):
 
 
 class InstantArgs(Struct, gc=False, frozen=True):
-    """`args` of instants; only `[memory]` carries these."""
+    """`args` of instants; only `[memory]` events have them."""
 
     bytes: _Number = field(name="Bytes", default=NONE)
     address: _Number = field(name="Addr", default=NONE)
@@ -112,7 +112,7 @@ class Meta(Struct, gc=False, tag_field="ph", tag="M"):
 
 
 class Ignored(Struct, gc=False):
-    """An event of a phase that carries nothing we read."""
+    """An event of a phase that traceopt does not read."""
 
 
 _IGNORED = tuple(
@@ -123,7 +123,7 @@ _ANY: Any = reduce(or_, _IGNORED, Slice | FlowStart | FlowEnd | Instant | Meta)
 
 
 class Complete(Struct, gc=False):
-    """Base of the types of known categories; of some categories no more than this counts."""
+    """Base of the types of known categories; for some categories the count is all that is needed."""
 
     category: ClassVar[str]
     ph: Literal["X"]
@@ -155,13 +155,13 @@ class Point(Struct, gc=False):
 
 
 class Arrow(Struct, gc=False):
-    """An end of a flow from a launch to its work; correlation ids say the same."""
+    """One end of a flow from a launch to its work; not needed, because correlation ids hold the same."""
 
     ph: Literal["s", "t", "f"]
 
 
 _OP_ARGS = (*OpTable.of_args(), "event_index")
-_ARGS: dict[str, tuple[str, ...]] = {  # those of SliceArgs that a table keeps
+_ARGS: dict[str, tuple[str, ...]] = {  # the fields of SliceArgs that each table keeps
     cat.GPU: GpuTable.of_args(),
     cat.RUNTIME: RuntimeTable.of_args(),
     cat.OP: _OP_ARGS,
@@ -205,7 +205,7 @@ decode_event: Callable[[bytes | Raw], Event] = msgspec.json.Decoder(_ANY).decode
 
 
 def decode_events(array: bytes | memoryview) -> list[Event]:
-    """The events of a JSON array. Raises what msgspec raises, for a value of an unexpected type too."""
+    """The events of a JSON array. Raises what msgspec raises, also for values of unexpected types."""
     try:
         return _decode_known(array)
     except msgspec.ValidationError:
@@ -225,13 +225,13 @@ def _time(value: object) -> float:
 
 
 def number(value: object) -> float:
-    """A number, or a numeric string; anything else is NONE."""
+    """The number, also from a numeric string; NONE for anything else."""
     time = _time(value)
     return NONE if math.isnan(time) else time
 
 
 def lenient(raw: object) -> Event | None:
-    """An event from plain decoded JSON whose values have unexpected types; None for what is no event."""
+    """An event from plain decoded JSON with values of unexpected types; None if it is not an event."""
     if not isinstance(raw, dict) or not isinstance(raw.get("ph"), str):
         return None
     kind = _BY_PHASE.get(raw["ph"])
@@ -260,7 +260,7 @@ def lenient(raw: object) -> Event | None:
 
 
 def _raw(value: object) -> Raw:
-    """A decoded value's JSON text again; none where it is nested or long beyond sense."""
+    """The JSON text of a decoded value; NO_TEXT if it is nested too deeply or too large to encode."""
     try:
         return Raw(msgspec.json.encode(value))
     except (ValueError, OverflowError, RecursionError):

@@ -1,4 +1,4 @@
-"""Growing typed columns, and the fast ways from lists of decoded values to numpy arrays."""
+"""Typed columns that grow, and fast conversions from lists of decoded values to NumPy arrays."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ Floats = npt.NDArray[np.float64]
 Value = TypeVar("Value", bound=Hashable)
 
 _INITIAL_ROWS = 1 << 12
-_FITS_ALL = 1 << 31  # nearer to zero than this, as nearly all are, numbers fit i4 and i8
+_FITS_ALL = 1 << 31  # numbers below this size, as nearly all are, fit into i4 and i8
 _encode = msgspec.msgpack.Encoder().encode
 _PACKED_FLOAT = np.dtype([("tag", "u1"), ("value", ">f8")])
 _TRIPLE_BYTES = 1 + 3 * _PACKED_FLOAT.itemsize
-_FLOAT_TAG, _TRIPLE_TAG = 0xCB, 0x93  # msgpack's float 64 and array of three
+_FLOAT_TAG, _TRIPLE_TAG = 0xCB, 0x93  # msgpack tags of a float64 and of an array of three
 
 
 def _header_bytes(n: int) -> int:
@@ -30,10 +30,10 @@ def _header_bytes(n: int) -> int:
 
 
 def floats(lists: Sequence[Sequence[Any]]) -> Floats | None:
-    """Lists of Python floats, all of one length, as rows of a float64 array. Shape (lists, length).
+    """Lists of Python floats, all of the same length, as rows of a float64 array. Shape (lists, length).
 
-    msgpack writes each float as 9 bytes, which NumPy then reads in place: an eighth of np.array's time
-    (benchmarks/reading_choices.py). None when something in the lists is not a float.
+    msgpack writes each float as 9 bytes, which NumPy then reads in place: this takes an eighth of np.array's time
+    (benchmarks/reading_choices.py). None if any value is not a float.
     """
     packed = _encode(lists)
     rows, n = len(lists), len(lists[0])
@@ -42,16 +42,16 @@ def floats(lists: Sequence[Sequence[Any]]) -> Floats | None:
     if len(packed) != before + rows * row_bytes:
         return None
     view = np.ndarray((rows, n), _PACKED_FLOAT, packed, before + of_row, (row_bytes, _PACKED_FLOAT.itemsize))
-    if (view["tag"] != _FLOAT_TAG).any():  # "stream 7" has 9 bytes too
+    if (view["tag"] != _FLOAT_TAG).any():  # a string such as "stream 7" also takes 9 bytes
         return None
     found: Floats = view["value"].astype(np.float64)
     return found
 
 
 def triples(values: Sequence[Any]) -> Floats | None:
-    """A list of float triples as an array of shape (n, 3); None when something in the list is no triple.
+    """A list of float triples as an array of shape (n, 3); None if any item is not a triple of floats.
 
-    A tenth of np.array's time, in the same way.
+    Works like `floats`, in a tenth of np.array's time.
     """
     if not values:
         return np.empty((0, 3))
@@ -68,7 +68,7 @@ def triples(values: Sequence[Any]) -> Floats | None:
 
 
 class Codes(Generic[Value]):
-    """A dictionary that numbers distinct values in order of first sight."""
+    """Numbers distinct values in the order in which they first appear."""
 
     __slots__ = ("_codes",)
 
@@ -79,7 +79,7 @@ class Codes(Generic[Value]):
         return len(self._codes)
 
     def encode(self, values: Iterable[Value], n: int) -> npt.NDArray[np.int32]:
-        """Codes of n values; one dictionary look-up a value is the floor for strings."""
+        """Codes of n values. For strings, one dictionary lookup per value is the fastest way."""
         return np.fromiter(map(self._codes.__getitem__, values), np.int32, n)
 
     def values(self) -> list[Value]:
@@ -87,7 +87,7 @@ class Codes(Generic[Value]):
 
 
 class Columns:
-    """Rows of a table that grows: one array a column, enlarged in place (realloc), never held twice."""
+    """Rows of a growing table: one array per column, enlarged in place (realloc) and never held twice."""
 
     __slots__ = ("_arrays", "rows")
 
@@ -102,13 +102,13 @@ class Columns:
 
     @classmethod
     def of(cls, arrays: dict[str, Array]) -> Columns:
-        """Full columns, of the same length."""
+        """Creates columns from complete arrays of equal length."""
         columns = cls({})
         columns._arrays, columns.rows = arrays, len(next(iter(arrays.values())))
         return columns
 
     def append(self, rows: int, columns: Mapping[str, Array | int]) -> None:
-        """Adds `rows` rows; a plain number fills its column."""
+        """Appends `rows` rows; a plain number fills its column."""
         end = self.rows + rows
         for name, array in self._arrays.items():
             if end > len(array):
@@ -118,14 +118,14 @@ class Columns:
         self.rows = end
 
     def finish(self) -> dict[str, Array]:
-        """The columns cut to their rows; the table must not grow afterwards."""
+        """The columns cut to their length; the table must not grow afterwards."""
         for array in self._arrays.values():
             array.resize((self.rows, *array.shape[1:]), refcheck=False)
         return self._arrays
 
 
 def fit(rows: Floats, dtypes: tuple[str, ...]) -> None:
-    """Makes each row fit for its integer type: what is no number, or too large, becomes -1 ("not in the event")."""
+    """Makes each row fit its integer type, in place: NaN and numbers out of range become -1 ("not in the event")."""
     if not rows.size or (rows.min() >= -_FITS_ALL and rows.max() < _FITS_ALL):
         return
     low, beyond = _limits(dtypes)
@@ -137,6 +137,6 @@ def fit(rows: Floats, dtypes: tuple[str, ...]) -> None:
 
 @cache
 def _limits(dtypes: tuple[str, ...]) -> tuple[Floats, Floats]:
-    """The least value of each type, and the first that is too large (the largest int64 has no float of its own)."""
+    """The smallest value of each type, and the first value that is too large (the largest int64 is not a float)."""
     limits = [np.iinfo(dtype) for dtype in dtypes]
     return np.array([float(one.min) for one in limits]), np.array([float(one.max) + 1 for one in limits])

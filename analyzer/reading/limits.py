@@ -1,4 +1,4 @@
-"""How large a trace may be: what keeps a small file from taking all memory or all day (docs/limits.md)."""
+"""Size limits for traces, so that a small file cannot use up all memory or run all day (docs/limits.md)."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ import os
 
 from traceopt.errors import ConfigError
 
-MOST_GB = "TRACEOPT_MAX_GB"  # of text; an environment variable, so that it reaches every process that reads
+MOST_GB = "TRACEOPT_MAX_GB"  # of text; an environment variable, so that it applies to every process that reads
 DEFAULT_GB = 16.0
-MOST_RATIO = 250  # text to packed bytes; real traces have 8 to 30
-RATIO_FROM_BYTES = 256 << 20  # of text: what is smaller does no harm
+MOST_RATIO = 250  # of text to compressed bytes; real traces have 8 to 30
+RATIO_FROM_BYTES = 256 << 20  # of text: smaller files do no harm
 MOST_MEMBERS = 20_000  # of a zip archive
 
 
 class TooLargeError(ValueError):
-    """The text goes beyond a limit. The message says which, and what to do."""
+    """The text exceeds a limit. The message says which one and what to do."""
 
 
 def most_text_bytes() -> int:
-    """Of one trace. Raises ConfigError when the environment does not hold a number."""
+    """Limit for one trace. Raises ConfigError if the environment variable is not a positive number."""
     given = os.environ.get(MOST_GB)
     try:
         most_gb = DEFAULT_GB if given is None else float(given)
@@ -31,16 +31,16 @@ def most_text_bytes() -> int:
 
 
 def check_size(text_bytes: int, most_bytes: int) -> None:
-    """Raises TooLargeError."""
+    """Raises TooLargeError if the text is larger than `most_bytes`."""
     if text_bytes > most_bytes:
         raise TooLargeError(
-            f"it has more than {most_bytes / 1e9:g} GB of text; if it is a trace, set {MOST_GB} to what it needs"
+            f"it has more than {most_bytes / 1e9:g} GB of text; to read it anyway, set {MOST_GB} to a higher limit"
         )
 
 
 def check_ratio(text_bytes: int, packed_bytes: int) -> None:
-    """Raises TooLargeError."""
+    """Raises TooLargeError if the text is too large for its compressed size."""
     if text_bytes > RATIO_FROM_BYTES and text_bytes > MOST_RATIO * packed_bytes:
         raise TooLargeError(
-            f"it unpacks to more than {MOST_RATIO} times its size, which no trace does; unpack it first"
+            f"it expands to more than {MOST_RATIO} times its size, which no trace does; if you trust it, unpack it"
         )

@@ -1,6 +1,6 @@
-"""Files in object stores and other far places, through fsspec: found by their URL, read in a stream, never copied.
+"""Files in object stores and other remote places, through fsspec: found by URL and streamed, never copied.
 
-Who may read what is said by the place's own means: environment variables, configuration files, the machine's role.
+Credentials come from the store's usual sources: environment variables, configuration files, the machine's role.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from msgspec import Struct
 from traceopt.errors import InputError, one_line
 
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
-_SECRETS = re.compile(r"(?<=://)[^/@:]*:[^/@]*@|\?.*", re.DOTALL)  # user:password@, and what a signed URL ends in
-_BLOCK_BYTES = 8 << 20  # that are asked for at a time: a stream is read from its beginning to its end
+_SECRETS = re.compile(r"(?<=://)[^/@:]*:[^/@]*@|\?.*", re.DOTALL)  # user:password@ and the query of a signed URL
+_BLOCK_BYTES = 8 << 20  # read at a time: streams are read from beginning to end
 
 
 class RemoteFile(Struct, frozen=True):
@@ -24,7 +24,7 @@ class RemoteFile(Struct, frozen=True):
 
 
 class Listing(Struct, frozen=True):
-    """What a URL means; `named`: it is that of a file."""
+    """The files that a URL stands for. `named` means that the URL is that of a single file."""
 
     files: list[RemoteFile]
     named: bool
@@ -35,12 +35,12 @@ def is_remote(path: str) -> bool:
 
 
 def shown(url: str) -> str:
-    """A URL without passwords and signatures."""
+    """The URL without passwords and signatures."""
     return _SECRETS.sub("", url)
 
 
 def list_remote(url: str) -> Listing:
-    """A file, all files below a folder, or those that match a pattern. Raises InputError."""
+    """A single file, all files below a folder, or the files that match a pattern. Raises InputError."""
     try:
         system, path = _system(url)
         if any(character in path for character in "*?[") and not system.exists(path):
@@ -49,12 +49,12 @@ def list_remote(url: str) -> Listing:
         if about["type"] == "directory":
             return Listing(_files(system, system.find(path, detail=True)), named=False)
         return Listing([RemoteFile(url, int(about.get("size") or 0))], named=True)
-    except Exception as error:  # each kind of place has its own
+    except Exception as error:  # each kind of store raises its own errors
         raise _unreadable(url, error) from error
 
 
 def open_remote(url: str) -> IO[bytes]:
-    """A stream that raises nothing but OSError. Raises InputError when there is none."""
+    """Opens a stream whose read errors are all OSError. Raises InputError if it cannot be opened."""
     try:
         system, path = _system(url)
         file = system.open(path, "rb", block_size=_BLOCK_BYTES, cache_type="readahead")
@@ -64,7 +64,7 @@ def open_remote(url: str) -> IO[bytes]:
 
 
 def head_of(url: str, byte_count: int) -> bytes:
-    """The first bytes, without a whole piece of the stream. Raises InputError."""
+    """The first bytes, without fetching a whole block. Raises InputError."""
     try:
         system, path = _system(url)
         return bytes(system.cat_file(path, start=0, end=byte_count))
@@ -73,7 +73,7 @@ def head_of(url: str, byte_count: int) -> bytes:
 
 
 def version_of(url: str) -> str:
-    """Another one when the file was changed, as far as the place tells. Raises InputError."""
+    """Changes when the file changes, as far as the store can tell. Raises InputError."""
     try:
         system, path = _system(url)
         system.invalidate_cache()
@@ -86,7 +86,7 @@ def _system(url: str) -> tuple[Any, str]:
     try:
         from fsspec.core import url_to_fs
     except ImportError:
-        raise InputError(f"cannot read {shown(url)}: that needs fsspec: pip install 'traceopt[remote]'") from None
+        raise InputError(f"cannot read {shown(url)}: URLs need fsspec; run pip install 'traceopt[remote]'") from None
     system, path = url_to_fs(url)
     return system, path
 
@@ -107,7 +107,7 @@ def _unreadable(url: str, error: Exception) -> InputError:
 
 
 class _Stream(io.BufferedIOBase):
-    """A file of fsspec; what goes wrong on the way is an OSError, as with any file."""
+    """A file of fsspec; read errors become OSError, as with any file."""
 
     def __init__(self, file: Any) -> None:
         self._file = file

@@ -1,4 +1,4 @@
-"""From the paths a user gives to the trace files they mean: files, folders, globs, zip archives, URLs of such."""
+"""Finds the trace files that the user's paths stand for: files, folders, globs, zip archives, URLs."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ _UNREADABLE = (
 
 
 class Source(Struct, frozen=True):
-    """One trace file, or one `member` of a zip archive. The hints come from its name; metadata knows better.
+    """One trace file, or one `member` of a zip archive. The hints come from its name; metadata takes precedence.
 
-    `worker` and `span` are of TensorBoard's `{worker}.{span}.pt.trace.json`. `named`: the user gave this very
-    file, so that failing to read it is an error; for a file found in a folder it is a warning. `size_bytes` is as it
-    lies there, compressed or not; of a member, without the zip's compression.
+    `worker` and `span` come from TensorBoard's `{worker}.{span}.pt.trace.json`. `named` means that the user gave this
+    file itself, so failing to read it is an error; for a file found in a folder it is a warning. `size_bytes` is the
+    size as stored, compressed or not; for a member, the size without the zip's compression.
     """
 
     place: str  # an absolute path, or a URL
@@ -61,7 +61,7 @@ class Source(Struct, frozen=True):
         return self.place.rpartition("/")[0] if is_remote(self.place) else os.path.dirname(self.place)
 
     def open(self) -> IO[bytes]:
-        """The raw bytes, gzipped or not. Raises InputError when they cannot be read."""
+        """The raw bytes, gzipped or not. Raises InputError if they cannot be read."""
         try:
             if self.member is None:
                 return open_remote(self.place) if is_remote(self.place) else open(self.place, "rb")
@@ -73,7 +73,7 @@ class Source(Struct, frozen=True):
             raise InputError(f"cannot read {self.label}: {_reason(error)}") from error
 
     def head(self, byte_count: int) -> bytes:
-        """The first of the raw bytes. Raises InputError or OSError when they cannot be read."""
+        """The first raw bytes. Raises InputError or OSError if they cannot be read."""
         if self.member is None and is_remote(self.place):
             return head_of(self.place, byte_count)
         with self.open() as stream:
@@ -81,17 +81,17 @@ class Source(Struct, frozen=True):
 
 
 class Found(Struct, frozen=True):
-    """The sources in natural order of their labels (rank2 before rank10); what was passed over, and why."""
+    """The sources in natural order of their labels (rank2 before rank10), and what was skipped and why."""
 
     sources: list[Source]
     skipped: list[str]
 
 
 def find_sources(paths: Sequence[str | os.PathLike[str]]) -> Found:
-    """Every trace file that `paths` mean; one reached by several ways counts once.
+    """Every trace file that `paths` stand for, each once.
 
-    A path is a file of any name, a folder (searched to its depth), a glob (`**` too), a zip archive, or a URL that
-    fsspec knows. Raises InputError for a path that is missing or unreadable, and for one that leads to no trace.
+    A path is a file of any name, a folder (searched recursively), a glob (also `**`), a zip archive, or a URL that
+    fsspec supports. Raises InputError for a path that is missing, unreadable, or leads to no trace.
     """
     if not paths:
         raise InputError("no path given; name a trace file, a folder or a zip archive")
@@ -102,7 +102,7 @@ def find_sources(paths: Sequence[str | os.PathLike[str]]) -> Found:
 
 
 def natural_order(text: str) -> tuple[list[tuple[int, str]], str]:
-    """A sort key that compares runs of digits as numbers and letters without case."""
+    """A sort key that compares runs of digits as numbers and ignores case."""
     parts = re.split(r"([0-9]+)", text.casefold())
     digits = [part.lstrip("0") for part in parts[1::2]]
     key = [(0, part) for part in parts]
@@ -127,7 +127,7 @@ class _Search:
             if not _exists(path):
                 self._glob(path)
             elif path.is_dir():
-                os.scandir(path).close()  # an unreadable folder is an error here, and only skipped further down
+                os.scandir(path).close()  # an unreadable folder is an error here, but only skipped further down
                 if not self._folder(path):
                     raise InputError(f"no trace files in folder {text}; {self._why('*.json or *.json.gz')}")
             else:
@@ -163,7 +163,7 @@ class _Search:
             raise InputError(f"no trace file matches {pattern}")
 
     def _folder(self, top: Path) -> bool:
-        """True when there is a trace file in the folder or below it."""
+        """Whether there is a trace file in the folder or below it."""
         found = False
         visited: set[str] = set()
         for folder, subfolders, names in os.walk(top, followlinks=True, onerror=self._skip_unreadable):
@@ -178,7 +178,7 @@ class _Search:
         return found
 
     def _candidate(self, path: Path) -> bool:
-        """Takes a file that the user did not name himself, if its content may be a trace."""
+        """Adds a file that the user did not name directly, if its content may be a trace."""
         try:
             if not stat.S_ISREG(path.stat().st_mode):
                 return False
@@ -215,7 +215,7 @@ class _Search:
             raise InputError(f"no trace files in {shown(url)}; {self._why('*.json or *.json.gz')}")
 
     def _remote_file(self, file: RemoteFile, *, named: bool = False) -> bool:
-        """Takes a file for what it is called: to look into each of a thousand would take long."""
+        """Adds a file based on its name: looking into each of a thousand remote files would take too long."""
         if not file.url.lower().endswith(".zip"):
             self._add(file.url, file.size_bytes, named=named)
             return True
@@ -228,12 +228,12 @@ class _Search:
             return False
 
     def _archive(self, place: str) -> bool:
-        """True when a member may be a trace. Members are read in place and never extracted."""
+        """Whether a member may be a trace. Members are read in place and never extracted."""
         found = False
         with _opened_archive(place) as archive:
             names = set(archive.namelist())
             if len(names) > MOST_MEMBERS:
-                raise ValueError(f"it has more than {MOST_MEMBERS:,} members; unpack it and give the folder")
+                raise ValueError(f"it has more than {MOST_MEMBERS:,} members; unpack it and pass the folder")
             for name in sorted(names):
                 if name.startswith("__MACOSX/") or name.rpartition("/")[2][:1] in ("", "."):
                     continue
@@ -267,7 +267,8 @@ def _source(place: str, member: str | None, named: bool, size_bytes: int) -> Sou
     parts = re.split(r"[/\\]", label)[::-1]
     tensorboard = _TENSORBOARD_NAME.fullmatch(parts[0])
     return Source(
-        place=place if is_remote(place) else str(Path(place).absolute()),  # it may be read from another folder
+        # It may be read from another working directory.
+        place=place if is_remote(place) else str(Path(place).absolute()),
         member=member,
         label=label,
         rank_hint=_hint(_RANK, parts),
@@ -280,12 +281,12 @@ def _source(place: str, member: str | None, named: bool, size_bytes: int) -> Sou
 
 
 def _hint(pattern: re.Pattern[str], parts: list[str]) -> int | None:
-    """The number from the file name, else from the nearest folder that has one."""
+    """The number in the file name, otherwise in the nearest folder that has one."""
     return next((int(match["number"]) for part in parts if (match := pattern.search(part))), None)
 
 
 def _label(place: str, member: str | None = None) -> str:
-    """The path for display: relative when it lies in the current folder, else as it was given."""
+    """The path for display: relative if it is inside the current folder, otherwise as given."""
     if is_remote(place):
         text = shown(place)
     else:
@@ -305,7 +306,7 @@ def _start_of(path: Path) -> bytes:
 
 
 def _may_be_trace(start: bytes) -> bool:
-    """Gzip, or text that begins like a JSON object or array."""
+    """Whether it is gzip, or text that begins like a JSON object or array."""
     return start.startswith(_GZIP) or start.removeprefix(_UTF8_MARK).lstrip()[:1] in (b"{", b"[")
 
 
@@ -322,7 +323,7 @@ def _is_magic(part: str) -> bool:
 
 
 def _matches(pattern: Path) -> list[Path]:
-    """Path.glob, because it does not follow links in `**`; glob.glob walks a loop of links to its end."""
+    """Uses Path.glob, which does not follow links in `**`; glob.glob would walk into loops of links."""
     parts = pattern.parts
     first = next(index for index, part in enumerate(parts) if _is_magic(part))
     return sorted(Path(*parts[:first]).glob(os.path.join(*parts[first:])))

@@ -1,4 +1,4 @@
-"""Decoded events to tables: grouped by table, appended to growing columns, sorted and numbered at the end."""
+"""Builds tables from decoded events: group by table, append to growing columns, sort and number at the end."""
 
 from __future__ import annotations
 
@@ -46,16 +46,16 @@ from traceopt.analyzer.tables.schema import (
 from traceopt.analyzer.tables.trace import Thread
 from traceopt.analyzer.vocabulary import event_categories as cat
 
-_FARTHEST_US = 86_400e6  # a time or a duration beyond a day is damage: a trace holds seconds to minutes
-_TIMES_ENOUGH = 1000  # for a median that no damage moves far
-_TEXT_THREADS = -(1 << 40)  # process and thread ids that are texts are numbered from here down
+_FARTHEST_US = 86_400e6  # a time or a duration beyond a day is damage: traces hold seconds to minutes
+_TIMES_ENOUGH = 1000  # enough times for a median that damage cannot shift far
+_TEXT_THREADS = -(1 << 40)  # process and thread ids that are strings are numbered downwards from here
 TEXT_COLUMNS = frozenset(GpuTable.of_args("Text")) | frozenset(OpTable.of_args("Text"))
 _NO_TEXTS = (b"", b"null", b'""')
-_SEPARATOR = b"\0"  # hardly ever in JSON text
+_SEPARATOR = b"\0"  # almost never occurs in JSON text
 
 
 class Mark(Struct, frozen=True):
-    """How far a builder was: rows by kind, and the sizes of its dictionaries."""
+    """The size of a builder at some point: rows by table, and the sizes of its dictionaries."""
 
     rows: dict[str, int]
     names: int
@@ -64,7 +64,7 @@ class Mark(Struct, frozen=True):
 
 
 class Content(Struct, frozen=True):
-    """What a builder has read, as one process sends it to another."""
+    """Everything that a builder has read, as one process sends it to another."""
 
     columns: dict[str, dict[str, Any]]
     names: list[str]
@@ -77,7 +77,7 @@ class Content(Struct, frozen=True):
 
 
 def base_of(events: Sequence[Event]) -> float | None:
-    """A whole microsecond amid the times of some events: the median, because the first time may be damaged."""
+    """A whole microsecond near the times of the events: their median, because the first time may be damaged."""
     finite = (time for event in events if math.isfinite(time := getattr(event, "ts", math.nan)))
     times = sorted(islice(finite, _TIMES_ENOUGH))
     return math.floor((times[(len(times) - 1) // 2] + times[len(times) // 2]) / 2) if times else None
@@ -94,8 +94,8 @@ class TableBuilder:
         self.slice_count = 0
         self.lost = 0
         self.categories: Counter[str] = Counter()
-        self.start_ns: int | None = None  # of the first event, on the clock of the file
-        self.base_us: float | None = None  # what times count from while the file is read
+        self.start_ns: int | None = None  # of the first event, on the file's clock
+        self.base_us: float | None = None  # origin of times while the file is read
         self._thread_texts: Codes[str] = Codes()
         self._thread_meta: dict[tuple[float | str, float | str], str] = {}
         self._thread_codes: Codes[tuple[int, int]] = Codes()
@@ -105,7 +105,7 @@ class TableBuilder:
         self._columns = {kind: Columns(table.SCHEMA) for kind, table in _TABLES.items()}
 
     def add(self, events: Sequence[Event]) -> None:
-        """Appends one chunk's events."""
+        """Appends one chunk of events."""
         self.event_count += len(events)
         if self.base_us is None:
             self.base_us = base_of(events)
@@ -129,7 +129,7 @@ class TableBuilder:
                 self._thread_meta |= {(e.pid or 0.0, e.tid or 0.0): _meta_name(e.args) for e in named}
 
     def _slices(self, by_type: dict[type, list[Any]]) -> dict[str, _Slices]:
-        """The complete events of each table."""
+        """The complete events, by table."""
         found: defaultdict[str, _Slices] = defaultdict(_Slices)
         for kind, alike in by_type.items():
             if kind is Slice:
@@ -150,7 +150,7 @@ class TableBuilder:
         return found
 
     def _append(self, table: str, events: list[Any], columns: dict[str, Any]) -> None:
-        """Adds the rows that have a time, with further columns; the others are lost."""
+        """Appends the events that have a valid time, with additional columns; counts the others as lost."""
         if not events:
             return
         fields = FIELDS[table](events)
@@ -158,7 +158,7 @@ class TableBuilder:
         columns |= {name: np.array(values) for name, values in fields.flags.items()}
         columns |= _triples(fields.triples)
         block = self._floats(fields.numbers)
-        block[0] -= self.base_us or 0.0  # epoch microseconds need 51 bits: this comes before the scale
+        block[0] -= self.base_us or 0.0  # before scaling: epoch microseconds need 51 bits
         if not np.abs(block[0]).max() < _FARTHEST_US:
             timed = np.abs(block[0]) < _FARTHEST_US
             self.lost += int(len(timed) - timed.sum())
@@ -171,9 +171,10 @@ class TableBuilder:
             duration[~((duration > 0) & (duration < _FARTHEST_US))] = 0
         block[:times] *= 1e3
         np.rint(block[:times], out=block[:times])
-        if "event_index" in rows:  # Python frames are numbered apart, after all operators
+        # Python frames have no index here: the profiler numbers them separately, after all operators.
+        if "event_index" in rows:
             self._count_indices(rows["event_index"])
-        if table == cat.GPU:  # GPU-only and 2021 files: the process row is the device
+        if table == cat.GPU:  # in GPU-only and 2021 files the process id is the device
             np.copyto(rows["device"], rows["pid"], where=rows["device"] < 0)
         schema = _TABLES[table].SCHEMA
         fit(block[times:], tuple(schema.get(name, "i8") for name in fields.numbers)[times:])
@@ -182,7 +183,7 @@ class TableBuilder:
         self._columns[table].append(block.shape[1], columns | rows)
 
     def _floats(self, numbers: dict[str, list[Any]]) -> Floats:
-        """The lists as rows; texts that are numbers count, anything else is -1."""
+        """The lists as rows; numeric strings are converted, anything else becomes -1."""
         fast = floats(list(numbers.values()))
         if fast is not None:
             return fast
@@ -196,14 +197,14 @@ class TableBuilder:
         return block
 
     def _thread_number(self, value: float | str | None) -> float:
-        """A process or thread id as a number; texts that are no number are numbered by their order."""
+        """A process or thread id as a number; non-numeric strings are numbered in order of appearance."""
         parsed = number(value)
-        if parsed == -1.0 and isinstance(value, str):  # 2021 files and odd writers only
+        if parsed == -1.0 and isinstance(value, str):  # only in 2021 files and from unusual writers
             return float(_TEXT_THREADS - int(self._thread_texts.encode((value,), 1)[0]))
         return parsed
 
     def _thread(self, pids: Floats, tids: Floats) -> npt.NDArray[np.int32]:
-        """A code for each pair of a process and a thread. Rows of one thread mostly stand together in the file."""
+        """A code for each (process, thread) pair. Rows of one thread are mostly consecutive in the file."""
         changes = (pids[1:] != pids[:-1]) | (tids[1:] != tids[:-1])
         borders = [0, *(np.flatnonzero(changes) + 1).tolist(), len(pids)] if len(pids) else [0]
         runs = borders[:-1]
@@ -216,10 +217,10 @@ class TableBuilder:
             return -1
         text, first = _SEPARATOR.join(values), bytes(values[0])
         alike = len(text) == len(first) * len(values) + len(values) - 1
-        if alike and text == _SEPARATOR.join([first] * len(values)):  # as "" for all, where nothing was recorded
+        if alike and text == _SEPARATOR.join([first] * len(values)):  # often "" for all, if nothing was recorded
             code = int(self.texts.encode((first,), 1)[0])
             return code if code >= len(_NO_TEXTS) else -1
-        texts = text.split(_SEPARATOR)  # at half the cost of bytes(value) for each
+        texts = text.split(_SEPARATOR)  # half the cost of bytes(value) for each
         codes = self.texts.encode(texts if len(texts) == len(values) else map(bytes, values), len(values))
         codes[codes < len(_NO_TEXTS)] = -1
         return codes
@@ -236,13 +237,13 @@ class TableBuilder:
         return min(1.0, self._index_count / (high - low + 1)) if self._index_count else None
 
     def mark(self) -> Mark:
-        """How far everything has grown."""
+        """The current size of everything."""
         rows = {kind: columns.rows for kind, columns in self._columns.items()}
         return Mark(rows, len(self.names), len(self.texts), len(self._thread_codes))
 
     def content(self) -> Content | None:
-        """What has been read; nothing must be added afterwards. None where it cannot be put together with other's,
-        because ids of processes and threads are texts, whose numbers depend on what came before.
+        """Everything that was read; nothing may be added afterwards. None if it cannot be merged with another builder's
+        content because process or thread ids are strings, which are numbered in order of appearance.
         """
         if len(self._thread_texts):
             return None
@@ -265,7 +266,7 @@ class TableBuilder:
         threads: Codes[tuple[int, int]],
         other: Content,
     ) -> None:
-        """Has `columns` and dictionaries instead of its own: those hold what `other` has read too."""
+        """Replaces its own columns and dictionaries by merged ones, which include what `other` has read."""
         self._columns = {kind: Columns.of(arrays) for kind, arrays in columns.items()}
         self.names, self.texts, self._thread_codes = names, texts, threads
         events, slices, lost, indices = other.counts
@@ -281,7 +282,7 @@ class TableBuilder:
         self._thread_meta |= other.thread_names
 
     def finish(self) -> dict[str, Any]:
-        """The tables, sorted by time, times counted from the first event, threads numbered."""
+        """The tables: sorted by time, times counted from the first event, threads numbered."""
         columns = {kind: c.finish() for kind, c in self._columns.items()}
         origin = min((int(c[_time_of(kind)].min()) for kind, c in columns.items() if len(c[_time_of(kind)])), default=0)
         self.start_ns = None if self.base_us is None else int(self.base_us) * 1000 + origin
@@ -297,13 +298,13 @@ class TableBuilder:
     def threads(self) -> list[Thread]:
         texts = self._thread_texts.values()
 
-        def shown(code: int) -> int | str:
+        def original(code: int) -> int | str:
             place = _TEXT_THREADS - code
             return texts[place] if 0 <= place < len(texts) else code
 
         names = {(str(_whole(p)), str(_whole(t))): name for (p, t), name in self._thread_meta.items()}
         return [
-            Thread(shown(pid), shown(tid), names.get((str(shown(pid)), str(shown(tid))), ""))
+            Thread(original(pid), original(tid), names.get((str(original(pid)), str(original(tid))), ""))
             for pid, tid in self._threads
         ]
 
@@ -318,7 +319,7 @@ _TABLES: dict[str, type[Any]] = {
     MEMORY: MemoryTable,
     FLOWS: FlowTable,
 }
-_ATTRIBUTES = {  # of Trace
+_ATTRIBUTES = {  # attributes of Trace
     cat.GPU: "gpu",
     cat.RUNTIME: "runtime",
     cat.OP: "ops",
@@ -331,7 +332,7 @@ _ATTRIBUTES = {  # of Trace
 
 
 def _numbered(pairs: list[tuple[int, int]]) -> tuple[list[tuple[int, int]], I4]:
-    """Pairs in their order, and the place of each."""
+    """The sorted pairs, and the position of each original pair among them."""
     places = {pair: place for place, pair in enumerate(sorted(pairs))}
     return list(places), np.array([places[pair] for pair in pairs], np.int32)
 
@@ -341,7 +342,7 @@ def _time_of(kind: str) -> str:
 
 
 def _sorted(table: type[T], columns: dict[str, Any]) -> T:
-    """The table by time; a column at a time is held twice."""
+    """The table sorted by time; only one column at a time is held twice."""
     time = columns["time" if "time" in columns else "start"]
     if (time[1:] < time[:-1]).any():
         order = np.argsort(time, kind="stable").astype(np.int32)
@@ -351,7 +352,7 @@ def _sorted(table: type[T], columns: dict[str, Any]) -> T:
 
 
 class _Slices:
-    """The events of a table, those of a category together."""
+    """The events of one table, grouped by category."""
 
     def __init__(self) -> None:
         self.events: list[Any] = []
@@ -362,7 +363,7 @@ class _Slices:
         self._categories.append((category, len(events)))
 
     def per_event(self, number_of: Callable[[str], int]) -> npt.NDArray[np.uint8]:
-        """What a category says, for each event."""
+        """A number for each event, derived from its category."""
         numbers = np.array([number_of(category) for category, _ in self._categories], np.uint8)
         return np.repeat(numbers, [count for _, count in self._categories])
 

@@ -1,6 +1,6 @@
-"""Reads one trace file into tables: inflate, cut, decode, group by category, append to growing columns.
+"""Reads one trace file into tables: decompress, split, decode, group by category, append to growing columns.
 
-Memory is bounded by the tables, not by the file: a block of text and its events are gone before the next is read.
+Memory is bounded by the tables, not by the file: each block of text and its events are freed before the next is read.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from traceopt.analyzer.tables.json_values import whole
 from traceopt.analyzer.tables.trace import Trace, TraceMeta
 from traceopt.errors import InputError
 
-_LATEST_NS = 2**62  # since 1970: the year 2116
+_LATEST_NS = 2**62  # since 1970: until 2116
 _MOST_RANKS = 10_000_000
-_REUSED_BYTES = 8 << 20  # far more than a chunk, its events and their arrays; glibc adapts to no more than 32 MiB
-_NAME_LENGTH = 16_384  # the longest names, of C++ templates, have some thousand characters
+_REUSED_BYTES = 8 << 20  # far more than a chunk with its events and arrays; glibc adapts up to 32 MiB
+_NAME_LENGTH = 16_384  # the longest C++ template names have a few thousand characters
 
 Progress = Callable[[int], None]
 
@@ -34,9 +34,10 @@ def read_trace(
     world_size_hint: int | None = None,
     progress: Progress | None = None,
 ) -> Trace:
-    """The trace in `stream`, plain or gzip. `progress` is told the uncompressed bytes read so far.
+    """Reads the trace in `stream`, plain or gzip. `progress` is called with the number of uncompressed bytes read so
+    far.
 
-    Raises InputError when it is no PyTorch trace.
+    Raises InputError if it is not a PyTorch trace.
     """
     _reuse_freed_memory()
     blocks = Blocks(stream, most_bytes=most_text_bytes())
@@ -49,10 +50,10 @@ def read_trace(
             raise InputError(f"{path}: {blocks.damage}") from None
         raise InputError(
             f"{path} is not a PyTorch profiler trace: {error}. "
-            "Give a file that torch.profiler's export_chrome_trace wrote."
+            "Pass a file written by torch.profiler's export_chrome_trace."
         ) from None
     if not builder.slice_count:
-        raise InputError(f"{path} is not a PyTorch profiler trace: no complete event is in it.")
+        raise InputError(f"{path} is not a PyTorch profiler trace: it has no complete events.")
     header = events.header
     rank, world_size = _rank(header)
     tables = builder.finish()
@@ -94,14 +95,19 @@ def _read(blocks: Blocks, tell: Progress) -> tuple[EventStream, TableBuilder]:
 
 
 def _reuse_freed_memory() -> None:
-    """glibc takes blocks of up to the size of the largest that was freed from its heap (mallopt(3), M_MMAP_THRESHOLD).
-    So chunks and their arrays need not come from the system, empty pages each time. Nothing elsewhere.
+    """Makes glibc reuse freed memory for chunks and their arrays, instead of getting zeroed pages from the system each
+    time.
+
+    glibc serves blocks from its heap up to the size of the largest block that was freed (mallopt(3), M_MMAP_THRESHOLD).
+    No effect with other allocators.
     """
     bytearray(_REUSED_BYTES)
 
 
 def _clock_ns(start_ns: int | None, header: dict[str, Any]) -> int | None:
-    """The first event's time on the machine's clock: files count from `baseTimeNanoseconds`, older ones from 1970."""
+    """Time of the first event on the machine's clock. Times count from `baseTimeNanoseconds`; in older files
+    from 1970.
+    """
     base = whole(header.get("baseTimeNanoseconds", 0), _LATEST_NS)
     return None if start_ns is None or base is None else whole(start_ns + base, _LATEST_NS)
 

@@ -1,8 +1,7 @@
-"""Two processes read one large trace: this one inflates and cuts its text, and both decode what is cut.
+"""Reads one large trace with two processes: this one decompresses and splits the text, and both decode it.
 
-The helper has a chunk in hand and a chunk waiting; what it has no room for is decoded here. In the end the columns of
-the one are put between those of the other, as if one process had read all. Whatever is damaged or unusual is not for
-this: then one process reads the file again.
+The helper decodes one chunk while another waits; chunks that do not fit are decoded here. At the end the columns of
+both are interleaved, as if one process had read everything. Damaged or unusual files are read again by one process.
 """
 
 from __future__ import annotations
@@ -33,18 +32,18 @@ from traceopt.analyzer.reading.table_builder import TEXT_COLUMNS, Content, Mark,
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
 
-SHARED_FROM_BYTES = 150_000_000  # of JSON; below, two are hardly sooner done, and hold half as much memory again
-_SLOTS = 2  # of text: one is being decoded, one waits
-_SLOT_BYTES = 2 * BLOCK_BYTES  # a chunk is a block and what was left of the one before; larger ones are decoded here
-_ORDER = struct.Struct("=BIQ")  # slot, number of the chunk, bytes
+SHARED_FROM_BYTES = 150_000_000  # of JSON; below it two processes are hardly faster and use half as much memory again
+_SLOTS = 2  # one chunk is being decoded, one waits
+_SLOT_BYTES = 2 * BLOCK_BYTES  # a chunk is a block plus the rest of the previous one; larger chunks are decoded here
+_ORDER = struct.Struct("=BIQ")  # slot, chunk number, bytes
 
 
 class NotShareableError(Exception):
-    """The text has to be read in one piece."""
+    """The text has to be read by one process."""
 
 
 class _Part(Struct, frozen=True):
-    """What one process has read, the numbers of its chunks, and how far it was before and after each."""
+    """What one process has read, the numbers of its chunks, and its size before and after each of them."""
 
     content: Content
     numbers: list[int]
@@ -72,7 +71,7 @@ class _Reading:
 
 
 class _Helper:
-    """The other process, and the memory through which it gets text and gives columns."""
+    """The second process, and the shared memory for its text and its columns."""
 
     def __init__(self, base_us: float) -> None:
         import multiprocessing
@@ -86,13 +85,13 @@ class _Helper:
         self._process = context.Process(target=_help, args=arguments, daemon=True)
         try:
             self._process.start()
-        except OSError as error:  # no room for another process
+        except OSError as error:  # the system cannot start another process
             raise NotShareableError from error
         finally:
             end.close()
 
     def takes(self, number: int, array: bytes) -> bool:
-        """Gives it a chunk, if it has room for it. Raises NotShareableError when it has ended."""
+        """Hands it a chunk if it has room. Returns whether it did; raises NotShareableError if the helper has ended."""
         try:
             while self._end.poll():
                 self._free.append(self._end.recv())
@@ -106,17 +105,17 @@ class _Helper:
         return True
 
     def part(self) -> _Part:
-        """What it has read. Raises NotShareableError when it has found something, or was killed."""
+        """Everything that it has read. Raises NotShareableError if it ended early."""
         try:
             self._end.send_bytes(b"")
-            while isinstance(told := self._end.recv(), int):  # a slot that has become free
+            while isinstance(answer := self._end.recv(), int):  # a slot is free again
                 pass
         except (EOFError, OSError):
             raise NotShareableError from None
-        pickled, sizes = told
+        pickled, sizes = answer
         shared = memoryview(mmap.mmap(self._columns, sum(sizes)))
         columns = (shared[end - size : end] for size, end in zip(sizes, accumulate(sizes), strict=True))
-        part: _Part = pickle.loads(pickled, buffers=columns)  # noqa: S301, from the process that was started here
+        part: _Part = pickle.loads(pickled, buffers=columns)  # noqa: S301, from the process started here
         return part
 
     def end(self) -> None:
@@ -127,8 +126,8 @@ class _Helper:
 
 
 def _help(base_us: float, slots: mmap.mmap, columns: int, end: Connection, other_end: Connection) -> None:
-    """What the other process does: decodes what it is given, and sends its part or ends without a word."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the one that it helps ends it
+    """The helper process: decodes the chunks it is given, then sends its part; ends silently on any error."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent process ends it
     other_end.close()
     builder = TableBuilder()
     builder.base_us = base_us
@@ -148,10 +147,10 @@ def _help(base_us: float, slots: mmap.mmap, columns: int, end: Connection, other
 
 
 class _Shared(EventStream):
-    """Yields the chunks that are decoded here; those after the first go to the helper as long as it takes them."""
+    """Yields the chunks that are decoded here; chunks after the first go to the helper whenever it has room."""
 
     helper: _Helper | None = None
-    number: int = 0  # of the chunk that was yielded last
+    number: int = 0  # of the last chunk that was yielded
 
     def __iter__(self) -> Iterator[list[Event]]:
         blocks = iter(self.blocks)
@@ -184,30 +183,30 @@ class _Shared(EventStream):
 
 
 def shareable(stream: IO[bytes]) -> bool:
-    """Whether a second process can read the stream too, there is a core for it, and enough to read."""
+    """Whether the stream is a large file that a second process can read too, and a second core is available."""
     if not isinstance(stream, io.BufferedReader) or not isinstance(stream.raw, io.FileIO):
         return False
     if not sys.platform.startswith("linux") or _text_bytes(stream) < SHARED_FROM_BYTES:
         return False
     import multiprocessing
 
-    of_pool = multiprocessing.parent_process() is not None  # it has its share of the cores already
+    of_pool = multiprocessing.parent_process() is not None  # pool workers already have their share of the cores
     return not of_pool and len(os.sched_getaffinity(0)) > 1
 
 
 def _text_bytes(stream: io.BufferedReader) -> int:
-    """The size of a file's text, by what gzip writes at its end: below 4 GiB and of one member it is that."""
+    """Size of a file's text. For gzip it is in the last 4 bytes, valid for a single member below 4 GiB."""
     size = os.fstat(stream.fileno()).st_size
     if stream.peek(2)[:2] != GZIP_MAGIC or size < 4:
         return size
     stream.seek(-4, os.SEEK_END)
-    told = int.from_bytes(stream.read(4), "little")
+    stored = int.from_bytes(stream.read(4), "little")
     stream.seek(0)
-    return max(size, told)
+    return max(size, stored)
 
 
 def read_shared(blocks: Blocks, tell: Callable[[int], None]) -> tuple[EventStream, TableBuilder]:
-    """All that is in `blocks`, which nothing has been read of; `tell` hears of the bytes. Raises NotShareableError."""
+    """Reads everything in `blocks`, from the beginning; calls `tell` with the byte count. Raises NotShareableError."""
     stream, builder = _Shared(blocks), TableBuilder()
     reading = _Reading(builder)
     try:
@@ -227,11 +226,11 @@ def read_shared(blocks: Blocks, tell: Callable[[int], None]) -> tuple[EventStrea
             stream.helper.end()
 
 
-_Chunk = tuple[int, int, Mark, Mark]  # number, whose it is (0 or 1), how far that one was before and after
+_Chunk = tuple[int, int, Mark, Mark]  # chunk number, reader (0 or 1), reader's size before and after
 
 
 def _put_together(builder: TableBuilder, own: _Part, other: _Part) -> None:
-    """Puts the other's chunks between the own ones, in `builder`."""
+    """Puts the chunks of both parts into `builder`, in file order."""
     parts = (own, other)
     shared = own.content.thread_names.keys() & other.content.thread_names.keys()
     if any(own.content.thread_names[key] != other.content.thread_names[key] for key in shared):
@@ -245,7 +244,7 @@ def _put_together(builder: TableBuilder, own: _Part, other: _Part) -> None:
         key=lambda chunk: chunk[0],
     )
     if [number for number, *_ in chunks] != list(range(len(chunks))):
-        raise NotShareableError  # the file has changed meanwhile
+        raise NotShareableError  # the file changed in the meantime
     names, codes_of_names = _one_dictionary([p.content.names for p in parts], chunks, lambda mark: mark.names)
     texts, codes_of_texts = _one_dictionary([p.content.texts for p in parts], chunks, lambda mark: mark.texts)
     threads, codes_of_threads = _one_dictionary([p.content.threads for p in parts], chunks, lambda mark: mark.threads)
@@ -256,7 +255,8 @@ def _put_together(builder: TableBuilder, own: _Part, other: _Part) -> None:
         rows = [(which, slice(first, end)) for which, first, end in ends if end > first]
         columns[kind] = {}
         for column in list(schema):
-            values = [part.content.columns[kind].pop(column) for part in parts]  # so that none is held twice for long
+            # Pop, so that no column is held twice for long.
+            values = [part.content.columns[kind].pop(column) for part in parts]
             if column in codes_of:
                 values = [new[old] for new, old in zip(codes_of[column], values, strict=True)]
             pieces = [values[which][piece] for which, piece in rows]
@@ -267,13 +267,14 @@ def _put_together(builder: TableBuilder, own: _Part, other: _Part) -> None:
 def _one_dictionary(
     values: Sequence[list[Value]], chunks: Sequence[_Chunk], size: Callable[[Mark], int]
 ) -> tuple[Codes[Value], list[npt.NDArray[np.int32]]]:
-    """The values of two dictionaries in the order in which one reader had seen them, and the new code for each old one.
+    """The values of two dictionaries in the order in which a single reader would have seen them, and the new code for
+    each old one.
 
     The last of the new codes is -1, for -1.
     """
     together: Codes[Value] = Codes()
     codes = [np.full(len(own) + 1, -1, np.int32) for own in values]
-    first = size(chunks[0][2])  # those that a dictionary begins with
+    first = size(chunks[0][2])  # what every dictionary begins with
     steps = [(0, 0, first), (1, 0, first), *((which, size(before), size(after)) for _, which, before, after in chunks)]
     for which, old, new in steps:
         codes[which][old:new] = together.encode(values[which][old:new], new - old)

@@ -1,1 +1,1 @@
-"""The files of one rank as one trace."""
+"""Combines the files of one rank into one trace."""

@@ -1,4 +1,4 @@
-"""The two cycles that `traceopt run` records of every rank: which files of a folder belong together."""
+"""Pairs the timing cycle and the detail cycle that `traceopt run` records for each rank."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ _KEY = '"traceopt": {"cycle": '
 
 
 class Recording(Struct, frozen=True):
-    """A file to analyze; `detail` is the file of the same process with shapes, frames and memory but no true times."""
+    """A file to analyze. `detail` is the file of the same process with shapes, frames and memory, whose times are
+    distorted.
+    """
 
     source: Source
     detail: Source | None = None
@@ -28,7 +30,9 @@ class Recording(Struct, frozen=True):
 
 
 def find_recordings(sources: Sequence[Source]) -> list[Recording]:
-    """In the order of the sources; a detail cycle goes with the timing cycle of its worker, if each is there once."""
+    """The recordings, in the order of the sources. A detail cycle is paired with the timing cycle of its worker, if
+    there is exactly one of each.
+    """
     by_worker: dict[tuple[str, str], list[Source]] = {}
     for source in sources:
         if source.worker is not None:
@@ -46,7 +50,7 @@ def find_recordings(sources: Sequence[Source]) -> list[Recording]:
 
 
 def _cycle_names(sources: Sequence[Source]) -> dict[str, str | None]:
-    """By label. A thousand far files take long one after the other."""
+    """The cycle name of each source, by label. Read in parallel, because remote files are slow one after the other."""
     if len(sources) < _MANY:
         return {source.label: cycle_name(source) for source in sources}
     from concurrent.futures import ThreadPoolExecutor
@@ -56,7 +60,7 @@ def _cycle_names(sources: Sequence[Source]) -> dict[str, str | None]:
 
 
 def cycle_name(source: Source) -> str | None:
-    """As the capture wrote it at the very start of the file; None for a trace from elsewhere."""
+    """The cycle name that `traceopt run` wrote at the start of the file; None for other traces."""
     try:
         start = source.head(_HEAD_BYTES)
         if start.startswith(b"\x1f\x8b"):

@@ -1,8 +1,8 @@
-"""The two cycles of one run as one trace: the times of the timing cycle, and what only the detail cycle recorded.
+"""Joins the two cycles of a run into one trace: the times of the timing cycle, and what only the detail cycle recorded.
 
-Shapes, memory and Python frames stretch the times of the cycle that records them. So each step of the timing cycle
-borrows them from a step of the detail cycle: operators that correspond get their shapes, and frames and memory
-samples are moved to the timing cycle's clock, which runs evenly between the operators' beginnings and ends.
+Recording shapes, memory and Python frames distorts the times of a cycle. So each step of the timing cycle borrows them
+from a step of the detail cycle: matching operators get their shapes, and frames and memory samples are moved to the
+timing cycle's clock, interpolated between the starts and ends of operators.
 """
 
 from __future__ import annotations
@@ -24,10 +24,11 @@ _ANNOTATION_TEXTS = ("dims", "types", "stack")
 
 
 def join_cycles(timing: Trace, detail: Trace) -> Trace:
-    """The timing cycle's trace with the detail cycle's shapes, frames and memory; `meta.detail` tells where from.
+    """The timing cycle's trace with shapes, frames and memory from the detail cycle; `meta.detail` describes the
+    latter.
 
-    What happened in one cycle alone stays as it is there: a pause of the timing cycle has the frames that were there,
-    in the same proportion, when it did not happen.
+    What happened in only one cycle has no counterpart: a pause in the timing cycle shows the frames that the detail
+    cycle has at that point, stretched in proportion.
     """
     names = _Union(timing.names, detail.names)
     texts = _Union(timing.texts, detail.texts)
@@ -45,16 +46,16 @@ def join_cycles(timing: Trace, detail: Trace) -> Trace:
     annotations = {column: getattr(timing.annotations, column).copy() for column in _ANNOTATION_TEXTS}
     python: list[PythonTable] = [timing.python]
     memory: list[MemoryTable] = [timing.memory]
-    told: set[int] = set()  # steps whose memory has its place: totals cannot be at two times
+    used: set[int] = set()  # detail steps whose memory samples are placed: each sample can appear only once
     for step in _pair_steps(timing, detail):
         for column, values in ops.items():
             values[step.ops[0]] = getattr(detail.ops, column)[step.ops[1]]
         for column, values in annotations.items():
             values[step.annotations[0]] = getattr(detail.annotations, column)[step.annotations[1]]
         python.append(step.frames(detail.python))
-        if step.borrowed not in told:
+        if step.borrowed not in used:
             memory.append(step.samples(detail.memory))
-            told.add(step.borrowed)
+            used.add(step.borrowed)
     return replace(
         timing,
         meta=replace(timing.meta, detail=detail.meta),
@@ -66,7 +67,7 @@ def join_cycles(timing: Trace, detail: Trace) -> Trace:
 
 
 class _Union:
-    """Two dictionaries as one; the first's codes stay, `of_second` maps the second's (-1 to -1)."""
+    """Merges two dictionaries: the codes of the first stay, `of_second` maps the codes of the second (-1 to -1)."""
 
     def __init__(self, first: list[Any], second: list[Any]) -> None:
         known = {value: code for code, value in enumerate(first)}
@@ -90,7 +91,9 @@ def _in_order(tables: list[T], time: str) -> T:
 
 
 class _Marks(Struct, frozen=True):
-    """Operators and annotations of all threads, by thread and start; rows of the operators come first."""
+    """Operators and annotations of all threads, sorted by thread and start. In `row`, operators are numbered before
+    annotations.
+    """
 
     thread: I4
     start: I8
@@ -113,13 +116,13 @@ class _Marks(Struct, frozen=True):
         return cls(thread[order], start[order], end[order], name[order], row[order], len(ops))
 
     def within(self, thread: int, start: int, end: int) -> slice:
-        """The marks of a thread that begin in a stretch of time."""
+        """The marks of a thread that begin in [start, end)."""
         first, last = np.searchsorted(self.thread, [thread, thread + 1])
         return slice(*(np.searchsorted(self.start[first:last], [start, end]) + first))
 
 
 class _Clock(Struct, frozen=True):
-    """Times of a detail step and the times of the timing step that correspond, both rising."""
+    """Maps times of a detail step to times of the timing step; both increase."""
 
     here: I8
     there: I8
@@ -129,17 +132,19 @@ class _Clock(Struct, frozen=True):
 
 
 class _StepPair(Struct, frozen=True):
-    """A step of the timing cycle, with the `borrowed` one of the detail cycle; rows as (timing's, detail's)."""
+    """A step of the timing cycle and the step of the detail cycle that it borrows from; rows are pairs (timing,
+    detail).
+    """
 
     borrowed: int
     start: int  # of the borrowed step
     end: int
     ops: tuple[I8, I8]
     annotations: tuple[I8, I8]
-    clocks: dict[int, _Clock]  # of every thread
+    clocks: dict[int, _Clock]  # by thread
 
     def frames(self, table: PythonTable) -> PythonTable:
-        """Those that run in the step, cut at its borders, on the timing cycle's clock."""
+        """The frames that run in the step, cut at its borders, on the timing cycle's clock."""
         table = table.take(np.flatnonzero((table.start < self.end) & (table.end > self.start)))
         start = self._moved(np.maximum(table.start, self.start), table.thread)
         end = self._moved(np.minimum(table.end, self.end), table.thread)
@@ -158,7 +163,7 @@ class _StepPair(Struct, frozen=True):
 
 
 def _pair_steps(timing: Trace, detail: Trace) -> Iterator[_StepPair]:
-    """Each step of the timing cycle with the step of the detail cycle that is most like it."""
+    """Pairs each step of the timing cycle with the most similar step of the detail cycle."""
     steps, others = find_steps(timing), find_steps(detail)
     marks, other_marks = _Marks.of(timing), _Marks.of(detail)
     there = [_borders(others, index) for index in range(others.count)]
@@ -166,7 +171,8 @@ def _pair_steps(timing: Trace, detail: Trace) -> Iterator[_StepPair]:
     for index in range(steps.count):
         here = _borders(steps, index)
         names = marks.name[marks.within(steps.thread, *here)]
-        # Of equals the one of the same place, so that neighbours show their memory in turn.
+        # Among equally similar steps take the one with the same index, so that neighbours borrow different memory
+        # samples.
         likeness = [(*_likeness(names, pattern), place == index) for place, pattern in enumerate(patterns)]
         best = likeness.index(max(likeness))
         yield _pair(marks, other_marks, range(len(timing.threads)), here, there[best], best)
@@ -177,7 +183,7 @@ def _borders(steps: Steps, index: int) -> tuple[int, int]:
 
 
 def _likeness(left: I4, right: I4) -> tuple[int, int]:
-    """How long both are the same from the beginning; then, how little their lengths differ."""
+    """Length of the common prefix; then, how close the lengths are."""
     shorter = min(len(left), len(right))
     return count_same(left[:shorter], right[:shorter]), -abs(len(left) - len(right))
 

@@ -1,4 +1,4 @@
-"""Which operator of one step is which of another: two sequences of names that are the same but for details."""
+"""Aligns the operators of two steps: two sequences of names that are mostly the same."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ import numpy as np
 
 from traceopt.analyzer.tables.schema import I4, I8
 
-_MOST_EDITS = 300  # names that only one side has; beyond, the steps are held to be of different kinds
+_MOST_EDITS = 300  # names that only one side has; with more, the steps are considered different
 
 
 def align(left: I4, right: I4) -> tuple[I8, I8]:
-    """Positions in `left` and in `right` (codes of names) that belong together, both rising.
+    """Matching positions in `left` and `right` (codes of names), both increasing.
 
-    The fewest names are left out (Myers, "An O(ND) difference algorithm and its variations", 1986), so that the layers
-    of a model, alike as they are, do not change places. Steps that differ in many names are matched as far as their
-    beginning and their end agree.
+    As few names as possible are left out (Myers, "An O(ND) difference algorithm and its variations", 1986), so that a
+    model's identical layers are not confused. Steps that differ in many names are matched only at their common
+    beginning and end.
     """
     shorter = min(len(left), len(right))
     head = count_same(left[:shorter], right[:shorter])
@@ -30,16 +30,16 @@ def align(left: I4, right: I4) -> tuple[I8, I8]:
 
 
 def count_same(left: I4, right: I4) -> int:
-    """How many are the same from the beginning, of two as long as each other."""
+    """Length of the common prefix of two arrays of equal length."""
     same = left == right
     return len(same) if same.all() else int(np.argmin(same))
 
 
 def _align_middle(left: I4, right: I4) -> tuple[I8, I8]:
-    """The positions of the longest common subsequence; none when there are too many edits.
+    """Positions of the longest common subsequence; none if there are too many edits.
 
-    On diagonal k (position in `left` less position in `right`) `reach[k]` is how far `left` gets with so many edits.
-    A loop over edits and diagonals, for names between them are passed in one go.
+    On diagonal k (position in `left` minus position in `right`), `reach[k]` is how far `left` gets with a given number
+    of edits. The loop is over edits and diagonals only: runs of equal names are skipped at once.
     """
     same_until = _diagonals(left, right)
     reach = {1: 0}
@@ -57,7 +57,7 @@ def _align_middle(left: I4, right: I4) -> tuple[I8, I8]:
 
 
 def _comes_from(reach: dict[int, int], diagonal: int, edits: int) -> int:
-    """The diagonal before the last edit: above, if that left out a name of `right`; below, if one of `left`."""
+    """The diagonal before the last edit: above if it left out a name of `right`, below if it left out one of `left`."""
     if diagonal == -edits or (diagonal != edits and reach[diagonal - 1] < reach[diagonal + 1]):
         return diagonal + 1
     return diagonal - 1
@@ -70,7 +70,7 @@ def _entry(reach: dict[int, int], diagonal: int, edits: int) -> int:
 
 
 def _diagonals(left: I4, right: I4) -> Callable[[int, int], int]:
-    """A function of a diagonal and a position in `left`: the next position at which the two differ."""
+    """A function of a diagonal and a position in `left` that returns the next position where the two sides differ."""
     differences: dict[int, I8] = {}
 
     def same_until(diagonal: int, at: int) -> int:

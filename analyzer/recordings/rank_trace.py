@@ -1,4 +1,4 @@
-"""From the sources of a recording to its trace."""
+"""Reads the recording of one rank into a trace."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ CountBytes = Callable[[int], None]
 
 
 def read_recording(recording: Recording, warnings: list[str], count_bytes: CountBytes | None = None) -> Trace:
-    """One rank's trace; a cycle that cannot be read is told, and the other is taken alone.
+    """Reads one rank's trace. If one of its two cycles cannot be read, adds a warning and uses the other.
 
-    `count_bytes` is told how many more bytes of the files were read. Raises InputError when nothing can be read.
+    `count_bytes` is called with the number of bytes read since its last call. Raises InputError if nothing can be read.
     """
     if recording.detail is None:
         return _read(recording.source, count_bytes)

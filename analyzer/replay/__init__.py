@@ -1,1 +1,1 @@
-"""What-if replay: the dependency graph of the recorded steps, re-timed with a fix applied."""
+"""What-if replay: re-times the dependency graph of the recorded steps with a fix applied."""

@@ -1,8 +1,9 @@
-"""The points at which the host meets the GPU: launches, blocking calls, stream waits, and the borders of steps.
+"""Calls in which the host interacts with the GPU: launches, blocking calls, stream waits; plus the step borders.
 
-The host is one flow of control: while autograd's thread launches, the thread that called `backward()` is blocked, so
-the calls of both, in order of time, are what one thread would do. A thread that runs at the same time as the training
-thread stays beside the flow: its launches happen where they happened, but take no time of it and block nobody.
+The host is modelled as one flow of control. While autograd's thread launches work, the thread that called `backward()`
+is blocked, so the calls of both, in order of time, are what a single thread would do. A thread that runs concurrently
+with the training thread is not part of this flow: its launches happen when they happened, take no host time and block
+nothing.
 """
 
 from __future__ import annotations
@@ -20,24 +21,24 @@ from traceopt.analyzer.timeline.steps import Steps
 from traceopt.analyzer.vocabulary import op_names
 
 BORDER, LAUNCH, GRAPH_LAUNCH, SYNC, STREAM_WAIT = 0, 1, 2, 3, 4
-CONCURRENT_SHARE = 0.1  # of a thread's calls that find the training thread at work
+CONCURRENT_SHARE = 0.1  # of a thread's calls that happen while the training thread is active
 
 
 class Calls(Struct, frozen=True):
-    """In order of time; arrays have shape (len,), times in ns. A call beside the flow ends where it starts."""
+    """In order of time; arrays have shape (len,), times in ns. A concurrent call ends when it starts."""
 
     kind: U1  # BORDER, LAUNCH, ...
-    row: I8  # of trace.runtime; -1: the border of a step
+    row: I8  # of trace.runtime; -1: a step border
     start: I8
     end: I8
-    beside: Mask
+    concurrent: Mask
 
     def __len__(self) -> int:
         return len(self.row)
 
 
 def find_calls(trace: Trace, slices: Slices, links: Links, steps: Steps) -> Calls:
-    """The calls that begin inside the window, and the borders of its steps."""
+    """The calls that begin inside the window, and the step borders."""
     runtime = trace.runtime
     kind = _by_name(trace, runtime.name)
     launches = links.launch[links.launch >= 0]
@@ -45,22 +46,22 @@ def find_calls(trace: Trace, slices: Slices, links: Links, steps: Steps) -> Call
     kind[launches] = np.where(graphs, GRAPH_LAUNCH, LAUNCH)
     kind[(runtime.start < steps.window[0]) | (runtime.start >= steps.window[1])] = 0
     rows = _outermost(slices, kind > 0)
-    beside = np.isin(runtime.thread[rows], _concurrent(trace, slices, steps, rows))
+    concurrent = np.isin(runtime.thread[rows], _concurrent(trace, slices, steps, rows))
     start = np.concatenate((steps.edges, runtime.start[rows]))
-    end = np.concatenate((steps.edges, runtime.start[rows] + np.where(beside, 0, runtime.duration[rows])))
+    end = np.concatenate((steps.edges, runtime.start[rows] + np.where(concurrent, 0, runtime.duration[rows])))
     borders = len(steps.edges)
-    order = np.argsort(start, kind="stable")  # a border comes before a call of the same time
+    order = np.argsort(start, kind="stable")  # stable: a border comes before a call at the same time
     return Calls(
         np.concatenate((np.full(borders, BORDER, np.uint8), kind[rows]))[order],
         np.concatenate((np.full(borders, -1), rows))[order],
         start[order],
         end[order],
-        np.concatenate((np.zeros(borders, bool), beside))[order],
+        np.concatenate((np.zeros(borders, bool), concurrent))[order],
     )
 
 
 def _by_name(trace: Trace, codes: I4) -> U1:
-    """SYNC and STREAM_WAIT by the names of calls, else 0. Shape (len(codes),)."""
+    """SYNC or STREAM_WAIT by the call's name, else 0. Shape (len(codes),)."""
     of_name = np.zeros(len(trace.names) + 1, np.uint8)
     of_name[codes] = 1
     for code in np.flatnonzero(of_name).tolist():
@@ -70,7 +71,7 @@ def _by_name(trace: Trace, codes: I4) -> U1:
 
 
 def named(trace: Trace, codes: I4, test: Callable[[str], bool]) -> Mask:
-    """Which of these names pass. Shape (len(codes),)."""
+    """Which of these names pass the test. Shape (len(codes),)."""
     passes = np.zeros(len(trace.names) + 1, bool)
     passes[codes] = True
     used = np.flatnonzero(passes)
@@ -79,7 +80,7 @@ def named(trace: Trace, codes: I4, test: Callable[[str], bool]) -> Mask:
 
 
 def _outermost(slices: Slices, wanted: Mask) -> I8:
-    """The wanted runtime rows that lie in no other wanted one (a driver call in a runtime call)."""
+    """The wanted runtime rows that are not nested in another wanted one (a driver call in a runtime call)."""
     rows = np.flatnonzero(wanted)
     if not len(rows):
         return rows
@@ -89,8 +90,8 @@ def _outermost(slices: Slices, wanted: Mask) -> I8:
 
 
 def _concurrent(trace: Trace, slices: Slices, steps: Steps, rows: I8) -> list[int]:
-    """Threads whose calls fall into times at which the training thread itself was in an operator or in a call, or began
-    or ended anything. One that waits in `backward()` shows at most the Python frame of that.
+    """Threads that make calls while the training thread is active: it is in an operator or a call, or begins or ends
+    something. While it waits in `backward()` it only has that Python frame open.
     """
     rows = rows[trace.runtime.thread[rows] != steps.thread]
     if not len(rows):

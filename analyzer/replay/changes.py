@@ -1,4 +1,4 @@
-"""What a fix does to the graph: small values that are applied one after the other.
+"""The effects of fixes on the graph: small values that are applied one after the other.
 
 Masks and arrays named `work` have the shape of the device's work (facts.gpu.work); `calls` are rows of trace.runtime.
 """
@@ -23,14 +23,14 @@ F8 = npt.NDArray[np.float64]
 
 
 class Change(Protocol):
-    """One transformation of the rows of a graph."""
+    """A transformation of the graph's rows."""
 
     def apply(self, graph: Graph, rows: Rows) -> Rows:
-        """The changed rows; the arrays of `rows` stay as they are."""
+        """Returns the changed rows; the arrays of `rows` must not be modified."""
 
 
 class RemoveHost(Struct, frozen=True, eq=False):
-    """The host spends a share less of its time in an area (measured times). Waits inside stay waits."""
+    """Removes a share of the host's time in an area (measured times). Waits stay."""
 
     area: Intervals
     share: float = 1.0
@@ -41,7 +41,7 @@ class RemoveHost(Struct, frozen=True, eq=False):
 
 
 class ScaleWork(Struct, frozen=True, eq=False):
-    """Work takes `factor` times as long: one number, or one for each row of the device's work."""
+    """Scales durations by `factor`: one number, or one per row of the device's work."""
 
     work: Mask
     factor: float | F8
@@ -55,7 +55,7 @@ class ScaleWork(Struct, frozen=True, eq=False):
 
 
 class DropSync(Struct, frozen=True, eq=False):
-    """Calls no longer wait for the GPU. What they cost besides remains."""
+    """Calls no longer wait for the GPU, but still cost their own time."""
 
     calls: npt.NDArray[np.integer]
 
@@ -77,7 +77,7 @@ class AsyncCopy(Struct, frozen=True, eq=False):
 
 
 class RemoveLaunches(Struct, frozen=True, eq=False):
-    """Work that is not there any more, nor `dispatch_share` of the host's time since the launch before it."""
+    """Removes work together with `dispatch_share` of the host time since the previous launch."""
 
     work: Mask
     dispatch_share: float = 1.0
@@ -98,10 +98,10 @@ class RemoveLaunches(Struct, frozen=True, eq=False):
 
 
 class MergeKernels(Struct, frozen=True, eq=False):
-    """Each group of work becomes one launch, which takes `factor` times what the group took."""
+    """Merges each group of work into one launch that takes `factor` times as long as the group."""
 
-    group: I8  # one number for each row of the device's work; -1: in no group
-    factor: float | F8  # one number, or one a group
+    group: I8  # group of each row of the device's work; -1: in no group
+    factor: float | F8  # one number, or one per group
     dispatch_share: float = 1.0
 
     def apply(self, graph: Graph, rows: Rows) -> Rows:
@@ -121,8 +121,8 @@ class MergeKernels(Struct, frozen=True, eq=False):
 
 
 class MoveToStream(Struct, frozen=True, eq=False):
-    """Work runs on a stream of its own: after what its old stream held when it was issued, and done by the end of the
-    step.
+    """Moves work to a stream of its own. It starts after the work that its old stream held when it was issued, and
+    completes by the end of the step.
     """
 
     work: Mask
@@ -139,7 +139,7 @@ class MoveToStream(Struct, frozen=True, eq=False):
             before = np.searchsorted(stay, go) - 1
             held = (before >= 0) & (awaits[go] < 0)
             awaits[go[held]], wake[go[held]] = stay[before[held]], rows.lead[go[held]]
-            # The first work of the next step waits for the last that was moved.
+            # The first work of the next step waits for the last work that was moved.
             first = np.flatnonzero(np.diff(step[stay], prepend=-1))
             last = np.searchsorted(step[go], step[stay[first]]) - 1
             joins = (last >= 0) & (awaits[stay[first]] < 0)
@@ -160,8 +160,8 @@ def apply_all(graph: Graph, changes: Changes) -> Rows:
 
 
 def host_removals(graph: Graph, changes: Changes) -> list[RemoveHost]:
-    """The removals of host time, made disjoint: what several remove goes once, by the largest share; what the profiler
-    took stays.
+    """The removals of host time, made disjoint: time in several removals is removed once, by the largest share. The
+    profiler's own time stays.
     """
     taken, out = graph.profiler, []
     for change in sorted((c for c in changes if isinstance(c, RemoveHost)), key=lambda c: -c.share):
@@ -171,5 +171,5 @@ def host_removals(graph: Graph, changes: Changes) -> list[RemoveHost]:
 
 
 def _rows_of(graph: Graph, work: Mask) -> I8:
-    """Rows of the graph that are work of a mask and can be changed."""
+    """Changeable rows of the graph whose work is in the mask."""
     return np.asarray(graph.changeable[work[graph.work[graph.changeable]]])

@@ -1,8 +1,8 @@
-"""The dependency graph of the recorded steps: what the host does and launches, and who waits for whom.
+"""The dependency graph of the recorded steps: what the host does and launches, and what waits for what.
 
-The graph is a table of rows in the order in which the host came to them, so every edge points backwards and one pass
-over the rows re-times them (retime.py). What the host does between two rows is one number: operators and Python have
-no rows of their own.
+The graph is a table of rows in the order in which the host reached them. Every edge points backwards, so one pass over
+the rows re-times them (retime.py). The host's time between two rows is one number: operators and Python frames have no
+rows.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ from traceopt.analyzer.timeline.launch_links import Links
 from traceopt.analyzer.timeline.steps import Steps
 
 HOST = -1  # Rows.stream
-OWN_NS = 5_000  # what a call that waits costs besides
+OWN_NS = 5_000  # what a waiting call costs in addition
 
 
 class Rows(Struct, frozen=True):
     """What a change may alter; arrays have shape (len,), times in ns.
 
-    A row is work of a stream, or the host's alone (`stream` HOST): a wait, the border of a step. First the host works
-    for `host` ns. Work then starts `latency` later, but not before `lead` after the work before it on its stream, nor
-    before `wake` after the end of the row that it `awaits`; for that the host's own rows wait too.
+    A row is work on a stream, or only the host (`stream` HOST): a wait or a step border. First the host works for
+    `host` ns. The work starts `latency` later, but not before `lead` after the previous work on its stream, and not
+    before `wake` after the end of the row that it `awaits`. Host-only rows wait for `awaits` in the same way.
     """
 
     host: I8
@@ -50,27 +50,27 @@ class Rows(Struct, frozen=True):
 
 
 class Graph(Struct, frozen=True, dict=True):
-    """`rows[:fixed]` were issued before the window: they happen when they happened."""
+    """`rows[:fixed]` were issued before the window: their times stay as measured."""
 
     rows: Rows
-    host_start: I8  # of each row: where the stretch of `host` began, ns
-    work: I8  # of each row, the row of the device's work; -1: none
-    call: I8  # of each row, the row of trace.runtime; -1: none
-    inferred: Mask  # that a row waits is inferred, not recorded
-    unexplained: I8  # how much later the work of a row started than the graph can tell, ns
+    host_start: I8  # of each row: where its `host` time began, ns
+    work: I8  # of each row: the row of the device's work; -1: none
+    call: I8  # of each row: the row of trace.runtime; -1: none
+    inferred: Mask  # the wait of a row is inferred, not recorded
+    unexplained: I8  # how much later than the graph explains the work of a row started, ns
     measured_end: I8  # of each row: when its work ended, or how far the host was
     fixed: int
-    borders: I8  # the row that begins the first step, and those that end a step; shape (steps + 1,)
-    profiler: Intervals  # when the profiler worked on the host, which no change makes shorter
+    borders: I8  # the row that begins the first step and the rows that end a step; shape (steps + 1,)
+    profiler: Intervals  # when the profiler delayed the host; no change removes this
 
     @cached_property
     def changeable(self) -> I8:
-        """The rows that are work of the window: what a change may alter."""
+        """Rows that are work issued in the window, which changes may alter."""
         return self.fixed + np.flatnonzero(self.work[self.fixed :] >= 0)
 
     @cached_property
     def host_end(self) -> I8:
-        """Of each row: where the stretch of `host` ended, ns."""
+        """Where the `host` time of each row ended, ns."""
         return self.host_start + self.rows.host
 
     @cached_property
@@ -78,14 +78,14 @@ class Graph(Struct, frozen=True, dict=True):
         return find_runs(self.rows, self.fixed)
 
     def runs(self, rows: Rows) -> Runs:
-        """Of changed rows; those of the graph serve as well where rows only ceased to wait."""
+        """Runs of changed rows. The runs of the graph stay valid if rows only stopped waiting."""
         own = self.rows
         same_waits = rows.awaits is own.awaits or bool(((rows.awaits < 0) | (rows.awaits == own.awaits)).all())
         return self._runs if rows.stream is own.stream and same_waits else find_runs(rows, self.fixed)
 
 
 class Runs(Struct, frozen=True):
-    """Rows of one stream, one after the other, of which only the first may wait for another row, and only the last is
+    """Runs of consecutive rows on one stream, of which only the first may wait for another row and only the last is
     awaited. `first` and `last` row of each run.
     """
 
@@ -102,7 +102,7 @@ class Runs(Struct, frozen=True):
 
 
 def find_runs(rows: Rows, fixed: int) -> Runs:
-    """The longest runs; what was issued before the window, and the host's own rows, are each one alone."""
+    """The longest possible runs; rows issued before the window and host-only rows are runs of their own."""
     awaited = np.zeros(len(rows), bool)
     awaited[rows.awaits[rows.awaits >= 0]] = True
     begins = np.ones(len(rows) + 1, bool)
@@ -116,7 +116,7 @@ def find_runs(rows: Rows, fixed: int) -> Runs:
 def build_graph(
     trace: Trace, slices: Slices, links: Links, gpu: GpuWork, steps: Steps, profiler: Intervals = EMPTY
 ) -> Graph:
-    """The steps one after the other, as recorded."""
+    """Builds the graph of the recorded steps."""
     calls = find_calls(trace, slices, links, steps)
     queues = find_queues(gpu, links, calls)
     waits = find_host_waits(trace, gpu, calls, queues)
@@ -126,7 +126,7 @@ def build_graph(
     own_time = (calls.kind[queues.launched] == GRAPH_LAUNCH) | gpu.is_communication[queues.row]
     lags = find_lags(queues, issued_at, own_time, *find_stream_waits(trace, calls, queues))
 
-    # A row for each piece of work, wait and border, in this order where they are of one call.
+    # One row for each piece of work, wait and border; for the same call in this order.
     borders = np.flatnonzero(calls.kind == BORDER)
     sizes = (len(queues), len(waits), len(borders))
     call = np.concatenate((queues.call, waits.call, borders))
@@ -138,7 +138,7 @@ def build_graph(
     first_of_call = np.append(True, call[1:] != call[:-1]) & (call >= 0)
 
     def column(*values: I8 | Mask | int) -> I8:
-        """One column of the rows, of its values for work, waits and borders."""
+        """One column of the rows, from the values for work, waits and borders."""
         parts = [np.broadcast_to(np.asarray(v, np.int64), size) for v, size in zip(values, sizes, strict=True)]
         return np.concatenate(parts)[order]
 
@@ -166,12 +166,12 @@ def build_graph(
 
 
 def _own_cost(calls: Calls, queues: Queues, waits: HostWaits) -> I8:
-    """What each call costs the host besides waiting. Shape (calls,), ns."""
+    """Host time of each call without waiting. Shape (calls,), ns."""
     own = calls.end - calls.start
     quick = own[(calls.kind == LAUNCH) & (own < SLOW_CALL_NS)]
     usual = int(median(quick)) if len(quick) else OWN_NS
     call, target = waits.call[waits.blocked], waits.target[waits.blocked]
-    # A blocking copy spends its own time before the copy starts, if the stream is free then.
+    # A blocking copy spends its own time before the copy starts, if the stream is free by then.
     staging = queues.start[target] - np.maximum(queues.before[target], calls.start[call])
     cost = np.where(calls.kind[call] == LAUNCH, usual, OWN_NS)
     cost = np.where(queues.launched[target] == call, np.maximum(staging, 0), cost)
@@ -180,9 +180,9 @@ def _own_cost(calls: Calls, queues: Queues, waits: HostWaits) -> I8:
 
 
 def _host_time(calls: Calls, queues: Queues, waits: HostWaits, own: I8) -> tuple[I8, I8]:
-    """Where the host's stretch before each call begins, and how long it works until it has made the call.
+    """Where the host's time before each call begins, and how long it works until the call is made.
 
-    Calls that neither issue nor await anything are part of such a stretch. Shape (calls,), ns.
+    Calls that neither issue nor await anything are part of that time. Shape (calls,), ns.
     """
     has_rows = calls.kind == BORDER
     has_rows[queues.call[queues.call >= 0]] = True

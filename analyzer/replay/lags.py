@@ -1,4 +1,4 @@
-"""What each piece of work started after, and how soon: its launch, the work before it, work of another stream."""
+"""How soon each piece of work started after what it waited for: its launch, the previous work, another stream."""
 
 from __future__ import annotations
 
@@ -10,31 +10,31 @@ from traceopt.analyzer.replay.queues import BEFORE, EARLY, Queues
 from traceopt.analyzer.replay.waits import TOLERANCE_NS
 from traceopt.analyzer.tables.schema import I8, Mask
 
-LATENCY_NS, LEAD_NS = 3_000, 1_000  # where a trace has too few examples of its own
+LATENCY_NS, LEAD_NS = 3_000, 1_000  # used if a trace has too few examples of its own
 MIN_EXAMPLES = 5
-MAX_LAG_NS = 30_000  # work that starts later than this after all that it is known to wait for has another reason
+MAX_LAG_NS = 30_000  # work that starts later than this after everything it is known to wait for has another reason
 
-DRAIN_NS = 100_000  # before the end of a kernel that fills the device others find room
+DRAIN_NS = 100_000  # this long before the end of a kernel that fills the device, other kernels find room
 
 
 class Lags(Struct, frozen=True):
-    """One row a piece of work, as in Queues; arrays have shape (len,), times in ns."""
+    """One row per piece of work, as in Queues; arrays have shape (len,), times in ns."""
 
-    latency: I8  # from the time at which the host had issued it; EARLY: not known when that was
-    lead: I8  # from the end of the work before it on its stream
+    latency: I8  # since the host issued it; EARLY: unknown when that was
+    lead: I8  # since the end of the previous work on its stream
     awaits: I8  # row of the queues on another stream, -1: none
-    wake: I8  # from the end of that
+    wake: I8  # since the end of that row
     inferred: Mask
-    unexplained: I8  # how much later it started than all that tells
+    unexplained: I8  # how much later it started than all of this explains
 
 
 def find_lags(queues: Queues, issued_at: I8, own_time: Mask, awaits: I8, inferred: Mask) -> Lags:
-    """`issued_at` is when the host had issued each row; `awaits` and `inferred` are what stream waits say; `own_time`
-    marks work that takes its time to begin: graphs, and collectives, which meet their peers first.
+    """Derives the lags. `issued_at` is when the host issued each row; `awaits` and `inferred` come from stream waits;
+    `own_time` marks work with a variable start time: graphs, and collectives, which wait for other ranks.
 
-    Of its reasons the one that came last has the lag that was seen, the others the usual one: they may come last after
-    a change. A start that none explains is put down to another stream, whose work had just ended, or was about to end
-    and left room. What is left after that is `unexplained`, and a replay does not repeat it.
+    The condition that was met last gets the observed lag; the others get the usual lag, because after a change they may
+    be met last. A start that no condition explains is attributed to another stream whose work had just ended, or was
+    about to end and left room. Any remaining delay is `unexplained`, and a replay does not repeat it.
     """
     known = queues.launched != BEFORE
     delay = np.where(known, queues.start - issued_at, EARLY)
@@ -43,7 +43,7 @@ def find_lags(queues: Queues, issued_at: I8, own_time: Mask, awaits: I8, inferre
     lead = _usual(slack[known & (issued_at < queues.before - MAX_LAG_NS)], LEAD_NS)
 
     def late_by(awaits: I8, wake: I8) -> tuple[I8, I8]:
-        """Which reason came last, and how much later than that with its usual lag each row started."""
+        """Which condition was met last, and how much later than that plus its usual lag each row started."""
         launched, before = np.where(known, issued_at + latency, EARLY), queues.before + lead
         ready = np.maximum(np.maximum(launched, before), queues.end_of(awaits) + wake)
         return np.where(launched == ready, 0, np.where(before == ready, 1, 2)), queues.start - ready
@@ -51,7 +51,7 @@ def find_lags(queues: Queues, issued_at: I8, own_time: Mask, awaits: I8, inferre
     usual_wake = np.full(len(queues), lead)
     last, late = late_by(awaits, usual_wake)
     strange = np.flatnonzero(known & (late > MAX_LAG_NS) & ~own_time)
-    found, about = _beside(queues, strange)
+    found, about = _neighbour(queues, strange)
     awaits, inferred = awaits.copy(), inferred.copy()
     awaits[strange[about]], inferred[strange[about]] = found[about], True
     wait = np.where(awaits >= 0, queues.start - queues.end_of(awaits), 0)
@@ -68,8 +68,8 @@ def find_lags(queues: Queues, issued_at: I8, own_time: Mask, awaits: I8, inferre
     )
 
 
-def _beside(queues: Queues, rows: I8) -> tuple[I8, Mask]:
-    """For each row the work of another stream whose end is next to its start, and whether it is near enough."""
+def _neighbour(queues: Queues, rows: I8) -> tuple[I8, Mask]:
+    """For each row, the work of another stream that ends closest to its start, and whether it is close enough."""
     call, start = queues.call[rows], queues.start[rows]
     candidates = np.stack((queues.last_done(call, start + TOLERANCE_NS), queues.last_begun(call, start)))
     after = queues.end_of(candidates) - start

@@ -14,18 +14,18 @@ from traceopt.analyzer.timeline.gpu_work import GpuWork
 from traceopt.analyzer.timeline.launch_links import Links
 
 BEFORE = -1  # Queues.call: issued before the window
-MOST_STREAMS = 128  # tables of streams by calls are made: a job has a few dozen
-EARLY = -(2**60)  # ns: before everything, and far enough from the smallest number to be added to
+MOST_STREAMS = 128  # tables of shape (streams, calls) are built; a job has a few dozen streams
+EARLY = -(2**60)  # ns: before everything, and far enough from the smallest int64 for additions
 
 
 class Queues(Struct, frozen=True, dict=True):
     """By stream, then in order of issue, which is the order of start; arrays have shape (len,), times in ns."""
 
-    ids: I8  # the streams' own numbers, shape (streams,)
+    ids: I8  # the ids of the streams, shape (streams,)
     row: I8  # of the device's work
     stream: I8  # index in ids
-    call: I8  # row of Calls that issued it, BEFORE: none in the window
-    launched: I8  # the same, where the launch is in the file; else BEFORE
+    call: I8  # row of Calls that issued it; BEFORE: issued before the window
+    launched: I8  # the same if its launch is in the file, else BEFORE
     start: I8
     end: I8
 
@@ -43,14 +43,14 @@ class Queues(Struct, frozen=True, dict=True):
 
     @cached_property
     def done(self) -> I8:
-        """When each row and all before it on its stream had ended."""
+        """When each row and all rows before it on its stream had ended."""
         if not len(self):
             return self.end
         return np.concatenate([np.maximum.accumulate(self.end[a:b]) for a, b in self._ranges])
 
     @cached_property
     def before(self) -> I8:
-        """When the stream was free for each row; a very early time for the first. Shape (len,)."""
+        """When the stream was free for each row; EARLY for the first. Shape (len,)."""
         earlier = np.append(EARLY, self.done)[:-1]
         earlier[self.first[:-1][self.first[:-1] < len(self)]] = EARLY
         return earlier
@@ -65,21 +65,21 @@ class Queues(Struct, frozen=True, dict=True):
         return self._known(found, len(calls))
 
     def last_done(self, calls: I8, time: I8) -> I8:
-        """The last row that each stream received before each call and that had ended by a time, likewise."""
+        """Like last_before, among the rows that had ended by a given time."""
         found = [a + np.searchsorted(self.done[a:b], time, side="right") - 1 for a, b in self._ranges]
         return np.minimum(self._known(found, len(calls)), self.last_before(calls))
 
     def last_begun(self, calls: I8, time: I8) -> I8:
-        """The last row that each stream received before each call and that had begun by a time, likewise."""
+        """Like last_before, among the rows that had started by a given time."""
         found = [a + np.searchsorted(self.start[a:b], time, side="right") - 1 for a, b in self._ranges]
         return np.minimum(self._known(found, len(calls)), self.last_before(calls))
 
     def latest(self, candidates: I8) -> I8:
-        """Of each column of candidates (streams, n) the row that ended last; -1: none. Shape (n,)."""
+        """In each column of candidates (streams, n), the row that ended last; -1: none. Shape (n,)."""
         return _choose(candidates, self.end_of(candidates))
 
     def newest(self, candidates: I8) -> I8:
-        """Of each column of candidates (streams, n) the row that was issued last; -1: none. Shape (n,)."""
+        """In each column of candidates (streams, n), the row that was issued last; -1: none. Shape (n,)."""
         if not len(self):
             return np.full(candidates.shape[1], -1)
         return _choose(candidates, np.where(candidates >= 0, self.call[candidates], EARLY))
@@ -89,7 +89,7 @@ class Queues(Struct, frozen=True, dict=True):
         return np.where(table >= self.first[:-1, None], table, -1)
 
     def end_of(self, rows: I8) -> I8:
-        """When rows ended, very early for -1."""
+        """When the rows ended; EARLY for -1."""
         return np.where(rows >= 0, self.end[rows], EARLY) if len(self) else np.full(rows.shape, EARLY)
 
 
@@ -100,7 +100,7 @@ def _choose(candidates: I8, score: I8) -> I8:
 
 
 def find_queues(gpu: GpuWork, links: Links, calls: Calls) -> Queues:
-    """What the calls issued, and what came before the window and was still running or waiting in it."""
+    """What the calls issued, and earlier work that was still running or queued in the window."""
     launch = links.launch[gpu.rows]
     call_of_runtime = np.full(len(gpu.trace.runtime) + 1, BEFORE)
     mine = np.flatnonzero((calls.kind == LAUNCH) | (calls.kind == GRAPH_LAUNCH))
@@ -121,7 +121,9 @@ def find_queues(gpu: GpuWork, links: Links, calls: Calls) -> Queues:
 
 
 def _numbered(streams: I8) -> tuple[I8, I8]:
-    """The streams' own numbers, and for each row the index of its stream; rare ones beyond MOST_STREAMS are one."""
+    """The ids of the streams and the stream index of each row; beyond MOST_STREAMS, the rarest streams share
+    one index.
+    """
     ids, stream = numbered(streams)
     if len(ids) <= MOST_STREAMS:
         return ids, stream
@@ -132,8 +134,8 @@ def _numbered(streams: I8) -> tuple[I8, I8]:
 
 
 def _issued_with(launched: I8, last_call: int) -> I8:
-    """Work of one stream whose launch is not in the window: before the first known launch it came before the window,
-    later on with the next known one.
+    """The issuing call for work of one stream whose launch is not in the window: before the first known launch it was
+    issued before the window, later together with the next known launch.
     """
     known = np.flatnonzero(launched != BEFORE)
     if not len(known):

@@ -1,4 +1,4 @@
-"""What the step takes after a change, and how far the replay can be trusted."""
+"""How long the steps take after a change, and how far the replay can be trusted."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from traceopt.analyzer.tables.schema import I8
 from traceopt.analyzer.timeline.steps import Steps
 
 MAX_ERROR_SHARE = 0.05  # a replay that misses the recorded steps by more is not trusted
-MIN_STEPS = 3  # with fewer, the steps are replayed a second time, which is then looked at
+MIN_STEPS = 3  # with fewer steps they are replayed twice, and the second round counts
 
 
 class Replayed(Struct, frozen=True, dict=True):
     """The steps of a trace after some changes.
 
-    A step is complete when the host has reached its end and the device has done all that was issued until then; the
-    step takes the time from the completion of the one before. Where the host waits for the device in each step this is
-    the host's step. Where it runs ahead, host and device may have different paces for as long as the queue is not full,
-    and the slower one is the throughput of the run: that is what completion follows.
+    A step is complete when the host has reached its end and the device has done all work issued until then. Its
+    duration is the time since the previous step was complete. If the host waits for the device in every step, this is
+    the host's step. If the host runs ahead, host and device may progress at different rates until the queue is full;
+    the slower one determines the throughput, and completion follows it.
     """
 
     changes: Sequence[Change]
@@ -41,25 +41,25 @@ class Replayed(Struct, frozen=True, dict=True):
 
     @property
     def per_step_ns(self) -> I8:
-        """Shape (steps,)."""
+        """Duration of each step. Shape (steps,)."""
         return self.pace.per_step_ns
 
     @property
     def step_ns(self) -> float:
-        """The median step."""
+        """Duration of the median step."""
         return self.pace.step_ns
 
 
 def replay(graph: Graph, steps: Steps, changes: Sequence[Change] = ()) -> Replayed:
-    """All recorded steps in a row, with the changes applied, so that a lead of the host carries over."""
+    """Replays all recorded steps in sequence with the changes applied, so that a lead of the host carries over."""
     rows = apply_all(graph, changes)
     rounds = 1 if steps.count >= MIN_STEPS else 2
     return Replayed(changes, graph, rows, rounds, pace(graph, rows, rounds))
 
 
 class ReplayError(Struct, frozen=True):
-    """How wrong a replay without a change is. `missed_share`: by how much it misses the recorded steps (median).
-    `unexplained_share`: the part of the steps by which work started later than the graph can tell.
+    """Error of a replay without a change. `missed_share` is the error of the recorded steps (median);
+    `unexplained_share` is the share of step time by which work started later than the graph explains.
     """
 
     missed_share: float
@@ -67,12 +67,14 @@ class ReplayError(Struct, frozen=True):
 
     @property
     def share(self) -> float:
-        """The larger one: either makes a prediction wrong."""
+        """The larger of the two: either makes a prediction wrong."""
         return max(self.missed_share, self.unexplained_share)
 
 
 def replay_error(graph: Graph, steps: Steps, has_gpu: bool) -> ReplayError | None:
-    """None where no launch of the device's work is in the file, so that there is nothing to replay."""
+    """Error of a replay without a change; None if no launch of the device's work is in the file, so that nothing can be
+    replayed.
+    """
     if has_gpu and graph.fixed == (graph.work >= 0).sum():
         return None
     measured = np.maximum(np.diff(steps.edges), 1)

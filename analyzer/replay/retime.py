@@ -15,54 +15,54 @@ from traceopt.analyzer.tables.schema import I8
 
 
 class Pace(Struct, frozen=True):
-    """Times in ns at the borders of the steps, shape (steps + 1,)."""
+    """Times at the step borders in ns, shape (steps + 1,)."""
 
     host: I8  # how far the host was
     device: I8  # when the work issued so far will have ended
 
     @property
     def complete(self) -> I8:
-        """When the host was done with a step and the device with what was issued until then."""
+        """When the host was done with a step and the device with everything issued until then."""
         return np.maximum(self.host, self.device)
 
     @property
     def per_step_ns(self) -> I8:
-        """Shape (steps,)."""
+        """Duration of each step. Shape (steps,)."""
         return np.diff(self.complete)
 
     @property
     def step_ns(self) -> float:
-        """The median step, as elsewhere: what happens once in a while is no part of it."""
+        """Duration of the median step, which ignores rare events."""
         return max(1.0, median(self.per_step_ns))
 
     @property
     def mean_step_ns(self) -> float:
-        """The mean step, for what does happen once in a while."""
+        """Duration of the mean step, which includes rare events."""
         return float(np.mean(self.per_step_ns))
 
 
 class Timing(Pace, frozen=True):
-    """Of each row as well, but for `free`; shape (rows,)."""
+    """The same times for every row, shape (rows,), except `free`."""
 
-    free: I8  # of each stream: when it had done what came before the first step
-    end: I8  # when its work ended; when the host was done with it
+    free: I8  # of each stream: when it was done with everything from before the first step
+    end: I8  # when its work ended, or the host was done with it
     clock: I8  # how far the host was when it had issued the row, or waited in it
 
 
-Meeting = tuple[int, int, int]  # the round, the number of the meeting, and when this rank comes to it, ns
+Meeting = tuple[int, int, int]  # round, number of the shared collective, arrival time of this rank in ns
 Pass = Generator[Meeting, int, Timing]
 
 
 def pace(graph: Graph, rows: Rows, rounds: int = 1) -> Pace:
-    """Replays `rows`, those of the graph or changed ones, from the state in which the window began; in further rounds
-    the steps come over again, from the state that the round before left behind. The last round counts.
+    """Replays `rows` (the graph's, changed or not) from the state at the start of the window. In further rounds the
+    steps repeat from the state at the end of the previous round. The last round counts.
     """
     timing = _timing(*condensed(graph, rows), rounds)
     return Pace(timing.host, timing.device)
 
 
 def retime(graph: Graph, rows: Rows, rounds: int = 1) -> Timing:
-    """The same for every row."""
+    """Like `pace`, but returns the times of every row."""
     return _expanded(graph, rows, _timing(*condensed(graph, rows), rounds))
 
 
@@ -72,22 +72,22 @@ def _timing(graph: Graph, rows: Rows, rounds: int) -> Timing:
     except StopIteration as end:
         timing: Timing = end.value
         return timing
-    raise AssertionError("one rank alone has no meetings")
+    raise AssertionError("a rank that is replayed alone has no shared collectives")
 
 
 def condensed(graph: Graph, rows: Rows) -> tuple[Graph, Rows]:
-    """The same steps with one row for each run.
+    """The same steps with one row per run.
 
-    A run ends when the last of these has come: its stream is free, then all its work; what its first row awaits, then
-    all its work; any of its launches, then the work from there on. That is what a row is, with no duration.
+    A run ends at the latest of these times: its stream is free, plus all its work; the row awaited by its first row
+    ends, plus all its work; each launch, plus the work from there on. One row with zero duration expresses this.
     """
     runs = graph.runs(rows)
     first, last = runs.first, runs.last
     issued, done = np.cumsum(rows.host), np.cumsum(rows.lead + rows.duration)
-    after = rows.latency + rows.duration  # of each row, when its work ends after all before the run is done
+    after = rows.latency + rows.duration  # when the row's work ends, after everything before the run
     after += issued
     after -= done
-    left = rows.duration[first] + done[last] - done[first]  # from the start of the first row, at least
+    left = rows.duration[first] + done[last] - done[first]  # at least, from the start of the first row
     awaits = rows.awaits[first]
     fewer = Rows(
         host=np.diff(issued[last], prepend=0),
@@ -102,11 +102,11 @@ def condensed(graph: Graph, rows: Rows) -> tuple[Graph, Rows]:
 
 
 def _expanded(graph: Graph, rows: Rows, timing: Timing) -> Timing:
-    """The timing of the rows, from that of their runs."""
+    """The timing of all rows, from the timing of their runs."""
     runs, fixed = graph.runs(rows), graph.fixed
     issued = np.cumsum(rows.host)
     clock = issued + np.repeat(timing.clock - issued[runs.last], runs.size)
-    start = clock + rows.latency  # of work that its stream does not hold back
+    start = clock + rows.latency  # if its stream does not delay it
     waiting = np.flatnonzero(rows.awaits >= 0)
     ready = timing.end[runs.of(rows.awaits[waiting])] + rows.wake[waiting]
     start[waiting] = np.maximum(start[waiting], ready)
@@ -116,16 +116,18 @@ def _expanded(graph: Graph, rows: Rows, timing: Timing) -> Timing:
         mine = fixed + np.flatnonzero(rows.stream[fixed:] == stream)
         duration = rows.duration[mine]
         done = np.cumsum(rows.lead[mine] + duration)
-        since = np.maximum.accumulate(start[mine] + duration - done)  # when the stream was free, but for its work
+        # When the stream was free, not counting its own work.
+        since = np.maximum.accumulate(start[mine] + duration - done)
         end[mine] = np.maximum(since, free) + done
     return Timing(timing.host, timing.device, timing.free, end, clock)
 
 
 def one_pass(graph: Graph, rows: Rows, rounds: int = 1) -> Pass:
-    """As `retime`, where work may have to meet other ranks: a duration of ~m means that the row takes part in meeting
-    m. The pass halts there with the time at which the row can start, and goes on with the time at which it ends.
+    """Like `retime`, for work that may be shared with other ranks: a duration of ~m means that the row takes part in
+    shared collective m. The pass yields there with the time at which the row can start, and is resumed with the time at
+    which it ends.
 
-    A loop over rows with plain lists, because each row depends on earlier ones; about 0.3 us a row.
+    Loops over plain lists, because each row depends on earlier ones; about 0.3 us per row.
     """
     first = graph.fixed
     columns = (rows.host, rows.stream, rows.latency, rows.lead, rows.duration, rows.awaits, rows.wake)
@@ -163,10 +165,10 @@ def one_pass(graph: Graph, rows: Rows, rounds: int = 1) -> Pass:
 
 
 def _clock(rows: Rows, end: I8, fixed: int, began: int) -> I8:
-    """How far the host was after each row: since its last own row, which may have waited, it only worked."""
+    """How far the host was after each row: since its last own row, which may have waited, it has only worked."""
     own = fixed + np.flatnonzero(rows.stream[fixed:] == HOST)
     issued = np.cumsum(rows.host)
-    lost = np.append(began - issued[fixed - 1] if fixed else began, end[own] - issued[own])  # to waiting
+    lost = np.append(began - issued[fixed - 1] if fixed else began, end[own] - issued[own])  # time spent waiting
     clock: I8 = issued + np.repeat(lost, np.diff(own, prepend=0, append=len(rows)))
     clock[:fixed] = began
     return clock

@@ -1,8 +1,8 @@
-"""Who waits for what: the host in syncs, blocking copies and full queues, and one stream for another.
+"""What waits for what: the host in syncs, blocking copies and full queues, and one stream for another.
 
-The profiler writes down what was waited for only where sync rows were recorded. Elsewhere it is inferred: a call that
-returned just after some work ended waited for the last work that it could have waited for, and a stream is taken to
-wait for what the host had issued last to another stream. What the recorded times contradict is no dependency.
+The profiler records what was waited for only in sync rows. Without them it is inferred: a call that returned just after
+some work ended waited for the last work that it could have waited for, and a stream wait is for the work that the host
+last issued to another stream. A dependency that contradicts the recorded times is dropped.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from traceopt.analyzer.tables.trace import Trace
 from traceopt.analyzer.timeline.gpu_work import GpuWork
 from traceopt.analyzer.vocabulary import op_names
 
-TOLERANCE_NS = 2_000  # times cut to microseconds, and two clocks
-WAKE_NS = 10_000  # at most, from the end of the work to the return of a call that did not have to wait for it
+TOLERANCE_NS = 2_000  # times truncated to microseconds, and two clocks
+WAKE_NS = 10_000  # maximum time from the end of work to the return of a call that did not have to wait for it
 SLOW_CALL_NS = 50_000
 LONG_WORK_NS = 20_000
-BLOCKING_SHARE = 0.9  # of the long kernels, whose launches return after them: launches block
+BLOCKING_SHARE = 0.9  # if this share of long kernels ends before its launch returns, launches block
 DEEP_QUEUE = 256  # launches in flight; drivers hold about 1024 and then block
-SOON_NS = 100_000  # a launch that waited for room in the queue returns so soon after there was some
+SOON_NS = 100_000  # a launch that waited for room in the queue returns this soon after there was room
 
 _OF_DEVICE = re.compile(r"(?:Device|Ctx|Thread)Synchronize|^synchronize$|QueueFinish|SynchronizeDevice")
 _OF_STREAM = re.compile(r"StreamSynchronize|synchronizeStream|SynchronizeStream")
@@ -36,9 +36,9 @@ class HostWaits(Struct, frozen=True):
     """One row for each piece of work that a call waited for; arrays have shape (len,)."""
 
     call: I8
-    target: I8  # row of Queues whose end is awaited
-    wake: I8  # ns from that end to the end of the wait; below 0 for copies that return when the rest is staged
-    blocked: Mask  # the call did have to wait
+    target: I8  # row of Queues that is awaited
+    wake: I8  # ns from that end to the end of the wait; negative for copies that return once the rest is staged
+    blocked: Mask  # the call had to wait
     inferred: Mask
 
     def __len__(self) -> int:
@@ -56,7 +56,9 @@ def find_host_waits(trace: Trace, gpu: GpuWork, calls: Calls, queues: Queues) ->
 
 
 def _waits(calls: Calls, queues: Queues, call: I8, target: I8, inferred: bool) -> HostWaits:
-    """A call that had to wait returned so late after the end of the work as was seen."""
+    """The waits of calls. A call that had to wait keeps its observed delay after the end of the work; for others it is
+    at most WAKE_NS.
+    """
     end = queues.end_of(target)
     late = calls.end[call] - end
     blocked = end > calls.start[call]
@@ -65,12 +67,12 @@ def _waits(calls: Calls, queues: Queues, call: I8, target: I8, inferred: bool) -
 
 
 def _blocking_launches(trace: Trace, gpu: GpuWork, calls: Calls, queues: Queues) -> HostWaits:
-    """Launches that return when their work is done: copies, by their name or if a slow call lasted into the copy; all
-    work that the call outlived, where this is so of almost all long kernels (CUDA_LAUNCH_BLOCKING).
+    """Launches that return when their work is done: copies (by name, or if a slow call lasted into the copy), and all
+    work if almost all long kernels end before their launch returns (CUDA_LAUNCH_BLOCKING).
     """
-    # Of a stream whose work did not begin in the order of its launches (the file is damaged) only some are usable.
+    # If a stream's work did not start in launch order (damaged file), only some rows are usable.
     rows = np.flatnonzero((queues.launched >= 0) & (queues.launched == queues.call))
-    rows = rows[~calls.beside[queues.launched[rows]]]
+    rows = rows[~calls.concurrent[queues.launched[rows]]]
     call = queues.launched[rows]
     copies = gpu.work.kind[queues.row[rows]] == MEMCPY
     by_name = named(trace, trace.runtime.name[calls.row[call]], op_names.is_blocking_sync)
@@ -85,8 +87,8 @@ def _blocking_launches(trace: Trace, gpu: GpuWork, calls: Calls, queues: Queues)
 
 
 def _full_queues(calls: Calls, queues: Queues) -> HostWaits:
-    """Slow launches behind hundreds of others: they return when the GPU has begun the next piece of work."""
-    call = np.flatnonzero((calls.kind == LAUNCH) & (calls.end - calls.start >= SLOW_CALL_NS) & ~calls.beside)
+    """Slow launches behind hundreds of others: they return when the GPU starts the next piece of work."""
+    call = np.flatnonzero((calls.kind == LAUNCH) & (calls.end - calls.start >= SLOW_CALL_NS) & ~calls.concurrent)
     issued = np.searchsorted(np.sort(queues.call), call, side="left")
     begun = np.searchsorted(np.sort(queues.start), calls.end[call], side="right")
     call = call[issued - begun >= DEEP_QUEUE]
@@ -97,8 +99,10 @@ def _full_queues(calls: Calls, queues: Queues) -> HostWaits:
 
 
 def _syncs(trace: Trace, calls: Calls, queues: Queues) -> list[HostWaits]:
-    """Sync calls, each with what its sync row says; else with what its name and its return tell."""
-    call = np.flatnonzero((calls.kind == SYNC) & ~calls.beside)
+    """Sync calls: the target is in the sync row if there is one, else it is inferred from the call's name and return
+    time.
+    """
+    call = np.flatnonzero((calls.kind == SYNC) & ~calls.concurrent)
     names = trace.runtime.name[calls.row[call]]
     recorded = _recorded_target(trace, calls, queues, call)
     known = recorded >= 0
@@ -115,12 +119,12 @@ def _syncs(trace: Trace, calls: Calls, queues: Queues) -> list[HostWaits]:
     other &= queues.end_of(finished) > calls.start[call]
 
     found = [(known, recorded, False), (of_stream & (of_one >= 0), of_one, True), (other, finished, True)]
-    found += [(of_device & (row >= 0), row, False) for row in last]  # a sync of the device waits for every stream
+    found += [(of_device & (row >= 0), row, False) for row in last]  # a device sync waits for every stream
     return [_waits(calls, queues, call[mine], target[mine], inferred) for mine, target, inferred in found]
 
 
 def _recorded_target(trace: Trace, calls: Calls, queues: Queues, call: I8) -> I8:
-    """What the sync row of each call names: the last work of a stream before the call, or before an event; -1: none."""
+    """The target in the sync row of each call: a stream's last work before the call or before an event; -1: none."""
     sync, runtime = trace.sync, trace.runtime
     target = np.full(len(call), -1)
     if not len(sync) or not queues.streams:
@@ -130,7 +134,8 @@ def _recorded_target(trace: Trace, calls: Calls, queues: Queues, call: I8) -> I8
     stream = _find(queues.ids, stream_id)
     record = _find(runtime.correlation, np.where(sync.event_record[row] > 0, sync.event_record[row], -2))
     recorded_at = np.where(record >= 0, np.searchsorted(calls.start, runtime.start[record]), call)
-    recorded_at = np.minimum(recorded_at, call)  # nobody waits for what comes later, whatever a damaged file says
+    # In a damaged file the event may be later, but nothing waits for later work.
+    recorded_at = np.minimum(recorded_at, call)
     target = queues.last_before(recorded_at)[stream, np.arange(len(call))]
     return np.where((row >= 0) & (stream >= 0), target, -1)
 
@@ -143,11 +148,11 @@ def _find(values: I8, wanted: I8) -> I8:
 
 
 def find_stream_waits(trace: Trace, calls: Calls, queues: Queues) -> tuple[I8, Mask]:
-    """For each row of the queues the row of another stream that a stream wait put before it (-1: none), and whether
+    """For each row of the queues, the row of another stream that a stream wait made it wait for (-1: none), and whether
     that is inferred.
 
-    A stream wait holds back what the host issues next. Unless a sync row says else, it waits for what the host had
-    issued last to any other stream.
+    A stream wait delays what the host issues next to that stream. Without a sync row it is assumed to wait for what the
+    host last issued to any other stream.
     """
     target, inferred = np.full(len(queues), -1), np.zeros(len(queues), bool)
     call = np.flatnonzero(calls.kind == STREAM_WAIT)
@@ -161,7 +166,7 @@ def find_stream_waits(trace: Trace, calls: Calls, queues: Queues) -> tuple[I8, M
     awaited = np.where(recorded >= 0, recorded, queues.newest(last))
     end = queues.end_of(awaited)
     possible = np.flatnonzero((awaited >= 0) & (end <= queues.start[held] + TOLERANCE_NS))
-    possible = possible[np.argsort(end[possible], kind="stable")]  # of several waits the one that ended last
+    possible = possible[np.argsort(end[possible], kind="stable")]  # of several waits take the one that ended last
     target[held[possible]] = awaited[possible]
     inferred[held[possible]] = recorded[possible] < 0
     return target, inferred

@@ -1,1 +1,1 @@
-"""What `traceopt run` wrote into the header of a trace: settings, step times, data loaders."""
+"""Reads what `traceopt run` wrote into the header of a trace: settings, step times, data loaders."""

@@ -1,4 +1,4 @@
-"""The DataLoaders of a run as `traceopt run` saw them: settings, starts of workers, what a batch costs to build."""
+"""The DataLoaders that `traceopt run` observed: settings, worker starts, cost of building a batch."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from traceopt.analyzer.tables.json_values import MOST_US, amount, flag, rows, ta
 MOST_WORKERS = 100_000
 MOST_LOADERS = 100
 
-_Key = tuple[str | None, int | None]  # dataset and number of workers
+_Key = tuple[str | None, int | None]  # dataset class and number of workers
 
 
 class WorkerStart(Struct, frozen=True):
-    """Once that worker processes were started, in step `step`: how long that took, and the wait for the first batch.
+    """One start of worker processes, in step `step`: how long it took, and the wait for the first batch.
 
-    `end_ns`: how long the loader took to end after the last batch; None while it had not.
+    `end_ns` is how long the loader took to shut down after the last batch; None if it had not ended.
     """
 
     step: int
@@ -29,8 +29,8 @@ class WorkerStart(Struct, frozen=True):
 
 
 class Build(Struct, frozen=True):
-    """What it takes one process to build a batch, mean over all, ns: of that computing, and ready to compute with no
-    core free. None where not recorded.
+    """Mean time that one process takes to build a batch, ns; `cpu_ns` is the CPU time in it, `core_wait_ns` the time
+    that it was ready to run but no core was free. None if not recorded.
     """
 
     batch_ns: float
@@ -39,7 +39,9 @@ class Build(Struct, frozen=True):
 
     @property
     def computing_share(self) -> float | None:
-        """Of the time that a batch takes when a core is free; the rest is waiting for storage or the network."""
+        """CPU time as a share of the time to build a batch when a core is free; the rest waits for storage or the
+        network.
+        """
         if self.cpu_ns is None:
             return None
         free_ns = self.batch_ns - (self.core_wait_ns or 0.0)
@@ -51,7 +53,8 @@ class Build(Struct, frozen=True):
 
 
 class Loader(Struct, frozen=True):
-    """None where not known. `build` is the measure of the process that builds: a worker, else the training process.
+    """None stands for unknown. `build` is measured in the process that builds batches: a worker, or the training
+    process.
 
     `starts` has an entry for each time that workers were started.
     """
@@ -67,9 +70,9 @@ class Loader(Struct, frozen=True):
 
 
 def read_loaders(loaders: object, workers: object, core_wait_per_cpu: float | None) -> tuple[Loader, ...]:
-    """The loader that most batches were read from comes first: it is the training's.
+    """The loaders, the one with the most batches first: it is the training's.
 
-    `core_wait_per_cpu`: how long the training thread waits for a core, as a multiple of the time that it runs.
+    `core_wait_per_cpu` is the training thread's waiting time for a core per unit of CPU time.
     """
     times: defaultdict[_Key, list[Mapping[str, Any]]] = defaultdict(list)
     for row in rows(workers):
@@ -98,7 +101,7 @@ def _loader(
 
 
 def _main_thread_build(row: Mapping[str, Any], batches: int | None, core_wait_per_cpu: float | None) -> Build | None:
-    """Its waits for a core are not counted batch by batch: as many as the thread has at other work."""
+    """Waits for a core are not counted per batch here, so the rate of the whole training thread is used."""
     fetch_us, cpu_us = (amount(row.get(name), MOST_US) for name in ("fetch_us", "fetch_cpu_us"))
     if not batches or not fetch_us:
         return None
@@ -115,7 +118,7 @@ def _start(row: Mapping[str, Any]) -> WorkerStart | None:
 
 
 def _build(workers: list[Mapping[str, Any]]) -> Build | None:
-    """Mean of the processes, by their batches. A worker waits for a core when it has a batch to build."""
+    """Mean over the processes, weighted by batches. A worker waits for a core only while it has a batch to build."""
     batches, built_us, cpu_us, waited_us = 0, 0.0, 0.0, 0.0
     for row in workers:
         count, batch_us = whole(row.get("batches"), 10**9), amount(row.get("batch_us"), MOST_US)

@@ -1,6 +1,6 @@
-"""What `traceopt run` wrote into the trace beside the events: settings and totals that no event shows.
+"""Settings and totals that `traceopt run` wrote into the trace besides its events.
 
-capture/metadata/document.py describes the key. A trace is untrusted input: values of an unexpected kind become None.
+capture/metadata/document.py describes the key. A trace is untrusted input: values of an unexpected type become None.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ MOST_CORES = 65_536
 
 
 class Environment(Struct, frozen=True):
-    """Settings of the process that decide its speed; None where not known.
+    """Process settings that affect speed; None if unknown.
 
-    `cpu_affinity` counts the cores that the process may run on, `cpu_quota` the cores' worth of time that its container
-    may use; `numa_nodes` is how many nodes the machine has and how many of them the process may use.
+    `cpu_affinity` is the number of cores that the process may run on, `cpu_quota` the CPU limit of its container in
+    cores; `numa_nodes` is how many NUMA nodes the machine has and how many of them the process may use.
     """
 
     cpu_count: int | None = None
@@ -29,7 +29,7 @@ class Environment(Struct, frozen=True):
     cpu_affinity_of_parent: int | None = None
     cpu_quota: float | None = None
     numa_nodes: tuple[int, int] | None = None
-    threads: int | None = None  # of one operator on the CPU
+    threads: int | None = None  # intra-op threads on the CPU
     local_world_size: int | None = None
     matmul_precision: str | None = None
     matmul_tf32: bool | None = None
@@ -44,7 +44,7 @@ class Environment(Struct, frozen=True):
 
     @property
     def cores(self) -> int | None:
-        """Those that this process may use by itself: of a core that all ranks of the machine may use, its part."""
+        """Cores that this process can count on: shared cores are divided among the ranks of the machine."""
         allowed = self.cpu_affinity or self.cpu_count
         if allowed is None:
             return None
@@ -54,25 +54,25 @@ class Environment(Struct, frozen=True):
 
     @property
     def ranks_on_cores(self) -> int:
-        """Processes of the run that share the cores; a launcher that binds each to its own leaves 1."""
+        """Processes of the run that share the cores; 1 if the launcher binds each to its own cores."""
         bound = (self.cpu_affinity or 0) < (self.cpu_affinity_of_parent or 0)
         return 1 if bound else self.local_world_size or 1
 
 
 class Model(Struct, frozen=True):
-    """A module that is part of no other. `channels_last` is None without filters larger than 1 x 1."""
+    """A top-level module. `channels_last` is None without filters larger than 1 x 1."""
 
     class_name: str | None
-    wrapped: str | None  # the class inside, of a wrapper such as DistributedDataParallel
+    wrapped: str | None  # the class inside a wrapper such as DistributedDataParallel
     compiled: bool | None
     channels_last: bool | None
     parameters: int | None
     trainable: int | None
-    dtypes: Mapping[str, int]  # parameters by type
+    dtypes: Mapping[str, int]  # number of parameter elements by type
 
 
 class Optimizer(Struct, frozen=True):
-    """`foreach` and `fused` are None where the script left the choice to torch, or they are not known."""
+    """`foreach` and `fused` are None if the script left the choice to torch, or they are unknown."""
 
     class_name: str | None
     foreach: bool | None
@@ -82,7 +82,7 @@ class Optimizer(Struct, frozen=True):
 
 
 class Collections(Struct, frozen=True):
-    """Of Python's garbage collector, since the end of step 0. `frozen` objects are left alone by it."""
+    """Runs of Python's garbage collector since the end of step 0. `frozen` objects are ignored by the collector."""
 
     count: int
     total_ns: int
@@ -99,7 +99,7 @@ class Checkpoints(Struct, frozen=True):
 
 
 class AllocatorState(Struct, frozen=True):
-    """Of the caching allocator of the GPU."""
+    """State of the GPU's caching allocator."""
 
     allocated_bytes: int | None
     peak_allocated_bytes: int | None
@@ -110,9 +110,9 @@ class AllocatorState(Struct, frozen=True):
 
 
 class Captured(Struct, frozen=True):
-    """Empty, and not `recorded`, for a trace that another program made.
+    """Everything that `traceopt run` recorded; empty and not `recorded` for other traces.
 
-    `cycle` names the part of the schedule that the trace holds. `dynamo` are torch.compile's counters by kind: graph
+    `cycle` is the part of the schedule that the trace holds. `dynamo` has torch.compile's counters by kind: graph
     breaks, recompilations and so on, each with its reasons. `memory` is before and after the recorded steps.
     """
 
@@ -130,24 +130,26 @@ class Captured(Struct, frozen=True):
 
     @property
     def training_loader(self) -> Loader | None:
-        """The one that most batches were read from."""
+        """The loader with the most batches."""
         return self.loaders[0] if self.loaders else None
 
     @property
     def stretch(self) -> float | None:
-        """Of the cycle that the times are from: its steps as a multiple of those without a profiler."""
+        """Slowdown by recording, in the cycle that the times come from: recorded steps as a multiple of unprofiled
+        steps.
+        """
         return self.ledger.stretch.get(self.cycle or "") if self.ledger is not None else None
 
     @property
     def profiler_ns(self) -> float:
-        """By how much a step of that cycle is longer than one without a profiler; 0 where that is not known."""
+        """How much longer a step of that cycle is than one without a profiler; 0 if unknown."""
         usual = self.ledger.usual_ns if self.ledger is not None else None
         recorded = self.ledger.recorded_ns.get(self.cycle or "") if self.ledger is not None else None
         return max(0.0, recorded - usual) if usual is not None and recorded is not None else 0.0
 
 
 def captured(header: Mapping[str, Any]) -> Captured:
-    """From the top-level key `traceopt`."""
+    """Reads the top-level key `traceopt`."""
     own = table(header.get("traceopt"))
     memory = table(own.get("memory"))
     ledger = read_ledger(own.get("ledger"))

@@ -1,4 +1,4 @@
-"""The ledger of a run: what every step took, recorded or not, as `traceopt run` wrote it into the trace."""
+"""The step ledger that `traceopt run` wrote into the trace: how long every step took, recorded or not."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from traceopt.analyzer.arrays.percentiles import median
 from traceopt.analyzer.tables.json_values import MOST_ROWS, MOST_US, amount, rows, table, time_ns, times_ns, whole, word
 from traceopt.analyzer.tables.schema import I8
 
-SETTLED = 3  # the first steps of a run are slow: they are left out of medians
-FEW = 5  # a median of fewer unrecorded steps says nothing
+SETTLED = 3  # the first steps of a run are slow and left out of medians
+FEW = 5  # fewer unrecorded steps are too few for a median
 
 
 class Window(Struct, frozen=True):
-    """Steps that had a profiler: from `warmup_from` on; those from `start` to `until` - 1 are in a trace."""
+    """Steps with a profiler: it was active from `warmup_from` on; steps from `start` to `until` - 1 are in a trace."""
 
     cycle: str
     warmup_from: int
@@ -27,11 +27,11 @@ class Window(Struct, frozen=True):
 
 
 class Ledger(Struct, frozen=True, dict=True):
-    """Arrays have an entry a step, from step 0 on (the start of the program), ns.
+    """Arrays have an entry per step, from step 0 (the start of the program), in ns.
 
-    `fetch_ns` is the time in the DataLoader, None where no loader was watched; `gc_ns` the collector's, `save_ns` that
-    of torch.save. `core_wait_share` is the part of the run in which the training thread was ready and no core was free,
-    `core_wait_per_cpu` the same as a multiple of the time that it ran.
+    `fetch_ns` is the time in the DataLoader, None if no loader was observed; `gc_ns` is the garbage collector's time,
+    `save_ns` that of torch.save. `core_wait_share` is the share of the run in which the training thread was ready but
+    no core was free; `core_wait_per_cpu` is the same time as a multiple of its CPU time.
     """
 
     step_ns: I8
@@ -39,7 +39,7 @@ class Ledger(Struct, frozen=True, dict=True):
     gc_ns: I8
     save_ns: I8
     windows: tuple[Window, ...]
-    later_steps: int  # that are not kept one by one
+    later_steps: int  # not recorded individually
     core_wait_share: float | None
     core_wait_per_cpu: float | None
 
@@ -49,7 +49,7 @@ class Ledger(Struct, frozen=True, dict=True):
 
     @cached_property
     def usual(self) -> I8:
-        """Numbers of the steps without a profiler, but for the first ones."""
+        """Numbers of the steps without a profiler, except the first ones."""
         free = np.ones(len(self.step_ns), bool)
         free[:SETTLED] = False
         for window in self.windows:
@@ -58,19 +58,19 @@ class Ledger(Struct, frozen=True, dict=True):
 
     @cached_property
     def usual_ns(self) -> float | None:
-        """The median step without a profiler, waiting for data aside; None where too few are known."""
+        """Median step without a profiler, excluding the wait for data; None if there are too few such steps."""
         usual = median(self._own_ns[self.usual]) if len(self.usual) >= FEW else 0.0
         return usual if usual > 0 else None
 
     @cached_property
     def recorded_ns(self) -> dict[str, float]:
-        """By cycle: the median recorded step, waiting for data aside."""
+        """Median recorded step by cycle, excluding the wait for data."""
         recorded = {window.cycle: self._own_ns[window.start : window.until] for window in self.windows}
         return {cycle: median(steps) for cycle, steps in recorded.items() if len(steps)}
 
     @property
     def stretch(self) -> dict[str, float]:
-        """By cycle: the median recorded step as a multiple of the median unrecorded one, waiting for data aside."""
+        """Median recorded step as a multiple of the median unrecorded one, by cycle, excluding the wait for data."""
         usual = self.usual_ns
         return {cycle: step / usual for cycle, step in self.recorded_ns.items()} if usual else {}
 
@@ -80,7 +80,7 @@ class Ledger(Struct, frozen=True, dict=True):
 
 
 def read_ledger(value: object) -> Ledger | None:
-    """None where the steps are not there, or are no times."""
+    """Reads the ledger; None if step times are missing or invalid."""
     document = table(value)
     step_ns = times_ns(document.get("step_us"))
     if step_ns is None or not len(step_ns):

@@ -1,4 +1,4 @@
-"""What the host's flow of control did: the activities of the thread that launches, else of the training thread."""
+"""What the host threads that launch work did; without launches, the training thread."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from traceopt.analyzer.vocabulary.host_activities import HOLE
 
 
 def flow_areas(host: Host, steps: Steps, launching_threads: I4, holes: Holes) -> dict[str, Intervals]:
-    """Exclusive activities by name. `launching_threads`: the threads that launch the device's work."""
+    """Exclusive activities by name. `launching_threads` are the threads that launch the device's work."""
     others = launching_threads[launching_threads != steps.thread].tolist()
     areas = host.of_thread_else(others[-1], steps.thread) if others else host.of_thread(steps.thread)
     silent = union(holes.start, holes.end)

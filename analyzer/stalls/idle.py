@@ -1,4 +1,4 @@
-"""Every idle gap of the GPU with its cause: what kept the next kernel from being there."""
+"""Every idle gap of the GPU with its cause: why the next kernel did not start earlier."""
 
 from __future__ import annotations
 
@@ -19,23 +19,24 @@ from traceopt.analyzer.vocabulary import op_names
 from traceopt.analyzer.vocabulary.host_activities import ACTIVITY_NAMES, HOLE, QUEUED, UNTRACED
 
 CAUSES = (*ACTIVITY_NAMES, HOLE, UNTRACED, QUEUED)
-MOST_THREADS = 256  # that launch: gaps that others end are put down to the training thread
-LAUNCH_LATENCY_NS = 30_000  # from the end of a launch call to its kernel on an idle GPU: 3-20 us seen, P2P setups more
+MOST_THREADS = 256  # threads that launch; gaps that other threads end are attributed to the training thread
+# From the end of a launch call to its kernel on an idle GPU: 3-20 us seen, more for P2P setups.
+LAUNCH_LATENCY_NS = 30_000
 
 
 class Gaps(Struct, frozen=True, dict=True):
-    """The idle gaps of a device, cut at the borders of steps. Arrays have shape (len,), times in ns.
+    """The idle gaps of a device, cut at step borders. Arrays have shape (len,), times in ns.
 
-    The GPU was starved from `start` to `starved_end`: its next work was not launched yet. From there to `end` that work
-    was queued (it waited for another stream, a copy, or for work that the trace does not show).
+    From `start` to `starved_end` the GPU was starved: its next work was not launched yet. From there to `end` that work
+    was queued, waiting for another stream, a copy, or work that the trace does not show.
     """
 
     start: I8
     end: I8
     starved_end: I8
     step: I8
-    next_row: I8  # of the device's work: what ended the gap; len(work) where nothing came
-    thread: I4  # the CPU thread that launched it; the training thread where unknown
+    next_row: I8  # row of the device's work that ended the gap; len(work) if there was none
+    thread: I4  # the CPU thread that launched it; the training thread if unknown
 
     def __len__(self) -> int:
         return len(self.start)
@@ -48,8 +49,8 @@ class Gaps(Struct, frozen=True, dict=True):
 def find_gaps(gpu: GpuWork, links: Links, steps: Steps) -> Gaps:
     """The gaps of the window, each with the launch that ended it.
 
-    Work whose launch is not in the file was launched before the file began, so the gap before it is no starvation, if
-    launches were recorded at all.
+    Work whose launch is not in the file was launched before the file begins, so the gap before it is not starvation,
+    provided that launches were recorded at all.
     """
     work, idle = gpu.work, gpu.idle
     edges = steps.edges
@@ -77,7 +78,7 @@ def find_gaps(gpu: GpuWork, links: Links, steps: Steps) -> Gaps:
 
 
 def intersect_at(area: Intervals, edges: I8) -> Intervals:
-    """`area` inside [edges[0], edges[-1]), cut at every edge; unlike a set, its pieces may touch."""
+    """`area` inside [edges[0], edges[-1]), cut at every edge, so pieces may touch."""
     cuts = edges[1:-1]
     inside = cuts[area.contains(cuts - 1) & area.contains(cuts)]
     start = np.sort(np.concatenate((area.start, inside)))
@@ -86,7 +87,7 @@ def intersect_at(area: Intervals, edges: I8) -> Intervals:
 
 
 class Idle(Struct, frozen=True, dict=True):
-    """The gaps' time by cause: `amount` has shape (len(gaps), len(CAUSES)), ns; a row sums to its gap."""
+    """Idle time by cause: `amount` has shape (len(gaps), len(CAUSES)), ns; each row sums to its gap."""
 
     gaps: Gaps
     amount: I8
@@ -94,30 +95,30 @@ class Idle(Struct, frozen=True, dict=True):
 
     @cached_property
     def by_step(self) -> I8:
-        """Shape (steps, causes), ns."""
+        """Idle time by step and cause. Shape (steps, causes), ns."""
         step = np.clip(self.gaps.step, 0, self.steps.count - 1)
         return np.stack([self.steps.per_step(step, column) for column in self.amount.T], axis=1)
 
     def of_gaps(self, cause: str) -> I8:
-        """What each gap owes to a cause. Shape (len(gaps),), ns."""
+        """Idle time of each gap due to a cause. Shape (len(gaps),), ns."""
         return self.amount[:, CAUSES.index(cause)]
 
     def total_ns(self, cause: str) -> int:
         return int(self.amount[:, CAUSES.index(cause)].sum())
 
     def typical_ns(self, *causes: str) -> float:
-        """What a cause costs in the median step; a cost of one step is no saving."""
+        """Idle time due to the causes in the median step, so that a cost in a single step is no saving."""
         columns = [CAUSES.index(cause) for cause in causes]
         return float(np.median(self.by_step[:, columns].sum(axis=1)))
 
 
 def attribute(gaps: Gaps, host: Host, steps: Steps, refill: Intervals = EMPTY, holes: Intervals = EMPTY) -> Idle:
-    """Charges each gap to what the launching thread (else the training thread) did while the GPU starved.
+    """Attributes each gap to what the launching thread (else the training thread) did while the GPU starved.
 
-    In `refill` the host launches again after a sync that had drained the GPU: that time is the sync's. `holes` are
-    stretches of Python without an event.
+    In `refill`, the host launches again after a sync that drained the GPU: that time counts as the sync's. `holes` are
+    stretches of Python without a single event.
     """
-    amount = np.zeros((len(CAUSES), len(gaps)), np.int64).T  # a cause's amounts lie side by side
+    amount = np.zeros((len(CAUSES), len(gaps)), np.int64).T  # column-major, because it is filled cause by cause
     for thread in distinct_values(gaps.thread):
         rows = np.flatnonzero(gaps.thread == thread)
         start, end = gaps.start[rows], gaps.starved_end[rows]
@@ -141,9 +142,9 @@ SLOW_CALL_NS = 1_000_000
 
 
 def slow_first_calls(gpu: GpuWork, gaps: Gaps) -> npt.NDArray[np.bool_]:
-    """Runtime rows that took a millisecond and more while the GPU starved, without copying or waiting: the driver
-    loads code, builds a context, or compiles. A launch takes microseconds; one that waits for room in the queue
-    takes long under a busy GPU.
+    """Runtime rows that took at least a millisecond while the GPU starved, without copying or waiting: the driver loads
+    code, builds a context, or compiles. A launch takes microseconds; one that waits for room in the queue is long only
+    while the GPU is busy.
     """
     runtime = gpu.trace.runtime
     rows = np.flatnonzero(runtime.duration >= SLOW_CALL_NS)
@@ -156,7 +157,7 @@ def slow_first_calls(gpu: GpuWork, gaps: Gaps) -> npt.NDArray[np.bool_]:
     return mask
 
 
-MOVABLE = ("launch", "python", UNTRACED)  # the host's ordinary work: what follows a sync
+MOVABLE = ("launch", "python", UNTRACED)  # ordinary host work that follows a sync
 
 
 def _move_refill(amount: I8, gaps: Gaps, host: Host, steps: Steps, refill: Intervals) -> None:

@@ -1,4 +1,4 @@
-"""What recording itself costs the host: some hundred nanoseconds for every event, which no fix gives back."""
+"""Overhead of the profiler on the host: some hundred nanoseconds per event, which no fix saves."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from traceopt.analyzer.arrays.intervals import EMPTY, Intervals, union
 from traceopt.analyzer.timeline.call_tree import PYTHON, Slices
 from traceopt.analyzer.timeline.steps import Steps
 
-MOST_NS = 1_000  # for an event; what recorded steps take longer beyond that has another reason
+MOST_NS = 1_000  # per event; a larger slowdown of recorded steps has another cause
 
 
 def find_profiler_cost(slices: Slices, steps: Steps, extra_ns: float, frames_recorded: bool) -> Intervals:
-    """When the profiler worked in the steps: at the begin of every event, for an equal part of what recorded steps
-    take longer than others (`extra_ns`). `frames_recorded`: Python frames were, while these times were measured.
+    """When the profiler ran inside the steps: at the start of every event, for an equal part of the slowdown of
+    recorded steps (`extra_ns` per step). `frames_recorded`: Python frames were recorded along with the times.
     """
     began, ended = steps.window
     recorded = (slices.start >= began) & (slices.start < ended)

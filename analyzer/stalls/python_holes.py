@@ -1,7 +1,7 @@
-"""Holes: stretches of Python on a launching thread without a single event, while the GPU starves.
+"""Untraced Python: stretches of Python on a launching thread without a single event, while the GPU starves.
 
-With stacks recorded every call shows, builtins too. What is left inside one frame is the collector, native code that
-holds the interpreter, or a loop that calls nothing.
+With stacks recorded every call shows, including builtins. What is left inside one frame is the garbage collector,
+native code that holds the GIL, or a loop that makes no calls.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ SHORTEST_NS = 1_000_000
 
 
 class Holes(Struct, frozen=True):
-    """Arrays have shape (len,); times in ns. `slice` is the Python frame around the hole."""
+    """Arrays have shape (len,); times in ns. `slice` is the Python frame around the stretch."""
 
-    gap: I8  # row of the gaps
+    gap: I8  # row of Gaps
     start: I8
     end: I8
     slice: I8
@@ -29,12 +29,12 @@ class Holes(Struct, frozen=True):
 
 
 def find_holes(slices: Slices, gaps: Gaps, names: list[str]) -> Holes:
-    """The longest hole of each gap in which the GPU starved for a millisecond or more."""
+    """The longest untraced stretch of each gap in which the GPU starved for at least a millisecond."""
     if not len(slices.name_codes(PYTHON)):
         return Holes(*(np.empty(0, np.int64) for _ in range(4)))
     rows: list[tuple[int, int, int, int]] = []
     ends: dict[int, I8] = {}
-    for gap in np.flatnonzero(gaps.starved_end - gaps.start >= SHORTEST_NS).tolist():  # few: they are long
+    for gap in np.flatnonzero(gaps.starved_end - gaps.start >= SHORTEST_NS).tolist():  # few, because they are long
         thread, first, last = int(gaps.thread[gap]), int(gaps.start[gap]), int(gaps.starved_end[gap])
         mine = slices.of_thread(thread)
         if thread not in ends:
@@ -53,5 +53,5 @@ def find_holes(slices: Slices, gaps: Gaps, names: list[str]) -> Holes:
 
 
 def _between(times: I8, first: int, last: int) -> I8:
-    """Of sorted times those from `first` to `last`."""
+    """Of sorted times, those in [first, last]."""
     return times[np.searchsorted(times, first, "left") : np.searchsorted(times, last, "right")]

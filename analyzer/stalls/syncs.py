@@ -1,7 +1,7 @@
-"""Host synchronization: every call that blocks on the GPU, why it is there, and what it costs.
+"""Host syncs: every call that blocks on the GPU, why it is there, and what it costs.
 
-A sync is a stall only where the GPU is starved during it or during the refill after it. Sync time while the GPU works
-is free: the host would have had to wait somewhere.
+A sync is a stall only if the GPU is starved during it or during the refill after it. A sync while the GPU works is
+free: the host would have had to wait somewhere.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ SCALAR_READ, DATA_DEPENDENT, BLOCKING_COPY, EXPLICIT, OTHER = (
     "explicit",
     "other",
 )
-# Operators that read one number, that copy a tensor, and whose output's shape depends on the data.
+# Operators that read one number, that produce an output whose shape depends on the data, and that copy a tensor.
 _REASONS = (
     (SCALAR_READ, re.compile(r"^aten::(?:_local_scalar_dense|item|is_nonzero|equal)$")),
     (
@@ -45,12 +45,12 @@ _REASONS = (
 )
 _UNSCALE = "aten::_amp_foreach_non_finite_check_and_unscale_"
 _TO_PAGEABLE = re.compile(r"DtoH .*Pageable")
-_MOST_OPS_AROUND = 100  # an operator
-_AHEAD_NS = 50_000  # a kernel that waits this long after its launch: the host is ahead of the GPU again
+_MOST_OPS_AROUND = 100  # nested operators that are climbed
+_AHEAD_NS = 50_000  # a kernel that starts this long after its launch shows that the host is ahead of the GPU again
 
 
 def blocking_copies(trace: Trace, links: Links) -> npt.NDArray[np.bool_]:
-    """Runtime rows that copy to pageable host memory: "Async" in the name, yet they return when the copy is done."""
+    """Runtime rows that copy to pageable host memory: named "Async", but they return only when the copy is done."""
     mask = np.zeros(len(trace.runtime), bool)
     copies = np.flatnonzero((trace.gpu.kind == MEMCPY) & (links.launch >= 0))
     codes = distinct_values(trace.gpu.name[copies])
@@ -60,17 +60,17 @@ def blocking_copies(trace: Trace, links: Links) -> npt.NDArray[np.bool_]:
 
 
 class Syncs(Struct, frozen=True, dict=True):
-    """The blocking calls inside the window, one row a call; arrays have shape (len,), times in ns."""
+    """The blocking calls inside the window, one row per call; arrays have shape (len,), times in ns."""
 
     slice: I8  # row of Slices
     start: I8
     end: I8
     step: I8
     reason: npt.NDArray[np.str_]
-    cause_slice: I8  # the operator that called it, else the call itself: where to look for the call site
-    idle: I8  # the GPU starved during the call
-    refill_end: I8  # when the host was ahead again; the end of the call where it had lost no lead
-    refill: I8  # the GPU starved from the end of the call to there
+    cause_slice: I8  # the operator that made the call, else the call itself: where to look for the call site
+    idle: I8  # GPU starvation during the call
+    refill_end: I8  # when the host was ahead again; the end of the call if it lost no lead
+    refill: I8  # GPU starvation from the end of the call until then
 
     def __len__(self) -> int:
         return len(self.slice)
@@ -93,7 +93,7 @@ def find_syncs(
     gaps: Gaps,
     rows: npt.NDArray[np.int64],
 ) -> Syncs:
-    """`rows` are the slices of blocking calls. Without GPU work there are no stalls to tell of."""
+    """The syncs among `rows`, the slices of blocking calls. Without GPU work they cause no stalls."""
     window = steps.window
     rows = rows[(slices.start[rows] < window[1]) & (slices.end[rows] > window[0])]
     rows = rows[np.argsort(slices.start[rows], kind="stable")]
@@ -108,12 +108,12 @@ def find_syncs(
 def _reasons(
     trace: Trace, slices: Slices, rows: npt.NDArray[np.int64]
 ) -> tuple[npt.NDArray[np.str_], npt.NDArray[np.int64]]:
-    """Why each call is there, from the operators around it; a sync without an operator was asked for by the user."""
+    """Why each call is there, from the operators around it. The user asked for a sync that no operator made."""
     op = slices.kind == OP
     reasons = np.where(slices.ancestor(rows, op) >= 0, OTHER, EXPLICIT).astype("U24")
     cause = rows.copy()
     used = slices.name_codes(OP)
-    for reason, pattern in reversed(_REASONS):  # the most specific last
+    for reason, pattern in reversed(_REASONS):  # the most specific reason last, so that it wins
         named = np.zeros(len(trace.names) + 1, bool)
         named[[code for code in used if pattern.match(trace.names[code])]] = True
         found = slices.ancestor(rows, op & named[slices.name])
@@ -136,10 +136,10 @@ def _outermost_op(slices: Slices, found: I4) -> I4:
 
 
 def _refill_end(trace: Trace, links: Links, gpu: GpuWork, gaps: Gaps, start: I8, end: I8) -> I8:
-    """How long after each call it is to blame: until the host is ahead again.
+    """When the host is ahead again after each call: until then the call is to blame for starvation.
 
-    Only a call that returns to an idle GPU has one, and it may not take more starved time than the lead that the host
-    had lost in it: how long the last work before the gap had waited between launch and start.
+    Only a call that returns to an idle GPU has a refill. The refill's starvation is limited to the lead that the host
+    lost in the call: how long the last work before the gap had waited between launch and start.
     """
     work = gpu.work
     if not len(gaps) or not len(work) or not len(trace.runtime) or not len(end):
@@ -168,7 +168,7 @@ def _refill_end(trace: Trace, links: Links, gpu: GpuWork, gaps: Gaps, start: I8,
 
 
 def after_unscaling(trace: Trace, syncs: Syncs, regions: Regions) -> npt.NDArray[np.bool_]:
-    """The first scalar read after the loss scaler's own operator and before the optimizer: whether it may step."""
+    """The first scalar read between the loss scaler's unscale operator and the optimizer: it decides on the step."""
     out = np.zeros(len(syncs), bool)
     ops = trace.ops
     if _UNSCALE not in trace.names or not len(ops):

@@ -1,1 +1,1 @@
-"""What a trace is in memory: columns of NumPy arrays, one table per kind of event."""
+"""A trace in memory: columns of NumPy arrays, one table per kind of event."""

@@ -1,4 +1,4 @@
-"""Numbers, flags and words out of JSON that anyone may have written: of what is odd nothing is taken."""
+"""Reads numbers, flags and strings from untrusted JSON: odd values are ignored."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ import numpy as np
 
 from traceopt.analyzer.tables.schema import I8
 
-MOST = 2**53  # of whole numbers; beyond, JSON readers disagree
+MOST = 2**53  # limit for integers; beyond it JSON readers disagree
 MOST_US = 1e13  # four months
 MOST_ROWS = 10_000
 WORD_LENGTH = 300
 
 
 def whole(value: object, most: int = MOST) -> int | None:
-    """A count from 0 to `most`."""
+    """An integer from 0 to `most`, else None."""
     return value if type(value) is int and 0 <= value <= most else None
 
 
 def amount(value: object, most: float) -> float | None:
-    """A number from 0 to `most`."""
+    """A number from 0 to `most`, else None."""
     if type(value) not in (int, float):
         return None
     try:
-        number = float(value)  # type: ignore[arg-type]  # one of the two
+        number = float(value)  # type: ignore[arg-type]  # an int or a float
     except OverflowError:
         return None
     return number if math.isfinite(number) and 0 <= number <= most else None
@@ -41,29 +41,29 @@ def word(value: object) -> str | None:
 
 
 def table(value: object) -> Mapping[str, Any]:
-    """The object, or an empty one."""
+    """The value if it is an object, else an empty one."""
     return value if isinstance(value, dict) else {}
 
 
 def rows(value: object) -> list[Mapping[str, Any]]:
-    """The objects of a list."""
+    """The objects in a list; empty if it is no list."""
     return [one for one in value[:MOST_ROWS] if isinstance(one, dict)] if isinstance(value, list) else []
 
 
 def counts(value: object) -> dict[str, int]:
-    """The whole numbers of an object, by their names."""
+    """The non-negative integers of an object, by name."""
     found = {name[:WORD_LENGTH]: whole(count) for name, count in table(value).items()}
     return {name: count for name, count in found.items() if count is not None}
 
 
 def time_ns(value_us: object) -> int | None:
-    """Nanoseconds from microseconds."""
+    """Nanoseconds from microseconds; None for anything else."""
     us = amount(value_us, MOST_US)
     return None if us is None else round(us * 1000)
 
 
 def times_ns(values_us: object) -> I8 | None:
-    """The same of a list; None if any of it is odd."""
+    """Nanoseconds from a list of microseconds; None if any value is odd."""
     if not isinstance(values_us, list) or not all(type(value) in (int, float) for value in values_us):
         return None
     try:

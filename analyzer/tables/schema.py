@@ -1,8 +1,8 @@
-"""The columns of a trace: one frozen class of named numpy arrays a kind of event.
+"""The columns of a trace: one frozen class of named NumPy arrays per kind of event.
 
-Every table is sorted by `start` (`time` for points). Times are int64 nanoseconds from the trace's first event. `name`,
-and the columns said to be texts, are codes into the trace's dictionaries `Trace.names` and `Trace.texts`; -1 means
-"not in the event" in every integer column. `thread` is an index into `Trace.threads`.
+Every table is sorted by `start` (`time` for points). Times are int64 nanoseconds since the first event of the trace.
+`name` and the columns marked as text are codes into the dictionaries `Trace.names` and `Trace.texts`; -1 means "not in
+the event" in every integer column. `thread` is an index into `Trace.threads`.
 """
 
 from __future__ import annotations
@@ -32,7 +32,9 @@ KERNEL, MEMCPY, MEMSET = 0, 1, 2  # GpuTable.kind
 
 
 class Table(Struct, frozen=True):
-    """Base of the tables: as long as its columns; `SCHEMA` gives dtypes ("i4x3": three numbers a row)."""
+    """Base of the tables. Its length is that of its columns; `SCHEMA` maps them to dtypes ("i4x3": three numbers per
+    row).
+    """
 
     SCHEMA: ClassVar[dict[str, str]] = {}
     KINDS: ClassVar[dict[str, str]] = {}  # names of the columns' types: "I8", "Text", ...
@@ -44,19 +46,19 @@ class Table(Struct, frozen=True):
 
     @classmethod
     def of_args(cls, *kinds: str) -> tuple[str, ...]:
-        """The columns that come from an event's `args`, of some kinds or of all."""
+        """The columns that come from an event's `args`: all of them, or those of some kinds."""
         return tuple(n for n, kind in cls.KINDS.items() if n not in _OF_EVENT and (not kinds or kind in kinds))
 
     def __len__(self) -> int:
         return len(getattr(self, self.__struct_fields__[0]))
 
     def take(self: T, rows: npt.NDArray[Any]) -> T:
-        """The rows of an index array or a mask, in that order."""
+        """The rows selected by an index array or a mask, in that order."""
         return type(self)(**{column: getattr(self, column)[rows] for column in self.__struct_fields__})
 
 
 class Spans(Table, frozen=True):
-    """A table whose rows last."""
+    """A table whose rows have a duration."""
 
     start: I8  # ns
     duration: I8  # ns, >= 0
@@ -67,11 +69,11 @@ class Spans(Table, frozen=True):
         return self.start + self.duration
 
     def end_of(self, rows: npt.NDArray[Any]) -> I8:
-        """The end of some rows. Shape (len(rows),)."""
+        """When some of the rows end. Shape (len(rows),)."""
         return np.asarray(self.start[rows] + self.duration[rows])
 
     def meets(self, start: int, end: int) -> npt.NDArray[np.bool_]:
-        """Which rows are partly in a stretch of time."""
+        """Which rows overlap [start, end)."""
         return (self.start < end) & (self.duration > start - self.start)
 
 
@@ -88,16 +90,16 @@ class GpuTable(Spans, frozen=True):
     device: I4
     stream: I8
     correlation: I8
-    bytes: I8  # copies and fills
+    bytes: I8  # of copies and fills
     grid: I4x3  # blocks
     block: I4x3  # threads per block
-    collective: Text  # a collective's name, as NCCL's metadata has it
+    collective: Text  # the collective's name in NCCL's metadata
     collective_elements: I8
     collective_dtype: Text
     group_size: I4
     process_group: Text  # its name
     process_group_ranks: Text
-    collective_sequence: I8  # number of a collective in its process group
+    collective_sequence: I8  # sequence number of the collective in its process group
 
 
 class RuntimeTable(ThreadSpans, frozen=True):
@@ -112,9 +114,9 @@ class OpTable(ThreadSpans, frozen=True):
     dims: Text  # JSON of "Input Dims"
     types: Text  # JSON of "Input type"
     concrete: Text  # JSON of "Concrete Inputs"
-    stack: Text  # "Call stack" (2021), frames from the innermost, separated by ";"
+    stack: Text  # "Call stack" (2021), frames from the innermost out, separated by ";"
     sequence: I8  # autograd sequence number
-    forward_thread: I8  # of a backward operator: the thread that ran its forward, as autograd numbers it
+    forward_thread: I8  # of a backward operator: the thread that ran its forward, in autograd's numbering
 
 
 class AnnotationTable(ThreadSpans, frozen=True):
@@ -128,17 +130,17 @@ class AnnotationTable(ThreadSpans, frozen=True):
 class PythonTable(ThreadSpans, frozen=True):
     """Python frames and calls of builtins on CPU threads, named "file(line): function"."""
 
-    call_line: I4  # of the user's code that makes this call; -1: another's code, or not recorded
+    call_line: I4  # line of the user's code that makes this call; -1: not called by user code, or not recorded
 
 
 class SyncTable(Spans, frozen=True):
-    """Device-side rows that say what waited for what; they are no work."""
+    """Device-side rows that record what waited for what; they are not work."""
 
     device: I4
     stream: I8
     correlation: I8
-    awaited_stream: I8  # of a wait for an event: the stream that it was recorded on
-    event_record: I8  # correlation of the call that recorded the event
+    awaited_stream: I8  # of a wait for an event: the stream on which the event was recorded
+    event_record: I8  # correlation id of the call that recorded the event
 
 
 class MemoryTable(Table, frozen=True):
@@ -155,7 +157,7 @@ class MemoryTable(Table, frozen=True):
 
 
 class FlowTable(Table, frozen=True):
-    """Ends of the forward-to-backward arrows: `finish` 0 at the forward operator, 1 at the backward one."""
+    """Ends of forward-to-backward arrows: `finish` is 0 at the forward operator, 1 at the backward operator."""
 
     time: I8  # ns
     id: I8

@@ -1,4 +1,4 @@
-"""A trace in memory: one rank's events as columnar tables, and what the file says about itself."""
+"""A trace in memory: one rank's events as columnar tables, and the metadata of the file."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from traceopt.analyzer.tables.schema import (
 
 
 class Thread(Struct, frozen=True):
-    """A CPU thread of the traced process. `name` is the profiler's, "" where it gave none."""
+    """A CPU thread of the traced process. `name` comes from the profiler, "" if it gave none."""
 
     pid: int | str
     tid: int | str
@@ -27,7 +27,7 @@ class Thread(Struct, frozen=True):
 
 
 class TraceMeta(Struct, frozen=True):
-    """What the file says about itself and how reading it went."""
+    """What the file says about itself, and how reading it went."""
 
     path: str
     header: dict[str, Any]  # the JSON document without its events
@@ -35,14 +35,15 @@ class TraceMeta(Struct, frozen=True):
     world_size: int | None
     event_count: int
     byte_count: int  # of the uncompressed text
-    sha256: str | None  # of the file, compressed or not; None where it could not be read to its end
+    sha256: str | None  # of the file, compressed or not; None if it could not be read to its end
     lost_events: int
     repaired_events: int
     damage: str | None  # what is wrong with the file, in words
-    recorded_index_share: float | None  # events kept of those the profiler numbered ("Ev Idx"); 1.0: all
-    categories: dict[str, int]  # complete events by category
+    # Events in the file as a share of those that the profiler numbered ("Ev Idx"); 1.0: all.
+    recorded_index_share: float | None
+    categories: dict[str, int]  # number of complete events by category
     start_ns: int | None  # of the first event, on the machine's clock
-    detail: TraceMeta | None = None  # of the other cycle that shapes, frames and memory come from
+    detail: TraceMeta | None = None  # of the detail cycle that shapes, frames and memory come from
 
     def device_properties(self) -> list[dict[str, Any]]:
         devices = self.header.get("deviceProperties")
@@ -67,6 +68,6 @@ class Trace(Struct, frozen=True):
 
     @property
     def duration_ns(self) -> int:
-        """From the first event to the end of the last."""
+        """From the first event to the end of the last one."""
         tables = (self.gpu, self.runtime, self.ops, self.annotations, self.python)
         return max((int(table.end.max()) for table in tables if len(table)), default=0)

@@ -1,1 +1,1 @@
-"""What ran when, where, and which call launched it."""
+"""What ran when and where, and which call launched it."""

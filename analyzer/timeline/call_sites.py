@@ -1,11 +1,11 @@
-"""From a slice of a CPU thread to the line of the user's code behind it (never torch, never site-packages).
+"""Maps slices of CPU threads to the lines of the user's code behind them (never torch, never site-packages).
 
-Three sources, best first: Python frames around the slice; the call stack that the 2021 format kept in the operator;
-for a backward operator, the call site of its forward operator (same autograd sequence
-number, else the profiler's arrow).
+There are three sources, best first: Python frames around the slice; the call stack that the 2021 format stores in
+operators; for a backward operator, the call site of its forward operator (same autograd sequence number, else the
+profiler's arrow).
 
-A frame is named after the line that its function begins on. Where `traceopt run` recorded the lines of the calls, a
-site is the line of the call; of work between two calls of one function, the lines from the one to the other.
+A Python frame is named after the line where its function begins. If `traceopt run` recorded caller lines, a site is the
+line of the call; for work between two calls of a function, it is the range of lines between them.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from traceopt.analyzer.vocabulary.python_frames import CallSite, is_library, is_
 
 
 class CallSites(Struct, frozen=True, dict=True):
-    """Call sites of slices, as indices into `sites`; -1 where none is known."""
+    """Call sites of slices, as indices into `sites`; -1 if unknown."""
 
     trace: Trace
     slices: Slices
 
     @cached_property
     def recorded(self) -> bool:
-        """Whether the trace holds any stack to find a call site in."""
+        """Whether the trace has any stacks to find call sites in."""
         return len(self.trace.python) > 0 or bool((self.trace.ops.stack >= 0).any())
 
     @cached_property
@@ -46,7 +46,7 @@ class CallSites(Struct, frozen=True, dict=True):
 
     @cached_property
     def _site_of_name(self) -> I4:
-        """For every name of the trace, the site it is a user's frame of; -1: it is none."""
+        """For every name of the trace, the site if it is a frame of the user's code; else -1."""
         out = np.full(len(self.trace.names), -1, np.int32)
         for code in distinct_values(self.trace.python.name):
             name = self.trace.names[code]
@@ -70,12 +70,12 @@ class CallSites(Struct, frozen=True, dict=True):
 
     @cached_property
     def _nearest_frame(self) -> I4:
-        """For every slice, the innermost user's frame around it."""
+        """For every slice, the innermost user frame around it."""
         return self.slices.nearest(self.user_frames)
 
     @cached_property
     def _site_of_stack(self) -> I4:
-        """For every slice, the site in its own call stack; -1: it has none."""
+        """For every slice, the site in its own call stack; -1 if it has none."""
         text = np.full(len(self.slices), -1, np.int32)
         for kind, table in ((OP, self.trace.ops), (ANNOTATION, self.trace.annotations)):
             mine = self.slices.kind == kind
@@ -86,13 +86,13 @@ class CallSites(Struct, frozen=True, dict=True):
 
     @cached_property
     def _nearest_stack(self) -> I4:
-        """For every slice, the innermost slice around it whose call stack names the user's code."""
+        """For every slice, the innermost slice around it whose call stack contains user code."""
         return self.slices.nearest(self._site_of_stack >= 0)
 
     def of(self, rows: npt.NDArray[np.integer]) -> I4:
-        """Site of each slice; of a frame of the user's code, that frame. Shape (len(rows),).
+        """Call site of each slice; for a frame of the user's code, that frame itself. Shape (len(rows),).
 
-        Of a backward operator the line of its forward operator, also where the engine runs in the calling thread.
+        For a backward operator it is the line of its forward operator, even if the engine runs in the calling thread.
         """
         if not self.recorded:
             return np.full(len(rows), -1, np.int32)
@@ -105,7 +105,9 @@ class CallSites(Struct, frozen=True, dict=True):
         return site
 
     def _run_by_engine(self, rows: npt.NDArray[np.integer]) -> npt.NDArray[np.bool_]:
-        """Slices of a backward operator with no user's frame inside the engine's call: the next one called it."""
+        """Slices of a backward operator that have no user frame inside the engine's call: the next user frame called
+        the engine.
+        """
         if not len(self.slices):
             return np.zeros(len(rows), bool)
         engine = self._nearest_engine[rows]
@@ -118,9 +120,9 @@ class CallSites(Struct, frozen=True, dict=True):
         return self.slices.nearest((self.slices.kind == PYTHON) & named[self.slices.name])
 
     def calling(self, rows: npt.NDArray[np.integer]) -> I4:
-        """Site that each slice was called from: of a frame of the user's code, the line in the frame around it.
+        """Site that each slice was called from: for a frame of the user's code, the line in the frame around it.
 
-        The same as `of` where there is no such frame. Shape (len(rows),).
+        The same as `of` if there is no such frame. Shape (len(rows),).
         """
         parent = self.slices.parent[rows]
         around = np.where(self.user_frames[rows] & (parent >= 0), self._nearest_frame[parent], -1)
@@ -149,14 +151,14 @@ class CallSites(Struct, frozen=True, dict=True):
         return np.where(stacked >= 0, self._site_of_stack[np.maximum(stacked, 0)], site)
 
     def _in_frames(self, rows: npt.NDArray[np.integer], frame: npt.NDArray[np.integer]) -> I4:
-        """Sites of slices in the user's frames around them; -1 where there is none."""
+        """Sites of slices in the user frames around them; -1 if there is none."""
         site = np.where(frame >= 0, self._site_of_name[self.slices.name[np.maximum(frame, 0)]], -1)
         inside = np.flatnonzero((frame >= 0) & (frame != rows))
         first, last = self._lines(rows[inside], frame[inside])
         return self._at_lines(site, inside[first > 0], first[first > 0], last[first > 0])
 
     def _at_lines(self, site: I4, rows: npt.NDArray[np.integer], first: I4, last: I4) -> I4:
-        """`site` with some rows moved to lines of the same function."""
+        """`site` with some rows moved to other lines of the same function."""
         out = site.astype(np.int32)
         place, group = group_rows(out[rows], first, last)
         moved = []
@@ -167,9 +169,9 @@ class CallSites(Struct, frozen=True, dict=True):
         return out
 
     def _lines(self, rows: npt.NDArray[np.integer], frames: npt.NDArray[np.integer]) -> tuple[I4, I4]:
-        """First and last line that the work of each row may stand on, in the user's frame next around it; 0: unknown.
+        """First and last possible line of each row, in the closest user frame around it; 0: unknown.
 
-        That of the frame's call that holds the row; else it lies between two of the frame's calls.
+        It is the line of the frame's call that contains the row; otherwise the row is between two of the frame's calls.
         """
         caller, call_line = self._calls
         holder = self._nearest_call[rows]
@@ -186,12 +188,12 @@ class CallSites(Struct, frozen=True, dict=True):
             return np.where(known & (caller[call] == frames), call_line[call], 0)
 
         first, last = line_of(after - 1), line_of(after)
-        between = ~held & (first > 0) & (last >= first)  # else a loop began anew between the two
+        between = ~held & (first > 0) & (last >= first)  # otherwise a loop started over between the two calls
         return np.where(between, first, exact), np.where(between, last, exact)
 
     @cached_property
     def _calls(self) -> tuple[I4, I4]:
-        """For every slice that is a call by the user's code, the calling frame's slice and its line; -1: it is none."""
+        """For every slice that is a call by user code, the calling frame's slice and its line; -1 for other slices."""
         slices = self.slices
         line = np.full(len(slices), -1, np.int32)
         python = slices.kind == PYTHON
@@ -203,7 +205,7 @@ class CallSites(Struct, frozen=True, dict=True):
 
     @cached_property
     def _calls_by_caller(self) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.int64]]:
-        """The calls by the user's code, by caller and then by time, and the key of that order."""
+        """The calls by user code, sorted by caller and then by time, and the sort key."""
         caller, _ = self._calls
         calls = np.flatnonzero(caller >= 0)
         calls = calls[np.argsort(caller[calls], kind="stable")]
@@ -231,7 +233,7 @@ class CallSites(Struct, frozen=True, dict=True):
         return np.where(found >= 0, slices.of(OP, len(ops))[np.maximum(found, 0)], -1).astype(np.int32)
 
     def _flow_source_of(self, rows: npt.NDArray[np.integer]) -> I4:
-        """Where a forward-to-backward arrow into a slice around each row comes from; -1: none."""
+        """Where a forward-to-backward arrow into a slice around each row starts; -1: none."""
         source = self._flow_source
         if not len(source):
             return np.full(len(rows), -1, np.int32)
@@ -240,7 +242,7 @@ class CallSites(Struct, frozen=True, dict=True):
 
     @cached_property
     def _flow_source(self) -> I4:
-        """For every slice, the slice that an arrow into it starts in; -1: none. Empty without arrows."""
+        """For every slice, the slice in which an arrow into it starts; -1: none. Empty without arrows."""
         flows, slices = self.trace.flows, self.slices
         if not len(flows) or not self.recorded:
             return np.empty(0, np.int32)
@@ -252,15 +254,15 @@ class CallSites(Struct, frozen=True, dict=True):
         starts = dict(zip(flows.id[flows.finish == 0].tolist(), ends[flows.finish == 0].tolist(), strict=True))
         for flow, end in zip(flows.id[flows.finish == 1].tolist(), ends[flows.finish == 1].tolist(), strict=True):
             if end >= 0:
-                out[end] = starts.get(flow, -1)  # one arrow an autograd node
+                out[end] = starts.get(flow, -1)  # one arrow per autograd node
         return out
 
     @cached_property
     def _forward_by_sequence(self) -> npt.NDArray[np.int64]:
-        """Rows of forward operators by autograd sequence number, the last of each first.
+        """Rows of forward operators by autograd sequence number; the last operator with each number comes first.
 
-        An operator records the number that the next autograd node will get: of all that record it, the last to begin
-        made the node (so PyTorch draws its own forward-to-backward arrows).
+        An operator records the number of the next autograd node. Of all operators with the same number, the last one to
+        begin created the node (PyTorch draws its forward-to-backward arrows the same way).
         """
         ops = self.trace.ops
         forward = np.flatnonzero((ops.sequence >= 0) & (ops.forward_thread <= 0))
@@ -272,7 +274,7 @@ class CallSites(Struct, frozen=True, dict=True):
 
     @cached_property
     def _backward(self) -> npt.NDArray[np.bool_]:
-        """Slices of backward operators: autograd names the forward thread in them."""
+        """Slices of backward operators, which autograd marks with a forward thread."""
         ops = self.trace.ops
         op = self.slices.kind == OP
         out = np.zeros(len(self.slices), bool)

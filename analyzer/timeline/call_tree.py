@@ -1,4 +1,4 @@
-"""Which slice of a thread encloses which: the call tree of the CPU threads, without a loop over events."""
+"""The call tree of the CPU threads: which slice encloses which, computed without a loop over events."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from traceopt.analyzer.tables.schema import I4, I8, U1, ThreadSpans
 from traceopt.analyzer.tables.trace import Trace
 from traceopt.analyzer.timeline.steps import PROFILER_STEP
 
-_LEVELS = 64  # of nesting are climbed one by one; traces have about so many, attacks any number
-# Order of slices that begin together, outermost first.
+_LEVELS = 64  # nesting levels that are climbed one by one; traces have about as many, attacks may have any number
+# Order of slices that begin at the same time, outermost first.
 PYTHON, ANNOTATION, OP, RUNTIME = 0, 1, 2, 3
 
 
 class Slices(Struct, frozen=True, dict=True):
-    """Every CPU slice in one table, by thread and then by start, each with the slice that encloses it."""
+    """Every CPU slice in one table, sorted by thread and start, each with the slice that encloses it."""
 
     thread: I4
     start: I8  # ns
     end: I8  # ns
     kind: U1  # PYTHON, ANNOTATION, OP, RUNTIME
     name: I4
-    row: I4  # in the table of its kind
-    parent: I4  # row here of the enclosing slice of the same thread, -1: none; ProfilerStep encloses nothing
+    row: I4  # row in the table of its kind
+    parent: I4  # row here of the enclosing slice on the same thread, -1: none; ProfilerStep encloses nothing
 
     def __len__(self) -> int:
         return len(self.start)
@@ -36,7 +36,7 @@ class Slices(Struct, frozen=True, dict=True):
         return {}
 
     def of(self, kind: int, rows: int) -> I4:
-        """For each row of a kind's own table (it has `rows` rows), its row here. Shape (rows,)."""
+        """For each row of a kind's own table (which has `rows` rows), its row here. Shape (rows,)."""
         known = self._index.get(kind)
         if known is None:
             known = np.empty(rows, np.int32)
@@ -46,21 +46,21 @@ class Slices(Struct, frozen=True, dict=True):
         return known
 
     def name_codes(self, *kinds: int) -> npt.NDArray[np.intp]:
-        """The distinct names of the slices of some kinds."""
+        """The distinct name codes of the slices of some kinds."""
         return np.flatnonzero(self._uses[list(kinds)].any(axis=0))
 
     @cached_property
     def _uses(self) -> npt.NDArray[np.bool_]:
-        """Which kind of slice has which name. Shape (kinds, names)."""
+        """Whether any slice of each kind has each name. Shape (kinds, names)."""
         out = np.zeros((RUNTIME + 1, int(self.name.max(initial=-1)) + 1), bool)
         out[self.kind, self.name] = True
         return out
 
     def ancestor(self, slices: npt.NDArray[np.integer], wanted: npt.NDArray[np.bool_]) -> I4:
-        """As `nearest`, for some slices; -1 for -1. Shape (len(slices),)."""
+        """Like `nearest`, for some slices; -1 stays -1. Shape (len(slices),)."""
         if not len(self):
             return np.full(len(slices), -1, np.int32)
-        if np.count_nonzero(wanted) > len(slices):  # then one is near
+        if np.count_nonzero(wanted) > len(slices):  # then one is likely to be close
             return self._climbed(slices, wanted)
         place, innermost = self._innermost(wanted)
         found = innermost[np.searchsorted(place, np.maximum(slices, 0), side="right") - 1]
@@ -80,27 +80,28 @@ class Slices(Struct, frozen=True, dict=True):
         return out
 
     def nearest(self, wanted: npt.NDArray[np.bool_]) -> I4:
-        """For every slice, the innermost `wanted` one that is it or encloses it; -1: none. Shape (len,)."""
+        """For every slice, the innermost `wanted` slice that is it or encloses it; -1: none. Shape (len,)."""
         place, innermost = self._innermost(wanted)
         out: I4 = np.repeat(innermost, np.diff(np.append(place, len(self))))
         out[self._alone & ~wanted] = -1
         return out
 
     def outermost(self, wanted: npt.NDArray[np.bool_]) -> npt.NDArray[np.intp]:
-        """The `wanted` slices that lie in no other wanted one."""
+        """The `wanted` slices that no other wanted slice encloses."""
         rows = np.flatnonzero(wanted)
         reach = np.append(0, np.maximum.accumulate(self._after[rows]))[:-1]
         return rows[(rows >= reach) | self._alone[rows]]
 
     def _innermost(self, wanted: npt.NDArray[np.bool_]) -> tuple[I8, I4]:
-        """From which rows on which wanted slice is the innermost open one; -1: none. Of equal rows the last counts.
+        """The rows at which the innermost open wanted slice changes, and that slice from there on; -1: none. If rows
+        repeat, the last one counts.
 
-        What a slice encloses follows it without a gap. After as many have opened and closed that `depth` are open, the
-        innermost is the last that opened as the `depth`th.
+        The slices that a slice encloses follow it directly. The enclosing slice at a given depth is the last one opened
+        at that depth.
         """
         opens = np.flatnonzero(wanted)
         place = np.concatenate((self._after[opens], opens))
-        order = np.argsort(place, kind="stable")  # where one closes and one opens, the one closes first
+        order = np.argsort(place, kind="stable")  # stable: at the same row, closing comes before opening
         opening = order >= len(opens)
         place = place[order]
         depth = np.cumsum(np.where(opening, 1, -1))
@@ -115,10 +116,10 @@ class Slices(Struct, frozen=True, dict=True):
 
     @cached_property
     def _after(self) -> I4:
-        """For each slice, the row after the last one inside it."""
+        """For each slice, the row after the last slice inside it."""
         last = np.arange(len(self), dtype=np.int32)
         child = np.flatnonzero(self.parent >= 0)
-        last[self.parent[child]] = child  # children stand in order: of one parent's, the last stays
+        last[self.parent[child]] = child  # children are in order, so the last child of each parent stays
         moving = np.flatnonzero(last != np.arange(len(self)))
         while len(moving):
             further = last[last[moving]]
@@ -129,7 +130,7 @@ class Slices(Struct, frozen=True, dict=True):
 
     @cached_property
     def _alone(self) -> npt.NDArray[np.bool_]:
-        """Slices that stand among those of an enclosing one and are not inside it: the steps."""
+        """Slices that are between the rows of an enclosing slice but not inside it: the profiler steps."""
         reach = np.append(0, np.maximum.accumulate(self._after)[:-1]) if len(self) else self._after
         return np.asarray((self.parent < 0) & (np.arange(len(self)) < reach))
 
@@ -156,7 +157,7 @@ class Slices(Struct, frozen=True, dict=True):
         return slice(first, last)
 
     def _outermost_closed(self, found: npt.NDArray[np.integer], time: I8) -> npt.NDArray[np.integer]:
-        """As `at`, from slices deep inside: by the ends of the 2nd, 4th, 8th, ... slice around each."""
+        """Like `at`, for deeply nested slices: checks the 2nd, 4th, 8th, ... enclosing slice of each."""
         above = [self.parent]
         while (above[-1] >= 0).any():
             above.append(np.where(above[-1] >= 0, above[-1][np.maximum(above[-1], 0)], -1).astype(np.int32))
@@ -171,7 +172,7 @@ class Slices(Struct, frozen=True, dict=True):
 
 
 def build_slices(trace: Trace) -> Slices:
-    """Joins the CPU tables of a trace and finds every slice's parent."""
+    """Joins the CPU tables of a trace and finds the parent of every slice."""
     tables: list[tuple[int, ThreadSpans]] = [
         (PYTHON, trace.python),
         (ANNOTATION, trace.annotations),
@@ -187,7 +188,7 @@ def build_slices(trace: Trace) -> Slices:
     order = _outermost_first(thread, start, end, kind)
     start, end, thread, kind, name = start[order], end[order], thread[order], kind[order], name[order]
     is_step = np.array([PROFILER_STEP.match(name) is not None for name in trace.names] or [False])
-    steps = np.flatnonzero(is_step[name])  # a step may begin and end within frames: it cuts time, and holds nothing
+    steps = np.flatnonzero(is_step[name])  # a step may begin and end within frames: it encloses nothing
     reach = end.copy()
     reach[steps] = start[steps]
     parent = enclosing(thread, start, reach, _resolution_ns(start, end))
@@ -197,8 +198,8 @@ def build_slices(trace: Trace) -> Slices:
 
 def _outermost_first(thread: I4, start: I8, end: I8, kind: U1) -> I4:
     """The order by thread, start, length (longest first) and kind."""
-    order: I4 = np.argsort(start, kind="stable").astype(np.int32)  # which keeps that of the tables' own parts
-    small = np.uint16 if thread.max(initial=0) < 1 << 16 else np.int32  # so few are sorted in one pass
+    order: I4 = np.argsort(start, kind="stable").astype(np.int32)  # stable: keeps the order of the tables
+    small = np.uint16 if thread.max(initial=0) < 1 << 16 else np.int32  # NumPy radix-sorts 16-bit integers in one pass
     order = order[np.argsort(thread.astype(small)[order], kind="stable")]
     sorted_start, sorted_thread = start[order], thread[order]
     same = (sorted_start[1:] == sorted_start[:-1]) & (sorted_thread[1:] == sorted_thread[:-1])
@@ -209,23 +210,23 @@ def _outermost_first(thread: I4, start: I8, end: I8, kind: U1) -> I4:
 
 
 def _resolution_ns(start: I8, end: I8) -> int:
-    """1000 where every time is a whole microsecond (traces up to 2023), else 1."""
+    """1000 if every time is a whole microsecond (traces up to 2023), else 1."""
     sample = slice(0, 10_000)
     whole = not (start[sample] % 1000).any() and not (end[sample] % 1000).any()
     return 1000 if whole and len(start) else 1
 
 
 def enclosing(thread: I4, start: I8, end: I8, resolution_ns: int = 1) -> I4:
-    """The parent of each slice: the nearest earlier one of its thread that is open at its start and reaches its end.
+    """The parent of each slice: the closest earlier slice of its thread that is open at its start and reaches its end.
 
-    The input is sorted by (thread, start, -duration). A slice that crosses its neighbour's end is no child of it; times
-    cut to a resolution may make a child seem to reach beyond its parent by that much. Candidates start at the slice
-    before and jump along each other's candidates: whatever a candidate has skipped cannot enclose a later slice
-    either, so each round doubles the reach; but where deep slices end together, it climbs a level a round.
+    The input is sorted by (thread, start, -duration). A slice that crosses its neighbour's end is not its child. With
+    truncated times, a child may seem to end later than its parent by up to the resolution. The search starts at the
+    previous slice and jumps along the other slices' candidates: what a candidate has skipped cannot enclose a later
+    slice, so each round doubles the reach. Where deeply nested slices end together, it climbs one level per round.
     """
     n = len(start)
     slack = resolution_ns if resolution_ns > 1 else 0
-    needed = np.maximum(start + 1, end - slack)  # the least end of what encloses a slice
+    needed = np.maximum(start + 1, end - slack)  # the earliest end of a slice that encloses it
     candidate = np.arange(-1, n - 1, dtype=np.int32)
     same = thread[1:] == thread[:-1]
     candidate[1:][~same] = -1
@@ -238,7 +239,8 @@ def enclosing(thread: I4, start: I8, end: I8, resolution_ns: int = 1) -> I4:
         if settled.all():
             return candidate
         searching, wanted, at = searching[~settled], wanted[~settled], at[~settled]
-    for row in searching.tolist():  # in order, from the slice before: what each skips, no later one meets again
+    # In order, starting at the previous slice: what one search skips, no later one visits again.
+    for row in searching.tolist():
         above = row - 1
         while above >= 0 and end[above] < needed[row]:
             above = int(candidate[above])

@@ -1,4 +1,4 @@
-"""CPU-only runs: the training thread as the device, its step split into what the thread did."""
+"""CPU-only runs: treats the training thread as the device and splits its step by what the thread did."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from traceopt.analyzer.timeline.regions import Regions
 from traceopt.analyzer.timeline.steps import Steps
 from traceopt.analyzer.vocabulary import op_names
 
-# Name, label, model work? In order of ownership where phases nest.
+# Name, label, is it model work? If phases nest, the first one owns the time.
 PHASES = (
     ("data_loading", "Waiting for data", False),
     ("checkpoint", "Saving a checkpoint", False),
@@ -67,13 +67,13 @@ class CpuPhases(Struct, frozen=True, dict=True):
             mine = clip(area, *window)
             areas[name] = subtract(mine, taken)
             taken = merge(taken, mine)
-        areas["backward"] = merge(areas["backward"], areas.pop("engine"))  # what lies between its nodes
+        areas["backward"] = merge(areas["backward"], areas.pop("engine"))  # the time between its nodes
         areas["untraced"] = complement(taken, *window)
         return areas
 
     @cached_property
     def communication(self) -> Intervals:
-        """Collectives that run on the CPU (gloo, MPI); `nccl:` rows only launch GPU work."""
+        """Collectives that run on the CPU (gloo, MPI). `nccl:` rows only launch GPU work."""
         return clip(self.regions.area(self.collectives), *self.steps.window)
 
     @cached_property
@@ -83,7 +83,7 @@ class CpuPhases(Struct, frozen=True, dict=True):
 
     @cached_property
     def by_step(self) -> I8:
-        """Shape (steps, phases), ns."""
+        """Time by step and phase. Shape (steps, phases), ns."""
         edges = self.steps.edges
         return np.stack([self.areas[name].within(edges[:-1], edges[1:]) for name in PHASE_NAMES], axis=1)
 
@@ -91,7 +91,7 @@ class CpuPhases(Struct, frozen=True, dict=True):
         return self.areas[phase].total if phase in self.areas else 0
 
     def typical_ns(self, *phases: str) -> float:
-        """What phases take in the median step."""
+        """Time of the phases in the median step."""
         columns = [PHASE_NAMES.index(phase) for phase in phases if phase in PHASE_NAMES]
         return float(np.median(self.by_step[:, columns].sum(axis=1))) if columns else 0.0
 

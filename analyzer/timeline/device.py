@@ -1,4 +1,4 @@
-"""The device of a trace: what the file says about it, what its architecture allows, and its peak rates."""
+"""The device of a trace: what the file says about it, what its architecture supports, and its peak rates."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from traceopt.analyzer.vocabulary.accelerator_lookup import find
 from traceopt.analyzer.vocabulary.architectures import Architecture, architecture
 from traceopt.analyzer.vocabulary.event_categories import COUNTER_RANGE_CATEGORY, FOREIGN_DEVICE_CATEGORIES
 
-_HIGHEST_VERSION = 1000  # of a compute capability
+_HIGHEST_VERSION = 1000  # upper limit of compute capability numbers
 
 
 class TraceDevice(Struct, frozen=True):
-    """`accelerator` is None for a device that the peak table does not know: efficiencies are then not measured."""
+    """`accelerator` is None if the device is not in the peak table; efficiencies are then not measured."""
 
     vendor: str  # "nvidia", "amd", "cpu", "other"
     name: str | None
@@ -29,7 +29,7 @@ class TraceDevice(Struct, frozen=True):
     arch: Architecture | None
     accelerator: Accelerator | None
     multiprocessors: int | None
-    unsupported: str | None  # an accelerator that the rules do not know, by its name
+    unsupported: str | None  # name of an accelerator that the rules do not support
 
     def how_to_set(self, figure: str = "bf16") -> str:
         """What a user writes where the peak rates of this device, or one of them, are not known."""
@@ -47,7 +47,9 @@ class TraceDevice(Struct, frozen=True):
 def find_device(
     trace: Trace, device: int | None, overrides: Mapping[str, Mapping[str, Any]] | None = None
 ) -> TraceDevice:
-    """`device` is the index that the GPU work names; a process may list one device and use another index."""
+    """The device of the trace. `device` is the index of the GPU work, which may differ from the one that the process
+    lists.
+    """
     listed = trace.meta.device_properties()
     properties = next((d for d in listed if d.get("id") == device), listed[0] if listed else {})
     unsupported = _unsupported(trace)

@@ -1,4 +1,4 @@
-"""The device's side: which GPU, what kind of work each row is, and when it was busy with what."""
+"""The device's side of a trace: which GPU, the kind of work in each row, and when the GPU was busy with what."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from traceopt.analyzer.tables.schema import KERNEL, MEMCPY, GpuTable, Mask
 from traceopt.analyzer.tables.trace import Trace
 from traceopt.analyzer.vocabulary.kernel_names import KernelClass, classify
 
-# The exclusive busy parts of a device's time.
+# The exclusive busy parts of the device's time.
 BUSY_LABELS = {"compute": "Compute kernels", "communication": "Exposed communication", "copies": "Exposed copies"}
 
 
@@ -27,7 +27,7 @@ class GpuWork(Struct, frozen=True, dict=True):
 
     @cached_property
     def device(self) -> int | None:
-        """The device with the most work; a process that drives several is judged by that one."""
+        """The device with the most work; a process that uses several is judged by that one."""
         table = self.trace.gpu
         if not len(table):
             return None
@@ -54,7 +54,7 @@ class GpuWork(Struct, frozen=True, dict=True):
 
     @cached_property
     def kind(self) -> Categorical:
-        """Kind of each row, of the table in kernel_names.py; copies and fills are "copy" and "memset"."""
+        """Kind of each row, from the table in kernel_names.py; copies and fills are "copy" and "memset"."""
         classes, inverse = self._classes
         of_name = np.where(self.work.kind == MEMCPY, len(classes), len(classes) + 1)
         codes = np.where(self.work.kind == KERNEL, inverse, of_name).astype(np.int32)
@@ -62,25 +62,25 @@ class GpuWork(Struct, frozen=True, dict=True):
 
     @cached_property
     def tensor_core(self) -> npt.NDArray[np.int8]:
-        """1 uses Tensor Cores, 0 does not, -1 unknown."""
+        """1: uses Tensor Cores, 0: does not, -1: unknown."""
         classes, inverse = self._classes
         tri = [-1 if c.tensor_core is None else int(c.tensor_core) for c in classes]
         return np.array(tri, np.int8)[inverse] if len(self.work) else np.empty(0, np.int8)
 
     @cached_property
     def fused(self) -> Mask:
-        """Products of fusion: Inductor's kernels, fused attention, fused optimizers."""
+        """Fused kernels: Inductor's, fused attention, fused optimizers."""
         classes, inverse = self._classes
         return np.array([c.fused for c in classes], bool)[inverse] if len(self.work) else np.empty(0, bool)
 
     @cached_property
     def dtype(self) -> Categorical:
-        """What each kernel's name says of its type; "" unknown."""
+        """Type according to the kernel's name; "" if unknown."""
         classes, inverse = self._classes
         return Categorical([c.dtype or "" for c in classes], inverse)
 
     def of_class(self, test: Callable[[KernelClass], bool]) -> Mask:
-        """The rows whose kernel's name is of a class that passes."""
+        """The rows whose kernel class passes the test."""
         classes, inverse = self._classes
         return np.array([test(one) for one in classes] or [False], bool)[inverse]
 
@@ -108,7 +108,7 @@ class GpuWork(Struct, frozen=True, dict=True):
         return self.is_kernel & ~self.is_communication
 
     def area(self, mask: Mask) -> Intervals:
-        """When any of the rows of a mask ran, clipped to the window."""
+        """When any row of the mask ran, clipped to the window."""
         if not len(self.work):
             return EMPTY
         return clip(union(self.work.start[mask], self.work.end_of(mask)), *self.window)
@@ -127,12 +127,12 @@ class GpuWork(Struct, frozen=True, dict=True):
 
     @cached_property
     def exposed_communication(self) -> Intervals:
-        """Collectives with no compute beside them."""
+        """Collectives not overlapped by compute."""
         return subtract(self.communication, self.compute)
 
     @cached_property
     def exposed_copies(self) -> Intervals:
-        """Copies and fills with neither compute nor communication beside them."""
+        """Copies and fills not overlapped by compute or communication."""
         return subtract(self.copies, merge(self.compute, self.communication))
 
     @cached_property

@@ -17,7 +17,7 @@ from traceopt.analyzer.vocabulary.host_activities import ACTIVITIES, Activity
 
 
 class Host(Struct, frozen=True, dict=True):
-    """The activities of the threads. `runtime_activity` overrides names: activity -> mask of runtime rows."""
+    """The activities of all threads. `runtime_activity` (activity -> mask of runtime rows) overrides names."""
 
     trace: Trace
     slices: Slices
@@ -25,7 +25,7 @@ class Host(Struct, frozen=True, dict=True):
 
     @cached_property
     def activity(self) -> npt.NDArray[np.int8]:
-        """For every slice, the index in ACTIVITIES of the first one that its name matches; -1: none. Shape (len,)."""
+        """Index in ACTIVITIES of the first activity that matches each slice's name; -1: none. Shape (len,)."""
         of_name = np.full((RUNTIME + 1, len(self.trace.names) + 1), -1, np.int8)
         for kind, matcher in (
             (PYTHON, "frame"),
@@ -42,7 +42,7 @@ class Host(Struct, frozen=True, dict=True):
         return out
 
     def of_thread(self, thread: int) -> dict[str, Intervals]:
-        """Exclusive activities of one thread by name: no two overlap, together they are all that was traced."""
+        """Exclusive activities of one thread by name: they do not overlap and cover everything that was traced."""
         known = self._by_thread.get(thread)
         if known is None:
             known = self._by_thread[thread] = self._paint(thread)
@@ -65,7 +65,7 @@ class Host(Struct, frozen=True, dict=True):
         return painted
 
     def of_thread_else(self, thread: int, other: int) -> dict[str, Intervals]:
-        """Activities of `thread`, and of `other` where `thread` has nothing traced."""
+        """Activities of `thread`, and those of `other` while `thread` has nothing traced."""
         if other in (thread, -1):
             return self.of_thread(thread)
         known = self._by_pair.get((thread, other))
@@ -81,7 +81,7 @@ class Host(Struct, frozen=True, dict=True):
         return {}
 
     def rows_of(self, name: str) -> npt.NDArray[np.int64]:
-        """The slices of an activity that lie in no other slice of it (the outermost), in order of thread and time."""
+        """The outermost slices of an activity, in order of thread and time."""
         return self.slices.outermost(self.activity == _INDEX[name])
 
 

@@ -1,4 +1,4 @@
-"""Who caused what: GPU work to the call that launched it, to the operator around that, to the user's code."""
+"""Links GPU work to the call that launched it and to the operator around that call."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from traceopt.analyzer.timeline.call_tree import OP, RUNTIME, Slices
 
 
 class Links(Struct, frozen=True):
-    """Columns beside `trace.gpu`, shape (len(gpu),); -1: unknown.
+    """Columns parallel to `trace.gpu`, shape (len(gpu),); -1: unknown.
 
-    Work without a launch in the file was launched before the file begins (or by a graph that was). One launch owns many
-    rows when it launches a CUDA or HIP graph.
+    Work whose launch is not in the file was launched before the file begins. A launch of a CUDA or HIP graph has many
+    rows of work.
     """
 
     launch: I4  # row of trace.runtime
     launch_slice: I4  # row of Slices
     op: I4  # row of trace.ops: the innermost operator around the launch
-    op_slice: I4  # its row of Slices
+    op_slice: I4  # row of Slices of that operator
 
 
 def link(trace: Trace, slices: Slices) -> Links:
     """Joins GPU work to runtime calls by correlation id, then to the operator that encloses the call on its thread.
 
-    "External id" is no link: in NVIDIA traces of 2022-23 it repeats the correlation id.
+    "External id" is not used: in NVIDIA traces of 2022-23 it repeats the correlation id.
     """
     launch = _by_correlation(trace.gpu.correlation, trace.runtime)
     launch_slice = np.full(len(launch), -1, np.int32)
@@ -38,11 +38,13 @@ def link(trace: Trace, slices: Slices) -> Links:
 
 
 def _by_correlation(wanted: I8, calls: RuntimeTable) -> I4:
-    """Row of the call with each wanted id; -1: none. Of several (a driver call in a runtime call) the outermost."""
+    """Row of the call with each wanted id; -1: none. If there are several (a driver call in a runtime call), the
+    outermost.
+    """
     usable = np.flatnonzero(calls.correlation > 0)
     if not len(usable) or not len(wanted):
         return np.full(len(wanted), -1, np.int32)
-    order = usable[np.argsort(calls.correlation[usable], kind="stable")]  # of equals by start, as the table is
+    order = usable[np.argsort(calls.correlation[usable], kind="stable")]  # stable: the table is sorted by start
     ids, start = calls.correlation[order], calls.start[order]
     same = (ids[1:] == ids[:-1]) & (start[1:] == start[:-1])
     if same.any():

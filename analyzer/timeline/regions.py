@@ -1,4 +1,4 @@
-"""Parts of the program that are told by name: optimizer, zero_grad, backward, forward, attention."""
+"""Parts of the program that are recognised by name: optimizer, zero_grad, backward, forward, attention."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Regions(Struct, frozen=True, dict=True):
     gpu: GpuWork
 
     def named(self, test: Callable[[str], bool], *kinds: int) -> Mask:
-        """Slices of the kinds (OP, PYTHON, ...) whose name passes. Raises ValueError when no kind is given."""
+        """Slices of the given kinds (OP, PYTHON, ...) whose name passes the test. Raises ValueError if no kind is given."""
         if not kinds:
             raise ValueError("regions.named() needs the kinds of slices to look at, such as OP or PYTHON")
         codes = self.slices.name_codes(*kinds)
@@ -42,19 +42,19 @@ class Regions(Struct, frozen=True, dict=True):
         return mask
 
     def work_under(self, mask: Mask) -> Mask:
-        """The device's work that was launched inside the slices of a mask."""
+        """The device's work that was launched inside the slices of the mask."""
         launch = self.links.launch_slice[self.gpu.rows]
         return np.asarray(self.slices.ancestor(launch, mask) >= 0)
 
     def area(self, mask: Mask, thread: int | None = None) -> Intervals:
-        """When the slices of a mask ran, on one thread or on any."""
+        """When the slices of the mask ran, on one thread or on any."""
         if thread is not None:
             mask = mask & (self.slices.thread == thread)
         return union(self.slices.start[mask], self.slices.end[mask]) if mask.any() else EMPTY
 
     def own_time(self, optimizer: Mask, thread: int) -> Intervals:
-        """When the optimizers of a mask update, on one thread. A step that runs the forward and backward passes itself
-        (a closure, as LBFGS and Lightning have it) counts from the end of its last backward.
+        """When the optimizers of the mask update parameters, on one thread. If the optimizer step runs the forward and
+        backward passes itself (a closure, as with LBFGS and Lightning), it counts from the end of its last backward.
         """
         rows = np.flatnonzero(optimizer & (self.slices.thread == thread))
         start, end = self.slices.start[rows], self.slices.end[rows]
@@ -63,7 +63,7 @@ class Regions(Struct, frozen=True, dict=True):
 
     @cached_property
     def zero_grad(self) -> Mask:
-        """Optimizer.zero_grad: annotated, or seen as a Python frame of torch."""
+        """Optimizer.zero_grad, annotated or as a Python frame of torch."""
         return self.named(op_names.is_zero_grad, ANNOTATION, OP) | self.named(
             lambda name: name.endswith(": zero_grad"), PYTHON
         )
@@ -75,12 +75,12 @@ class Regions(Struct, frozen=True, dict=True):
 
     @cached_property
     def backward(self) -> Mask:
-        """The autograd engine's evaluation of one node."""
+        """Evaluations of single nodes by the autograd engine."""
         return self.named(op_names.is_backward, OP, ANNOTATION)
 
     @cached_property
     def backward_passes(self) -> Intervals:
-        """One interval a backward pass: from its first node to its last. Forward products lie between two passes."""
+        """One interval per backward pass, from its first node to its last. Forward products separate the passes."""
         slices = self.slices
         nodes = np.flatnonzero(self.backward)
         nodes = nodes[np.argsort(slices.start[nodes], kind="stable")]
@@ -95,7 +95,7 @@ class Regions(Struct, frozen=True, dict=True):
     def recompute(self) -> Mask:
         """Forward work that the backward pass repeats for activation checkpointing.
 
-        The whole of it where Python stacks were recorded, else the operators that only a forward pass calls.
+        All of it if Python stacks were recorded, else the operators that only a forward pass calls.
         """
         frames = self.named(op_names.is_recompute_frame, PYTHON)
         forward = np.flatnonzero(self.named(op_names.FORWARD_ONLY.__contains__, OP))

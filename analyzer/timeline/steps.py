@@ -1,4 +1,4 @@
-"""The measured steps: where each begins and ends, and on which thread the training loop runs."""
+"""The measured steps: where each begins and ends, and which thread runs the training loop."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from traceopt.analyzer.vocabulary import op_names
 
 PROFILER_STEP = re.compile(r"ProfilerStep\s?#\d+")
 
-# A repeating annotation stands for the step when it is seen this often, covers this much of the trace, and its
-# lengths agree; else a section of the model would pass for the loop.
+# A repeating annotation is taken for the step if it occurs this often, covers this much of the trace, and its durations
+# are similar; otherwise it could be a section of the model.
 MIN_REPEATS = 3
 MIN_COVERAGE = 0.6
 MAX_SPREAD = 3.0
@@ -27,8 +27,8 @@ STUMP_SHARE = 0.1  # of the next longer step
 class Steps(Struct, frozen=True):
     """`start` and `duration` of the measured steps on the training thread, ns, shape (count,), in order of time.
 
-    The window runs from the first start to the last end; `edges` cut it into one piece a step (what lies between two
-    steps belongs to the earlier), shape (count + 1,).
+    The window goes from the first start to the last end. `edges`, shape (count + 1,), cut it into one piece per step;
+    time between two steps belongs to the earlier one.
     """
 
     source: Literal["profiler_step", "annotation", "window"]
@@ -54,26 +54,26 @@ class Steps(Struct, frozen=True):
         return np.append(self.start, self.window[1])
 
     def step_of(self, time: I8) -> I8:
-        """Index of the step that a time falls in; -1 before the window, count after it."""
+        """Index of the step that contains each time; -1 before the window, `count` after it."""
         index = np.searchsorted(self.edges, time, side="right") - 1
         return np.where(time >= self.window[1], self.count, index)
 
     def per_step(self, step: I8, amount: I8) -> I8:
-        """Sums amounts by step; those outside the window do not count. Shape (count,)."""
+        """Sums of the amounts by step, ignoring those outside the window. Shape (count,)."""
         inside = (step >= 0) & (step < self.count)
         return np.bincount(step[inside], weights=amount[inside], minlength=self.count).astype(np.int64)
 
     @property
     def median_index(self) -> int:
-        """The step whose length is the median; the shorter of two, unless it is the stump of a cropped step."""
+        """The step with the median duration; the shorter of two, unless it is the rest of a cropped step."""
         order = np.argsort(self.duration, kind="stable")
         shorter, longer = order[(self.count - 1) // 2], order[self.count // 2]
         return int(longer if self.duration[shorter] < STUMP_SHARE * self.duration[longer] else shorter)
 
 
 def find_steps(trace: Trace) -> Steps:
-    """ProfilerStep annotations, else an annotation that repeats over the trace, else the DataLoader's calls, else
-    the whole trace as one window.
+    """The steps from ProfilerStep annotations, else from an annotation that repeats over the trace, else from
+    DataLoader calls, else the whole trace as one window.
     """
     table = trace.annotations
     marked = np.array([PROFILER_STEP.match(name) is not None for name in trace.names], bool)
@@ -96,7 +96,7 @@ def find_steps(trace: Trace) -> Steps:
 
 
 def _without_repeats(trace: Trace, rows: I8) -> I8:
-    """One row a step: a file that merges threads or ranks may name a step twice; one thread's first are kept."""
+    """One row per step: a file that merges threads or ranks may name a step twice; uses one thread's first."""
     thread = trace.annotations.thread[rows]
     rows = rows[thread == np.bincount(thread).argmax()]
     _, first = np.unique(trace.annotations.name[rows], return_index=True)
@@ -104,7 +104,7 @@ def _without_repeats(trace: Trace, rows: I8) -> I8:
 
 
 def _repeating_annotation(trace: Trace) -> I8:
-    """Rows of the annotation that stands for the step; empty when none does."""
+    """Rows of the annotation that stands for the step; empty if there is none."""
     table = trace.annotations
     span = trace.duration_ns
     best, best_cover = np.empty(0, np.int64), MIN_COVERAGE * span
@@ -128,9 +128,9 @@ def _repeating_annotation(trace: Trace) -> I8:
 
 
 def _loader_calls(trace: Trace) -> I8:
-    """Rows of the DataLoader calls of the thread with the most: an iteration reaches from one to the next.
+    """Rows of the DataLoader calls of the thread with the most of them; an iteration goes from one call to the next.
 
-    Empty when they are few or uneven. What follows the last call is left out: it may be cut off.
+    Empty if they are few or uneven. The time after the last call is left out, because it may be cut off.
     """
     table = trace.annotations
     named = np.array([op_names.is_dataloader(name) for name in trace.names], bool)
@@ -138,19 +138,19 @@ def _loader_calls(trace: Trace) -> I8:
     if not len(rows):
         return rows
     rows = rows[table.thread[rows] == np.bincount(table.thread[rows]).argmax()]
-    rows = rows[np.append(True, np.diff(table.start[rows]) > 0)]  # two that begin together enclose no step
+    rows = rows[np.append(True, np.diff(table.start[rows]) > 0)]  # two that begin at the same time enclose no step
     length = np.diff(table.start[rows])
     even = len(length) >= MIN_REPEATS and 0 < length.max() <= MAX_SPREAD * median(length)
     return np.asarray(rows if even else rows[:0])
 
 
 def _is_of_the_loop(name: str) -> bool:
-    """Loading and the optimizer: what the training loop itself runs, once a step."""
+    """Data loading and the optimizer, which the training loop itself runs once per step."""
     return op_names.is_dataloader(name) or op_names.is_optimizer_step(name) or op_names.is_zero_grad(name)
 
 
 def _is_part_of_a_step(name: str) -> bool:
-    """Loading, the optimizer and collectives repeat once a step and are none."""
+    """Data loading, the optimizer and collectives repeat once per step but are not the step."""
     return _is_of_the_loop(name) or op_names.is_collective_annotation(name)
 
 
@@ -163,9 +163,10 @@ def _window(trace: Trace) -> tuple[int, int]:
 
 
 def _training_thread(trace: Trace) -> int:
-    """The thread that loads the data or runs the optimizer; else the one with the most launches, else operators.
+    """The thread that loads data or runs the optimizer; else the one with the most launches, else with the most
+    operators.
 
-    Autograd has a thread of its own, which may launch more than the loop's.
+    Autograd's own thread may launch more than the thread of the training loop.
     """
     loop = np.array([_is_of_the_loop(name) for name in trace.names] or [False])
     annotations = trace.annotations

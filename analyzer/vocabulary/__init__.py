@@ -1,1 +1,1 @@
-"""The names that PyTorch and vendors use in traces, and what each one means. One table a file."""
+"""The names that PyTorch and vendors use in traces, and what they mean. One table per file."""

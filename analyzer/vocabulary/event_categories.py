@@ -1,4 +1,4 @@
-"""Every spelling of an event category, and the table its events go to."""
+"""Every spelling of an event category, and the table that its events go to."""
 
 from __future__ import annotations
 
@@ -30,19 +30,19 @@ TABLE_OF_CATEGORY: dict[str, str] = {
     "privateuse1_driver": RUNTIME,
     "Runtime": RUNTIME,
     "cpu_op": OP,
-    "Operator": OP,  # 2021; annotations hide among them
+    "Operator": OP,  # 2021; includes annotations
     "user_annotation": ANNOTATION,
     "python_function": PYTHON,
     "Python": PYTHON,
     "cuda_sync": SYNC,
     "gpu_user_annotation": IGNORED,  # the device-side copy of a user annotation
-    "Trace": IGNORED,  # the profiler's own span; no window
+    "Trace": IGNORED,  # the profiler's own span, not a window
     "overhead": IGNORED,
     "Overhead": IGNORED,
     "": IGNORED,
 }
 
-# Devices that are recognised but not understood: their work goes to no table, and the GPU rules stay off.
+# Devices that are recognised but not supported: their work goes to no table, and the GPU rules are off.
 FOREIGN_DEVICE_CATEGORIES = {
     "mtia_ccp_events": "MTIA",
     "mtia_runtime": "MTIA",
@@ -50,7 +50,7 @@ FOREIGN_DEVICE_CATEGORIES = {
     "hpu_op": "Gaudi (HPU)",
     "glow_runtime": "Glow",
 }
-COUNTER_RANGE_CATEGORY = "cuda_profiler_range"  # a CUPTI counter run: kernels serialized, durations not real
+COUNTER_RANGE_CATEGORY = "cuda_profiler_range"  # a CUPTI counter run: kernels are serialized, durations are not real
 
 MEMCPY_CATEGORIES = frozenset({"gpu_memcpy", "Memcpy"})
 MEMSET_CATEGORIES = frozenset({"gpu_memset", "Memset"})
@@ -62,5 +62,5 @@ FORWARD_BACKWARD_FLOWS = frozenset({"fwdbwd", "forward_backward"})
 
 
 def is_annotation(name: str) -> bool:
-    """Whether an event of a category that mixes operators and annotations (2021) is an annotation."""
+    """Whether an event is an annotation, in a category that mixes operators and annotations (2021)."""
     return _HIDDEN_ANNOTATION.match(name) is not None

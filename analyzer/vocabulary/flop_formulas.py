@@ -1,8 +1,8 @@
-"""FLOP of one call of an operator, from the shapes that the profiler recorded: products, convolutions, attention.
+"""FLOP of one call of an operator, from the recorded shapes: matmuls, convolutions, attention.
 
-A multiply-add is two. Causal attention counts half of its scores: what must be computed. Sources: matrix products and
-convolutions by definition; attention after Dao, "FlashAttention-2" (2023), section 4.1: two products forward, four
-backward, and a fifth where a fused kernel computes the scores again.
+A multiply-add counts as two. Causal attention counts half of its scores, which is what must be computed. Sources:
+matmuls and convolutions by definition; attention after Dao, "FlashAttention-2" (2023), section 4.1: two products
+forward, four backward, and a fifth if a fused kernel recomputes the scores.
 """
 
 from __future__ import annotations
@@ -24,23 +24,25 @@ _ATTENTION = {
     "aten::_scaled_dot_product_efficient_attention_backward": (11, True),
     "aten::_scaled_dot_product_cudnn_attention_backward": (14, True),
 }
-# The same, for tensors in the order (batch, token, head, size).
+# The same for tensors with the dimensions (batch, token, head, size).
 _ATTENTION_BY_TOKEN = {"flash_attn::_flash_attn_forward": (5, False), "flash_attn::_flash_attn_backward": (11, True)}
 _CONVOLUTION = ("aten::convolution", "aten::_convolution")
-# Position of the gradient, the input and the weight; the older names are cuDNN's of 2021.
+# Positions of the gradient, the input and the weight; the older names are cuDNN's of 2021.
 _CONVOLUTION_BACKWARD = {"aten::convolution_backward": (0, 1, 2), "aten::cudnn_convolution_backward": (1, 0, 2)}
 COUNTED = frozenset({*op_names.GEMM_OPS, *_ATTENTION, *_ATTENTION_BY_TOKEN, *_CONVOLUTION, *_CONVOLUTION_BACKWARD})
 
 
 class OpFlops(Struct, frozen=True):
-    """Of one call. `model` is what the mathematics needs; `executed` is what the kernels do for it."""
+    """FLOP of one call: `model` is what the mathematics needs, `executed` what the kernels do for it."""
 
     model: float
     executed: float
 
 
 def op_flops(op: str, dims: Any, concrete: Any, outputs: Sequence[int] | None = None) -> OpFlops | None:
-    """None where the shapes do not tell. `outputs` is the output's size of a convolution, where it is known."""
+    """FLOP of a call; None if the shapes are not sufficient. `outputs` is the output size of a convolution,
+    if known.
+    """
     if not isinstance(dims, list):
         return None
     values = concrete if isinstance(concrete, list) else []
@@ -57,7 +59,9 @@ def op_flops(op: str, dims: Any, concrete: Any, outputs: Sequence[int] | None = 
 
 
 def convolution_output(op: str, dims: Any) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]] | None:
-    """Input, weight and output sizes that a convolution's backward shows: forward calls of 2021 hide the stride."""
+    """Input, weight and output sizes from the backward of a convolution: forward calls of 2021 do not record the
+    stride.
+    """
     positions = _CONVOLUTION_BACKWARD.get(op)
     if positions is None or not isinstance(dims, list):
         return None
@@ -91,7 +95,7 @@ def _attention(op: str, dims: list[Any], values: list[Any]) -> OpFlops | None:
 
 
 def _convolution(dims: list[Any], values: list[Any], outputs: Sequence[int] | None) -> OpFlops | None:
-    """2 x output x weights of one output channel; a transposed one mirrors it."""
+    """2 x output x weights of one output channel; the reverse for a transposed convolution."""
     x, weight = _size(dims, 0), _size(dims, 1)
     if not x or not weight or len(x) != len(weight) or len(x) < 3:
         return None
@@ -115,7 +119,7 @@ def _output_size(x: tuple[int, ...], weight: tuple[int, ...], values: list[Any])
 
 
 def _integers(text: Any, count: int) -> list[int] | None:
-    """ "[1, 1]" -> [1, 1]; one number stands for all."""
+    """ "[1, 1]" -> [1, 1]; a single number stands for all."""
     parts = str(text).strip("[] ").split(",")
     try:
         numbers = [int(part) for part in parts]
@@ -125,7 +129,7 @@ def _integers(text: Any, count: int) -> list[int] | None:
 
 
 def _convolution_backward(op: str, dims: list[Any], values: list[Any]) -> OpFlops | None:
-    """The gradients of the input (not of the first layer's) and of the weight cost as much as the forward, each."""
+    """The gradients of the weight and of the input (except in the first layer) cost as much as the forward each."""
     sizes = convolution_output(op, dims)
     if sizes is None:
         return None

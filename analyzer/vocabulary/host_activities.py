@@ -1,7 +1,7 @@
-"""What the host does while the GPU may wait: one table of activities, and how each is recognised in a trace.
+"""What the host does while the GPU may wait: one table of activities and how a trace shows them.
 
-An activity is known by the name of a Python frame ("file(line): function"), of an annotation, of an operator or of a
-runtime call. Order matters: where activities nest, the earlier one in `ACTIVITIES` owns the time.
+An activity is recognised by the name of a Python frame ("file(line): function"), annotation, operator or runtime call.
+Order matters: if activities nest, the earlier one in `ACTIVITIES` owns the time.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _Matcher = Callable[[str], bool]
 
 def _pattern(*alternatives: str) -> _Matcher:
     @cache
-    def compiled() -> re.Pattern[str]:  # for the first name that is asked about: most traces have no Python frames
+    def compiled() -> re.Pattern[str]:  # on the first use: most traces have no Python frames
         return re.compile("|".join(alternatives))
 
     return lambda name: compiled().search(name) is not None
@@ -33,7 +33,7 @@ def _never(_: str) -> bool:
 
 
 class Activity(Struct, frozen=True):
-    """One kind of host work. The matchers see names of the slices of their kind; `label` is for people."""
+    """One kind of host work. The matchers see the names of slices of their kind; `label` is for people."""
 
     name: str
     label: str
@@ -45,20 +45,20 @@ class Activity(Struct, frozen=True):
 
 LOGGING_FRAME = _pattern(
     _LIBRARY + r"(?:logging|loguru|tensorboardX|tensorboard|wandb|mlflow|comet_ml|neptune|aim|clearml|rich)/",
-    _LIBRARY + r"tqdm/(?!_monitor).*: (?!__iter__|__next__)",  # the iterator's frame holds the loop's own input
+    _LIBRARY + r"tqdm/(?!_monitor).*: (?!__iter__|__next__)",  # the iterator's frame contains the loop's own input
     _LIBRARY + r"torch/utils/tensorboard/",
     _LIBRARY + r"csv\.py\(",
     r"^<built-in function print>",
     r"^<built-in method (?:write|writerow|flush) of (?:_io|_csv)\.",
 )
-# Functions whose purpose is to report: a sync below them is read for the log, not for the model.
+# Functions whose purpose is reporting: a sync inside them reads a value for the log, not for the model.
 REPORTING_FUNCTION = _pattern(
     r": (?:log|report|record|track|print|write|update|compute)_?"
     r"(?:metrics?|stats?|statistics|loss(?:es)?|scalars?|progress|step|accuracy)?$",
     r"^(?:.*/)?torchmetrics/",
 )
 
-# Clipping gradients and scaling the loss: a sync below them asks about gradients.
+# Gradient clipping and loss scaling: a sync inside them is about gradients.
 GRADIENT_FRAME = _pattern(
     _LIBRARY + r"torch/nn/utils/clip_grad\.py\(",
     _LIBRARY + r"torch/(?:cuda/)?amp/grad_scaler\.py\(",
@@ -87,7 +87,7 @@ ACTIVITIES: tuple[Activity, ...] = (
         "gc",
         "Python garbage collection",
         frame=_pattern(r"^<built-in function collect>", r"^gc\.py"),
-        op="traceopt: gc".__eq__,  # the range that capture/metadata/step_ledger.py opens
+        op="traceopt: gc".__eq__,  # the range opened by capture/metadata/step_ledger.py
     ),
     Activity("allocation", "Allocating device memory", runtime=op_names.is_allocation),
     Activity("module_load", "First calls and code loading", runtime=op_names.is_module_load),

@@ -1,4 +1,4 @@
-"""Element types and operand alignment, read from kernel names."""
+"""Element types and operand alignment from kernel names."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def product_dtype(name: str) -> str | None:
         return _CIJK_DTYPE.get(match[1][0])
     if "xmma_" in name:
         groups = _XMMA_TYPES.findall(name)
-        if groups:  # sm80_xmma_gemm_f32f32_tf32f32_f32: storage types, then the types that are multiplied
+        if groups:  # sm80_xmma_gemm_f32f32_tf32f32_f32: storage types, then the operand types
             operand: str = groups[min(1, len(groups) - 1)]
             return _XMMA_DTYPE.get(operand, operand)
     for pattern, dtype in _DTYPE_MARKS:
@@ -73,7 +73,7 @@ def product_dtype(name: str) -> str | None:
 
 
 def element_dtype(name: str) -> str | None:
-    """Element type of any other kernel: a 16-bit floating type anywhere, else the first floating type."""
+    """Element type of other kernels: a 16-bit floating type anywhere in the name, else the first floating type."""
     types = [match.lower() for match in _TEMPLATE_TYPES.findall(name)]
     if any("bf" in text or text == "df16b" for text in types):
         return "bf16"

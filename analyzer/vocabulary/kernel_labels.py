@@ -1,4 +1,4 @@
-"""A short readable form of a C++ kernel name: what a reader looks for in a table."""
+"""Short readable forms of C++ kernel names for tables."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SHORT_CHARS = 100
 _GENERIC_NAMES = frozenset(
     ("kernel", "Kernel", "Kernel2", "kernel2", "kentry", "device_kernel", "trampoline_kernel", "globalKernel")
 )
-# Wrappers that say nothing by themselves: the functor inside them is what a reader looks for.
+# Wrappers that say nothing by themselves: the functor inside them is the informative part.
 _WRAPPERS = _words(
     "gpu_kernel_impl gpu_kernel_impl_nocast BinaryFunctor AUnaryFunctor BUnaryFunctor ReduceOp "
     "func_wrapper_t type_specialized_broadcast_kernel_launcher gpu_index_kernel OpaqueType"
@@ -41,7 +41,7 @@ class _Node(Struct):
 
 
 def _demangled_head(name: str) -> str:
-    """``ns::function`` out of an Itanium-mangled name; its arguments are left out."""
+    """``ns::function`` from an Itanium-mangled name, without its arguments."""
     position = 3 if name.startswith("_ZN") else 2
     parts: list[str] = []
     while match := re.compile(r"[KVO]{0,2}(\d{1,4})").match(name, position):
@@ -57,14 +57,14 @@ def _demangled_head(name: str) -> str:
             break
     if not parts:
         return name
-    if parts[-1] in _GENERIC_NAMES:  # ck_tile::kentry<..., FmhaBatchPrefillKernel<...>>: name the argument instead
+    if parts[-1] in _GENERIC_NAMES:  # ck_tile::kentry<..., FmhaBatchPrefillKernel<...>>: use the name of the argument
         inner = next((found for found in _length_prefixed(name, position) if found not in ("ck_tile", "cutlass")), None)
         return f"{'::'.join(parts[-2:])}<{inner}>" if inner else "::".join(parts[-2:])
     return parts[-1]
 
 
 def _length_prefixed(name: str, position: int) -> list[str]:
-    """The first identifiers of eight or more characters that follow their length, from ``position`` on."""
+    """The identifiers of at least eight characters that follow their length, from ``position`` on."""
     found: list[str] = []
     while len(found) < 8 and (match := re.compile(r"\d{1,3}").search(name, position)):
         start, length = match.end(), int(match[0])
@@ -85,7 +85,7 @@ def _without_calls(name: str) -> str:
     for character in name:
         if character == "(":
             if not (round_depth or curly_depth or angle_depth) and out:
-                break  # the argument list: nothing after it is wanted
+                break  # the argument list: nothing after it is needed
             round_depth += 1
         elif character == ")":
             round_depth = max(0, round_depth - 1)
@@ -117,7 +117,7 @@ def _without_return_type(text: str) -> str:
 
 
 def _last_segment(path: str) -> str:
-    """The name at the end of ``ns::Class::name``; a lambda's path gives the function that holds it."""
+    """The name at the end of ``ns::Class::name``; for the path of a lambda, the function that contains it."""
     segments = [segment.strip(" &*") for segment in path.split("::")]
     segments = [s for s in segments if s and not s.startswith("operator") and s != "const"]
     if len(segments) >= 2 and segments[-1] in _GENERIC_NAMES:
@@ -126,7 +126,7 @@ def _last_segment(path: str) -> str:
 
 
 def _parsed(text: str) -> _Node:
-    """Template structure of ``text``, without recursion; deeper than ``_MAX_DEPTH`` is left out."""
+    """Template structure of ``text``, parsed without recursion; levels deeper than ``_MAX_DEPTH`` are left out."""
     root = _Node("", [])
     stack = [root]
     word: list[str] = []
@@ -170,7 +170,7 @@ def _parsed(text: str) -> _Node:
 def _functor(node: _Node) -> str:
     """The functor in a generic kernel's template arguments, unwrapped, with its first type."""
     queue = list(node.arguments)
-    for _ in range(64):  # a name has few arguments worth looking at
+    for _ in range(64):  # a name has few arguments of interest
         if not queue:
             break
         candidate = queue.pop(0)
@@ -212,10 +212,9 @@ def _short_name(name: str) -> str:
 
 
 def short_name(name: str) -> str:
-    """A form of ``name`` to read in a table, at most 100 characters.
+    """A readable form of ``name`` of at most 100 characters, for tables.
 
-    Drops the return type, namespaces, argument list and most template arguments of a C++ name, but keeps the
-    functor of a generic kernel: ``vectorized_elementwise_kernel<4, CUDAFunctor_add<float>>``. Never raises.
-    Cached.
+    Drops the return type, namespaces, argument list and most template arguments of a C++ name, but keeps the functor of
+    a generic kernel: ``vectorized_elementwise_kernel<4, CUDAFunctor_add<float>>``. Never raises. Cached.
     """
     return _short_name(name[:MAX_NAME_CHARS])

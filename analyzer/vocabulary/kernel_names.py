@@ -1,19 +1,18 @@
-"""GPU kernel names: what kind of work a name stands for, whether it runs on Tensor Cores.
+"""GPU kernel names: which kind of work a name stands for, and whether it runs on Tensor Cores.
 
-Every kernel-name pattern of the project lives in ``_TABLE`` below; nothing else matches kernel names. The
-first entry that matches decides. "Tensor Core" includes AMD's matrix cores throughout.
+Every kernel-name pattern of the project is in ``_TABLE`` below; nothing else matches kernel names. The first entry that
+matches decides. "Tensor Core" includes AMD's matrix cores throughout.
 
 Choices worth knowing:
 
-- ``kind`` says what the kernel itself does. A helper of a product that multiplies nothing gets its own kind
-  (``splitKreduce`` is a reduction, ``computeOffsets`` an index table), so that it is never held against
-  Tensor Core use. The data transforms of a Winograd, im2col or FFT convolution stay ``conv`` without Tensor
-  Cores: another algorithm would not need them.
-- ``copy`` is whatever moves bytes and changes at most dtype, layout or place: ``direct_copy`` and the other
-  copy functors of PyTorch (dtype casts, ``.contiguous()``), ``CatArrayBatchedCopy``, MIOpen's cast kernel.
-  Fusion removes them as it removes pointwise work: see ``FUSIBLE_KINDS``. NCHW<->NHWC conversions by a
-  library are ``layout``.
-- ``tensor_core`` is None ("unknown") unless the name tells; for other kinds it is always None.
+- ``kind`` is what the kernel itself does. A helper kernel of a matmul that multiplies nothing has its own kind
+  (``splitKreduce`` is a reduction, ``computeOffsets`` an index table), so that it never counts against Tensor Core use.
+  The data transforms of a Winograd, im2col or FFT convolution are ``conv`` without Tensor Cores: another algorithm
+  would not need them.
+- ``copy`` is everything that moves bytes and changes at most dtype, layout or place: ``direct_copy`` and the other copy
+  functors of PyTorch (dtype casts, ``.contiguous()``), ``CatArrayBatchedCopy``, MIOpen's cast kernel. Fusion removes
+  them like pointwise work, see ``FUSIBLE_KINDS``. NCHW<->NHWC conversions by a library are ``layout``.
+- ``tensor_core`` is None ("unknown") unless the name shows it; for other kinds it is always None.
 """
 
 from __future__ import annotations
@@ -44,11 +43,11 @@ FUSIBLE_KINDS: frozenset[str] = frozenset(("elementwise", "copy", "norm", "softm
 """Memory-bound kinds that a fusing compiler merges into their neighbours."""
 
 MAX_NAME_CHARS = 16_384
-"""Only this much of a name is looked at: mangled CUTLASS names reach a few thousand characters."""
+"""Only this much of a name is matched: mangled CUTLASS names have up to a few thousand characters."""
 
 
 class KernelClass(Struct, frozen=True):
-    """What a kernel's name tells."""
+    """What a kernel's name shows."""
 
     kind: str
     """One of ``KINDS``."""
@@ -59,7 +58,7 @@ class KernelClass(Struct, frozen=True):
     alignment: int | None
     """Operand alignment in elements, from CUTLASS's ``align1/2/4/8`` suffix."""
     fused: bool
-    """The kernel is a product of fusion: Inductor, fused attention, fused optimizer or normalisation."""
+    """The kernel is fused: Inductor, fused attention, fused optimizer or normalisation."""
 
     @property
     def eligible(self) -> bool:
@@ -67,8 +66,8 @@ class KernelClass(Struct, frozen=True):
         return self.kind in ELIGIBLE_KINDS
 
 
-# Tensor Core use, read from the name of a gemm, conv or attention kernel. NO is asked first:
-# "cutlass_80_simt_sgemm" has a tensor-core architecture in its name and uses none.
+# Tensor Core use from the name of a gemm, conv or attention kernel. NO is checked first: "cutlass_80_simt_sgemm" has a
+# Tensor Core architecture in its name but does not use them.
 _NO_TENSOR_CORE = re.compile(
     # CUTLASS SIMT (also mangled MmaSimt), sm80_xmma_..._ffma_ (FP32 on A100 and H100)
     r"simt|Simt|_ffma|\bffma|"
@@ -99,7 +98,7 @@ _TENSOR_CORE = re.compile(
 
 
 def _by_name(name: str) -> bool | None:
-    """Tensor Core use of a product kernel by the marks in its name."""
+    """Tensor Core use of a gemm, conv or attention kernel, from patterns in its name."""
     if _NO_TENSOR_CORE.search(name):
         return False
     if name.startswith(("Cijk_", "Custom_Cijk_")):
@@ -112,17 +111,17 @@ _FUSED = True
 
 
 class _Entry(Struct, frozen=True):
-    """One line of the table: names that match ``pattern`` are of ``kind``."""
+    """One entry of the table: names that match ``pattern`` are of ``kind``."""
 
     pattern: re.Pattern[str]
     kind: str
     tensor_core: _TensorCore = None
     fused: bool = False
     words: tuple[str, ...] = ()
-    """In lower case; a name that matches has one of them. Where the pattern alone is slow: without a fixed start."""
+    """In lower case; every matching name contains one of them. A prefilter for slow patterns without a fixed start."""
 
     def matches(self, name: str, lower: str) -> bool:
-        """``lower``: the name in lower case."""
+        """Whether the entry matches. ``lower`` is the name in lower case."""
         return (not self.words or any(map(lower.__contains__, self.words))) and self.pattern.search(name) is not None
 
 
@@ -137,7 +136,7 @@ _TABLE: tuple[_Entry, ...] = (
     # Copies and fills, as named by Kineto ("Memcpy HtoD (Pageable -> Device)") and ROCm's own kernels.
     _entry(r"^(?i:memset)|__amd_rocclr_fillBuffer", "memset"),
     _entry(r"^(?i:memcpy)|__amd_rocclr_copyBuffer|recat_copy_async", "copy"),
-    # Inductor: triton_<heuristic>_fused_<ops>_<n>; before everything else, since <ops> may hold any word.
+    # Inductor: triton_<heuristic>_fused_<ops>_<n>; before everything else, because <ops> may contain any word.
     _entry(rf"^triton_(?:tem|tpl)_\w*(?:{_ATTENTION})", "attention", True, _FUSED),
     _entry(r"^triton_(?:tem|tpl)_\w*convolution", "conv", True, _FUSED),
     _entry(r"^triton_(?:tem|tpl)_", "gemm", True, _FUSED),
@@ -157,7 +156,7 @@ _TABLE: tuple[_Entry, ...] = (
         "collective",
         words="ccl multimem_ reduce nvshmem gather all lamport userbuffers_ deep_ep::",
     ),
-    # Attention: helpers first, they multiply nothing.
+    # Attention: helpers first, because they multiply nothing.
     _entry(
         r"flash_\w{0,80}bwd_dot_do_o|flash_fwd_splitkv_combine|attention\w{0,80}_reduce|^reduce_segments",
         "reduction",
@@ -197,7 +196,7 @@ _TABLE: tuple[_Entry, ...] = (
         _FUSED,
         words="attention decodewith _fwd_kernel_stage xqa kernel_mha",
     ),
-    # Embedding tables (DLRM jobs on A100, hta) and FBGEMM: "gemm" in the name, no product in it.
+    # Embedding tables (DLRM jobs on A100, hta) and FBGEMM, which has "gemm" in its name but multiplies nothing.
     _entry(
         r"(?i:rotary|rope_)", "elementwise", None, _FUSED, "rotary rope_"
     ),  # rotary_embedding_kernel is no table lookup
@@ -223,7 +222,7 @@ _TABLE: tuple[_Entry, ...] = (
         None,
         _FUSED,
     ),
-    # Helpers of products that multiply nothing.
+    # Helpers of matmuls that multiply nothing.
     _entry(
         r"splitKreduce|ReduceSplitK|splitk_reduce|PostGSU|Cijk_[A-Z]+_(?:GA|Post|Bias)|reduce_1Block|"
         r"reduce_wgrad|finalize_matmul|SplitKReduce|nll_loss|NLLCriterion",
@@ -234,7 +233,7 @@ _TABLE: tuple[_Entry, ...] = (
         r"_combined_routing|bitmatrix|resolve_future_token|compute_position|compute_cuda_kernel|find_long_segments",
         "index",
     ),
-    # Products named beyond doubt, before words of their templates ("gather", "norm", "copy") can mislead.
+    # Unmistakable matmuls, before words in their template arguments ("gather", "norm", "copy") can mislead.
     _entry(
         r"(?:cutlass|xmma|ck16tensor|ck::).{0,600}?(?:[cC]onv(?!ert|ex|ey|ent|erg)|fprop|dgrad|wgrad|cudnn|"
         r"bwd_weight)",
@@ -315,7 +314,7 @@ _TABLE: tuple[_Entry, ...] = (
         "reduction",
         words="reduce scan cumsum cumprod argmax argmin sum_",
     ),
-    # Pointwise work of PyTorch: ordered before the products, whose words may stand in a functor.
+    # Pointwise work of PyTorch: before the matmuls, whose words may occur in a functor.
     _entry(
         r"elementwise_kernel|elementwise_grid_stride|arange_cuda_out|kernelPointwiseApply|pointwise_",
         "elementwise",
@@ -334,7 +333,7 @@ _TABLE: tuple[_Entry, ...] = (
         "conv",
         _by_name,
     ),
-    # Products by Triton kernels written by hand.
+    # Matmuls by hand-written Triton kernels.
     _entry(
         r"_matmul_ogs|fused_moe_kernel|(?i:fp8_matmul|int8_matmul|block_scaled_mm)|^_?(?:batched_)?matmul_kernel|"
         # _matmul_ogs_NNT_bf16xbf16xmxfp4_*: vllm, MI300X
@@ -343,7 +342,7 @@ _TABLE: tuple[_Entry, ...] = (
         True,
         words="matmul fused_moe_kernel block_scaled_mm gemm_ mm_kernel",
     ),
-    # Products: cuBLAS, cuBLASLt, CUTLASS, nvjet, Tensile, rocBLAS, composable kernel, quantised kernels.
+    # Matmuls: cuBLAS, cuBLASLt, CUTLASS, nvjet, Tensile, rocBLAS, composable kernel, quantised kernels.
     _entry(
         r"(?i:gemm|gemv|matmul)|nvjet|Cijk_A|dot_kernel|cutlass|xmma|wvSplitK|marlin|machete|[fF]latmm|fmoe|FusedMoe",
         "gemm",
@@ -379,5 +378,5 @@ def _classify(name: str) -> KernelClass:
 
 
 def classify(name: str) -> KernelClass:
-    """What the kernel called ``name`` does. Never raises; an unknown name is of kind ``other``. Cached."""
+    """The class of the kernel called ``name``. Never raises; an unknown name is of kind ``other``. Cached."""
     return _classify(name[:MAX_NAME_CHARS])

@@ -1,8 +1,7 @@
-"""Names on the host side of a trace: PyTorch operators, annotations, runtime and driver calls, profiler
-dtypes.
+"""Names on the host side of a trace: PyTorch operators, annotations, runtime and driver calls, profiler dtypes.
 
-The one place that knows how PyTorch, Kineto, CUDA, HIP and Level Zero spell them. Names are those of the
-traces of 2021 to 2026; a predicate answers False for a name it does not know.
+This is the only place that knows how PyTorch, Kineto, CUDA, HIP and Level Zero spell them. The names are those in
+traces of 2021 to 2026; a predicate returns False for unknown names.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ GEMM_OPS: frozenset[str] = _words(
     "aten::addbmm aten::mv aten::addmv aten::addmv_ aten::_scaled_mm aten::_int_mm aten::_grouped_mm "
     "aten::_scaled_grouped_mm aiter::gemm_a16w16 vllm::rocm_unquantized_gemm"
 )
-"""Operators that launch a matrix product themselves; ``aten::linear``, ``matmul``, ``einsum`` call these."""
+"""Operators that launch a matmul themselves; ``aten::linear``, ``matmul``, ``einsum`` call these."""
 
 # Position of the two factors in "Input Dims".
 _MATRIX_FACTORS = {"mm": 0, "_int_mm": 0, "_scaled_mm": 0, "addmm": 1, "addmm_": 1, "_addmm_activation": 1}
@@ -46,8 +45,8 @@ def _shape(dims: Sequence[Any], position: int, rank: int) -> tuple[int, ...] | N
 def gemm_shape(op: str, dims: Sequence[Any] | None) -> tuple[int, int, int, int] | None:
     """``(M, N, K, batch)`` of a matrix product from the profiler's "Input Dims".
 
-    The product multiplies ``batch`` times an M x K by a K x N matrix (2 x M x N x K x batch FLOP). None if
-    ``op`` is no product with plain factors, or the dimensions are missing, empty or do not fit.
+    The product multiplies an M x K by a K x N matrix ``batch`` times (2 x M x N x K x batch FLOP). None if ``op`` is
+    not a product of plain factors, or the dimensions are missing, empty or do not fit.
     """
     if not isinstance(dims, (list, tuple)):
         return None
@@ -84,7 +83,7 @@ _COLLECTIVE_PREFIXES = (
     "_c10d_functional::",
 )
 _COMPILE_MARKS = (
-    "TorchDynamo Cache Lookup",  # a lookup, not a compilation: told apart below
+    "TorchDynamo Cache Lookup",  # a lookup, not a compilation: see is_compile
     "_compile.compile_inner",
     "compile_inner",
     "entire_frame_compile",
@@ -113,7 +112,7 @@ def is_dataloader(name: str) -> bool:
 
 
 def is_multiprocess_dataloader(name: str) -> bool:
-    """The same, where the name tells that worker processes load the data."""
+    """Waiting for the next batch of a loader with worker processes."""
     return is_dataloader(name) and "_MultiProc" in name
 
 
@@ -138,7 +137,7 @@ def is_backward(name: str) -> bool:
 
 
 def is_recompute_frame(name: str) -> bool:
-    """The Python frame that runs a checkpointed part again: ``torch/utils/checkpoint.py(1500): recompute_fn``."""
+    """The Python frame that recomputes a checkpointed part: ``torch/utils/checkpoint.py(1500): recompute_fn``."""
     return name.endswith(": recompute_fn") and "torch/utils/checkpoint.py(" in name
 
 
@@ -146,7 +145,7 @@ FORWARD_ONLY: frozenset[str] = _words(
     "aten::linear aten::conv1d aten::conv2d aten::conv3d aten::conv_transpose2d aten::layer_norm aten::rms_norm "
     "aten::batch_norm aten::group_norm aten::scaled_dot_product_attention aten::dropout aten::embedding"
 )
-"""Operators that models call and the formulas of a backward pass do not: below a backward node, computed again."""
+"""Operators that models call but backward formulas do not: below a backward node they are recomputation."""
 
 
 def is_gradient_accumulation(name: str) -> bool:
@@ -155,12 +154,12 @@ def is_gradient_accumulation(name: str) -> bool:
 
 
 def is_engine_frame(name: str) -> bool:
-    """The Python frame in which the autograd engine is at work: ``<built-in method run_backward of torch._C...>``."""
+    """The Python frame in which the autograd engine works: ``<built-in method run_backward of torch._C...>``."""
     return name.startswith("<built-in method run_backward")
 
 
 def is_compile(name: str) -> bool:
-    """A compilation by TorchDynamo, AOTAutograd, Inductor or Triton. Running compiled code is none."""
+    """A compilation by TorchDynamo, AOTAutograd, Inductor or Triton; not the execution of compiled code."""
     if name.startswith(("TorchDynamo Cache Lookup", "Torch-Compiled Region", "## Call CompiledFxGraph", "CompiledF")):
         return False
     return name.startswith("TorchDynamo") or any(mark in name[:200] for mark in _COMPILE_MARKS)
@@ -243,7 +242,7 @@ def is_blocking_sync(name: str) -> bool:
 
 
 def is_copy(name: str) -> bool:
-    """The call copies memory, waiting or not."""
+    """The call copies memory, blocking or not."""
     call = runtime_call(name)
     return call in _COPIES or (call in _BLOCKING and "emcpy" in call)
 
@@ -260,7 +259,7 @@ def is_kernel_launch(name: str) -> bool:
 
 
 def counts_threads(name: str) -> bool:
-    """The call's grid is in threads, not in blocks (seen on MI300X: rocBLAS, MIOpen)."""
+    """The call's grid counts threads, not blocks (seen on MI300X: rocBLAS, MIOpen)."""
     return runtime_call(name) == "hipExtModuleLaunchKernel"
 
 
@@ -275,7 +274,7 @@ def is_stream_wait(name: str) -> bool:
 
 
 def is_allocation(name: str) -> bool:
-    """The call takes memory from the driver or gives it back (device, pinned host, virtual mapping)."""
+    """The call allocates or frees driver memory (device, pinned host, virtual mapping)."""
     return runtime_call(name) in _ALLOCATIONS
 
 
@@ -285,7 +284,7 @@ def is_module_load(name: str) -> bool:
 
 
 def is_stream_capture(name: str) -> bool:
-    """The call records or instantiates a graph. Mere queries (``cudaStreamIsCapturing``) are none."""
+    """The call captures or instantiates a graph. Queries such as ``cudaStreamIsCapturing`` do not count."""
     return runtime_call(name) in _CAPTURES
 
 
@@ -319,9 +318,10 @@ _DTYPES = {
 
 
 def profiler_dtype(text: str) -> str | None:
-    """Our name of a tensor dtype from the profiler's "Input type"; None for scalars, lists and unknown types.
+    """The dtype of a tensor in our spelling, from the profiler's "Input type"; None for scalars, lists and unknown
+    types.
 
-    The profiler writes the C++ type: "float", "c10::Half", "long" (ROCm and 2021) or "long int". "Int",
-    "Double" and "Scalar" are Python scalars, no tensors.
+    The profiler writes the C++ type: "float", "c10::Half", "long" (ROCm and 2021) or "long int". "Int", "Double" and
+    "Scalar" are Python scalars, not tensors.
     """
     return _DTYPES.get(text)

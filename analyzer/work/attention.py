@@ -1,4 +1,4 @@
-"""Attention computed step by step: product, softmax, product."""
+"""Unfused attention: product, softmax, product as separate kernels."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from traceopt.analyzer.vocabulary.kernel_names import FUSIBLE_KINDS
 
 SDPA = "aten::scaled_dot_product_attention"
 MATH_SDPA = "aten::_scaled_dot_product_attention_math"
-MOST = 0.8  # of the unfused attention's forward kernels: then all of it is the operator's
-BETWEEN = 8  # kernels that may lie between softmax and its products: scale, mask, dropout, casts
+MOST = 0.8  # with this share of the unfused attention's forward kernels, all of it is attributed to the operator
+BETWEEN = 8  # kernels between softmax and its products: scale, mask, dropout, casts
 _BATCHED = ("aten::bmm", "aten::baddbmm", "aten::baddbmm_", "aten::matmul", "aten::einsum")
 
 
 class UnfusedAttention(Struct, frozen=True):
-    """`mask` marks the kernels of the pattern among the device's work; times in ns over the window."""
+    """`mask` marks the kernels of the pattern among the device's work; times in ns inside the window."""
 
     mask: npt.NDArray[np.bool_]
     count: int
@@ -28,8 +28,8 @@ class UnfusedAttention(Struct, frozen=True):
 
 
 def find_unfused_attention(gpu: GpuWork, regions: Regions) -> UnfusedAttention:
-    """Each softmax whose nearest products before and after it, on its stream and with only pointwise work between, are
-    batched. Where operators were not recorded, any product counts.
+    """Finds each softmax whose nearest products before and after it are batched, on the same stream and with only
+    pointwise work between them. If operators were not recorded, any product counts.
     """
     work = gpu.work
     mask = np.zeros(len(work), bool)
@@ -57,7 +57,7 @@ def find_unfused_attention(gpu: GpuWork, regions: Regions) -> UnfusedAttention:
 def _widened(
     order: npt.NDArray[np.int64], first: int, last: int, product: npt.NDArray[np.bool_], stream: npt.NDArray[np.int64]
 ) -> tuple[int, int]:
-    """The run with the products next to it: the backward pass has two on each side."""
+    """The run extended by adjacent products: the backward pass has two on each side."""
     home = stream[order[first]]
     while first > 0 and product[order[first - 1]] and stream[order[first - 1]] == home:
         first -= 1
@@ -74,7 +74,7 @@ def _product(
     light: npt.NDArray[np.bool_],
     stream: npt.NDArray[np.int64],
 ) -> int | None:
-    """Position in `order` of the nearest batched product, None when something else comes first."""
+    """Position in `order` of the nearest batched product; None if something else comes first."""
     home = stream[order[at]]
     for distance in range(1, BETWEEN + 1):
         position = at + direction * distance
@@ -89,23 +89,23 @@ def _product(
 
 
 class MathAttention(Struct, frozen=True):
-    """scaled_dot_product_attention that fell back to its math path. `calls` are its slices inside the window."""
+    """scaled_dot_product_attention that fell back to its math backend. `calls` are its slices inside the window."""
 
     calls: npt.NDArray[np.int64]
-    mask: npt.NDArray[np.bool_]  # of the device's work, the backward's included
+    mask: npt.NDArray[np.bool_]  # of the device's work, including the backward
     product_ns: int
     other_ns: int
 
 
 def find_math_attention(gpu: GpuWork, regions: Regions, unfused: UnfusedAttention) -> MathAttention:
-    """The forward is what the operator launched. The backward has no mark of its own: it is the rest of the unfused
-    attention, where the operator launched most of the forward's.
+    """The forward is what the operator launched. The backward cannot be recognised by itself: it is the rest of the
+    unfused attention, if the operator launched most of the forward part.
     """
     math = regions.named(lambda name: name == MATH_SDPA, OP)
     slices = regions.slices
     calls = np.flatnonzero(math & (slices.start >= gpu.window[0]) & (slices.start < gpu.window[1]))
     mask = regions.work_under(math) & gpu.is_kernel
-    launched = regions.links.launch[gpu.rows] >= 0  # not by an earlier step, of which the operators are not there
+    launched = regions.links.launch[gpu.rows] >= 0  # not launched in an earlier step, whose operators are missing
     forward = unfused.mask & launched & ~regions.work_under(regions.backward)
     if (forward & mask).sum() >= MOST * max(1, forward.sum()):
         mask = mask | unfused.mask

@@ -1,4 +1,4 @@
-"""Casts between floating types on the device: which tensor, which way, and which of them only undo each other."""
+"""Casts between floating-point types on the device: tensor, direction, and casts that undo each other."""
 
 from __future__ import annotations
 
@@ -16,30 +16,30 @@ from traceopt.analyzer.timeline.call_tree import OP
 from traceopt.analyzer.vocabulary import op_names
 from traceopt.analyzer.work.gemms import Gemms
 
-CAST = "aten::copy_"  # what aten::to and autocast come down to
+CAST = "aten::copy_"  # what aten::to and autocast end up calling
 FLOATING = frozenset(("fp64", "fp32", "fp16", "bf16", "fp8"))
 _CONVOLUTIONS = ("aten::convolution", "aten::_convolution")
 
 
 class Cast(Struct, frozen=True):
-    """One kind of cast. `rows` index the device's work that it launched, wherever that ran."""
+    """One kind of cast. `rows` index the device's work that it launched, inside the window or not."""
 
     size: tuple[int, ...]
     source: str
     target: str
     rows: I8
-    of_weight: bool  # the size is that of a weight of a product or convolution in the trace
+    of_weight: bool  # the size is that of a weight of a matmul or convolution in the trace
 
 
 class Casts(Struct, frozen=True):
-    """All kinds, and the work of those that the cast right behind them turns back."""
+    """All kinds of casts, and the work of those that the next cast reverts."""
 
     kinds: list[Cast]
     undone: npt.NDArray[np.bool_]  # shape (len(gpu.work),): both casts of each pair
 
 
 def find_casts(gemms: Gemms) -> Casts:
-    """Where sizes and types were recorded; empty elsewhere."""
+    """The casts; empty if sizes and types were not recorded."""
     trace, slices, links, gpu = gemms.trace, gemms.slices, gemms.links, gemms.gpu
     ops = trace.ops
     undone = np.zeros(len(gpu.work), bool)
@@ -66,7 +66,7 @@ def find_casts(gemms: Gemms) -> Casts:
 
 
 def _undone(gemms: Gemms, kinds: list[Cast], ways: I8) -> npt.NDArray[np.bool_]:
-    """Casts next to each other on a stream of which the second turns the first back."""
+    """Adjacent casts on a stream of which the second reverts the first."""
     work = gemms.gpu.work
     back = {(one.size, one.target, one.source): index for index, one in enumerate(kinds)}
     opposite = np.array([back.get((one.size, one.source, one.target), -2) for one in kinds] or [-2])
@@ -80,7 +80,7 @@ def _undone(gemms: Gemms, kinds: list[Cast], ways: I8) -> npt.NDArray[np.bool_]:
 
 
 def _way(dims: Any, types: Any) -> tuple[tuple[int, ...], str, str] | None:
-    """Size, source and target type of a copy that casts; None for one that does not."""
+    """Size, source type and target type of a copy that casts; None for other copies."""
     if not isinstance(dims, list) or not isinstance(types, list) or len(dims) < 2 or len(types) < 2:
         return None
     target, source = (op_names.profiler_dtype(str(name)) for name in types[:2])
@@ -93,7 +93,7 @@ def _way(dims: Any, types: Any) -> tuple[tuple[int, ...], str, str] | None:
 
 
 def _weights(gemms: Gemms) -> set[tuple[int, ...]]:
-    """Sizes that only weights have: N x K of products, unless some product's M x K looks alike; filters."""
+    """Sizes that only weights have: N x K of matmuls, unless it is also some M x K, and convolution filters."""
     plain = [s for s in gemms.shapes if s.batch == 1]
     rows = {(s.m, s.k) for s in plain if s.m != s.n}
     out: set[tuple[int, ...]] = {size for s in plain for size in ((s.n, s.k), (s.k, s.n)) if size not in rows}

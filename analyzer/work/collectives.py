@@ -1,4 +1,4 @@
-"""Collectives: how long they ran, how much of it nothing hid, what they moved; on the GPU, else on the CPU."""
+"""Collectives on the GPU or on the CPU: duration, exposed time, bytes moved."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _KIND = re.compile(
     re.I,
 )
 
-# Bytes of an element by its type, as the profiler ("c10::Half", "long int") and NCCL ("Half", "Long") spell it.
+# Bytes per element by type, as the profiler ("c10::Half", "long int") and NCCL ("Half", "Long") spell it.
 _ELEMENT_BYTES = {
     **dict.fromkeys(("double", "long", "long int", "long long", "complexfloat", "complex<float>"), 8),
     **dict.fromkeys(("float", "int"), 4),
@@ -38,9 +38,9 @@ class CollectiveCalls(Struct, frozen=True):
     rows: I8  # of the device's work; on a CPU-only run, of the slices
     launch: I8  # the slice that started each, -1: unknown
     duration: I8
-    exposed: I8  # without compute beside it
+    exposed: I8  # not overlapped by compute
     bytes: I8  # of one rank's buffer, -1: not recorded
-    bus_factor: float  # bytes over the link for each byte of the buffer
+    bus_factor: float  # bytes over the link per byte of the buffer
 
     @property
     def calls(self) -> int:
@@ -51,14 +51,14 @@ class CollectiveCalls(Struct, frozen=True):
         return int(self.bytes.sum()) if len(self.bytes) and (self.bytes >= 0).all() else None
 
     def bus_gb_per_s(self) -> float | None:
-        """Bytes moved over the link per second, "bus bandwidth" as NCCL's tests define it."""
+        """Bytes moved over the link per second: the "bus bandwidth" of NCCL tests, GB/s."""
         moved = self.known_bytes
         total = int(self.duration.sum())
         return moved * self.bus_factor / total if moved and total else None
 
 
 def find_collectives(trace: Trace, slices: Slices, links: Links, gpu: GpuWork) -> list[CollectiveCalls]:
-    """By kind, most exposed first."""
+    """The collectives by kind, most exposed first."""
     rows = np.flatnonzero(gpu.is_communication & (gpu.in_window > 0))
     if not len(rows):
         return []
@@ -84,8 +84,8 @@ def find_collectives(trace: Trace, slices: Slices, links: Links, gpu: GpuWork) -
 def find_cpu_collectives(
     trace: Trace, slices: Slices, runs: npt.NDArray[np.bool_], exposed: Intervals, window: tuple[int, int]
 ) -> list[CollectiveCalls]:
-    """The same for a CPU-only run. `runs` are the slices in which collectives run, on threads of their own; `exposed`
-    is the time of the window in which the training thread waits for them.
+    """The collectives of a CPU-only run by kind, most exposed first. `runs` are the slices in which collectives run, on
+    threads of their own; `exposed` is when the training thread waits for them, inside the window.
     """
     every = np.flatnonzero(runs)
     every = every[np.argsort(slices.start[every], kind="stable")]
@@ -95,7 +95,8 @@ def find_cpu_collectives(
     rows, launches = every[inside], launches[inside]
     start, end = np.maximum(slices.start[rows], window[0]), np.minimum(slices.end[rows], window[1])
     begun_before = np.maximum.accumulate(np.append(window[0], end))[:-1]
-    alone = exposed.within(np.maximum(start, np.minimum(begun_before, end)), end)  # of two at once, the first one's
+    # Time of two at once counts for the first.
+    alone = exposed.within(np.maximum(start, np.minimum(begun_before, end)), end)
     pairs = zip(rows.tolist(), launches.tolist(), strict=True)
     sizes = np.array([_bytes_of_run(trace, slices, row, launch) for row, launch in pairs], np.int64)
     ranks = trace.meta.world_size or 0
@@ -109,15 +110,15 @@ def find_cpu_collectives(
 
 
 def _kinds_of_names(trace: Trace) -> list[str]:
-    """For every name of the trace, the kind of collective it stands for."""
+    """The kind of collective for every name of the trace."""
     return [_kind_of(name) or "collective" for name in trace.names]
 
 
 def _launches(trace: Trace, slices: Slices, runs: I8, kinds: list[str]) -> I8:
-    """The operator that started each run of a collective: those of a kind come in the same order, and a call before its
-    run; -1: before the trace.
+    """The operator that started each run of a collective; -1: before the trace. Operators and runs of a kind are in the
+    same order, and each operator begins before its run.
 
-    A loop, because each match depends on the one before; collectives are few.
+    A loop, because each match depends on the previous one; collectives are few.
     """
     starts = np.array([name.startswith("c10d::") for name in trace.names] or [False])
     calls = np.flatnonzero((slices.kind == OP) & starts[slices.name])
@@ -138,22 +139,24 @@ def _bytes_of_run(trace: Trace, slices: Slices, run: int, launch: int) -> int:
 
 
 def _annotation_of(trace: Trace, slices: Slices, links: Links, gpu: GpuWork, rows: I8) -> I8:
-    """The `nccl:all_reduce`-like slice around each launch, -1: none."""
+    """The slice such as `nccl:all_reduce` around each launch, -1: none."""
     codes = np.array([op_names.is_collective_annotation(name) for name in trace.names] or [False])
     wanted = codes[slices.name] & np.isin(slices.kind, (ANNOTATION, OP))
     return slices.ancestor(links.launch_slice[gpu.rows[rows]], wanted).astype(np.int64)
 
 
 def _bus_factor(kind: str, ranks: int) -> float:
-    """NCCL tests, "Performance reported by NCCL tests": a ring all-reduce of n ranks moves 2 (n - 1) / n of each byte.
+    """Link bytes per buffer byte (NCCL tests, "Performance reported by NCCL tests"): a ring all-reduce of n ranks moves
+    2 (n - 1) / n of each byte.
 
-    The gathering and scattering kinds move (n - 1) / n of the larger buffer; sizes here are of one side, so 1.
+    Gathers and scatters move (n - 1) / n of the larger buffer. The sizes here are those of one side, so their factor is
+    1.
     """
     return 2 * (ranks - 1) / ranks if kind == "all_reduce" and ranks > 1 else 2.0 if kind == "all_reduce" else 1.0
 
 
 def _kind(trace: Trace, gpu: GpuWork, slices: Slices, row: int, annotation: int) -> str:
-    """From NCCL's metadata, else from the annotation around the launch, else from the kernel's name."""
+    """The kind from NCCL's metadata, else from the annotation around the launch, else from the kernel's name."""
     texts = [trace.names[gpu.work.name[row]]]
     if annotation >= 0:
         texts.insert(0, trace.names[slices.name[annotation]])
@@ -179,7 +182,7 @@ def _spelled(kind: str) -> str:
 
 
 def _bytes(trace: Trace, gpu: GpuWork, row: int, slices: Slices, annotation: int) -> int:
-    """From NCCL's own metadata on the kernel, else from the annotation's input sizes; -1: not recorded."""
+    """Bytes from NCCL's metadata on the kernel, else from the annotation's input sizes; -1: not recorded."""
     elements = int(gpu.work.collective_elements[row])
     if elements >= 0 and gpu.work.collective_dtype[row] >= 0:
         size = _element_bytes(trace.texts[gpu.work.collective_dtype[row]].strip('"'))
@@ -188,7 +191,7 @@ def _bytes(trace: Trace, gpu: GpuWork, row: int, slices: Slices, annotation: int
 
 
 def _annotated_bytes(trace: Trace, slices: Slices, annotation: int) -> int:
-    """From the input sizes of a slice; -1: not recorded."""
+    """Bytes from the input sizes of a slice; -1: not recorded."""
     table = trace.annotations if slices.kind[annotation] == ANNOTATION else trace.ops
     own = int(slices.row[annotation])
     if table.dims[own] < 0:

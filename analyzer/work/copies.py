@@ -1,4 +1,4 @@
-"""Copies between host and device and on the device, by kind, with bytes and rates."""
+"""Copies between host and device and on the device: bytes and rates by kind."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ class CopyCalls(Struct, frozen=True):
     kind: str  # "HtoD pageable", "HtoD pinned", "DtoH pageable", "DtoD", "PtoP", ...
     rows: I8
     duration_ns: int
-    exposed_ns: int  # with neither compute nor communication beside it
-    bytes: int | None  # None: HIP may record 0 or nothing
+    exposed_ns: int  # not overlapped by compute or communication
+    bytes: int | None  # None: unknown (HIP may record 0 or nothing)
 
     @property
     def calls(self) -> int:
@@ -34,7 +34,7 @@ class CopyCalls(Struct, frozen=True):
 
 
 def copy_kind(name: str) -> str:
-    """ "Memcpy HtoD (Pageable -> Device)" -> "HtoD pageable"; HIP's "Host" tells neither pageable nor pinned."""
+    """ "Memcpy HtoD (Pageable -> Device)" -> "HtoD pageable"; HIP's "Host" says neither pageable nor pinned."""
     match = _COPY_NAME.match(name)
     if match is None:
         return name.removeprefix("Memcpy ").split(" (")[0]
@@ -43,7 +43,7 @@ def copy_kind(name: str) -> str:
 
 
 def find_copies(gpu: GpuWork) -> list[CopyCalls]:
-    """By kind, longest first."""
+    """The copies by kind, longest first."""
     rows = np.flatnonzero((gpu.work.kind == MEMCPY) & (gpu.in_window > 0))
     kinds = {code: copy_kind(gpu.trace.names[code]) for code in distinct_values(gpu.work.name[rows]).tolist()}
     out = []

@@ -1,4 +1,4 @@
-"""Attention computed step by step on the CPU: batched product, softmax, batched product of operators."""
+"""Unfused attention on the CPU: batched matmul, softmax, batched matmul as separate operators."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from traceopt.analyzer.timeline.regions import Regions
 _SOFTMAX = re.compile(r"^aten::(?:_softmax|_safe_softmax|_softmax_backward_data)$")
 _BATCHED = re.compile(r"^aten::(?:bmm|baddbmm_?)$")
 _OTHER_PRODUCT = re.compile(r"^aten::(?:mm|addmm|_addmm_activation|mkldnn_linear|convolution|convolution_backward)$")
-_FUSED = re.compile(r"^aten::_?scaled_dot_product_")  # whose own way over products is not the user's to change
+_FUSED = re.compile(r"^aten::_?scaled_dot_product_")  # uses products internally, which the user cannot change
 
 
 class CpuAttention(Struct, frozen=True):
-    """`softmax` are slices, one for each pattern, forward or backward; `area` covers the patterns, their products
-    included.
+    """`softmax` are slices, one for each occurrence of the pattern, forward or backward; `area` covers the occurrences
+    including their products.
     """
 
     softmax: I8
@@ -30,7 +30,7 @@ class CpuAttention(Struct, frozen=True):
 
 
 def find_cpu_attention(regions: Regions, window: tuple[int, int]) -> CpuAttention:
-    """Each softmax whose nearest products before and after it, on its thread, are batched."""
+    """Finds each softmax whose nearest products before and after it on its thread are batched."""
     slices = regions.slices
     softmax, batched, other, fused = (
         regions.named(lambda name, pattern=pattern: pattern.match(name) is not None, OP)  # type: ignore[misc]
@@ -51,7 +51,7 @@ def find_cpu_attention(regions: Regions, window: tuple[int, int]) -> CpuAttentio
 
 
 def _run(rows: I8, batched: npt.NDArray[np.bool_], at: int, direction: int) -> int:
-    """The last of the batched products next to a place in a direction; the place itself where there is none."""
+    """The last of the adjacent batched products in a direction; `at` itself if there is none."""
     while 0 <= at + direction < len(rows) and batched[rows[at + direction]]:
         at += direction
     return at

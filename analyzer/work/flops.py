@@ -1,4 +1,4 @@
-"""How many FLOP the window holds, of the model and recomputed, and what share of the device's peak that is."""
+"""FLOP in the window, of the model and recomputed, and their share of the device's peak."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from traceopt.analyzer.timeline.regions import Regions
 from traceopt.analyzer.vocabulary.flop_formulas import COUNTED, OpFlops, convolution_output, op_flops
 from traceopt.analyzer.work.tensor_core_work import Products
 
-ENOUGH = 0.9  # of the product time: below it a share of the peak would be a guess
+ENOUGH = 0.9  # of the product time must be known; with less, a share of the peak would be a guess
 
 
 class Flops(Struct, frozen=True, dict=True):
-    """FLOP of the operators that launched work inside the window; 0 where no shapes were recorded.
+    """FLOP of the operators that launched work inside the window; 0 if no shapes were recorded.
 
-    What counts is the launch: the GPU may run some steps behind, and then does the work of earlier ones in the window.
+    Operators are counted by launch time: the GPU may run some steps behind and then does the work of earlier steps.
     """
 
     trace: Trace
@@ -39,7 +39,7 @@ class Flops(Struct, frozen=True, dict=True):
 
     @cached_property
     def _counted(self) -> tuple[I8, npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-        """Operators (slices, none inside another) with the model's and the executed FLOP of each."""
+        """Operators (slices, none nested in another) with the model's FLOP and the executed FLOP of each."""
         ops = self.trace.ops
         named = np.array([name in COUNTED for name in self.trace.names] or [False])
         rows = np.flatnonzero(named[ops.name] & (ops.dims >= 0)) if len(ops) else np.empty(0, np.int64)
@@ -64,7 +64,7 @@ class Flops(Struct, frozen=True, dict=True):
         return at[outer], np.where(again, 0.0, model), executed
 
     def _convolution_outputs(self, names: list[int], dims: list[int]) -> dict[tuple[object, object], tuple[int, ...]]:
-        """Output size of a convolution by its input and weight, from the backward calls."""
+        """Output size of convolutions by input and weight, from their backward calls."""
         calls = [
             convolution_output(self.trace.names[name], _json(self.trace.texts[size]))
             for name, size in zip(names, dims, strict=True)
@@ -102,19 +102,19 @@ class Flops(Struct, frozen=True, dict=True):
 
     @property
     def model(self) -> float:
-        """What the model needs: without recomputation."""
+        """FLOP that the model needs, without recomputation."""
         return float(self._counted[1][self._ran].sum())
 
     @property
     def executed(self) -> float:
-        """What the kernels did, recomputation included."""
+        """FLOP that the kernels executed, including recomputation."""
         return float(self._counted[2][self._ran].sum())
 
     @cached_property
     def covered_share(self) -> float:
-        """Of the time of products, convolutions and attention, that of operators whose FLOP are known.
+        """Share of the time of matmuls, convolutions and attention whose FLOP are known.
 
-        Work that was launched before the file begins does not count.
+        Work launched before the file begins does not count.
         """
         launched = self.products.eligible & (self.links.launch[self.gpu.rows] >= 0)
         duration = self.gpu.work.duration
@@ -127,7 +127,7 @@ class Flops(Struct, frozen=True, dict=True):
 
     @cached_property
     def dtype(self) -> str | None:
-        """The type in which most of them were computed: "tf32" where FP32 tensors ran on Tensor Cores."""
+        """The type of most of the FLOP: "tf32" if FP32 tensors ran on Tensor Cores."""
         work = np.flatnonzero(self.products.eligible & (self._owner >= 0))
         if not len(work):
             return None
@@ -154,11 +154,11 @@ class Flops(Struct, frozen=True, dict=True):
 
     @property
     def hfu(self) -> float | None:
-        """Hardware FLOP utilisation: recomputation counts."""
+        """Hardware FLOP utilisation, which includes recomputation."""
         return self._share(self.executed)
 
     def _share(self, flops: float) -> float | None:
-        """Of the dense peak in that type; None where the peak or a good part of the FLOP is not known."""
+        """Share of the dense peak in that type; None if the peak or too much of the FLOP is unknown."""
         peak = self.peak_tflops
         start, end = self.gpu.window
         return flops / (end - start) / 1e3 / peak if peak and self.known and end > start else None

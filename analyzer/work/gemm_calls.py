@@ -1,4 +1,6 @@
-"""Matrix products call by call, in the order in which the device ran them: which stand side by side, which fill it."""
+"""Matrix products call by call, in the order in which the device ran them: adjacent ones, and ones that fill the
+device.
+"""
 
 from __future__ import annotations
 
@@ -13,19 +15,20 @@ from traceopt.analyzer.tables.schema import I8
 from traceopt.analyzer.vocabulary import op_names
 from traceopt.analyzer.work.gemms import Gemms, GemmShape
 
-BETWEEN = ("copy", "memset", "layout")  # what may lie between two calls that could be one
+BETWEEN = ("copy", "memset", "layout")  # kinds that may be between two calls that could be merged
 
 
 class ProductCalls(Struct, frozen=True, dict=True):
-    """The calls that the window launched, whenever they ran, by stream and time; arrays have shape (len,), times in ns.
+    """The calls launched in the window, whenever they ran, sorted by stream and time; arrays have shape (len,), times
+    in ns.
 
-    Only calls of gemms.shapes: those of which at least one ran inside the window.
+    Only calls whose shape is in gemms.shapes, of which at least one call ran inside the window.
     """
 
     gemms: Gemms
 
     def _shape_of(self, ops: I8) -> I8:
-        """For rows of trace.ops, the index of their shape; -1: none."""
+        """Index of the shape for rows of trace.ops; -1: none."""
         firsts = np.array([shape.rows[0] for shape in self.gemms.shapes], np.int64)
         keys, group = group_rows(*self.gemms.signatures(np.concatenate((firsts, ops))))
         index = np.full(len(keys), -1, np.int64)
@@ -44,7 +47,7 @@ class ProductCalls(Struct, frozen=True, dict=True):
 
     @cached_property
     def _calls(self) -> tuple[I8, I8, I8]:
-        """Of each call: the operator's row, and its first and last kernel in the device's work."""
+        """For each call: the operator's row, and its first and last kernel in the device's work."""
         work, owner = self._work, self.gemms.owner[self._work]
         order = np.argsort(owner, kind="stable")
         rows, first = np.unique(owner[order], return_index=True)
@@ -89,7 +92,7 @@ class ProductCalls(Struct, frozen=True, dict=True):
 
     @cached_property
     def follows(self) -> npt.NDArray[np.bool_]:
-        """Whether nothing but copies ran between a call and the one before it on its stream."""
+        """Whether only copies ran between a call and the previous one on its stream."""
         gpu = self.gemms.gpu
         _, first, last = self._calls
         order = np.lexsort((gpu.work.start, gpu.work.stream))
@@ -106,7 +109,7 @@ class ProductCalls(Struct, frozen=True, dict=True):
         return out
 
     def runs(self, key: I8, least: int) -> list[I8]:
-        """Calls side by side with the same key (rows of `key`), in runs of `least` and more; indices of calls."""
+        """Runs of at least `least` adjacent calls with equal rows of `key`; indices of calls."""
         if not len(self):
             return []
         same = np.append(False, (key[1:] == key[:-1]).all(axis=1)) & self.follows

@@ -27,7 +27,7 @@ class GemmShape(Struct, frozen=True):
     n: int
     k: int
     batch: int
-    dtype: str  # as the tensors are stored; "tf32" where FP32 tensors ran on Tensor Cores
+    dtype: str  # type of the stored tensors; "tf32" if FP32 tensors ran on Tensor Cores
     rows: I8
     duration_ns: int  # GPU time of the calls inside the window
     calls: int
@@ -37,7 +37,7 @@ class GemmShape(Struct, frozen=True):
 
     @property
     def flops(self) -> int:
-        """Of all calls: 2 m n k batch each (a multiply-add is two)."""
+        """FLOP of all calls: 2 m n k batch each (a multiply-add counts as two)."""
         return 2 * self.m * self.n * self.k * self.batch * self.calls
 
     @property
@@ -45,7 +45,7 @@ class GemmShape(Struct, frozen=True):
         return self.flops / self.duration_ns / 1e3 if self.duration_ns else None
 
     def least_bytes(self, dtype_bytes: int) -> int:
-        """Of all calls: A, B and D read or written once."""
+        """Bytes of all calls if A, B and D are read or written once."""
         once = self.m * self.k + self.k * self.n + self.m * self.n
         return once * self.batch * self.calls * dtype_bytes
 
@@ -87,7 +87,7 @@ class Gemms(Struct, frozen=True, dict=True):
         return sorted(shapes, key=lambda s: (-s.duration_ns, s.op, s.m, s.n, s.k))
 
     def signatures(self, rows: I8) -> tuple[I4, I4, I4]:
-        """Operator, sizes and types of rows of trace.ops: the same for calls of one shape."""
+        """Operator, sizes and types of rows of trace.ops, which are equal for calls of one shape."""
         ops = self.trace.ops
         return ops.name[rows], ops.dims[rows], ops.types[rows]
 
@@ -130,7 +130,9 @@ class Gemms(Struct, frozen=True, dict=True):
         return sum(shape.flops for shape in self.shapes)
 
     def batch_rows(self, shape: GemmShape) -> int:
-        """The size that grows with the batch: M; K in the gradient of a weight whose forward is in the trace too."""
+        """The size that grows with the batch: M; or K for the gradient of a weight whose forward is also in
+        the trace.
+        """
         weight = {shape.m, shape.n}
         forward = (s for s in self.shapes if s.batch == 1 and s.m == shape.k and {s.n, s.k} == weight)
         is_gradient = self._in_backward(shape) and any(not self._in_backward(s) for s in forward)
@@ -141,7 +143,7 @@ class Gemms(Struct, frozen=True, dict=True):
 
     @cached_property
     def _backward(self) -> set[int]:
-        """The first calls (rows of trace.ops) of shapes that lie in the autograd engine's evaluation of a node."""
+        """Rows of trace.ops of the shapes' first calls that are inside a backward node."""
         names = np.array([op_names.is_backward(name) for name in self.trace.names], bool)
         node = names[self.slices.name] & (self.slices.kind == OP)
         first = np.array([shape.rows[0] for shape in self.shapes], np.int64)
@@ -149,14 +151,14 @@ class Gemms(Struct, frozen=True, dict=True):
         return set(first[inside].tolist())
 
     def aligned(self, shape: GemmShape) -> bool | None:
-        """Whether N and K are multiples of what Tensor Cores need (16 bytes); M is free. None: not known."""
+        """Whether N and K are multiples of what Tensor Cores need (16 bytes); M does not matter. None: unknown."""
         if shape.dtype not in ("tf32", "fp16", "bf16", "fp8", "int8", "fp32"):
             return None
         multiple, _ = needed_multiple(shape.dtype, self.device.arch)
         return shape.n % multiple == 0 and shape.k % multiple == 0
 
     def peak_share(self, shape: GemmShape) -> float | None:
-        """Of the device's dense peak in the type that the kernels computed in."""
+        """Achieved share of the device's dense peak in the type that the kernels computed in."""
         accelerator = self.device.accelerator
         peak = accelerator.peak(shape.dtype) if accelerator else None
         return shape.tflops / peak if peak and shape.tflops is not None else None

@@ -1,4 +1,4 @@
-"""Whether every step launches the same kernels in the same order: what a CUDA graph could replay."""
+"""Whether every step launches the same kernels in the same order, so that a CUDA graph could replay them."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from traceopt.analyzer.vocabulary import op_names
 
 
 class Repetition(Struct, frozen=True):
-    """Of the kernels that the steps launch; shares are of the steps. Zero where launches were not recorded."""
+    """About the kernels that the steps launch; shares are of the steps. All zero if launches were not recorded."""
 
-    kernels: float  # a step, in the median
-    same_share: float  # steps that launch what the usual step does: names, grids and order
-    same_names_share: float  # the same, were the grids free
-    replayed_share: float  # of the kernels: those that a graph launches already
+    kernels: float  # per step, median
+    same_share: float  # steps that launch the same as the most common step: names, grids and order
+    same_names_share: float  # the same, ignoring grids
+    replayed_share: float  # of the kernels: those that graphs launch already
 
 
 def find_repetition(trace: Trace, gpu: GpuWork, links: Links, steps: Steps) -> Repetition:

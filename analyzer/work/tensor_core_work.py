@@ -1,4 +1,4 @@
-"""Work that Tensor Cores could do (matrix products, convolutions, attention), and whether they did it."""
+"""Work that Tensor Cores could do (matmuls, convolutions, attention), and whether they did it."""
 
 from __future__ import annotations
 
@@ -59,8 +59,8 @@ class Products(Struct, frozen=True, dict=True):
 
     @cached_property
     def dtype(self) -> Categorical:
-        """Type of each kernel's operands: of its operator's tensors where recorded, else from its name; "" unknown, or
-        no product.
+        """Operand type of each eligible kernel: from its operator's tensors if recorded, else from its name; "" if
+        unknown or not eligible.
         """
         rows = np.flatnonzero(self.eligible)
         ops, named = self.trace.ops, self.gpu.dtype
@@ -78,7 +78,7 @@ class Products(Struct, frozen=True, dict=True):
 
 
 def _operand_dtype(text: str) -> str | None:
-    """The narrowest floating type among an operator's tensors: what its product is computed in."""
+    """The narrowest floating type among an operator's tensors, in which it computes."""
     try:
         types = msgspec.json.decode(text)
     except msgspec.DecodeError:

@@ -1,4 +1,4 @@
-"""How much of the run's own work one GPU gets through, given what a step of it processes."""
+"""Throughput of one GPU in tokens or samples, given what a step processes."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from msgspec import Struct
 
 
 class Workload(Struct, frozen=True):
-    """What the user says of the run: tokens or samples that one GPU processes in a step, and the rate to reach.
+    """What the user says about the run: tokens or samples that one GPU processes per step, and a reference rate.
 
-    `reference` is in tokens a second and GPU where tokens are given, else in samples.
+    `reference` is in tokens per second and GPU if tokens are given, else in samples.
     """
 
     tokens_per_step: float | None = None
@@ -17,7 +17,7 @@ class Workload(Struct, frozen=True):
 
 
 class Throughput(Struct, frozen=True):
-    """Of one GPU, over the mean step."""
+    """Throughput of one GPU, over the mean step."""
 
     tokens_per_s: float | None
     samples_per_s: float | None
@@ -29,7 +29,7 @@ class Throughput(Struct, frozen=True):
 
     @property
     def per_s(self) -> float | None:
-        """Tokens where they are known, else samples."""
+        """Tokens per second if known, else samples per second."""
         return self.samples_per_s if self.tokens_per_s is None else self.tokens_per_s
 
     @property
@@ -38,7 +38,7 @@ class Throughput(Struct, frozen=True):
 
 
 def measure(workload: Workload, mean_step_ns: float) -> Throughput | None:
-    """None where nothing is known of the step's work."""
+    """The throughput; None if the user said nothing about the work of a step."""
     if workload.tokens_per_step is None and workload.samples_per_step is None:
         return None
     tokens, samples = (

@@ -1,4 +1,4 @@
-"""Operators of a CPU-only run that are so small that calling them costs more than what they compute."""
+"""Operators of a CPU-only run that are so small that calling them costs more than their computation."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TINY_NS = 30_000
 
 
 class TinyOps(Struct, frozen=True):
-    """Outermost operators in order of time, shape (len,). From `start` to `end`: the call, and a little of the Python
+    """Outermost operators in order of time, shape (len,). From `start` to `end` is the call and a little of the Python
     that follows it.
     """
 
@@ -26,10 +26,10 @@ class TinyOps(Struct, frozen=True):
 
 
 def find_tiny_ops(regions: Regions, thread: int, model_work: Intervals) -> TinyOps:
-    """Those of a thread within an area whose kind takes 30 us and less in the median.
+    """The operators of a thread within an area whose kind has a median duration of at most 30 us.
 
-    Single calls may take longer: the thread may lose its core in any of them. That autograd adds a gradient to a
-    parameter is no line's call.
+    Single calls may take longer, because the thread may lose its core. Autograd's gradient accumulation is left out: no
+    line of code calls it.
     """
     slices = regions.slices
     op = (slices.kind == OP) & ~regions.named(op_names.is_gradient_accumulation, OP)

@@ -1,4 +1,4 @@
-"""Runs of fusible kernels on a stream: what a fusing compiler could make one kernel of."""
+"""Chains of fusible kernels on a stream, which a fusing compiler could turn into one kernel."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ from msgspec import Struct
 
 from traceopt.analyzer.timeline.gpu_work import GpuWork
 
-MAX_GAIN = 0.75  # of a chain's time: long chains also hold kernels that cannot be merged
+MAX_GAIN = 0.75  # of a chain's time: long chains also contain kernels that cannot be merged
 
 
 class Chains(Struct, frozen=True):
-    """Runs of at least two kernels; counts and times (ns) are of the window, `group` goes beyond it."""
+    """Chains of at least two kernels; counts and times (ns) are those in the window, `group` goes beyond it."""
 
-    mask: npt.NDArray[np.bool_]  # the device's work that is of a chain, in the window
-    group: npt.NDArray[np.int64]  # of each row of the device's work, the number of its chain; -1: none
+    mask: npt.NDArray[np.bool_]  # the device's work inside the window that is part of a chain
+    group: npt.NDArray[np.int64]  # number of the chain for each row of the device's work; -1: none
     count: int
     kernels: int
     time_ns: int
-    fused_gain_ns: int  # what is saved when of each chain only its longest kernel's time remains
+    fused_gain_ns: int  # time saved if only the longest kernel's time of each chain remains
 
 
 def find_chains(gpu: GpuWork, fusible: npt.NDArray[np.bool_]) -> Chains:
-    """`fusible` marks kernels; a chain is a run of them on one stream with no other work between."""
+    """`fusible` marks kernels; a chain is a run of them on one stream without other work between them."""
     work = gpu.work
     order = np.lexsort((work.start, work.stream))
     duration = gpu.in_window[order]

@@ -143,7 +143,9 @@ class TestWhatCannotBeCompared:
         trace = generate_ranks("straggler", steps=2)[0]
         for name in ("a", "b"):
             trace.write(tmp_path / f"{name}.json")
-        assert self.checks(analyze(str(tmp_path), debug=True)) == {("not_checked", "Two traces are of the same rank.")}
+        assert self.checks(analyze(str(tmp_path), debug=True)) == {
+            ("not_checked", "Two traces are from the same rank.")
+        }
 
     def test_ranks_without_collectives(self, tmp_path: Path) -> None:
         for trace in generate_ranks("straggler", steps=2):

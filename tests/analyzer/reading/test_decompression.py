@@ -62,12 +62,12 @@ def test_a_cut_gzip_gives_its_beginning() -> None:
     for end in range(2, len(PACKED) - 1, 97):
         text, damage = text_of(PACKED[:end])
         assert TEXT.startswith(text)
-        assert damage == "the gzip stream is cut off"
+        assert damage == "the gzip stream is truncated"
 
 
 def test_garbage_behind_a_gzip_stream() -> None:
-    assert text_of(PACKED + b"garbage") == (TEXT, "bytes that are no gzip follow the compressed data")
-    assert text_of(PACKED + b"\x1f") == (TEXT, "the gzip stream is cut off")
+    assert text_of(PACKED + b"garbage") == (TEXT, "non-gzip bytes follow the compressed data")
+    assert text_of(PACKED + b"\x1f") == (TEXT, "the gzip stream is truncated")
 
 
 def test_corrupt_gzip() -> None:
@@ -106,7 +106,7 @@ def test_a_bomb_is_read_in_blocks() -> None:
 
 def test_a_limit_ends_the_reading() -> None:
     for data in (TEXT, PACKED):
-        with pytest.raises(TooLargeError, match=r"more than 1e-05 GB of text; if it is a trace, set TRACEOPT_MAX_GB"):
+        with pytest.raises(TooLargeError, match=r"more than 1e-05 GB of text; to read it anyway, set TRACEOPT_MAX_GB"):
             list(Blocks(io.BytesIO(data), 1000, most_bytes=10_000))
         assert b"".join(Blocks(io.BytesIO(data), most_bytes=len(TEXT))) == TEXT
 
@@ -114,7 +114,7 @@ def test_a_limit_ends_the_reading() -> None:
 def test_what_unpacks_to_far_more_than_a_trace_is_refused_early(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "RATIO_FROM_BYTES", 1 << 20)
     blocks = Blocks(io.BytesIO(gzip.compress(b'{"traceEvents": [' + b" " * (64 << 20), 9)))
-    with pytest.raises(TooLargeError, match="unpacks to more than 250 times its size, which no trace does"):
+    with pytest.raises(TooLargeError, match="expands to more than 250 times its size, which no trace does"):
         list(blocks)
     assert blocks.byte_count < 32 << 20
     text = b"".join(b'{"ph": "X", "ts": %d}' % (i * i) for i in range(200_000))
@@ -137,4 +137,4 @@ class Growing(io.BytesIO):
 def test_a_file_that_grows_while_it_is_read() -> None:
     trace = read_trace(Growing(b'{"traceEvents": ['), "growing.json")
     assert len(trace.ops) > 50_000
-    assert trace.meta.damage == "the file is cut off inside the events"
+    assert trace.meta.damage == "the file is truncated inside the events"

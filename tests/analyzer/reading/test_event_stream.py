@@ -122,7 +122,7 @@ def test_a_bare_array(size: int, layout: str) -> None:
     assert stream.header == {}
     stream, events = read(cut(text.rstrip().removesuffix(b"]"), size))  # the Chrome format lets it open
     assert len(events) == len(EVENTS)
-    assert (stream.lost, stream.damage) == (0, "the file is cut off inside the events")
+    assert (stream.lost, stream.damage) == (0, "the file is truncated inside the events")
 
 
 def test_space_and_a_byte_order_mark_around() -> None:
@@ -185,14 +185,14 @@ def test_what_stands_behind_the_document_is_told_and_not_read(size: int, bare: b
         assert len(events) == len(EVENTS)
         assert stream.lost == 0
         assert stream.header == ({} if bare else HEADER | TRAILER)
-        assert stream.damage == "what follows the events is cut off or damaged"
+        assert stream.damage == "the text after the events is truncated or damaged"
 
 
 @pytest.mark.parametrize(
     ("before", "told"),
     [
-        (b'{"schemaVersion": 1, "devices": [1, 2, ', "what stands before the events is damaged"),
-        (b'{"schemaVersion": 1 "name": "x", ', "what stands before the events is damaged"),
+        (b'{"schemaVersion": 1, "devices": [1, 2, ', "the text before the events is damaged"),
+        (b'{"schemaVersion": 1 "name": "x", ', "the text before the events is damaged"),
         (b'{"schemaVersion": "a"b", ', None),
         (b'{"schemaVersion": NaN, ', None),
         (b'{"schema\xff": 1, ', None),
@@ -228,13 +228,13 @@ def test_an_event_beyond_all_measure_is_damage(monkeypatch: pytest.MonkeyPatch) 
     [
         (b"", "it is empty"),
         (b" \n\t ", "it is empty"),
-        (b"{}", "it has no list of traceEvents"),
-        (b'{"traceEvents": {}}', "it has no list of traceEvents"),
-        (b'{"nodes": [{"id": 1}], "schema": "1.0"}', "it has no list of traceEvents"),
-        (b"null", "it has no list of traceEvents"),
-        (b"[1, 2]", "it has no list of traceEvents"),
-        (b"<!doctype html><title>404</title>", "it has no list of traceEvents"),
-        (bytes(range(256)) * 20, "it has no list of traceEvents"),
+        (b"{}", "it has no traceEvents list"),
+        (b'{"traceEvents": {}}', "it has no traceEvents list"),
+        (b'{"nodes": [{"id": 1}], "schema": "1.0"}', "it has no traceEvents list"),
+        (b"null", "it has no traceEvents list"),
+        (b"[1, 2]", "it has no traceEvents list"),
+        (b"<!doctype html><title>404</title>", "it has no traceEvents list"),
+        (bytes(range(256)) * 20, "it has no traceEvents list"),
     ],
 )
 def test_what_is_no_trace_is_told(text: bytes, reason: str) -> None:
@@ -256,4 +256,4 @@ def test_the_text_behind_the_events_is_bounded(monkeypatch: pytest.MonkeyPatch) 
     text = json.dumps({"traceEvents": [span("kernel", "k", 0, 1)] * 3, "log": ["x" * 100] * 1000}).encode()
     stream, events = read(cut(text, 500))
     assert len(events) == 3
-    assert stream.damage == "what follows the events is cut off or damaged"
+    assert stream.damage == "the text after the events is truncated or damaged"

@@ -297,12 +297,12 @@ def test_archives_that_are_bombs_are_refused(monkeypatch: pytest.MonkeyPatch) ->
     with zipfile.ZipFile("bomb.zip", "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("trace.json", b'{"traceEvents": [' + b" " * (4 << 20))
     (source,) = find_sources(["bomb.zip"]).sources
-    with pytest.raises(InputError, match=r"cannot read bomb\.zip/trace\.json: it unpacks to more than 250 times"):
+    with pytest.raises(InputError, match=r"cannot read bomb\.zip/trace\.json: it expands to more than 250 times"):
         source.open()
     monkeypatch.setattr(sources, "MOST_MEMBERS", 3)
     put_zip("many.zip", {f"{i}.json": TRACE for i in range(4)})
     with pytest.raises(InputError, match=r"cannot read many\.zip: it has more than 3 members; unpack it"):
         find_sources(["many.zip"])
     assert find_sources([".", put("a.json")]).skipped == [
-        "many.zip: it has more than 3 members; unpack it and give the folder"
+        "many.zip: it has more than 3 members; unpack it and pass the folder"
     ]

@@ -436,8 +436,8 @@ def test_damaged_gzip() -> None:
     trace = read(packed[: len(packed) // 2])
     well_formed(trace)
     assert 8000 < len(trace.ops) < 12_000
-    assert trace.meta.damage == "the gzip stream is cut off; the file is cut off inside the events"
-    assert read(packed + b"rest").meta.damage == "bytes that are no gzip follow the compressed data"
+    assert trace.meta.damage == "the gzip stream is truncated; the file is truncated inside the events"
+    assert read(packed + b"rest").meta.damage == "non-gzip bytes follow the compressed data"
     assert len(read(gzip.compress(text[:70_000]) + gzip.compress(text[70_000:])).ops) == 20_000
 
 
@@ -447,20 +447,20 @@ def test_damaged_gzip() -> None:
         (b"", "it is empty"),
         (b" \n", "it is empty"),
         (gzip.compress(b""), "it is empty"),
-        (b"{}", "it has no list of traceEvents"),
-        (b"null", "it has no list of traceEvents"),
-        (b"[]", "no complete event is in it"),
-        (b'{"traceEvents": []}', "no complete event is in it"),
-        (b'{"traceEvents": [', "no complete event is in it"),
-        (b'[{"pid": 1}, {"pid": 2}]', "no complete event is in it"),
-        (b'{"schema": "1.1.1", "pid": 1, "nodes": [{"id": 1, "name": "x"}]}', "it has no list of traceEvents"),
-        (b"<html>\n<body>404</body></html>", "it has no list of traceEvents"),
-        (bytes(range(256)) * 9, "it has no list of traceEvents"),
-        (b"PK\x03\x04" + bytes(100), "it has no list of traceEvents"),
+        (b"{}", "it has no traceEvents list"),
+        (b"null", "it has no traceEvents list"),
+        (b"[]", "it has no complete events"),
+        (b'{"traceEvents": []}', "it has no complete events"),
+        (b'{"traceEvents": [', "it has no complete events"),
+        (b'[{"pid": 1}, {"pid": 2}]', "it has no complete events"),
+        (b'{"schema": "1.1.1", "pid": 1, "nodes": [{"id": 1, "name": "x"}]}', "it has no traceEvents list"),
+        (b"<html>\n<body>404</body></html>", "it has no traceEvents list"),
+        (bytes(range(256)) * 9, "it has no traceEvents list"),
+        (b"PK\x03\x04" + bytes(100), "it has no traceEvents list"),
         (b"\x1f\x8b" + b"\xff" * 40, "the gzip stream is corrupt"),
-        (b"\x1f\x8b", "the gzip stream is cut off"),
-        (b"[" * 100_000, "it has no list of traceEvents"),
-        (b'{"traceEvents": [' + b"[" * 100_000, "no complete event is in it"),
+        (b"\x1f\x8b", "the gzip stream is truncated"),
+        (b"[" * 100_000, "it has no traceEvents list"),
+        (b'{"traceEvents": [' + b"[" * 100_000, "it has no complete events"),
     ],
 )
 def test_what_is_no_trace_is_told_in_one_line(data: bytes, says: str) -> None:
