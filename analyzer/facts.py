@@ -405,6 +405,6 @@ REQUIREMENTS: dict[str, tuple[Callable[[Facts], bool], str]] = {
     ),
     "device": (
         lambda f: f.device.accelerator is not None,
-        'The peak rates of the device are unknown; set them under `[tool.traceopt.devices."its name"]`.',
+        'The peak rates of the device are not known; set them under `[tool.traceopt.devices."its name"]`.',
     ),
 }
