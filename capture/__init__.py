@@ -1,5 +1,5 @@
-"""The wrapper round torch.profiler: records the steps of an unmodified training script.
+"""Records the steps of an unmodified training script with torch.profiler.
 
-It runs inside the user's process: only the standard library is imported, torch never before the script did. The
-injected sitecustomize loads it under a private name, without `traceopt`, so its modules import each other relatively.
+This package runs inside the user's process, so it imports only the standard library, and never torch before the script
+does. The injected sitecustomize loads it under a private name, without `traceopt`, so its modules use relative imports.
 """

@@ -1,6 +1,6 @@
-"""The agent's way into a process: leaves a marker, and waits for the script to import torch.
+"""Entry point of the agent in a process: leaves a marker, and waits until the script imports torch.
 
-It runs at the start of every Python process below `traceopt run`, so it loads next to nothing. Markers in the control
+It runs at the start of every Python process below `traceopt run`, so it loads almost nothing. Markers in the control
 folder: `loaded` (the agent runs), `torch` (torch was imported), `failed` (the agent could not start, and why).
 """
 
@@ -13,7 +13,7 @@ from .script.imports import when_imported
 
 
 def install(control: str) -> None:
-    """`control` is the folder that the launcher has prepared for this run."""
+    """Starts the agent. `control` is the folder that the launcher prepared for this run."""
     mark(control, "loaded")
 
     def torch_imported(torch: ModuleType) -> None:
@@ -22,7 +22,7 @@ def install(control: str) -> None:
             from .script.hooks import attach
 
             attach(torch, control)
-        except Exception as error:  # the script must run as it would without us
+        except Exception as error:  # the script must run as it would without traceopt
             mark(control, "failed", f"{type(error).__name__}: {error}")
 
     when_imported("torch", torch_imported)
@@ -35,5 +35,5 @@ def mark(control: str, name: str, text: str = "") -> None:
         if not os.path.exists(path):
             with open(path, "w", encoding="utf-8") as file:
                 file.write(text)
-    except OSError:  # the folder is gone: the launcher has ended before its child
+    except OSError:  # the folder is gone, because the launcher ended before its child
         return

@@ -7,12 +7,14 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 STEP_SOURCES = ("batch", "update", "backward", "forward")
-TIME_LIMIT_S = 120.0  # what a busy process records meanwhile fills gigabytes
+TIME_LIMIT_S = 120.0  # a busy process records gigabytes in this time
 
 
 @dataclass(frozen=True)
 class Cycle:
-    """One recording: `wait` steps without a profiler, `warmup` steps whose events are dropped, `active` steps kept."""
+    """One recording: `wait` steps without a profiler, `warmup` steps whose events are dropped, `active`
+    recorded steps.
+    """
 
     name: str
     wait: int
@@ -24,21 +26,22 @@ class Cycle:
 
     @property
     def length(self) -> int:
-        """Steps from the profiler's start to its end."""
+        """Number of steps from the start of the profiler to its end."""
         return self.warmup + self.active
 
 
 def timing(wait: int, warmup: int, active: int) -> Cycle:
-    """True times: nothing that slows the recorded steps down."""
+    """A cycle with undistorted times: records nothing that slows the steps down."""
     return Cycle("timing", wait, warmup, active)
 
 
 def detail(wait: int, warmup: int, active: int) -> Cycle:
-    """Shapes, memory and the lines of code; the times are stretched."""
+    """A cycle with shapes, memory and source lines; its times are stretched."""
     return Cycle("detail", wait, warmup, active, record_shapes=True, profile_memory=True, with_stack=True)
 
 
-# Timing comes first: the GPU timestamps of later sessions suffer in CUDA 12.6 to 13.0 (pytorch issues 192021, 175790).
+# The timing cycle comes first: in CUDA 12.6 to 13.0 GPU timestamps of later sessions are off (pytorch issues 192021,
+# 175790).
 PRESETS: dict[str, tuple[Cycle, ...]] = {
     "standard": (timing(5, 3, 5), detail(2, 2, 2)),
     "quick": (timing(1, 1, 3), detail(0, 1, 2)),
@@ -58,9 +61,9 @@ def plan_cycles(
     profile_memory: bool = False,
     with_stack: bool = False,
 ) -> tuple[Cycle, ...]:
-    """A preset, or what the other arguments ask for, with the meaning that torch.profiler gives them.
+    """The cycles of a preset, or those given by the other arguments, which mean the same as in torch.profiler.
 
-    Raises ValueError for both at once, an unknown preset or a number that cannot be.
+    Raises ValueError for both at once, an unknown preset or an invalid number.
     """
     numbers = {"wait": wait, "warmup": warmup, "active": active, "repeat": repeat}
     given = {name: number for name, number in numbers.items() if number is not None}
@@ -69,7 +72,7 @@ def plan_cycles(
             raise ValueError(f"unknown preset {preset!r}; known: {', '.join(PRESETS)}")
         return PRESETS[preset or "standard"]
     if preset is not None:
-        raise ValueError("use either a preset or wait, warmup, active, repeat and what to record")
+        raise ValueError("use either a preset, or wait, warmup, active, repeat and recording options")
     for name, number in given.items():
         if number < (name in ("active", "repeat")):
             raise ValueError(f"{name}: {number} is too small")
@@ -81,9 +84,10 @@ def plan_cycles(
 
 @dataclass(frozen=True)
 class Settings:
-    """`step_on` is one of STEP_SOURCES, `module:function`, or None to find out.
+    """`step_on` is one of STEP_SOURCES, `module:function`, or None to detect steps.
 
-    A cycle that records longer than `time_limit_s` is closed early, of one process: ranks must record the same steps.
+    A cycle that records longer than `time_limit_s` is closed early in single-process runs. Ranks must record the same
+    steps.
     """
 
     folder: Path
@@ -104,5 +108,5 @@ def load_settings(path: str) -> Settings:
 
 
 def first_recorded_step(cycles: tuple[Cycle, ...]) -> int:
-    """The number, from 0, of the first step that is kept; step 0 ends before a profiler can start."""
+    """Number, from 0, of the first recorded step. Step 0 ends before a profiler can start."""
     return max(1, cycles[0].wait) + cycles[0].warmup

@@ -1,6 +1,6 @@
-"""What a recorded process tells its launcher: one small file a process, replaced at every change of phase.
+"""What a recorded process reports to its launcher: one small file per process, replaced at every change of phase.
 
-The markers in the same folder are the agent's; with both the launcher can say why nothing was recorded.
+The agent's markers are in the same folder. From both, the launcher can say why nothing was recorded.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ SUFFIX = ".status.json"
 
 @dataclass
 class TraceNote:
-    """A trace that was written: its file name, its cycle, how many whole steps it holds and should."""
+    """A trace that was written: its file name, its cycle, and how many complete steps it has and should have."""
 
     file: str
     cycle: str
@@ -28,9 +28,9 @@ class TraceNote:
 
 @dataclass
 class Status:
-    """`step`: steps ended so far; times in microseconds, median of the steps outside and inside of a cycle.
+    """`step` is the number of completed steps; times are in microseconds, medians of unrecorded and recorded steps.
 
-    `notes` are for the trace, `troubles` for the user as well. `ended`: the process came to a regular end.
+    `notes` go into the trace, `troubles` are also shown to the user. `ended`: the process ended normally.
     """
 
     host: str = field(default_factory=socket.gethostname)
@@ -64,7 +64,7 @@ class Status:
             self.troubles.append(text)
 
     def write(self, control: str) -> None:
-        """Replaces this process's file; a folder that is gone or full is no reason to disturb the script."""
+        """Replaces this process's file. A missing folder or a full disk must not disturb the script."""
         path = os.path.join(control, f"{self.host}.{self.pid}{SUFFIX}")
         try:
             with open(path + ".tmp", "w", encoding="utf-8") as file:
@@ -75,7 +75,7 @@ class Status:
 
 
 def read_statuses(control: Path) -> list[Status]:
-    """Of all processes that have one, in the order of ranks."""
+    """The statuses of all processes that wrote one, ordered by rank."""
     found = []
     for path in control.glob(f"*{SUFFIX}"):
         try:

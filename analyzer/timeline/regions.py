@@ -29,7 +29,7 @@ class Regions(Struct, frozen=True, dict=True):
     gpu: GpuWork
 
     def named(self, test: Callable[[str], bool], *kinds: int) -> Mask:
-        """Slices of the given kinds (OP, PYTHON, ...) whose name passes the test. Raises ValueError if no kind is given."""
+        """Slices of the kinds (OP, PYTHON, ...) whose name passes the test. Raises ValueError if no kind is given."""
         if not kinds:
             raise ValueError("regions.named() needs the kinds of slices to look at, such as OP or PYTHON")
         codes = self.slices.name_codes(*kinds)

@@ -1,7 +1,7 @@
-"""Starts the capture agent in every Python process below `traceopt run`, then gives way to what it shadows.
+"""Starts the capture agent in every Python process below `traceopt run`, then runs the sitecustomize that it hides.
 
-site.py imports it because the launcher put this folder first in PYTHONPATH. It must never raise, nor import anything
-that the script could miss or see; it runs in whatever interpreter the user's command starts.
+site.py imports this file because the launcher put its folder first in PYTHONPATH. It must never raise, and must not
+import anything that the script could notice. It runs in whatever interpreter the user's command starts.
 """
 
 import os
@@ -23,7 +23,7 @@ def _start():
                 raise RuntimeError("Python {}.{} is too old, traceopt needs 3.10".format(*sys.version_info))
             _install_agent(os.path.dirname(here), control)
         except Exception as error:
-            _tell(os.path.join(control, "failed"), type(error).__name__ + ": " + str(error))
+            _write(os.path.join(control, "failed"), type(error).__name__ + ": " + str(error))
     _run_shadowed()
 
 
@@ -39,7 +39,7 @@ def _install_agent(folder, control):
 
 def _run_shadowed():
     # type: () -> None
-    """Imports the sitecustomize of the user or the distribution, as site.py would have."""
+    """Imports the sitecustomize of the user or the distribution, as site.py would have done."""
     ours = sys.modules.pop("sitecustomize", None)
     try:
         import sitecustomize  # type: ignore  # noqa: F401
@@ -47,11 +47,11 @@ def _run_shadowed():
         if error.name != "sitecustomize":
             raise
     finally:
-        if ours is not None:  # the import system takes the name out again when we return: it must be there
+        if ours is not None:  # the import system removes the name when this module returns, so it must be there
             sys.modules.setdefault("sitecustomize", ours)
 
 
-def _tell(path, text):
+def _write(path, text):
     # type: (str, str) -> None
     try:
         with open(path, "w") as file:

@@ -1,1 +1,1 @@
-"""The parent process of `traceopt run`: starts the command and tells how the recording went."""
+"""The parent process of `traceopt run`: starts the command and reports how the recording went."""

@@ -1,7 +1,7 @@
-"""Starts the user's command, unchanged, with the agent in its environment; its end becomes ours.
+"""Starts the user's command, unchanged, with the agent in its environment, and exits the way the command does.
 
-The command is a child process: only so are its arguments, modules, signals and exit code those of the bare run, and
-every rank of torchrun is recorded.
+The command is a child process: only then are its arguments, modules, signals and exit code those of a run without
+traceopt, and every rank of torchrun is recorded.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class CommandError(Exception):
 
 
 def command_line(arguments: Sequence[str], module: bool) -> list[str]:
-    """What is started: a script or `-m module` gets this Python in front, anything else runs as it is.
+    """The command line to start: scripts and `-m module` are prefixed with this Python, anything else runs as it is.
 
     Raises CommandError for a script or program that does not exist.
     """
@@ -37,21 +37,21 @@ def command_line(arguments: Sequence[str], module: bool) -> list[str]:
         if not path.exists():
             raise CommandError(f"no such script: {first}")
         return [sys.executable, *arguments]
-    beside_python = str(Path(sys.executable).parent)  # torchrun of a virtual environment that is not activated
-    found = shutil.which(first) or shutil.which(first, path=beside_python)
+    python_folder = str(Path(sys.executable).parent)  # has torchrun even if the virtual environment is not activated
+    found = shutil.which(first) or shutil.which(first, path=python_folder)
     if found is None:
         if path.is_file():
-            raise CommandError(f"cannot start {first}: it is not executable; for a Python script write python {first}")
+            raise CommandError(f"cannot start {first}: it is not executable; for a Python script, use python {first}")
         raise CommandError(f"cannot start {first}: no such script or program")
     return [found, *arguments[1:]]
 
 
 def child_environment(control: Path) -> dict[str, str]:
-    """This environment, with the agent's sitecustomize first in PYTHONPATH."""
+    """This process's environment, with the agent's sitecustomize first in PYTHONPATH."""
     inject = str(Path(__file__).resolve().parents[1] / "inject")
     path = os.environ.get("PYTHONPATH")
     return {
-        "KINETO_LOG_LEVEL": "99",  # or the profiler writes its own lines between the script's
+        "KINETO_LOG_LEVEL": "99",  # otherwise the profiler prints lines into the script's output
         **os.environ,
         "PYTHONPATH": inject + os.pathsep + path if path else inject,
         "TRACEOPT_CONTROL": str(control),
@@ -59,13 +59,13 @@ def child_environment(control: Path) -> dict[str, str]:
 
 
 def run_command(command: Sequence[str], environment: dict[str, str], poll: Callable[[], None]) -> int:
-    """Runs it to its end, calling `poll` meanwhile; returns its code, or minus the signal that killed it.
+    """Runs the command, calling `poll` in the meantime; returns its exit code, or minus the signal that killed it.
 
-    A terminal sends Ctrl-C to both of us: the child's answer to it counts. Other signals are passed on. Raises
+    A terminal sends Ctrl-C to both processes, and the child decides how to react. Other signals are forwarded. Raises
     CommandError.
     """
     try:
-        child = subprocess.Popen(command, env=environment)  # noqa: S603 - it is the user's own command
+        child = subprocess.Popen(command, env=environment)  # noqa: S603 - the user's own command
     except OSError as error:
         raise CommandError(f"cannot start {command[0]}: {error.strerror}") from error
 
@@ -73,7 +73,7 @@ def run_command(command: Sequence[str], environment: dict[str, str], poll: Calla
         if child.poll() is None:
             child.send_signal(number)
 
-    restored = {signal.SIGINT: signal.signal(signal.SIGINT, signal.SIG_IGN)}  # only now: a child inherits it
+    restored = {signal.SIGINT: signal.signal(signal.SIGINT, signal.SIG_IGN)}  # only now, because a child inherits it
     for name in FORWARDED:
         if hasattr(signal, name):
             number = getattr(signal, name)
@@ -90,7 +90,7 @@ def run_command(command: Sequence[str], environment: dict[str, str], poll: Calla
 
 
 def end_alike(code: int) -> NoReturn:
-    """Ends this process as the command ended: with its exit code, or by the same signal."""
+    """Ends this process the way the command ended: with its exit code, or by the same signal."""
     sys.stdout.flush()
     sys.stderr.flush()
     if code < 0:
@@ -103,7 +103,7 @@ def end_alike(code: int) -> NoReturn:
 
 
 def _forbid_core_dump() -> None:
-    """The command has left one if it was to; a second one, of ours, would only hide it."""
+    """The command has dumped core if it was meant to; a second dump, from this process, would only hide it."""
     try:
         import resource
 

@@ -1,4 +1,4 @@
-"""What a run has recorded, and if nothing, why: told from what its processes left in the control folder."""
+"""What a run recorded, and if nothing, why, according to the files that its processes left in the control folder."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from pathlib import Path
 from ..settings import Settings, first_recorded_step
 from ..status import Status, read_statuses
 
-LITTLE_BYTES = 1_000_000  # on the disk, so little that a trace did not fit
+LITTLE_BYTES = 1_000_000  # with less free disk space than this, a trace did not fit
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """`traces` are the files of this run; `reason` says why there is none; `notes` what went otherwise than planned."""
+    """`traces` are the files of this run; `reason` says why there are none; `notes` say what did not go as planned."""
 
     traces: list[Path]
     reason: str | None
     notes: list[str]
-    stretch: dict[str, float]  # by cycle: the median recorded step, as a multiple of the median unrecorded one
+    stretch: dict[str, float]  # by cycle: the median recorded step as a multiple of the median unrecorded step
 
 
 def read_outcome(control: Path, settings: Settings) -> Outcome:
@@ -33,11 +33,11 @@ def read_outcome(control: Path, settings: Settings) -> Outcome:
 def _why_nothing(control: Path, settings: Settings, statuses: list[Status]) -> str:
     failed = control / "failed"
     if failed.exists():
-        return f"the recording could not start: {failed.read_text(encoding='utf-8', errors='replace').strip()}"
+        return f"recording could not start: {failed.read_text(encoding='utf-8', errors='replace').strip()}"
     if not (control / "loaded").exists():
         return (
-            "traceopt did not get into the command's Python: it was started with -I, -E or -S, with an emptied "
-            "environment, or the command runs no Python at all"
+            "traceopt could not load into the command's Python: Python was started with -I, -E or -S or with an empty "
+            "environment, or the command does not run Python"
         )
     if not (control / "torch").exists():
         return "the command never imported torch"
@@ -47,20 +47,20 @@ def _why_nothing(control: Path, settings: Settings, statuses: list[Status]) -> s
     if not busiest.ended and shutil.disk_usage(settings.folder).free < LITTLE_BYTES:
         return f"the disk of the log folder {settings.folder} is full"
     if not busiest.ended and busiest.step:
-        steps = f" for steps {busiest.first_step} to {busiest.last_step}" if busiest.cycle else ""
+        steps = f" (steps {busiest.first_step} to {busiest.last_step})" if busiest.cycle else ""
         return f"the command was killed while traceopt was {busiest.phase}{steps}"
     if busiest.troubles:
         return busiest.troubles[0]
     if busiest.own_profiler:
         files = ", ".join(busiest.own_traces[:3])
-        its = f"; it wrote {files}: traceopt analyze reads that" if files else ""
-        return f"the script runs torch.profiler itself, and only one profiler can be at work{its}"
+        its = f"; it wrote {files}, which traceopt analyze can read" if files else ""
+        return f"the script runs torch.profiler itself, and only one profiler can run at a time{its}"
     if not busiest.step:
         return _no_steps(busiest, settings)
     needed = first_recorded_step(settings.cycles) + 1
     if busiest.step < needed:
         return (
-            f"the run ended after {_count(busiest.step, 'step')}, and the first to be recorded was number {needed}: "
+            f"the run ended after {_count(busiest.step, 'step')}, but the first recorded step is number {needed}: "
             "let it run longer, or use --preset quick"
         )
     return busiest.notes[-1] if busiest.notes else f"the run ended after {_count(busiest.step, 'step')}"
@@ -69,8 +69,8 @@ def _why_nothing(control: Path, settings: Settings, statuses: list[Status]) -> s
 def _no_steps(status: Status, settings: Settings) -> str:
     if settings.step_on is not None:
         module, colon, _ = settings.step_on.partition(":")
-        hint = "; a function of the script itself is __main__:function" if colon and module != "__main__" else ""
-        return f"--step-on {settings.step_on}: no step has ended that way{hint}"
+        hint = "; a function of the script itself is named __main__:function" if colon and module != "__main__" else ""
+        return f"--step-on {settings.step_on}: no step ended{hint}"
     seen = ", ".join(
         _count(number, name)
         for number, name in (
@@ -81,19 +81,19 @@ def _no_steps(status: Status, settings: Settings) -> str:
         if number
     )
     return (
-        f"no training step was recognized (seen: {seen or 'no DataLoader, backward or optimizer'}); say what ends one "
-        "with --step-on batch, update, backward, forward or module:function"
+        f"no training step was recognized (seen: {seen or 'no DataLoader, backward or optimizer'}); name the end of a "
+        "step with --step-on batch, update, backward, forward or module:function"
     )
 
 
 def _notes(settings: Settings, statuses: list[Status]) -> list[str]:
-    """What fell short of the plan, once however many ranks say it."""
+    """What was not recorded as planned. Each note appears once, no matter how many ranks report it."""
     notes = []
     for status in statuses:
         for trace in status.traces:
             if trace.closed_early is not None:
                 steps = f"{trace.steps} of {_count(trace.planned_steps, 'step')}"
-                notes.append(f"the {trace.cycle} cycle holds {steps}: {trace.closed_early}")
+                notes.append(f"the {trace.cycle} cycle has {steps}: {trace.closed_early}")
         missing = [cycle.name for cycle in settings.cycles[len(status.traces) :]] if status.traces else []
         if missing:
             cycles = f"the {' and the '.join(missing)} cycle"
@@ -101,7 +101,7 @@ def _notes(settings: Settings, statuses: list[Status]) -> list[str]:
             notes.append(f"{cycles} {'was' if len(missing) == 1 else 'were'} not recorded{ended}")
         notes += status.troubles
         if status.own_profiler:
-            notes.append("the script also runs torch.profiler itself; traceopt made room for it")
+            notes.append("the script also runs torch.profiler itself; traceopt recorded at other times")
     return list(dict.fromkeys(notes))
 
 

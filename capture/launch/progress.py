@@ -1,4 +1,4 @@
-"""Tells on a terminal what the recording does: a whole line at each change, for the script prints there too."""
+"""Reports the progress of the recording on a terminal, in whole lines, because the script prints there too."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ..status import DONE, RECORDING, SAVING, WAITING, WARMING_UP, Status, read_
 
 
 class RunProgress:
-    """Called in short intervals while the command runs; looks at the lowest rank."""
+    """Called at short intervals while the command runs; reports the lowest rank."""
 
     def __init__(self, control: Path, tell: Callable[[str], None]) -> None:
         self._control = control
@@ -33,7 +33,7 @@ def _sentence(status: Status) -> str:
     if status.phase == SAVING:
         return f"saving the {cycle} cycle"
     if status.phase == WAITING and not status.traces:
-        return "training has begun; waiting for it to settle"
+        return "training started; waiting for it to settle"
     if status.phase == DONE and status.traces:
-        return "recording done; the run goes on without a profiler"
+        return "recording done; the run continues without a profiler"
     return ""

@@ -1,1 +1,1 @@
-"""What a trace's key `traceopt` holds beside the events."""
+"""The contents of a trace's key `traceopt`, next to the events."""

@@ -1,19 +1,19 @@
-"""The lines that calls were made from, which the exported trace does not hold.
+"""Caller lines: the source lines that calls were made from, which are missing in an exported trace.
 
-A frame of the trace is named after the line that its function begins on. In memory the profiler knows the line of every
-call; it is kept here of calls that torch does not make itself.
+A frame in the trace is named after the line where its function begins. In memory the profiler knows the line of every
+call; this module saves it for calls that torch does not make itself.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-_NOT_KEPT = ("torch/", "<frozen")  # the profiler names files from sys.path on
+_SKIPPED = ("torch/", "<frozen")  # the profiler cuts file names after the sys.path entry
 
 
 def call_lines(profiler: Any) -> dict[str, Any] | None:
-    """{"count", "rows", "lines"}: of the trace's `count` Python events in order of time, those that are kept, and the
-    line of each one's caller. None without Python events.
+    """{"count", "rows", "lines"}: the number of the trace's Python events, the saved ones among them in order of time,
+    and the line of each one's caller. None without Python events.
     """
     events = []  # (start, the caller)
     below = list(profiler.profiler.kineto_results.experimental_event_tree())
@@ -26,9 +26,9 @@ def call_lines(profiler: Any) -> dict[str, Any] | None:
     if not events:
         return None
     events.sort(key=lambda event: event[0])
-    kept = [
+    saved = [
         (row, caller.line_number)
         for row, (_, caller) in enumerate(events)
-        if caller.line_number > 0 and not caller.file_name.startswith(_NOT_KEPT)
+        if caller.line_number > 0 and not caller.file_name.startswith(_SKIPPED)
     ]
-    return {"count": len(events), "rows": [row for row, _ in kept], "lines": [line for _, line in kept]}
+    return {"count": len(events), "rows": [row for row, _ in saved], "lines": [line for _, line in saved]}

@@ -1,4 +1,4 @@
-"""How long a thread ran, and how long it was ready to run while no core was free for it, as Linux counts it."""
+"""How long a thread ran, and how long it was ready but had no free core, according to Linux."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import time
 
 
 class CoreWait:
-    """Of the thread that makes it, from then on."""
+    """Measures the thread that creates it, from then on."""
 
     def __init__(self) -> None:
         self._path = f"/proc/self/task/{threading.get_native_id()}/schedstat"
@@ -15,7 +15,7 @@ class CoreWait:
         self._since = time.perf_counter()
 
     def document(self) -> dict[str, float] | None:
-        """None where the system does not count, or the thread has ended."""
+        """The times in microseconds; None if the system does not count them or the thread has ended."""
         now = self._read_us()
         if now is None or self._from is None:
             return None
@@ -32,4 +32,4 @@ class CoreWait:
                 ran_ns, waited_ns, _ = map(int, file.read().split())
         except (OSError, ValueError):
             return None
-        return (ran_ns / 1000, waited_ns / 1000) if ran_ns else None  # a kernel that does not count writes zeros
+        return (ran_ns / 1000, waited_ns / 1000) if ran_ns else None  # kernels that do not count write zeros

@@ -1,4 +1,4 @@
-"""The content of a trace's key `traceopt`, but for what the inventory and the loaders add.
+"""The contents of a trace's key `traceopt`, except what the inventory and the loaders add.
 
 {
   "cycle": {"name", "wait", "warmup", "active", "record_shapes", "profile_memory", "with_stack",
@@ -15,8 +15,8 @@
 }
 
 Times are microseconds of wall time; step N of the ledger is ProfilerStep#N; `until` is exclusive. `gc_us` is only there
-if the collector ran. `core_wait`: how long, in so much time, the training thread was ready to run and no core was free,
-and how long it ran.
+if the collector ran. `core_wait` describes the training thread during `wall_us`: `us` is how long it was ready but had
+no free core, `cpu_us` is how long it ran.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ SCHEMA = 1
 
 
 def of_cycle(torch: Any, cycle: Cycle, part: dict[str, Any]) -> dict[str, Any]:
-    """What is known of one trace; `cycle` comes first, so that a reader finds it without the rest."""
+    """What is known about one trace; `cycle` comes first, so that a reader finds it without parsing the rest."""
     return {
         "cycle": asdict(cycle) | part,
         "schema": SCHEMA,
@@ -48,7 +48,7 @@ def of_cycle(torch: Any, cycle: Cycle, part: dict[str, Any]) -> dict[str, Any]:
 
 
 def of_run(ledger: Ledger, notes: list[str]) -> dict[str, Any]:
-    """What is only complete when the run has ended."""
+    """What is only complete at the end of the run."""
     return {
         "dynamo": describe_dynamo(),
         "gc": ledger.collections(),

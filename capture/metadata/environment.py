@@ -1,6 +1,6 @@
-"""The settings of the process that decide its speed, and the state of GPU memory.
+"""Settings of the process that affect speed, and the state of GPU memory.
 
-Nothing here may start CUDA, warn, or change a setting: what cannot be read is None.
+Nothing here may initialize CUDA, warn, or change a setting. Values that cannot be read are None.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ MEMORY_FIELDS = {
 
 
 def rank(torch: Any) -> int | None:
-    """Of this process in its distributed run, None where there is none."""
+    """Rank of this process in its distributed run, None if there is none."""
     if _is_distributed(torch):
         return _integer(torch.distributed.get_rank())
     for name in ("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK"):
@@ -48,7 +48,7 @@ def rank(torch: Any) -> int | None:
 
 
 def world_size(torch: Any) -> int | None:
-    """Of the distributed run that this process is part of, None where there is none."""
+    """World size of the distributed run of this process, None if there is none."""
     return _integer(torch.distributed.get_world_size()) if _is_distributed(torch) else None
 
 
@@ -86,7 +86,7 @@ def describe_environment(torch: Any) -> dict[str, Any]:
 
 
 def describe_memory(torch: Any) -> dict[str, int] | None:
-    """The caching allocator's counters of the current GPU, None where the process uses none."""
+    """Counters of the current GPU's caching allocator, None if the process uses no GPU."""
     if not _read(torch.cuda.is_initialized):
         return None
     counters = _read(torch.cuda.memory_stats) or {}
@@ -94,7 +94,7 @@ def describe_memory(torch: Any) -> dict[str, int] | None:
 
 
 def _gpus(torch: Any) -> list[dict[str, Any]]:
-    """Only of a process that uses CUDA already: to ask for properties would start it."""
+    """The GPUs of a process that already uses CUDA: reading their properties would initialize it."""
     if not _read(torch.cuda.is_initialized):
         return []
     properties = [torch.cuda.get_device_properties(index) for index in range(torch.cuda.device_count())]
@@ -102,7 +102,7 @@ def _gpus(torch: Any) -> list[dict[str, Any]]:
 
 
 def _cpu_quota() -> float | None:
-    """Cores' worth of time that the container may use, None without a limit (cgroup 2, then 1)."""
+    """CPU limit of the container in cores, None without a limit (cgroup 2, then 1)."""
     with suppress(OSError, ValueError, ZeroDivisionError):
         quota, period = (CGROUP / "cpu.max").read_text().split()
         return round(int(quota) / int(period), 3)
@@ -113,7 +113,7 @@ def _cpu_quota() -> float | None:
 
 
 def _numa_nodes() -> dict[str, int] | None:
-    """How many the machine has, and on how many of them lie the cores that this process may use."""
+    """Number of NUMA nodes, and number of nodes with cores that this process may use."""
     cores = _read(lambda: os.sched_getaffinity(0)) or set()
     nodes = [{int(path.name[3:]) for path in node.glob("cpu[0-9]*")} for node in NODES.glob("node[0-9]*")]
     used = sum(not cores.isdisjoint(node) for node in nodes)
@@ -121,12 +121,12 @@ def _numa_nodes() -> dict[str, int] | None:
 
 
 def _local_world_size() -> int | None:
-    """Processes of the run on this machine, as its launcher says."""
+    """Number of the run's processes on this machine, according to its launcher."""
     return next((int(os.environ[name]) for name in LOCAL_RANKS if os.environ.get(name, "").isdigit()), None)
 
 
 def _tf32(backend: Any) -> bool | None:
-    """torch 2.9 has fp32_precision, and complains of the older switch where both were used."""
+    """Whether TF32 is allowed. torch 2.9 has fp32_precision, and complains if the older switch is used as well."""
     precision = _read(lambda: backend.fp32_precision)
     if precision is not None:
         return bool(precision == "tf32")

@@ -8,17 +8,17 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from typing import Any
 
-MOST = 20  # of a kind that are described
+MOST = 20  # described per kind
 OPTIMIZER_FLAGS = ("foreach", "fused", "capturable", "differentiable")
 
 
 def take_inventory(torch: Any) -> dict[str, list[dict[str, Any]]]:
-    """One walk over all objects, 57 ms where there are 400,000: between two steps, once a run."""
+    """Walks over all objects once per run, between two steps; 57 ms for 400,000 objects."""
     data = sys.modules.get("torch.utils.data")
     loader_class: Any = getattr(data, "DataLoader", ())
     modules, optimizers, loaders = [], [], []
     for thing in gc.get_objects():
-        kind = type(thing)  # not isinstance, which runs the code of proxies and lazy modules
+        kind = type(thing)  # isinstance would run the code of proxies and lazy modules
         if issubclass(kind, torch.nn.Module):
             modules.append(thing)
         elif issubclass(kind, torch.optim.Optimizer):
@@ -75,7 +75,7 @@ def describe_loader(_: Any, loader: Any) -> dict[str, Any]:
 
 
 def describe_dynamo() -> dict[str, Any] | None:
-    """What torch.compile counted: graphs, frames, graph breaks with their reasons. None where it was not used."""
+    """What torch.compile counted: graphs, frames, graph breaks with their reasons. None if it was not used."""
     module = sys.modules.get("torch._dynamo.utils")
     counters = getattr(module, "counters", None)
     if not counters:
@@ -87,7 +87,7 @@ def describe_dynamo() -> dict[str, Any] | None:
 def _described(describe: Any, torch: Any, things: Iterable[Any]) -> list[dict[str, Any]]:
     rows = []
     for thing in things:
-        with suppress(Exception):  # a half built object, or a class with its own ideas: no description then
+        with suppress(Exception):  # a half-built object, or a class with unusual behaviour: it is left out
             rows.append(describe(torch, thing))
         if len(rows) == MOST:
             break
@@ -95,7 +95,7 @@ def _described(describe: Any, torch: Any, things: Iterable[Any]) -> list[dict[st
 
 
 def _roots(modules: list[Any]) -> Iterator[Any]:
-    """The modules that are part of no other and hold parameters."""
+    """Modules that have parameters and are not part of another module."""
     inner = {id(child) for module in modules for child in module.__dict__.get("_modules", {}).values()}
     for module in modules:
         if id(module) not in inner and "_modules" in module.__dict__ and next(module.parameters(), None) is not None:
@@ -103,7 +103,7 @@ def _roots(modules: list[Any]) -> Iterator[Any]:
 
 
 def _parameter_counts(parameters: list[Any]) -> dict[str, Any]:
-    """Tensors, elements by dtype, tensors by device."""
+    """Number of tensors, elements by dtype, tensors by device."""
     dtypes: dict[str, int] = {}
     devices: dict[str, int] = {}
     for parameter in parameters:
@@ -114,7 +114,7 @@ def _parameter_counts(parameters: list[Any]) -> dict[str, Any]:
 
 
 def _channels_last(torch: Any, parameters: list[Any]) -> bool | None:
-    """Of the filters larger than 1 x 1, whose layout tells; None without such filters."""
+    """Whether the filters larger than 1 x 1 are channels-last; None without such filters."""
     filters = [p for p in parameters if p.dim() == 4 and p.shape[1] > 1 and max(p.shape[2:]) > 1]
     return all(p.is_contiguous(memory_format=torch.channels_last) for p in filters) if filters else None
 
@@ -125,7 +125,7 @@ def _class_name(thing: Any) -> str:
 
 
 def _length(dataset: Any) -> int | None:
-    """Only of the datasets that come with torch: another's __len__ is the user's code."""
+    """Length of datasets that come with torch; __len__ of other datasets is the user's code."""
     if not type(dataset).__module__.startswith("torch."):
         return None
     try:

@@ -1,4 +1,4 @@
-"""The DataLoaders of a run: their settings, how often they were iterated, and how long a worker builds a batch."""
+"""The DataLoaders of a run: settings, number of iterations, and how long a worker takes to build a batch."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ from .cores import CoreWait
 from .inventory import MOST, describe_loader
 
 FLUSH_S = 1.0
-MOST_STARTS = 1000  # of a loader's workers that are described
+MOST_STARTS = 1000  # described per loader
 
 
 class LoaderNotes:
-    """Filled as the script iterates its loaders. All times are microseconds.
+    """Filled while the script iterates its loaders. All times are microseconds.
 
-    `fetch_us` and `fetch_cpu_us` are what the training process was in the loader for all `batches`, and computed in it.
-    `starts`: for each time that worker processes were started, the step, how long that took, the wait for the first
-    batch, and the end of the last (in which the workers are stopped, if they do not persist).
+    `fetch_us` and `fetch_cpu_us` are the wall time and CPU time of the training process in the loader, over all
+    `batches`. `starts` has an entry for each time that worker processes were started: the step, how long it took, the
+    wait for the first batch, and the end of the last one (when the workers are stopped, unless they persist).
     """
 
     def __init__(self) -> None:
         self._rows: dict[int, dict[str, Any]] = {}
-        self._fresh: dict[int, dict[str, Any]] = {}  # of a loader whose first batch is still to come: its start
+        self._fresh: dict[int, dict[str, Any]] = {}  # by loader: its latest start, until the first batch arrives
 
     def iterated(self, loader: Any) -> int:
-        """A new iterator was made; with workers that do not persist it starts them anew.
+        """A new iterator was created. Workers that do not persist are started again.
 
-        Returns what the loader is known by: the same for one that is built again for the next epoch.
+        Returns a key for the loader, which stays the same if it is created again for the next epoch.
         """
         key = hash((type(loader.dataset), _length(loader), type(loader.sampler), loader.batch_size))
         row = self._rows.get(key)
@@ -44,7 +44,7 @@ class LoaderNotes:
         return key
 
     def started(self, key: int, step: int, seconds: float) -> None:
-        """The iterator that was made last has started its workers."""
+        """The latest iterator has started its workers."""
         row = self._rows.get(key)
         if row is not None and len(row["starts"]) < MOST_STARTS:
             start = {"step": step, "us": round(seconds * 1e6, 1), "first_batch_us": None, "end_us": None}
@@ -52,7 +52,7 @@ class LoaderNotes:
             self._fresh[key] = start
 
     def fetched(self, key: int, seconds: float, cpu_seconds: float, ended: bool) -> None:
-        """A batch was asked for; `ended`: there was none left."""
+        """The script asked for a batch; `ended`: there was none left."""
         row = self._rows.get(key)
         if row is None:
             return
@@ -73,7 +73,7 @@ class LoaderNotes:
                 start["step"] = 0
 
     def document(self, control: str | None) -> dict[str, Any]:
-        """Nothing where no loader was seen being iterated: the inventory then has them."""
+        """Without iterated loaders the key "loaders" is missing; those of the inventory are then used."""
         found: dict[str, Any] = {"loaders": list(self._rows.values())} if self._rows else {}
         if control is not None:
             found["loader_workers"] = _read_worker_times(control)
@@ -81,9 +81,9 @@ class LoaderNotes:
 
 
 class WorkerClock:
-    """Inside a DataLoader worker: the time and processor time that its batches take, and how long it had no core.
+    """Measures, inside a DataLoader worker, the wall and CPU time of its batches, and how long it had no core.
 
-    Written to `worker.{parent}.{pid}.json` of the control folder, at most once a second after the first few.
+    Writes `worker.{parent}.{pid}.json` into the control folder, at most once a second after the first few batches.
     """
 
     def __init__(self, control: str) -> None:
@@ -91,7 +91,7 @@ class WorkerClock:
         self._pid = 0
 
     def built(self, seconds: float, cpu_seconds: float, dataset: Any) -> None:
-        """A batch was built in this process; nothing happens outside of a worker."""
+        """A batch was built in this process. Does nothing outside of a worker."""
         worker = sys.modules.get("torch.utils.data._utils.worker")
         info = getattr(worker, "_worker_info", None)
         if info is None:
@@ -123,7 +123,7 @@ class WorkerClock:
             "cpu_us": round(time.process_time() * 1e6),
             "wall_us": round((now - self._began) * 1e6),
         }
-        parent = parent_process()  # not os.getppid(), which may be a fork server
+        parent = parent_process()  # os.getppid() may be the fork server
         path = os.path.join(self._control, f"worker.{parent.pid if parent else 0}.{self._pid}.json")
         try:
             with open(path + ".tmp", "w", encoding="utf-8") as file:
@@ -134,7 +134,7 @@ class WorkerClock:
 
 
 def _length(loader: Any) -> int | None:
-    """Of the sampler, which has asked a map-style dataset already; an endless or iterable one has none."""
+    """Length of the sampler, which has already asked a map-style dataset; None for endless and iterable datasets."""
     try:
         return len(loader.sampler)
     except Exception:

@@ -1,4 +1,4 @@
-"""The wall time of every step of the whole run, recorded or not, and of what happens beside the steps."""
+"""Wall time of every step of the run, recorded or not, and of garbage collection and saving."""
 
 from __future__ import annotations
 
@@ -11,29 +11,29 @@ from typing import Any
 
 from .cores import CoreWait
 
-LIMIT = 100_000  # steps kept one by one; of later ones only count and sum
-SETTLED = 3  # the first steps of a run are slow: they are left out of the median
-MOST_SAVES = 1000  # that are kept one by one
-FEW = 5  # a median of fewer unrecorded steps says nothing
+LIMIT = 100_000  # individual steps; later ones are only counted and summed
+SETTLED = 3  # the first steps of a run are slow and left out of the median
+MOST_SAVES = 1000  # individual saves
+FEW = 5  # fewer unrecorded steps are too few for a median
 
 
 class Ledger:
-    """Times are microseconds; the work of the profiler between two steps belongs to neither.
+    """Times are microseconds. The profiler's work between two steps belongs to neither.
 
-    Step 0 counts from the import of torch; garbage collection and saves count from its end on.
+    Step 0 starts with the import of torch. Garbage collection and saves count from the end of step 0.
     """
 
     def __init__(self, gc_range: Callable[[], Any]) -> None:
-        """`gc_range` gives the range that shows a collection in the trace, None while nothing is recorded."""
+        """`gc_range` returns the range that marks a collection in the trace, None while nothing is recorded."""
         self._new_gc_range = gc_range
         self._gc_range: Any = None
         self.reset()
 
     def reset(self) -> None:
         self.step_us = array("d")
-        self.fetch_us = array("d")  # in the DataLoader: its batches, and starting its workers
+        self.fetch_us = array("d")  # in the DataLoader: fetching batches and starting workers
         self.gc_us = array("d")
-        self.windows: list[dict[str, Any]] = []  # which steps had a profiler: warm-up included
+        self.windows: list[dict[str, Any]] = []  # the steps that had a profiler, including warm-up
         self.later_steps = 0
         self.later_us = 0.0
         self.own_us = 0.0
@@ -41,13 +41,13 @@ class Ledger:
         self.all_gc_us = self.full_gc_us = 0.0
         self.save_count = 0
         self.save_us = 0.0
-        self.saves: list[tuple[int, float]] = []  # the step, and how long it took
+        self.saves: list[tuple[int, float]] = []  # step and duration of each
         self.skipped_updates = 0
         self._opened = time.perf_counter()
         self._fetch_us = self._gc_us = 0.0
         self._gc_began = 0.0
         self._in_step = True
-        self._core_wait: CoreWait | None = None  # of the thread of the steps
+        self._core_wait: CoreWait | None = None  # of the training thread
 
     def close_step(self) -> None:
         now = time.perf_counter()
@@ -65,7 +65,7 @@ class Ledger:
         self._opened = now
 
     def open_step(self) -> None:
-        """What lies between close_step and here was traceopt's own."""
+        """The time since close_step was traceopt's own."""
         now = time.perf_counter()
         self.own_us += (now - self._opened) * 1e6
         self._in_step = True
@@ -107,12 +107,12 @@ class Ledger:
                 self.full_gc_us += took_us
 
     def unrecorded_us(self) -> float | None:
-        """The median step without a profiler, waiting for data aside; None of too few steps."""
+        """Median step without a profiler, excluding the wait for data; None if there are too few such steps."""
         busy = {step for window in self.windows for step in range(window["warmup_from"], window["until"])}
         return self._median(step for step in range(SETTLED, len(self.step_us)) if step not in busy)
 
     def recorded_us(self) -> dict[str, float]:
-        """The same of each cycle, by its name."""
+        """Median recorded step by cycle, excluding the wait for data."""
         medians = {}
         for window in self.windows:
             value = self._median(range(window["from"], window["until"]), at_least=1)

@@ -1,1 +1,1 @@
-"""One recording: profiler sessions and the trace files they leave."""
+"""Recording: profiler sessions and the trace files that they write."""

@@ -1,7 +1,7 @@
-"""Keeps torch's C++ side from writing between the script's lines while memory is recorded.
+"""Silences warnings of torch's C++ side while memory is recorded.
 
-With profile_memory it warns of every block that is older than the recording ("Memory block of unknown size"). Its level
-is read from the environment only once, at import; so the variable behind it is set for the length of a recording.
+With profile_memory, torch warns about every block that is older than the recording ("Memory block of unknown size").
+The log level is read from the environment only once, at import, so this sets the variable behind it during a recording.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ _ERROR = 2
 
 
 class CppLog:
-    """Without effect where the library has no such variable."""
+    """Has no effect if the library does not have this variable."""
 
     def __init__(self, torch: Any) -> None:
         library = os.path.join(os.path.dirname(torch.__file__), "lib", "libc10.so")
@@ -24,7 +24,7 @@ class CppLog:
             self._level = None
         self._before: int | None = None
 
-    def hush(self) -> None:
+    def silence(self) -> None:
         if self._level is not None and self._before is None:
             self._before = self._level.value
             self._level.value = max(_ERROR, self._before)

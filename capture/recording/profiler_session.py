@@ -1,6 +1,6 @@
-"""One recording: a torch profiler from its start to its end, all in one thread.
+"""One profiler session: a torch profiler from start to stop, all in one thread.
 
-To stop a profiler in another thread than its own, or in a forked child, crashes torch: there it is only let go.
+Stopping a profiler in another thread than its own, or in a forked child, crashes torch: there it is only dropped.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from .cpp_log import CppLog
 
 
 class Recording:
-    """Steps `first_step` and on: those of the warm-up, then those that are kept, from `from_step` to `until_step` - 1.
+    """Records from `first_step` on: warm-up steps first, then the recorded steps, `from_step` to `until_step` - 1.
 
-    `busy` while the profiler is called by us, not by the script. `save` is called, from within step() or stop(), once
-    the events are there.
+    `busy` is set while traceopt calls the profiler, as opposed to the script. `save` is called from step() or stop()
+    when the events are available.
     """
 
     def __init__(self, torch: Any, cycle: Cycle, first_step: int, save: Callable[[Any], None]) -> None:
@@ -48,20 +48,21 @@ class Recording:
             with_stack=cycle.with_stack,
         )
         self.profiler.step_num = first_step
-        self.profiler.record_steps = False  # torch 2.1 would name each step's range after the step before
+        self.profiler.record_steps = False  # torch 2.1 would name each step's range after the previous step
 
     @property
     def recorded_s(self) -> float:
-        """How long the steps that are kept have taken so far."""
+        """Duration of the recorded steps so far."""
         return time.perf_counter() - self._began
 
     @property
-    def at_home(self) -> bool:
+    def in_own_thread(self) -> bool:
+        """Whether this is the thread, and the process, that started the session."""
         return threading.get_ident() == self._thread and os.getpid() == self._pid
 
     def start(self) -> None:
         if self.cycle.profile_memory:
-            self._cpp_log.hush()
+            self._cpp_log.silence()
         with self._at_work():
             self.profiler.start()
         self._open_step()
@@ -84,9 +85,9 @@ class Recording:
             self._cpp_log.restore()
 
     def drop(self) -> None:
-        """Ends it and saves nothing."""
+        """Ends the session without saving anything."""
         self.profiler.on_trace_ready = None
-        if self.at_home:
+        if self.in_own_thread:
             self.stop()
         self._cpp_log.restore()
 
@@ -110,7 +111,7 @@ class Recording:
 
 
 def _action(actions: Any, cycle: Cycle, step: int) -> Any:
-    """torch.profiler.schedule without its warning where there is no warm-up."""
+    """Like torch.profiler.schedule, but without its warning if there is no warm-up."""
     if step < cycle.warmup:
         return actions.WARMUP
     if step < cycle.length - 1:

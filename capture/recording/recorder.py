@@ -1,7 +1,7 @@
-"""Decides when a recording begins, ends, is kept or is given up; always between two steps, on the training thread.
+"""Decides when a recording starts, ends, is saved or dropped; always between two steps, on the training thread.
 
-There is one recording a cycle, and no profiler while waiting. The script's own profiler always wins: two at once crash
-torch.
+There is one recording per cycle, and no profiler while waiting. The script's own profiler always takes precedence: two
+profilers at once crash torch.
 """
 
 from __future__ import annotations
@@ -22,11 +22,13 @@ from ..status import DONE, RECORDING, SAVING, WAITING, WARMING_UP, Status, Trace
 from .profiler_session import Recording
 from .trace_file import TraceFile, save
 
-RETRIES = 3  # of recordings disturbed by an evaluation or by the script's own profiler
+RETRIES = 3  # of recordings interrupted by an evaluation or by the script's own profiler
 
 
 class Recorder:
-    """The Listener of the step tracker. `step` counts the steps that have ended, and so numbers the one at hand."""
+    """The Listener of the step tracker. `step` is the number of completed steps, and so the number of the
+    current one.
+    """
 
     def __init__(self, torch: Any, settings: Settings, control: str | None) -> None:
         self._torch = torch
@@ -38,10 +40,10 @@ class Recorder:
         self.step = 0
         self._pid = os.getpid()
         self._recording: Recording | None = None
-        self._next = 0  # the cycle to come
+        self._next = 0  # index of the next cycle
         self._rested_from = 0  # the step at which its wait began
         self._interruptions = self._yields = 0
-        self._foreign = 0  # profilers of the script at work
+        self._foreign = 0  # number of the script's profilers that are running
         self._files: list[tuple[TraceFile, dict[str, Any]]] = []
         self._inventory: dict[str, Any] | None = None
         self._finished = False
@@ -54,18 +56,18 @@ class Recorder:
 
     @property
     def profiler(self) -> Any:
-        """The profiler of ours, if there is one."""
+        """traceopt's own profiler, if there is one."""
         return self._recording.profiler if self._recording else None
 
     @property
     def busy(self) -> bool:
-        """While the profiler is called by us, not by the script."""
+        """Whether traceopt is calling the profiler, as opposed to the script."""
         return self._recording is not None and self._recording.busy
 
     def step_ended(self, rule: str) -> None:
-        """May raise SystemExit(0), where the user asked to stop after the last cycle."""
+        """Raises SystemExit(0) if the user asked to stop after the last cycle."""
         recording = self._recording
-        if self._finished or (recording is not None and not recording.at_home):
+        if self._finished or (recording is not None and not recording.in_own_thread):
             return
         self.ledger.close_step()
         self.step += 1
@@ -85,12 +87,14 @@ class Recorder:
             raise SystemExit(0)
 
     def begin(self) -> None:
-        """The training begins here, where the script says so; with wait 0 the first step is recorded."""
+        """Marks the start of training, for scripts that do so explicitly; with wait 0 the first step is recorded."""
         self._begin_if_due()
         self.ledger.open_step()
 
     def fetched(self, loader: int, seconds: float, cpu_seconds: float, ended: bool) -> None:
-        """The script was so long in a loader for a batch, for part of it computing; `ended`: there was none left."""
+        """The script spent this time in a loader for a batch, part of it on the CPU; `ended`: there was no
+        batch left.
+        """
         self.ledger.fetched(seconds)
         self.loaders.fetched(loader, seconds, cpu_seconds, ended)
 
@@ -104,7 +108,8 @@ class Recorder:
             return
         self._interruptions += 1
         self._close_early(recording, why)
-        if self.step <= recording.from_step:  # nothing whole was recorded: again, after the step that holds this
+        # No complete step was recorded: retry after the step that contains the interruption.
+        if self.step <= recording.from_step:
             self._next -= 1
             self._rested_from = self.step + 1 - max(1, recording.cycle.wait)
 
@@ -121,14 +126,14 @@ class Recorder:
         self.step = self._next = self._rested_from = 0
 
     def give_up(self, why: str) -> None:
-        """Records no more."""
+        """Stops recording for good."""
         self.status.trouble(f"step {self.step}: {why}")
         self._abort()
         self._next = len(self._settings.cycles)
         self._tell(DONE)
 
     def own_profiler_begins(self) -> None:
-        """The script is about to start a profiler: ours makes room, and tries again when theirs has ended."""
+        """The script is about to start a profiler: stop ours, and retry when theirs has ended."""
         self._foreign += 1
         self.status.own_profiler = True
         if self._recording is not None:
@@ -145,7 +150,7 @@ class Recorder:
         self._rested_from = self.step
 
     def finish(self, why: str) -> None:
-        """The process ends: keeps what was recorded so far and completes the metadata."""
+        """The process ends: save what was recorded so far and complete the metadata."""
         if self._finished or os.getpid() != self._pid:
             return
         self._finished = True
@@ -163,7 +168,9 @@ class Recorder:
             self._tell(DONE)
 
     def forget(self) -> None:
-        """In a forked child: the profiler is the parent's. A child of a run that has begun to step is left alone."""
+        """Called in a forked child: the profiler is the parent's. If the run has completed a step, the child is not
+        recorded.
+        """
         if self._recording is not None:
             self._torch.autograd._enable_record_function(False)
             sys.setprofile(None)
@@ -192,12 +199,12 @@ class Recorder:
         try:
             recording.start()
         except Exception:
-            self._recording = None  # it never began; to stop it would fail too
+            self._recording = None  # it never started, so stopping it would fail too
             raise
 
     def _advance(self, recording: Recording) -> None:
         if self.step == recording.from_step:
-            self._tell(RECORDING)  # before the step begins, so that it is not in it
+            self._tell(RECORDING)  # before the step begins, so that it is not part of it
         last = self.step >= recording.until_step
         if last:
             self._tell(SAVING)
@@ -209,7 +216,7 @@ class Recorder:
             self._stop(recording)
 
     def _too_long(self, recording: Recording) -> bool:
-        """Never in a distributed run: its ranks would not agree on the step."""
+        """Never in a distributed run: its ranks would close at different steps."""
         return recording.recorded_s > self._settings.time_limit_s and (world_size(self._torch) or 1) == 1
 
     def _stop(self, recording: Recording) -> None:
@@ -221,9 +228,9 @@ class Recorder:
             self._tell(WAITING if self._next < len(self._settings.cycles) else DONE)
 
     def _close_early(self, recording: Recording, why: str, *, in_step: bool = True) -> None:
-        """Keeps the whole steps recorded so far, if there are any. `in_step`: another has begun and is cut."""
+        """Saves the complete steps recorded so far, if any. `in_step`: another step has begun and is cut off."""
         self.status.note(f"step {self.step}: the {recording.cycle.name} cycle was closed early: {why}")
-        if self.step <= recording.from_step or not recording.at_home:
+        if self.step <= recording.from_step or not recording.in_own_thread:
             self._abort()
             return
         recording.closed_early = why
@@ -232,7 +239,7 @@ class Recorder:
         self._stop(recording)
 
     def _abort(self) -> None:
-        """Ends the recording, if there is one, and saves nothing."""
+        """Ends the recording, if there is one, without saving it."""
         self._rested_from = self.step
         if self._recording is None:
             return
@@ -261,7 +268,7 @@ class Recorder:
                 head["call_lines"] = call_lines(profiler)
             file = save(profiler, self._settings.folder, self._worker(), head | self._tail())
         except Exception as error:
-            self.status.trouble(f"step {self.step}: the trace of the {cycle.name} cycle is lost: {error}")
+            self.status.trouble(f"step {self.step}: could not save the trace of the {cycle.name} cycle: {error}")
             return
         self._files.append((file, head))
         self._interruptions = 0
@@ -270,7 +277,7 @@ class Recorder:
         self.status.traces.append(note)
 
     def _gc_range(self) -> Any:
-        """Not while the profiler itself is at work."""
+        """The range that marks a collection; None while the profiler itself is working."""
         if self._recording is None or self._recording.busy:
             return None
         return self._torch._C._profiler._RecordFunctionFast("traceopt: gc")
@@ -291,7 +298,7 @@ class Recorder:
         return of_cycle(self._torch, recording.cycle, part) | of_process
 
     def _tail(self) -> dict[str, Any]:
-        """What grows with the run: written with the trace, and once more when the process ends."""
+        """What grows during the run: written with the trace, and again when the process ends."""
         loaders = self.loaders.document(self._control)
         return of_run(self.ledger, self.status.notes) | loaders
 
@@ -303,6 +310,6 @@ class Recorder:
 
 
 def _started_by_multiprocessing() -> bool:
-    """Whether this may be a DataLoader worker: such a process reports only if it trains."""
+    """Whether this may be a DataLoader worker. Such a process reports only if it trains."""
     process = sys.modules.get("multiprocessing.process")
     return process is not None and process.parent_process() is not None

@@ -1,8 +1,8 @@
-"""A trace on disk: what Kineto wrote, gzipped, with the key `traceopt` put in front of its own keys.
+"""A trace on disk: Kineto's output, gzipped, with the key `traceopt` in front of its own keys.
 
-Kineto's way to add metadata turns every backslash into a slash and so breaks the file; hence the splice. Head and body
-are separate deflate blocks of one gzip member: the head, which is complete only when the run ends, is exchanged then
-without compressing the body again.
+Kineto's own way to add metadata turns every backslash into a slash, which breaks the file; so the key is inserted into
+the text. Head and body are separate deflate blocks of one gzip member. The head is complete only when the run ends; it
+is then replaced without compressing the body again.
 """
 
 from __future__ import annotations
@@ -17,15 +17,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-_GZIP_HEADER = b"\x1f\x8b\x08\x00" + bytes(4) + b"\x04\xff"  # deflate, no time, fastest, system unknown
+_GZIP_HEADER = b"\x1f\x8b\x08\x00" + bytes(4) + b"\x04\xff"  # deflate, no time, fastest, unknown system
 _RAW_DEFLATE = -15
-_LEVEL = 1  # 1 us an event; level 9, torch's own choice, takes 9
+_LEVEL = 1  # 1 us per event; level 9, torch's choice, takes 9 us
 _CHUNK = 1 << 20
 
 
 @dataclass
 class TraceFile:
-    """`body_*`: where the deflated body begins in the file, and length and checksum of the body itself."""
+    """`body_offset` is where the compressed body begins in the file; `body_bytes` and `body_crc` describe the
+    raw body.
+    """
 
     path: Path
     body_offset: int
@@ -33,7 +35,7 @@ class TraceFile:
     body_crc: int
 
     def replace_head(self, head: dict[str, Any]) -> None:
-        """Exchanges the content of the key `traceopt`. Raises OSError; the old file is then still there."""
+        """Replaces the content of the key `traceopt`. Raises OSError; the old file then remains."""
         temporary = self.path.with_name(f".{self.path.name}.tmp")
         start = _head_bytes(head)
         try:
@@ -52,7 +54,7 @@ class TraceFile:
 
 
 def save(profiler: Any, folder: Path, worker: str, head: dict[str, Any]) -> TraceFile:
-    """Writes `{worker}.{ns}.pt.trace.json.gz`, the name that TensorBoard looks for. Raises OSError."""
+    """Writes `{worker}.{ns}.pt.trace.json.gz`, the name that TensorBoard expects. Raises OSError."""
     folder.mkdir(parents=True, exist_ok=True)
     name = f"{worker}.{time.time_ns()}"
     raw = folder / f".{name}.raw.json"
@@ -67,7 +69,7 @@ def save(profiler: Any, folder: Path, worker: str, head: dict[str, Any]) -> Trac
         os.replace(temporary, path)
         return TraceFile(path, *written)
     finally:
-        for leftover in (raw, temporary, raw.with_name(raw.name + ".tmp")):  # Kineto writes .tmp and renames
+        for leftover in (raw, temporary, raw.with_name(raw.name + ".tmp")):  # Kineto writes .tmp and renames it
             leftover.unlink(missing_ok=True)
 
 
@@ -97,13 +99,15 @@ def _head_bytes(head: dict[str, Any]) -> bytes:
 
 def _write_head(target: IO[bytes], start: bytes) -> int:
     deflate = zlib.compressobj(_LEVEL, zlib.DEFLATED, _RAW_DEFLATE)
-    block = deflate.compress(start) + deflate.flush(zlib.Z_FULL_FLUSH)  # ends on a byte, and the stream goes on
+    block = deflate.compress(start) + deflate.flush(zlib.Z_FULL_FLUSH)  # ends at a byte, and the stream continues
     target.write(_GZIP_HEADER + block)
     return len(_GZIP_HEADER) + len(block)
 
 
 def _trailer(start: bytes, body_crc: int, body_bytes: int) -> bytes:
-    """CRC-32 is affine: crc(start + body) = crc(start + zeros) ^ crc(zeros) ^ crc(body), zeros as long as the body."""
+    """CRC-32 is affine: crc(start + body) = crc(start + zeros) ^ crc(zeros) ^ crc(body), with as many zeros as the body
+    is long.
+    """
     crc = body_crc
     for seed in (zlib.crc32(start), 0):
         for size in _chunks(body_bytes):

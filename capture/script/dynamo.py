@@ -1,4 +1,4 @@
-"""Keeps torch.compile away from what is ours: Dynamo must compile none of our frames, and break no graph at one."""
+"""Keeps torch.compile away from traceopt's wrappers: Dynamo must not compile them or break graphs at them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 class Dynamo:
-    """The frame evaluator of torch, which is there whether or not torch._dynamo is imported."""
+    """Torch's frame evaluator, which exists whether or not torch._dynamo is imported."""
 
     def __init__(self, torch: Any, note: Callable[[str], None]) -> None:
         self._note = note
@@ -20,11 +20,13 @@ class Dynamo:
             or getattr(torch._utils, "is_compiling", None)  # torch 2.1
             or (lambda: False)
         )
-        self.is_compiling: Callable[[], bool] = self.plain(lambda: compiling(), with_callees=True)
-        self.plain(Dynamo.pause)
+        self.is_compiling: Callable[[], bool] = self.exclude(lambda: compiling(), with_callees=True)
+        self.exclude(Dynamo.pause)
 
-    def plain(self, function: Function, *, with_callees: bool = False) -> Function:
-        """Tells Dynamo not to compile the frame of this function; it may compile what is called in it, or may not."""
+    def exclude(self, function: Function, *, with_callees: bool = False) -> Function:
+        """Tells Dynamo not to compile the frame of this function, and with `with_callees` not the functions that it
+        calls.
+        """
         code = function.__code__
         try:
             if self._is_old:
@@ -38,7 +40,7 @@ class Dynamo:
         return function
 
     def pause(self) -> Any:
-        """Where callees cannot be left alone, compiles nothing from here on; give `resume` what this returns."""
+        """If callees cannot be excluded, stops all compilation from here on; pass the result to `resume`."""
         return self._evaluator.set_eval_frame(None) if self._is_old else None
 
     def resume(self, paused: Any) -> None:

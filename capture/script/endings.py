@@ -1,6 +1,6 @@
-"""The ways a process ends or splits: a normal exit, os._exit, a fork.
+"""The ways in which a process ends or splits: a normal exit, os._exit, a fork.
 
-A signal that kills at once loses the recording at hand, on purpose: a Python handler for SIGTERM would keep a rank
+A signal that kills immediately loses the current recording, on purpose: a Python handler for SIGTERM would keep a rank
 that hangs in a collective from dying.
 """
 
@@ -17,7 +17,7 @@ from .step_tracker import StepTracker
 
 
 def watch(recorder: Recorder, tracker: StepTracker) -> None:
-    """Registered when torch is imported, so after the exit handlers that the script registers later have run."""
+    """Registered when torch is imported, so it runs after exit handlers that the script registers later."""
 
     def finish(how: str) -> None:
         status = recorder.status
@@ -30,7 +30,7 @@ def watch(recorder: Recorder, tracker: StepTracker) -> None:
     @functools.wraps(leave)
     def leave_at_once(status: int) -> NoReturn:
         try:
-            finish("the run ended by os._exit")
+            finish("the run ended with os._exit")
         finally:
             leave(status)
 
@@ -40,7 +40,7 @@ def watch(recorder: Recorder, tracker: StepTracker) -> None:
 
 
 def watch_forks(recorder: Recorder, tracker: StepTracker | None = None) -> None:
-    """A forked child that went on recording would only fill its memory."""
+    """Stops recording in forked children, which would only fill their memory."""
     still_there = weakref.ref(recorder)
 
     def in_child() -> None:

@@ -1,6 +1,6 @@
-"""Ties the agent to a freshly imported torch: what the script calls reaches the step tracker and the ledger.
+"""Attaches the agent to a newly imported torch: calls by the script reach the step tracker and the ledger.
 
-Every wrapper calls through to the original whatever happens to us, and Dynamo never compiles one.
+Every wrapper calls the original whatever happens in traceopt, and Dynamo never compiles one.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Function = Callable[..., Any]
 
 
 def attach(torch: Any, control: str) -> None:
-    """Patches torch in this process, as the settings in the control folder ask."""
+    """Patches torch in this process, according to the settings in the control folder."""
     settings = load_settings(os.path.join(control, "settings.json"))
     recorder = Recorder(torch, settings, control)
     hooks = _Hooks(torch, recorder, StepTracker(recorder, settings.step_on))
@@ -51,13 +51,13 @@ class _Hooks:
         self._recorder = recorder
         self.tracker = tracker
         self.dynamo = Dynamo(torch, lambda text: recorder.status.note(text))
-        self._plain = self.dynamo.plain
+        self._exclude = self.dynamo.exclude
         called_directly = (StepTracker.backward_begins, Ledger.saved, Ledger._gc, Recorder._gc_range)
         for function in (_Hooks.tell, *called_directly):
-            self._plain(function, with_callees=True)
+            self._exclude(function, with_callees=True)
 
     def tell(self, signal: Callable[..., None], *arguments: Any) -> None:
-        """Passes a signal on. SystemExit gets through: it is how --stop-after ends the run."""
+        """Passes a signal on. SystemExit is not caught: --stop-after ends the run with it."""
         paused = self.dynamo.pause()
         try:
             signal(*arguments)
@@ -67,7 +67,7 @@ class _Hooks:
             self.dynamo.resume(paused)
 
     def patch_optimizers(self) -> None:
-        """Outside of torch's own wrapper, so that the range Optimizer.step#... is closed when the step ends."""
+        """Wraps outside of torch's own wrapper, so that the range Optimizer.step#... is closed when the step ends."""
         tracker, tell, is_compiling = self.tracker, self.tell, self.dynamo.is_compiling
         optimizer = self._torch.optim.Optimizer
         hook_step = optimizer.profile_hook_step
@@ -76,7 +76,7 @@ class _Hooks:
             wrapped = hook_step(function)
 
             @functools.wraps(wrapped)
-            @self._plain
+            @self._exclude
             def step(*args: Any, **kwargs: Any) -> Any:
                 if is_compiling():
                     return wrapped(*args, **kwargs)
@@ -89,13 +89,14 @@ class _Hooks:
                     tell(tracker.update, id(args[0]))
                 return result
 
-            step.__wrapped__ = function  # torch 2.1's Dynamo takes the wrapper off, and must find what it would find
+            # Torch 2.1's Dynamo unwraps it, and must find the same function as without traceopt.
+            step.__wrapped__ = function
             return step
 
         zero = optimizer.zero_grad
 
         @functools.wraps(zero)
-        @self._plain
+        @self._exclude
         def zero_grad(*args: Any, **kwargs: Any) -> Any:
             if not is_compiling():
                 tell(tracker.zero_grad)
@@ -110,7 +111,7 @@ class _Hooks:
         original = autograd.backward
 
         @functools.wraps(original)
-        @self._plain
+        @self._exclude
         def backward(*args: Any, **kwargs: Any) -> Any:
             if is_compiling():
                 return original(*args, **kwargs)
@@ -123,7 +124,7 @@ class _Hooks:
         autograd.backward = backward
 
     def patch_grad_scalers(self) -> None:
-        """A step that the scaler skips, because of an inf, is a step too."""
+        """A step that the scaler skips because of an inf counts as a step, too."""
         for name in ("torch.amp.grad_scaler", "torch.cuda.amp.grad_scaler"):
             scaler = getattr(sys.modules.get(name), "GradScaler", None)
             if scaler is not None and "step" in vars(scaler):
@@ -134,7 +135,7 @@ class _Hooks:
         original = scaler.step
 
         @functools.wraps(original)
-        @self._plain
+        @self._exclude
         def step(self: Any, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
             before = tracker.updates
             result = original(self, optimizer, *args, **kwargs)
@@ -150,11 +151,11 @@ class _Hooks:
         original = torch.save
 
         def is_part(args: tuple[Any, ...]) -> bool:
-            """Pickling a tensor saves its storage by itself."""
+            """Pickling a tensor calls save for its storage."""
             return bool(args) and type(args[0]).__name__.endswith("Storage")
 
         @functools.wraps(original)
-        @self._plain
+        @self._exclude
         def save(*args: Any, **kwargs: Any) -> Any:
             began = time.perf_counter()
             try:
@@ -171,24 +172,24 @@ class _Hooks:
         create, start_workers, advance = iterator.__init__, workers.__init__, iterator.__next__
         inside = threading.local()  # a dataset may read a DataLoader itself
 
-        def know(instance: Any, loader: Any) -> None:
+        def remember(instance: Any, loader: Any) -> None:
             instance._traceopt_loader = recorder.loaders.iterated(loader)
 
         @functools.wraps(create)
-        @self._plain
+        @self._exclude
         def init(self: Any, loader: Any, *args: Any, **kwargs: Any) -> None:
             create(self, loader, *args, **kwargs)
-            tell(know, self, loader)
+            tell(remember, self, loader)
 
         @functools.wraps(start_workers)
-        @self._plain
+        @self._exclude
         def init_workers(self: Any, *args: Any, **kwargs: Any) -> None:
             began = time.perf_counter()
             start_workers(self, *args, **kwargs)
             tell(recorder.workers_started, getattr(self, "_traceopt_loader", 0), time.perf_counter() - began)
 
         @functools.wraps(advance)
-        @self._plain
+        @self._exclude
         def next_batch(self: Any) -> Any:
             if getattr(inside, "fetch", False):
                 return advance(self)
@@ -216,7 +217,7 @@ def _time_batches(fetch_module: Any, clock: WorkerClock, dynamo: Dynamo) -> None
 
     def timed(original: Function) -> Function:
         @functools.wraps(original)
-        @dynamo.plain
+        @dynamo.exclude
         def fetch(self: Any, index: Any) -> Any:
             began, cpu_began = time.perf_counter(), time.process_time()
             try:

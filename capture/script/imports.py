@@ -13,18 +13,18 @@ _waiting: dict[str, Callback] = {}
 
 
 def when_imported(name: str, callback: Callback) -> None:
-    """Calls `callback(module)` right after the module was loaded; at once if it is already there."""
+    """Calls `callback(module)` right after the module is loaded; immediately if it already is."""
     module = sys.modules.get(name)
     if module is not None and not getattr(module.__spec__, "_initializing", False):
         callback(module)
         return
     if _Finder not in sys.meta_path:
-        sys.meta_path.insert(0, _Finder)  # a class with the static method is enough
+        sys.meta_path.insert(0, _Finder)  # a class with a static method is sufficient
     _waiting[name] = callback
 
 
 class _Finder:
-    """Lets the other finders find the module, then wraps exec_module of that one loader."""
+    """Lets the other finders find the module, then wraps exec_module of that loader."""
 
     @staticmethod
     def find_spec(name: str, path: Sequence[str] | None = None, target: ModuleType | None = None) -> ModuleSpec | None:

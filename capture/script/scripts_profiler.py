@@ -1,4 +1,4 @@
-"""Notices when the script starts a profiler of its own, before it starts: two at once crash torch."""
+"""Notices when the script is about to start a profiler of its own, because two at once crash torch."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _MARK = "_traceopt_own"
 
 
 def watch(torch: Any, recorder: Recorder) -> None:
-    """All profilers of torch, old and new, go through autograd's `profile`."""
+    """All profilers of torch, old and new, use autograd's `profile`."""
     profiler = torch.autograd.profiler.profile
     prepare, start, leave = profiler._prepare_trace, profiler._start_trace, profiler.__exit__
 
@@ -46,7 +46,9 @@ def watch(torch: Any, recorder: Recorder) -> None:
 
 
 def _hide_step_ranges(torch: Any, recorder: Recorder) -> None:
-    """While theirs waits and ours records, their ProfilerStep ranges would stand in our trace, beside our own."""
+    """While the script's profiler waits and ours records, its ProfilerStep ranges would appear in our trace next to
+    ours.
+    """
     profiler, nothing = torch.profiler.profile, torch.profiler.ProfilerAction.NONE
     original = profiler.step
 
@@ -70,7 +72,7 @@ def _hide_step_ranges(torch: Any, recorder: Recorder) -> None:
 
 
 def _watch_exports(torch: Any, recorder: Recorder) -> None:
-    """Remembers where the script writes its own traces: they can be analyzed as well."""
+    """Remembers where the script writes its own traces, because they can be analyzed as well."""
     profiler = torch.profiler.profiler._KinetoProfile
     export = profiler.export_chrome_trace
 

@@ -1,4 +1,4 @@
-"""The calls that the user names with --step-on: as one returns, a step has ended."""
+"""The calls that the user names with --step-on: a step ends when one returns."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .step_tracker import StepTracker
 
 
 class GivenSteps:
-    """`tell(signal)` passes a signal on, whatever happens to us."""
+    """`tell(signal)` passes a signal on, whatever happens in traceopt."""
 
     def __init__(
         self,
@@ -27,7 +27,7 @@ class GivenSteps:
         self._module = torch.nn.Module
         self._recorder = recorder
         self._ended = tracker.marked
-        self._plain = dynamo.plain
+        self._exclude = dynamo.exclude
         self._tell = tell
 
     def watch(self, step_on: str) -> None:
@@ -40,12 +40,12 @@ class GivenSteps:
             when_imported(module, lambda loaded: self._watch_function(loaded, function))
 
     def _watch_forward(self) -> None:
-        """The outermost module's call is a step. Only on request: every module of the model takes this way."""
+        """Each call of the outermost module is a step. Only on request, because it wraps the call of every module."""
         original = self._module.__call__
         depth = 0
 
         @functools.wraps(original)
-        @self._plain
+        @self._exclude
         def call(*args: Any, **kwargs: Any) -> Any:
             nonlocal depth
             depth += 1
@@ -59,7 +59,9 @@ class GivenSteps:
         self._module.__call__ = call
 
     def _watch_for_function_of_script(self, path: str) -> None:
-        """Nothing tells when the script defines it: it is looked for whenever a module computes, until it is there."""
+        """Nothing signals that the script has defined the function, so every call of a module looks for it until it
+        exists.
+        """
         original = self._module.__call__
 
         def find() -> None:
@@ -69,7 +71,7 @@ class GivenSteps:
                 self._watch_function(script, path)
 
         @functools.wraps(original)
-        @self._plain
+        @self._exclude
         def call(*args: Any, **kwargs: Any) -> Any:
             self._tell(find)
             return original(*args, **kwargs)
@@ -87,7 +89,7 @@ class GivenSteps:
             return
 
         @functools.wraps(original)
-        @self._plain
+        @self._exclude
         def function(*args: Any, **kwargs: Any) -> Any:
             try:
                 return original(*args, **kwargs)

@@ -1,8 +1,8 @@
-"""Where a training step ends, found from what the script calls: DataLoader fetches, optimizer updates, backwards.
+"""Detects where a training step ends, from the script's calls: DataLoader fetches, optimizer updates, backwards.
 
-A step ends at the first DataLoader fetch of the training thread after an optimizer update. Where no fetch lies between
-updates it ends as the closing optimizer's step() has returned. Where no update is ever seen, zero_grad (the optimizer
-was compiled away), backward (an update written by hand) or the fetch (inference) stands in.
+A step ends at the first DataLoader fetch of the training thread after an optimizer update. Without fetches between
+updates, it ends when step() of the last optimizer returns. If there are no updates at all, it ends at zero_grad (the
+optimizer is part of a compiled graph), at backward (a hand-written update) or at a fetch (inference).
 """
 
 from __future__ import annotations
@@ -14,26 +14,26 @@ LOADER, UPDATE, ZERO_GRAD, BACKWARD, INFERENCE, GIVEN = (
     "loader", "update", "zero_grad", "backward", "inference", "given",
 )  # fmt: skip
 
-INFERENCE_FETCHES = 8  # batches read without an update or a backward, until they count as steps
-LONE_BACKWARDS = 16  # backwards without an optimizer, until they count as steps
+INFERENCE_FETCHES = 8  # batches read without an update or a backward before they count as steps
+LONE_BACKWARDS = 16  # backwards without an optimizer before they count as steps
 IDLE_UPDATES = 32  # updates of a loop that once read a batch and then no more
-RARE = 16  # an optimizer that steps more seldom than the busiest by this factor closes no step
+RARE = 16  # an optimizer that steps less often than the busiest by this factor ends no step
 
 
 class Listener(Protocol):
-    """Who is told. All calls come from the training thread, between two steps."""
+    """Receives the detected steps. All calls come from the training thread, between two steps."""
 
     def step_ended(self, rule: str) -> None: ...
 
     def interrupted(self, why: str) -> None:
-        """Something else than training goes on from here, such as an evaluation."""
+        """Something other than training follows, such as an evaluation."""
 
     def restarted(self, why: str) -> None:
-        """What was taken for steps so far was none."""
+        """The steps counted so far were not training steps."""
 
 
 class StepTracker:
-    """Turns the script's calls into step ends. `step_on` fixes the rule, as in Settings."""
+    """Turns the script's calls into ends of steps. `step_on` selects the rule, as in Settings."""
 
     def __init__(self, listener: Listener, step_on: str | None = None) -> None:
         self._listener = listener
@@ -60,7 +60,7 @@ class StepTracker:
         self._training_loaders: set[int] = set()
 
     def fetch(self, loader: int) -> None:
-        """The DataLoader known by that number is about to be asked for a batch, in any thread."""
+        """A DataLoader, identified by its number, is about to be asked for a batch, in any thread."""
         if self._given is not None:
             self.fetches += 1
             if self._given == "batch" and self.fetches > 1:
@@ -76,7 +76,7 @@ class StepTracker:
         elif not self.updates and not self.backwards and self._fetches_alone > INFERENCE_FETCHES:
             self._end(INFERENCE)
         if foreign:
-            self._listener.interrupted("another DataLoader is read (evaluation?)")
+            self._listener.interrupted("the script reads another DataLoader (evaluation?)")
         self._step_loaders.add(loader)
         self._fetches_in_step += 1
 
@@ -88,10 +88,10 @@ class StepTracker:
                 self._end_given()
             return
         if self.updates == 1 and self._rule not in (None, LOADER, UPDATE):
-            self._listener.restarted(f"optimizer steps began after steps were counted by {self._rule}")
+            self._listener.restarted(f"optimizer steps began after steps had been counted by {self._rule}")
             self._rule = None
         self._fetches_alone = 0
-        if self._backward_depth:  # an optimizer a parameter, stepped in backward: one update at its end
+        if self._backward_depth:  # an optimizer per parameter, stepped during backward: one update at its end
             self._update_in_backward = True
             return
         self._thread = threading.get_ident()
@@ -118,7 +118,7 @@ class StepTracker:
             self._end_or_wait(BACKWARD)
 
     def zero_grad(self) -> None:
-        """Counts only while no update was ever seen: the optimizer's step is part of a compiled graph then."""
+        """Counts only until an update is seen: without one, the optimizer's step is part of a compiled graph."""
         if self._given or self.updates or self.inside_update or self._backward_depth:
             return
         if self._backward_since_zero_grad:
@@ -136,13 +136,15 @@ class StepTracker:
         if self._fetches_in_step:
             self._pending = True
             self._idle_updates += 1
-            if self._idle_updates > IDLE_UPDATES:  # one batch was read, and trained on ever since
+            if self._idle_updates > IDLE_UPDATES:  # one batch was read and has been trained on ever since
                 self._end(UPDATE)
         elif closes and not self._pending:
             self._end(UPDATE)
 
     def _closes(self, optimizer: int) -> bool:
-        """Whether it is the last one of a step: the rarest of those in regular use, the latest among equals."""
+        """Whether it is the last optimizer of a step: the least used of those in regular use, the latest if several are
+        equal.
+        """
         counts = self._update_counts
         counts[optimizer] = counts.get(optimizer, 0) + 1
         if len(counts) == 1:

@@ -68,7 +68,7 @@ def check_kept(run: Run) -> None:
     """Eleven updates end eleven steps: 8, 9 and 10 were whole."""
     [trace] = run.traces
     assert list(trace.steps) == [8, 9, 10]
-    assert "traceopt: the timing cycle holds 3 of 5 steps: the run ended" in run.stderr
+    assert "traceopt: the timing cycle has 3 of 5 steps: the run ended" in run.stderr
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

@@ -58,7 +58,7 @@ def test_an_evaluation_is_kept_out_of_the_recorded_steps(run: Run) -> None:
     for step in [*traces["timing"].steps.values(), *traces["detail"].steps.values()]:
         assert step["fetch"] == step["update"] == 1
     assert len(traces["timing"].steps) == 4
-    assert "the timing cycle holds 4 of 5 steps: another DataLoader is read (evaluation?)" in run.stderr
+    assert "the timing cycle has 4 of 5 steps: the script reads another DataLoader (evaluation?)" in run.stderr
 
 
 @pytest.mark.run("loops.py", "without_loader", options=("--step-on", "forward", "--wait", "2", "--active", "3"))

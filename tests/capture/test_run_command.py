@@ -32,7 +32,7 @@ def test_the_summary_follows_and_names_report_and_traces(run: Run) -> None:
         ((), "Missing argument 'SCRIPT [ARGS]...'"),
         (("missing.py",), "no such script: missing.py"),
         (("no-such-program",), "cannot start no-such-program: no such script or program"),
-        (("--preset", "quick", "--active", "3", "x.py"), "use either a preset or wait, warmup, active, repeat"),
+        (("--preset", "quick", "--active", "3", "x.py"), "use either a preset, or wait, warmup, active, repeat"),
         (("--step-on", "batches", "x.py"), "did you mean 'batch'?"),
         (("--name", "a/b", "x.py"), "--name a/b: expected the name of a folder"),
     ],

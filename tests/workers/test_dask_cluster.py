@@ -48,7 +48,7 @@ def test_a_worker_that_dies_costs_no_rank(job: Path, address: str, accident: Pat
 
 def test_another_program_on_the_workers(job: Path, address: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dask_cluster, "program", lambda _: "another")
-    with pytest.raises(ConfigError, match="has another traceopt, or other rules"):
+    with pytest.raises(ConfigError, match="has different traceopt code or rules"):
         analyze(str(job), scheduler=address)
 
 
@@ -101,7 +101,7 @@ class TestAClusterThatEnds:
         result = analyze(str(job), rules_dir=accident, scheduler=processes["address"])
         killer.join()
         (note,) = result.warnings
-        assert note.startswith("The Dask cluster went away: this machine read ")
+        assert note.startswith("The Dask cluster disappeared; this machine read ")
         assert [row.rank for row in result.ranks] == [row.rank for row in whole.ranks]
         assert result.findings == whole.findings
 

@@ -89,13 +89,13 @@ def test_findings_of_ranks(
 @pytest.mark.parametrize(
     ("world_sizes", "known", "gone"),
     [
-        ([8, None, 8], [1, 2, None, 6], "5 of 8 ranks are missing: no trace was read of 0, 3-5, 7"),
-        ([10**9], [7], "999,999,999 of 1,000,000,000 ranks are missing: no trace was read of 0-6, 8-999999999"),
-        ([2], [0, 9], "Rank 1 of 2 is missing: no trace of it was read"),
+        ([8, None, 8], [1, 2, None, 6], "5 of 8 ranks are missing: no trace was read for ranks 0, 3-5, 7"),
+        ([10**9], [7], "999,999,999 of 1,000,000,000 ranks are missing: no trace was read for ranks 0-6, 8-999999999"),
+        ([2], [0, 9], "Rank 1 of 2 is missing: no trace was read for it"),
         (
             [24],
             range(0, 24, 2),
-            "12 of 24 ranks are missing: no trace was read of 1, 3, 5, 7, 9, 11, 13, 15, 17, 19 and more",
+            "12 of 24 ranks are missing: no trace was read for ranks 1, 3, 5, 7, 9, 11, 13, 15, 17, 19 and more",
         ),
     ],
 )  # fmt: skip

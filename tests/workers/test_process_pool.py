@@ -35,8 +35,8 @@ def test_a_rank_that_kills_its_worker_twice_is_left_out(job: Path, accident: Pat
     result = analyze(str(job), rules_dir=accident, jobs=2)
     assert result.run.ranks == [rank for rank in range(RANKS) if rank != VICTIM]
     killed, missing = result.warnings
-    assert "host_5.1700000000000.pt.trace.json.gz: left out: the process that read it was killed" in killed
-    assert missing == f"Rank {VICTIM} of {RANKS} is missing: no trace of it was read"
+    assert "host_5.1700000000000.pt.trace.json.gz: left out: its worker process was killed" in killed
+    assert missing == f"Rank {VICTIM} of {RANKS} is missing: no trace was read for it"
 
 
 class TestDamagedRanks:
@@ -54,7 +54,7 @@ class TestDamagedRanks:
         first, second, missing = result.warnings
         assert "host_1." in first
         assert "host_4." in second
-        assert missing == f"2 of {RANKS} ranks are missing: no trace was read of 2, 5"
+        assert missing == f"2 of {RANKS} ranks are missing: no trace was read for ranks 2, 5"
         assert result.run.ranks == [0, 1, 3, 4]
 
     @pytest.mark.parametrize("jobs", [1, 2])

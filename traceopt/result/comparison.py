@@ -1,7 +1,7 @@
-"""The comparison document, schema 1: what every format of `traceopt compare` is rendered from.
+"""The comparison document, schema 1, from which every format of `traceopt compare` is rendered.
 
-As in the result document, times are microseconds a step, shares are 0..1, and what was not measured is None. A change
-is head less base, so that growth is positive.
+As in the result document, times are microseconds per step, shares are 0..1, and unmeasured values are None. A change is
+head minus base, so growth is positive.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Unit = Literal["us", "share", "bytes", "per_s"]
 
 
 class ComparedRun(Struct, frozen=True):
-    """One recording of a side. `crowded`: its training thread often found no free core (PY002)."""
+    """One recording of a side. `crowded`: its training thread often had no free core (PY002)."""
 
     label: str
     paths: list[str]
@@ -36,7 +36,7 @@ class ComparedRun(Struct, frozen=True):
 
 
 class Side(Struct, frozen=True):
-    """`device`, `torch_version` and `world_size` are those of the first run that knows them."""
+    """`device`, `torch_version` and `world_size` come from the first run that knows them."""
 
     runs: list[ComparedRun]
     device: str | None
@@ -45,11 +45,11 @@ class Side(Struct, frozen=True):
 
 
 class StepChange(Struct, frozen=True):
-    """The typical step: the median of a run, the geometric mean of several.
+    """The typical step: the median of a run, or the geometric mean over several runs.
 
     `low_share` to `high_share` is the 99 % interval of the change (`comparison/noise.py`). A change smaller than
-    `unseen_share` would not be seen. `run_to_run_share` is the standard deviation of runs of the same side, None where
-    each side has one. `in_turn`: pairs of runs were compared. `reason` says why nothing can be said.
+    `unseen_share` could not be detected. `run_to_run_share` is the standard deviation of runs of the same side, None if
+    each side has one. `in_turn`: pairs of runs were compared. `reason` says why there is no result.
     """
 
     verdict: StepVerdict
@@ -65,7 +65,7 @@ class StepChange(Struct, frozen=True):
 
 
 class PartChange(Struct, frozen=True):
-    """A part of the mean step, means over the runs. `beyond_noise` is None with one run a side."""
+    """A part of the mean step, averaged over the runs. `beyond_noise` is None with one run per side."""
 
     name: str
     label: str
@@ -77,7 +77,7 @@ class PartChange(Struct, frozen=True):
 
 
 class MetricChange(Struct, frozen=True):
-    """A number that gates know by `name`, means over the runs; None where a side did not measure it."""
+    """A number that `--fail-on` accepts by `name`, averaged over the runs; None if a side did not measure it."""
 
     name: str
     label: str
@@ -88,7 +88,7 @@ class MetricChange(Struct, frozen=True):
 
 
 class RowChange(Struct, frozen=True):
-    """A kernel or operator whose time changed notably; a side without it has None."""
+    """A kernel or operator whose time changed notably; None on a side that does not have it."""
 
     name: str
     status: RowStatus
@@ -100,7 +100,7 @@ class RowChange(Struct, frozen=True):
 
 
 class FindingChange(Struct, frozen=True):
-    """A finding of either side, the same by its fingerprint. `unknown`: the other side could not check it."""
+    """A finding of either side, matched by fingerprint. `unknown`: the other side could not check it."""
 
     status: FindingStatus
     fingerprint: str
@@ -121,7 +121,7 @@ class SettingChange(Struct, frozen=True):
 
 
 class GateOutcome(Struct, frozen=True):
-    """`gate` as it was given; `text` says what was measured and what the limit is."""
+    """`gate` as it was given; `text` has the measured value and the limit."""
 
     gate: str
     level: GateLevel
@@ -130,7 +130,7 @@ class GateOutcome(Struct, frozen=True):
 
 
 class Comparison(Struct, frozen=True):
-    """`verdict` is its headline; `notes` say what makes the sides hard to compare."""
+    """`verdict` is the headline; `notes` say what makes the sides hard to compare."""
 
     tool: Tool
     verdict: str
@@ -153,5 +153,5 @@ class Comparison(Struct, frozen=True):
 
     @staticmethod
     def from_json(data: bytes) -> Comparison:
-        """Raises ValueError when `data` is not a comparison document of this schema."""
+        """Raises ValueError if `data` is not a comparison document of this schema."""
         return msgspec.convert(orjson.loads(data), Comparison)

@@ -1,4 +1,4 @@
-"""What a rule reports: a finding with its evidence, its place in the user's code, its fix and what the fix saves."""
+"""What a rule reports: a finding with its evidence, its place in the user's code, its fix and the saving."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Fix(Struct, frozen=True):
 
 
 class Finding(Struct, frozen=True):
-    """One thing worth changing. Most fields repeat the rule's own metadata, so that a finding can be read alone."""
+    """One thing worth changing. Most fields repeat the rule's own metadata, so that a finding is self-contained."""
 
     code: Annotated[str, note("code of the rule")]
     name: Annotated[str, note("name of the rule")]

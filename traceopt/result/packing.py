@@ -1,7 +1,7 @@
-"""Data inside the page: gzip, then base 85, whose text is 6 % shorter than base64 (125 kB on plotly.js).
+"""Data embedded in the page: gzip, then base 85, which is 6 % shorter than base64 (125 kB for plotly.js).
 
-The alphabet leaves out every character that HTML or JSON gives a meaning to, so the text can stand anywhere
-in a page. main.js holds the other half of this encoding.
+The alphabet contains no character with a meaning in HTML or JSON, so the text can be anywhere in a page. main.js has
+the decoder.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ import msgspec
 import numpy as np
 
 ENCODING = "gzip+base85"
-RESULT_ID = "traceopt-result"  # the script element that holds the document
-LARGEST_BYTES = 1 << 27  # unpacked: a hundred times a large document, and no trap for the memory
+RESULT_ID = "traceopt-result"  # the script element that contains the document
+LARGEST_BYTES = 1 << 27  # unpacked: a hundred times a large document, but not enough to exhaust memory
 ALPHABET = "".join(chr(code) for code in range(33, 127) if chr(code) not in "\"&'<>\\`|~")
 
-_GZIP_WINDOW = 31  # zlib's code for a gzip header, which then holds no time: same data, same text
+_GZIP_WINDOW = 31  # zlib's code for a gzip header without a time: same data, same text
 _POWERS = np.array([85**4, 85**3, 85**2, 85, 1], dtype=np.int64)
 _LETTERS = np.frombuffer(ALPHABET.encode(), dtype=np.uint8)
 
 
 def pack(data: bytes, level: int = 9) -> str:
-    """Bytes as text. Four bytes become five letters; the number of padding bytes (0 to 3) leads."""
+    """Bytes as text: the number of padding bytes (0 to 3), then five letters for every four bytes."""
     packer = zlib.compressobj(level, zlib.DEFLATED, _GZIP_WINDOW)
     packed = packer.compress(data) + packer.flush()
     padding = -len(packed) % 4
@@ -39,7 +39,7 @@ def pack(data: bytes, level: int = 9) -> str:
 
 
 def unpack(text: str) -> bytes:
-    """Reverses `pack`. Raises ValueError when the text is damaged, or holds more than a report ever does."""
+    """Reverses `pack`. Raises ValueError if the text is damaged, or holds more than a report ever does."""
     if len(text) % 5 != 1:
         raise ValueError("its end is missing")
     try:
@@ -69,7 +69,7 @@ class _Envelope(msgspec.Struct):
 
 
 def embedded_result(page: str) -> bytes:
-    """The result document (JSON) out of a rendered report. Raises ValueError when the page holds none."""
+    """Extracts the result document (JSON) from a rendered report. Raises ValueError if the page holds none."""
     found = re.search(rf'<script type="application/json" id="{RESULT_ID}">(.*?)</script>', page, re.DOTALL)
     if found is None:
         raise ValueError("this file is not a traceopt report: it embeds no result document")

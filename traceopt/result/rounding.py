@@ -1,4 +1,4 @@
-"""Numbers and places as the result document spells them."""
+"""Rounds numbers to the precision of the result document."""
 
 from __future__ import annotations
 

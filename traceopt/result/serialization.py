@@ -1,4 +1,4 @@
-"""The documents as JSON: orjson writes them, and asks here for the fields of each part."""
+"""Serializes documents as JSON: orjson writes them and asks here for the fields of each part."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from msgspec.structs import asdict
 
 
 def to_json(document: object) -> bytes:
-    """In one line."""
+    """JSON on one line."""
     return orjson.dumps(document, default=asdict)
 
 
 def to_indented_json(document: object) -> bytes:
-    """Byte for byte the same for the same document."""
+    """Indented JSON, byte for byte the same for the same document."""
     return orjson.dumps(document, default=asdict, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)

@@ -17,7 +17,9 @@ class WhatIfPart(Struct, frozen=True):
 
 
 class WhatIfFix(Struct, frozen=True):
-    """A finding whose fix is made, on all ranks that have it. `alone_us`: what it alone gives back in the replay."""
+    """A finding whose fix is applied, on all ranks that have it. `alone_us`: what the fix saves on its own in the
+    replay.
+    """
 
     code: str
     title: str
@@ -25,13 +27,13 @@ class WhatIfFix(Struct, frozen=True):
 
 
 class WhatIf(Struct, frozen=True):
-    """The replayed step without and with the changes; `limit`: the part that limits it.
+    """The replayed step without and with the changes; `limit_before` and `limit_after` name the part that limits it.
 
-    Parts are of the mean step, the step is the median one. `replay_error_share`: how far a replay without a change is
-    off; None where there was nothing to replay. `inferred_waits` of `waits` were not recorded but inferred.
+    Parts are those of the mean step; the step is the median one. `replay_error_share` is the error of a replay without
+    a change; None if there was nothing to replay. `inferred_waits` of the `waits` were inferred, not recorded.
 
-    Of several ranks the step is the median over them, the parts are those of the first; `meetings` is the number of
-    collectives that they were replayed to enter together.
+    With several ranks, the step is the median over them and the parts are those of the first; `meetings` is the number
+    of collectives that were replayed jointly.
     """
 
     path: str

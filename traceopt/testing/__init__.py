@@ -1,4 +1,4 @@
-"""Tests for rules: small traces, and assertions on what a rule makes of them.
+"""Helpers for testing rules: small traces, and assertions on what a rule finds in them.
 
     from traceopt.testing import A100, Machine, assert_finds, assert_silent
 

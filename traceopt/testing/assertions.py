@@ -1,4 +1,4 @@
-"""What a rule makes of a trace: the engine's own answer, and assertions on it."""
+"""Runs a rule on a trace with the real engine, and asserts what it finds."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ AnyTrace = Facts | Machine | bytes | Sequence[dict[str, Any]]
 
 
 def answer(rule: type[Rule], trace: AnyTrace, **thresholds: Any) -> tuple[Check, list[Finding]]:
-    """What the engine makes of the rule: its check (status and reason), and its findings with savings replayed.
+    """The engine's answer for the rule: its check (status and reason) and its findings with replayed savings.
 
-    `trace`: a Machine, the bytes of a trace file, a list of events, or Facts. An exception of the rule is raised.
+    `trace`: a Machine, the bytes of a trace file, a list of events, or Facts. Exceptions of the rule are raised.
     """
     facts = trace if isinstance(trace, Facts) else facts_of(trace)
     outcome = run_rules([configure(rule, thresholds)], facts, debug=True)
@@ -37,8 +37,8 @@ def assert_finds(
 ) -> Finding:
     """Asserts that the rule finds something, and returns its most valuable finding.
 
-    `saving_us`: the saving per step to expect, within `tolerance` (a share of it). `location`: "train.py:12", which
-    must be among the finding's locations.
+    `saving_us`: the expected saving per step, within `tolerance` (a share of it). `location`: "train.py:12", which must
+    be among the finding's locations.
     """
     check, findings = answer(rule, trace, **thresholds)
     _expect(bool(findings), f"{rule.code} finds nothing: {check.status}: {check.reason}")

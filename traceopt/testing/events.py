@@ -1,4 +1,4 @@
-"""Small traces from single events: one call per event, times in microseconds as a trace file has them."""
+"""Builds small traces event by event: one call per event, times in microseconds as in a trace file."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from traceopt.analyzer.tables.trace import Trace
 Json = dict[str, Any]
 
 PID = 100
-MAIN = 1  # the thread of events that name none
+MAIN = 1  # the default thread
 
 
 def span(category: str, name: str, start: float, duration: float, tid: int | str = MAIN, **args: Any) -> Json:
@@ -51,7 +51,7 @@ def runtime(name: str, start: float, duration: float, correlation: int, tid: int
 
 
 def driver(name: str, start: float, duration: float, correlation: int, tid: int | str = MAIN) -> Json:
-    """A CUDA driver call, as Triton kernels are launched by."""
+    """A CUDA driver call, such as those that launch Triton kernels."""
     return span("cuda_driver", name, start, duration, tid, correlation=correlation)
 
 
@@ -67,5 +67,5 @@ def document(events: Sequence[Any], **metadata: Any) -> bytes:
 
 
 def read(trace: bytes | Sequence[Json], **metadata: Any) -> Trace:
-    """The trace in a file's bytes, or of a list of events with this metadata."""
+    """The trace in the bytes of a file, or made of a list of events with this metadata."""
     return read_trace(io.BytesIO(trace if isinstance(trace, bytes) else document(trace, **metadata)), "trace.json")

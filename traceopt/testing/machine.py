@@ -1,4 +1,4 @@
-"""A host and its GPU: tests say what happens, and the machine writes the trace of it. Times in microseconds."""
+"""Simulates a host and its GPU: tests say what happens, and the machine writes the trace. Times in microseconds."""
 
 from __future__ import annotations
 
@@ -72,14 +72,14 @@ class Machine:
         name: str = "gemm",
         **args: Any,
     ) -> None:
-        """A kernel of `us`. It starts when it is launched, its stream is free, and `after` has passed."""
+        """A kernel of `us`. It starts when it has been launched, its stream is free, and `after` has passed."""
         number = self.call("cudaLaunchKernel", LAUNCH_US, tid)
         start = max(self.now + LATENCY_US, self.ends[stream] + GAP_US, after)
         self.events.append(kernel(name, start, us, number, stream, **args))
         self.ends[stream] = start + us
 
     def copy_to_host(self, us: float, target: str = "Pageable") -> None:
-        """A copy on the default stream, which blocks the host where its target is pageable memory."""
+        """A copy on the default stream; blocks the host if its target is pageable memory."""
         start = max(self.now + LAUNCH_US + LATENCY_US, self.ends[STREAM] + GAP_US)
         self.ends[STREAM] = end = start + us
         number = self.call("cudaMemcpyAsync", LAUNCH_US, until=end + WAKE_US if target == "Pageable" else 0.0)
@@ -95,7 +95,7 @@ class Machine:
 
     @contextmanager
     def python(self, frame: str, tid: int | str = MAIN) -> Iterator[None]:
-        """A Python frame around what happens inside, as the profiler names it: "train.py(12): load"."""
+        """A Python frame around what happens inside, named as by the profiler: "train.py(12): load"."""
         start = self.now
         yield
         self.events.append(python(frame, start, self.now - start, tid))

@@ -1,4 +1,4 @@
-"""What an executor gives: each rank's answer, or the error in its place."""
+"""What an executor returns: the answer of each rank, or the error in its place."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from traceopt.workers.rank_task import RankTask
 Answer = bytes | Exception
 Answers = Generator[tuple[int, Answer], None, None]
 WORKER_DIED = (
-    "{}: left out: the process that read it was killed, and again with no other rank beside it; "
-    "perhaps it needs more memory than there is"
+    "{}: left out: its worker process was killed, and again while it read only this rank; "
+    "it may need more memory than the machine has"
 )
 
 
 class Executor(Protocol):
-    """Gives each task's place and its packed RankResult, or what was raised, in the order in which they are done.
+    """Yields the index of each task with its packed RankResult or the exception raised, in order of completion.
 
-    Closing the iterator ends what is under way. `notes` then says what the user should know of the way.
+    Closing the iterator ends running work. `notes` then has what the user should know about the run.
     """
 
     @property

@@ -1,8 +1,8 @@
-"""Answers of ranks kept in a folder, so that an unchanged trace is read once.
+"""A cache of the answers of ranks in a folder, so that an unchanged trace is read only once.
 
-An entry is named by all that decides it: the content of the files and their names, the program and its rules with their
-thresholds. It is written aside and then renamed, so that runs beside each other and crashes never leave half of one; it
-carries a checksum, and one that is damaged all the same is as if it were not there.
+The name of an entry is a hash of everything that determines it: the contents and names of the files, the program, and
+its rules with their thresholds. An entry is written to a temporary file and then renamed, so that concurrent runs and
+crashes never leave half of one. It has a checksum; a damaged entry is ignored.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ _READ_BYTES = 1 << 20
 
 
 class Cache(Struct, frozen=True):
-    """`folder` is one that every worker sees under this name."""
+    """`folder` must be visible to every worker under this name."""
 
     folder: str
 
     def prepare(self) -> None:
-        """Raises ConfigError for a folder that cannot be made or written to."""
+        """Raises ConfigError if the folder cannot be created or written to."""
         try:
             os.makedirs(self.folder, exist_ok=True)
             tempfile.TemporaryFile(dir=self.folder).close()
@@ -44,17 +44,19 @@ class Cache(Struct, frozen=True):
             raise ConfigError(f"cannot use the cache {self.folder}: {error.strerror or error}") from error
 
     def answer(self, task: RankTask, analyze: Callable[[], bytes]) -> bytes:
-        """The entry of the task; else what `analyze` gives, which becomes the entry unless it is a failure."""
+        """The entry of the task; if there is none, the result of `analyze`, which is then saved unless it is
+        a failure.
+        """
         try:
             before = _versions(task)
             path = Path(self.folder, _key(task, before) + _SUFFIX)
-        except (OSError, InputError):  # the analysis says it better
+        except (OSError, InputError):  # the analysis reports it better
             return analyze()
         known = _read(path)
         if known is not None:
             return known
         data = analyze()
-        with suppress(OSError, InputError):  # a full disk, say: the answer is there all the same
+        with suppress(OSError, InputError):  # for example a full disk: the answer is still valid
             if PackedResult.of(data).problem is None and _versions(task) == before:
                 _write(path, data)
         return data
@@ -70,7 +72,7 @@ def _key(task: RankTask, versions: list[str]) -> str:
 
 
 def _versions(task: RankTask) -> list[str]:
-    """Of each file, what changes when it is written to."""
+    """A value for each file that changes when the file is written to."""
     return [_version(source) for source in task.recording.sources]
 
 

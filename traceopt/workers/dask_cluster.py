@@ -1,8 +1,8 @@
-"""Ranks on a Dask cluster: each is one task, and what comes back is small.
+"""Ranks on a Dask cluster: each is one task with a small result.
 
-Dask gives the task of a worker that died to another one. Where it gives up, because several died of the same task, the
-rank is tried once more when nothing else runs. Where the cluster itself goes away, this machine reads the ranks that
-are left.
+If a worker dies, Dask gives its task to another one. If Dask gives up because several workers died on the same task,
+the rank is tried once more while nothing else runs. If the cluster itself disappears, this machine reads the remaining
+ranks.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from distributed import Client
 
 CONNECT_S = 10.0
-WITHOUT_WORKERS_S = 60.0  # so long a cluster may be without one: a worker may be starting
+WITHOUT_WORKERS_S = 60.0  # a cluster may be without a worker for this long, because one may be starting
 _PROBE_EVERY_S = 1.0
 _POLL_S = 0.02
 
@@ -39,14 +39,14 @@ class _ClusterGoneError(Exception):
 
 
 class DaskCluster(Struct):
-    """`instead` reads what is left when the cluster is gone."""
+    """`instead` reads the remaining ranks if the cluster disappears."""
 
     address: str
     instead: Executor
     notes: list[str] = field(default_factory=list)
 
     def run(self, tasks: Sequence[RankTask], pace: Pace) -> Answers:
-        """Raises ConfigError when there is no cluster at the address, or it has another program."""
+        """Raises ConfigError if there is no cluster at the address, or if it runs a different program."""
         left = set(range(len(tasks)))
         with _connected(self.address) as client:
             self._wait_for_a_worker(client)
@@ -58,7 +58,7 @@ class DaskCluster(Struct):
                 pass
         if left:
             places = sorted(left)
-            self.notes.append(f"The Dask cluster went away: this machine read {len(left):,} of {len(tasks):,} ranks.")
+            self.notes.append(f"The Dask cluster disappeared; this machine read {len(left):,} of {len(tasks):,} ranks.")
             for index, answer in self.instead.run([tasks[place] for place in places], pace):
                 yield places[index], answer
 
@@ -71,50 +71,50 @@ class DaskCluster(Struct):
             ) from None
 
     def _answers(self, client: Client, tasks: Sequence[RankTask]) -> Iterator[tuple[int, Answer]]:
-        """Raises _ClusterGoneError."""
+        """Yields the answers of all tasks. Raises _ClusterGoneError."""
         lost = yield from self._round(client, dict(enumerate(tasks)))
         for index in lost:
             if (yield from self._round(client, {index: tasks[index]})):
                 yield index, InputError(WORKER_DIED.format(tasks[index].label))
 
     def _round(self, client: Client, tasks: Mapping[int, RankTask]) -> Generator[tuple[int, Answer], None, list[int]]:
-        """All of these at a time; returns those whose workers died. Raises _ClusterGoneError."""
+        """Runs all tasks at once; returns those whose workers died. Raises _ClusterGoneError."""
         from distributed import KilledWorker, as_completed
 
         lost: list[int] = []
         expected = program(loaded(next(iter(tasks.values())).options))
-        flying = {client.submit(_work, task, expected, pure=False): index for index, task in tasks.items()}
-        completed = as_completed(list(flying), loop=client.loop)
+        running = {client.submit(_work, task, expected, pure=False): index for index, task in tasks.items()}
+        completed = as_completed(list(running), loop=client.loop)
         alive = _Alive(client)
-        while flying:
+        while running:
             for future in completed.next_batch(block=False):
                 try:
                     error = future.exception(timeout=CONNECT_S)
                     answer = error if error is not None else future.result(timeout=CONNECT_S)
-                except TimeoutError:  # the worker that has it is gone: it is made again
+                except TimeoutError:  # the worker with the result is gone: Dask runs the task again
                     completed.add(future)
                     continue
                 except (CancelledError, OSError) as gone:
                     raise _ClusterGoneError from gone
-                index = flying.pop(future)
+                index = running.pop(future)
                 if isinstance(answer, KilledWorker):
                     lost.append(index)
                 else:
-                    yield index, _told(answer)
+                    yield index, _as_answer(answer)
             alive.check()
             time.sleep(_POLL_S)
         return lost
 
 
 class _Alive:
-    """Watches a cluster from time to time."""
+    """Checks from time to time whether the cluster is there."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
         self._next_s = self._worker_seen_s = time.monotonic()
 
     def check(self) -> None:
-        """Raises _ClusterGoneError when nothing more is to be hoped for."""
+        """Raises _ClusterGoneError if the cluster is gone."""
         now_s = time.monotonic()
         if now_s < self._next_s:
             return
@@ -130,12 +130,12 @@ class _Alive:
 
 @contextmanager
 def _connected(address: str) -> Iterator[Client]:
-    """A client that says nothing on stderr. Raises ConfigError when there is no scheduler at the address."""
+    """A client that prints nothing on stderr. Raises ConfigError if there is no scheduler at the address."""
     try:
         import dask
         from distributed import Client
     except ImportError:
-        raise ConfigError("--scheduler needs Dask: pip install 'traceopt[distributed]'") from None
+        raise ConfigError("--scheduler needs Dask; run pip install 'traceopt[distributed]'") from None
     loggers = [logging.getLogger(name) for name in ("distributed", "distributed.client")]
     levels = [logger.level for logger in loggers]
     for logger in loggers:
@@ -157,7 +157,7 @@ def _connected(address: str) -> Iterator[Client]:
 
 
 def _portable(task: RankTask) -> RankTask:
-    """With the folder of rules as it is found from any place."""
+    """The task with an absolute path of the rules folder."""
     folder = task.options.rules_dir
     if folder is None:
         return task
@@ -166,11 +166,11 @@ def _portable(task: RankTask) -> RankTask:
 
 def _work(task: RankTask, expected: str) -> bytes:
     if program(loaded(task.options)) != expected:
-        raise ConfigError("a worker of the Dask cluster has another traceopt, or other rules: install the same there")
+        raise ConfigError("a worker of the Dask cluster has different traceopt code or rules; install the same there")
     return analyze_rank(task)
 
 
-def _told(answer: Any) -> Answer:
+def _as_answer(answer: Any) -> Answer:
     if isinstance(answer, ImportError):
         return ConfigError(f"a worker of the Dask cluster cannot load traceopt: {one_line(str(answer))}")
     return answer if isinstance(answer, (bytes, Exception)) else RuntimeError(one_line(repr(answer)))

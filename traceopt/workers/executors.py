@@ -11,7 +11,7 @@ from traceopt.workers.rank_task import RankTask
 
 
 class InProcess:
-    """One rank after the other, right here."""
+    """Analyzes one rank after the other in this process."""
 
     notes: Sequence[str] = ()
 
@@ -26,9 +26,9 @@ class InProcess:
 
 
 def executor_for(tasks: Sequence[RankTask], jobs: int | None, scheduler: str | None) -> Executor:
-    """`jobs` processes; None: as many as the cores and the memory are enough for, and the work is worth.
+    """An executor with `jobs` processes; None: as many as cores, memory and the amount of work justify.
 
-    With a Dask scheduler they stand by for the case that the cluster goes away.
+    With a Dask scheduler, they are the fallback if the cluster disappears.
     """
     if scheduler is not None:
         from traceopt.workers.dask_cluster import DaskCluster

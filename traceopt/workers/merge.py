@@ -1,7 +1,7 @@
-"""The answers of all ranks as one document: the lowest rank's, with every rank's row and findings.
+"""Merges the answers of all ranks into one document: the lowest rank's, with every rank's row and findings.
 
-Ranks come in any order, and the document is the same: where one of several has to be taken, the lowest rank's is.
-Of each rank only its rows and its summary are kept, so that a thousand ranks fit in little memory.
+The document does not depend on the order of the answers: wherever one of several ranks has to be chosen, it is the
+lowest. Only the row, the findings and the summary of each rank stay in memory, so that a thousand ranks fit.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from traceopt.result.rows import RankRow
 from traceopt.rules.engine import value_order
 from traceopt.workers.packed_result import DocumentPart, PackedResult
 
-_Order = tuple[bool, int, int]  # ranks that are not known behind the others; then by the place among the files
+_Order = tuple[bool, int, int]  # unknown ranks last; then by index among the files
 _GAPS_NAMED = 10
 
 
@@ -30,32 +30,32 @@ class _Row(Struct, frozen=True):
     files: list[TraceFile]
 
 
-_RATING: dict[CheckStatus, int] = {"found": 0, "error": 1}  # which of the ranks' answers the document shows
+_RATING: dict[CheckStatus, int] = {"found": 0, "error": 1}  # decides which rank's answer the document shows
 
 
 class _Group(Struct):
-    """A finding at one place: of the lowest rank that has it, and all that have it."""
+    """A finding at one place: that of the lowest rank, and all ranks that have it."""
 
-    order: tuple[_Order, int]  # of the rank, and its place among the rank's findings
+    order: tuple[_Order, int]  # order of the rank, and index among the rank's findings
     finding: Finding
     ranks: set[int]
 
 
 class Merge:
-    """Takes packed results one by one."""
+    """Merges packed results one by one."""
 
     def __init__(self) -> None:
-        self._shown: tuple[_Order, PackedResult] | None = None
+        self._lowest: tuple[_Order, PackedResult] | None = None
         self._rows: dict[int, _Row] = {}
         self._summaries: dict[int, RankSummary] = {}
         self._warnings: dict[int, list[str]] = {}
         self._groups: dict[tuple[str, str, int], _Group] = {}
-        self._combined: dict[str, tuple[_Order, Combined]] = {}  # by code: of the lowest rank whose fixes have it
+        self._combined: dict[str, tuple[_Order, Combined]] = {}  # by code: from the lowest rank whose fixes include it
         self._checks: dict[str, tuple[tuple[int, _Order], Check]] = {}
         self._texts: dict[str, str] = {}
 
     def add(self, index: int, data: bytes) -> str | None:
-        """`index` is the rank's place among the files. Returns why nothing could be read of it, if so."""
+        """Adds the result of the file with this index. Returns why nothing could be read of it, if so."""
         packed = PackedResult.of(data)
         self._warnings[index] = packed.warnings
         if packed.summary is None:
@@ -63,8 +63,8 @@ class Merge:
         part = packed.part()
         rank = part.run.shown_rank
         order = (rank is None, rank or 0, index)
-        if self._shown is None or order < self._shown[0]:
-            self._shown = (order, packed)
+        if self._lowest is None or order < self._lowest[0]:
+            self._lowest = (order, packed)
         (row,) = part.ranks
         self._rows[index] = _Row(row, part.run.paths, part.run.files)
         self._summaries[index] = self._shared(packed.summary)
@@ -72,7 +72,7 @@ class Merge:
         return None
 
     def warn(self, index: int, warning: str) -> None:
-        """Of a rank that is left out."""
+        """Adds a warning about a rank that is left out."""
         self._warnings.setdefault(index, []).append(warning)
 
     @property
@@ -85,24 +85,24 @@ class Merge:
         return [summary for _, summary in sorted(self._summaries.items())]
 
     def result(self) -> Result | None:
-        """The document without what compares ranks; None when there was nothing to read."""
-        if self._shown is None:
+        """The document without the comparison of ranks; None if nothing could be read."""
+        if self._lowest is None:
             return None
-        shown = self._shown[1].whole()
+        lowest = self._lowest[1].whole()
         rows = [row for _, row in sorted(self._rows.items())]
         findings = self._findings()
         run = replace(
-            shown.run,
+            lowest.run,
             paths=[path for row in rows for path in row.paths],
             ranks=sorted({row.row.rank for row in rows if row.row.rank is not None}),
             files=[file for row in rows for file in row.files],
         )
         return replace(
-            shown,
+            lowest,
             run=run,
             findings=findings,
             combined=self._combined[findings[0].code][1] if findings and findings[0].code in self._combined else None,
-            checks=[self._checks[check.code][1] for check in shown.checks],
+            checks=[self._checks[check.code][1] for check in lowest.checks],
             ranks=[row.row for row in rows],
         )
 
@@ -129,7 +129,7 @@ class Merge:
                 self._checks[check.code] = (rating, check)
 
     def _findings(self) -> list[Finding]:
-        """Of a finding that names no place one is enough: another rank's of the same rule names it, or does not."""
+        """Merges the groups of each rule: a finding without a place is the same as another rank's, so one is enough."""
         merged: dict[str, list[_Group]] = {}
         for group in sorted(self._groups.values(), key=lambda group: group.order):
             of_rule = merged.setdefault(group.finding.code, [])
@@ -142,7 +142,7 @@ class Merge:
         return sorted((replace(group.finding, ranks=sorted(group.ranks)) for group in groups), key=value_order)
 
     def _shared(self, summary: RankSummary) -> RankSummary:
-        """With the texts that other ranks have too in memory once."""
+        """The summary with texts shared between ranks, so that they are in memory only once."""
         return replace(
             summary,
             step_names=[self._text(name) for name in summary.step_names],
@@ -154,12 +154,12 @@ class Merge:
 
 
 def _same(a: _Group, b: _Group) -> bool:
-    """Whether two groups of a rule are the same finding: of different ranks, and one of them names no place."""
+    """Whether two groups of a rule are the same finding: from different ranks, and one of them names no place."""
     return a.order[0] != b.order[0] and (not a.finding.locations or not b.finding.locations)
 
 
 def missing_ranks(world_sizes: Iterable[int | None], known: Iterable[int | None]) -> str | None:
-    """ "3 of 16 ranks are missing: no trace was read of 3, 7-8"; None where none is, or it cannot be told."""
+    """ "3 of 16 ranks are missing: ..."; None if no rank is missing or the ranks are unknown."""
     world_size = max((size for size in world_sizes if size is not None), default=0)
     there = sorted({rank for rank in known if rank is not None and 0 <= rank < world_size})
     if not there:
@@ -169,6 +169,6 @@ def missing_ranks(world_sizes: Iterable[int | None], known: Iterable[int | None]
         return None
     named = ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in gaps[:_GAPS_NAMED])
     if world_size - len(there) == 1:
-        return f"Rank {named} of {world_size:,} is missing: no trace of it was read"
+        return f"Rank {named} of {world_size:,} is missing: no trace was read for it"
     more = " and more" if len(gaps) > _GAPS_NAMED else ""
-    return f"{world_size - len(there):,} of {world_size:,} ranks are missing: no trace was read of {named}{more}"
+    return f"{world_size - len(there):,} of {world_size:,} ranks are missing: no trace was read for ranks {named}{more}"

@@ -1,6 +1,6 @@
-"""A rank's answer as bytes: what a worker sends and the cache keeps, read back whole or only as far as a merge needs.
+"""The answer of a rank as bytes, for workers and the cache; unpacked completely, or only as far as a merge needs.
 
-Every answer goes through these bytes, also where one process does it all: so it is the same wherever it was made.
+Every answer goes through these bytes, even in a single process, so that it is the same wherever it was made.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from traceopt.result.rows import RankRow
 
 
 class RankResult(Struct, frozen=True):
-    """`problem`: why nothing could be read, in place of the document and the summary."""
+    """`problem` says why nothing could be read; there is then no document and no summary."""
 
     document: Result | None
     summary: RankSummary | None
@@ -30,7 +30,7 @@ class RankResult(Struct, frozen=True):
 
 
 class RunPart(Struct, frozen=True):
-    """Of `Run`, what a merge needs."""
+    """The part of `Run` that a merge needs."""
 
     paths: list[str]
     world_size: int | None
@@ -40,7 +40,7 @@ class RunPart(Struct, frozen=True):
 
 
 class DocumentPart(Struct, frozen=True):
-    """Of `Result`, what a merge needs; the tables and the timeline stay packed."""
+    """The part of `Result` that a merge needs; tables and timeline stay packed."""
 
     run: RunPart
     ranks: list[RankRow]
@@ -59,7 +59,7 @@ class PackedResult(Struct, frozen=True):
 
     @staticmethod
     def of(data: bytes) -> PackedResult:
-        """Raises msgspec.ValidationError or msgspec.DecodeError when `data` is not what `RankResult.pack` gives."""
+        """Raises msgspec.ValidationError or msgspec.DecodeError if `data` does not come from `RankResult.pack`."""
         return _decoder.decode(data)
 
     def part(self) -> DocumentPart:

@@ -1,4 +1,4 @@
-"""How many processes at a time: no more than there are cores, and than the traces leave memory for."""
+"""Number of worker processes: limited by the cores, and by the free memory for the traces."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from pathlib import Path
 
 from traceopt.workers.rank_task import RankTask
 
-WORTH_BYTES = 40_000_000  # of text that all ranks hold: below, one process is done before others have started
-RANK_BYTES = 2_000_000  # of text that takes as long as what every rank costs, however small
-PROCESS_BYTES = 100_000_000  # of memory, before a trace is read
-MEMORY_PER_TEXT = 0.6  # bytes of memory for a byte of the trace's text; measured in docs/performance.md
-TEXT_PER_GZIP = 15  # bytes of text in a byte of a compressed trace; the real ones hold 8 to 20
+WORTH_BYTES = 40_000_000  # total text; with less, one process is done before others have started
+RANK_BYTES = 2_000_000  # text that takes as long to read as the fixed cost of a rank
+PROCESS_BYTES = 100_000_000  # memory of a process without a trace
+MEMORY_PER_TEXT = 0.6  # bytes of memory per byte of text; measured in docs/performance.md
+TEXT_PER_GZIP = 15  # bytes of text per byte of gzip; real traces have 8 to 20
 USABLE_SHARE = 0.8  # of the memory that is free now
 _CGROUP = Path("/sys/fs/cgroup")
 
 
 def jobs_for(tasks: Sequence[RankTask]) -> int:
-    """The number of processes that is worth while; the largest ranks may well be read at the same time."""
+    """The number of worker processes that is worthwhile. Assumes that the largest ranks are read at the same time."""
     texts = [text_bytes(task) for task in tasks]
     if sum(text + RANK_BYTES for text in texts) < WORTH_BYTES:
         return 1
@@ -27,14 +27,14 @@ def jobs_for(tasks: Sequence[RankTask]) -> int:
 
 
 def text_bytes(task: RankTask) -> int:
-    """About how much text the files hold, uncompressed."""
+    """Estimated size of the uncompressed text of the files."""
     return sum(
         source.size_bytes * (TEXT_PER_GZIP if source.label.endswith(".gz") else 1) for source in task.recording.sources
     )
 
 
 def fitting(texts: Sequence[int], free: int | None) -> int:
-    """How many of the largest fit into memory together; one at least."""
+    """How many of the largest traces fit into memory together; at least one."""
     if free is None:
         return len(texts)
     left = free * USABLE_SHARE
@@ -46,7 +46,7 @@ def fitting(texts: Sequence[int], free: int | None) -> int:
 
 
 def usable_cores() -> int:
-    """Those that this process may run on, and what its containers are given of their time."""
+    """Cores that this process may run on, limited by the CPU quota of its containers."""
     cores = float(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
     for group in _control_groups():
         with suppress(OSError, ValueError):
@@ -56,7 +56,7 @@ def usable_cores() -> int:
 
 
 def free_bytes() -> int | None:
-    """Memory that is free on this machine and in this process's containers; None where the system does not say."""
+    """Free memory of this machine and of this process's containers; None if the system does not report it."""
     known = []
     with suppress(OSError, ValueError, KeyError):
         known.append(_table(Path("/proc/meminfo"))["MemAvailable:"] << 10)
@@ -68,7 +68,7 @@ def free_bytes() -> int | None:
 
 
 def _control_groups() -> list[Path]:
-    """Of this process, the innermost first (cgroup 2)."""
+    """The control groups of this process, innermost first (cgroup 2)."""
     with suppress(OSError):
         for line in Path("/proc/self/cgroup").read_text().splitlines():
             if line.startswith("0::/"):

@@ -1,7 +1,7 @@
-"""Ranks in a pool of processes on this machine, none of which outlives this one or keeps it waiting.
+"""Ranks in a pool of processes on this machine, none of which outlives this process or blocks its exit.
 
-A worker may die any time, above all when memory runs out. Who died cannot be told, so all ranks that were under way are
-tried again, each with no other beside it; one whose worker dies then too is given up.
+A worker may die at any time, usually because memory runs out. It is unknown which one died, so all ranks that were
+running are tried again one at a time. A rank whose worker dies again is given up.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ from traceopt.workers.progress_line import Pace
 from traceopt.workers.rank_analysis import analyze_rank
 from traceopt.workers.rank_task import RankTask
 
-_LOOK_EVERY_S = 0.5  # at the workers' count of bytes
+_LOOK_EVERY_S = 0.5  # interval for reading the workers' byte counts
 
 
 class ProcessPool(Struct, frozen=True):
-    """`jobs` processes at a time."""
+    """Runs `jobs` processes at a time."""
 
     jobs: int
     notes: Sequence[str] = ()
 
     def run(self, tasks: Sequence[RankTask], pace: Pace) -> Answers:
-        read_bytes = _context().RawArray("q", len(tasks))  # without a lock, which a dying worker might hold
+        read_bytes = _context().RawArray("q", len(tasks))  # no lock, because a dying worker might hold it
         waiting = deque(range(len(tasks)))
         lost: deque[int] = deque()
         while waiting:
@@ -49,23 +49,24 @@ class ProcessPool(Struct, frozen=True):
 def _until_broken(
     jobs: int, tasks: Sequence[RankTask], waiting: deque[int], read_bytes: Any, pace: Pace
 ) -> Generator[tuple[int, Answer], None, list[int]]:
-    """Takes places from `waiting` until there is none, or a worker died; returns those that were under way then."""
-    flying: dict[Future[bytes], int] = {}
+    """Takes indices from `waiting` until it is empty or a worker dies; returns those that were running then."""
+    running: dict[Future[bytes], int] = {}
     lost: list[int] = []
     with _workers(jobs, read_bytes) as pool:
         while True:
-            while waiting and not lost and len(flying) < jobs:  # no more, so that all in flight are under way
+            # No more than `jobs`, so that all submitted tasks are running.
+            while waiting and not lost and len(running) < jobs:
                 try:
-                    flying[pool.submit(_work, tasks[waiting[0]], waiting[0])] = waiting[0]
+                    running[pool.submit(_work, tasks[waiting[0]], waiting[0])] = waiting[0]
                 except BrokenProcessPool:
                     break
                 waiting.popleft()
-            if not flying:
+            if not running:
                 return lost
-            done, _ = wait(flying, _LOOK_EVERY_S, FIRST_COMPLETED)
+            done, _ = wait(running, _LOOK_EVERY_S, FIRST_COMPLETED)
             pace.have_read(sum(read_bytes))
             for future in done:
-                index = flying.pop(future)
+                index = running.pop(future)
                 error = future.exception()
                 if isinstance(error, BrokenProcessPool):
                     lost.append(index)
@@ -77,20 +78,22 @@ def _until_broken(
 
 @contextmanager
 def _workers(jobs: int, read_bytes: Any) -> Iterator[ProcessPoolExecutor]:
-    """A pool that is gone, whatever it was at, when the block is left or this process ends in any way."""
+    """A pool that ends with the block, or with this process however it ends, no matter what the workers are doing."""
     context = _context()
-    leash, ours = context.Pipe(duplex=False)
-    pool = ProcessPoolExecutor(jobs, context, _begin, (leash, dict(os.environ), read_bytes))
+    parent_pipe, our_end = context.Pipe(duplex=False)
+    pool = ProcessPoolExecutor(jobs, context, _begin, (parent_pipe, dict(os.environ), read_bytes))
     try:
         yield pool
     finally:
-        ours.close()
+        our_end.close()
         pool.shutdown(cancel_futures=True)
-        leash.close()
+        parent_pipe.close()
 
 
 def _context() -> Any:
-    """Never a fork of this process, which may hold threads and locks: of a fresh one, or a fresh one each."""
+    """Never forks this process, which may hold threads and locks: forks a fresh one, or starts a fresh one
+    each time.
+    """
     if "forkserver" not in multiprocessing.get_all_start_methods():
         return multiprocessing.get_context("spawn")
     context = multiprocessing.get_context("forkserver")
@@ -98,20 +101,20 @@ def _context() -> Any:
     return context
 
 
-_read_bytes: list[Any] = []  # of this worker: the bytes read by place of the task, in memory that all share
+_read_bytes: list[Any] = []  # in a worker: bytes read by task index, in shared memory
 
 
-def _begin(leash: Connection, environment: dict[str, str], read_bytes: Any) -> None:
-    os.environ.clear()  # what workers are forked from was started earlier, perhaps in another environment
+def _begin(parent_pipe: Connection, environment: dict[str, str], read_bytes: Any) -> None:
+    os.environ.clear()  # the fork server was started earlier, perhaps in a different environment
     os.environ.update(environment)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C goes to all processes of a terminal; the parent answers it
-    threading.Thread(target=_end_with_parent, args=(leash,), daemon=True).start()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all processes of a terminal; the parent handles it
+    threading.Thread(target=_end_with_parent, args=(parent_pipe,), daemon=True).start()
     _read_bytes[:] = [read_bytes]
 
 
-def _end_with_parent(leash: Connection) -> None:
+def _end_with_parent(parent_pipe: Connection) -> None:
     with suppress(EOFError, OSError):
-        leash.recv_bytes()
+        parent_pipe.recv_bytes()
     os._exit(1)
 
 

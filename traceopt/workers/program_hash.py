@@ -1,6 +1,6 @@
-"""Which program this is: a hash of its own source and of the rules that were added to it.
+"""Identifies the program: a hash of its source and of the rules added to it.
 
-The version alone does not tell: a checkout changes without it, and rules come from anywhere.
+The version is not enough: a source checkout changes without it, and rules may come from anywhere.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _PACKAGES = {
 
 
 def program(rules: Rules) -> str:
-    """The same where the answers are the same. Of a rule that was added its file counts, not what that imports."""
+    """The same hash means the same answers. For an added rule only its own file counts, not what it imports."""
     digest = hashlib.blake2b(_own_source().encode(), digest_size=16)
     for rule in rules.registry.rules:
         if not rule.__module__.startswith("traceopt."):

@@ -1,4 +1,4 @@
-"""How far the reading of the ranks is, as a line: how many are done, how fast their files are read, the time left."""
+"""The progress line while ranks are read: how many are done, the reading rate, the time left."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from traceopt.workers.rank_task import RankTask
 
 Progress = Callable[[str], None]
 
-_TOLD_EVERY_S = 0.1
-_RATE_AFTER_S = 1.0  # before that a rate says nothing
+_UPDATE_EVERY_S = 0.1
+_RATE_AFTER_S = 1.0  # before that the rate is unreliable
 
 
 class Pace:
-    """Counts bytes of the files as they lie there, compressed ones too: only their sizes are known beforehand."""
+    """Counts bytes of the files as stored, compressed or not, because only those sizes are known in advance."""
 
     def __init__(
         self, progress: Progress | None, tasks: Sequence[RankTask], clock: Callable[[], float] = time.monotonic
@@ -27,21 +27,21 @@ class Pace:
         self._done = 0
         self._done_bytes = 0
         self._begin_s = clock()
-        self._told_s = self._begin_s
-        self._told_end = False
+        self._updated_s = self._begin_s
+        self._showed_end = False
         self._tell(always=True)
 
     def read(self, byte_count: int) -> None:
-        """So many bytes more were read."""
+        """This many more bytes were read."""
         self.have_read(self._read_bytes + byte_count)
 
     def have_read(self, byte_count: int) -> None:
-        """So many bytes were read in all, of ranks that are done and of those under way."""
+        """This many bytes were read in total, by finished and running ranks."""
         self._read_bytes = byte_count
         self._tell()
 
     def done(self, task: RankTask) -> None:
-        """Also of a rank that needed no reading, or gave up early."""
+        """A rank is done, even if it was not read or failed early."""
         self._done += 1
         self._done_bytes += task.size_bytes
         self._tell()
@@ -49,9 +49,9 @@ class Pace:
     def _tell(self, *, always: bool = False) -> None:
         now_s = self._clock()
         read = min(max(self._read_bytes, self._done_bytes), self._all_bytes)
-        ends = read == self._all_bytes and not self._told_end
-        if self._progress is not None and (always or ends or now_s - self._told_s >= _TOLD_EVERY_S):
-            self._told_s, self._told_end = now_s, self._told_end or ends
+        ends = read == self._all_bytes and not self._showed_end
+        if self._progress is not None and (always or ends or now_s - self._updated_s >= _UPDATE_EVERY_S):
+            self._updated_s, self._showed_end = now_s, self._showed_end or ends
             self._progress(self._line(read, now_s - self._begin_s))
 
     def _line(self, read: int, elapsed_s: float) -> str:

@@ -1,4 +1,6 @@
-"""One rank, from its files to its packed answer: what every worker does. Nothing is kept between two ranks."""
+"""Analyzes one rank, from its files to its packed answer. This is what every worker does; it keeps nothing between
+ranks.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,7 @@ from traceopt.workers.rank_task import RankTask, loaded
 
 
 def analyze_rank(task: RankTask, count_bytes: Callable[[int], None] | None = None) -> bytes:
-    """A packed RankResult. `count_bytes` is told how many more bytes of the files were read."""
+    """A packed RankResult. `count_bytes` is called with the number of bytes read since its last call."""
     if task.cache is None:
         return _analyze(task, count_bytes)
     from traceopt.workers.cache import Cache

@@ -1,4 +1,4 @@
-"""What one rank's analysis is asked for: small, and sent to whichever process does it."""
+"""The task of analyzing one rank: small, and sent to whichever process does it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from traceopt.rules.rule import Rule
 
 
 class RankOptions(Struct, frozen=True):
-    """What decides the answer beside the trace and the program."""
+    """What determines the answer, in addition to the trace and the program."""
 
     select: tuple[str, ...] = ()
     ignore: tuple[str, ...] = ()
@@ -39,27 +39,27 @@ class RankTask(Struct, frozen=True):
 
     @property
     def here_only(self) -> bool:
-        """Whether no other process sees the files."""
+        """Whether other processes cannot access the files."""
         return any(source.place.startswith("memory://") for source in self.recording.sources)
 
     @property
     def size_bytes(self) -> int:
-        """Of the files as they lie there."""
+        """Size of the files as stored."""
         return sum(source.size_bytes for source in self.recording.sources)
 
 
 class Rules(Struct, frozen=True):
-    """All that there are, and those that the options choose, with their thresholds."""
+    """All rules, and those that the options select, with their thresholds."""
 
     registry: Registry
     chosen: list[Rule]
 
 
-_loaded: list[tuple[RankOptions, Rules]] = []  # the latest: a worker is asked for many ranks with the same options
+_loaded: list[tuple[RankOptions, Rules]] = []  # the latest: a worker analyzes many ranks with the same options
 
 
 def load(options: RankOptions) -> Rules:
-    """Raises ConfigError for a rule, a threshold or a folder that does not exist."""
+    """Raises ConfigError for an unknown rule or threshold, or a missing folder."""
     registry = load_rules(options.rules_dir)
     chosen = prepare(registry, select_codes=options.select, ignore_codes=options.ignore, thresholds=options.thresholds)
     _loaded[:] = [(options, Rules(registry, chosen))]
@@ -67,5 +67,5 @@ def load(options: RankOptions) -> Rules:
 
 
 def loaded(options: RankOptions) -> Rules:
-    """As `load`, but the rules of the latest options are not looked for again."""
+    """Like `load`, but does not load the rules of the latest options again."""
     return next((rules for known, rules in _loaded if known == options), None) or load(options)
