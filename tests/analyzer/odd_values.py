@@ -1,4 +1,4 @@
-"""JSON values of every kind, and how to put one anywhere into a document."""
+"""JSON values of every kind, and a way to put one anywhere into a document."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def paths(value: Any, at: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
 
 
 def put(value: Any, path: tuple[Any, ...], new: Any) -> Any:
-    """`value` with another thing at a place."""
+    """A copy of `value` with `new` at a path."""
     if not path:
         return new
     copy = value.copy()

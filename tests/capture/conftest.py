@@ -1,7 +1,7 @@
 """A test says what to run with `@pytest.mark.run("loops.py", "gan", options=("--preset", "quick"))`.
 
-The fixture `run` is that run, `bare` the same script without traceopt. What the chosen tests ask for is started with
-the first of them, so that the processes run side by side.
+The fixture `run` is that run, `bare` is the same script without traceopt. The commands of all selected tests are
+started with the first of them, so that the processes run in parallel.
 """
 
 from __future__ import annotations
@@ -49,6 +49,6 @@ def _marker(request: pytest.FixtureRequest) -> pytest.Mark:
 
 
 def _options(mark: pytest.Mark) -> tuple[str, ...]:
-    """Most tests are about the recording: without the analysis unless they ask for it."""
+    """Most tests are about the recording, so they run without the analysis unless they ask for it."""
     options: tuple[str, ...] = mark.kwargs.get("options", ())
     return tuple(o for o in options if o != "--analyze") + (() if "--analyze" in options else ("--no-analyze",))

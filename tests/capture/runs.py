@@ -1,4 +1,4 @@
-"""Runs small training scripts under `traceopt run`, side by side, and reads the traces that they leave."""
+"""Runs small training scripts under `traceopt run` in parallel, and reads the traces that they leave."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Trace:
 
     @cached_property
     def steps(self) -> dict[int, Counter[str]]:
-        """By step number: how many fetches, updates and so on lie inside. A last step that was cut off is left out."""
+        """Events in each step, by step number: fetches, updates and so on. A truncated last step is left out."""
         ranges = [e for e in self.document["traceEvents"] if e.get("cat") == "user_annotation" and e["ph"] == "X"]
         steps = [e for e in ranges if e["name"].startswith("ProfilerStep#")]
         found: dict[int, Counter[str]] = {}
@@ -81,7 +81,7 @@ class Run:
         return trace
 
     def traces_of(self, kind: str) -> dict[str, Trace]:
-        """By cycle, of the process in which forked.py ran this kind of training."""
+        """Traces by cycle, from the process in which forked.py ran this kind of training."""
         process = json.loads((self.folder.parent / "work" / "processes.json").read_text())[kind]
         traces = [trace for trace in self.traces if trace.metadata["pid"] == process]
         by_cycle = {trace.cycle: trace for trace in traces}
@@ -97,7 +97,7 @@ def _kind(name: str) -> str:
 
 
 def environment(**variables: str) -> dict[str, str]:
-    """With our Python first, and one thread, so that the tests do not fight for cores and every sum has one order."""
+    """With our Python first, and one thread, so that tests do not compete for cores and sums have a fixed order."""
     inherited = {k: v for k, v in os.environ.items() if not k.startswith(("TRACEOPT", "PYTHONPATH", "RANK"))}
     path = os.path.dirname(sys.executable) + os.pathsep + os.environ["PATH"]
     return inherited | {"PATH": path, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"} | variables

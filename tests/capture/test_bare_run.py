@@ -1,4 +1,4 @@
-"""A recorded script cannot tell that it is recorded: the same output, exit code, modules, numbers and losses."""
+"""A recorded script cannot tell that it is recorded: same output, exit code, modules, numbers and losses."""
 
 from __future__ import annotations
 
@@ -59,13 +59,13 @@ def test_ctrl_c_ends_with_the_signal_and_keeps_the_trace(run: Run) -> None:
 
 
 def of_script(stderr: str) -> str:
-    """Without our own lines."""
+    """Without traceopt's own lines."""
     lines = stderr.splitlines(keepends=True)
     return "".join(line for line in lines if not line.startswith(("traceopt: ", "Traces: ", "Recorded ")))
 
 
 def check_kept(run: Run) -> None:
-    """Eleven updates end eleven steps: 8, 9 and 10 were whole."""
+    """Eleven updates end eleven steps; 8, 9 and 10 were recorded completely."""
     [trace] = run.traces
     assert list(trace.steps) == [8, 9, 10]
     assert "traceopt: the timing cycle has 3 of 5 steps: the run ended" in run.stderr
@@ -73,7 +73,7 @@ def check_kept(run: Run) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_to_traceopt_reaches_the_script(tmp_path: Path, number: signal.Signals) -> None:
-    """Ctrl-C goes to the whole group, as from a terminal; SIGTERM to traceopt alone, as from a job scheduler."""
+    """Ctrl-C goes to the whole group, as from a terminal; SIGTERM only to traceopt, as from a job scheduler."""
     command = traceopt_run("--logdir", str(tmp_path), "--no-analyze", str(SCRIPTS / "endings.py"), "wait", "20")
     process = subprocess.Popen(
         command, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
@@ -106,7 +106,7 @@ def test_a_sitecustomize_of_the_user_still_runs(tmp_path: Path) -> None:
 
 
 def test_the_agent_costs_a_python_that_does_not_train_next_to_nothing(tmp_path: Path) -> None:
-    """Nothing is loaded that costs time: json, socket, dataclasses and the like wait for torch, which needs them."""
+    """Nothing slow is loaded: json, socket, dataclasses and the like wait for torch, which needs them anyway."""
     code = "import sys; print(sorted(m for m in sys.modules if m.split('.')[0] not in ('site', 'sitecustomize')))"
     script = tmp_path / "modules.py"
     script.write_text(code)

@@ -76,7 +76,7 @@ def test_step_on_a_function_of_a_module(run: Run) -> None:
 
 @pytest.mark.run("loops.py", "without_loader", options=("--step-on", "__main__:train", "--preset", "quick"))
 def test_step_on_a_function_of_the_script_itself(run: Run) -> None:
-    """It is found while it is called for the first time: 39 of 40 calls are seen to end."""
+    """It is found when it is called for the first time, so 39 of 40 calls are seen to end."""
     for trace in run.traces:
         assert trace.metadata["step_rule"] == "given"
         assert [(step["zero"], step["update"]) for step in trace.steps.values()] == [(1, 1)] * len(trace.steps)

@@ -1,4 +1,4 @@
-"""torch.compile: Dynamo sees none of traceopt's wrappers, and the steps are found whatever was compiled."""
+"""torch.compile: Dynamo sees none of traceopt's wrappers, and steps are found whatever was compiled."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import pytest
 from runs import TORCH, Run
 
 COMPILED = {"fetch": 1, "zero": 1}  # the update is part of a graph, or wrapped by one
-SEEN = COMPILED | {"update": 1} if TORCH > (2, 1) else COMPILED  # Dynamo of 2.1 takes the ranges of all updates away
+SEEN = COMPILED | {"update": 1} if TORCH > (2, 1) else COMPILED  # Dynamo of 2.1 removes the ranges of all updates
 
 WORK = {
     "model": SEEN,
-    **({"fused": SEEN} if TORCH > (2, 1) else {}),  # 2.1 has a fused AdamW for GPUs alone
+    **({"fused": SEEN} if TORCH > (2, 1) else {}),  # 2.1 has a fused AdamW only for GPUs
     "update_in_a_function": COMPILED,
     "update_as_a_method": COMPILED,
     "whole_step": COMPILED,
@@ -25,7 +25,7 @@ INDUCTOR = pytest.mark.run("compiled.py", "inductor")
 
 @ALL
 def test_dynamo_compiles_and_breaks_as_in_the_bare_run(run: Run, bare: Run) -> None:
-    """The script prints every loss, the frames that Dynamo compiled, the breaks, and what it says where it refuses."""
+    """The script prints every loss, the frames that Dynamo compiled, the breaks, and why it refuses."""
     assert bare.code == 0, bare.stderr
     assert run.stdout == bare.stdout
     assert bare.stdout.count("graph breaks") == len(WORK)

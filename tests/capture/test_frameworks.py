@@ -71,7 +71,7 @@ def test_a_callback_changes_no_loss(bare: Run, runner: Runner) -> None:
 
 @CALLBACKS
 def test_under_traceopt_run_a_callback_does_nothing(run: Run, bare: Run) -> None:
-    """Two recordings of one process would meet in `traces_of`."""
+    """Two recordings of one process would collide in `traces_of`."""
     assert losses(run) == losses(bare)
     for kind in WITH_A_CALLBACK:
         traces = run.traces_of(kind)

@@ -1,4 +1,4 @@
-"""What is counted beside the steps: the collector, waiting for a core, and the starts of loader workers."""
+"""What the ledger counts besides steps: garbage collection, waiting for a core, and starts of loader workers."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ def end_step(ledger: Ledger) -> None:
 
 
 def test_collections_belong_to_the_step_they_stop(ledger: Ledger) -> None:
-    end_step(ledger)  # what comes before the end of the first step is the start of the program
+    end_step(ledger)  # everything before the end of the first step is the start of the program
     end_step(ledger)
     gc.collect()
     end_step(ledger)
     gc.collect(0)
     ledger.close_step()
-    gc.collect()  # while the profiler is at work
+    gc.collect()  # while the profiler is working
     ledger.open_step()
     end_step(ledger)
     steps_us = ledger.document()["gc_us"]

@@ -1,4 +1,4 @@
-"""Ranks are recorded each on its own; DataLoader workers and forked children are left alone."""
+"""Each rank is recorded on its own; DataLoader workers and forked children are not recorded."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from runs import TORCH, Run, Trace, free_port
 
 ACCELERATE = ("accelerate", "launch", "--multi_gpu", "--num_processes", "2", "--main_process_port", free_port())
 ZERO_STAGE = "2" if TORCH > (2, 1) else "0"  # gloo of 2.1 cannot gather what ZeRO has split
-PLAIN = ("--num_machines", "1", "--mixed_precision", "no", "--dynamo_backend", "no")  # or it warns of each
+PLAIN = ("--num_machines", "1", "--mixed_precision", "no", "--dynamo_backend", "no")  # otherwise it warns about each
 
 LAUNCHED = [
     ("torchrun", "--nproc-per-node", "2", "--standalone", "ranks.py"),
@@ -60,7 +60,7 @@ def test_a_shell_script(run: Run) -> None:
 
 @pytest.mark.run("processes.py", "fork", "3")
 def test_forked_workers_are_timed_and_not_recorded(run: Run) -> None:
-    """Those of the second epoch are forked while a recording goes on: steps 5 to 12 of epochs of ten steps."""
+    """Workers of the second epoch are forked during a recording: steps 5 to 12, with epochs of ten steps."""
     assert (run.code, run.stdout) == (0, "watched 0.0\n")
     assert [trace.cycle for trace in run.traces] == ["timing", "detail"]
     check_workers(run.cycle("detail"), "fork", iterators=3)
@@ -96,7 +96,7 @@ def check_workers(trace: Trace, start_method: str, iterators: int) -> None:
 
 @pytest.mark.run("processes.py", "children", "3")
 def test_children_of_the_script_end_as_they_would_and_leave_nothing(run: Run) -> None:
-    """Some are forked while a recording goes on; one is spawned and must find the functions of __main__."""
+    """Some are forked during a recording; one is spawned and must find the functions of __main__."""
     assert (run.code, run.stdout) == (0, "[1, 4, 9]\n")
     assert [trace.cycle for trace in run.traces] == ["timing", "detail"]
     assert len({trace.metadata["pid"] for trace in run.traces}) == 1

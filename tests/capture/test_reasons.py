@@ -1,4 +1,4 @@
-"""When nothing could be recorded the user is told why, and the run is as it would have been."""
+"""If nothing could be recorded, the user sees why, and the run is the same as without traceopt."""
 
 from __future__ import annotations
 
@@ -66,14 +66,14 @@ def test_the_scripts_own_profiler_was_at_work_all_the_time(run: Run) -> None:
 
 @pytest.mark.run("own_profiler.py", "scheduled")
 def test_a_scheduled_profiler_of_the_script_goes_first(run: Run) -> None:
-    """Its step ranges stay out of our trace: Trace.steps fails where one step has two."""
+    """Its step ranges stay out of our trace: Trace.steps fails if a step has two."""
     assert (run.code, run.stdout) == (0, "found [3, 3]\n")
     assert list(run.cycle("timing").steps) == [30, 31, 32, 33, 34]
 
 
 @pytest.mark.run("own_profiler.py", "inside")
 def test_a_profiler_of_the_script_in_the_middle_of_ours(run: Run) -> None:
-    """Theirs see one step each, of the old kind too; ours begins anew after the second."""
+    """Each of theirs sees one step, also with the old profiler; ours starts again after the second."""
     assert (run.code, run.stdout) == (0, "found [1, 1, 1]\n")
     assert len(run.cycle("timing").steps) == 5
     assert "the script also runs torch.profiler itself; traceopt recorded at other times" in run.stderr

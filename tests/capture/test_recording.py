@@ -1,4 +1,4 @@
-"""`traceopt.profile`, for scripts that say themselves where a step ends."""
+"""`traceopt.profile`, for scripts that mark the end of a step themselves."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_under_traceopt_run_it_does_nothing(run: Run) -> None:
 
 
 def test_a_training_is_recorded_once(tmp_path: Path) -> None:
-    """As a search or a cross-validation trains again and again; the first one here is too short."""
+    """As in a search or a cross-validation, which train repeatedly; the first training here is too short."""
     profiler = traceopt.profile(tmp_path, "quick")
     profiler, training = pickle.loads(pickle.dumps((profiler, Training(profiler))))  # noqa: S301 - our own
     for steps in (2, 10, 10):

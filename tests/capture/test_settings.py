@@ -1,4 +1,4 @@
-"""From a script to the advice: what `traceopt run` records of a run reaches the findings."""
+"""From a script to the advice: what `traceopt run` records about a run reaches the findings."""
 
 from __future__ import annotations
 

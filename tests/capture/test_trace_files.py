@@ -1,4 +1,4 @@
-"""What a trace holds: the two cycles, the key `traceopt`, and that readers of gzip and JSON take it."""
+"""The contents of a trace: the two cycles, the key `traceopt`, and that readers of gzip and JSON accept it."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_metadata_describes_the_run(run: Run) -> None:
 
 @pytest.mark.run("equality.py", "--lr", "0.1", "two words", "-m")
 def test_every_trace_has_the_ledger_of_the_whole_run(run: Run) -> None:
-    """The head of the first file was written at step 13 and exchanged when the run ended."""
+    """The head of the first file was written at step 13 and replaced when the run ended."""
     for trace in run.traces:
         ledger = trace.metadata["ledger"]
         assert len(ledger["step_us"]) == len(ledger["fetch_us"]) == 40
@@ -91,7 +91,7 @@ def test_a_damaged_cycle_leaves_the_other(run: Run, tmp_path: Path) -> None:
 
 
 class Exporter:
-    """Stands in for the profiler: writes what Kineto would."""
+    """Replaces the profiler: writes what Kineto would."""
 
     def __init__(self, text: str) -> None:
         self.text = text

@@ -1,4 +1,4 @@
-"""The step rule alone, without torch: signals in, step ends out."""
+"""The step rule on its own, without torch: signals in, ends of steps out."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from traceopt.capture.script.step_tracker import StepTracker
 
 
 class Log:
-    """A listener that writes down what it is told."""
+    """A listener that records what it receives."""
 
     def __init__(self) -> None:
         self.told: list[str] = []

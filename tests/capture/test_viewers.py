@@ -27,7 +27,7 @@ TIMEOUT_S = 60
 
 
 class Plugin:
-    """torch-tb-profiler behind a TensorBoard that `traceopt tensorboard` has started."""
+    """torch-tb-profiler in a TensorBoard started by `traceopt tensorboard`."""
 
     def __init__(self, url: str) -> None:
         self._url = f"{url}data/plugin/pytorch_profiler/"
@@ -37,7 +37,7 @@ class Plugin:
             return json.load(answer)
 
     def runs(self) -> list[str]:
-        """As soon as all are read: it reads in the background, and looks anew every ten seconds."""
+        """Waits until all are read: it reads in the background, and checks for new runs every ten seconds."""
         deadline = time.monotonic() + TIMEOUT_S
         while time.monotonic() < deadline:
             answer = self.get("runs")
@@ -114,10 +114,10 @@ def test_what_cannot_be_shown_is_said_in_one_line(
 
 @RANKS
 def test_perfetto_finds_what_it_needs(run: Run) -> None:
-    """Its trace_processor must be downloaded, so this checks what it reads of a JSON trace.
+    """Its trace_processor must be downloaded, so this checks what it needs in a JSON trace.
 
-    It tells JSON by the first two characters that are no space, takes events from the list `traceEvents`, wants a
-    phase, a time and a thread of each, a length of ph X and an id of flows, and passes over keys that it does not know.
+    It recognises JSON by the first two non-space characters, and takes events from the list `traceEvents`. It needs a
+    phase, a time and a thread for each event, a duration for ph X and an id for flows. It ignores unknown keys.
     """
     for trace in run.traces:
         assert "".join(trace.text[:20].split()).startswith('{"')

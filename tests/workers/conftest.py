@@ -1,4 +1,4 @@
-"""A small job of six ranks, and a folder with the rule that has accidents."""
+"""A small job of six ranks, and a folder with a rule that fails on demand."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ from fixtures.generate import generate_ranks
 
 @pytest.fixture(scope="session")
 def job(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a trace of each rank, as TensorBoard's handler leaves it: the names are not in the ranks' order."""
+    """A folder with a trace of each rank, as TensorBoard's handler writes it: the names are not in the order
+    of ranks.
+    """
     folder = tmp_path_factory.mktemp("job")
     for trace in generate_ranks("straggler", steps=3, world_size=RANKS, memory=False):
         trace.write(folder / f"host_{(trace.rank + 2) % RANKS}.1700000000000.pt.trace.json.gz")
@@ -21,7 +23,7 @@ def job(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def accident(tmp_path: Path) -> Path:
-    """A folder of rules with the one above, for --rules-dir; in it `mode`."""
+    """A folder with that rule, for --rules-dir; it contains `mode`."""
     folder = tmp_path / "rules"
     folder.mkdir()
     (folder / "accident.py").write_text(RULE)

@@ -1,11 +1,11 @@
-"""What the tests of many ranks share: the size of their job, and a rule that has accidents."""
+"""Shared by the tests of many ranks: the size of their job, and a rule that fails on demand."""
 
 from __future__ import annotations
 
 RANKS = 6
 VICTIM = 3
 
-# `mode` beside the rule says what it does, and is read anew for each rank.
+# The file `mode` next to the rule says what it does; it is read again for each rank.
 RULE = f"""
 import os, signal, time
 from pathlib import Path

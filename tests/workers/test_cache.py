@@ -1,4 +1,4 @@
-"""The cache: an unchanged trace is read once; nothing that is stale, damaged or half written is taken for an answer."""
+"""The cache: an unchanged trace is read once; stale, damaged or half-written entries are ignored."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from traceopt.workers import rank_analysis
 
 @pytest.fixture
 def logs(job: Path, tmp_path: Path) -> Path:
-    """Three of the ranks, to change."""
+    """Three of the ranks, to be changed."""
     folder = tmp_path / "logs"
     folder.mkdir()
     for path in sorted(job.iterdir())[:3]:
@@ -155,7 +155,7 @@ def test_a_write_that_fails_leaves_nothing_and_costs_nothing(
 
 
 def test_a_crash_leaves_no_entry(job: Path, folder: Path, accident: Path) -> None:
-    """A worker dies with the rank that it is at; the others' answers are there the next time."""
+    """A worker dies with its rank; the answers of the others are there the next time."""
     (accident / "mode").write_text("die")
     analyze(str(job), cache=folder, rules_dir=accident, jobs=2)
     assert len(list(folder.glob("*.rank"))) == RANKS - 1

@@ -24,7 +24,7 @@ distributed = pytest.importorskip("distributed")
 
 @pytest.fixture(scope="module")
 def address() -> Iterator[str]:
-    """Of a cluster of two worker processes on loopback; its nannies start workers anew."""
+    """The address of a cluster of two worker processes on loopback; its nannies restart workers."""
     with distributed.LocalCluster(
         n_workers=2, threads_per_worker=1, host="127.0.0.1", dashboard_address="127.0.0.1:0", silence_logs=50
     ) as local:

@@ -1,4 +1,4 @@
-"""The document of many ranks: the same in whatever order they come, and what is missing is named."""
+"""The document of many ranks does not depend on their order, and missing ranks are named."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_the_lowest_rank_is_shown_and_rows_come_as_the_files(answers: list[bytes
 
 
 def found(rank: int, *findings: tuple[str, str | None, str]) -> list[Finding]:
-    """Of (code, place, why)."""
+    """Findings from (code, place, why)."""
     return [
         Finding(
             code, "name", "Title", "low", "high", "Low", "None", None, why, [],

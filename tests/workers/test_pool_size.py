@@ -1,4 +1,4 @@
-"""How many processes: what the work is worth, what cores and memory allow, in a container too."""
+"""Number of processes: limited by the amount of work, cores and memory, also in a container."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_this_machine() -> None:
 
 
 def test_a_container(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is left under the limit, with the cache of files counted as free; cores by its share of their time."""
+    """Memory left under the limit, with the file cache counted as free; cores according to the CPU quota."""
     inner = tmp_path / "job"
     inner.mkdir()
     (tmp_path / "cpu.max").write_text("max 100000\n")

@@ -63,7 +63,7 @@ class TestDamagedRanks:
             analyze(sorted(map(str, damaged.iterdir())), jobs=jobs)
 
     def test_one_that_no_rule_is_to_blame_for(self, job: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        """An error of ours costs the rank, not the run; unless it is to be debugged."""
+        """An error in traceopt itself costs the rank, not the run, except in debug mode."""
         from traceopt.workers import executors
 
         real = executors.analyze_rank
@@ -94,7 +94,7 @@ class TestNoProcessIsLeftBehind:
             stderr=subprocess.PIPE,
             text=True,
             start_new_session=True,
-            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a shell's `&` has it ignored
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a shell's `&` ignores it
         )
         until(lambda: len(list(accident.glob("pid*"))) == 2)
         assert len(members(process.pid)) >= 3
@@ -144,7 +144,7 @@ main()
 
 
 def members(session: int) -> list[int]:
-    """The processes of a session that run."""
+    """The running processes of a session."""
     found = []
     for stat in Path("/proc").glob("[0-9]*/stat"):
         try:

@@ -1,4 +1,4 @@
-"""The line that tells how far it is: ranks, megabytes, their rate and the time left."""
+"""The progress line: ranks, megabytes, rate and time left."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_one_trace() -> None:
     pace = Pace(lines.append, [task("a.json", 400)], clock)
     clock.now += 4
     pace.read(100_000_000)
-    pace.read(1_000_000)  # a moment later: not told
+    pace.read(1_000_000)  # too soon after the last update: not shown
     clock.now += 200
     pace.read(2_000_000)
     pace.read(297_000_000)
@@ -47,7 +47,7 @@ def test_many_ranks() -> None:
     clock.now += 10
     pace.done(tasks[2])
     clock.now += 20
-    pace.done(tasks[0])  # of the cache: it was not read
+    pace.done(tasks[0])  # from the cache: it was not read
     assert lines == [
         "reading 0 of 4 ranks · 0 of 4,000 MB",
         "reading 0 of 4 ranks · 1,500 of 4,000 MB · 150.0 MB/s · 17 s left",

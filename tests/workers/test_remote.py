@@ -1,4 +1,4 @@
-"""Traces in object stores: found, read in a stream, by workers too; here an S3 server by moto, and memory."""
+"""Traces in object stores are found and streamed, also by workers; here an S3 server by moto, and memory."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def zipped(job: Path) -> bytes:
 
 
 def without_paths(result: Result) -> Any:
-    """The document but for where the files lie."""
+    """The document without the locations of the files."""
     document = json.loads(result.to_json())
     for place in (document["run"], *document["run"]["files"], *document["ranks"]):
         place.pop("path", None)
@@ -97,7 +97,7 @@ class TestObjectStore:
 
     @pytest.mark.parametrize("workers", [1, 20])
     def test_the_two_cycles_of_a_worker_are_found(self, store: str, workers: int) -> None:
-        """By the beginnings of the files, which are asked for beside each other where there are many."""
+        """By the beginnings of the files, which are requested in parallel if there are many."""
         files = fsspec.filesystem("s3")
         for worker in range(workers):
             for span, cycle in enumerate(("timing", "detail")):
@@ -162,7 +162,7 @@ class TestMemory:
         assert document == without_paths(local)
 
     def test_a_stream_that_breaks_off_is_a_damaged_trace(self, files: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-        """What a store raises is its own: here nothing that Python knows."""
+        """Stores raise errors of their own, here one that Python does not know."""
 
         class GoneError(Exception):
             pass

@@ -1,4 +1,4 @@
-"""Rows are grouped as NumPy groups them, by tables of codes and by sorting."""
+"""Rows are grouped the same way as by NumPy, with look-up tables and with sorting."""
 
 from __future__ import annotations
 

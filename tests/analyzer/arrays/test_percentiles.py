@@ -1,4 +1,4 @@
-"""Percentiles are those of NumPy, to the last bit."""
+"""Percentiles equal NumPy's to the last bit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What memory holds at its peak: blocks paired by address, told apart by when they come and go, named by counts."""
+"""What memory holds at its peak: blocks are paired by address and classified by when they come and go."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def mark(at: float, count: int, address: int, total: int) -> Json:
 
 
 class Allocator:
-    """Writes memory marks with the running total; `resident` was there before."""
+    """Writes memory events with running totals; `resident` was there before."""
 
     def __init__(self, resident: int) -> None:
         self.total, self.marks = resident, []
@@ -101,7 +101,7 @@ class TestComposition:
         facts = facts_of(training(resident=10 * MB))
         held = facts.composition
         assert held is not None
-        # the peak: activation and gradient; 10 MB stay, of which 2 MB are weights and twice that Adam's moments
+        # the peak: activation and gradient; 10 MB stay, of which 2 MB are weights and 4 MB Adam's moments
         assert held.bytes == {
             PARAMETERS: 2 * MB,
             GRADIENTS: 2 * MB,

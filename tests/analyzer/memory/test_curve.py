@@ -1,4 +1,4 @@
-"""Device memory over time: of the right device, inside the window, thinned without losing its extremes."""
+"""Device memory over time: of the right device, inside the window, reduced without losing its extremes."""
 
 from __future__ import annotations
 
@@ -54,9 +54,9 @@ def test_the_hosts_memory_is_another() -> None:
 
 def test_not_recorded() -> None:
     assert facts_of().memory is None
-    assert facts_of(sample(200, 0), sample(300, 0)).memory is None  # totals of zero are no totals
+    assert facts_of(sample(200, 0), sample(300, 0)).memory is None  # totals of zero do not count
     old = sample(200, 5)
-    del old["args"]["Total Allocated"]  # 2021: sizes alone
+    del old["args"]["Total Allocated"]  # 2021: only sizes
     assert facts_of(old).memory is None
 
 

@@ -1,4 +1,4 @@
-"""Ranks replayed together: they give the recorded steps back, and what one rank does is felt by the others."""
+"""Ranks replayed together reproduce the recorded steps, and a change on one rank affects the others."""
 
 from __future__ import annotations
 
@@ -44,14 +44,14 @@ def test_the_others_no_longer_wait_when_the_late_rank_is_mended() -> None:
     traces = generate_ranks("straggler")
     ranks = read(traces)
     late = ranks.facts[1]
-    mended: list[list[Change]] = [[], [RemoveHost(late.flow_areas["data_loading"])]]
-    before, after = ranks.replay(NOTHING), ranks.replay(mended)
+    fixed: list[list[Change]] = [[], [RemoveHost(late.flow_areas["data_loading"])]]
+    before, after = ranks.replay(NOTHING), ranks.replay(fixed)
     fixed_ms = median(traces[0].planted.fixed_step_us) / 1e3
     assert [one.step_ns / 1e6 for one in after] == pytest.approx([fixed_ms] * 2, rel=0.02)
     waited, waits = (parts_of(ranks.facts[0], one[0])["communication"] for one in (before, after))
     assert waits < 0.5 * waited
     alone_ms = Ranks([ranks.facts[0]]).replay([[]])[0].step_ns / 1e6
-    assert alone_ms > 1.2 * fixed_ms  # a rank by itself cannot know
+    assert alone_ms > 1.2 * fixed_ms  # a rank replayed alone cannot know
 
 
 def test_a_rank_that_gets_slower_holds_up_the_others() -> None:
@@ -66,7 +66,7 @@ def test_faster_links_make_collectives_shorter_but_not_the_waiting_in_them() -> 
     ranks = read(generate_ranks("straggler"))
     faster: list[list[Change]] = [[ScaleWork(facts.gpu.is_communication, 0.01)] for facts in ranks.facts]
     waited = step_ms(ranks, NOTHING)[0] - step_ms(ranks, faster)[0]
-    assert 0 <= waited < 2.0  # of the 5 ms that the late rank costs nothing is won
+    assert 0 <= waited < 2.0  # nothing of the 5 ms that the late rank costs is saved
 
 
 def test_ranks_that_come_to_two_groups_in_different_orders_both_arrive() -> None:

@@ -1,4 +1,6 @@
-"""Ranks compared on their summaries: matching, clocks and medians as their definitions say, for many ranks too."""
+"""Comparison of ranks by their summaries: matching, clocks and medians follow their definitions, also for
+many ranks.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,7 @@ from traceopt.analyzer.ranks.rank_summary import Collectives, RankSummary, _plac
 from traceopt.analyzer.ranks.run_facts import RunFacts, _ids, _medians, _medians_of_others
 
 STEPS = 4
-CALLS = 6  # in a step and group
+CALLS = 6  # per step and group
 
 
 def rank(number: int, groups: list[str], *, ahead_ns: int = 0, late_ns: int = 0, numbered: bool = True) -> RankSummary:
@@ -49,7 +51,7 @@ def rank(number: int, groups: list[str], *, ahead_ns: int = 0, late_ns: int = 0,
 
 class TestManyRanks:
     def test_clocks_are_compared_from_group_to_group(self) -> None:
-        """Rank n shares a group with rank n + 1 alone."""
+        """Rank n shares a group only with rank n + 1."""
         ahead = [0, 500, -7_000, 123, 9, 10**9, 4, 0]
         ranks = [rank(n, [f"pair{n - 1}", f"pair{n}"], ahead_ns=ahead[n]) for n in range(len(ahead))]
         assert RunFacts(ranks).clock_offset.tolist() == ahead

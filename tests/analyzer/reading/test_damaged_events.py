@@ -1,4 +1,4 @@
-"""Wounded events are mended or counted, and never cost their neighbours."""
+"""Damaged events are repaired or counted, and never affect their neighbours."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ GOOD = (
     '{"ph": "X", "cat": "kernel", "name": "good", "ts": 1, "args": {"correlation": 5, "x": [{"name": 1}, {"ts": 2}]}}'
 )
 
-# An event's text, and the name that mending it must give; None: it is lost.
-MENDED = {
+# The text of an event, and its name after the repair; None: it is lost.
+REPAIRED = {
     '{"ph": "X", "name": "a"b", "ts": 1}': 'a"b',
     '{"ph": "X", "name": ""quoted"", "ts": 1}': '"quoted"',
     '{"ph": "X", "cat": "kernel", "name": "f<"a", "b">", "ts": 1}': 'f<"a", "b">',
@@ -39,12 +39,12 @@ MENDED = {
 }
 
 
-@pytest.mark.parametrize("wounded", MENDED, ids=lambda text: text[:60])
+@pytest.mark.parametrize("damaged", REPAIRED, ids=lambda text: text[:60])
 @pytest.mark.parametrize("separator", [",", ",\n  ", " , "])
-def test_a_wound_is_mended_or_counted(wounded: str, separator: str) -> None:
-    found = recover(separator.join((GOOD, wounded, GOOD)).encode(), final=True)
+def test_damage_is_repaired_or_counted(damaged: str, separator: str) -> None:
+    found = recover(separator.join((GOOD, damaged, GOOD)).encode(), final=True)
     names = [event.name for event in found.events if isinstance(event, Slice)]
-    name = MENDED[wounded]
+    name = REPAIRED[damaged]
     assert names == (["good", "good"] if name is None else ["good", name, "good"])
     assert found.lost == (name is None)
     assert found.repaired == (name is not None)
@@ -52,36 +52,36 @@ def test_a_wound_is_mended_or_counted(wounded: str, separator: str) -> None:
 
 
 def test_a_name_that_swallows_the_keys_behind_it_costs_its_event() -> None:
-    """A quote that is lost leaves no event, though what mending makes of it can be read."""
+    """An event with a missing quote is lost, even if its repaired text could be read."""
     text = f'{GOOD}, {{"name": "sort_index&, "ph": "M", "ts": 1, "args": {{"sort_index": 7}}}}, {GOOD}'
     found = recover(text.encode(), final=True)
     assert ([event.name for event in found.events], found.lost) == (["good", "good"], 1)  # type: ignore[union-attr]
 
 
 def test_an_event_that_ends_where_another_begins_costs_one() -> None:
-    """The beginning of one is written into the name of another."""
+    """The beginning of one event is written into the name of another."""
     text = f'{GOOD}, {{"name": "\n {GOOD}, {GOOD}'
     found = recover(text.encode(), final=True)
     assert (len(found.events), found.lost) == (2, 1)
 
 
 def test_a_comma_that_is_missing_is_told() -> None:
-    """Nothing says how much went with it."""
+    """It is unknown how much went missing with it."""
     found = recover(f"{GOOD}\n{GOOD}, {GOOD}".encode(), final=True)
     assert (len(found.events), found.repaired, found.lost) == (3, 1, 0)
 
 
 def test_bytes_that_are_no_utf8_in_what_nobody_reads() -> None:
-    """A key that is spoilt hides its value: the event is told."""
+    """A broken key hides its value, so the event counts as damaged."""
     found = recover(b'{"ph": "X", "c\xfft": "kernel", "name": "n", "ts": 1}', final=True)
     assert (len(found.events), found.repaired, found.lost) == (1, 1, 0)
 
 
-def test_mending_is_given_up_where_it_does_not_help() -> None:
-    spoilt, mended = '{"ph": "X" "ts": 1}', '{"ph": "X", "name": "a"b", "ts": 1}'
-    found = recover(", ".join([spoilt] * 5 + [mended]).encode(), final=True, patience=5)
+def test_repairing_stops_if_it_does_not_help() -> None:
+    broken, repaired = '{"ph": "X" "ts": 1}', '{"ph": "X", "name": "a"b", "ts": 1}'
+    found = recover(", ".join([broken] * 5 + [repaired]).encode(), final=True, patience=5)
     assert (found.lost, found.repaired) == (6, 0)
-    found = recover(", ".join([mended] + [spoilt] * 5 + [mended]).encode(), final=True, patience=5)
+    found = recover(", ".join([repaired] + [broken] * 5 + [repaired]).encode(), final=True, patience=5)
     assert (found.lost, found.repaired) == (5, 2)
 
 

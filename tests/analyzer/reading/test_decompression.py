@@ -1,4 +1,4 @@
-"""Blocks give back the text of plain and gzip streams, and say what is wrong with damaged ones."""
+"""TextBlocks return the text of plain and gzip streams, and describe what is wrong with damaged ones."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_corrupt_gzip() -> None:
 
 
 def test_a_stream_that_fails_gives_what_came_before() -> None:
-    """A member of a damaged zip archive, or a disk, fails in the middle of reading."""
+    """Reading a member of a damaged zip archive, or a disk, fails midway."""
     archive = io.BytesIO()
     with zipfile.ZipFile(archive, "w", zipfile.ZIP_STORED) as writer:
         writer.writestr("trace.json", TEXT)

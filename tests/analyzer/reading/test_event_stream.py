@@ -1,4 +1,4 @@
-"""The same events come out of a text however it is laid out and wherever its blocks are cut."""
+"""The same events are read from a text in any layout and with any block borders."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ TRAILER = {"deviceProperties": [{"id": 0, "name": "GPU"}, {"id": 1, "a": [{"b": 
 
 
 def document(layout: str, trailer: Json | None = None, header: Json | None = None) -> bytes:
-    """With keys before the events, or behind, or both."""
+    """With keys before the events, after them, or both."""
     return json.dumps({**(header or {}), "traceEvents": EVENTS, **(trailer or {})}, **LAYOUTS[layout]).encode()
 
 
@@ -94,7 +94,7 @@ def test_blocks_cut_anywhere(cuts: list[int], layout: str) -> None:
     edges = [0, *sorted(cuts), len(text)]
     stream, events = read(text[a:b] for a, b in pairwise(edges))
     assert_all(stream, events)
-    assert stream.header == HEADER | TRAILER  # as json.loads has it
+    assert stream.header == HEADER | TRAILER  # as json.loads reads it
 
 
 @pytest.mark.parametrize("size", [1, 100, 3000, 1 << 20])
@@ -120,7 +120,7 @@ def test_a_bare_array(size: int, layout: str) -> None:
     stream, events = read(cut(text, size))
     assert_all(stream, events)
     assert stream.header == {}
-    stream, events = read(cut(text.rstrip().removesuffix(b"]"), size))  # the Chrome format lets it open
+    stream, events = read(cut(text.rstrip().removesuffix(b"]"), size))  # the Chrome format allows an open array
     assert len(events) == len(EVENTS)
     assert (stream.lost, stream.damage) == (0, "the file is truncated inside the events")
 
@@ -128,7 +128,7 @@ def test_a_bare_array(size: int, layout: str) -> None:
 def test_space_and_a_byte_order_mark_around() -> None:
     stream, events = read([b"\xef\xbb\xbf \n" + document("default", TRAILER, HEADER) + b" \n"])
     assert_all(stream, events)
-    assert stream.header == HEADER | TRAILER  # as json.loads has it
+    assert stream.header == HEADER | TRAILER  # as json.loads reads it
     stream, events = read([b"\xef\xbb\xbf \n" + json.dumps(EVENTS).encode() + b" \n"])
     assert_all(stream, events)
 
@@ -143,7 +143,7 @@ def test_a_comma_behind_the_last_event() -> None:
 
 @pytest.mark.parametrize("size", [100, 3000, 1 << 20])
 def test_values_of_odd_types_do_not_move_the_border(size: int) -> None:
-    """A chunk with a value that the fast types refuse may also end at a border that lies in a name."""
+    """A chunk with a value that the fast types reject may also end at a border inside a name."""
     odd = [
         {**e, "args": {**e.get("args", {}), "stream": [1], "grid": "grid(1,)"}} if i % 3 else e
         for i, e in enumerate(EVENTS)
@@ -153,11 +153,11 @@ def test_values_of_odd_types_do_not_move_the_border(size: int) -> None:
 
 
 @pytest.mark.parametrize("size", [100, 3000, 1 << 20])
-def test_a_wound_does_not_move_the_border(size: int) -> None:
-    """One broken event among many, whose names hold what looks like borders."""
-    for wounded in range(1, 60, 7):
+def test_damage_does_not_move_the_border(size: int) -> None:
+    """One broken event among many whose names contain apparent borders."""
+    for damaged in range(1, 60, 7):
         parts = [json.dumps(e) for e in EVENTS]
-        parts[wounded] = '{"ph": "X", "cat": "cpu_op", "name": "a"b", "pid": 1, "ts": -5, "args": {"x": %}}'
+        parts[damaged] = '{"ph": "X", "cat": "cpu_op", "name": "a"b", "pid": 1, "ts": -5, "args": {"x": %}}'
         text = ('{"traceEvents": [' + ",\n  ".join(parts) + "]}").encode()
         stream, events = read(cut(text, size))
         assert len(events) == len(EVENTS) - 1
@@ -207,7 +207,7 @@ def test_what_stands_before_the_events_is_told_where_it_is_spoilt(before: bytes,
 
 
 def test_an_event_beyond_all_measure_is_damage(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A bracket that nothing closes must not hold back the rest of the file."""
+    """An unclosed bracket must not block the rest of the file."""
     monkeypatch.setattr(event_stream, "EVENT_LIMIT_BYTES", 4096)
     parts = [json.dumps(op("aten::mm", i, 1)) for i in range(1000)]
     parts[300] = '{"ph": "X", "name": "open", "args": {"x": [1'

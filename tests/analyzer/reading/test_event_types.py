@@ -1,4 +1,4 @@
-"""Events of known categories are decoded into narrow types: the tables are the same as through the general ones."""
+"""Events of known categories are decoded into narrow types: the tables are the same as with the general types."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from traceopt.testing.events import Json, annotation, document, kernel, op, pyth
 
 
 def both_ways(text: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Reads a trace with the narrow types and without."""
+    """Reads a trace with and without the narrow types."""
     narrow = read_trace(io.BytesIO(text), "trace")
     monkeypatch.setattr(event_types, "_decode_known", event_types._decode_any)
     general = read_trace(io.BytesIO(text), "trace")

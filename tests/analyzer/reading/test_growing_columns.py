@@ -1,4 +1,4 @@
-"""Fast columns hold what a plain conversion holds, at every length where the packing changes."""
+"""Fast columns equal a plain conversion, at every length at which the packing changes."""
 
 from __future__ import annotations
 

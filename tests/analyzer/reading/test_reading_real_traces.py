@@ -81,7 +81,7 @@ def test_tables_hold_the_events(pair: tuple[Trace, Json]) -> None:
         names = Counter(trace.names[code] for code in columns.name.tolist())
         assert names == Counter(e["name"] for e in events), table
         expected = sorted((float(e["ts"]) - origin) * 1000 for e in events)
-        assert np.allclose(columns.start, expected, rtol=0, atol=1), table  # decimals of an epoch are not exact
+        assert np.allclose(columns.start, expected, rtol=0, atol=1), table  # decimals of epoch times are not exact
         durations = defaultdict(float)
         for event in events:
             durations[event["name"]] += float(event.get("dur", 0)) * 1000

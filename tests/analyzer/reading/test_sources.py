@@ -1,4 +1,4 @@
-"""Paths of every sort lead to the traces they mean, in one order, or to one clear line."""
+"""Paths of every kind lead to the traces they stand for, in one order, or to one clear error."""
 
 from __future__ import annotations
 
@@ -237,7 +237,7 @@ def test_a_source_that_vanishes_is_an_input_error() -> None:
 
 @contextlib.contextmanager
 def as_nobody() -> Iterator[None]:
-    """Root reads everything: where the tests run as root, they are somebody else for a while."""
+    """Root can read everything: if the tests run as root, they temporarily become another user."""
     is_root = os.geteuid() == 0
     if is_root:
         os.seteuid(65534)
@@ -252,7 +252,7 @@ def as_nobody() -> Iterator[None]:
 def test_an_unreadable_file_is_an_input_error() -> None:
     os.chmod(".", 0o701)
     path = put("a.json")
-    find_sources(["a.json"])  # and imports what somebody else may not read
+    find_sources(["a.json"])  # and imports what the other user may not read
     os.chmod(path, 0)
     with as_nobody(), pytest.raises(InputError, match=r"a\.json: Permission denied"):
         find_sources(["a.json"])

@@ -1,4 +1,4 @@
-"""Any file gives its events as tables, exactly, or one clear line; never anything else."""
+"""Any file gives exact tables or one clear error, never anything else."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def names(trace: Trace, table: str) -> list[str]:
 
 
 def well_formed(trace: Trace) -> None:
-    """What every table promises."""
+    """What every table guarantees."""
     starts = []
     for field in TABLES:
         table: Table = getattr(trace, field)
@@ -129,7 +129,7 @@ def test_the_categories_of_2021() -> None:
     assert names(trace, "ops") == ["aten::conv2d"]
     assert len(trace.annotations) == 3
     assert trace.gpu.kind.tolist() == [KERNEL, MEMCPY, MEMSET]
-    assert trace.gpu.device.tolist() == [0, 0, 0]  # from the process row
+    assert trace.gpu.device.tolist() == [0, 0, 0]  # from the process id
     assert trace.gpu.bytes.tolist() == [-1, 400, 8]
     assert {thread.tid for thread in trace.threads} == {1, 25738}
     assert trace.meta.categories["Operator"] == 4
@@ -225,7 +225,7 @@ def test_times_are_exact_nanoseconds(base: int) -> None:
 
 
 def test_fractions_of_a_microsecond_are_exact() -> None:
-    """Kineto counts from the quarter's first day now: 13 digits and three decimals."""
+    """Kineto now counts from the first day of the quarter: 13 digits and three decimals."""
     times = ["7791913692199.694", "7791913692199.695", "7791913692200.000", "7791914679560.118"]
     text = document([op("n", i, 0.001) for i in range(len(times))]).decode()
     for i, time in enumerate(times):
@@ -476,7 +476,7 @@ def test_what_is_no_trace_is_told_in_one_line(data: bytes, says: str) -> None:
 @pytest.mark.parametrize("layout", [{}, {"separators": (",", ":")}, {"indent": 1}])
 @pytest.mark.parametrize("bare", [False, True])
 def test_every_place_a_file_can_be_cut_at(layout: dict[str, Any], bare: bool) -> None:
-    """All events that are complete before the cut are kept, the one that is cut is counted, damage is told."""
+    """All events that are complete before the cut are read, the cut one is counted, and the damage is reported."""
     whole: Any = [*SMALL, *META]
     if not bare:
         whole = {"schemaVersion": 1, "traceEvents": whole, "traceName": "x", "more": [{"a": 1}, {"b": 2}]}
@@ -505,7 +505,7 @@ def test_every_place_a_file_can_be_cut_at(layout: dict[str, Any], bare: bool) ->
         assert trace.meta.damage is not None
 
 
-WOUNDS = {
+DAMAGED_EVENTS = {
     "raw quotes": b'"name": "k<"a", "b">"',
     "raw backslashes": rb'"name": "C:\Users\quentin"',
     "control characters": b'"name": "a\nb\x00c"',
@@ -520,25 +520,25 @@ WOUNDS = {
 }
 
 
-@pytest.mark.parametrize("wound", WOUNDS)
+@pytest.mark.parametrize("damage", DAMAGED_EVENTS)
 @pytest.mark.parametrize("pack", [bytes, gzip.compress])
-def test_one_wounded_event_of_many(wound: str, pack: Any) -> None:
+def test_one_damaged_event_of_many(damage: str, pack: Any) -> None:
     events = [op(f"op {i}", i, 1, **{"External id": i}) for i in range(9000)]  # two blocks of text
     text = json.dumps({"traceEvents": events, "traceName": "x"}).encode()
     assert len(text) > 1_050_000
     for place in (0, 4000, 8999):
-        wounded = text.replace(b'"name": "op %d"' % place, WOUNDS[wound])
-        trace = read(pack(wounded))
+        damaged = text.replace(b'"name": "op %d"' % place, DAMAGED_EVENTS[damage])
+        trace = read(pack(damaged))
         well_formed(trace)
         kept = {*names(trace, "ops")} & {f"op {i}" for i in range(9000)}
         assert len(kept) == 8999
         assert trace.meta.lost_events + trace.meta.repaired_events == 1
         assert trace.meta.header == {"traceName": "x"}
         assert trace.meta.damage is None
-        assert (wound in ("unclosed", "no colon")) == trace.meta.lost_events
+        assert (damage in ("unclosed", "no colon")) == trace.meta.lost_events
 
 
-@pytest.mark.parametrize("name", sorted({*broken.DAMAGE} - {"format_of_2021"}))  # whose times are cut
+@pytest.mark.parametrize("name", sorted({*broken.DAMAGE} - {"format_of_2021"}))  # whose times are truncated
 def test_damage_as_seen_in_the_wild(name: str, generated_trace: bytes) -> None:
     whole = read(generated_trace)
     trace = read(broken.DAMAGE[name](generated_trace))
@@ -564,7 +564,7 @@ def test_duplicate_keys_are_as_in_json() -> None:
 
 
 def test_the_text_is_not_held() -> None:
-    """Memory follows the tables: arguments that nothing reads cost nothing, however large."""
+    """Memory depends on the tables: arguments that nothing reads cost no memory, however large."""
     padding = "x" * 5000
     text = document([op("aten::mm", i, 1, ignored=[{"a": padding}]) for i in range(8000)])
     packed = io.BytesIO(gzip.compress(text, 1))
@@ -665,7 +665,7 @@ def test_flipped_deleted_and_doubled_bytes(data: st.DataObject) -> None:
     ],
 )
 def test_hostile_repetition_takes_time_by_its_length(unit: bytes) -> None:
-    """It ends: nothing is read again and again. (A quadratic reader takes minutes here.)"""
+    """Reading ends, because nothing is scanned repeatedly. (A quadratic reader takes minutes here.)"""
     for event in (b"", b'{"ph": "X" '):
         with suppress(InputError):
             read(b'{"traceEvents": [' + event + unit * 30_000)

@@ -1,4 +1,4 @@
-"""Two processes read what one does: the same rows with the same codes, or they leave it to one."""
+"""Two processes read the same as one: the same rows with the same codes, or they leave it to one."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are f
 
 @pytest.fixture
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Many chunks from little text."""
+    """Makes many chunks from little text."""
     monkeypatch.setattr(trace_reader, "Blocks", partial(Blocks, block_bytes=1 << 15))
 
 
 @pytest.fixture
 def went_well(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
-    """Files of any size are shared; has an entry for each, whether that went well."""
+    """Lets files of any size be shared; has an entry for each attempt, whether it succeeded."""
     went: list[bool] = []
 
     def noting(*args: Any) -> Any:
@@ -47,7 +47,7 @@ def went_well(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
 
 
 def assert_same(path: Path) -> None:
-    """What two processes read is what one reads."""
+    """Two processes read the same as one."""
     with path.open("rb") as stream:
         shared = read_trace(stream, "trace")
     alone = read_trace(io.BytesIO(path.read_bytes()), "trace")
@@ -80,7 +80,7 @@ def test_what_is_unusual_is_read_by_one(kind: str, tmp_path: Path, went_well: li
         text = text[:middle] + text[middle + 3 :]
     data = text.encode()
     if kind == "no UTF-8":
-        middle = data.index(b'"cat"', len(data) // 2)  # a key that is spoilt hides its value
+        middle = data.index(b'"cat"', len(data) // 2)  # a broken key hides its value
         data = data[: middle + 2] + b"\xff" + data[middle + 3 :]
     path.write_bytes(gzip.compress(data, 1))
     assert_same(path)

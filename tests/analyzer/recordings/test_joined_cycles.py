@@ -22,7 +22,7 @@ from traceopt.testing.events import MAIN, PID, Json, annotation, op, python, rea
 
 
 def step(number: int, start: float, times: list[tuple[str, float, float]], length: float, **args: Any) -> list[Json]:
-    """A step with operators at their offsets from its start."""
+    """A step with operators at offsets from its start."""
     ops = [op(name, start + at, duration, **args) for name, at, duration in times]
     return [annotation(f"ProfilerStep#{number}", start, length), *ops]
 
@@ -82,7 +82,7 @@ def test_a_call_site_is_found_for_the_timing_cycle() -> None:
 
 
 def test_the_time_between_operators_runs_evenly() -> None:
-    """A frame that holds half the way from relu to item does so there too: 350..500 is 60..90."""
+    """A frame that spans half the way from relu to item does so in the other cycle, too: 350..500 becomes 60..90."""
     half = python("half.py(1): half", 350, 75)
     joined = join_cycles(timing(steps=1), detail(half))
     row = int(np.flatnonzero(joined.python.name == joined.names.index("half.py(1): half"))[0])
@@ -104,7 +104,7 @@ def test_a_step_with_other_operators_is_matched_round_them() -> None:
 
 
 def test_each_step_borrows_from_the_one_like_it() -> None:
-    """One of the detail cycle's steps logs: it is not the pattern for steps that do not."""
+    """One of the detail cycle's steps logs; steps that do not log must not borrow from it."""
     logging = [*SLOW, ("aten::log", 550, 10)]
     both = [*step(7, 0, logging, 600, **SHAPES), *step(8, 600, SLOW, 600, **SHAPES), python("log.py(1): log", 540, 30)]
     joined = join_cycles(timing(), read(both))
@@ -120,7 +120,7 @@ def test_a_cycle_without_operators_does_no_harm(empty: str) -> None:
 
 
 def without_extras(trace: Trace) -> Trace:
-    """As the timing cycle has it: no shapes, frames, memory."""
+    """As in the timing cycle: no shapes, frames, memory."""
     ops, annotations = trace.ops, trace.annotations
     unknown = np.full(len(ops), -1, np.int32)
     none = np.empty(0, np.int64)
@@ -134,7 +134,7 @@ def without_extras(trace: Trace) -> Trace:
 
 
 def stretched(trace: Trace, random: np.random.Generator) -> Trace:
-    """As extras stretch it: what lies between two borders of operators takes up to four times as long."""
+    """As recording extras distorts it: the time between two borders of operators is up to four times as long."""
     thread = Facts(trace).steps.thread
     tables = [table.take(np.flatnonzero(table.thread == thread)) for table in (trace.ops, trace.annotations)]
     knots = np.unique(np.concatenate([time for table in tables for time in (table.start, table.end)]))
@@ -153,7 +153,7 @@ def stretched(trace: Trace, random: np.random.Generator) -> Trace:
 @given(st.integers(0, 1000))
 @settings(max_examples=10)
 def test_what_the_extras_stretched_is_put_back(seed: int) -> None:
-    """A trace without its extras, joined with itself stretched, is itself, on the training thread."""
+    """A trace without its extras, joined with a stretched copy of itself, equals itself on the training thread."""
     whole = five_faults()
     joined = join_cycles(without_extras(whole), stretched(whole, np.random.default_rng(seed)))
     assert np.array_equal(joined.ops.dims >= 0, whole.ops.dims >= 0)

@@ -1,4 +1,4 @@
-"""Two sequences of names are matched: the same ones fully, changed ones around the changes."""
+"""Two sequences of names are aligned: equal ones completely, changed ones around the changes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from traceopt.analyzer.recordings.operator_alignment import align
 
-LAYERS = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10] * 6  # what repeats: a model's layers
+LAYERS = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10] * 6  # repeating names, like a model's layers
 
 
 def matched(left: list[int], right: list[int]) -> list[tuple[int, int]]:

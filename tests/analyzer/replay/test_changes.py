@@ -1,4 +1,4 @@
-"""What each change does to a step whose answer is known, and what no change may ever do."""
+"""What each change does to a step with a known answer, and what no change may ever do."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def step_us(facts: Facts, *changes: Change) -> float:
 
 
 def during(facts: Facts, name: str) -> Intervals:
-    """When operators of a name ran."""
+    """When operators with a name ran."""
     rows = [facts.trace.names[code] == name for code in facts.slices.name]
     return union(facts.slices.start[rows], facts.slices.end[rows])
 
@@ -56,7 +56,7 @@ def syncs(facts: Facts) -> np.ndarray:
 
 
 def loader_then_model(machine: Machine) -> None:
-    """500 us of loading, then 200 us of GPU work, for which the host waits."""
+    """500 us of loading, then 200 us of GPU work that the host waits for."""
     machine.work(500, "load")
     for _ in range(2):
         machine.launch(100)
@@ -78,7 +78,7 @@ def test_host_time_that_two_changes_remove_goes_once() -> None:
 
 
 def test_a_faster_host_cannot_be_faster_than_the_gpu() -> None:
-    """Nothing waits: the host runs ahead, and the pace is the GPU's."""
+    """Nothing waits: the host runs ahead, and the GPU determines the rate."""
 
     def step(machine: Machine) -> None:
         machine.work(500, "load")
@@ -105,7 +105,7 @@ def test_kernels_get_faster_until_the_host_is_the_limit() -> None:
 
 
 def test_without_the_sync_host_and_gpu_overlap() -> None:
-    """300 us on the GPU, then 200 us on the host: one after the other with the sync, beside each other without."""
+    """300 us on the GPU, then 200 us on the host: sequential with the sync, overlapping without."""
 
     def step(machine: Machine) -> None:
         machine.launch(300)
@@ -155,11 +155,11 @@ def test_merged_kernels_are_one_launch() -> None:
     merged = facts.replay([MergeKernels(group, 0.25)])
     assert merged.step_ns / 1e3 == pytest.approx(101, abs=1)
     assert (merged.rows.duration > 0).sum() == STEPS
-    assert step_us(facts, MergeKernels(group, 0.0)) == pytest.approx(20, abs=1)  # one dispatch is left
+    assert step_us(facts, MergeKernels(group, 0.0)) == pytest.approx(20, abs=1)  # one dispatch remains
 
 
 def test_work_on_a_stream_of_its_own_overlaps_with_what_comes_after() -> None:
-    """Communication amid compute: only the next step waits for it."""
+    """Communication in the middle of compute: only the next step waits for it."""
 
     def step(machine: Machine) -> None:
         machine.launch(100)

@@ -1,4 +1,4 @@
-"""The graph knows what waits for what, and re-timed without a change it gives the recorded steps back."""
+"""The graph knows what waits for what; re-timed without a change it reproduces the recorded steps."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def error_of(facts: Facts) -> float:
 
 
 def assert_repeats(facts: Facts) -> None:
-    """Host and device are where they were at every border of a step, and every kernel starts when it did."""
+    """Host and device are where they were at every step border, and every kernel starts when it did."""
     graph = facts.replay_graph
     timing = retime(graph, graph.rows)
     assert np.abs(timing.host - facts.steps.edges).max() <= 1
@@ -75,7 +75,7 @@ def test_every_wait_is_for_what_came_before_whatever_the_file_says(seed: int) ->
 
 
 def test_more_streams_than_any_job_has(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Those that are used least are one stream: the table of streams by calls stays small."""
+    """The least used streams are treated as one, so that tables of streams by calls stay small."""
     monkeypatch.setattr(queues, "MOST_STREAMS", 4)
     machine = Machine()
     for number in range(40):
@@ -99,7 +99,7 @@ def test_a_fast_gpu_follows_the_host() -> None:
 
 
 def test_a_slow_gpu_sets_the_pace_of_a_host_that_never_waits() -> None:
-    """The recorded steps of the host are short; the run goes on at the pace of the GPU."""
+    """The recorded steps of the host are short, but the run proceeds at the rate of the GPU."""
     machine = Machine()
     for _ in range(4):
         with machine.step():
@@ -159,7 +159,7 @@ def test_a_copy_to_pageable_memory_blocks_and_one_to_pinned_memory_does_not() ->
 
 
 def test_a_slow_copy_whose_call_lasts_into_it_blocks() -> None:
-    """From pageable memory the call returns when the last piece is staged, before the copy's end."""
+    """From pageable memory the call returns when the last piece is staged, before the end of the copy."""
     copy = span("gpu_memcpy", "Memcpy HtoD (Pageable -> Device)", 300, 800, 7, device=0, stream=7, correlation=1)
     facts = Facts(
         read([annotation("ProfilerStep#0", 0, 2000), runtime("cudaMemcpyAsync", 100, 900, 1), copy | {"pid": 0}])
@@ -171,7 +171,7 @@ def test_a_slow_copy_whose_call_lasts_into_it_blocks() -> None:
 
 
 def test_sync_rows_name_the_event_that_was_awaited() -> None:
-    """Without the row, the longer kernel would be taken for what the call waited for."""
+    """Without the row, the call would seem to have waited for the longer kernel."""
     events = [
         annotation("ProfilerStep#0", 0, 2000),
         runtime("cudaLaunchKernel", 10, 5, 1),
@@ -183,7 +183,7 @@ def test_sync_rows_name_the_event_that_was_awaited() -> None:
     ]
     row = {"stream": -1, "device": 0, "correlation": 4, "wait_on_stream": 7, "wait_on_cuda_event_record_corr_id": 2}
     assert awaited(Facts(read([*events, span("cuda_sync", "Event Sync", 700, 5, -1, **row)]))) == [("host", "first")]
-    assert awaited(Facts(read(events))) == []  # nothing ended in it: what it waited for is not known
+    assert awaited(Facts(read(events))) == []  # nothing ended during it, so what it waited for is unknown
 
 
 def test_an_event_sync_that_blocked_waited_for_what_ended_then() -> None:

@@ -1,4 +1,4 @@
-"""Replayed without a change, real traces give their steps back; where they do not, the trace itself is why."""
+"""Replayed without a change, real traces reproduce their steps; where they do not, the trace itself is the reason."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from traceopt.analyzer.reading.trace_reader import read_trace
 
 WITH_GPU_WORK = [file for file, truth in expected().items() if truth["figures"].get("gpu_busy_us")]
 BOUND, GOAL = 0.05, 0.02
-# Part of what the device did is not in these files, so that work seems to start late without a reason.
+# Part of the device's work is missing in these files, so other work seems to start late without a reason.
 INCOMPLETE = {
     "sampled_rank-0": "a sample of the events",
     "sampled_rank-1": "a sample of the events",

@@ -1,4 +1,4 @@
-"""Runs of work taken at once give the times of the pass over all rows, whatever waits for whatever."""
+"""Re-timing runs of work gives the same times as a pass over all rows, whatever waits for whatever."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from traceopt.analyzer.replay.retime import Timing, condensed, one_pass, pace, r
 
 
 def graph_of(seed: int, length: int, awaited_share: float, streams: int) -> Graph:
-    """Random rows: some were issued before the window, the first behind them and the last are borders."""
+    """Random rows: some were issued before the window; the first row after them and the last row are borders."""
     chance = random.Random(seed)  # noqa: S311
     fixed = chance.randrange(4)
     borders = [fixed, *sorted(chance.sample(range(fixed + 1, fixed + length), chance.randrange(3))), fixed + length]

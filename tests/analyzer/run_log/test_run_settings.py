@@ -1,4 +1,4 @@
-"""What `traceopt run` records beside the events is read where it is there, and nothing is taken from odd values."""
+"""The settings recorded by `traceopt run` are read if present, and odd values are ignored."""
 
 from __future__ import annotations
 

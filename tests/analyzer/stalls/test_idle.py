@@ -1,4 +1,4 @@
-"""Each idle gap of the GPU is charged to what kept the next kernel from being there, to the nanosecond."""
+"""Each idle gap of the GPU is attributed to what delayed the next kernel, to the nanosecond."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LOADER = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
 
 
 def facts_of(*events: Json, step_us: float = 1000, steps: int = 1) -> Facts:
-    """The facts of steps that follow each other from 0 on, on the main thread."""
+    """The facts of consecutive steps, starting at 0, on the main thread."""
     marked = [annotation(f"ProfilerStep#{i}", i * step_us, step_us) for i in range(steps)]
     return Facts(read([*marked, *events]))
 
@@ -34,7 +34,7 @@ def launched(start: float, duration: float, launch: float, correlation: int, **a
 
 
 def causes_ns(facts: Facts) -> dict[str, int]:
-    """Idle time by cause, without the parts before the first and after the last kernel."""
+    """Idle time by cause, without the time before the first and after the last kernel."""
     work, gaps = facts.gpu.work, facts.gaps
     between = (gaps.start >= work.start.min()) & (gaps.end <= work.end.max())
     total = facts.idle.amount[between].sum(axis=0).tolist()
@@ -47,12 +47,12 @@ def test_gap_in_the_data_loader() -> None:
         annotation(LOADER, 150, 250),
         *launched(420, 100, 410, 2),
     )
-    # [200, 400) in the loader, [410, 415) the launch, the rest of [200, 420) nothing
+    # [200, 400) in the loader, [410, 415) the launch, the rest of [200, 420) untraced
     assert causes_ns(facts) == {"data_loading": 200_000, "launch": 5_000, "untraced": 15_000}
 
 
 def test_item_and_the_refill_are_the_sync() -> None:
-    """The host had run 40 us ahead, and takes 85 us to launch again: 40 us of these are the sync's."""
+    """The host was 40 us ahead and takes 85 us to launch again: 40 us of these are due to the sync."""
     facts = facts_of(
         kernel("before", 0, 55, 99),
         *launched(55, 245, 10, 1),  # waited 40 us between launch and start, runs until 300
@@ -75,7 +75,7 @@ def test_the_refill_ends_where_the_host_is_ahead_again() -> None:
         runtime("cudaStreamSynchronize", 20, 390, 2),  # until 410
         *launched(500, 100, 490, 3),
         *launched(600, 100, 500, 4),
-        *launched(900, 50, 890, 5),  # starved anew, long after: not the sync's doing
+        *launched(900, 50, 890, 5),  # starved again long after: not due to the sync
     )
     assert causes_ns(facts) == {"host_sync": 10_000 + 90_000, "launch": 5_000, "untraced": 195_000}
 
@@ -84,13 +84,13 @@ def test_work_that_was_launched_before_the_gap_is_queued() -> None:
     facts = facts_of(
         *launched(100, 100, 90, 1),
         *launched(300, 100, 150, 2),
-        op("aten::mm", 200, 100),  # whatever the host does meanwhile
+        op("aten::mm", 200, 100),  # whatever the host does in the meantime
     )
     assert causes_ns(facts) == {"queued": 100_000}
 
 
 def test_work_launched_in_the_gap_is_queued_once_launches_take_no_longer() -> None:
-    """A launch reaches an idle GPU in 30 us at most; what is beyond is not the host's."""
+    """A launch reaches an idle GPU within 30 us; a longer delay is not the host's."""
     facts = facts_of(*launched(100, 100, 90, 1), *launched(400, 100, 245, 2))
     assert causes_ns(facts) == {"launch": 5_000, "untraced": 45_000 + 30_000, "queued": 120_000}
 
@@ -123,7 +123,7 @@ def test_the_tail_is_the_training_threads() -> None:
 
 
 def test_the_launching_thread_is_asked() -> None:
-    """Autograd's thread launches the next kernel, while the main thread waits in Python for the backward."""
+    """Autograd's thread launches the next kernel while the main thread waits in Python for the backward."""
     facts = facts_of(
         *launched(100, 100, 90, 1),
         python("torch/autograd/graph.py(8): _engine_run_backward", 180, 700),
@@ -218,7 +218,7 @@ def test_a_slow_first_call(kernel_us: float, expected: dict[str, int]) -> None:
 
 
 def test_launch_latency_of_the_gap_between_two_busy_streams_counts_once() -> None:
-    """Idle is where no stream works."""
+    """Idle means that no stream works."""
     facts = facts_of(
         *launched(100, 200, 90, 1, stream=7),
         *launched(150, 100, 140, 2, stream=20),
@@ -229,7 +229,7 @@ def test_launch_latency_of_the_gap_between_two_busy_streams_counts_once() -> Non
     assert sum(causes_ns(facts).values()) == 5_000
 
 
-# What holds in every trace.
+# Properties of every trace.
 
 times = st.integers(0, 400)
 lengths = st.integers(0, 120)
@@ -260,7 +260,7 @@ gpu_events = st.tuples(
 
 
 def random_trace(host: list[Json], work: list[Any], steps: int) -> Facts:
-    """Events anywhere, overlapping as they like, launches after their kernels included."""
+    """Events anywhere, with any overlap, including launches after their kernels."""
     events = [annotation(f"ProfilerStep#{i}", 5_000 + 9_000 * i, 8_500) for i in range(steps)]
     for correlation, (name, start, duration, launch, call, tid, stream, has_launch) in enumerate(work, 1):
         category = {"Memc": "gpu_memcpy", "Mems": "gpu_memset"}.get(name[:4], "kernel")
@@ -277,7 +277,7 @@ def test_every_nanosecond_has_one_owner(host: list[Json], work: list[Any], steps
     facts = random_trace(host, work, steps)
     gaps, idle, gpu = facts.gaps, facts.idle, facts.gpu
     window = facts.steps.window_ns
-    assume(window > 1)  # events that do not last
+    assume(window > 1)  # events without duration
     assert (idle.amount >= 0).all()
     assert (idle.amount.sum(axis=1) == gaps.end - gaps.start).all()
     assert int((gaps.end - gaps.start).sum()) + gpu.busy.total == window

@@ -1,4 +1,4 @@
-"""What recording costs is spread over the events of the steps, and no change gives it back."""
+"""The cost of recording is spread over the events of the steps, and no change saves it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def slices(start: list[int], kind: list[int]) -> Slices:
 
 def test_each_event_of_the_steps_has_its_part() -> None:
     events = slices([-10, 0, 10_000, 60_000, 70_000, 100_000], [OP] * 6)  # the first and the last are outside
-    cost = find_profiler_cost(events, STEPS, 200.0, True)  # of each of two steps
+    cost = find_profiler_cost(events, STEPS, 200.0, True)  # per step, two steps
     assert cost.start.tolist() == [0, 10_000, 60_000, 70_000]
     assert set(cost.length.tolist()) == {100}
 
@@ -47,7 +47,7 @@ def test_what_events_do_not_explain_is_not_the_profilers(extra_ns: float, total:
 
 def with_cost(facts: Facts, cost: Intervals) -> Facts:
     changed = Facts(facts.trace)
-    changed.__dict__["profiler_cost"] = cost  # instead of what it would find
+    changed.__dict__["profiler_cost"] = cost  # instead of the real one
     return changed
 
 

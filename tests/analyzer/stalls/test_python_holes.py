@@ -1,4 +1,4 @@
-"""Holes are long stretches inside one Python frame without any event, while the GPU starves."""
+"""Untraced Python: long stretches inside one Python frame without any event, while the GPU starves."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_a_hole_in_a_frame() -> None:
 
 
 def test_other_events_fill_it() -> None:
-    """Calls every half a millisecond are Python that works."""
+    """Calls every half a millisecond show that Python is working."""
     calls = [python("<built-in method append>", 200 + 500 * i, 100) for i in range(16)]
     found = holes(python("train.py(3): step", 50, 8_060), *calls)
     assert found == []
@@ -49,7 +49,7 @@ def test_other_events_fill_it() -> None:
 @pytest.mark.parametrize(
     "around",
     [
-        [op("aten::mm", 50, 9_000)],  # an operator's own time is no collector's
+        [op("aten::mm", 50, 9_000)],  # an operator's own time is not the garbage collector's
         [python("<built-in method sort of list object>", 50, 9_000)],  # the builtin itself works
         [],  # nothing was traced: the thread may be anywhere
     ],

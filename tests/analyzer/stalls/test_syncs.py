@@ -1,4 +1,4 @@
-"""Blocking calls: why each is there, where it was asked for, and what it stalls."""
+"""Blocking calls: why each is there, where it was called, and the stall it causes."""
 
 from __future__ import annotations
 
@@ -101,7 +101,9 @@ def test_steps_and_window() -> None:
 
 @pytest.mark.parametrize(("scenario", "reason"), SCENARIOS_WITH_SYNC.items())
 def test_planted_syncs(example: GetExample, scenario: str, reason: str) -> None:
-    """The dearest reason is the planted one, and its stall is about its cost; on the fixed twin it is gone."""
+    """The most expensive reason is the planted one, and its stall is close to the planted cost; the fixed twin has
+    none.
+    """
     facts = example(scenario).facts
     by_reason = {name: int(facts.syncs.stall[facts.syncs.reason == name].sum()) for name in set(facts.syncs.reason)}
     assert max(by_reason, key=lambda name: by_reason[name]) == reason
@@ -114,7 +116,7 @@ def test_planted_syncs(example: GetExample, scenario: str, reason: str) -> None:
 
 
 def test_the_healthy_wait_is_free(example: GetExample) -> None:
-    """loss.item() at the end of the step waits for a GPU that works: much sync time, hardly a stall."""
+    """loss.item() at the end of the step waits for a busy GPU: much sync time, hardly any stall."""
     facts = example("loss_item").facts
     waited = int((facts.syncs.end - facts.syncs.start).sum())
     assert waited > 0.3 * facts.steps.window_ns

@@ -1,4 +1,4 @@
-"""Slices lead to the line of the user's code: through frames, call stacks, and the forward of a backward operator."""
+"""Slices lead to lines of the user's code: through frames, call stacks, and the forward of a backward operator."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from traceopt.testing.events import PID, Json, annotation, op, python, read, run
 
 
 def sites(events: list[Json]) -> dict[str, str]:
-    """For each slice by name, its call site as "file:line function", "" for none."""
+    """Call site of each slice by name, as "file:line function"; "" for none."""
     trace = read(events)
     slices = build_slices(trace)
     found = CallSites(trace, slices)
@@ -134,7 +134,7 @@ def test_call_stacks_of_2021() -> None:
     )
     assert found == {
         "aten::linear": "~/proj/net.py:12 forward",
-        "aten::t": "~/proj/net.py:12 forward",  # from around it
+        "aten::t": "~/proj/net.py:12 forward",  # from the frame around it
         "aten::addmm": "~/proj/net.py:12 forward",
         "cudaLaunchKernel": "~/proj/net.py:12 forward",
         "aten::lost": "",
@@ -160,7 +160,7 @@ def backward(name: str, start: float, sequence: int) -> Json:
 
 
 def test_a_backward_operator_is_called_where_its_forward_was() -> None:
-    """The forward is the last operator with the number: earlier ones made no autograd node."""
+    """The forward is the last operator with the number: earlier ones created no autograd node."""
     found = sites(
         [
             python("train.py(1): main", 0, 100),
@@ -210,7 +210,7 @@ def test_the_users_own_backward_is_its_own_site() -> None:
 
 
 def test_the_engine_in_the_calling_thread() -> None:
-    """On a CPU the backward operator runs below the line that called backward(); its forward's line says more."""
+    """On a CPU the backward operator runs below the line that called backward(); its forward's line is more useful."""
     found = sites(
         [
             python("model.py(3): forward", 0, 20),
@@ -241,7 +241,7 @@ def test_a_site_is_numbered_once() -> None:
 
 
 def recorded_lines(frames: list[tuple[str, float, float, int]], *others: Json, calling: bool = False) -> dict[str, str]:
-    """Sites of slices by name, where the line of each frame's caller was recorded (0: it was not)."""
+    """Sites of slices by name, if the line of each frame's caller was recorded (0: it was not)."""
     lines = [line for *_, line in frames]
     rows = [row for row, line in enumerate(lines) if line]
     calls = {"count": len(frames), "rows": rows, "lines": [line for line in lines if line]}
@@ -268,7 +268,7 @@ def test_work_inside_a_call_has_the_line_of_the_call() -> None:
     found = recorded_lines(frames, op("aten::ones_like", 12, 2), op("aten::item", 56, 3))
     assert found["aten::ones_like"] == "train 7-None"
     assert found["aten::item"] == found[item] == "log 3-None"
-    assert found["log.py(1): log"] == "log 1-None"  # a function is found where it begins
+    assert found["log.py(1): log"] == "log 1-None"  # the site of a function is where it begins
 
 
 def test_a_function_is_called_from_the_frame_around_it() -> None:
@@ -276,7 +276,7 @@ def test_a_function_is_called_from_the_frame_around_it() -> None:
     found = recorded_lines([LOOP, decode, ("torch/a.py(1): stack", 12.0, 5.0, 22)], calling=True)
     assert found["train.py(20): decode_batch"] == "train 7-None"
     assert found["torch/a.py(1): stack"] == "decode_batch 22-None"
-    assert found["train.py(5): train"] == "train 5-None"  # nothing of the user's is around it
+    assert found["train.py(5): train"] == "train 5-None"  # no user frame around it
 
 
 def test_work_between_two_calls_lies_between_their_lines() -> None:
@@ -302,7 +302,7 @@ def test_the_lines_of_library_code_do_not_count() -> None:
 
 
 def test_a_step_that_begins_within_a_call_hides_it_not() -> None:
-    """The steps of `traceopt run` begin in the wrapper round the DataLoader's call."""
+    """The steps of `traceopt run` begin in the wrapper around the DataLoader's call."""
     frames = [LOOP, ("traceopt/capture/hooks.py(1): next_batch", 10.0, 30.0, 6), ("torch/d.py(1): d", 25.0, 10.0, 206)]
     found = recorded_lines(frames, annotation("ProfilerStep#3", 20, 70), op("aten::stack", 30, 2))
     assert found["aten::stack"] == "train 6-None"

@@ -1,4 +1,4 @@
-"""The call tree agrees with its definition, and its cost follows the number of slices and not their depth."""
+"""The call tree agrees with its definition; its cost depends on the number of slices, not on their depth."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def columns(slices: Rows, unit: int = 1) -> tuple[np.ndarray, np.ndarray, np.nda
 
 
 def naive_parents(slices: Rows, slack: int) -> list[int]:
-    """The nearest earlier slice of the same thread that is open at the start and reaches the end, within `slack`."""
+    """The closest earlier slice of the same thread that is open at the start and reaches the end, within `slack`."""
     table = [(thread, start, start + duration) for thread, start, duration in ordered(slices)]
     parents = []
     for row, (thread, start, end) in enumerate(table):
@@ -64,7 +64,7 @@ def test_times_cut_to_microseconds_may_overhang_by_one(slices: Rows) -> None:
 def test_ancestors_agree_with_a_walk(slices: Rows, random: object, unit: int) -> None:
     tree = made(slices, unit)
     alone = [row for row in range(len(slices)) if row not in tree.parent and random.random() < 0.2]  # type: ignore[attr-defined]
-    tree.parent[alone] = -1  # as a step, which encloses nothing and stands among the slices of a frame
+    tree.parent[alone] = -1  # like a step, which encloses nothing and is between the slices of a frame
     wanted = np.array([random.random() < 0.3 for _ in slices], bool)  # type: ignore[attr-defined]
 
     def walk(row: int) -> int:
@@ -78,7 +78,7 @@ def test_ancestors_agree_with_a_walk(slices: Rows, random: object, unit: int) ->
     assert tree.ancestor(asked, wanted).tolist() == [-1, *expected, -1]
     assert [tree.ancestor(asked[row : row + 1], wanted).tolist() for row in range(len(asked))] == [
         [row] for row in [-1, *expected, -1]
-    ]  # few, so that some are looked for by climbing
+    ]  # few, so that some are found by climbing
 
 
 @given(rows, st.lists(st.integers(-2, 40), max_size=8))
@@ -94,7 +94,7 @@ def test_the_slice_open_at_a_time_is_the_last_to_begin(slices: Rows, times: list
 
 @given(rows, st.integers(0, 3), st.sampled_from([1, 1000]))
 def test_deep_trees_are_read_otherwise_and_alike(slices: Rows, levels: int, unit: int) -> None:
-    """From some depth on nothing climbs level by level any more."""
+    """Deep trees are not climbed level by level."""
     thread, start, end = columns(slices, unit)
     tree = made(slices)
     times = np.arange(-2, 40)
@@ -186,7 +186,7 @@ def test_slices_of_a_trace() -> None:
 
 
 def test_resolution_comes_from_the_times() -> None:
-    whole = read([op("outer", 0, 10), op("inner", 4, 7)])  # microseconds as up to 2023: one over the end
+    whole = read([op("outer", 0, 10), op("inner", 4, 7)])  # whole microseconds as up to 2023: one ends too late
     assert build_slices(whole).parent.tolist() == [-1, 0]
     fine = read([op("outer", 0, 10), op("inner", 4.001, 7)])
     assert build_slices(fine).parent.tolist() == [-1, -1]

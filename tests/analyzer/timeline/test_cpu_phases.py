@@ -28,7 +28,7 @@ def test_one_step() -> None:
     assert phases(
         python("train.py(3): main", 0, 950),
         annotation(LOADER, 10, 90),
-        op("aten::stack", 20, 50),  # the loader's own
+        op("aten::stack", 20, 50),  # part of the loader
         op("aten::mm", 150, 100),
         op("autograd::engine::evaluate_function: MmBackward0", 300, 200),
         op("aten::mm", 310, 100),
@@ -57,7 +57,7 @@ def test_one_step() -> None:
 
 
 def test_backward_on_autograds_thread_is_the_steps() -> None:
-    """The main thread waits for it in the engine's call, and that call is no Python either."""
+    """The main thread waits for it in the engine's call, which does not count as Python either."""
     assert phases(
         python("torch/autograd/graph.py(3): _engine_run_backward", 100, 400),
         python("<built-in method run_backward of torch._C._EngineBase object at 0x7f>", 140, 320),
@@ -67,7 +67,7 @@ def test_backward_on_autograds_thread_is_the_steps() -> None:
 
 
 def test_an_optimizer_that_runs_the_passes_itself() -> None:
-    """Lightning and LBFGS: only what follows the last backward is the optimizer's."""
+    """Lightning and LBFGS: only the time after the last backward belongs to the optimizer."""
     assert phases(
         annotation("Optimizer.step#AdamW.step", 100, 500),
         op("aten::mm", 120, 100),
@@ -77,7 +77,7 @@ def test_an_optimizer_that_runs_the_passes_itself() -> None:
 
 
 def test_collectives_on_the_cpu() -> None:
-    """gloo runs on a thread of its own; only what no model work covers is a wait."""
+    """gloo runs on its own thread; only time not covered by model work is a wait."""
     assert phases(
         op("aten::mm", 100, 200),
         annotation("gloo:all_reduce", 250, 300, 7),

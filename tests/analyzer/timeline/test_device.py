@@ -1,4 +1,4 @@
-"""Which device a trace is of: vendor, name, architecture, memory; unknown and foreign ones are told apart."""
+"""The device of a trace: vendor, name, architecture, memory; unknown and unsupported devices are recognised."""
 
 from __future__ import annotations
 

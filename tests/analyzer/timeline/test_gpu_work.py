@@ -1,4 +1,4 @@
-"""Busy time is the union of kernels, copies and fills of one device inside the window, and of nothing else."""
+"""Busy time is the union of kernels, copies and fills of one device inside the window, and nothing else."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_overlapping_streams_count_once() -> None:
 
 
 def test_what_is_no_work() -> None:
-    """Waits of streams, device-side copies of annotations, and CPU calls do not make a GPU busy."""
+    """Stream waits, device-side copies of annotations, and CPU calls do not make a GPU busy."""
     gpu = work_of(
         kernel("a", 100, 100, 1),
         span("cuda_sync", "Stream Wait Event", 300, 200, 7, device=0, stream=7, correlation=3),
@@ -47,7 +47,7 @@ def test_what_is_no_work() -> None:
 
 
 def test_parts_are_exclusive() -> None:
-    """Communication is exposed without compute, a copy without either."""
+    """Communication is exposed if no compute overlaps it, a copy if neither does."""
     gpu = work_of(
         kernel("gemm", 100, 200, 1),  # 100-300
         kernel(ALL_REDUCE, 200, 200, 2, stream=20),  # 200-400, exposed 300-400
@@ -102,7 +102,7 @@ def test_kinds() -> None:
 
 @pytest.mark.parametrize("scenario", SCENARIOS)
 def test_the_parts_of_a_step_sum_exactly(example: GetExample, scenario: str) -> None:
-    """In whole nanoseconds, on the GPU's side, the idle side, and the CPU-only phases."""
+    """In whole nanoseconds, for the GPU side, the idle side, and the CPU-only phases."""
     facts: Facts = example(scenario).facts
     window = facts.steps.window_ns
     gpu, gaps = facts.gpu, facts.gaps

@@ -1,4 +1,4 @@
-"""What a CPU thread did is cut into exclusive activities, by what owns the time where they nest."""
+"""What a CPU thread did is split into exclusive activities; if they nest, one owns the time."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def times(host: Host, tid: int = MAIN) -> dict[str, int]:
         ("python_function", "utils.py(9): save_checkpoint", "checkpoint"),
         ("python_function", "logging/__init__.py(1489): info", "logging"),
         ("python_function", "tqdm/std.py(1198): update", "logging"),
-        ("python_function", "tqdm/std.py(1160): __iter__", "python"),  # holds the whole loop
+        ("python_function", "tqdm/std.py(1160): __iter__", "python"),  # contains the whole loop
         ("python_function", "<built-in function print>", "logging"),
         ("python_function", "torch/utils/tensorboard/writer.py(3): add_scalar", "logging"),
         ("python_function", "<built-in function collect>", "gc"),
@@ -66,7 +66,7 @@ def test_activity_by_name(category: str, name: str, activity: str) -> None:
 
 
 def test_the_earlier_activity_owns_nested_time() -> None:
-    """An allocation inside an operator inside the data loader is data loading; logging's own sync is logging."""
+    """An allocation inside an operator inside the data loader is data loading; a sync inside logging is logging."""
     host = host_of(
         annotation(LOADER, 100, 100),
         op("aten::empty", 120, 50),

@@ -1,4 +1,4 @@
-"""GPU work finds the call that launched it and the operator around that call, exactly."""
+"""GPU work is linked to the exact call that launched it and to the operator around that call."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_work_without_a_launch_in_the_file() -> None:
 
 
 def test_ids_that_are_none_link_nothing() -> None:
-    """Correlation 0 and a missing one stand for "unknown"."""
+    """Correlation 0 and a missing one mean "unknown"."""
     calls = [runtime("cudaMalloc", 0, 1, 0), runtime("cudaFree", 2, 1, -1)]
     nameless = {"ph": "X", "cat": "kernel", "name": "none", "pid": 0, "tid": 7, "ts": 5, "dur": 1}
     assert links([*calls, kernel("zero", 1, 1, 0), nameless]) == {"zero": ("", ""), "none": ("", "")}

@@ -52,7 +52,7 @@ def test_steps_are_in_order_of_time_and_not_of_name() -> None:
 
 
 def test_a_step_named_twice_counts_once() -> None:
-    """By another thread, sometimes before the training thread, or in a second range of the same thread."""
+    """Named again by another thread, sometimes before the training thread, or by a second range of the same thread."""
     marks = [annotation(f"ProfilerStep#{i}", 100 * i, 90) for i in range(4)]
     again = [annotation(f"ProfilerStep#{i}", 100 * i - 5 + 8 * (i % 2), 90, tid=2) for i in range(1, 4)]
     twice = [annotation("ProfilerStep#3", 395, 1)]
@@ -125,7 +125,7 @@ def test_amounts_by_step() -> None:
     steps = Steps("profiler_step", ["a", "b"], np.array([10, 30]), np.array([15, 10]), 0)
     times = np.array([9, 10, 24, 25, 29, 30, 39, 40, 99])
     found = steps.step_of(times)
-    assert found.tolist() == [-1, 0, 0, 0, 0, 1, 1, 2, 2]  # between two steps: the earlier
+    assert found.tolist() == [-1, 0, 0, 0, 0, 1, 1, 2, 2]  # between two steps: the earlier one
     assert steps.per_step(found, np.arange(1, 10)).tolist() == [2 + 3 + 4 + 5, 6 + 7]
     assert steps.per_step(np.array([], int), np.array([], int)).tolist() == [0, 0]
     assert Steps("window", ["w"], np.array([5]), np.array([0]), 0).window_ns == 1

@@ -1,4 +1,4 @@
-"""Kernel names of real traces get the right kind, Tensor Core answer and dtype; hostile ones do no harm."""
+"""Kernel names of real traces get the right kind, Tensor Core use and dtype; hostile names do no harm."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Casts on the device: which are of weights, which are turned back at once, which are none."""
+"""Casts on the device: casts of weights, casts that are undone at once, and copies that are not casts."""
 
 from __future__ import annotations
 

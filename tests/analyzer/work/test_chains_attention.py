@@ -1,4 +1,4 @@
-"""Runs of kernels that could be one, and attention computed step by step."""
+"""Chains of kernels that could be fused, and unfused attention."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ FLASH = "void pytorch_flash::flash_fwd_kernel<pytorch_flash::Flash_fwd_kernel_tr
 
 
 def facts_of(*work: tuple[str, float] | tuple[str, float, int], ops: dict[str, str] | None = None) -> Facts:
-    """Kernels one after the other, each launched by the operator that `ops` names for it, else aten::add."""
+    """Consecutive kernels, each launched by the operator that `ops` names for it, else by aten::add."""
     events: list[Json] = [annotation("ProfilerStep#0", 0, 100_000)]
     at = 1000.0
     for correlation, (name, duration, *stream) in enumerate(work, 1):
@@ -38,7 +38,7 @@ def test_a_chain_keeps_its_longest_kernel() -> None:
     chains = facts_of((ADD, 10), (NORM, 30), (ADD, 20), (GEMM, 100), (ADD, 5)).chains
     assert (chains.count, chains.kernels, chains.time_ns) == (1, 3, 60_000)
     assert chains.fused_gain_ns == 30_000
-    assert chains.mask.tolist() == [True, True, True, False, False]  # the last one is alone
+    assert chains.mask.tolist() == [True, True, True, False, False]  # the last one is on its own
 
 
 def test_the_gain_of_long_chains_is_bounded() -> None:
@@ -47,7 +47,7 @@ def test_the_gain_of_long_chains_is_bounded() -> None:
 
 
 def test_streams_are_apart() -> None:
-    """Kernels of two streams that alternate in time are two runs."""
+    """Kernels on two streams that alternate in time are two chains."""
     chains = facts_of((ADD, 10, 7), (ADD, 10, 20), (NORM, 10, 7), (GEMM, 10, 20), (ADD, 10, 20)).chains
     assert (chains.count, chains.kernels) == (1, 2)
 
@@ -88,7 +88,7 @@ def test_without_operators_any_product_counts() -> None:
     ("sequence", "ops"),
     [
         ((GEMM, SOFTMAX, GEMM), {GEMM: "aten::addmm"}),  # a classifier's softmax between linear layers
-        ((GEMM, SOFTMAX, NORM), ATTENTION),  # no product behind it: the loss
+        ((GEMM, SOFTMAX, NORM), ATTENTION),  # no product after it: the loss
         ((GEMM, FLASH, SOFTMAX, GEMM), {**ATTENTION, FLASH: "aten::_flash_attention_forward"}),
         ((GEMM, *[ADD] * 9, SOFTMAX, GEMM), ATTENTION),  # too far apart
         ((FLASH, FLASH), {}),
@@ -101,12 +101,13 @@ def test_what_is_no_unfused_attention(sequence: tuple[str, ...], ops: dict[str, 
 def test_the_planted_attention(example: GetExample) -> None:
     """Forward and backward of each layer; flash attention leaves nothing."""
     facts = example("unfused_attention").facts
-    assert facts.unfused_attention.count / facts.steps.count == pytest.approx(4, abs=1)  # 2 layers, there and back
+    # 2 layers, forward and backward.
+    assert facts.unfused_attention.count / facts.steps.count == pytest.approx(4, abs=1)
     assert example("unfused_attention", fixed=True).facts.unfused_attention.count == 0
 
 
 def test_the_planted_chains(example: GetExample) -> None:
-    """GELU written as eight operators: what fusing gains is about what it costs."""
+    """GELU written as eight operators: the gain from fusing is close to the planted cost."""
     subject = example("unfused_elementwise")
     fixed = example("unfused_elementwise", fixed=True)
     gain = [one.facts.chains.fused_gain_ns / one.facts.steps.count for one in (subject, fixed)]

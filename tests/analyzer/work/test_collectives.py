@@ -1,4 +1,4 @@
-"""Collectives: their kind by any spelling, their bytes, their bus bandwidth, what compute did not hide."""
+"""Collectives: their kind in any spelling, bytes, bus bandwidth, and exposed time."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def test_exposed_is_without_compute() -> None:
     found = collectives(
         kernel("gemm", 100, 100, 1),
         kernel("ncclDevKernel_AllReduce_Sum_f32_RING_LL(x)", 150, 100, 2, stream=20),  # 50 us after the gemm
-        kernel("ncclDevKernel_AllReduce_Sum_f32_RING_LL(x)", 110, 30, 3, stream=20),  # under it
+        kernel("ncclDevKernel_AllReduce_Sum_f32_RING_LL(x)", 110, 30, 3, stream=20),  # overlapped by it
         kernel("ncclDevKernel_AllGather_RING_LL(x)", 400, 10, 4, stream=20),
     )
     assert sorted(found["all_reduce"].exposed.tolist()) == [0, 50_000]
@@ -137,7 +137,7 @@ def on_cpu(*events: Json, world_size: int = 2) -> dict[str, CollectiveCalls]:
 
 
 def test_collectives_of_a_cpu_run() -> None:
-    """gloo runs them on threads of its own; what the training thread computes meanwhile hides them."""
+    """gloo runs them on its own threads; they are hidden by what the training thread computes in the meantime."""
     sizes = {"Input Dims": [[1000]], "Input type": ["float"]}
     calls = on_cpu(
         op("c10d::allreduce_", 100, 10),

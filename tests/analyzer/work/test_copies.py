@@ -1,4 +1,4 @@
-"""Copies by kind, with bytes, rates, and what no other work hid."""
+"""Copies by kind: bytes, rates, and exposed time."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_exposed_is_without_compute() -> None:
 
 
 def test_unknown_bytes_are_not_zero() -> None:
-    """HIP may record none, or zeros."""
+    """HIP may record no bytes, or zeros."""
     found = copies(
         memcpy("Memcpy DtoD (Device -> Device)", 100, 10),
         memcpy("Memcpy HtoD (Host -> Device)", 200, 10, bytes=0),

@@ -129,7 +129,7 @@ def test_an_operator_inside_another_counts_once() -> None:
 
 
 def test_a_transformer_takes_what_the_papers_say(example: GetExample) -> None:
-    """6 N + 12 L H T a token ("PaLM", appendix B)."""
+    """6 N + 12 L H T per token ("PaLM", appendix B)."""
     facts = example("healthy").facts
     layers, hidden, tokens, batch = 2, 2048, 1024, 2
     per_token = 6 * (layers * 12 * hidden**2 + hidden * 50304) + 12 * layers * hidden * tokens

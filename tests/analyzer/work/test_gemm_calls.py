@@ -1,4 +1,4 @@
-"""Products call by call: which stand side by side, how many thread blocks each has."""
+"""Products call by call: which are adjacent, and how many thread blocks each has."""
 
 from __future__ import annotations
 

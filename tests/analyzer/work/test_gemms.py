@@ -1,4 +1,4 @@
-"""Matrix products: sizes from "Input Dims", the type they computed in, rates, share of peak, alignment."""
+"""Matrix products: sizes from "Input Dims", compute type, rates, share of peak, alignment."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_calls_of_one_shape_are_one_row() -> None:
     ],
 )
 def test_fp32_on_tensor_cores_is_tf32(kernel_name: str, device: dict[str, Any], dtype: str, tensor_core: bool) -> None:
-    """AMD's matrix cores take FP32 itself."""
+    """AMD's matrix cores support plain FP32."""
     dims = [[128, 256], [256, 512]]
     shape = only(facts_of(call("aten::mm", dims, "float", kernel_name, 100, 1), **device))
     assert (shape.dtype, shape.tensor_core) == (dtype, tensor_core)
@@ -99,7 +99,7 @@ def test_tensor_core_use_may_be_unknown() -> None:
         (4096, 50304, 1024, "c10::BFloat16", True),
         (4096, 50257, 1024, "c10::BFloat16", False),
         (4096, 1024, 50257, "c10::BFloat16", False),
-        (4095, 1024, 1024, "c10::BFloat16", True),  # M is free
+        (4095, 1024, 1024, "c10::BFloat16", True),  # M does not matter
         (4096, 1028, 1024, "c10::BFloat16", False),
         (4096, 1028, 1024, "float", True),  # 16 bytes are 4 elements
         (4096, 1026, 1024, "float", False),
@@ -117,7 +117,7 @@ def test_no_size_no_row(dims: Any) -> None:
 
 
 def test_the_vocabulary_of_a_generated_trace(example: GetExample) -> None:
-    """Its head multiplies 2 x 1024 tokens of 2048 features by 50257 columns, forward and twice backward."""
+    """Its head multiplies 2 x 1024 tokens of 2048 features by 50257 columns, once forward and twice backward."""
     facts = example("misaligned_vocab").facts
     odd = {(s.m, s.n, s.k): s for s in facts.gemms.shapes if facts.gemms.aligned(s) is False}
     forward = odd[2048, 50257, 2048]

@@ -1,6 +1,6 @@
-"""Two ranks of a DeepSpeed engine, each update of two batches: deepspeed deepspeed_ranks.py STAGE.
+"""Two ranks of a DeepSpeed engine with two batches per update: deepspeed deepspeed_ranks.py STAGE.
 
-STAGE is that of ZeRO: what is split between the ranks.
+STAGE is ZeRO's stage: what is split between the ranks.
 """
 
 from __future__ import annotations

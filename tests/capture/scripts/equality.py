@@ -1,4 +1,4 @@
-"""Prints all that a script may know of the way it was started, and what its random numbers and losses are."""
+"""Prints everything that a script can find out about how it was started, and its random numbers and losses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs each kind of training of a script in a process of its own, so that what is slow to import is so only once."""
+"""Runs each kind of training of a script in its own process, so that slow imports happen only once."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 
 
 def run_forked(functions: dict[str, Callable[[], None]], kinds: Sequence[str]) -> None:
-    """Forked before anything was trained; `processes.json` then says which process ran which kind."""
+    """Forks before anything is trained; `processes.json` then says which process ran which kind."""
     processes = {}
     for kind in kinds:
         print(kind, flush=True)

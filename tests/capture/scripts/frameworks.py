@@ -1,7 +1,6 @@
-"""Trains with other people's loops, some forty updates each: python frameworks.py [--callback] KIND...
+"""Trains with loops of other libraries, about forty updates each: python frameworks.py [--callback] KIND...
 
-Of several kinds each has a process of its own. With --callback those that have a callback of traceopt use it; it
-writes to `../logs`.
+Several kinds run in a process each. With --callback, those with a traceopt callback use it; it writes to `../logs`.
 """
 
 from __future__ import annotations
@@ -75,7 +74,7 @@ def huggingface_accumulation() -> None:
 
 
 def huggingface_evaluation() -> None:
-    """In the middle of the cycle that times, after its third step."""
+    """In the middle of the timing cycle, after its third step."""
     huggingface(eval_strategy="steps", eval_steps=11)
 
 
@@ -131,7 +130,7 @@ def train_with_lightning(module: Any, trainer: Any, validated: bool = False, epo
 
 
 def lightning_accumulation() -> None:
-    """Validated before the first step, and after every ten."""
+    """Validates before the first step and after every ten."""
     lightning(accumulate_grad_batches=4, validated=True, epochs=4)
 
 

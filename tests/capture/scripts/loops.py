@@ -1,6 +1,6 @@
 """Training loops of every kind, about forty steps each: python loops.py KIND...
 
-Of several kinds each has a process of its own.
+Several kinds run in a process each.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def gan_without_loader() -> None:
 
 
 def evaluation() -> None:
-    """Epochs as long as wait and warm-up of the standard schedule together, the worst case."""
+    """Epochs as long as wait and warm-up of the standard schedule together, which is the worst case."""
     training, validation = loader(8), loader(100)
     for x in [next(iter(validation))[0]]:
         model(x)
@@ -97,7 +97,7 @@ def inference() -> None:
 
 
 def inference_then_training() -> None:
-    """Twelve batches are looked at first, which might be taken for inference."""
+    """Reads twelve batches first, which could be mistaken for inference."""
     with torch.no_grad():
         for (x,) in loader(12):
             model(x)
@@ -133,7 +133,7 @@ def two_loaders() -> None:
 
 
 def one_batch() -> None:
-    """Trains on one batch for ever, which was read from a loader."""
+    """Trains forever on one batch that was read from a loader."""
     x = next(iter(loader()))[0]
     for _ in range(80):
         train(x)

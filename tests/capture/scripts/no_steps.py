@@ -1,4 +1,4 @@
-"""Uses torch and trains nothing."""
+"""Uses torch but trains nothing."""
 
 import torch
 

@@ -35,7 +35,7 @@ def scheduled() -> None:
 
 
 def inside() -> None:
-    """Three times for one step, with the old profiler of autograd at last."""
+    """Three times for one step, the last time with autograd's old profiler."""
     for step in range(STEPS):
         if step in (4, 7, 20):
             with torch.autograd.profiler.profile() if step == 20 else profile(activities=CPU) as profiler:
@@ -54,7 +54,7 @@ def always() -> None:
 
 
 def ours() -> None:
-    """With the API of traceopt, whose steps these are not quite: it counts one in two."""
+    """With traceopt's API, which does not see quite the same steps: it counts one in two."""
     import traceopt
 
     with traceopt.profile("logs", "quick") as profiler:

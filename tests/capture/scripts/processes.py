@@ -1,4 +1,4 @@
-"""Trains with other processes about: python processes.py fork|spawn|forkserver|children [EPOCHS]."""
+"""Trains alongside other processes: python processes.py fork|spawn|forkserver|children [EPOCHS]."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def main(how: str, epochs: int) -> None:
 
 
 def fork() -> None:
-    """A child that computes and goes the way of multiprocessing."""
+    """A child that computes and ends like those of multiprocessing."""
     child = os.fork()
     if child == 0:
         torch.ones(4).add(1)

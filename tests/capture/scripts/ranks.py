@@ -1,4 +1,4 @@
-"""Two ranks of DistributedDataParallel over gloo, of a launcher or started here: python ranks.py [spawn|fork]."""
+"""Two ranks of DistributedDataParallel over gloo, from a launcher or started here: python ranks.py [spawn|fork]."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Small runs with settings of their own, a function each: python settings.py KIND."""
+"""Small runs with different settings, one function each: python settings.py KIND."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from torch.utils.data import DataLoader, Dataset
 
 
 class Slow(Dataset[Tensor]):
-    """Items that a disk takes its time for."""
+    """Items that take as long as from a slow disk."""
 
     def __init__(self, length: int, item_ms: float) -> None:
         self.length, self.item_ms = length, item_ms
@@ -28,7 +28,7 @@ class Slow(Dataset[Tensor]):
 
 
 class Node:
-    """A cycle of two, which only the collector can free."""
+    """A cycle of two objects, which only the garbage collector can free."""
 
     def __init__(self) -> None:
         self.other = self
@@ -69,13 +69,13 @@ def no_restarts() -> None:
 
 
 def debugging() -> None:
-    """What each node gives is looked through, and it is much."""
+    """The output of each node is checked, and it is large."""
     with torch.autograd.set_detect_anomaly(True):
         train(DataLoader(Slow(160, 0.0), batch_size=4), width=20_000, activations=20)
 
 
 def collector() -> None:
-    """Much is alive, and the loop collects in every step."""
+    """Many objects are alive, and the loop collects in every step."""
     alive = [[Node()] for _ in range(100_000)]
     train(DataLoader(Slow(160, 0.0), batch_size=4), after_step=lambda: gc.collect())
     assert len(alive) == 100_000
