@@ -1,7 +1,7 @@
 """The columns of a trace: one frozen class of named NumPy arrays per kind of event.
 
 Every table is sorted by `start` (`time` for points). Times are int64 nanoseconds since the first event of the trace.
-`name` and the columns marked as text are codes into the dictionaries `Trace.names` and `Trace.texts`; -1 means "not in
+`name` and the columns of type `Text` are codes into the dictionaries `Trace.names` and `Trace.texts`; -1 means "not in
 the event" in every integer column. `thread` is an index into `Trace.threads`.
 """
 
@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
-# The types of columns. A column is declared once, as a field of its table: SCHEMA and what is read of an event's `args`
-# follow from the name of the type.
+# The types of columns. A column is declared once, as a field of its table: SCHEMA, and the fields read from an event's
+# `args`, follow from the name of the type.
 I8 = npt.NDArray[np.int64]
 I4 = npt.NDArray[np.int32]
 I4x3 = npt.NDArray[np.int32]  # shape (rows, 3)
@@ -22,9 +22,8 @@ U1 = npt.NDArray[np.uint8]
 Mask = npt.NDArray[np.bool_]  # which rows
 Text = npt.NDArray[np.int32]  # codes into `Trace.texts`
 _DTYPES = {"I8": "i8", "I4": "i4", "I4x3": "i4x3", "U1": "u1", "Text": "i4"}
-_OF_EVENT = frozenset(
-    {"start", "duration", "time", "name", "kind", "thread", "id", "finish", "call_line"}
-)  # not of its `args`
+# Columns that do not come from the event's `args`.
+_OF_EVENT = frozenset({"start", "duration", "time", "name", "kind", "thread", "id", "finish", "call_line"})
 
 T = TypeVar("T", bound="Table")
 
