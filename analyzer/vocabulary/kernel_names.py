@@ -199,7 +199,7 @@ _TABLE: tuple[_Entry, ...] = (
     # Embedding tables (DLRM jobs on A100, hta) and FBGEMM, which has "gemm" in its name but multiplies nothing.
     _entry(
         r"(?i:rotary|rope_)", "elementwise", None, _FUSED, "rotary rope_"
-    ),  # rotary_embedding_kernel is no table lookup
+    ),  # rotary_embedding_kernel is not a table lookup
     _entry(r"fbgemm_gpu::.{0,300}(?:[qQ]uantize|FP8|_to_float|to_half)", "elementwise"),
     _entry(r"fbgemm_gpu::.{0,300}(?:permute|bucketize|offsets|cumsum|gather|index)", "index"),
     _entry(
