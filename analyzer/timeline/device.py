@@ -32,7 +32,7 @@ class TraceDevice(Struct, frozen=True):
     unsupported: str | None  # name of an accelerator that the rules do not support
 
     def how_to_set(self, figure: str = "bf16") -> str:
-        """What a user writes where the peak rates of this device, or one of them, are not known."""
+        """How to set the peak rates of this device, or one of them, if they are not known."""
         if not self.name:
             return "The trace does not name its device, so its peak rates are not known."
         table = f"[tool.traceopt.devices.{json.dumps(self.name, ensure_ascii=False)}]"

@@ -37,7 +37,7 @@ Json = dict[str, Any]
 
 @pytest.fixture(scope="module", params=NAMES, ids=lambda name: name.removesuffix(".json.gz")[-40:])
 def pair(request: pytest.FixtureRequest) -> tuple[Trace, Json]:
-    """A trace as it is read, and as json.loads has it."""
+    """A trace as traceopt reads it, and as json.loads does."""
     path = TRACES / request.param
     with path.open("rb") as stream:
         trace = read_trace(stream, str(path))
