@@ -36,7 +36,7 @@ from traceopt.analyzer.timeline.cpu_phases import CpuPhases
 from traceopt.analyzer.timeline.device import TraceDevice, find_device
 from traceopt.analyzer.timeline.gpu_work import GpuWork
 from traceopt.analyzer.timeline.host_activity import Host
-from traceopt.analyzer.timeline.launch_links import Links, link
+from traceopt.analyzer.timeline.launch_links import LaunchLinks, link
 from traceopt.analyzer.timeline.regions import Regions
 from traceopt.analyzer.timeline.steps import Steps, find_steps
 from traceopt.analyzer.trace_quality import TraceQuality
@@ -92,7 +92,7 @@ class Facts(Struct, frozen=True, dict=True):
         return build_slices(self.trace)
 
     @cached_property
-    def links(self) -> Links:
+    def links(self) -> LaunchLinks:
         """Which call launched each row of GPU work, and the operator around that call."""
         return link(self.trace, self.slices)
 

@@ -15,7 +15,7 @@ from traceopt.analyzer.tables.schema import I8, Mask
 from traceopt.analyzer.tables.trace import Trace
 from traceopt.analyzer.timeline.device import TraceDevice
 from traceopt.analyzer.timeline.gpu_work import GpuWork
-from traceopt.analyzer.timeline.launch_links import Links
+from traceopt.analyzer.timeline.launch_links import LaunchLinks
 from traceopt.analyzer.timeline.steps import Steps
 from traceopt.analyzer.vocabulary import op_names
 from traceopt.analyzer.vocabulary.event_categories import COUNTER_RANGE_CATEGORY
@@ -32,7 +32,7 @@ class TraceQuality(Struct, frozen=True, dict=True):
     trace: Trace
     steps: Steps
     gpu: GpuWork
-    links: Links
+    links: LaunchLinks
     gaps: Gaps
     idle: Idle
     device: TraceDevice

@@ -16,7 +16,7 @@ from msgspec import Struct
 from traceopt.analyzer.tables.schema import I4, I8, U1, Mask
 from traceopt.analyzer.tables.trace import Trace
 from traceopt.analyzer.timeline.call_tree import OP, RUNTIME, Slices
-from traceopt.analyzer.timeline.launch_links import Links
+from traceopt.analyzer.timeline.launch_links import LaunchLinks
 from traceopt.analyzer.timeline.steps import Steps
 from traceopt.analyzer.vocabulary import op_names
 
@@ -37,7 +37,7 @@ class Calls(Struct, frozen=True):
         return len(self.row)
 
 
-def find_calls(trace: Trace, slices: Slices, links: Links, steps: Steps) -> Calls:
+def find_calls(trace: Trace, slices: Slices, links: LaunchLinks, steps: Steps) -> Calls:
     """The calls that begin inside the window, and the step borders."""
     runtime = trace.runtime
     kind = _by_name(trace, runtime.name)

@@ -22,7 +22,7 @@ from traceopt.analyzer.tables.schema import I8, Mask
 from traceopt.analyzer.tables.trace import Trace
 from traceopt.analyzer.timeline.call_tree import Slices
 from traceopt.analyzer.timeline.gpu_work import GpuWork
-from traceopt.analyzer.timeline.launch_links import Links
+from traceopt.analyzer.timeline.launch_links import LaunchLinks
 from traceopt.analyzer.timeline.steps import Steps
 
 HOST = -1  # Rows.stream
@@ -114,7 +114,7 @@ def find_runs(rows: Rows, fixed: int) -> Runs:
 
 
 def build_graph(
-    trace: Trace, slices: Slices, links: Links, gpu: GpuWork, steps: Steps, profiler: Intervals = EMPTY
+    trace: Trace, slices: Slices, links: LaunchLinks, gpu: GpuWork, steps: Steps, profiler: Intervals = EMPTY
 ) -> Graph:
     """Builds the graph of the recorded steps."""
     calls = find_calls(trace, slices, links, steps)

@@ -11,7 +11,7 @@ from traceopt.analyzer.arrays.grouping import numbered
 from traceopt.analyzer.replay.calls import GRAPH_LAUNCH, LAUNCH, Calls
 from traceopt.analyzer.tables.schema import I8
 from traceopt.analyzer.timeline.gpu_work import GpuWork
-from traceopt.analyzer.timeline.launch_links import Links
+from traceopt.analyzer.timeline.launch_links import LaunchLinks
 
 BEFORE = -1  # Queues.call: issued before the window
 MOST_STREAMS = 128  # tables of shape (streams, calls) are built; a job has a few dozen streams
@@ -99,7 +99,7 @@ def _choose(candidates: I8, score: I8) -> I8:
     return np.asarray(candidates[score.argmax(axis=0), np.arange(candidates.shape[1])])
 
 
-def find_queues(gpu: GpuWork, links: Links, calls: Calls) -> Queues:
+def find_queues(gpu: GpuWork, links: LaunchLinks, calls: Calls) -> Queues:
     """What the calls issued, and earlier work that was still running or queued in the window."""
     launch = links.launch[gpu.rows]
     call_of_runtime = np.full(len(gpu.trace.runtime) + 1, BEFORE)

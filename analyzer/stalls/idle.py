@@ -13,7 +13,7 @@ from traceopt.analyzer.arrays.intervals import EMPTY, Intervals, intersect, unio
 from traceopt.analyzer.tables.schema import I4, I8
 from traceopt.analyzer.timeline.gpu_work import GpuWork
 from traceopt.analyzer.timeline.host_activity import Host
-from traceopt.analyzer.timeline.launch_links import Links
+from traceopt.analyzer.timeline.launch_links import LaunchLinks
 from traceopt.analyzer.timeline.steps import Steps
 from traceopt.analyzer.vocabulary import op_names
 from traceopt.analyzer.vocabulary.host_activities import ACTIVITY_NAMES, HOLE, QUEUED, UNTRACED
@@ -46,7 +46,7 @@ class Gaps(Struct, frozen=True, dict=True):
         return union(self.start, self.starved_end)
 
 
-def find_gaps(gpu: GpuWork, links: Links, steps: Steps) -> Gaps:
+def find_gaps(gpu: GpuWork, links: LaunchLinks, steps: Steps) -> Gaps:
     """The gaps of the window, each with the launch that ended it.
 
     Work whose launch is not in the file was launched before the file begins, so the gap before it is not starvation,

@@ -20,7 +20,7 @@ from traceopt.analyzer.tables.schema import I4, I8, MEMCPY
 from traceopt.analyzer.tables.trace import Trace
 from traceopt.analyzer.timeline.call_tree import OP, Slices
 from traceopt.analyzer.timeline.gpu_work import GpuWork
-from traceopt.analyzer.timeline.launch_links import Links
+from traceopt.analyzer.timeline.launch_links import LaunchLinks
 from traceopt.analyzer.timeline.regions import Regions
 from traceopt.analyzer.timeline.steps import Steps
 
@@ -49,7 +49,7 @@ _MOST_OPS_AROUND = 100  # nested operators that are climbed
 _AHEAD_NS = 50_000  # a kernel that starts this long after its launch shows that the host is ahead of the GPU again
 
 
-def blocking_copies(trace: Trace, links: Links) -> npt.NDArray[np.bool_]:
+def blocking_copies(trace: Trace, links: LaunchLinks) -> npt.NDArray[np.bool_]:
     """Runtime rows that copy to pageable host memory: named "Async", but they return only when the copy is done."""
     mask = np.zeros(len(trace.runtime), bool)
     copies = np.flatnonzero((trace.gpu.kind == MEMCPY) & (links.launch >= 0))
@@ -87,7 +87,7 @@ class Syncs(Struct, frozen=True, dict=True):
 def find_syncs(
     trace: Trace,
     slices: Slices,
-    links: Links,
+    links: LaunchLinks,
     steps: Steps,
     gpu: GpuWork,
     gaps: Gaps,
@@ -135,7 +135,7 @@ def _outermost_op(slices: Slices, found: I4) -> I4:
     return out
 
 
-def _refill_end(trace: Trace, links: Links, gpu: GpuWork, gaps: Gaps, start: I8, end: I8) -> I8:
+def _refill_end(trace: Trace, links: LaunchLinks, gpu: GpuWork, gaps: Gaps, start: I8, end: I8) -> I8:
     """When the host is ahead again after each call: until then the call is to blame for starvation.
 
     Only a call that returns to an idle GPU has a refill. The refill's starvation is limited to the lead that the host

@@ -10,7 +10,7 @@ from traceopt.analyzer.tables.trace import Trace
 from traceopt.analyzer.timeline.call_tree import OP, RUNTIME, Slices
 
 
-class Links(Struct, frozen=True):
+class LaunchLinks(Struct, frozen=True):
     """Columns parallel to `trace.gpu`, shape (len(gpu),); -1: unknown.
 
     Work whose launch is not in the file was launched before the file begins. A launch of a CUDA or HIP graph has many
@@ -23,7 +23,7 @@ class Links(Struct, frozen=True):
     op_slice: I4  # row of Slices of that operator
 
 
-def link(trace: Trace, slices: Slices) -> Links:
+def link(trace: Trace, slices: Slices) -> LaunchLinks:
     """Joins GPU work to runtime calls by correlation id, then to the operator that encloses the call on its thread.
 
     "External id" is not used: in NVIDIA traces of 2022-23 it repeats the correlation id.
@@ -34,7 +34,7 @@ def link(trace: Trace, slices: Slices) -> Links:
     launch_slice[known] = slices.of(RUNTIME, len(trace.runtime))[launch[known]]
     op_slice = slices.ancestor(launch_slice, slices.kind == OP)
     op = np.where(op_slice >= 0, slices.row[np.maximum(op_slice, 0)] if len(slices) else -1, -1)
-    return Links(launch, launch_slice, op.astype(np.int32), op_slice)
+    return LaunchLinks(launch, launch_slice, op.astype(np.int32), op_slice)
 
 
 def _by_correlation(wanted: I8, calls: RuntimeTable) -> I4:

@@ -14,7 +14,7 @@ from traceopt.analyzer.tables.schema import Mask
 from traceopt.analyzer.tables.trace import Trace
 from traceopt.analyzer.timeline.call_tree import ANNOTATION, OP, PYTHON, Slices
 from traceopt.analyzer.timeline.gpu_work import GpuWork
-from traceopt.analyzer.timeline.launch_links import Links
+from traceopt.analyzer.timeline.launch_links import LaunchLinks
 from traceopt.analyzer.vocabulary import op_names
 
 FORWARD_PRODUCTS = frozenset({*op_names.GEMM_OPS, *op_names.FORWARD_ONLY, "aten::convolution"})
@@ -25,7 +25,7 @@ class Regions(Struct, frozen=True, dict=True):
 
     trace: Trace
     slices: Slices
-    links: Links
+    links: LaunchLinks
     gpu: GpuWork
 
     def named(self, test: Callable[[str], bool], *kinds: int) -> Mask:

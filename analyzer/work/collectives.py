@@ -14,7 +14,7 @@ from traceopt.analyzer.tables.schema import I8
 from traceopt.analyzer.tables.trace import Trace
 from traceopt.analyzer.timeline.call_tree import ANNOTATION, OP, Slices
 from traceopt.analyzer.timeline.gpu_work import GpuWork
-from traceopt.analyzer.timeline.launch_links import Links
+from traceopt.analyzer.timeline.launch_links import LaunchLinks
 from traceopt.analyzer.vocabulary import op_names
 
 _KIND = re.compile(
@@ -57,7 +57,7 @@ class CollectiveCalls(Struct, frozen=True):
         return moved * self.bus_factor / total if moved and total else None
 
 
-def find_collectives(trace: Trace, slices: Slices, links: Links, gpu: GpuWork) -> list[CollectiveCalls]:
+def find_collectives(trace: Trace, slices: Slices, links: LaunchLinks, gpu: GpuWork) -> list[CollectiveCalls]:
     """The collectives by kind, most exposed first."""
     rows = np.flatnonzero(gpu.is_communication & (gpu.in_window > 0))
     if not len(rows):
@@ -138,7 +138,7 @@ def _bytes_of_run(trace: Trace, slices: Slices, run: int, launch: int) -> int:
     return _annotated_bytes(trace, slices, launch) if own < 0 <= launch else own
 
 
-def _annotation_of(trace: Trace, slices: Slices, links: Links, gpu: GpuWork, rows: I8) -> I8:
+def _annotation_of(trace: Trace, slices: Slices, links: LaunchLinks, gpu: GpuWork, rows: I8) -> I8:
     """The slice such as `nccl:all_reduce` around each launch, -1: none."""
     codes = np.array([op_names.is_collective_annotation(name) for name in trace.names] or [False])
     wanted = codes[slices.name] & np.isin(slices.kind, (ANNOTATION, OP))

@@ -15,7 +15,7 @@ from traceopt.analyzer.tables.trace import Trace
 from traceopt.analyzer.timeline.call_tree import OP, Slices
 from traceopt.analyzer.timeline.device import TraceDevice
 from traceopt.analyzer.timeline.gpu_work import GpuWork
-from traceopt.analyzer.timeline.launch_links import Links
+from traceopt.analyzer.timeline.launch_links import LaunchLinks
 from traceopt.analyzer.timeline.regions import Regions
 from traceopt.analyzer.vocabulary.flop_formulas import COUNTED, OpFlops, convolution_output, op_flops
 from traceopt.analyzer.work.tensor_core_work import Products
@@ -31,7 +31,7 @@ class Flops(Struct, frozen=True, dict=True):
 
     trace: Trace
     slices: Slices
-    links: Links
+    links: LaunchLinks
     gpu: GpuWork
     device: TraceDevice
     regions: Regions

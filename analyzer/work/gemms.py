@@ -14,7 +14,7 @@ from traceopt.analyzer.tables.trace import Trace
 from traceopt.analyzer.timeline.call_tree import OP, Slices
 from traceopt.analyzer.timeline.device import TraceDevice
 from traceopt.analyzer.timeline.gpu_work import GpuWork
-from traceopt.analyzer.timeline.launch_links import Links
+from traceopt.analyzer.timeline.launch_links import LaunchLinks
 from traceopt.analyzer.vocabulary import op_names
 from traceopt.analyzer.vocabulary.architectures import needed_multiple
 
@@ -55,7 +55,7 @@ class Gemms(Struct, frozen=True, dict=True):
 
     trace: Trace
     slices: Slices
-    links: Links
+    links: LaunchLinks
     gpu: GpuWork
     device: TraceDevice
 

@@ -10,7 +10,7 @@ from msgspec import Struct
 from traceopt.analyzer.arrays.percentiles import median
 from traceopt.analyzer.tables.trace import Trace
 from traceopt.analyzer.timeline.gpu_work import GpuWork
-from traceopt.analyzer.timeline.launch_links import Links
+from traceopt.analyzer.timeline.launch_links import LaunchLinks
 from traceopt.analyzer.timeline.steps import Steps
 from traceopt.analyzer.vocabulary import op_names
 
@@ -24,7 +24,7 @@ class Repetition(Struct, frozen=True):
     replayed_share: float  # of the kernels: those that graphs launch already
 
 
-def find_repetition(trace: Trace, gpu: GpuWork, links: Links, steps: Steps) -> Repetition:
+def find_repetition(trace: Trace, gpu: GpuWork, links: LaunchLinks, steps: Steps) -> Repetition:
     launch = links.launch[gpu.rows]
     rows = np.flatnonzero(gpu.is_kernel & (launch >= 0))
     at = trace.runtime.start[launch[rows]] if len(rows) else np.empty(0, np.int64)

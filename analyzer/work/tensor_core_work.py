@@ -13,7 +13,7 @@ from traceopt.analyzer.tables.schema import Mask
 from traceopt.analyzer.tables.trace import Trace
 from traceopt.analyzer.timeline.call_tree import OP, Slices
 from traceopt.analyzer.timeline.gpu_work import GpuWork
-from traceopt.analyzer.timeline.launch_links import Links
+from traceopt.analyzer.timeline.launch_links import LaunchLinks
 from traceopt.analyzer.vocabulary import op_names
 from traceopt.analyzer.vocabulary.kernel_names import ELIGIBLE_KINDS
 
@@ -23,7 +23,7 @@ class Products(Struct, frozen=True, dict=True):
 
     trace: Trace
     slices: Slices
-    links: Links
+    links: LaunchLinks
     gpu: GpuWork
 
     @cached_property
