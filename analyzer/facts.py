@@ -26,8 +26,8 @@ from traceopt.analyzer.run_log.run_settings import Captured, captured
 from traceopt.analyzer.stalls.host_flow import flow_areas
 from traceopt.analyzer.stalls.idle import Gaps, Idle, attribute, find_gaps, slow_first_calls
 from traceopt.analyzer.stalls.profiler_cost import find_profiler_cost
-from traceopt.analyzer.stalls.python_holes import Holes, find_holes
 from traceopt.analyzer.stalls.syncs import Syncs, after_unscaling, blocking_copies, find_syncs
+from traceopt.analyzer.stalls.untraced_python import UntracedPython, find_untraced_python
 from traceopt.analyzer.tables.schema import I8
 from traceopt.analyzer.tables.trace import Trace
 from traceopt.analyzer.timeline.call_sites import CallSites
@@ -168,15 +168,15 @@ class Facts(Struct, frozen=True, dict=True):
         return np.asarray(self.slices.ancestor(self.syncs.slice, self.regions.named(frame, PYTHON)) >= 0)
 
     @cached_property
-    def holes(self) -> Holes:
+    def untraced_python(self) -> UntracedPython:
         """Stretches of Python without any event on a launching thread, while the GPU starved."""
-        return find_holes(self.slices, self.gaps, self.trace.names)
+        return find_untraced_python(self.slices, self.gaps, self.trace.names)
 
     @cached_property
     def idle(self) -> Idle:
         """The idle time of the GPU by cause, per gap and per step."""
-        holes = union(self.holes.start, self.holes.end)
-        return attribute(self.gaps, self.host, self.steps, self.syncs.refill_area, holes)
+        untraced = union(self.untraced_python.start, self.untraced_python.end)
+        return attribute(self.gaps, self.host, self.steps, self.syncs.refill_area, untraced)
 
     @cached_property
     def cpu_phases(self) -> CpuPhases:
@@ -334,7 +334,7 @@ class Facts(Struct, frozen=True, dict=True):
         """What the host threads that launch work did: exclusive activities by name."""
         calls = self.replay_graph.call
         launching_threads = distinct_values(self.trace.runtime.thread[calls[calls >= 0]])
-        return flow_areas(self.host, self.steps, launching_threads, self.holes)
+        return flow_areas(self.host, self.steps, launching_threads, self.untraced_python)
 
     @cached_property
     def replay_error(self) -> ReplayError | None:

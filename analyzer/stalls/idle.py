@@ -16,9 +16,9 @@ from traceopt.analyzer.timeline.host_activity import Host
 from traceopt.analyzer.timeline.launch_links import LaunchLinks
 from traceopt.analyzer.timeline.steps import Steps
 from traceopt.analyzer.vocabulary import op_names
-from traceopt.analyzer.vocabulary.host_activities import ACTIVITY_NAMES, HOLE, QUEUED, UNTRACED
+from traceopt.analyzer.vocabulary.host_activities import ACTIVITY_NAMES, QUEUED, UNTRACED, UNTRACED_PYTHON
 
-CAUSES = (*ACTIVITY_NAMES, HOLE, UNTRACED, QUEUED)
+CAUSES = (*ACTIVITY_NAMES, UNTRACED_PYTHON, UNTRACED, QUEUED)
 MOST_THREADS = 256  # threads that launch; gaps that other threads end are attributed to the training thread
 # From the end of a launch call to its kernel on an idle GPU: 3-20 us seen, more for P2P setups.
 LAUNCH_LATENCY_NS = 30_000
@@ -112,10 +112,12 @@ class Idle(Struct, frozen=True, dict=True):
         return float(np.median(self.by_step[:, columns].sum(axis=1)))
 
 
-def attribute(gaps: Gaps, host: Host, steps: Steps, refill: Intervals = EMPTY, holes: Intervals = EMPTY) -> Idle:
+def attribute(
+    gaps: Gaps, host: Host, steps: Steps, refill: Intervals = EMPTY, untraced_python: Intervals = EMPTY
+) -> Idle:
     """Attributes each gap to what the launching thread (else the training thread) did while the GPU starved.
 
-    In `refill`, the host launches again after a sync that drained the GPU: that time counts as the sync's. `holes` are
+    In `refill`, the host launches again after a sync that drained the GPU: that time counts as the sync's. `untraced_python` are
     stretches of Python without a single event.
     """
     amount = np.zeros((len(CAUSES), len(gaps)), np.int64).T  # column-major, because it is filled cause by cause
@@ -126,10 +128,10 @@ def attribute(gaps: Gaps, host: Host, steps: Steps, refill: Intervals = EMPTY, h
             if not len(area):
                 continue
             amount[rows, CAUSES.index(name)] += area.within(start, end)
-            if name == "python" and len(holes):
-                empty = intersect(area, holes).within(start, end)
+            if name == "python" and len(untraced_python):
+                empty = intersect(area, untraced_python).within(start, end)
                 amount[rows, CAUSES.index(name)] -= empty
-                amount[rows, CAUSES.index(HOLE)] += empty
+                amount[rows, CAUSES.index(UNTRACED_PYTHON)] += empty
     untraced = CAUSES.index(UNTRACED)
     amount[:, untraced] = gaps.starved_end - gaps.start - amount.sum(axis=1)
     amount[:, CAUSES.index(QUEUED)] = gaps.end - gaps.starved_end

@@ -128,10 +128,10 @@ ACTIVITIES: tuple[Activity, ...] = (
 
 ACTIVITY_NAMES = tuple(activity.name for activity in ACTIVITIES)
 UNTRACED = "untraced"
-HOLE = "hole"
+UNTRACED_PYTHON = "hole"
 QUEUED = "queued"
 LABELS = {a.name: a.label for a in ACTIVITIES} | {
     UNTRACED: "Nothing traced on the host",
-    HOLE: "Python without any event",
+    UNTRACED_PYTHON: "Python without any event",
     QUEUED: "Idle although work was queued",
 }

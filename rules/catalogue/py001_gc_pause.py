@@ -12,7 +12,7 @@ from traceopt.analyzer.replay.changes import RemoveHost
 from traceopt.analyzer.run_log.run_settings import Collections
 from traceopt.analyzer.run_log.step_ledger import SETTLED, Ledger
 from traceopt.analyzer.timeline.call_tree import PYTHON
-from traceopt.analyzer.vocabulary.host_activities import HOLE
+from traceopt.analyzer.vocabulary.host_activities import UNTRACED_PYTHON
 from traceopt.result.finding import Confidence, Evidence, Fix
 from traceopt.result.quantities import ms, percent
 from traceopt.result.rounding import us
@@ -66,7 +66,7 @@ class GcPause(Rule):
         recorded = facts.stalls.total_ns("gc")
         if recorded >= least:
             yield self._of_the_trace(facts, recorded)
-        holes = facts.idle.total_ns(HOLE) if facts.has_gpu else 0
+        holes = facts.idle.total_ns(UNTRACED_PYTHON) if facts.has_gpu else 0
         if holes >= least:
             yield self._conjectured(facts, holes)
 
@@ -129,8 +129,8 @@ class GcPause(Rule):
         )
 
     def _conjectured(self, facts: Facts, total_ns: int) -> Priced:
-        holes = facts.holes
-        cost = np.minimum(holes.end - holes.start, facts.idle.of_gaps(HOLE)[holes.gap])
+        holes = facts.untraced_python
+        cost = np.minimum(holes.end - holes.start, facts.idle.of_gaps(UNTRACED_PYTHON)[holes.gap])
         keep = cost > 0
         sites = by_site(facts, holes.slice[keep], cost[keep])
         steps = int(np.count_nonzero(facts.steps.per_step(facts.gaps.step[holes.gap[keep]], cost[keep])))

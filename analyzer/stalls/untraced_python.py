@@ -16,7 +16,7 @@ from traceopt.analyzer.timeline.call_tree import PYTHON, Slices
 SHORTEST_NS = 1_000_000
 
 
-class Holes(Struct, frozen=True):
+class UntracedPython(Struct, frozen=True):
     """Arrays have shape (len,); times in ns. `slice` is the Python frame around the stretch."""
 
     gap: I8  # row of Gaps
@@ -28,10 +28,10 @@ class Holes(Struct, frozen=True):
         return len(self.gap)
 
 
-def find_holes(slices: Slices, gaps: Gaps, names: list[str]) -> Holes:
+def find_untraced_python(slices: Slices, gaps: Gaps, names: list[str]) -> UntracedPython:
     """The longest untraced stretch of each gap in which the GPU starved for at least a millisecond."""
     if not len(slices.name_codes(PYTHON)):
-        return Holes(*(np.empty(0, np.int64) for _ in range(4)))
+        return UntracedPython(*(np.empty(0, np.int64) for _ in range(4)))
     rows: list[tuple[int, int, int, int]] = []
     ends: dict[int, I8] = {}
     for gap in np.flatnonzero(gaps.starved_end - gaps.start >= SHORTEST_NS).tolist():  # few, because they are long
@@ -49,7 +49,7 @@ def find_holes(slices: Slices, gaps: Gaps, names: list[str]) -> Holes:
         if slices.kind[innermost] == PYTHON and not names[slices.name[innermost]].startswith("<"):
             rows.append((gap, start, end, innermost))
     table = np.array(rows, np.int64).reshape(-1, 4)
-    return Holes(table[:, 0], table[:, 1], table[:, 2], table[:, 3])
+    return UntracedPython(table[:, 0], table[:, 1], table[:, 2], table[:, 3])
 
 
 def _between(times: I8, first: int, last: int) -> I8:

@@ -24,9 +24,9 @@ def facts_of(*events: Json) -> Facts:
     return Facts(read([annotation("ProfilerStep#0", 0, 10_000), *LAUNCHES, *events]))
 
 
-def holes(*events: Json) -> list[tuple[int, int, str]]:
+def stretches(*events: Json) -> list[tuple[int, int, str]]:
     facts = facts_of(*events)
-    found = facts.holes
+    found = facts.untraced_python
     where = [facts.trace.names[facts.slices.name[row]] for row in found.slice]
     return list(zip(found.start.tolist(), found.end.tolist(), where, strict=True))
 
@@ -34,7 +34,7 @@ def holes(*events: Json) -> list[tuple[int, int, str]]:
 def test_a_hole_in_a_frame() -> None:
     step = python("train.py(3): step", 50, 9_000)
     inner = python("train.py(9): inner", 300, 100)
-    assert (400_000, 8_000_000, "train.py(3): step") in holes(step, inner)
+    assert (400_000, 8_000_000, "train.py(3): step") in stretches(step, inner)
     facts = facts_of(step, inner)
     assert facts.idle.total_ns("hole") >= 7_600_000
 
@@ -42,7 +42,7 @@ def test_a_hole_in_a_frame() -> None:
 def test_other_events_fill_it() -> None:
     """Calls every half a millisecond show that Python is working."""
     calls = [python("<built-in method append>", 200 + 500 * i, 100) for i in range(16)]
-    found = holes(python("train.py(3): step", 50, 8_060), *calls)
+    found = stretches(python("train.py(3): step", 50, 8_060), *calls)
     assert found == []
 
 
@@ -56,7 +56,7 @@ def test_other_events_fill_it() -> None:
 )
 def test_what_is_no_hole(around: list[Json]) -> None:
     facts = facts_of(*around)
-    inside = (facts.holes.start >= 200_000) & (facts.holes.end <= 8_010_000)
+    inside = (facts.untraced_python.start >= 200_000) & (facts.untraced_python.end <= 8_010_000)
     assert not inside.any()
 
 
@@ -69,7 +69,7 @@ def test_short_gaps_have_none() -> None:
         runtime("cudaLaunchKernel", 900, 5, 2),
         kernel("gemm", 910, 90, 2),
     ]
-    assert len(Facts(read(events)).holes) == 0
+    assert len(Facts(read(events)).stretches) == 0
 
 
 def test_the_planted_pause(example: GetExample) -> None:
