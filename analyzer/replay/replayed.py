@@ -11,7 +11,7 @@ from msgspec import Struct
 from traceopt.analyzer.arrays.percentiles import median
 from traceopt.analyzer.replay.changes import Change, apply_all
 from traceopt.analyzer.replay.graph import Graph, Rows
-from traceopt.analyzer.replay.retime import Pace, Timing, pace, retime
+from traceopt.analyzer.replay.retime import StepTimes, Timing, retime, step_times
 from traceopt.analyzer.tables.schema import I8
 from traceopt.analyzer.timeline.steps import Steps
 
@@ -32,29 +32,29 @@ class Replayed(Struct, frozen=True, dict=True):
     graph: Graph
     rows: Rows
     rounds: int
-    pace: Pace
+    step_times: StepTimes
 
     @cached_property
     def timing(self) -> Timing:
         """When everything happened."""
-        return self.pace if isinstance(self.pace, Timing) else retime(self.graph, self.rows, self.rounds)
+        return self.step_times if isinstance(self.step_times, Timing) else retime(self.graph, self.rows, self.rounds)
 
     @property
     def per_step_ns(self) -> I8:
         """Duration of each step. Shape (steps,)."""
-        return self.pace.per_step_ns
+        return self.step_times.per_step_ns
 
     @property
     def step_ns(self) -> float:
         """Duration of the median step."""
-        return self.pace.step_ns
+        return self.step_times.step_ns
 
 
 def replay(graph: Graph, steps: Steps, changes: Sequence[Change] = ()) -> Replayed:
     """Replays all recorded steps in sequence with the changes applied, so that a lead of the host carries over."""
     rows = apply_all(graph, changes)
     rounds = 1 if steps.count >= MIN_STEPS else 2
-    return Replayed(changes, graph, rows, rounds, pace(graph, rows, rounds))
+    return Replayed(changes, graph, rows, rounds, step_times(graph, rows, rounds))
 
 
 class ReplayError(Struct, frozen=True):
@@ -78,6 +78,6 @@ def replay_error(graph: Graph, steps: Steps, has_gpu: bool) -> ReplayError | Non
     if has_gpu and graph.fixed == (graph.work >= 0).sum():
         return None
     measured = np.maximum(np.diff(steps.edges), 1)
-    replayed = np.diff(pace(graph, graph.rows).host)
+    replayed = np.diff(step_times(graph, graph.rows).host)
     missed = median(np.abs(replayed - measured) / measured)
     return ReplayError(missed, float(graph.unexplained.sum()) / steps.window_ns)

@@ -14,7 +14,7 @@ from traceopt.analyzer.replay.queues import EARLY
 from traceopt.analyzer.tables.schema import I8
 
 
-class Pace(Struct, frozen=True):
+class StepTimes(Struct, frozen=True):
     """Times at the step borders in ns, shape (steps + 1,)."""
 
     host: I8  # how far the host was
@@ -41,7 +41,7 @@ class Pace(Struct, frozen=True):
         return float(np.mean(self.per_step_ns))
 
 
-class Timing(Pace, frozen=True):
+class Timing(StepTimes, frozen=True):
     """The same times for every row, shape (rows,), except `free`."""
 
     free: I8  # of each stream: when it was done with everything from before the first step
@@ -53,16 +53,16 @@ Meeting = tuple[int, int, int]  # round, number of the shared collective, arriva
 Pass = Generator[Meeting, int, Timing]
 
 
-def pace(graph: Graph, rows: Rows, rounds: int = 1) -> Pace:
+def step_times(graph: Graph, rows: Rows, rounds: int = 1) -> StepTimes:
     """Replays `rows` (the graph's, changed or not) from the state at the start of the window. In further rounds the
     steps repeat from the state at the end of the previous round. The last round counts.
     """
     timing = _timing(*condensed(graph, rows), rounds)
-    return Pace(timing.host, timing.device)
+    return StepTimes(timing.host, timing.device)
 
 
 def retime(graph: Graph, rows: Rows, rounds: int = 1) -> Timing:
-    """Like `pace`, but returns the times of every row."""
+    """Like `step_times`, but returns the times of every row."""
     return _expanded(graph, rows, _timing(*condensed(graph, rows), rounds))
 
 

@@ -14,7 +14,7 @@ from traceopt.analyzer.arrays.grouping import distinct
 from traceopt.analyzer.arrays.intervals import EMPTY, Intervals, intersect, merge, union
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.replay.changes import AsyncCopy, Change, DropSync, RemoveHost, ScaleWork
-from traceopt.analyzer.replay.retime import Pace
+from traceopt.analyzer.replay.retime import StepTimes
 from traceopt.analyzer.tables.schema import Mask
 from traceopt.analyzer.timeline.call_tree import RUNTIME
 from traceopt.analyzer.work.gemms import GemmShape
@@ -68,10 +68,10 @@ def _without_profiler(facts: Facts, changes: Changes) -> str:
 
 def gain_ns(facts: Facts, changes: Changes, *, typical: bool = True) -> float:
     """How much shorter the replayed step is with the changes than without."""
-    return _shorter_ns(facts, facts.replayed.pace, facts.replay(changes).pace, typical)
+    return _shorter_ns(facts, facts.replayed.step_times, facts.replay(changes).step_times, typical)
 
 
-def _shorter_ns(facts: Facts, before: Pace, after: Pace, typical: bool = True) -> float:
+def _shorter_ns(facts: Facts, before: StepTimes, after: StepTimes, typical: bool = True) -> float:
     if typical:  # as a part of the measured step, which the replay may miss a little
         return facts.step_ns * (before.step_ns - after.step_ns) / facts.replayed.step_ns
     return before.mean_step_ns - after.mean_step_ns
@@ -96,18 +96,18 @@ def with_other_fixes(findings: Sequence[Priced], facts: Facts) -> list[Priced]:
 
 
 class Given(Struct, frozen=True, dict=True):
-    """Changes that are made already, and the pace of the steps then."""
+    """Changes that are made already, and the step times after them."""
 
     facts: Facts
     changes: Changes
 
     @cached_property
-    def pace(self) -> Pace:
-        return self.facts.replay(self.changes).pace
+    def step_times(self) -> StepTimes:
+        return self.facts.replay(self.changes).step_times
 
     def gain_ns(self, changes: Changes) -> float:
         """How much shorter the step is with further changes."""
-        return _shorter_ns(self.facts, self.pace, self.facts.replay([*self.changes, *changes]).pace)
+        return _shorter_ns(self.facts, self.step_times, self.facts.replay([*self.changes, *changes]).step_times)
 
 
 def _unhidden(one: Priced, facts: Facts, given: Given) -> Priced:

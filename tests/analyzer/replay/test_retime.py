@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from traceopt.analyzer.arrays.intervals import EMPTY
 from traceopt.analyzer.replay.graph import HOST, Graph, Rows
 from traceopt.analyzer.replay.queues import EARLY
-from traceopt.analyzer.replay.retime import Timing, condensed, one_pass, pace, retime
+from traceopt.analyzer.replay.retime import Timing, condensed, one_pass, retime, step_times
 
 
 def graph_of(seed: int, length: int, awaited_share: float, streams: int) -> Graph:
@@ -62,7 +62,7 @@ def row_by_row(graph: Graph, rounds: int) -> Timing:
 def test_the_times_are_those_of_all_rows(seed: int, length: int, awaited: float, streams: int, twice: bool) -> None:
     graph = graph_of(seed, length, awaited, streams)
     expected = row_by_row(graph, 1 + twice)
-    quick, whole = (replayed(graph, graph.rows, 1 + twice) for replayed in (pace, retime))
+    quick, whole = (replayed(graph, graph.rows, 1 + twice) for replayed in (step_times, retime))
     for timing in (quick, whole):
         assert timing.host.tolist() == expected.host.tolist()
         assert timing.device.tolist() == expected.device.tolist()
