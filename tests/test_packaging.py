@@ -14,6 +14,8 @@ from typing import Any
 
 import pytest
 
+from traceopt.version import __version__
+
 tomllib = importlib.import_module("tomllib" if sys.version_info >= (3, 11) else "tomli")
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -24,6 +26,10 @@ TRACE = ROOT / "fixtures" / "traces" / "slow_loader.json.gz"
 def setuptools_table() -> dict[str, Any]:
     table: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]
     return table
+
+
+def test_the_version_is_the_same_in_both_places() -> None:
+    assert tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"] == __version__
 
 
 def folder_of(package: str, mapping: dict[str, str]) -> Path:
