@@ -117,8 +117,8 @@ def attribute(
 ) -> Idle:
     """Attributes each gap to what the launching thread (else the training thread) did while the GPU starved.
 
-    In `refill`, the host launches again after a sync that drained the GPU: that time counts as the sync's. `untraced_python` are
-    stretches of Python without a single event.
+    In `refill`, the host launches again after a sync that drained the GPU: that time counts as the sync's.
+    `untraced_python` are stretches of Python without a single event.
     """
     amount = np.zeros((len(CAUSES), len(gaps)), np.int64).T  # column-major, because it is filled cause by cause
     for thread in distinct_values(gaps.thread):
