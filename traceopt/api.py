@@ -25,7 +25,7 @@ from traceopt.rules.engine import Outcome, run_rank_rules, value_order
 from traceopt.workers.answers import Executor
 from traceopt.workers.executors import executor_for
 from traceopt.workers.merge import Merge, missing_ranks
-from traceopt.workers.progress_line import Pace, Progress
+from traceopt.workers.progress_line import Progress, ProgressLine
 from traceopt.workers.rank_task import RankOptions, RankTask, load
 
 
@@ -108,7 +108,7 @@ def _read(tasks: Sequence[RankTask], executor: Executor, progress: Progress | No
     Raises InputError for the first that he did name, and what was raised in a rank where it is the only one, or in
     debug mode.
     """
-    merge, pace = Merge(), Pace(progress, tasks)
+    merge, pace = Merge(), ProgressLine(progress, tasks)
     errors: dict[int, Exception] = {}
     left = set(range(len(tasks)))
     with closing(executor.run(tasks, pace)) as answers:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from traceopt.analyzer.reading.sources import Source
 from traceopt.analyzer.recordings.cycle_pairs import Recording
-from traceopt.workers.progress_line import Pace
+from traceopt.workers.progress_line import ProgressLine
 from traceopt.workers.rank_task import RankOptions, RankTask
 
 
@@ -22,7 +22,7 @@ def task(label: str, megabytes: int) -> RankTask:
 def test_one_trace() -> None:
     lines: list[str] = []
     clock = Clock()
-    pace = Pace(lines.append, [task("a.json", 400)], clock)
+    pace = ProgressLine(lines.append, [task("a.json", 400)], clock)
     clock.now += 4
     pace.read(100_000_000)
     pace.read(1_000_000)  # too soon after the last update: not shown
@@ -41,7 +41,7 @@ def test_many_ranks() -> None:
     lines: list[str] = []
     clock = Clock()
     tasks = [task(f"rank{rank}.json", 1000) for rank in range(4)]
-    pace = Pace(lines.append, tasks, clock)
+    pace = ProgressLine(lines.append, tasks, clock)
     clock.now += 10
     pace.have_read(1_500_000_000)
     clock.now += 10
@@ -60,4 +60,4 @@ def test_many_ranks() -> None:
 
 
 def test_nobody_listens() -> None:
-    Pace(None, [task("a.json", 1)]).read(10**6)
+    ProgressLine(None, [task("a.json", 1)]).read(10**6)

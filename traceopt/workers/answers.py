@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Generator, Sequence
 from typing import Protocol
 
-from traceopt.workers.progress_line import Pace
+from traceopt.workers.progress_line import ProgressLine
 from traceopt.workers.rank_task import RankTask
 
 Answer = bytes | Exception
@@ -25,4 +25,4 @@ class Executor(Protocol):
     @property
     def notes(self) -> Sequence[str]: ...
 
-    def run(self, tasks: Sequence[RankTask], pace: Pace) -> Answers: ...
+    def run(self, tasks: Sequence[RankTask], pace: ProgressLine) -> Answers: ...

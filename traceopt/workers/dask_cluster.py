@@ -21,7 +21,7 @@ from msgspec.structs import replace
 from traceopt.errors import ConfigError, InputError, one_line
 from traceopt.workers.answers import WORKER_DIED, Answer, Answers, Executor
 from traceopt.workers.program_hash import program
-from traceopt.workers.progress_line import Pace
+from traceopt.workers.progress_line import ProgressLine
 from traceopt.workers.rank_analysis import analyze_rank
 from traceopt.workers.rank_task import RankTask, loaded
 
@@ -45,7 +45,7 @@ class DaskCluster(Struct):
     instead: Executor
     notes: list[str] = field(default_factory=list)
 
-    def run(self, tasks: Sequence[RankTask], pace: Pace) -> Answers:
+    def run(self, tasks: Sequence[RankTask], pace: ProgressLine) -> Answers:
         """Raises ConfigError if there is no cluster at the address, or if it runs a different program."""
         left = set(range(len(tasks)))
         with _connected(self.address) as client:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from traceopt.workers.answers import Answer, Answers, Executor
-from traceopt.workers.progress_line import Pace
+from traceopt.workers.progress_line import ProgressLine
 from traceopt.workers.rank_analysis import analyze_rank
 from traceopt.workers.rank_task import RankTask
 
@@ -15,7 +15,7 @@ class InProcess:
 
     notes: Sequence[str] = ()
 
-    def run(self, tasks: Sequence[RankTask], pace: Pace) -> Answers:
+    def run(self, tasks: Sequence[RankTask], pace: ProgressLine) -> Answers:
         for index, task in enumerate(tasks):
             answer: Answer
             try:

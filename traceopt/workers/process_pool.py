@@ -22,7 +22,7 @@ from msgspec import Struct
 
 from traceopt.errors import InputError
 from traceopt.workers.answers import WORKER_DIED, Answer, Answers
-from traceopt.workers.progress_line import Pace
+from traceopt.workers.progress_line import ProgressLine
 from traceopt.workers.rank_analysis import analyze_rank
 from traceopt.workers.rank_task import RankTask
 
@@ -35,7 +35,7 @@ class ProcessPool(Struct, frozen=True):
     jobs: int
     notes: Sequence[str] = ()
 
-    def run(self, tasks: Sequence[RankTask], pace: Pace) -> Answers:
+    def run(self, tasks: Sequence[RankTask], pace: ProgressLine) -> Answers:
         read_bytes = _context().RawArray("q", len(tasks))  # no lock, because a dying worker might hold it
         waiting = deque(range(len(tasks)))
         lost: deque[int] = deque()
@@ -47,7 +47,7 @@ class ProcessPool(Struct, frozen=True):
 
 
 def _until_broken(
-    jobs: int, tasks: Sequence[RankTask], waiting: deque[int], read_bytes: Any, pace: Pace
+    jobs: int, tasks: Sequence[RankTask], waiting: deque[int], read_bytes: Any, pace: ProgressLine
 ) -> Generator[tuple[int, Answer], None, list[int]]:
     """Takes indices from `waiting` until it is empty or a worker dies; returns those that were running then."""
     running: dict[Future[bytes], int] = {}

@@ -13,7 +13,7 @@ _UPDATE_EVERY_S = 0.1
 _RATE_AFTER_S = 1.0  # before that the rate is unreliable
 
 
-class Pace:
+class ProgressLine:
     """Counts bytes of the files as stored, compressed or not, because only those sizes are known in advance."""
 
     def __init__(
