@@ -20,7 +20,7 @@ from msgspec.structs import replace
 from traceopt import __version__
 from traceopt.cli import cli
 from traceopt.errors import InputError, OutputError
-from traceopt.output import Progress, write_atomically
+from traceopt.output import StderrProgress, write_atomically
 from traceopt.result.document import (
     Communication,
     DataLoader,
@@ -333,14 +333,14 @@ def test_devices_are_written_to_and_not_replaced() -> None:
 
 
 def test_progress_is_one_line_that_goes_away(capsys: pytest.CaptureFixture[str]) -> None:
-    with Progress(enabled=True) as progress:
+    with StderrProgress(enabled=True) as progress:
         progress("reading rank0\n.json")
         progress("x" * 200)
     written = capsys.readouterr().err
     assert "\n" not in written
     assert written.endswith("\r\x1b[2K")
     assert all(len(line) < 90 for line in written.split("\r"))
-    with Progress(enabled=False) as progress:
+    with StderrProgress(enabled=False) as progress:
         progress("reading")
     assert capsys.readouterr().err == ""
 

@@ -25,7 +25,7 @@ from traceopt.rules.engine import Outcome, run_rank_rules, value_order
 from traceopt.workers.answers import Executor
 from traceopt.workers.executors import executor_for
 from traceopt.workers.merge import Merge, missing_ranks
-from traceopt.workers.progress_line import Progress, ProgressLine
+from traceopt.workers.progress_line import ProgressLine, ShowProgress
 from traceopt.workers.rank_task import RankOptions, RankTask, load
 
 
@@ -45,7 +45,7 @@ def analyze(
     scheduler: str | None = None,
     cache: str | Path | None = None,
     debug: bool = False,
-    progress: Progress | None = None,
+    progress: ShowProgress | None = None,
 ) -> Analysis:
     """Reads trace files or folders and returns the result document.
 
@@ -102,7 +102,7 @@ def analyze(
     return Analysis.of(_with_patches(compared, folders, debug) if folders else compared)
 
 
-def _read(tasks: Sequence[RankTask], executor: Executor, progress: Progress | None) -> Merge:
+def _read(tasks: Sequence[RankTask], executor: Executor, progress: ShowProgress | None) -> Merge:
     """All ranks' answers. One that cannot be read is a warning, unless the user named its file.
 
     Raises InputError for the first that he did name, and what was raised in a rank where it is the only one, or in

@@ -12,7 +12,7 @@ from traceopt.comparison.gates import Gate
 from traceopt.comparison.runs import Given, Run, read_runs
 from traceopt.result.comparison import Comparison
 from traceopt.result.document import Result
-from traceopt.workers.progress_line import Progress
+from traceopt.workers.progress_line import ShowProgress
 
 
 def compare(
@@ -26,7 +26,7 @@ def compare(
     thresholds: Mapping[str, Mapping[str, Any]] | None = None,
     devices: Mapping[str, Mapping[str, Any]] | None = None,
     debug: bool = False,
-    progress: Progress | None = None,
+    progress: ShowProgress | None = None,
 ) -> Comparison:
     """Compares runs of two sides: results, or paths of traces, folders, result documents and reports.
 

@@ -29,7 +29,7 @@ from traceopt.rules.engine import prepare, run_rank_rules, run_rules
 from traceopt.rules.registry import load_rules
 from traceopt.rules.rule import Rule
 from traceopt.rules.savings.price import Priced
-from traceopt.workers.progress_line import Progress
+from traceopt.workers.progress_line import ShowProgress
 
 Scale = tuple[str, float]
 Matches = Callable[[str], object]
@@ -45,7 +45,7 @@ def what_if(
     rules_dir: str | Path | None = None,
     thresholds: Mapping[str, Mapping[str, Any]] | None = None,
     devices: Mapping[str, Mapping[str, Any]] | None = None,
-    progress: Progress | None = None,
+    progress: ShowProgress | None = None,
 ) -> WhatIf:
     """Replays a trace, or those of all ranks in a folder together, with the fixes of findings (by rule code or name)
     and with scales such as ("kernel~gemm", 0.5).

@@ -23,7 +23,7 @@ _MOST_RANKS = 10_000_000
 _REUSED_BYTES = 8 << 20  # far more than a chunk with its events and arrays; glibc adapts up to 32 MiB
 _NAME_LENGTH = 16_384  # the longest C++ template names have a few thousand characters
 
-Progress = Callable[[int], None]
+ReportBytes = Callable[[int], None]
 
 
 def read_trace(
@@ -32,7 +32,7 @@ def read_trace(
     *,
     rank_hint: int | None = None,
     world_size_hint: int | None = None,
-    progress: Progress | None = None,
+    progress: ReportBytes | None = None,
 ) -> Trace:
     """Reads the trace in `stream`, plain or gzip. `progress` is called with the number of uncompressed bytes read so
     far.
@@ -81,7 +81,7 @@ def read_trace(
     )
 
 
-def _read(blocks: Blocks, tell: Progress) -> tuple[EventStream, TableBuilder]:
+def _read(blocks: Blocks, tell: ReportBytes) -> tuple[EventStream, TableBuilder]:
     if shareable(blocks.stream):
         try:
             return read_shared(blocks, tell)

@@ -11,7 +11,7 @@ import click
 from traceopt.cli.gating import EXIT_GATE, failed, gate_options, parsed_gates
 from traceopt.cli.options import config_option, debug_option, ranks_options, rules_dir_option
 from traceopt.cli.results import check_all_writable, configuration, terminal, write_output
-from traceopt.output import Progress, emit
+from traceopt.output import StderrProgress, emit
 
 
 @click.command()
@@ -80,7 +80,7 @@ def compare(
     from traceopt.comparison.compare import compare_runs
     from traceopt.run_comparison import runs_of
 
-    with Progress(enabled=sys.stderr.isatty() and not quiet) as progress:
+    with StderrProgress(enabled=sys.stderr.isatty() and not quiet) as progress:
         sides = [
             runs_of(
                 paths,

@@ -12,7 +12,7 @@ import click
 
 from traceopt.cli.options import DEFAULT_HTML
 from traceopt.errors import OutputError, visible
-from traceopt.output import Progress, check_writable, write_atomically
+from traceopt.output import StderrProgress, check_writable, write_atomically
 
 if TYPE_CHECKING:
     from traceopt.config import Config
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 def analyzed(paths: Sequence[str], config: Config, source: Sequence[Path], *, debug: bool, quiet: bool) -> Result:
     from traceopt.api import analyze as run_analysis
 
-    progress = Progress(enabled=sys.stderr.isatty() and not quiet)
+    progress = StderrProgress(enabled=sys.stderr.isatty() and not quiet)
     with progress:
         return run_analysis(
             paths,

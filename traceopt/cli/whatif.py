@@ -9,7 +9,7 @@ import click
 
 from traceopt.cli.options import config_option, debug_option, rules_dir_option, split_codes
 from traceopt.cli.results import configuration
-from traceopt.output import Progress, emit
+from traceopt.output import StderrProgress, emit
 
 
 @click.command()
@@ -50,7 +50,7 @@ def whatif(
     from traceopt.reports.text.what_if import render_whatif
     from traceopt.what_if import what_if
 
-    with Progress(enabled=sys.stderr.isatty() and not quiet) as progress:
+    with StderrProgress(enabled=sys.stderr.isatty() and not quiet) as progress:
         document = what_if(
             path,
             fixes,

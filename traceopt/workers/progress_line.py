@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 from traceopt.workers.rank_task import RankTask
 
-Progress = Callable[[str], None]
+ShowProgress = Callable[[str], None]
 
 _UPDATE_EVERY_S = 0.1
 _RATE_AFTER_S = 1.0  # before that the rate is unreliable
@@ -17,7 +17,7 @@ class ProgressLine:
     """Counts bytes of the files as stored, compressed or not, because only those sizes are known in advance."""
 
     def __init__(
-        self, progress: Progress | None, tasks: Sequence[RankTask], clock: Callable[[], float] = time.monotonic
+        self, progress: ShowProgress | None, tasks: Sequence[RankTask], clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._progress = progress
         self._tasks = tasks
