@@ -15,7 +15,7 @@ from msgspec import Struct, field
 from traceopt.analyzer.arrays.grouping import distinct_values
 from traceopt.analyzer.arrays.intervals import Intervals, merge, union
 from traceopt.analyzer.arrays.percentiles import median
-from traceopt.analyzer.memory.blocks import Blocks, find_blocks
+from traceopt.analyzer.memory.blocks import MemoryBlocks, find_blocks
 from traceopt.analyzer.memory.composition import Composition, compose
 from traceopt.analyzer.memory.curve import DeviceMemory, find_memory
 from traceopt.analyzer.memory.model_state import ModelState, find_model_state
@@ -286,7 +286,7 @@ class Facts(Struct, frozen=True, dict=True):
         return find_memory(self.trace, self.steps, self.has_gpu)
 
     @cached_property
-    def blocks(self) -> Blocks | None:
+    def blocks(self) -> MemoryBlocks | None:
         """Blocks of the device's caching allocator; None if memory was not recorded."""
         return None if self.memory is None else find_blocks(self.trace.memory, self.memory.rows)
 

@@ -11,7 +11,7 @@ from traceopt.analyzer.tables.schema import I4, I8, MemoryTable
 BEFORE, AFTER = np.iinfo(np.int64).min, np.iinfo(np.int64).max
 
 
-class Blocks(Struct, frozen=True):
+class MemoryBlocks(Struct, frozen=True):
     """Arrays have shape (len,); times in ns. `start` is BEFORE for a block allocated before the recording, `end` AFTER
     for one that outlives it. Blocks that were neither allocated nor freed during the recording are not listed.
     """
@@ -29,7 +29,7 @@ class Blocks(Struct, frozen=True):
         return np.asarray((self.start <= time) & (self.end > time))
 
 
-def find_blocks(table: MemoryTable, rows: I8) -> Blocks:
+def find_blocks(table: MemoryTable, rows: I8) -> MemoryBlocks:
     """Pairs the allocations and frees of one device; `rows` are all its samples, in order of time."""
     rows = rows[table.bytes[rows] != 0]
     rows = rows[np.argsort(table.address[rows], kind="stable")]
@@ -41,7 +41,7 @@ def find_blocks(table: MemoryTable, rows: I8) -> Blocks:
     time = table.time[rows]
     size = np.abs(table.bytes[rows])
     end = np.where(paired, np.append(time[1:], AFTER), AFTER)
-    return Blocks(
+    return MemoryBlocks(
         bytes=np.concatenate((size[taken], size[given])),
         start=np.concatenate((time[taken], np.full(int(given.sum()), BEFORE))),
         end=np.concatenate((end[taken], time[given])),

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from msgspec import Struct
 
 from traceopt.analyzer.arrays.intervals import Intervals
-from traceopt.analyzer.memory.blocks import BEFORE, Blocks
+from traceopt.analyzer.memory.blocks import BEFORE, MemoryBlocks
 from traceopt.analyzer.memory.curve import DeviceMemory
 from traceopt.analyzer.memory.model_state import ModelState
 
@@ -52,7 +52,7 @@ class Composition(Struct, frozen=True):
 
 def compose(
     memory: DeviceMemory,
-    blocks: Blocks,
+    blocks: MemoryBlocks,
     passes: Intervals,
     updates: Intervals,
     state: ModelState | None,
@@ -74,7 +74,7 @@ def compose(
     return Composition({name: parts[name] for name in order if parts.get(name)}, count)
 
 
-def _purposes(blocks: Blocks, passes: Intervals, updates: Intervals) -> npt.NDArray[np.str_]:
+def _purposes(blocks: MemoryBlocks, passes: Intervals, updates: Intervals) -> npt.NDArray[np.str_]:
     """Purpose of each block. A gradient is allocated in a backward pass and outlives it. An activation is allocated
     before a backward pass and lives until it or longer (including the batch and the loss). All other blocks that come
     and go are temporary.

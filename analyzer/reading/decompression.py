@@ -21,7 +21,7 @@ _CORRUPT: Any = (isal_zlib.error, zlib.error, EOFError)  # isal's stubs do not d
 _UNREADABLE: Any = (OSError, zipfile.BadZipFile, *_CORRUPT)
 
 
-class Blocks(Struct):
+class TextBlocks(Struct):
     """Iterates over a stream's text in blocks of about `block_bytes`.
 
     After the iteration, `byte_count` is the uncompressed size, `digest` the SHA-256 of the stream as read, and `damage`

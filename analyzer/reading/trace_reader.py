@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import IO, Any
 
 from traceopt.analyzer.reading.caller_lines import with_call_lines
-from traceopt.analyzer.reading.decompression import Blocks
+from traceopt.analyzer.reading.decompression import TextBlocks
 from traceopt.analyzer.reading.event_stream import EventStream, NotATraceError
 from traceopt.analyzer.reading.limits import TooLargeError, most_text_bytes
 from traceopt.analyzer.reading.table_builder import TableBuilder
@@ -40,7 +40,7 @@ def read_trace(
     Raises InputError if it is not a PyTorch trace.
     """
     _reuse_freed_memory()
-    blocks = Blocks(stream, most_bytes=most_text_bytes())
+    blocks = TextBlocks(stream, most_bytes=most_text_bytes())
     try:
         events, builder = _read(blocks, progress or (lambda _: None))
     except TooLargeError as error:
@@ -81,7 +81,7 @@ def read_trace(
     )
 
 
-def _read(blocks: Blocks, tell: ReportBytes) -> tuple[EventStream, TableBuilder]:
+def _read(blocks: TextBlocks, tell: ReportBytes) -> tuple[EventStream, TableBuilder]:
     if shareable(blocks.stream):
         try:
             return read_shared(blocks, tell)

@@ -23,7 +23,7 @@ import numpy.typing as npt
 from msgspec import Struct
 
 from traceopt.analyzer.reading.damaged_events import UNREADABLE, is_utf8
-from traceopt.analyzer.reading.decompression import BLOCK_BYTES, GZIP_MAGIC, Blocks
+from traceopt.analyzer.reading.decompression import BLOCK_BYTES, GZIP_MAGIC, TextBlocks
 from traceopt.analyzer.reading.event_stream import EVENT_LIMIT_BYTES, EventStream, last_border
 from traceopt.analyzer.reading.event_types import Event, decode_events
 from traceopt.analyzer.reading.growing_columns import Codes, Value
@@ -205,7 +205,7 @@ def _text_bytes(stream: io.BufferedReader) -> int:
     return max(size, stored)
 
 
-def read_shared(blocks: Blocks, tell: Callable[[int], None]) -> tuple[EventStream, TableBuilder]:
+def read_shared(blocks: TextBlocks, tell: Callable[[int], None]) -> tuple[EventStream, TableBuilder]:
     """Reads everything in `blocks`, from the beginning; calls `tell` with the byte count. Raises NotShareableError."""
     stream, builder = _Shared(blocks), TableBuilder()
     reading = _Reading(builder)

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from traceopt.analyzer.reading import limits
-from traceopt.analyzer.reading.decompression import Blocks
+from traceopt.analyzer.reading.decompression import TextBlocks
 from traceopt.analyzer.reading.limits import TooLargeError
 from traceopt.analyzer.reading.trace_reader import read_trace
 
@@ -22,7 +22,7 @@ PACKED = gzip.compress(TEXT, mtime=0)
 
 
 def text_of(data: bytes, block_bytes: int = 1 << 20) -> tuple[bytes, str | None]:
-    blocks = Blocks(io.BytesIO(data), block_bytes)
+    blocks = TextBlocks(io.BytesIO(data), block_bytes)
     text = b"".join(blocks)
     assert blocks.byte_count == len(text)
     return text, blocks.damage
@@ -36,7 +36,7 @@ def test_the_content_tells_plain_from_gzip(block_bytes: int) -> None:
 
 def test_the_digest_is_that_of_the_file() -> None:
     for data in (TEXT, PACKED, PACKED + PACKED, b""):
-        blocks = Blocks(io.BytesIO(data), 1000)
+        blocks = TextBlocks(io.BytesIO(data), 1000)
         list(blocks)
         assert blocks.digest.hexdigest() == hashlib.sha256(data).hexdigest()
 
@@ -85,7 +85,7 @@ def test_a_stream_that_fails_gives_what_came_before() -> None:
         writer.writestr("trace.json", TEXT)
     damaged = archive.getvalue().replace(b'"ts": 4999', b'"ts": 9999')
     with zipfile.ZipFile(io.BytesIO(damaged)) as reader, reader.open("trace.json") as member:
-        blocks = Blocks(member, 1000)
+        blocks = TextBlocks(member, 1000)
         text = b"".join(blocks)
     assert TEXT.startswith(text[:90_000])
     assert blocks.damage is not None
@@ -96,7 +96,7 @@ def test_a_bomb_is_read_in_blocks() -> None:
     bomb = io.BytesIO(gzip.compress(b" " * (64 << 20)))
     tracemalloc.start()
     try:
-        largest = max(len(block) for block in Blocks(bomb))
+        largest = max(len(block) for block in TextBlocks(bomb))
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
@@ -107,18 +107,18 @@ def test_a_bomb_is_read_in_blocks() -> None:
 def test_a_limit_ends_the_reading() -> None:
     for data in (TEXT, PACKED):
         with pytest.raises(TooLargeError, match=r"more than 1e-05 GB of text; to read it anyway, set TRACEOPT_MAX_GB"):
-            list(Blocks(io.BytesIO(data), 1000, most_bytes=10_000))
-        assert b"".join(Blocks(io.BytesIO(data), most_bytes=len(TEXT))) == TEXT
+            list(TextBlocks(io.BytesIO(data), 1000, most_bytes=10_000))
+        assert b"".join(TextBlocks(io.BytesIO(data), most_bytes=len(TEXT))) == TEXT
 
 
 def test_what_unpacks_to_far_more_than_a_trace_is_refused_early(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "RATIO_FROM_BYTES", 1 << 20)
-    blocks = Blocks(io.BytesIO(gzip.compress(b'{"traceEvents": [' + b" " * (64 << 20), 9)))
+    blocks = TextBlocks(io.BytesIO(gzip.compress(b'{"traceEvents": [' + b" " * (64 << 20), 9)))
     with pytest.raises(TooLargeError, match="expands to more than 250 times its size, which no trace does"):
         list(blocks)
     assert blocks.byte_count < 32 << 20
     text = b"".join(b'{"ph": "X", "ts": %d}' % (i * i) for i in range(200_000))
-    assert b"".join(Blocks(io.BytesIO(gzip.compress(text)))) == text  # as repetitive as traces are
+    assert b"".join(TextBlocks(io.BytesIO(gzip.compress(text)))) == text  # as repetitive as traces are
 
 
 class Growing(io.BytesIO):

@@ -16,7 +16,7 @@ from same_traces import assert_same_trace
 
 from fixtures.generate import generate
 from traceopt.analyzer.reading import trace_reader, two_processes
-from traceopt.analyzer.reading.decompression import Blocks
+from traceopt.analyzer.reading.decompression import TextBlocks
 from traceopt.analyzer.reading.event_types import decode_events
 from traceopt.analyzer.reading.trace_reader import read_trace
 from traceopt.analyzer.reading.two_processes import read_shared, shareable
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are f
 @pytest.fixture
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Makes many chunks from little text."""
-    monkeypatch.setattr(trace_reader, "Blocks", partial(Blocks, block_bytes=1 << 15))
+    monkeypatch.setattr(trace_reader, "Blocks", partial(TextBlocks, block_bytes=1 << 15))
 
 
 @pytest.fixture
