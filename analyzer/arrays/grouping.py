@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
-Codes = npt.NDArray[np.integer]
+CodeArray = npt.NDArray[np.integer]
 Number = TypeVar("Number", bound=np.integer)
 
 # Size of the look-up table; if the values span more than this and than the number of rows, they are sorted.
@@ -27,7 +27,7 @@ class Categorical(Struct, frozen=True):
     """A column of strings: `codes` index into `values`, which may hold duplicates and unused entries."""
 
     values: Sequence[str]
-    codes: Codes
+    codes: CodeArray
 
     def __len__(self) -> int:
         return len(self.codes)
@@ -71,7 +71,7 @@ def distinct_values(values: npt.NDArray[Number]) -> npt.NDArray[Number]:
     return np.asarray(np.flatnonzero(seen) + least, values.dtype)
 
 
-def group_rows(*columns: Codes) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
+def group_rows(*columns: CodeArray) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
     """The first row of each distinct combination of values, and the combination number of each row.
 
     Combinations are in the order of np.unique with axis=0.
@@ -88,14 +88,14 @@ def group_rows(*columns: Codes) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.in
     return first, group
 
 
-def split(rows: npt.NDArray[np.intp], group: Codes, groups: int) -> list[npt.NDArray[np.intp]]:
+def split(rows: npt.NDArray[np.intp], group: CodeArray, groups: int) -> list[npt.NDArray[np.intp]]:
     """The rows of each group, in their original order. `group` has each row's group, 0 to `groups` - 1."""
     small = group.astype(np.uint16) if groups < 1 << 16 else group  # NumPy radix-sorts 16-bit integers in one pass
     ends = np.cumsum(np.bincount(group, minlength=groups))
     return np.split(rows[np.argsort(small, kind="stable")], ends[:-1])
 
 
-def longest_of_group(duration: npt.NDArray[np.int64], group: Codes, groups: int) -> npt.NDArray[np.intp]:
+def longest_of_group(duration: npt.NDArray[np.int64], group: CodeArray, groups: int) -> npt.NDArray[np.intp]:
     """Row of the longest in each group, the first if several are equal; -1 for an empty group. Shape (groups,)."""
     longest = np.full(groups, -1, np.int64)
     np.maximum.at(longest, group, duration)

@@ -67,7 +67,7 @@ def triples(values: Sequence[Any]) -> Floats | None:
     return found
 
 
-class Codes(Generic[Value]):
+class Interner(Generic[Value]):
     """Numbers distinct values in the order in which they first appear."""
 
     __slots__ = ("_codes",)
@@ -86,7 +86,7 @@ class Codes(Generic[Value]):
         return list(self._codes)
 
 
-class Columns:
+class GrowingColumns:
     """Rows of a growing table: one array per column, enlarged in place (realloc) and never held twice."""
 
     __slots__ = ("_arrays", "rows")
@@ -101,7 +101,7 @@ class Columns:
             self._arrays[name] = np.empty(shape, base)
 
     @classmethod
-    def of(cls, arrays: dict[str, Array]) -> Columns:
+    def of(cls, arrays: dict[str, Array]) -> GrowingColumns:
         """Creates columns from complete arrays of equal length."""
         columns = cls({})
         columns._arrays, columns.rows = arrays, len(next(iter(arrays.values())))

@@ -27,7 +27,7 @@ from traceopt.analyzer.reading.event_types import (
     number,
     triple,
 )
-from traceopt.analyzer.reading.growing_columns import Codes, Columns, Floats, fit, floats, triples
+from traceopt.analyzer.reading.growing_columns import Floats, GrowingColumns, Interner, fit, floats, triples
 from traceopt.analyzer.tables.schema import (
     I4,
     KERNEL,
@@ -87,8 +87,8 @@ class TableBuilder:
     """Collects decoded events into columns."""
 
     def __init__(self) -> None:
-        self.names: Codes[str] = Codes()
-        self.texts: Codes[bytes] = Codes()
+        self.names: Interner[str] = Interner()
+        self.texts: Interner[bytes] = Interner()
         self.texts.encode(_NO_TEXTS, len(_NO_TEXTS))
         self.event_count = 0
         self.slice_count = 0
@@ -96,13 +96,13 @@ class TableBuilder:
         self.categories: Counter[str] = Counter()
         self.start_ns: int | None = None  # of the first event, on the file's clock
         self.base_us: float | None = None  # origin of times while the file is read
-        self._thread_texts: Codes[str] = Codes()
+        self._thread_texts: Interner[str] = Interner()
         self._thread_meta: dict[tuple[float | str, float | str], str] = {}
-        self._thread_codes: Codes[tuple[int, int]] = Codes()
+        self._thread_codes: Interner[tuple[int, int]] = Interner()
         self._threads: list[tuple[int, int]] = []
         self._index_range = (np.inf, -np.inf)
         self._index_count = 0
-        self._columns = {kind: Columns(table.SCHEMA) for kind, table in _TABLES.items()}
+        self._columns = {kind: GrowingColumns(table.SCHEMA) for kind, table in _TABLES.items()}
 
     def add(self, events: Sequence[Event]) -> None:
         """Appends one chunk of events."""
@@ -261,13 +261,13 @@ class TableBuilder:
     def take(
         self,
         columns: dict[str, dict[str, Any]],
-        names: Codes[str],
-        texts: Codes[bytes],
-        threads: Codes[tuple[int, int]],
+        names: Interner[str],
+        texts: Interner[bytes],
+        threads: Interner[tuple[int, int]],
         other: Content,
     ) -> None:
         """Replaces its own columns and dictionaries by merged ones, which include what `other` has read."""
-        self._columns = {kind: Columns.of(arrays) for kind, arrays in columns.items()}
+        self._columns = {kind: GrowingColumns.of(arrays) for kind, arrays in columns.items()}
         self.names, self.texts, self._thread_codes = names, texts, threads
         events, slices, lost, indices = other.counts
         self.event_count += events

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from traceopt.analyzer.reading.growing_columns import Codes, Columns, fit, floats, triples
+from traceopt.analyzer.reading.growing_columns import GrowingColumns, Interner, fit, floats, triples
 
 LENGTHS = [0, 1, 15, 16, 17, 65_535, 65_536]
 
@@ -55,7 +55,7 @@ def test_texts_as_long_as_packed_numbers_are_noticed(other: object) -> None:
 
 @pytest.mark.parametrize("n", LENGTHS)
 def test_columns_grow_and_narrow(n: int) -> None:
-    columns = Columns({"a": "i8", "b": "i4x3", "c": "u1"})
+    columns = GrowingColumns({"a": "i8", "b": "i4x3", "c": "u1"})
     values = np.arange(n, dtype=np.float64)
     for part in np.array_split(values, 7):
         columns.append(len(part), {"a": part, "b": np.stack([part] * 3, axis=1), "c": 2})
@@ -93,7 +93,7 @@ def test_the_edge_of_64_bits(value: float) -> None:
 
 @given(st.lists(st.text(max_size=3)))
 def test_codes_number_values_by_first_sight(values: list[str]) -> None:
-    codes: Codes[str] = Codes()
+    codes: Interner[str] = Interner()
     found = codes.encode(values, len(values))
     assert codes.values() == list(dict.fromkeys(values))
     assert [codes.values()[code] for code in found] == values
