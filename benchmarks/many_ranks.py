@@ -29,7 +29,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from traceopt.analyzer.reading.sources import find_sources
-from traceopt.analyzer.recordings.cycle_pairs import Recording, find_recordings
+from traceopt.analyzer.recordings.cycle_pairs import RankRecording, find_recordings
 from traceopt.analyzer.recordings.rank_trace import read_recording
 from traceopt.api import analyze
 
@@ -74,7 +74,7 @@ def read_only(folder: str, jobs: int) -> Measured:
     return Measured(time.perf_counter() - begin_s, parent_bytes(), 0.0)
 
 
-def event_count(recording: Recording) -> int:
+def event_count(recording: RankRecording) -> int:
     return read_recording(recording, []).meta.event_count
 
 

@@ -16,7 +16,7 @@ _MANY = 16
 _KEY = '"traceopt": {"cycle": '
 
 
-class Recording(Struct, frozen=True):
+class RankRecording(Struct, frozen=True):
     """A file to analyze. `detail` is the file of the same process with shapes, frames and memory, whose times are
     distorted.
     """
@@ -29,7 +29,7 @@ class Recording(Struct, frozen=True):
         return [self.source] if self.detail is None else [self.source, self.detail]
 
 
-def find_recordings(sources: Sequence[Source]) -> list[Recording]:
+def find_recordings(sources: Sequence[Source]) -> list[RankRecording]:
     """The recordings, in the order of the sources. A detail cycle is paired with the timing cycle of its worker, if
     there is exactly one of each.
     """
@@ -46,7 +46,7 @@ def find_recordings(sources: Sequence[Source]) -> list[Recording]:
         if len(timing) == len(detail) == 1:
             details[timing[0].label] = detail[0]
     joined = {source.label for source in details.values()}
-    return [Recording(source, details.get(source.label)) for source in sources if source.label not in joined]
+    return [RankRecording(source, details.get(source.label)) for source in sources if source.label not in joined]
 
 
 def _cycle_names(sources: Sequence[Source]) -> dict[str, str | None]:

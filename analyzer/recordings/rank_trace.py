@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from traceopt.analyzer.reading.sources import Source
 from traceopt.analyzer.reading.trace_reader import read_trace
-from traceopt.analyzer.recordings.cycle_pairs import Recording
+from traceopt.analyzer.recordings.cycle_pairs import RankRecording
 from traceopt.analyzer.recordings.joined_cycles import join_cycles
 from traceopt.analyzer.tables.trace import Trace
 from traceopt.errors import InputError, one_line
@@ -14,7 +14,7 @@ from traceopt.errors import InputError, one_line
 CountBytes = Callable[[int], None]
 
 
-def read_recording(recording: Recording, warnings: list[str], count_bytes: CountBytes | None = None) -> Trace:
+def read_recording(recording: RankRecording, warnings: list[str], count_bytes: CountBytes | None = None) -> Trace:
     """Reads one rank's trace. If one of its two cycles cannot be read, adds a warning and uses the other.
 
     `count_bytes` is called with the number of bytes read since its last call. Raises InputError if nothing can be read.

@@ -17,7 +17,7 @@ from ..settings import Cycle
 from .cpp_log import CppLog
 
 
-class Recording:
+class ProfilerSession:
     """Records from `first_step` on: warm-up steps first, then the recorded steps, `from_step` to `until_step` - 1.
 
     `busy` is set while traceopt calls the profiler, as opposed to the script. `save` is called from step() or stop()

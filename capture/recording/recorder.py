@@ -19,7 +19,7 @@ from ..metadata.loaders import LoaderNotes
 from ..metadata.step_ledger import Ledger
 from ..settings import Settings
 from ..status import DONE, RECORDING, SAVING, WAITING, WARMING_UP, Status, TraceNote
-from .profiler_session import Recording
+from .profiler_session import ProfilerSession
 from .trace_file import TraceFile, save
 
 RETRIES = 3  # of recordings interrupted by an evaluation or by the script's own profiler
@@ -39,7 +39,7 @@ class Recorder:
         self.status = Status()
         self.step = 0
         self._pid = os.getpid()
-        self._recording: Recording | None = None
+        self._session: ProfilerSession | None = None
         self._next = 0  # index of the next cycle
         self._rested_from = 0  # the step at which its wait began
         self._interruptions = self._yields = 0
@@ -57,17 +57,17 @@ class Recorder:
     @property
     def profiler(self) -> Any:
         """traceopt's own profiler, if there is one."""
-        return self._recording.profiler if self._recording else None
+        return self._session.profiler if self._session else None
 
     @property
     def busy(self) -> bool:
         """Whether traceopt is calling the profiler, as opposed to the script."""
-        return self._recording is not None and self._recording.busy
+        return self._session is not None and self._session.busy
 
     def step_ended(self, rule: str) -> None:
         """Raises SystemExit(0) if the user asked to stop after the last cycle."""
-        recording = self._recording
-        if self._finished or (recording is not None and not recording.in_own_thread):
+        session = self._session
+        if self._finished or (session is not None and not session.in_own_thread):
             return
         self.ledger.close_step()
         self.step += 1
@@ -76,13 +76,13 @@ class Recorder:
             self.status.rank = rank(self._torch)
             self._tell(WAITING if self._settings.cycles[0].wait > 1 else WARMING_UP)
         try:
-            if recording is not None:
-                self._advance(recording)
+            if session is not None:
+                self._advance(session)
             self._begin_if_due()
         except Exception as error:
             self.give_up(f"{type(error).__name__}: {error}")
         self.ledger.open_step()
-        done = self._next == len(self._settings.cycles) and self._recording is None
+        done = self._next == len(self._settings.cycles) and self._session is None
         if done and self._settings.stop_after and self._files:
             raise SystemExit(0)
 
@@ -103,15 +103,15 @@ class Recorder:
         self.loaders.started(loader, self.step, seconds)
 
     def interrupted(self, why: str) -> None:
-        recording = self._recording
-        if recording is None or self._interruptions >= RETRIES:
+        session = self._session
+        if session is None or self._interruptions >= RETRIES:
             return
         self._interruptions += 1
-        self._close_early(recording, why)
+        self._close_early(session, why)
         # No complete step was recorded: retry after the step that contains the interruption.
-        if self.step <= recording.from_step:
+        if self.step <= session.from_step:
             self._next -= 1
-            self._rested_from = self.step + 1 - max(1, recording.cycle.wait)
+            self._rested_from = self.step + 1 - max(1, session.cycle.wait)
 
     def restarted(self, why: str) -> None:
         self.status.note(why)
@@ -136,7 +136,7 @@ class Recorder:
         """The script is about to start a profiler: stop ours, and retry when theirs has ended."""
         self._foreign += 1
         self.status.own_profiler = True
-        if self._recording is not None:
+        if self._session is not None:
             self.status.note(f"step {self.step}: the script started its own profiler")
             self._abort()
             self._yields += 1
@@ -155,8 +155,8 @@ class Recorder:
             return
         self._finished = True
         try:
-            if self._recording is not None:
-                self._close_early(self._recording, why)
+            if self._session is not None:
+                self._close_early(self._session, why)
             for file, head in self._files:
                 file.replace_head(head | self._tail())
         except Exception as error:
@@ -171,13 +171,13 @@ class Recorder:
         """Called in a forked child: the profiler is the parent's. If the run has completed a step, the child is not
         recorded.
         """
-        if self._recording is not None:
+        if self._session is not None:
             self._torch.autograd._enable_record_function(False)
             sys.setprofile(None)
-            self._recording.drop()
+            self._session.drop()
         self._finished = self._finished or self.step > 0
         self._helper = True
-        self._recording = None
+        self._session = None
         self._pid = os.getpid()
         self._files = []
         self.status = Status()
@@ -185,85 +185,85 @@ class Recorder:
         self.step = self._next = self._rested_from = self._foreign = 0
 
     def _begin_if_due(self) -> None:
-        if self._recording is not None or self._next == len(self._settings.cycles) or self._foreign:
+        if self._session is not None or self._next == len(self._settings.cycles) or self._foreign:
             return
         cycle = self._settings.cycles[self._next]
         if self.step - self._rested_from < cycle.wait or self._torch.autograd._profiler_enabled():
             return
-        recording = Recording(self._torch, cycle, self.step, self._save)
+        session = ProfilerSession(self._torch, cycle, self.step, self._save)
         self.status.cycle = cycle.name
-        self.status.first_step, self.status.last_step = recording.from_step, recording.until_step - 1
+        self.status.first_step, self.status.last_step = session.from_step, session.until_step - 1
         self._tell(WARMING_UP if cycle.warmup else RECORDING)
         self._next += 1
-        self._recording = recording
+        self._session = session
         try:
-            recording.start()
+            session.start()
         except Exception:
-            self._recording = None  # it never started, so stopping it would fail too
+            self._session = None  # it never started, so stopping it would fail too
             raise
 
-    def _advance(self, recording: Recording) -> None:
-        if self.step == recording.from_step:
+    def _advance(self, session: ProfilerSession) -> None:
+        if self.step == session.from_step:
             self._tell(RECORDING)  # before the step begins, so that it is not part of it
-        last = self.step >= recording.until_step
+        last = self.step >= session.until_step
         if last:
             self._tell(SAVING)
-        elif self.step > recording.from_step and self._too_long(recording):
-            self._close_early(recording, f"it took more than {self._settings.time_limit_s:g} s", in_step=False)
+        elif self.step > session.from_step and self._too_long(session):
+            self._close_early(session, f"it took more than {self._settings.time_limit_s:g} s", in_step=False)
             return
-        recording.step()
+        session.step()
         if last:
-            self._stop(recording)
+            self._stop(session)
 
-    def _too_long(self, recording: Recording) -> bool:
+    def _too_long(self, session: ProfilerSession) -> bool:
         """Never in a distributed run: its ranks would close at different steps."""
-        return recording.recorded_s > self._settings.time_limit_s and (world_size(self._torch) or 1) == 1
+        return session.recorded_s > self._settings.time_limit_s and (world_size(self._torch) or 1) == 1
 
-    def _stop(self, recording: Recording) -> None:
+    def _stop(self, session: ProfilerSession) -> None:
         try:
-            recording.stop()
+            session.stop()
         finally:
-            self._recording = None
+            self._session = None
             self._rested_from = self.step
             self._tell(WAITING if self._next < len(self._settings.cycles) else DONE)
 
-    def _close_early(self, recording: Recording, why: str, *, in_step: bool = True) -> None:
+    def _close_early(self, session: ProfilerSession, why: str, *, in_step: bool = True) -> None:
         """Saves the complete steps recorded so far, if any. `in_step`: another step has begun and is cut off."""
-        self.status.note(f"step {self.step}: the {recording.cycle.name} cycle was closed early: {why}")
-        if self.step <= recording.from_step or not recording.in_own_thread:
+        self.status.note(f"step {self.step}: the {session.cycle.name} cycle was closed early: {why}")
+        if self.step <= session.from_step or not session.in_own_thread:
             self._abort()
             return
-        recording.closed_early = why
-        recording.partial_steps = [self.step] if in_step else []
+        session.closed_early = why
+        session.partial_steps = [self.step] if in_step else []
         self._tell(SAVING)
-        self._stop(recording)
+        self._stop(session)
 
     def _abort(self) -> None:
         """Ends the recording, if there is one, without saving it."""
         self._rested_from = self.step
-        if self._recording is None:
+        if self._session is None:
             return
         try:
-            self._recording.drop()
+            self._session.drop()
         except Exception as error:
             self.status.note(f"step {self.step}: {type(error).__name__}: {error}")
         finally:
-            self._recording = None
+            self._session = None
 
     def _save(self, profiler: Any) -> None:
-        recording = self._recording
-        assert recording is not None  # noqa: S101
-        cycle, until = recording.cycle, min(self.step, recording.until_step)
+        session = self._session
+        assert session is not None  # noqa: S101
+        cycle, until = session.cycle, min(self.step, session.until_step)
         window = {
             "cycle": cycle.name,
-            "warmup_from": recording.first_step,
-            "from": recording.from_step,
+            "warmup_from": session.first_step,
+            "from": session.from_step,
             "until": until,
         }
         self.ledger.windows.append(window)
         try:
             self._inventory = self._inventory or take_inventory(self._torch)
-            head = self._head(recording, until)
+            head = self._head(session, until)
             if cycle.with_stack:
                 head["call_lines"] = call_lines(profiler)
             file = save(profiler, self._settings.folder, self._worker(), head | self._tail())
@@ -272,13 +272,13 @@ class Recorder:
             return
         self._files.append((file, head))
         self._interruptions = 0
-        steps = until - recording.from_step
-        note = TraceNote(file.path.name, cycle.name, steps, cycle.active, recording.closed_early)
+        steps = until - session.from_step
+        note = TraceNote(file.path.name, cycle.name, steps, cycle.active, session.closed_early)
         self.status.traces.append(note)
 
     def _gc_range(self) -> Any:
         """The range that marks a collection; None while the profiler itself is working."""
-        if self._recording is None or self._recording.busy:
+        if self._session is None or self._session.busy:
             return None
         return self._torch._C._profiler._RecordFunctionFast("traceopt: gc")
 
@@ -286,16 +286,16 @@ class Recorder:
         number = rank(self._torch)
         return f"{self.status.host}_{self._pid}" + ("" if number is None else f"_rank{number}")
 
-    def _head(self, recording: Recording, until: int) -> dict[str, Any]:
+    def _head(self, session: ProfilerSession, until: int) -> dict[str, Any]:
         part = {
-            "first_step": recording.from_step,
-            "steps": until - recording.from_step,
-            "partial_steps": recording.partial_steps,
-            "closed_early": recording.closed_early,
+            "first_step": session.from_step,
+            "steps": until - session.from_step,
+            "partial_steps": session.partial_steps,
+            "closed_early": session.closed_early,
         }
-        memory = {"before": recording.memory_before, "after": describe_memory(self._torch)}
+        memory = {"before": session.memory_before, "after": describe_memory(self._torch)}
         of_process = {"step_rule": self.status.step_rule, "memory": memory, **(self._inventory or {})}
-        return of_cycle(self._torch, recording.cycle, part) | of_process
+        return of_cycle(self._torch, session.cycle, part) | of_process
 
     def _tail(self) -> dict[str, Any]:
         """What grows during the run: written with the trace, and again when the process ends."""

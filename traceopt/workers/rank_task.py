@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from traceopt.analyzer.recordings.cycle_pairs import Recording
+from traceopt.analyzer.recordings.cycle_pairs import RankRecording
 from traceopt.analyzer.work.throughput import Workload
 from traceopt.rules.engine import prepare
 from traceopt.rules.registry import Registry, load_rules
@@ -29,7 +29,7 @@ class RankOptions(Struct, frozen=True):
 class RankTask(Struct, frozen=True):
     """One rank to analyze."""
 
-    recording: Recording
+    recording: RankRecording
     options: RankOptions
     cache: str | None = None  # folder of earlier answers
 
