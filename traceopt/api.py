@@ -24,7 +24,7 @@ from traceopt.result.rows import RankRow
 from traceopt.rules.engine import Outcome, run_rank_rules, value_order
 from traceopt.workers.answers import Executor
 from traceopt.workers.executors import executor_for
-from traceopt.workers.merge import Merge, missing_ranks
+from traceopt.workers.merge import MergedRun, missing_ranks
 from traceopt.workers.progress_line import ProgressLine, ShowProgress
 from traceopt.workers.rank_task import RankOptions, RankTask, load
 
@@ -102,13 +102,13 @@ def analyze(
     return Analysis.of(_with_patches(compared, folders, debug) if folders else compared)
 
 
-def _read(tasks: Sequence[RankTask], executor: Executor, progress: ShowProgress | None) -> Merge:
+def _read(tasks: Sequence[RankTask], executor: Executor, progress: ShowProgress | None) -> MergedRun:
     """All ranks' answers. One that cannot be read is a warning, unless the user named its file.
 
     Raises InputError for the first that he did name, and what was raised in a rank where it is the only one, or in
     debug mode.
     """
-    merge, pace = Merge(), ProgressLine(progress, tasks)
+    merge, pace = MergedRun(), ProgressLine(progress, tasks)
     errors: dict[int, Exception] = {}
     left = set(range(len(tasks)))
     with closing(executor.run(tasks, pace)) as answers:

@@ -9,7 +9,7 @@ from traceopt.result.finding import Confidence, Fix
 from traceopt.result.quantities import ms
 from traceopt.rules.evidence import places
 from traceopt.rules.rule import Findings, Rule, threshold
-from traceopt.rules.savings.merged_gemms import Merge, as_one, describe, may_depend, merged, roofline
+from traceopt.rules.savings.merged_gemms import MergedGemms, as_one, describe, may_depend, merged, roofline
 from traceopt.rules.savings.pricing import priced
 
 
@@ -85,7 +85,7 @@ class TileWaste(Rule):
         return f"Merging products of the same input would give back {ms(gain)} a step."
 
 
-def _merges(facts: Facts) -> list[Merge]:
+def _merges(facts: Facts) -> list[MergedGemms]:
     """Runs of the same M and K, each call short of the device; those of one N in a long row are GM004's."""
     products, units = facts.product_calls, facts.device.multiprocessors or 0
     sizes = products.sizes

@@ -9,7 +9,7 @@ from traceopt.result.finding import Confidence, Fix
 from traceopt.result.quantities import ms
 from traceopt.rules.evidence import places
 from traceopt.rules.rule import Findings, Rule, threshold
-from traceopt.rules.savings.merged_gemms import Merge, as_one, describe, may_depend, merged, roofline
+from traceopt.rules.savings.merged_gemms import MergedGemms, as_one, describe, may_depend, merged, roofline
 from traceopt.rules.savings.pricing import priced
 
 
@@ -82,7 +82,7 @@ class ManySmallGemms(Rule):
             shares_cause_with=["LB001"] if starved > 0.1 * time else [],
         )
 
-    def _merges(self, facts: Facts) -> list[Merge]:
+    def _merges(self, facts: Facts) -> list[MergedGemms]:
         products = facts.product_calls
         runs = products.runs(products.sizes, self.min_calls)
         found = merged(facts, [run for run in runs if not may_depend(products.sizes[run])])

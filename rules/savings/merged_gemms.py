@@ -20,7 +20,7 @@ from traceopt.rules.savings.roofline import memory_ns, peak_caveat
 MERGED_PEAK_SHARE = 0.5  # of the peak: what a product of the merged size can be expected to reach at least
 
 
-class Merge(Struct, frozen=True):
+class MergedGemms(Struct, frozen=True):
     """One run of calls and what the merged call would take, over the window."""
 
     calls: I8
@@ -33,7 +33,7 @@ class Merge(Struct, frozen=True):
         return max(0.0, self.now_ns - self.merged_ns)
 
 
-def merged(facts: Facts, runs: Sequence[I8]) -> list[Merge]:
+def merged(facts: Facts, runs: Sequence[I8]) -> list[MergedGemms]:
     """Those of which the thread blocks and the device's multiprocessors were recorded.
 
     A product that leaves multiprocessors idle takes as long as one of its thread blocks. Together the calls need as
@@ -55,11 +55,11 @@ def merged(facts: Facts, runs: Sequence[I8]) -> list[Merge]:
         if shapes not in rooflines:
             rooflines[shapes] = _roofline_ns(facts, [facts.gemms.shapes[shape] for shape in shapes])
         after = max(wave_ns * -(-int(blocks.sum()) // units), rooflines[shapes])
-        out.append(Merge(run, int(busy.sum()) + starved_ns, starved_ns, after))
+        out.append(MergedGemms(run, int(busy.sum()) + starved_ns, starved_ns, after))
     return out
 
 
-def roofline(facts: Facts, merges: list[Merge]) -> str:
+def roofline(facts: Facts, merges: list[MergedGemms]) -> str:
     """ "the roofline", with what is to know of the peaks behind it."""
     shapes = facts.product_calls.shape
     used = {facts.gemms.shapes[shape].dtype for one in merges for shape in shapes[one.calls].tolist()}
@@ -81,10 +81,10 @@ def may_depend(sizes: npt.NDArray[np.int64]) -> bool:
     return bool(((sizes[:, 1] == sizes[:, 2]) | (sizes[:, 0] == sizes[:, 2])).any())
 
 
-def describe(facts: Facts, merges: list[Merge], limit: int = 5) -> list[Evidence]:
+def describe(facts: Facts, merges: list[MergedGemms], limit: int = 5) -> list[Evidence]:
     """One row a kind of run, by what merging gives back."""
     products, count = facts.product_calls, facts.steps.count
-    kinds: dict[tuple[object, ...], list[Merge]] = {}
+    kinds: dict[tuple[object, ...], list[MergedGemms]] = {}
     for one in merges:
         kinds.setdefault((_words(products.of(int(one.calls[0]))), len(one.calls)), []).append(one)
     rows = sorted(kinds.items(), key=lambda item: -sum(one.gain_ns for one in item[1]))
@@ -111,7 +111,7 @@ def _words(shape: GemmShape) -> str:
     return f"{shape.op} {batch}{shape.m}x{shape.n}x{shape.k} {shape.dtype}"
 
 
-def as_one(facts: Facts, merges: list[Merge], share: float) -> list[Change]:
+def as_one(facts: Facts, merges: list[MergedGemms], share: float) -> list[Change]:
     """Each run as one call, with a share of what that gives back: of the kernels' time, and of the launches spared. A
     share above 1 stands for the backward pass.
     """

@@ -13,7 +13,7 @@ from traceopt.analyzer.reading.sources import find_sources
 from traceopt.analyzer.recordings.cycle_pairs import find_recordings
 from traceopt.result.document import Result
 from traceopt.result.finding import Finding, Fix, Location
-from traceopt.workers.merge import Merge, missing_ranks
+from traceopt.workers.merge import MergedRun, missing_ranks
 from traceopt.workers.packed_result import PackedResult, RankResult
 from traceopt.workers.rank_analysis import analyze_rank
 from traceopt.workers.rank_task import RankOptions, RankTask
@@ -26,7 +26,7 @@ def answers(job: Path) -> list[bytes]:
 
 
 def merged(answers: dict[int, bytes]) -> Result:
-    merge = Merge()
+    merge = MergedRun()
     for index, answer in answers.items():
         assert merge.add(index, answer) is None
     result = merge.result()

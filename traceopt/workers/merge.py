@@ -24,7 +24,7 @@ _Order = tuple[bool, int, int]  # unknown ranks last; then by index among the fi
 _GAPS_NAMED = 10
 
 
-class _Row(Struct, frozen=True):
+class _RankEntry(Struct, frozen=True):
     row: RankRow
     paths: list[str]
     files: list[TraceFile]
@@ -33,7 +33,7 @@ class _Row(Struct, frozen=True):
 _RATING: dict[CheckStatus, int] = {"found": 0, "error": 1}  # decides which rank's answer the document shows
 
 
-class _Group(Struct):
+class _SameFinding(Struct):
     """A finding at one place: that of the lowest rank, and all ranks that have it."""
 
     order: tuple[_Order, int]  # order of the rank, and index among the rank's findings
@@ -41,15 +41,15 @@ class _Group(Struct):
     ranks: set[int]
 
 
-class Merge:
+class MergedRun:
     """Merges packed results one by one."""
 
     def __init__(self) -> None:
         self._lowest: tuple[_Order, PackedResult] | None = None
-        self._rows: dict[int, _Row] = {}
+        self._rows: dict[int, _RankEntry] = {}
         self._summaries: dict[int, RankSummary] = {}
         self._warnings: dict[int, list[str]] = {}
-        self._groups: dict[tuple[str, str, int], _Group] = {}
+        self._groups: dict[tuple[str, str, int], _SameFinding] = {}
         self._combined: dict[str, tuple[_Order, Combined]] = {}  # by code: from the lowest rank whose fixes include it
         self._checks: dict[str, tuple[tuple[int, _Order], Check]] = {}
         self._texts: dict[str, str] = {}
@@ -66,7 +66,7 @@ class Merge:
         if self._lowest is None or order < self._lowest[0]:
             self._lowest = (order, packed)
         (row,) = part.ranks
-        self._rows[index] = _Row(row, part.run.paths, part.run.files)
+        self._rows[index] = _RankEntry(row, part.run.paths, part.run.files)
         self._summaries[index] = self._shared(packed.summary)
         self._add_findings(order, part)
         return None
@@ -114,7 +114,7 @@ class Merge:
             seen[where] += 1
             group = self._groups.get(key)
             if group is None:
-                self._groups[key] = _Group((order, place), finding, set(finding.ranks))
+                self._groups[key] = _SameFinding((order, place), finding, set(finding.ranks))
                 continue
             group.ranks |= set(finding.ranks)
             if (order, place) < group.order:
@@ -130,7 +130,7 @@ class Merge:
 
     def _findings(self) -> list[Finding]:
         """Merges the groups of each rule: a finding without a place is the same as another rank's, so one is enough."""
-        merged: dict[str, list[_Group]] = {}
+        merged: dict[str, list[_SameFinding]] = {}
         for group in sorted(self._groups.values(), key=lambda group: group.order):
             of_rule = merged.setdefault(group.finding.code, [])
             known = next((other for other in of_rule if _same(other, group)), None)
@@ -153,7 +153,7 @@ class Merge:
         return self._texts.setdefault(text, text)
 
 
-def _same(a: _Group, b: _Group) -> bool:
+def _same(a: _SameFinding, b: _SameFinding) -> bool:
     """Whether two groups of a rule are the same finding: from different ranks, and one of them names no place."""
     return a.order[0] != b.order[0] and (not a.finding.locations or not b.finding.locations)
 
