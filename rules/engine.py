@@ -36,7 +36,7 @@ HIDDEN = "What was found is hidden behind other work: the replayed step is no sh
 _IMPACTS = ("high", "medium", "low", "info")
 
 
-class Outcome(Struct, frozen=True):
+class RulesOutcome(Struct, frozen=True):
     """`priced` are the findings, most valuable first; `notes` are those on trace quality; `checks`: one per rule."""
 
     priced: list[Priced]
@@ -78,7 +78,7 @@ def configure(rule: type[Rule], settings: Mapping[str, Any]) -> Rule:
         raise ConfigError(f"{where}: {one_line(str(error))}") from error
 
 
-def run_rules(rules: Sequence[Rule], facts: Facts, *, debug: bool = False) -> Outcome:
+def run_rules(rules: Sequence[Rule], facts: Facts, *, debug: bool = False) -> RulesOutcome:
     """Asks every rule about one trace, trace-quality rules first. A rule that raises is a check of status `error`.
 
     With `debug` the rule's exception is raised instead.
@@ -92,7 +92,7 @@ def run_rules(rules: Sequence[Rule], facts: Facts, *, debug: bool = False) -> Ou
     return replace(outcome, priced=worth, checks=checks)
 
 
-def run_rank_rules(rules: Sequence[Rule], run: RunFacts, *, debug: bool = False) -> Outcome:
+def run_rank_rules(rules: Sequence[Rule], run: RunFacts, *, debug: bool = False) -> RulesOutcome:
     """Asks the rules that compare ranks, in the same way."""
     of_ranks = [rule for rule in rules if isinstance(rule, RunRule)]
     return _outcome(of_ranks, lambda rule: _ask_run(rule, run), debug)
@@ -101,7 +101,7 @@ def run_rank_rules(rules: Sequence[Rule], run: RunFacts, *, debug: bool = False)
 _Answer = tuple[CheckStatus, str, list[Priced]]
 
 
-def _outcome(rules: Sequence[_AnyRule], ask: Callable[[_AnyRule], _Answer], debug: bool) -> Outcome:
+def _outcome(rules: Sequence[_AnyRule], ask: Callable[[_AnyRule], _Answer], debug: bool) -> RulesOutcome:
     priced: list[Priced] = []
     notes: list[Note] = []
     checks: list[Check] = []
@@ -120,7 +120,7 @@ def _outcome(rules: Sequence[_AnyRule], ask: Callable[[_AnyRule], _Answer], debu
             notes += [Note(one.finding.code, one.finding.name, one.finding.why) for one in found]
         else:
             priced += found
-    return Outcome(sorted(priced, key=_value_order), notes, checks)
+    return RulesOutcome(sorted(priced, key=_value_order), notes, checks)
 
 
 def _ask(rule: Rule, facts: Facts) -> _Answer:

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from click.testing import Result as Outcome
+from click.testing import Result as RecordingOutcome
 
 from traceopt import run_script
 from traceopt.api import analyze
-from traceopt.capture.launch.outcome import Outcome as Recording
+from traceopt.capture.launch.outcome import RecordingOutcome as Recording
 from traceopt.cli import cli
 from traceopt.result.comparison import Comparison
 from traceopt.result.document import Result
@@ -36,11 +36,11 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, results: dict[str, R
         Path(f"{name}.json").write_bytes(result.to_json())
 
 
-def run(*arguments: str) -> Outcome:
+def run(*arguments: str) -> RecordingOutcome:
     return CliRunner().invoke(cli, arguments, prog_name="traceopt")
 
 
-def one_error(outcome: Outcome) -> str:
+def one_error(outcome: RecordingOutcome) -> str:
     assert (outcome.exit_code, outcome.stdout, outcome.stderr.count("\n")) == (2, "", 1), outcome.output
     return outcome.stderr
 

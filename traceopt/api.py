@@ -21,7 +21,7 @@ from traceopt.errors import ConfigError, InputError, TraceoptError, one_line
 from traceopt.result.document import Result
 from traceopt.result.rounding import us
 from traceopt.result.rows import RankRow
-from traceopt.rules.engine import Outcome, run_rank_rules, value_order
+from traceopt.rules.engine import RulesOutcome, run_rank_rules, value_order
 from traceopt.workers.answers import Executor
 from traceopt.workers.executors import executor_for
 from traceopt.workers.merge import MergedRun, missing_ranks
@@ -173,7 +173,7 @@ def _workload(tokens: float | None, samples: float | None, reference: float | No
     return Workload(tokens, samples, reference)
 
 
-def _with_ranks_compared(result: Result, outcome: Outcome) -> Result:
+def _with_ranks_compared(result: Result, outcome: RulesOutcome) -> Result:
     """The document with what the rules found that see all ranks."""
     return replace(
         result,

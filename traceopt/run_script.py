@@ -15,7 +15,7 @@ import click
 
 from traceopt.capture.launch import launcher
 from traceopt.capture.launch.launcher import end_alike as end_alike
-from traceopt.capture.launch.outcome import Outcome, read_outcome
+from traceopt.capture.launch.outcome import RecordingOutcome, read_outcome
 from traceopt.capture.launch.progress import RunProgress
 from traceopt.capture.settings import STEP_SOURCES, Settings, plan_cycles
 from traceopt.errors import OutputError, suggestion
@@ -49,7 +49,7 @@ def settings(
     return Settings(folder, cycles, step_on, stop_after, time_limit)
 
 
-def record(command: Sequence[str], module: bool, settings: Settings, *, quiet: bool) -> tuple[int, Outcome]:
+def record(command: Sequence[str], module: bool, settings: Settings, *, quiet: bool) -> tuple[int, RecordingOutcome]:
     """Runs the command to its end; its code as launcher.run_command gives it, and what was recorded.
 
     Raises click.UsageError for a command that cannot be started, OutputError for a log folder that cannot be made.
@@ -80,7 +80,7 @@ def record(command: Sequence[str], module: bool, settings: Settings, *, quiet: b
             _remove_if_empty(folder)
 
 
-def remarks(outcome: Outcome, *, quiet: bool) -> Iterator[str]:
+def remarks(outcome: RecordingOutcome, *, quiet: bool) -> Iterator[str]:
     """What the user must know and the report does not say."""
     if outcome.reason is not None:
         yield f"nothing was recorded: {outcome.reason}"
@@ -88,7 +88,7 @@ def remarks(outcome: Outcome, *, quiet: bool) -> Iterator[str]:
         yield from outcome.notes
 
 
-def footer(outcome: Outcome, settings: Settings) -> str:
+def footer(outcome: RecordingOutcome, settings: Settings) -> str:
     """Where the traces are, and what recording them cost."""
     lines = [f"Traces: {os.path.relpath(settings.folder)}"]
     if outcome.stretch:

@@ -13,7 +13,7 @@ LITTLE_BYTES = 1_000_000  # with less free disk space than this, a trace did not
 
 
 @dataclass(frozen=True)
-class Outcome:
+class RecordingOutcome:
     """`traces` are the files of this run; `reason` says why there are none; `notes` say what did not go as planned."""
 
     traces: list[Path]
@@ -22,12 +22,12 @@ class Outcome:
     stretch: dict[str, float]  # by cycle: the median recorded step as a multiple of the median unrecorded step
 
 
-def read_outcome(control: Path, settings: Settings) -> Outcome:
+def read_outcome(control: Path, settings: Settings) -> RecordingOutcome:
     statuses = read_statuses(control)
     written = [settings.folder / trace.file for status in statuses for trace in status.traces]
     traces = [path for path in written if path.exists()]
     reason = None if traces else _why_nothing(control, settings, statuses)
-    return Outcome(traces, reason, _notes(settings, statuses) if traces else [], _stretch(statuses))
+    return RecordingOutcome(traces, reason, _notes(settings, statuses) if traces else [], _stretch(statuses))
 
 
 def _why_nothing(control: Path, settings: Settings, statuses: list[Status]) -> str:

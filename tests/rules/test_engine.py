@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from traceopt.errors import ConfigError
 from traceopt.result.finding import Fix, Impact, Saving
-from traceopt.rules.engine import Outcome, configure, prepare, run_rules
+from traceopt.rules.engine import RulesOutcome, configure, prepare, run_rules
 from traceopt.rules.registry import TRACE_QUALITY, Registry
 from traceopt.rules.rule import Findings, Rule, threshold
 
@@ -56,7 +56,7 @@ def variant(code: str, base: type[Rule] = Sample, **attributes: Any) -> type[Rul
     return type(code, (base,), {"code": code, "name": code.lower(), **attributes})
 
 
-def ask(*rules: Rule, debug: bool = False) -> Outcome:
+def ask(*rules: Rule, debug: bool = False) -> RulesOutcome:
     return run_rules(rules, cast("Facts", FakeFacts()), debug=debug)
 
 

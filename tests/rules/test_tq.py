@@ -13,7 +13,7 @@ from fixtures.real_traces import TRACES
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.reading.trace_reader import read_trace
 from traceopt.rules.bases.rank_rule import RunRule
-from traceopt.rules.engine import Outcome, run_rules
+from traceopt.rules.engine import RulesOutcome, run_rules
 from traceopt.rules.registry import TRACE_QUALITY, builtin_rules
 from traceopt.testing import events as small_traces
 
@@ -25,7 +25,7 @@ GPU = {"id": 0, "name": "NVIDIA A100-SXM4-40GB", "totalGlobalMem": 42_297_524_22
 STEP_US = 10_000.0
 
 
-def outcome(facts: Facts) -> Outcome:
+def outcome(facts: Facts) -> RulesOutcome:
     return run_rules(RULES, facts, debug=True)
 
 

@@ -15,14 +15,14 @@ from traceopt.result.document import Quality, Recorded, Result, Run, Tool, Trace
 from traceopt.result.finding import Confidence
 from traceopt.result.rows import RankRow
 from traceopt.rules.combine import combine
-from traceopt.rules.engine import Outcome
+from traceopt.rules.engine import RulesOutcome
 from traceopt.version import __version__
 
 LESS_SURE: dict[Confidence, Confidence] = {"high": "medium", "medium": "low", "low": "low"}
 _HARMLESS = ("TQ006",)  # notes that qualify single findings, not the trace
 
 
-def rank_document(facts: Facts, outcome: Outcome) -> Result:
+def rank_document(facts: Facts, outcome: RulesOutcome) -> Result:
     meta = facts.trace.meta
     files = [one for one in (meta, meta.detail) if one is not None]
     quality = _quality(facts, outcome)
@@ -100,7 +100,7 @@ def rank_document(facts: Facts, outcome: Outcome) -> Result:
     )
 
 
-def _quality(facts: Facts, outcome: Outcome) -> Quality:
+def _quality(facts: Facts, outcome: RulesOutcome) -> Quality:
     codes = {note.code for note in outcome.notes}
     unusable = {code for code in codes if code in UNUSABLE}
     if not facts.quality.gpu_expected:
