@@ -38,7 +38,7 @@ _UNREADABLE = (
 )  # RuntimeError: encrypted; ValueError: bad names
 
 
-class Source(Struct, frozen=True):
+class TraceSource(Struct, frozen=True):
     """One trace file, or one `member` of a zip archive. The hints come from its name; metadata takes precedence.
 
     `worker` and `span` come from TensorBoard's `{worker}.{span}.pt.trace.json`. `named` means that the user gave this
@@ -83,7 +83,7 @@ class Source(Struct, frozen=True):
 class Found(Struct, frozen=True):
     """The sources in natural order of their labels (rank2 before rank10), and what was skipped and why."""
 
-    sources: list[Source]
+    sources: list[TraceSource]
     skipped: list[str]
 
 
@@ -95,7 +95,7 @@ def find_sources(paths: Sequence[str | os.PathLike[str]]) -> Found:
     """
     if not paths:
         raise InputError("no path given; name a trace file, a folder or a zip archive")
-    search = _Search()
+    search = _SourceSearch()
     for path in paths:
         search.argument(os.fspath(path))
     return Found(sorted(search.sources, key=lambda source: natural_order(source.label)), search.skipped)
@@ -110,9 +110,9 @@ def natural_order(text: str) -> tuple[list[tuple[int, str]], str]:
     return key, text
 
 
-class _Search:
+class _SourceSearch:
     def __init__(self) -> None:
-        self.sources: list[Source] = []
+        self.sources: list[TraceSource] = []
         self.skipped: list[str] = []
         self._seen: set[str] = set()
 
@@ -262,11 +262,11 @@ def _opened_archive(place: str) -> zipfile.ZipFile:
     return zipfile.ZipFile(open_remote(place) if is_remote(place) else place)
 
 
-def _source(place: str, member: str | None, named: bool, size_bytes: int) -> Source:
+def _source(place: str, member: str | None, named: bool, size_bytes: int) -> TraceSource:
     label = _label(place, member)
     parts = re.split(r"[/\\]", label)[::-1]
     tensorboard = _TENSORBOARD_NAME.fullmatch(parts[0])
-    return Source(
+    return TraceSource(
         # It may be read from another working directory.
         place=place if is_remote(place) else str(Path(place).absolute()),
         member=member,

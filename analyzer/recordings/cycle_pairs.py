@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from traceopt.analyzer.reading.sources import Source
+from traceopt.analyzer.reading.sources import TraceSource
 from traceopt.errors import InputError
 
 _HEAD_BYTES = 4096
@@ -21,23 +21,23 @@ class RankRecording(Struct, frozen=True):
     distorted.
     """
 
-    source: Source
-    detail: Source | None = None
+    source: TraceSource
+    detail: TraceSource | None = None
 
     @property
-    def sources(self) -> list[Source]:
+    def sources(self) -> list[TraceSource]:
         return [self.source] if self.detail is None else [self.source, self.detail]
 
 
-def find_recordings(sources: Sequence[Source]) -> list[RankRecording]:
+def find_recordings(sources: Sequence[TraceSource]) -> list[RankRecording]:
     """The recordings, in the order of the sources. A detail cycle is paired with the timing cycle of its worker, if
     there is exactly one of each.
     """
-    by_worker: dict[tuple[str, str], list[Source]] = {}
+    by_worker: dict[tuple[str, str], list[TraceSource]] = {}
     for source in sources:
         if source.worker is not None:
             by_worker.setdefault((source.folder, source.worker), []).append(source)
-    details: dict[str, Source] = {}  # by the label of the timing cycle
+    details: dict[str, TraceSource] = {}  # by the label of the timing cycle
     several = [files for files in by_worker.values() if len(files) > 1]
     names = _cycle_names([source for files in several for source in files])
     for files in several:
@@ -49,7 +49,7 @@ def find_recordings(sources: Sequence[Source]) -> list[RankRecording]:
     return [RankRecording(source, details.get(source.label)) for source in sources if source.label not in joined]
 
 
-def _cycle_names(sources: Sequence[Source]) -> dict[str, str | None]:
+def _cycle_names(sources: Sequence[TraceSource]) -> dict[str, str | None]:
     """The cycle name of each source, by label. Read in parallel, because remote files are slow one after the other."""
     if len(sources) < _MANY:
         return {source.label: cycle_name(source) for source in sources}
@@ -59,7 +59,7 @@ def _cycle_names(sources: Sequence[Source]) -> dict[str, str | None]:
         return dict(zip((source.label for source in sources), threads.map(cycle_name, sources), strict=True))
 
 
-def cycle_name(source: Source) -> str | None:
+def cycle_name(source: TraceSource) -> str | None:
     """The cycle name that `traceopt run` wrote at the start of the file; None for other traces."""
     try:
         start = source.head(_HEAD_BYTES)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from traceopt.analyzer.reading.sources import Source
+from traceopt.analyzer.reading.sources import TraceSource
 from traceopt.analyzer.reading.trace_reader import read_trace
 from traceopt.analyzer.recordings.cycle_pairs import RankRecording
 from traceopt.analyzer.recordings.joined_cycles import join_cycles
@@ -35,7 +35,7 @@ def read_recording(recording: RankRecording, warnings: list[str], count_bytes: C
     return join_cycles(*traces) if len(traces) > 1 else traces[0]
 
 
-def _read(source: Source, count_bytes: CountBytes | None) -> Trace:
+def _read(source: TraceSource, count_bytes: CountBytes | None) -> Trace:
     with source.open() as stream:
         counted = 0
 

@@ -8,14 +8,14 @@ from traceopt.result.finding import Finding
 from traceopt.rules.patches.edits import Edit, argument, set_keywords
 from traceopt.rules.patches.origins import constructor
 from traceopt.rules.patches.places import own_nodes, statements_of
-from traceopt.rules.patches.source import Source, UnclearError, constant, only
+from traceopt.rules.patches.source import PythonSource, UnclearError, constant, only
 
 _FUSED = ("Adam", "AdamW", "SGD")  # on CUDA; the others have a foreach form
 _FOREACH = ("ASGD", "Adadelta", "Adagrad", "Adamax", "NAdam", "RAdam", "RMSprop", "Rprop")
 _DDP = "torch.nn.parallel.DistributedDataParallel"
 
 
-def fused_optimizer(source: Source, finding: Finding) -> list[Edit]:
+def fused_optimizer(source: PythonSource, finding: Finding) -> list[Edit]:
     """OP001, OP002: fused=True where the optimizer has it, else foreach=True if the finding speaks of it."""
     kinds = (*_FUSED, *_FOREACH) if "foreach" in finding.fix.text else _FUSED
     steps = [call for call in _calls_at(source, finding) if _method(call) == "step"]
@@ -42,7 +42,7 @@ def fused_optimizer(source: Source, finding: Finding) -> list[Edit]:
     return [Edit(source.start(foreach), source.end(foreach), "fused=True")]
 
 
-def zero_grad(source: Source, finding: Finding) -> list[Edit]:
+def zero_grad(source: PythonSource, finding: Finding) -> list[Edit]:
     """OP003: gradients that are dropped, not zeroed."""
     call = only([call for call in _calls_at(source, finding) if _method(call) == "zero_grad"])
     given = call.args[0] if call.args else argument(call, "set_to_none")
@@ -53,7 +53,7 @@ def zero_grad(source: Source, finding: Finding) -> list[Edit]:
     return [Edit(source.start(given), source.end(given), "True")]
 
 
-def ddp_buffers(source: Source, finding: Finding) -> list[Edit]:
+def ddp_buffers(source: PythonSource, finding: Finding) -> list[Edit]:
     """CM007: DistributedDataParallel without the broadcast of buffers."""
 
     def changes(call: ast.Call) -> bool:
@@ -68,7 +68,7 @@ def ddp_buffers(source: Source, finding: Finding) -> list[Edit]:
     return set_keywords(source, call, {"broadcast_buffers": "False"})
 
 
-def _calls_at(source: Source, finding: Finding) -> list[ast.Call]:
+def _calls_at(source: PythonSource, finding: Finding) -> list[ast.Call]:
     return [node for one in statements_of(source, finding) for node in own_nodes(one) if isinstance(node, ast.Call)]
 
 
@@ -76,7 +76,7 @@ def _method(call: ast.Call) -> str | None:
     return call.func.attr if isinstance(call.func, ast.Attribute) else None
 
 
-def _optimizer(source: Source, call: ast.Call) -> str | None:
+def _optimizer(source: PythonSource, call: ast.Call) -> str | None:
     """ "AdamW" for a call of torch.optim.AdamW."""
     full = source.dotted(call.func) or ""
     name = full.rpartition(".")[2]

@@ -8,7 +8,7 @@ from collections import Counter
 from traceopt.result.finding import Finding
 from traceopt.rules.patches.edits import Edit, removed
 from traceopt.rules.patches.places import statements_at
-from traceopt.rules.patches.source import Source, UnclearError, only
+from traceopt.rules.patches.source import PythonSource, UnclearError, only
 
 _FUNCTIONAL = "torch.nn.functional"
 _PRODUCTS = ("torch.matmul", "torch.bmm")
@@ -16,7 +16,7 @@ _SOFTMAX = ("torch.softmax", f"{_FUNCTIONAL}.softmax")
 _NEVER = ("float('-inf')", "-float('inf')", "-math.inf", "-torch.inf", "-np.inf")  # as ast.unparse writes them
 
 
-def fused_attention(source: Source, finding: Finding) -> list[Edit]:
+def fused_attention(source: PythonSource, finding: Finding) -> list[Edit]:
     """One call for `softmax(query @ key.transpose(-2, -1) * scale [+ mask], -1) @ value`, over one or more statements.
 
     Raises UnclearError for dropout, for weights that are used elsewhere, and for any other operation in between.
@@ -37,7 +37,7 @@ def fused_attention(source: Source, finding: Finding) -> list[Edit]:
 class _Written:
     """Reads attention backwards from its last product; the statements that only lead to it go."""
 
-    def __init__(self, source: Source, last: ast.expr) -> None:
+    def __init__(self, source: PythonSource, last: ast.expr) -> None:
         self.source, self.last = source, last
         statement = source.statement(last)
         block = source.block(statement)
@@ -128,7 +128,7 @@ class _Written:
                 raise UnclearError("what it needs changes in between")
 
 
-def _product(source: Source, node: ast.AST) -> tuple[ast.expr, ast.expr]:
+def _product(source: PythonSource, node: ast.AST) -> tuple[ast.expr, ast.expr]:
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.MatMult):
         return node.left, node.right
     if isinstance(node, ast.Call) and source.dotted(node.func) in _PRODUCTS and len(node.args) == 2:
@@ -136,7 +136,7 @@ def _product(source: Source, node: ast.AST) -> tuple[ast.expr, ast.expr]:
     raise UnclearError("no product")
 
 
-def _softmax(source: Source, node: ast.expr) -> ast.expr:
+def _softmax(source: PythonSource, node: ast.expr) -> ast.expr:
     """What softmax(..., dim=-1) is taken of."""
     if not isinstance(node, ast.Call):
         raise UnclearError("no softmax")
@@ -163,7 +163,7 @@ def _untransposed(node: ast.expr) -> ast.expr:
     raise UnclearError("no transposed key")
 
 
-def _functional(source: Source) -> str:
+def _functional(source: PythonSource) -> str:
     try:
         return source.module(_FUNCTIONAL)
     except UnclearError:

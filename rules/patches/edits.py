@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 
 from msgspec import Struct
 
-from traceopt.rules.patches.source import Source, UnclearError
+from traceopt.rules.patches.source import PythonSource, UnclearError
 
 _REST_OF_LINE = re.compile(r"[ \t]*(#[^\n]*)?\r?(\n|\Z)")
 
@@ -40,7 +40,7 @@ def argument(call: ast.Call, name: str) -> ast.expr | None:
     return next((keyword.value for keyword in call.keywords if keyword.arg == name), None)
 
 
-def set_keywords(source: Source, call: ast.Call, wanted: dict[str, str]) -> list[Edit]:
+def set_keywords(source: PythonSource, call: ast.Call, wanted: dict[str, str]) -> list[Edit]:
     """Gives a call these arguments by name: in place of those it has, else behind its last one.
 
     Raises UnclearError where an argument may hide in `*args` or `**kwargs`.
@@ -57,7 +57,7 @@ def set_keywords(source: Source, call: ast.Call, wanted: dict[str, str]) -> list
     return edits + (_appended(source, call, [f"{name}={value}" for name, value in new.items()]) if new else [])
 
 
-def _appended(source: Source, call: ast.Call, arguments: list[str]) -> list[Edit]:
+def _appended(source: PythonSource, call: ast.Call, arguments: list[str]) -> list[Edit]:
     """In the manner of the call: behind the last argument, or on lines of their own where that has one."""
     *_, before, closing = source.tokens(source.start(call), source.end(call))
     if closing.text != ")":
@@ -80,7 +80,7 @@ def _appended(source: Source, call: ast.Call, arguments: list[str]) -> list[Edit
     return rows if closed else [Edit(before.end, before.end, ","), *rows]
 
 
-def whole_lines(source: Source, statements: Sequence[ast.stmt]) -> tuple[int, int]:
+def whole_lines(source: PythonSource, statements: Sequence[ast.stmt]) -> tuple[int, int]:
     """First and last line of consecutive statements. Raises UnclearError where they share a line with others."""
     first, last = statements[0], statements[-1]
     if source.text[source.line_start(first.lineno) : source.start(first)].strip(" \t"):
@@ -90,7 +90,7 @@ def whole_lines(source: Source, statements: Sequence[ast.stmt]) -> tuple[int, in
     return first.lineno, last.end_lineno or last.lineno
 
 
-def put_inside(source: Source, statements: Sequence[ast.stmt], head: str) -> list[Edit]:
+def put_inside(source: PythonSource, statements: Sequence[ast.stmt], head: str) -> list[Edit]:
     """Moves consecutive statements of a block into a new one under `head`, with comments and blank lines in between."""
     first, last = whole_lines(source, statements)
     if source.strings_over_lines(first, last):
@@ -106,7 +106,7 @@ def put_inside(source: Source, statements: Sequence[ast.stmt], head: str) -> lis
     return edits
 
 
-def _indent_unit(source: Source, statement: ast.stmt) -> str:
+def _indent_unit(source: PythonSource, statement: ast.stmt) -> str:
     """By how much the file indents: here, else where it does so first."""
     outer = next((one for one in source.ancestors(statement) if isinstance(one, ast.stmt)), None)
     inner = source.indent(statement.lineno)
@@ -116,7 +116,7 @@ def _indent_unit(source: Source, statement: ast.stmt) -> str:
     return next((source.indent(one.lineno) for one in blocks if source.indent(one.lineno)), "    ")
 
 
-def removed(source: Source, statement: ast.stmt) -> list[Edit]:
+def removed(source: PythonSource, statement: ast.stmt) -> list[Edit]:
     """Takes a statement out with its lines. Raises UnclearError for the only one of a block."""
     if len(source.block(statement)) == 1:
         raise UnclearError("the block would be empty")
@@ -124,7 +124,7 @@ def removed(source: Source, statement: ast.stmt) -> list[Edit]:
     return [Edit(source.line_start(first), source.line_start(last + 1), "")]
 
 
-def after_imports(source: Source, module: str, code: str) -> list[Edit]:
+def after_imports(source: PythonSource, module: str, code: str) -> list[Edit]:
     """A statement about an imported module, on a line of its own below the imports at the head of the file."""
     head: list[ast.stmt] = []
     for statement in source.tree.body:

@@ -6,12 +6,12 @@ import stat
 from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePosixPath
 
-from traceopt.rules.patches.source import Source, UnclearError
+from traceopt.rules.patches.source import PythonSource, UnclearError
 
 MAX_BYTES = 1 << 20
 
 
-def find_source(name: str, folders: Sequence[Path]) -> Source | None:
+def find_source(name: str, folders: Sequence[Path]) -> PythonSource | None:
     """The file that a trace calls `name`, in the first folder that has it; None where none does.
 
     The profiler cuts paths at an entry of sys.path ("pkg/model.py") or leaves them whole, perhaps of another machine:
@@ -55,7 +55,7 @@ def _candidates(name: str, root: Path) -> Iterator[Path]:
         yield root.joinpath(*parts[first:])
 
 
-def _read(file: Path, path: str) -> Source:
+def _read(file: Path, path: str) -> PythonSource:
     """Raises UnclearError for what is no plain file of UTF-8 text, or has a name that a patch would have to quote."""
     about = file.stat()
     if not stat.S_ISREG(about.st_mode) or about.st_size > MAX_BYTES or file.suffix != ".py":
@@ -66,4 +66,4 @@ def _read(file: Path, path: str) -> Source:
         data = stream.read(MAX_BYTES + 1)
     if len(data) > MAX_BYTES:
         raise UnclearError("a file that grows")
-    return Source.parse(path, data.decode())
+    return PythonSource.parse(path, data.decode())

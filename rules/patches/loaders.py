@@ -10,14 +10,14 @@ from traceopt.result.finding import Finding
 from traceopt.rules.patches.edits import Edit, argument, set_keywords
 from traceopt.rules.patches.origins import constructor
 from traceopt.rules.patches.places import own_nodes, statements_at, statements_of
-from traceopt.rules.patches.source import Function, Source, UnclearError, constant
+from traceopt.rules.patches.source import Function, PythonSource, UnclearError, constant
 
 _LOADERS = ("torch.utils.data.DataLoader", "torch.utils.data.dataloader.DataLoader")
 UNKNOWN = float("inf")  # more than any number: what only the run knows is not changed
 _WORKERS_PLACE, _PIN_PLACE = 5, 7  # of the positional arguments
 
 
-def workers(source: Source, finding: Finding) -> list[Edit]:
+def workers(source: PythonSource, finding: Finding) -> list[Edit]:
     """DL001: the arguments in the finding's example; pinned memory is DL003's, with the copies."""
     advised = _advised(finding)
     count, prefetch = advised.get("num_workers", 0), advised.get("prefetch_factor", 0)
@@ -40,7 +40,7 @@ def workers(source: Source, finding: Finding) -> list[Edit]:
     return set_keywords(source, call, keywords)
 
 
-def persistent_workers(source: Source, finding: Finding) -> list[Edit]:
+def persistent_workers(source: PythonSource, finding: Finding) -> list[Edit]:
     """DL006: workers that live as long as the loader."""
 
     def changes(call: ast.Call) -> bool:
@@ -55,7 +55,7 @@ def persistent_workers(source: Source, finding: Finding) -> list[Edit]:
     raise UnclearError("perhaps no workers")
 
 
-def pinned_copies(source: Source, finding: Finding) -> list[Edit]:
+def pinned_copies(source: PythonSource, finding: Finding) -> list[Edit]:
     """DL003: pinned batches, and copies of them that do not block; one without the other gives nothing."""
     edits: list[Edit] = []
     batches: list[ast.expr] = []
@@ -83,7 +83,7 @@ def _copies(statement: ast.stmt) -> Iterator[tuple[ast.Call, ast.expr]]:
             yield node, node.func.value
 
 
-def _non_blocking(source: Source, call: ast.Call) -> list[Edit]:
+def _non_blocking(source: PythonSource, call: ast.Call) -> list[Edit]:
     given = constant(argument(call, "non_blocking"))
     if given is True:
         return []
@@ -92,7 +92,7 @@ def _non_blocking(source: Source, call: ast.Call) -> list[Edit]:
     return set_keywords(source, call, {"non_blocking": "True"})
 
 
-def _iterated(source: Source, finding: Finding) -> list[ast.expr]:
+def _iterated(source: PythonSource, finding: Finding) -> list[ast.expr]:
     """What the loops and next() calls at the finding's place read from. Raises UnclearError where there are none."""
     values: list[ast.expr] = []
     for statement in statements_of(source, finding):
@@ -117,7 +117,7 @@ def _advised(finding: Finding) -> dict[str, int]:
     return {name: value for name, value in given.items() if name is not None and isinstance(value, int)}
 
 
-def _is_loader(source: Source, call: ast.Call) -> bool:
+def _is_loader(source: PythonSource, call: ast.Call) -> bool:
     return source.dotted(call.func) in _LOADERS
 
 
@@ -131,7 +131,7 @@ def _number(value: ast.expr | None) -> float:
     return number if type(number) is int else 0 if number is None else UNKNOWN
 
 
-def _runs_when_imported(source: Source) -> bool:
+def _runs_when_imported(source: PythonSource) -> bool:
     """Whether the file trains without `if __name__ == "__main__"`: a worker that is not forked would do so too."""
     functions = {node.name for node in source.tree.body if isinstance(node, Function)}
     return any(

@@ -7,7 +7,7 @@ import ast
 from traceopt.result.finding import Finding
 from traceopt.rules.patches.edits import Edit, put_inside, removed
 from traceopt.rules.patches.places import statements_of
-from traceopt.rules.patches.source import Source, UnclearError, only
+from traceopt.rules.patches.source import PythonSource, UnclearError, only
 
 LOG_STEPS = 50
 COLLECT_STEPS = 500
@@ -27,18 +27,18 @@ _READING = frozenset(
 )
 
 
-def log_at_interval(source: Source, finding: Finding) -> list[Edit]:
+def log_at_interval(source: PythonSource, finding: Finding) -> list[Edit]:
     """HS001, LG001, LG002: what only prints or logs, every 50 steps of the loop round it."""
     runs = [run for statement in statements_of(source, finding) if (run := _logging_run(source, statement))]
     return _at_interval(source, only(runs), LOG_STEPS)
 
 
-def collect_at_interval(source: Source, finding: Finding) -> list[Edit]:
+def collect_at_interval(source: PythonSource, finding: Finding) -> list[Edit]:
     """PY001: a collection by hand, every 500 steps."""
     return _at_interval(source, [_call_of(source, finding, "gc.collect")], COLLECT_STEPS)
 
 
-def no_synchronize(source: Source, finding: Finding) -> list[Edit]:
+def no_synchronize(source: PythonSource, finding: Finding) -> list[Edit]:
     """HS003: without the statement, and without the `if` that held nothing else."""
     statement: ast.stmt = _call_of(source, finding, "torch.cuda.synchronize")
     for outer in source.ancestors(statement):
@@ -50,7 +50,7 @@ def no_synchronize(source: Source, finding: Finding) -> list[Edit]:
     return removed(source, statement)
 
 
-def _call_of(source: Source, finding: Finding, function: str) -> ast.stmt:
+def _call_of(source: PythonSource, finding: Finding, function: str) -> ast.stmt:
     """The one statement at the finding's place that is a call of this function and no more."""
     return only(
         [
@@ -63,7 +63,7 @@ def _call_of(source: Source, finding: Finding, function: str) -> ast.stmt:
     )
 
 
-def _at_interval(source: Source, statements: list[ast.stmt], steps: int) -> list[Edit]:
+def _at_interval(source: PythonSource, statements: list[ast.stmt], steps: int) -> list[Edit]:
     loop = next(iter(source.loops(statements[0])), None)
     if not isinstance(loop, ast.For) or not _trains(source, loop):
         raise UnclearError("not the training loop")
@@ -78,7 +78,7 @@ def _at_interval(source: Source, statements: list[ast.stmt], steps: int) -> list
     return put_inside(source, statements, f"if {index} % {steps} == 0:")
 
 
-def _trains(source: Source, loop: ast.For) -> bool:
+def _trains(source: PythonSource, loop: ast.For) -> bool:
     """Whether an optimizer steps in each turn: here, or in a function of this file that is called here."""
     called = [node.func for node in ast.walk(loop) if isinstance(node, ast.Call)]
     names = {one.id for one in called if isinstance(one, ast.Name)}
@@ -91,7 +91,7 @@ def _steps(node: ast.AST) -> bool:
     return isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "step"
 
 
-def _index(source: Source, loop: ast.For) -> str:
+def _index(source: PythonSource, loop: ast.For) -> str:
     """The variable that counts the turns of `for step, batch in enumerate(...)` or `for step in range(...)`."""
     turns, target = loop.iter, loop.target
     if isinstance(turns, ast.Call) and (source.dotted(turns.func) or "").startswith("tqdm.") and turns.args:
@@ -110,7 +110,7 @@ def _stores(node: ast.AST, name: str) -> bool:
     return isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, ast.Store)
 
 
-def _logging_run(source: Source, statement: ast.stmt) -> list[ast.stmt]:
+def _logging_run(source: PythonSource, statement: ast.stmt) -> list[ast.stmt]:
     """The statement, if all it does is to log; one that reads a value for the logs right below, with those; or none."""
     if _logs(source, statement):
         return [statement]
@@ -130,7 +130,7 @@ def _logging_run(source: Source, statement: ast.stmt) -> list[ast.stmt]:
     return run if len(run) > 1 and inside.issuperset(uses) else []
 
 
-def _logs(source: Source, statement: ast.stmt) -> bool:
+def _logs(source: PythonSource, statement: ast.stmt) -> bool:
     if not (isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call)):
         return False
     call = statement.value
@@ -139,7 +139,7 @@ def _logs(source: Source, statement: ast.stmt) -> bool:
     return known and all(_only_reads(source, one) for one in [*call.args, *(one.value for one in call.keywords)])
 
 
-def _only_reads(source: Source, value: ast.expr) -> bool:
+def _only_reads(source: PythonSource, value: ast.expr) -> bool:
     """Whether nothing is changed by working out a value."""
     for node in ast.walk(value):
         if isinstance(node, (ast.NamedExpr, ast.Await, ast.Yield, ast.YieldFrom)):

@@ -5,13 +5,13 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterator, Sequence
 
-from traceopt.rules.patches.source import Function, Source, only
+from traceopt.rules.patches.source import Function, PythonSource, only
 
 Wanted = Callable[[ast.Call], bool]
 Value = tuple[ast.expr, int | None]  # an expression; of a tuple only this element
 
 
-def constructor(source: Source, values: Sequence[ast.expr], wanted: Wanted, changes: Wanted) -> ast.Call:
+def constructor(source: PythonSource, values: Sequence[ast.expr], wanted: Wanted, changes: Wanted) -> ast.Call:
     """The one call of the `wanted` kind behind these values that the fix `changes`.
 
     Where they come from outside of the file (a parameter, an attribute), the only such call in it. Raises UnclearError
@@ -30,7 +30,7 @@ class _Search:
     What is not defined in the file hands on what it gets: enumerate(loader), batch.items(), fabric.setup(loader).
     """
 
-    def __init__(self, source: Source, wanted: Wanted) -> None:
+    def __init__(self, source: PythonSource, wanted: Wanted) -> None:
         self.source, self.wanted = source, wanted
         self.seen: set[Value] = set()
         self.left_the_file = False
@@ -125,7 +125,9 @@ def _parameters(function: ast.FunctionDef | ast.AsyncFunctionDef) -> list[str]:
     return [one.arg for one in (*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs)]
 
 
-def _passed(source: Source, function: ast.FunctionDef | ast.AsyncFunctionDef, parameter: str) -> Iterator[ast.expr]:
+def _passed(
+    source: PythonSource, function: ast.FunctionDef | ast.AsyncFunctionDef, parameter: str
+) -> Iterator[ast.expr]:
     """What calls of a function in this file pass as a parameter."""
     names = _parameters(function)
     for call in source.calls:

@@ -13,12 +13,12 @@ from traceopt.rules.patches import arguments, attention, loaders, loops, precisi
 from traceopt.rules.patches.edits import Edit, applied
 from traceopt.rules.patches.files import find_source
 from traceopt.rules.patches.places import statements_at
-from traceopt.rules.patches.source import Source, UnclearError
+from traceopt.rules.patches.source import PythonSource, UnclearError
 from traceopt.rules.patches.unified import apply_diff, unified_diff
 
 # What makes the edits of a rule's fix; raises UnclearError where a person has to think. The finding's locations are
 # those in the source.
-Recipe = Callable[[Source, Finding], list[Edit]]
+Recipe = Callable[[PythonSource, Finding], list[Edit]]
 RECIPES: dict[str, Recipe] = {
     "AT001": attention.fused_attention,
     "CM007": arguments.ddp_buffers,
@@ -43,7 +43,7 @@ RECIPES: dict[str, Recipe] = {
 class Change(Struct, frozen=True):
     """The edits of one finding in one file."""
 
-    source: Source
+    source: PythonSource
     edits: list[Edit]
 
 
@@ -79,7 +79,7 @@ def combined_patch(findings: Sequence[Finding], folders: Sequence[Path]) -> tupl
 
 
 def _changes(findings: Iterable[Finding], folders: Sequence[Path], debug: bool) -> list[Change | None]:
-    files: dict[str, Source | None] = {}
+    files: dict[str, PythonSource | None] = {}
     out = []
     for finding in findings:
         try:
@@ -91,7 +91,7 @@ def _changes(findings: Iterable[Finding], folders: Sequence[Path], debug: bool) 
     return out
 
 
-def _change(finding: Finding, folders: Sequence[Path], files: dict[str, Source | None]) -> Change | None:
+def _change(finding: Finding, folders: Sequence[Path], files: dict[str, PythonSource | None]) -> Change | None:
     """Made in the file that the finding names first; `files` holds those read so far by their name in the trace.
 
     Raises UnclearError where a person has to make the change.
@@ -109,11 +109,11 @@ def _change(finding: Finding, folders: Sequence[Path], files: dict[str, Source |
     return Change(source, recipe(source, replace(finding, locations=here)))
 
 
-def _patch(source: Source, edits: list[Edit]) -> str | None:
+def _patch(source: PythonSource, edits: list[Edit]) -> str | None:
     """The diff of the edits, if what comes out is Python again and the diff applies to the file."""
     try:
         text = applied(source.text, edits)
-        Source.parse(source.path, text)
+        PythonSource.parse(source.path, text)
         diff = unified_diff(source.path, source.text, text)
         if text != source.text and apply_diff(source.text, diff) == text:
             return diff

@@ -6,14 +6,14 @@ import ast
 from collections.abc import Iterator
 
 from traceopt.result.finding import Finding, Location
-from traceopt.rules.patches.source import Function, Source
+from traceopt.rules.patches.source import Function, PythonSource
 
 # Frames that have no def of their own in the source.
 _UNNAMED = ("", "<lambda>", "<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>")
 _INNER = (ast.stmt, ast.excepthandler, ast.match_case)
 
 
-def statements_at(source: Source, place: Location) -> list[ast.stmt]:
+def statements_at(source: PythonSource, place: Location) -> list[ast.stmt]:
     """The statements that a place may mean, in order; several where the trace knows less than the line.
 
     A trace without the lines of calls names the first line of the function: then all of the function's statements.
@@ -27,7 +27,7 @@ def statements_at(source: Source, place: Location) -> list[ast.stmt]:
     return sorted((one for one in found if whole or _touches(one, place)), key=lambda one: (one.lineno, one.col_offset))
 
 
-def statements_of(source: Source, finding: Finding) -> list[ast.stmt]:
+def statements_of(source: PythonSource, finding: Finding) -> list[ast.stmt]:
     """Those at the first place of a finding."""
     return statements_at(source, finding.locations[0])
 

@@ -6,7 +6,7 @@ import ast
 
 from traceopt.result.finding import Finding
 from traceopt.rules.patches.edits import Edit, after_imports, put_inside, set_keywords
-from traceopt.rules.patches.source import Source, UnclearError, only
+from traceopt.rules.patches.source import PythonSource, UnclearError, only
 
 # Methods that hand a batch on, or a result, without the work of a model.
 _PLAIN = frozenset(
@@ -19,32 +19,32 @@ _PLAIN = frozenset(
 _OTHER_WAYS = ("autocast", "GradScaler", "BCELoss", "binary_cross_entropy(", ".numpy(", ".half(", ".bfloat16(")
 
 
-def tf32(source: Source, _: Finding) -> list[Edit]:
+def tf32(source: PythonSource, _: Finding) -> list[Edit]:
     """TC002: one line below the imports of the script."""
     if source.mentions("set_float32_matmul_precision", "allow_tf32", "fp32_precision"):
         raise UnclearError("set already")
     return _setting(source, "torch", 'set_float32_matmul_precision("high")')
 
 
-def cudnn_benchmark(source: Source, _: Finding) -> list[Edit]:
+def cudnn_benchmark(source: PythonSource, _: Finding) -> list[Edit]:
     """CV003: one line below the imports of the script."""
     if source.mentions("cudnn.benchmark", "cudnn.deterministic", "use_deterministic_algorithms"):
         raise UnclearError("set already")
     return _setting(source, "torch", "backends.cudnn.benchmark = True")
 
 
-def _setting(source: Source, module: str, code: str) -> list[Edit]:
+def _setting(source: PythonSource, module: str, code: str) -> list[Edit]:
     guards = [one.test for one in source.tree.body if isinstance(one, ast.If) and isinstance(one.test, ast.Compare)]
     if not _trains(source) and not any(_name(one.left) == "__name__" for one in guards):
         raise UnclearError("a library: what imports it decides")
     return after_imports(source, module, code)
 
 
-def _trains(source: Source) -> bool:
+def _trains(source: PythonSource) -> bool:
     return any(_name(call.func) == "backward" for call in source.calls)
 
 
-def autocast(source: Source, finding: Finding) -> list[Edit]:
+def autocast(source: PythonSource, finding: Finding) -> list[Edit]:
     """TC001: the statements of the forward pass and the loss, where they stand one below the other."""
     if "torch.bfloat16" not in (finding.fix.code or "") or source.mentions(*_OTHER_WAYS):
         raise UnclearError("more than autocast is needed")
@@ -62,7 +62,7 @@ def _backward_of(statement: ast.Expr) -> str | None:
     return None
 
 
-def _forward(source: Source, backward: ast.Expr, loss: str) -> list[ast.stmt]:
+def _forward(source: PythonSource, backward: ast.Expr, loss: str) -> list[ast.stmt]:
     """The statements that lead to the loss, from the first with a call in it that is no mere handing on."""
     block = source.block(backward)
     statements = block[: block.index(backward)]
@@ -108,7 +108,7 @@ def _names(node: ast.AST, context: type[ast.expr_context]) -> set[str]:
     return {one.id for one in ast.walk(node) if isinstance(one, ast.Name) and isinstance(one.ctx, context)}
 
 
-def channels_last(source: Source, _: Finding) -> list[Edit]:
+def channels_last(source: PythonSource, _: Finding) -> list[Edit]:
     """CV001: both the model and its input, where each is moved to the device by one `.to(...)`."""
     if not _trains(source) or source.mentions("channels_last", "memory_format", "Conv1d", "Conv3d"):
         raise UnclearError("another layout")

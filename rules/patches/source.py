@@ -42,7 +42,7 @@ class Token(Struct, frozen=True):
     text: str
 
 
-class Source(Struct, frozen=True, dict=True):
+class PythonSource(Struct, frozen=True, dict=True):
     """A file that parses. `path` is how a patch names it: relative, with slashes."""
 
     path: str
@@ -50,7 +50,7 @@ class Source(Struct, frozen=True, dict=True):
     tree: ast.Module
 
     @classmethod
-    def parse(cls, path: str, text: str) -> Source:
+    def parse(cls, path: str, text: str) -> PythonSource:
         """Raises UnclearError for text that is not Python here, or whose lines git counts differently."""
         if text.startswith("\ufeff") or "\r" in text.replace("\r\n", "\n"):
             raise UnclearError("a byte order mark or a lone carriage return")

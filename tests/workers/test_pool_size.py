@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from traceopt.analyzer.reading.sources import Source
+from traceopt.analyzer.reading.sources import TraceSource
 from traceopt.analyzer.recordings.cycle_pairs import RankRecording
 from traceopt.workers import pool_size
 from traceopt.workers.rank_task import RankOptions, RankTask
@@ -15,7 +15,7 @@ GB = 10**9
 
 
 def tasks(count: int, size_bytes: int, suffix: str = ".json") -> list[RankTask]:
-    source = Source(f"/a{suffix}", None, f"a{suffix}", size_bytes=size_bytes)
+    source = TraceSource(f"/a{suffix}", None, f"a{suffix}", size_bytes=size_bytes)
     return [RankTask(RankRecording(source), RankOptions())] * count
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from traceopt.analyzer.reading.sources import Source
+from traceopt.analyzer.reading.sources import TraceSource
 from traceopt.analyzer.recordings.cycle_pairs import RankRecording
 from traceopt.workers.progress_line import ProgressLine
 from traceopt.workers.rank_task import RankOptions, RankTask
@@ -16,7 +16,7 @@ class Clock:
 
 
 def task(label: str, megabytes: int) -> RankTask:
-    return RankTask(RankRecording(Source(f"/{label}", None, label, size_bytes=megabytes * 10**6)), RankOptions())
+    return RankTask(RankRecording(TraceSource(f"/{label}", None, label, size_bytes=megabytes * 10**6)), RankOptions())
 
 
 def test_one_trace() -> None:

@@ -19,7 +19,7 @@ import msgspec
 from msgspec import Struct
 
 from traceopt.analyzer.reading.object_stores import is_remote, version_of
-from traceopt.analyzer.reading.sources import Source
+from traceopt.analyzer.reading.sources import TraceSource
 from traceopt.errors import ConfigError, InputError
 from traceopt.workers.packed_result import PackedResult
 from traceopt.workers.program_hash import program
@@ -76,7 +76,7 @@ def _versions(task: RankTask) -> list[str]:
     return [_version(source) for source in task.recording.sources]
 
 
-def _version(source: Source) -> str:
+def _version(source: TraceSource) -> str:
     if is_remote(source.place):
         return version_of(source.place)
     about = os.stat(source.place)
