@@ -40,7 +40,7 @@ RECIPES: dict[str, Recipe] = {
 }
 
 
-class Change(Struct, frozen=True):
+class FilePatch(Struct, frozen=True):
     """The edits of one finding in one file."""
 
     source: PythonSource
@@ -61,16 +61,16 @@ def with_patches(findings: Sequence[Finding], folders: Sequence[Path], *, debug:
 
 def combined_patch(findings: Sequence[Finding], folders: Sequence[Path]) -> tuple[str, list[str]]:
     """One patch of all fixes that go together, and their codes; of two that clash the more valuable one is in it."""
-    chosen: dict[str, Change] = {}
+    chosen: dict[str, FilePatch] = {}
     codes = []
     for finding, change in zip(findings, _changes(findings, folders, debug=False), strict=True):
         if change is None:
             continue
         path = change.source.path
-        before = chosen.get(path, Change(change.source, []))
+        before = chosen.get(path, FilePatch(change.source, []))
         if before.source.text != change.source.text:  # of another folder
             continue
-        together = Change(change.source, [*before.edits, *change.edits])
+        together = FilePatch(change.source, [*before.edits, *change.edits])
         if _patch(together.source, together.edits) is not None:
             chosen[path] = together
             codes.append(finding.code)
@@ -78,7 +78,7 @@ def combined_patch(findings: Sequence[Finding], folders: Sequence[Path]) -> tupl
     return "".join(patches), list(dict.fromkeys(codes))
 
 
-def _changes(findings: Iterable[Finding], folders: Sequence[Path], debug: bool) -> list[Change | None]:
+def _changes(findings: Iterable[Finding], folders: Sequence[Path], debug: bool) -> list[FilePatch | None]:
     files: dict[str, PythonSource | None] = {}
     out = []
     for finding in findings:
@@ -91,7 +91,7 @@ def _changes(findings: Iterable[Finding], folders: Sequence[Path], debug: bool) 
     return out
 
 
-def _change(finding: Finding, folders: Sequence[Path], files: dict[str, PythonSource | None]) -> Change | None:
+def _change(finding: Finding, folders: Sequence[Path], files: dict[str, PythonSource | None]) -> FilePatch | None:
     """Made in the file that the finding names first; `files` holds those read so far by their name in the trace.
 
     Raises UnclearError where a person has to make the change.
@@ -106,7 +106,7 @@ def _change(finding: Finding, folders: Sequence[Path], files: dict[str, PythonSo
     here = [place for place in finding.locations if place.file == name]
     if source is None or not statements_at(source, here[0]):
         return None
-    return Change(source, recipe(source, replace(finding, locations=here)))
+    return FilePatch(source, recipe(source, replace(finding, locations=here)))
 
 
 def _patch(source: PythonSource, edits: list[Edit]) -> str | None:
