@@ -57,7 +57,7 @@ from traceopt.analyzer.work.gemm_calls import ProductCalls
 from traceopt.analyzer.work.gemms import Gemms
 from traceopt.analyzer.work.launch_repetition import Repetition, find_repetition
 from traceopt.analyzer.work.tensor_core_work import Products
-from traceopt.analyzer.work.throughput import Throughput, Workload, measure
+from traceopt.analyzer.work.throughput import MeasuredThroughput, Workload, measure
 from traceopt.analyzer.work.tiny_ops import TinyOps, find_tiny_ops
 from traceopt.analyzer.work.unfused_chains import Chains, find_chains
 
@@ -82,7 +82,7 @@ class Facts(Struct, frozen=True, dict=True):
         return median(self.steps.duration)
 
     @cached_property
-    def throughput(self) -> Throughput | None:
+    def throughput(self) -> MeasuredThroughput | None:
         """Tokens or samples per second of one GPU; None unless the user said what a step processes."""
         return measure(self.workload, self.steps.window_ns / self.steps.count)
 

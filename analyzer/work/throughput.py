@@ -16,7 +16,7 @@ class Workload(Struct, frozen=True):
     reference: float | None = None
 
 
-class Throughput(Struct, frozen=True):
+class MeasuredThroughput(Struct, frozen=True):
     """Throughput of one GPU, over the mean step."""
 
     tokens_per_s: float | None
@@ -37,7 +37,7 @@ class Throughput(Struct, frozen=True):
         return self.per_s / self.reference_per_s if self.per_s and self.reference_per_s else None
 
 
-def measure(workload: Workload, mean_step_ns: float) -> Throughput | None:
+def measure(workload: Workload, mean_step_ns: float) -> MeasuredThroughput | None:
     """The throughput; None if the user said nothing about the work of a step."""
     if workload.tokens_per_step is None and workload.samples_per_step is None:
         return None
@@ -45,4 +45,4 @@ def measure(workload: Workload, mean_step_ns: float) -> Throughput | None:
         None if amount is None else amount * 1e9 / mean_step_ns
         for amount in (workload.tokens_per_step, workload.samples_per_step)
     )
-    return Throughput(tokens, samples, workload.reference)
+    return MeasuredThroughput(tokens, samples, workload.reference)
