@@ -107,7 +107,7 @@ def recover(text: bytes, final: bool, patience: int = PATIENCE) -> Recovered:
     return found
 
 
-class Reading(Struct):
+class ReadEvent(Struct):
     """One JSON value as an event; None if it is not an event (for example an argument that looked like one)."""
 
     event: Event | None
@@ -115,16 +115,16 @@ class Reading(Struct):
     garbage_follows: bool = False
 
 
-def read_event(text: bytes | Raw) -> Reading | None:
+def read_event(text: bytes | Raw) -> ReadEvent | None:
     """Reads one well-formed element of the array; None if it cannot be read."""
     text = bytes(text)
     try:
         if is_utf8(text):
-            return Reading(decode_event(text))
+            return ReadEvent(decode_event(text))
     except UNREADABLE:
         pass
     try:
-        return Reading(lenient(msgspec.json.decode(text)))
+        return ReadEvent(lenient(msgspec.json.decode(text)))
     except UNREADABLE:
         pass
     try:
@@ -144,7 +144,7 @@ def read_object(text: bytes) -> dict[str, Any]:
     return {}
 
 
-def _read_joined(text: bytes, starts: list[int], at: int, patient: bool) -> tuple[Reading | None, int]:
+def _read_joined(text: bytes, starts: list[int], at: int, patient: bool) -> tuple[ReadEvent | None, int]:
     """The event that begins at `starts[at]` and how many pieces it takes; None if it cannot be read.
 
     Raises _CutOffError if the text ends before the event does.
@@ -152,7 +152,7 @@ def _read_joined(text: bytes, starts: list[int], at: int, patient: bool) -> tupl
     piece = text[starts[at] : starts[at + 1]].rstrip(b" \t\r\n,")
     try:
         if is_utf8(piece):
-            return Reading(decode_event(piece)), 1
+            return ReadEvent(decode_event(piece)), 1
     except UNREADABLE:
         pass
     ends = starts[at + 1 : at + 1 + _LOOK_AHEAD]
@@ -168,7 +168,7 @@ def _read_joined(text: bytes, starts: list[int], at: int, patient: bool) -> tupl
     return None, 1
 
 
-def _read_shortest(text: bytes, start: int, ends: list[int], repair: bool) -> tuple[Reading, int]:
+def _read_shortest(text: bytes, start: int, ends: list[int], repair: bool) -> tuple[ReadEvent, int]:
     """The value that begins at `start` and reaches one of `ends`, and how many pieces it takes."""
     for count, end in enumerate(ends[:-1], 1):
         try:
@@ -179,7 +179,7 @@ def _read_shortest(text: bytes, start: int, ends: list[int], repair: bool) -> tu
     return _read_tolerant(text[start : ends[-1]], repair), len(ends)
 
 
-def _read_tolerant(text: bytes, repair: bool) -> Reading:
+def _read_tolerant(text: bytes, repair: bool) -> ReadEvent:
     """The JSON value at the start of the text. Raises ValueError or RecursionError; _CutOffError if it is truncated."""
     decoded = _decoded(_repair_text(text) if repair else text)
     try:
@@ -193,7 +193,7 @@ def _read_tolerant(text: bytes, repair: bool) -> Reading:
         repaired = repair or decoded[:end].encode() != text[:end] or not set("]}").isdisjoint(decoded[end:])
     except UNREADABLE:
         repaired = True
-    return Reading(lenient(value), repaired, _is_garbage(decoded[end:].encode()))
+    return ReadEvent(lenient(value), repaired, _is_garbage(decoded[end:].encode()))
 
 
 def _decoded(text: bytes) -> str:

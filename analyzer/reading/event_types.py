@@ -129,7 +129,7 @@ class Complete(Struct, gc=False):
     ph: Literal["X"]
 
 
-class Span(Complete, gc=False):
+class SpanEvent(Complete, gc=False):
     name: str = ""
     pid: _NumberOrText = NONE
     tid: _NumberOrText = NONE
@@ -176,13 +176,13 @@ def _span_with(columns: Iterable[str]) -> type[Struct]:
     chosen = [f for f in _fields(SliceArgs) if f.name in columns]
     arguments = [(f.name, f.type, field(name=f.encode_name, default=f.default)) for f in chosen]
     args = msgspec.defstruct("Args", arguments, gc=False, frozen=True)
-    return msgspec.defstruct("SpanWithArgs", [("args", args, args())], bases=(Span,), gc=False)
+    return msgspec.defstruct("SpanWithArgs", [("args", args, args())], bases=(SpanEvent,), gc=False)
 
 
 def _known() -> Any:
     """The union of the types of all known categories."""
     bases: dict[str, type[Struct]] = {table: _span_with(columns) for table, columns in _ARGS.items()}
-    bases |= {cat.PYTHON: Span, cat.IGNORED: Complete}
+    bases |= {cat.PYTHON: SpanEvent, cat.IGNORED: Complete}
     of_category = {category: bases[table] for category, table in cat.TABLE_OF_CATEGORY.items()}
     of_category |= dict.fromkeys(cat.FOREIGN_DEVICE_CATEGORIES, Complete)
     of_category |= dict.fromkeys(cat.ARROWS, Arrow)

@@ -128,9 +128,9 @@ class TableBuilder:
                 named = [e for e in alike if e.name == "thread_name"]
                 self._thread_meta |= {(e.pid or 0.0, e.tid or 0.0): _meta_name(e.args) for e in named}
 
-    def _slices(self, by_type: dict[type, list[Any]]) -> dict[str, _Slices]:
+    def _slices(self, by_type: dict[type, list[Any]]) -> dict[str, _TableEvents]:
         """The complete events, by table."""
-        found: defaultdict[str, _Slices] = defaultdict(_Slices)
+        found: defaultdict[str, _TableEvents] = defaultdict(_TableEvents)
         for kind, alike in by_type.items():
             if kind is Slice:
                 of_category = _by_category(alike)
@@ -351,7 +351,7 @@ def _sorted(table: type[T], columns: dict[str, Any]) -> T:
     return table(**columns)
 
 
-class _Slices:
+class _TableEvents:
     """The events of one table, grouped by category."""
 
     def __init__(self) -> None:

@@ -50,7 +50,7 @@ class _Part(Struct, frozen=True):
     marks: list[Mark]
 
 
-class _Reading:
+class _DecodedChunks:
     """The chunks that one process decodes."""
 
     def __init__(self, builder: TableBuilder) -> None:
@@ -131,7 +131,7 @@ def _help(base_us: float, slots: mmap.mmap, columns: int, end: Connection, other
     other_end.close()
     builder = TableBuilder()
     builder.base_us = base_us
-    reading = _Reading(builder)
+    reading = _DecodedChunks(builder)
     with suppress(Exception):
         while order := end.recv_bytes():
             slot, number, size = _ORDER.unpack(order)
@@ -208,7 +208,7 @@ def _text_bytes(stream: io.BufferedReader) -> int:
 def read_shared(blocks: TextBlocks, tell: Callable[[int], None]) -> tuple[EventStream, TableBuilder]:
     """Reads everything in `blocks`, from the beginning; calls `tell` with the byte count. Raises NotShareableError."""
     stream, builder = _Shared(blocks), TableBuilder()
-    reading = _Reading(builder)
+    reading = _DecodedChunks(builder)
     try:
         for chunk in stream:
             reading.add(stream.number, chunk)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from traceopt.analyzer.reading import event_stream
 from traceopt.analyzer.reading.event_stream import EventStream, NotATraceError
-from traceopt.analyzer.reading.event_types import Slice, Span
+from traceopt.analyzer.reading.event_types import Slice, SpanEvent
 from traceopt.testing.events import Json, op, span
 
 NASTY = [
@@ -75,7 +75,7 @@ def read(blocks: Iterable[bytes]) -> tuple[EventStream, list[Any]]:
 def assert_all(stream: EventStream, events: list[Any]) -> None:
     assert (stream.lost, stream.repaired, stream.damage) == (0, 0, None)
     assert len(events) == len(EVENTS)
-    found = [(e.ts, e.name, e.args.event_index) for e in events if isinstance(e, (Slice, Span))]
+    found = [(e.ts, e.name, e.args.event_index) for e in events if isinstance(e, (Slice, SpanEvent))]
     assert found == [(e["ts"], e["name"], e["args"]["Ev Idx"]) for e in EVENTS if e["ph"] == "X"]
     assert sum(getattr(e, "ph", None) == "s" for e in events) == sum(e["ph"] == "s" for e in EVENTS)
 
@@ -217,7 +217,7 @@ def test_an_event_beyond_all_measure_is_damage(monkeypatch: pytest.MonkeyPatch) 
     kept = []
     for events in stream:
         longest = max(longest, len(events))
-        kept += [event.ts for event in events if isinstance(event, (Slice, Span))]
+        kept += [event.ts for event in events if isinstance(event, (Slice, SpanEvent))]
     assert sorted({*range(1000)} - {300, 600}) == [int(t) for t in kept]
     assert 2 <= stream.lost <= 20  # the large event is lost in several pieces
     assert longest < 200
