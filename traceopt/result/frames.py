@@ -43,7 +43,7 @@ _DTYPES = {str: TEXT, float: NUMBER, int: WHOLE, bool: FLAG}
 Columns = Mapping[str, tuple[str, str]]  # name: (dtype, meaning with unit)
 
 
-class Table(Struct, frozen=True):
+class FrameTable(Struct, frozen=True):
     """`about` says what a row is, and their order."""
 
     about: str
@@ -68,8 +68,8 @@ def _is_literal(type_: Any) -> bool:
     return get_origin(type_) is Literal
 
 
-TABLES: Mapping[str, Table] = {
-    "findings": Table(
+TABLES: Mapping[str, FrameTable] = {
+    "findings": FrameTable(
         "What the rules found, most valuable first. Savings overlap: do not add them up.",
         {
             **_columns(Finding),
@@ -81,31 +81,31 @@ TABLES: Mapping[str, Table] = {
             **_columns(Location),
         },
     ),
-    "breakdown": Table("Exclusive parts of the mean step, which add up to it.", _columns(BreakdownPart)),
-    "idle": Table("Idle time of the GPU by its cause.", _columns(IdleCause)),
-    "steps": Table(
+    "breakdown": FrameTable("Exclusive parts of the mean step, which add up to it.", _columns(BreakdownPart)),
+    "idle": FrameTable("Idle time of the GPU by its cause.", _columns(IdleCause)),
+    "steps": FrameTable(
         "The measured steps, in order.", {"step": (WHOLE, "number of the step, from 0"), "us": (NUMBER, "duration, µs")}
     ),
-    "kernels": Table("GPU work by kernel name, longest first; at most 200 names.", _columns(Kernel)),
-    "ops": Table(
+    "kernels": FrameTable("GPU work by kernel name, longest first; at most 200 names.", _columns(Kernel)),
+    "ops": FrameTable(
         "CPU operators by name, by the GPU time they launched (without a GPU by their own); at most 200 names.",
         _columns(Op),
     ),
-    "gemms": Table(
+    "gemms": FrameTable(
         "Matmuls by shape, D[M,N] = A[M,K] B[K,N], longest first; at most 200 shapes.",
         _columns(Gemm),
     ),
-    "collectives": Table("Collectives by name, longest first.", _columns(Collective)),
-    "copies": Table("Copies by kind, longest first.", _columns(Copy)),
-    "ranks": Table("A row for each file that was read.", _columns(RankRow)),
-    "memory": Table("Device memory over the shown step, thinned to minima and maxima.", _columns(MemoryPoint)),
-    "memory_parts": Table("What the memory holds at its peak.", _columns(MemoryPart)),
-    "spans": Table(
+    "collectives": FrameTable("Collectives by name, longest first.", _columns(Collective)),
+    "copies": FrameTable("Copies by kind, longest first.", _columns(Copy)),
+    "ranks": FrameTable("A row for each file that was read.", _columns(RankRow)),
+    "memory": FrameTable("Device memory over the shown step, thinned to minima and maxima.", _columns(MemoryPoint)),
+    "memory_parts": FrameTable("What the memory holds at its peak.", _columns(MemoryPart)),
+    "spans": FrameTable(
         "The timeline of the shown step: the longest spans of each lane, in order of time.",
         {"lane": (TEXT, "thread or stream"), **_columns(Span)},
     ),
-    "stalls": Table("Stretches of the shown step without GPU work.", _columns(Stall)),
-    "checks": Table("What each rule answered.", _columns(Check)),
+    "stalls": FrameTable("Stretches of the shown step without GPU work.", _columns(Stall)),
+    "checks": FrameTable("What each rule answered.", _columns(Check)),
 }
 
 
