@@ -29,7 +29,7 @@ from typing import Any
 from ..settings import Cycle
 from .environment import describe_environment, rank
 from .inventory import describe_dynamo
-from .step_ledger import Ledger
+from .step_ledger import LedgerWriter
 
 SCHEMA = 1
 
@@ -47,7 +47,7 @@ def of_cycle(torch: Any, cycle: Cycle, part: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def of_run(ledger: Ledger, notes: list[str]) -> dict[str, Any]:
+def of_run(ledger: LedgerWriter, notes: list[str]) -> dict[str, Any]:
     """What is only complete at the end of the run."""
     return {
         "dynamo": describe_dynamo(),

@@ -17,7 +17,7 @@ MOST_SAVES = 1000  # individual saves
 FEW = 5  # fewer unrecorded steps are too few for a median
 
 
-class Ledger:
+class LedgerWriter:
     """Times are microseconds. The profiler's work between two steps belongs to neither.
 
     Step 0 starts with the import of torch. Garbage collection and saves count from the end of step 0.

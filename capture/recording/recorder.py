@@ -16,11 +16,11 @@ from ..metadata.document import of_cycle, of_run
 from ..metadata.environment import describe_memory, rank, world_size
 from ..metadata.inventory import take_inventory
 from ..metadata.loaders import LoaderNotes
-from ..metadata.step_ledger import Ledger
+from ..metadata.step_ledger import LedgerWriter
 from ..settings import Settings
 from ..status import DONE, RECORDING, SAVING, WAITING, WARMING_UP, Status, TraceNote
 from .profiler_session import ProfilerSession
-from .trace_file import TraceFile, save
+from .trace_file import SavedTrace, save
 
 RETRIES = 3  # of recordings interrupted by an evaluation or by the script's own profiler
 
@@ -34,7 +34,7 @@ class Recorder:
         self._torch = torch
         self._settings = settings
         self._control = control
-        self.ledger = Ledger(self._gc_range)
+        self.ledger = LedgerWriter(self._gc_range)
         self.loaders = LoaderNotes()
         self.status = Status()
         self.step = 0
@@ -44,7 +44,7 @@ class Recorder:
         self._rested_from = 0  # the step at which its wait began
         self._interruptions = self._yields = 0
         self._foreign = 0  # number of the script's profilers that are running
-        self._files: list[tuple[TraceFile, dict[str, Any]]] = []
+        self._files: list[tuple[SavedTrace, dict[str, Any]]] = []
         self._inventory: dict[str, Any] | None = None
         self._finished = False
         self._helper = _started_by_multiprocessing()

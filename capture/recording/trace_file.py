@@ -24,7 +24,7 @@ _CHUNK = 1 << 20
 
 
 @dataclass
-class TraceFile:
+class SavedTrace:
     """`body_offset` is where the compressed body begins in the file; `body_bytes` and `body_crc` describe the
     raw body.
     """
@@ -53,7 +53,7 @@ class TraceFile:
             temporary.unlink(missing_ok=True)
 
 
-def save(profiler: Any, folder: Path, worker: str, head: dict[str, Any]) -> TraceFile:
+def save(profiler: Any, folder: Path, worker: str, head: dict[str, Any]) -> SavedTrace:
     """Writes `{worker}.{ns}.pt.trace.json.gz`, the name that TensorBoard expects. Raises OSError."""
     folder.mkdir(parents=True, exist_ok=True)
     name = f"{worker}.{time.time_ns()}"
@@ -67,7 +67,7 @@ def save(profiler: Any, folder: Path, worker: str, head: dict[str, Any]) -> Trac
             written = _compress(source, target, head)
         path = folder / f"{name}.pt.trace.json.gz"
         os.replace(temporary, path)
-        return TraceFile(path, *written)
+        return SavedTrace(path, *written)
     finally:
         for leftover in (raw, temporary, raw.with_name(raw.name + ".tmp")):  # Kineto writes .tmp and renames it
             leftover.unlink(missing_ok=True)

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..metadata.loaders import WorkerClock
-from ..metadata.step_ledger import Ledger
+from ..metadata.step_ledger import LedgerWriter
 from ..recording.recorder import Recorder
 from ..settings import load_settings
 from . import endings, scripts_profiler
@@ -52,7 +52,7 @@ class _Hooks:
         self.tracker = tracker
         self.dynamo = Dynamo(torch, lambda text: recorder.status.note(text))
         self._exclude = self.dynamo.exclude
-        called_directly = (StepTracker.backward_begins, Ledger.saved, Ledger._gc, Recorder._gc_range)
+        called_directly = (StepTracker.backward_begins, LedgerWriter.saved, LedgerWriter._gc, Recorder._gc_range)
         for function in (_Hooks.tell, *called_directly):
             self._exclude(function, with_callees=True)
 

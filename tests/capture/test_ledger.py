@@ -12,12 +12,12 @@ import pytest
 
 from traceopt.capture.metadata import cores, environment
 from traceopt.capture.metadata.loaders import LoaderNotes
-from traceopt.capture.metadata.step_ledger import Ledger
+from traceopt.capture.metadata.step_ledger import LedgerWriter
 
 
 @pytest.fixture
-def ledger() -> Iterator[Ledger]:
-    ledger = Ledger(lambda: None)
+def ledger() -> Iterator[LedgerWriter]:
+    ledger = LedgerWriter(lambda: None)
     ledger.watch_gc()
     gc.disable()
     yield ledger
@@ -25,12 +25,12 @@ def ledger() -> Iterator[Ledger]:
     ledger.unwatch_gc()
 
 
-def end_step(ledger: Ledger) -> None:
+def end_step(ledger: LedgerWriter) -> None:
     ledger.close_step()
     ledger.open_step()
 
 
-def test_collections_belong_to_the_step_they_stop(ledger: Ledger) -> None:
+def test_collections_belong_to_the_step_they_stop(ledger: LedgerWriter) -> None:
     end_step(ledger)  # everything before the end of the first step is the start of the program
     end_step(ledger)
     gc.collect()
@@ -48,7 +48,7 @@ def test_collections_belong_to_the_step_they_stop(ledger: Ledger) -> None:
     assert counted["full_us"] == pytest.approx(steps_us[2], abs=0.2)
 
 
-def test_no_collections_leave_nothing(ledger: Ledger) -> None:
+def test_no_collections_leave_nothing(ledger: LedgerWriter) -> None:
     end_step(ledger)
     assert "gc_us" not in ledger.document()
 
@@ -63,7 +63,7 @@ def test_a_collection_is_a_range_of_the_trace() -> None:
         def __exit__(self, *_: object) -> None:
             seen.append("ends")
 
-    ledger = Ledger(Range)
+    ledger = LedgerWriter(Range)
     ledger.watch_gc()
     gc.collect()
     ledger.unwatch_gc()

@@ -17,7 +17,7 @@ from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.reading.trace_reader import read_trace
 from traceopt.analyzer.run_log.step_ledger import read_ledger
 from traceopt.assembly import sections
-from traceopt.capture.metadata.step_ledger import Ledger
+from traceopt.capture.metadata.step_ledger import LedgerWriter
 from traceopt.result.document import Check
 from traceopt.result.finding import Finding
 from traceopt.rules.engine import run_rules
@@ -466,7 +466,7 @@ class TestStretch:
 
     @given(st.lists(st.tuples(st.floats(1, 1e6), st.floats(0, 1)), min_size=14, max_size=40))
     def test_it_is_the_number_that_traceopt_run_prints(self, times: list[tuple[float, float]]) -> None:
-        ledger = Ledger(lambda: None)
+        ledger = LedgerWriter(lambda: None)
         for step_us, waited in times:
             ledger.step_us.append(step_us)
             ledger.fetch_us.append(waited * step_us * 0.9)
