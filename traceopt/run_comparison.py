@@ -9,15 +9,15 @@ from typing import Any
 
 from traceopt.comparison.compare import compare_runs
 from traceopt.comparison.gates import Gate
-from traceopt.comparison.runs import Given, Run, read_runs
+from traceopt.comparison.runs import RunInput, RunOfSide, read_runs
 from traceopt.result.comparison import Comparison
 from traceopt.result.document import Result
 from traceopt.workers.progress_line import ShowProgress
 
 
 def compare(
-    base: Given | Sequence[Given],
-    head: Given | Sequence[Given],
+    base: RunInput | Sequence[RunInput],
+    head: RunInput | Sequence[RunInput],
     *,
     in_turn: bool = False,
     fail_on: Sequence[str] = (),
@@ -48,7 +48,7 @@ def compare(
     return compare_runs(sides[0], sides[1], gates, in_turn=in_turn)
 
 
-def runs_of(given: Sequence[Given], **options: Any) -> list[Run]:
+def runs_of(given: Sequence[RunInput], **options: Any) -> list[RunOfSide]:
     """The runs of a side; `options` are for the analysis of traces. Raises InputError."""
 
     def analyze(path: str) -> Result:
@@ -59,5 +59,5 @@ def runs_of(given: Sequence[Given], **options: Any) -> list[Run]:
     return read_runs(given, analyze)
 
 
-def _sequence(side: Given | Sequence[Given]) -> Sequence[Given]:
+def _sequence(side: RunInput | Sequence[RunInput]) -> Sequence[RunInput]:
     return [side] if isinstance(side, (str, os.PathLike, Result)) else side

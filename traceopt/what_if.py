@@ -74,7 +74,7 @@ def what_if(
     return _document(path, ranks, chosen, scaled, [*dict.fromkeys(fixes), *changes], [*registry.warnings, *warnings])
 
 
-class _Fix(Struct, frozen=True):
+class _AppliedFix(Struct, frozen=True):
     """A finding's fix: what it changes on each rank."""
 
     code: str
@@ -82,7 +82,7 @@ class _Fix(Struct, frozen=True):
     changes: list[list[Change]]
 
 
-def _chosen(ranks: Ranks, rules: Sequence[Rule], codes: Sequence[str]) -> list[_Fix]:
+def _chosen(ranks: Ranks, rules: Sequence[Rule], codes: Sequence[str]) -> list[_AppliedFix]:
     found = [run_rules(rules, facts).priced for facts in ranks.facts]
     of_run = run_rank_rules(rules, ranks.run).priced if len(found) > 1 else []
     remedies = {rule.code: rule.remedy(ranks) for rule in rules if isinstance(rule, RunRule) and rule.code in codes}
@@ -94,9 +94,9 @@ def _chosen(ranks: Ranks, rules: Sequence[Rule], codes: Sequence[str]) -> list[_
             known += [one.finding.code for one in of_run]
             possible = ", ".join(dict.fromkeys(known)) or "nothing"
             raise InputError(f"{code} finds nothing to fix in this trace; what can be replayed: {possible}")
-        fixes = [_Fix(code, title, [_of(priced, code, title) for priced in found]) for title in titles]
+        fixes = [_AppliedFix(code, title, [_of(priced, code, title) for priced in found]) for title in titles]
         if (remedy := remedies.get(code)) is not None:
-            fixes = [_Fix(code, next(iter(titles)), [list(own) for own in remedy])]
+            fixes = [_AppliedFix(code, next(iter(titles)), [list(own) for own in remedy])]
         if not any(own for fix in fixes for own in fix.changes):
             raise InputError(f"what the fix of {code} changes is not known, so it cannot be replayed")
         chosen += fixes
@@ -144,7 +144,7 @@ def _scaled_host(facts: Facts, matches: Matches, factor: float) -> list[Change]:
 def _document(
     path: str,
     ranks: Ranks,
-    chosen: list[_Fix],
+    chosen: list[_AppliedFix],
     scaled: list[list[list[Change]]],
     names: list[str],
     warnings: list[str],

@@ -86,7 +86,7 @@ def with_other_fixes(findings: Sequence[Priced], facts: Facts) -> list[Priced]:
     """
     sides = [_side(finding, facts) for finding in findings]
     given = {
-        side: Given(
+        side: AppliedChanges(
             facts,
             [c for f in independent(f for f, of in zip(findings, sides, strict=True) if of != side) for c in f.best],
         )
@@ -95,7 +95,7 @@ def with_other_fixes(findings: Sequence[Priced], facts: Facts) -> list[Priced]:
     return [_unhidden(finding, facts, given[side]) for finding, side in zip(findings, sides, strict=True)]
 
 
-class Given(Struct, frozen=True, dict=True):
+class AppliedChanges(Struct, frozen=True, dict=True):
     """Changes that are made already, and the step times after them."""
 
     facts: Facts
@@ -110,7 +110,7 @@ class Given(Struct, frozen=True, dict=True):
         return _shorter_ns(self.facts, self.step_times, self.facts.replay([*self.changes, *changes]).step_times)
 
 
-def _unhidden(one: Priced, facts: Facts, given: Given) -> Priced:
+def _unhidden(one: Priced, facts: Facts, given: AppliedChanges) -> Priced:
     price, alone = one.price, one.finding.saving
     if price is None or alone is None or not given.changes or not facts.replay_trusted:
         return one

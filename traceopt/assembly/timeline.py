@@ -45,7 +45,7 @@ def timeline(facts: Facts) -> Timeline:
     index = facts.steps.median_index
     start = int(facts.steps.start[index])
     end = start + int(facts.steps.duration[index])
-    step = _Step(facts, start, end)
+    step = _ShownStep(facts, start, end)
     lanes = [step.host_lane("cpu", "CPU training thread", facts.steps.thread)]
     lanes += step.launching_lanes()
     lanes += step.stream_lanes()
@@ -53,7 +53,7 @@ def timeline(facts: Facts) -> Timeline:
     return Timeline(facts.steps.names[index], us(end - start), [lane for lane in lanes if lane.spans], stalls)
 
 
-class _Step:
+class _ShownStep:
     def __init__(self, facts: Facts, start: int, end: int) -> None:
         self.facts = facts
         self.start = start

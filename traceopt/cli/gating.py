@@ -14,7 +14,7 @@ from traceopt.output import emit
 
 if TYPE_CHECKING:
     from traceopt.comparison.gates import Gate
-    from traceopt.comparison.runs import Run
+    from traceopt.comparison.runs import RunOfSide
     from traceopt.config import Config
     from traceopt.result.comparison import Comparison, GateOutcome
     from traceopt.result.document import Result
@@ -81,7 +81,7 @@ class Gating:
         self.comparison: Comparison | None = None
         self.outcomes: list[GateOutcome] = []
         self._gates: list[Gate] = []
-        self._runs: list[Run] = []
+        self._runs: list[RunOfSide] = []
 
     def prepare(self, config: Config, *, debug: bool) -> None:
         """Reads gates and baseline. Raises ConfigError, InputError or OutputError for what cannot be used."""

@@ -8,7 +8,7 @@ from traceopt.comparison.findings import finding_changes
 from traceopt.comparison.gates import Gate, judge
 from traceopt.comparison.noise import step_change
 from traceopt.comparison.rows import kernel_changes, metric_changes, op_changes, part_changes
-from traceopt.comparison.runs import Run
+from traceopt.comparison.runs import RunOfSide
 from traceopt.errors import InputError
 from traceopt.result.comparison import ComparedRun, Comparison, PartChange, SettingChange, Side, StepChange
 from traceopt.result.document import Result, Tool
@@ -19,7 +19,7 @@ CROWDED = "PY002"  # the training thread waited for a core
 
 
 def compare_runs(
-    base: Sequence[Run], head: Sequence[Run], gates: Sequence[Gate] = (), *, in_turn: bool = False
+    base: Sequence[RunOfSide], head: Sequence[RunOfSide], gates: Sequence[Gate] = (), *, in_turn: bool = False
 ) -> Comparison:
     """The document, with a judgement of every gate. Raises InputError for runs in turn that make no pairs."""
     if in_turn and len(base) != len(head):
@@ -56,7 +56,7 @@ def _step(base: Sequence[Result], head: Sequence[Result], in_turn: bool) -> Step
     return step_change(before, after, in_turn=in_turn)
 
 
-def _side(runs: Sequence[Run]) -> Side:
+def _side(runs: Sequence[RunOfSide]) -> Side:
     results = [run.result for run in runs]
     devices = [result.run.device for result in results if result.run.device is not None]
     return Side(
@@ -107,7 +107,7 @@ def _settings(base: Result, head: Result) -> list[SettingChange]:
     return [SettingChange(n, before.get(n), after.get(n)) for n in names if before.get(n) != after.get(n)]
 
 
-def _notes(base: Sequence[Run], head: Sequence[Run]) -> list[str]:
+def _notes(base: Sequence[RunOfSide], head: Sequence[RunOfSide]) -> list[str]:
     """What makes the sides hard to compare."""
     notes = []
     first, second = base[0].result, head[0].result

@@ -15,14 +15,14 @@ from traceopt.errors import InputError, one_line
 from traceopt.result.document import Result
 from traceopt.result.packing import LARGEST_BYTES, embedded_result
 
-Given = str | os.PathLike[str] | Result
+RunInput = str | os.PathLike[str] | Result
 Analyze = Callable[[str], Result]
 
 _START_BYTES = 512
 _PAGE = (b"<!doctype html", b"<html")
 
 
-class Run(Struct, frozen=True):
+class RunOfSide(Struct, frozen=True):
     """`label` is the last part of the path as it was given."""
 
     label: str
@@ -34,17 +34,17 @@ class Run(Struct, frozen=True):
         return self.result.run.paths
 
 
-def read_runs(given: Sequence[Given], analyze: Analyze) -> list[Run]:
+def read_runs(given: Sequence[RunInput], analyze: Analyze) -> list[RunOfSide]:
     """A run for each path, and for each match of a glob; traces are analyzed by `analyze`.
 
     Raises InputError for what cannot be read, for nothing at all, and for runs that show different ranks.
     """
-    runs: list[Run] = []
+    runs: list[RunOfSide] = []
     for item in given:
         if isinstance(item, Result):
-            runs.append(Run(_label(item.run.paths[0]) if item.run.paths else "result", item))
+            runs.append(RunOfSide(_label(item.run.paths[0]) if item.run.paths else "result", item))
         else:
-            runs += [Run(_label(path), read_run(path, analyze)) for path in _matches(os.fspath(item))]
+            runs += [RunOfSide(_label(path), read_run(path, analyze)) for path in _matches(os.fspath(item))]
     if not runs:
         raise InputError("no run to compare: give a trace, a folder, a result document or a report")
     ranks = {run.result.run.shown_rank for run in runs}
