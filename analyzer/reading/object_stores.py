@@ -34,7 +34,7 @@ def is_remote(path: str) -> bool:
     return _URL.match(path) is not None
 
 
-def shown(url: str) -> str:
+def without_secrets(url: str) -> str:
     """The URL without passwords and signatures."""
     return _SECRETS.sub("", url)
 
@@ -86,7 +86,9 @@ def _system(url: str) -> tuple[Any, str]:
     try:
         from fsspec.core import url_to_fs
     except ImportError:
-        raise InputError(f"cannot read {shown(url)}: URLs need fsspec; run pip install 'traceopt[remote]'") from None
+        raise InputError(
+            f"cannot read {without_secrets(url)}: URLs need fsspec; run pip install 'traceopt[remote]'"
+        ) from None
     system, path = url_to_fs(url)
     return system, path
 
@@ -103,7 +105,7 @@ def _unreadable(url: str, error: Exception) -> InputError:
     if isinstance(error, InputError):
         return error
     reason = "no such file or folder" if isinstance(error, FileNotFoundError) else str(error) or type(error).__name__
-    return InputError(one_line(f"cannot read {shown(url)}: {shown(reason)}"))
+    return InputError(one_line(f"cannot read {without_secrets(url)}: {without_secrets(reason)}"))
 
 
 class _Stream(io.BufferedIOBase):

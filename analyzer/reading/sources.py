@@ -16,7 +16,14 @@ from typing import IO
 from msgspec import Struct
 
 from traceopt.analyzer.reading.limits import MOST_MEMBERS, check_ratio
-from traceopt.analyzer.reading.object_stores import RemoteFile, head_of, is_remote, list_remote, open_remote, shown
+from traceopt.analyzer.reading.object_stores import (
+    RemoteFile,
+    head_of,
+    is_remote,
+    list_remote,
+    open_remote,
+    without_secrets,
+)
 from traceopt.errors import InputError
 
 _TRACE_NAME = re.compile(r"\.(json|json\.gz|zip|pt\.trace\.json[^/]*)$", re.IGNORECASE)
@@ -202,7 +209,7 @@ class _SourceSearch:
         if listing.named:
             (file,) = listing.files
             if not self._remote_file(file, named=True):
-                raise InputError(f"no trace files in {shown(url)}; {self._why('JSON, plain or gzipped')}")
+                raise InputError(f"no trace files in {without_secrets(url)}; {self._why('JSON, plain or gzipped')}")
             return
         top = url.rstrip("/").count("/")
         candidates = [
@@ -212,7 +219,7 @@ class _SourceSearch:
         ]
         found = [self._remote_file(file) for file in candidates]
         if not any(found):
-            raise InputError(f"no trace files in {shown(url)}; {self._why('*.json or *.json.gz')}")
+            raise InputError(f"no trace files in {without_secrets(url)}; {self._why('*.json or *.json.gz')}")
 
     def _remote_file(self, file: RemoteFile, *, named: bool = False) -> bool:
         """Adds a file based on its name: looking into each of a thousand remote files would take too long."""
@@ -288,7 +295,7 @@ def _hint(pattern: re.Pattern[str], parts: list[str]) -> int | None:
 def _label(place: str, member: str | None = None) -> str:
     """The path for display: relative if it is inside the current folder, otherwise as given."""
     if is_remote(place):
-        text = shown(place)
+        text = without_secrets(place)
     else:
         path = Path(place)
         text = (

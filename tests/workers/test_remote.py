@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from small_job import RANKS
 
-from traceopt.analyzer.reading.object_stores import shown
+from traceopt.analyzer.reading.object_stores import without_secrets
 from traceopt.analyzer.reading.sources import find_sources
 from traceopt.analyzer.recordings.cycle_pairs import find_recordings
 from traceopt.api import analyze
@@ -184,9 +184,9 @@ class TestMemory:
 
 
 def test_passwords_and_signatures_are_not_shown() -> None:
-    assert shown("ftp://me:secret@host/logs/a.json") == "ftp://host/logs/a.json"
-    assert shown("https://host/a.json?X-Amz-Signature=secret") == "https://host/a.json"
-    assert shown("abfs://container@account.net/logs") == "abfs://container@account.net/logs"
+    assert without_secrets("ftp://me:secret@host/logs/a.json") == "ftp://host/logs/a.json"
+    assert without_secrets("https://host/a.json?X-Amz-Signature=secret") == "https://host/a.json"
+    assert without_secrets("abfs://container@account.net/logs") == "abfs://container@account.net/logs"
 
 
 @pytest.mark.parametrize("url", ["nonsense://host/a.json", "s3+x://a"])
