@@ -105,7 +105,7 @@ class Ranks(Struct, frozen=True, dict=True):
             duration = own.duration.copy()
             duration[one.row] = ~one.event
             passes.append(one_pass(facts.replay_graph, replace(own, duration=duration), rounds))
-        together = _Together(passes, kept, scaled.tolist(), self.clock_ns)
+        together = _JointPass(passes, kept, scaled.tolist(), self.clock_ns)
         timings = together.run()
         for own, one, took in zip(rows, kept, together.took, strict=True):
             duration = own.duration.copy()
@@ -126,7 +126,7 @@ class Ranks(Struct, frozen=True, dict=True):
         return np.rint(moving * factor).astype(np.int64)
 
 
-class _Together(Struct, dict=True):
+class _JointPass(Struct, dict=True):
     """Runs the replay passes of all ranks in turn, each until it reaches a shared collective."""
 
     passes: Sequence[Pass]

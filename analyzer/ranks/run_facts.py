@@ -42,7 +42,7 @@ class Matched(Struct, frozen=True):
         return int(self.event.max()) + 1 if len(self.event) else 0
 
 
-class Late(Struct, frozen=True):
+class Straggler(Struct, frozen=True):
     """The straggler: the rank that others wait for most. `parts` is what it spends more time on than the others, ns per
     step, most first.
     """
@@ -207,7 +207,7 @@ class RunFacts(Struct, frozen=True, dict=True):
         return max(0.0, float(np.median(cost[:, rank] - np.median(np.delete(cost, rank, axis=1), axis=1))))
 
     @cached_property
-    def late(self) -> Late | None:
+    def straggler(self) -> Straggler | None:
         """The straggler; None if no rank waits."""
         total = self.waits.sum(axis=0)
         if len(self.ranks) < 2 or not total.any():
@@ -219,7 +219,7 @@ class RunFacts(Struct, frozen=True, dict=True):
             times = self.part(name)
             more.append((name, float(np.median(times[:, rank] - np.median(times[:, others], axis=1)))))
         parts = sorted((part for part in more if part[1] > 0), key=lambda part: -part[1])
-        return Late(rank, float(total[rank] / total.sum()), parts)
+        return Straggler(rank, float(total[rank] / total.sum()), parts)
 
     @cached_property
     def imbalance_ns(self) -> F8:

@@ -10,7 +10,7 @@ import numpy as np
 from traceopt.analyzer.arrays.percentiles import median
 from traceopt.analyzer.ranks.joint_replay import Ranks
 from traceopt.analyzer.ranks.rank_summary import COMPUTE, PART_LABELS
-from traceopt.analyzer.ranks.run_facts import Late, RunFacts
+from traceopt.analyzer.ranks.run_facts import RunFacts, Straggler
 from traceopt.analyzer.replay.changes import Change, RemoveHost
 from traceopt.result.finding import Evidence, Fix
 from traceopt.result.quantities import ms, percent
@@ -63,7 +63,7 @@ class StragglerRank(RunRule):
     min_blame: float = threshold(0.6, "share of all waiting for late ranks that one rank must cause")
 
     def check_run(self, run: RunFacts) -> Findings:
-        late = run.late
+        late = run.straggler
         if late is None or late.share < self.min_blame:
             return
         wait = median(run.waits[:, late.rank]) - run.recording_ns(late.rank)
@@ -105,7 +105,7 @@ class StragglerRank(RunRule):
 
     def remedy(self, ranks: Ranks) -> list[Sequence[Change]] | None:
         """The late rank no longer does what it does more of than the others."""
-        late = ranks.run.late
+        late = ranks.run.straggler
         if late is None or not late.parts:
             return None
         cause, more = late.parts[0]
@@ -119,7 +119,7 @@ class StragglerRank(RunRule):
         return changes
 
     def passed_run(self, run: RunFacts) -> str:
-        late = run.late
+        late = run.straggler
         if late is None:
             return f"No rank of {len(run.ranks)} comes late to the {run.matched.count} collectives that they share."
         wait = max(0.0, median(run.waits[:, late.rank]) - run.recording_ns(late.rank)) / run.step_ns
@@ -128,7 +128,7 @@ class StragglerRank(RunRule):
         )
 
 
-def _evidence(run: RunFacts, late: Late) -> list[Evidence]:
+def _evidence(run: RunFacts, late: Straggler) -> list[Evidence]:
     rows = [
         Evidence(
             f"{PART_LABELS.get(part, part)}: more than on the other ranks",

@@ -65,8 +65,8 @@ class TestManyRanks:
         ranks = [rank(n, ["world", f"node{n // 8}"], late_ns=3000 if n == 900 else 0) for n in range(1024)]
         run = RunFacts(ranks)
         assert run.matched.count == STEPS * CALLS * (1 + 128)
-        assert run.late is not None
-        assert (run.late.rank, run.late.share) == (900, 1.0)
+        assert run.straggler is not None
+        assert (run.straggler.rank, run.straggler.share) == (900, 1.0)
         assert np.unique(run.waits[:, 900]).tolist() == [2 * CALLS * 3000]
 
     def test_without_numbers_by_their_places(self) -> None:
