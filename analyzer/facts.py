@@ -53,10 +53,10 @@ from traceopt.analyzer.work.collectives import CollectiveCalls, find_collectives
 from traceopt.analyzer.work.copies import CopyCalls, find_copies
 from traceopt.analyzer.work.cpu_attention import CpuAttention, find_cpu_attention
 from traceopt.analyzer.work.flops import Flops
-from traceopt.analyzer.work.gemm_calls import ProductCalls
+from traceopt.analyzer.work.gemm_calls import GemmCalls
 from traceopt.analyzer.work.gemms import Gemms
 from traceopt.analyzer.work.launch_repetition import Repetition, find_repetition
-from traceopt.analyzer.work.tensor_core_work import Products
+from traceopt.analyzer.work.tensor_core_work import TensorCoreWork
 from traceopt.analyzer.work.throughput import MeasuredThroughput, Workload, measure
 from traceopt.analyzer.work.tiny_ops import TinyOps, find_tiny_ops
 from traceopt.analyzer.work.unfused_chains import Chains, find_chains
@@ -214,9 +214,9 @@ class Facts(Struct, frozen=True, dict=True):
         return bool(regions.backward.any() or regions.optimizer.any() or regions.zero_grad.any())
 
     @cached_property
-    def products(self) -> Products:
+    def tensor_core_work(self) -> TensorCoreWork:
         """GPU work that Tensor Cores could do, and whether they did it."""
-        return Products(self.trace, self.slices, self.links, self.gpu)
+        return TensorCoreWork(self.trace, self.slices, self.links, self.gpu)
 
     @cached_property
     def gemms(self) -> Gemms:
@@ -224,9 +224,9 @@ class Facts(Struct, frozen=True, dict=True):
         return Gemms(self.trace, self.slices, self.links, self.gpu, self.device)
 
     @cached_property
-    def product_calls(self) -> ProductCalls:
+    def gemm_calls(self) -> GemmCalls:
         """Matmuls call by call, in the order in which the device ran them."""
-        return ProductCalls(self.gemms)
+        return GemmCalls(self.gemms)
 
     @cached_property
     def casts(self) -> Casts:
@@ -236,7 +236,7 @@ class Facts(Struct, frozen=True, dict=True):
     @cached_property
     def flops(self) -> Flops:
         """FLOP of the window, of the model and recomputed, and their share of the device's peak."""
-        return Flops(self.trace, self.slices, self.links, self.gpu, self.device, self.regions, self.products)
+        return Flops(self.trace, self.slices, self.links, self.gpu, self.device, self.regions, self.tensor_core_work)
 
     @cached_property
     def chains(self) -> Chains:

@@ -18,7 +18,7 @@ from traceopt.analyzer.timeline.gpu_work import GpuWork
 from traceopt.analyzer.timeline.launch_links import LaunchLinks
 from traceopt.analyzer.timeline.regions import Regions
 from traceopt.analyzer.vocabulary.flop_formulas import COUNTED, OpFlops, convolution_output, op_flops
-from traceopt.analyzer.work.tensor_core_work import Products
+from traceopt.analyzer.work.tensor_core_work import TensorCoreWork
 
 ENOUGH = 0.9  # of the product time must be known; with less, a share of the peak would be a guess
 
@@ -35,7 +35,7 @@ class Flops(Struct, frozen=True, dict=True):
     gpu: GpuWork
     device: TraceDevice
     regions: Regions
-    products: Products
+    tensor_core_work: TensorCoreWork
 
     @cached_property
     def _counted(self) -> tuple[I8, npt.NDArray[np.float64], npt.NDArray[np.float64]]:
@@ -116,7 +116,7 @@ class Flops(Struct, frozen=True, dict=True):
 
         Work launched before the file begins does not count.
         """
-        launched = self.products.eligible & (self.links.launch[self.gpu.rows] >= 0)
+        launched = self.tensor_core_work.eligible & (self.links.launch[self.gpu.rows] >= 0)
         duration = self.gpu.work.duration
         total = int(duration[launched].sum())
         return int(duration[launched & (self._owner >= 0)].sum()) / total if total else 0.0
@@ -128,17 +128,17 @@ class Flops(Struct, frozen=True, dict=True):
     @cached_property
     def dtype(self) -> str | None:
         """The type of most of the FLOP: "tf32" if FP32 tensors ran on Tensor Cores."""
-        work = np.flatnonzero(self.products.eligible & (self._owner >= 0))
+        work = np.flatnonzero(self.tensor_core_work.eligible & (self._owner >= 0))
         if not len(work):
             return None
         longest = longest_of_group(self.gpu.work.duration[work], self._owner[work], len(self._counted[0]))
         owner = np.flatnonzero(longest >= 0)
         row = work[longest[owner]]
         on_matrix_cores = self.device.arch is not None and self.device.arch.fp32_on_matrix_cores
-        tf32 = self.products.dtype.among("fp32")[row] & (self.gpu.tensor_core[row] == 1) & (not on_matrix_cores)
-        names = sorted({"tf32", *self.products.dtype.values})
-        place = np.array([names.index(name) for name in self.products.dtype.values])
-        group = np.where(tf32, names.index("tf32"), place[self.products.dtype.codes[row]])
+        tf32 = self.tensor_core_work.dtype.among("fp32")[row] & (self.gpu.tensor_core[row] == 1) & (not on_matrix_cores)
+        names = sorted({"tf32", *self.tensor_core_work.dtype.values})
+        place = np.array([names.index(name) for name in self.tensor_core_work.dtype.values])
+        group = np.where(tf32, names.index("tf32"), place[self.tensor_core_work.dtype.codes[row]])
         calls, flops = np.bincount(group), np.bincount(group, weights=self._counted[2][owner])
         return names[int(np.where(calls > 0, flops, -1).argmax())] or None
 

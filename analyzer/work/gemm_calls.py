@@ -18,7 +18,7 @@ from traceopt.analyzer.work.gemms import Gemms, GemmShape
 BETWEEN = ("copy", "memset", "layout")  # kinds that may be between two calls that could be merged
 
 
-class ProductCalls(Struct, frozen=True, dict=True):
+class GemmCalls(Struct, frozen=True, dict=True):
     """The calls launched in the window, whenever they ran, sorted by stream and time; arrays have shape (len,), times
     in ns.
 

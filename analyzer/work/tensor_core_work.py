@@ -18,7 +18,7 @@ from traceopt.analyzer.vocabulary import op_names
 from traceopt.analyzer.vocabulary.kernel_names import ELIGIBLE_KINDS
 
 
-class Products(Struct, frozen=True, dict=True):
+class TensorCoreWork(Struct, frozen=True, dict=True):
     """Masks have the shape of the device's work; times are kernel time inside the window, ns."""
 
     trace: Trace

@@ -90,7 +90,7 @@ def inside(name: str) -> str:
 
 def _mixed_precision(facts: Facts, held: Composition | None) -> Remedy | None:
     """Results in 16 bits take half; where products run in 16 bits already, nothing is left to win."""
-    if facts.products.dtype.among("fp16", "bf16", "fp8").any():
+    if facts.tensor_core_work.dtype.among("fp16", "bf16", "fp8").any():
         return None
     return Remedy(
         "Mixed precision",

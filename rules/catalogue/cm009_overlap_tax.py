@@ -108,7 +108,7 @@ class OverlapTax(Rule):
         ops = facts.links.op[gpu.rows[rows]]
         sizes = facts.trace.ops.dims[np.maximum(ops, 0)] if len(facts.trace.ops) else np.full(len(rows), -1)
         sizes = np.where(ops >= 0, sizes, -1)
-        known = (sizes >= 0) | ~facts.products.eligible[rows]  # a product's name and grid do not tell its K
+        known = (sizes >= 0) | ~facts.tensor_core_work.eligible[rows]  # a product's name and grid do not tell its K
         rows, sizes = rows[known], sizes[known]
         first, group = group_rows(gpu.work.name[rows], *gpu.work.grid[rows].T, sizes)
         start, duration = gpu.work.start[rows], gpu.work.duration[rows]

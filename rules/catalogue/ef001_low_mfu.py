@@ -84,7 +84,7 @@ class LowMfu(Rule):
 def _parts(facts: Facts, mfu: float, hfu: float) -> list[tuple[str, float, str]]:
     """Name and share of the window of each part, and where to look; they sum to the window."""
     gpu, window = facts.gpu, facts.steps.window_ns
-    products = gpu.area(facts.products.eligible)
+    products = gpu.area(facts.tensor_core_work.eligible)
     product_share = products.total / window
     ideal = min(hfu, product_share)
     comm, copies = gpu.exposed_communication.total / window, gpu.exposed_copies.total / window

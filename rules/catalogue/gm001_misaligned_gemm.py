@@ -59,7 +59,7 @@ class MisalignedGemm(Rule):
     )
 
     def applies(self, facts: Facts) -> str | None:
-        kernels = facts.products.used & facts.gpu.kind.among("gemm")
+        kernels = facts.tensor_core_work.used & facts.gpu.kind.among("gemm")
         return None if kernels.any() else "No matrix product runs on Tensor Cores in this trace."
 
     def check(self, facts: Facts) -> Findings:
@@ -104,7 +104,7 @@ class MisalignedGemm(Rule):
         owned = np.zeros(len(facts.trace.ops) + 1, bool)
         for shape in facts.gemms.shapes:
             owned[shape.rows] = True
-        mask = facts.products.used & narrow & (gpu.in_window > 0) & ~owned[facts.links.op[gpu.rows]]
+        mask = facts.tensor_core_work.used & narrow & (gpu.in_window > 0) & ~owned[facts.links.op[gpu.rows]]
         codes, name = distinct(gpu.work.name[mask])
         total = np.bincount(name, weights=gpu.in_window[mask], minlength=len(codes))
         total_us = total / facts.steps.count / 1e3

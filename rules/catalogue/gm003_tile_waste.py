@@ -47,7 +47,7 @@ class TileWaste(Rule):
     expected: float = threshold(0.8, "share of the gain to expect")
 
     def applies(self, facts: Facts) -> str | None:
-        return None if len(facts.product_calls) else "No matrix product of known shape in this trace."
+        return None if len(facts.gemm_calls) else "No matrix product of known shape in this trace."
 
     def check(self, facts: Facts) -> Findings:
         found = _merges(facts)
@@ -87,7 +87,7 @@ class TileWaste(Rule):
 
 def _merges(facts: Facts) -> list[MergedGemms]:
     """Runs of the same M and K, each call short of the device; those of one N in a long row are GM004's."""
-    products, units = facts.product_calls, facts.device.multiprocessors or 0
+    products, units = facts.gemm_calls, facts.device.multiprocessors or 0
     sizes = products.sizes
     alone = (sizes[:, 3] == 1) & (products.blocks < units)
     runs = []

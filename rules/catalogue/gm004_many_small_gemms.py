@@ -47,7 +47,7 @@ class ManySmallGemms(Rule):
     expected: float = threshold(0.85, "share of the gain to expect")
 
     def applies(self, facts: Facts) -> str | None:
-        return None if len(facts.product_calls) else "No matrix product of known shape in this trace."
+        return None if len(facts.gemm_calls) else "No matrix product of known shape in this trace."
 
     def check(self, facts: Facts) -> Findings:
         found = self._merges(facts)
@@ -83,13 +83,13 @@ class ManySmallGemms(Rule):
         )
 
     def _merges(self, facts: Facts) -> list[MergedGemms]:
-        products = facts.product_calls
+        products = facts.gemm_calls
         runs = products.runs(products.sizes, self.min_calls)
         found = merged(facts, [run for run in runs if not may_depend(products.sizes[run])])
         return [one for one in found if one.gain_ns > 0]
 
     def passed(self, facts: Facts) -> str:
-        runs = facts.product_calls.runs(facts.product_calls.sizes, self.min_calls)
+        runs = facts.gemm_calls.runs(facts.gemm_calls.sizes, self.min_calls)
         longest = max((len(run) for run in runs), default=0)
         if not longest:
             return f"No {self.min_calls} products of one shape in a row."

@@ -55,11 +55,11 @@ class DecodeLaunchBound(Rule):
     def applies(self, facts: Facts) -> str | None:
         if facts.trains:
             return "This run trains."
-        return None if len(facts.product_calls) else "No matrix product of known shape in this trace."
+        return None if len(facts.gemm_calls) else "No matrix product of known shape in this trace."
 
     def check(self, facts: Facts) -> Findings:
         starved, few = dispatch_ns(facts), self._few(facts)
-        products = len(facts.product_calls) / facts.steps.count
+        products = len(facts.gemm_calls) / facts.steps.count
         if starved < self.min_share * facts.step_ns or few < self.min_few_rows or products < self.min_products:
             return
         location, dispatch = place(facts, 0), dispatch_area(facts)
@@ -92,7 +92,7 @@ class DecodeLaunchBound(Rule):
 
     def _few(self, facts: Facts) -> float:
         """Share of the plain products that have few rows."""
-        sizes = facts.product_calls.sizes
+        sizes = facts.gemm_calls.sizes
         plain = sizes[sizes[:, 3] == 1]
         return float(np.mean(plain[:, 0] <= self.max_rows)) if len(plain) else 0.0
 

@@ -52,11 +52,11 @@ class Fp32Matmul(Rule):
     def applies(self, facts: Facts) -> str | None:
         if facts.device.arch is None or not facts.device.arch.has_tensor_cores:
             return "The device is not known to have Tensor Cores."
-        return None if facts.products.eligible.any() else "No products or convolutions in this trace."
+        return None if facts.tensor_core_work.eligible.any() else "No products or convolutions in this trace."
 
     def check(self, facts: Facts) -> Findings:
         work = fp32_work(facts)
-        time = facts.products.time_ns(work) / facts.steps.count
+        time = facts.tensor_core_work.time_ns(work) / facts.steps.count
         if time < self.min_share * facts.step_ns or uses_tensor_cores(facts) > self.max_used_share:
             return
         arch = facts.device.arch

@@ -48,7 +48,7 @@ class Tf32Off(Rule):
         arch = facts.device.arch
         if arch is None or not arch.has_tf32 or arch.vendor != "nvidia":
             return "The device has no TF32."
-        if not facts.products.eligible.any():
+        if not facts.tensor_core_work.eligible.any():
             return "No products or convolutions in this trace."
         environment = facts.captured.environment
         allowed = environment.matmul_tf32 and environment.conv_tf32 and not _overridden(facts)
@@ -56,7 +56,7 @@ class Tf32Off(Rule):
 
     def check(self, facts: Facts) -> Findings:
         work = fp32_work(facts)
-        time = facts.products.time_ns(work) / facts.steps.count
+        time = facts.tensor_core_work.time_ns(work) / facts.steps.count
         if time < self.min_share * facts.step_ns:
             return
         evidence = kernel_evidence(facts, work)
@@ -77,7 +77,7 @@ class Tf32Off(Rule):
         )
 
     def passed(self, facts: Facts) -> str:
-        share = facts.products.time_ns(fp32_work(facts)) / facts.steps.window_ns
+        share = facts.tensor_core_work.time_ns(fp32_work(facts)) / facts.steps.window_ns
         return f"FP32 products without Tensor Cores take {percent(share)} of the step."
 
 

@@ -48,11 +48,13 @@ class LowTensorCoreUse(Rule):
     def applies(self, facts: Facts) -> str | None:
         if facts.device.arch is None or not facts.device.arch.has_tensor_cores:
             return "The device is not known to have Tensor Cores."
-        return None if facts.products.dtype.among(*NARROW).any() else "No 16-bit or 8-bit products in this trace."
+        return (
+            None if facts.tensor_core_work.dtype.among(*NARROW).any() else "No 16-bit or 8-bit products in this trace."
+        )
 
     def check(self, facts: Facts) -> Findings:
-        work = facts.products.unused & facts.products.dtype.among(*NARROW)
-        time = facts.products.time_ns(work) / facts.steps.count
+        work = facts.tensor_core_work.unused & facts.tensor_core_work.dtype.among(*NARROW)
+        time = facts.tensor_core_work.time_ns(work) / facts.steps.count
         if time < self.min_share * facts.step_ns:
             return
         evidence = kernel_evidence(facts, work)
@@ -74,7 +76,7 @@ class LowTensorCoreUse(Rule):
         )
 
     def passed(self, facts: Facts) -> str:
-        narrow = facts.products.dtype.among(*NARROW)
-        total = facts.products.time_ns(narrow)
-        unused = facts.products.time_ns(narrow & facts.products.unused)
+        narrow = facts.tensor_core_work.dtype.among(*NARROW)
+        total = facts.tensor_core_work.time_ns(narrow)
+        unused = facts.tensor_core_work.time_ns(narrow & facts.tensor_core_work.unused)
         return f"{percent(unused / total if total else 0)} of the 16-bit product time runs without Tensor Cores."

@@ -39,7 +39,7 @@ def merged(facts: Facts, runs: Sequence[I8]) -> list[MergedGemms]:
     A product that leaves multiprocessors idle takes as long as one of its thread blocks. Together the calls need as
     many waves of blocks as fit on the device, each as long as the longest now; the roofline bounds that from below.
     """
-    products, units = facts.product_calls, facts.device.multiprocessors
+    products, units = facts.gemm_calls, facts.device.multiprocessors
     if units is None or not runs:
         return []
     first, last = (np.array([run[end] for run in runs]) for end in (0, -1))
@@ -61,7 +61,7 @@ def merged(facts: Facts, runs: Sequence[I8]) -> list[MergedGemms]:
 
 def roofline(facts: Facts, merges: list[MergedGemms]) -> str:
     """ "the roofline", with what is to know of the peaks behind it."""
-    shapes = facts.product_calls.shape
+    shapes = facts.gemm_calls.shape
     used = {facts.gemms.shapes[shape].dtype for one in merges for shape in shapes[one.calls].tolist()}
     return f"the roofline{peak_caveat(facts, 'hbm_gb_per_s', *used)}"
 
@@ -83,7 +83,7 @@ def may_depend(sizes: npt.NDArray[np.int64]) -> bool:
 
 def describe(facts: Facts, merges: list[MergedGemms], limit: int = 5) -> list[Evidence]:
     """One row a kind of run, by what merging gives back."""
-    products, count = facts.product_calls, facts.steps.count
+    products, count = facts.gemm_calls, facts.steps.count
     kinds: dict[tuple[object, ...], list[MergedGemms]] = {}
     for one in merges:
         kinds.setdefault((_words(products.of(int(one.calls[0]))), len(one.calls)), []).append(one)
@@ -103,7 +103,7 @@ def describe(facts: Facts, merges: list[MergedGemms], limit: int = 5) -> list[Ev
 
 def place(facts: Facts, call: int) -> Location | None:
     """The user's line behind a call."""
-    return location_of(facts, int(facts.slices.of(OP, len(facts.trace.ops))[facts.product_calls.row[call]]))
+    return location_of(facts, int(facts.slices.of(OP, len(facts.trace.ops))[facts.gemm_calls.row[call]]))
 
 
 def _words(shape: GemmShape) -> str:
@@ -115,7 +115,7 @@ def as_one(facts: Facts, merges: list[MergedGemms], share: float) -> list[Change
     """Each run as one call, with a share of what that gives back: of the kernels' time, and of the launches spared. A
     share above 1 stands for the backward pass.
     """
-    products = facts.product_calls
+    products = facts.gemm_calls
     group_of_op, factor = np.full(len(facts.trace.ops) + 1, -1), np.ones(len(merges))
     for number, one in enumerate(merges):
         group_of_op[products.row[one.calls]] = number

@@ -18,13 +18,13 @@ from traceopt.rules.savings.roofline import at_rate_ns, peak_caveat
 
 def fp32_work(facts: Facts) -> Mask:
     """Products in FP32 on kernels known not to use Tensor Cores. Shape (len(gpu.work),)."""
-    return facts.products.unused & facts.products.dtype.among("fp32", "")
+    return facts.tensor_core_work.unused & facts.tensor_core_work.dtype.among("fp32", "")
 
 
 def uses_tensor_cores(facts: Facts) -> float:
     """Tensor Core share of the product time."""
-    eligible = facts.products.eligible_ns
-    return facts.products.used_ns / eligible if eligible else 0.0
+    eligible = facts.tensor_core_work.eligible_ns
+    return facts.tensor_core_work.used_ns / eligible if eligible else 0.0
 
 
 def fp32_saving(

@@ -54,9 +54,9 @@ def test_gm004_leaves_what_may_be_a_chain_alone(example: GetExample, monkeypatch
     facts = example("looped_products").facts
     assert found("GM004", facts)
     square = Facts(facts.trace)
-    sizes = facts.product_calls.sizes.copy()
+    sizes = facts.gemm_calls.sizes.copy()
     sizes[:, 2] = sizes[:, 1]
-    monkeypatch.setitem(square.product_calls.__dict__, "sizes", sizes)
+    monkeypatch.setitem(square.gemm_calls.__dict__, "sizes", sizes)
     assert found("GM004", square) == []
 
 

@@ -70,7 +70,7 @@ def median_cost_us(planted: Planted) -> float:
 
 
 def products_us(facts: Facts) -> float:
-    return facts.products.eligible_ns / facts.steps.count / 1e3
+    return facts.tensor_core_work.eligible_ns / facts.steps.count / 1e3
 
 
 def claimed_us(example: GetExample, scenario: str, code: str) -> float:

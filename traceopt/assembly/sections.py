@@ -236,7 +236,7 @@ def copies(facts: Facts) -> list[Copy]:
 
 
 def tensor_cores(facts: Facts) -> TensorCores:
-    use = facts.products
+    use = facts.tensor_core_work
     total = use.kernel_ns
     if not facts.has_gpu or not total or not (facts.device.arch and facts.device.arch.has_tensor_cores):
         return TensorCores(None, None, None)

@@ -41,15 +41,15 @@ def launched(name: str, at: float, correlation: int) -> list[Json]:
 
 
 def lengths(facts: Facts, least: int = 2) -> list[int]:
-    return [len(run) for run in facts.product_calls.runs(facts.product_calls.sizes, least)]
+    return [len(run) for run in facts.gemm_calls.runs(facts.gemm_calls.sizes, least)]
 
 
 def test_calls_of_one_shape_form_a_run() -> None:
     facts = facts_of(*(mm(10 + 10 * i, i + 1) for i in range(5)), mm(60, 9, size=(64, 32, 8)))
     assert lengths(facts) == [5]
     assert lengths(facts, 6) == []
-    assert facts.product_calls.sizes[0].tolist()[:4] == [64, 32, 16, 1]
-    assert facts.product_calls.busy_ns.tolist() == [4_000] * 6
+    assert facts.gemm_calls.sizes[0].tolist()[:4] == [64, 32, 16, 1]
+    assert facts.gemm_calls.busy_ns.tolist() == [4_000] * 6
 
 
 def test_a_kernel_between_parts_them_and_a_copy_does_not() -> None:
@@ -68,7 +68,7 @@ def test_blocks_by_vendor() -> None:
         mm(20, 2, call="hipExtModuleLaunchKernel", grid=[1024, 1, 1]),
         mm(30, 3, grid=[-1, 0, 1]),
     )
-    assert facts.product_calls.blocks.tolist() == [8, 8, -1]
+    assert facts.gemm_calls.blocks.tolist() == [8, 8, -1]
 
 
 def test_a_product_of_several_kernels_is_one_call() -> None:
@@ -76,10 +76,10 @@ def test_a_product_of_several_kernels_is_one_call() -> None:
     split = [runtime("cudaLaunchKernel", 15, 1, 2), kernel("splitKreduce_kernel<32>", 20, 3, 2)]
     facts = facts_of(first, split, second)
     assert lengths(facts) == [2]
-    assert facts.product_calls.busy_ns.tolist() == [7_000, 4_000]
+    assert facts.gemm_calls.busy_ns.tolist() == [7_000, 4_000]
 
 
 def test_without_products() -> None:
     facts = facts_of(launched("k", 10, 1), [span("gpu_memcpy", "Memcpy DtoD (Device -> Device)", 30, 2, 7)])
-    assert len(facts.product_calls) == 0
-    assert facts.product_calls.runs(np.empty((0, 5), np.int64), 2) == []
+    assert len(facts.gemm_calls) == 0
+    assert facts.gemm_calls.runs(np.empty((0, 5), np.int64), 2) == []
