@@ -10,7 +10,7 @@ import numpy.typing as npt
 from msgspec import Struct
 
 CodeArray = npt.NDArray[np.integer]
-Number = TypeVar("Number", bound=np.integer)
+Integer = TypeVar("Integer", bound=np.integer)
 
 # Size of the look-up table; if the values span more than this and than the number of rows, they are sorted.
 _MOST_VALUES = 1 << 16
@@ -45,7 +45,7 @@ class Categorical(Struct, frozen=True):
         return {self.values[code] for code in distinct(self.codes)[0].tolist()}
 
 
-def numbered(values: npt.NDArray[Number]) -> tuple[npt.NDArray[Number], npt.NDArray[np.intp]]:
+def numbered(values: npt.NDArray[Integer]) -> tuple[npt.NDArray[Integer], npt.NDArray[np.intp]]:
     """Same as np.unique(values, return_inverse=True); uses a look-up table if the values are close together.
 
     The table takes a fifth of np.unique's time (benchmarks/reading_choices.py).
@@ -59,7 +59,7 @@ def numbered(values: npt.NDArray[Number]) -> tuple[npt.NDArray[Number], npt.NDAr
     return (known + least).astype(values.dtype), inverse
 
 
-def distinct_values(values: npt.NDArray[Number]) -> npt.NDArray[Number]:
+def distinct_values(values: npt.NDArray[Integer]) -> npt.NDArray[Integer]:
     """Same as np.unique(values), in a tenth of its time (benchmarks/reading_choices.py)."""
     if not len(values):
         return values

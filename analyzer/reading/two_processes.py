@@ -42,7 +42,7 @@ class NotShareableError(Exception):
     """The text has to be read by one process."""
 
 
-class _Part(Struct, frozen=True):
+class _ReadPart(Struct, frozen=True):
     """What one process has read, the numbers of its chunks, and its size before and after each of them."""
 
     content: Content
@@ -63,11 +63,11 @@ class _DecodedChunks:
         self._numbers.append(number)
         self._marks.append(self._builder.mark())
 
-    def part(self) -> _Part:
+    def part(self) -> _ReadPart:
         content = self._builder.content()
         if content is None:
             raise NotShareableError
-        return _Part(content, self._numbers, self._marks)
+        return _ReadPart(content, self._numbers, self._marks)
 
 
 class _Helper:
@@ -104,7 +104,7 @@ class _Helper:
             raise NotShareableError from None
         return True
 
-    def part(self) -> _Part:
+    def part(self) -> _ReadPart:
         """Everything that it has read. Raises NotShareableError if it ended early."""
         try:
             self._end.send_bytes(b"")
@@ -115,7 +115,7 @@ class _Helper:
         pickled, sizes = answer
         shared = memoryview(mmap.mmap(self._columns, sum(sizes)))
         columns = (shared[end - size : end] for size, end in zip(sizes, accumulate(sizes), strict=True))
-        part: _Part = pickle.loads(pickled, buffers=columns)  # noqa: S301, from the process started here
+        part: _ReadPart = pickle.loads(pickled, buffers=columns)  # noqa: S301, from the process started here
         return part
 
     def end(self) -> None:
@@ -229,7 +229,7 @@ def read_shared(blocks: TextBlocks, tell: Callable[[int], None]) -> tuple[EventS
 _Chunk = tuple[int, int, Mark, Mark]  # chunk number, reader (0 or 1), reader's size before and after
 
 
-def _put_together(builder: TableBuilder, own: _Part, other: _Part) -> None:
+def _put_together(builder: TableBuilder, own: _ReadPart, other: _ReadPart) -> None:
     """Puts the chunks of both parts into `builder`, in file order."""
     parts = (own, other)
     shared = own.content.thread_names.keys() & other.content.thread_names.keys()

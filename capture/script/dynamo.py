@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-Function = TypeVar("Function", bound=Callable[..., Any])
+Wrapped = TypeVar("Wrapped", bound=Callable[..., Any])
 
 
 class Dynamo:
@@ -23,7 +23,7 @@ class Dynamo:
         self.is_compiling: Callable[[], bool] = self.exclude(lambda: compiling(), with_callees=True)
         self.exclude(Dynamo.pause)
 
-    def exclude(self, function: Function, *, with_callees: bool = False) -> Function:
+    def exclude(self, function: Wrapped, *, with_callees: bool = False) -> Wrapped:
         """Tells Dynamo not to compile the frame of this function, and with `with_callees` not the functions that it
         calls.
         """

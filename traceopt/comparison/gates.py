@@ -17,14 +17,14 @@ from msgspec import Struct
 
 from traceopt.comparison.metrics import METRICS, STEP_TIME, Metric, mean_of, peak_remarks, shown
 from traceopt.errors import ConfigError, suggestion
-from traceopt.result.comparison import Comparison, GateLevel, GateOutcome, GateStatus, MetricChange, Unit
+from traceopt.result.comparison import Comparison, GateLevel, GateOutcome, GateStatus, MetricChange, MetricUnit
 from traceopt.result.document import Result
 from traceopt.result.finding import Impact
 
 IMPACTS: tuple[Impact, ...] = ("high", "medium", "low")
 _FINDING = re.compile(r"(?:finding=)?(?P<new>new-)?(?P<impact>high|medium|low)")
 _LIMIT = re.compile(r"(?P<sign>[+-]?)(?P<number>\d{1,15}(?:\.\d{1,9})?)(?P<unit>%|[A-Za-z]*)")
-_UNITS: dict[Unit, dict[str, float]] = {
+_UNITS: dict[MetricUnit, dict[str, float]] = {
     "us": {"us": 1.0, "ms": 1e3, "s": 1e6},
     "share": {"": 1.0, "%": 0.01},
     "bytes": {"MB": 1e6, "GB": 1e9, "MiB": 2.0**20, "GiB": 2.0**30},

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 from msgspec import Struct
 
-from traceopt.result.comparison import Unit
+from traceopt.result.comparison import MetricUnit
 from traceopt.result.document import Result
 from traceopt.result.quantities import ms, peak_caveat, percent
 
@@ -20,7 +20,7 @@ class Metric(Struct, frozen=True):
 
     name: str
     label: str
-    unit: Unit
+    unit: MetricUnit
     of: Callable[[Result], float | None]
     record: str
     fewer_is_worse: bool = False
@@ -121,7 +121,7 @@ def peak_remarks(metric: Metric, results: Sequence[Result]) -> str:
     return f" ({', '.join(caveats)})" if caveats else ""
 
 
-def shown(unit: Unit, value: float) -> str:
+def shown(unit: MetricUnit, value: float) -> str:
     """A value for people."""
     if unit == "us":
         return ms(value * 1e3)

@@ -21,7 +21,7 @@ RowStatus = Literal["appeared", "vanished", "slower", "faster"]
 FindingStatus = Literal["new", "fixed", "kept", "unknown"]
 GateLevel = Literal["fail", "warn"]
 GateStatus = Literal["passed", "failed", "not_checked"]
-Unit = Literal["us", "share", "bytes", "per_s"]
+MetricUnit = Literal["us", "share", "bytes", "per_s"]
 
 
 class ComparedRun(Struct, frozen=True):
@@ -81,7 +81,7 @@ class MetricChange(Struct, frozen=True):
 
     name: str
     label: str
-    unit: Unit
+    unit: MetricUnit
     base: float | None
     head: float | None
     beyond_noise: bool | None
