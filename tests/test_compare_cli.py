@@ -14,7 +14,7 @@ from click.testing import Result as RecordingOutcome
 
 from traceopt import run_script
 from traceopt.api import analyze
-from traceopt.capture.launch.outcome import RecordingOutcome as Recording
+from traceopt.capture.launch.outcome import RecordingOutcome
 from traceopt.cli import cli
 from traceopt.result.comparison import Comparison
 from traceopt.result.document import Result
@@ -169,7 +169,7 @@ def recorded(monkeypatch: pytest.MonkeyPatch) -> Callable[[int, list[str]], None
     return fake
 
 
-EMPTY = Recording(traces=[], reason=None, notes=[], stretch={})
+EMPTY = RecordingOutcome(traces=[], reason=None, notes=[], stretch={})
 
 
 def test_run_ends_with_1_for_a_failed_gate_and_with_the_scripts_code_before_that(

@@ -24,7 +24,7 @@ from traceopt.result.rows import RankRow
 from traceopt.rules.engine import RulesOutcome, run_rank_rules, value_order
 from traceopt.workers.answers import Executor
 from traceopt.workers.executors import executor_for
-from traceopt.workers.merge import MergedRun, missing_ranks
+from traceopt.workers.merged import MergedRun, missing_ranks
 from traceopt.workers.progress_line import ProgressLine, ShowProgress
 from traceopt.workers.rank_task import RankOptions, RankTask, load
 
@@ -85,14 +85,14 @@ def analyze(
     cached = None if cache is None else _cache_folder(Path(cache))
     tasks = [RankTask(recording, options, cached) for recording in find_recordings(found.sources)]
     executor = executor_for(tasks, jobs, scheduler)
-    merge = _read(tasks, executor, progress)
-    warnings = [*rules.registry.warnings, *found.skipped, *merge.warnings, *executor.notes]
-    result = merge.result()
+    merged = _read(tasks, executor, progress)
+    warnings = [*rules.registry.warnings, *found.skipped, *merged.warnings, *executor.notes]
+    result = merged.result()
     if result is None:
-        raise InputError(merge.warnings[-1])
+        raise InputError(merged.warnings[-1])
     if progress is not None and len(tasks) > 1:
-        progress(f"comparing {len(merge.summaries)} ranks")
-    run = RunFacts(merge.summaries)
+        progress(f"comparing {len(merged.summaries)} ranks")
+    run = RunFacts(merged.summaries)
     if len(tasks) > 1 or not tasks[0].recording.source.named:
         missing = missing_ranks((rank.world_size for rank in run.ranks), (rank.rank for rank in run.ranks))
         warnings += [missing] if missing is not None else []
@@ -108,14 +108,14 @@ def _read(tasks: Sequence[RankTask], executor: Executor, progress: ShowProgress 
     Raises InputError for the first that he did name, and what was raised in a rank where it is the only one, or in
     debug mode.
     """
-    merge, pace = MergedRun(), ProgressLine(progress, tasks)
+    merged, line = MergedRun(), ProgressLine(progress, tasks)
     errors: dict[int, Exception] = {}
     left = set(range(len(tasks)))
-    with closing(executor.run(tasks, pace)) as answers:
+    with closing(executor.run(tasks, line)) as answers:
         for index, answer in answers:
             task = tasks[index]
             if isinstance(answer, bytes):
-                problem = merge.add(index, answer)
+                problem = merged.add(index, answer)
                 if problem is not None and task.recording.source.named:
                     errors[index] = InputError(problem)
             elif isinstance(answer, ConfigError) or task.options.debug or len(tasks) == 1:
@@ -123,12 +123,12 @@ def _read(tasks: Sequence[RankTask], executor: Executor, progress: ShowProgress 
             else:
                 problem = str(answer) if isinstance(answer, TraceoptError) else _internal(task, answer)
             if problem is not None:
-                merge.warn(index, problem)
-            pace.done(task)
+                merged.warn(index, problem)
+            line.done(task)
             left.remove(index)
             if errors and min(errors) < min(left, default=len(tasks)):  # the first of all, whoever was faster
                 raise errors[min(errors)]
-    return merge
+    return merged
 
 
 def _failed_rules(result: Result) -> list[str]:

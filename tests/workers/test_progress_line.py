@@ -22,13 +22,13 @@ def task(label: str, megabytes: int) -> RankTask:
 def test_one_trace() -> None:
     lines: list[str] = []
     clock = Clock()
-    pace = ProgressLine(lines.append, [task("a.json", 400)], clock)
+    line = ProgressLine(lines.append, [task("a.json", 400)], clock)
     clock.now += 4
-    pace.read(100_000_000)
-    pace.read(1_000_000)  # too soon after the last update: not shown
+    line.read(100_000_000)
+    line.read(1_000_000)  # too soon after the last update: not shown
     clock.now += 200
-    pace.read(2_000_000)
-    pace.read(297_000_000)
+    line.read(2_000_000)
+    line.read(297_000_000)
     assert lines == [
         "reading a.json · 0 of 400 MB",
         "reading a.json · 100 of 400 MB · 25.0 MB/s · 12 s left",
@@ -41,13 +41,13 @@ def test_many_ranks() -> None:
     lines: list[str] = []
     clock = Clock()
     tasks = [task(f"rank{rank}.json", 1000) for rank in range(4)]
-    pace = ProgressLine(lines.append, tasks, clock)
+    line = ProgressLine(lines.append, tasks, clock)
     clock.now += 10
-    pace.have_read(1_500_000_000)
+    line.have_read(1_500_000_000)
     clock.now += 10
-    pace.done(tasks[2])
+    line.done(tasks[2])
     clock.now += 20
-    pace.done(tasks[0])  # from the cache: it was not read
+    line.done(tasks[0])  # from the cache: it was not read
     assert lines == [
         "reading 0 of 4 ranks · 0 of 4,000 MB",
         "reading 0 of 4 ranks · 1,500 of 4,000 MB · 150.0 MB/s · 17 s left",
@@ -55,7 +55,7 @@ def test_many_ranks() -> None:
         "reading 2 of 4 ranks · 2,000 of 4,000 MB · 50.0 MB/s · 40 s left",
     ]
     for rank in (1, 3):
-        pace.done(tasks[rank])
+        line.done(tasks[rank])
     assert lines[-1] == "analyzing 4 of 4 ranks"
 
 

@@ -45,7 +45,7 @@ class DaskCluster(Struct):
     instead: Executor
     notes: list[str] = field(default_factory=list)
 
-    def run(self, tasks: Sequence[RankTask], pace: ProgressLine) -> Answers:
+    def run(self, tasks: Sequence[RankTask], line: ProgressLine) -> Answers:
         """Raises ConfigError if there is no cluster at the address, or if it runs a different program."""
         left = set(range(len(tasks)))
         with _connected(self.address) as client:
@@ -59,7 +59,7 @@ class DaskCluster(Struct):
         if left:
             places = sorted(left)
             self.notes.append(f"The Dask cluster disappeared; this machine read {len(left):,} of {len(tasks):,} ranks.")
-            for index, answer in self.instead.run([tasks[place] for place in places], pace):
+            for index, answer in self.instead.run([tasks[place] for place in places], line):
                 yield places[index], answer
 
     def _wait_for_a_worker(self, client: Client) -> None:

@@ -15,11 +15,11 @@ class InProcess:
 
     notes: Sequence[str] = ()
 
-    def run(self, tasks: Sequence[RankTask], pace: ProgressLine) -> Answers:
+    def run(self, tasks: Sequence[RankTask], line: ProgressLine) -> Answers:
         for index, task in enumerate(tasks):
             answer: Answer
             try:
-                answer = analyze_rank(task, pace.read)
+                answer = analyze_rank(task, line.read)
             except Exception as error:
                 answer = error
             yield index, answer

@@ -35,19 +35,19 @@ class ProcessPool(Struct, frozen=True):
     jobs: int
     notes: Sequence[str] = ()
 
-    def run(self, tasks: Sequence[RankTask], pace: ProgressLine) -> Answers:
+    def run(self, tasks: Sequence[RankTask], line: ProgressLine) -> Answers:
         read_bytes = _context().RawArray("q", len(tasks))  # no lock, because a dying worker might hold it
         waiting = deque(range(len(tasks)))
         lost: deque[int] = deque()
         while waiting:
-            lost += yield from _until_broken(self.jobs, tasks, waiting, read_bytes, pace)
+            lost += yield from _until_broken(self.jobs, tasks, waiting, read_bytes, line)
         while lost:
-            for index in (yield from _until_broken(1, tasks, lost, read_bytes, pace)):
+            for index in (yield from _until_broken(1, tasks, lost, read_bytes, line)):
                 yield index, InputError(WORKER_DIED.format(tasks[index].label))
 
 
 def _until_broken(
-    jobs: int, tasks: Sequence[RankTask], waiting: deque[int], read_bytes: Any, pace: ProgressLine
+    jobs: int, tasks: Sequence[RankTask], waiting: deque[int], read_bytes: Any, line: ProgressLine
 ) -> Generator[tuple[int, Answer], None, list[int]]:
     """Takes indices from `waiting` until it is empty or a worker dies; returns those that were running then."""
     running: dict[Future[bytes], int] = {}
@@ -64,7 +64,7 @@ def _until_broken(
             if not running:
                 return lost
             done, _ = wait(running, _LOOK_EVERY_S, FIRST_COMPLETED)
-            pace.have_read(sum(read_bytes))
+            line.have_read(sum(read_bytes))
             for future in done:
                 index = running.pop(future)
                 error = future.exception()
