@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from click.testing import Result as RecordingOutcome
+from click.testing import Result as Outcome
 
 from traceopt import run_script
 from traceopt.api import analyze
@@ -36,11 +36,11 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, results: dict[str, R
         Path(f"{name}.json").write_bytes(result.to_json())
 
 
-def run(*arguments: str) -> RecordingOutcome:
+def run(*arguments: str) -> Outcome:
     return CliRunner().invoke(cli, arguments, prog_name="traceopt")
 
 
-def one_error(outcome: RecordingOutcome) -> str:
+def one_error(outcome: Outcome) -> str:
     assert (outcome.exit_code, outcome.stdout, outcome.stderr.count("\n")) == (2, "", 1), outcome.output
     return outcome.stderr
 

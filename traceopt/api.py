@@ -24,7 +24,7 @@ from traceopt.result.rows import RankRow
 from traceopt.rules.engine import RulesOutcome, run_rank_rules, value_order
 from traceopt.workers.answers import Executor
 from traceopt.workers.executors import executor_for
-from traceopt.workers.merged import MergedRun, missing_ranks
+from traceopt.workers.merge import MergedRun, missing_ranks
 from traceopt.workers.progress_line import ProgressLine, ShowProgress
 from traceopt.workers.rank_task import RankOptions, RankTask, load
 
