@@ -1,4 +1,4 @@
-"""AT001: attention runs as product, softmax, product."""
+"""AT001: attention runs as separate matmul, softmax and matmul kernels."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from traceopt.analyzer.arrays.percentiles import median
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.replay.changes import RemoveHost
 from traceopt.result.finding import Confidence, Fix
-from traceopt.result.quantities import ms, percent
+from traceopt.result.quantities import ms, percent, times
 from traceopt.rules.evidence import by_site, name_of, places, site_evidence, site_locations
 from traceopt.rules.rule import Findings, Rule, threshold
 from traceopt.rules.savings.precision import kernel_evidence
 from traceopt.rules.savings.pricing import priced, priced_work
 
-BASIS = "A fused kernel spares what lies between the products and part of their memory traffic."
+BASIS = "Assumes a fused kernel, which removes the work between the matmuls and part of their memory traffic."
 FIX = Fix(
     'Call F.scaled_dot_product_attention, or load the model with attn_implementation="sdpa" (or "flash_attention_2").',
     "out = F.scaled_dot_product_attention(q, k, v, attn_mask=mask)",
@@ -22,21 +22,21 @@ FIX = Fix(
 
 
 class UnfusedAttentionRule(Rule):
-    """Measures batched product - softmax - batched product on a stream, with only scaling, masking, dropout and copies
-    between: attention that writes its whole score matrix to memory and reads it back. On a CPU-only run the operators
-    tell it, forward and backward.
+    """Measures attention that runs as separate kernels on one stream: batched matmul, softmax, batched matmul, with
+    only scaling, masking, dropout and copies in between. It writes the whole score matrix to memory and reads it back.
+    On a CPU-only run the rule looks at operators instead of kernels, forward and backward.
 
-    Why it costs: the score matrix has one entry for every pair of tokens and head. Each step between the products
-    passes all of it through memory; a fused kernel never writes it.
+    Why it costs: the score matrix has one entry per head and pair of tokens. Each step between the matmuls reads and
+    writes all of it. A fused kernel never writes it.
 
-    How to fix: call the fused operator, or let the model do so.
+    How to fix: call the fused operator, or let the model library call it.
 
         out = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=False)
 
         model = AutoModel.from_pretrained(name, attn_implementation="sdpa")   # Hugging Face
 
-    When it is wrong: short sequences gain little. Attention weights that are returned, or biases that the fused kernels
-    do not take, force the long way.
+    When it is wrong: short sequences gain little. If the attention weights are returned, or the fused kernels do not
+    support a bias, the unfused form is needed.
 
     Sources: Dao et al., "FlashAttention" (2022); PyTorch documentation of scaled_dot_product_attention.
     """
@@ -50,12 +50,12 @@ class UnfusedAttentionRule(Rule):
     confidence: ClassVar[Confidence] = "medium"
     requires: ClassVar[tuple[str, ...]] = ("work",)
 
-    min_share: float = threshold(0.02, "smallest time of the pattern, as a share of the step, to report")
+    min_share: float = threshold(0.02, "smallest time of unfused attention, as a share of the step, to report")
 
     def applies(self, facts: Facts) -> str | None:
         if not facts.has_gpu:
-            return None if len(facts.cpu_attention.softmax) else "No softmax between batched products in this trace."
-        return None if facts.gpu.kind.among("softmax").any() else "No softmax kernel of its own in this trace."
+            return None if len(facts.cpu_attention.softmax) else "No softmax between batched matmuls in this trace."
+        return None if facts.gpu.kind.among("softmax").any() else "No standalone softmax kernel in this trace."
 
     def check(self, facts: Facts) -> Findings:
         return self._on_gpu(facts) if facts.has_gpu else self._on_cpu(facts)
@@ -64,14 +64,14 @@ class UnfusedAttentionRule(Rule):
         found = facts.unfused_attention
         count = facts.steps.count
         time = (found.product_ns + found.other_ns) / count
-        own = facts.math_attention.mask  # of scaled_dot_product_attention itself: AT002 says why
+        own = facts.math_attention.mask  # inside scaled_dot_product_attention: AT002 reports the reason
         if time < self.min_share * facts.step_ns or (found.mask & own).sum() > 0.5 * found.mask.sum():
             return
         evidence = kernel_evidence(facts, found.mask)
         yield self.finding(
             why=(
-                f"{found.count / count:,.0f} attentions a step run as product, softmax, product: {ms(time)} of each "
-                f"{ms(facts.step_ns)} step, {ms(found.other_ns / count)} of it between the products."
+                f"Unfused attention (matmul, softmax, matmul) runs {times(found.count / count)}. It takes {ms(time)} "
+                f"of each {ms(facts.step_ns)} step, {ms(found.other_ns / count)} of it between the matmuls."
             ),
             saving=priced_work(
                 facts,
@@ -99,8 +99,8 @@ class UnfusedAttentionRule(Rule):
         sites = by_site(facts, found.softmax, slices.end[found.softmax] - slices.start[found.softmax])
         yield self.finding(
             why=(
-                f"Attention runs as product, softmax, product, forward and backward, in {ms(time_ns)} of each "
-                f"{ms(facts.step_ns)} step, {ms(other_ns)} of it between the products."
+                f"Unfused attention (matmul, softmax, matmul) takes {ms(time_ns)} of each {ms(facts.step_ns)} step, "
+                f"forward and backward, {ms(other_ns)} of it between the matmuls."
             ),
             saving=priced(
                 facts,
@@ -117,9 +117,10 @@ class UnfusedAttentionRule(Rule):
 
     def passed(self, facts: Facts) -> str:
         if not facts.has_gpu:
-            return f"Attention in single steps takes {percent(facts.cpu_attention.area.total / facts.steps.window_ns)}."
+            share = facts.cpu_attention.area.total / facts.steps.window_ns
+            return f"Unfused attention takes {percent(share)} of the step."
         found = facts.unfused_attention
         share = (found.product_ns + found.other_ns) / facts.steps.window_ns
         if len(facts.math_attention.calls):
-            return f"The math path of scaled_dot_product_attention takes {percent(share)} of the step: see AT002."
-        return f"Attention in single steps takes {percent(share)} of the step."
+            return f"The math backend of scaled_dot_product_attention takes {percent(share)} of the step; see AT002."
+        return f"Unfused attention takes {percent(share)} of the step."

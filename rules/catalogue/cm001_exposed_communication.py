@@ -1,4 +1,4 @@
-"""CM001: collectives run with no compute beside them."""
+"""CM001: exposed (non-overlapped) communication."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ from traceopt.rules.savings.pricing import Changes, hide, priced
 
 
 class ExposedCommunication(Rule):
-    """Measures the time in which collectives run and no compute runs beside them on the GPU (on a CPU-only run:
-    in which the training thread does nothing else). A collective that waits for a slower rank spins and counts as
-    running.
+    """Measures exposed (non-overlapped) communication: the time in which collectives run and the GPU computes nothing.
+    On a CPU-only run it is the time in which the training thread waits for communication. A collective that waits for a
+    slower rank spins and counts as running.
 
-    Why it costs: it is time in which the GPU computes nothing.
+    Why it costs: the GPU computes nothing in that time.
 
-    How to fix, by cause: gradients reduced after the backward pass instead of during it need larger or earlier buckets;
-    under gradient accumulation, reduce once:
+    How to fix, by cause: if gradients are reduced after the backward pass instead of during it, use larger or earlier
+    buckets. With gradient accumulation, reduce once:
 
         with model.no_sync():                  # all micro-steps but the last
             loss.backward()
 
         ddp = DDP(model, bucket_cap_mb=100, gradient_as_bucket_view=True, static_graph=True)
 
-    FSDP hides its gathers with prefetching; all-to-all of embeddings hides behind the dense part when it is launched
-    early. If single calls are far too slow for their bytes, look at the link and at the other ranks first (CM003).
+    FSDP hides its all-gathers by prefetching. The all-to-all of embeddings overlaps the dense part if you launch it
+    early. If single calls are far too slow for their size, check the link and the other ranks first (CM003).
 
     When it is wrong: one rank's trace cannot tell a slow link from a late peer. A larger batch per GPU changes the
     balance more than any flag.
@@ -65,24 +65,24 @@ class ExposedCommunication(Rule):
             return
         hidden = 1 - area.total / total.total
         evidence = self._evidence(facts)
-        beside = "no compute beside them" if facts.has_gpu else "the training thread doing nothing else"
+        who = "Exposed communication takes" if facts.has_gpu else "The training thread waits for communication for"
         yield self.finding(
             why=(
-                f"Collectives run for {ms(exposed)} of each {ms(facts.step_ns)} step with {beside}"
-                + (f"; {percent(hidden)} of their time is hidden." if hidden > 0.005 else ".")
+                f"{who} {ms(exposed)} of each {ms(facts.step_ns)} step"
+                + (f"; {percent(hidden)} of all communication time is overlapped." if hidden > 0.005 else ".")
             ),
             saving=priced(
                 facts,
                 (self.low * exposed, self.expected * exposed, exposed),
                 _overlapped(facts, self.expected),
-                f"{self.low:.0%} to 100% of the exposed time in the median step; all of it if compute can cover it.",
+                f"Assumes compute hides {self.low:.0%}, {self.expected:.0%} or 100% of the exposed time.",
                 low=_overlapped(facts, self.low),
                 high=_overlapped(facts, 1.0),
             ),
             evidence=evidence,
             locations=places(evidence),
             fix=Fix(
-                "Start collectives earlier and in larger buckets so that the backward pass covers them; under gradient "
+                "Start collectives earlier and in larger buckets, so that the backward pass hides them. With gradient "
                 "accumulation, skip them in all micro-steps but the last.",
                 "with model.no_sync():\n    loss.backward()",
             ),
@@ -94,11 +94,11 @@ class ExposedCommunication(Rule):
         for calls in facts.collectives[:5]:
             rate = calls.bus_gb_per_s()
             size = calls.known_bytes
-            detail = f"{ms(float(calls.duration.sum()) / count)} in all"
+            detail = f"{ms(float(calls.duration.sum()) / count)} in total"
             if size is not None:
                 detail += f", {size / count / 1e6:,.1f} MB"
             if rate is not None:
-                detail += f", {rate:,.1f} GB/s on the link"
+                detail += f", {rate:,.1f} GB/s bus bandwidth"
             out.append(
                 Evidence(
                     what=calls.name,
@@ -116,7 +116,7 @@ class ExposedCommunication(Rule):
 
 
 def _overlapped(facts: Facts, share: float) -> Changes:
-    """A share of what is exposed of each collective goes: it lies beside compute, which takes as long as before."""
+    """Hides a share of each collective's exposed time behind compute, which takes as long as before."""
     if not facts.has_gpu:
         return [RemoveHost(facts.cpu_phases.areas["communication"], share)]
     rows = np.flatnonzero(facts.gpu.is_communication & (facts.gpu.in_window > 0))

@@ -1,4 +1,4 @@
-"""CM002: one small collective per tensor."""
+"""CM002: many small collectives, such as one per tensor."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ from traceopt.rules.savings.pricing import Changes, hide_collectives, priced
 
 
 class SmallCollectives(Rule):
-    """Measures collectives of one kind that come in great number, each on a small buffer.
+    """Measures kinds of collectives that run many times per step, each on a small buffer.
 
-    Why it costs: a collective has a fixed price whatever its size: ten to fifty microseconds with NCCL, up to a
-    millisecond with gloo on CPUs. A hundred small ones cost what one large one would not.
+    Why it costs: every collective has a fixed cost, whatever its size: 10 to 50 µs with NCCL, up to 1 ms with Gloo on
+    CPUs. A hundred small calls pay it a hundred times; one large call pays it once.
 
-    How to fix: put the tensors into one buffer, or let DDP's buckets do it.
+    How to fix: flatten the tensors into one buffer, or let DDP's buckets do it.
 
         flat = torch.cat([p.grad.flatten() for p in params])
-        dist.all_reduce(flat)                                  # one call, and one price
+        dist.all_reduce(flat)                                  # one call, one fixed cost
         for p, part in zip(params, flat.split([p.numel() for p in params])):
             p.grad.copy_(part.view_as(p))
 
         model = DistributedDataParallel(model, bucket_cap_mb=25)   # does it during the backward pass
 
-    When it is wrong: the calls may be hidden behind compute; only exposed time counts. What a call takes beyond three
-    times the median one is not priced: there this rank waits for a late one, or moves a larger buffer.
+    When it is wrong: compute may already hide the calls; only exposed time counts. Time of a call beyond three times
+    the median is not counted: there this rank waits for a late one, or moves a larger buffer.
 
     Sources: NCCL documentation, "Group Calls"; Li et al., "PyTorch Distributed" (VLDB 2020), gradient bucketing.
     """
@@ -43,10 +43,10 @@ class SmallCollectives(Rule):
     family: ClassVar[str] = "communication"
     confidence: ClassVar[Confidence] = "medium"
 
-    min_share: float = threshold(0.01, "smallest exposed time of such calls, as a share of the step, to report")
-    min_calls: int = threshold(30, "calls of one kind a step")
-    small_bytes: int = threshold(1 << 20, "largest median buffer that counts as small")
-    small_us: float = threshold(200.0, "longest median call that counts as small where bytes were not recorded")
+    min_share: float = threshold(0.01, "smallest exposed time of small collectives, as a share of the step, to report")
+    min_calls: int = threshold(30, "fewest calls of one kind per step")
+    small_bytes: int = threshold(1 << 20, "largest median buffer that counts as small, in bytes")
+    small_us: float = threshold(200.0, "longest median call that counts as small if sizes were not recorded, in µs")
 
     def applies(self, facts: Facts) -> str | None:
         return None if facts.collectives else "No collectives in this trace."
@@ -64,25 +64,29 @@ class SmallCollectives(Rule):
                 what=c.name,
                 us_per_step=round(float(c.exposed.sum()) / count / 1e3, 3),
                 calls_per_step=round(c.calls / count, 3),
-                detail=f"{ms(median(c.duration))} each in the median",
+                detail=f"median {ms(median(c.duration))} per call",
                 location=next(iter(site_locations(by_site(facts, c.launch, c.exposed))), None),
             )
             for c in many
         ]
         yield self.finding(
-            why=f"{calls:,.0f} small collectives a step take {ms(exposed)} of each {ms(facts.step_ns)} step.",
+            why=(
+                f"{calls:,.0f} small collectives per step add {ms(exposed)} of exposed communication to each "
+                f"{ms(facts.step_ns)} step."
+            ),
             saving=priced(
                 facts,
                 (0.4 * gain, 0.8 * gain, gain),
                 self._coalesced(facts, many, 0.8),
-                "The exposed time of these calls, less what a few large calls take.",
+                "Assumes that coalescing removes 40%, 80% or 100% of these calls' exposed time, minus what a few large "
+                "calls take.",
                 low=self._coalesced(facts, many, 0.4),
                 high=self._coalesced(facts, many, 1.0),
             ),
             evidence=evidence,
             locations=places(evidence),
             fix=Fix(
-                "Flatten the tensors into one buffer, or leave the reduction to DDP's buckets.",
+                "Flatten the tensors into one buffer, or let DDP's buckets do the reduction.",
                 "flat = torch.cat([p.grad.flatten() for p in params])\n"
                 "dist.all_reduce(flat)\n"
                 "for p, part in zip(params, flat.split([p.numel() for p in params])):\n"
@@ -92,7 +96,7 @@ class SmallCollectives(Rule):
         )
 
     def _coalesced(self, facts: Facts, many: list[CollectiveCalls], share: float) -> Changes:
-        """Each call loses a share of what is exposed of it."""
+        """Each call loses a share of its exposed time."""
         rows = np.concatenate([c.rows for c in many])
         return hide_collectives(facts, rows, share * np.concatenate([c.exposed for c in many]))
 
@@ -104,4 +108,4 @@ class SmallCollectives(Rule):
 
     def passed(self, facts: Facts) -> str:
         most = max(c.calls for c in facts.collectives) / facts.steps.count
-        return f"At most {most:,.0f} collectives of one kind a step."
+        return f"No kind of collective runs more than {most:,.0f} times per step."

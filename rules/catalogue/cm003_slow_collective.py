@@ -1,4 +1,4 @@
-"""CM003: collectives take far longer than their bytes justify."""
+"""CM003: collectives take far longer than their size justifies."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from traceopt.rules.savings.pricing import hide, priced
 
 
 class SlowCollective(Rule):
-    """Measures collectives of a megabyte and more whose rate on the link is below what even a slow network gives.
+    """Measures collectives of 1 MiB or more whose bus bandwidth is below the rate of even a slow network.
 
-    Why it costs: a collective ends when the last rank arrives. Far too low a rate means that this rank waits for a late
-    one (the kernel spins and looks busy), or that the link or its settings are wrong.
+    Why it costs: a collective ends when the last rank arrives. If its rate is far too low, this rank waits for a late
+    one (the kernel spins and looks busy), or the link or its settings are wrong.
 
-    How to fix: compare the ranks. If the same collective starts at different times on different ranks, the late rank's
-    own delay (data, CPU, NUMA, clocks) is the cause. If all start together, check the transport:
+    How to fix: compare the ranks. If the same collective starts at different times on different ranks, fix the late
+    rank's own delay (data, CPU, NUMA, clocks). If all ranks start together, check the transport:
 
         NCCL_DEBUG=INFO torchrun ...     # which transport? P2P and InfiniBand in use?
         NCCL_P2P_DISABLE, NCCL_IB_DISABLE, NCCL_SOCKET_IFNAME
 
-    When it is wrong: the rate of a shared network is not known to the trace; the rule takes a floor that every link
-    between data-centre GPUs reaches.
+    When it is wrong: the trace does not show the bandwidth of a shared network. The rule uses a floor that every link
+    between data-center GPUs reaches.
 
     Sources: NCCL tests, "Performance reported by NCCL tests" (bus bandwidth).
     """
@@ -42,20 +42,20 @@ class SlowCollective(Rule):
     requires: ClassVar[tuple[str, ...]] = ("gpu",)
 
     min_share: float = threshold(0.03, "smallest exposed excess, as a share of the step, to report")
-    min_bytes: int = threshold(1 << 20, "smallest buffer to judge")
-    floor_gb_per_s: float = threshold(5.0, "bus rate below which a call is slow")
-    fair_gb_per_s: float = threshold(10.0, "bus rate that prices the excess")
+    min_bytes: int = threshold(1 << 20, "smallest buffer to judge, in bytes")
+    floor_gb_per_s: float = threshold(5.0, "bus bandwidth below which a call is slow, in GB/s")
+    fair_gb_per_s: float = threshold(10.0, "bus bandwidth to expect, in GB/s; the excess is the time beyond it")
 
     def applies(self, facts: Facts) -> str | None:
         if not facts.collectives:
             return "No collectives in this trace."
         if not any((c.bytes >= 0).any() for c in facts.collectives):
-            return "The bytes of the collectives were not recorded."
+            return "The sizes of the collectives were not recorded."
         return None
 
     def check(self, facts: Facts) -> Findings:
         count = facts.steps.count
-        evidence, late = [], np.zeros(len(facts.gpu.work))  # how much too long each row is, ns
+        evidence, late = [], np.zeros(len(facts.gpu.work))  # excess time of each row, ns
         for c in facts.collectives:
             moved = c.bytes * c.bus_factor
             full = facts.gpu.work.duration[c.rows]
@@ -71,7 +71,7 @@ class SlowCollective(Rule):
                     what=c.name,
                     us_per_step=round(float(excess.sum()) / count / 1e3, 3),
                     calls_per_step=round(int(slow.sum()) / count, 3),
-                    detail=f"{median(c.bytes[slow]) / 1e6:,.1f} MB at {rate:,.1f} GB/s in the median",
+                    detail=f"median {median(c.bytes[slow]) / 1e6:,.1f} MB at {rate:,.1f} GB/s",
                     location=place_of_work(facts, int(c.rows[slow][0])),
                 )
             )
@@ -81,21 +81,22 @@ class SlowCollective(Rule):
         rows = np.flatnonzero(late)
         yield self.finding(
             why=(
-                f"Collectives take {ms(excess_ns)} of each {ms(facts.step_ns)} step longer than their bytes need at "
-                f"{self.fair_gb_per_s:g} GB/s: this rank waits for a late one, or the link is slow."
+                f"In each {ms(facts.step_ns)} step, collectives take {ms(excess_ns)} longer than their size needs at "
+                f"{self.fair_gb_per_s:g} GB/s. Either this rank waits for a late one, or the link is slow."
             ),
             saving=priced(
                 facts,
                 (0.2 * excess_ns, 0.5 * excess_ns, excess_ns),
                 hide(facts, rows, 0.5 * late[rows]),
-                "The exposed time above what the bytes need; how much of it one rank can win is not known.",
+                "Assumes 20%, 50% or 100% of the exposed excess goes away; one rank's trace does not show how much "
+                "can.",
                 low=hide(facts, rows, 0.2 * late[rows]),
                 high=hide(facts, rows, late[rows]),
             ),
             evidence=evidence,
             fix=Fix(
-                "Compare the start of the same collective on all ranks: a late rank has its own cause (data, CPU, "
-                "clocks); if all are in time, check the transport with NCCL_DEBUG=INFO.",
+                "Compare when the same collective starts on each rank. A late rank has its own cause (data, CPU, "
+                "clocks). If no rank is late, check the transport with NCCL_DEBUG=INFO.",
                 "NCCL_DEBUG=INFO torchrun --nproc-per-node 8 train.py",
             ),
             shares_cause_with=["CM001"],
@@ -104,5 +105,5 @@ class SlowCollective(Rule):
     def passed(self, facts: Facts) -> str:
         rates = [rate for c in facts.collectives if (rate := c.bus_gb_per_s()) is not None]
         if not rates:
-            return "No collective of a megabyte and more is slow."
+            return "No large collective is slow."
         return f"Collectives of known size reach {min(rates):,.1f} to {max(rates):,.1f} GB/s."

@@ -1,4 +1,4 @@
-"""CM004: all ranks wait for the same one."""
+"""CM004: all ranks wait for one straggler."""
 
 from __future__ import annotations
 
@@ -17,37 +17,37 @@ from traceopt.result.quantities import ms, percent
 from traceopt.rules.bases.rank_rule import RunRule, on_rank, place_on, rank_name, ranks_saving
 from traceopt.rules.rule import Findings, threshold
 
-# What to look at on the late rank, by what it spends more time on.
+# What to check on the straggler, by the part of its step that takes longer.
 ADVICE = {
-    "data_loading": "its loader: workers, shards of unequal cost, a slow disk or mount",
-    "input_work": "the input work of that rank outside its loader",
-    "logging": "what that rank alone logs or prints",
-    "checkpoint": "what that rank alone saves",
-    "gc": "Python's garbage collector: freeze and collect at the same step on all ranks",
-    "host_sync": "what that rank alone reads back",
-    "allocation": "its memory, which may be fuller than the others'",
+    "data_loading": "its data loader: workers, shards of unequal cost, a slow disk or mount",
+    "input_work": "its input work outside the data loader",
+    "logging": "what only that rank logs or prints",
+    "checkpoint": "what only that rank saves",
+    "gc": "Python's garbage collector: freeze objects and collect at the same step on all ranks",
+    "host_sync": "what only that rank reads from the GPU",
+    "allocation": "its memory, which may be fuller than on the other ranks",
     "launch": "its CPU: binding to cores and memory, other processes, a lower clock",
-    "python": "what that rank alone computes in Python",
+    "python": "what only that rank computes in Python",
     "queued": "its GPU: another process on it, throttling",
 }
 
 
 class StragglerRank(RunRule):
-    """Compares when the ranks enter the same collectives, on clocks that the collectives' ends align. Where one rank is
-    the last in most of them, the others' waiting is counted, and what this rank does longer than they do is named.
+    """Compares when the ranks enter the same collectives, on clocks aligned at the collectives' ends. If one rank comes
+    last in most of them, the rule measures how long the others wait and names what this rank spends more time on.
 
-    Why it costs: a collective ends when the last rank has come. One late rank sets the pace of all of them, and on the
-    others it looks like slow communication.
+    Why it costs: a collective ends when the last rank has arrived. One late rank sets the pace for all of them, and on
+    the others the wait looks like slow communication.
 
-    How to fix: mend the late rank's own cause. Data: shards of equal cost, enough workers, a local disk. Host: a core
-    and a memory node of its own. Device: clocks and temperature.
+    How to fix: fix the cause on the late rank. Data: shards of equal cost, enough workers, a local disk. Host: its own
+    cores and NUMA node. Device: clocks and temperature.
 
         torchrun --nproc-per-node 8 train.py
-        numactl --cpunodebind=$NODE --membind=$NODE python train.py     # each rank to the node of its GPU
-        nvidia-smi -q -d PERFORMANCE,CLOCK                               # is one GPU throttled?
+        numactl --cpunodebind=$NODE --membind=$NODE python train.py     # each rank on the node of its GPU
+        nvidia-smi -q -d PERFORMANCE,CLOCK                               # is a GPU throttled?
 
-    When it is wrong: a rank that is late by design (the last stage of a pipeline) is no fault. Ranks that were recorded
-    at different steps cannot be compared.
+    When it is wrong: a rank that is late by design (the last stage of a pipeline) is not a fault. Ranks that were
+    recorded at different steps cannot be compared.
 
     Sources: Zhang et al., "Understanding Stragglers in Large Model Training" (2025); NCCL documentation, collective
     operations.
@@ -55,11 +55,11 @@ class StragglerRank(RunRule):
 
     code: ClassVar[str] = "CM004"
     name: ClassVar[str] = "straggler-rank"
-    title: ClassVar[str] = "Mend the rank that all others wait for"
+    title: ClassVar[str] = "Fix the straggler"
     family: ClassVar[str] = "communication"
     effort: ClassVar[str] = "Depends on the cause"
 
-    min_share: float = threshold(0.03, "smallest wait for the late rank, as a share of the median step, to report")
+    min_share: float = threshold(0.03, "smallest wait for the straggler, as a share of the median step, to report")
     min_blame: float = threshold(0.6, "share of all waiting for late ranks that one rank must cause")
 
     def check_run(self, run: RunFacts) -> Findings:
@@ -68,30 +68,30 @@ class StragglerRank(RunRule):
             return
         wait = median(run.waits[:, late.rank]) - run.recording_ns(late.rank)
         if wait < self.min_share * run.step_ns or (late.parts and late.parts[0][0] == COMPUTE):
-            return  # more to compute is CM005's
+            return  # CM005 reports a rank with more to compute
         name = rank_name(run, late.rank)
         cause, more = late.parts[0] if late.parts else ("", 0.0)
         known = more >= 0.3 * wait
-        does = f" It spends {ms(more)} more than they do on this: {_inside(cause)}." if known else ""
+        does = f" It spends {ms(more)} more than the other ranks on this: {_inside(cause)}." if known else ""
         place = place_on(run, late.rank, cause) if known else None
         finding = self.finding(
-            title=f"Mend {name}, which all others wait for",
+            title=f"Fix the straggler: {name}",
             why=(
-                f"The other ranks wait {ms(wait)} of each {ms(run.step_ns)} step for {name}: it comes last to the "
-                f"collectives that cause {percent(late.share)} of all waiting.{does}"
+                f"The other ranks wait {ms(wait)} of each {ms(run.step_ns)} step for {name}. It is the last to enter "
+                f"the collectives that cause {percent(late.share)} of all waiting.{does}"
             ),
             saving=ranks_saving(
                 run,
                 0.7 * min(wait, more) if known else 0.5 * wait,
                 0.95 * wait,
                 1.1 * wait,
-                "The time between the last two ranks to enter the collectives of the median step, as far as the "
-                "others compute nothing beside them; less what recording adds to the late rank's.",
+                "The time between the last two ranks to enter each collective in the median step, without the time in "
+                "which the other ranks compute and without the straggler's recording overhead.",
             ),
             evidence=_evidence(run, late),
             locations=[place] if place else [],
             fix=Fix(
-                f"Look at {ADVICE.get(cause, 'what this rank does that others do not')}."
+                f"Look at {ADVICE.get(cause, 'what this rank does that the others do not')}."
                 if known
                 else "Compare this rank's host, clocks and data with the others'.",
                 "numactl --cpunodebind=$NODE --membind=$NODE python train.py"
@@ -104,7 +104,7 @@ class StragglerRank(RunRule):
         yield on_rank(finding, run, late.rank)
 
     def remedy(self, ranks: Ranks) -> list[Sequence[Change]] | None:
-        """The late rank no longer does what it does more of than the others."""
+        """The straggler no longer spends more than the others on the part that makes it late."""
         late = ranks.run.straggler
         if late is None or not late.parts:
             return None
@@ -121,11 +121,9 @@ class StragglerRank(RunRule):
     def passed_run(self, run: RunFacts) -> str:
         late = run.straggler
         if late is None:
-            return f"No rank of {len(run.ranks)} comes late to the {run.matched.count} collectives that they share."
+            return f"None of the {len(run.ranks)} ranks is late to the {run.matched.count} collectives that they share."
         wait = max(0.0, median(run.waits[:, late.rank]) - run.recording_ns(late.rank)) / run.step_ns
-        return (
-            f"{rank_name(run, late.rank).capitalize()} keeps the others waiting longest: {percent(wait)} of the step."
-        )
+        return f"{rank_name(run, late.rank).capitalize()} makes the others wait longest: {percent(wait)} of the step."
 
 
 def _evidence(run: RunFacts, late: Straggler) -> list[Evidence]:

@@ -1,4 +1,4 @@
-"""CM005: some ranks have more to compute than others."""
+"""CM005: load imbalance: some ranks have more to compute than others."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ from traceopt.rules.rule import Findings, threshold
 
 
 class LoadImbalance(RunRule):
-    """Compares the time for which each rank's GPU computes in the same step, and counts the waiting in collectives that
-    follows from the difference.
+    """Compares how long each rank's GPU computes in the same step, and measures the waits in collectives that the
+    difference causes.
 
-    Why it costs: a step lasts as long as its slowest rank. With inputs of unequal length, uneven shards of a table or
-    uneven experts the others wait.
+    Why it costs: a step lasts as long as its slowest rank. Inputs of unequal length, uneven shards of a table or uneven
+    experts make the other ranks wait.
 
-    How to fix: give all ranks about the same work in each step.
+    How to fix: give all ranks about the same amount of work in each step.
 
-        sampler = DistributedLengthGroupedSampler(dataset, ...)      # batches of like length on all ranks
+        sampler = DistributedLengthGroupedSampler(dataset, ...)      # batches of similar length on all ranks
         batches = pack(sequences, max_tokens=8192)                   # a budget of tokens, not of samples
 
-    For sharded tables and experts: a planner that knows their cost, or capacity limits.
+    For sharded tables and experts, use a planner that knows their cost, or capacity limits.
 
-    When it is wrong: a rank whose kernels are slower (clocks, another process on the GPU) looks the same; compare the
-    time of one kernel on two ranks. Stages of a pipeline are uneven by design.
+    When it is wrong: a rank with slower kernels (clocks, another process on the GPU) looks the same. Compare the time
+    of one kernel on two ranks. Pipeline stages are uneven by design.
 
     Sources: TorchRec documentation, sharding planner; Rajbhandari et al., "DeepSpeed-MoE" (2022).
     """
@@ -42,7 +42,7 @@ class LoadImbalance(RunRule):
     name: ClassVar[str] = "load-imbalance"
     title: ClassVar[str] = "Give all ranks the same amount of work"
     family: ClassVar[str] = "communication"
-    effort: ClassVar[str] = "A sampler, or another sharding"
+    effort: ClassVar[str] = "A new sampler or a different sharding"
 
     min_share: float = threshold(0.03, "smallest excess over the mean rank, as a share of the median step, to report")
 
@@ -55,27 +55,27 @@ class LoadImbalance(RunRule):
         mean = compute.mean(axis=0)
         most, least = int(mean.argmax()), int(mean.argmin())
         always = bool((compute.argmax(axis=1) == most).all())
-        who = f"{rank_name(run, most)} in every step" if always else "another rank from step to step"
+        who = f"{rank_name(run, most)} in every step" if always else "a different rank from step to step"
         wait = float(np.median(np.minimum(waits, compute.max(axis=1) - compute.min(axis=1))))
         finding = self.finding(
             why=(
-                f"The rank with the most to compute ({who}) takes {ms(excess)} of each {ms(run.step_ns)} step longer "
-                f"than the mean of all {len(run.ranks)}, and the others wait for it in collectives."
+                f"In each {ms(run.step_ns)} step, the rank with the most compute ({who}) takes {ms(excess)} longer "
+                f"than the mean of all {len(run.ranks)} ranks. The others wait for it in collectives."
             ),
             saving=ranks_saving(
                 run,
                 0.7 * excess,
                 excess,
                 wait,
-                "What the slowest rank computes above the mean, in the median step; at most what lies between it and "
-                "the fastest.",
+                "The slowest rank's compute time above the mean in the median step; at most its difference to the "
+                "fastest rank.",
             ),
             evidence=[
                 Evidence(f"Compute on {rank_name(run, i)}", round(float(mean[i]) / 1e3, 3))
                 for i in dict.fromkeys((most, least, *np.argsort(-mean)[:3].tolist()))
             ],
             fix=Fix(
-                "Balance by cost: a fixed number of tokens (not samples) on every rank, shards of like cost.",
+                "Balance by cost: the same number of tokens (not samples) on every rank, shards of similar cost.",
                 "sampler = DistributedLengthGroupedSampler(dataset, ...)",
             ),
             confidence="high" if len(run.step_names) > 1 else "low",
@@ -84,7 +84,7 @@ class LoadImbalance(RunRule):
         yield on_rank(finding, run, most) if always else finding
 
     def remedy(self, ranks: Ranks) -> list[Sequence[Change]] | None:
-        """Every rank computes for as long as all do on average."""
+        """Every rank computes for the mean time of all ranks."""
         if not all(facts.has_gpu for facts in ranks.facts):
             return None
         spent = ranks.run.part(COMPUTE).mean(axis=0)
@@ -95,4 +95,6 @@ class LoadImbalance(RunRule):
 
     def passed_run(self, run: RunFacts) -> str:
         excess = median(run.imbalance_ns) / run.step_ns if len(run.imbalance_ns) else 0.0
-        return f"The rank that computes longest is {percent(excess)} of the step above the mean of {len(run.ranks)}."
+        return (
+            f"The rank that computes longest is {percent(excess)} of the step above the mean of {len(run.ranks)} ranks."
+        )

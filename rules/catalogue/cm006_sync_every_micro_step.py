@@ -1,4 +1,4 @@
-"""CM006: gradients are reduced in every micro-step of an accumulation."""
+"""CM006: gradient accumulation reduces the gradients in every micro-step."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ REDUCING = ("all_reduce", "reduce_scatter")
 
 
 class SyncEveryMicroStep(Rule):
-    """Measures the exposed time of gradient reductions in backward passes that another backward pass follows before the
-    optimizer steps, where that one reduces about as many bytes again.
+    """Measures the exposed time of gradient reductions in all backward passes but the last before an optimizer step.
+    A reduction counts only if the last pass reduces about as many bytes again.
 
-    Why it costs: under gradient accumulation only the sum counts. DistributedDataParallel reduces after every backward
-    pass unless it is told not to, so N micro-steps send N times the bytes.
+    Why it costs: with gradient accumulation only the sum of the gradients matters. DistributedDataParallel reduces
+    after every backward pass unless you turn that off, so N micro-steps send N times the bytes.
 
     How to fix: skip the reduction in all micro-steps but the last.
 
@@ -37,10 +37,11 @@ class SyncEveryMicroStep(Rule):
                 (model(micro) / len(micros)).backward()
         optimizer.step()
 
-    Accelerate does it with `accelerator.accumulate(model)`, the Hugging Face Trainer by itself.
+    Accelerate does this with `accelerator.accumulate(model)`. The Hugging Face Trainer does it by itself.
 
-    When it is wrong: two networks that are trained in turn also have two backward passes; they count only if the same
-    bytes are reduced twice before one update. `no_sync` keeps unreduced gradients in memory, which FSDP pays dearly.
+    When it is wrong: two networks that are trained alternately also have two backward passes. They count only if the
+    same bytes are reduced twice before one update. `no_sync` keeps unreduced gradients in memory, which is expensive
+    with FSDP.
 
     Sources: PyTorch documentation of DistributedDataParallel.no_sync.
     """
@@ -52,43 +53,45 @@ class SyncEveryMicroStep(Rule):
     effort: ClassVar[str] = "Two lines"
     requires: ClassVar[tuple[str, ...]] = ("work", "launches", "ops")
 
-    min_share: float = threshold(0.01, "smallest exposed time of such reductions, as a share of the step, to report")
-    same_bytes: float = threshold(0.8, "smallest ratio of the bytes of two passes that count as the same gradients")
+    min_share: float = threshold(
+        0.01, "smallest exposed time of redundant reductions, as a share of the step, to report"
+    )
+    same_bytes: float = threshold(0.8, "smallest ratio of bytes in two passes that counts as the same gradients")
 
     def applies(self, facts: Facts) -> str | None:
         if not facts.regions.named(lambda name: name == FORWARD, ANNOTATION, OP).any():
             return "No DistributedDataParallel in this trace."
         if not facts.regions.optimizer.any():
-            return "No Optimizer.step was seen in the trace."
+            return "No Optimizer.step in this trace."
         return None
 
     def check(self, facts: Facts) -> Findings:
-        rows, launch, exposed, spare = self._reductions(facts)
-        cost = typical_ns(facts, facts.slices.start[launch[spare]], exposed[spare])
+        rows, launch, exposed, redundant = self._reductions(facts)
+        cost = typical_ns(facts, facts.slices.start[launch[redundant]], exposed[redundant])
         if cost < self.min_share * facts.step_ns:
             return
         passes = len(facts.regions.backward_passes) / max(1, self._updates(facts))
         count = facts.steps.count
         yield self.finding(
             why=(
-                f"Each of {passes:,.1f} backward passes before an update reduces its gradients: those before the last "
-                f"take {ms(cost)} of each {ms(facts.step_ns)} step with no compute beside them."
+                f"Gradients are reduced in each of {passes:,.1f} backward passes per update. The reductions before the "
+                f"last pass add {ms(cost)} of exposed communication to each {ms(facts.step_ns)} step."
             ),
             saving=priced(
                 facts,
                 (0.6 * cost, 0.95 * cost, cost),
-                self._without(facts, rows[spare], exposed[spare]),
-                "The step without the reductions before the last micro-step; at most their exposed time.",
+                self._without(facts, rows[redundant], exposed[redundant]),
+                "Assumes only the last micro-step reduces gradients; at most the exposed time of the other reductions.",
             ),
             evidence=[
                 Evidence(
                     "Reductions before the last micro-step",
-                    us_per_step=round(float(exposed[spare].sum()) / count / 1e3, 3),
-                    calls_per_step=round(int(spare.sum()) / count, 3),
+                    us_per_step=round(float(exposed[redundant].sum()) / count / 1e3, 3),
+                    calls_per_step=round(int(redundant.sum()) / count, 3),
                 ),
                 Evidence("All reductions", round(float(exposed.sum()) / count / 1e3, 3), round(len(rows) / count, 3)),
             ],
-            locations=site_locations(by_site(facts, launch[spare], exposed[spare])),
+            locations=site_locations(by_site(facts, launch[redundant], exposed[redundant])),
             fix=Fix(
                 "Wrap all micro-steps but the last in model.no_sync().",
                 "with contextlib.nullcontext() if last else model.no_sync():\n    loss.backward()",
@@ -97,12 +100,12 @@ class SyncEveryMicroStep(Rule):
         )
 
     def _without(self, facts: Facts, rows: I8, exposed: I8) -> Changes:
-        """On a GPU what is hidden goes too, for it may not stay hidden when other work has become shorter."""
+        """On a GPU the overlapped part goes too, because it may be exposed once other work is shorter."""
         return hide_collectives(facts, rows, facts.gpu.work.duration[rows] if facts.has_gpu else exposed)
 
     def _reductions(self, facts: Facts) -> tuple[I8, I8, I8, npt.NDArray[np.bool_]]:
-        """Of the backward passes (rows as CollectiveCalls has them): what launched them, what of them is exposed, which
-        are spare.
+        """Reductions in backward passes: rows as in CollectiveCalls, launch slices, exposed times in ns, and which are
+        redundant.
         """
         calls = [c for c in facts.collectives if c.name in REDUCING]
         empty = np.empty(0, np.int64)
@@ -121,8 +124,8 @@ class SyncEveryMicroStep(Rule):
         # the last pass of the same update must reduce as much again
         of_last = moved[np.flatnonzero(last)][np.searchsorted(np.flatnonzero(last), np.arange(len(passes)))]
         low, high = np.minimum(moved, of_last), np.maximum(moved, of_last)
-        spare = ~last & (low > 0) & (low >= self.same_bytes * high)
-        return rows, launch, exposed, spare[number]
+        redundant = ~last & (low > 0) & (low >= self.same_bytes * high)
+        return rows, launch, exposed, redundant[number]
 
     def _update_starts(self, facts: Facts) -> I8:
         return np.sort(facts.slices.start[facts.regions.optimizer])
@@ -133,4 +136,4 @@ class SyncEveryMicroStep(Rule):
         return len(distinct_values(np.searchsorted(facts.regions.backward_passes.start, starts)))
 
     def passed(self, facts: Facts) -> str:
-        return f"{len(facts.regions.backward_passes)} backward passes for {self._updates(facts)} updates."
+        return f"The trace has {len(facts.regions.backward_passes)} backward passes for {self._updates(facts)} updates."

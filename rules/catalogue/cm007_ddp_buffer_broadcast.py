@@ -19,32 +19,32 @@ from traceopt.rules.rule import Findings, Rule, threshold
 from traceopt.rules.savings.pricing import priced
 from traceopt.rules.savings.starvation import host_bounds
 
-REMOVABLE = 0.95
+REMOVABLE = 0.95  # of the broadcast's host time
 _FORWARD = "DistributedDataParallel.forward"
 _BROADCASTS = ("c10d::broadcast_", "nccl:broadcast")
 _PACKING = ("aten::flatten_dense_tensors", "aten::unflatten_dense_tensors", *_BROADCASTS)
 
 
 class DdpBufferBroadcast(Rule):
-    """Measures the host time from the first to the last operator of the buffer broadcast that DistributedDataParallel
-    runs before each forward pass (flatten, broadcast, unflatten), in a step in which the GPU starves.
+    """Measures the host time of the buffer broadcast that DistributedDataParallel runs before each forward pass, from
+    its first to its last operator (flatten, broadcast, unflatten), while the GPU waits for the host.
 
-    Why it costs: the running statistics of every BatchNorm are packed, sent from rank 0, unpacked and copied back, with
-    an operator or more for each buffer, before the first layer is launched.
+    Why it costs: DDP packs the running statistics of every BatchNorm, sends them from rank 0, unpacks them and copies
+    them back. That takes at least one operator per buffer before the first layer is launched.
 
-    How to fix: switch it off where ranks need not share buffers, or use SyncBatchNorm where they must.
+    How to fix: turn it off if the ranks need not share buffers. Use SyncBatchNorm if they must.
 
         model = DistributedDataParallel(model, device_ids=[rank], broadcast_buffers=False)
 
-    When it is wrong: with it off, evaluation and checkpoints use the statistics of the rank that writes them. Under a
-    GPU that is busy all the time the work is hidden, and the rule stays silent.
+    When it is wrong: without the broadcast, evaluation and checkpoints use the statistics of the rank that writes them.
+    If the GPU is always busy, the broadcast is hidden and the rule stays silent.
 
     Sources: PyTorch documentation of DistributedDataParallel, argument broadcast_buffers.
     """
 
     code: ClassVar[str] = "CM007"
     name: ClassVar[str] = "ddp-buffer-broadcast"
-    title: ClassVar[str] = "Stop broadcasting buffers before every forward"
+    title: ClassVar[str] = "Stop broadcasting buffers before every forward pass"
     family: ClassVar[str] = "communication"
     effort: ClassVar[str] = "One argument"
     risk: ClassVar[str] = "Ranks keep their own statistics"
@@ -61,7 +61,7 @@ class DdpBufferBroadcast(Rule):
             facts,
             host_bounds(facts, area, REMOVABLE),
             [RemoveHost(area, REMOVABLE)],
-            "The step without the host time of the broadcast.",
+            f"Assumes that {REMOVABLE:.0%} of the broadcast's host time goes away.",
         )
         if saved.bounds_ns[1] < self.min_share * facts.step_ns:
             return
@@ -71,7 +71,7 @@ class DdpBufferBroadcast(Rule):
         edges = facts.steps.edges
         yield self.finding(
             why=(
-                f"Before each forward pass DDP broadcasts the model's buffers, which holds the host for "
+                "DDP broadcasts the model's buffers before each forward pass, which blocks the host for "
                 f"{ms(median(area.within(edges[:-1], edges[1:])))} of each {ms(facts.step_ns)} step."
             ),
             saving=saved,
@@ -84,7 +84,7 @@ class DdpBufferBroadcast(Rule):
         )
 
     def _broadcasts(self, facts: Facts) -> Intervals:
-        """From the first to the last packing operator of each forward that broadcasts."""
+        """From the first to the last packing operator of each forward pass that broadcasts."""
         slices = facts.slices
         forward = facts.regions.named(lambda name: name == _FORWARD, ANNOTATION, OP)
         packing = np.flatnonzero(facts.regions.named(lambda name: name in _PACKING, ANNOTATION, OP))
@@ -92,6 +92,6 @@ class DdpBufferBroadcast(Rule):
         sent = facts.regions.named(lambda name: name in _BROADCASTS, ANNOTATION, OP)[packing]
         parts = [
             (slices.start[packing[owner == one]].min(), slices.end[packing[owner == one]].max())
-            for one in distinct_values(owner[(owner >= 0) & sent])  # one a step
+            for one in distinct_values(owner[(owner >= 0) & sent])  # one per step
         ]
         return union(np.array([a for a, _ in parts]), np.array([b for _, b in parts])) if parts else EMPTY

@@ -21,7 +21,7 @@ from traceopt.rules.rule import Findings, Rule, threshold
 from traceopt.rules.savings.pricing import priced
 from traceopt.rules.savings.starvation import host_bounds
 
-# The autograd functions of torch.nn.parallel, as the profiler names them, and the frames round them.
+# The autograd functions of torch.nn.parallel, as the profiler names them, and the frames around them.
 FUNCTIONS = frozenset(("Broadcast", "BroadcastBackward", "Scatter", "ScatterBackward", "Gather", "GatherBackward"))
 _FRAME = re.compile(r"torch/nn/parallel/(?:replicate|scatter_gather|comm)\.py\(\d+\): (?:replicate|scatter|gather)")
 _MODULE = re.compile(r"torch/nn/parallel/data_parallel\.py\(\d+\): forward|^nn\.Module: DataParallel_\d+$")
@@ -30,13 +30,13 @@ REMOVABLE = 0.95  # of the module's host time
 
 
 class DataParallelModule(Rule):
-    """Measures the host time in which `nn.DataParallel` copies the model to every GPU, splits the batch, and collects
-    the results, in a step in which the GPU starves.
+    """Measures the host time in which `nn.DataParallel` copies the model to every GPU, splits the batch and collects
+    the results, while the GPU waits for the host.
 
-    Why it costs: every forward sends all parameters from the first GPU to the others, one thread for each GPU shares
-    one interpreter, and the first GPU gathers outputs and computes the loss for all.
+    Why it costs: every forward pass sends all parameters from the first GPU to the others. One thread per GPU shares
+    one Python interpreter. The first GPU gathers the outputs and computes the loss for all.
 
-    How to fix: one process for each GPU.
+    How to fix: run one process per GPU.
 
         torchrun --nproc-per-node 4 train.py
 
@@ -45,7 +45,7 @@ class DataParallelModule(Rule):
         model = DistributedDataParallel(model.cuda())
         sampler = DistributedSampler(dataset)
 
-    When it is wrong: the saving counts the host's part alone; the idle time of the other GPUs comes on top and is not
+    When it is wrong: the saving counts only host time. The idle time of the other GPUs comes on top and is not
     estimated.
 
     Sources: PyTorch documentation of DataParallel ("It is recommended to use DistributedDataParallel").
@@ -53,10 +53,10 @@ class DataParallelModule(Rule):
 
     code: ClassVar[str] = "CM008"
     name: ClassVar[str] = "data-parallel-module"
-    title: ClassVar[str] = "Replace DataParallel by DistributedDataParallel"
+    title: ClassVar[str] = "Replace DataParallel with DistributedDataParallel"
     family: ClassVar[str] = "communication"
-    effort: ClassVar[str] = "A dozen lines and another launcher"
-    risk: ClassVar[str] = "The batch is now that of one GPU"
+    effort: ClassVar[str] = "A dozen lines and a new launcher"
+    risk: ClassVar[str] = "batch_size is then per GPU"
     confidence: ClassVar[Confidence] = "medium"
     requires: ClassVar[tuple[str, ...]] = ("gpu", "launches")
 
@@ -77,20 +77,20 @@ class DataParallelModule(Rule):
             facts,
             host_bounds(facts, area, REMOVABLE),
             [RemoveHost(area, REMOVABLE)],
-            "The step without the host time of copying the model, splitting and collecting.",
+            f"Assumes that {REMOVABLE:.0%} of the host time for copying, splitting and collecting goes away.",
         )
         sites = by_site(facts, rows, slices.end[rows] - slices.start[rows])
         devices = len(distinct_values(facts.trace.gpu.device))
         yield self.finding(
             why=(
-                f"One process drives {devices} GPUs through nn.DataParallel; copying the model, batches and results "
-                f"holds the host for {ms(host)} of each {ms(facts.step_ns)} step."
+                f"One process drives {devices} GPUs through nn.DataParallel. Copying the model, batches and results "
+                f"blocks the host for {ms(host)} of each {ms(facts.step_ns)} step."
             ),
             saving=saved if saved.saving.share >= self.min_share else None,
             evidence=site_evidence(facts, sites, lambda site: name_of(facts, int(site.rows[0]))),
             locations=site_locations(sites),
             fix=Fix(
-                "Run one process for each GPU with torchrun, and wrap the model in DistributedDataParallel.",
+                "Run one process per GPU with torchrun, and wrap the model in DistributedDataParallel.",
                 "torchrun --nproc-per-node auto train.py\nmodel = DistributedDataParallel(model.cuda())",
             ),
         )
@@ -100,7 +100,7 @@ class DataParallelModule(Rule):
 
 
 def _work(facts: Facts) -> I8:
-    """What DataParallel itself does on the training thread: its autograd functions, and its frames' parts."""
+    """DataParallel's own work on the training thread: its autograd functions and Python frames."""
     regions, slices = facts.regions, facts.slices
     module = regions.named(lambda name: _MODULE.search(name) is not None, PYTHON)
     frames = regions.named(lambda name: _FRAME.search(name) is not None, PYTHON) & (slices.nearest(module) >= 0)

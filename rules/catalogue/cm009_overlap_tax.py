@@ -1,4 +1,4 @@
-"""CM009: kernels run slower while collectives are beside them."""
+"""CM009: kernels run slower while they overlap collectives."""
 
 from __future__ import annotations
 
@@ -18,42 +18,42 @@ from traceopt.rules.evidence import place_of_work
 from traceopt.rules.rule import Findings, Rule, threshold
 from traceopt.rules.savings.pricing import Changes, hide, priced
 
-BESIDE, ALONE = 0.2, 0.02  # shares of a kernel's time with a collective beside it that count as overlapped, or not
+OVERLAPPED, ALONE = 0.2, 0.02  # share of a kernel's time under a collective: at least, and at most
 
 
 class _Slowed(Struct, frozen=True):
-    """One kind of kernel: by how much its overlapped runs are longer than its usual run alone, over the window."""
+    """One kind of kernel: how much longer its overlapped runs take than its usual run alone, over the window."""
 
-    rows: I8  # the overlapped runs, of the device's work
+    rows: I8  # the overlapped runs: rows of the device's work
     excess_ns: float
-    beside_ns: float  # of these runs, with a collective beside them
-    alone_ns: float  # the usual run alone
-    longer_ns: float  # the usual run beside a collective
+    overlap_ns: float  # of these runs, under a collective
+    alone_ns: float  # median run alone
+    overlapped_ns: float  # median overlapped run
 
     @property
     def slowdown(self) -> float:
-        """Of the time beside a collective: what it would take alone, as a factor."""
-        return self.beside_ns / max(1.0, self.beside_ns - self.excess_ns)
+        """Time under a collective as a multiple of what the same work would take alone."""
+        return self.overlap_ns / max(1.0, self.overlap_ns - self.excess_ns)
 
 
 class OverlapTax(Rule):
-    """Compares runs of the same kernel (name, grid and operator's sizes) that have a collective beside them with runs
-    that have none, and adds up by how much the former take longer.
+    """Compares runs of the same kernel (name, grid and operator sizes) that overlap a collective with runs that do not,
+    and adds up the extra time.
 
-    Why it costs: a resident collective occupies multiprocessors and memory bandwidth. Overlap hides communication, but
-    the kernels beside it pay for it.
+    Why it costs: a running collective occupies multiprocessors (SMs) and memory bandwidth. Overlap hides communication,
+    but slows the kernels that run at the same time.
 
-    How to fix: give the collective fewer multiprocessors, and let the computation go first.
+    How to fix: give the collective fewer SMs, and let compute go first.
 
-        NCCL_MAX_NCHANNELS=8 torchrun ...          # fewer blocks for each collective: try, and measure the step
+        NCCL_MAX_NCHANNELS=8 torchrun ...          # fewer blocks per collective: try, and measure the step
         NCCL_NTHREADS=256 torchrun ...
 
         options = dist.ProcessGroupNCCL.Options(is_high_priority_stream=False)
 
-    Copies by the link's own engines take none (NVLink SHARP, symmetric memory, `NCCL_CTA_POLICY=2` from NCCL 2.28).
+    Copies by the link's own engines take no SMs (NVLink SHARP, symmetric memory, `NCCL_CTA_POLICY=2` from NCCL 2.28).
 
-    When it is wrong: fewer channels make the collective itself slower; where it is exposed at the end, nothing is won.
-    The saving's low end is zero for that reason.
+    When it is wrong: fewer channels make the collective itself slower. If its end is exposed, nothing is gained. This
+    is why the low end of the saving is zero.
 
     Sources: NCCL documentation, environment variables; Rashidi et al., "Enabling Compute-Communication Overlap in
     Distributed Deep Learning Training Platforms" (2021).
@@ -61,16 +61,16 @@ class OverlapTax(Rule):
 
     code: ClassVar[str] = "CM009"
     name: ClassVar[str] = "overlap-tax"
-    title: ClassVar[str] = "Leave more of the GPU to kernels beside collectives"
+    title: ClassVar[str] = "Leave more of the GPU to kernels that overlap collectives"
     family: ClassVar[str] = "communication"
-    effort: ClassVar[str] = "An environment variable, then measuring"
+    effort: ClassVar[str] = "One environment variable, then measure"
     confidence: ClassVar[Confidence] = "low"
     requires: ClassVar[tuple[str, ...]] = ("gpu",)
 
-    min_share: float = threshold(0.03, "smallest excess, as a share of the step, to report")
-    min_runs: int = threshold(3, "runs of a kernel with and without a collective needed to compare them")
-    min_slowdown: float = threshold(1.1, "factor from which the time beside a collective counts as slowed")
-    removable: float = threshold(0.3, "share of the excess to win back, expected")
+    min_share: float = threshold(0.03, "smallest extra time, as a share of the step, to report")
+    min_runs: int = threshold(3, "fewest runs of a kernel with, and without, a collective needed to compare them")
+    min_slowdown: float = threshold(1.1, "smallest slowdown under a collective that counts")
+    removable: float = threshold(0.3, "share of the extra time that the fix removes, expected")
 
     def applies(self, facts: Facts) -> str | None:
         return None if facts.collectives else "No collectives in this trace."
@@ -80,53 +80,52 @@ class OverlapTax(Rule):
         excess = sum(one.excess_ns for one in slowed) / count
         if excess < self.min_share * facts.step_ns:
             return
-        beside = sum(one.beside_ns for one in slowed)
+        overlap = sum(one.overlap_ns for one in slowed) / count
         yield self.finding(
             why=(
-                f"Beside a collective, kernels take {beside / max(1.0, beside - excess * count):.2f} times as long as "
-                f"alone: {ms(excess)} more in each {ms(facts.step_ns)} step."
+                f"Kernels that overlap a collective take {overlap / max(1.0, overlap - excess):.2f} times as long as "
+                f"alone. This adds {ms(excess)} to each {ms(facts.step_ns)} step."
             ),
             saving=priced(
                 facts,
                 (0.0, self.removable * excess, excess),
                 _quicker(facts, slowed, self.removable),
-                "The excess over the same kernels' runs without a collective; fewer channels win back a part of it.",
+                "The extra time over runs of the same kernels without a collective; fewer channels save part of it.",
                 high=_quicker(facts, slowed, 1.0),
             ),
             evidence=[_evidence(facts, one) for one in slowed[:5]],
             fix=Fix(
-                "Limit the channels of NCCL and measure the step again.",
+                "Limit NCCL's channels, and measure the step again.",
                 "NCCL_MAX_NCHANNELS=8 torchrun --nproc-per-node 8 train.py",
             ),
             shares_cause_with=["CM001"],
         )
 
     def _slowed(self, facts: Facts) -> list[_Slowed]:
-        """Kernels that a collective slows, the largest excess first."""
+        """Kernels that a collective slows, largest extra time first."""
         gpu = facts.gpu
         rows = np.flatnonzero(gpu.is_compute & (gpu.in_window > 0) & (gpu.work.duration > 0))
         ops = facts.links.op[gpu.rows[rows]]
         sizes = facts.trace.ops.dims[np.maximum(ops, 0)] if len(facts.trace.ops) else np.full(len(rows), -1)
         sizes = np.where(ops >= 0, sizes, -1)
-        known = (sizes >= 0) | ~facts.tensor_core_work.eligible[rows]  # a product's name and grid do not tell its K
+        known = (sizes >= 0) | ~facts.tensor_core_work.eligible[rows]  # a matmul's name and grid do not determine its K
         rows, sizes = rows[known], sizes[known]
         first, group = group_rows(gpu.work.name[rows], *gpu.work.grid[rows].T, sizes)
         start, duration = gpu.work.start[rows], gpu.work.duration[rows]
         overlap = gpu.communication.within(start, start + duration)
-        parts = (np.flatnonzero(part) for part in (overlap >= BESIDE * duration, overlap <= ALONE * duration))
+        parts = (np.flatnonzero(part) for part in (overlap >= OVERLAPPED * duration, overlap <= ALONE * duration))
         runs = (split(part, group[part], len(first)) for part in parts)
         out = []
         for mine, others in zip(*runs, strict=True):  # kinds of kernel, not events
             if min(len(mine), len(others)) < self.min_runs:
                 continue
             usual = median(duration[others])
-            longer = duration[mine]
             one = _Slowed(
                 rows=rows[mine],
-                excess_ns=float((longer - usual).sum()),
-                beside_ns=float(overlap[mine].sum()),
+                excess_ns=float((duration[mine] - usual).sum()),
+                overlap_ns=float(overlap[mine].sum()),
                 alone_ns=usual,
-                longer_ns=median(longer),
+                overlapped_ns=median(duration[mine]),
             )
             if one.slowdown >= self.min_slowdown and one.excess_ns > 0:
                 out.append(one)
@@ -134,11 +133,11 @@ class OverlapTax(Rule):
 
     def passed(self, facts: Facts) -> str:
         excess = sum(one.excess_ns for one in self._slowed(facts)) / facts.steps.window_ns
-        return f"Kernels beside collectives take {percent(max(0.0, excess))} of the step longer than alone."
+        return f"Overlap with collectives slows kernels by {percent(max(0.0, excess))} of the step."
 
 
 def _quicker(facts: Facts, slowed: list[_Slowed], share: float) -> Changes:
-    """The slowed runs, a share of their excess shorter."""
+    """Shortens the slowed runs by a share of their extra time."""
     rows = np.concatenate([one.rows for one in slowed])
     alone = np.concatenate([np.full(len(one.rows), one.alone_ns) for one in slowed])
     return hide(facts, rows, share * np.maximum(facts.gpu.work.duration[rows] - alone, 0))
@@ -150,6 +149,6 @@ def _evidence(facts: Facts, one: _Slowed) -> Evidence:
         what=short_name(facts.trace.names[facts.gpu.work.name[one.rows[0]]]),
         us_per_step=round(one.excess_ns / count / 1e3, 3),
         calls_per_step=round(len(one.rows) / count, 3),
-        detail=f"{ms(one.longer_ns)} beside a collective, {ms(one.alone_ns)} alone",
+        detail=f"{ms(one.overlapped_ns)} with a collective, {ms(one.alone_ns)} alone",
         location=place_of_work(facts, int(one.rows[0])),
     )
