@@ -1,4 +1,4 @@
-"""How many DataLoader workers hide the loading of a step, whether the cores allow it, and what to set beside them."""
+"""How many DataLoader workers hide data loading, whether the CPU cores allow that many, and which arguments to set."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from traceopt.analyzer.timeline.call_tree import ANNOTATION, OP
 from traceopt.analyzer.vocabulary import op_names
 from traceopt.result.quantities import ms, percent
 
-WAITING_SHARE = 0.5  # of a batch's time, computing: what computes less mostly waits
-LEAST_SHARE = 0.02  # of a core that a worker is said to need, however little it computes
-CROWDED_SHARE = 0.1  # of a batch's time, without a free core
-CHEAPER = "make an item cheaper: decode once and cache it, use packed formats, move augmentation to the GPU"
-FASTER = "read from faster storage (local NVMe or RAM), in larger packed files, or cache what was read"
+WAITING_SHARE = 0.5  # of a batch's build time: a worker that computes for less of it mostly waits
+LEAST_SHARE = 0.02  # of a core: each worker counts for at least this much, however little it computes
+CROWDED_SHARE = 0.1  # of a batch's build time: report a longer wait for a free core
+CHEAPER = "make items cheaper: decode once and cache, use packed formats, move augmentation to the GPU"
+FASTER = "read from faster storage (local NVMe or RAM), use larger packed files, or cache what was read"
 
 
 class LoaderPlan(Struct, frozen=True):
-    """What is known of the training's loader. Times are of a step.
+    """What is known about the training loader. Times are per step.
 
-    `settings` and `cores` are as `traceopt run` recorded them, `cores` None where it did not.
+    `settings` and `cores` are what `traceopt run` recorded; `cores` is None if it did not.
     """
 
     multiprocess: bool
     wait_ns: float  # in `__next__`
-    rest_ns: float  # without the stall
+    rest_ns: float  # of the step, without the stall
     fetches: float  # batches that a step reads
     settings: Loader
     cores: int | None  # for this rank
@@ -38,24 +38,24 @@ class LoaderPlan(Struct, frozen=True):
 
     @property
     def build_ns(self) -> float | None:
-        """What one process takes to build the batches of a step."""
+        """Time that one process takes to build the batches of a step."""
         if not self.multiprocess:
             return self.wait_ns
         build = self.settings.build
         if build is not None:
             return build.batch_ns * self.fetches
-        # With a queue that runs empty they deliver a batch a step: each takes as many steps as there are workers.
+        # If the queue runs empty, the workers deliver a batch per step: each takes as many steps as there are workers.
         workers = self.settings.num_workers
         return workers * (self.rest_ns + self.wait_ns) if workers else None
 
     @property
     def needed(self) -> int | None:
-        """Workers that deliver in time, and one more for a batch that takes longer."""
+        """Workers that deliver in time, plus one for batches that take longer."""
         return None if self.build_ns is None else math.ceil(self.build_ns / self.rest_ns) + 1
 
     @property
     def waits(self) -> bool:
-        """Building is mostly waiting for storage or the network: then more workers than cores help."""
+        """Whether workers mostly wait for storage or the network; then more workers than cores help."""
         return self._computing is not None and self._computing < WAITING_SHARE
 
     @property
@@ -64,7 +64,7 @@ class LoaderPlan(Struct, frozen=True):
 
     @property
     def most(self) -> int | None:
-        """Workers that find a core beside the training thread; None where the cores are not known."""
+        """Workers that the cores can run besides the training thread; None if the number of cores is unknown."""
         if self.cores is None:
             return None
         computing = 1.0 if self._computing is None else max(self._computing, LEAST_SHARE)
@@ -83,31 +83,31 @@ class LoaderPlan(Struct, frozen=True):
 
     @property
     def exhausted(self) -> bool:
-        """There are as many workers as find a core, and they are too few."""
+        """Whether the cores can run no more workers than there are, and these are too few."""
         now = self.settings.num_workers
         return not self.suffices and now is not None and self.most is not None and now >= self.most
 
     @property
     def keeps_up(self) -> bool:
-        """There are workers enough already, by what a batch takes them on average."""
+        """Whether there are enough workers already, judged by the mean time to build a batch."""
         now = self.settings.num_workers
         return self.multiprocess and self.needed is not None and now is not None and self.needed <= now
 
     @property
     def left_ns(self) -> float:
-        """What remains of the wait when there are as many workers as the cores allow."""
+        """The part of the wait that remains with as many workers as the cores can run."""
         if self.suffices or self.build_ns is None or self.most is None:
             return 0.0
         return min(self.wait_ns, max(0.0, self.build_ns / self.most - self.rest_ns))
 
     @property
     def advice(self) -> str:
-        facts = self._known() + self._price()
-        return f"{facts}: {self._workers()}{self._where_the_time_goes()}"
+        times = self._setting() + self._times()
+        return f"{times[:1].upper()}{times[1:]}. {self._workers()}{self._build_time()}"
 
     @property
     def code(self) -> str | None:
-        """The arguments to add or change, but for those that are set already."""
+        """The arguments to add or change; None if all are set already."""
         arguments = []
         if not self.keeps_up and not self.exhausted:
             arguments.append(f"num_workers={'2 * current' if self.wanted is None else self.wanted}")
@@ -119,36 +119,37 @@ class LoaderPlan(Struct, frozen=True):
             arguments.append("pin_memory=True")
         return f"DataLoader({', '.join(['...', *arguments])})" if arguments else None
 
-    def _known(self) -> str:
-        """ "num_workers=0, 16 cores, "."""
+    def _setting(self) -> str:
+        """ "with num_workers=0 and 16 cores, "."""
         workers = 0 if not self.multiprocess else self.settings.num_workers
         known = [] if workers is None else [f"num_workers={workers}"]
         known += [] if self.cores is None else [f"{self.cores} {'core' if self.cores == 1 else 'cores'}"]
-        return "".join(f"{one}, " for one in known)
+        return f"with {' and '.join(known)}, " if known else ""
 
-    def _price(self) -> str:
-        rest = f"against {ms(self.rest_ns)} for the rest of the step"
+    def _times(self) -> str:
+        rest = f"the rest of the step takes {ms(self.rest_ns)}"
         if self.build_ns is None:
-            return f"a wait of {ms(self.wait_ns)} a step {rest}"
+            return f"the loop waits {ms(self.wait_ns)} per step for data, and {rest}"
         batches = "a batch" if self.fetches < 1.5 else f"the {self.fetches:.0f} batches of a step"
-        return f"{ms(self.build_ns)} to build {batches} {rest}"
+        return f"building {batches} takes {ms(self.build_ns)}, and {rest}"
 
     def _workers(self) -> str:
         if self.needed is None:
-            return "raise num_workers, if there are free CPU cores."
+            return "Raise num_workers if there are free CPU cores."
         if not self.suffices:
-            enough = f"{self.needed} workers would hide it, and only {self.most} find a core beside the training thread"
-            then = "They are there:" if self.exhausted else "Use them, and"
-            return f"{enough}. {then} {FASTER if self.waits else CHEAPER}."
+            enough = f"{self.needed} workers would hide this, but the free cores can run only {self.most}"
+            then = ", which already run. To save more," if self.exhausted else ". Use them, and"
+            return f"{enough}{then} {FASTER if self.waits else CHEAPER}."
         if self.keeps_up:
             return (
-                f"{self.needed} workers would do on average, and there are {self.settings.num_workers}: some batches "
-                "come late, or take long to hand over. Let more wait ready (prefetch_factor), and keep them small."
+                f"{self.needed} workers are enough on average, and there are {self.settings.num_workers}. Some batches "
+                "arrive late or take long to receive: prefetch more (prefetch_factor), and keep batches small."
             )
-        given = "" if self.cores is not None else ", given as many free CPU cores"
-        return f"{self.needed} workers suffice{given}."
+        given = "" if self.cores is not None else ", if as many CPU cores are free"
+        return f"{self.needed} workers are enough{given}."
 
-    def _where_the_time_goes(self) -> str:
+    def _build_time(self) -> str:
+        """How workers spend the time to build a batch; empty if that was not recorded."""
         build = self.settings.build
         if build is None or build.cpu_ns is None:
             return ""
@@ -157,22 +158,22 @@ class LoaderPlan(Struct, frozen=True):
             parts.append(f"{percent(build.core_wait_share)} is waiting for a free core")
         if self.waits:
             parts.append("the rest is waiting for data")
-        text = f" Of that time {', '.join(parts)}"
-        return text + (f": {FASTER}." if self.waits and self.suffices and not self.keeps_up else ".")
+        text = f" Of the build time, {', '.join(parts)}."
+        return text + (f" To shorten it, {FASTER}." if self.waits and self.suffices and not self.keeps_up else "")
 
 
 def loader_rows(facts: Facts) -> npt.NDArray[np.int64]:
-    """The slices of the training thread inside a loader, the outermost."""
+    """The outermost slices of the training thread that are inside a loader."""
     rows = facts.host.rows_of("data_loading")
     return np.asarray(rows[facts.slices.thread[rows] == facts.steps.thread])
 
 
 def plan_loader(facts: Facts, wait_ns: float, rest_ns: float) -> LoaderPlan:
-    """`wait_ns` is in `__next__`, `rest_ns` without it: both of a step."""
+    """`wait_ns`: time of a step in `__next__`. `rest_ns`: the step without the stall."""
     multiprocess = bool(facts.regions.named(op_names.is_multiprocess_dataloader, ANNOTATION, OP).any())
     settings = facts.captured.training_loader or Loader()
     if settings.num_workers is not None and multiprocess != (settings.num_workers > 0):
-        settings = Loader()  # of another loader than the one seen in the trace
+        settings = Loader()  # recorded for another loader than the one in the trace
     rows = loader_rows(facts)
     calls = facts.steps.per_step(facts.steps.step_of(facts.slices.start[rows]), np.ones(len(rows), np.int64))
     return LoaderPlan(

@@ -1,4 +1,4 @@
-"""CV001: tensors are transposed between NCHW and NHWC round convolutions."""
+"""CV001: tensors are transposed between NCHW and NHWC around convolutions."""
 
 from __future__ import annotations
 
@@ -16,29 +16,29 @@ from traceopt.rules.savings.pricing import priced_work
 class LayoutConversion(Rule):
     """Measures kernels that transpose activations and weights between NCHW and NHWC in a model with convolutions.
 
-    Why it costs: Tensor Cores and matrix cores convolve in NHWC. A model kept in NCHW is transposed before and after
-    each convolution, and each transpose passes the whole tensor through memory.
+    Why it costs: Tensor Cores and matrix cores convolve in NHWC. An NCHW model is transposed before and after each
+    convolution, and each transpose reads and writes the whole tensor.
 
     How to fix: keep the model and its input in channels_last.
 
         model = model.to(memory_format=torch.channels_last)
         images = images.to(memory_format=torch.channels_last)
 
-    When it is wrong: operators without a channels_last version bring the transposes back; a single transpose at the
-    model's entry is normal.
+    When it is wrong: operators without a channels_last version bring the transposes back. A single transpose of the
+    model's input is normal.
 
     Sources: PyTorch tutorial, "Channels Last Memory Format"; NVIDIA, "Convolutional Layers User's Guide".
     """
 
     code: ClassVar[str] = "CV001"
     name: ClassVar[str] = "layout-conversion"
-    title: ClassVar[str] = "Keep convolutions in channels_last"
+    title: ClassVar[str] = "Use channels_last for convolutions"
     family: ClassVar[str] = "convolution"
     effort: ClassVar[str] = "Two lines"
     confidence: ClassVar[Confidence] = "medium"
     requires: ClassVar[tuple[str, ...]] = ("gpu",)
 
-    min_share: float = threshold(0.01, "smallest time of such kernels, as a share of the step, to report")
+    min_share: float = threshold(0.01, "smallest time of layout transposes, as a share of the step, to report")
 
     def applies(self, facts: Facts) -> str | None:
         return None if facts.gpu.kind.among("conv").any() else "No convolutions in this trace."
@@ -52,14 +52,14 @@ class LayoutConversion(Rule):
         evidence = kernel_evidence(facts, work)
         yield self.finding(
             why=(
-                f"{work.sum() / count:,.0f} layout transposes a step take {ms(time)} of each {ms(facts.step_ns)} step, "
-                f"{percent(facts.gpu.area(work).total / max(1, facts.gpu.busy.total))} of the GPU's busy time."
+                f"{work.sum() / count:,.0f} layout transposes per step take {ms(time)} of each {ms(facts.step_ns)} "
+                f"step, or {percent(facts.gpu.area(work).total / max(1, facts.gpu.busy.total))} of the GPU's busy time."
             ),
             saving=priced_work(
                 facts,
                 work,
                 (0.5 * time, 0.9 * time, time),
-                "Time of the transposes; some remain where an operator needs NCHW.",
+                "Assumes 50%, 90% or 100% of the transposes' time goes away; some remain if an operator needs NCHW.",
             ),
             evidence=evidence,
             locations=places(evidence),
@@ -76,9 +76,8 @@ def _fix(facts: Facts) -> Fix:
     layouts = [model.channels_last for model in facts.captured.models if model.channels_last is not None]
     if layouts and all(layouts):
         return Fix(
-            "The model's filters are in channels_last already, as recorded: convert its input as well, and look for "
-            "operators "
-            "that bring NCHW back (the evidence names those that launch the transposes).",
+            "The recorded model weights are already in channels_last. Convert the input too, and look for operators "
+            "that bring NCHW back. The evidence names the operators that launch the transposes.",
             images,
         )
     return Fix(

@@ -1,4 +1,4 @@
-"""CV002: convolutions add a bias that the batch norm behind them takes away."""
+"""CV002: convolutions add a bias that the next batch norm cancels."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ BACKWARD = "aten::convolution_backward"
 
 
 class ConvBiasBeforeNorm(Rule):
-    """Measures the kernels that add a convolution's bias, and those that sum up its gradient, where a batch norm comes
-    directly behind the convolution.
+    """Measures the kernels that add a convolution's bias and sum its gradient, if a batch norm directly follows the
+    convolution.
 
-    Why it costs: batch norm subtracts the mean of each channel, and the bias with it. Its addition passes the whole
-    activation through memory, and its gradient another time.
+    Why it costs: batch norm subtracts the mean of each channel, which cancels the bias. Adding the bias passes the
+    whole activation through memory, and so does its gradient.
 
-    How to fix: leave the bias out; the norm has one of its own.
+    How to fix: drop the bias. The norm has its own.
 
         nn.Sequential(nn.Conv2d(64, 128, 3, padding=1, bias=False), nn.BatchNorm2d(128), nn.ReLU())
 
-    When it is wrong: in evaluation mode the norm subtracts a fixed mean, and a trained bias counts: fold it into the
-    norm (`torch.nn.utils.fusion.fuse_conv_bn_eval`). Checkpoints with a bias need it dropped on loading.
+    When it is wrong: in evaluation mode the norm subtracts a fixed mean, so a trained bias counts. Fold it into the
+    norm (`torch.nn.utils.fusion.fuse_conv_bn_eval`). Drop the bias when you load a checkpoint that has one.
 
     Sources: Ioffe and Szegedy, "Batch Normalization" (2015), section 3.2; PyTorch performance tuning guide.
     """
@@ -48,11 +48,11 @@ class ConvBiasBeforeNorm(Rule):
     name: ClassVar[str] = "conv-bias-before-norm"
     title: ClassVar[str] = "Drop the bias of convolutions before a batch norm"
     family: ClassVar[str] = "convolution"
-    effort: ClassVar[str] = "One argument a layer"
+    effort: ClassVar[str] = "One argument per layer"
     risk: ClassVar[str] = "Old checkpoints need the bias dropped"
     requires: ClassVar[tuple[str, ...]] = ("gpu", "launches", "shapes")
 
-    min_share: float = threshold(0.01, "smallest time of such kernels, as a share of the step, to report")
+    min_share: float = threshold(0.01, "smallest time of the bias kernels, as a share of the step, to report")
 
     def applies(self, facts: Facts) -> str | None:
         return None if len(_convolutions(facts)[0]) else "No convolution with a bias in this trace."
@@ -67,14 +67,14 @@ class ConvBiasBeforeNorm(Rule):
         sites = by_site(facts, chosen, slices.end[chosen] - slices.start[chosen])
         yield self.finding(
             why=(
-                f"{len(chosen) / facts.steps.count:,.0f} convolutions a step have a bias which the next norm takes "
-                f"away: {ms(time)} of each {ms(facts.step_ns)} step, its gradient included."
+                f"{len(chosen) / facts.steps.count:,.0f} convolutions per step have a bias that the next batch norm "
+                f"cancels. The biases and their gradients take {ms(time)} of each {ms(facts.step_ns)} step."
             ),
             saving=priced(
                 facts,
                 (0.8 * time, time, time),
                 scaled(facts, part > 0, 1 - part),
-                "The step without the GPU time of these kernels.",
+                "Assumes the bias kernels go away; at most their GPU time.",
             ),
             evidence=site_evidence(facts, sites, lambda _: "Convolution with a bias before a batch norm"),
             locations=site_locations(sites),
@@ -84,11 +84,11 @@ class ConvBiasBeforeNorm(Rule):
     def passed(self, facts: Facts) -> str:
         rows, useless = _convolutions(facts)
         share = percent(launched_ns(facts, _bias_work(facts, rows, useless)) / facts.step_ns)
-        return f"Biases of convolutions before a batch norm cost {share} of the step."
+        return f"Convolution biases before a batch norm take {share} of the step."
 
 
 def _convolutions(facts: Facts) -> tuple[I8, npt.NDArray[np.bool_]]:
-    """Convolutions with a bias (slices), and which of them a batch norm follows."""
+    """Slices of convolutions with a bias, and which of them are followed by a batch norm."""
     slices, ops = facts.slices, facts.trace.ops
     wanted = facts.regions.named(CONVOLUTIONS.__contains__, OP)
     rows = np.flatnonzero(wanted)
@@ -112,7 +112,7 @@ def _has_bias(text: str) -> bool:
 
 
 def _bias_work(facts: Facts, rows: I8, useless: npt.NDArray[np.bool_]) -> npt.NDArray[np.float64]:
-    """How much of each row of the device's work goes with these biases: adding them, and their gradients."""
+    """Share (0..1) of each row of the device's work that these biases cause: adding them, and their gradients."""
     regions, names = facts.regions, facts.trace.names
     op = regions.op_of_work
     adds = np.array([name in ADDS for name in names] or [False])
@@ -121,5 +121,5 @@ def _bias_work(facts: Facts, rows: I8, useless: npt.NDArray[np.bool_]) -> npt.ND
     mask[rows[useless]] = True
     forward = regions.work_under(mask) & (op >= 0) & adds[op]
     backward = regions.work_under(regions.named(lambda name: name == BACKWARD, OP)) & (op >= 0) & sums[op]
-    share = float(useless.mean()) if len(useless) else 0.0  # the gradients of the other biases stay
+    share = float(useless.mean()) if len(useless) else 0.0  # the other biases keep their gradients
     return np.asarray(np.maximum(forward.astype(np.float64), share * backward))

@@ -1,4 +1,4 @@
-"""CV003: cuDNN picks the algorithms of convolutions by a rule of thumb, though their shapes never change."""
+"""CV003: cudnn.benchmark is off, although the shapes of convolutions never change."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ class CudnnBenchmarkOff(Rule):
     """Measures the GPU time of convolutions in a run in which `torch.backends.cudnn.benchmark` was off and every step
     has convolutions of the same shapes.
 
-    Why it costs: for a shape that it has not seen, cuDNN (MIOpen on AMD) chooses an algorithm by heuristics. With
-    benchmark it times the candidates once and keeps the fastest.
+    Why it costs: for a new shape, cuDNN (MIOpen on AMD) chooses an algorithm by heuristics. With benchmark on, it times
+    the candidates once and keeps the fastest.
 
-    How to fix: one line before the first convolution.
+    How to fix: add one line before the first convolution.
 
         torch.backends.cudnn.benchmark = True
 
-    What it gives is not known before it was tried: nothing where the heuristics were right, and more for unusual
-    shapes, strides and groups. So the finding carries no saving.
+    The gain is unknown until you try it. It is zero if the heuristics were right, and larger for unusual shapes,
+    strides and groups. This is why the finding has no saving.
 
-    When it is wrong: where shapes change often, each new one is timed again, which costs seconds. The fastest algorithm
+    When it is wrong: if shapes change often, each new one is timed again, which takes seconds. The fastest algorithm
     may differ from run to run, and so may the last bits of the results.
 
     Sources: PyTorch performance tuning guide, "Enable cuDNN auto-tuner"; PyTorch documentation, "Reproducibility".
@@ -39,7 +39,7 @@ class CudnnBenchmarkOff(Rule):
 
     code: ClassVar[str] = "CV003"
     name: ClassVar[str] = "cudnn-benchmark-off"
-    title: ClassVar[str] = "Let cuDNN time its convolution algorithms"
+    title: ClassVar[str] = "Turn on cudnn.benchmark"
     family: ClassVar[str] = "convolution"
     effort: ClassVar[str] = "One line"
     risk: ClassVar[str] = "Last bits may differ between runs"
@@ -52,8 +52,8 @@ class CudnnBenchmarkOff(Rule):
         if not facts.gpu.kind.among("conv").any():
             return "No convolutions in this trace."
         if environment.deterministic:
-            return "Deterministic algorithms are asked for, which leave no choice."
-        return "The setting of cudnn.benchmark was not recorded." if environment.cudnn_benchmark is None else None
+            return "Deterministic algorithms are on, so cuDNN cannot choose among algorithms."
+        return "The cudnn.benchmark setting was not recorded." if environment.cudnn_benchmark is None else None
 
     def check(self, facts: Facts) -> Findings:
         work = facts.gpu.kind.among("conv") & (facts.gpu.in_window > 0)
@@ -64,14 +64,14 @@ class CudnnBenchmarkOff(Rule):
         evidence = kernel_evidence(facts, work, 3)
         yield self.finding(
             why=(
-                f"Convolutions take {ms(time_ns)} of each {ms(facts.step_ns)} step, in the same {shapes} "
-                f"{'shape' if shapes == 1 else 'shapes'} every time, and cudnn.benchmark is off."
+                f"Convolutions take {ms(time_ns)} of each {ms(facts.step_ns)} step, and cudnn.benchmark is off. Every "
+                f"step has the same {'convolution shape' if shapes == 1 else f'{shapes} convolution shapes'}."
             ),
             saving=None,
             evidence=[*evidence, Evidence("torch.backends.cudnn.benchmark = False", detail="recorded setting")],
             locations=places(evidence),
             fix=Fix(
-                "Switch benchmark on before the first convolution and compare the step; the first steps take longer.",
+                "Turn it on before the first convolution and compare the step time. The first steps take longer.",
                 "torch.backends.cudnn.benchmark = True",
             ),
         )
@@ -84,7 +84,7 @@ class CudnnBenchmarkOff(Rule):
 
 
 def _shapes(facts: Facts) -> int:
-    """How many different shapes convolutions have; 0 where they differ between steps, or are not known."""
+    """Number of different convolution shapes; 0 if they differ between steps or were not recorded."""
     slices, ops = facts.slices, facts.trace.ops
     rows = np.flatnonzero(facts.regions.named(lambda name: name in _CONVOLUTIONS, OP))
     step, dims = facts.steps.step_of(slices.start[rows]), ops.dims[slices.row[rows]]

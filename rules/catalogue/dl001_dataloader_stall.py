@@ -1,4 +1,4 @@
-"""DL001: the GPU starves while the loop waits for the next batch."""
+"""DL001: the GPU is idle while the training loop waits for the next batch."""
 
 from __future__ import annotations
 
@@ -18,28 +18,27 @@ from traceopt.rules.savings.starvation import typical_ns
 
 
 class DataloaderStall(Rule):
-    """Measures the time in which the GPU starves while the training thread is inside the DataLoader's `__next__`.
-    On a CPU-only run, all of that time counts: the thread does no model work in it.
+    """Measures the time in which the GPU waits while the training thread is inside the DataLoader's `__next__`. On a
+    CPU-only run all of that time counts, because the thread does no model work in it.
 
-    Why it costs: a step cannot begin before its batch is there. With `num_workers=0` the batch is built inside the
-    training process, one after the other; with too few workers the queue runs empty.
+    Why it costs: a step cannot start before its batch is ready. With `num_workers=0` the training process builds each
+    batch itself. With too few workers the queue runs empty.
 
-    How to fix:
+    How to fix: load data in enough worker processes:
 
         loader = DataLoader(
             dataset, batch_size=64, shuffle=True,
             num_workers=8,             # enough that workers x step time >= time to build a batch
-            persistent_workers=True,   # do not start them again every epoch
+            persistent_workers=True,   # do not restart them every epoch
             prefetch_factor=4,
             pin_memory=True,
         )
 
-    If more workers do not help, make a batch cheaper: decode once and cache, store the data packed and on a fast local
-    disk, or move the augmentation to the GPU.
+    If more workers do not help, make batches cheaper: decode once and cache, store packed data on a fast local disk, or
+    move augmentation to the GPU.
 
-    When it is wrong: in the first step after the workers start, the wait is start-up and not steady. The rule judges
-    the median step, so a single long wait does not count. The profiler slows Python in the loader, most of all with
-    stacks.
+    When it is wrong: in the first step after the workers start, the wait is start-up time. The rule judges the median
+    step, so a single long wait does not count. The profiler slows Python in the loader, most of all with stacks.
 
     Sources: PyTorch documentation, "torch.utils.data" and the performance tuning guide.
     """
@@ -51,11 +50,11 @@ class DataloaderStall(Rule):
     effort: ClassVar[str] = "One line"
     risk: ClassVar[str] = "More CPU memory"
 
-    min_share: float = threshold(0.03, "smallest share of the median step to report")
-    hand_over_ms: float = threshold(1.0, "usual time to take a ready batch over from a worker, which cannot be saved")
+    min_share: float = threshold(0.03, "smallest wait for data, as a share of the median step, to report")
+    hand_over_ms: float = threshold(1.0, "usual time to receive a ready batch from a worker, in ms; it cannot be saved")
 
     def applies(self, facts: Facts) -> str | None:
-        return None if len(facts.host.rows_of("data_loading")) else "No DataLoader was seen in the trace."
+        return None if len(facts.host.rows_of("data_loading")) else "No DataLoader in this trace."
 
     def check(self, facts: Facts) -> Findings:
         stall = facts.stalls.typical_ns("data_loading")
@@ -66,29 +65,29 @@ class DataloaderStall(Rule):
         plan = plan_loader(facts, typical_ns(facts, start, end - start), facts.step_ns - stall)
         sites = by_site(facts, rows, facts.stalled_within(start, end))
         inside = functions_inside(facts, rows)
-        waits = "the GPU waits" if facts.has_gpu else "the training thread waits"
+        who = "The GPU" if facts.has_gpu else "The training thread"
         ready_ns = _ready_ns(facts) if plan.keeps_up else 0.0
         stall -= min(ready_ns, self.hand_over_ms * 1e6 * plan.fetches)
         if stall < self.min_share * facts.step_ns:
             return
         if not plan.multiprocess:
-            title, how = None, "are built inside the training process"
+            title, cause = None, "Batches are built inside the training process"
         elif plan.keeps_up:
-            title, how = "Let more batches wait ready in the data loader", "come late from the worker processes"
+            title, cause = "Prefetch more batches in the data loader", "Batches arrive late from the worker processes"
         elif plan.exhausted:
-            title, how = "Make a batch cheaper to load", "are built in as many workers as find a core"
+            title, cause = "Make batches cheaper to load", "The worker processes already use all free cores"
         else:
-            title, how = "Give the data loader more workers", "are built in worker processes that are too slow"
+            title, cause = "Use more data loader workers", "The worker processes build batches too slowly"
         left = min(stall, ready_ns or plan.left_ns)
         yield self.finding(
             title=title,
-            why=f"Batches {how}: {waits} {ms(stall)} of each {ms(facts.step_ns)} step for the next one.",
+            why=f"{who} waits {ms(stall)} of each {ms(facts.step_ns)} step for the next batch. {cause}.",
             saving=priced(
                 facts,
                 (0.8 * (stall - left), stall, stall),
                 [RemoveHost(area_of(facts, rows))],
-                "The measured stall of the median step; down to 80% of it where handing batches over costs time."
-                + (f" {_what_is_left(plan)} leaves {ms(left)} of it." if left else ""),
+                "Assumes the wait in the median step goes away, or 80% of it if receiving batches costs time."
+                + (f" {ms(left)} of it remains, because {_why_left(plan)}." if left else ""),
                 low=[RemoveHost(area_of(facts, rows), 0.8)],
             ),
             confidence="medium" if left else None,
@@ -110,14 +109,14 @@ class DataloaderStall(Rule):
         return f"Waiting for data takes {percent(share)} of the median step."
 
 
-def _what_is_left(plan: LoaderPlan) -> str:
+def _why_left(plan: LoaderPlan) -> str:
     if plan.keeps_up:
-        return "Taking over a batch that is ready"
-    return f"The work of {plan.most} {'worker' if plan.most == 1 else 'workers'} without cheaper items"
+        return "receiving a ready batch takes that long"
+    return f"{plan.most} {'worker is' if plan.most == 1 else 'workers are'} too few without cheaper items"
 
 
 def _ready_ns(facts: Facts) -> float:
-    """A step's time in the loader when its batch is ready: in the quickest tenth of the run's steps. 0: not known."""
+    """Time in the loader per step when the batch is ready, ns: 10th percentile of the run's steps. 0: not known."""
     ledger = facts.captured.ledger
     if ledger is None or ledger.fetch_ns is None or not len(ledger.usual):
         return 0.0

@@ -1,4 +1,4 @@
-"""DL002: the GPU starves while Python outside the DataLoader prepares the input."""
+"""DL002: the GPU is idle while Python outside the DataLoader prepares the input."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from traceopt.rules.savings.pricing import area_of, priced
 
 
 class InputWorkOnMainThread(Rule):
-    """Measures the time in which the GPU starves while the training thread decodes, tokenizes, resizes, collates or
-    augments outside the DataLoader (or turns results back into images and text after the step).
+    """Measures the time in which the GPU waits while the training thread decodes, tokenizes, resizes, collates or
+    augments outside the DataLoader (or converts results back to images and text after the step).
 
-    Why it costs: this work runs in line with the launches of the model, so the GPU waits for it in every step, however
-    many loader workers there are.
+    Why it costs: the thread that does this work also launches the model's kernels, so the GPU waits for it in every
+    step, however many loader workers there are.
 
-    How to fix: move it into the dataset or the collate function, where worker processes run it ahead of the step.
+    How to fix: move the work into the dataset or the collate function, where worker processes run it ahead of the step.
 
         class Images(Dataset):
             def __getitem__(self, i):
@@ -28,13 +28,13 @@ class InputWorkOnMainThread(Rule):
 
         loader = DataLoader(Images(paths), num_workers=8)
 
-    Data that does not change can be prepared once and stored. Resizing and normalizing also run well on the GPU.
+    If the data does not change, prepare it once and store it. Resizing and normalizing also run well on the GPU.
 
-    When it is wrong: the work is recognised by the names of frames (image processors, tokenizers, `preprocess`,
-    `collate_fn`, decoders). A function of such a name that does something else would be blamed wrongly; work without a
-    telling name is counted as Python between launches.
+    When it is wrong: the rule recognizes the work by the names of frames (image processors, tokenizers, `preprocess`,
+    `collate_fn`, decoders). It blames a function with such a name even if the function does something else. Work
+    without a recognizable name counts as Python between launches.
 
-    Sources: definitions of field.md; XProf's input-pipeline analyzer draws the same line.
+    Sources: XProf documentation, input-pipeline analyzer, which draws the same line.
     """
 
     code: ClassVar[str] = "DL002"
@@ -44,7 +44,7 @@ class InputWorkOnMainThread(Rule):
     effort: ClassVar[str] = "Some refactoring"
     requires: ClassVar[tuple[str, ...]] = ("stacks",)
 
-    min_share: float = threshold(0.01, "smallest share of the median step to report")
+    min_share: float = threshold(0.01, "smallest wait for input work, as a share of the median step, to report")
 
     def check(self, facts: Facts) -> Findings:
         stall = facts.stalls.typical_ns("input_work")
@@ -55,14 +55,14 @@ class InputWorkOnMainThread(Rule):
         cost = facts.stalled_within(facts.slices.start[rows], facts.slices.end[rows])
         rows, cost = rows[cost > 0], cost[cost > 0]
         sites = by_calling_site(facts, rows, cost)
-        who = "the GPU waits" if facts.has_gpu else "the training thread spends"
+        who, on = ("The GPU waits", "for") if facts.has_gpu else ("The training thread spends", "on")
         yield self.finding(
-            why=f"Outside the data loader {who} {ms(stall)} of each {ms(facts.step_ns)} step for input work.",
+            why=f"{who} {ms(stall)} of each {ms(facts.step_ns)} step {on} input work outside the data loader.",
             saving=priced(
                 facts,
                 (0.7 * stall, 0.95 * stall, stall),
                 [RemoveHost(area_of(facts, rows), 0.95)],
-                "The measured stall of the median step, less what handing the prepared batch over may cost.",
+                "Assumes 70%, 95% or 100% of the wait goes away; receiving the prepared batch takes the rest.",
                 low=[RemoveHost(area_of(facts, rows), 0.7)],
                 high=[RemoveHost(area_of(facts, rows))],
             ),
@@ -72,12 +72,12 @@ class InputWorkOnMainThread(Rule):
             ],
             locations=site_locations(sites),
             fix=Fix(
-                "Do this work in the dataset or collate function and let DataLoader workers run it ahead of the step; "
-                "or prepare the data once and store it.",
+                "Do this work in the dataset or the collate function, so that DataLoader workers run it ahead of the "
+                "step. Or prepare the data once and store it.",
                 "loader = DataLoader(dataset, collate_fn=prepare, num_workers=8, persistent_workers=True)",
             ),
         )
 
     def passed(self, facts: Facts) -> str:
         share = facts.stalls.typical_ns("input_work") / facts.step_ns
-        return f"Input work outside the loader stalls {percent(share)} of the median step."
+        return f"Waiting for input work outside the data loader takes {percent(share)} of the median step."

@@ -1,4 +1,4 @@
-"""DL003: input is copied to the GPU from pageable memory, with nothing beside it."""
+"""DL003: input copies from pageable memory are exposed (no compute overlaps them)."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ from traceopt.rules.savings.starvation import typical_ns
 class PageableCopy(Rule):
     """Measures copies from pageable host memory to the device during which the GPU computes nothing.
 
-    Why it costs: the driver has to stage pageable memory through a pinned buffer, so the copy runs at a fraction of the
-    link's rate and the calling thread is blocked for most of it. It cannot overlap the work that follows.
+    Why it costs: the driver stages pageable memory through a pinned buffer, so the copy runs at a fraction of the
+    link's bandwidth and blocks the calling thread most of the time. It cannot overlap the work that follows.
 
-    How to fix: pin the batches and copy without blocking. Both are needed: pinned memory alone still blocks the thread,
-    `non_blocking=True` alone still copies from pageable memory.
+    How to fix: pin the batches and copy them without blocking. You need both: pinned memory alone still blocks the
+    thread, and `non_blocking=True` alone still copies from pageable memory.
 
         loader = DataLoader(dataset, num_workers=8, pin_memory=True)
         for images, labels in loader:
             images = images.to("cuda", non_blocking=True)
             labels = labels.to("cuda", non_blocking=True)
 
-    When it is wrong: HIP traces do not say whether host memory was pinned; there the rule stays silent. A copy that
-    happens once (weights moved to the device) is no cost of the median step.
+    When it is wrong: HIP traces do not show whether host memory was pinned, so the rule stays silent there. A copy that
+    happens once (weights moved to the device) does not affect the median step.
 
     Sources: NVIDIA, "How to Optimize Data Transfers in CUDA C/C++"; PyTorch, "A guide on good usage of non_blocking and
     pin_memory".
@@ -46,8 +46,8 @@ class PageableCopy(Rule):
     risk: ClassVar[str] = "More locked memory"
     requires: ClassVar[tuple[str, ...]] = ("gpu",)
 
-    min_share: float = threshold(0.01, "smallest share of the median step to report")
-    pinned_gb_per_s: float = threshold(20.0, "rate to expect from pinned memory, GB/s")
+    min_share: float = threshold(0.01, "smallest exposed copy time and wait, as a share of the median step, to report")
+    pinned_gb_per_s: float = threshold(20.0, "bandwidth to expect from pinned memory, in GB/s")
 
     def applies(self, facts: Facts) -> str | None:
         if any(copy.kind.startswith("HtoD") for copy in facts.copies):
@@ -74,18 +74,18 @@ class PageableCopy(Rule):
         sites = by_site(facts, launch[known], work.duration[known])
         copies = np.zeros(len(facts.gpu.work), bool)
         copies[copy.rows] = True
-        copying = facts.links.op_slice[facts.gpu.rows[copy.rows]]  # a sync follows each copy there
+        copying = facts.links.op_slice[facts.gpu.rows[copy.rows]]  # each of these operators ends with a sync
         asynchronous: Changes = [
             RemoveHost(area_of(facts, launch[known])),
             AsyncCopy(copies),
             DropSync(calls_in(facts, copying[copying >= 0])),
         ]
-        size = f"{copy.bytes / facts.steps.count / 1e6:,.1f} MB" if copy.bytes else "The input"
+        size = f"{copy.bytes / facts.steps.count / 1e6:,.1f} MB per step" if copy.bytes else "The input"
         at = f" at {rate:.1f} GB/s" if rate else ""
         yield self.finding(
             why=(
-                f"{size} a step is copied from pageable memory{at}; {ms(typical)} of it runs with the GPU "
-                f"computing nothing, and the GPU waits {ms(blocked)} more for the blocked host."
+                f"{size} is copied from pageable memory{at}. In each {ms(facts.step_ns)} step, {ms(typical)} of copy "
+                f"time is exposed, and the GPU waits another {ms(blocked)} for the blocked host."
             ),
             saving=priced(
                 facts,
@@ -95,7 +95,7 @@ class PageableCopy(Rule):
                     typical + blocked,
                 ),
                 [*asynchronous, ScaleWork(copies, faster)],
-                f"From a copy at {self.pinned_gb_per_s:g} GB/s (pinned memory) up to one wholly beside compute.",
+                f"From a copy at {self.pinned_gb_per_s:g} GB/s (pinned memory) to a copy fully hidden by compute.",
                 low=[ScaleWork(copies, faster)],
                 high=[*asynchronous, ScaleWork(copies, faster), MoveToStream(copies)],
             ),
@@ -110,6 +110,6 @@ class PageableCopy(Rule):
     def passed(self, facts: Facts) -> str:
         copy = next((c for c in facts.copies if c.kind == "HtoD pageable"), None)
         if copy is None:
-            return "No copy comes from memory that is known to be pageable."
+            return "No copy comes from memory known to be pageable."
         share = copy.exposed_ns / facts.steps.window_ns
-        return f"Copies from pageable memory take {percent(share)} of the step with no compute beside them."
+        return f"Exposed copies from pageable memory take {percent(share)} of the step."

@@ -21,12 +21,12 @@ KINDS = {"HtoD pinned": "pinned", "HtoD": "host"}  # HIP does not say whether ho
 
 
 class ExposedInputCopy(Rule):
-    """Measures copies from pinned host memory to the device with neither compute nor communication beside them.
+    """Measures copies from pinned host memory to the device that neither compute nor communication overlaps.
 
-    Why it costs: on the stream of the computation a copy waits for its turn and the next kernel waits for the copy. The
-    link to the host has its own engine: the next batch could travel while this one is computed.
+    Why it costs: on the compute stream, a copy waits for its turn, and the next kernel waits for the copy. The link to
+    the host has its own copy engine, so the next batch can be copied while the GPU computes this one.
 
-    How to fix: copy the next batch on a stream of its own.
+    How to fix: copy the next batch on its own stream.
 
         class Prefetcher:
             def __init__(self, loader):
@@ -44,10 +44,10 @@ class ExposedInputCopy(Rule):
                 batch.record_stream(torch.cuda.current_stream())
                 return batch
 
-    Sending less helps as well: bytes instead of floats, normalised on the GPU.
+    Sending less also helps: send bytes instead of floats, and normalize on the GPU.
 
-    When it is wrong: where the host is late anyway, a hidden copy gives back less, and the low end says so. Traces of
-    HIP do not tell pinned from pageable memory; there both fixes are needed (DL003).
+    When it is wrong: if the host is late anyway, hiding the copy saves less, as the low end of the saving shows. HIP
+    traces do not tell pinned from pageable memory. There you need both fixes (DL003).
 
     Sources: PyTorch, "A guide on good usage of non_blocking and pin_memory"; NVIDIA, "How to Overlap Data Transfers in
     CUDA C/C++".
@@ -55,14 +55,14 @@ class ExposedInputCopy(Rule):
 
     code: ClassVar[str] = "DL004"
     name: ClassVar[str] = "exposed-input-copy"
-    title: ClassVar[str] = "Copy the next batch beside the computation"
+    title: ClassVar[str] = "Overlap input copies with compute"
     family: ClassVar[str] = "input pipeline"
     effort: ClassVar[str] = "Twenty lines"
     risk: ClassVar[str] = "Memory for one more batch"
     confidence: ClassVar[Confidence] = "medium"
     requires: ClassVar[tuple[str, ...]] = ("gpu",)
 
-    min_share: float = threshold(0.02, "smallest share of the median step to report")
+    min_share: float = threshold(0.02, "smallest exposed copy time, as a share of the median step, to report")
 
     def applies(self, facts: Facts) -> str | None:
         return None if _copies(facts) else "Nothing is copied from pinned host memory to the device."
@@ -84,17 +84,17 @@ class ExposedInputCopy(Rule):
         moves = np.zeros(len(work), bool)
         moves[rows] = True
         moved = sum(copy.bytes or 0 for copy in copies) / facts.steps.count
-        size = f"{moved / 1e6:,.1f} MB a step are" if moved else "The input is"
+        size = f"{moved / 1e6:,.1f} MB per step" if moved else "The input"
         yield self.finding(
             why=(
-                f"{size} copied from {' and '.join(KINDS[copy.kind] for copy in copies)} memory, and {ms(exposed)} of "
-                f"each {ms(facts.step_ns)} step pass with the GPU computing nothing meanwhile."
+                f"{size} is copied from {' and '.join(KINDS[copy.kind] for copy in copies)} memory. In each "
+                f"{ms(facts.step_ns)} step, {ms(exposed)} of copy time is exposed."
             ),
             saving=priced(
                 facts,
                 (0.5 * exposed, 0.9 * exposed, exposed),
                 [MoveToStream(moves)],
-                "The exposed time of the copies, all of which fits beside the computation.",
+                "Assumes the copies run on their own stream; compute hides 50%, 90% or 100% of their exposed time.",
                 low=hide(facts, rows, 0.5 * alone),
             ),
             evidence=evidence,
@@ -106,9 +106,7 @@ class ExposedInputCopy(Rule):
         )
 
     def passed(self, facts: Facts) -> str:
-        return (
-            f"Copies from host memory take {percent(_exposed_ns(facts) / facts.step_ns)} of the step with no compute."
-        )
+        return f"Exposed copies from host memory take {percent(_exposed_ns(facts) / facts.step_ns)} of the step."
 
 
 def _copies(facts: Facts) -> list[CopyCalls]:
@@ -116,7 +114,7 @@ def _copies(facts: Facts) -> list[CopyCalls]:
 
 
 def _exposed_ns(facts: Facts) -> float:
-    """With neither compute nor communication beside them, in the median step."""
+    """Time of copies in the median step that neither compute nor communication overlaps, ns."""
     rows = np.concatenate([copy.rows for copy in _copies(facts)])
     edges, work = facts.steps.edges, facts.gpu.work
     exposed = intersect(union(work.start[rows], work.end_of(rows)), facts.gpu.exposed_copies)

@@ -1,4 +1,4 @@
-"""DL005: steps wait for data in turns, as many apart as there are workers."""
+"""DL005: the loop waits for data periodically, once per round of the loader workers."""
 
 from __future__ import annotations
 
@@ -20,53 +20,53 @@ from traceopt.rules.savings.whole_run import judged_steps, mean_step_ns, whole_r
 
 
 class PeriodicLoaderStall(Rule):
-    """Measures over all steps of the run the waits for data that come every so many steps as the loader has workers,
-    with hardly any wait in between.
+    """Measures waits for data that recur once per round of the loader workers, with hardly any wait in between. The
+    rule looks at all steps of the run.
 
-    Why it costs: all workers begin at the same time and take equally long. When that is longer than the steps that
-    their batches feed, the loop runs through the batches and then waits for the next round. The median step shows
-    nothing of it; the run pays for every round.
+    Why it costs: all workers start at the same time and take equally long. If building a batch takes longer than the
+    steps that one round of batches feeds, the loop uses the batches up and then waits for the next round. The median
+    step does not show this, but the run pays for every round.
 
-    How to fix: what makes the workers keep up: more of them, or cheaper items.
+    How to fix: help the workers keep up, with more workers or cheaper items.
 
         DataLoader(dataset, num_workers=12, prefetch_factor=4, persistent_workers=True)
 
-    A larger prefetch_factor only bridges rounds of varying length: workers that are too slow on average empty every
+    A larger prefetch_factor only evens out rounds of varying length. Workers that are too slow on average empty every
     queue.
 
-    When it is wrong: what happens at an interval that is the number of workers by chance (logging, evaluation) slows
-    the same steps, but not inside the loader, which alone is measured here.
+    When it is wrong: other work may recur at the same interval by chance (logging, evaluation). It slows the same
+    steps, but outside the loader, and the rule measures only time inside the loader.
 
-    Sources: PyTorch documentation, "torch.utils.data": the batches of an epoch are given to the workers in turn.
+    Sources: PyTorch documentation, "torch.utils.data": the batches of an epoch are assigned to the workers in turn.
     """
 
     code: ClassVar[str] = "DL005"
     name: ClassVar[str] = "periodic-loader-stall"
-    title: ClassVar[str] = "Let the workers of the data loader keep up"
+    title: ClassVar[str] = "Help the data loader workers keep up"
     family: ClassVar[str] = "input pipeline"
     effort: ClassVar[str] = "One line"
     risk: ClassVar[str] = "More CPU memory"
     requires: ClassVar[tuple[str, ...]] = ("settings", "ledger")
 
     min_share: float = threshold(0.03, "smallest cost, as a share of the median step, to report")
-    min_regular: float = threshold(0.6, "share of the waits that must be as many steps apart as there are workers")
-    min_rounds: int = threshold(3, "waits needed to speak of a period")
+    min_regular: float = threshold(0.6, "smallest share of long waits that are one round of the workers apart")
+    min_rounds: int = threshold(3, "fewest long waits that count as periodic")
 
     def applies(self, facts: Facts) -> str | None:
         workers = _workers(facts)
         if workers is None or _waits(facts) is None:
-            return "No DataLoader with worker processes was watched."
-        return "A single worker has no turns." if workers == 1 else None
+            return "No DataLoader with worker processes was recorded."
+        return "The loader has a single worker, so there are no rounds of workers." if workers == 1 else None
 
     def check(self, facts: Facts) -> Findings:
         ledger, workers, waits = facts.captured.ledger, _workers(facts), _waits(facts)
-        if ledger is None or workers is None or waits is None or not len(waits.round):
+        if ledger is None or workers is None or waits is None or not len(waits.long_steps):
             return
-        apart = np.diff(waits.round)
+        apart = np.diff(waits.long_steps)
         plan = plan_loader(facts, float(waits.wait_ns.mean()), waits.rest_ns)
         period = round(workers / plan.fetches)
         regular = float(np.mean(apart == period)) if len(apart) else 0.0
-        if len(waits.round) < self.min_rounds or period < 2 or regular < self.min_regular:
+        if len(waits.long_steps) < self.min_rounds or period < 2 or regular < self.min_regular:
             return
         cost_ns = float(waits.wait_ns.mean()) - max(waits.quick_ns, facts.stalls.typical_ns("data_loading"))
         saved = whole_run_saving(
@@ -75,8 +75,8 @@ class PeriodicLoaderStall(Rule):
             0.7 * cost_ns,
             cost_ns,
             cost_ns,
-            "The waits of the whole run beyond that of the median step, spread over all steps; down to 70% of them "
-            "where handing batches over costs time.",
+            "The run's waits beyond the wait in the median step, spread over all steps; 70% of them if receiving "
+            "batches from workers costs time.",
         )
         if saved.share < self.min_share:
             return
@@ -84,17 +84,17 @@ class PeriodicLoaderStall(Rule):
         sites = by_site(facts, rows, facts.slices.end[rows] - facts.slices.start[rows])
         yield self.finding(
             why=(
-                f"Every {period} steps, when each of the {workers} workers has delivered, the loop waits "
-                f"{ms(waits.long_ns)} for data; in between {ms(waits.quick_ns)}. Over the run that is {ms(cost_ns)} a "
-                "step."
+                f"Every {period} steps, after a batch from each of the {workers} workers, the loop waits "
+                f"{ms(waits.long_ns)} for data. In between it waits {ms(waits.quick_ns)}. Averaged over the run, this "
+                f"costs {ms(cost_ns)} per step."
             ),
             saving=saved,
             evidence=[
                 Evidence(
-                    "long waits for data",
+                    "Long waits for data",
                     us(float(waits.wait_ns[waits.long].sum()) / len(waits.wait_ns)),
-                    round(len(waits.round) / len(waits.wait_ns), 3),
-                    f"in {len(waits.round)} of {len(waits.wait_ns)} steps, {regular:.0%} of them {period} apart",
+                    round(len(waits.long_steps) / len(waits.wait_ns), 3),
+                    f"{len(waits.long_steps)} of {len(waits.wait_ns)} steps, {regular:.0%} of them {period} apart",
                 )
             ],
             locations=site_locations(sites, 1),
@@ -107,16 +107,16 @@ class PeriodicLoaderStall(Rule):
         if ledger is None or waits is None:
             return "No waits to compare."
         share = float(waits.wait_ns.mean()) / max(1.0, mean_step_ns(ledger))
-        return f"Waiting for data takes {percent(share)} of the run's steps, without costly turns of the workers."
+        return f"Waiting for data takes {percent(share)} of the run's step time, with no costly periodic waits."
 
 
 class _Waits(Struct, frozen=True):
-    """The time in the loader of steps inside an epoch, ns; `round`: the numbers of those that wait far longer."""
+    """Time in the loader of steps inside an epoch, ns."""
 
     wait_ns: I8
-    rest_ns: float  # of the median step
-    long: I8  # indices into wait_ns
-    round: I8
+    rest_ns: float  # of the median step, outside the loader
+    long: I8  # indices into wait_ns of the steps that wait far longer
+    long_steps: I8  # their step numbers
 
     @property
     def long_ns(self) -> float:
@@ -142,6 +142,6 @@ def _waits(facts: Facts) -> _Waits | None:
 
 
 def _workers(facts: Facts) -> int | None:
-    """Of the training's loader; None without."""
+    """Worker processes of the training loader; None if it has none."""
     loader = facts.captured.training_loader
     return loader.num_workers or None if loader is not None else None

@@ -1,4 +1,4 @@
-"""DL006: the workers of a DataLoader are stopped and started again at every epoch."""
+"""DL006: DataLoader workers are restarted at every epoch."""
 
 from __future__ import annotations
 
@@ -19,28 +19,29 @@ from traceopt.rules.savings.whole_run import whole_run_saving
 
 
 class WorkerRestart(Rule):
-    """Measures what it takes to stop the workers of a DataLoader at the end of an epoch, to start new ones, and to wait
-    for their first batch; of that wait, what goes beyond building one batch. Spread over all steps of the run.
+    """Measures the time to stop the workers of a DataLoader at the end of an epoch, to start new ones, and to wait for
+    their first batch, as far as that wait exceeds building one batch. The cost is spread over all steps of the run.
 
     Why it costs: each worker is a new process. It is forked with the parent's memory, or (with spawn) imports the
-    program anew, opens the data again, and builds its first batch while the queue is empty. Short epochs pay often, and
-    so does an evaluation every few steps.
+    program again. It opens the data again and builds its first batch while the queue is empty. Runs with short epochs
+    pay this often, and so do runs that evaluate every few steps.
 
-    How to fix: keep the workers.
+    How to fix: keep the workers alive.
 
         loader = DataLoader(dataset, num_workers=8, persistent_workers=True)
 
-    A loader must live as long as its workers should: build it once, outside of the loop over epochs.
+    A loader must live as long as its workers: build it once, outside the loop over epochs.
 
-    When it is wrong: workers that persist keep their copy of the dataset (an epoch number set on it in the parent does
-    not reach them) and their memory. In a run with long epochs the cost is small, and the rule silent.
+    When it is wrong: persistent workers keep their memory and their copy of the dataset. An epoch number that the
+    parent sets on the dataset does not reach them. In a run with long epochs the cost is small, and the rule stays
+    silent.
 
     Sources: PyTorch documentation of DataLoader, argument persistent_workers.
     """
 
     code: ClassVar[str] = "DL006"
     name: ClassVar[str] = "worker-restart"
-    title: ClassVar[str] = "Keep the loader's workers between epochs"
+    title: ClassVar[str] = "Keep data loader workers alive between epochs"
     family: ClassVar[str] = "input pipeline"
     effort: ClassVar[str] = "One argument"
     risk: ClassVar[str] = "Workers keep their memory"
@@ -67,8 +68,8 @@ class WorkerRestart(Rule):
             low,
             est,
             high,
-            f"All restarts of the run, spread over its {steps:,} steps: surely the stopping and starting of the "
-            "processes, and of the wait for the first batch what goes beyond building one.",
+            f"All restarts of the run, spread over its {steps:,} steps: the time to stop and start the processes, plus "
+            "the wait for the first batch beyond the time to build one.",
         )
         if saved.share < self.min_share:
             return
@@ -77,9 +78,9 @@ class WorkerRestart(Rule):
         sites = by_site(facts, rows, facts.slices.end[rows] - facts.slices.start[rows])
         yield self.finding(
             why=(
-                f"The workers were started again {count} times in {steps:,} steps. A restart holds the loop for "
+                f"The workers were restarted {count} times in {steps:,} steps. A restart blocks the loop for "
                 f"{ms(high * steps / count)}: {ms(low * steps / count)} to stop and start the processes, then the wait "
-                f"for the first batch. That is {ms(est)} of each step."
+                f"for the first batch. Averaged over the run, this costs {ms(est)} per step."
             ),
             saving=saved,
             evidence=[
@@ -93,8 +94,7 @@ class WorkerRestart(Rule):
             ],
             locations=site_locations(sites, 1),
             fix=Fix(
-                "Let the workers live from one epoch to the next, and build the DataLoader once, outside of the loop "
-                "over epochs.",
+                "Keep the workers alive between epochs, and build the DataLoader once, outside the loop over epochs.",
                 f"DataLoader(..., num_workers={max(cost.workers for cost in costs)}, persistent_workers=True)",
             ),
         )
@@ -103,13 +103,13 @@ class WorkerRestart(Rule):
         ledger = facts.captured.ledger
         costs = [cost for loader in facts.captured.loaders if (cost := _cost(loader)) is not None]
         if ledger is None or not costs:
-            return "Workers were started once."
+            return "The workers were started only once."
         share = sum(cost.high_ns for cost in costs) / max(1, int(ledger.step_ns.sum()))
         return f"Restarting workers takes {percent(share)} of the run."
 
 
 class _Cost(Struct, frozen=True):
-    """All restarts of one loader. Low: processes alone; high: with the whole wait for the first batch."""
+    """Cost of all restarts of one loader. Low: processes only. High: with the whole wait for the first batch."""
 
     workers: int
     restarts: int

@@ -33,9 +33,10 @@ def reason(result: Result, code: str) -> str:
 def test_the_number_of_workers_follows_from_what_was_measured(run: Run) -> None:
     fix = the(result_of(run), "DL001").fix
     cores = len(os.sched_getaffinity(0))
-    price = r"\d+\.\d ms to build a batch against \d+(\.\d)? (ms|µs) for the rest of the step: \d+ workers "
-    assert re.match(rf"num_workers=0, {cores} cores?, {price}", fix.text)
-    assert re.search(r"Of that time \S+ is computing, .*the rest is waiting for data: read from faster", fix.text)
+    times = r"building a batch takes \d+\.\d ms, and the rest of the step takes \d+(\.\d)? (ms|µs)\. \d+ workers "
+    assert re.match(rf"With num_workers=0 and {cores} cores?, {times}", fix.text)
+    assert re.search(r"Of the build time, \S+ is computing, .*the rest is waiting for data\. ", fix.text)
+    assert "read from faster storage" in fix.text
     assert re.fullmatch(
         r"DataLoader\(\.\.\., num_workers=\d+, persistent_workers=True, prefetch_factor=4\)", str(fix.code)
     )
@@ -44,7 +45,7 @@ def test_the_number_of_workers_follows_from_what_was_measured(run: Run) -> None:
 @pytest.mark.run("settings.py", "restarts")
 def test_restarts_of_workers_are_counted(run: Run) -> None:
     found = the(result_of(run), "DL006")
-    assert "started again 4 times in 40 steps" in found.why
+    assert "restarted 4 times in 40 steps" in found.why
     assert found.saving is not None
     assert 0 < found.saving.low_us <= found.saving.est_us
     assert "settings.py" in str(found.locations[0])
@@ -53,7 +54,7 @@ def test_restarts_of_workers_are_counted(run: Run) -> None:
 @pytest.mark.run("settings.py", "no_restarts")
 def test_workers_that_persist_start_once(run: Run) -> None:
     result = result_of(run)
-    assert reason(result, "DL006") == "Workers were started once."
+    assert reason(result, "DL006") == "The workers were started only once."
 
 
 @pytest.mark.run("settings.py", "debugging")

@@ -63,7 +63,7 @@ def test_gm004_leaves_what_may_be_a_chain_alone(example: GetExample, monkeypatch
 def test_gm003_names_the_projections(example: GetExample) -> None:
     (finding,) = found("GM003", example("split_projections").facts)
     assert "3 x aten::mm" in finding.evidence[0].what
-    assert "64 blocks each on 108" in (finding.evidence[0].detail or "")
+    assert "64 thread blocks each on 108" in (finding.evidence[0].detail or "")
 
 
 @pytest.mark.parametrize(

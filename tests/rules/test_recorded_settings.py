@@ -79,28 +79,28 @@ class TestWorkers:
 
     def test_the_number_follows_from_batch_and_step(self) -> None:
         fix = finding(generated("slow_loader", pinned=True), "DL001").fix
-        assert fix.text.startswith("num_workers=0, 16 cores, 24.0 ms to build a batch against ")
-        assert fix.text.endswith(" for the rest of the step: 3 workers suffice.")
+        assert fix.text.startswith("With num_workers=0 and 16 cores, building a batch takes 24.0 ms, and the rest of ")
+        assert fix.text.endswith(" ms. 3 workers are enough.")
         assert fix.code == "DataLoader(..., num_workers=3, persistent_workers=True, prefetch_factor=4)"
 
     def test_without_settings_it_says_what_it_takes_for_granted(self) -> None:
         fix = finding(generated("slow_loader", metadata=False), "DL001").fix
-        assert "3 workers suffice, given as many free CPU cores." in fix.text
+        assert "3 workers are enough, if as many CPU cores are free." in fix.text
         assert "pin_memory=True" in str(fix.code)
 
     def test_ranks_share_the_cores(self) -> None:
         text = finding(generated("slow_loader", world_size=2, cores=8), "DL001").fix.text
-        assert "num_workers=0, 4 cores, " in text
+        assert text.startswith("With num_workers=0 and 4 cores, ")
 
     def test_too_few_cores(self) -> None:
         found = finding(generated("slow_loader", cores=2), "DL001")
-        assert "3 workers would hide it, and only 1 find a core" in found.fix.text
+        assert "3 workers would hide this, but the free cores can run only 1. Use them, and" in found.fix.text
         assert "decode once and cache" in found.fix.text
         assert "num_workers=1" in str(found.fix.code)
         assert found.confidence == "medium"
         assert found.saving is not None
         assert found.saving.low_us < 0.5 * found.saving.est_us
-        assert "The work of 1 worker without cheaper items leaves" in found.saving.basis
+        assert " of it remains, because 1 worker is too few without cheaper items." in found.saving.basis
 
     def stalled(self, **fields: Any) -> Finding:
         """Four workers, and a wait of 30 ms in every step."""
@@ -108,15 +108,17 @@ class TestWorkers:
 
     def test_the_workers_own_measure_counts(self) -> None:
         found = self.stalled(build_us=140_000.0)
-        assert found.title == "Give the data loader more workers"
-        assert "num_workers=4, 16 cores, 140.0 ms to build a batch" in found.fix.text
-        assert "Of that time 90% is computing." in found.fix.text
+        assert found.title == "Use more data loader workers"
+        assert found.fix.text.startswith("With num_workers=4 and 16 cores, building a batch takes 140.0 ms, ")
+        assert "Of the build time, 90% is computing." in found.fix.text
         assert found.fix.code == "DataLoader(..., num_workers=10, prefetch_factor=4)"
 
     def test_workers_that_wait_need_no_core_each(self) -> None:
         found = self.stalled(build_us=140_000.0, build_cpu_share=0.1, cores=2)
-        time = "Of that time 10% is computing, the rest is waiting for data: read from faster storage"
-        assert f"10 workers suffice. {time}" in found.fix.text
+        time = (
+            "Of the build time, 10% is computing, the rest is waiting for data. To shorten it, read from faster storage"
+        )
+        assert f"10 workers are enough. {time}" in found.fix.text
 
     def test_a_worker_without_a_core_does_not_wait_for_data(self) -> None:
         times = {"dataset": "data.Items", "workers": 4, "batches": 30, "batch_us": 140_000.0, "batch_cpu_us": 14_000.0}
@@ -125,17 +127,17 @@ class TestWorkers:
         facts = generated("slow_steps", change={"loader_workers": [{**times, "core_wait": wait}]}, **fields)
         found = finding(facts, "DL001")
         assert "10% is computing, 86% is waiting for a free core." in found.fix.text
-        assert "only 2 find a core beside the training thread. They are there: make an item cheaper" in found.fix.text
-        assert found.title == "Make a batch cheaper to load"
+        assert "the free cores can run only 2, which already run. To save more, make items cheaper" in found.fix.text
+        assert found.title == "Make batches cheaper to load"
         assert "num_workers" not in str(found.fix.code)
 
     def test_enough_workers_are_told_apart(self) -> None:
         found = self.stalled(build_us=20_000.0)
-        assert found.title == "Let more batches wait ready in the data loader"
+        assert found.title == "Prefetch more batches in the data loader"
         assert found.fix.code == "DataLoader(..., prefetch_factor=4)"
         assert found.saving is not None
         assert found.saving.low_us == pytest.approx(0, abs=1_000)
-        assert "Taking over a batch that is ready" in found.saving.basis
+        assert "receiving a ready batch takes that long" in found.saving.basis
 
     def test_a_batch_that_is_ready_takes_a_moment_all_the_same(self) -> None:
         facts = generated("slow_steps", every=1, load_us=16_200, build_us=20_000.0)
@@ -148,10 +150,10 @@ class TestTurns:
 
     def test_another_period_than_the_number_of_workers_is_no_turn(self) -> None:
         facts = generated("slow_steps", every=3, load_us=40_000)
-        assert "without costly turns" in reason(facts, "DL005", "passed")
+        assert "no costly periodic waits" in reason(facts, "DL005", "passed")
 
     def test_one_worker_has_no_turns(self) -> None:
-        assert "no turns" in reason(generated("slow_steps", workers=1), "DL005", "not_applicable")
+        assert "single worker" in reason(generated("slow_steps", workers=1), "DL005", "not_applicable")
 
     def test_waits_in_every_step_are_dl001_s(self) -> None:
         facts = generated("slow_steps", every=1)
@@ -298,7 +300,7 @@ class TestCudnnBenchmark:
     def test_deterministic_runs_have_no_choice(self) -> None:
         change = {"environment.deterministic": True}
         facts = generated("layout_conversion", cudnn_benchmark=False, change=change)
-        assert "no choice" in reason(facts, "CV003", "not_applicable")
+        assert "cannot choose" in reason(facts, "CV003", "not_applicable")
 
     @pytest.mark.parametrize(("second", "found"), [(64, 1), (65, 0)])
     def test_shapes_must_be_those_of_every_step(self, second: int, found: int) -> None:
@@ -399,7 +401,7 @@ class TestIntervals:
 
     def test_a_regular_interval_is_told(self) -> None:
         found = finding(self.facts(every=5), "EF002")
-        assert "every 5 steps one takes 30.0 ms instead of 10.0 ms" in found.why
+        assert "one step in 5 takes 30.0 ms instead of 10.0 ms" in found.why
         assert found.confidence == "low"
 
     def test_what_the_loader_takes_is_another_rule_s(self) -> None:
