@@ -23,42 +23,47 @@ from traceopt.rules.savings.pricing import priced, without_calls
 from traceopt.rules.savings.starvation import HOST_DISPATCH, saving
 from traceopt.rules.savings.whole_run import mean_step_ns, whole_run_saving
 
-# What to change when this was larger in the slow steps.
+# What to change if this part is larger in the slow steps.
 ADVICE = {
-    "data_loading": "Give the loader more workers or cheaper items, so that its queue never runs empty.",
+    "data_loading": "Use more loader workers or cheaper items, so that the queue never runs empty.",
     "input_work": "Move the input work into the loader's workers.",
     "checkpoint": "Write checkpoints asynchronously, or less often.",
     "logging": "Log less often, or from a thread with a queue.",
-    "gc": "Freeze long-lived objects and collect at steps of your choice: gc.freeze(), gc.collect().",
-    "allocation": "Keep shapes the same, so that the allocator asks the driver for nothing.",
-    "compile": "Mark what varies as dynamic, so that nothing is compiled again.",
+    "gc": "Freeze long-lived objects and collect at steps you choose: gc.freeze(), gc.collect().",
+    "allocation": "Keep shapes the same, so that the allocator needs no memory from the driver.",
+    "compile": "Mark varying dimensions as dynamic, so that nothing is recompiled.",
     "module_load": "Warm up all shapes before the loop: the first call of a kernel loads its code.",
     "host_sync": "Read results from the GPU less often.",
-    "communication": "See which rank comes late in these steps.",
+    "communication": "Find the rank that is late in these steps.",
     "compute": "Compare the inputs: longer sequences or other shapes take longer. Bucket or pad them.",
 }
-SAME_CAUSE = {"data_loading": ["DL005"], "checkpoint": ["LG003"], "gc": ["PY001"]}  # rules that judge it step by step
+SAME_CAUSE = {
+    "data_loading": ["DL005"],
+    "checkpoint": ["LG003"],
+    "gc": ["PY001"],
+}  # rules that report this cause themselves
 OTHERWISE = (
-    "Record these steps with stacks and see what runs in them alone: evaluation, logging, checkpoints, the collector."
+    "Record these steps with stacks and look for what runs only in them: evaluation, logging, checkpoints, garbage "
+    "collection."
 )
 
 
 class SlowSteps(Rule):
-    """Compares each step with the median step: a step is slow when it takes far longer, by more than the usual spread.
-    Then compares what the slow steps hold with what a usual step holds: busy time of the GPU, and idle time by cause
-    (on a CPU-only run, the phases of the training thread). Where `traceopt run` recorded, and no slow step is among
-    those in the trace: all steps of the run, told where they are slow at a regular interval.
+    """Compares each step with the median step. A step is slow if it takes far longer, by more than the usual spread.
+    The rule then compares slow steps with usual ones: GPU busy time, and idle time by cause (on a CPU-only run, the
+    phases of the training thread). If `traceopt run` recorded the run and the trace has no slow step, the rule looks at
+    all steps of the run and reports steps that are slow at a regular interval.
 
-    Why it costs: the median hides them, the run pays for them. A regular period points at what happens every N steps:
-    loader workers that deliver in bursts, logging, evaluation, checkpoints.
+    Why it costs: the median hides slow steps, but the run pays for them. A regular interval points to something that
+    happens every N steps: loader workers that deliver in bursts, logging, evaluation, checkpoints.
 
-    How to fix: find what runs in these steps alone. For a loader, for example:
+    How to fix: find out what runs only in these steps. For a loader, for example:
 
         DataLoader(dataset, num_workers=8, prefetch_factor=4, persistent_workers=True)
 
-    When it is wrong: in a short recording a single slow step may be a one-off, so it is told without a saving, and the
-    first step alone is not told. Steps with more work (longer sequences, or a host that waits in one step for the
-    GPU's work of several) carry no saving either.
+    When it is wrong: in a short recording a single slow step may be a one-off, so it is reported without a saving. If
+    only the first step is slow, it is not reported. Steps with more work (longer sequences, or a host that waits in one
+    step for the GPU's work of several) have no saving either.
 
     Sources: Amazon SageMaker Debugger's StepOutlier rule (3 standard deviations); here the median and the median
     absolute deviation, which outliers do not move (Leys et al. 2013).
@@ -66,22 +71,22 @@ class SlowSteps(Rule):
 
     code: ClassVar[str] = "EF002"
     name: ClassVar[str] = "slow-steps"
-    title: ClassVar[str] = "Find out what makes some steps slow"
+    title: ClassVar[str] = "Find out why some steps are slow"
     family: ClassVar[str] = "efficiency"
     effort: ClassVar[str] = "Depends on the cause"
 
-    min_steps: int = threshold(5, "recorded steps needed to speak of a usual one")
-    slow_factor: float = threshold(1.2, "times the median step from which a step is slow")
-    min_rounds: int = threshold(3, "slow steps outside of the recorded ones needed to speak of an interval")
-    min_regular: float = threshold(0.6, "share of these that must be as many steps apart as the others")
+    min_steps: int = threshold(5, "fewest recorded steps needed to compare them")
+    slow_factor: float = threshold(1.2, "multiple of the median step above which a step is slow")
+    min_rounds: int = threshold(3, "fewest slow steps outside the trace that count as regular")
+    min_regular: float = threshold(0.6, "smallest share of these that are the same number of steps apart")
     min_share: float = threshold(0.03, "smallest cost of these, as a share of the run's mean step, to report")
-    slow_deviations: float = threshold(3.0, "standard deviations (by the median) from which a step is slow")
+    slow_deviations: float = threshold(3.0, "robust standard deviations above the median from which a step is slow")
 
     def applies(self, facts: Facts) -> str | None:
         count, ledger = facts.steps.count, facts.captured.ledger
         if count >= self.min_steps or (ledger is not None and len(ledger.usual) >= self.min_steps):
             return None
-        return f"{count} recorded steps are too few to compare."
+        return f"Too few recorded steps to compare ({count})."
 
     def check(self, facts: Facts) -> Findings:
         slow = self._slow(facts.steps.duration)
@@ -108,9 +113,9 @@ class SlowSteps(Rule):
         )
 
     def _of_the_run(self, facts: Facts) -> Findings:
-        """What the recorded steps do not hold: steps that are slow at an interval, by the ledger of the run.
+        """Steps outside the trace that are slow at a regular interval, from the step ledger of the run.
 
-        What the loader, the collector and torch.save take is judged by other rules.
+        Other rules judge the time of the loader, the garbage collector and torch.save.
         """
         ledger = facts.captured.ledger
         if ledger is None or len(ledger.usual) < self.min_rounds * 2:
@@ -129,10 +134,9 @@ class SlowSteps(Rule):
             return
         yield self.finding(
             why=(
-                f"Outside of the recorded steps, every {period} steps one takes {ms(float(rest[slow].mean()))} instead "
-                "of "
-                f"{ms(usual_ns)}, and neither the loader nor the collector nor torch.save is the reason: "
-                f"{ms(excess_ns)} of each step on average."
+                f"Outside the trace, one step in {period} takes {ms(float(rest[slow].mean()))} instead of "
+                f"{ms(usual_ns)}, which costs {ms(excess_ns)} per step on average. The data loader, the garbage "
+                "collector and torch.save are not the cause."
             ),
             saving=whole_run_saving(
                 facts,
@@ -140,18 +144,17 @@ class SlowSteps(Rule):
                 0.5 * excess_ns,
                 excess_ns,
                 excess_ns,
-                "The time over the median step of the run, spread over all steps; half of it where the work itself "
-                "must stay.",
+                "The time above the run's median step, spread over all steps; half of it if the work itself must stay.",
             ),
             evidence=[
                 Evidence(
                     f"{len(slow)} slow steps of {len(rest)}",
                     us(excess_ns),
-                    detail=f"{regular:.0%} of them {period} apart",
+                    detail=f"{regular:.0%} of them {period} steps apart",
                 )
             ],
             fix=Fix(
-                f"See what the script does every {period} steps: evaluation, logging, images or histograms for a "
+                f"Find out what the script does every {period} steps: evaluation, logging, images or histograms for a "
                 "dashboard."
             ),
             confidence="low",
@@ -162,9 +165,9 @@ class SlowSteps(Rule):
         return f"The slowest of {facts.steps.count} steps takes {percent(slowest)} of the median step."
 
     def _slow(self, duration: I8) -> I8:
-        """Indices of the slow steps; none when the first alone is slow, which is a start."""
+        """Indices of the slow steps; none if only the first step is slow, because that is start-up."""
         usual = median(duration)
-        deviation = 1.4826 * median(np.abs(duration - usual))  # of a normal distribution
+        deviation = 1.4826 * median(np.abs(duration - usual))  # standard deviation, for a normal distribution
         limit = max(self.slow_factor * usual, usual + self.slow_deviations * deviation)
         slow = np.flatnonzero(duration > limit)
         return slow if slow.any() else slow[:0]
@@ -180,23 +183,25 @@ def _why(facts: Facts, slow: I8, period: int | None) -> str:
 
 def _cause_sentence(grown: list[tuple[str, str, float]]) -> str:
     _, label, more = grown[0]
-    return f" What grew most in them: {label[:1].lower()}{label[1:]}, by {ms(more)}." if more > 0 else ""
+    return f" The largest increase is in {label[:1].lower()}{label[1:]}: {ms(more)}." if more > 0 else ""
 
 
 def _period(slow: I8) -> int | None:
-    """The number of steps from one slow step to the next, where it is the same each time."""
+    """Number of steps from one slow step to the next; None if it varies."""
     distance = np.unique(np.diff(slow))
     return int(distance[0]) if len(slow) > 2 and len(distance) == 1 and distance[0] > 1 else None
 
 
 def _saving(facts: Facts, slow: I8, period: int | None, cause: str) -> Price | Saving:
-    """Spread over all steps. The low end takes the slowest for a one-off; without a period the first step is one."""
+    """Spread over all steps. The low end drops the slowest step as a one-off; the estimate drops a slow first step,
+    unless slow steps are periodic.
+    """
     excess = facts.steps.duration[slow] - facts.step_ns
     total = float(excess.sum())
     likely = total if period else float(excess[slow > 0].sum())
     count = facts.steps.count
     bounds = (total - float(excess.max())) / count, likely / count, total / count
-    basis = "The time over the median step, spread over all steps; a slow first step may be a one-off."
+    basis = "The time above the median step, spread over all steps; the slowest step may be a one-off."
     rows = _rows(facts, cause, slow)
     if not len(rows):
         return saving(facts, *bounds, basis)
@@ -204,7 +209,7 @@ def _saving(facts: Facts, slow: I8, period: int | None, cause: str) -> Price | S
 
 
 def _what_grew(facts: Facts, slow: I8) -> list[tuple[str, str, float]]:
-    """Name, label and mean growth (ns) of each part of the slow steps over the usual ones, the largest first."""
+    """Name, label and mean increase (ns) of each part in slow steps over usual ones, largest first."""
     edges = facts.steps.edges
     if facts.has_gpu:
         gpu = facts.gpu
@@ -219,7 +224,7 @@ def _what_grew(facts: Facts, slow: I8) -> list[tuple[str, str, float]]:
 
 
 def _rows(facts: Facts, cause: str, slow: I8) -> I8:
-    """The slices of the cause in the slow steps; none of what has no place of its own."""
+    """Slices of the cause in the slow steps; empty if the cause has no place in the code."""
     if cause not in ACTIVITY_NAMES or cause in HOST_DISPATCH:
         return np.empty(0, np.int64)
     rows = facts.host.rows_of(cause)
@@ -227,7 +232,7 @@ def _rows(facts: Facts, cause: str, slow: I8) -> I8:
 
 
 def _sites(facts: Facts, cause: str, slow: I8) -> list[SiteCost]:
-    """Where the cause comes from in the slow steps; empty for what has no place of its own."""
+    """Call sites of the cause in the slow steps; empty if the cause has no place in the code."""
     rows = _rows(facts, cause, slow)
     cost = facts.stalled_within(facts.slices.start[rows], facts.slices.end[rows])
     return by_site(facts, rows, cost)

@@ -1,4 +1,4 @@
-"""EF003: the throughput is below the rate that the user expects."""
+"""EF003: the throughput is below the user's reference."""
 
 from __future__ import annotations
 
@@ -11,29 +11,29 @@ from traceopt.rules.rule import Findings, Rule, threshold
 
 
 class BelowReference(Rule):
-    """Compares the throughput of one GPU (tokens or samples of a step over the mean step) with the rate that was given
-    as a reference.
+    """Compares the throughput of one GPU (tokens or samples per step, divided by the mean step time) with the reference
+    that you gave.
 
-    Why it costs: a published or earlier rate on the same device says that more is possible. The step time that it asks
-    for shows how much must be won.
+    Why it costs: a published or earlier rate on the same device shows that more is possible. The step time at that rate
+    shows how much there is to save.
 
-    How to fix: give what one GPU processes in a step, and work down the list of fixes.
+    How to fix: pass what one GPU processes per step, and work down the list of fixes.
 
         traceopt analyze logs --tokens-per-step 16384 --reference-throughput 3300
 
-    When it is wrong: the profiler slows the step, most of all with stacks and shapes; compare recordings of the timing
-    cycle alone. A rate of another sequence length, precision or device is no reference.
+    When it is wrong: the profiler slows the step, most of all with stacks and shapes. Compare only recordings of the
+    timing cycle. A rate at another sequence length, precision or device is not a reference.
 
-    Sources: none; the reference is the user's.
+    Sources: none; the reference is yours.
     """
 
     code: ClassVar[str] = "EF003"
     name: ClassVar[str] = "below-reference"
-    title: ClassVar[str] = "Win what is missing to the reference throughput"
+    title: ClassVar[str] = "Close the gap to the reference throughput"
     family: ClassVar[str] = "efficiency"
     effort: ClassVar[str] = "Depends on the cause"
 
-    min_ratio: float = threshold(0.95, "share of the reference from which on nothing is said")
+    min_ratio: float = threshold(0.95, "smallest share of the reference that is not reported")
 
     def applies(self, facts: Facts) -> str | None:
         measured = facts.throughput
@@ -53,7 +53,7 @@ class BelowReference(Rule):
         yield self.finding(
             why=(
                 f"One GPU processes {measured.per_s:,.0f} {unit}, which is {percent(share)} of the reference of "
-                f"{measured.reference_per_s:,.0f}: a step would have to take {ms(mean_ns * share)} instead of "
+                f"{measured.reference_per_s:,.0f}. To reach it, a step must take {ms(mean_ns * share)} instead of "
                 f"{ms(mean_ns)}."
             ),
             saving=None,
@@ -61,7 +61,7 @@ class BelowReference(Rule):
                 Evidence("Throughput of one GPU", detail=f"{measured.per_s:,.1f} {unit}"),
                 Evidence("Reference", detail=f"{measured.reference_per_s:,.1f} {unit}"),
             ],
-            fix=Fix("Work down the fixes of this report; what they leave is the model's own time on this device."),
+            fix=Fix("Work down the fixes in this report. What remains is the model's own time on this device."),
         )
 
     def passed(self, facts: Facts) -> str:

@@ -1,4 +1,4 @@
-"""GM001: a matrix product's N or K is no multiple of what the Tensor Cores need."""
+"""GM001: matmuls with an N or K that is not aligned for Tensor Cores."""
 
 from __future__ import annotations
 
@@ -22,31 +22,31 @@ from traceopt.rules.savings.roofline import alignment_gains_ns, peak_caveat
 
 
 class MisalignedGemm(Rule):
-    """Measures matrix products on Tensor Cores whose N or K (the contiguous dimensions) is no multiple of 16 bytes: 8
-    elements of a 16-bit type, 4 of TF32, 16 of an 8-bit type. M alone is harmless. Where shapes were not recorded
-    (CUDA graphs), kernels named `align1` or `align2` count.
+    """Measures matmuls on Tensor Cores whose N or K (the contiguous dimensions) is not a multiple of 16 bytes: 8
+    elements of a 16-bit dtype, 4 of TF32, 16 of an 8-bit dtype. M alone is harmless. If shapes were not recorded (CUDA
+    graphs), kernels named `align1` or `align2` count.
 
-    Why it costs: operands can then only be loaded in small pieces, and a slower kernel is chosen. The loss is priced
-    against aligned products of the same type and about the same size in the same trace; where there are none, by a
-    factor of two.
+    Why it costs: the operands can only be loaded in small pieces, and a slower kernel is chosen. The loss is estimated
+    from aligned matmuls of the same dtype and similar size in the same trace, or from a factor of two if there are
+    none.
 
-    How to fix: pad the dimension where it comes from.
+    How to fix: pad the dimension at its source.
 
         vocab_size = (50257 + 63) // 64 * 64        # 50304: the classic case
         hidden = (hidden + 63) // 64 * 64           # SwiGLU widths such as 8/3 x d
         x = F.pad(x, (0, -x.shape[-1] % 8))         # odd feature counts
 
-    Sequence lengths that enter attention are padded, or handled by a fused attention kernel (AT001).
+    For sequence lengths in attention, pad them or use a fused attention kernel (AT001).
 
-    When it is wrong: products bound by memory lose little, and the roofline bounds the estimate for that reason. New
-    cuBLAS versions hide part of the loss.
+    When it is wrong: memory-bound matmuls lose little, so the roofline bounds the estimate. New cuBLAS versions hide
+    part of the loss.
 
     Sources: NVIDIA, "Matrix Multiplication Background User's Guide", section on Tensor Core requirements.
     """
 
     code: ClassVar[str] = "GM001"
     name: ClassVar[str] = "misaligned-gemm"
-    title: ClassVar[str] = "Pad matrix dimensions to what Tensor Cores need"
+    title: ClassVar[str] = "Pad matmul dimensions to multiples that Tensor Cores need"
     family: ClassVar[str] = "matrix shapes"
     effort: ClassVar[str] = "One line per dimension"
     risk: ClassVar[str] = "Slightly more memory"
@@ -54,13 +54,11 @@ class MisalignedGemm(Rule):
     requires: ClassVar[tuple[str, ...]] = ("gpu",)
 
     min_share: float = threshold(0.005, "smallest saving, as a share of the step, to report")
-    fallback_speedup: float = threshold(
-        2.0, "speed-up to expect where the trace has no aligned product to compare with"
-    )
+    fallback_speedup: float = threshold(2.0, "speed-up to expect if the trace has no aligned matmul to compare with")
 
     def applies(self, facts: Facts) -> str | None:
         kernels = facts.tensor_core_work.used & facts.gpu.kind.among("gemm")
-        return None if kernels.any() else "No matrix product runs on Tensor Cores in this trace."
+        return None if kernels.any() else "No matmul runs on Tensor Cores in this trace."
 
     def check(self, facts: Facts) -> Findings:
         shapes = _misaligned(facts)
@@ -80,14 +78,14 @@ class MisalignedGemm(Rule):
         time = sum(s.duration_ns for s in shapes) + unnamed_ns
         yield self.finding(
             why=(
-                f"Matrix products with an N or K that Tensor Cores cannot load in full width take {ms(time / count)} "
-                f"of each {ms(facts.step_ns)} step{_example(shapes)}."
+                f"Matmuls with an N or K that Tensor Cores cannot load at full width take {ms(time / count)} of each "
+                f"{ms(facts.step_ns)} step{_example(shapes)}."
             ),
             saving=priced_work(
                 facts,
                 work_of(facts, shapes) | unnamed,
                 (low / count, est / count, high / count),
-                "Against the rate of aligned products of the same type and size in this trace, else "
+                "Assumes the rate of aligned matmuls of the same dtype and similar size in this trace, else "
                 f"{self.fallback_speedup:g} times the speed; bounded by memory bandwidth"
                 f"{peak_caveat(facts, 'hbm_gb_per_s')}.",
             ),
@@ -98,7 +96,7 @@ class MisalignedGemm(Rule):
         )
 
     def _without_shapes(self, facts: Facts) -> tuple[Mask, list[Evidence]]:
-        """Kernels named for a small alignment that no operator with a shape owns, and their evidence."""
+        """Kernels with a small alignment in their name and no recorded shape, and their evidence."""
         gpu = facts.gpu
         narrow = gpu.of_class(lambda kernel: _too_narrow(kernel.alignment, kernel.dtype)) & gpu.kind.among("gemm")
         owned = np.zeros(len(facts.trace.ops) + 1, bool)
@@ -115,15 +113,15 @@ class MisalignedGemm(Rule):
 
     def passed(self, facts: Facts) -> str:
         if not facts.gemms.shapes:
-            return "No kernel of a small alignment was seen; shapes were not recorded."
+            return "No kernel name shows a small alignment; shapes were not recorded."
         bad = sum(shape.duration_ns for shape in _misaligned(facts))
-        return f"Misaligned products take {ms(bad / facts.steps.count)} a step, and little of it can be won."
+        return f"Misaligned matmuls take {ms(bad / facts.steps.count)} per step; padding would save little of it."
 
 
 def _misaligned(facts: Facts) -> list[GemmShape]:
-    """By N and K, or by a kernel that was chosen for odd operands: with transposed ones M is contiguous as well.
+    """Matmuls with a misaligned N or K, or with a kernel for misaligned operands: if transposed, M is contiguous too.
 
-    FP32 has no such need, unless TF32 is on and only the alignment keeps this product from it.
+    FP32 needs no alignment, unless TF32 is on and only the alignment keeps this matmul from using it.
     """
     tf32_on = any(shape.dtype == "tf32" for shape in facts.gemms.shapes)
     return [
@@ -149,9 +147,9 @@ def _padded(facts: Facts, shape: GemmShape) -> list[tuple[str, int, int]]:
     """Dimensions to pad, as (name, now, padded)."""
     least, _ = needed_multiple(shape.dtype, facts.device.arch)
     multiple = _multiple(facts, shape)
-    odd = [(name, size) for name, size in (("N", shape.n), ("K", shape.k)) if size % least]
-    odd = odd or [("M", shape.m)]  # contiguous where the operand is transposed
-    return [(name, size, -(-size // multiple) * multiple) for name, size in odd if size % least]
+    misaligned = [(name, size) for name, size in (("N", shape.n), ("K", shape.k)) if size % least]
+    misaligned = misaligned or [("M", shape.m)]  # contiguous if the operand is transposed
+    return [(name, size, -(-size // multiple) * multiple) for name, size in misaligned if size % least]
 
 
 def _example(shapes: list[GemmShape]) -> str:
@@ -159,10 +157,10 @@ def _example(shapes: list[GemmShape]) -> str:
         return ""
     s = shapes[0]
     batch = f"{s.batch} x " if s.batch > 1 else ""
-    return f" (the dearest: {batch}M={s.m}, N={s.n}, K={s.k} in {s.dtype})"
+    return f" (most expensive: {batch}M={s.m}, N={s.n}, K={s.k} in {s.dtype})"
 
 
-# What a padded size is called in the user's model, with the line that sets it.
+# What a padded size is in the user's model, and the line that sets it.
 _ROLES = {
     "vocabulary": "vocab_size = {padded}  # was {now}; nothing predicts the extra tokens",
     "head size": "head_dim = {padded}  # was {now}; change the number of heads with it",
@@ -174,7 +172,7 @@ _ROLES = {
 
 
 def _role(facts: Facts, shape: GemmShape, now: int) -> str:
-    """What a size most likely is, from the product that it stands in."""
+    """What a size most likely is in the model, judged by its matmul."""
     if shape.batch > 1:
         return "head size" if now <= 256 else "sequence length"
     if now == facts.gemms.batch_rows(shape):
@@ -193,7 +191,7 @@ def _fix_text(facts: Facts, shapes: list[GemmShape]) -> str:
     if not sizes:
         return "Pad the dimensions of the layers behind these kernels to multiples of 64 elements."
     listed = ", ".join(f"{role} {now} to {padded}" for role, now, padded in list(sizes)[:4])
-    return f"Pad where the size comes from: {listed}."
+    return f"Pad the size at its source: {listed}."
 
 
 def _fix_code(facts: Facts, shapes: list[GemmShape]) -> str:
@@ -215,6 +213,6 @@ def _evidence(facts: Facts, shape: GemmShape) -> Evidence:
         what=f"{shape.op} {batch}{shape.m}x{shape.n}x{shape.k} {shape.dtype}",
         us_per_step=round(shape.duration_ns / facts.steps.count / 1e3, 3),
         calls_per_step=round(shape.calls / facts.steps.count, 3),
-        detail=f"{bad} is odd{rate}" if bad else f"kernel for odd operands{rate}",
+        detail=f"misaligned: {bad}{rate}" if bad else f"kernel for misaligned operands{rate}",
         location=_location(facts, shape),
     )

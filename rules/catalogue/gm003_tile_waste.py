@@ -1,4 +1,4 @@
-"""GM003: products that share their input run one after the other, each too small for the device."""
+"""GM003: matmuls with the same input run one after the other, each too small to fill the device."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from traceopt.analyzer.facts import Facts
 from traceopt.result.finding import Confidence, Fix
-from traceopt.result.quantities import ms
+from traceopt.result.quantities import ms, times
 from traceopt.rules.evidence import places
 from traceopt.rules.rule import Findings, Rule, threshold
 from traceopt.rules.savings.merged_gemms import MergedGemms, as_one, describe, may_depend, merged, roofline
@@ -14,11 +14,11 @@ from traceopt.rules.savings.pricing import priced
 
 
 class TileWaste(Rule):
-    """Measures matrix products that follow each other directly with the same M and K, as the projections of one input
-    do (query, key and value; gate and up), where each has fewer thread blocks than the device has multiprocessors.
+    """Measures matmuls that directly follow each other with the same M and K, such as projections of one input (query,
+    key and value; gate and up), if each has fewer thread blocks than the device has multiprocessors.
 
-    Why it costs: a product is cut into tiles, one for each multiprocessor. With N or M of a few tiles most
-    multiprocessors have none, and the product takes as long as a tile. Merged, the tiles share the device, and the
+    Why it costs: a matmul is cut into tiles, one per multiprocessor. If there are only a few tiles, most
+    multiprocessors are idle, and the matmul takes as long as one tile. Merged, the tiles share the device, and the
     input is read once.
 
     How to fix: compute the projections with one weight.
@@ -26,10 +26,10 @@ class TileWaste(Rule):
         self.qkv = nn.Linear(hidden, 3 * hidden)
         q, k, v = self.qkv(x).chunk(3, dim=-1)
 
-    A larger batch fills the device as well.
+    A larger batch also fills the device.
 
-    When it is wrong: two layers in a row without anything between look the same where N equals K, so a pair of such
-    products is left alone. cuBLAS may choose another tile for the merged size; the estimate takes a part of the gain.
+    When it is wrong: two consecutive layers with nothing in between look the same if N equals K, so a pair of such
+    matmuls is ignored. cuBLAS may choose another tile for the merged size, so the estimate counts part of the gain.
 
     Sources: NVIDIA, "Matrix Multiplication Background User's Guide", tile and wave quantization.
     """
@@ -43,11 +43,11 @@ class TileWaste(Rule):
     requires: ClassVar[tuple[str, ...]] = ("gpu", "launches", "shapes")
 
     min_share: float = threshold(0.02, "smallest gain, as a share of the step, to report")
-    low: float = threshold(0.4, "share of the gain to expect, low")
-    expected: float = threshold(0.8, "share of the gain to expect")
+    low: float = threshold(0.4, "share of the gain, low")
+    expected: float = threshold(0.8, "share of the gain, expected")
 
     def applies(self, facts: Facts) -> str | None:
-        return None if len(facts.gemm_calls) else "No matrix product of known shape in this trace."
+        return None if len(facts.gemm_calls) else "No matmul with a recorded shape in this trace."
 
     def check(self, facts: Facts) -> Findings:
         found = _merges(facts)
@@ -60,15 +60,16 @@ class TileWaste(Rule):
         most = 1.5 if facts.trains else 1.0
         yield self.finding(
             why=(
-                f"{len(found) / count:,.0f} times a step, products of the same input run one after the other, none of "
-                f"which fills the device: {ms(time)} of each {ms(facts.step_ns)} step, {ms(time - gain)} if merged."
+                f"Matmuls with the same input, each too small to fill the GPU, run one after the other "
+                f"{times(len(found) / count)}. They take {ms(time)} of each {ms(facts.step_ns)} step; merged they "
+                f"would take {ms(time - gain)}."
             ),
             saving=priced(
                 facts,
                 (self.low * gain, self.expected * gain, most * gain),
                 as_one(facts, found, self.expected),
-                "The waves of thread blocks that merged products need, each as long as the longest now; bounded by "
-                f"{roofline(facts, found)}. At most half as much again in the backward pass.",
+                "Assumes merged matmuls run in fewer waves of thread blocks, each as long as the longest now; bounded "
+                f"by {roofline(facts, found)}. The backward pass adds at most half as much.",
                 low=as_one(facts, found, self.low),
                 high=as_one(facts, found, most),
             ),
@@ -82,11 +83,11 @@ class TileWaste(Rule):
 
     def passed(self, facts: Facts) -> str:
         gain = sum(one.gain_ns for one in _merges(facts)) / facts.steps.count
-        return f"Merging products of the same input would give back {ms(gain)} a step."
+        return f"Merging matmuls with the same input would save {ms(gain)} per step."
 
 
 def _merges(facts: Facts) -> list[MergedGemms]:
-    """Runs of the same M and K, each call short of the device; those of one N in a long row are GM004's."""
+    """Runs of matmuls with the same M and K, each too small for the device; GM004 covers long runs with the same N."""
     products, units = facts.gemm_calls, facts.device.multiprocessors or 0
     sizes = products.sizes
     alone = (sizes[:, 3] == 1) & (products.blocks < units)

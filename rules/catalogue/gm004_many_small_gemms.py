@@ -1,4 +1,4 @@
-"""GM004: many small products of one shape in a row."""
+"""GM004: many small matmuls of the same shape run one by one."""
 
 from __future__ import annotations
 
@@ -14,40 +14,41 @@ from traceopt.rules.savings.pricing import priced
 
 
 class ManySmallGemms(Rule):
-    """Measures rows of matrix products of one shape with nothing but copies between them, as a Python loop over heads,
-    experts, groups or ensemble members makes them: their kernels, and the GPU's starvation between them.
+    """Measures runs of matmuls of the same shape with nothing but copies in between, such as those of a Python loop
+    over heads, experts, groups or ensemble members. The rule counts their kernel time, and the time in which the GPU
+    waits for launches between them.
 
-    Why it costs: each product is a launch of its own, and too small to fill the device, so it takes as long as one of
-    its tiles. One batched product runs all tiles side by side.
+    Why it costs: each matmul needs its own launch and is too small to fill the device, so it takes as long as one of
+    its tiles. One batched matmul runs all tiles in parallel.
 
-    How to fix: give the loop's index to the product.
+    How to fix: turn the loop index into a batch dimension.
 
         y = torch.bmm(x, w)                       # x: [groups, m, k], w: [groups, k, n]
         y = torch.einsum("gmk,gkn->gmn", x, w)
         y = torch.func.vmap(layer)(params, x)     # whole modules
         y = torch.nn.functional.grouped_mm(x, w, offs=ends)   # experts of unequal size
 
-    When it is wrong: products that could take each other's result (N or M equal to K) are left alone: they may be a
-    chain, which cannot be batched. Where the inputs must first be stacked, the copy takes a part of the gain.
+    When it is wrong: matmuls that could use each other's result (N or M equal to K) are ignored, because they may be a
+    chain, which cannot be batched. If the inputs must be stacked first, the copy costs part of the gain.
 
     Sources: NVIDIA, "cuBLAS", batched and grouped GEMM; PyTorch documentation of torch.bmm and torch.func.vmap.
     """
 
     code: ClassVar[str] = "GM004"
     name: ClassVar[str] = "many-small-gemms"
-    title: ClassVar[str] = "Batch the small products of a loop"
+    title: ClassVar[str] = "Batch the small matmuls of a loop"
     family: ClassVar[str] = "matrix shapes"
     effort: ClassVar[str] = "Some refactoring"
     confidence: ClassVar[Confidence] = "medium"
     requires: ClassVar[tuple[str, ...]] = ("gpu", "launches", "shapes")
 
     min_share: float = threshold(0.02, "smallest gain, as a share of the step, to report")
-    min_calls: int = threshold(8, "products of one shape in a row that count as a loop")
-    low: float = threshold(0.5, "share of the gain to expect, low")
-    expected: float = threshold(0.85, "share of the gain to expect")
+    min_calls: int = threshold(8, "fewest matmuls of the same shape in a row that count as a loop")
+    low: float = threshold(0.5, "share of the gain, low")
+    expected: float = threshold(0.85, "share of the gain, expected")
 
     def applies(self, facts: Facts) -> str | None:
-        return None if len(facts.gemm_calls) else "No matrix product of known shape in this trace."
+        return None if len(facts.gemm_calls) else "No matmul with a recorded shape in this trace."
 
     def check(self, facts: Facts) -> Findings:
         found = self._merges(facts)
@@ -58,17 +59,17 @@ class ManySmallGemms(Rule):
         evidence = describe(facts, found)
         time, starved = (sum(getattr(one, name) for one in found) / count for name in ("now_ns", "starved_ns"))
         calls = sum(len(one.calls) for one in found) / count
-        beside = f", {ms(starved)} of it waiting for launches" if starved > 0.1 * time else ""
+        launching = f", {ms(starved)} of it waiting for launches" if starved > 0.1 * time else ""
         yield self.finding(
             why=(
-                f"{calls:,.0f} products a step run one by one in rows of one shape: {ms(time)} of each "
-                f"{ms(facts.step_ns)} step{beside}; batched they would take {ms(time - gain)}."
+                f"{calls:,.0f} small matmuls per step run one by one in runs of the same shape. They take {ms(time)} "
+                f"of each {ms(facts.step_ns)} step{launching}; batched they would take {ms(time - gain)}."
             ),
             saving=priced(
                 facts,
                 (self.low * gain, self.expected * gain, gain),
                 as_one(facts, found, self.expected),
-                "Against the waves of thread blocks that one batched product needs, each as long as the longest now; "
+                "Assumes one batched matmul runs in fewer waves of thread blocks, each as long as the longest now; "
                 f"bounded by {roofline(facts, found)}.",
                 low=as_one(facts, found, self.low),
                 high=as_one(facts, found, 1.0),
@@ -76,7 +77,7 @@ class ManySmallGemms(Rule):
             evidence=evidence,
             locations=places(evidence),
             fix=Fix(
-                "Stack the operands and multiply them at once.",
+                "Stack the operands and multiply them in one call.",
                 "y = torch.bmm(x, w)  # instead of: for g in range(groups): y[g] = x[g] @ w[g]",
             ),
             shares_cause_with=["LB001"] if starved > 0.1 * time else [],
@@ -92,7 +93,5 @@ class ManySmallGemms(Rule):
         runs = facts.gemm_calls.runs(facts.gemm_calls.sizes, self.min_calls)
         longest = max((len(run) for run in runs), default=0)
         if not longest:
-            return f"No {self.min_calls} products of one shape in a row."
-        return (
-            f"Rows of up to {longest:,} products of one shape; batching gives back too little, or may not be possible."
-        )
+            return f"The trace has no {self.min_calls} matmuls of the same shape in a row."
+        return f"Up to {longest:,} matmuls of the same shape run in a row; batching saves too little or is impossible."

@@ -1,4 +1,4 @@
-"""GM005: products have so few rows that reading the weights takes their time."""
+"""GM005: matmuls have so few rows that reading the weights limits them."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ from traceopt.rules.rule import Findings, Rule, threshold
 from traceopt.rules.savings.pricing import priced_work, work_of
 from traceopt.rules.savings.roofline import HBM_SHARE, peak_caveat
 
-REACHABLE = 0.8  # of the peak rate, as of the bandwidth
+REACHABLE = 0.8  # of the peak rate; the same share as for the bandwidth
 
 
 class SkinnyBatch(Rule):
-    """Measures matrix products with few rows (samples or tokens of the batch) beside large weights. By the roofline of
-    the device they are bound by reading the weights, so more rows would take hardly longer.
+    """Measures matmuls with few rows (samples or tokens of the batch) and large weights. By the roofline of the device
+    they are limited by reading the weights, so more rows would take hardly any longer.
 
-    Why it costs: the weights pass through memory once for each step, whether for 8 rows or for 80. The saving is stated
-    as time of a step at the same number of samples: a step with `factor` times the batch, divided by that factor.
+    Why it costs: the weights are read once per step, whether for 8 rows or for 80. The saving is stated for the same
+    number of samples: a step with `factor` times the batch, divided by that factor.
 
-    How to fix: raise the batch of each device, as far as memory and the recipe allow; with gradient accumulation make
-    the micro-batches larger and fewer.
+    How to fix: increase the batch size per device, as far as memory and the training recipe allow. With gradient
+    accumulation, use fewer and larger micro-batches.
 
         loader = DataLoader(dataset, batch_size=4 * 8, ...)
 
-    When it is wrong: the batch may be small for a reason (memory, convergence, latency). In inference the finding has
-    no saving: one request cannot wait for others. Only products are judged, not convolutions.
+    When it is wrong: the batch may be small for a reason (memory, convergence, latency). For inference the finding has
+    no saving, because one request cannot wait for others. The rule judges only matmuls, not convolutions.
 
     Sources: Williams et al., "Roofline" (2009); NVIDIA, "Matrix Multiplication Background User's Guide", math and
     memory bounds.
@@ -40,7 +40,7 @@ class SkinnyBatch(Rule):
 
     code: ClassVar[str] = "GM005"
     name: ClassVar[str] = "skinny-batch"
-    title: ClassVar[str] = "Give each product more rows: raise the micro-batch"
+    title: ClassVar[str] = "Increase the micro-batch size"
     family: ClassVar[str] = "matrix shapes"
     effort: ClassVar[str] = "One number, then tuning"
     risk: ClassVar[str] = "May change convergence"
@@ -48,15 +48,17 @@ class SkinnyBatch(Rule):
     requires: ClassVar[tuple[str, ...]] = ("gpu", "launches", "shapes", "device")
 
     min_share: float = threshold(0.05, "smallest gain, as a share of the step, to report")
-    max_rows: int = threshold(64, "most rows that count as few")
-    factor: float = threshold(4.0, "times the batch that the estimate assumes")
-    max_memory_share: float = threshold(0.5, "share of the device's memory at the peak, above which no batch fits")
+    max_rows: int = threshold(64, "largest number of rows that counts as few")
+    factor: float = threshold(4.0, "multiple of the batch size that the estimate assumes")
+    max_memory_share: float = threshold(
+        0.5, "largest peak memory, as a share of the device's, with room for a larger batch"
+    )
 
     def applies(self, facts: Facts) -> str | None:
         if not facts.gemms.shapes:
-            return "No matrix product of known shape in this trace."
+            return "No matmul with a recorded shape in this trace."
         if facts.memory is not None and facts.device.memory_bytes and peak_share(facts) > self.max_memory_share:
-            return f"The memory has no room for a larger batch: {peak_of_capacity(facts)}."
+            return f"Memory has no room for a larger batch: {peak_of_capacity(facts)}."
         return None
 
     def check(self, facts: Facts) -> Findings:
@@ -68,32 +70,32 @@ class SkinnyBatch(Rule):
         evidence = [_evidence(facts, shape, rows) for _, _, shape, rows in found[:5]]
         yield self.finding(
             why=(
-                f"Products of {max(rows for *_, rows in found)} rows or fewer take {ms(time)} of each "
-                f"{ms(facts.step_ns)} step; reading their weights bounds them. {self.factor:g} times the rows would "
-                f"take {ms(gain)} less for the same samples."
+                f"Matmuls with {max(rows for *_, rows in found)} rows or fewer take {ms(time)} of each "
+                f"{ms(facts.step_ns)} step, limited by reading their weights. With {self.factor:g} times the rows, the "
+                f"same samples would take {ms(gain)} less."
             ),
             saving=priced_work(
                 facts,
                 work_of(facts, [shape for _, _, shape, _ in found]),
                 (0.3 * gain, 0.7 * gain, gain),
-                f"The roofline{_caveat(facts, found)} of these products at {self.factor:g} times the batch, for the "
-                "same number of samples.",
+                f"Assumes 30%, 70% or 100% of the gain by the roofline{_caveat(facts, found)} at {self.factor:g} times "
+                "the batch size.",
             )
             if facts.trains
             else None,
             evidence=evidence,
             locations=places(evidence),
             fix=Fix(
-                "Raise the batch of each device."
+                "Increase the batch size per device."
                 if facts.trains
-                else "Serve several requests in one batch, where they may wait for each other.",
+                else "Serve several requests in one batch, if they can wait for each other.",
                 f"DataLoader(..., batch_size={self.factor:g} * batch_size)" if facts.trains else None,
             ),
             shares_cause_with=["LB001", "MM001"],
         )
 
     def _skinny(self, facts: Facts) -> list[tuple[float, float, GemmShape, int]]:
-        """Gain and time over the window (ns), shape and rows, the largest gain first."""
+        """Gain and time over the window (ns), shape and rows, largest gain first."""
         out = []
         for shape in facts.gemms.shapes:
             rows = facts.gemms.batch_rows(shape)
@@ -109,7 +111,7 @@ class SkinnyBatch(Rule):
 
     def passed(self, facts: Facts) -> str:
         time = sum(row[1] for row in self._skinny(facts)) / facts.steps.window_ns
-        return f"Products of {self.max_rows} rows and fewer take {percent(time)} of the step."
+        return f"Matmuls with {self.max_rows} rows or fewer take {percent(time)} of the step."
 
 
 def _caveat(facts: Facts, found: list[tuple[float, float, GemmShape, int]]) -> str:
@@ -117,7 +119,7 @@ def _caveat(facts: Facts, found: list[tuple[float, float, GemmShape, int]]) -> s
 
 
 def _roofline_ns(facts: Facts, shape: GemmShape, rows: int, factor: float) -> float:
-    """Least time of one call with `factor` times the rows."""
+    """Least time of one call with `factor` times the rows, ns; 0 if the device's peaks are unknown."""
     accelerator = facts.device.accelerator
     peak = accelerator.peak(shape.dtype) if accelerator else None
     bandwidth = accelerator.hbm_gb_per_s if accelerator else None

@@ -1,4 +1,4 @@
-"""What merging products that stand side by side gives back: fewer and fuller waves of thread blocks, fewer launches."""
+"""What merging consecutive matmuls saves: fewer and fuller waves of thread blocks, fewer launches."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from traceopt.result.finding import Evidence, Location
 from traceopt.rules.evidence import location_of
 from traceopt.rules.savings.roofline import memory_ns, peak_caveat
 
-MERGED_PEAK_SHARE = 0.5  # of the peak: what a product of the merged size can be expected to reach at least
+MERGED_PEAK_SHARE = 0.5  # of the peak: the least to expect from a matmul of the merged size
 
 
 class MergedGemms(Struct, frozen=True):
-    """One run of calls and what the merged call would take, over the window."""
+    """One run of calls, and the time that one merged call would take, over the window."""
 
     calls: I8
-    now_ns: int  # kernels, and the GPU's starvation between them
+    now_ns: int  # kernels, and GPU idle time for launches between them
     starved_ns: int
     merged_ns: float
 
@@ -34,17 +34,17 @@ class MergedGemms(Struct, frozen=True):
 
 
 def merged(facts: Facts, runs: Sequence[I8]) -> list[MergedGemms]:
-    """Those of which the thread blocks and the device's multiprocessors were recorded.
+    """A MergedGemms for each run with recorded thread blocks; none if the device's multiprocessor count is unknown.
 
-    A product that leaves multiprocessors idle takes as long as one of its thread blocks. Together the calls need as
-    many waves of blocks as fit on the device, each as long as the longest now; the roofline bounds that from below.
+    A matmul that leaves multiprocessors idle takes as long as one of its thread blocks. The merged call runs the blocks
+    of all calls in full waves, each as long as the longest wave now. The roofline is the lower bound.
     """
     products, units = facts.gemm_calls, facts.device.multiprocessors
     if units is None or not runs:
         return []
     first, last = (np.array([run[end] for run in runs]) for end in (0, -1))
     starved = facts.gaps.starved.within(products.start[first], products.end[last]).tolist()
-    rooflines: dict[tuple[int, ...], float] = {}  # the same runs come in every step
+    rooflines: dict[tuple[int, ...], float] = {}  # the same runs repeat in every step
     out = []
     for run, starved_ns in zip(runs, starved, strict=True):
         blocks, busy = products.blocks[run], products.busy_ns[run]
@@ -77,12 +77,12 @@ def _roofline_ns(facts: Facts, shapes: list[GemmShape]) -> float:
 
 
 def may_depend(sizes: npt.NDArray[np.int64]) -> bool:
-    """Whether a call could take the result of the one before it: M x N as the next M x K or K x N."""
+    """Whether a call could use the previous call's result: its M x N as the next M x K or K x N."""
     return bool(((sizes[:, 1] == sizes[:, 2]) | (sizes[:, 0] == sizes[:, 2])).any())
 
 
 def describe(facts: Facts, merges: list[MergedGemms], limit: int = 5) -> list[Evidence]:
-    """One row a kind of run, by what merging gives back."""
+    """One row per kind of run, largest saving first."""
     products, count = facts.gemm_calls, facts.steps.count
     kinds: dict[tuple[object, ...], list[MergedGemms]] = {}
     for one in merges:
@@ -93,7 +93,7 @@ def describe(facts: Facts, merges: list[MergedGemms], limit: int = 5) -> list[Ev
             what=f"{calls} x {words}",
             us_per_step=round(sum(one.now_ns for one in alike) / count / 1e3, 3),
             calls_per_step=round(len(alike) / count, 3),
-            detail=f"{int(products.blocks[alike[0].calls[0]])} blocks each on {facts.device.multiprocessors} "
+            detail=f"{int(products.blocks[alike[0].calls[0]])} thread blocks each on {facts.device.multiprocessors} "
             "multiprocessors",
             location=place(facts, int(alike[0].calls[0])),
         )
@@ -112,8 +112,8 @@ def _words(shape: GemmShape) -> str:
 
 
 def as_one(facts: Facts, merges: list[MergedGemms], share: float) -> list[Change]:
-    """Each run as one call, with a share of what that gives back: of the kernels' time, and of the launches spared. A
-    share above 1 stands for the backward pass.
+    """Merges each run into one call, with a share of the saving in kernel time and launches. A share above 1 includes
+    the backward pass.
     """
     products = facts.gemm_calls
     group_of_op, factor = np.full(len(facts.trace.ops) + 1, -1), np.ones(len(merges))

@@ -1,4 +1,4 @@
-"""What the precision rules share: which work is FP32 without Tensor Cores, and what a narrower type would save."""
+"""Which work runs in FP32 without Tensor Cores, and what a narrower dtype would save: shared by precision rules."""
 
 from __future__ import annotations
 
@@ -15,14 +15,16 @@ from traceopt.rules.savings.price import Price
 from traceopt.rules.savings.pricing import priced, shorter
 from traceopt.rules.savings.roofline import at_rate_ns, peak_caveat
 
+ROOFLINE_EFFICIENCY = (0.25, 0.5, 0.9)  # of the peak: low, expected, high; devices reach 80 to 90 % at most
+
 
 def fp32_work(facts: Facts) -> Mask:
-    """Products in FP32 on kernels known not to use Tensor Cores. Shape (len(gpu.work),)."""
+    """Matmuls, convolutions and attention in FP32, on kernels known not to use Tensor Cores. Shape (len(gpu.work),)."""
     return facts.tensor_core_work.unused & facts.tensor_core_work.dtype.among("fp32", "")
 
 
 def uses_tensor_cores(facts: Facts) -> float:
-    """Tensor Core share of the product time."""
+    """Share (0..1) of the time in matmuls, convolutions and attention that runs on Tensor Cores."""
     eligible = facts.tensor_core_work.eligible_ns
     return facts.tensor_core_work.used_ns / eligible if eligible else 0.0
 
@@ -30,11 +32,11 @@ def uses_tensor_cores(facts: Facts) -> float:
 def fp32_saving(
     facts: Facts, work: Mask, dtype: str, low: float, expected: float, high: float, pointwise: float = 0.0
 ) -> Price:
-    """Kernel time that a narrower type gives back.
+    """Kernel time that a narrower dtype saves.
 
-    Products of known shape are priced by the roofline of the device in `dtype`. For the others `low`..`high` are
-    speed-ups, capped by the ratio of the peaks. `pointwise` is the share of the memory-bound kernels' time that
-    narrower tensors may save; half of it is expected.
+    Matmuls with a recorded shape are priced by the device's roofline in `dtype`. For other work, `low`, `expected` and
+    `high` are speed-ups, capped by the ratio of the peaks. `pointwise` is the share of the memory-bound kernels' time
+    that narrower tensors may save; half of it is expected.
     """
     accelerator = facts.device.accelerator
     wide = accelerator.peak("fp32") if accelerator else None
@@ -53,21 +55,18 @@ def fp32_saving(
     light_ns = facts.gpu.area(light).total / facts.steps.count * pointwise
     light_gains = (0.0, 0.5 * light_ns, light_ns)
     peak = f"{ratio:.0f} times the peak rate" if narrow and wide else "a higher peak rate"
-    how = f"{low:g} to {min(high, ratio):g} times the speed"
+    speed = f"{low:g} to {min(high, ratio):g} times the speed"
     if shaped_ns:
-        how = f"the {dtype} roofline ({ROOFLINE_EFFICIENCY[1]:.0%} of the peak) where shapes are known, else {how}"
+        speed = f"the {dtype} roofline ({ROOFLINE_EFFICIENCY[1]:.0%} of the peak) if shapes were recorded, else {speed}"
     variants = [[*shorter(facts, work, a), *shorter(facts, light, b)] for a, b in zip(gains, light_gains, strict=True)]
     bounds = gains[0], gains[1] + light_gains[1], gains[2] + light_gains[2]
     caveat = peak_caveat(facts, "fp32", dtype, "hbm_gb_per_s") if narrow else ""
-    basis = f"GPU time of these kernels at {how}; {dtype} has {peak}{caveat}."
+    basis = f"Assumes that these kernels run at {speed}; {dtype} has {peak}{caveat}."
     return priced(facts, bounds, variants[1], basis, low=variants[0], high=variants[2])
 
 
-ROOFLINE_EFFICIENCY = (0.25, 0.5, 0.9)  # of the peak: low, expected, high; 80 to 90 % is what a device reaches at all
-
-
 def kernel_evidence(facts: Facts, work: Mask, limit: int = 5) -> list[Evidence]:
-    """The longest kernels of a mask, with the operator that launched them and the user's line."""
+    """The longest kernels of a mask, each with the operator that launched it and the user's line."""
     rows = np.flatnonzero(work)
     codes, group = distinct(facts.gpu.work.name[rows])
     total = np.bincount(group, weights=facts.gpu.in_window[rows], minlength=len(codes))
