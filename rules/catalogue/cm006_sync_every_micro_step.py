@@ -70,11 +70,11 @@ class SyncEveryMicroStep(Rule):
         cost = typical_ns(facts, facts.slices.start[launch[redundant]], exposed[redundant])
         if cost < self.min_share * facts.step_ns:
             return
-        passes = len(facts.regions.backward_passes) / max(1, self._updates(facts))
+        passes = self._passes_per_update(facts)
         count = facts.steps.count
         yield self.finding(
             why=(
-                f"Gradients are reduced in each of {passes:,.1f} backward passes per update. The reductions before the "
+                f"Gradients are reduced in each of {passes:.3g} backward passes per update. The reductions before the "
                 f"last pass add {ms(cost)} of exposed communication to each {ms(facts.step_ns)} step."
             ),
             saving=priced(
@@ -130,10 +130,11 @@ class SyncEveryMicroStep(Rule):
     def _update_starts(self, facts: Facts) -> I8:
         return np.sort(facts.slices.start[facts.regions.optimizer])
 
-    def _updates(self, facts: Facts) -> int:
-        """Distinct places between backward passes at which the optimizer steps."""
-        starts = self._update_starts(facts)
-        return len(distinct_values(np.searchsorted(facts.regions.backward_passes.start, starts)))
+    def _passes_per_update(self, facts: Facts) -> float:
+        """Optimizer steps with no backward pass between them are one update."""
+        passes = facts.regions.backward_passes
+        updates = distinct_values(np.searchsorted(passes.start, self._update_starts(facts)))
+        return len(passes) / max(1, len(updates))
 
     def passed(self, facts: Facts) -> str:
-        return f"The trace has {len(facts.regions.backward_passes)} backward passes for {self._updates(facts)} updates."
+        return f"The number of backward passes per update is {self._passes_per_update(facts):.3g}."

@@ -80,6 +80,7 @@ class PeriodicLoaderStall(Rule):
         )
         if saved.share < self.min_share:
             return
+        stalled, steps = len(waits.long_steps), len(waits.wait_ns)
         rows = loader_rows(facts)
         sites = by_site(facts, rows, facts.slices.end[rows] - facts.slices.start[rows])
         yield self.finding(
@@ -92,9 +93,9 @@ class PeriodicLoaderStall(Rule):
             evidence=[
                 Evidence(
                     "Long waits for data",
-                    us(float(waits.wait_ns[waits.long].sum()) / len(waits.wait_ns)),
-                    round(len(waits.long_steps) / len(waits.wait_ns), 3),
-                    f"{len(waits.long_steps)} of {len(waits.wait_ns)} steps, {regular:.0%} of them {period} apart",
+                    us(float(waits.wait_ns[waits.long].sum()) / steps),
+                    round(stalled / steps, 3),
+                    f"{stalled} of {steps} steps, {regular:.0%} of them {period} steps apart",
                 )
             ],
             locations=site_locations(sites, 1),

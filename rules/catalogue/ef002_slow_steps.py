@@ -183,7 +183,7 @@ def _why(facts: Facts, slow: I8, period: int | None) -> str:
 
 def _cause_sentence(grown: list[tuple[str, str, float]]) -> str:
     _, label, more = grown[0]
-    return f" The largest increase is in {label[:1].lower()}{label[1:]}: {ms(more)}." if more > 0 else ""
+    return f" The part that grew most is {label[:1].lower()}{label[1:]}, by {ms(more)}." if more > 0 else ""
 
 
 def _period(slow: I8) -> int | None:

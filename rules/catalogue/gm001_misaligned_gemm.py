@@ -115,7 +115,7 @@ class MisalignedGemm(Rule):
         if not facts.gemms.shapes:
             return "No kernel name shows a small alignment; shapes were not recorded."
         bad = sum(shape.duration_ns for shape in _misaligned(facts))
-        return f"Misaligned matmuls take {ms(bad / facts.steps.count)} per step; padding would save little of it."
+        return f"Misaligned matmuls take {ms(bad / facts.steps.count)} per step; padding would save little."
 
 
 def _misaligned(facts: Facts) -> list[GemmShape]:

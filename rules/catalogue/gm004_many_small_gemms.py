@@ -62,7 +62,7 @@ class ManySmallGemms(Rule):
         launching = f", {ms(starved)} of it waiting for launches" if starved > 0.1 * time else ""
         yield self.finding(
             why=(
-                f"{calls:,.0f} small matmuls per step run one by one in runs of the same shape. They take {ms(time)} "
+                f"{calls:,.0f} small matmuls per step run one by one, in runs of the same shape. They take {ms(time)} "
                 f"of each {ms(facts.step_ns)} step{launching}; batched they would take {ms(time - gain)}."
             ),
             saving=priced(

@@ -68,9 +68,10 @@ class SkinnyBatch(Rule):
         if gain < self.min_share * facts.step_ns:
             return
         evidence = [_evidence(facts, shape, rows) for _, _, shape, rows in found[:5]]
+        most = max(rows for *_, rows in found)
         yield self.finding(
             why=(
-                f"Matmuls with {max(rows for *_, rows in found)} rows or fewer take {ms(time)} of each "
+                f"Matmuls with {'one row' if most == 1 else f'{most} rows or fewer'} take {ms(time)} of each "
                 f"{ms(facts.step_ns)} step, limited by reading their weights. With {self.factor:g} times the rows, the "
                 f"same samples would take {ms(gain)} less."
             ),
