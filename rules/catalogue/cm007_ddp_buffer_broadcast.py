@@ -44,7 +44,7 @@ class DdpBufferBroadcast(Rule):
 
     code: ClassVar[str] = "CM007"
     name: ClassVar[str] = "ddp-buffer-broadcast"
-    title: ClassVar[str] = "Stop broadcasting buffers before every forward pass"
+    title: ClassVar[str] = "Stop broadcasting buffers every forward pass"
     family: ClassVar[str] = "communication"
     effort: ClassVar[str] = "One argument"
     risk: ClassVar[str] = "Ranks keep their own statistics"

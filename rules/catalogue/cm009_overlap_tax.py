@@ -61,7 +61,7 @@ class OverlapTax(Rule):
 
     code: ClassVar[str] = "CM009"
     name: ClassVar[str] = "overlap-tax"
-    title: ClassVar[str] = "Leave more of the GPU to kernels that overlap collectives"
+    title: ClassVar[str] = "Leave more of the GPU to overlapped kernels"
     family: ClassVar[str] = "communication"
     effort: ClassVar[str] = "One environment variable, then measure"
     confidence: ClassVar[Confidence] = "low"

@@ -46,7 +46,7 @@ class MisalignedGemm(Rule):
 
     code: ClassVar[str] = "GM001"
     name: ClassVar[str] = "misaligned-gemm"
-    title: ClassVar[str] = "Pad matmul dimensions to multiples that Tensor Cores need"
+    title: ClassVar[str] = "Pad matmul dimensions for Tensor Cores"
     family: ClassVar[str] = "matrix shapes"
     effort: ClassVar[str] = "One line per dimension"
     risk: ClassVar[str] = "Slightly more memory"
