@@ -60,7 +60,7 @@ def merged(facts: Facts, runs: Sequence[I8]) -> list[MergedGemms]:
 
 
 def roofline(facts: Facts, merges: list[MergedGemms]) -> str:
-    """ "the roofline", with what is to know of the peaks behind it."""
+    """ "the roofline", with a caveat if a peak is unverified or from the user's settings."""
     shapes = facts.gemm_calls.shape
     used = {facts.gemms.shapes[shape].dtype for one in merges for shape in shapes[one.calls].tolist()}
     return f"the roofline{peak_caveat(facts, 'hbm_gb_per_s', *used)}"
