@@ -48,7 +48,7 @@ def one_error(outcome: Outcome) -> str:
 def test_compare_prints_and_writes_every_format() -> None:
     outcome = run("compare", "healthy.json", "slow.json", "--html", "c.html", "--markdown", "c.md", "--json", "c.json")
     assert outcome.exit_code == 0
-    assert "The step is 52% slower: 17.3 ms → 26.3 ms." in outcome.stdout
+    assert "The step takes 52% more time: 17.3 ms → 26.3 ms." in outcome.stdout
     comparison = Comparison.from_json(Path("c.json").read_bytes())
     assert comparison.step.verdict == "slower"
     assert comparison.verdict in Path("c.html").read_text(encoding="utf-8").replace("\N{NO-BREAK SPACE}", " ")
@@ -106,7 +106,7 @@ def test_analyze_writes_a_baseline_and_compares_with_it() -> None:
     assert (baseline.timeline, baseline.memory.curve) == (None, [])
     outcome = run("analyze", SLOW, "--no-html", "--baseline", "base.json", "--fail-on", "finding=new-high")
     assert outcome.exit_code == 1
-    assert "Against base.json: The step is 52% slower" in outcome.stdout
+    assert "Against base.json: The step takes 52% more time" in outcome.stdout
     assert outcome.stdout.splitlines()[-1] == "FAIL  new findings of high impact: DL001 (--fail-on finding=new-high)"
     same = run("analyze", HEALTHY, "--no-html", "--baseline", "base.json", "--fail-on", "step_time=+1%,finding=new-low")
     assert same.exit_code == 0
@@ -116,7 +116,7 @@ def test_analyze_writes_a_baseline_and_compares_with_it() -> None:
 def test_a_report_is_a_baseline() -> None:
     assert run("analyze", HEALTHY, "--static", "--html", "base.html").exit_code == 0
     outcome = run("analyze", SLOW, "--no-html", "--baseline", "base.html")
-    assert "Against base.html: The step is 52% slower" in outcome.stdout
+    assert "Against base.html: The step takes 52% more time" in outcome.stdout
 
 
 def test_a_baseline_can_be_replaced_by_the_run_that_it_judges() -> None:

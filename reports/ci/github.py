@@ -1,30 +1,31 @@
-"""Workflow commands that make GitHub annotate the lines of a pull request: gates, then findings, the dearest first."""
+"""Workflow commands that annotate a pull request on GitHub: gates, then findings, most expensive first."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from traceopt.reports.ci.repository_places import repository_places
-from traceopt.reports.words import comparison_words, quantities
-from traceopt.reports.words.shown_document import shown as shown_form
+from traceopt.reports.words import comparison_words, safe_text
+from traceopt.reports.words.display import for_display
+from traceopt.result import quantities
 from traceopt.result.comparison import GateOutcome
 from traceopt.result.document import Result
 from traceopt.result.finding import Finding
 
-ANNOTATIONS = 10  # what GitHub shows of a step
+ANNOTATIONS = 10  # GitHub shows no more per step of a job
 _LEVELS = {"high": "warning", "medium": "warning", "low": "notice", "info": "notice"}
 
 
 def render_github(result: Result, *, gates: Sequence[GateOutcome] = ()) -> str:
-    """At most ten annotations. No string of the trace begins a line or ends a property."""
-    findings = sorted(shown_form(result).findings, key=lambda f: -f.saving.est_us if f.saving else 0.0)
-    told = [_gate(gate) for gate in gates if gate.status != "passed"] + [_annotation(finding) for finding in findings]
-    return "".join(told[:ANNOTATIONS])
+    """At most ten annotations. No string of the trace can start a command or end a property."""
+    findings = sorted(for_display(result).findings, key=lambda f: -f.saving.est_us if f.saving else 0.0)
+    failed = [_gate(gate) for gate in gates if gate.status != "passed"]
+    return "".join([*failed, *map(_annotation, findings)][:ANNOTATIONS])
 
 
 def _gate(outcome: GateOutcome) -> str:
     level = "error" if outcome.level == "fail" else "warning"
-    return f"::{level} title=traceopt gate::{_message(quantities.prose(comparison_words.gate_line(outcome)))}\n"
+    return f"::{level} title=traceopt gate::{_message(safe_text.prose(comparison_words.gate_line(outcome)))}\n"
 
 
 def _annotation(finding: Finding) -> str:
@@ -37,15 +38,15 @@ def _annotation(finding: Finding) -> str:
         if place.line is not None:
             properties["line"] = str(place.line)
             properties["endLine"] = str(place.last_line or place.line)
-    told = ",".join(f"{key}={_property(value)}" for key, value in properties.items())
+    arguments = ",".join(f"{key}={_property(value)}" for key, value in properties.items())
     message = "\n".join([finding.title, finding.why, finding.fix.text])
-    return f"::{_LEVELS[finding.impact]} {told}::{_message(message)}\n"
+    return f"::{_LEVELS[finding.impact]} {arguments}::{_message(message)}\n"
 
 
 def _message(value: str) -> str:
-    """As the runner reads it back (actions/runner, ActionCommand.cs)."""
+    """Escaped as the runner expects it (actions/runner, ActionCommand.cs)."""
     escaped = value.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
-    return quantities.without_old_commands(escaped)
+    return safe_text.without_old_commands(escaped)
 
 
 def _property(value: str) -> str:

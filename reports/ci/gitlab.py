@@ -1,12 +1,12 @@
-"""Findings as GitLab's Code Quality report, which a merge request shows beside the lines it changes."""
+"""Findings as a GitLab Code Quality report, which merge requests show next to the changed lines."""
 
 from __future__ import annotations
 
 import orjson
 
 from traceopt.reports.ci.repository_places import repository_places
-from traceopt.reports.words import quantities
-from traceopt.reports.words.shown_document import shown as shown_form
+from traceopt.reports.words.display import for_display
+from traceopt.result import quantities
 from traceopt.result.document import Result
 from traceopt.rules.fingerprint import fingerprints
 
@@ -14,8 +14,8 @@ _SEVERITIES = {"high": "critical", "medium": "major", "low": "minor", "info": "i
 
 
 def render_gitlab(result: Result) -> str:
-    """A JSON list. Findings without a place in the repository are not in it: GitLab requires a file and a line."""
-    findings = shown_form(result).findings
+    """A JSON list, without findings that have no place in the repository: GitLab requires a file and a line."""
+    findings = for_display(result).findings
     issues = []
     for finding, fingerprint in zip(findings, fingerprints(findings), strict=True):
         places = repository_places(finding)
@@ -25,7 +25,7 @@ def render_gitlab(result: Result) -> str:
         saved = f", saves about {quantities.saved_per_step(saving.est_us, saving.share)}" if saving is not None else ""
         issues.append(
             {
-                # The code stands here as well: GitLab does not show check_name.
+                # Has the code too, because GitLab does not show check_name.
                 "description": f"{finding.code}: {finding.title}{saved}. {finding.why}",
                 "check_name": finding.code,
                 "fingerprint": fingerprint,

@@ -1,6 +1,6 @@
 """Findings as SARIF 2.1.0, for code scanning and editors.
 
-GitHub shows results that have a file, and of a message the first sentence; its limits are at
+GitHub shows only results that have a file, and the first sentence of each message. Its limits are documented at
 docs.github.com, "SARIF support for code scanning".
 """
 
@@ -13,14 +13,15 @@ import orjson
 
 from traceopt.reports.ci.repository_places import repository_places, without_a_place
 from traceopt.reports.text.markdown_escaping import code, code_block, prose
-from traceopt.reports.words import quantities, sentences
-from traceopt.reports.words.shown_document import shown as shown_form
+from traceopt.reports.words import sentences
+from traceopt.reports.words.display import for_display
+from traceopt.result import quantities
 from traceopt.result.document import Result
 from traceopt.result.finding import Finding, Location
 from traceopt.rules.fingerprint import fingerprints
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
-NAME_LIMIT, DESCRIPTION_LIMIT = 255, 1024  # characters that GitHub takes
+NAME_LIMIT, DESCRIPTION_LIMIT = 255, 1024  # characters that GitHub accepts
 PLACES = 20  # of one finding
 _LEVELS = {"high": "error", "medium": "warning", "low": "note", "info": "note"}
 
@@ -28,12 +29,12 @@ Json = dict[str, Any]
 
 
 def render_sarif(result: Result, *, label: str = "traceopt") -> str:
-    """One run; code scanning keeps runs of other labels apart.
+    """One run. Code scanning keeps runs with different labels apart.
 
-    Findings without a place in the repository are told of in a notification, for a result needs a file.
+    Findings without a place in the repository go into a notification, because a result needs a file.
     """
-    shown = shown_form(result)
-    findings = [finding for finding in shown.findings if repository_places(finding)]
+    document = for_display(result)
+    findings = [finding for finding in document.findings if repository_places(finding)]
     rules: dict[str, Finding] = {}
     for finding in findings:
         rules.setdefault(finding.code, finding)
@@ -47,19 +48,19 @@ def render_sarif(result: Result, *, label: str = "traceopt") -> str:
             }
         },
         "automationDetails": {"id": f"{quote(label, safe='')}/"},
-        "invocations": [{"executionSuccessful": True, "toolExecutionNotifications": _notifications(shown)}],
+        "invocations": [{"executionSuccessful": True, "toolExecutionNotifications": _notifications(document)}],
         "results": [
             _result(finding, indices[finding.code], fingerprint)
             for finding, fingerprint in zip(findings, fingerprints(findings), strict=True)
         ],
     }
-    document = {"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}
-    return orjson.dumps(document, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE).decode()
+    log = {"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}
+    return orjson.dumps(log, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE).decode()
 
 
 def _rule(finding: Finding) -> Json:
-    """The rule of a finding, as far as the finding tells of it."""
-    more = f"{code(f'traceopt rule {finding.code}')} says what it measures and when it is wrong."
+    """The rule of a finding, as far as the finding describes it."""
+    more = f"{code(f'traceopt rule {finding.code}')} explains what it measures and when it is wrong."
     example = finding.fix.code
     return {
         "id": finding.code,
@@ -100,7 +101,7 @@ def _result(finding: Finding, rule_index: int, fingerprint: str) -> Json:
 
 
 def _location(place: Location) -> Json:
-    line = place.line or 1  # GitHub wants one
+    line = place.line or 1  # GitHub requires one
     location: Json = {
         "physicalLocation": {
             "artifactLocation": {"uri": quote(place.file), "uriBaseId": "%SRCROOT%"},
@@ -112,16 +113,16 @@ def _location(place: Location) -> Json:
     return location
 
 
-def _notifications(shown: Result) -> list[Json]:
-    """What keeps the results from being all, or from being taken at their word."""
-    level = "error" if shown.quality.verdict == "unusable" else "warning"
-    told = [(level, f"{note.code}: {note.text}") for note in shown.quality.notes]
-    if left_out := without_a_place(shown.findings):
-        told.append(("note", f"Without a line of the repository, and so no results: {', '.join(left_out)}."))
-    told.append(("note", sentences.checks_line(shown)))
-    return [{"level": level, "message": {"text": _plain(message)}} for level, message in told]
+def _notifications(document: Result) -> list[Json]:
+    """What the results leave out, and caveats about them."""
+    level = "error" if document.quality.verdict == "unusable" else "warning"
+    messages = [(level, f"{note.code}: {note.text}") for note in document.quality.notes]
+    if left_out := without_a_place(document.findings):
+        messages.append(("note", f"Left out, because they have no place in the repository: {', '.join(left_out)}."))
+    messages.append(("note", sentences.checks_line(document)))
+    return [{"level": level, "message": {"text": _plain(message)}} for level, message in messages]
 
 
 def _plain(message: str) -> str:
-    """A message without embedded links, which plain text in SARIF may hold as [text](target)."""
+    """A message without embedded links, which plain text in SARIF may write as [text](target)."""
     return message.replace("](", "] (")

@@ -1,4 +1,4 @@
-"""A comparison as one HTML page: the style, scripts and security policy of the report, no charts to unpack."""
+"""A comparison as one HTML page with the style, scripts and security policy of the report, but no charts."""
 
 from __future__ import annotations
 
@@ -7,17 +7,18 @@ from collections import Counter
 from markupsafe import Markup
 
 from traceopt.reports.html import page as report
-from traceopt.reports.words import comparison_words, quantities
+from traceopt.reports.words import comparison_words, safe_text
 from traceopt.reports.words.headline import Tile
+from traceopt.result import quantities
 from traceopt.result.comparison import Comparison, GateStatus
 
 TABLE_ROWS = 100  # kernels and operators
-RUN_ROWS = 50  # of each side
+RUN_ROWS = 50  # per side
 
 
 def render_comparison_html(comparison: Comparison) -> str:
     """The page; it makes no network request and is complete without JavaScript."""
-    shown = quantities.cleaned(comparison)
+    document = safe_text.cleaned(comparison)
     scripts = [report.template_text("head.js"), report.template_text("main.js")]
     head_script, main_script = (Markup(script) for script in scripts)  # noqa: S704 (our own files)
     return (
@@ -28,12 +29,12 @@ def render_comparison_html(comparison: Comparison) -> str:
             css=Markup(report.template_text("report.css")),  # noqa: S704
             head_script=head_script,
             main_script=main_script,
-            comparison=shown,
-            parts=comparison_words.shown_parts(shown),
-            interval=comparison_words.interval(shown.step),
-            basis=comparison_words.basis(shown),
-            tiles=_tiles(shown),
-            gates_line=_gates_line(shown),
+            comparison=document,
+            parts=comparison_words.shown_parts(document),
+            interval=comparison_words.interval(document.step),
+            basis=comparison_words.basis(document),
+            tiles=_tiles(document),
+            gates_line=_gates_line(document),
             words=comparison_words,
             TABLE_ROWS=TABLE_ROWS,
             RUN_ROWS=RUN_ROWS,
@@ -55,10 +56,10 @@ def _tiles(comparison: Comparison) -> list[Tile]:
     ]
     noise = {
         "within_noise": "within noise",
-        "unclear": "one step tells nothing of noise",
+        "unclear": "not enough steps to tell",
         "slower": "beyond noise",
         "faster": "beyond noise",
-        "not_measured": "steps cannot be compared",
+        "not_measured": "steps not comparable",
     }[step.verdict]
     share = quantities.signed_percent(step.change_share)
     known = step.change_share is not None

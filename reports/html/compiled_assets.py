@@ -1,4 +1,4 @@
-"""What is made once of the files of a package: kept beside them, where and when Python keeps compiled modules."""
+"""Files compiled once and cached next to the package, where and when Python caches compiled modules."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from jinja2.bccache import Bucket
 from traceopt.version import __version__
 
 
-def kept(name: str, key: bytes, make: Callable[[], bytes]) -> bytes:
-    """What `make` gives, from the file of this name if that was made for the same key."""
+def cached(name: str, key: bytes, make: Callable[[], bytes]) -> bytes:
+    """The result of `make`, from the cache file of this name if that was made for the same key."""
     data = _read(name)
     if data.startswith(key):
         return data[len(key) :]
@@ -26,24 +26,24 @@ def kept(name: str, key: bytes, make: Callable[[], bytes]) -> bytes:
 
 
 class CompiledTemplates(jinja2.BytecodeCache):
-    """Templates as Python code: to compile those of a report takes 0.16 s."""
+    """Templates as Python code: compiling those of a report takes 0.16 s."""
 
     def get_source_checksum(self, source: str) -> str:
-        """Of what decides the code: the source, this program and Jinja."""
+        """Covers everything that the code depends on: the source, this program and Jinja."""
         return super().get_source_checksum(f"{__version__} {jinja2.__version__} {source}")
 
     def load_bytecode(self, bucket: Bucket) -> None:
-        """Leaves the bucket empty where there is no usable file."""
+        """Leaves the bucket empty if there is no usable file."""
         bucket.bytecode_from_string(_read(bucket.key))
 
     def dump_bytecode(self, bucket: Bucket) -> None:
-        """Keeps what was compiled."""
+        """Caches the compiled template."""
         _write(bucket.key, bucket.bytecode_to_string())
 
 
 def _place(name: str) -> Path:
-    """Raises NotImplementedError where this Python keeps nothing."""
-    return Path(cache_from_source(str(Path(__file__).with_name(f"{name}.py")))).with_suffix(".kept")
+    """Raises NotImplementedError if this Python caches nothing."""
+    return Path(cache_from_source(str(Path(__file__).with_name(f"{name}.py")))).with_suffix(".cache")
 
 
 def _read(name: str) -> bytes:
@@ -53,7 +53,7 @@ def _read(name: str) -> bytes:
 
 
 def _write(name: str, data: bytes) -> None:
-    """In one step, or not at all: the folder may not be ours."""
+    """Writes the file in one step, or not at all: the folder may be read-only."""
     if sys.dont_write_bytecode:
         return
     with suppress(OSError, NotImplementedError):

@@ -1,7 +1,7 @@
-"""The HTML report: one file, no network request, complete without JavaScript, Plotly unpacked on demand.
+"""The HTML report: one file without network requests, complete without JavaScript; Plotly is unpacked on demand.
 
-A trace is untrusted input: every string is cleaned, the templates escape everything they print, and a
-Content-Security-Policy lets only the scripts run whose hashes it lists.
+A trace is untrusted input. Every string is cleaned, the templates escape everything they print, and a
+Content-Security-Policy allows only the scripts whose hashes it lists.
 """
 
 from __future__ import annotations
@@ -19,36 +19,36 @@ import orjson
 from markupsafe import Markup
 
 from traceopt.reports.html import plotly_figures, rank_chart, timeline_svg
-from traceopt.reports.html.compiled_assets import CompiledTemplates, kept
-from traceopt.reports.words import headline, memory_parts, not_recorded, part_styles, quantities, sentences
-from traceopt.reports.words.shown_document import shown as shown_form
-from traceopt.result import packing
+from traceopt.reports.html.compiled_assets import CompiledTemplates, cached
+from traceopt.reports.words import headline, memory_parts, names, not_recorded, part_styles, safe_text, sentences
+from traceopt.reports.words.display import for_display
+from traceopt.result import packing, quantities
 from traceopt.result.document import Result
 from traceopt.result.packing import RESULT_ID
 from traceopt.result.serialization import to_json
 
 TEMPLATES = Path(__file__).parent / "templates"
-# Rows shown of each table; its caption says how many there are. The document in the page holds them all.
+# Rows shown of each table. Its caption says how many there are, and the document in the page holds them all.
 TABLE_ROWS = 200  # kernels
 GEMM_ROWS = 100
-FULL_NAMES = 30  # kernels whose whole name can be opened; the rest show the short one
+FULL_NAMES = 30  # kernels whose full name can be opened; the rest have the short one
 OPERATOR_ROWS = 100
 SHORT_TABLE_ROWS = 50  # collectives and copies
 RANK_ROWS = 64
-FOLDED_ROWS = 15  # rows open to the eye, and on paper; a click shows the rest
+FOLDED_ROWS = 15  # rows visible at first, and in print; a click shows the rest
 FILE_ROWS = 16
 EVIDENCE_ROWS = 20
 
-PLOTLY_GZIP_LEVEL = 6  # 0.13 s for 1.47 MB; level 9 takes half as long again to save 3 kB
+PLOTLY_GZIP_LEVEL = 6  # 0.13 s for 1.47 MB; level 9 takes 50 % longer and saves 3 kB
 
 
 def render_html(result: Result, *, static: bool = False) -> str:
-    """The report as one HTML page. `static` leaves Plotly out: a tenth of the size, no zoom."""
-    shown = shown_form(result)
+    """The report as one HTML page. `static` leaves Plotly out: a tenth of the size, but no zoom."""
+    document = for_display(result)
     head_script, main_script = template_text("head.js"), template_text("main.js")
     scripts = [head_script.encode(), main_script.encode()]
     packed: dict[str, str] = {}
-    step_figures = {} if static else _figures(shown)
+    step_figures = {} if static else _figures(document)
     if step_figures:
         plotly = plotly_source()
         scripts.append(plotly)
@@ -64,7 +64,7 @@ def render_html(result: Result, *, static: bool = False) -> str:
             result_id=RESULT_ID,
             result_script=_embedded(to_json(result)),
             packed=packed,
-            **_view(shown),
+            **_view(document),
         )
     )
 
@@ -77,54 +77,56 @@ def plotly_source() -> bytes:
     return (Path(spec.submodule_search_locations[0]) / "package_data" / "plotly.min.js").read_bytes()
 
 
-def _view(shown: Result) -> dict[str, Any]:
-    """What the templates print: the cleaned document and the sentences and drawings made from it."""
-    words = sentences.sides(shown)
-    idle_word = words.idle if shown.gpu.busy_share is not None and not sentences.on_cpu(shown) else None
-    timeline = None if shown.timeline is None else timeline_svg.draw_timeline(shown.timeline, idle_word)
-    all_cards = sentences.cards(shown.findings)
+def _view(document: Result) -> dict[str, Any]:
+    """What the templates print: the cleaned document, and sentences and drawings made from it."""
+    words = sentences.sides(document)
+    idle_word = words.idle if document.gpu.busy_share is not None and not sentences.on_cpu(document) else None
+    timeline = None if document.timeline is None else timeline_svg.draw_timeline(document.timeline, idle_word)
+    all_cards = sentences.cards(document.findings)
     return {
-        "result": shown,
+        "result": document,
         "words": words,
-        "on_cpu": sentences.on_cpu(shown),
+        "on_cpu": sentences.on_cpu(document),
         "gpu_measured": idle_word is not None,
-        "identity": sentences.identity(shown),
-        "rank": sentences.rank_phrase(shown),
-        "scope": sentences.scope(shown),
-        "typical": sentences.typical_step(shown),
-        "partly_hidden": sentences.partly_hidden(shown),
-        "environment": sentences.environment(shown),
-        "verdict": sentences.verdict(shown),
-        "headline": quantities.sentences(sentences.verdict(shown)),
-        "lead": headline.lead(shown),
+        "identity": sentences.identity(document),
+        "rank": sentences.rank_phrase(document),
+        "scope": sentences.scope(document),
+        "typical": sentences.typical_step(document),
+        "partly_hidden": sentences.partly_hidden(document),
+        "environment": sentences.environment(document),
+        "verdict": sentences.verdict(document),
+        "headline": safe_text.split_sentences(sentences.verdict(document)),
+        "lead": headline.lead(document),
         "first_card": next((card for card in all_cards if card.number == 1), None),
-        "tiles": headline.tiles(shown),
-        "facts": sentences.measured_facts(shown),
-        "quality_heading": sentences.quality_heading(shown),
-        "combined_fixes": sentences.combined_fixes(shown),
+        "tiles": headline.tiles(document),
+        "facts": sentences.measured_facts(document),
+        "quality_heading": sentences.quality_heading(document),
+        "combined_fixes": sentences.combined_fixes(document),
         "fix_cards": [card for card in all_cards if card.number is not None],
         "info_cards": [card for card in all_cards if card.number is None],
         "timeline": timeline,
-        "memory": timeline_svg.draw_memory(shown.memory, shown.timeline),
+        "memory": timeline_svg.draw_memory(document.memory, document.timeline),
         "memory_cards": [card for card in all_cards if card.finding.code.startswith(memory_parts.RULE_FAMILY)],
-        "rank_drawing": rank_chart.draw_ranks(shown),
-        "rank_caption": rank_chart.caption(shown),
-        "checks_line": sentences.checks_line(shown),
-        "command": sentences.command(shown),
-        "gemm_caption": sentences.gemm_caption(shown),
-        "timeline_caption": sentences.timeline_caption(shown, timeline is not None and timeline.band is not None),
+        "rank_drawing": rank_chart.draw_ranks(document),
+        "rank_caption": rank_chart.caption(document),
+        "checks_line": sentences.checks_line(document),
+        "command": sentences.command(document),
+        "gemm_caption": sentences.gemm_caption(document),
+        "timeline_caption": sentences.timeline_caption(document, timeline is not None and timeline.band is not None),
     }
 
 
-def _figures(shown: Result) -> dict[str, plotly_figures.Figure]:
+def _figures(document: Result) -> dict[str, plotly_figures.Figure]:
     drawn = {}
-    idle_word = None if sentences.on_cpu(shown) or shown.gpu.busy_share is None else sentences.sides(shown).idle
-    if shown.timeline is not None and shown.timeline.duration_us > 0:
-        drawn["timeline"] = plotly_figures.timeline_figure(shown.timeline, idle_word)
-    if shown.memory.curve:
-        drawn["memory"] = plotly_figures.memory_figure(shown.memory, shown.timeline)
-    if rank_chart.draw_ranks(shown) is not None:
-        drawn["ranks"] = plotly_figures.ranks_figure(shown.ranks)
+    idle_word = (
+        None if sentences.on_cpu(document) or document.gpu.busy_share is None else sentences.sides(document).idle
+    )
+    if document.timeline is not None and document.timeline.duration_us > 0:
+        drawn["timeline"] = plotly_figures.timeline_figure(document.timeline, idle_word)
+    if document.memory.curve:
+        drawn["memory"] = plotly_figures.memory_figure(document.memory, document.timeline)
+    if rank_chart.draw_ranks(document) is not None:
+        drawn["ranks"] = plotly_figures.ranks_figure(document.ranks)
     return drawn
 
 
@@ -139,22 +141,24 @@ def environment() -> jinja2.Environment:
         lstrip_blocks=True,
     )
     environment.filters.update(
-        as_bytes=quantities.bytes_text,
+        as_size=quantities.size_text,
         counted=quantities.counted,
         estimate=quantities.estimate,
-        first_sentence=quantities.first_sentence,
-        is_name=quantities.is_name,
+        first_sentence=safe_text.first_sentence,
+        is_name=names.is_name,
         measured=quantities.measured,
-        mib_number=quantities.mib_number,
-        ms=quantities.ms,
+        mb_number=quantities.megabytes_number,
+        mib_number=quantities.mebibytes_number,
+        ms=quantities.ms_of_us,
         ms_number=quantities.ms_number,
         number=quantities.count,
         percent=quantities.percent,
-        short_kernel_name=quantities.short_kernel_name,
-        short_path=quantities.short_path,
+        rate_number=quantities.rate_number,
+        short_kernel_name=names.short_kernel_name,
+        short_path=names.short_path,
         signed_ms_number=quantities.signed_ms_number,
-        where=quantities.where,
-        yes_no=quantities.yes_no,
+        where=names.where,
+        yes_no=sentences.yes_no,
     )
     environment.globals.update(
         IMPACT_WORDS=sentences.IMPACT_WORDS,
@@ -187,7 +191,7 @@ def environment() -> jinja2.Environment:
 
 @lru_cache(maxsize=8)
 def template_text(name: str) -> str:
-    """A style sheet or script without its indentation (3 kB of each page)."""
+    """A style sheet or script without its indentation, which would add 3 kB to each page."""
     lines = (TEMPLATES / name).read_text(encoding="utf-8").splitlines()
     return "\n".join(line.strip() for line in lines if line.strip())
 
@@ -203,7 +207,7 @@ def content_security_policy(scripts: list[bytes]) -> str:
 @lru_cache(maxsize=1)
 def _packed_plotly(source: bytes) -> str:
     key = f"{packing.ENCODING} {PLOTLY_GZIP_LEVEL} {sha256(source).hexdigest()}\n".encode()
-    return kept("plotly", key, lambda: packing.pack(source, PLOTLY_GZIP_LEVEL).encode()).decode()
+    return cached("plotly", key, lambda: packing.pack(source, PLOTLY_GZIP_LEVEL).encode()).decode()
 
 
 def _embedded(document: bytes) -> Markup:

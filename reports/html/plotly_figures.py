@@ -1,8 +1,7 @@
-"""The Plotly figures behind "Zoom and hover", as plain dicts: Plotly's figure classes are slow to import.
+"""The Plotly figures behind "Zoom and hover", as plain dicts because Plotly's figure classes are slow to import.
 
-Colours are written "var(--token)"; main.js resolves them when it draws, so one figure serves both themes.
-Plotly reads pseudo-HTML in names, which would turn a kernel's name into a link: every name goes through
-`plotly_text`.
+Colours are written "var(--token)". main.js resolves them when it draws, so one figure serves both themes. Plotly reads
+pseudo-HTML in names, which could turn a kernel's name into a link, so every name goes through `plotly_text`.
 """
 
 from __future__ import annotations
@@ -11,12 +10,12 @@ from typing import Any
 
 from traceopt.reports.html.rank_chart import MAX_COLUMNS, rank_names, rank_parts
 from traceopt.reports.html.timeline_svg import band, compute_row, memory_end_us, thinned
-from traceopt.reports.words import quantities
 from traceopt.reports.words.part_styles import part_style, span_colour
+from traceopt.result import quantities
 from traceopt.result.document import Memory
 from traceopt.result.rows import Lane, RankRow, Span, Timeline
 
-ZOOM_SPANS = 2_000  # the longest spans of all lanes; more make the page slow and large
+ZOOM_SPANS = 2_000  # the longest of all lanes; more would make the page slow and large
 BAR_WIDTH = 0.56
 LANE_HEIGHT_PX = 38
 GIB = 1 << 30
@@ -43,7 +42,7 @@ _AXIS: Figure = {"gridcolor": "var(--grid)", "zeroline": False, "tickfont": {"co
 
 
 def plotly_text(value: str) -> str:
-    """Text that Plotly shows letter by letter."""
+    """Text that Plotly prints literally."""
     return value.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
@@ -65,7 +64,7 @@ def zoom_spans(timeline: Timeline) -> list[tuple[int, Span]]:
 
 
 def timeline_figure(timeline: Timeline, idle_word: str | None) -> Figure:
-    """A bar trace per colour; hovering shows name, duration and start."""
+    """One bar trace per colour. Hovering shows name, duration and start."""
     placed = zoom_spans(timeline)
     traces = []
     for colour in sorted({span_colour(span.category) for _, span in placed}):
@@ -122,7 +121,7 @@ def _band_shape(timeline: Timeline, idle_word: str | None, annotations: list[Fig
 
 
 def _stall_traces(timeline: Timeline, height: int, idle_word: str) -> list[Figure]:
-    """Stalls as hatched bars in the lane of the GPU, a trace per colour."""
+    """Stalls as hatched bars in the GPU lane, one trace per colour."""
     traces = []
     for colour in sorted({part_style(stall.cause, busy=False).colour for stall in timeline.stalls}):
         mine = [stall for stall in timeline.stalls if part_style(stall.cause, busy=False).colour == colour]
@@ -141,7 +140,8 @@ def _stall_traces(timeline: Timeline, height: int, idle_word: str) -> list[Figur
                 "x": [_milliseconds(stall.duration_us) for stall in mine],
                 "marker": {"color": "var(--shade)", "pattern": pattern, "line": {"width": 0}},
                 "customdata": [
-                    [plotly_text(f"{idle_word} {quantities.ms(stall.duration_us)}: {stall.label}")] for stall in mine
+                    [plotly_text(f"{idle_word} {quantities.ms_of_us(stall.duration_us)}: {stall.label}")]
+                    for stall in mine
                 ],
                 "hovertemplate": "%{customdata[0]}<extra></extra>",
             }
@@ -165,9 +165,9 @@ def _lane_name(lane: Lane, height: int) -> Figure:
 
 
 def ranks_figure(rows: list[RankRow]) -> Figure:
-    """A stacked column a rank; hovering shows the part and its time."""
-    shown = rows[:MAX_COLUMNS]
-    names = rank_names(shown)
+    """One stacked column per rank. Hovering shows the part and its time."""
+    rows = rows[:MAX_COLUMNS]
+    names = rank_names(rows)
     traces = [
         {
             "type": "bar",
@@ -177,7 +177,7 @@ def ranks_figure(rows: list[RankRow]) -> Figure:
             "marker": {"color": f"var(--{part.colour})", "line": {"width": 0}, "pattern": _pattern(part.pattern)},
             "hovertemplate": f"rank %{{x}}<br>{part.label}: %{{y}} ms<extra></extra>",
         }
-        for part in rank_parts(shown)
+        for part in rank_parts(rows)
     ]
     layout = {
         **_LAYOUT,
@@ -192,13 +192,13 @@ def ranks_figure(rows: list[RankRow]) -> Figure:
 
 
 def _pattern(name: str) -> Figure:
-    """Plotly's nearest to a `p-` class of report.css."""
+    """The Plotly pattern closest to a `p-` class of report.css."""
     shape = {"diagonal": "/", "dots": "."}.get(name, "")
     return {"shape": shape, "fgcolor": "var(--stripe)", "size": 7, "solidity": 0.4, "fillmode": "overlay"}
 
 
 def memory_figure(memory: Memory, timeline: Timeline | None) -> Figure:
-    """Allocated memory over the step, and what the caching allocator reserved as a dashed line."""
+    """Allocated memory over the step, and the memory reserved by the caching allocator as a dashed line."""
     points = thinned(memory.curve)
     end_us = memory_end_us(memory, timeline)
     times = [_milliseconds(point.us) for point in points]

@@ -1,4 +1,4 @@
-"""What each rank's step consists of, as stacked rows or columns: one look shows who waits for whom."""
+"""The parts of each rank's step as stacked rows or columns, so that stragglers stand out."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ from statistics import median
 
 from msgspec import Struct
 
-from traceopt.reports.words import quantities
+from traceopt.result import quantities
 from traceopt.result.document import Result
 from traceopt.result.rows import RankRow
 
 MAX_COLUMNS = 256
-ROOM_ABOVE = 1.14  # for the name of the median
-MOST_ROWS = 8  # ranks drawn as a row each; more are columns side by side
+ROOM_ABOVE = 1.14  # leaves room for the label of the median
+MOST_ROWS = 8  # ranks drawn as rows; more ranks are drawn as columns
 TICKS = 8
-_COLUMN = 10  # units of the viewBox, of which a gap stays free on each side
+_COLUMN = 10  # units of the viewBox, including a gap on each side
 _GAP = 1
 
-# Colour, pattern and words of the parts from the bottom up: of GPU ranks, and of ranks without a GPU.
+# Colour, pattern and name of the parts from the bottom up, for ranks with and without a GPU.
 _GPU_PARTS = (
     ("compute", "", "GPU busy: compute and copies"),
     ("comm", "", "Exposed communication"),
@@ -25,14 +25,14 @@ _GPU_PARTS = (
     ("other", "dots", "Idle for other reasons"),
 )
 _CPU_PARTS = (
-    ("compute", "", "Model work and all else"),
+    ("compute", "", "Model work and everything else"),
     ("comm", "", "Exposed communication"),
     ("loader", "diagonal", "Waiting for data"),
 )
 
 
 class RankPart(Struct, frozen=True):
-    """A colour of the columns: its share of each rank's step, us, None where that rank did not record it."""
+    """A part of the step: its colour, pattern and name, and its time on each rank (None: not recorded)."""
 
     colour: str
     pattern: str
@@ -46,8 +46,8 @@ class RankTick(Struct, frozen=True):
 
 
 class RankDrawing(Struct, frozen=True):
-    """Few ranks: what each row is called, its length as a share of the longest. Many: columns as one SVG path a part
-    in a viewBox of `width` x 100, the median as a height, `top_us` at the upper edge.
+    """Few ranks are rows: their names, and their lengths as shares of the longest. Many ranks are columns: one SVG path
+    per part in a viewBox of `width` x 100, with the median as a height and `top_us` at the upper edge.
     """
 
     names: list[str]
@@ -63,12 +63,12 @@ class RankDrawing(Struct, frozen=True):
 
 
 def rank_names(rows: list[RankRow]) -> list[str]:
-    """A rank's number, or the place of its file where it has none."""
+    """The rank numbers; "file 3" for a file without one."""
     return [str(row.rank) if row.rank is not None else f"file {index}" for index, row in enumerate(rows, 1)]
 
 
 def rank_parts(rows: list[RankRow]) -> list[RankPart]:
-    """The steps of the rows in exclusive parts: those of a GPU where every rank with a step recorded its GPU."""
+    """The steps of the rows in exclusive parts: GPU parts if every rank with a step recorded its GPU."""
     on_gpu = all(row.gpu_busy_share is not None for row in rows if row.step_median_us is not None)
     amounts = [_gpu_amounts(row) if on_gpu else _cpu_amounts(row) for row in rows]
     looks = _GPU_PARTS if on_gpu else _CPU_PARTS
@@ -96,7 +96,7 @@ def _cpu_amounts(row: RankRow) -> list[float | None]:
 
 
 def draw_ranks(result: Result) -> RankDrawing | None:
-    """None where fewer than two ranks have a step."""
+    """None if fewer than two ranks have a step."""
     rows = result.ranks[:MAX_COLUMNS]
     steps = [row.step_median_us for row in rows if row.step_median_us]
     if len(steps) < 2:
@@ -132,18 +132,18 @@ def draw_ranks(result: Result) -> RankDrawing | None:
 
 
 def caption(result: Result) -> str:
-    """How far the ranks' steps lie apart, and how many are drawn."""
+    """How far apart the ranks' steps are, and how many ranks are drawn."""
     steps = [(row.step_median_us, name) for row, name in zip(result.ranks, rank_names(result.ranks), strict=True)]
     known = [(us, name) for us, name in steps if us is not None]
     sentences = []
     if len(known) > 1:
         (least, fastest), (most, slowest) = min(known), max(known)
-        if quantities.ms(least) == quantities.ms(most):
-            sentences.append(f"Median steps of {quantities.ms(most)} on every rank.")
+        if quantities.ms_of_us(least) == quantities.ms_of_us(most):
+            sentences.append(f"The median step takes {quantities.ms_of_us(most)} on every rank.")
         else:
             named = "rank " if any(row.rank is not None for row in result.ranks) else ""
-            ends = f"{quantities.ms(least)} ({named}{fastest}) to {quantities.ms(most)} ({named}{slowest})"
-            sentences.append(f"Median steps from {ends}.")
+            ends = f"{quantities.ms_of_us(least)} ({named}{fastest}) to {quantities.ms_of_us(most)} ({named}{slowest})"
+            sentences.append(f"Median steps range from {ends}.")
     if len(result.ranks) > MAX_COLUMNS:
         sentences.append(f"The chart shows the first {MAX_COLUMNS} of {len(result.ranks):,} ranks.")
     return " ".join(sentences)

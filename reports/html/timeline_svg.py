@@ -1,4 +1,4 @@
-"""Geometry of the static charts: where bars, ticks and curves lie, as percentages and SVG paths."""
+"""Geometry of the static charts: bars, ticks and curves as percentages and SVG paths."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ from collections import defaultdict
 
 from msgspec import Struct
 
-from traceopt.reports.words import quantities
 from traceopt.reports.words.part_styles import DENSE_LANE_SPANS, part_style, span_colour, span_words
+from traceopt.result import quantities
 from traceopt.result.document import Memory
 from traceopt.result.rows import Lane, MemoryPoint, Span, Stall, Timeline
 
 BINS = 206  # columns of an occupancy lane: two pixels each on a phone
 LEVELS = 5  # steps of opacity
-NAMED_SPAN_SHARE = 0.06  # narrower bars carry no name
-BAND_SHARE = 0.02  # the largest stall is shaded when it is at least this part of the step
+NAMED_SPAN_SHARE = 0.06  # narrower bars have no name
+BAND_SHARE = 0.02  # the largest stall is shaded if it takes at least this share of the step
 MEMORY_POINTS = 300
 TICKS = 5
-LAST_TICK_SHARE = 0.82  # of the axis; on a phone a later one would touch the end's own label
+LAST_TICK_SHARE = 0.82  # of the axis; on a phone a later tick would touch the label of the end
 
 
 class Bar(Struct, frozen=True):
-    """A span in per cent of the lane. `name` is empty on bars too narrow for it."""
+    """A span in per cent of the lane. `name` is empty if the bar is too narrow for it."""
 
     left: float
     width: float
@@ -68,7 +68,7 @@ class TimelineDrawing(Struct, frozen=True):
 
 
 class MemoryDrawing(Struct, frozen=True):
-    """SVG paths in a viewBox of 1000 x 100; heights and places of the labels in per cent of the box."""
+    """SVG paths in a viewBox of 1000 x 100; heights and label positions are in per cent of the box."""
 
     line: str
     area: str
@@ -81,7 +81,7 @@ class MemoryDrawing(Struct, frozen=True):
 
 
 def ticks(duration_us: float) -> list[Tick]:
-    """Round times from 0, then the end itself."""
+    """Round times from 0, then the end."""
     end_ms = duration_us / 1_000
     if end_ms <= 0:
         return []
@@ -95,7 +95,7 @@ def ticks(duration_us: float) -> list[Tick]:
         if at < LAST_TICK_SHARE * end_ms:
             label = f"{at:,.{decimals}f}" + (f"{quantities.NO_BREAK_SPACE}ms" if index == 0 else "")
             marks.append(Tick(_percent(at, end_ms), label))
-    return [*marks, Tick(100, quantities.ms(duration_us))]
+    return [*marks, Tick(100, quantities.ms_of_us(duration_us))]
 
 
 def _percent(part: float, whole: float) -> float:
@@ -103,7 +103,7 @@ def _percent(part: float, whole: float) -> float:
 
 
 def draw_timeline(timeline: Timeline, idle_word: str | None) -> TimelineDrawing:
-    """`idle_word` ("GPU idle") opens the label of the shaded band; None where the GPU was not measured."""
+    """`idle_word` ("GPU idle") opens the label of the shaded band; None if the GPU was not measured."""
     duration = timeline.duration_us
     if duration <= 0:
         return TimelineDrawing([], None, [], [], [])
@@ -121,7 +121,7 @@ def draw_timeline(timeline: Timeline, idle_word: str | None) -> TimelineDrawing:
 
 
 def compute_row(timeline: Timeline) -> int | None:
-    """The first lane with compute spans: there the GPU's stalls are hatched."""
+    """The first lane with compute spans, where the GPU's stalls are hatched."""
     rows = enumerate(timeline.lanes)
     return next((row for row, lane in rows if any(span.category == "compute" for span in lane.spans)), None)
 
@@ -131,7 +131,7 @@ def band(timeline: Timeline, idle_word: str | None) -> StallBar | None:
     if largest is None or largest.duration_us < BAND_SHARE * timeline.duration_us:
         return None
     opening = f"{idle_word} " if idle_word else ""
-    label = f"{opening}{quantities.ms(largest.duration_us)}: {largest.label[:1].lower()}{largest.label[1:]}"
+    label = f"{opening}{quantities.ms_of_us(largest.duration_us)}: {largest.label[:1].lower()}{largest.label[1:]}"
     return _stall_bar(largest, timeline.duration_us, label)
 
 
@@ -141,7 +141,7 @@ def _stall_bar(stall: Stall, duration_us: float, label: str) -> StallBar:
 
 
 def _draw_lane(lane: Lane, stalls: list[Stall], duration_us: float) -> LaneDrawing:
-    """Bars; where there are many, only the long ones are, above the occupancy of them all."""
+    """The bars of a lane. A dense lane has only the long ones, on top of the occupancy of all."""
     stall_bars = [_stall_bar(stall, duration_us, stall.label) for stall in stalls]
     dense = len(lane.spans) > DENSE_LANE_SPANS
     drawn = [span for span in lane.spans if span.duration_us >= NAMED_SPAN_SHARE * duration_us] if dense else lane.spans
@@ -158,19 +158,19 @@ def _draw_lane(lane: Lane, stalls: list[Stall], duration_us: float) -> LaneDrawi
 
 
 def _uncovered(spans: list[Span]) -> list[tuple[Span, float, float]]:
-    """The pieces (us) of the spans that no later one hides, in order of time: a name must stand on its own bar."""
+    """The pieces (us) of the spans that no later span hides, in order of time, so that each name is on its own bar."""
     pieces: list[tuple[Span, float, float]] = []
     for span in sorted(spans, key=lambda span: (span.start_us, -span.duration_us)):
         start, end = span.start_us, span.start_us + span.duration_us
-        kept = []
+        visible = []
         for other, left, right in pieces:
-            kept += [(other, a, b) for a, b in ((left, min(right, start)), (max(left, end), right)) if a < b]
-        pieces = [*kept, (span, start, end)]
+            visible += [(other, a, b) for a, b in ((left, min(right, start)), (max(left, end), right)) if a < b]
+        pieces = [*visible, (span, start, end)]
     return sorted(pieces, key=lambda piece: piece[1])
 
 
 def _occupancy(lane: Lane, duration_us: float) -> list[OccupancyPath]:
-    """Each bin in the colour that fills most of it; its opacity is the filled part, in LEVELS steps."""
+    """Each bin in the colour that fills most of it. Its opacity is the filled share, in LEVELS steps."""
     filled: dict[str, list[float]] = {}
     width_us = duration_us / BINS
     for span in lane.spans:
@@ -205,16 +205,16 @@ def _runs(columns: list[int]) -> str:
 
 
 def thinned(curve: list[MemoryPoint]) -> list[MemoryPoint]:
-    """At most MEMORY_POINTS points: the lowest and the highest of each bucket, in order of time."""
+    """At most MEMORY_POINTS points: the lowest and the highest point of each bucket, in order of time."""
     if len(curve) <= MEMORY_POINTS:
         return curve
-    kept: list[MemoryPoint] = []
+    extremes: list[MemoryPoint] = []
     buckets = MEMORY_POINTS // 2
     for index in range(buckets):
         bucket = curve[index * len(curve) // buckets : (index + 1) * len(curve) // buckets]
-        extremes = {id(point): point for point in (min(bucket, key=_allocated), max(bucket, key=_allocated))}
-        kept.extend(sorted(extremes.values(), key=lambda point: point.us))
-    return kept
+        both = {id(point): point for point in (min(bucket, key=_allocated), max(bucket, key=_allocated))}
+        extremes.extend(sorted(both.values(), key=lambda point: point.us))
+    return extremes
 
 
 def _allocated(point: MemoryPoint) -> int:
@@ -227,7 +227,7 @@ def memory_end_us(memory: Memory, timeline: Timeline | None) -> float:
 
 
 def draw_memory(memory: Memory, timeline: Timeline | None) -> MemoryDrawing | None:
-    """None without a curve. The scale ends a little above what was reserved."""
+    """None without a curve. The scale ends a little above the reserved memory."""
     end_us = memory_end_us(memory, timeline)
     if not memory.curve or end_us <= 0:
         return None
@@ -239,7 +239,7 @@ def draw_memory(memory: Memory, timeline: Timeline | None) -> MemoryDrawing | No
     def height(value: float) -> float:
         return round(100 - value / top * 100, 1)
 
-    # An allocation holds until the next event, so the curve is drawn in steps.
+    # The amount is constant until the next event, so the curve is drawn in steps.
     start = points[0]
     line = f"M{round(start.us / end_us * 1000, 1):g} {height(start.allocated_bytes):g}" + "".join(
         f"H{round(point.us / end_us * 1000, 1):g}V{height(point.allocated_bytes):g}" for point in points[1:]

@@ -1,4 +1,4 @@
-"""A comparison as the comment of a pull request: verdict, one bold line, gates, findings; the rest folded."""
+"""A comparison as a pull-request comment: verdict, one bold line, gates and findings; the rest is folded."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ from collections.abc import Sequence
 
 from traceopt.reports.text.markdown import tag
 from traceopt.reports.text.markdown_escaping import code, folded, prose, table
-from traceopt.reports.words import comparison_words, quantities
+from traceopt.reports.words import comparison_words, names, safe_text
+from traceopt.result import quantities
 from traceopt.result.comparison import Comparison, FindingChange, GateOutcome, RowChange
 
-LIMIT = 60_000  # characters; GitHub refuses a comment of more than 65,536
-ROWS = 15  # kernels and operators of each
+LIMIT = 60_000  # characters; GitHub refuses comments over 65,536
+ROWS = 15  # kernels, and operators
 FINDINGS = 20  # of each status
 NOTES = 10
 LABEL = "traceopt-compare"
@@ -20,30 +21,30 @@ _GATE_WORDS = {"passed": "passed", "failed": "**failed**", "not_checked": "**not
 
 def render_comparison_markdown(comparison: Comparison, *, label: str = LABEL) -> str:
     """The comment. `label` tells the comments of several jobs apart."""
-    shown = quantities.cleaned(comparison)
+    document = safe_text.cleaned(comparison)
     blocks = [
         tag(label),
-        f"### traceopt: {prose(shown.verdict)}",
-        _bold_line(shown),
-        prose(comparison_words.basis(shown)),
-        _gates(shown.gates),
-        _findings(shown),
-        *_sections(shown),
-        _about(shown),
+        f"### traceopt: {prose(document.verdict)}",
+        _bold_line(document),
+        prose(comparison_words.basis(document)),
+        _gates(document.gates),
+        _findings(document),
+        *_sections(document),
+        _about(document),
     ]
     return "\n\n".join(_fitting([block for block in blocks if block])) + "\n"
 
 
 def _fitting(blocks: list[str]) -> list[str]:
-    """All blocks, or as many of the first ones as a comment holds."""
-    kept: list[str] = []
+    """The blocks, or as many of them as fit into a comment."""
+    fitting: list[str] = []
     left = LIMIT
     for block in blocks:
         left -= len(block) + 2
         if left < 0:
-            return [*kept, "Cut to fit into a comment."]
-        kept.append(block)
-    return kept
+            return [*fitting, "Cut to fit into a comment."]
+        fitting.append(block)
+    return fitting
 
 
 def _bold_line(comparison: Comparison) -> str:
@@ -73,7 +74,7 @@ def _finding(finding: FindingChange) -> list[str]:
         f"{prose(finding.title)} ({prose(finding.code)})",
         (finding.head_impact or finding.base_impact or "").capitalize(),
         comparison_words.saving(finding),
-        code(quantities.short_path(finding.place)) if finding.place else "",
+        code(names.short_path(finding.place)) if finding.place else "",
     ]
 
 
@@ -81,8 +82,8 @@ def _sections(comparison: Comparison) -> list[str]:
     parts = [
         [
             prose(p.label),
-            quantities.ms(p.base_us),
-            quantities.ms(p.head_us),
+            quantities.ms_of_us(p.base_us),
+            quantities.ms_of_us(p.head_us),
             f"{quantities.signed_ms_number(p.change_us)} ms",
             _noise(p),
         ]
@@ -103,7 +104,10 @@ def _sections(comparison: Comparison) -> list[str]:
         for s in comparison.settings
     ]
     sections = [
-        ("Where the mean step goes", table(["Part", "Base", "Head", "Change", ""], "lrrrl", parts) if parts else ""),
+        (
+            "Where the time goes (mean step)",
+            table(["Part", "Base", "Head", "Change", ""], "lrrrl", parts) if parts else "",
+        ),
         ("Metrics", table(["Metric", "Base", "Head", "Change", ""], "lrrrl", metrics) if metrics else ""),
         ("Kernels that changed", _rows(comparison.kernels, of_kernels=True)),
         ("Operators that changed", _rows(comparison.ops, of_kernels=False)),
@@ -124,14 +128,14 @@ def _rows(rows: Sequence[RowChange], *, of_kernels: bool) -> str:
         [
             comparison_words.ROW_WORDS[row.status],
             code(comparison_words.row_name(row, of_kernels=of_kernels)),
-            *("–" if us is None else quantities.ms(us) for us in (row.base_us, row.head_us)),
+            *("–" if us is None else quantities.ms_of_us(us) for us in (row.base_us, row.head_us)),
             f"{quantities.signed_ms_number(row.change_us)} ms",
             comparison_words.calls(row),
         ]
         for row in rows[:ROWS]
     ]
-    shown = table(["", "Name", "Base", "Head", "Change", "Calls"], "llrrrr", cells)
-    return shown if len(rows) <= ROWS else f"{shown}\n\nThe {ROWS} largest of {len(rows):,}."
+    changes = table(["", "Name", "Base", "Head", "Change", "Calls"], "llrrrr", cells)
+    return changes if len(rows) <= ROWS else f"{changes}\n\nThe {ROWS} largest of {len(rows):,}."
 
 
 def _about(comparison: Comparison) -> str:

@@ -1,6 +1,6 @@
-"""The comment of a pull request: what limits the step, what changed, the fixes that pay most, all else folded.
+"""The pull-request comment: what limits the step, what changed and the best fixes; the rest is folded.
 
-The first line is a hidden tag, by which a later run finds the comment and replaces it.
+The first line is a hidden tag, so that a later run finds the comment and replaces it.
 """
 
 from __future__ import annotations
@@ -11,18 +11,19 @@ from collections.abc import Iterable, Sequence
 from msgspec import Struct
 
 from traceopt.reports.text.markdown_escaping import code, code_block, folded, prose, table
-from traceopt.reports.words import comparison_words, headline, quantities, sentences
-from traceopt.reports.words.shown_document import shown as shown_form
+from traceopt.reports.words import comparison_words, headline, names, safe_text, sentences
+from traceopt.reports.words.display import for_display
+from traceopt.result import quantities
 from traceopt.result.comparison import Comparison, FindingStatus, GateOutcome
 from traceopt.result.document import Result
 
-LIMIT = 60_000  # characters; GitHub refuses a comment of more than 65,536
+LIMIT = 60_000  # characters; GitHub refuses comments over 65,536
 LABEL = "traceopt"
 FIXES = 5
-NOTES = 5  # quality notes and warnings shown of each
+NOTES = 5  # quality notes shown, and warnings
 PLACES = 8
-FINDINGS = 20  # of each kind that the baseline does not have, or has alone
-UNCHANGED = "<!-- nothing changed -->"  # such a comment need not be made where there is none yet
+FINDINGS = 20  # of each status
+UNCHANGED = "<!-- nothing changed -->"  # such a comment only replaces an earlier one
 
 _CHANGED: tuple[FindingStatus, ...] = ("new", "fixed", "unknown")
 _GATES = {
@@ -35,7 +36,7 @@ _CUT = "Cut to fit into a comment; the report has the rest."
 
 
 class _Section(Struct, frozen=True):
-    """What opens with a click. Where not all parts fit, the last ones are left out."""
+    """A section that opens with a click. If not all parts fit, the last ones are left out."""
 
     summary: str
     parts: list[str]
@@ -46,75 +47,75 @@ def render_markdown(
 ) -> str:
     """The comment, in at most `LIMIT` characters. `label` tells the comments of several jobs apart.
 
-    `comparison` is of a baseline and this result.
+    `comparison` compares this result with a baseline.
     """
-    shown = shown_form(result)
-    against = None if comparison is None else quantities.cleaned(comparison)
-    cards = sentences.cards(shown.findings)
+    document = for_display(result)
+    against = None if comparison is None else safe_text.cleaned(comparison)
+    cards = sentences.cards(document.findings)
     priced = [card for card in cards if card.number is not None]
     head = [
         "\n".join([tag(label), *([UNCHANGED] if _unchanged(against, gates) else [])]),
-        f"### traceopt: {prose(sentences.verdict(shown))}",
-        *_quality(shown),
-        *_lead(shown, against),
+        f"### traceopt: {prose(sentences.verdict(document))}",
+        *_quality(document),
+        *_lead(document, against),
         *_gates(gates),
-        *_fixes(shown, priced[:FIXES], len(cards)),
+        *_fixes(document, priced[:FIXES], len(cards)),
     ]
     sections = [
         _Section("What changed", _changes(against)),
         _Section("What to change", [_advice(card) for card in priced[:FIXES]]),
-        _Section("Where one step goes", _breakdown(shown)),
+        _Section("Where the time goes", _breakdown(document)),
         _Section("Also noted", _noted([card for card in cards if card not in priced[:FIXES]])),
-        _Section("What was checked", _checks(shown)),
+        _Section("What was checked", _checks(document)),
     ]
-    foot = _about(shown)
+    foot = _about(document)
     room = LIMIT - sum(len(block) + 2 for block in [*head, _CUT, foot])
     return "\n\n".join([*head, *_fitting(sections, room), foot]) + "\n"
 
 
 def tag(label: str) -> str:
-    """The hidden line by which the comment is found again."""
+    """The hidden line that identifies the comment."""
     return f"<!-- traceopt:{re.sub(r'[^A-Za-z0-9_.]+', '-', label)[:80]} -->"
 
 
 def _unchanged(against: Comparison | None, gates: Iterable[GateOutcome]) -> bool:
     if against is None or against.step.verdict != "within_noise":
         return False
-    kept = all(finding.status == "kept" for finding in against.findings)
-    return kept and all(gate.status == "passed" for gate in gates)
+    same = all(finding.status == "kept" for finding in against.findings)
+    return same and all(gate.status == "passed" for gate in gates)
 
 
 def _quality(result: Result) -> list[str]:
-    """What keeps the numbers from being taken at their word, quoted."""
+    """The caveats about the numbers, as a quotation."""
     heading = sentences.quality_heading(result)
     if heading is None:
         return []
     notes = result.quality.notes
     lines = [f"{heading}:"]
     for note in notes[:NOTES]:
-        told = note.text if result.quality.verdict == "unusable" else quantities.first_sentence(note.text)[0]
-        lines.append(f"- {prose(told)} ({prose(note.code)})")
+        text = note.text if result.quality.verdict == "unusable" else safe_text.first_sentence(note.text)[0]
+        lines.append(f"- {prose(text)} ({prose(note.code)})")
     if len(notes) > NOTES:
         lines.append(f"- and {quantities.counted(len(notes) - NOTES, 'more note')} in the report")
     return ["\n".join(f"> {line}" for line in lines)]
 
 
 def _lead(result: Result, against: Comparison | None) -> list[str]:
-    """The one bold line: the change where there is a baseline, else what the fixes save."""
+    """The one bold line: the change if there is a baseline, else what the fixes save."""
     lead = prose("".join(headline.lead(result)))
     if against is None:
         return [f"**{lead}**"] if lead else []
     share = comparison_words.interval(against.step)
-    told = [
+    details = [
         f"Against the baseline: {share}." if share is not None else "",
         f"Findings: {comparison_words.findings_line(against.findings)}.",
         lead,
     ]
-    return [f"**{prose(against.verdict)}**", " ".join(item for item in told if item)]
+    return [f"**{prose(against.verdict)}**", " ".join(item for item in details if item)]
 
 
 def _gates(outcomes: Iterable[GateOutcome]) -> list[str]:
-    """Those that have not passed."""
+    """The gates that have not passed."""
     lines = [
         f"- {_GATES[outcome.status, outcome.level]}: {prose(comparison_words.gate_line(outcome))}"
         for outcome in outcomes
@@ -123,11 +124,11 @@ def _gates(outcomes: Iterable[GateOutcome]) -> list[str]:
     return ["\n".join(lines)] if lines else []
 
 
-def _fixes(result: Result, shown: list[sentences.Card], findings: int) -> list[str]:
-    if not shown:
+def _fixes(result: Result, cards: list[sentences.Card], findings: int) -> list[str]:
+    if not cards:
         return []
     rows = []
-    for card in shown:
+    for card in cards:
         finding, saving = card.finding, card.finding.saving
         only = sentences.only_on(finding, result)
         title = f"{finding.title} ({only})" if only else finding.title
@@ -142,26 +143,26 @@ def _fixes(result: Result, shown: list[sentences.Card], findings: int) -> list[s
             f"{prose(title)} ({prose(finding.code)})",
             saved.replace(" ", quantities.NO_BREAK_SPACE),
             finding.confidence.capitalize(),
-            code(quantities.short_path(place)) if place else "–",
+            code(names.short_path(place)) if place else "–",
         ])  # fmt: skip
     below = []
-    if findings > len(shown):
-        below.append(f"{quantities.counted(findings - len(shown), 'more finding')} below.")
-    if len(shown) > 1:
+    if findings > len(cards):
+        below.append(f"{quantities.counted(findings - len(cards), 'more finding')} below.")
+    if len(cards) > 1:
         below.append("Savings overlap, so do not add them up.")
     fixes = table(["", "Fix", "Saves per step", "Confidence", "Where"], "rlrll", rows)
     return [fixes, " ".join(below)] if below else [fixes]
 
 
 def _changes(against: Comparison | None) -> list[str]:
-    """What else differs from the baseline: numbers, and findings by name."""
+    """The other differences from the baseline: metrics, and findings by name."""
     if against is None:
         return []
     metrics = comparison_words.metrics_line(against)
     lines = []
     for status in _CHANGED:
         for finding in comparison_words.of_status(against.findings, status)[:FINDINGS]:
-            where = f", {code(quantities.short_path(finding.place))}" if finding.place else ""
+            where = f", {code(names.short_path(finding.place))}" if finding.place else ""
             lines.append(
                 f"- {comparison_words.STATUS_WORDS[status]}: {prose(finding.title)} ({prose(finding.code)}){where}"
             )
@@ -169,7 +170,7 @@ def _changes(against: Comparison | None) -> list[str]:
 
 
 def _advice(card: sentences.Card) -> str:
-    """Why a fix pays, and how it is made."""
+    """Why a fix pays off, and how to make it."""
     finding, saving = card.finding, card.finding.saving
     blocks = [f"#### {card.number}. {prose(finding.title)} ({prose(finding.code)})", prose(finding.why)]
     if saving is not None:
@@ -192,7 +193,7 @@ def _breakdown(result: Result) -> list[str]:
     if not parts:
         return []
     words = sentences.sides(result)
-    firsts = {part.busy: part.name for part in reversed(parts)}  # of each side, which the side is named beside
+    firsts = {part.busy: part.name for part in reversed(parts)}  # the side is named in its first row
     rows = [
         [
             "" if part.name != firsts[part.busy] else words.busy if part.busy else words.idle,
@@ -213,7 +214,7 @@ def _noted(cards: Iterable[sentences.Card]) -> list[str]:
     for card in cards:
         finding, saving, place = card.finding, card.finding.saving, sentences.place(card.finding)
         saved = "" if saving is None else f", saves {quantities.estimate_number(saving.est_us)} ms"
-        where = f", {code(quantities.short_path(place))}" if place else ""
+        where = f", {code(names.short_path(place))}" if place else ""
         lines.append(f"- {prose(finding.title)} ({prose(finding.code)}){saved}{where}")
     return ["\n".join(lines)] if lines else []
 
@@ -235,25 +236,25 @@ def _checks(result: Result) -> list[str]:
 
 
 def _about(result: Result) -> str:
-    """What was measured, by what."""
+    """What was measured, and by which version."""
     tool = f"{result.tool.name} {result.tool.version}"
     items = [*sentences.environment(result), sentences.rank_phrase(result), tool]
     return " · ".join([code(sentences.identity(result)), *(prose(item) for item in items if item)])
 
 
 def _fitting(sections: list[_Section], room: int) -> list[str]:
-    """The sections, as much of them as the room holds, and a line that says so where that is not all."""
+    """The sections, as far as they fit into `room` characters, and a line that says so if something was cut."""
     out, cut = [], False
     for section in sections:
-        kept = []
+        parts = []
         left = room - len(folded(section.summary, "")) - 2
         for part in section.parts:
             if len(part) + 2 > left:
                 cut = True
                 continue
             left -= len(part) + 2
-            kept.append(part)
-        if kept:
-            out.append(folded(section.summary, "\n\n".join(kept)))
+            parts.append(part)
+        if parts:
+            out.append(folded(section.summary, "\n\n".join(parts)))
             room = left
     return [*out, _CUT] if cut else out

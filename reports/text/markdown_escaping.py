@@ -1,7 +1,7 @@
-"""Strings as GitHub and GitLab show them in Markdown: text stays text, whoever wrote it.
+"""Markdown in which untrusted text stays text on GitHub and GitLab.
 
-Both hosts look for more than Markdown in the rendered page: mentions, issue numbers, commits, emoji, formulas,
-addresses. They leave code alone, so a word that could be one of these becomes code.
+Both hosts also turn mentions, issue numbers, commits, emoji, formulas and addresses into links or markup. They leave
+code alone, so a word that could be one of these becomes code.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
-from traceopt.reports.words import quantities
+from traceopt.reports.words import safe_text
 
 _REFERENCE = re.compile(
     r"[@#$~&]|[!%]\w|:[\w+-]+:"  # @who #1 $math$ ~label &epic !1 %milestone :emoji:
@@ -24,32 +24,32 @@ _PIPE_AFTER_BACKSLASH = re.compile(r"(?<=\\)\|")
 
 
 def prose(value: str) -> str:
-    """A sentence or a title: no part of it is markup, a link or a mention."""
-    words = quantities.clean(value, quantities.PROSE_CAP).strip().split(" ")
+    """A sentence or a title in which nothing is markup, a link or a mention."""
+    words = safe_text.clean(value, safe_text.PROSE_CAP).strip().split(" ")
     return _STARTS_A_BLOCK.sub(r"\1\\", " ".join(map(_word, words)))
 
 
 def code(value: str) -> str:
-    """A name, path or other string of a trace, in the type of code."""
-    shown = quantities.clean(value).strip()
-    return _span(shown) if shown else ""
+    """A name, path or other string of a trace, as inline code."""
+    cleaned = safe_text.clean(value).strip()
+    return _span(cleaned) if cleaned else ""
 
 
 def code_block(source: str, language: str) -> str:
-    """Lines of source or a patch. `language` is ours, never the trace's."""
-    body = quantities.clean_source(source).rstrip("\n")
+    """Lines of source or a patch. `language` must not come from the trace."""
+    body = safe_text.clean_source(source).rstrip("\n")
     fence = _fence(body, 3)
     return f"{fence}{language}\n{body}\n{fence}"
 
 
 def table(head: Sequence[str], aligned: str, rows: Iterable[Sequence[str]]) -> str:
-    """A table of finished cells; `aligned` has an l or an r for each column."""
+    """A table of escaped cells. `aligned` has an "l" or an "r" for each column."""
     rules = ["-:" if side == "r" else ":-" for side in aligned]
     return "\n".join(f"| {' | '.join(map(_cell, cells))} |" for cells in (head, rules, *rows))
 
 
 def folded(summary: str, body: str) -> str:
-    """A section that opens with a click. `summary` is ours, in words without markup."""
+    """A section that opens with a click. `summary` must not come from the trace or hold markup."""
     return f"<details><summary>{summary}</summary>\n\n{body}\n\n</details>"
 
 
@@ -57,11 +57,11 @@ def _word(word: str) -> str:
     return _span(word) if _REFERENCE.search(word) else _MARKUP.sub(r"\\\g<0>", word)
 
 
-def _span(shown: str) -> str:
-    shown = _PIPE_AFTER_BACKSLASH.sub(r"\\x7c", shown)  # in a table this pipe would end the column, however escaped
-    fence = _fence(shown, 1)
-    padding = " " if "`" in (shown[0], shown[-1]) else ""
-    return f"{fence}{padding}{shown}{padding}{fence}"
+def _span(text: str) -> str:
+    text = _PIPE_AFTER_BACKSLASH.sub(r"\\x7c", text)  # in a table this pipe would end the column, even if escaped
+    fence = _fence(text, 1)
+    padding = " " if "`" in (text[0], text[-1]) else ""
+    return f"{fence}{padding}{text}{padding}{fence}"
 
 
 def _cell(content: str) -> str:

@@ -1,60 +1,61 @@
-"""The summary that a terminal shows, and the concise form of one line a finding."""
+"""The summary for a terminal, and the concise format with one line per finding."""
 
 from __future__ import annotations
 
 import re
 
-from traceopt.reports.text.terminal_lines import MAX_WIDTH, MIN_WIDTH, Paper, pad, width_of
-from traceopt.reports.words import headline, quantities, sentences
-from traceopt.reports.words.shown_document import shown as shown_form
+from traceopt.reports.text.terminal_lines import MAX_WIDTH, MIN_WIDTH, Terminal, pad, width_of
+from traceopt.reports.words import headline, safe_text, sentences
+from traceopt.reports.words.display import for_display
+from traceopt.result import quantities
 from traceopt.result.document import Result
 from traceopt.result.rows import BreakdownPart
 
-STEP_COLUMNS = 40  # columns of a bar that is the whole step
-BAR_COLUMNS = (6, 18)  # columns that bars may take, least and most; the scale shrinks when one part is larger
-BESIDE_BARS = 62  # columns of the numbers and the longest label
-SMALL_SHARE = 0.005  # smaller parts of the step share a line
+STEP_COLUMNS = 40  # columns of a bar for the whole step
+BAR_COLUMNS = (6, 18)  # columns that bars may take, least and most; a larger part shrinks the scale
+OTHER_COLUMNS = 62  # the numbers and the longest label
+SMALL_SHARE = 0.005  # smaller parts of the step share one line
 VERDICT_LINES = 2
 TITLE_LINES = 2
 NARROW, NARROW_TITLE_LINES = 80, 4  # below this width titles need more lines
-NAME_COLUMNS = 16  # what the header leaves to the trace's name at least
+NAME_COLUMNS = 16  # the least that the header leaves for the trace's name
 PLACE_COLUMNS = (14, 20, 32)  # on a narrow, a usual and a wide terminal
 CODE_COLUMNS = 8
-NOTES = 5  # quality notes and warnings shown of each
-WIDE = 96  # from here on the column of confidence has its full heading
+NOTES = 5  # quality notes shown, and warnings
+WIDE = 96  # from this width on, the confidence column has its full heading
 
 _TRACE_SUFFIX = re.compile(r"(?:\.pt)?(?:\.trace)?\.json(?:\.gz)?$")
 _IMPACT_COLOURS = {"high": "red", "medium": "yellow", "low": "cyan", "info": "blue"}
 
 
 def render_terminal(result: Result, *, width: int, color: bool, unicode: bool) -> str:
-    """The summary in lines of at most `width` columns (60 to 110). `unicode` False keeps to ASCII."""
-    shown = shown_form(result)
-    paper = Paper(min(max(width, MIN_WIDTH), MAX_WIDTH), color, unicode)
+    """The summary in lines of at most `width` columns (60 to 110). Without `unicode` it is ASCII."""
+    document = for_display(result)
+    terminal = Terminal(min(max(width, MIN_WIDTH), MAX_WIDTH), color, unicode)
     blocks = [
-        _headline(shown, paper),
-        _quality(shown, paper),
-        _breakdown(shown, paper),
-        _fixes(shown, paper),
-        _footer(shown, paper),
+        _headline(document, terminal),
+        _quality(document, terminal),
+        _breakdown(document, terminal),
+        _fixes(document, terminal),
+        _footer(document, terminal),
     ]
-    return quantities.without_commands("\n\n".join("\n".join(lines) for lines in blocks if lines) + "\n")
+    return safe_text.without_commands("\n\n".join("\n".join(lines) for lines in blocks if lines) + "\n")
 
 
-def _headline(result: Result, paper: Paper) -> list[str]:
+def _headline(result: Result, terminal: Terminal) -> list[str]:
     name = "traceopt"
-    lines = [paper.style(name, bold=True) + "  " + _about(result, paper, paper.width - len(name) - 2), ""]
-    lines += [paper.style(line, bold=True) for line in _verdict_lines(sentences.verdict(result), paper)]
+    lines = [terminal.style(name, bold=True) + "  " + _about(result, terminal, terminal.width - len(name) - 2), ""]
+    lines += [terminal.style(line, bold=True) for line in _verdict_lines(sentences.verdict(result), terminal)]
     before, strong, after = headline.lead(result)
-    lines += _emphasized(paper.wrap(before + strong + after), paper.plain(strong), paper)
+    lines += _emphasized(terminal.wrap(before + strong + after), terminal.plain(strong), terminal)
     rate = sentences.throughput(result)
-    return lines + (paper.wrap(f"Throughput: {rate}.", indent="  ") if rate else [])
+    return lines + (terminal.wrap(f"Throughput: {rate}.", indent="  ") if rate else [])
 
 
-def _about(result: Result, paper: Paper, columns: int) -> str:
-    """Trace, device, steps and rank; the trace's name is shortened first."""
+def _about(result: Result, terminal: Terminal, columns: int) -> str:
+    """Trace, device, steps and rank. The trace's name is shortened first."""
     steps = "no step marks" if result.step.source == "window" else sentences.steps_phrase(result)
-    rest = paper.plain(
+    rest = terminal.plain(
         "".join(
             f" · {item}" for item in (sentences.device_phrase(result), steps, sentences.rank_phrase(result)) if item
         )
@@ -63,44 +64,44 @@ def _about(result: Result, paper: Paper, columns: int) -> str:
     if width_of(name) + width_of(rest) > columns:
         name = _TRACE_SUFFIX.sub("", name)
     room = max(NAME_COLUMNS, columns - width_of(rest))
-    return paper.fit(paper.fit(name, room) + rest, columns)
+    return terminal.fit(terminal.fit(name, room) + rest, columns)
 
 
-def _verdict_lines(verdict: str, paper: Paper) -> list[str]:
-    """A sentence a line where two sentences do not fit one."""
-    sentences = quantities.sentences(paper.plain(verdict))
-    short_enough = len(sentences) <= VERDICT_LINES and max(map(width_of, sentences)) <= paper.width
-    if short_enough and width_of(verdict) > paper.width:
+def _verdict_lines(verdict: str, terminal: Terminal) -> list[str]:
+    """One sentence per line if two do not fit on one."""
+    sentences = safe_text.split_sentences(terminal.plain(verdict))
+    short_enough = len(sentences) <= VERDICT_LINES and max(map(width_of, sentences)) <= terminal.width
+    if short_enough and width_of(verdict) > terminal.width:
         return sentences
-    return paper.lines(verdict, paper.width, VERDICT_LINES)
+    return terminal.lines(verdict, terminal.width, VERDICT_LINES)
 
 
-def _emphasized(lines: list[str], strong: str, paper: Paper) -> list[str]:
-    """`strong` in bold where it was not broken over two lines."""
+def _emphasized(lines: list[str], strong: str, terminal: Terminal) -> list[str]:
+    """`strong` in bold, unless it was broken over two lines."""
     if not strong:
         return lines
-    return [line.replace(strong, paper.style(strong, bold=True), 1) for line in lines]
+    return [line.replace(strong, terminal.style(strong, bold=True), 1) for line in lines]
 
 
-def _quality(result: Result, paper: Paper) -> list[str]:
+def _quality(result: Result, terminal: Terminal) -> list[str]:
     heading = sentences.quality_heading(result)
     if heading is None:
         return []
     colour = "red" if result.quality.verdict == "unusable" else "yellow"
-    lines = [paper.style(f"{heading}:", fg=colour, bold=True)]
+    lines = [terminal.style(f"{heading}:", fg=colour, bold=True)]
     for note in result.quality.notes[:NOTES]:
-        told = note.text if result.quality.verdict == "unusable" else quantities.first_sentence(note.text)[0]
-        lines += paper.wrap(f"{told} ({note.code})", first="  - ", indent="    ")
+        text = note.text if result.quality.verdict == "unusable" else safe_text.first_sentence(note.text)[0]
+        lines += terminal.wrap(f"{text} ({note.code})", first="  - ", indent="    ")
     return lines + _more(len(result.quality.notes), "note")
 
 
-def _breakdown(result: Result, paper: Paper) -> list[str]:
+def _breakdown(result: Result, terminal: Terminal) -> list[str]:
     measured = [part for part in result.breakdown if min(part.us_per_step, part.share) > 0]
-    parts = [part for busy in (False, True) for part in _without_crumbs([p for p in measured if p.busy is busy])]
+    parts = [part for busy in (False, True) for part in _small_ones_together([p for p in measured if p.busy is busy])]
     if not parts:
         return []
     words = sentences.sides(result)
-    most = max(BAR_COLUMNS[0], min(BAR_COLUMNS[1], paper.width - BESIDE_BARS))
+    most = max(BAR_COLUMNS[0], min(BAR_COLUMNS[1], terminal.width - OTHER_COLUMNS))
     columns_of_step = min(STEP_COLUMNS, most / max(part.share for part in parts))
     bar_columns = max(_bar_length(part, columns_of_step) for part in parts)
     lines = []
@@ -108,15 +109,16 @@ def _breakdown(result: Result, paper: Paper) -> list[str]:
     for part in parts:
         side = "" if part.busy is previous else (words.busy_short if part.busy else words.idle_short)
         previous = part.busy
-        bar = paper.plain("█" * _bar_length(part, columns_of_step))
-        start = f"  {side:<5} {paper.plain(quantities.ms(part.us_per_step)):>10} {quantities.percent(part.share):>5}  "
-        label = paper.fit(part.label, paper.width - len(start) - bar_columns - 2)
-        lines.append(f"{start}{_painted(bar, bar_columns, part.busy, paper)}  {label}")
+        bar = terminal.plain("█" * _bar_length(part, columns_of_step))
+        time = terminal.plain(quantities.ms_of_us(part.us_per_step))
+        start = f"  {side:<5} {time:>10} {quantities.percent(part.share):>5}  "
+        label = terminal.fit(part.label, terminal.width - len(start) - bar_columns - 2)
+        lines.append(f"{start}{_painted(bar, bar_columns, part.busy, terminal)}  {label}")
     return lines
 
 
-def _without_crumbs(parts: list[BreakdownPart]) -> list[BreakdownPart]:
-    """`parts` of one side, largest first; two and more that are hardly visible become one."""
+def _small_ones_together(parts: list[BreakdownPart]) -> list[BreakdownPart]:
+    """`parts` of one side, largest first. Two or more that are hardly visible become one."""
     small = [part for part in parts if part.share < SMALL_SHARE]
     if len(small) < 2:
         return parts
@@ -129,22 +131,22 @@ def _bar_length(part: BreakdownPart, columns_of_step: float) -> int:
     return max(1, round(part.share * columns_of_step))
 
 
-def _painted(bar: str, columns: int, busy: bool, paper: Paper) -> str:
-    return paper.style(bar, fg="blue" if busy else "red") + " " * (columns - len(bar))
+def _painted(bar: str, columns: int, busy: bool, terminal: Terminal) -> str:
+    return terminal.style(bar, fg="blue" if busy else "red") + " " * (columns - len(bar))
 
 
-def _fixes(result: Result, paper: Paper) -> list[str]:
+def _fixes(result: Result, terminal: Terminal) -> list[str]:
     cards = sentences.cards(result.findings)
     priced = [card for card in cards if card.number is not None]
     others = [card for card in cards if card.number is None]
     lines = []
     if priced:
-        confidence = "confidence" if paper.width >= WIDE else "conf."
+        confidence = "confidence" if terminal.width >= WIDE else "conf."
         columns = max(len(confidence), len("medium"))
-        place_columns = _place_columns(priced, paper)
+        place_columns = _place_columns(priced, terminal)
         heading = f"      saves   step  {confidence:<{columns}} "
-        title_columns = paper.width - len(heading) - place_columns - 2
-        lines.append(paper.style(f"{heading}{'fix':<{title_columns}}  where", dim=True))
+        title_columns = terminal.width - len(heading) - place_columns - 2
+        lines.append(terminal.style(f"{heading}{'fix':<{title_columns}}  where", dim=True))
         for card in priced:
             finding, saving = card.finding, card.finding.saving
             if saving is None:
@@ -152,66 +154,66 @@ def _fixes(result: Result, paper: Paper) -> list[str]:
             saved = f"{quantities.estimate_number(saving.est_us)} ms"
             start = f"{card.number:>2} {saved:>8}  {quantities.percent(saving.share):>5}  "
             start += f"{finding.confidence:<{columns}} "
-            lines += _titled(card, start, title_columns, place_columns, result, paper)
+            lines += _titled(card, start, title_columns, place_columns, result, terminal)
         if len(priced) > 1:
-            lines.append(paper.style("   Savings overlap, so do not add them up.", dim=True))
+            lines.append(terminal.style("   Savings overlap, so do not add them up.", dim=True))
         patched = [str(card.number) for card in priced if card.finding.fix.patch]
         if patched:
-            lines.append(paper.style(f"   With a patch: {quantities.joined(patched)}.", dim=True))
+            lines.append(terminal.style(f"   With a patch: {sentences.joined(patched)}.", dim=True))
     if others:
-        heading = "Also noted, without an estimate:" if priced else "Findings, without an estimate:"
-        lines += [*([""] if priced else []), paper.style(heading, dim=True)]
-        place_columns = _place_columns(others, paper)
+        heading = "Also noted, without an estimate:" if priced else "Findings without an estimate:"
+        lines += [*([""] if priced else []), terminal.style(heading, dim=True)]
+        place_columns = _place_columns(others, terminal)
         for card in others:
-            lines += _titled(card, " - ", paper.width - 3 - place_columns - 2, place_columns, result, paper)
+            lines += _titled(card, " - ", terminal.width - 3 - place_columns - 2, place_columns, result, terminal)
     return lines
 
 
-def _place_columns(cards: list[sentences.Card], paper: Paper) -> int:
+def _place_columns(cards: list[sentences.Card], terminal: Terminal) -> int:
     narrow, usual, wide = PLACE_COLUMNS
-    most = wide if paper.width >= WIDE else usual if paper.width >= NARROW else narrow
-    places = [paper.fit_path(sentences.place(card.finding) or "", most) for card in cards]
+    most = wide if terminal.width >= WIDE else usual if terminal.width >= NARROW else narrow
+    places = [terminal.fit_path(sentences.place(card.finding) or "", most) for card in cards]
     return max(len("where"), *map(width_of, places))
 
 
 def _titled(
-    card: sentences.Card, start: str, title_columns: int, place_columns: int, result: Result, paper: Paper
+    card: sentences.Card, start: str, title_columns: int, place_columns: int, result: Result, terminal: Terminal
 ) -> list[str]:
-    """A row: `start`, code and title, the place in the code; a long title goes on below its code, on the whole line."""
+    """A row: `start`, code and title, the place in the code. A long title continues on the next lines."""
     finding = card.finding
-    title_columns = min(title_columns, paper.width - len(start) - place_columns - 2)  # a huge saving takes more room
-    code = paper.fit(finding.code, CODE_COLUMNS)
+    title_columns = min(title_columns, terminal.width - len(start) - place_columns - 2)  # a huge saving needs more room
+    code = terminal.fit(finding.code, CODE_COLUMNS)
     room = title_columns - width_of(code) - 1
     only = sentences.only_on(finding, result)
     title = f"{finding.title} ({only})" if only else finding.title
-    most = TITLE_LINES if paper.width >= NARROW else NARROW_TITLE_LINES
-    titles = paper.lines(title, room, most, later=title_columns + 2 + place_columns)
-    place = paper.fit_path(sentences.place(finding) or "", place_columns)
-    painted = paper.style(code, fg=_IMPACT_COLOURS[finding.impact])
+    most = TITLE_LINES if terminal.width >= NARROW else NARROW_TITLE_LINES
+    titles = terminal.lines(title, room, most, later=title_columns + 2 + place_columns)
+    place = terminal.fit_path(sentences.place(finding) or "", place_columns)
+    painted = terminal.style(code, fg=_IMPACT_COLOURS[finding.impact])
     first = f"{start}{painted} {pad(titles[0], room)}  {place}".rstrip()
     return [first, *(" " * len(start) + line for line in titles[1:])]
 
 
-def _footer(result: Result, paper: Paper) -> list[str]:
-    lines = paper.wrap(sentences.checks_line(result))
+def _footer(result: Result, terminal: Terminal) -> list[str]:
+    lines = terminal.wrap(sentences.checks_line(result))
     for warning in result.warnings[:NOTES]:
-        lines += paper.wrap(f"Warning: {warning}", indent="  ")
+        lines += terminal.wrap(f"Warning: {warning}", indent="  ")
     return lines + _more(len(result.warnings), "warning")
 
 
 def _more(number: int, noun: str) -> list[str]:
-    """What was left out of a list of notes or warnings; the report has them all."""
+    """How many notes or warnings are only in the report."""
     return [f"  and {quantities.counted(number - NOTES, f'more {noun}')} in the report"] if number > NOTES else []
 
 
 def render_concise(result: Result) -> str:
-    """A line a finding for editors and grep: `file:line: CODE saves X ms (Y%), conf confidence: title`.
+    """A line per finding, for editors and grep: `file:line: CODE saves X ms (Y%), conf confidence: title`.
 
-    The place comes first, so that editors can jump to it; "-" stands where the place is not known.
+    The place comes first, so that editors can jump to it. It is "-" if the place is unknown.
     """
-    shown = shown_form(result)
+    document = for_display(result)
     lines = []
-    for finding in shown.findings:
+    for finding in document.findings:
         saving = finding.saving
         if saving is None:
             saved = "saving not estimated"
@@ -219,5 +221,5 @@ def render_concise(result: Result) -> str:
             saved = f"saves {quantities.estimate_number(saving.est_us)} ms ({quantities.percent(saving.share)})"
         place = sentences.place(finding) or "-"
         lines.append(f"{place}: {finding.code} {saved}, {finding.confidence} confidence: {finding.title}\n")
-    lines += [f"-: {check.code} failed: {check.reason}\n" for check in shown.checks if check.status == "error"]
-    return quantities.without_commands("".join(lines).replace(quantities.NO_BREAK_SPACE, " "))
+    lines += [f"-: {check.code} failed: {check.reason}\n" for check in document.checks if check.status == "error"]
+    return safe_text.without_commands("".join(lines).replace(quantities.NO_BREAK_SPACE, " "))

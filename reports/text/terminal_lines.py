@@ -1,4 +1,4 @@
-"""Text for a terminal: lines of so many columns, colour or none, ASCII where the encoding has no more."""
+"""Text for a terminal of a given width, with or without colour, in Unicode or ASCII."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import unicodedata
 import click
 from msgspec import Struct
 
-from traceopt.reports.words import quantities
+from traceopt.result import quantities
 
 MIN_WIDTH, MAX_WIDTH = 60, 110
 
@@ -21,8 +21,8 @@ _ASCII = str.maketrans(
 )  # fmt: skip
 
 
-class Paper(Struct, frozen=True):
-    """What the text is written for: columns, colour, and whether the encoding has more than ASCII."""
+class Terminal(Struct, frozen=True):
+    """The terminal: its columns, whether it has colour, and whether its encoding has more than ASCII."""
 
     width: int
     color: bool
@@ -41,7 +41,7 @@ class Paper(Struct, frozen=True):
 
     @property
     def mark(self) -> str:
-        """Stands for what was cut off."""
+        """The mark for text that was cut off."""
         return "…" if self.unicode else "..."
 
     def fit(self, value: str, columns: int) -> str:
@@ -55,7 +55,7 @@ class Paper(Struct, frozen=True):
         return value + self.mark
 
     def fit_path(self, value: str, columns: int) -> str:
-        """The end of a path, where the file's name stands: whole folders go first, then letters."""
+        """The end of a path, which has the file's name. Whole folders are cut first, then letters."""
         value = self.plain(value)
         if width_of(value) <= columns:
             return value
@@ -67,7 +67,7 @@ class Paper(Struct, frozen=True):
         return self.mark + shorter
 
     def lines(self, value: str, columns: int, count: int, *, later: int | None = None) -> list[str]:
-        """`value` broken into at most `count` lines; `later` lines have their own width. What is left is cut off."""
+        """`value` broken into at most `count` lines; the rest is cut off. `later` is the width of all but the first."""
         value = self.plain(value)
         first = textwrap.wrap(value, columns, break_on_hyphens=False, break_long_words=False)[:1]
         if not first or count == 1 or width_of(first[0]) > columns:

@@ -1,12 +1,13 @@
-"""The names and sentences that every format of a comparison shares."""
+"""Names and sentences that all formats of a comparison share."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from traceopt.comparison.metrics import STEP_TIME
+from traceopt.comparison import metrics
 from traceopt.comparison.noise import ASSUMED_SPREAD
-from traceopt.reports.words import quantities
+from traceopt.reports.words import names, safe_text
+from traceopt.result import quantities
 from traceopt.result.comparison import (
     Comparison,
     FindingChange,
@@ -19,7 +20,7 @@ from traceopt.result.comparison import (
     StepChange,
 )
 
-SMALL_SHARE = 0.002  # of the step: a part that is smaller on both sides is not shown
+SMALL_SHARE = 0.002  # of the step: smaller parts (on both sides) are not shown
 STATUS_WORDS: dict[FindingStatus, str] = {
     "new": "New",
     "fixed": "Fixed",
@@ -30,7 +31,7 @@ ROW_WORDS = {"appeared": "new", "vanished": "gone", "slower": "slower", "faster"
 
 
 def side_name(side: Side) -> str:
-    """The run's name; of several their number and the first."""
+    """The name of the run, or of the first of several, and how many more there are."""
     first = side.runs[0].label if side.runs else "no run"
     return first if len(side.runs) < 2 else f"{first} and {quantities.counted(len(side.runs) - 1, 'more run')}"
 
@@ -57,23 +58,23 @@ def interval(step: StepChange) -> str | None:
 
 
 def basis(comparison: Comparison) -> str:
-    """Where the interval comes from, and what it cannot tell."""
+    """What the interval is based on, and the smallest change it can detect."""
     step = comparison.step
     if step.change_share is None or step.reason is not None:
         return step.reason or ""
-    unseen = f"A change of less than {quantities.percent(step.unseen_share)} would not be seen."
+    unseen = f"A change below {quantities.percent(step.unseen_share)} could not be detected."
     if step.run_to_run_share is not None:
-        runs = f"{len(comparison.base.runs)} and {len(comparison.head.runs)} runs"
+        runs = f"{len(comparison.base.runs)} base and {len(comparison.head.runs)} head runs"
         if step.in_turn:
             runs = f"{len(comparison.base.runs)} pairs of runs"
         spread = quantities.percent(step.run_to_run_share)
-        return f"By {runs}; runs of one side differ by {spread} (standard deviation). {unseen}"
+        return f"{runs}, run-to-run noise {spread} (standard deviation). {unseen}"
     assumed = quantities.percent(ASSUMED_SPREAD)
-    return f"By the steps of one run a side; that other runs differ by {assumed} more is assumed. {unseen}"
+    return f"One run per side, plus {assumed} assumed run-to-run noise. {unseen}"
 
 
 def shown_parts(comparison: Comparison) -> list[PartChange]:
-    """Those that a reader can see."""
+    """The parts large enough to see."""
     whole_us = max((sum(getattr(p, side) for p in comparison.breakdown) for side in ("base_us", "head_us")), default=0)
     least = SMALL_SHARE * whole_us
     return [part for part in comparison.breakdown if max(part.base_us, part.head_us, abs(part.change_us)) >= least]
@@ -82,15 +83,11 @@ def shown_parts(comparison: Comparison) -> list[PartChange]:
 def metric_value(metric: MetricChange, value: float | None) -> str:
     if value is None:
         return quantities.NOT_RECORDED
-    if metric.unit == "us":
-        return quantities.ms(value)
-    if metric.unit == "share":
-        return quantities.percent(value)
-    return quantities.bytes_text(value) if metric.unit == "bytes" else f"{value:,.4g}"
+    return safe_text.unbroken(metrics.value_text(metric.unit, value))
 
 
 def metric_change(metric: MetricChange) -> str:
-    """In per cent of the base, of shares in points; a dash where a side is missing."""
+    """In per cent of the base, for shares in points; a dash if a side is missing."""
     if metric.base is None or metric.head is None:
         return "–"
     if metric.unit == "share":
@@ -99,14 +96,15 @@ def metric_change(metric: MetricChange) -> str:
 
 
 def metrics_line(comparison: Comparison) -> str:
-    """ "GPU idle 44% → 28%, peak memory 3.2 → 3.4 GiB": what both sides measured beside the step time."""
-    known = [m for m in comparison.metrics if m.name != STEP_TIME and m.base is not None and m.head is not None]
-    told = [f"{m.label} {metric_value(m, m.base)} → {metric_value(m, m.head)}" for m in known if m.base or m.head]
-    return ", ".join(told)
+    """ "GPU idle 44% → 28%, peak memory 3.2 → 3.4 GiB": every other metric that both sides measured."""
+    known = [m for m in comparison.metrics if m.name != metrics.STEP_TIME and m.base is not None and m.head is not None]
+    return ", ".join(
+        f"{m.label} {metric_value(m, m.base)} → {metric_value(m, m.head)}" for m in known if m.base or m.head
+    )
 
 
 def row_name(row: RowChange, *, of_kernels: bool) -> str:
-    return quantities.short_kernel_name(row.name) if of_kernels else row.name
+    return names.short_kernel_name(row.name) if of_kernels else row.name
 
 
 def of_status(findings: Sequence[FindingChange], status: FindingStatus) -> list[FindingChange]:
@@ -116,12 +114,11 @@ def of_status(findings: Sequence[FindingChange], status: FindingStatus) -> list[
 def findings_line(findings: Sequence[FindingChange]) -> str:
     """ "1 new, 3 fixed, 6 still there"."""
     counts = [(len(of_status(findings, status)), words) for status, words in STATUS_WORDS.items()]
-    told = [f"{number} {words.lower()}" for number, words in counts if number]
-    return ", ".join(told) or "none on either side"
+    return ", ".join(f"{number} {words.lower()}" for number, words in counts if number) or "none on either side"
 
 
 def saving(finding: FindingChange) -> str:
-    """What the fix gives back; where it is kept, before and after."""
+    """What the fix saves: before and after if both sides have the finding."""
     before, after = finding.base_saving_us, finding.head_saving_us
     if before is not None and after is not None:
         return (
@@ -132,7 +129,7 @@ def saving(finding: FindingChange) -> str:
 
 
 def calls(row: RowChange) -> str:
-    """ "12 → 48 calls", or nothing where they stay."""
+    """ "12 → 48 calls", or nothing if they are the same."""
     if row.base_calls is None or row.head_calls is None:
         return ""
     before, after = quantities.count(row.base_calls), quantities.count(row.head_calls)
@@ -140,7 +137,7 @@ def calls(row: RowChange) -> str:
 
 
 def environment(comparison: Comparison) -> list[str]:
-    """Device and version, where both sides have the same; what differs is a note."""
+    """The device and version that both sides share. Differences are notes."""
     base, head = comparison.base, comparison.head
     same_device = base.device if base.device == head.device else None
     version = base.torch_version if base.torch_version == head.torch_version else None

@@ -1,20 +1,21 @@
-"""What stands on top of every report: the sentence under the verdict, and four numbers."""
+"""The top of every report: the sentence under the verdict, and four headline numbers."""
 
 from __future__ import annotations
 
 from msgspec import Struct
 
-from traceopt.reports.words import quantities, sentences
+from traceopt.reports.words import sentences
 from traceopt.reports.words.sentences import combined_fixes, on_cpu, rank_phrase
+from traceopt.result import quantities
 from traceopt.result.document import Result
 
-WORTH_FIXING_SHARE = 0.03  # the headline speaks of fixes from 3 % of the step on
+WORTH_FIXING_SHARE = 0.03  # the headline mentions fixes that save at least 3 % of the step
 NOTHING_FOUND = "No fix above 3% found."
 NOT_RELIABLE = "not reliable"
 
 
 class Tile(Struct, frozen=True):
-    """A headline number. `value` is a phrase such as "not recorded" when `unit` is None."""
+    """A headline number. If `unit` is None, `value` is a phrase such as "not recorded"."""
 
     label: str
     value: str
@@ -30,10 +31,10 @@ def worth_fixing(result: Result) -> bool:
 
 
 def lead(result: Result) -> tuple[str, str, str]:
-    """The sentence under the verdict in three pieces, of which the second is to be set bold."""
+    """The sentence under the verdict in three pieces; the second is bold."""
     savings = [finding.saving for finding in result.findings if finding.saving is not None]
     if result.quality.verdict == "unusable" and not savings:
-        return "Savings are not estimated: this trace cannot carry the numbers.", "", ""
+        return "Savings are not estimated: this trace is not reliable enough.", "", ""
     if not worth_fixing(result):
         observations = len(result.findings) - len(savings)
         found = f" {quantities.counted(observations, 'observation')} without an estimate." if observations else ""
@@ -46,8 +47,8 @@ def lead(result: Result) -> tuple[str, str, str]:
         if all(finding.confidence == "low" for finding in result.findings):
             return "The largest single fix may save about ", saved, ", with low confidence."
         if len(savings) == 1:
-            return "One fix, which saves about ", saved, "."
-        return "The largest single fix saves about ", saved, "; fixes together are not estimated."
+            return "The one fix saves about ", saved, "."
+        return "The largest single fix saves about ", saved, "; the fixes together are not estimated."
     combined = result.combined
     fixes = combined_fixes(result) or "the fixes"
     verb = " saves about " if fixes == "the top fix" or fixes.startswith("fix ") else " save about "
@@ -55,13 +56,13 @@ def lead(result: Result) -> tuple[str, str, str]:
     after = quantities.as_precise_as(combined.step_us_after, combined.saving_us)
     saved = quantities.saved_per_step(combined.saving_us, combined.share)
     limit = sentences.limit(combined.limit_after)
-    then = f", then {limit}" if limit else ""
-    rest = f": {quantities.ms_number(before_us)} → about {after}{quantities.NO_BREAK_SPACE}ms{then}."
+    then = f" The step is then {limit}." if limit else ""
+    rest = f": {quantities.ms_number(before_us)} → about {after}{quantities.NO_BREAK_SPACE}ms.{then}"
     return fixes[0].upper() + fixes[1:] + verb, saved, rest
 
 
 def speedup(result: Result) -> str:
-    """ ", 1.9× the throughput", or nothing when the fixes together change it by less than 5 %."""
+    """ ", 1.9× the throughput", or nothing if the fixes together change it by less than 5 %."""
     combined = result.combined
     if combined is None or combined.step_us_after <= 0:
         return ""
@@ -70,7 +71,7 @@ def speedup(result: Result) -> str:
 
 
 def tiles(result: Result) -> list[Tile]:
-    """Step time, busy share, time after the fixes, peak memory."""
+    """The tiles of step time, busy share, time after the fixes and peak memory."""
     return [_step_tile(result), _busy_tile(result), _after_tile(result), _memory_tile(result)]
 
 
@@ -78,14 +79,14 @@ def _step_tile(result: Result) -> Tile:
     step = result.step
     label = "Recorded window" if step.source == "window" else "Step time, median"
     if step.median_us is None:
-        return Tile(label, quantities.NOT_RECORDED, None, "no complete step in the trace")
+        return Tile(label, quantities.NOT_RECORDED, None, "the trace has no complete step")
     if result.quality.verdict == "unusable":
-        return Tile(label, NOT_RELIABLE, None, f"in the trace: {quantities.ms(step.median_us)}")
+        return Tile(label, NOT_RELIABLE, None, f"in the trace: {quantities.ms_of_us(step.median_us)}")
     if step.source == "window":
-        return Tile(label, quantities.ms_number(step.median_us), "ms", "no step marks in the trace")
+        return Tile(label, quantities.ms_number(step.median_us), "ms", "the trace has no step marks")
     note = quantities.counted(step.count, "step")
     if step.p10_us is not None and step.p90_us is not None and step.count > 1:
-        spread = f"{quantities.ms_number(step.p10_us)}–{quantities.ms(step.p90_us)}"
+        spread = f"{quantities.ms_number(step.p10_us)}–{quantities.ms_of_us(step.p90_us)}"
         note = f"{spread} (p10–p90), {note}"
     return Tile(label, quantities.ms_number(step.median_us), "ms", note)
 
@@ -95,15 +96,15 @@ def _busy_tile(result: Result) -> Tile:
     if on_cpu(result):
         busy = [part for part in result.breakdown if part.busy and part.name != "communication"]
         if not result.breakdown:
-            return Tile("Model work", quantities.NOT_RECORDED, None, "no breakdown of the step")
+            return Tile("Model work", quantities.NOT_RECORDED, None, "the step has no breakdown")
         share = quantities.percent(sum(part.share for part in busy))
         if result.quality.verdict == "unusable":
             return Tile("Model work", NOT_RELIABLE, None, f"in the trace: {share}")
-        labels = ", ".join(part.label.lower() for part in busy[:3]) or "no model work seen"
+        labels = ", ".join(part.label.lower() for part in busy[:3]) or "no model work found"
         return Tile("Model work", share.rstrip("%"), "%", labels)
     gpu = result.gpu
     if gpu.busy_share is None:
-        return Tile("GPU busy", quantities.NOT_RECORDED, None, "the trace holds no GPU work")
+        return Tile("GPU busy", quantities.NOT_RECORDED, None, "the trace has no GPU work")
     if result.quality.verdict == "unusable":
         return Tile("GPU busy", NOT_RELIABLE, None, f"in the trace: {quantities.percent(gpu.busy_share)}")
     note = "of the step window" + (f", {rank}" if rank else "")
@@ -130,7 +131,7 @@ def _no_estimate_tile(result: Result) -> Tile:
     if not result.findings:
         return Tile(label, "no fix found", None, "see the checks below")
     priced = sum(finding.saving is not None for finding in result.findings)
-    notes = {0: "no finding has an estimate", 1: "the one fix has its own estimate"}
+    notes = {0: "no finding has an estimate", 1: "see the estimate of the one fix"}
     return Tile(label, "not estimated", None, notes.get(priced, "savings of several fixes overlap"))
 
 
@@ -139,11 +140,11 @@ def _memory_tile(result: Result) -> Tile:
     if memory.peak_allocated_bytes is None:
         if memory.peak_reserved_bytes is None:
             return Tile("Peak memory", quantities.NOT_RECORDED, None, "record with profile_memory=True")
-        value, unit = quantities.bytes_parts(memory.peak_reserved_bytes)
+        value, unit = quantities.size_parts(memory.peak_reserved_bytes)
         return Tile("Peak memory", value, f"{unit} reserved", "allocated: not recorded")
-    value, unit = quantities.bytes_parts(memory.peak_allocated_bytes)
+    value, unit = quantities.size_parts(memory.peak_allocated_bytes)
     if memory.capacity_bytes is not None:
-        capacity, capacity_unit = quantities.bytes_parts(memory.capacity_bytes)
+        capacity, capacity_unit = quantities.size_parts(memory.capacity_bytes)
         of = f"of {capacity}" if unit == capacity_unit else f"{unit} of {capacity}"
         unit = f"{of}{quantities.NO_BREAK_SPACE}{capacity_unit}"
-    return Tile("Peak memory", value, unit, f"reserved: {quantities.bytes_text(memory.peak_reserved_bytes)}")
+    return Tile("Peak memory", value, unit, f"reserved: {quantities.size_text(memory.peak_reserved_bytes)}")

@@ -1,4 +1,4 @@
-"""How each part of the memory at its peak is drawn, and what makes it smaller: the one table of both."""
+"""The parts of the memory peak: how each is drawn, and what makes it smaller."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from msgspec import Struct
 
 
 class MemoryLook(Struct, frozen=True):
-    """`colour` is a token of report.css; `remedy` is what makes the part smaller."""
+    """`colour` is a token of report.css; `remedy` makes the part smaller."""
 
     colour: str
     pattern: str
@@ -14,7 +14,7 @@ class MemoryLook(Struct, frozen=True):
 
 
 MEMORY_PARTS = {
-    "Parameters": MemoryLook("compute", "", "sharding over the ranks (FSDP); LoRA on quantized weights"),
+    "Parameters": MemoryLook("compute", "", "sharding across ranks (FSDP); LoRA on quantized weights"),
     "Gradients": MemoryLook("backward", "", "sharding (FSDP, ZeRO); training fewer parameters"),
     "Optimizer state": MemoryLook("copy", "", "an 8-bit optimizer; sharding (ZeRO); training fewer parameters"),
     "Activations": MemoryLook("comm", "", "activation checkpointing; smaller micro-batches; 16-bit autocast"),
@@ -29,5 +29,5 @@ RULE_FAMILY = "MM"  # rules about memory
 
 
 def memory_look(name: str) -> MemoryLook:
-    """The look of a part; one that this version does not know is grey, without a remedy."""
+    """The look of a part. A part that this version does not know is grey and has no remedy."""
     return MEMORY_PARTS.get(name, _UNKNOWN)

@@ -1,4 +1,4 @@
-"""What a section says when it has nothing to show: how to record it, or that there was none."""
+"""The sentence for a section with nothing to show: how to record it, or that there was nothing."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ _RECORD_MEMORY = "Not recorded: set profile_memory=True in the profiler."
 
 _READ_VENDORS = ("nvidia", "amd", "intel")
 
-CPU_COMPOSITION = "What the peak holds is not told of a run on the CPU: its totals begin with the recording."
-NO_OPS = "Not recorded: pass ProfilerActivity.CPU among the profiler's activities."
-NO_STEP = "Not available: no complete step in the trace. Call prof.step() once in each training step."
-
-
-_RECORD_STACKS = "Line not known: record with with_stack=True."
+CPU_COMPOSITION = (
+    "Peak contents are unavailable for CPU runs: memory totals only count from the start of the recording."
+)
+NO_OPS = "Not recorded: add ProfilerActivity.CPU to the profiler's activities."
+NO_STEP = "Not available: the trace has no complete step. Call prof.step() once per training step."
+_RECORD_STACKS = "Unknown line: record with with_stack=True."
 
 
 def missing_line(result: Result) -> str | None:
-    """How to get source lines; None where stacks were recorded and a finding has no single line."""
+    """How to get source lines. None if stacks were recorded, but the finding has no single line."""
     return None if result.run.recorded.stacks else _RECORD_STACKS
 
 
@@ -32,7 +32,7 @@ def missing_kernels(result: Result) -> str:
         return _NO_GPU_HERE
     device = result.run.device
     if device is not None and device.vendor not in _READ_VENDORS:
-        return "Not available: kernels of this device are not read."
+        return "Not available: traceopt does not read kernels of this device."
     return "No GPU kernel ran in the measured steps." if result.run.recorded.gpu else _RECORD_GPU
 
 
@@ -47,11 +47,11 @@ def missing_gemms(result: Result) -> str:
 def missing_memory(result: Result) -> str:
     if not result.run.recorded.memory:
         return _RECORD_MEMORY
-    return "Not available: no memory event lies in the shown step."
+    return "Not available: the step shown has no memory events."
 
 
 def recorded_flags(result: Result) -> list[tuple[str, bool]]:
-    """The profiler's settings by the name a user types, and whether this trace has what they record."""
+    """The profiler settings by the names that users type, and whether this trace has what they record."""
     recorded = result.run.recorded
     gpu = [] if on_cpu(result) else [("GPU activity", recorded.gpu)]
     return [

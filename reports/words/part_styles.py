@@ -1,6 +1,6 @@
-"""How each part of the step looks and is explained: the one table from breakdown names to colour and pattern.
+"""The parts of the step: the colour, pattern and explanation of each.
 
-Busy parts are plain, idle parts carry a pattern, so that colour is never the only difference.
+Busy parts are plain and idle parts have a pattern, so that colour is never the only difference.
 """
 
 from __future__ import annotations
@@ -9,11 +9,11 @@ from collections.abc import Set
 
 from msgspec import Struct
 
-DENSE_LANE_SPANS = 40  # from here on a lane is drawn as occupancy: bars with gaps would look solid on a phone
+DENSE_LANE_SPANS = 40  # lanes with more spans are drawn as occupancy: on a phone their bars would look solid
 
 
 class PartStyle(Struct, frozen=True):
-    """`colour` is a token of report.css, `pattern` one of its `p-` classes, `detail` what the part holds."""
+    """`colour` is a token of report.css, `pattern` one of its `p-` classes, `detail` explains the part."""
 
     colour: str
     pattern: str
@@ -27,41 +27,41 @@ PARTS: dict[str, PartStyle] = {
     "compute": PartStyle("compute", PLAIN, ""),
     "communication": PartStyle("comm", PLAIN, "not overlapped"),
     "copies": PartStyle("copy", PLAIN, "not overlapped"),
-    # busy, on the CPU alone
+    # busy, CPU-only run
     "forward": PartStyle("compute", PLAIN, ""),
     "backward": PartStyle("backward", PLAIN, ""),
     "optimizer": PartStyle("copy", PLAIN, ""),
-    "model": PartStyle("cpu", PLAIN, "operators of no known phase"),
+    "model": PartStyle("cpu", PLAIN, "operators outside known phases"),
     # idle
     "data_loading": PartStyle("loader", "diagonal", "in next(loader)"),
     "input_work": PartStyle("loader", "cross", "decoding, tokenizing, transforms"),
     "host_sync": PartStyle("sync", "horizontal", "after .item(), .cpu()"),
     "logging": PartStyle("sync", "dots", "print, loggers, metric writers"),
     "checkpoint": PartStyle("sync", "vertical", ""),
-    "launch": PartStyle("launch", "vertical", "the CPU launches too slowly"),
+    "launch": PartStyle("launch", "vertical", "the CPU launches kernels too slowly"),
     "python": PartStyle("launch", "horizontal", ""),
     "compile": PartStyle("launch", "diagonal", "inside the step"),
-    "hole": PartStyle("launch", "dots", "a garbage collection looks like this"),
+    "hole": PartStyle("launch", "dots", "often garbage collection"),
     "gc": PartStyle("other", "diagonal", ""),
-    "allocation": PartStyle("other", "horizontal", "cudaMalloc and its like"),
+    "allocation": PartStyle("other", "horizontal", "cudaMalloc, cudaFree and similar calls"),
     "module_load": PartStyle("other", "vertical", "kernels loaded on first use"),
     "queued": PartStyle("other", "cross", ""),
     "untraced": PartStyle("other", "dots", ""),
 }
 
-# Timeline spans by category: colour, and the word of the key under the chart.
+# Timeline spans by category: their colour, and their name in the key below the chart.
 SPANS: dict[str, tuple[str, str]] = {
     "cpu": ("cpu", "CPU working"),
     "wait": ("wait", "CPU waiting"),
     "loader": ("loader", "Waiting for data"),
-    "input": ("loader", "Input work"),
+    "input": ("loader", "Preprocessing"),
     "forward": ("compute", "Forward and other operators"),
     "backward": ("backward", "Backward"),
     "optimizer": ("copy", "Optimizer"),
     "logging": ("sync", "Logging"),
     "checkpoint": ("sync", "Checkpoint"),
     "gc": ("other", "Garbage collection"),
-    "compute": ("compute", "GPU computing"),
+    "compute": ("compute", "GPU compute"),
     "comm": ("comm", "Communication"),
     "copy": ("copy", "Copies"),
 }
@@ -69,7 +69,7 @@ _OTHER_SPAN = ("other", "Other")
 
 
 def part_style(name: str, busy: bool) -> PartStyle:
-    """The look of a part; a name that this version does not know is grey, dotted when idle."""
+    """The look of a part. A part that this version does not know is grey, and dotted if idle."""
     known = PARTS.get(name)
     if known is None:
         return PartStyle("other", PLAIN if busy else "dots", "")
@@ -83,6 +83,6 @@ def span_colour(category: str) -> str:
 
 
 def span_words(categories: Set[str]) -> list[tuple[str, str]]:
-    """Colour and word of each category that is there, in the order of the table."""
+    """Colour and name of each category present, in the order of the table."""
     known = [look for category, look in SPANS.items() if category in categories]
     return known + ([_OTHER_SPAN] if categories - SPANS.keys() else [])

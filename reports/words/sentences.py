@@ -1,4 +1,4 @@
-"""The names and sentences that every format shares: device, scope, fixes, captions, counts of checks."""
+"""Names and sentences that all formats share: device, scope, fixes, captions, check counts."""
 
 from __future__ import annotations
 
@@ -9,56 +9,56 @@ from pathlib import PurePath
 from msgspec import Struct
 from msgspec.structs import replace
 
-from traceopt.reports.words import quantities
+from traceopt.reports.words import safe_text
 from traceopt.reports.words.part_styles import DENSE_LANE_SPANS
-from traceopt.result.document import CheckStatus, Result
+from traceopt.result import quantities
+from traceopt.result.document import CheckStatus, Result, TensorCores
 from traceopt.result.finding import Finding
-from traceopt.result.quantities import peak_caveat
 from traceopt.result.rows import Gemm
 
 COMMAND_PATHS = 8
 RANKS_NAMED = 16
-UNLIKE_SHARE = 0.05  # from here on the mean step is said to differ from the median one
+UNLIKE_SHARE = 0.05  # a larger difference between mean and median step is mentioned
 
 _MAKERS = {"nvidia": "NVIDIA", "amd": "AMD", "intel": "Intel"}
 IMPACT_WORDS = {"high": "High impact", "medium": "Medium impact", "low": "Low impact", "info": "Info"}
 
-# What limits a step, by the part of its breakdown that is the largest.
+# What limits a step whose largest part is this one.
 LIMITS = {
     "compute": "GPU-bound",
     "communication": "communication-bound",
-    "copies": "bound by copies",
+    "copies": "copy-bound",
     "data_loading": "input-bound",
     "input_work": "input-bound",
     "launch": "launch-bound",
-    "host_sync": "bound by syncs",
-    "logging": "bound by logging",
-    "checkpoint": "bound by checkpoints",
+    "host_sync": "sync-bound",
+    "logging": "logging-bound",
+    "checkpoint": "checkpoint-bound",
     "gc": "bound by garbage collection",
-    "hole": "bound by Python",
-    "python": "bound by Python",
-    "allocation": "bound by memory allocation",
-    "module_load": "bound by first calls",
+    "hole": "Python-bound",
+    "python": "Python-bound",
+    "allocation": "allocation-bound",
+    "module_load": "bound by kernel loading",
     "compile": "bound by compilation",
-    "queued": "bound by what holds queued work",
+    "queued": "stalled with work queued",
     "forward": "bound by the forward pass",
     "backward": "bound by the backward pass",
     "optimizer": "bound by the optimizer",
 }
 
-# What a run on a GPU calls the two sides of the step, and what a run on the CPU alone calls them.
+# The names of the two sides of the step, in a run with a GPU and in a CPU-only run.
 _GPU_SIDES = ("GPU idle", "GPU busy", "idle", "busy", "Patterned parts: the GPU is idle.")
 _CPU_SIDES = (
     "Outside the model",
     "Model work",
     "stall",
     "model",
-    "Patterned parts: the training thread does no model work.",
+    "Patterned parts: no model work on the training thread.",
 )
 
 
 class Sides(Struct, frozen=True):
-    """Names of the idle and the busy parts of the step."""
+    """The names of the idle and the busy side of the step."""
 
     idle: str
     busy: str
@@ -68,7 +68,7 @@ class Sides(Struct, frozen=True):
 
 
 class Card(Struct, frozen=True):
-    """A finding with its place in the list; `number` is None when its saving is not estimated."""
+    """A finding and its number in the list; None if its saving is not estimated."""
 
     finding: Finding
     number: int | None
@@ -76,13 +76,13 @@ class Card(Struct, frozen=True):
 
 
 def on_cpu(result: Result) -> bool:
-    """True when the run used no accelerator, so that "GPU idle" would be a wrong word."""
+    """True if the run used no accelerator, so that "GPU idle" would be wrong."""
     device = result.run.device
     return device.vendor == "cpu" if device is not None else not result.run.recorded.gpu
 
 
 def sides(result: Result) -> Sides:
-    """CPU words also when a GPU was used but not recorded: nothing is known of its idle time then."""
+    """The names for a CPU-only run also if a GPU was used but not recorded: its idle time is unknown."""
     if not on_cpu(result) and result.gpu.busy_share is not None:
         return Sides(*_GPU_SIDES)
     communicates = any(part.busy and part.name == "communication" for part in result.breakdown)
@@ -91,7 +91,7 @@ def sides(result: Result) -> Sides:
 
 
 def identity(result: Result) -> str:
-    """The trace's file name; of several, their folder and number."""
+    """The trace's file name, or for several files their folder and number."""
     paths = result.run.paths
     if len(paths) == 1:
         return PurePath(paths[0]).name or paths[0]
@@ -102,10 +102,10 @@ def identity(result: Result) -> str:
 
 
 def command(result: Result) -> str:
-    """What to type to get this report again; of many files the first few."""
+    """The command that makes this report again. It names the first few of many files."""
     paths = result.run.paths
-    shown = " ".join(shlex.quote(path) for path in paths[:COMMAND_PATHS])
-    return f"traceopt analyze {shown}" + (" …" if len(paths) > COMMAND_PATHS else "")
+    quoted = " ".join(shlex.quote(path) for path in paths[:COMMAND_PATHS])
+    return f"traceopt analyze {quoted}" + (" …" if len(paths) > COMMAND_PATHS else "")
 
 
 def rank_phrase(result: Result) -> str | None:
@@ -135,14 +135,14 @@ def steps_phrase(result: Result) -> str:
 
 
 def throughput(result: Result) -> str | None:
-    """ "12,300 tokens/s per GPU, 71% of the reference", where the user said what a step processes."""
+    """ "12,300 tokens/s per GPU, 71% of the reference", if the user said what a step processes."""
     found = result.throughput
     if found is None:
         return None
     rates = [
-        f"{rate:,.0f} {unit}/s" if rate >= 100 else f"{quantities.measured(rate)} {unit}/s"
-        for rate, unit in ((found.tokens_per_s, "tokens"), (found.samples_per_s, "samples"))
-        if rate is not None
+        quantities.rate(value, unit)
+        for value, unit in ((found.tokens_per_s, "tokens/s"), (found.samples_per_s, "samples/s"))
+        if value is not None
     ]
     reference = found.reference_share
     return f"{', '.join(rates)} per GPU" + (f", {quantities.percent(reference)} of the reference" if reference else "")
@@ -171,7 +171,7 @@ def _cores(number: str) -> str:
 
 
 def scope(result: Result) -> str:
-    """What the breakdown and the tables are of: "Mean of 12 steps, rank 0 of 4"."""
+    """What the breakdown and the tables cover: "Mean of 12 steps, rank 0 of 4"."""
     if result.step.source == "window":
         mean = "The whole recording (no step marks)"
     else:
@@ -181,15 +181,15 @@ def scope(result: Result) -> str:
 
 
 def typical_step(result: Result) -> str:
-    """A reminder behind the scope where a few unusual steps pull the mean away from the median."""
+    """A reminder after the scope if a few outlier steps pull the mean away from the median."""
     median_us, mean_us = result.step.median_us, sum(part.us_per_step for part in result.breakdown)
     if median_us is None or abs(mean_us - median_us) < UNLIKE_SHARE * median_us:
         return ""
-    return f" (the median step takes {quantities.ms(median_us)})"
+    return f" (the median step takes {quantities.ms_of_us(median_us)})"
 
 
 def partly_hidden(result: Result) -> list[str]:
-    """Names of the parts that also ran while another part is counted."""
+    """Names of the parts that also ran while the time counts for another part."""
     return [
         part.name
         for part in result.breakdown
@@ -198,7 +198,7 @@ def partly_hidden(result: Result) -> list[str]:
 
 
 def cards(findings: list[Finding]) -> list[Card]:
-    """Numbers the findings that have a saving; every anchor is unique and safe in a URL fragment."""
+    """Numbers the findings that have a saving. Every anchor is unique and safe in a URL fragment."""
     numbered: list[Card] = []
     seen: dict[str, int] = {}
     number = 0
@@ -213,7 +213,7 @@ def cards(findings: list[Finding]) -> list[Card]:
 
 
 def place(finding: Finding) -> str | None:
-    """The finding's first place in the user's code, from its evidence when it names none itself."""
+    """The finding's first place in the user's code, taken from its evidence if it names none itself."""
     evidence = [row.location for row in finding.evidence]
     located = next((item for item in [*finding.locations, *evidence] if item is not None), None)
     return None if located is None else str(located)
@@ -226,13 +226,13 @@ def ranks_phrase(ranks: list[int]) -> str:
 
 
 def only_on(finding: Finding, result: Result) -> str | None:
-    """The ranks of a finding that not all ranks share."""
+    """The finding's ranks, if not all ranks have it."""
     ranks = finding.ranks
     return ranks_phrase(ranks) if ranks and len(ranks) < len(result.run.ranks) else None
 
 
 def limit(part: str | None) -> str | None:
-    """ "launch-bound": what a step is, whose largest part is this; None where that has no word."""
+    """ "launch-bound": the word for a step whose largest part is this one; None if there is no word."""
     return LIMITS.get(part) if part is not None else None
 
 
@@ -240,7 +240,7 @@ def combined_fixes(result: Result) -> str | None:
     """ "the top 3 fixes", "the top fix", "fixes 1, 2 and 4" or "the fixes"; None without a combination."""
     if result.combined is None or not result.combined.codes:
         return None
-    # A rule may stand behind several findings: each mention of its code means the next one of them.
+    # A rule may have several findings: each mention of its code means the next one.
     left = [(card.finding.code, card.number) for card in cards(result.findings) if card.number is not None]
     numbers = []
     for code in result.combined.codes:
@@ -253,30 +253,32 @@ def combined_fixes(result: Result) -> str | None:
         return "the fixes"
     if numbers == list(range(1, len(numbers) + 1)):
         return "the top fix" if len(numbers) == 1 else f"the top {len(numbers)} fixes"
-    return ("fix " if len(numbers) == 1 else "fixes ") + quantities.joined([str(number) for number in numbers])
+    return ("fix " if len(numbers) == 1 else "fixes ") + joined([str(number) for number in numbers])
 
 
 def measured_facts(result: Result) -> list[str]:
-    """A sentence each for waits and overlap that the breakdown does not spell out, where recorded."""
+    """Sentences about waits and overlap that the breakdown does not show, for what was recorded."""
     facts = []
     sync, loader, communication = result.sync, result.dataloader, result.communication
     if loader.us_per_step is not None and loader.stall_us_per_step is not None:
-        stall = quantities.ms(loader.stall_us_per_step)
-        facts.append(f"Data loader: {quantities.ms(loader.us_per_step)}, of which {stall} stall the step.")
+        stall = quantities.ms_of_us(loader.stall_us_per_step)
+        facts.append(f"Data loader: {quantities.ms_of_us(loader.us_per_step)}; {stall} of it stalls the step.")
     if sync.us_per_step is not None and sync.calls_per_step and sync.stall_us_per_step is not None:
-        calls, stall = quantities.count(sync.calls_per_step), quantities.ms(sync.stall_us_per_step)
-        waits = quantities.ms(sync.us_per_step)
-        facts.append(f"Host syncs: {calls} per step, {waits}; with the refill after them they cost the GPU {stall}.")
+        calls, stall = quantities.count(sync.calls_per_step), quantities.ms_of_us(sync.stall_us_per_step)
+        waits = quantities.ms_of_us(sync.us_per_step)
+        cost = f"They stall the GPU for {stall}, including the refill of its queue."
+        facts.append(f"Host syncs: {calls} per step, {waits}. {cost}")
     if communication.us_per_step and communication.exposed_us_per_step is not None:
         hidden = communication.overlap_share
         overlap = f" ({quantities.percent(hidden)} overlapped)" if hidden is not None else ""
-        exposed = quantities.ms(communication.exposed_us_per_step)
-        facts.append(f"Communication: {quantities.ms(communication.us_per_step)}, of which {exposed} exposed{overlap}.")
+        total = quantities.ms_of_us(communication.us_per_step)
+        exposed = quantities.ms_of_us(communication.exposed_us_per_step)
+        facts.append(f"Communication: {total}; {exposed} of it is exposed{overlap}.")
     return facts
 
 
 def timeline_caption(result: Result, shaded: bool) -> str:
-    """Which step the timeline shows, what is shaded in it, and how much of it is drawn."""
+    """Which step the timeline shows, what is shaded, and how much is drawn."""
     timeline = result.timeline
     if timeline is None:
         return ""
@@ -286,45 +288,41 @@ def timeline_caption(result: Result, shaded: bool) -> str:
     rank = rank_phrase(result)
     sentences = [", ".join([*steps, rank] if rank else steps) + "."]
     if shaded:
-        sentences.append(f"Shaded: the longest stretch without {'model' if on_cpu(result) else 'GPU'} work.")
+        sentences.append(f"Shaded: the longest gap without {'model' if on_cpu(result) else 'GPU'} work.")
     drawn, total = sum(len(lane.spans) for lane in timeline.lanes), sum(lane.total for lane in timeline.lanes)
     if drawn < total:
         sentences.append(f"Drawn: the {drawn:,} longest of {total:,} spans.")
     if any(len(lane.spans) > DENSE_LANE_SPANS for lane in timeline.lanes):
-        sentences.append("Dense lanes show how full each moment is.")
+        sentences.append("Dense lanes show how busy each moment is.")
     return " ".join(sentences)
 
 
 def gemm_caption(result: Result) -> str:
-    """Tensor Core use and the reached part of the peak, where known."""
+    """Tensor Core use and the achieved share of the peak, if known."""
     cores, efficiency = result.tensor_cores, result.efficiency
     sentences = []
     if cores.eligible_share is not None:
-        unknown = f"; of {quantities.percent(cores.unknown_share)} it is unknown" if cores.unknown_share else ""
-        eligible, used = quantities.percent(cores.eligible_share), quantities.percent(cores.used_share)
-        sentences.append(f"Of kernel time, {eligible} could use Tensor Cores and {used} does{unknown}.")
+        sentences.append(_tensor_core_use(cores))
     if efficiency.achieved_tflops is not None:
-        reached = (
-            f"The step reaches {quantities.measured(efficiency.achieved_tflops)}{quantities.NO_BREAK_SPACE}TFLOP/s"
-        )
+        reached = f"The step reaches {quantities.rate(efficiency.achieved_tflops, 'TFLOP/s')}"
         if efficiency.mfu is not None and efficiency.peak_tflops is not None:
-            peak = f"{quantities.measured(efficiency.peak_tflops)}{quantities.NO_BREAK_SPACE}TFLOP/s"
+            peak = quantities.rate(efficiency.peak_tflops, "TFLOP/s")
             dtype = f"{efficiency.peak_dtype} " if efficiency.peak_dtype else ""
             reached += f", {quantities.percent(efficiency.mfu)} of the {dtype}peak of {peak}"
-            caveat = peak_caveat(efficiency.peak_source, efficiency.peak_verified)
+            caveat = quantities.peak_caveat(efficiency.peak_source, efficiency.peak_verified)
             remarks = [caveat] if caveat else []
             if efficiency.hfu is not None and efficiency.hfu > efficiency.mfu:
-                remarks.append(f"{quantities.percent(efficiency.hfu)} with what is computed again")
+                remarks.append(f"{quantities.percent(efficiency.hfu)} with recomputation")
             if remarks:
                 reached += f" ({'; '.join(remarks)})"
-        sentences.append(reached + ".")
+        sentences.append(safe_text.unbroken(reached) + ".")
     return " ".join([*sentences, *_other_peaks(result)])
 
 
 def _other_peaks(result: Result) -> list[str]:
-    """Which of the peaks that rows of the table are a share of were not verified, or are the user's."""
-    device, told = result.run.device, result.efficiency.peak_dtype
-    dtypes = {gemm.dtype for gemm in result.gemms if gemm.peak_share is not None} - {told}
+    """The other peaks of the table that are unverified or from the user's settings."""
+    device, named = result.run.device, result.efficiency.peak_dtype
+    dtypes = {gemm.dtype for gemm in result.gemms if gemm.peak_share is not None} - {named}
     peaks = [peak for peak in (device.peaks if device else []) if peak.figure in dtypes]
     unverified = [peak.figure for peak in peaks if peak.verified is False]
     given = [peak.figure for peak in peaks if peak.verified is None]
@@ -332,12 +330,20 @@ def _other_peaks(result: Result) -> list[str]:
     return [*sentences, f"Peak from your settings: {', '.join(given)}."] if given else sentences
 
 
-_TENSOR_CORE_BYTES = 16  # what a row of an operand has to be a multiple of
+def _tensor_core_use(cores: TensorCores) -> str:
+    """ "Tensor Cores: 36% of kernel time is eligible; all of it uses them."."""
+    eligible, used = quantities.percent(cores.eligible_share), quantities.percent(cores.used_share)
+    use = "all of it uses them" if used == eligible else f"{used} uses them"
+    unknown = f", {quantities.percent(cores.unknown_share)} is unknown" if cores.unknown_share else ""
+    return f"Tensor Cores: {eligible} of kernel time is eligible; {use}{unknown}."
+
+
+_TENSOR_CORE_BYTES = 16  # rows of operands must be a multiple of this
 _ELEMENT_BYTES = {"tf32": 4, "fp32": 4, "fp16": 2, "bf16": 2, "fp8": 1, "int8": 1}
 
 
 def misaligned(gemm: Gemm, size: int) -> int | None:
-    """The number of which N or K of an unaligned product, `size`, should be a multiple and is none (M is free)."""
+    """The number that N or K (`size`) of a misaligned GEMM should be a multiple of; None if it is. M is free."""
     element_bytes = _ELEMENT_BYTES.get(gemm.dtype)
     if gemm.aligned is not False or element_bytes is None:
         return None
@@ -346,7 +352,7 @@ def misaligned(gemm: Gemm, size: int) -> int | None:
 
 
 def verdict(result: Result) -> str:
-    """The headline. That of an unusable trace goes on with its reason, which the banner below it gives."""
+    """The headline. For an unusable trace without the reason, which the banner below gives."""
     if result.quality.verdict == "unusable":
         for note in result.quality.notes:
             short = result.verdict.removesuffix(note.text).rstrip()
@@ -356,7 +362,7 @@ def verdict(result: Result) -> str:
 
 
 def quality_heading(result: Result) -> str | None:
-    """None for a good trace without notes."""
+    """The heading of the notes; None for a good trace without notes."""
     if result.quality.verdict == "unusable":
         return "These numbers are not reliable"
     if result.quality.verdict == "limited":
@@ -376,5 +382,14 @@ CHECK_WORDS: tuple[tuple[CheckStatus, str], ...] = (
 def checks_line(result: Result) -> str:
     """ "18 rules: 6 found something, 9 passed, 3 not checked, 0 not applicable.", and errors if any."""
     counts = {status: sum(check.status == status for check in result.checks) for status, _ in CHECK_WORDS}
-    told = [f"{counts[status]} {words}" for status, words in CHECK_WORDS if status != "error" or counts[status]]
-    return f"{quantities.counted(len(result.checks), 'rule')}: {', '.join(told)}."
+    parts = [f"{counts[status]} {words}" for status, words in CHECK_WORDS if status != "error" or counts[status]]
+    return f"{quantities.counted(len(result.checks), 'rule')}: {', '.join(parts)}."
+
+
+def joined(words: list[str]) -> str:
+    """ "1, 2 and 4"."""
+    return words[0] if len(words) == 1 else ", ".join(words[:-1]) + " and " + words[-1]
+
+
+def yes_no(value: bool | None) -> str:
+    return "unknown" if value is None else ("yes" if value else "no")

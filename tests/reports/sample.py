@@ -300,7 +300,7 @@ def rich() -> Result:
             torch_version="2.9.1",
             recorded=Recorded(gpu=True, shapes=True, stacks=True, memory=True),
             files=files,
-            settings=[Setting("CPU cores", "32"), Setting("TF32 of matrix products", "off")],
+            settings=[Setting("CPU cores", "32"), Setting("TF32 for matmuls", "off")],
             gpu_runtime="CUDA 12.8",
         ),
         quality=Quality("good", []),

@@ -486,7 +486,7 @@ def test_the_report_names_the_settings() -> None:
     change = {"environment.variables": {"OMP_NUM_THREADS": "1"}}
     found = {setting.name: setting.value for setting in sections.settings(generated("tf32_off", change=change))}
     assert found["CPU cores"] == "16"
-    assert found["TF32 of matrix products"] == "off"
+    assert found["TF32 for matmuls"] == "off"
     assert found["OMP_NUM_THREADS"] == "1"
     assert "cudnn.benchmark" not in {one.name for one in sections.settings(generated("cpu_only"))}
     assert sections.settings(generated("healthy", metadata=False)) == []

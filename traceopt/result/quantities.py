@@ -1,27 +1,206 @@
-"""Quantities as text: one spelling for sentences, tables and figures."""
+"""Quantities as text: the one spelling of durations, shares, counts, sizes and rates, for rules and for reports.
+
+Rules write sentences from nanoseconds: `ms`, `percent`, `times`, `size`, `megabytes`, `rate`. Reports print what the
+document holds, microseconds: `ms_of_us` and the functions named `..._number`, for columns that carry the unit in their
+heading. Both spell the same digits, so a number in a sentence is the number in the table:
+
+    measured time   milliseconds: one decimal, two significant digits below 1 ms     187.4 ms, 0.095 ms
+    estimated time  milliseconds: two significant digits                             ≈ 190 ms
+    share           per cent: whole from 10% on, one decimal below                   34%, 1.2%, <0.1%
+    memory          GiB, below a tenth of one MiB: decimals as of a time             23.4 GiB, 5.0 MiB
+    data moved      MB, decimal as the rates are: decimals as of a time              33.6 MB
+    rate            whole from 100 on, else decimals as of a time                    312 TFLOP/s, 5.1 GB/s
+    count           whole where it is whole, else decimals as of a time              1,202, 2.5
+
+What was not measured reads "not recorded", never 0.
+"""
 
 from __future__ import annotations
 
+import math
+
+from traceopt.result.rounding import us as us_of_ns
+
+NO_BREAK_SPACE = "\u00a0"
+NOT_RECORDED = "not recorded"
+
+_GIB = 1 << 30
+_MIB = 1 << 20
+_SHARE_DECIMALS = 6  # as many as the document keeps, so that a share reads the same before and after it is stored
+
+
+# Sentences of rules: a plain space before the unit, because the document is read by programs too.
+
 
 def ms(ns: float) -> str:
-    """ "12.3 ms" for a sentence; below a tenth of a millisecond in microseconds."""
-    return f"{ns / 1e6:,.1f} ms" if ns >= 1e5 else f"{ns / 1e3:,.0f} µs"
+    """Nanoseconds as measured milliseconds: "12.3 ms", "0.095 ms"."""
+    return f"{ms_number(us_of_ns(ns))} ms"
 
 
-def times(count: float) -> str:
-    """How often in a step, for a sentence."""
-    if 0.95 <= count <= 1.05:
-        return "once a step"
-    return f"{count:,.0f} times a step" if count >= 10 else f"{count:,.2g} times a step"
+def microseconds(ns: float) -> str:
+    """The time of a single call, as the table of kernels gives it: "2.5 µs"."""
+    return f"{measured(us_of_ns(ns))} µs"
 
 
-def percent(share: float) -> str:
-    """ "34%"; below ten per cent with one decimal."""
-    return f"{share:.0%}" if share >= 0.0995 else f"{share:.1%}"
+def times(number: float) -> str:
+    """How often per step: "once per step", "12.5 times per step"."""
+    text = count(number)
+    return "once per step" if text == "1" else f"{text} times per step"
+
+
+def size(number: float | None) -> str:
+    """Bytes of memory: "23.4 GiB", "5.0 MiB"."""
+    return NOT_RECORDED if number is None else " ".join(size_parts(number))
+
+
+def megabytes(number: float) -> str:
+    """Bytes that were moved: "33.6 MB"."""
+    return f"{megabytes_number(number)} MB"
+
+
+def rate(value: float, unit: str) -> str:
+    """ "5.1 GB/s", "312 TFLOP/s": `value` is in `unit`."""
+    return f"{rate_number(value)} {unit}"
+
+
+# Both sentences and reports.
+
+
+def percent(share: float | None) -> str:
+    """A share of 0..1: "34%", below ten per cent with one decimal, "<0.1%"."""
+    if share is None:
+        return NOT_RECORDED
+    value = round(share, _SHARE_DECIMALS) * 100
+    if 0 < value < 0.1:
+        return "<0.1%"
+    return f"{value:.0f}%" if value == 0 or abs(value) >= 9.95 else f"{value:.1f}%"
+
+
+def signed_percent(share: float | None) -> str:
+    """A change: "+5.2%", "−28%"."""
+    if share is None:
+        return NOT_RECORDED
+    value = share * 100
+    return f"{value:+.0f}%".replace("-", "−") if abs(value) >= 9.95 else f"{value:+.1f}%".replace("-", "−")
+
+
+def count(value: float | None) -> str:
+    """Calls per step and the like: whole numbers plain, others with one decimal."""
+    if value is None:
+        return NOT_RECORDED
+    return f"{round(value):,}" if abs(value - round(value)) < 0.05 else measured(value)
+
+
+def counted(number: int, noun: str) -> str:
+    """ "1 step", "12 steps"."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
 def peak_caveat(source: str | None, verified: bool | None) -> str:
-    """What a sentence that uses a peak adds: "peak unverified", "peak from your settings", or nothing."""
+    """What to add to a share of a peak: "peak unverified", "peak from your settings", or nothing."""
     if verified is False:
         return "peak unverified"
     return f"peak from {source}" if source and verified is None else ""
+
+
+# Reports: a no-break space before the unit.
+
+
+def ms_of_us(us: float | None) -> str:
+    """Microseconds as measured milliseconds."""
+    return NOT_RECORDED if us is None else ms_number(us) + NO_BREAK_SPACE + "ms"
+
+
+def ms_number(us: float | None) -> str:
+    """Microseconds as a measured number of milliseconds, without the unit (for columns headed "ms")."""
+    return NOT_RECORDED if us is None else measured(us / 1_000)
+
+
+def signed_ms_number(us: float) -> str:
+    """A change of a measured time in milliseconds, without the unit: "+0.62", "−57.6"."""
+    return f"{'−' if us < 0 else '+'}{ms_number(abs(us))}"
+
+
+def estimate(us: float) -> str:
+    """Microseconds as estimated milliseconds: "≈ 150 ms"."""
+    return f"≈{NO_BREAK_SPACE}{estimate_number(us)}{NO_BREAK_SPACE}ms"
+
+
+def estimate_number(us: float) -> str:
+    """Microseconds as an estimated number of milliseconds."""
+    return two_digits(us / 1_000)
+
+
+def estimate_range(low_us: float, high_us: float) -> str:
+    """ "110–190 ms"."""
+    return f"{estimate_number(low_us)}–{estimate_number(high_us)}{NO_BREAK_SPACE}ms"
+
+
+def saved_per_step(us: float, share: float) -> str:
+    """ "150 ms per step (36%)"."""
+    return f"{estimate_number(us)}{NO_BREAK_SPACE}ms per step ({percent(share)})"
+
+
+def as_precise_as(us: float, reference_us: float) -> str:
+    """Milliseconds, rounded where the two digits of `reference_us` end: 214 after a saving of 198 is 210."""
+    value, reference = us / 1_000, reference_us / 1_000
+    if value <= 0 or reference <= 0:
+        return two_digits(value)
+    decimals = min(_two_digit_decimals(reference), 1)
+    rounded = round(value, decimals)
+    return _grouped(rounded, decimals) if rounded > 0 else two_digits(value)
+
+
+def size_parts(number: float) -> tuple[str, str]:
+    """Bytes of memory as a number and its unit, GiB or MiB."""
+    return (measured(number / _GIB), "GiB") if number >= _GIB / 10 else (measured(number / _MIB), "MiB")
+
+
+def size_text(number: float | None) -> str:
+    """Bytes of memory, the unit behind a no-break space."""
+    return NOT_RECORDED if number is None else NO_BREAK_SPACE.join(size_parts(number))
+
+
+def mebibytes_number(number: float | None) -> str:
+    """Bytes of memory or of a file as a number of MiB, without the unit."""
+    return NOT_RECORDED if number is None else measured(number / _MIB)
+
+
+def megabytes_number(number: float | None) -> str:
+    """Bytes that were moved as a number of MB, without the unit."""
+    return NOT_RECORDED if number is None else measured(number / 1e6)
+
+
+def rate_number(value: float | None) -> str:
+    """A rate without its unit."""
+    if value is None:
+        return NOT_RECORDED
+    return f"{value:,.0f}" if value >= 99.95 else measured(value)
+
+
+def measured(value: float | None) -> str:
+    """One decimal, or two significant digits below 1; nothing at all is 0."""
+    if value is None:
+        return NOT_RECORDED
+    if value == 0:
+        return "0"
+    return two_digits(value) if 0 < value < 1 else _grouped(value, 1)
+
+
+def two_digits(value: float) -> str:
+    """`value` >= 0 to two significant digits: 198 -> "200", 4.24 -> "4.2"."""
+    if value <= 0:
+        return "0"
+    decimals = _two_digit_decimals(value)
+    return _grouped(round(value, decimals), decimals)
+
+
+def _two_digit_decimals(value: float) -> int:
+    """Decimals that leave two significant digits; negative for numbers of 100 and more."""
+    magnitude = math.floor(math.log10(value))
+    rounded = round(value, 1 - magnitude)  # 9.96 becomes 10, which has a digit more
+    return 1 - math.floor(math.log10(rounded))
+
+
+def _grouped(value: float, decimals: int) -> str:
+    return f"{value:,.{max(0, decimals)}f}"

@@ -16,5 +16,5 @@ def rate(value: Any) -> float:
 
 
 def share(value: Any) -> float:
-    """A share clipped to 0..1, with six decimals."""
+    """A share, clipped to 0..1, with six decimals."""
     return round(min(1.0, max(0.0, float(value))), 6)

@@ -4,7 +4,7 @@
   try {
     theme = localStorage.getItem("traceopt-theme");
   } catch (error) {
-    /* storage is closed to local files in some browsers */
+    /* some browsers deny storage to local files */
   }
   if (theme !== "dark" && theme !== "light") {
     theme = window.matchMedia && matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light";

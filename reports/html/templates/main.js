@@ -14,7 +14,7 @@
     element.hidden = false;
   });
 
-  /* Theme: follows the system until the button is used. */
+  /* The theme follows the system until the button is used. */
   var themeButton = one("#theme");
   function labelTheme() {
     themeButton.textContent = root.dataset.theme === "dark" ? "Light" : "Dark";
@@ -26,7 +26,7 @@
     try {
       localStorage.setItem("traceopt-theme", root.dataset.theme);
     } catch (error) {
-      /* the choice then lasts as long as the page */
+      /* the choice then only lasts as long as the page */
     }
     labelTheme();
     drawn.forEach(draw);
@@ -70,7 +70,7 @@
     };
   });
 
-  /* Sortable tables: the first click puts the largest number or the first name on top; "not recorded" stays last. */
+  /* Sortable tables: the first click puts the largest number or the first name on top. "not recorded" stays last. */
   function cellValue(row, column) {
     var content = row.cells[column].textContent.trim();
     var number = Number(content.replace(/[,%<]/g, ""));
@@ -136,7 +136,7 @@
     };
   });
 
-  /* Folding a long table: its end moves up, and what was read with it. */
+  /* Folding a long table moves its end up, so scroll along. */
   all(".more").forEach(function (details) {
     details.addEventListener("toggle", function () {
       if (!details.open) {
@@ -187,12 +187,12 @@
     };
   }
 
-  /* Plotly: unpacked when it is first asked for. */
+  /* Plotly is unpacked when it is first needed. */
   var drawn = [];
   var library = null;
   var figures = null;
 
-  /* The encoding of traceopt/result/packing.py: gzip in base 85, the number of padding bytes in front. */
+  /* The encoding of traceopt/result/packing.py: gzip in base 85, preceded by the number of padding bytes. */
   function unpack(id) {
     var text = document.getElementById(id).textContent.trim();
     var digitOf = {};
@@ -233,7 +233,7 @@
     });
     return library;
   }
-  /* Figures name colours as var(--token); Plotly needs the values of the current theme. */
+  /* Figures name colours as var(--token), but Plotly needs the values of the current theme. */
   function themed(figure) {
     var styles = getComputedStyle(root);
     return JSON.parse(JSON.stringify(figure), function (key, value) {
@@ -241,7 +241,7 @@
       return isToken ? styles.getPropertyValue(value.slice(4, -1)).trim() : value;
     });
   }
-  /* On a wide screen the lanes' names stand left of the bars, as in the static timeline. */
+  /* On a wide screen the lanes' names are left of the bars, as in the static timeline. */
   function namesToTheLeft(layout) {
     var width = parseInt(getComputedStyle(one("#timeline-box")).getPropertyValue("--lab"), 10);
     layout.margin.l = width;
@@ -292,7 +292,7 @@
           },
           function (error) {
             button.hidden = true;
-            message.textContent = error.message + " The static chart stays complete.";
+            message.textContent = error.message + " The static chart is complete.";
           }
         );
     };

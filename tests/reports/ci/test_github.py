@@ -9,7 +9,7 @@ import sample
 from msgspec.structs import replace
 
 from traceopt.reports.ci.github import ANNOTATIONS, render_github
-from traceopt.reports.words import quantities
+from traceopt.reports.words import safe_text
 from traceopt.result.comparison import GateOutcome
 from traceopt.result.document import Result
 from traceopt.result.finding import Fix, Location
@@ -111,6 +111,6 @@ def test_a_hostile_string_is_text_wherever_it_stands(string: str) -> None:
         locations=[Location(string, 3, string)],
     )
     (one,) = annotations(replace(rich, findings=[finding]))
-    assert one["message"].splitlines()[0] == quantities.clean(string).replace("##[", "#.[")
-    assert one["title"] == f"traceopt {quantities.clean(string)} saves about 150\u00a0ms per step (36%)"
-    assert one.get("file", quantities.clean(string)) == quantities.clean(string)
+    assert one["message"].splitlines()[0] == safe_text.clean(string).replace("##[", "#.[")
+    assert one["title"] == f"traceopt {safe_text.clean(string)} saves about 150\u00a0ms per step (36%)"
+    assert one.get("file", safe_text.clean(string)) == safe_text.clean(string)

@@ -69,7 +69,7 @@ def test_what_code_scanning_shows() -> None:
 
 def test_findings_without_a_line_are_told_of() -> None:
     told = [note["message"]["text"] for note in run_of(sample.rich())["invocations"][0]["toolExecutionNotifications"]]
-    assert told[0] == "Without a line of the repository, and so no results: CM004, EF001."
+    assert told[0] == "Left out, because they have no place in the repository: CM004, EF001."
 
 
 def test_a_rule_that_found_two_things_is_listed_once() -> None:

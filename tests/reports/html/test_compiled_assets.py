@@ -1,4 +1,4 @@
-"""What is kept beside the package is what would be made anew, whatever happened to the files."""
+"""Cached files next to the package equal what would be made anew, whatever happened to the files."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 import sample
 
 from traceopt.reports.html import page
-from traceopt.reports.html.compiled_assets import kept
+from traceopt.reports.html.compiled_assets import cached
 from traceopt.reports.html.page import render_html
 
 
@@ -31,23 +31,23 @@ def forget() -> None:
 
 
 def test_made_once_for_a_key(folder: Path) -> None:
-    assert kept("thing", b"1\n", lambda: b"first") == b"first"
-    assert kept("thing", b"1\n", lambda: b"not made") == b"first"
-    assert kept("thing", b"2\n", lambda: b"second") == b"second"
+    assert cached("thing", b"1\n", lambda: b"first") == b"first"
+    assert cached("thing", b"1\n", lambda: b"not made") == b"first"
+    assert cached("thing", b"2\n", lambda: b"second") == b"second"
     assert len(files(folder)) == 1
 
 
-def test_nothing_is_kept_where_python_keeps_nothing(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_cached_if_python_caches_nothing(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
-    assert kept("thing", b"1\n", lambda: b"made") == b"made"
+    assert cached("thing", b"1\n", lambda: b"made") == b"made"
     monkeypatch.setattr(sys, "dont_write_bytecode", False)
     monkeypatch.setattr(sys, "pycache_prefix", str(folder / "file" / "below"))
     (folder / "file").write_bytes(b"in the way")
-    assert kept("thing", b"1\n", lambda: b"made") == b"made"
+    assert cached("thing", b"1\n", lambda: b"made") == b"made"
     assert [path.name for path in files(folder)] == ["file"]
 
 
-def test_a_report_of_kept_parts_is_the_same(folder: Path) -> None:
+def test_a_report_of_cached_parts_is_the_same(folder: Path) -> None:
     forget()
     page = render_html(sample.rich())
     found = files(folder)

@@ -23,10 +23,10 @@ from traceopt.reports.html.page import FOLDED_ROWS, plotly_source, render_html
 from traceopt.reports.html.plotly_figures import ZOOM_SPANS, timeline_figure, zoom_spans
 from traceopt.reports.html.rank_chart import MAX_COLUMNS, draw_ranks, rank_parts
 from traceopt.reports.html.timeline_svg import draw_memory, draw_timeline, thinned, ticks
+from traceopt.reports.words.display import for_display
 from traceopt.reports.words.memory_parts import MEMORY_PARTS
 from traceopt.reports.words.part_styles import PARTS, part_style
 from traceopt.reports.words.sentences import combined_fixes
-from traceopt.reports.words.shown_document import shown
 from traceopt.result import packing
 from traceopt.result.document import Result
 from traceopt.result.finding import Fix, Location
@@ -144,10 +144,10 @@ def test_rich_report_tells_everything() -> None:
         "GPU idle, 251.0 ms (61%)", "GPU busy, 161.0 ms (39%)", "57.0 ms", "5 fixes, largest saving first",
         "≈ 150 ms", "36% of the step", "110–190 ms", "Copy patch", "traceopt rule DL001",
         "Also noted, without an estimate",
-        "GPU idle 187.0 ms: waiting for data", "Shares its cause with CM004", "25,216",
+        "GPU idle 187.0 ms: waiting for data", "Same cause as CM004", "25,216",
         "vectorized_elementwise_kernel",
         "26.1 GiB reserved", "Not checked (1)", "Failed with an error (1)", "11 rules: 6 found something",
-        "replaying the unchanged step is 1% off", "traceopt analyze logs/rank0.pt.trace.json.gz",
+        "A replay of the unchanged step is 1.2% off", "traceopt analyze logs/rank0.pt.trace.json.gz",
     ]:  # fmt: skip
         assert phrase in text, phrase
     order = [
@@ -176,7 +176,7 @@ def test_cpu_report_claims_nothing_of_a_gpu() -> None:
     assert "GPU busy" not in text
     assert "Model work 58 %" in text
     assert "Outside the model, 3.5 ms (42%)" in text
-    assert "Patterned parts: the training thread does no model work." in text
+    assert "Patterned parts: no model work on the training thread." in text
     assert "Not applicable: this step ran on the CPU." in text
     assert "Not recorded: set record_shapes=True" in text
     assert "Not recorded: set profile_memory=True" in text
@@ -186,8 +186,8 @@ def test_cpu_report_claims_nothing_of_a_gpu() -> None:
 def test_settings_of_the_run_are_shown() -> None:
     text = visible(page_of(sample.rich()))
     assert "32 CPU cores" in text
-    assert "CPU cores: 32, TF32 of matrix products: off" in text
-    assert "The recorded steps took 1.08 times as long as the others of the run" in text
+    assert "CPU cores: 32, TF32 for matmuls: off" in text
+    assert "The recorded steps took 1.08 times as long as the other steps of the run" in text
     other = visible(page_of(sample.cpu_only()))
     assert "CPU cores:" not in other
     assert "times as long as the others" not in other
@@ -249,7 +249,7 @@ def test_unusable_trace_hides_savings_that_it_was_given() -> None:
 
 def test_unusable_trace_without_findings_is_not_called_healthy() -> None:
     text = visible(page_of(sample.empty()))
-    assert "Fixes: not judged" in text
+    assert "Fixes: not assessed" in text
     assert "Nothing to fix" not in text
 
 
@@ -276,11 +276,11 @@ def test_lines_that_were_not_recorded() -> None:
     run = replace(rich.run, recorded=replace(rich.run.recorded, stacks=False))
     finding = replace(rich.findings[0], locations=[], evidence=[replace(rich.findings[0].evidence[0], location=None)])
     text = visible(page_of(replace(rich, run=run, findings=[finding])))
-    assert "Line not known: record with with_stack=True." in text
+    assert "Unknown line: record with with_stack=True." in text
     assert "Called from" not in text
     assert "Source line" not in text
     assert "Line not known" not in visible(page_of(replace(rich, findings=[finding])))
-    assert "the line on which a Python function begins" in visible(page_of(rich))
+    assert "the first line of each Python function" in visible(page_of(rich))
 
 
 def test_a_finding_of_one_rank_names_it() -> None:
@@ -335,9 +335,9 @@ def test_every_activity_and_phase_has_its_own_look() -> None:
 def test_parts_stand_largest_first_on_each_side() -> None:
     rich = sample.rich()
     turned = replace(rich, breakdown=rich.breakdown[::-1])
-    assert [part.name for part in shown(turned).breakdown] == [part.name for part in shown(rich).breakdown]
+    assert [part.name for part in for_display(turned).breakdown] == [part.name for part in for_display(rich).breakdown]
     for busy in (False, True):
-        times = [part.us_per_step for part in shown(turned).breakdown if part.busy is busy]
+        times = [part.us_per_step for part in for_display(turned).breakdown if part.busy is busy]
         assert times == sorted(times, reverse=True)
 
 
@@ -425,7 +425,7 @@ def test_where_to_start_stands_on_top() -> None:
 def test_the_step_after_the_fixes_is_drawn_in_parts() -> None:
     rich = sample.rich()
     page = page_of(rich)
-    assert "What is left: Waiting for launches ≈ 61 ms; Waiting for data ≈ 37 ms" in page
+    assert "Remaining: Waiting for launches ≈ 61 ms; Waiting for data ≈ 37 ms" in page
     assert 'class="left"' not in page
     assert rich.combined is not None
     whole = page_of(replace(rich, combined=replace(rich.combined, breakdown_after=[])))
@@ -436,7 +436,7 @@ def test_the_step_after_the_fixes_is_drawn_in_parts() -> None:
 def test_every_part_of_the_memory_has_a_remedy() -> None:
     assert set(MEMORY_PARTS) == {PARAMETERS, GRADIENTS, OPTIMIZER_STATE, ACTIVATIONS, TEMPORARY, OTHER}
     text = visible(page_of(sample.rich()))
-    assert "What the peak holds" in text
+    assert "Memory at the peak" in text
     assert "activation checkpointing; smaller micro-batches" in text
 
 
@@ -459,7 +459,7 @@ def test_a_rank_without_a_step_leaves_a_gap() -> None:
     rich = sample.rich()
     assert [part.us[3] for part in rank_parts(rich.ranks)] == [None] * 4
     assert draw_ranks(replace(rich, ranks=rich.ranks[3:])) is None
-    assert "Median steps of 412.0 ms on every rank." in page_of(rich)
+    assert "The median step takes 412.0 ms on every rank." in page_of(rich)
     cpu = [replace(row, gpu_busy_share=None) for row in rich.ranks]
     assert "GPU" not in " ".join(part.label for part in rank_parts(cpu))
 
@@ -477,7 +477,7 @@ def test_a_bar_is_named_where_nothing_covers_it() -> None:
 def test_the_key_names_what_is_drawn_and_no_more() -> None:
     drawn = draw_timeline(sample.rich().timeline, "GPU idle")
     assert [word for _, word in drawn.key] == [
-        "CPU working", "CPU waiting", "Waiting for data", "GPU computing", "Communication", "Copies",
+        "CPU working", "CPU waiting", "Waiting for data", "GPU compute", "Communication", "Copies",
     ]  # fmt: skip
     assert drawn.stall_key == [("loader", "Waiting for data"), ("sync", "Waiting for the host")]
 

@@ -36,7 +36,7 @@ def test_says_what_the_report_says() -> None:
     page = Page(render_markdown(sample.rich()))
     assert "traceopt: The GPU is idle for 61% of each step. The data loader is the bottleneck." in page.text
     assert page.bold == ["The top 3 fixes save about 200\u00a0ms per step (48%): 412.0 → about 210\u00a0ms."]
-    assert page.folded == ["What to change", "Where one step goes", "Also noted", "What was checked"]
+    assert page.folded == ["What to change", "Where the time goes", "Also noted", "What was checked"]
     for cells in (
         "Load data in worker processes (DL001)", "150\u00a0ms\u00a0(36%)", "train.py:61",
         "Pin host memory for input batches",
@@ -81,7 +81,7 @@ def slower() -> Result:
 def test_the_bold_line_tells_the_change_where_there_is_a_baseline() -> None:
     page = Page(render_markdown(slower(), comparison=compared(slower())))
     assert len(page.bold) == 1
-    assert page.bold[0].startswith("The step is 15% slower: 412.0\u00a0ms → 472.0\u00a0ms.")
+    assert page.bold[0].startswith("The step takes 15% more time: 412.0\u00a0ms → 472.0\u00a0ms.")
     [line] = [line for line in page.text.splitlines() if line.startswith("Against the baseline: ")]
     assert re.match(r"Against the baseline: \+15% \(99% interval \+\S+% to \+\S+%\)\. Findings: 1 new, 1 fixed, ", line)
     assert line.endswith(" save about 200\u00a0ms per step (48%): 412.0 → about 210\u00a0ms.")
@@ -133,7 +133,7 @@ def test_a_baseline_is_no_markup() -> None:
 def test_a_healthy_run_needs_no_table() -> None:
     page = Page(render_markdown(sample.healthy()))
     assert page.bold == ["No fix above 3% found."]
-    assert page.folded == ["Where one step goes", "What was checked"]
+    assert page.folded == ["Where the time goes", "What was checked"]
 
 
 def test_an_unusable_trace_has_no_savings() -> None:
@@ -160,7 +160,7 @@ def test_what_does_not_fit_is_left_out_and_told() -> None:
     page = Page(comment)
     assert cut in page.text
     assert page.tags.count("h4") == 2
-    assert page.folded == ["What to change", "Where one step goes", "Also noted", "What was checked"]
+    assert page.folded == ["What to change", "Where the time goes", "Also noted", "What was checked"]
     assert len(render_markdown(with_long_patches(70_000))) <= LIMIT
 
 

@@ -8,7 +8,7 @@ from rendered_page import Page
 
 from fixtures.hostile import HOSTILE
 from traceopt.reports.text import markdown_escaping
-from traceopt.reports.words import quantities
+from traceopt.reports.words import safe_text
 
 REFERENCES = [
     "@octocat", "(@team/all)", "#1", "acme/model#12", "acme/model@0123abc", "GH-7", "a1b2c3d", "x@example.org",
@@ -29,7 +29,7 @@ def test_prose_is_text(string: str) -> None:
         shown = Page(before + markdown_escaping.prose(string))
         assert set(shown.tags) <= {"p", "code"}
         # As clean() shows it; a pipe behind a backslash is written as an escape in code.
-        expected = before + quantities.clean(string, quantities.PROSE_CAP).strip()
+        expected = before + safe_text.clean(string, safe_text.PROSE_CAP).strip()
         assert shown.text.strip().replace("\\x7c", "|") == expected.strip().replace("\\x7c", "|")
 
 
@@ -42,7 +42,7 @@ def test_what_a_host_would_link_is_code(string: str) -> None:
 def test_code_is_one_piece_of_code(string: str) -> None:
     shown = Page(markdown_escaping.code(string))
     assert shown.tags == ["p", "code"]
-    assert shown.text.strip() == quantities.clean(string).strip().replace("\\|", "\\\\x7c")
+    assert shown.text.strip() == safe_text.clean(string).strip().replace("\\|", "\\\\x7c")
     assert not shown.outside_code.strip()
 
 
@@ -53,7 +53,7 @@ def test_a_table_keeps_its_columns(string: str) -> None:
     assert [tag for tag in shown.tags if tag not in ("code", "p")] == [
         "table", "thead", "tr", "th", "th", "th", "tbody", *["tr", "td", "td", "td"] * 2,
     ]  # fmt: skip
-    for line in quantities.clean(string).replace("\\|", "\\\\x7c").split("\n"):
+    for line in safe_text.clean(string).replace("\\|", "\\\\x7c").split("\n"):
         assert line.strip() in shown.text
 
 
@@ -62,7 +62,7 @@ def test_a_block_of_code_keeps_its_end(string: str) -> None:
     block = markdown_escaping.code_block(f"first\n{string}\n```\nlast\n", "diff")
     shown = Page(markdown_escaping.folded("Patch", block) + "\n\nafter")
     assert [tag for tag in shown.tags if tag != "p"] == ["details", "summary", "pre", "code"]
-    assert quantities.clean_source(string) in shown.text
+    assert safe_text.clean_source(string) in shown.text
     assert shown.outside_code.split() == ["Patch", "after"]
 
 

@@ -80,7 +80,7 @@ def test_unreliable_numbers_are_marked_and_not_priced() -> None:
     assert "These numbers are not reliable:" in output
     assert "412 launches have no kernel" in output
     assert "Savings are not estimated" in output
-    assert "Findings, without an estimate:" in output
+    assert "Findings without an estimate:" in output
     assert "DL001" in output
     assert "\nThis trace cannot be judged.\n" in output
     priced = replace(sample.rich(), quality=sample.unusable().quality)
@@ -111,7 +111,7 @@ def test_small_parts_share_a_line() -> None:
 
 
 def test_a_long_verdict_takes_two_lines() -> None:
-    two = "Communication with no compute beside it takes 24% of the step. It is the true bottleneck."
+    two = "Exposed (non-overlapped) communication takes 24% of the step. It is the true bottleneck."
     assert "24% of the step.\nIt is the true bottleneck.\n" in shown(replace(sample.rich(), verdict=two))
     lines = shown(replace(sample.rich(), verdict="word " * 80)).splitlines()
     assert lines[3].endswith("…")

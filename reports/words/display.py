@@ -1,24 +1,24 @@
-"""The document as reports show it: safe strings, parts in order, no price where the trace cannot carry one."""
+"""The document as reports show it: safe strings, sorted parts, no savings if the trace is unusable."""
 
 from __future__ import annotations
 
 from msgspec.structs import replace
 
-from traceopt.reports.words import quantities
+from traceopt.reports.words import safe_text
 from traceopt.result.document import Result
 from traceopt.result.rows import BreakdownPart
 
 
-def shown(result: Result) -> Result:
-    """What renderers read; JSON and the document embedded in a report keep the original."""
-    document = quantities.cleaned(result)
+def for_display(result: Result) -> Result:
+    """The copy that renderers read. JSON and the document embedded in a report keep the original."""
+    document = safe_text.cleaned(result)
     document = replace(document, breakdown=sorted(document.breakdown, key=_idle_first_largest_first))
     if document.combined is not None:
         after = sorted(document.combined.breakdown_after, key=_idle_first_largest_first)
         document = replace(document, combined=replace(document.combined, breakdown_after=after))
     if document.quality.verdict != "unusable":
         return document
-    # The evidence stands. Savings, and the impact that is read from them, are shares of times that are not real.
+    # The evidence holds. Savings and impact do not: they are shares of times that are not real.
     findings = [replace(finding, saving=None, impact="info") for finding in document.findings]
     return replace(document, findings=findings, combined=None)
 

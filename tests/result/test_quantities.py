@@ -1,0 +1,152 @@
+"""The one spelling of each quantity, the same for rules (nanoseconds) and reports (microseconds)."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from traceopt.result import quantities
+from traceopt.result.rounding import share as share_of
+from traceopt.result.rounding import us as us_of_ns
+
+NB = "\u00a0"
+
+
+@pytest.mark.parametrize(
+    ("us", "shown"),
+    [
+        (412_000, "412.0"),
+        (187_432, "187.4"),
+        (9_960, "10.0"),
+        (830, "0.83"),
+        (4, "0.0040"),
+        (0, "0"),
+        (1_234_567, "1,234.6"),
+    ],
+)
+def test_measured_times_keep_one_decimal(us: float, shown: str) -> None:
+    assert quantities.ms_number(us) == shown
+    assert quantities.ms_of_us(us) == f"{shown}{NB}ms"
+
+
+@pytest.mark.parametrize(
+    ("us", "shown"),
+    [
+        (198_000, "200"),
+        (150_400, "150"),
+        (42_100, "42"),
+        (9_960, "10"),
+        (4_240, "4.2"),
+        (312, "0.31"),
+        (0, "0"),
+    ],
+)
+def test_estimates_have_two_significant_digits(us: float, shown: str) -> None:
+    assert quantities.estimate_number(us) == shown
+    assert quantities.estimate(us) == f"≈{NB}{shown}{NB}ms"
+
+
+@pytest.mark.parametrize(
+    ("us", "saving_us", "shown"),
+    [
+        (214_000, 198_000, "210"),
+        (408_100, 4_200, "408.1"),
+        (370_300, 42_000, "370"),
+        (1_214_000, 198_000, "1,210"),
+    ],
+)
+def test_time_left_is_as_precise_as_the_saving(us: float, saving_us: float, shown: str) -> None:
+    assert quantities.as_precise_as(us, saving_us) == shown
+
+
+@pytest.mark.parametrize(
+    ("share", "shown"),
+    [
+        (0.61, "61%"),
+        (0.614, "61%"),
+        (1.0, "100%"),
+        (0.0996, "10%"),
+        (0.0994, "9.9%"),
+        (0.05, "5.0%"),
+        (0.012, "1.2%"),
+        (0.001, "0.1%"),
+        (0.0009, "<0.1%"),
+        (0.0, "0%"),
+        (1e-9, "0%"),  # rounding noise
+    ],
+)
+def test_shares_have_one_decimal_below_ten_per_cent(share: float, shown: str) -> None:
+    assert quantities.percent(share) == shown
+
+
+@pytest.mark.parametrize(("share", "shown"), [(0.052, "+5.2%"), (-0.28, "−28%"), (-0.0995, "−10%"), (0.0, "+0.0%")])
+def test_changes_have_a_sign(share: float, shown: str) -> None:
+    assert quantities.signed_percent(share) == shown
+
+
+@given(st.floats(0, 1e15))
+def test_a_time_reads_the_same_in_a_sentence_and_in_a_table(ns: float) -> None:
+    stored_us = us_of_ns(ns)
+    assert quantities.ms(ns) == f"{quantities.ms_number(stored_us)} ms"
+    assert quantities.ms_of_us(stored_us) == quantities.ms(ns).replace(" ", NB)
+
+
+@given(st.floats(0, 1))
+def test_a_share_reads_the_same_before_and_after_it_is_stored(part: float) -> None:
+    assert quantities.percent(part) == quantities.percent(share_of(part))
+
+
+@pytest.mark.parametrize(("ns", "shown"), [(95_000, "0.095 ms"), (0, "0 ms"), (4e8, "400.0 ms"), (0.4, "0 ms")])
+def test_a_sentence_has_milliseconds_only(ns: float, shown: str) -> None:
+    assert quantities.ms(ns) == shown
+
+
+@pytest.mark.parametrize(
+    ("number", "shown"),
+    [
+        (1.0, "once per step"),
+        (0.97, "once per step"),
+        (12.5, "12.5 times per step"),
+        (0.25, "0.25 times per step"),
+        (1_202, "1,202 times per step"),
+    ],
+)
+def test_how_often_per_step(number: float, shown: str) -> None:
+    assert quantities.times(number) == shown
+
+
+def test_rates_are_whole_from_100_on() -> None:
+    assert quantities.rate(312.4, "TFLOP/s") == "312 TFLOP/s"
+    assert quantities.rate(99.97, "GB/s") == "100 GB/s"
+    assert quantities.rate(5.14, "GB/s") == "5.1 GB/s"
+    assert quantities.rate(0.052, "GB/s") == "0.052 GB/s"
+
+
+def test_none_is_not_recorded_and_never_zero() -> None:
+    formats = (
+        quantities.ms_of_us,
+        quantities.ms_number,
+        quantities.percent,
+        quantities.signed_percent,
+        quantities.count,
+        quantities.measured,
+        quantities.rate_number,
+        quantities.size,
+        quantities.size_text,
+        quantities.mebibytes_number,
+        quantities.megabytes_number,
+    )
+    assert {form(None) for form in formats} == {"not recorded"}
+
+
+def test_counts_and_sizes() -> None:
+    assert quantities.count(1202.0) == "1,202"
+    assert quantities.count(2.5) == "2.5"
+    assert quantities.counted(1, "step") == "1 step"
+    assert quantities.counted(12, "step") == "12 steps"
+    assert quantities.size_text(23.4 * 2**30) == f"23.4{NB}GiB"
+    assert quantities.size_text(5 * 2**20) == f"5.0{NB}MiB"
+    assert quantities.size(23.4 * 2**30) == "23.4 GiB"
+    assert quantities.megabytes(33_600_000) == "33.6 MB"
+    assert quantities.microseconds(2_540) == "2.5 µs"
