@@ -1,4 +1,4 @@
-"""Compares two sides of a change: `traceopt.compare()`, which analyzes the traces among the runs it is given."""
+"""`traceopt.compare()`: compares two sides of a change, and analyzes those of their runs that are traces."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ def compare(
     debug: bool = False,
     progress: ShowProgress | None = None,
 ) -> Comparison:
-    """Compares runs of two sides: results, or paths of traces, folders, result documents and reports.
+    """Compares the runs of two sides, given as results or as paths of traces, folders, result documents or reports.
 
-    A sequence is several runs of a side, and a glob is a run for each match; only several runs tell by how much runs of
-    the same code differ. `in_turn`: the first of `base` was recorded beside the first of `head`, and so on; pairs are
-    compared then. `fail_on` and `warn_on` are gates, as `traceopt compare --fail-on` has them.
+    A sequence gives several runs of a side, and a glob gives one run per match. Only several runs show the run-to-run
+    noise. `in_turn`: the runs were recorded alternately (first of `base`, first of `head`, second of `base`, ...), so
+    pairs are compared. `fail_on` and `warn_on` are gates as in `traceopt compare --fail-on`.
 
-    Raises InputError for what cannot be read, ConfigError for a gate that does not exist.
+    Raises InputError if a run cannot be read, ConfigError for an unknown gate.
     """
     gates = [*(Gate.parse(text, "fail") for text in fail_on), *(Gate.parse(text, "warn") for text in warn_on)]
     options = {
@@ -48,11 +48,11 @@ def compare(
     return compare_runs(sides[0], sides[1], gates, in_turn=in_turn)
 
 
-def runs_of(given: Sequence[RunInput], **options: Any) -> list[RunOfSide]:
-    """The runs of a side; `options` are for the analysis of traces. Raises InputError."""
+def runs_of(given: Sequence[Given], **options: Any) -> list[Run]:
+    """The runs of a side. `options` go to the analysis of traces. Raises InputError."""
 
     def analyze(path: str) -> Result:
-        from traceopt.api import analyze as run_analysis  # result documents need none of it
+        from traceopt.api import analyze as run_analysis  # not needed for result documents
 
         return run_analysis(path, **options)
 

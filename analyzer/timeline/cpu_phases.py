@@ -22,13 +22,13 @@ PHASES = (
     ("logging", "Logging", False),
     ("gc", "Python garbage collection", False),
     ("compile", "Compiling", False),
-    ("input_work", "Preparing input outside the loader", False),
+    ("input_work", "Preprocessing outside the data loader", False),
     ("optimizer", "Optimizer", True),
     ("backward", "Backward", True),
     ("forward", "Forward and other operators", True),
     ("communication", "Waiting for communication", True),
     ("python", "Other Python", False),
-    ("untraced", "Nothing traced", False),
+    ("untraced", "Untraced", False),
 )
 PHASE_NAMES = tuple(name for name, _, _ in PHASES)
 MODEL_WORK = tuple(name for name, _, busy in PHASES if busy and name != "communication")

@@ -90,8 +90,8 @@ ACTIVITIES: tuple[Activity, ...] = (
         op="traceopt: gc".__eq__,  # the range opened by capture/metadata/step_ledger.py
     ),
     Activity("allocation", "Allocating device memory", runtime=op_names.is_allocation),
-    Activity("module_load", "First calls and code loading", runtime=op_names.is_module_load),
-    Activity("host_sync", "Waiting for the GPU's answer", runtime=op_names.is_blocking_sync),
+    Activity("module_load", "Loading kernels (first calls)", runtime=op_names.is_module_load),
+    Activity("host_sync", "Host sync (waiting for the GPU)", runtime=op_names.is_blocking_sync),
     Activity(
         "compile",
         "Compiling",
@@ -105,7 +105,7 @@ ACTIVITIES: tuple[Activity, ...] = (
     ),
     Activity(
         "input_work",
-        "Preparing input outside the loader",
+        "Preprocessing outside the data loader",
         frame=_pattern(
             _LIBRARY + r"(?:PIL|cv2|albumentations|imgaug|av|decord|librosa|soundfile)/",
             _LIBRARY + r"(?:tokenizers|datasets|webdataset|lmdb|h5py)/",
@@ -131,7 +131,7 @@ UNTRACED = "untraced"
 UNTRACED_PYTHON = "hole"
 QUEUED = "queued"
 LABELS = {a.name: a.label for a in ACTIVITIES} | {
-    UNTRACED: "Nothing traced on the host",
-    UNTRACED_PYTHON: "Python without any event",
-    QUEUED: "Idle although work was queued",
+    UNTRACED: "Untraced host time",
+    UNTRACED_PYTHON: "Untraced Python",
+    QUEUED: "Idle with work queued",
 }

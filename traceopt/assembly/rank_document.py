@@ -1,4 +1,4 @@
-"""The result document of one rank, from its facts and what the rules made of them."""
+"""The result document of one rank, from its facts and the outcome of the rules."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from traceopt.rules.engine import RulesOutcome
 from traceopt.version import __version__
 
 LESS_SURE: dict[Confidence, Confidence] = {"high": "medium", "medium": "low", "low": "low"}
-_HARMLESS = ("TQ006",)  # notes that qualify single findings, not the trace
+_HARMLESS = ("TQ006",)  # notes about single findings, not about the trace
 
 
 def rank_document(facts: Facts, outcome: RulesOutcome) -> Result:
@@ -29,7 +29,7 @@ def rank_document(facts: Facts, outcome: RulesOutcome) -> Result:
     breakdown = sections.breakdown(facts)
     rank = meta.rank
     findings = [replace(f, ranks=[] if rank is None else [rank]) for f in outcome.findings]
-    if facts.quality.sampled_share is not None:  # shares of a sample are not those of the run
+    if facts.quality.sampled_share is not None:  # shares of a sample are not shares of the run
         findings = [replace(f, confidence="low") for f in findings]
     elif not facts.replay_trusted:  # savings are bounds, not replayed
         findings = [replace(f, confidence=LESS_SURE[f.confidence]) if f.saving else f for f in findings]
@@ -104,7 +104,7 @@ def _quality(facts: Facts, outcome: RulesOutcome) -> Quality:
     codes = {note.code for note in outcome.notes}
     unusable = {code for code in codes if code in UNUSABLE}
     if not facts.quality.gpu_expected:
-        unusable.discard("TQ001")  # a CPU-only run is judged as such
+        unusable.discard("TQ001")  # a CPU-only run without GPU work is fine
         codes.discard("TQ001")
     if unusable:
         return Quality("unusable", outcome.notes)

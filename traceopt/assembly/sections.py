@@ -1,4 +1,4 @@
-"""Facts to the measured sections of the result document: step, breakdown, GPU, sync, communication, memory."""
+"""The measured sections of the result document: step, breakdown, GPU, sync, communication, memory."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def peaks(accelerator: Accelerator) -> list[PeakRate]:
 
 
 def gpu_runtime(facts: Facts) -> str | None:
-    """The library under PyTorch as Kineto writes it: CUDA 12040 is 12.4, HIP 60443483 is ROCm 6.4."""
+    """The GPU runtime under PyTorch, as Kineto encodes it: CUDA 12040 is 12.4, HIP 60443483 is ROCm 6.4."""
     header = facts.trace.meta.header
     cuda, hip = header.get("cuda_runtime_version"), header.get("hip_runtime_version")
     if isinstance(cuda, int) and cuda >= 1_000:
@@ -67,17 +67,17 @@ def gpu_runtime(facts: Facts) -> str | None:
 
 
 def settings(facts: Facts) -> list[Setting]:
-    """Those that `traceopt run` recorded, but for what needs a GPU in a run without one."""
+    """The settings that `traceopt run` recorded; GPU settings only in runs with a GPU."""
     environment, loader = facts.captured.environment, facts.captured.training_loader
     found: dict[str, object] = {
         "CPU cores": environment.cores,
-        "threads of an operator": environment.threads,
+        "threads per operator": environment.threads,
         "DataLoader workers": loader.num_workers if loader is not None else None,
     }
     if facts.has_gpu:
         found |= {
-            "TF32 of matrix products": environment.matmul_tf32,
-            "TF32 of convolutions": environment.conv_tf32,
+            "TF32 for matmuls": environment.matmul_tf32,
+            "TF32 for convolutions": environment.conv_tf32,
             "cudnn.benchmark": environment.cudnn_benchmark,
         }
     found |= {
@@ -110,7 +110,7 @@ def step(facts: Facts) -> Step:
 
 
 def breakdown(facts: Facts) -> list[BreakdownPart]:
-    """Exclusive parts that sum to the mean step, busy parts first; parts without any time are left out."""
+    """Exclusive parts that sum to the mean step, busy parts first. Parts that take no time are left out."""
     parts = _gpu_parts(facts) if facts.has_gpu else _cpu_parts(facts)
     return [part for part in parts if part.us_per_step > 0 or (part.raw_us_per_step or 0) > 0]
 
@@ -244,7 +244,7 @@ def tensor_cores(facts: Facts) -> TensorCores:
 
 
 def efficiency(facts: Facts) -> Efficiency:
-    """From the shapes of products, convolutions and attention; None where they do not cover the step."""
+    """From the shapes of matmuls, convolutions and attention; None if they do not cover the step."""
     flops = facts.flops
     if not facts.has_gpu or not flops.known or facts.quality.sampled_share is not None:
         return Efficiency(None, None, None, None, None, None)

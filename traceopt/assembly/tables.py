@@ -1,4 +1,4 @@
-"""Facts to the tables of the result document: kernels, operators, matrix products."""
+"""The tables of the result document: kernels, operators, GEMMs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ BLOCK_ROWS = 1 << 16
 
 
 def kernels(facts: Facts) -> list[Kernel]:
-    """GPU work of the window by name, longest first; at most MAX_ROWS names."""
+    """The GPU work in the window by name, longest first; at most MAX_ROWS names."""
     gpu, count = facts.gpu, facts.steps.count
     if not facts.has_gpu:
         return []
@@ -57,7 +57,7 @@ def kernels(facts: Facts) -> list[Kernel]:
 
 
 def ops(facts: Facts) -> list[Op]:
-    """Operators of the window by name, by GPU time (by own CPU time without a GPU); at most MAX_ROWS names."""
+    """The operators in the window by name, sorted by GPU time, or without a GPU by CPU self time; at most MAX_ROWS."""
     slices, steps = facts.slices, facts.steps
     names = len(facts.trace.names)
     calls, cpu_ns, longest = _operators(slices, *steps.window, names)
@@ -89,8 +89,8 @@ def ops(facts: Facts) -> list[Op]:
 
 
 def _operators(slices: Slices, start: int, end: int, names: int) -> tuple[I8, npt.NDArray[Any], I8]:
-    """By name: how many operators began in a stretch of time, their own time, and the row of the longest, -1: none."""
-    own_ns = slices.end - slices.start  # less that of the slices directly inside
+    """By name: operators that began in [start, end), their CPU self time in ns, and the row of the longest (or -1)."""
+    own_ns = slices.end - slices.start  # minus the slices directly inside
     for block in _blocks(len(slices)):
         child = block.start + np.flatnonzero(slices.parent[block] >= 0)
         np.subtract.at(own_ns, slices.parent[child].astype(np.intp), slices.end[child] - slices.start[child])
@@ -109,12 +109,12 @@ def _operators(slices: Slices, start: int, end: int, names: int) -> tuple[I8, np
 
 
 def _blocks(rows: int) -> Iterator[slice]:
-    """A large table in parts, so that what is made of each is small."""
+    """A large table in blocks, which keeps temporary arrays small."""
     return (slice(first, min(rows, first + BLOCK_ROWS)) for first in range(0, rows, BLOCK_ROWS))
 
 
 def gemms(facts: Facts) -> list[Gemm]:
-    """Matrix products by shape, longest first; at most MAX_ROWS shapes."""
+    """GEMMs by shape, longest first; at most MAX_ROWS shapes."""
     if not facts.has_gpu:
         return []
     found = facts.gemms

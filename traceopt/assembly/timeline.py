@@ -1,4 +1,4 @@
-"""The median step as lanes of bars: what the report draws."""
+"""The timeline of the median step: lanes of bars, as the report draws them."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from traceopt.result.rounding import us
 from traceopt.result.rows import Lane, Span, Stall, Timeline
 from traceopt.rules.evidence import location_of
 
-MAX_SPANS = 400  # a lane
+MAX_SPANS = 400  # per lane
 MAX_STREAMS = 6
-OWN_LANE_SHARE = 0.01  # of the step, from which copies and collectives leave the lane of their stream
+OWN_LANE_SHARE = 0.01  # of the step: copies and collectives that take more get their own lane
 SMALLEST_STALL_SHARE = 0.01  # of the step
-_MERGE_SHARE = 0.002  # neighbouring host activities of one kind closer than this are one bar
+_MERGE_SHARE = 0.002  # of the step: host activities of one kind with smaller gaps become one bar
 
-# Host activities and phases that a lane tells apart from ordinary work, and the kinds of work on a stream.
+# The category of host activities and phases; other work on the host is "cpu".
 _CATEGORY = {
     "data_loading": "loader",
     "input_work": "input",
@@ -41,7 +41,7 @@ _STREAM_TITLES = {"compute": "GPU compute", "comm": "GPU communication", "copy":
 
 
 def timeline(facts: Facts) -> Timeline:
-    """Lanes of the step whose length is the median."""
+    """The lanes of the step with the median duration."""
     index = facts.steps.median_index
     start = int(facts.steps.start[index])
     end = start + int(facts.steps.duration[index])
@@ -63,7 +63,7 @@ class _ShownStep:
         return Span(us(start - self.start), us(end - start), name, category)
 
     def host_lane(self, key: str, name: str, thread: int) -> Lane:
-        """What a thread did: phases of a CPU-only run, activities beside a GPU."""
+        """What a thread did: its phases in a CPU-only run, its activities in a run with a GPU."""
         if self.facts.has_gpu:
             parts = [(a.name, a.label, area) for a, area in self._activities(thread)]
         else:
@@ -82,7 +82,7 @@ class _ShownStep:
         return [(activity, areas[activity.name]) for activity in ACTIVITIES]
 
     def launching_lanes(self) -> list[Lane]:
-        """The other threads that launched GPU work in the step: autograd's, mostly."""
+        """The other thread that launched the most GPU work in the step, usually the autograd thread."""
         if not self.facts.has_gpu:
             return []
         runtime = self.facts.trace.runtime
@@ -94,7 +94,7 @@ class _ShownStep:
         return [self.host_lane(f"cpu{i}", "CPU autograd thread", t) for i, t in enumerate(others[:1], 1)]
 
     def stream_lanes(self) -> list[Lane]:
-        """GPU work by kind and stream: compute, then communication, then copies, the busiest stream first."""
+        """GPU work by kind and stream: compute, then communication, then copies, busiest stream first."""
         if not self.facts.has_gpu:
             return []
         gpu = self.facts.gpu
@@ -125,7 +125,7 @@ class _ShownStep:
         return lanes
 
     def _lane_of(self, stream: I8, category: npt.NDArray[np.str_], busy: I8) -> npt.NDArray[np.str_]:
-        """The kind of lane of each row: its own, or for a few short ones that of most work on their stream."""
+        """The lane of each row: the kind of its work, or the main kind on its stream if there is little such work."""
         lane_of: npt.NDArray[np.str_] = category.copy()
         least = OWN_LANE_SHARE * (self.end - self.start)
         for number in distinct_values(stream):
@@ -137,7 +137,7 @@ class _ShownStep:
         return lane_of
 
     def gpu_stalls(self) -> list[Stall]:
-        """The longest idle gaps of the step, each with the cause that took most of it."""
+        """The longest idle gaps of the step, each with its main cause."""
         gaps, amount = self.facts.gaps, self.facts.idle.amount
         inside = np.flatnonzero((gaps.start >= self.start) & (gaps.end <= self.end))
         long = inside[gaps.end[inside] - gaps.start[inside] >= SMALLEST_STALL_SHARE * (self.end - self.start)]
@@ -160,7 +160,7 @@ class _ShownStep:
         return location_of(self.facts, int(self.facts.slices.at(thread, np.array([time]))[0]))
 
     def cpu_stalls(self) -> list[Stall]:
-        """The longest stretches in which the training thread did no model work."""
+        """The longest gaps without model work on the training thread."""
         stalls = []
         for phase, label, busy in PHASES:
             if busy or phase in ("python", "untraced"):

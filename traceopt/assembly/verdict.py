@@ -1,4 +1,4 @@
-"""The headline of a result: a fact and its cause, in two sentences at most."""
+"""The headline of a result: a fact and its cause, in at most two sentences."""
 
 from __future__ import annotations
 
@@ -6,55 +6,59 @@ from collections.abc import Mapping, Sequence
 
 from traceopt.analyzer.facts import Facts
 from traceopt.result.document import Quality
+from traceopt.result.quantities import percent
 from traceopt.result.rows import BreakdownPart
 from traceopt.rules.savings.price import Priced
 from traceopt.rules.savings.pricing import on_host
 
 HEALTHY_IDLE_SHARE = 0.10
-MOSTLY_IDLE_SHARE = 0.20  # beyond this the idle time is the headline, whatever the GPU's own work could win
-UNUSABLE = ("TQ001", "TQ007")  # notes that leave nothing to judge
+MOSTLY_IDLE_SHARE = 0.20  # from here on idle time is the headline, however much faster the GPU's own work could be
+UNUSABLE = ("TQ001", "TQ007")  # notes that make the trace unusable
 
-# What the largest idle cause says about the bottleneck.
+# The bottleneck, by the largest cause of idle time.
+_LAUNCH_BOUND = "Launch-bound: the host launches work more slowly than the GPU runs it."
 _CAUSE = {
     "data_loading": "The data loader is the bottleneck.",
-    "input_work": "Input work outside the data loader is the bottleneck.",
-    "host_sync": "The host waits for the GPU's answer, then has to refill its queue.",
+    "input_work": "Preprocessing outside the data loader is the bottleneck.",
+    "host_sync": "Host syncs are the bottleneck: each one drains the GPU's queue.",
     "logging": "Logging in the step is the bottleneck.",
     "checkpoint": "Saving checkpoints in the step is the bottleneck.",
     "gc": "Python's garbage collector is the bottleneck.",
     "allocation": "Allocating device memory is the bottleneck.",
-    "module_load": "First calls and code loading fill the time: this is a cold start.",
-    "compile": "Compilation fills the time: this is no steady state.",
-    "launch": "The host launches work more slowly than the GPU runs it.",
-    "python": "The host launches work more slowly than the GPU runs it.",
-    "untraced": "The host launches work more slowly than the GPU runs it.",
-    "hole": "Python stands still without an event, as it does when the garbage collector runs.",
-    "queued": "But its next work was queued; the trace does not show what held it.",
+    "module_load": "This is a cold start: the time goes into first calls and kernel loading.",
+    "compile": "This is not steady state: the time goes into compilation.",
+    "launch": _LAUNCH_BOUND,
+    "python": _LAUNCH_BOUND,
+    "untraced": _LAUNCH_BOUND,
+    "hole": "Python records no events for long stretches, as it does during garbage collection.",
+    "queued": "But its next work was already queued; the trace does not show what held it back.",
 }
 _HOST_BOUND = ("launch", "python", "untraced")
 
 
 def verdict(facts: Facts, quality: Quality, breakdown: Sequence[BreakdownPart], priced: Sequence[Priced]) -> str:
-    """For people: what the step is limited by, or why that cannot be told."""
+    """What limits the step, or why that is unknown."""
     if quality.verdict == "unusable":
         reason = next((note.text for note in quality.notes if note.code in UNUSABLE), "")
         return f"This trace cannot be judged. {reason}".strip()
     if not facts.has_gpu:
         return _cpu_verdict(facts, breakdown)
     if facts.quality.sampled_share is not None:
-        return f"This file keeps {facts.quality.sampled_share:.1%} of the events: its shares of time are not real."
+        return (
+            f"This file has only {percent(facts.quality.sampled_share)} of the events: its shares of time are not real."
+        )
     shares = {part.name: part.share for part in breakdown}
     idle = sum(part.share for part in breakdown if not part.busy)
     exposed = shares.get("communication", 0.0)
     unit = "the step" if facts.steps.source != "window" else "the trace"
     first = next((one for one in priced if one.finding.impact in ("high", "medium")), None)
     if exposed >= max(0.10, idle):
-        return f"Communication with no compute beside it takes {exposed:.0%} of {unit}. It is the bottleneck."
+        return f"Exposed (non-overlapped) communication takes {percent(exposed)} of {unit}. It is the bottleneck."
     if idle >= MOSTLY_IDLE_SHARE or (
         idle >= HEALTHY_IDLE_SHARE and not (first and first.changes and not on_host(first))
     ):
         return _idle_verdict(shares, idle, unit)
-    return f"The GPU is busy for {1 - idle:.0%} of {unit}. {_compute_bound(first)}"
+    return f"GPU-bound: the GPU is busy for {percent(1 - idle)} of {unit}. {_biggest_lever(first)}"
 
 
 def _idle_verdict(shares: Mapping[str, float], idle: float, unit: str) -> str:
@@ -62,14 +66,14 @@ def _idle_verdict(shares: Mapping[str, float], idle: float, unit: str) -> str:
     groups["launch"] = sum(shares.get(name, 0.0) for name in _HOST_BOUND)
     cause = max(groups, key=lambda name: groups[name])
     verb = "seems" if cause == "queued" else "is"
-    return f"The GPU {verb} idle for {idle:.0%} of {unit}. {_CAUSE[cause]}"
+    return f"The GPU {verb} idle for {percent(idle)} of {unit}. {_CAUSE[cause]}"
 
 
-def _compute_bound(first: Priced | None) -> str:
+def _biggest_lever(first: Priced | None) -> str:
     if first is None:
         return "No fix above 3% found."
     title = first.finding.title
-    return f"Its own work is the bottleneck: {title[0].lower()}{title[1:]}."
+    return f"Biggest lever: {title[0].lower()}{title[1:]}."
 
 
 def _cpu_verdict(facts: Facts, breakdown: Sequence[BreakdownPart]) -> str:
@@ -78,7 +82,7 @@ def _cpu_verdict(facts: Facts, breakdown: Sequence[BreakdownPart]) -> str:
     communication = sum(p.share for p in breakdown if p.name == "communication")
     head = "No GPU work was recorded." if facts.quality.gpu_expected else "This is a CPU-only run."
     if communication >= max(0.10, work):
-        return f"{head} The training thread waits for communication for {communication:.0%} of the step."
+        return f"{head} The training thread waits for communication for {percent(communication)} of the step."
     if stall is not None and stall.share >= HEALTHY_IDLE_SHARE and stall.share > 0.5 * work:
-        return f"{head} {stall.label} takes {stall.share:.0%} of the step; model work takes {work:.0%}."
-    return f"{head} Model work takes {work:.0%} of the step."
+        return f"{head} {stall.label} takes {percent(stall.share)} of the step; model work takes {percent(work)}."
+    return f"{head} Model work takes {percent(work)} of the step."

@@ -1,4 +1,4 @@
-"""The comparison of two sides: runs in, one document out."""
+"""Compares the runs of two sides and makes the comparison document."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from traceopt.result.document import Result, Tool
 from traceopt.result.quantities import ms, percent
 from traceopt.version import __version__
 
-CROWDED = "PY002"  # the training thread waited for a core
+CROWDED = "PY002"  # the training thread waited for a free core
 
 
 def compare_runs(
     base: Sequence[RunOfSide], head: Sequence[RunOfSide], gates: Sequence[Gate] = (), *, in_turn: bool = False
 ) -> Comparison:
-    """The document, with a judgement of every gate. Raises InputError for runs in turn that make no pairs."""
+    """The document with the outcome of every gate. Raises InputError if runs `in_turn` do not make pairs."""
     if in_turn and len(base) != len(head):
-        raise InputError(f"runs in turn make pairs, and these do not: {len(base)} of BASE, {len(head)} of HEAD")
+        raise InputError(f"--in-turn needs as many runs of BASE as of HEAD, but there are {len(base)} and {len(head)}")
     before, after = ([run.result for run in side] for side in (base, head))
     step = _step(before, after, in_turn)
     parts = part_changes(before, after)
@@ -51,7 +51,7 @@ def _step(base: Sequence[Result], head: Sequence[Result], in_turn: bool) -> Step
             if result.quality.verdict == "unusable":
                 return StepChange("not_measured", reason=f"A trace of {name} cannot be judged.")
             if result.step.source == "window":
-                return StepChange("not_measured", reason=f"A trace of {name} has no marks of steps.")
+                return StepChange("not_measured", reason=f"A trace of {name} has no step marks.")
     before, after = ([result.step.per_step_us for result in side] for side in (base, head))
     return step_change(before, after, in_turn=in_turn)
 
@@ -78,17 +78,18 @@ def _side(runs: Sequence[RunOfSide]) -> Side:
 
 
 def _verdict(step: StepChange, parts: Sequence[PartChange]) -> str:
-    """A fact, and the part that accounts for most of it."""
+    """How the step changed, and the part that accounts for most of the change."""
     if step.base_us is None or step.head_us is None or step.change_share is None:
         return f"Step times cannot be compared. {step.reason}"
     times = f"{ms(step.base_us * 1e3)} → {ms(step.head_us * 1e3)}"
     if step.verdict == "within_noise":
         return f"Within noise: {times} per step."
     if step.verdict == "unclear":
-        return f"It cannot be told whether the step changed: {times} per step."
+        return f"It is unclear whether the step changed: {times} per step."
     ratio = 1 + step.change_share
-    change = f"is {percent(abs(step.change_share))} {step.verdict}" if ratio < 2 else f"takes {ratio:.1f} times as long"
-    sentence = f"The step {change}: {times}."
+    direction = "more" if step.change_share > 0 else "less"
+    change = f"{percent(abs(step.change_share))} {direction} time" if ratio < 2 else f"{ratio:.1f} times as long"
+    sentence = f"The step takes {change}: {times}."
     sign = 1 if step.change_share > 0 else -1
     most = max(parts, key=lambda part: sign * part.change_us, default=None)
     if most is None or sign * most.change_us < abs(step.head_us - step.base_us) / 3:
@@ -99,7 +100,7 @@ def _verdict(step: StepChange, parts: Sequence[PartChange]) -> str:
 
 
 def _settings(base: Result, head: Result) -> list[SettingChange]:
-    """Those of both first runs that differ; empty where a side has recorded none."""
+    """Settings that differ between the first runs; empty if a side recorded none."""
     before, after = ({setting.name: setting.value for setting in result.run.settings} for result in (base, head))
     if not before or not after:
         return []
@@ -107,8 +108,8 @@ def _settings(base: Result, head: Result) -> list[SettingChange]:
     return [SettingChange(n, before.get(n), after.get(n)) for n in names if before.get(n) != after.get(n)]
 
 
-def _notes(base: Sequence[RunOfSide], head: Sequence[RunOfSide]) -> list[str]:
-    """What makes the sides hard to compare."""
+def _notes(base: Sequence[Run], head: Sequence[Run]) -> list[str]:
+    """Reasons why the sides are hard to compare."""
     notes = []
     first, second = base[0].result, head[0].result
     for what, before, after in (
@@ -122,11 +123,11 @@ def _notes(base: Sequence[RunOfSide], head: Sequence[RunOfSide]) -> list[str]:
     for what in ("stacks", "shapes", "memory"):
         recorded = [getattr(run.result.run.recorded, what) for run in (*base, *head)]
         if any(recorded) and not all(recorded):
-            notes.append(f"Not all runs were recorded with {what}, which slow down the steps that have them.")
+            notes.append(f"Only some runs were recorded with {what}, which slows their steps down.")
     for side, runs in (("BASE", base), ("HEAD", head)):
         for run in runs:
             if any(finding.code == CROWDED for finding in run.result.findings):
-                notes.append(f"{side} {run.label}: its training thread often found no free core. Record it again.")
+                notes.append(f"{side} {run.label}: the training thread often waited for a free core. Record it again.")
             notes += [f"{side} {run.label}: {_first_sentence(note.text)}" for note in run.result.quality.notes]
     return list(dict.fromkeys(notes))
 

@@ -1,4 +1,4 @@
-"""Findings of two sides beside each other: new, fixed, kept, or not to be told."""
+"""Matches the findings of two sides: new, fixed, kept, or unknown."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ _UNCHECKED = ("not_checked", "error")
 
 
 class _Group(Struct):
-    """One finding through the runs of both sides; the places are those of all of them."""
+    """One finding in the runs of both sides, with the places of all of them."""
 
     fingerprint: str
     code: str
     places: set[Place]
-    base: dict[int, Finding] = field(default_factory=dict)  # by the number of the run
+    base: dict[int, Finding] = field(default_factory=dict)  # by index of the run
     head: dict[int, Finding] = field(default_factory=dict)
 
     def add(self, finding: Finding, side: str, run: int) -> None:
@@ -30,15 +30,16 @@ class _Group(Struct):
         self.places.update(places(finding))
 
     def alike(self, finding: Finding) -> bool:
-        """Whether the places meet: which of several comes first may change from run to run. Without stacks all do."""
+        """Whether they share a place: the first of several may change from run to run. Without stacks, all match."""
         others = places(finding)
         return self.code == finding.code and (not others or not self.places or not self.places.isdisjoint(others))
 
 
 def finding_changes(base: Sequence[Result], head: Sequence[Result]) -> list[FindingChange]:
-    """New ones first, then fixed and kept, each by value.
+    """New findings first, then unknown, fixed and kept ones, each sorted by value.
 
-    Of several runs a side more than half must have what is new or fixed: findings near a threshold come and go.
+    With several runs per side, a new or fixed finding must be in more than half of them, because findings near a
+    threshold come and go.
     """
     changes = []
     for group in _groups(base, head):
@@ -69,7 +70,7 @@ def _groups(base: Sequence[Result], head: Sequence[Result]) -> list[_Group]:
 
 
 def _near(groups: list[_Group], mark: str, finding: Finding, side: str, run: int) -> _Group:
-    """The group at the same place that has nothing of this run yet, else a new one."""
+    """The group at the same place that has no finding of this run yet, else a new one."""
     for group in groups:
         if group.alike(finding) and run not in getattr(group, side):
             return group
@@ -78,14 +79,14 @@ def _near(groups: list[_Group], mark: str, finding: Finding, side: str, run: int
 
 
 def _checked(code: str, results: Sequence[Result]) -> bool:
-    """Whether a run of the side had what the rule needs."""
+    """Whether the rule could run on any run of the side."""
     return any(check.code == code and check.status not in _UNCHECKED for result in results for check in result.checks)
 
 
 def _change(
     group: _Group, status: FindingStatus, reason: str | None
 ) -> tuple[FindingChange, tuple[int, float, str, str]]:
-    """The change, and what it sorts by."""
+    """The change and its sort key."""
     before, after = (next(iter(side.values()), None) for side in (group.base, group.head))
     finding = next(iter((*group.head.values(), *group.base.values())))
     located = [*finding.locations, *(row.location for row in finding.evidence)]

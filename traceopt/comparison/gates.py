@@ -1,11 +1,11 @@
-"""Gates: limits that a run must keep, as `--fail-on` and `--warn-on` name them.
+"""Gates: limits on a run, as given to `--fail-on` and `--warn-on`.
 
-    high                  no finding of high impact; medium and low include what is above them
-    finding=new-high      none that the baseline does not have
+    high                  no finding of high impact; medium and low include higher impacts
+    finding=new-high      no such finding that the baseline lacks
     gpu_idle=40%          a metric and its limit
     step_time=+5%         a metric and how much worse than the baseline it may be
 
-A gate whose number was not measured has not passed: its status is "not_checked".
+A gate has not passed if its metric was not measured: its status is "not_checked".
 """
 
 from __future__ import annotations
@@ -15,11 +15,12 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from traceopt.comparison.metrics import METRICS, STEP_TIME, Metric, mean_of, peak_remarks, shown
+from traceopt.comparison.metrics import METRICS, STEP_TIME, Metric, mean_of, peak_remarks, value_text
 from traceopt.errors import ConfigError, suggestion
 from traceopt.result.comparison import Comparison, GateLevel, GateOutcome, GateStatus, MetricChange, MetricUnit
 from traceopt.result.document import Result
 from traceopt.result.finding import Impact
+from traceopt.result.quantities import percent
 
 IMPACTS: tuple[Impact, ...] = ("high", "medium", "low")
 _FINDING = re.compile(r"(?:finding=)?(?P<new>new-)?(?P<impact>high|medium|low)")
@@ -33,10 +34,10 @@ _UNITS: dict[MetricUnit, dict[str, float]] = {
 
 
 class Gate(Struct, frozen=True):
-    """`text` as it was given; one about findings has an `impact`, one about a metric has `metric` and `limit`.
+    """`text` is as given. A gate on findings has an `impact`; a gate on a metric has `metric` and `limit`.
 
-    `needs_baseline`: new findings, or a `limit` that is a change: in the metric's unit (of a share: points), or with
-    `in_percent` as a share of the baseline.
+    `needs_baseline`: the gate is on new findings, or `limit` is a change. A change is in the metric's unit (for shares:
+    in points) or, with `in_percent`, a share of the baseline.
     """
 
     text: str
@@ -49,7 +50,7 @@ class Gate(Struct, frozen=True):
 
     @staticmethod
     def parse(text: str, level: GateLevel) -> Gate:
-        """Raises ConfigError for what is no gate."""
+        """Raises ConfigError for an unknown gate."""
         found = _FINDING.fullmatch(text)
         if found is not None:
             impact = next(impact for impact in IMPACTS if impact == found["impact"])
@@ -62,9 +63,9 @@ class Gate(Struct, frozen=True):
 
 
 def judge(gate: Gate, head: Sequence[Result], comparison: Comparison | None) -> GateOutcome:
-    """What a gate says of the runs of a side, and of their comparison with the baseline where there is one."""
+    """The outcome of a gate for the runs of a side and, if there is a baseline, their comparison with it."""
     if gate.needs_baseline and comparison is None:
-        status, text = _not_checked("there is no baseline to compare with: --baseline FILE")
+        status, text = _not_checked("no baseline to compare with; pass --baseline FILE")
     elif gate.impact is not None:
         status, text = _findings(gate.impact, head, comparison if gate.needs_baseline else None)
     elif gate.metric is not None:
@@ -82,16 +83,16 @@ def _metric_gate(text: str, level: GateLevel, metric: Metric, limit: str) -> Gat
     relative = found is not None and found["sign"] != ""
     in_percent = relative and found is not None and found["unit"] == "%" and "%" not in units
     if found is None or not (in_percent or found["unit"] in units) or found["sign"] not in ("", worse):
-        raise ConfigError(f"no such limit: {text}; expected {_examples(metric, worse)}")
+        raise ConfigError(f"not a valid limit: {text}; expected {_examples(metric, worse)}")
     value = float(found["number"]) * (0.01 if in_percent else units[found["unit"]])
     if metric.unit == "share" and value > 1:
-        raise ConfigError(f"no such limit: {text}; a share is at most 1, or 100%")
+        raise ConfigError(f"not a valid limit: {text}; a share is at most 1 (100%)")
     return Gate(text, level, relative, metric=metric, limit=value, in_percent=in_percent)
 
 
 def _examples(metric: Metric, worse: str) -> str:
     absolute = {"us": "450ms", "share": "0.4 or 40%", "bytes": "70GiB", "per_s": "12000"}[metric.unit]
-    return f"{metric.name}={absolute}, or against a baseline {metric.name}={worse}5%"
+    return f"{metric.name}={absolute}, or relative to a baseline {metric.name}={worse}5%"
 
 
 def _findings(impact: Impact, head: Sequence[Result], comparison: Comparison | None) -> tuple[GateStatus, str]:
@@ -106,7 +107,7 @@ def _findings(impact: Impact, head: Sequence[Result], comparison: Comparison | N
         found, kind = [change.code for change in changes if change.status == "new"], f"new findings {of_impact}"
         unknown = [change.code for change in changes if change.status == "unknown"]
         if unknown and not found:
-            return _not_checked(f"{', '.join(unknown)} {of_impact}, which the baseline did not check")
+            return _not_checked(f"the baseline did not check {', '.join(unknown)} {of_impact}")
     return ("failed", f"{kind}: {', '.join(found)}") if found else ("passed", f"no {kind}")
 
 
@@ -115,8 +116,8 @@ def _level(gate: Gate, metric: Metric, head: Sequence[Result]) -> tuple[GateStat
     if value is None:
         return _not_checked(f"{metric.name} was not measured: {metric.record}")
     beyond = value < gate.limit if metric.fewer_is_worse else value > gate.limit
-    value_text = f"{shown(metric.unit, value)}{peak_remarks(metric, head)}"
-    text = f"{metric.name} is {value_text}, the limit is {shown(metric.unit, gate.limit)}"
+    measured = f"{value_text(metric.unit, value)}{peak_remarks(metric, head)}"
+    text = f"{metric.name} is {measured}, the limit is {value_text(metric.unit, gate.limit)}"
     return "failed" if beyond else "passed", text
 
 
@@ -129,18 +130,18 @@ def _change(gate: Gate, metric: Metric, comparison: Comparison) -> tuple[GateSta
         missing = "baseline" if change is None or change.base is None else "new run"
         return _not_checked(f"{metric.name} was not measured in the {missing}: {metric.record}")
     if gate.in_percent and change.base <= 0:
-        return _not_checked(f"{metric.name} is 0 in the baseline, and no percentage of that can be taken")
+        return _not_checked(f"{metric.name} is 0 in the baseline, so there is no percentage change")
     worse = (change.base - change.head) if metric.fewer_is_worse else (change.head - change.base)
     beyond = (worse / change.base if gate.in_percent else worse) > gate.limit
     remarks = change.label.removeprefix(metric.label)
-    text = f"{metric.name} {_shown_change(change, worse)}{remarks}, the limit is {_shown_limit(gate, metric)}"
+    text = f"{metric.name} {_change_text(change, worse)}{remarks}, the limit is {_limit_text(gate, metric)}"
     if not beyond or change.beyond_noise is not False:
         return "failed" if beyond else "passed", text
-    return "passed", f"{text}; it is within noise"
+    return "passed", f"{text}; the change is within noise"
 
 
 def _found(head: Sequence[Result], impact: Impact) -> list[str]:
-    """Codes of the findings that more than half of the runs have with this impact or above."""
+    """Codes of the findings that have this impact or a higher one in more than half of the runs."""
     wanted = IMPACTS[: IMPACTS.index(impact) + 1]
     runs = [{finding.code for finding in result.findings if finding.impact in wanted} for result in head]
     codes = dict.fromkeys(finding.code for result in head for finding in result.findings)
@@ -151,21 +152,21 @@ def _not_checked(text: str) -> tuple[GateStatus, str]:
     return "not_checked", text
 
 
-def _shown_change(change: MetricChange, worse: float) -> str:
-    """ "is 5.2% worse than the baseline: 43.0 → 45.2 ms"; of a share in points."""
-    before, after = (shown(change.unit, value or 0.0) for value in (change.base, change.head))
+def _change_text(change: MetricChange, worse: float) -> str:
+    """ "is 5.2% worse than the baseline: 43.0 ms → 45.2 ms"; for a share in points."""
+    before, after = (value_text(change.unit, value or 0.0) for value in (change.base, change.head))
     if not worse:
-        return f"is {after} as in the baseline"
+        return f"is {after}, as in the baseline"
     if change.unit == "share":
         amount = f"{abs(worse) * 100:.1f} points"
     elif change.base:
-        amount = f"{abs(worse) / change.base:.1%}"
+        amount = percent(abs(worse) / change.base)
     else:
-        amount = shown(change.unit, abs(worse))
+        amount = value_text(change.unit, abs(worse))
     return f"is {amount} {'worse' if worse > 0 else 'better'} than the baseline: {before} → {after}"
 
 
-def _shown_limit(gate: Gate, metric: Metric) -> str:
+def _limit_text(gate: Gate, metric: Metric) -> str:
     if gate.in_percent:
         return f"{gate.limit * 100:.3g}%"
-    return f"{gate.limit * 100:.3g} points" if metric.unit == "share" else shown(metric.unit, gate.limit)
+    return f"{gate.limit * 100:.3g} points" if metric.unit == "share" else value_text(metric.unit, gate.limit)

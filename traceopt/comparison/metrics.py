@@ -1,4 +1,4 @@
-"""The numbers of a run that gates know by name, and what growth of each means."""
+"""The metrics of a run that gates can limit, and whether more or less of each is worse."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from msgspec import Struct
 
 from traceopt.result.comparison import MetricUnit
 from traceopt.result.document import Result
-from traceopt.result.quantities import ms, peak_caveat, percent
+from traceopt.result.quantities import ms, peak_caveat, percent, rate_number, size
 
 
 class Metric(Struct, frozen=True):
-    """`of` is None for a run that did not measure it; `fewer_is_worse` for what a good run has much of.
+    """`of` returns None if the run did not measure it. `fewer_is_worse`: a good run has a high value.
 
-    `record` says what to do so that it is measured. `of_peak`: it is a share of the device's peak rate.
+    `record` says how to have it measured. `of_peak`: a share of the device's peak rate.
     """
 
     name: str
@@ -32,7 +32,7 @@ def _step_time(result: Result) -> float | None:
 
 
 def _part(name: str) -> Callable[[Result], float | None]:
-    """The share of a part of the mean step; 0 where the step has a breakdown and the part no time in it."""
+    """The share of a part of the mean step; 0 if the step has a breakdown without this part."""
 
     def of(result: Result) -> float | None:
         if not result.breakdown:
@@ -53,9 +53,9 @@ def _peak_memory(result: Result) -> float | None:
 
 STEP_TIME = "step_time"
 
-_STEPS = "record with marks of the steps: traceopt run, or prof.step() after each"
+_STEPS = "record step marks: use traceopt run, or call prof.step() after each step"
 _GPU = "record with ProfilerActivity.CUDA"
-_RATE = "say what a step processes: --tokens-per-step or --samples-per-step"
+_RATE = "pass --tokens-per-step or --samples-per-step"
 
 METRICS = {
     metric.name: metric
@@ -63,7 +63,7 @@ METRICS = {
         Metric(STEP_TIME, "Step time", "us", _step_time, _STEPS),
         Metric("gpu_idle", "GPU idle", "share", lambda result: result.gpu.idle_share, _GPU),
         Metric("data_stall", "Waiting for data", "share", _part("data_loading"), _STEPS),
-        Metric("sync_stall", "Waiting for the GPU's answer", "share", _part("host_sync"), _STEPS),
+        Metric("sync_stall", "Host sync (waiting for the GPU)", "share", _part("host_sync"), _STEPS),
         Metric("exposed_communication", "Exposed communication", "share", _part("communication"), _STEPS),
         Metric("exposed_copies", "Exposed copies", "share", _copies, _GPU),
         Metric("peak_memory", "Peak memory", "bytes", _peak_memory, "record with profile_memory=True"),
@@ -97,34 +97,34 @@ METRICS = {
 
 
 def measured(metric: Metric, result: Result) -> float | None:
-    """None as well where the trace cannot carry any number."""
+    """The value of a metric; also None if the trace is unusable."""
     value = metric.of(result) if result.quality.verdict != "unusable" else None
     return value if value is not None and math.isfinite(value) else None
 
 
 def mean_of(metric: Metric, results: Sequence[Result]) -> tuple[float | None, list[float]]:
-    """The mean over the runs and the value of each; None where a run did not measure it."""
+    """The mean over the runs, or None if a run did not measure it, and the measured values."""
     values = [value for result in results if (value := measured(metric, result)) is not None]
     return (sum(values) / len(values) if values and len(values) == len(results) else None), values
 
 
 def peak_remarks(metric: Metric, results: Sequence[Result]) -> str:
-    """ " (peak unverified)" behind a share of such a peak; also tells where the runs used different peaks."""
+    """ " (peak unverified)" for a share of such a peak, and a remark if the runs used different peaks."""
     used = [result.efficiency for result in results if metric.of_peak and result.efficiency.mfu is not None]
     rates: dict[str | None, set[float | None]] = {}
     for one in used:
         rates.setdefault(one.peak_dtype, set()).add(one.peak_tflops)
-    told = (peak_caveat(one.peak_source, one.peak_verified) for one in used)
-    caveats = dict.fromkeys(caveat for caveat in told if caveat)
+    all_caveats = (peak_caveat(one.peak_source, one.peak_verified) for one in used)
+    caveats = dict.fromkeys(caveat for caveat in all_caveats if caveat)
     if any(len(of_type) > 1 for of_type in rates.values()):
         caveats["different peaks"] = None
     return f" ({', '.join(caveats)})" if caveats else ""
 
 
-def shown(unit: MetricUnit, value: float) -> str:
-    """A value for people."""
+def value_text(unit: Unit, value: float) -> str:
+    """A value with its unit, for people."""
     if unit == "us":
         return ms(value * 1e3)
     if unit == "share":
         return percent(value)
-    return f"{value / 2**30:,.2f} GiB" if unit == "bytes" else f"{value:,.4g}"
+    return size(value) if unit == "bytes" else rate_number(value)

@@ -1,12 +1,12 @@
-"""How much of a change of the step time is noise: judged by runs where a side has several, else by steps.
+"""How much of a change of the step time is noise, estimated from the runs, or from the steps if a side has one run.
 
-Two runs of the same code differ by more than the steps of one run tell: clocks, neighbours on the machine, memory
-layout. So each run counts as one observation, its median step. By how much runs differ is estimated from those there
-are, together with an assumption that weighs as much as four more: with one run a side it stands alone, with many it is
-nothing (a moderated t-statistic: Smyth 2004, "Linear models and empirical Bayes methods").
+Two runs of the same code differ more than the steps of one run suggest, because of clocks, other jobs on the machine
+and memory layout. So each run counts as one observation: its median step. The run-to-run noise is estimated from the
+runs, together with an assumption that weighs as much as four runs. With one run per side only the assumption is left;
+with many it hardly matters (a moderated t-statistic: Smyth 2004, "Linear models and empirical Bayes methods").
 
-All is done on logarithms, because noise is in proportion to the step, and with Student's t, because runs are few. The
-interval is one of 99 %: a gate looks at every change, and may cry wolf at one in a hundred.
+Everything is computed on logarithms, because noise is proportional to the step, and with Student's t, because there are
+few runs. The interval is a 99 % interval: a gate checks every change, so one false alarm in a hundred is acceptable.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ import numpy.typing as npt
 from traceopt.analyzer.arrays.percentiles import median
 from traceopt.result.comparison import StepChange, StepVerdict
 
-ASSUMED_SPREAD = 0.01  # standard deviation of runs of the same code, beyond what their steps make of it
+ASSUMED_SPREAD = 0.01  # standard deviation of runs of the same code, on top of the spread of their steps
 ASSUMED_FREEDOM = 4  # degrees of freedom that the assumption counts for
-WIDE_SHARE = 0.5  # an interval that leaves room for so large a change says nothing
-FEW_STEPS = 8  # degrees of freedom; below, a median absolute deviation says too little
+WIDE_SHARE = 0.5  # an interval that allows such a large change says nothing
+FEW_STEPS = 8  # degrees of freedom; with fewer, a median absolute deviation is unreliable
 MOST_AUTOCORRELATION = 0.9
-LEAST_US, MOST_US = 1e-3, 1e12  # what a step may take: documents are untrusted
-MOST_LOGARITHM = 30.0  # of a change that is shown: 1e13 times as long
+LEAST_US, MOST_US = 1e-3, 1e12  # plausible step times: documents are untrusted
+MOST_LOGARITHM = 30.0  # of a change: 1e13 times as long
 
 # Student's t, two-sided 99 %, for 1 to 20 degrees of freedom (NIST/SEMATECH e-Handbook, 1.3.6.7.2).
 _T99 = (
@@ -39,21 +39,21 @@ _NORMAL99 = 2.576
 F8 = npt.NDArray[np.float64]
 Spread = tuple[float, int]  # the variance of the median of a run, and its degrees of freedom
 
-_ONE_STEP = "Each side has one step, which tells nothing of how much steps vary."
-_FEW_STEPS = "There are too few steps and runs, which vary too much, to tell it from noise."
+_ONE_STEP = "Each side has one step, which does not show how much steps vary."
+_FEW_STEPS = "There are too few steps and runs, and they vary too much, to tell the change from noise."
 
 
 def step_change(
     base: Sequence[Sequence[float]], head: Sequence[Sequence[float]], *, in_turn: bool = False
 ) -> StepChange:
-    """Compares runs, each a sequence of step times in microseconds; not all steps are alike, so medians are taken.
+    """Compares the median steps of runs; each run is a sequence of step times in microseconds.
 
-    `in_turn`: the runs of both sides, as many, were recorded by turns, so that what slowed one slowed the other; then
-    the differences of pairs tell. What is no time of a step is left out, and runs without a step.
+    `in_turn`: the runs of both sides were recorded alternately, so what slowed one also slowed the other. Then the
+    differences within pairs count. Implausible step times and runs without steps are ignored.
     """
     sides = [[np.array(steps) for run in side if (steps := _sound(run))] for side in (base, head)]
     if not all(sides):
-        return StepChange("not_measured", reason="A side has no steps that could be compared.")
+        return StepChange("not_measured", reason="One side has no steps to compare.")
     medians = [[math.log(median(steps)) for steps in side] for side in sides]
     before, after = (fmean(side) for side in medians)
     change = after - before
@@ -81,7 +81,7 @@ def step_change(
 
 
 def differ(base: Sequence[float], head: Sequence[float]) -> bool | None:
-    """Whether a quantity with one value a run differs beyond what runs vary by; None with one run a side."""
+    """Whether a metric with one value per run differs beyond run-to-run noise; None with one run per side."""
     freedom = len(base) + len(head) - 2
     if freedom < 1 or not base or not head:
         return None
@@ -90,7 +90,7 @@ def differ(base: Sequence[float], head: Sequence[float]) -> bool | None:
 
 
 def t99(freedom: float) -> float:
-    """Student's t of a two-sided 99 % interval: from the table, between its rows by the reciprocal."""
+    """Student's t of a two-sided 99 % interval, interpolated in the reciprocal of the degrees of freedom."""
     if freedom > len(_T99):
         return _NORMAL99 + (_T99[-1] - _NORMAL99) * len(_T99) / freedom
     degrees = np.arange(len(_T99), 0, -1)
@@ -98,18 +98,18 @@ def t99(freedom: float) -> float:
 
 
 def _of_sides(base: Sequence[float], head: Sequence[float]) -> Spread:
-    """Both sides are taken to vary alike, so that a side may have one run."""
+    """Assumes that both sides vary equally, so that a side may have one run."""
     freedom = len(base) + len(head) - 2
     return (_pooled_variance(base, head) if freedom else 0.0), freedom
 
 
 def _of_pairs(base: Sequence[float], head: Sequence[float]) -> Spread:
-    """What both runs of a pair share is not in their difference, which has the variance of two."""
+    """From the differences of pairs, which lack what both runs share, and have twice the variance of a run."""
     return variance([after - before for before, after in zip(base, head, strict=True)]) / 2, len(base) - 1
 
 
 def _with_assumption(measured: Spread, by_steps: Spread | None) -> Spread:
-    """The measured variance of a run and the assumed one, by their degrees of freedom; 0 where there are none."""
+    """The measured and the assumed variance of a run, weighted by their degrees of freedom; 0 if there are none."""
     squares, freedom = measured[0] * measured[1], measured[1]
     if by_steps is not None:
         assumed = min(ASSUMED_FREEDOM, by_steps[1])
@@ -119,9 +119,10 @@ def _with_assumption(measured: Spread, by_steps: Spread | None) -> Spread:
 
 
 def _by_steps(runs: Sequence[F8]) -> Spread | None:
-    """How well the steps fix the median of a run; all runs are taken to spread alike. None where no run has two steps.
+    """How precisely the steps determine the median of a run, assuming that all runs vary equally.
 
-    The spread is the median absolute deviation, which a few slow steps do not move; of few steps the standard one.
+    None if no run has two steps. The spread is the median absolute deviation, which a few outlier steps do not change,
+    or the standard deviation if there are few steps.
     """
     deviations = [np.log(steps) - math.log(median(steps)) for steps in runs if len(steps) > 1]
     if not deviations:
@@ -138,9 +139,9 @@ def _by_steps(runs: Sequence[F8]) -> Spread | None:
 
 
 def _independent(deviations: Sequence[F8]) -> float:
-    """To what part of their number steps amount, where each resembles the one before it (lag-1 autocorrelation).
+    """The effective number of steps as a share of their number, as each may resemble the one before it.
 
-    An estimate from few steps is too small by about (1 + 3 r) / n (Marriott and Pope 1954).
+    From the lag-1 autocorrelation r, which is underestimated by about (1 + 3 r) / n (Marriott and Pope 1954).
     """
     total = sum(float(np.sum(run**2)) for run in deviations)
     if total <= 0:

@@ -1,4 +1,4 @@
-"""What changed inside the step: its parts, kernels and operators, means over the runs of each side."""
+"""Changes inside the step: parts, metrics, kernels and operators, as means over the runs of each side."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from traceopt.result.comparison import MetricChange, PartChange, RowChange, RowS
 from traceopt.result.document import Result
 from traceopt.result.rows import BreakdownPart, Kernel, Op
 
-NOTABLE_SHARE = 0.005  # of the step: smaller changes of a kernel or an operator are not told
-NEW_SHARE = 0.001  # of the step: nor are smaller ones that appear or vanish
-HIDDEN_SHARE = 0.1  # of a row's time: so much may be hidden in a full table where the row is called new or gone
+NOTABLE_SHARE = 0.005  # of the step: smaller changes of a kernel or operator are left out
+NEW_SHARE = 0.001  # of the step: so are smaller ones that appear or vanish
+HIDDEN_SHARE = 0.1  # of a row's time: the most that a full table may hide of a row called new or gone
 
 Row = TypeVar("Row", Kernel, Op)
 
 
 def part_changes(base: Sequence[Result], head: Sequence[Result]) -> list[PartChange]:
-    """Every part of either side, the largest change first. Empty where a side has no breakdown."""
+    """The parts of both sides, largest change first. Empty if a side has no breakdown."""
     sides = [[result.breakdown for result in side if result.breakdown] for side in (base, head)]
     if not all(sides):
         return []
@@ -45,7 +45,7 @@ def part_changes(base: Sequence[Result], head: Sequence[Result]) -> list[PartCha
 
 
 def metric_changes(base: Sequence[Result], head: Sequence[Result], step: StepChange) -> list[MetricChange]:
-    """Every metric that a side measured; the step time is that of `step`, and so is what is noise in it."""
+    """Every metric that a side measured. The step time and its noise are those of `step`."""
     changes = []
     for metric in METRICS.values():
         before, befores = mean_of(metric, base)
@@ -61,12 +61,12 @@ def metric_changes(base: Sequence[Result], head: Sequence[Result], step: StepCha
 
 
 def kernel_changes(base: Sequence[Result], head: Sequence[Result]) -> list[RowChange]:
-    """Kernels that appeared, vanished, or take notably more or less of the step; the largest change first."""
+    """Kernels that appeared, vanished, or take noticeably more or less time; largest change first."""
     return _row_changes(base, head, lambda result: result.kernels, lambda kernel: kernel.us_per_step)
 
 
 def op_changes(base: Sequence[Result], head: Sequence[Result]) -> list[RowChange]:
-    """The same of operators: by the GPU time that they launched, on a CPU-only run by their own time."""
+    """The same for operators, by the GPU time they launched, or in CPU-only runs by their CPU self time."""
     on_gpu = all(result.gpu.busy_share is not None for result in (*base, *head))
 
     def time_of(op: Op) -> float:
@@ -116,7 +116,7 @@ def _status(
     afters: Sequence[float],
     time_of: Callable[[Row], float],
 ) -> RowStatus | None:
-    """None for a name that a side's table may only have cut off: tables hold the MAX_ROWS longest."""
+    """None if a side's table may just have cut the name off: tables have only the MAX_ROWS longest."""
     if not any(name in table for table in before):
         return "appeared" if _cut_off(before, time_of) <= HIDDEN_SHARE * fmean(afters) else None
     if not any(name in table for table in after):
@@ -125,7 +125,7 @@ def _status(
 
 
 def _cut_off(tables: Sequence[dict[str, Row]], time_of: Callable[[Row], float]) -> float:
-    """The most that a row can take that is in none of the tables."""
+    """The most time that a row in none of the tables can take."""
     return max((min(map(time_of, table.values())) for table in tables if len(table) >= MAX_ROWS), default=0.0)
 
 
@@ -138,7 +138,7 @@ def _time_of(name: str, parts: Sequence[BreakdownPart]) -> float:
 
 
 def _step_us(result: Result) -> float:
-    """The mean step, to which the parts and tables belong."""
+    """The mean step, which the parts and tables add up to."""
     return sum(part.us_per_step for part in result.breakdown) or result.step.median_us or 0.0
 
 

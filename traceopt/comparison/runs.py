@@ -1,4 +1,4 @@
-"""The runs of a side: each a trace, a folder, a result document or a report, read into a result."""
+"""Reads the runs of a side: traces, folders, result documents or reports."""
 
 from __future__ import annotations
 
@@ -22,22 +22,22 @@ _START_BYTES = 512
 _PAGE = (b"<!doctype html", b"<html")
 
 
-class RunOfSide(Struct, frozen=True):
-    """`label` is the last part of the path as it was given."""
+class Run(Struct, frozen=True):
+    """`label` is the last part of the given path."""
 
     label: str
     result: Result
 
     @property
     def paths(self) -> list[str]:
-        """The traces behind it."""
+        """The traces of the run."""
         return self.result.run.paths
 
 
-def read_runs(given: Sequence[RunInput], analyze: Analyze) -> list[RunOfSide]:
-    """A run for each path, and for each match of a glob; traces are analyzed by `analyze`.
+def read_runs(given: Sequence[Given], analyze: Analyze) -> list[Run]:
+    """One run per path and per match of a glob. Traces are analyzed by `analyze`.
 
-    Raises InputError for what cannot be read, for nothing at all, and for runs that show different ranks.
+    Raises InputError if a run cannot be read, if there is none, or if the runs show different ranks.
     """
     runs: list[RunOfSide] = []
     for item in given:
@@ -46,15 +46,15 @@ def read_runs(given: Sequence[RunInput], analyze: Analyze) -> list[RunOfSide]:
         else:
             runs += [RunOfSide(_label(path), read_run(path, analyze)) for path in _matches(os.fspath(item))]
     if not runs:
-        raise InputError("no run to compare: give a trace, a folder, a result document or a report")
+        raise InputError("no run to compare: pass a trace, a folder, a result document or a report")
     ranks = {run.result.run.shown_rank for run in runs}
     if len(ranks) > 1:
-        raise InputError("the runs of one side show different ranks; give the folder of each run")
+        raise InputError("the runs of one side show different ranks; pass the folder of each run")
     return runs
 
 
 def read_run(path: str, analyze: Analyze) -> Result:
-    """The result in a file of `--json`, `--write-baseline` or `--html`; else the analysis of traces.
+    """The result in a file written by `--json`, `--write-baseline` or `--html`, else the analysis of traces.
 
     Raises InputError.
     """
@@ -68,7 +68,7 @@ def read_run(path: str, analyze: Analyze) -> Result:
 
 
 def _document(path: str) -> bytes | None:
-    """The result document that the file is or holds; None for everything else, which may be a trace."""
+    """The result document that the file is or holds; None for any other file, which may be a trace."""
     if not os.path.isfile(path):
         return None
     try:
@@ -82,7 +82,7 @@ def _document(path: str) -> bytes | None:
 
 
 def _is_result(start: bytes) -> bool:
-    """Whether JSON begins as `Result.to_json` does."""
+    """Whether JSON starts like the output of `Result.to_json`."""
     return b"".join(start.split()).startswith(b'{"tool":{"name":"traceopt"')
 
 
@@ -107,5 +107,5 @@ def _label(path: str) -> str:
 
 
 def slim(result: Result) -> Result:
-    """What a later comparison needs: the document without its timeline and the curve of its memory."""
+    """The document without its timeline and memory curve, which later comparisons do not need."""
     return replace(result, timeline=None, memory=replace(result.memory, curve=[]))
