@@ -140,8 +140,8 @@ def throughput(result: Result) -> str | None:
     if found is None:
         return None
     rates = [
-        quantities.rate(value, unit)
-        for value, unit in ((found.tokens_per_s, "tokens/s"), (found.samples_per_s, "samples/s"))
+        quantities.per_second(value, unit)
+        for value, unit in ((found.tokens_per_s, "tokens"), (found.samples_per_s, "samples"))
         if value is not None
     ]
     reference = found.reference_share
@@ -304,9 +304,9 @@ def gemm_caption(result: Result) -> str:
     if cores.eligible_share is not None:
         sentences.append(_tensor_core_use(cores))
     if efficiency.achieved_tflops is not None:
-        reached = f"The step reaches {quantities.rate(efficiency.achieved_tflops, 'TFLOP/s')}"
+        reached = f"The step reaches {quantities.per_second(efficiency.achieved_tflops, 'TFLOP')}"
         if efficiency.mfu is not None and efficiency.peak_tflops is not None:
-            peak = quantities.rate(efficiency.peak_tflops, "TFLOP/s")
+            peak = quantities.per_second(efficiency.peak_tflops, "TFLOP")
             dtype = f"{efficiency.peak_dtype} " if efficiency.peak_dtype else ""
             reached += f", {quantities.percent(efficiency.mfu)} of the {dtype}peak of {peak}"
             caveat = quantities.peak_caveat(efficiency.peak_source, efficiency.peak_verified)

@@ -117,10 +117,10 @@ def test_how_often_per_step(number: float, shown: str) -> None:
 
 
 def test_rates_are_whole_from_100_on() -> None:
-    assert quantities.rate(312.4, "TFLOP/s") == "312 TFLOP/s"
-    assert quantities.rate(99.97, "GB/s") == "100 GB/s"
-    assert quantities.rate(5.14, "GB/s") == "5.1 GB/s"
-    assert quantities.rate(0.052, "GB/s") == "0.052 GB/s"
+    assert quantities.per_second(312.4, "TFLOP") == "312 TFLOP/s"
+    assert quantities.per_second(99.97, "GB") == "100 GB/s"
+    assert quantities.per_second(5.14, "GB") == "5.1 GB/s"
+    assert quantities.per_second(0.052, "GB") == "0.052 GB/s"
 
 
 def test_none_is_not_recorded_and_never_zero() -> None:

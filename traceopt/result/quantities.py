@@ -1,6 +1,6 @@
 """Quantities as text: the one spelling of durations, shares, counts, sizes and rates, for rules and for reports.
 
-Rules write sentences from nanoseconds: `ms`, `percent`, `times`, `size`, `megabytes`, `rate`. Reports print what the
+Rules write sentences from nanoseconds: `ms`, `percent`, `times`, `size`, `megabytes`, `per_second`. Reports print what the
 document holds, microseconds: `ms_of_us` and the functions named `..._number`, for columns that carry the unit in their
 heading. Both spell the same digits, so a number in a sentence is the number in the table:
 
@@ -58,9 +58,9 @@ def megabytes(number: float) -> str:
     return f"{megabytes_number(number)} MB"
 
 
-def rate(value: float, unit: str) -> str:
-    """ "5.1 GB/s", "312 TFLOP/s": `value` is in `unit`."""
-    return f"{rate_number(value)} {unit}"
+def per_second(value: float, unit: str) -> str:
+    """A rate in `unit` per second: "5.1 GB/s", "312 TFLOP/s"."""
+    return f"{rate_number(value)} {unit}/s"
 
 
 # Both sentences and reports.

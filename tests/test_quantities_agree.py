@@ -1,0 +1,242 @@
+"""A number in a sentence is the number in the table: one spelling for each quantity of a document."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from msgspec import Struct
+from msgspec.structs import replace
+from test_real_traces import EXPECTED, READABLE, TRACES, result_of
+
+from fixtures.scenarios import SCENARIOS
+from traceopt.result import quantities
+from traceopt.result.document import Result
+from traceopt.result.field_notes import field_notes
+from traceopt.result.finding import Evidence
+from traceopt.rules.registry import builtin_rules
+
+if TYPE_CHECKING:
+    from conftest import GetExample
+
+# What a unit measures, and its size in the unit of the document: microseconds, shares, bytes.
+UNITS: dict[str, tuple[str, float]] = {
+    "s": ("us", 1e6),
+    "ms": ("us", 1e3),
+    "µs": ("us", 1.0),
+    "us": ("us", 1.0),
+    "%": ("share", 0.01),
+    "GiB": ("bytes", 2.0**30),
+    "MiB": ("bytes", 2.0**20),
+    "KiB": ("bytes", 2.0**10),
+    "GB": ("bytes", 1e9),
+    "MB": ("bytes", 1e6),
+    "kB": ("bytes", 1e3),
+    "GB/s": ("GB/s", 1.0),
+    "TFLOP/s": ("TFLOP/s", 1.0),
+}
+NUMBER = re.compile(
+    r"(?<![\w.,-])(?P<text>(?P<estimate>≈ ?)?(?P<below><)?(?P<number>\d[\d,]*(?:\.\d+)?)(?: ?(?P<percent>%)"
+    rf"| (?P<unit>{'|'.join(sorted(UNITS.keys() - {'%'}, key=len, reverse=True))})(?![\w/])))"
+)
+BIG = ("timeline", "findings", "checks")  # parts of a document that are no tables of numbers
+LIMITS = {rule.code: {limit.default for limit in rule.thresholds()} for rule in builtin_rules()}
+LIMITS["verdict"] = {0.03}  # of "No fix above 3% found."
+
+
+class Number(Struct, frozen=True):
+    """A number with a unit in a sentence: "187.4 ms" is 187,400 "us". `rounding` is half a unit of its last digit.
+
+    0 is exact: what is not 0 has two digits, or is "<0.1%".
+    """
+
+    text: str
+    kind: str
+    unit: str
+    value: float
+    rounding: float
+    estimated: bool
+
+
+class Printed(Struct, frozen=True):
+    """A quantity of a table: what it measures, its value in the unit of the document, and its text in reports."""
+
+    kind: str
+    value: float
+    text: str
+
+
+class Sentence(Struct, frozen=True):
+    """`code` is the rule's, or "verdict"; `tables` is what a reader can compare the sentence with."""
+
+    code: str
+    field: str
+    text: str
+    tables: list[Printed]
+
+
+def numbers(text: str) -> Iterator[Number]:
+    for found in NUMBER.finditer(text):
+        unit = found["percent"] or found["unit"]
+        kind, size = UNITS[unit]
+        decimals = len(found["number"].partition(".")[2])
+        value = float(found["number"].replace(",", "")) * size
+        rounding = 0.5 * 10.0**-decimals * size if value else 0.0
+        yield Number(found["text"], kind, unit, value, rounding, found["estimate"] is not None)
+
+
+def spelled(number: Number) -> set[str]:
+    """How the formatter spells a quantity of this kind and unit."""
+    if number.unit == "%":
+        return {quantities.percent(number.value), "<0.1%"}
+    if number.kind == "us":
+        if number.estimated:
+            return {quantities.estimate(number.value).replace(quantities.NO_BREAK_SPACE, " ")}
+        per_call = {quantities.microseconds(number.value * 1e3)} if number.unit == "µs" else set()
+        return {quantities.ms(number.value * 1e3), *per_call}
+    if number.kind == "bytes":
+        moved = {quantities.megabytes(number.value)} if number.unit == "MB" else set()
+        return {quantities.size(number.value), *moved}
+    return {quantities.per_second(number.value, number.unit.removesuffix("/s"))}
+
+
+def sentences(document: Result) -> Iterator[Sentence]:
+    """Every sentence that traceopt writes about a trace."""
+    tables = [row for name in document.__struct_fields__ if name not in BIG for row in printed(getattr(document, name))]
+    yield Sentence("verdict", "verdict", document.verdict, tables)
+    for note in document.quality.notes:
+        yield Sentence(note.code, "note", note.text, tables)
+    for finding in document.findings:
+        beside = [*printed(finding.evidence), *printed(finding.saving), *tables]
+        yield Sentence(finding.code, "title", finding.title, beside)
+        yield Sentence(finding.code, "why", finding.why, beside)
+        yield Sentence(finding.code, "fix", finding.fix.text, beside)
+        if finding.saving is not None:
+            yield Sentence(finding.code, "basis", finding.saving.basis, beside)
+        for row in finding.evidence:
+            yield Sentence(finding.code, "detail", row.detail or "", beside)
+    for check in document.checks:
+        evidence = [row for one in document.findings if one.code == check.code for row in printed(one.evidence)]
+        yield Sentence(check.code, "reason", check.reason, [*evidence, *tables])
+
+
+def printed(part: Any) -> Iterator[Printed]:
+    """Every quantity in a part of a document, by the units that its fields declare."""
+    if isinstance(part, list):
+        for item in part:
+            yield from printed(item)
+    elif isinstance(part, Struct):
+        for name, note in units_of(type(part)).items():
+            value = getattr(part, name)
+            if isinstance(value, (list, Struct)):
+                yield from printed(value)
+            elif note.unit is not None and isinstance(value, (int, float)):
+                yield Printed(note.unit, value, text_of(name, note.unit, value))
+
+
+units_of = cache(field_notes)
+
+
+def text_of(name: str, unit: str, value: float) -> str:
+    """A quantity as reports print it: a field's unit says how, but for estimates, calls and moved bytes."""
+    if unit == "share":
+        text = quantities.percent(value)
+    elif name in ("low_us", "est_us", "high_us"):
+        text = quantities.estimate(value)
+    elif name == "mean_us":
+        text = f"{quantities.measured(value)} µs"
+    elif unit == "us":
+        text = quantities.ms_of_us(value)
+    elif unit == "bytes":
+        text = quantities.megabytes(value) if name == "bytes_per_step" else quantities.size_text(value)
+    elif unit in ("GB/s", "TFLOP/s"):
+        text = f"{quantities.rate_number(value)} {unit}"
+    else:
+        text = quantities.count(value)
+    return text.replace(quantities.NO_BREAK_SPACE, " ")
+
+
+def disagreements(document: Result) -> list[str]:
+    """Numbers that the formatter spells differently, and numbers that a table next to them spells differently."""
+    found = []
+    for sentence in sentences(document):
+        where = f"{sentence.code} {sentence.field}"
+        for number in numbers(sentence.text):
+            exact = any(abs(number.value - limit) < 1e-9 for limit in LIMITS.get(sentence.code, ()) if _real(limit))
+            if number.text not in spelled(number) and not exact:
+                found.append(f"{where}: {number.text!r} is spelled {spelled(number)}: {sentence.text}")
+            near = {
+                row.text
+                for row in sentence.tables
+                if row.kind == number.kind
+                and row.text.startswith("≈") is number.estimated
+                and not row.text.startswith("<")
+                and abs(row.value - number.value) <= number.rounding * (1 + 1e-9)
+            }
+            if near and number.text not in near and not exact:
+                found.append(f"{where}: {number.text!r} is {near} in a table: {sentence.text}")
+    return found
+
+
+def _real(limit: Any) -> bool:
+    return isinstance(limit, (int, float)) and not isinstance(limit, bool)
+
+
+@pytest.mark.skipif(not EXPECTED.exists(), reason=f"the real traces are not in {TRACES}")
+@pytest.mark.parametrize("file", READABLE)
+def test_real_traces(file: str) -> None:
+    assert disagreements(result_of(file)) == []
+
+
+@pytest.mark.parametrize("fixed", [False, True])
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_generated_traces(example: GetExample, scenario: str, fixed: bool) -> None:
+    assert disagreements(example(scenario, fixed).result) == []
+
+
+@pytest.mark.parametrize(
+    "sentence",
+    [
+        "Nothing happens for 95 µs.",  # a time in another unit
+        "Nothing happens for 95.0 µs.",  # well spelled for a single call, but the table has it in ms
+        "Nothing happens for 0.0950 ms.",  # a digit too many
+        "Nothing happens for 0.1 ms.",  # a digit too few
+        "Nothing happens for 1.0 ms.",  # 1.05 ms in the table, which is rounded to 1.1 ms
+        "It takes 1% of the step.",  # a digit too few
+        "It takes 42.0% of the step.",  # a digit too many
+        "It holds 2.1 GB.",  # not the unit of memory
+        "It holds 500.0 MiB.",  # not the unit of so much memory
+        "It copies at 10 GB/s.",
+        "It runs at 312.0 TFLOP/s.",
+        "It saves ≈ 123 ms.",  # three digits in an estimate
+    ],
+)
+def test_a_wrong_spelling_is_found(example: GetExample, sentence: str) -> None:
+    document = _with_why(example("slow_loader").result, sentence)
+    assert [one for one in disagreements(document) if one.endswith(sentence)]
+
+
+@pytest.mark.parametrize(
+    "sentence",
+    [
+        "Nothing happens for 0.095 ms, 1.1 ms and 1,234.5 ms.",
+        "A kernel takes 2.5 µs.",
+        "It takes 1.0%, 42%, <0.1% and 0% of the step.",
+        "It holds 2.1 GiB and 5.0 MiB, and copies 33.6 MB at 10.0 GB/s.",
+        "It runs at 312 TFLOP/s and saves ≈ 120 ms.",
+        "An NVIDIA A100-SXM4-80GB ran shapes of 16x16 in 12 steps.",  # no quantities
+    ],
+)
+def test_a_right_spelling_is_accepted(example: GetExample, sentence: str) -> None:
+    document = _with_why(example("slow_loader").result, sentence)
+    assert not [one for one in disagreements(document) if one.endswith(sentence)]
+
+
+def _with_why(document: Result, sentence: str) -> Result:
+    """The first finding says `sentence` next to two measured rows."""
+    rows = [Evidence("a short gap", 95.0), Evidence("a longer gap", 1050.0)]
+    first, *others = document.findings
+    return replace(document, findings=[replace(first, why=sentence, evidence=rows), *others])
