@@ -1,16 +1,16 @@
 """Quantities as text: the one spelling of durations, shares, counts, sizes and rates, for rules and for reports.
 
-Rules write sentences from nanoseconds: `ms`, `percent`, `times`, `size`, `megabytes`, `per_second`. Reports print what the
-document holds, microseconds: `ms_of_us` and the functions named `..._number`, for columns that carry the unit in their
-heading. Both spell the same digits, so a number in a sentence is the number in the table:
+Rules hold nanoseconds and write sentences: `ms`, `percent`, `times`, `size`, `megabytes`, `per_second`. Reports print
+the microseconds of the document: `ms_of_us`, and `..._number` functions for columns that have the unit in their heading.
+All of them spell the same digits, so a number in a sentence is the number in the table:
 
     measured time   milliseconds: one decimal, two significant digits below 1 ms     187.4 ms, 0.095 ms
     estimated time  milliseconds: two significant digits                             ≈ 190 ms
-    share           per cent: whole from 10% on, one decimal below                   34%, 1.2%, <0.1%
-    memory          GiB, below a tenth of one MiB: decimals as of a time             23.4 GiB, 5.0 MiB
-    data moved      MB, decimal as the rates are: decimals as of a time              33.6 MB
-    rate            whole from 100 on, else decimals as of a time                    312 TFLOP/s, 5.1 GB/s
-    count           whole where it is whole, else decimals as of a time              1,202, 2.5
+    share           per cent: one decimal below 10%                                  34%, 1.2%, <0.1%
+    memory          GiB, or MiB below 0.1 GiB; rounded like a measured time          23.4 GiB, 5.0 MiB
+    data moved      MB, because rates are in GB/s; rounded like a measured time      33.6 MB
+    rate            whole from 100 on, below rounded like a measured time            312 TFLOP/s, 5.1 GB/s
+    count           whole numbers plain, others rounded like a measured time         1,202, 2.5
 
 What was not measured reads "not recorded", never 0.
 """

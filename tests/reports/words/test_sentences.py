@@ -12,7 +12,7 @@ from traceopt.reports.words.sentences import gemm_caption
 from traceopt.result.document import PeakRate, Result
 
 NB = "\u00a0"
-REACHED = f"The step reaches 30.8{NB}TFLOP/s, 3% of the bf16 peak of 989.0{NB}TFLOP/s"
+REACHED = f"The step reaches 30.8{NB}TFLOP/s, 3.1% of the bf16 peak of 989{NB}TFLOP/s"
 
 
 def with_peaks(*peaks: PeakRate) -> Result:
