@@ -108,7 +108,7 @@ def _settings(base: Result, head: Result) -> list[SettingChange]:
     return [SettingChange(n, before.get(n), after.get(n)) for n in names if before.get(n) != after.get(n)]
 
 
-def _notes(base: Sequence[Run], head: Sequence[Run]) -> list[str]:
+def _notes(base: Sequence[RunOfSide], head: Sequence[RunOfSide]) -> list[str]:
     """Reasons why the sides are hard to compare."""
     notes = []
     first, second = base[0].result, head[0].result

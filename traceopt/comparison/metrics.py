@@ -121,7 +121,7 @@ def peak_remarks(metric: Metric, results: Sequence[Result]) -> str:
     return f" ({', '.join(caveats)})" if caveats else ""
 
 
-def value_text(unit: Unit, value: float) -> str:
+def value_text(unit: MetricUnit, value: float) -> str:
     """A value with its unit, for people."""
     if unit == "us":
         return ms(value * 1e3)

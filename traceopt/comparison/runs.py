@@ -22,7 +22,7 @@ _START_BYTES = 512
 _PAGE = (b"<!doctype html", b"<html")
 
 
-class Run(Struct, frozen=True):
+class RunOfSide(Struct, frozen=True):
     """`label` is the last part of the given path."""
 
     label: str
@@ -34,7 +34,7 @@ class Run(Struct, frozen=True):
         return self.result.run.paths
 
 
-def read_runs(given: Sequence[Given], analyze: Analyze) -> list[Run]:
+def read_runs(given: Sequence[RunInput], analyze: Analyze) -> list[RunOfSide]:
     """One run per path and per match of a glob. Traces are analyzed by `analyze`.
 
     Raises InputError if a run cannot be read, if there is none, or if the runs show different ranks.
