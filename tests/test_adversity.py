@@ -77,7 +77,7 @@ def test_too_little_memory_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("traceopt.api.analyze", no_memory)
     outcome = CliRunner().invoke(cli, ["analyze", str(TRACE), "--no-html"])
     assert outcome.exit_code == 2
-    assert outcome.stderr == "traceopt: error: not enough memory; give fewer or smaller traces\n"
+    assert outcome.stderr == "traceopt: error: not enough memory: pass fewer or smaller traces\n"
 
 
 def test_ctrl_c_leaves_no_half_file(tmp_path: Path) -> None:

@@ -52,7 +52,7 @@ def test_patches_of_a_source_folder(example: GetExample, tmp_path: Path) -> None
     for source in (tmp_path, str(tmp_path), [tmp_path / "..", tmp_path]):
         patches = [one.fix.patch for one in analyze(path, source=source).findings if one.code == "DL001"]
         assert "+    for batch in DataLoader(data, num_workers=" in (patches[0] or "")
-    with pytest.raises(InputError, match="no such folder of source"):
+    with pytest.raises(InputError, match="no such source folder"):
         analyze(path, source="gone")
 
 

@@ -198,7 +198,7 @@ def test_a_patch_of_all_fixes(fakes: Fakes) -> None:
     outcome = run(*analyze)
     assert outcome.exit_code == 0
     assert fakes.asked["source"] == (Path("src"),)
-    assert outcome.stderr == "traceopt: no fix has a patch: all.patch is not written\n"
+    assert outcome.stderr == "traceopt: no fix has a patch, so all.patch was not written\n"
     assert not Path("all.patch").exists()
     found = Finding(
         "OP003", "", "", "low", "high", "", "", None, "", [], [Location("train.py", 1)], Fix("Drop the gradients.")
@@ -212,8 +212,8 @@ def test_a_patch_of_all_fixes(fakes: Fakes) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--patch", "all.patch"], "--patch needs the source: --source DIR"),
-        (["--source", ".", "--patch", "train.py"], "train.py is a Python file; name the patch to write"),
+        (["--patch", "all.patch"], "--patch needs the source: add --source DIR"),
+        (["--source", ".", "--patch", "train.py"], "train.py is a Python file; give the name of a patch file"),
         (["--source", ".", "--patch", "gone/all.patch"], "the folder gone does not exist"),
     ],
 )

@@ -58,7 +58,7 @@ def test_files_beside_the_summary() -> None:
     assert sarif["automationDetails"] == {"id": "resnet/"}
     place = sarif["results"][0]["locations"][0]["physicalLocation"]["artifactLocation"]
     assert place == {"uri": "examples/train.py", "uriBaseId": "%SRCROOT%"}
-    assert outcome.stderr == "traceopt: left out, without a line of the repository: CM003\n"
+    assert outcome.stderr == "traceopt: left out, because they have no line in the repository: CM003\n"
 
 
 def test_stdout_in_each_format() -> None:
@@ -80,7 +80,7 @@ def test_the_summary_of_a_job_is_added_to(monkeypatch: pytest.MonkeyPatch) -> No
     os.truncate(summary, SUMMARY_LIMIT - 100)
     outcome = analyze("--job-summary")
     assert outcome.exit_code == 0
-    assert outcome.stderr == "traceopt: nothing added to the job's summary: it would be larger than 1 MiB\n"
+    assert outcome.stderr == "traceopt: nothing added to the job summary: it would exceed 1 MiB\n"
     assert summary.stat().st_size == SUMMARY_LIMIT - 100
 
 

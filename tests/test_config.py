@@ -63,13 +63,13 @@ def test_all_settings(tmp_path: Path) -> None:
         ("html = 3", "html: expected `bool | str | null`, got `int`"),
         ("rules = {DL001 = 3}", "rules: expected `object`, got `int`"),
         ("select = [", "is not valid TOML"),
-        ("select = " + "[" * 5000 + "]" * 5000, "values are nested too deep"),
-        ("html = " + "{a=" * 2000 + "1" + "}" * 2000, "values are nested too deep"),
+        ("select = " + "[" * 5000 + "]" * 5000, "values are nested too deeply"),
+        ("html = " + "{a=" * 2000 + "1" + "}" * 2000, "values are nested too deeply"),
         ("tokens-per-step = " + "9" * 5000, "is not valid TOML"),
         ("tokens-per-step = " + "9" * 400, "tokens-per-step: number out of range"),
         ("tokens-per-step = true", "tokens-per-step: expected `float | null`, got `bool`"),
         ("k" * 5000 + " = 1", "unknown setting 'kkk"),
-        ("# " + "x" * (1 << 20), "has more than 1 MiB: it is no settings file"),
+        ("# " + "x" * (1 << 20), "is larger than 1 MiB, so it is not a settings file"),
     ],
 )
 def test_mistakes_are_one_line_and_name_the_file(tmp_path: Path, text: str, message: str) -> None:

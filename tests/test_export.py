@@ -96,7 +96,7 @@ def test_what_cannot_be_read(tmp_path: Path) -> None:
 
 
 def test_a_huge_file_is_not_read_to_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(import_module("traceopt.cli.export"), "LARGEST_BYTES", 1_000)
+    monkeypatch.setattr(import_module("traceopt.cli.export"), "MOST_BYTES", 1_000)
     (tmp_path / "page.html").write_bytes(b" " * 1_001)
     assert "larger than 1,000 bytes" in one_error(export(tmp_path / "page.html"))
     assert "larger than 1,000 bytes" in one_error(export("/dev/zero"))

@@ -76,15 +76,15 @@ def test_host_work_is_scaled_by_name(example: GetExample) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--fix", "TC001"], "TC001 finds nothing to fix in this trace; what can be replayed: DL001"),
+        (["--fix", "TC001"], "TC001 finds nothing to fix in this trace; you can replay: DL001"),
         (["--fix", "XX999"], "XX999"),
         (["--scale", "gemm", "0.5"], "cannot scale 'gemm': write kernel~PATTERN or host~PATTERN"),
         (["--scale", "kernel~(", "0.5"], "cannot scale 'kernel~('"),
-        (["--scale", "kernel~gemm", "-1"], "give a number from 0 on"),
-        (["--scale", "kernel~gemm", "nan"], "give a number from 0 on"),
+        (["--scale", "kernel~gemm", "-1"], "the factor must be 0 or more"),
+        (["--scale", "kernel~gemm", "nan"], "the factor must be 0 or more"),
         (["--scale", "kernel~nothing_like_it", "1"], "no kernel matches 'nothing_like_it'"),
         (["--scale", "host~nothing_like_it", "1"], "nothing on the host matches 'nothing_like_it'"),
-        ([], "say what changes"),
+        ([], "nothing to change: add --fix CODE"),
     ],
 )
 def test_what_cannot_be_replayed_is_told_in_one_line(example: GetExample, arguments: list[str], message: str) -> None:
@@ -97,7 +97,7 @@ def test_what_cannot_be_replayed_is_told_in_one_line(example: GetExample, argume
 def test_traces_that_are_not_ranks_of_one_run_are_refused(example: GetExample, tmp_path: Path) -> None:
     for scenario in ("slow_loader", "item_stall"):
         (tmp_path / f"{scenario}.json").write_bytes(example(scenario).path.read_bytes())
-    with pytest.raises(InputError, match="name the file of one rank"):
+    with pytest.raises(InputError, match="pass the file of one rank"):
         what_if(str(tmp_path), ["DL001"])
 
 
@@ -134,5 +134,5 @@ def test_ranks_of_a_folder_are_replayed_together(scenario: str, tmp_path: Path) 
 def test_too_many_ranks_are_not_replayed_together(tmp_path: Path) -> None:
     for rank in range(17):
         (tmp_path / f"rank{rank}.json").write_text("{}")
-    with pytest.raises(InputError, match="holds 17 traces; at most 16 ranks are replayed together"):
+    with pytest.raises(InputError, match="has 17 traces; at most 16 ranks can be replayed together"):
         what_if(str(tmp_path), ["DL001"])

@@ -1,4 +1,4 @@
-"""traceopt reads PyTorch profiler traces and says what the bottleneck is and how to fix it."""
+"""traceopt reads PyTorch profiler traces, finds the bottleneck, and says how to fix it."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 from traceopt.version import __version__ as __version__
 
-# Where the public functions are: `import traceopt` itself stays light, for it happens in the user's process.
+# Where the public functions are. They are imported on first use, because `import traceopt` may run in a training job.
 _HOMES = {"analyze": "traceopt.api", "compare": "traceopt.run_comparison", "profile": "traceopt.profiling"}
 
 

@@ -1,4 +1,4 @@
-"""`python -m traceopt` is `traceopt`."""
+"""Makes `python -m traceopt` the same as `traceopt`."""
 
 from traceopt.cli import main
 

@@ -1,4 +1,4 @@
-"""What `traceopt.analyze()` returns: the result document, and the ways to look at it from Python."""
+"""What `traceopt.analyze()` returns: the result document, with frames, HTML and a notebook summary."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ if TYPE_CHECKING:
 
 
 class Analysis(Result, frozen=True):
-    """A result document that notebooks show as a summary; `frames` has its tables for pandas."""
+    """A result document that notebooks display as a summary. `frames` has its tables for pandas."""
 
     @classmethod
     def of(cls, result: Result) -> Analysis:
-        """The same document, with the ways to look at it."""
+        """The same document as an `Analysis`."""
         return cls(**{name: getattr(result, name) for name in result.__struct_fields__})
 
     def _repr_html_(self) -> str:
@@ -31,7 +31,7 @@ class Analysis(Result, frozen=True):
         return Frames(self)
 
     def to_html(self, *, static: bool = False) -> str:
-        """The HTML report. `static` leaves Plotly out: a tenth of the size, no zoom."""
+        """The HTML report. With `static` it has no Plotly: a tenth of the size, but no zoom."""
         from traceopt.reports.html.page import render_html
 
         return render_html(self, static=static)

@@ -1,4 +1,4 @@
-"""The public entry point: paths in, result document out."""
+"""`traceopt.analyze()`: reads the traces, analyzes every rank, and returns the result document."""
 
 from __future__ import annotations
 
@@ -49,26 +49,26 @@ def analyze(
 ) -> Analysis:
     """Reads trace files or folders and returns the result document.
 
-    `tokens_per_step` and `samples_per_step` are what one GPU processes in a step, `reference_throughput` the rate of
-    one GPU to compare with: tokens a second, or samples where no tokens are given. With several files the document
-    shows the lowest rank; findings of all ranks are merged by code and name theirs.
+    `tokens_per_step` and `samples_per_step` are the amounts that one GPU processes per step. `reference_throughput` is
+    the rate of one GPU to compare with, in tokens per second, or in samples per second if you give no tokens. With
+    several files the document shows the lowest rank. Findings of all ranks are merged by code, and list their ranks.
 
-    `devices`: peak rates that correct or extend those that traceopt knows, by the name of a device (or whole words of
-    it): `{"NVIDIA H100 PCIe": {"bf16": 756, "hbm_gb_per_s": 2000}}`, dense TFLOP/s and GB/s (docs/devices.md).
+    `devices`: peak rates that add to or replace the known ones, by the name of a device (or whole words of it):
+    `{"NVIDIA H100 PCIe": {"bf16": 756, "hbm_gb_per_s": 2000}}`, in dense TFLOP/s and GB/s (docs/devices.md).
 
-    `source`: folders with the source of what was recorded; fixes that can be made there come as patches.
+    `source`: folders with the source of the recorded script. Fixes come as patches of it where possible.
 
-    `jobs`: how many processes read ranks at a time, None: as many as cores and memory allow. They start this
-    program's main module anew, as all of multiprocessing: keep what a script does behind `if __name__ == "__main__":`.
-    The document is the same, whatever their number. `scheduler`: the address of a Dask scheduler on whose workers that
-    is done instead. `cache`: a folder that keeps the answers, so that an unchanged trace is read once.
+    `jobs`: the number of processes that read ranks; None means as many as cores and memory allow. As always with
+    multiprocessing, they import the main module again, so put a script's work under `if __name__ == "__main__":`.
+    The number does not change the document. `scheduler`: the address of a Dask scheduler whose workers read the ranks
+    instead. `cache`: a folder that stores the result of each rank, so that an unchanged trace is read only once.
 
-    Raises InputError when there is no trace to read or no such folder, ConfigError for settings that do not exist.
+    Raises InputError if there is no trace to read or a folder does not exist, ConfigError for invalid settings.
     """
     folders = [Path(folder) for folder in ([source] if isinstance(source, (str, Path)) else source)]
     for folder in folders:
         if not folder.is_dir():
-            raise InputError(f"no such folder of source: {one_line(str(folder))}")
+            raise InputError(f"no such source folder: {one_line(str(folder))}")
     if jobs is not None and jobs < 1:
         raise ConfigError(f"jobs: expected a number above 0, got {jobs}")
     found = find_sources([paths] if isinstance(paths, str) else list(paths))
@@ -102,11 +102,11 @@ def analyze(
     return Analysis.of(_with_patches(compared, folders, debug) if folders else compared)
 
 
-def _read(tasks: Sequence[RankTask], executor: Executor, progress: ShowProgress | None) -> MergedRun:
-    """All ranks' answers. One that cannot be read is a warning, unless the user named its file.
+def _read(tasks: Sequence[RankTask], executor: Executor, progress: Progress | None) -> MergedGemms:
+    """The results of all ranks, merged. A rank that cannot be read is a warning, unless the user named its file.
 
-    Raises InputError for the first that he did name, and what was raised in a rank where it is the only one, or in
-    debug mode.
+    Raises InputError for the first such file that the user named. Raises the rank's own error if there is only one
+    rank, or in debug mode.
     """
     merged, line = MergedRun(), ProgressLine(progress, tasks)
     errors: dict[int, Exception] = {}
@@ -126,7 +126,7 @@ def _read(tasks: Sequence[RankTask], executor: Executor, progress: ShowProgress 
                 merged.warn(index, problem)
             line.done(task)
             left.remove(index)
-            if errors and min(errors) < min(left, default=len(tasks)):  # the first of all, whoever was faster
+            if errors and min(errors) < min(left, default=len(tasks)):  # the first in order, not the first to fail
                 raise errors[min(errors)]
     return merged
 
@@ -145,7 +145,7 @@ def _cache_folder(folder: Path) -> str:
 
 
 def _rows(result: Result, run: RunFacts) -> list[RankRow]:
-    """With what the others wait for each rank."""
+    """The rows of the ranks, with the time that the others wait for each of them."""
     if run.incomparable is not None or not run.step_names or not run.matched.count:
         return result.ranks
     waits = np.median(run.waits, axis=0)
@@ -163,18 +163,18 @@ def _internal(task: RankTask, error: Exception) -> str:
 
 
 def _workload(tokens: float | None, samples: float | None, reference: float | None) -> Workload:
-    """Raises ConfigError for amounts that make no sense."""
+    """Raises ConfigError for invalid amounts."""
     named = {"tokens-per-step": tokens, "samples-per-step": samples, "reference-throughput": reference}
     for name, amount in named.items():
         if amount is not None and not (0 < amount < math.inf):
             raise ConfigError(f"{name}: expected a number above 0, got {amount:g}")
     if reference is not None and tokens is None and samples is None:
-        raise ConfigError("reference-throughput needs tokens-per-step or samples-per-step to compare with")
+        raise ConfigError("reference-throughput also needs tokens-per-step or samples-per-step")
     return Workload(tokens, samples, reference)
 
 
-def _with_ranks_compared(result: Result, outcome: RulesOutcome) -> Result:
-    """The document with what the rules found that see all ranks."""
+def _with_ranks_compared(result: Result, outcome: Outcome) -> Result:
+    """The document with the findings of the rules that compare all ranks."""
     return replace(
         result,
         findings=sorted([*result.findings, *outcome.findings], key=value_order),

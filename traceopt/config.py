@@ -1,4 +1,4 @@
-"""Settings from `[tool.traceopt]` of the nearest pyproject.toml, or traceopt.toml; the command line wins."""
+"""Reads the settings: `[tool.traceopt]` of the nearest pyproject.toml, or traceopt.toml."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ class PeakRates(TypedDict, total=False):
 
 
 class Config(Struct, frozen=True):
-    """Every setting with its default; in TOML the names are written with `-` or `_`.
+    """Every setting with its default. In TOML you can write the names with `-` or `_`.
 
-    Relative paths count from the folder of the settings file. `html` is a path, or false for no HTML report. `fail_on`
-    and `warn_on` are gates, `baseline` the runs that a new one is compared with. `jobs`: processes that read ranks, by
-    default as many as cores and memory allow; `scheduler`: the address of a Dask scheduler; `cache`: a folder that
-    keeps what each rank gave.
-    `rules` holds thresholds: `[tool.traceopt.rules.DL001]`, then `min_share = 0.05`. `devices` holds peak rates by the
-    name of a device: `[tool.traceopt.devices."NVIDIA H100 PCIe"]`, then `bf16 = 756`.
+    Relative paths start at the folder of the settings file. `html` is a path, or false for no HTML report. `fail_on`
+    and `warn_on` are gates; `baseline` lists the runs to compare a new run with. `jobs` is the number of processes that
+    read ranks, by default as many as cores and memory allow. `scheduler` is the address of a Dask scheduler. `cache` is
+    a folder that stores the result of each rank.
+    `rules` holds thresholds: `min_share = 0.05` under `[tool.traceopt.rules.DL001]`.
+    `devices` holds peak rates by device name: `bf16 = 756` under `[tool.traceopt.devices."NVIDIA H100 PCIe"]`.
     """
 
     select: tuple[str, ...] = ()
@@ -64,9 +64,9 @@ class Config(Struct, frozen=True):
 
 
 def load_config(explicit: Path | None = None, start: Path | None = None) -> Config:
-    """The settings of the file `explicit`, else of the nearest one in `start` (the current folder) or above.
+    """The settings of the file `explicit`, or else of the nearest file in `start` (the current folder) or above.
 
-    Raises ConfigError when the file cannot be read, is not TOML, or holds an unknown or mistyped setting.
+    Raises ConfigError if the file cannot be read, is not TOML, or has a setting that is unknown or of the wrong type.
     """
     if explicit is not None:
         return _read(explicit) or Config()
@@ -81,7 +81,7 @@ def load_config(explicit: Path | None = None, start: Path | None = None) -> Conf
 def typed_settings(schema: type, names: Sequence[str], table: Mapping[str, Any], where: str) -> dict[str, Any]:
     """The values of `table`, converted to the types of the attributes `names` of `schema`.
 
-    Raises ConfigError, beginning with `where`, for a key that is none of them and for a value of another type.
+    Raises ConfigError, with a message that begins with `where`, for an unknown key and for a value of the wrong type.
     """
     types = get_type_hints(schema, include_extras=True)
     values = {}
@@ -100,10 +100,10 @@ def typed_settings(schema: type, names: Sequence[str], table: Mapping[str, Any],
 
 
 def checked_devices(devices: Mapping[str, Any], where: str = "devices") -> dict[str, dict[str, Any]]:
-    """What the settings say of devices: by the name of each, its peak rates.
+    """The peak rates in the settings, by device name.
 
-    Raises ConfigError, beginning with `where`, for a device without a table, a figure that does not exist, and a value
-    that is no peak rate.
+    Raises ConfigError, with a message that begins with `where`, for a device without a table, an unknown rate, and a
+    value that is not a peak rate.
     """
     checked = {}
     for name, figures in devices.items():
@@ -122,18 +122,18 @@ def _quoted(name: object) -> str:
 
 
 def _read(path: Path) -> Config | None:
-    """None when `path` is a pyproject.toml that says nothing about traceopt."""
+    """The settings in `path`; None if it is a pyproject.toml without a `[tool.traceopt]` table."""
     toml: Any = importlib.import_module("tomllib" if sys.version_info >= (3, 11) else "tomli")
     try:
         with path.open("rb") as file:
             data = file.read(MOST_BYTES + 1)
         if len(data) > MOST_BYTES:
-            raise ConfigError(f"{path} has more than {MOST_BYTES >> 20} MiB: it is no settings file")
+            raise ConfigError(f"{path} is larger than {MOST_BYTES >> 20} MiB, so it is not a settings file")
         document = toml.loads(data.decode())
     except OSError as error:
         raise ConfigError(f"cannot read the settings file {path}: {error.strerror}") from error
     except RecursionError:
-        raise ConfigError(f"{path}: values are nested too deep") from None
+        raise ConfigError(f"{path}: values are nested too deeply") from None
     except ValueError as error:  # TOMLDecodeError and UnicodeDecodeError are both
         raise ConfigError(f"{path} is not valid TOML: {one_line(str(error))}") from error
     where = str(path)
@@ -150,14 +150,15 @@ def _read(path: Path) -> Config | None:
     return replace(
         config,
         devices=devices,
-        rules_dir=_beside(path, config.rules_dir),
-        html=_beside(path, config.html),
-        cache=_beside(path, config.cache),
-        baseline=tuple(_beside(path, run) for run in config.baseline),
+        rules_dir=_relative_to(path, config.rules_dir),
+        html=_relative_to(path, config.html),
+        cache=_relative_to(path, config.cache),
+        baseline=tuple(_relative_to(path, run) for run in config.baseline),
     )
 
 
-def _beside(path: Path, setting: Any) -> Any:
+def _relative_to(path: Path, setting: Any) -> Any:
+    """A path setting relative to the folder of the settings file `path`; other values stay as they are."""
     return str(path.parent / setting) if isinstance(setting, str) else setting
 
 

@@ -1,4 +1,4 @@
-"""Errors that are the user's to fix, each one line: what is wrong, in which file, what to do."""
+"""Errors that the user can fix, each as one line: what is wrong, in which file, and what to do."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from collections.abc import Iterable
 
 
 def visible(text: str) -> str:
-    """`text` with control, bidirectional and zero-width characters and lone surrogates as readable escapes.
+    """`text` with readable escapes for control, bidirectional and zero-width characters and lone surrogates.
 
-    File names, traces and plug-ins are untrusted: none may move the cursor or begin a line.
+    File names, traces and plug-ins are untrusted: they must not move the cursor or start a new line.
     """
     if text.isprintable():
         return text
@@ -16,22 +16,22 @@ def visible(text: str) -> str:
 
 
 def one_line(text: str, limit: int = 300) -> str:
-    """Any text (a library's message, say) as one printable line of at most `limit` characters."""
+    """Any text, such as a library's message, as one printable line of at most `limit` characters."""
     line = visible(" ".join(text.split()))
     return line if len(line) <= limit else line[: limit - 1] + "…"
 
 
 def told(error: BaseException) -> str:
-    """Any exception, a plug-in's too, as one line: its type and what it says."""
+    """Any exception, also from a plug-in, as one line: its type and message."""
     try:
         text = str(error)
-    except Exception:  # it cannot even say what it is
+    except Exception:  # even its message raises
         text = ""
     return one_line(f"{type(error).__name__}: {text}")
 
 
 def suggestion(word: str, known: Iterable[str]) -> str:
-    """The end of a sentence about an unknown `word`: "; did you mean 'x' or 'y'?", or nothing."""
+    """The end of an error message about an unknown `word`: "; did you mean 'x' or 'y'?", or nothing."""
     import difflib
 
     spelled = {name.lower(): name for name in known}
@@ -48,11 +48,11 @@ class TraceoptError(Exception):
 
 
 class InputError(TraceoptError):
-    """A trace that is missing, unreadable, or not a trace."""
+    """An input file that is missing, unreadable, or not a trace."""
 
 
 class ConfigError(TraceoptError):
-    """A setting, a rule code or a plug-in folder that does not exist or has the wrong type."""
+    """A setting, rule code or plug-in folder that does not exist or has the wrong type."""
 
 
 class OutputError(TraceoptError):

@@ -1,4 +1,4 @@
-"""The callback for the Trainer of Hugging Face: records its steps as `traceopt.profile` does.
+"""The callback for the Hugging Face Trainer. It records steps as `traceopt.profile` does.
 
 from traceopt.huggingface import TraceoptCallback
 
@@ -16,7 +16,7 @@ from traceopt.profiling import Training, profile
 
 
 class TraceoptCallback(TrainerCallback):  # type: ignore[misc]  # mypy does not follow transformers
-    """One optimizer update is one step. The arguments are those of `traceopt.profile`."""
+    """One optimizer update is one step. Same arguments as `traceopt.profile`."""
 
     def __init__(self, logdir: str | Path, preset: str | None = None, **options: Any) -> None:
         self._profile = profile(logdir, preset, **options)
@@ -34,7 +34,7 @@ class TraceoptCallback(TrainerCallback):  # type: ignore[misc]  # mypy does not 
         self._profile.step()
 
     def on_prediction_step(self, *_: Any, **__: Any) -> None:
-        """The first sign of an evaluation, after its first batch."""
+        """The earliest sign of an evaluation: its first batch has ended."""
         self._profile.interrupt("evaluation")
 
     def on_train_end(self, *_: Any, **__: Any) -> None:

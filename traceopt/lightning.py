@@ -1,4 +1,4 @@
-"""The callback for Lightning's Trainer: records its steps as `traceopt.profile` does.
+"""The callback for the Lightning Trainer. It records steps as `traceopt.profile` does.
 
 from traceopt.lightning import TraceoptCallback
 
@@ -17,7 +17,7 @@ from traceopt.profiling import Training, profile
 
 
 def _callback_class() -> Any:
-    """Lightning has two names with a class each: that which the script has imported, else that which is installed."""
+    """The Callback class of the Lightning package that the script has imported, or else of the installed one."""
     names = ("lightning.pytorch", "pytorch_lightning")
     known = [name for name in names if name in sys.modules]
     installed = [name for name in names if find_spec(name.partition(".")[0]) is not None]
@@ -25,7 +25,7 @@ def _callback_class() -> Any:
 
 
 class TraceoptCallback(_callback_class()):  # type: ignore[misc]  # mypy does not follow lightning
-    """One optimizer update is one step, or several of one batch. The arguments are those of `traceopt.profile`."""
+    """One step is all optimizer updates of one batch, at least one. Same arguments as `traceopt.profile`."""
 
     def __init__(self, logdir: str | Path, preset: str | None = None, **options: Any) -> None:
         self._profile = profile(logdir, preset, **options)

@@ -1,6 +1,6 @@
-"""Where output goes: stdout, the progress line on stderr, files that are replaced in one step.
+"""Writes output: to stdout, to the progress line on stderr, and to files that are replaced in one step.
 
-A failure is an OutputError with the reason; a reader of stdout that goes away ends the program in silence.
+A failure is an OutputError with the reason. If the reader of stdout closes the pipe, the program ends silently.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from traceopt.errors import OutputError, one_line
 EXIT_BROKEN_PIPE = 141  # 128 + SIGPIPE, as a shell reports a command whose reader went away
 
 
-class StderrProgress:
-    """A line on stderr that is replaced by the next and gone at the end."""
+class Progress:
+    """A line on stderr. The next line replaces it, and it is erased at the end."""
 
     def __init__(self, enabled: bool) -> None:
         self._enabled = enabled
@@ -38,37 +38,37 @@ class StderrProgress:
 
 
 def open_missing_streams() -> None:
-    """Gives a program that was started with closed standard streams others that lead nowhere.
+    """Replaces closed standard streams, so that output to them is discarded.
 
-    Else they are None, and the next file that is opened gets their numbers.
+    Otherwise they are None, and the next opened file gets their file descriptors.
     """
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
-            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115  # for as long as it runs
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115  # open until the program ends
 
 
 def emit(output: str | bytes) -> None:
-    """Writes to stdout. If its reader is gone the program ends in silence; a full disk is an OutputError."""
+    """Writes to stdout. If its reader has closed the pipe, the program ends silently. A full disk is an OutputError."""
     data = output if isinstance(output, bytes) else output.encode(sys.stdout.encoding, "backslashreplace")
     rest = memoryview(data)
     try:
-        while rest:  # with PYTHONUNBUFFERED a single write may take only a part
+        while rest:  # with PYTHONUNBUFFERED, a write may be partial
             rest = rest[sys.stdout.buffer.write(rest) :]
         sys.stdout.buffer.flush()
     except OSError as error:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or the flush at exit fails again
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # otherwise the flush at exit fails again
         if isinstance(error, BrokenPipeError):
             raise SystemExit(EXIT_BROKEN_PIPE) from None
         raise OutputError(f"cannot write to standard output: {error.strerror}") from error
 
 
 def check_writable(path: Path) -> None:
-    """Raises OutputError, before the analysis rather than after it, for a path that cannot be written."""
+    """Raises OutputError if the path cannot be written. Call it before the analysis, not only after it."""
     folder = path.parent
     if "\0" in str(path):
-        raise OutputError(f"cannot write {path}: a NUL is no part of a file name")
+        raise OutputError(f"cannot write {path}: a file name cannot contain a NUL character")
     if path.is_dir():
-        raise OutputError(f"cannot write {path}: it is a folder; give a file name")
+        raise OutputError(f"cannot write {path}: it is a folder; pass a file name")
     if not folder.is_dir():
         raise OutputError(f"cannot write {path}: the folder {folder} does not exist")
     if not os.access(path if path.exists() and not path.is_file() else folder, os.W_OK):
@@ -76,13 +76,13 @@ def check_writable(path: Path) -> None:
 
 
 def write_atomically(path: Path, data: bytes) -> None:
-    """Replaces the file in one step: after a failure the old one is still there. Raises OutputError."""
+    """Replaces the file in one step: if that fails, the old file is still there. Raises OutputError."""
     import tempfile
 
     target = Path(os.path.realpath(path))  # a link stays a link
     temporary = None
     try:
-        # /dev/stdout, /dev/null or a pipe: never rename over these
+        # /dev/stdout, /dev/null or a pipe: never replace these by renaming
         if target.exists() and not target.is_file():
             target.write_bytes(data)
             return

@@ -1,4 +1,4 @@
-"""Recording from inside a script: `with traceopt.profile("logs") as p:`, and `p.step()` at the end of every step."""
+"""Records from inside a script: `with traceopt.profile("logs") as p:`, and `p.step()` at the end of every step."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from traceopt.capture.script.endings import watch_forks
 from traceopt.capture.settings import TIME_LIMIT_S, Settings, first_recorded_step, plan_cycles
 
 
-class profile:  # noqa: N801 - it reads as torch.profiler.profile does
-    """Records the steps of a training loop as `traceopt run` does, and leaves the traces in `logdir`.
+class profile:  # noqa: N801 - spelled like torch.profiler.profile
+    """Records the steps of a training loop as `traceopt run` does, and writes the traces to `logdir`.
 
         with traceopt.profile("logs") as p:
             for batch in loader:
                 train_step(batch)
                 p.step()
 
-    By default two cycles are recorded: one that times the steps, one with shapes, memory and lines of code. The keyword
+    By default two cycles are recorded: one with times only, and one with shapes, memory and lines of code. The keyword
     arguments are those of `traceopt run`: `preset`, or `wait`, `warmup`, `active`, `repeat`, `record_shapes`,
-    `profile_memory`, `with_stack`; `time_limit` in seconds. Then: `traceopt analyze logs`.
+    `profile_memory`, `with_stack`; `time_limit` in seconds. Afterwards, run `traceopt analyze logs`.
 
-    Under `traceopt run`, which records the steps itself, it does nothing.
+    Under `traceopt run` it does nothing, because that records the steps itself.
 
-    Raises ValueError for arguments that do not go together, and ImportError, on entering, without torch.
+    Raises ValueError for arguments that do not go together. Entering it without torch raises ImportError.
     """
 
     def __init__(
@@ -59,16 +59,16 @@ class profile:  # noqa: N801 - it reads as torch.profiler.profile does
             warnings.warn(f"traceopt: {trouble}", RuntimeWarning, stacklevel=2)
         if not self.traces:
             needed = first_recorded_step(self._settings.cycles) + 1
-            text = f"traceopt recorded nothing: steps ended {self._recorder.step}, first to be recorded number {needed}"
+            text = f"traceopt recorded nothing: {self._recorder.step} steps ended, but at least {needed} are needed"
             warnings.warn(text, RuntimeWarning, stacklevel=2)
 
     def step(self) -> None:
-        """A step has ended. All calls must come from one thread."""
+        """Call this at the end of each step, always from the same thread."""
         if self._recorder is not None:
             self._recorder.step_ended("given")
 
     def interrupt(self, why: str = "evaluation") -> None:
-        """Something else than training begins: a recording at hand ends here with the whole steps it has."""
+        """Call this before an evaluation, say: it ends the current recording, which keeps its complete steps."""
         if self._recorder is not None:
             self._recorder.interrupted(why)
 
@@ -79,9 +79,9 @@ class profile:  # noqa: N801 - it reads as torch.profiler.profile does
 
 
 class Training:
-    """For callbacks of frameworks: a profile of the first training that is long enough.
+    """A profile of the first training that is long enough, for the callbacks of frameworks.
 
-    Can be pickled before that, for frameworks that start their ranks themselves.
+    It can be pickled before that, because some frameworks start their ranks themselves.
     """
 
     def __init__(self, recording: profile) -> None:
@@ -92,7 +92,7 @@ class Training:
         if not self._profile.traces:
             self._profile.__enter__()
             self._begun = True
-            atexit.register(self.end)  # after an exception a framework may not say that the training is over
+            atexit.register(self.end)  # after an exception, a framework may not call the end of training
 
     def end(self) -> None:
         if self._begun:
@@ -102,5 +102,5 @@ class Training:
 
 
 def _under_traceopt_run() -> bool:
-    """Whether its agent is in this process."""
+    """Whether the agent of `traceopt run` is active in this process."""
     return "_traceopt_capture" in sys.modules

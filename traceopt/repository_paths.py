@@ -1,4 +1,4 @@
-"""The places of a result document as paths of the repository they lie in."""
+"""Turns the file names in a result document into paths relative to the root of the repository."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from traceopt.rules.patches.files import locate
 
 
 def in_repository(result: Result, source: Sequence[Path] = ()) -> Result:
-    """The document, with files of findings named from the root of the repository round the current folder.
+    """The document with file names of findings relative to the root of the repository that contains the current folder.
 
-    A file is looked for in the folders of `source` and then in the repository; what is in neither keeps its name.
+    Files are looked up in the folders of `source`, and then in the repository. A file in neither keeps its name.
     """
     root = _root(Path.cwd())
     names: dict[str, str] = {}
@@ -36,7 +36,7 @@ def in_repository(result: Result, source: Sequence[Path] = ()) -> Result:
 
 
 def _root(folder: Path) -> Path:
-    """The nearest folder above that git knows, else the folder itself."""
+    """The root of the git repository that contains the folder, or else the folder itself."""
     folder = folder.resolve()
     return next((one for one in (folder, *folder.parents) if (one / ".git").exists()), folder)
 
@@ -45,7 +45,7 @@ def _path(name: str, folders: Sequence[Path], root: Path) -> str:
     for folder in folders:
         try:
             file = locate(name, folder.resolve())
-        except (OSError, ValueError, RuntimeError):  # a name that no file can have
+        except (OSError, ValueError, RuntimeError):  # not a valid file name
             continue
         if file is not None and file.is_relative_to(root):
             return file.relative_to(root).as_posix()

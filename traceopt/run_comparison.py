@@ -1,4 +1,4 @@
-"""`traceopt.compare()`: compares two sides of a change, and analyzes those of their runs that are traces."""
+"""`traceopt.compare()`: compares two sides of a change, and analyzes the traces among their runs."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ def compare(
 ) -> Comparison:
     """Compares the runs of two sides, given as results or as paths of traces, folders, result documents or reports.
 
-    A sequence gives several runs of a side, and a glob gives one run per match. Only several runs show the run-to-run
-    noise. `in_turn`: the runs were recorded alternately (first of `base`, first of `head`, second of `base`, ...), so
-    pairs are compared. `fail_on` and `warn_on` are gates as in `traceopt compare --fail-on`.
+    A sequence is several runs of one side, and a glob is one run per match. Only several runs show how much runs of the
+    same code differ. With `in_turn`, runs are compared in pairs: the first of `base` was recorded next to the first of
+    `head`, and so on. `fail_on` and `warn_on` are gates, as in `traceopt compare --fail-on`.
 
-    Raises InputError if a run cannot be read, ConfigError for an unknown gate.
+    Raises InputError if an input cannot be read, ConfigError for a gate that does not exist.
     """
     gates = [*(Gate.parse(text, "fail") for text in fail_on), *(Gate.parse(text, "warn") for text in warn_on)]
     options = {
@@ -48,8 +48,8 @@ def compare(
     return compare_runs(sides[0], sides[1], gates, in_turn=in_turn)
 
 
-def runs_of(given: Sequence[RunInput], **options: Any) -> list[RunOfSide]:
-    """The runs of a side. `options` go to the analysis of traces. Raises InputError."""
+def runs_of(given: Sequence[Given], **options: Any) -> list[Run]:
+    """The runs of one side. `options` are for the analysis of traces. Raises InputError if an input cannot be read."""
 
     def analyze(path: str) -> Result:
         from traceopt.api import analyze as run_analysis  # not needed for result documents

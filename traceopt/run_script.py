@@ -1,4 +1,4 @@
-"""What `traceopt run` does round the command: settings, log folder, progress, and the words at the end."""
+"""Runs the command of `traceopt run`: settings, log folder, progress, and the messages at the end."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def settings(
     time_limit: float,
     **schedule: Any,
 ) -> Settings:
-    """The settings that the options mean; `schedule` is for plan_cycles.
+    """The settings for the options. `schedule` goes to plan_cycles.
 
     Raises click.UsageError for options that do not go together.
     """
@@ -49,10 +49,10 @@ def settings(
     return Settings(folder, cycles, step_on, stop_after, time_limit)
 
 
-def record(command: Sequence[str], module: bool, settings: Settings, *, quiet: bool) -> tuple[int, RecordingOutcome]:
-    """Runs the command to its end; its code as launcher.run_command gives it, and what was recorded.
+def record(command: Sequence[str], module: bool, settings: Settings, *, quiet: bool) -> tuple[int, Outcome]:
+    """Runs the command to its end. Returns its exit code, as launcher.run_command does, and what was recorded.
 
-    Raises click.UsageError for a command that cannot be started, OutputError for a log folder that cannot be made.
+    Raises click.UsageError if the command cannot be started, OutputError if the log folder cannot be created.
     """
     try:
         words = launcher.command_line(command, module)
@@ -65,10 +65,10 @@ def record(command: Sequence[str], module: bool, settings: Settings, *, quiet: b
     except OSError as error:
         raise OutputError(f"cannot write to the log folder {settings.folder}: {error.strerror}") from error
 
-    def tell(text: str) -> None:
+    def show(text: str) -> None:
         click.echo(f"traceopt: {text}", err=True)
 
-    watch = RunProgress(control, tell) if sys.stderr.isatty() and not quiet else None
+    watch = RunProgress(control, show) if sys.stderr.isatty() and not quiet else None
     try:
         code = launcher.run_command(words, launcher.child_environment(control), watch or _nothing)
         return code, read_outcome(control, settings)
@@ -80,42 +80,42 @@ def record(command: Sequence[str], module: bool, settings: Settings, *, quiet: b
             _remove_if_empty(folder)
 
 
-def remarks(outcome: RecordingOutcome, *, quiet: bool) -> Iterator[str]:
-    """What the user must know and the report does not say."""
+def remarks(outcome: Outcome, *, quiet: bool) -> Iterator[str]:
+    """Messages for the user that are not in the report."""
     if outcome.reason is not None:
         yield f"nothing was recorded: {outcome.reason}"
     elif not quiet:
         yield from outcome.notes
 
 
-def footer(outcome: RecordingOutcome, settings: Settings) -> str:
-    """Where the traces are, and what recording them cost."""
+def footer(outcome: Outcome, settings: Settings) -> str:
+    """Where the traces are, and how much recording slowed the steps."""
     lines = [f"Traces: {os.path.relpath(settings.folder)}"]
     if outcome.stretch:
         cost = ", ".join(f"{ratio:.2f}x ({cycle})" for cycle, ratio in outcome.stretch.items())
-        lines.append(f"Recorded steps took {cost} the time of the others, waiting for data aside.")
+        lines.append(f"Recorded steps took {cost} the time of other steps, not counting waits for data.")
     return "".join(f"{line}\n" for line in lines)
 
 
 def source_folders(command: Sequence[str]) -> list[Path]:
-    """Where the source of the run may be read: below the script's folder and below the current one."""
+    """Folders whose source files may be read: the script's folder and the current folder."""
     script = next((Path(word) for word in command if word.endswith(".py")), None)
     return [*([script.parent] if script is not None else []), Path()]
 
 
-def was_told_to_end(code: int) -> bool:
-    """Whether the whole job is being ended, so that no time is left to analyze."""
+def was_terminated(code: int) -> bool:
+    """Whether a signal ends the whole job, so that there is no time left for the analysis."""
     return -code in (signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM))
 
 
 def _script(command: Sequence[str]) -> str:
-    """The name of the script in the command line, that of the program where there is none."""
+    """The name of the script in the command line, or else the name of the program."""
     return Path(next((word for word in command if word.endswith(".py")), command[0])).stem
 
 
 def _folder(logdir: Path | None, name: str | None, script: str) -> Path:
     if name is not None and (Path(name).name != name or name.startswith(".")):
-        raise click.UsageError(f"--name {name}: expected the name of a folder")
+        raise click.UsageError(f"--name {name}: expected a folder name")
     if logdir is not None:
         return (logdir / name if name else logdir).absolute()
     return (Path(LOGDIR) / (name or f"{script}-{time.strftime('%Y%m%d-%H%M%S')}")).absolute()

@@ -1,3 +1,3 @@
-"""The version of traceopt, in a module of its own: nothing has to import the public package for it."""
+"""The version of traceopt. It has its own module, so that nothing has to import the public package for it."""
 
 __version__ = "0.1.0"

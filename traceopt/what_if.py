@@ -1,4 +1,4 @@
-"""What the step takes with some fixes made, or with kernels or host work scaled: `traceopt whatif`."""
+"""`traceopt whatif`: replays the step with fixes applied, or with kernels or host work scaled."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from traceopt.workers.progress_line import ShowProgress
 Scale = tuple[str, float]
 Matches = Callable[[str], object]
 
-MOST_RANKS = 16  # replayed together; their traces are in memory at once
+MOST_RANKS = 16  # replayed together; all their traces are in memory at once
 
 
 def what_if(
@@ -47,17 +47,17 @@ def what_if(
     devices: Mapping[str, Mapping[str, Any]] | None = None,
     progress: ShowProgress | None = None,
 ) -> WhatIf:
-    """Replays a trace, or those of all ranks in a folder together, with the fixes of findings (by rule code or name)
-    and with scales such as ("kernel~gemm", 0.5).
+    """Replays a trace, or all ranks in a folder together, with fixes and scales applied.
 
-    Raises InputError for a path with no trace or too many ranks, a fix that no finding proposes, a scale that fits
-    nothing; ConfigError for a rule or a peak rate that does not exist.
+    `fixes` are rule codes or names, `scales` pairs such as ("kernel~gemm", 0.5). Raises InputError for a path without a
+    trace or with too many ranks, for a fix that no finding proposes, and for a scale that matches nothing. Raises
+    ConfigError for a rule or a peak rate that does not exist.
     """
     warnings: list[str] = []
     peaks = checked_devices(devices or {})
     recordings = find_recordings(find_sources([path]).sources)
     if not 1 <= len(recordings) <= MOST_RANKS:
-        raise InputError(f"{path} holds {len(recordings)} traces; at most {MOST_RANKS} ranks are replayed together")
+        raise InputError(f"{path} has {len(recordings)} traces; at most {MOST_RANKS} ranks can be replayed together")
     facts = []
     for recording in recordings:
         if progress is not None:
@@ -65,7 +65,7 @@ def what_if(
         facts.append(Facts(read_recording(recording, warnings), peaks))
     ranks = Ranks(facts)
     if len(ranks.facts) > 1 and (reason := ranks.run.incomparable) is not None:
-        raise InputError(f"{path} holds {len(recordings)} traces; name the file of one rank. {reason}")
+        raise InputError(f"{path} has {len(recordings)} traces; pass the file of one rank. {reason}")
     registry = load_rules(rules_dir)
     rules = prepare(registry, thresholds=thresholds)
     chosen = _chosen(ranks, rules, [registry.find(key).code for key in fixes]) if fixes else []
@@ -74,8 +74,8 @@ def what_if(
     return _document(path, ranks, chosen, scaled, [*dict.fromkeys(fixes), *changes], [*registry.warnings, *warnings])
 
 
-class _AppliedFix(Struct, frozen=True):
-    """A finding's fix: what it changes on each rank."""
+class _Fix(Struct, frozen=True):
+    """The fix of a finding, with its changes on each rank."""
 
     code: str
     title: str
@@ -93,12 +93,12 @@ def _chosen(ranks: Ranks, rules: Sequence[Rule], codes: Sequence[str]) -> list[_
             known = [one.finding.code for ones in found for one in ones if one.changes]
             known += [one.finding.code for one in of_run]
             possible = ", ".join(dict.fromkeys(known)) or "nothing"
-            raise InputError(f"{code} finds nothing to fix in this trace; what can be replayed: {possible}")
-        fixes = [_AppliedFix(code, title, [_of(priced, code, title) for priced in found]) for title in titles]
+            raise InputError(f"{code} finds nothing to fix in this trace; you can replay: {possible}")
+        fixes = [_Fix(code, title, [_of(priced, code, title) for priced in found]) for title in titles]
         if (remedy := remedies.get(code)) is not None:
             fixes = [_AppliedFix(code, next(iter(titles)), [list(own) for own in remedy])]
         if not any(own for fix in fixes for own in fix.changes):
-            raise InputError(f"what the fix of {code} changes is not known, so it cannot be replayed")
+            raise InputError(f"{code} does not say what its fix changes, so it cannot be replayed")
         chosen += fixes
     return chosen
 
@@ -108,12 +108,15 @@ def _of(priced: Sequence[Priced], code: str, title: str) -> list[Change]:
 
 
 def _scaled(ranks: Sequence[Facts], what: str, factor: float) -> list[list[Change]]:
-    """By rank. "kernel~TEXT": device work of such a name or kind; "host~TEXT": host time in what has such a name."""
+    """The changes of one scale, by rank.
+
+    "kernel~PATTERN" matches names and kinds of GPU work, "host~PATTERN" the names of host events.
+    """
     side, _, pattern = what.partition("~")
     if side not in ("kernel", "host") or not pattern:
         raise InputError(f"cannot scale {what!r}: write kernel~PATTERN or host~PATTERN")
     if not 0 <= factor < float("inf"):
-        raise InputError(f"cannot scale {what!r} by {factor:g}: give a number from 0 on")
+        raise InputError(f"cannot scale {what!r} by {factor:g}: the factor must be 0 or more")
     try:
         matches = re.compile(pattern, re.IGNORECASE).search
     except re.error as error:
@@ -152,17 +155,17 @@ def _document(
     everything = [*(fix.changes for fix in chosen), *scaled]
     before, after = ranks.replay(_together(ranks, [])), ranks.replay(_together(ranks, everything))
     step_ns, before_ns, after_ns = _median(ranks.facts), _median(before), _median(after)
-    to_measured = step_ns / before_ns  # the replay may miss the step a little
-    shown = ranks.facts[0]
-    parts_before, parts_after = parts_of(shown, before[0]), parts_of(shown, after[0])
-    labels = labels_of(shown)
+    to_measured = step_ns / before_ns  # corrects a small error of the replay
+    first = ranks.facts[0]
+    parts_before, parts_after = parts_of(first, before[0]), parts_of(first, after[0])
+    labels = labels_of(first)
     graphs = [facts.replay_graph for facts in ranks.facts]
     errors = [facts.replay_error.share for facts in ranks.facts if facts.replay_error is not None]
     return WhatIf(
-        path=shown.trace.meta.path if len(ranks.facts) == 1 else path,
+        path=first.trace.meta.path if len(ranks.facts) == 1 else path,
         ranks=len(ranks.facts),
         meetings=ranks.meetings if len(ranks.facts) > 1 else 0,
-        steps=shown.steps.count,
+        steps=first.steps.count,
         changes=names,
         fixes=[
             WhatIfFix(
@@ -192,7 +195,7 @@ def _document(
 
 
 def _together(ranks: Ranks, changes: Sequence[Sequence[Sequence[Change]]]) -> list[list[Change]]:
-    """All changes of each rank."""
+    """All changes, by rank."""
     return [[change for by_rank in changes for change in by_rank[rank]] for rank in range(len(ranks.facts))]
 
 

@@ -57,7 +57,7 @@ def test_an_exception_passes_through_and_the_trace_is_kept(tmp_path: Path) -> No
 
 
 def test_too_few_steps_are_said_so(tmp_path: Path) -> None:
-    with pytest.warns(RuntimeWarning, match="recorded nothing: steps ended 2"), traceopt.profile(tmp_path) as profiler:
+    with pytest.warns(RuntimeWarning, match="recorded nothing: 2 steps ended"), traceopt.profile(tmp_path) as profiler:
         train(2, profiler)
     assert not profiler.traces
 

@@ -95,7 +95,7 @@ def test_tensorboard_shows_the_steps_that_we_count(run: Run) -> None:
     [
         ("torch_tb_profiler", ".", "torch-tb-profiler is not installed: pip install tensorboard torch-tb-profiler"),
         ("", "missing", "no such folder: missing"),
-        ("", ".", "no trace below . that TensorBoard would show"),
+        ("", ".", "no trace for TensorBoard in ."),
     ],
 )
 def test_what_cannot_be_shown_is_said_in_one_line(

@@ -1,7 +1,7 @@
-"""The command line: reads options, calls the analysis, prints and writes what comes back; computes nothing.
+"""The command line: reads options, calls the analysis, prints and writes the result. It computes nothing.
 
-One command a file. Exit codes: 0 done, 1 a gate failed, 2 bad usage, unreadable input or an internal error,
-130 interrupted. Heavy modules are imported inside the commands, so that `--help` answers at once.
+One file per command. Exit codes: 0 success, 1 a gate failed, 2 wrong usage, unreadable input or an internal error,
+130 interrupted. Heavy modules are imported inside the commands, so that `--help` answers immediately.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from traceopt.version import __version__
 @click.version_option(__version__, prog_name="traceopt", message="%(prog)s %(version)s")
 @click.pass_context
 def cli(context: click.Context) -> None:
-    """Reads PyTorch profiler traces and says what the bottleneck is and how to fix it."""
+    """Find the bottleneck in PyTorch profiler traces, and how to fix it."""
     if context.invoked_subcommand is None:
         click.echo(context.get_help(), err=True)
         context.exit(EXIT_ERROR)
@@ -46,7 +46,7 @@ for command in (analyze, run, compare, tensorboard, whatif, rules, rule, schema,
 def main() -> None:
     """The entry point of the `traceopt` command."""
     open_missing_streams()
-    gc.set_threshold(100_000)  # events are made and freed by the thousand; there is next to nothing to find
-    if "run" not in sys.argv:  # whose script may want them: threads that numpy starts, and that nothing here uses
+    gc.set_threshold(100_000)  # events are allocated and freed by the thousand, with almost no cycles to collect
+    if "run" not in sys.argv:  # the script may use the threads that NumPy starts; nothing here does
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     cli(prog_name="traceopt")

@@ -1,4 +1,4 @@
-"""`traceopt analyze`: traces in, the summary on stdout, the report and other files beside it."""
+"""`traceopt analyze`: reads traces, prints a summary, and writes the report and other files."""
 
 from __future__ import annotations
 
@@ -9,13 +9,12 @@ import click
 
 from traceopt.cli.gating import Gating, baseline_options
 from traceopt.cli.options import (
-    DEFAULT_HTML,
     FILE,
-    config_option,
-    debug_option,
+    format_option,
+    json_option,
     patch_option,
-    ranks_options,
-    rules_dir_option,
+    reading_options,
+    report_options,
     split_codes,
     workload_options,
 )
@@ -36,37 +35,29 @@ from traceopt.output import emit
 
 @click.command()
 @click.argument("paths", nargs=-1, required=True, metavar="PATH...")
-@click.option("--html", metavar="PATH", help=f"Where the HTML report goes.  [default: {DEFAULT_HTML}]")
-@click.option("--no-html", is_flag=True, help="Write no HTML report.")
-@click.option("--static", is_flag=True, help="HTML without interactive charts; a smaller file.")
-@click.option("--json", "json_path", metavar="PATH", help="Also write the result document; - is stdout.")
-@click.option(
-    "--format",
-    "format_",
-    type=click.Choice(["text", "concise", "json", *FORMATS]),
-    default="text",
-    show_default=True,
-    help="What goes to stdout.",
-)
+@report_options
+@click.option("--static", is_flag=True, help="Write HTML without interactive charts: a smaller file.")
+@json_option("result document")
+@format_option("text", "concise", "json", *FORMATS)
 @pull_request_options
 @baseline_options
-@click.option("--select", multiple=True, callback=split_codes, help="Rules to run: codes, prefixes or names, by comma.")
-@click.option("--ignore", multiple=True, callback=split_codes, help="Rules to leave out; the more specific entry wins.")
+@click.option(
+    "--select",
+    multiple=True,
+    callback=split_codes,
+    help="Rules to run: codes, prefixes or names, separated by commas.",
+)
+@click.option("--ignore", multiple=True, callback=split_codes, help="Rules to skip; the more specific entry wins.")
 @click.option(
     "--source",
     multiple=True,
     type=FILE,
     metavar="DIR",
-    help="Folder of the recorded script's source: fixes come as patches of it.",
+    help="Folder with the source of the recorded script: fixes come as patches of it.",
 )
 @patch_option
 @workload_options
-@rules_dir_option
-@ranks_options
-@config_option
-@click.option("--color/--no-color", default=None, help="Colours.  [default: on a terminal, unless NO_COLOR is set]")
-@click.option("-q", "--quiet", is_flag=True, help="Nothing on stderr but errors.")
-@debug_option
+@reading_options
 @click.pass_context
 def analyze(
     context: click.Context,
@@ -77,20 +68,10 @@ def analyze(
     static: bool,
     json_path: str | None,
     format_: str,
-    markdown: str | None,
-    sarif: str | None,
-    job_summary: bool,
-    label: str,
-    baseline: tuple[str, ...],
-    write_baseline: str | None,
-    fail_on: tuple[str, ...],
-    warn_on: tuple[str, ...],
-    exit_zero: bool,
-    select: tuple[str, ...],
-    ignore: tuple[str, ...],
+    pull_request: PullRequest,
+    gating: Gating,
     source: tuple[Path, ...],
     patch_path: str | None,
-    rules_dir: str | None,
     config_path: Path | None,
     color: bool | None,
     quiet: bool,
@@ -98,22 +79,18 @@ def analyze(
 ) -> None:
     """Find the bottleneck in traces and write the report.
 
-    PATH is a trace (.json, .json.gz, .zip), a folder (TensorBoard log folders too), or a quoted glob.
+    PATH is a trace (.json, .json.gz, .zip), a folder (also a TensorBoard log folder), or a quoted glob.
     """
-    if html is not None and no_html:
-        raise click.UsageError("use either --html or --no-html")
     if patch_path is not None and not source:
-        raise click.UsageError("--patch needs the source: --source DIR")
-    config = configuration(config_path, select=select, ignore=ignore, rules_dir=rules_dir, **settings)
-    html_path = None if no_html else html_target(html, config)
+        raise click.UsageError("--patch needs the source: add --source DIR")
+    config = configuration(config_path, **settings)
+    html_path = html_target(html, no_html, config)
     if json_path == "-":
         json_path, format_ = None, "json"
     check_all_writable(html_path, json_path, patch_path)
-    pull_request = PullRequest(markdown, sarif, job_summary, label)
     pull_request.check()
-
-    gating = Gating(baseline, write_baseline, fail_on, warn_on, exit_zero)
     gating.prepare(config, debug=context.obj["debug"])
+
     result = analyzed(paths, config, source, debug=context.obj["debug"], quiet=quiet)
     inputs = [*paths, *(file.path for file in result.run.files)]
     gating.judge(result, inputs)
@@ -130,5 +107,5 @@ def analyze(
         emit(rendered(result, format_, color, html_path))
     if html_path is not None and format_ != "text" and not quiet:
         click.echo(f"Report: {visible(html_path)}", err=True)
-    gating.tell(color, on_stdout=format_ == "text")
+    gating.report(color, on_stdout=format_ == "text")
     context.exit(gating.exit_code)

@@ -1,4 +1,4 @@
-"""`traceopt compare`: two sides of a change beside each other, and the gates that it must pass."""
+"""`traceopt compare`: compares two sides of a change, and checks the gates that it must pass."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from traceopt.cli.gating import EXIT_GATE, failed, gate_options, parsed_gates
-from traceopt.cli.options import config_option, debug_option, ranks_options, rules_dir_option
+from traceopt.cli.options import format_option, json_option, markdown_option, reading_options
 from traceopt.cli.results import check_all_writable, configuration, terminal, write_output
 from traceopt.output import StderrProgress, emit
 
@@ -17,29 +17,17 @@ from traceopt.output import StderrProgress, emit
 @click.command()
 @click.argument("base", metavar="BASE")
 @click.argument("head", metavar="HEAD")
-@click.option("--base", "more_base", multiple=True, metavar="PATH", help="One more run of BASE.")
-@click.option("--head", "more_head", multiple=True, metavar="PATH", help="One more run of HEAD.")
+@click.option("--base", "more_base", multiple=True, metavar="PATH", help="Add a run to BASE.")
+@click.option("--head", "more_head", multiple=True, metavar="PATH", help="Add a run to HEAD.")
 @click.option(
-    "--in-turn", is_flag=True, help="The runs were recorded by turns: BASE, HEAD, BASE, HEAD, ... Pairs are compared."
+    "--in-turn", is_flag=True, help="The runs alternated (BASE, HEAD, BASE, HEAD, ...): compare them in pairs."
 )
 @click.option("--html", "html_path", metavar="PATH", help="Also write the comparison as HTML.")
-@click.option("--markdown", "markdown_path", metavar="PATH", help="Also write the comment of a pull request.")
-@click.option("--json", "json_path", metavar="PATH", help="Also write the comparison document; - is stdout.")
-@click.option(
-    "--format",
-    "format_",
-    type=click.Choice(["text", "markdown", "json"]),
-    default="text",
-    show_default=True,
-    help="What goes to stdout.",
-)
+@markdown_option
+@json_option("comparison document")
+@format_option("text", "markdown", "json")
 @gate_options
-@rules_dir_option
-@ranks_options
-@config_option
-@click.option("--color/--no-color", default=None, help="Colours.  [default: on a terminal, unless NO_COLOR is set]")
-@click.option("-q", "--quiet", is_flag=True, help="Nothing on stderr but errors.")
-@debug_option
+@reading_options
 @click.pass_context
 def compare(
     context: click.Context,
@@ -56,22 +44,21 @@ def compare(
     fail_on: tuple[str, ...],
     warn_on: tuple[str, ...],
     exit_zero: bool,
-    rules_dir: str | None,
     config_path: Path | None,
     color: bool | None,
     quiet: bool,
-    **ranks: Any,
+    **settings: Any,
 ) -> None:
-    """Compare two sides of a change: is HEAD slower than BASE, and why?
+    """Find out if HEAD is slower than BASE, and why.
 
     \b
     traceopt compare logs/main logs/branch
     traceopt compare 'logs/main-*' 'logs/branch-*'
 
-    Each is a trace, a folder of one run, a result document or a report. A quoted glob is a run for each match: only
-    several runs a side tell by how much runs of the same code differ.
+    Each side is a trace, a folder of one run, a result document or a report. A quoted glob is one run per match:
+    only several runs per side show how much runs of the same code differ.
     """
-    config = configuration(config_path, rules_dir=rules_dir, **ranks)
+    config = configuration(config_path, **settings)
     if json_path == "-":
         json_path, format_ = None, "json"
     check_all_writable(html_path, markdown_path, json_path)

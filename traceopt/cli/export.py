@@ -1,4 +1,4 @@
-"""`traceopt export`: the result document out of an HTML report."""
+"""`traceopt export`: extracts the result document from an HTML report."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from traceopt.cli.results import write_output
 from traceopt.errors import InputError, one_line
 from traceopt.output import emit
 
-LARGEST_BYTES = 1 << 28  # of a report; one with Plotly takes 2 MB
+MOST_BYTES = 1 << 28  # of a report; with Plotly it has 2 MB
 
 
 @click.command()
 @click.argument("report", metavar="REPORT.html")
-@click.option("--json", "json_path", metavar="PATH", default="-", help="Where the JSON goes.  [default: stdout]")
+@click.option("--json", "json_path", metavar="PATH", default="-", help="Where to write the JSON.  [default: stdout]")
 @debug_option
 def export(report: str, json_path: str) -> None:
-    """Get the result document (JSON) back out of an HTML report."""
+    """Extract the result document (JSON) from an HTML report."""
     from traceopt.result.document import Result
     from traceopt.result.packing import embedded_result
 
@@ -36,9 +36,9 @@ def export(report: str, json_path: str) -> None:
 
 
 def _page(report: str) -> str:
-    """The file's text, whatever it is; what a report embeds is ASCII."""
+    """The text of the file. Invalid UTF-8 does not matter, because the embedded document is ASCII."""
     with Path(report).open("rb") as file:
-        content = file.read(LARGEST_BYTES + 1)
-    if len(content) > LARGEST_BYTES:
-        raise ValueError(f"it is larger than {LARGEST_BYTES:,} bytes, which no traceopt report is")
+        content = file.read(MOST_BYTES + 1)
+    if len(content) > MOST_BYTES:
+        raise ValueError(f"it is larger than {MOST_BYTES:,} bytes, so it is not a traceopt report")
     return content.decode("utf-8", "replace")

@@ -1,4 +1,4 @@
-"""How the program fails: one line, a traceback only with --debug."""
+"""How the program fails: with one line on stderr, and a traceback only with --debug."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ EXIT_INTERRUPTED = 130
 
 
 class Cli(click.Group):
-    """The command group with this program's manner of failing: one line, a traceback only with --debug."""
+    """A command group that turns every error into one line and an exit code."""
 
     def main(self, *args: Any, **options: Any) -> Any:
         state = {"debug": False}
@@ -31,7 +31,7 @@ class Cli(click.Group):
             code = _fail(f"error: {error}")
         except MemoryError:
             _show_traceback(state["debug"])
-            code = _fail("error: not enough memory; give fewer or smaller traces")
+            code = _fail("error: not enough memory: pass fewer or smaller traces")
         except Exception as error:
             _show_traceback(state["debug"])
             hint = "" if state["debug"] else " (run with --debug for the traceback)"
@@ -40,7 +40,7 @@ class Cli(click.Group):
 
 
 def _fail(message: str, code: int = EXIT_ERROR) -> int:
-    with suppress(OSError):  # nobody can be told, but the code
+    with suppress(OSError):  # stderr is closed: only the exit code is left
         click.echo(f"traceopt: {message}", err=True)
     return code
 

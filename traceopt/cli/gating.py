@@ -1,14 +1,14 @@
-"""What analyze and run do with a baseline and with gates: compare, say so, decide the exit code."""
+"""Baselines and gates of `analyze` and `run`: compares, prints the outcome, and decides the exit code."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from functools import reduce
+from collections.abc import Iterable, Sequence
+from functools import wraps
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from traceopt.cli.options import split_codes
+from traceopt.cli.options import Command, options, split_codes
 from traceopt.cli.results import check_all_writable, terminal, write_output
 from traceopt.output import emit
 
@@ -21,39 +21,55 @@ if TYPE_CHECKING:
 
 EXIT_GATE = 1
 
-_GATE_OPTIONS = (
+gate_options = options(
     click.option(
         "--fail-on",
         multiple=True,
         callback=split_codes,
         metavar="GATE",
-        help="Exit 1 where a limit is not kept: high, finding=new-high, gpu_idle=40%, step_time=+5%.",
+        help="Exit 1 if a limit is exceeded: high, finding=new-high, gpu_idle=40%, step_time=+5%.",
     ),
-    click.option("--warn-on", multiple=True, callback=split_codes, metavar="GATE", help="Only say so."),
-    click.option("--exit-zero", is_flag=True, help="Exit 0 also when a gate failed."),
-)
-_BASELINE_OPTIONS = (
     click.option(
-        "--baseline",
+        "--warn-on",
         multiple=True,
-        metavar="FILE",
-        help="Compare with this run: a result document, a report or traces. Several are several runs.",
+        callback=split_codes,
+        metavar="GATE",
+        help="The same, but only print a warning.",
     ),
-    click.option("--write-baseline", metavar="FILE", help="Write what a later --baseline needs."),
+    click.option("--exit-zero", is_flag=True, help="Exit 0 even if a gate failed."),
 )
 
 
-def gate_options(command: Callable[..., None]) -> Callable[..., None]:
-    return reduce(lambda wrapped, option: option(wrapped), reversed(_GATE_OPTIONS), command)
+def baseline_options(command: Command) -> Command:
+    """Adds the options of a `Gating`, and passes it to the command as `gating`."""
 
+    @wraps(command)
+    def with_gating(
+        *arguments: Any,
+        baseline: tuple[str, ...],
+        write_baseline: str | None,
+        fail_on: tuple[str, ...],
+        warn_on: tuple[str, ...],
+        exit_zero: bool,
+        **others: Any,
+    ) -> None:
+        command(*arguments, gating=Gating(baseline, write_baseline, fail_on, warn_on, exit_zero), **others)
 
-def baseline_options(command: Callable[..., None]) -> Callable[..., None]:
-    """The options that become a `Gating`."""
-    return reduce(lambda wrapped, option: option(wrapped), reversed(_BASELINE_OPTIONS), gate_options(command))
+    add_options = options(
+        click.option(
+            "--baseline",
+            multiple=True,
+            metavar="FILE",
+            help="Compare with this run: a result document, a report or traces. Repeat to give several runs.",
+        ),
+        click.option("--write-baseline", metavar="FILE", help="Write a file for a later --baseline."),
+        gate_options,
+    )
+    return add_options(with_gating)
 
 
 def parsed_gates(fail_on: Iterable[str], warn_on: Iterable[str], config: Config) -> list[Gate]:
-    """Those of the command line, else of the settings. Raises ConfigError for what is no gate."""
+    """The gates of the command line, or else of the settings. Raises ConfigError for a gate that does not exist."""
     from traceopt.comparison.gates import Gate
 
     failing, warning = tuple(fail_on) or config.fail_on, tuple(warn_on) or config.warn_on
@@ -61,12 +77,12 @@ def parsed_gates(fail_on: Iterable[str], warn_on: Iterable[str], config: Config)
 
 
 def failed(outcomes: Iterable[GateOutcome]) -> bool:
-    """Whether a gate of --fail-on has not passed: what was not measured has not."""
+    """Whether a --fail-on gate did not pass. A gate whose metric was not measured does not pass."""
     return any(outcome.level == "fail" and outcome.status != "passed" for outcome in outcomes)
 
 
 class Gating:
-    """What the options ask for. `prepare` is for before the analysis, the rest for after it."""
+    """Baseline and gates of a command. Call `prepare` before the analysis, and the other methods after it."""
 
     def __init__(
         self,
@@ -83,14 +99,19 @@ class Gating:
         self._gates: list[Gate] = []
         self._runs: list[RunOfSide] = []
 
+    @property
+    def requested(self) -> bool:
+        """Whether the command line names a baseline or a gate."""
+        return bool(self.baseline or self.write_baseline or self.fail_on or self.warn_on)
+
     def prepare(self, config: Config, *, debug: bool) -> None:
-        """Reads gates and baseline. Raises ConfigError, InputError or OutputError for what cannot be used."""
+        """Reads gates and baseline. Raises ConfigError, InputError or OutputError if one cannot be used."""
         check_all_writable(self.write_baseline)
         self._gates = parsed_gates(self.fail_on, self.warn_on, config)
         paths = self.baseline or config.baseline
         missing = [gate.text for gate in self._gates if gate.needs_baseline]
         if missing and not paths:
-            raise click.UsageError(f"{', '.join(missing)}: what to compare with? --baseline FILE")
+            raise click.UsageError(f"{', '.join(missing)} needs a run to compare with: add --baseline FILE")
         if paths:
             from traceopt.run_comparison import runs_of
 
@@ -99,7 +120,7 @@ class Gating:
             )
 
     def judge(self, result: Result, inputs: Iterable[str]) -> None:
-        """Compares and judges the result, and keeps it as a baseline where that was asked for."""
+        """Compares the result with the baseline, checks the gates, and writes a new baseline if requested."""
         if self._runs:
             from traceopt.comparison.compare import compare_runs
             from traceopt.run_comparison import runs_of
@@ -116,13 +137,13 @@ class Gating:
             write_output(self.write_baseline, slim(result).to_json(), inputs)
 
     def not_judged(self, reason: str) -> None:
-        """For a run without a result: its gates have not passed."""
+        """Marks all gates as not checked, for a run without a result."""
         from traceopt.result.comparison import GateOutcome
 
         self.outcomes = [GateOutcome(gate.text, gate.level, "not_checked", reason) for gate in self._gates]
 
-    def tell(self, color: bool | None, *, on_stdout: bool) -> None:
-        """Prints the comparison and a line a gate, the last of all."""
+    def report(self, color: bool | None, *, on_stdout: bool) -> None:
+        """Prints the comparison, then one line per gate."""
         if self.comparison is None and not self.outcomes:
             return
         from traceopt.reports.text.comparison_terminal import render_against_baseline, render_gates
@@ -132,11 +153,11 @@ class Gating:
             render_against_baseline(self.comparison, **style) if self.comparison is not None else "",
             render_gates(self.outcomes, **style),
         ]
-        told = "".join(f"\n{block}" for block in blocks if block)
+        text = "".join(f"\n{block}" for block in blocks if block)
         if on_stdout:
-            emit(told)
+            emit(text)
         else:
-            click.echo(told.removeprefix("\n"), nl=False, err=True)
+            click.echo(text.removeprefix("\n"), nl=False, err=True)
 
     @property
     def exit_code(self) -> int:

@@ -5,11 +5,25 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from functools import reduce
 from pathlib import Path
+from typing import Any
 
 import click
 
+Command = Callable[..., Any]  # the function of a command
+Option = Callable[[Command], Command]  # a decorator that adds one option or several
+
 DEFAULT_HTML = "traceopt-report.html"
 FILE = click.Path(path_type=Path)
+_AMOUNT = click.FloatRange(0, min_open=True)
+
+
+def options(*listed: Option) -> Option:
+    """One decorator that adds several options; `--help` lists them in this order."""
+
+    def add(command: Command) -> Command:
+        return reduce(lambda decorated, option: option(decorated), reversed(listed), command)
+
+    return add
 
 
 def split_codes(_: click.Context, __: click.Parameter, values: Iterable[str]) -> tuple[str, ...]:
@@ -22,8 +36,23 @@ def _remember_debug(context: click.Context, _: click.Parameter, value: bool) -> 
 
 def _no_source_file(_: click.Context, __: click.Parameter, value: str | None) -> str | None:
     if value is not None and value.endswith(".py"):
-        raise click.BadParameter(f"{value} is a Python file; name the patch to write")
+        raise click.BadParameter(f"{value} is a Python file; give the name of a patch file")
     return value
+
+
+def json_option(document: str) -> Option:
+    return click.option("--json", "json_path", metavar="PATH", help=f"Also write the {document}; - is stdout.")
+
+
+def format_option(*formats: str) -> Option:
+    return click.option(
+        "--format",
+        "format_",
+        type=click.Choice(formats),
+        default="text",
+        show_default=True,
+        help="What to print on stdout.",
+    )
 
 
 debug_option = click.option(
@@ -33,45 +62,50 @@ debug_option = click.option(
     callback=_remember_debug,
     help="Show the traceback of an error.",
 )
+quiet_option = click.option("-q", "--quiet", is_flag=True, help="Print nothing on stderr except errors.")
+config_option = click.option("--config", "config_path", type=FILE, help="Use this settings file, not the nearest one.")
 rules_dir_option = click.option(
     "--rules-dir", metavar="DIR", help="Also load the rules in the *.py files of this folder."
+)
+markdown_option = click.option(
+    "--markdown", "markdown_path", metavar="PATH", help="Also write a pull request comment (Markdown)."
 )
 patch_option = click.option(
     "--patch",
     "patch_path",
     metavar="FILE",
     callback=_no_source_file,
-    help="Also write one patch of all fixes that have one.",
+    help="Also write one patch with all fixes that have one.",
 )
-_AMOUNT = click.FloatRange(0, min_open=True)
-_workload_options = (
-    click.option("--tokens-per-step", type=_AMOUNT, metavar="N", help="Tokens that one GPU processes in a step."),
-    click.option("--samples-per-step", type=_AMOUNT, metavar="N", help="Samples that one GPU processes in a step."),
+report_options = options(
+    click.option("--html", metavar="PATH", help=f"Where to write the HTML report.  [default: {DEFAULT_HTML}]"),
+    click.option("--no-html", is_flag=True, help="Write no HTML report."),
+)
+workload_options = options(
+    click.option("--tokens-per-step", type=_AMOUNT, metavar="N", help="Tokens that one GPU processes per step."),
+    click.option("--samples-per-step", type=_AMOUNT, metavar="N", help="Samples that one GPU processes per step."),
     click.option(
         "--reference-throughput",
         type=_AMOUNT,
         metavar="N",
-        help="Rate of one GPU to compare with: tokens a second, else samples.",
+        help="Rate of one GPU to compare with, in tokens (or samples) per second.",
     ),
 )
-_ranks_options = (
+# What `analyze` and `compare` have in common: how traces are read, and how the commands print.
+reading_options = options(
+    rules_dir_option,
     click.option(
         "--jobs",
         type=click.IntRange(1),
         metavar="N",
-        help="Ranks to read at a time, each in a process.  [default: what cores and memory allow]",
+        help="Number of ranks to read at a time, one process each.  [default: as cores and memory allow]",
     ),
     click.option("--scheduler", metavar="ADDRESS", help="Read the ranks on this Dask cluster: tcp://host:8786."),
-    click.option("--cache", metavar="DIR", help="Keep what each rank gave here; an unchanged trace is read once."),
+    click.option("--cache", metavar="DIR", help="Store each rank's result here, to skip unchanged traces."),
+    config_option,
+    click.option(
+        "--color/--no-color", default=None, help="Use colours.  [default: on a terminal, unless NO_COLOR is set]"
+    ),
+    quiet_option,
+    debug_option,
 )
-config_option = click.option("--config", "config_path", type=FILE, help="Settings file instead of the nearest one.")
-
-
-def workload_options(command: Callable[..., None]) -> Callable[..., None]:
-    """The options that say what a step processes."""
-    return reduce(lambda wrapped, option: option(wrapped), reversed(_workload_options), command)
-
-
-def ranks_options(command: Callable[..., None]) -> Callable[..., None]:
-    """The options that say where many ranks are analyzed."""
-    return reduce(lambda wrapped, option: option(wrapped), reversed(_ranks_options), command)

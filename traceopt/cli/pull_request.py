@@ -1,15 +1,16 @@
-"""What a pull request shows: the comment, the job's summary, annotations, code scanning, code quality."""
+"""Output for pull requests: the comment, the job summary, annotations, code scanning, code quality."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Sequence
-from functools import reduce
+from collections.abc import Iterable, Sequence
+from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
+from traceopt.cli.options import Command, markdown_option, options
 from traceopt.cli.results import check_all_writable, write_output
 from traceopt.errors import OutputError, visible
 
@@ -18,30 +19,36 @@ if TYPE_CHECKING:
     from traceopt.result.document import Result
 
 FORMATS = ("markdown", "github", "gitlab", "sarif")
-SUMMARY_LIMIT = 1 << 20  # bytes that GitHub takes from a step; of a larger summary it shows nothing
-_BY_FILE = ("gitlab", "sarif")  # have no room for a finding without a line of code
-
-_OPTIONS = (
-    click.option("--markdown", metavar="PATH", help="Also write the comment of a pull request."),
-    click.option("--sarif", metavar="PATH", help="Also write SARIF 2.1.0, for code scanning."),
-    click.option("--job-summary", is_flag=True, help="Also add the comment to the summary of the GitHub Actions job."),
-    click.option(
-        "--label",
-        default="traceopt",
-        show_default=True,
-        metavar="NAME",
-        help="Keeps jobs that report on one pull request apart.",
-    ),
-)
+SUMMARY_LIMIT = 1 << 20  # bytes; GitHub shows nothing of a larger job summary
+_BY_FILE = ("gitlab", "sarif")  # formats that cannot show a finding without a line of code
 
 
-def pull_request_options(command: Callable[..., None]) -> Callable[..., None]:
-    """The options that become a `PullRequest`."""
-    return reduce(lambda wrapped, option: option(wrapped), reversed(_OPTIONS), command)
+def pull_request_options(command: Command) -> Command:
+    """Adds the options of a `PullRequest`, and passes it to the command as `pull_request`."""
+
+    @wraps(command)
+    def with_pull_request(
+        *arguments: Any, markdown_path: str | None, sarif: str | None, job_summary: bool, label: str, **others: Any
+    ) -> None:
+        command(*arguments, pull_request=PullRequest(markdown_path, sarif, job_summary, label), **others)
+
+    add_options = options(
+        markdown_option,
+        click.option("--sarif", metavar="PATH", help="Also write SARIF 2.1.0, for code scanning."),
+        click.option("--job-summary", is_flag=True, help="Add the comment to the summary of a GitHub Actions job."),
+        click.option(
+            "--label",
+            default="traceopt",
+            show_default=True,
+            metavar="NAME",
+            help="Unique name of this job, if several report on one pull request.",
+        ),
+    )
+    return add_options(with_pull_request)
 
 
 class PullRequest(NamedTuple):
-    """What the options ask for. Files of findings are named from the root of the repository."""
+    """The requested output. File names in findings are relative to the root of the repository."""
 
     markdown: str | None
     sarif: str | None
@@ -49,7 +56,7 @@ class PullRequest(NamedTuple):
     label: str
 
     def check(self) -> None:
-        """Raises OutputError, before the analysis rather than after it, for what cannot be written."""
+        """Raises OutputError if a file cannot be written. Call it before the analysis."""
         check_all_writable(self.markdown, self.sarif, str(_summary_file()) if self.job_summary else None)
 
     def write(
@@ -72,8 +79,8 @@ class PullRequest(NamedTuple):
 
         result = in_repository(result, source)
         if format_ in _BY_FILE and not quiet and (codes := without_a_place(result.findings)):
-            told = ", ".join(map(visible, codes))
-            click.echo(f"traceopt: left out, without a line of the repository: {told}", err=True)
+            listed = ", ".join(map(visible, codes))
+            click.echo(f"traceopt: left out, because they have no line in the repository: {listed}", err=True)
         if format_ == "markdown":
             return render_markdown(result, label=self.label, comparison=gating.comparison, gates=gating.outcomes)
         if format_ == "sarif":
@@ -93,9 +100,9 @@ def _add_to_summary(comment: str, *, quiet: bool) -> None:
     try:
         if path.exists() and path.stat().st_size + len(data) > SUMMARY_LIMIT:
             if not quiet:
-                click.echo("traceopt: nothing added to the job's summary: it would be larger than 1 MiB", err=True)
+                click.echo("traceopt: nothing added to the job summary: it would exceed 1 MiB", err=True)
             return
         with path.open("ab") as file:
             file.write(data)
     except OSError as error:
-        raise OutputError(f"cannot write the job's summary: {error.strerror}") from error
+        raise OutputError(f"cannot write the job summary: {error.strerror}") from error

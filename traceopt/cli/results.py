@@ -1,4 +1,4 @@
-"""What the commands share: settings and rules as asked for, the analysis with its progress, the result as output."""
+"""What the commands share: settings and rules, the analysis with a progress line, and writing the result."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def write_patch(path: str, result: Result, source: Sequence[Path], inputs: Itera
         text = (
             f"{visible(path)} changes {', '.join(codes)}"
             if patch
-            else f"no fix has a patch: {visible(path)} is not written"
+            else f"no fix has a patch, so {visible(path)} was not written"
         )
         click.echo(f"traceopt: {text}", err=True)
 
@@ -72,7 +72,7 @@ def check_all_writable(*paths: str | None) -> None:
 
 
 def configuration(path: Path | None, **options: Any) -> Config:
-    """The settings of the file, and in their place the options that stand on the command line."""
+    """The settings of the file, with the options of the command line in place of theirs."""
     from msgspec.structs import replace
 
     from traceopt.config import load_config
@@ -89,10 +89,13 @@ def registry_of(rules_dir: str | None, config_path: Path | None) -> Registry:
     return registry
 
 
-def html_target(option: str | None, config: Config) -> str | None:
-    if option is not None:
-        return option
-    if config.html is False:
+def html_target(html: str | None, no_html: bool, config: Config) -> str | None:
+    """Where to write the HTML report, or None. Raises click.UsageError if both options are given."""
+    if html is not None and no_html:
+        raise click.UsageError("use either --html or --no-html")
+    if html is not None:
+        return html
+    if no_html or config.html is False:
         return None
     return config.html if isinstance(config.html, str) else DEFAULT_HTML
 
@@ -109,7 +112,7 @@ def rendered(result: Result, format_: str, color: bool | None, html_path: str | 
 
 
 def terminal(color: bool | None) -> dict[str, Any]:
-    """What standard output is, for the renderers of text; `color` None finds out."""
+    """Width, colour and Unicode support of stdout, for the text renderers. `color` None: detect it."""
     import shutil
 
     if color is None:

@@ -1,4 +1,4 @@
-"""`traceopt rules` and `traceopt rule`: the catalogue, and the page of one rule."""
+"""`traceopt rules` and `traceopt rule`: lists all rules, and prints the page of one."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from traceopt.output import emit
     type=click.Choice(["text", "json"]),
     default="text",
     show_default=True,
-    help="The output.",
+    help="Output format.",
 )
 @rules_dir_option
 @config_option

@@ -1,4 +1,4 @@
-"""`traceopt run`: records a training script, then analyzes what was recorded."""
+"""`traceopt run`: records a training script, then analyzes the traces."""
 
 from __future__ import annotations
 
@@ -8,7 +8,15 @@ from typing import Any
 import click
 
 from traceopt.cli.gating import Gating, baseline_options
-from traceopt.cli.options import DEFAULT_HTML, FILE, config_option, debug_option, patch_option, workload_options
+from traceopt.cli.options import (
+    FILE,
+    config_option,
+    debug_option,
+    patch_option,
+    quiet_option,
+    report_options,
+    workload_options,
+)
 from traceopt.cli.pull_request import PullRequest, pull_request_options
 from traceopt.cli.results import (
     analyzed,
@@ -28,24 +36,25 @@ DEFAULT_LOGDIR = "traceopt-logs"
 @click.command(context_settings={"allow_interspersed_args": False})
 @click.argument("command", nargs=-1, required=True, metavar="SCRIPT [ARGS]...")
 @click.option("-m", "module", is_flag=True, help="SCRIPT is a module, as in python -m.")
-@click.option("--logdir", type=FILE, metavar="DIR", help=f"Where the traces go.  [default: {DEFAULT_LOGDIR}/NAME]")
-@click.option("--name", help="Folder of this run in the log folder.  [default: script and time]")
+@click.option("--logdir", type=FILE, metavar="DIR", help=f"Folder for the traces.  [default: {DEFAULT_LOGDIR}/NAME]")
+@click.option("--name", help="Name of this run's folder in the log folder.  [default: script and time]")
 @click.option(
     "--preset",
     type=click.Choice(["standard", "quick", "long", "timing"]),
-    help="Which steps are recorded: 8-12 and 17-18; 2-4 and 6-7; 25-44 and 53-57; 8-12.  [default: standard]",
+    help="Record steps 8-12 and 17-18 (standard), 2-4 and 6-7 (quick), 25-44 and 53-57 (long), or 8-12 (timing)."
+    "  [default: standard]",
 )
 @click.option("--wait", type=click.IntRange(0), help="Steps before the profiler starts.  [default: 5]")
 @click.option("--warmup", type=click.IntRange(0), help="Steps whose events are dropped.  [default: 3]")
-@click.option("--active", type=click.IntRange(1), help="Steps that are recorded.  [default: 5]")
-@click.option("--repeat", type=click.IntRange(1), help="How often that is done.  [default: 1]")
-@click.option("--record-shapes", is_flag=True, help="Record shapes and dtypes of every op.")
+@click.option("--active", type=click.IntRange(1), help="Steps to record.  [default: 5]")
+@click.option("--repeat", type=click.IntRange(1), help="Number of times to do this.  [default: 1]")
+@click.option("--record-shapes", is_flag=True, help="Record the shapes and dtypes of every operator.")
 @click.option("--profile-memory", is_flag=True, help="Record every allocation.")
 @click.option("--with-stack", is_flag=True, help="Record the lines of code.")
 @click.option(
     "--step-on",
     metavar="WHAT",
-    help="What ends a step: batch, update, backward, forward or module:function.  [default: found out]",
+    help="What ends a step: batch, update, backward, forward or module:function.  [default: detected]",
 )
 @click.option(
     "--time-limit",
@@ -53,18 +62,17 @@ DEFAULT_LOGDIR = "traceopt-logs"
     default=120,
     show_default=True,
     metavar="SECONDS",
-    help="Close a cycle early that records longer, not with several ranks.",
+    help="End a cycle that records for longer; not with several ranks.",
 )
-@click.option("--stop-after", is_flag=True, help="End the script when all is recorded.")
-@click.option("--no-analyze", is_flag=True, help="Only record.")
-@click.option("--html", metavar="PATH", help=f"Where the HTML report goes.  [default: {DEFAULT_HTML}]")
-@click.option("--no-html", is_flag=True, help="Write no HTML report.")
+@click.option("--stop-after", is_flag=True, help="End the script when everything is recorded.")
+@click.option("--no-analyze", is_flag=True, help="Only record; skip the analysis.")
+@report_options
 @pull_request_options
 @baseline_options
 @patch_option
 @workload_options
 @config_option
-@click.option("-q", "--quiet", is_flag=True, help="Nothing on stderr but errors.")
+@quiet_option
 @debug_option
 @click.pass_obj
 def run(
@@ -77,15 +85,8 @@ def run(
     no_analyze: bool,
     html: str | None,
     no_html: bool,
-    markdown: str | None,
-    sarif: str | None,
-    job_summary: bool,
-    label: str,
-    baseline: tuple[str, ...],
-    write_baseline: str | None,
-    fail_on: tuple[str, ...],
-    warn_on: tuple[str, ...],
-    exit_zero: bool,
+    pull_request: PullRequest,
+    gating: Gating,
     patch_path: str | None,
     config_path: Path | None,
     quiet: bool,
@@ -94,32 +95,28 @@ def run(
     reference_throughput: float | None,
     **schedule: Any,
 ) -> None:
-    """Profile a training script, unchanged, and analyze what was recorded.
+    """Profile an unmodified training script and analyze the traces.
 
     \b
     traceopt run train.py --epochs 3
     traceopt run -m package.train
     traceopt run -- torchrun --nproc-per-node 8 train.py
 
-    First some steps are timed with nothing else recorded, then some with shapes, memory and lines of code. The options
-    from --wait to --with-stack replace that by one kind of cycle, as torch.profiler has it. The exit code is that of
-    the script; where that is 0, it is 1 when a gate of --fail-on failed.
+    By default two cycles are recorded: one with times only, then one with shapes, memory and lines of code. The
+    options from --wait to --with-stack replace them with one kind of cycle, as in torch.profiler. The exit code is
+    that of the script. If that is 0 and a --fail-on gate failed, it is 1.
     """
-    if html is not None and no_html:
-        raise click.UsageError("use either --html or --no-html")
-    if no_analyze and (baseline or write_baseline or fail_on or warn_on):
-        raise click.UsageError("baselines and gates need the analysis; leave --no-analyze out")
+    if no_analyze and gating.requested:
+        raise click.UsageError("baselines and gates need the analysis: remove --no-analyze")
     workload = {
         "tokens_per_step": tokens_per_step,
         "samples_per_step": samples_per_step,
         "reference_throughput": reference_throughput,
     }
     config = configuration(config_path, **workload)
-    html_path = None if no_html or no_analyze else html_target(html, config)
+    html_path = html_target(html, no_html or no_analyze, config)
     check_all_writable(html_path, patch_path)
-    pull_request = PullRequest(markdown, sarif, job_summary, label)
     pull_request.check()
-    gating = Gating(baseline, write_baseline, fail_on, warn_on, exit_zero)
     if not no_analyze:
         gating.prepare(config, debug=state["debug"])
 
@@ -129,7 +126,7 @@ def run(
     code, outcome = run_script.record(command, module, settings, quiet=quiet)
     for line in run_script.remarks(outcome, quiet=quiet):
         click.echo(f"traceopt: {visible(line)}", err=True)
-    if outcome.traces and not no_analyze and not run_script.was_told_to_end(code):
+    if outcome.traces and not no_analyze and not run_script.was_terminated(code):
         paths = [str(path) for path in outcome.traces]
         source = run_script.source_folders(command)
         result = analyzed(paths, config, source, debug=state["debug"], quiet=quiet)
@@ -141,10 +138,10 @@ def run(
         pull_request.write(result, gating, source, paths, quiet=quiet)
         emit(rendered(result, "text", None, html_path))
         emit(run_script.footer(outcome, settings))
-        gating.tell(None, on_stdout=True)
+        gating.report(None, on_stdout=True)
     else:
         if outcome.traces and not quiet:
             click.echo(run_script.footer(outcome, settings), nl=False, err=True)
         gating.not_judged("the run was not analyzed")
-        gating.tell(None, on_stdout=False)
+        gating.report(None, on_stdout=False)
     run_script.end_alike(code or gating.exit_code)

@@ -1,4 +1,4 @@
-"""`traceopt schema`: the JSON schema of the result document."""
+"""`traceopt schema`: prints the JSON schema of the result document."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ from traceopt.output import emit
 @click.command()
 @debug_option
 def schema() -> None:
-    """Print the JSON schema of the result document, with the meaning and unit of every field."""
+    """Print the JSON schema of the result document.
+
+    It states the meaning and unit of every field.
+    """
     from traceopt.result.json_schema import result_schema
 
     emit(result_schema().decode())

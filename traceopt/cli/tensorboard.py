@@ -1,4 +1,4 @@
-"""`traceopt tensorboard`: the traces in TensorBoard."""
+"""`traceopt tensorboard`: shows the traces in TensorBoard."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ from traceopt.cli.options import FILE, debug_option
 @click.argument("options", nargs=-1, type=click.UNPROCESSED, metavar="[TENSORBOARD OPTIONS]...")
 @debug_option
 def tensorboard(logdir: Path, options: tuple[str, ...]) -> None:
-    """Show the traces below LOGDIR in TensorBoard, with torch-tb-profiler.
+    """Show traces in TensorBoard.
 
-    Options after LOGDIR are those of TensorBoard: traceopt tensorboard traceopt-logs --port 6007
+    Shows all traces in LOGDIR and its subfolders, with torch-tb-profiler. Options after LOGDIR go to TensorBoard:
+    traceopt tensorboard traceopt-logs --port 6007
     """
     from traceopt.tensorboard_server import start
 

@@ -1,4 +1,4 @@
-"""`traceopt whatif`: replays the step with fixes made."""
+"""`traceopt whatif`: replays the step with fixes applied."""
 
 from __future__ import annotations
 
@@ -7,26 +7,26 @@ from pathlib import Path
 
 import click
 
-from traceopt.cli.options import config_option, debug_option, rules_dir_option, split_codes
+from traceopt.cli.options import config_option, debug_option, quiet_option, rules_dir_option, split_codes
 from traceopt.cli.results import configuration
 from traceopt.output import StderrProgress, emit
 
 
 @click.command()
 @click.argument("path", metavar="TRACE")
-@click.option("--fix", "fixes", multiple=True, callback=split_codes, help="Rules whose fixes are made: codes or names.")
+@click.option("--fix", "fixes", multiple=True, callback=split_codes, help="Rules whose fixes to apply: codes or names.")
 @click.option(
     "--scale",
     "scales",
     type=(str, float),
     multiple=True,
     metavar="WHAT FACTOR",
-    help="Scale what matches kernel~PATTERN (GPU time) or host~PATTERN (time of operators and frames).",
+    help="Scale everything that matches kernel~PATTERN (GPU time) or host~PATTERN (operators, Python frames).",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON document.")
 @rules_dir_option
 @config_option
-@click.option("-q", "--quiet", is_flag=True, help="Nothing on stderr but errors.")
+@quiet_option
 @debug_option
 def whatif(
     path: str,
@@ -37,14 +37,16 @@ def whatif(
     config_path: Path | None,
     quiet: bool,
 ) -> None:
-    """Replay the step with fixes made: what it takes then, and what limits it.
+    """Replay the step with fixes applied.
+
+    Prints how long the step takes then, and what limits it.
 
     \b
     traceopt whatif trace.json.gz --fix DL001 --fix TC001
     traceopt whatif trace.json.gz --scale kernel~gemm 0.5
     """
     if not fixes and not scales:
-        raise click.UsageError("say what changes: --fix CODE or --scale WHAT FACTOR")
+        raise click.UsageError("nothing to change: add --fix CODE or --scale WHAT FACTOR")
     config = configuration(config_path)
 
     from traceopt.reports.text.what_if import render_whatif
