@@ -1,20 +1,20 @@
-# Everything a developer runs. Each target sets up .venv when it is missing or pyproject.toml has changed.
+# Everything that a developer runs. Each target sets up .venv if it is missing or pyproject.toml has changed.
 #
 #   make demo    record the bundled slow training script and analyze its trace
 #   make test    all tests
-#   make lint    ruff, mypy, the import contract, and make audit where PyPI answers; changes nothing
+#   make lint    ruff, mypy, the import contract, and make audit if PyPI answers; changes nothing
 #   make test-torch
-#                the tests of the recording on torch 2.1 and 2.15 too, in environments of their own (11 GB, Python 3.11)
-#   make audit   the installed packages beside the known vulnerabilities; asks PyPI itself
-#   make fuzz    ten minutes of fuzzing guided by coverage (Linux); what fails is left in build/fuzz-failures
-#   make bench   time and memory beside other tools, and on large traces; writes docs/performance.md (half an hour)
+#                the recording tests on torch 2.1 and 2.15 too, in their own environments (11 GB, Python 3.11)
+#   make audit   check the installed packages for known vulnerabilities; asks PyPI directly
+#   make fuzz    ten minutes of coverage-guided fuzzing (Linux); failing inputs are in build/fuzz-failures
+#   make bench   time and memory compared with other tools; writes docs/performance.md (half an hour)
 #   make gallery
-#                the reports and pictures of docs/gallery
-#   make docs    the generated pages of docs/, and the address of the repository wherever it is named
-#   make dist    the source distribution and the wheel, in dist/
-#   make clean   remove what the other targets made
+#                regenerate the reports and pictures in docs/gallery
+#   make docs    regenerate the generated pages in docs/, and write the repository's address wherever it is named
+#   make dist    build the source distribution and the wheel in dist/
+#   make clean   remove everything that the other targets made
 #
-# PYTHON=python3.12 picks the interpreter of a new .venv; TESTS="tests/test_cli.py -k help" picks tests.
+# PYTHON=python3.12 picks the interpreter for a new .venv. TESTS="tests/test_cli.py -k help" picks tests.
 
 PYTHON ?= python3
 TESTS ?=
@@ -50,15 +50,15 @@ lint: $(STAMP)
 	$(BIN)/python -m ruff format --check .
 	$(BIN)/python -m ruff check .
 	@$(MAKE) --no-print-directory mypy
-	@rm -rf build/imports && cp -RL build/types build/imports  # lint-imports follows no links
+	@rm -rf build/imports && cp -RL build/types build/imports  # lint-imports does not follow links
 	cd build/imports && ../../$(BIN)/lint-imports --no-logo --no-cache --config ../../pyproject.toml
 	@if $(BIN)/python -c 'import urllib.request as u; u.urlopen("https://pypi.org/pypi/pip/24.0/json", timeout=5)' 2>/dev/null; \
-	then $(MAKE) --no-print-directory audit; else echo "known vulnerabilities: not looked up, PyPI does not answer here"; fi
+	then $(MAKE) --no-print-directory audit; else echo "known vulnerabilities: not checked, because PyPI does not answer"; fi
 
 mypy: $(STAMP) types
 	$(BIN)/python -m mypy
 
-# --strict: a package that PyPI does not know is an error, as all are behind a mirror without PyPI's JSON service.
+# --strict: a package that PyPI does not know is an error. Behind a mirror without PyPI's JSON API, all packages are.
 audit: $(STAMP)
 	test -x .venv-audit/bin/pip-audit || \
 		{ $(PYTHON) -m venv --clear .venv-audit && .venv-audit/bin/python -m pip install --quiet 'pip-audit>=2.7,<3'; }
@@ -66,7 +66,7 @@ audit: $(STAMP)
 	$(BIN)/python -m pip freeze --exclude-editable | sed 's/+cpu$$//' > build/audit.txt
 	.venv-audit/bin/pip-audit --strict --no-deps --disable-pip --requirement build/audit.txt
 
-# In parts, because the memory of libFuzzer grows.
+# In parts, because the memory use of libFuzzer grows.
 fuzz: $(STAMP)
 	$(PIP) install 'atheris>=2.3,<4'
 	set -e; for part in 1 2 3 4 5; do \
@@ -100,7 +100,7 @@ $(STAMP): pyproject.toml
 	$(PIP) install --editable '.[dev]'
 	@touch $@
 
-# mypy wants one package tree: a folder of links that mirrors the import mapping of pyproject.toml.
+# mypy needs one package tree: a folder of links that mirrors the package mapping in pyproject.toml.
 types:
 	@mkdir -p build/types/traceopt
 	@find -L build/types/traceopt -maxdepth 1 -type l -exec rm -f {} +

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Records the training script where one is given, analyzes the traces, and annotates the lines of the pull request.
+# Records the training script if there is one, analyzes the traces, and annotates lines of the pull request.
 set -euo pipefail
 
-# The words of a line, a line each, quotes as in a shell; nothing is expanded.
+# Prints each word of a line on its own line. Quotes work as in a shell; nothing is expanded.
 words() {
     [ -z "${1//[[:space:]]/}" ] || xargs -n 1 printf '%s\n' <<<"$1"
 }
@@ -24,14 +24,14 @@ arguments+=(--job-summary --format github --label "$LABEL" --source "$SOURCE" --
 [ -z "$BASELINE" ] || arguments+=(--baseline "$BASELINE")
 for gate in "${gates[@]}"; do
     case "$BASELINE:$gate" in
-        :*=[+-]* | :*new-*) echo "No baseline yet, so nothing to judge $gate by." ;;
+        :*=[+-]* | :*new-*) echo "No baseline yet, so the gate $gate is skipped." ;;
         *) arguments+=(--fail-on "$gate") ;;
     esac
 done
 
 code=0
 "$PYTHON" -m traceopt analyze "${arguments[@]}" "${further[@]}" -- "${paths[@]}" || code=$?
-# 1 is a gate that failed: the report and the comment come first.
+# Exit code 1 is a failed gate: write the report and the comment first.
 if [ "$code" -gt 1 ] || [ ! -e "$FOLDER/comment.md" ]; then
     exit "$code"
 fi

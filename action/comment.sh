@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Writes the comment of the pull request: in place of the one an earlier run wrote, anew only where there is news.
+# Comments on the pull request. Updates the comment of an earlier run, or posts a new one if something changed.
 set -euo pipefail
 
 TAG=$(head -n 1 "$FILE")
@@ -11,7 +11,7 @@ body="$FILE.posted"
 } >"$body"
 [ -z "$REPORT_URL" ] || printf '\n[Full report](%s)\n' "$REPORT_URL" >>"$GITHUB_STEP_SUMMARY"
 
-# Only a comment of our own: anyone may write the tag into theirs.
+# Only update a comment of our own: anyone can put the tag into theirs.
 ours='[.comments[] | select(.viewerDidAuthor and (.body | startswith(env.TAG)))] | last | .url // empty'
 
 write() {
@@ -20,13 +20,13 @@ write() {
     if [ -n "$url" ]; then
         gh api --silent --method PATCH "repos/$GITHUB_REPOSITORY/issues/comments/${url##*-}" --field "body=@$body"
     elif [ "$COMMENT" = changed ] && [ "$(sed -n 2p "$FILE")" = "<!-- nothing changed -->" ]; then
-        echo "Nothing changed against the baseline: no comment."
+        echo "Nothing changed against the baseline, so no comment is posted."
     else
         gh pr comment "$PULL_REQUEST" --repo "$GITHUB_REPOSITORY" --body-file "$body"
     fi
 }
 
 if ! write; then
-    echo "::warning title=traceopt::the comment could not be written; the job needs 'permissions: pull-requests: write'," \
-        "which pull requests from forks do not get. The summary of the job has it all."
+    echo "::warning title=traceopt::could not write the comment: the job needs 'permissions: pull-requests: write'," \
+        "which pull requests from forks do not get. The job summary has the same content."
 fi

@@ -124,7 +124,7 @@ class TestComment:
         unchanged = COMMENT.replace("\n", f"\n{UNCHANGED}\n", 1)
         quiet = job.comment(unchanged)
         assert (quiet.returncode, job.calls) == (0, ["pr view"])
-        assert "Nothing changed against the baseline: no comment." in quiet.stdout
+        assert "Nothing changed against the baseline, so no comment is posted." in quiet.stdout
         assert job.comment(unchanged, COMMENT="always").returncode == 0
         assert len(job.known("comments")) == 1
 
@@ -156,7 +156,7 @@ class TestComment:
         job.refuse(refused)
         done = job.comment()
         assert done.returncode == 0
-        assert done.stdout.startswith("::warning title=traceopt::the comment could not be written")
+        assert done.stdout.startswith("::warning title=traceopt::could not write the comment")
         assert done.stdout.count("\n") == 1
 
 
@@ -203,7 +203,7 @@ class TestBaseline:
         job.know("artifacts", artifacts)
         done = job.step("baseline")
         assert done.returncode == 0
-        assert done.stdout.startswith("No baseline of main yet")
+        assert done.stdout.startswith("No baseline for main yet")
         assert job.outputs == {}
 
     @pytest.mark.parametrize("refused", ["api repos", "run download"])
@@ -212,7 +212,7 @@ class TestBaseline:
         job.refuse(refused)
         done = job.step("baseline")
         assert done.returncode == 0
-        assert done.stdout.startswith("::warning title=traceopt::the baseline")
+        assert done.stdout.startswith("::warning title=traceopt::could not")
         assert job.outputs == {}
 
 
@@ -233,7 +233,7 @@ class TestAnalyze:
     def test_a_second_run_is_compared_with_the_first_and_judged(self, job: Job) -> None:
         first = job.step("analyze", TRACES=str(TRACE), FAIL_ON="step_time=+5% new-high")
         assert first.returncode == 0
-        assert first.stdout.splitlines()[0] == "No baseline yet, so nothing to judge step_time=+5% by."
+        assert first.stdout.splitlines()[0] == "No baseline yet, so the gate step_time=+5% is skipped."
         assert job.outputs["code"] == "0"
         baseline = shutil.copy(job.outputs["baseline"], job.folder / "baseline.json")
         job.output.write_text("")
@@ -314,11 +314,11 @@ class TestInputs:
     @pytest.mark.parametrize(
         ("inputs", "told"),
         [
-            ({}, "say what to record"),
+            ({}, "set what to record"),
             ({"RUN": "train.py", "TRACES": "logs"}, "either run or traces"),
-            ({"RUN": "train.py", "LABEL": "a/b"}, "label: letters"),
-            ({"RUN": "train.py", "COMMENT": "yes"}, "comment: changed, always or never"),
-            ({"RUN": "train.py 'a"}, "a quote that does not close: train.py 'a"),
+            ({"RUN": "train.py", "LABEL": "a/b"}, "label: use at most 80 letters"),
+            ({"RUN": "train.py", "COMMENT": "yes"}, "comment: use changed, always or never"),
+            ({"RUN": "train.py 'a"}, "unclosed quote: train.py 'a"),
         ],
     )
     def test_mistakes_are_told_at_once(self, job: Job, inputs: dict[str, str], told: str) -> None:
@@ -381,7 +381,7 @@ class TestExamples:
         told = dict(re.findall(r"^\| `([\w-]+)` \| (.*?) ?\|", page, re.MULTILINE))
         inputs = yaml.safe_load((ROOT / "action.yml").read_text())["inputs"]
         expected = {name: f"`{value['default']}`" if value["default"] else "" for name, value in inputs.items()}
-        assert {name: told[name] for name in inputs} == {**expected, "token": "the job's"}
+        assert {name: told[name] for name in inputs} == {**expected, "token": "the job's token"}
         [step] = [
             one for one in yaml.safe_load(examples("GitHub")[0])["jobs"]["speed"]["steps"] if "traceopt" in one["uses"]
         ]
