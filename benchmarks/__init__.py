@@ -1,1 +1,1 @@
-"""Time and memory beside other tools. Not installed."""
+"""Benchmarks: time and memory compared with other tools, and accuracy. Not installed."""

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""A large trace out of a smaller one: its events over and over, one turn after the other in time.
+"""Makes a large trace by repeating the events of a smaller one, one copy after the other in time.
 
 python benchmarks/big_trace.py TRACE.json.gz MEGABYTES OUT.json.gz
 
-Times, ids and step numbers count on from turn to turn, so that the large trace reads as one long recording. Its names
-and shapes are those of the small one.
+Times, ids and step numbers continue from copy to copy, so the large trace looks like one long recording. Names and
+shapes are those of the small trace.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _SAME_NUMBERS = {
     "Python parent id": "Python id",
     "wait_on_cuda_event_record_corr_id": "correlation",
 }
-PAUSE_US = 10_000  # between two turns: what the last kernels of a turn take
+PAUSE_US = 10_000  # between two copies: time for the last kernels of a copy
 
 
 class _Document(msgspec.Struct):
@@ -35,7 +35,7 @@ class _Document(msgspec.Struct):
 
 
 def enlarge(source: Path, target: Path, min_bytes: int) -> int:
-    """Writes `target` with as many turns of `source` as give `min_bytes` of JSON. Returns its size as JSON."""
+    """Writes `target` with enough copies of `source` for `min_bytes` of JSON. Returns its size in bytes of JSON."""
     data = source.read_bytes()
     if data.startswith(b"\x1f\x8b"):
         data = gzip.decompress(data)
@@ -51,19 +51,19 @@ def enlarge(source: Path, target: Path, min_bytes: int) -> int:
     unfinished = target.with_suffix(".part")
     with igzip.open(unfinished, "wb", compresslevel=1) as out:
         out.write(head + b"[")
-        turn = 0
+        copy = 0
         while written < min_bytes:
-            pieces[2::3] = [b"%d" % number for number in (numbers + turn * strides[kind]).tolist()]
+            pieces[2::3] = [b"%d" % number for number in (numbers + copy * strides[kind]).tolist()]
             text = b"".join(pieces)
-            written += out.write(b",\n" + text if turn else text)
-            turn += 1
+            written += out.write(b",\n" + text if copy else text)
+            copy += 1
         out.write(b"]" + tail)
     unfinished.replace(target)
     return written
 
 
 def _stride(kind: str, numbers: np.ndarray[tuple[int], np.dtype[np.int64]]) -> int:
-    """By how much a kind of number grows from turn to turn."""
+    """How much a kind of number grows from copy to copy."""
     if kind in ("ts", "ProfilerStep#"):
         return int(numbers.max() - numbers.min()) + (PAUSE_US if kind == "ts" else 1)
     return int(numbers.max()) + 1

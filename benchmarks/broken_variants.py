@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Byte-flipped and cut variants of traces through the whole command: how each ends, in what time and memory.
+"""Runs the whole command on damaged variants of traces, and checks how each run ends and its time and memory.
 
 python benchmarks/broken_variants.py [PATH ...] [--count 5000] [--seed 0] [--keep FOLDER]
 
-Each variant has to end with exit code 0, its losses told in the result, or with 2 and one line; within 10 s of CPU and
-the memory that docs/limits.md states, of the process itself. The script ends with 1 where one does not, and leaves
-those in FOLDER.
+Each run must end with exit code 0 and report its losses in the result, or with exit code 2 and one line. It must stay
+within 10 s of CPU time and the memory limit in docs/limits.md. If a variant fails, the script saves it in FOLDER and
+ends with exit code 1.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ import orjson
 
 import traceopt.api
 import traceopt.reports.html.page
-import traceopt.reports.text.terminal  # noqa: F401  # imported here, so that no variant pays for it
+import traceopt.reports.text.terminal  # noqa: F401  # imported once, so that no variant pays for it
 from traceopt.cli import cli
 
 if __name__ == "__main__":  # run as a script: fixtures/ is not installed
@@ -43,9 +43,9 @@ if __name__ == "__main__":  # run as a script: fixtures/ is not installed
 from fixtures.real_traces import TRACES, require
 
 CPU_LIMIT_S = 10
-WALL_LIMIT_S = 120  # of a process that waits; a busy machine makes ten seconds of CPU long
-ADDRESS_LIMIT_BYTES = 6 << 30  # the wall behind the stated bound: a variant that meets it gets a MemoryError
-BASE_BYTES = 100 << 20  # the bound of docs/limits.md: this and three times the text, above the idle process
+WALL_LIMIT_S = 120  # on a busy machine, ten seconds of CPU time take long
+ADDRESS_LIMIT_BYTES = 6 << 30  # a hard limit above the documented one: beyond it there is a MemoryError
+BASE_BYTES = 100 << 20  # docs/limits.md: an idle process, plus this, plus three times the text
 TEXT_FACTOR = 3
 MB = 1e6
 _PIECE_BYTES = 1 << 12
@@ -61,7 +61,7 @@ def flipped_bits(data: bytes, choice: random.Random) -> bytes:
 
 
 def other_bytes(data: bytes, choice: random.Random) -> bytes:
-    """Characters that JSON gives a meaning to, in the place of others."""
+    """Replaces bytes with characters that have a meaning in JSON."""
     out = bytearray(data)
     for _ in range(choice.choice((1, 4, 16, 64))):
         out[choice.randrange(len(out))] = choice.choice(b'{}[]:,"\\0-9eE.nN\n\0\xff')
@@ -69,7 +69,7 @@ def other_bytes(data: bytes, choice: random.Random) -> bytes:
 
 
 def other_digits(data: bytes, choice: random.Random) -> bytes:
-    """The text stays JSON, and its numbers say something else."""
+    """Replaces digits: the text stays valid JSON with other numbers."""
     out = bytearray(data)
     for _ in range(choice.choice((1, 16, 256, 4096))):
         at = choice.randrange(len(out))
@@ -82,26 +82,26 @@ def cut_off(data: bytes, choice: random.Random) -> bytes:
     return data[: choice.randrange(1, len(data))]
 
 
-def hole(data: bytes, choice: random.Random) -> bytes:
-    """A range is missing, or full of zeros as after a crash of the file system."""
+def missing_range(data: bytes, choice: random.Random) -> bytes:
+    """Removes a range, or fills it with zeros as after a file system crash."""
     start = choice.randrange(len(data))
     end = min(len(data), start + choice.choice((1, 100, 4096, 1 << 16, 1 << 20)))
     return data[:start] + choice.choice((b"", b"\0" * (end - start))) + data[end:]
 
 
 def repeated(data: bytes, choice: random.Random) -> bytes:
-    """A range is written a second time, somewhere else."""
+    """Inserts a copy of one range somewhere else."""
     start, at = choice.randrange(len(data)), choice.randrange(len(data))
     return data[:at] + data[start : start + choice.choice((10, 4096, 1 << 18))] + data[at:]
 
 
-OF_TEXT: tuple[Damage, ...] = (flipped_bits, other_bytes, other_digits, cut_off, hole, repeated)
-OF_GZIP: tuple[Damage, ...] = (flipped_bits, cut_off, hole)
+OF_TEXT: tuple[Damage, ...] = (flipped_bits, other_bytes, other_digits, cut_off, missing_range, repeated)
+OF_GZIP: tuple[Damage, ...] = (flipped_bits, cut_off, missing_range)
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """How one variant ended; `failure` says what is wrong with that, or is empty."""
+    """How one run ended. `failure` says what is wrong with that, or is empty."""
 
     ended: str
     failure: str = ""
@@ -112,7 +112,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Variant:
-    """One damaged file, by its number: the same number gives the same bytes."""
+    """One damaged file. The same number and seed give the same bytes."""
 
     number: int
     seed: int
@@ -135,7 +135,7 @@ def variants(count: int, seed: int) -> Iterator[Variant]:
 
 
 def unpacked(data: bytes) -> tuple[bytes, bool]:
-    """The text that is in the bytes, and whether it is all there."""
+    """The uncompressed text, and whether it is complete."""
     if data[:2] != b"\x1f\x8b":
         return data, True
     inflater, text = zlib.decompressobj(31), bytearray()
@@ -148,7 +148,7 @@ def unpacked(data: bytes) -> tuple[bytes, bool]:
 
 
 def is_whole(data: bytes) -> bool:
-    """Whether nothing of the file is visibly damaged: then there may be nothing to tell."""
+    """Whether the file has no visible damage. Then there may be no losses to report."""
     text, complete = unpacked(data)
     if not complete:
         return False
@@ -161,7 +161,7 @@ def is_whole(data: bytes) -> bool:
 
 
 def run_command(folder: Path, data: bytes) -> Outcome:
-    """`traceopt analyze` of the bytes, with the report, the result document and the terminal's text."""
+    """Runs `traceopt analyze` on the bytes, with the report, the result document and the terminal text."""
     trace, document = folder / "trace.json", folder / "result.json"
     trace.write_bytes(data)
     whole = is_whole(data)
@@ -171,7 +171,7 @@ def run_command(folder: Path, data: bytes) -> Outcome:
         os.dup2(out.fileno(), 1)
         os.dup2(err.fileno(), 2)
         idle_bytes = resident_bytes("VmRSS")
-        Path("/proc/self/clear_refs").write_text("5")  # the peak counts from here
+        Path("/proc/self/clear_refs").write_text("5")  # reset the peak
         start = time.process_time()
         try:
             cli.main(["analyze", str(trace), "--html", str(folder / "r.html"), "--json", str(document)])
@@ -192,7 +192,7 @@ def run_command(folder: Path, data: bytes) -> Outcome:
 
 
 def judged(code: object, out: bytes, err: bytes, document: Path, whole: bool) -> tuple[str, str]:
-    """How it ended, and what is wrong with that."""
+    """How the run ended, and what is wrong with that."""
     if code == 2:
         clear = err.startswith(b"traceopt: error: ") and err.count(b"\n") == 1 and not out
         return "refused", "" if clear else f"exit 2 with {err[:500]!r}"
@@ -204,10 +204,10 @@ def judged(code: object, out: bytes, err: bytes, document: Path, whole: bool) ->
     if broken := [f"{check['code']}: {check['reason']}" for check in result["checks"] if check["status"] == "error"]:
         return "read", f"a rule failed: {broken[:3]}"
     (file,) = result["run"]["files"]
-    damage_told = any(note["code"] == "TQ009" for note in result["quality"]["notes"])
-    if file["lost_events"] or file["repaired_events"] or damage_told:
-        return "read, losses told", ""
-    return "read, nothing to tell", "" if whole else "the file is damaged and nothing says so"
+    damage_reported = any(note["code"] == "TQ009" for note in result["quality"]["notes"])
+    if file["lost_events"] or file["repaired_events"] or damage_reported:
+        return "read, losses reported", ""
+    return "read, no losses", "" if whole else "the file is damaged and nothing says so"
 
 
 def resident_bytes(name: str) -> int:
@@ -218,7 +218,7 @@ def resident_bytes(name: str) -> int:
 
 
 def forked(path: Path, variants: Iterable[Variant]) -> Iterator[tuple[Variant, Outcome]]:
-    """Runs the variants of one trace in a process; after one that kills it the others go on in a new one."""
+    """Runs the variants of one trace in a child process. If a variant kills it, a new child runs the rest."""
     todo = list(variants)
     while todo:
         reader, writer = os.pipe()
@@ -237,14 +237,15 @@ def forked(path: Path, variants: Iterable[Variant]) -> Iterator[tuple[Variant, O
         _, status = os.waitpid(child, 0)
         if done < len(todo):
             ending = signal.Signals(os.WTERMSIG(status)).name if os.WIFSIGNALED(status) else f"exit {status >> 8}"
-            said = f"over {CPU_LIMIT_S} s of CPU" if ending == "SIGPROF" else f"the process ended with {ending}"
-            yield todo[done], Outcome("killed", said)
+            over_time = ending == "SIGPROF"
+            failure = f"over {CPU_LIMIT_S} s of CPU time" if over_time else f"the process ended with {ending}"
+            yield todo[done], Outcome("killed", failure)
             done += 1
         todo = todo[done:]
 
 
 def work(path: Path, todo: Sequence[Variant], writer: int) -> None:
-    """The child: one JSON line for each variant."""
+    """The child process: writes one JSON line for each variant."""
     resource.setrlimit(resource.RLIMIT_AS, (ADDRESS_LIMIT_BYTES, ADDRESS_LIMIT_BYTES))
     with tempfile.TemporaryDirectory() as folder:
         os.chdir(folder)
@@ -253,8 +254,8 @@ def work(path: Path, todo: Sequence[Variant], writer: int) -> None:
         packed = gzip.compress(text, 1, mtime=0)
         cores = os.sched_getaffinity(0)
         for variant in todo:
-            os.sched_setaffinity(0, cores if variant.number % 2 else {min(cores)})  # with one core one process reads
-            signal.setitimer(signal.ITIMER_PROF, CPU_LIMIT_S)  # its signal ends the process
+            os.sched_setaffinity(0, cores if variant.number % 2 else {min(cores)})  # one core: one process reads
+            signal.setitimer(signal.ITIMER_PROF, CPU_LIMIT_S)  # SIGPROF ends the process
             outcome = run_command(Path(folder), variant.bytes_of(text, packed))
             signal.setitimer(signal.ITIMER_PROF, 0)
             os.write(writer, json.dumps(asdict(outcome)).encode() + b"\n")
@@ -262,17 +263,17 @@ def work(path: Path, todo: Sequence[Variant], writer: int) -> None:
 
 
 def shares(count: int, paths: Sequence[Path]) -> list[int]:
-    """How many variants each trace gets: the same of all, the first ones one more."""
+    """How many variants each trace gets: an equal share, and one more for the first traces."""
     each, rest = divmod(count, len(paths))
     return [each + (place < rest) for place in range(len(paths))]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("paths", nargs="*", type=Path, help="traces, and folders of them [../shared/traces]")
+    parser.add_argument("paths", nargs="*", type=Path, help="traces, or folders with traces [../shared/traces]")
     parser.add_argument("--count", type=int, default=5000)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--keep", type=Path, help="folder for the variants that fail")
+    parser.add_argument("--keep", type=Path, help="folder for variants that fail")
     options = parser.parse_args()
     if not options.paths:
         require()
@@ -299,7 +300,7 @@ def main() -> None:
                     keep(path, variant, options.keep)
         print(f"{sum(ends.values())} of {options.count}: {path.name}", file=sys.stderr)
     print(table(ends))
-    print(f"\nAt most {worst.cpu_s:.1f} s of CPU and {worst.grown_bytes / MB:.0f} MB above the idle process.")
+    print(f"\nAt most {worst.cpu_s:.1f} s of CPU time and {worst.grown_bytes / MB:.0f} MB above the idle process.")
     sys.exit(1 if failures else 0)
 
 
@@ -310,7 +311,7 @@ def keep(path: Path, variant: Variant, folder: Path) -> None:
 
 
 def table(ends: Counter[tuple[str, str]]) -> str:
-    columns = ["read, nothing to tell", "read, losses told", "refused", "failed"]
+    columns = ["read, no losses", "read, losses reported", "refused", "failed"]
     rows = ["| damage | " + " | ".join(columns) + " |", "| --- " + "| ---: " * len(columns) + "|"]
     kinds = dict.fromkeys(kind for kind, _ in ends)
     rows += [f"| {kind} | " + " | ".join(str(ends[kind, column]) for column in columns) + " |" for kind in kinds]

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""What `traceopt run` costs per step while it does not record: a tiny loop, bare and under it.
+"""What `traceopt run` costs per step while it is not recording, measured on a tiny training loop.
 
 python benchmarks/capture_cost.py [--pairs N]
 
-The loop runs as a process of its own, in turns bare and recorded. Each prints the CPU time of its training thread for a
-step, the least of several epochs; the few recorded steps fall in the first one. Needs torch.
+The loop runs in its own process, alternately bare and under `traceopt run`. Each run prints the CPU time of the
+training thread per step: the minimum over several epochs. The few recorded steps are in the first epoch. Needs torch.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ import tempfile
 import time
 from pathlib import Path
 
-STEPS = 2000  # an epoch
+STEPS = 2000  # per epoch
 EPOCHS = 6
 BATCH_SIZE = 2
 PREFIX = "us per step: "
 
 
 def train() -> None:
-    """The measured loop: a model so small that the wrappers around its calls show."""
+    """The measured loop. The model is so small that the overhead of the wrapped calls is visible."""
     import torch
     from torch import nn
     from torch.utils.data import DataLoader, TensorDataset
@@ -47,7 +47,7 @@ def train() -> None:
 
 
 def step_us(launcher: list[str]) -> float:
-    """CPU time of a step of the loop, started by `launcher`, in microseconds."""
+    """CPU time in microseconds of one step of the loop, when `launcher` starts it."""
     done = subprocess.run([*launcher, __file__, "--loop"], capture_output=True, text=True, check=True)
     return next(float(line.removeprefix(PREFIX)) for line in done.stdout.splitlines() if line.startswith(PREFIX))
 
@@ -66,8 +66,8 @@ def main() -> None:
             bare = step_us([sys.executable])
             run = step_us([traceopt, "run", "--no-analyze", "--logdir", f"{logs}/{pair}"])
             if not any(Path(logs, str(pair)).glob("*.pt.trace.json.gz")):
-                sys.exit("nothing was recorded, so nothing was compared")
-            print(f"bare {bare:.1f} us, under traceopt run {run:.1f} us: {run - bare:+.1f} us a step")
+                sys.exit("nothing was recorded, so there is nothing to compare")
+            print(f"bare {bare:.1f} us, under traceopt run {run:.1f} us: {run - bare:+.1f} us per step")
 
 
 if __name__ == "__main__":

@@ -34,7 +34,7 @@ def main() -> None:
         path = Path(folder, "trace.json")
         for name in options.names or CROWDS:
             path.write_bytes(CROWDS[name](options.count))
-            child = os.fork()  # each with the memory of an idle process
+            child = os.fork()  # so that each starts with the memory of an idle process
             if child == 0:
                 measure(name, path)
                 os._exit(0)
@@ -43,7 +43,7 @@ def main() -> None:
 
 def measure(name: str, path: Path) -> None:
     idle_bytes, start = resident_bytes("VmRSS"), time.process_time()
-    Path("/proc/self/clear_refs").write_text("5")  # the peak counts from here
+    Path("/proc/self/clear_refs").write_text("5")  # reset the peak
     render_html(analyze(str(path), debug=True))
     text, grown = path.stat().st_size, resident_bytes("VmHWM") - idle_bytes
     cpu_s = time.process_time() - start

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""A job of a thousand ranks: the time of reading their traces against the time of all, and the memory of the parent.
+"""Many ranks: the time to read their traces, the time of the whole analysis, and the memory of the parent process.
 
 python benchmarks/many_ranks.py
 python benchmarks/many_ranks.py 64x3 256x3 1024x3 64x30 32x120 --jobs 2 --write docs/scale.md
 
-64x3 are 64 ranks with three steps each. The traces come from the generator of `fixtures/`: eight ranks of a job, the
-last of which loads longer. That one is the last rank of all here; the others take turns. Each measurement, and the
-generator, is a process of its own.
+64x3 means 64 ranks with three steps each. The traces come from the generator in `fixtures/`: eight ranks of a job, of
+which the last one loads data more slowly. It is also the last rank here; the others are repeated in turn. The generator
+and each measurement run in separate processes.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ MARKS = ("<!-- written by benchmarks/many_ranks.py -->", "<!-- end -->")
 
 @dataclass(frozen=True)
 class Measured:
-    """`parent_bytes`: the most that this process held, without its workers. `comparing_s`: after the last rank."""
+    """`parent_bytes`: the peak of the parent process, without its workers. `comparing_s`: time after the last rank."""
 
     wall_s: float
     parent_bytes: int
@@ -48,7 +48,7 @@ class Measured:
 
 
 def write_ranks(folder: Path, count: int, steps: int) -> int:
-    """Traces of `count` ranks; returns the bytes of their text."""
+    """Writes the traces of `count` ranks. Returns the size of their text in bytes."""
     from fixtures.generate import generate_ranks
 
     simulated = generate_ranks("straggler", steps=steps, world_size=SIMULATED, memory=False, slow_rank_us=60_000.0)
@@ -63,7 +63,7 @@ def write_ranks(folder: Path, count: int, steps: int) -> int:
 
 
 def read_only(folder: str, jobs: int) -> Measured:
-    """The files to tables, in as many processes, and nothing else."""
+    """Reads the files into tables with `jobs` processes, and does nothing else."""
     begin_s = time.perf_counter()
     recordings = find_recordings(find_sources([folder]).sources)
     context = get_context("forkserver")
@@ -79,19 +79,19 @@ def event_count(recording: RankRecording) -> int:
 
 
 def analyzed(folder: str, jobs: int) -> Measured:
-    """All of it, up to the document."""
-    told: list[float] = []
+    """The whole analysis, up to the document."""
+    comparing_since_s: list[float] = []
 
     def listen(line: str) -> None:
         if line.startswith("comparing"):
-            told.append(time.perf_counter())
+            comparing_since_s.append(time.perf_counter())
 
     begin_s = time.perf_counter()
     document = analyze(folder, jobs=jobs, progress=listen).to_json()
     end_s = time.perf_counter()
     (finding,) = [one for one in json.loads(document)["findings"] if one["code"] == "CM004"]
-    assert finding["ranks"] == [len(os.listdir(folder)) - 1]  # noqa: S101 - the late rank is found
-    return Measured(end_s - begin_s, parent_bytes(), end_s - told[0])
+    assert finding["ranks"] == [len(os.listdir(folder)) - 1]  # noqa: S101 - the straggler is found
+    return Measured(end_s - begin_s, parent_bytes(), end_s - comparing_since_s[0])
 
 
 def parent_bytes() -> int:
@@ -99,7 +99,7 @@ def parent_bytes() -> int:
 
 
 def in_a_process(what: str, folder: Path, *options: str) -> Any:
-    """What this script says of it; as large as this one is, the kernel would count for the other."""
+    """What this script measures as a new process. A fork would inherit the peak memory of this one."""
     command = [sys.executable, __file__, "--measure", what, str(folder), *options]
     return json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)
 
@@ -131,11 +131,11 @@ def row(job: tuple[int, int], jobs: int) -> str:
 
 
 def table(rows: list[tuple[int, int]], jobs: int) -> str:
-    shown = " ".join(f"{count}x{steps}" for count, steps in rows)
+    sizes = " ".join(f"{count}x{steps}" for count, steps in rows)
     lines = [
-        f"`python benchmarks/many_ranks.py {shown} --jobs {jobs}`, on {os.cpu_count()} cores:",
+        f"`python benchmarks/many_ranks.py {sizes} --jobs {jobs}`, on {os.cpu_count()} cores:",
         "",
-        "| ranks | steps | text of a rank | reading alone | all | all / reading | comparing | peak of the parent |",
+        "| ranks | steps | JSON per rank | reading only | whole run | whole / reading | comparing | parent's peak |",
         "| ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
         *(row(job, jobs) for job in rows),
     ]
@@ -146,7 +146,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("rows", nargs="*", type=ranks_and_steps, default=USUAL, metavar="RANKSxSTEPS")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
-    parser.add_argument("--write", type=Path, metavar="FILE", help="put the table between the marks in this file")
+    parser.add_argument("--write", type=Path, metavar="FILE", help="write the table between the marks in this file")
     parser.add_argument("--measure", nargs=2, metavar=("WHAT", "DIR"), help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.measure is not None:

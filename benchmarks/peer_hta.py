@@ -1,11 +1,11 @@
-"""HolisticTraceAnalysis on one trace: load, temporal, idle and kernel breakdown. Runs in its own environment."""
+"""Runs HolisticTraceAnalysis on one trace, in its own environment: load, temporal, idle and kernel breakdown."""
 
 import sys
 from pathlib import Path
 
 from hta.trace_analysis import TraceAnalysis
 
-if __name__ == "__main__":  # it may start worker processes
+if __name__ == "__main__":  # HolisticTraceAnalysis may start worker processes
     trace = Path(sys.argv[1]).resolve()
     analysis = TraceAnalysis(trace_files={0: str(trace)}, trace_dir=str(trace.parent))
     analysis.get_temporal_breakdown(visualize=False)

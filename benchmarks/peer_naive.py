@@ -1,4 +1,4 @@
-"""What a first script does: decode the whole file, one DataFrame with a column per field. No analysis at all."""
+"""What a quick script would do: decode the whole file into one DataFrame with a column per field. No analysis."""
 
 import gzip
 import sys

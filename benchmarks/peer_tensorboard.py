@@ -1,4 +1,4 @@
-"""The TensorBoard plugin on one trace: parse it and generate the run's overview. Runs in its own environment."""
+"""Runs the TensorBoard plugin on one trace, in its own environment: parse it and generate the overview."""
 
 import sys
 import tempfile

@@ -1,10 +1,10 @@
-"""Time and memory of `traceopt analyze` beside other tools, on traces of usual size and as a trace grows.
+"""Time and memory of `traceopt analyze` and other tools, on traces of typical size and on growing traces.
 
 python -m benchmarks.peers [PART...] [--runs N]     measure some parts, or all, and write docs/performance.md
 python -m benchmarks.peers --list
 
-The runs are interleaved, so that a busy machine slows all alike. What was measured is kept in build/bench, so that the
-parts may be measured one by one. It reports and never judges.
+The tools take turns, so that a busy machine slows all of them equally. Samples are stored in build/bench, so the parts
+can be measured one by one. Nothing here passes or fails.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from fixtures.real_traces import TRACES
 HERE = Path(__file__).resolve().parent
 BUILD = ROOT / "build"
 PAGE = ROOT / "docs" / "performance.md"
-KEPT = BUILD / "bench"
+SAMPLES = BUILD / "bench"
 REAL = {
     "A100": ("hta/trace_diff/control/control.json.gz", "a training job on an A100, HolisticTraceAnalysis' test data"),
     "MI300X": (
@@ -41,21 +41,21 @@ REAL = {
 }
 GENERATED_STEPS = 176  # about 35 MB of JSON
 GROWTH_MB = (50, 100, 300, 1000, 1250)
-PEERS_TO_MB = 1000  # beyond they take minutes and more than 5 GB
-RUNS_TO_MB = 300  # on larger ones they run once
+PEERS_TO_MB = 1000  # beyond this size the other tools take minutes and more than 5 GB
+RUNS_TO_MB = 300  # on larger traces the other tools run once
 MB = 1e6
-RANGE = "(least to most)"
+RANGE = "(min to max)"
 TRACEOPT, WITH_REPORT = "traceopt", "traceopt with the HTML report"
 HTA, PLUGIN, NAIVE = "HolisticTraceAnalysis", "TensorBoard plugin", "orjson and pandas"
 GROWN = (
-    "This trace over and over (`benchmarks/big_trace.py`): times, ids and step numbers count on, names and",
-    f"shapes stay those of the small one. Medians of the runs; above {RUNS_TO_MB} MB the other tools ran once.",
+    "The trace is repeated (`benchmarks/big_trace.py`): times, ids and step numbers continue, names and shapes",
+    f"stay the same. Medians of the runs; above {RUNS_TO_MB} MB the other tools ran once.",
 )
 
 
 @dataclass(frozen=True)
 class Part:
-    """One trace to measure on. `grown_mb`: `of`, another one, over and over, to that size; 0: as it is."""
+    """One trace to measure on. With `grown_mb`, the trace of the part `of` is repeated up to that size."""
 
     name: str
     note: str
@@ -68,35 +68,35 @@ class Part:
         return own if self.grown_mb > PEERS_TO_MB else (*own, HTA, PLUGIN, NAIVE)
 
     def trace(self) -> Path:
-        """Where the trace is; a generated or grown one is made at the first call."""
+        """The path of the trace. A generated or grown trace is made at the first call."""
         if self.of is not None:
             path = BUILD / "bench-traces" / f"{self.of.name}-{self.grown_mb}.json.gz"
             if not path.exists():
-                _apart("big_trace.py", str(self.of.trace()), str(self.grown_mb), str(path))
+                _in_a_process("big_trace.py", str(self.of.trace()), str(self.grown_mb), str(path))
             return path
         if self.name in REAL:
             return TRACES / REAL[self.name][0]
         path = BUILD / "bench-traces" / f"healthy-{GENERATED_STEPS}.json.gz"
         if not path.exists():
             code = "from fixtures.generate import generate; import sys; "
-            _apart("-c", code + f"generate('healthy', steps={GENERATED_STEPS}).write(sys.argv[1])", str(path))
+            _in_a_process("-c", code + f"generate('healthy', steps={GENERATED_STEPS}).write(sys.argv[1])", str(path))
         return path
 
 
-def _apart(*command: str) -> None:
-    """In another process: this one stays small."""
+def _in_a_process(*command: str) -> None:
+    """Runs a script of this folder, or Python with options, in a new process, so that this one stays small."""
     script = [str(HERE / command[0])] if command[0].endswith(".py") else [command[0]]
     subprocess.run([sys.executable, *script, *command[1:]], cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
 
 
 def usual_parts() -> list[Part]:
-    """Traces of usual size: real ones, or a generated one where they are absent."""
+    """Traces of typical size: real ones, or a generated one if they are missing."""
     real = [Part(name, note) for name, (path, note) in REAL.items() if (TRACES / path).exists()]
-    return real or [Part("generated", "by `fixtures/generate.py`, because the real traces are absent")]
+    return real or [Part("generated", "by `fixtures/generate.py`, because the real traces are missing")]
 
 
 def growth_parts() -> list[Part]:
-    """The first of usual size at all sizes, the second, which has Python stacks, as the largest that peers read."""
+    """The first typical trace at all sizes, and the second, which has Python stacks, at the largest peer size."""
     first, *others = usual_parts()
     grown = [Part(f"growth-{size}", "", size, first) for size in GROWTH_MB]
     return grown + [Part(f"growth-{PEERS_TO_MB}-{other.name}", "", PEERS_TO_MB, other) for other in others[:1]]
@@ -104,16 +104,16 @@ def growth_parts() -> list[Part]:
 
 def contender(tool: str, trace: Path) -> Contender:
     analyze = (sys.executable, "-m", "traceopt", "analyze", "--quiet", str(trace))
-    result, report = str(KEPT / "result.json"), str(KEPT / "report.html")
+    result, report = str(SAMPLES / "result.json"), str(SAMPLES / "report.html")
     ours = ("traceopt", "numpy", "msgspec")
     if tool == TRACEOPT:
-        does = "`traceopt analyze --no-html --json`: all tables, facts and rules, the terminal's text, the document"
+        does = "`traceopt analyze --no-html --json`: all tables, facts and rules, the terminal text, the document"
         return Contender(tool, does, (*analyze, "--no-html", "--json", result), ours)
     if tool == WITH_REPORT:
-        return Contender(tool, "`traceopt analyze --html`: the same and the report", (*analyze, "--html", report), ours)
+        return Contender(tool, "`traceopt analyze --html`: the same and a report", (*analyze, "--html", report), ours)
     if tool == HTA:  # 0.5.0 fails on several real traces with pandas 3
         python = environment("hta", "HolisticTraceAnalysis", "pandas<3")
-        does, packages = "`TraceAnalysis`, temporal, idle and kernel breakdown", ("HolisticTraceAnalysis", "pandas")
+        does, packages = "`TraceAnalysis`: temporal, idle and kernel breakdown", ("HolisticTraceAnalysis", "pandas")
         return Contender(tool, does, (python, str(HERE / "peer_hta.py"), str(trace)), packages)
     if tool == PLUGIN:
         python = environment("tensorboard", "torch-tb-profiler", "tensorboard", "pandas<3")
@@ -125,21 +125,21 @@ def contender(tool: str, trace: Path) -> Contender:
 
 
 def measured(part: Part, tools: Sequence[str], runs: int) -> None:
-    """Measures a part and keeps the samples, beside those of other tools."""
-    KEPT.mkdir(parents=True, exist_ok=True)
+    """Measures a part and adds the samples to the stored ones of other tools."""
+    SAMPLES.mkdir(parents=True, exist_ok=True)
     trace = part.trace()
     once = (HTA, PLUGIN, NAIVE) if part.grown_mb > RUNS_TO_MB else ()
     found = interleaved([contender(tool, trace) for tool in tools], runs, warm_up=not part.grown_mb, once=once)
-    kept = KEPT / f"{part.name}.json"
-    known = json.loads(kept.read_text()) if kept.exists() else {}
+    path = SAMPLES / f"{part.name}.json"
+    known = json.loads(path.read_text()) if path.exists() else {}
     known |= {tool: [asdict(sample) for sample in samples] for tool, samples in found.items()}
     known["json_bytes"] = json_bytes(trace)
-    kept.write_text(json.dumps(known, indent=1))
+    path.write_text(json.dumps(known, indent=1))
 
 
-def kept(part: Part) -> tuple[dict[str, list[Sample]], int]:
-    """The samples by tool, in the order of the tools, and the size of the trace as JSON."""
-    path = KEPT / f"{part.name}.json"
+def stored(part: Part) -> tuple[dict[str, list[Sample]], int]:
+    """The samples by tool, in the order of the tools, and the size of the trace in bytes of JSON."""
+    path = SAMPLES / f"{part.name}.json"
     known = json.loads(path.read_text()) if path.exists() else {}
     samples = {tool: [Sample(**sample) for sample in known[tool]] for tool in part.tools if tool in known}
     return samples, int(known.get("json_bytes", 0))
@@ -162,7 +162,7 @@ def _medians(samples: Sequence[Sample]) -> tuple[float, float, float]:
 
 
 def _seconds(samples: Sequence[Sample], digits: int) -> str:
-    """The cells of wall and CPU time: the median, and of several the least and the most."""
+    """The cells of wall and CPU time: the median, with minimum and maximum if there are several samples."""
     cells = []
     for times in ([sample.wall_s for sample in samples], [sample.cpu_s for sample in samples]):
         spread = f" ({min(times):.{digits}f} to {max(times):.{digits}f})" if len(times) > 1 else ""
@@ -171,7 +171,7 @@ def _seconds(samples: Sequence[Sample], digits: int) -> str:
 
 
 def table(samples: Mapping[str, Sequence[Sample]]) -> str:
-    """Medians as Markdown, and each as a multiple of the first row."""
+    """A Markdown table of medians, and of each median as a multiple of the first row."""
     rows = [f"| | wall s {RANGE} | CPU s {RANGE} | peak MB | x wall | x CPU | x peak |", "| --- " + "| ---: " * 6 + "|"]
     first: tuple[float, float, float] | None = None
     for name, runs in samples.items():
@@ -183,9 +183,9 @@ def table(samples: Mapping[str, Sequence[Sample]]) -> str:
 
 
 def growth_table(parts: Mapping[int, Mapping[str, Sequence[Sample]]]) -> str:
-    """A row a size (in bytes of JSON) and tool; multiples of the first tool at this size."""
+    """One row per size (in bytes of JSON) and tool, with multiples of the first tool at that size."""
     rows = [
-        f"| JSON | | wall s {RANGE} | CPU s {RANGE} | CPU s a GB | peak MB | x wall | x CPU | x peak |",
+        f"| JSON | | wall s {RANGE} | CPU s {RANGE} | CPU s per GB | peak MB | x wall | x CPU | x peak |",
         "| ---: | --- " + "| ---: " * 7 + "|",
     ]
     for size, samples in parts.items():
@@ -208,31 +208,33 @@ def machine() -> str:
 
 
 def page(usual: Sequence[Part], growth: Sequence[Part]) -> str:
-    """docs/performance.md, of the parts that were measured."""
+    """docs/performance.md, with the parts that were measured."""
     lines = [
         "# Performance",
         "",
         "Written by `make bench` (`python -m benchmarks.peers`); do not edit.",
         "",
-        f"Machine: {machine()}. Each run is a whole process, from its start to its exit, importing included; the",
-        "bytecode of all was written before. CPU is user and system time; peak is resident memory, summed over the",
-        "processes of a run where there are several. The runs of a table took turns, because other programs may slow",
-        "the machine: compare within a table.",
+        f"Machine: {machine()}. Each run is a whole process from start to exit, including imports, with bytecode",
+        "already compiled. CPU is user plus system time. Peak is resident memory, summed over the processes of a run.",
+        "The tools of a table took turns, because other programs can slow the machine: compare within a table.",
     ]
     tools: dict[str, Contender] = {}
     for part in usual:
-        samples, size = kept(part)
+        samples, size = stored(part)
         if not samples:
             continue
         tools |= {tool: contender(tool, part.trace()) for tool in samples}
         lines += ["", f"## {size / MB:.0f} MB: {part.note}", ""]
-        lines += [f"Medians of {max(map(len, samples.values()))} runs; on the right multiples of the first row.", ""]
+        lines += [
+            f"Medians of {max(map(len, samples.values()))} runs. The right columns are multiples of the first row.",
+            "",
+        ]
         lines += [table(samples)]
     for source, parts in groupby(growth, lambda part: part.of):
-        sizes = {size: samples for samples, size in map(kept, parts) if samples}
+        sizes = {size: samples for samples, size in map(stored, parts) if samples}
         if not sizes or source is None:
             continue
-        lines += ["", f"## As a trace grows: {source.note}", "", *GROWN, "", growth_table(sizes)]
+        lines += ["", f"## Growing traces: {source.note}", "", *GROWN, "", growth_table(sizes)]
         tools |= {t: contender(t, source.trace()) for s in sizes.values() for t in s if t not in tools}
     lines += ["", *(f"- **{one.name}**: {one.does} ({versions(one)})." for one in tools.values())]
     return "\n".join(lines) + "\n"
@@ -242,12 +244,12 @@ def main() -> None:
     parts = {part.name: part for part in (*usual_parts(), *growth_parts())}
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("parts", nargs="*", metavar="PART", help="measure only these")
-    parser.add_argument("--tool", action="append", help="measure only this one; may be repeated")
+    parser.add_argument("--tool", action="append", help="measure only this tool; may be repeated")
     parser.add_argument("--runs", type=int, default=5)
-    parser.add_argument("--list", action="store_true", help="name the parts")
+    parser.add_argument("--list", action="store_true", help="list the parts")
     options = parser.parse_args()
     if unknown := set(options.parts) - set(parts):
-        parser.error(f"no such part: {', '.join(sorted(unknown))}; there are {', '.join(parts)}")
+        parser.error(f"no such part: {', '.join(sorted(unknown))}; choose from {', '.join(parts)}")
     if options.list:
         print(*parts, sep="\n")
         return

@@ -1,4 +1,4 @@
-"""Wall and CPU time and peak memory of whole processes, and the environments that other tools run in."""
+"""Wall time, CPU time and peak memory of whole processes, and the environments of the other tools."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 ENVIRONMENTS = ROOT / "build" / "bench-venvs"
-LOOK_S = 0.05  # how often the memory of a tree of processes is summed
+POLL_S = 0.05  # how often the memory of a process tree is summed
 
 
 @dataclass(frozen=True)
 class Contender:
-    """A command to measure; `packages` are named with their versions, asked of the command's interpreter."""
+    """A command to measure. The page lists `packages` with the versions that the command's interpreter has."""
 
     name: str
     does: str
@@ -29,7 +29,7 @@ class Contender:
 
 @dataclass(frozen=True)
 class Sample:
-    """One whole run, from start to exit, with all processes that it starts."""
+    """One whole run, from start to exit, including the processes that it starts."""
 
     wall_s: float
     cpu_s: float  # user and system
@@ -37,9 +37,9 @@ class Sample:
 
 
 def measure(command: Sequence[str]) -> Sample:
-    """Runs the command with its output thrown away. Raises SystemExit with what it printed when it fails.
+    """Runs the command and discards its output. Raises SystemExit with the output if the command fails.
 
-    This process must stay small: the kernel counts the memory of the parent at the start as the child's.
+    This process must stay small: the kernel counts the memory of the parent at the fork as memory of the child.
     """
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     with tempfile.TemporaryFile() as output:
@@ -52,16 +52,14 @@ def measure(command: Sequence[str]) -> Sample:
         if process.returncode != 0:
             output.seek(0)
             text = output.read().decode(errors="replace")[-2000:]
-            raise SystemExit(f"{' '.join(command)} ended with {process.returncode}:\n{text}")
+            raise SystemExit(f"{' '.join(command)} failed with exit code {process.returncode}:\n{text}")
     unit = 1 if sys.platform == "darwin" else 1024
     peak_bytes = max(usage.ru_maxrss * unit, tree.peak_bytes())
     return Sample(wall_s, usage.ru_utime + usage.ru_stime, peak_bytes)
 
 
 class _Tree:
-    """Sums the resident memory of a process and of those that it started, now and then. Pages that they share count
-    for each.
-    """
+    """Periodically sums the resident memory of a process and its children. Shared pages count once per process."""
 
     def __init__(self, root: int) -> None:
         self._root = root
@@ -76,12 +74,12 @@ class _Tree:
         return self._peak
 
     def _watch(self) -> None:
-        while not self._ended.wait(LOOK_S):
+        while not self._ended.wait(POLL_S):
             self._peak = max(self._peak, _resident_bytes(self._root))
 
 
 def _resident_bytes(pid: int) -> int:
-    """0 for a process that has ended, and where there is no /proc: then only the largest process is known."""
+    """0 for a process that has ended, or without /proc (then only the largest process is measured)."""
     try:
         pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
         children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
@@ -93,7 +91,10 @@ def _resident_bytes(pid: int) -> int:
 def interleaved(
     contenders: Sequence[Contender], runs: int, warm_up: bool = True, once: Sequence[str] = ()
 ) -> dict[str, list[Sample]]:
-    """`runs` samples of each, one of those named in `once`, in turns; after one run each that is not counted."""
+    """`runs` samples of each contender, or one for those in `once`. The contenders take turns.
+
+    With `warm_up`, each runs once before that; this run is not counted.
+    """
     samples: dict[str, list[Sample]] = {contender.name: [] for contender in contenders}
     for run in range(0 if warm_up else 1, runs + 1):
         for contender in contenders:
@@ -108,7 +109,7 @@ def interleaved(
 
 
 def environment(name: str, *requirements: str) -> str:
-    """The interpreter of an environment for another tool, which is made at the first call."""
+    """The interpreter of the environment of another tool. The environment is created at the first call."""
     folder = ENVIRONMENTS / name
     python, ready = folder / "bin" / "python", folder / ".installed"
     if not ready.exists():

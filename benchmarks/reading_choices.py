@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""What the unusual ways of the reader save: each beside the plain NumPy way, in turns, as a ratio of the fastest runs.
+"""Compares the reader's optimizations with plain NumPy, as the ratio of the fastest runs.
 
 python benchmarks/reading_choices.py [--rows N] [--rounds N] [--trace TRACE]
 
-Code that is faster but longer than the plain way stays only while its ratio here is well below 1; a comment at the code
-quotes the ratio. With --trace, a large trace (benchmarks/big_trace.py makes one) is read by two processes and by one.
+Code that is faster but longer than plain NumPy stays only while its ratio is well below 1. A comment next to the code
+quotes the ratio. With --trace, a large trace (made by benchmarks/big_trace.py) is read by two processes and by one.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Way = Callable[[], object]
 
 
 def choices(rows: int) -> dict[str, tuple[Way, Way]]:
-    """By name: our way and the plain one, on the same input."""
+    """By name: the optimized code and plain NumPy, on the same input."""
     numbers = random.Random(1)  # noqa: S311
     lists = [[numbers.random() * 1e6 for _ in range(rows)] for _ in range(4)]
     blocks = [(float(numbers.randrange(1024)), 1.0, 1.0) for _ in range(rows)]
@@ -44,7 +44,7 @@ def choices(rows: int) -> dict[str, tuple[Way, Way]]:
 
 
 def two_processes_or_one(trace: Path) -> tuple[Way, Way]:
-    """Reads a trace with a helper process, and without."""
+    """Reading a trace with a helper process, and without one."""
 
     def read(shared_from_bytes: int) -> None:
         two_processes.SHARED_FROM_BYTES = shared_from_bytes
@@ -55,7 +55,7 @@ def two_processes_or_one(trace: Path) -> tuple[Way, Way]:
 
 
 def fastest_s(ways: tuple[Way, Way], rounds: int) -> tuple[float, float]:
-    """The fastest run of each, taken in turns."""
+    """The fastest run of each, in seconds. The two take turns."""
     best = [float("inf"), float("inf")]
     for _ in range(rounds):
         for place, way in enumerate(ways):

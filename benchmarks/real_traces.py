@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""What traceopt says of each real trace beside what an expert saw in it; writes docs/real-traces.md.
+"""Compares what traceopt reports for each real trace with what an expert saw in it; writes docs/real-traces.md.
 
 python benchmarks/real_traces.py
 
-The traces are in ../shared/traces, beside the checkout, with what was seen in them (expected.json).
+The traces are in ../shared/traces, next to the checkout, with what the expert saw (expected.json).
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ HEAD = """\
 
 Written by `python benchmarks/real_traces.py`; do not edit.
 
-What an expert saw in each trace, with its share of the time where it has one, and what traceopt says: the findings
-that give back 3% of the step and more, the first of the others, and what it says of the trace's quality.
+For each trace, the table shows what an expert saw, with its share of the time if known, and what traceopt reports: the
+findings that save at least 3% of the step (or else the first finding), and the notes on trace quality.
 
-| trace | device | step | seen | found | of the trace |
+| trace | device | step | expert | traceopt | quality notes |
 | --- | --- | ---: | --- | --- | --- |
 """
 
@@ -39,8 +39,8 @@ SOURCES = """\
 
 ## Where the traces come from
 
-Other people recorded them and published them in their repositories, under licences that allow copies. This repository
-does not hold them.
+Other people recorded these traces and published them in their repositories, under licences that allow copies. They are
+not part of this repository.
 
 | folder | repository | path in it | licence |
 | --- | --- | --- | --- |
@@ -48,11 +48,11 @@ does not hold them.
 | `hta/` | facebookresearch/HolisticTraceAnalysis | `tests/data` | MIT |
 | `tracelens/` | AMD-AGI/TraceLens | `tests/traces` | MIT |
 
-Tests and benchmarks look for these folders in `../shared/traces`, beside the checkout, together with the file
-`expected.json`: what an expert saw in each trace. That file is not published. Without it the tests marked
+Tests and benchmarks look for these folders in `../shared/traces`, next to the checkout, together with the file
+`expected.json`, which says what an expert saw in each trace. That file is not published. Without it, the tests marked
 `real_traces` are skipped, and a benchmark that needs the traces says so and ends with exit code 2.
 
-Some tests also read traces in `../shared/traces/public`, all under Apache-2.0, BSD-3-Clause or MIT. They are from
+Some tests also read traces in `../shared/traces/public`, all under Apache-2.0, BSD-3-Clause or MIT. They come from
 AMD-AGI/TraceLens, Aphelack/efficient-dl-systems, CodingPlatelets/SwitchTransformers, facebookresearch/param,
 harryjmoss/particle_transformer, leimao/PyTorch-CUDA-Graph-Capture-Examples, Lightning-AI/pytorch-lightning,
 luatil/torch-profile, pytorch/benchmark, sidnb13/torch-profiling-tutorial and Yeok-c/sustainbench.

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""How far the replay is off: without a change on real traces, and with the fix on traces with a planted fault.
+"""Measures the accuracy of the replay: real traces without a change, and traces with a planted fault with its fix.
 
 python benchmarks/replay_accuracy.py                                    print the page
 python benchmarks/replay_accuracy.py --write docs/replay-accuracy.md    and write it
@@ -32,23 +32,24 @@ from traceopt.rules.engine import prepare, run_rules
 from traceopt.rules.registry import load_rules
 
 PASSES = 5
-LARGE = 3_000  # rows from which a graph is worth timing
+LARGE = 3_000  # rows; smaller graphs are too fast to time
 
 WITHOUT_A_CHANGE = """\
-Recorded steps of real traces beside their replay: how far the median step is missed, and the part of the steps by
-which work started later than the graph can tell. The larger of the two is `replay_error_share`; beyond 5% savings are
-not replayed. Those traces do not hold all that happened: samples of the events, or pieces of longer traces.
+The recorded steps of real traces are replayed without a change. "Missed" is the error of the median step; "unexplained"
+is the share of step time by which work started later than the graph can explain. The larger of the two is
+`replay_error_share`. Above 5%, savings are not replayed. Such traces are incomplete: they hold a sample of the events,
+or a piece of a longer trace.
 """
 WITH_THE_FIX = """\
-Generated traces with one planted fault: the step with it, the step of the fixed twin, and what the rule for it says
-that the fix gives back, from the faulty trace alone. The replay is one part of that number; the other is how well a
-rule knows what its fix changes (a kernel's speed-up, the share of communication that overlap can hide).
+Generated traces with one planted fault: the step with the fault, the step of the fixed twin, and the saving that the
+rule predicts from the faulty trace alone. The prediction depends on the replay, and on how well the rule knows what its
+fix changes (the speed-up of a kernel, the share of communication that can overlap).
 """
 
 
 @dataclass(frozen=True)
 class Real:
-    """One real trace: what it is to the replay, and how far that is off without a change."""
+    """One real trace: the size of its replay graph, and the replay error without a change."""
 
     name: str
     steps: int
@@ -60,7 +61,7 @@ class Real:
 
 @dataclass(frozen=True)
 class Planted:
-    """One planted fault: what it costs the median step, and what the rule for it says that its fix gives back."""
+    """One planted fault: its cost in the median step, and the saving that the rule predicts."""
 
     scenario: str
     code: str
@@ -76,7 +77,7 @@ class Planted:
 
     @property
     def error(self) -> float:
-        """Of the estimate, as a share of the real gain."""
+        """The error of the estimate as a share of the real gain."""
         return self.est_ms / self.gain_ms - 1
 
 
@@ -105,7 +106,7 @@ def real_traces() -> Iterator[Real]:
 
 
 def planted_faults() -> Iterator[Planted]:
-    """Every scenario with one fault that costs the median step 1 % and more; rank 0 of each."""
+    """Every scenario with one fault that costs at least 1 % of the median step; rank 0 of each."""
     rules = prepare(load_rules())
     for scenario, plan in SCENARIOS.items():
         trace = generate(scenario)
@@ -123,13 +124,13 @@ def planted_faults() -> Iterator[Planted]:
 def page(real: list[Real], planted: list[Planted]) -> str:
     """docs/replay-accuracy.md."""
     lines = [
-        "# How far the replay is off",
+        "# Replay accuracy",
         "",
         "Written by `python benchmarks/replay_accuracy.py --write docs/replay-accuracy.md`; do not edit.",
         "",
         "## Without a change",
         "",
-        *(_without_a_change(real) if real else ["The real traces were not at hand."]),
+        *(_without_a_change(real) if real else ["The real traces were not available."]),
         "",
         "## With the fix",
         "",
@@ -142,7 +143,8 @@ def page(real: list[Real], planted: list[Planted]) -> str:
             for one in planted
         ),
         "",
-        f"In milliseconds. Median error {median(abs(one.error) for one in planted):.1%} over {len(planted)} faults.",
+        f"Times are in milliseconds. Median error {median(abs(one.error) for one in planted):.1%} "
+        f"over {len(planted)} faults.",
     ]
     return "\n".join(lines) + "\n"
 
@@ -164,10 +166,10 @@ def _without_a_change(real: list[Real]) -> list[str]:
             for one in real
         ),
         "",
-        f"Of {len(known)} traces with steps {sum(error.missed_share <= 0.02 for error in known)} are missed by 2% or "
-        f"less (median {median(error.missed_share for error in known):.2%}),",
-        f"and in {sum(error.share <= 0.02 for error in known)} of them no more than that is unexplained.",
-        f"One pass takes {median(pace) / 10:.0f} ms for 100,000 rows (median of graphs of {LARGE:,} rows and more).",
+        f"Of {len(known)} traces with steps, {sum(error.missed_share <= 0.02 for error in known)} are missed by 2% "
+        f"or less (median {median(error.missed_share for error in known):.2%}).",
+        f"In {sum(error.share <= 0.02 for error in known)} of these, the unexplained share is also 2% or less.",
+        f"One pass takes {median(pace) / 10:.0f} ms per 100,000 rows (median of graphs with at least {LARGE:,} rows).",
     ]
 
 

@@ -1,1 +1,1 @@
-"""The proof of the savings: what a fix gives back by the trace alone, beside what it gave back when it was made."""
+"""Compares predicted savings with measured ones: what the trace alone predicts, and what the fix really saves."""

@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
-"""Predicts and measures what the fixes of the workloads give back, on this machine.
+"""Predicts and measures what the fixes of the workloads save on this machine.
 
-python benchmarks/savings/measure.py                                        # writes cpu.json beside this file
+python benchmarks/savings/measure.py                                        # writes cpu.json next to this file
 python benchmarks/savings/measure.py --out benchmarks/savings/h200.json     # on a machine with such a GPU
 python benchmarks/savings/page.py                                           # docs/accuracy.md, from all of them
 
-Of each pair that the machine can run the plain variant is recorded and analyzed; the prediction comes from its trace
-alone. Both variants are measured without a profiler, in the steps before the recording. Rounds go over all pairs, so
-that a busy minute of the machine spoils one round of a pair and not the pair; a round in which other programs took a
-tenth of a core or more is measured again.
+For each pair that the machine can run, the plain variant is recorded and analyzed; the prediction comes from its trace
+alone. Both variants are measured without a profiler, in the steps before the recording. A round covers all pairs, so a
+busy minute of the machine spoils one round of a pair, not all of them. If other programs took a tenth of a core or
+more, the measurement is repeated.
 """
 
 from __future__ import annotations
@@ -30,17 +30,18 @@ from fixtures.workloads.pairs import PAIRS, Pair
 from traceopt.api import analyze
 from traceopt.result.document import Result
 
-LARGEST_BYTES = 1 << 30  # of the traces of a pair, which are thrown away
+LARGEST_BYTES = 1 << 30  # limit for the traces of a pair; they are discarded
 
-BUSY_SHARE = 0.1  # of a core, taken by other programs: too much to measure beside
+BUSY_SHARE = 0.1  # of a core: if other programs take more, the measurement is repeated
 ATTEMPTS = 3
 
 Row = dict[str, Any]
 
 
 def measured_quietly(pair: Pair) -> Row:
-    """The first of some rounds that no other program disturbed, else the last. `busy_elsewhere`: what others took, as a
-    share of a core; None where the system does not tell.
+    """The first undisturbed measurement, or else the last attempt.
+
+    `busy_elsewhere` is the CPU time that other programs took, as a share of one core; None if the system does not say.
     """
     for _ in range(ATTEMPTS):
         began, others = time.monotonic(), _others_cpu_s()
@@ -54,7 +55,7 @@ def measured_quietly(pair: Pair) -> Row:
 
 
 def _others_cpu_s() -> float | None:
-    """CPU time of all other programs since the machine's start (Linux)."""
+    """CPU time of all other programs since the machine started (Linux)."""
     try:
         user, nice, system, _, _, irq, softirq = map(int, Path("/proc/stat").read_text().split()[1:8])
     except (OSError, ValueError):
@@ -65,7 +66,7 @@ def _others_cpu_s() -> float | None:
 
 
 def measure(pair: Pair) -> Row:
-    """One round of a pair: its steps in milliseconds and what the trace of the plain one predicts."""
+    """One round of a pair: both steps in milliseconds, and the saving that the plain trace predicts."""
     with tempfile.TemporaryDirectory() as folder:
         steps = {
             variant: record(pair, variant, Path(folder) / variant, LARGEST_BYTES)["step_us"] / 1e3
@@ -78,8 +79,9 @@ def measure(pair: Pair) -> Row:
 
 
 def prediction(result: Result, pair: Pair) -> Row:
-    """What a step gives back, by the most valuable finding of the planted kind, else of a more general kind; by both
-    findings together where two are planted. Empty where nothing of the kind is found.
+    """The predicted saving per step, from the most valuable finding of the planted kind, or else of a general kind.
+
+    If two bottlenecks are planted, from both findings together. Empty if no such finding exists.
     """
     if pair.second:
         both = result.combined
@@ -93,7 +95,7 @@ def prediction(result: Result, pair: Pair) -> Row:
 
 
 def able(gpus: int) -> list[Pair]:
-    """The pairs that a machine with so many GPUs can show."""
+    """The pairs that a machine with this number of GPUs can run."""
     return [pair for pair in PAIRS if gpus >= pair.ranks or (pair.on_cpu and not gpus)]
 
 
@@ -101,9 +103,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=Path(__file__).with_name("cpu.json"), metavar="FILE")
     parser.add_argument("--rounds", type=int, default=3, help="default: 3")
-    parser.add_argument("--minutes", type=float, default=60.0, help="begin no pair after so many (default: 60)")
+    parser.add_argument("--minutes", type=float, default=60.0, help="start no pair after this time (default: 60)")
     options = parser.parse_args()
-    for library in ("OMP", "MKL"):  # threads that wait for cores would be measured, not the workloads
+    for library in ("OMP", "MKL"):  # otherwise the run measures threads that wait for cores
         os.environ.setdefault(f"{library}_NUM_THREADS", "1")
     until = time.monotonic() + 60 * options.minutes
     here = {**environment(), "cores": os.cpu_count(), "threads": os.environ["OMP_NUM_THREADS"]}

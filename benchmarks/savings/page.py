@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Writes docs/accuracy.md: predicted savings beside measured ones, from the JSON files of measure.py, and the score on
-the real traces.
+"""Writes docs/accuracy.md: predicted and measured savings, from the JSON files of measure.py, and the score on the real
+traces.
 
 python benchmarks/savings/page.py
 """
@@ -30,7 +30,7 @@ SCORE_COMMAND = [os.path.relpath(SCORE, ROOT), "--traceopt", ".venv/bin/traceopt
 
 @dataclass(frozen=True)
 class Proof:
-    """One pair on one machine. `rounds` as measure.py writes them; steps in ms, medians of the rounds."""
+    """One pair on one machine. `rounds` is what measure.py writes. Steps are in ms, as medians over the rounds."""
 
     name: str
     rounds: list[dict[str, Any]]
@@ -45,7 +45,7 @@ class Proof:
 
     @cached_property
     def predicted_ms(self) -> float | None:
-        """The step without a profiler, less the estimate; None where most rounds found nothing of the planted kind."""
+        """The step without a profiler minus the estimate; None if most rounds found nothing of the planted kind."""
         savings = [row["saving_ms"] for row in self.rounds if "saving_ms" in row]
         return self.plain_ms - median(savings) if len(savings) > len(self.rounds) / 2 else None
 
@@ -55,14 +55,14 @@ class Proof:
 
     @property
     def gain_error(self) -> float | None:
-        """Of the predicted gain, as a share of the measured one."""
+        """The error of the predicted gain, as a share of the measured gain."""
         if self.predicted_ms is None:
             return None
         return (self.plain_ms - self.predicted_ms) / (self.plain_ms - self.fixed_ms) - 1
 
     @property
     def noise(self) -> float:
-        """How far the fixed variant's rounds lie apart, as a share of their median: half the range."""
+        """Half the range of the fixed variant's rounds, as a share of their median."""
         fixed = [row["fixed_ms"] for row in self.rounds]
         return (max(fixed) - min(fixed)) / 2 / self.fixed_ms
 
@@ -82,7 +82,7 @@ def row(proof: Proof) -> str:
 
 
 def machine(measured: dict[str, Any]) -> str:
-    """The part of the page about one machine."""
+    """The section about one machine."""
     here = measured["environment"]
     device = ", ".join(here["gpus"]) or f"CPU, {here['cores']} cores, OMP_NUM_THREADS={here['threads']}"
     proofs = [Proof(name, rounds) for name, rounds in measured["pairs"].items() if rounds]
@@ -96,8 +96,9 @@ def machine(measured: dict[str, Any]) -> str:
 | --- | --- | ---: | ---: | ---: | ---: | ---: | ---: |
 {chr(10).join(map(row, proofs))}
 
-The predicted step is off by {median(steps):.0%} in the median and by {steps[-1]:.0%} at most, the predicted gain by
-{median(gains):.0%} and {gains[-1]:.0%}; {len(steps)} of {len(proofs)} pairs have a prediction.
+The median error of the predicted step is {median(steps):.0%}, the largest {steps[-1]:.0%}.
+The median error of the predicted gain is {median(gains):.0%}, the largest {gains[-1]:.0%}.
+{len(steps)} of {len(proofs)} pairs have a prediction.
 """
 
 
@@ -106,19 +107,20 @@ def page(machines: list[dict[str, Any]], score: str) -> str:
     on_gpu = {name for measured in machines if measured["environment"]["gpus"] for name in measured["pairs"]}
     missing = [pair.name for pair in PAIRS if pair.name not in (done if pair.on_cpu else on_gpu)]
     left_out = f"Not measured on a GPU yet: {', '.join(missing)}.\n\n" if missing else ""
-    return f"""# How far predicted savings are off
+    return f"""# Accuracy of savings
 
-Written by `python benchmarks/savings/page.py`; do not edit. `python benchmarks/savings/measure.py` measures anew.
+Written by `python benchmarks/savings/page.py`; do not edit. `python benchmarks/savings/measure.py` repeats the
+measurement.
 
-Each script of `fixtures/workloads` has one planted bottleneck (one has two) and, with `--fixed`, none. The prediction
-comes from the recording of the plain script alone: its step without a profiler, less what the finding (or `combined`,
-for two) says that its fix gives back. Measured is the script with `--fixed`, without a profiler. Times are milliseconds
-a step, medians of the rounds; noise is half the range of the fixed variant's rounds. A round in which other programs
-took a tenth of a core was measured again.
+Each script in `fixtures/workloads` has one planted bottleneck (one script has two), and none with `--fixed`. The
+prediction comes from the recording of the plain script alone: its step without a profiler, minus the saving of the
+finding (or of `combined`, for two). It is compared with the script run with `--fixed`, without a profiler. Times are
+milliseconds per step, medians over the rounds. Noise is half the range of the fixed variant's rounds. A round in which
+other programs took a tenth of a core was repeated.
 
 {chr(10).join(map(machine, machines))}
-{left_out}Generated traces with planted faults, and how well a replay without a change gives real traces back, are in
-[how far the replay is off](replay-accuracy.md).
+{left_out}[Replay accuracy](replay-accuracy.md) has the same for generated traces with planted faults.
+It also shows how well a replay without a change reproduces real traces.
 
 ## Precision and recall on real traces
 
@@ -132,7 +134,7 @@ and CPU:
 
 
 def score() -> str:
-    """The summary that the score's script prints."""
+    """The summary that the scoring script prints. Needs the real traces."""
     require()
     done = subprocess.run([sys.executable, *SCORE_COMMAND], cwd=ROOT, capture_output=True, text=True, check=True)
     return next(line for line in done.stdout.splitlines() if line.startswith("recall"))

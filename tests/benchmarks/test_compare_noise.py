@@ -1,4 +1,4 @@
-"""The page of the benchmark of comparisons, from runs that are made up."""
+"""The page of the comparison benchmark, from made-up runs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from benchmarks import compare_noise
 
 
-def held(spread: float, slower: float = 0.05) -> dict[str, object]:
+def recorded(spread: float, slower: float = 0.05) -> dict[str, object]:
     rng = np.random.default_rng(0)
 
     def runs(number: int, factor: float) -> list[list[float]]:
@@ -20,7 +20,7 @@ def held(spread: float, slower: float = 0.05) -> dict[str, object]:
 
     environment = {"cores": 2, "machine": "x86_64", "torch": "2.13.0", "threads": "1"}
     return {
-        "thrown_away": 3,
+        "discarded": 3,
         "environment": environment,
         "runs": {"healthy": runs(24, 1), "slower": runs(12, 1 + slower)},
     }
@@ -37,20 +37,20 @@ def few_draws(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_where_runs_agree_few_of_them_find_the_slower_script() -> None:
-    table = rows(compare_noise.page(held(0.002)))
+    table = rows(compare_noise.page(recorded(0.002)))
     assert list(table) == [1, 2, 3, 5, 7, 10]
     assert table[5] == ["20 of 20, 100.0%"] * 4
 
 
 def test_a_regression_that_is_not_there_is_not_found() -> None:
-    table = rows(compare_noise.page(held(0.02, slower=0.0)))
+    table = rows(compare_noise.page(recorded(0.02, slower=0.0)))
     assert all(int(cells[1].split()[0]) <= 2 for cells in table.values())
 
 
-def test_the_data_is_there_and_its_page_says_of_how_many_turns() -> None:
-    kept = json.loads(compare_noise.DATA.read_text(encoding="utf-8"))
-    turns = len(kept["runs"]["slower"])
-    assert turns == compare_noise.TURNS
-    assert len(kept["runs"]["healthy"]) == 2 * turns
+def test_the_page_says_how_many_rounds_the_data_has() -> None:
+    data = json.loads(compare_noise.DATA.read_text(encoding="utf-8"))
+    rounds = len(data["runs"]["slower"])
+    assert rounds == compare_noise.ROUNDS
+    assert len(data["runs"]["healthy"]) == 2 * rounds
     page = compare_noise.DATA.parents[1] / "docs" / "compare-accuracy.md"
-    assert f"was recorded in {turns} turns" in page.read_text(encoding="utf-8")
+    assert f"was recorded in {rounds} rounds" in page.read_text(encoding="utf-8")

@@ -36,7 +36,7 @@ def test_the_memory_of_all_processes_counts() -> None:
 
 
 def test_a_process_that_fails_ends_the_benchmark_with_its_words() -> None:
-    with pytest.raises(SystemExit, match="ended with 3:\nno such trace"):
+    with pytest.raises(SystemExit, match="failed with exit code 3:\nno such trace"):
         measure(python("import sys; print('no such trace'); sys.exit(3)"))
 
 
@@ -69,7 +69,7 @@ def test_the_growth_table_gives_the_pace_and_multiples() -> None:
 
 
 def test_the_page_says_what_was_run_on_what(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(peers, "KEPT", tmp_path)
+    monkeypatch.setattr(peers, "SAMPLES", tmp_path)
     sample = {"wall_s": 1.0, "cpu_s": 1.0, "peak_bytes": 1}
     for name in ("A100", "growth-50"):
         (tmp_path / f"{name}.json").write_text(json.dumps({"traceopt": [sample], "json_bytes": 2_000_000}))

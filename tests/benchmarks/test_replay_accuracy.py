@@ -1,4 +1,4 @@
-"""The page about the replay's accuracy says what was measured, also without the real traces."""
+"""The replay accuracy page shows the measurements, also without the real traces."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ def test_a_row_each_and_the_medians() -> None:
     text = page(real, [FAULT])
     assert "| control | 6 | 10,000 | 192 | 0.50% | 0.80% |" in text
     assert "| gpu_only | no marks | 5 | 0 | nothing to replay | |" in text
-    assert "Of 1 traces with steps 1 are missed by 2% or less" in text
-    assert "One pass takes 25 ms for 100,000 rows" in text
+    assert "Of 1 traces with steps, 1 are missed by 2% or less" in text
+    assert "One pass takes 25 ms per 100,000 rows" in text
     assert "| slow_loader | DL001 | 26.00 | 17.00 | 9.00 | 7.00 | 9.90 | 9.90 | +10.0% |" in text
     assert "Median error 10.0% over 1 faults." in text
 
 
 def test_without_the_real_traces() -> None:
-    assert "The real traces were not at hand." in page([], [FAULT])
+    assert "The real traces were not available." in page([], [FAULT])
