@@ -1,7 +1,7 @@
-"""Writes docs/gallery/: a static report of each kind of bottleneck, a picture of its first screen, and their list.
+"""Writes docs/gallery/: a static report for each kind of bottleneck, a picture of its first screen, and a list of them.
 
-`make gallery`. The traces come from fixtures/: simulated by its generator, or recorded and committed there. The same
-inputs give the same pages, byte for byte; the pictures depend on the browser and its fonts.
+Run it with `make gallery`. The traces come from fixtures/: simulated by its generator, or recorded and committed there.
+The same inputs give the same pages, byte for byte. The pictures depend on the browser and its fonts.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ FOLDER = ROOT / "docs" / "gallery"
 SIMULATED = "build/traces"
 CHROMIUM = "/usr/bin/chromium"  # Debian's
 WIDTH, HEIGHT = 1280, 860
-COLOURS = 160  # of a picture; a report has few, and each byte stays in the repository for good
+COLOURS = 160  # per picture; a report has few, and each byte stays in the repository forever
 
 
 @dataclass(frozen=True)
 class Page:
-    """One report. `trace` is a recording in fixtures/, or what `fixtures/generate.py` writes when told `simulated`."""
+    """One report. `trace` is a recording in fixtures/, or the output of `fixtures/generate.py` for `simulated`."""
 
     name: str
     title: str
@@ -37,7 +37,7 @@ class Page:
 
     @property
     def commands(self) -> list[str]:
-        """What makes the report, in the repository's root."""
+        """The commands that make the report, from the root of the repository."""
         generate = f"python fixtures/generate.py {self.simulated} --out {SIMULATED}"
         analyze = f"traceopt analyze {self.trace} --static{self.options} --html docs/gallery/{self.name}.html"
         return [generate, analyze] if self.simulated else [analyze]
@@ -54,56 +54,56 @@ PAGES = (
     Page(
         "loader-bound",
         "Loader-bound",
-        "Recorded on a CPU with `traceopt run`: batches are built in the training process. The fix is a patch.",
+        "Recorded on a CPU with `traceopt run`. Batches are built in the training process. The fix is a patch.",
         "fixtures/traces/cpu/slow_loader/plain",
         options=" --source fixtures/workloads",
     ),
     Page(
         "launch-bound",
         "Launch-bound",
-        "Kernels so small that the host cannot launch them as fast as the GPU runs them.",
+        "The kernels are so small that the host cannot launch them as fast as the GPU runs them.",
         f"{SIMULATED}/launch_bound.json.gz",
         "launch_bound",
     ),
     Page(
         "communication-bound",
         "Communication-bound, four ranks",
-        "Collectives wait, because one of the ranks is late; the report names the rank and why.",
+        "Collectives wait for a straggler. The report names the rank and the cause.",
         f"{SIMULATED}/straggler",
         "straggler --set world_size=4",
     ),
     Page(
         "host-syncs",
         "Host syncs",
-        "A `loss.item()` after the forward pass drains the GPU, and the host refills its queue.",
+        "A `loss.item()` call after the forward pass drains the GPU queue, and the host has to refill it.",
         f"{SIMULATED}/item_stall.json.gz",
         "item_stall",
     ),
     Page(
         "no-tensor-cores",
-        "Matrix products without Tensor Cores",
-        "FP32 products on a GPU that has Tensor Cores. The GPU is busy all the time, with the wrong kernels.",
+        "Matmuls without Tensor Cores",
+        "FP32 matmuls on a GPU with Tensor Cores. The GPU is always busy, but with the wrong kernels.",
         f"{SIMULATED}/fp32_matmul.json.gz",
         "fp32_matmul",
     ),
     Page(
-        "misaligned-products",
-        "Misaligned matrix products",
-        "A vocabulary of 50257 columns: three products run on slow kernels. Padding is cheap.",
+        "misaligned-matmuls",
+        "Misaligned matmuls",
+        "With a vocabulary of 50257 columns, three matmuls run on slow kernels. Padding is cheap.",
         f"{SIMULATED}/misaligned_vocab.json.gz",
         "misaligned_vocab",
     ),
     Page(
         "memory",
         "Device memory nearly full",
-        "Allocations fail and are tried again in every step.",
+        "Allocations fail and are retried in every step.",
         f"{SIMULATED}/memory_pressure.json.gz",
         "memory_pressure",
     ),
     Page(
         "healthy",
         "A healthy job",
-        "Nothing to gain above 3 % of the step, and the report says so.",
+        "No fix saves more than 3 % of the step, and the report says so.",
         f"{SIMULATED}/healthy.json.gz",
         "healthy",
     ),
@@ -118,18 +118,19 @@ def make(page: Page) -> None:
 
 
 def result_of(page: Page) -> Result:
-    """The result document in the report."""
+    """The result document that the report contains."""
     return Result.from_json(embedded_result((FOLDER / f"{page.name}.html").read_text(encoding="utf-8")))
 
 
 def index() -> str:
-    """docs/gallery/README.md, from the reports as they lie there."""
+    """docs/gallery/README.md, from the reports in the folder."""
     lines = [
         "# Gallery",
         "",
-        "A report for each kind of bottleneck, made by `make gallery`. The traces are",
-        "[simulated](../../fixtures/README.md), unless it says that a run was recorded. The reports are static, 0.1 MB",
-        "each: download one and open it in a browser. Without `--static` a report is 2 MB, and its charts zoom.",
+        "One report for each kind of bottleneck, made by `make gallery`. The traces are",
+        "[simulated](../../fixtures/README.md), unless the text says that a run was recorded. The reports are static",
+        "and take 0.1 MB each: download one and open it in a browser. Without `--static`, a report takes 2 MB and you",
+        "can zoom its charts.",
     ]
     for page in PAGES:
         lines += [
@@ -148,7 +149,7 @@ def index() -> str:
 
 
 def take_pictures() -> None:
-    """The first screen of every page, in light colours."""
+    """Takes a picture of the first screen of every page, in the light theme."""
     from PIL import Image
     from playwright.sync_api import sync_playwright
 

@@ -1,6 +1,6 @@
 """Writes the address of this repository into every file that names it: `python docs/repository_address.py`.
 
-`[project.urls] Repository` in pyproject.toml is the one place to change it.
+To change it, edit `Repository` under `[project.urls]` in pyproject.toml.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def repository() -> str:
 
 
 def with_address(text: str, repository: str) -> str:
-    """The text with every address of this repository, whoever the owner was, replaced."""
+    """The text with every address of this repository replaced, whatever the old owner."""
     return _NAMED.sub(rf"\g<1>{repository}", text)
 
 
