@@ -102,7 +102,7 @@ def analyze(
     return Analysis.of(_with_patches(compared, folders, debug) if folders else compared)
 
 
-def _read(tasks: Sequence[RankTask], executor: Executor, progress: Progress | None) -> MergedGemms:
+def _read(tasks: Sequence[RankTask], executor: Executor, progress: ShowProgress | None) -> MergedRun:
     """The results of all ranks, merged. A rank that cannot be read is a warning, unless the user named its file.
 
     Raises InputError for the first such file that the user named. Raises the rank's own error if there is only one
@@ -173,7 +173,7 @@ def _workload(tokens: float | None, samples: float | None, reference: float | No
     return Workload(tokens, samples, reference)
 
 
-def _with_ranks_compared(result: Result, outcome: Outcome) -> Result:
+def _with_ranks_compared(result: Result, outcome: RulesOutcome) -> Result:
     """The document with the findings of the rules that compare all ranks."""
     return replace(
         result,

@@ -17,7 +17,7 @@ from traceopt.errors import OutputError, one_line
 EXIT_BROKEN_PIPE = 141  # 128 + SIGPIPE, as a shell reports a command whose reader went away
 
 
-class Progress:
+class StderrProgress:
     """A line on stderr. The next line replaces it, and it is erased at the end."""
 
     def __init__(self, enabled: bool) -> None:

@@ -48,7 +48,7 @@ def compare(
     return compare_runs(sides[0], sides[1], gates, in_turn=in_turn)
 
 
-def runs_of(given: Sequence[Given], **options: Any) -> list[Run]:
+def runs_of(given: Sequence[RunInput], **options: Any) -> list[RunOfSide]:
     """The runs of one side. `options` are for the analysis of traces. Raises InputError if an input cannot be read."""
 
     def analyze(path: str) -> Result:

@@ -49,7 +49,7 @@ def settings(
     return Settings(folder, cycles, step_on, stop_after, time_limit)
 
 
-def record(command: Sequence[str], module: bool, settings: Settings, *, quiet: bool) -> tuple[int, Outcome]:
+def record(command: Sequence[str], module: bool, settings: Settings, *, quiet: bool) -> tuple[int, RecordingOutcome]:
     """Runs the command to its end. Returns its exit code, as launcher.run_command does, and what was recorded.
 
     Raises click.UsageError if the command cannot be started, OutputError if the log folder cannot be created.
@@ -80,7 +80,7 @@ def record(command: Sequence[str], module: bool, settings: Settings, *, quiet: b
             _remove_if_empty(folder)
 
 
-def remarks(outcome: Outcome, *, quiet: bool) -> Iterator[str]:
+def remarks(outcome: RecordingOutcome, *, quiet: bool) -> Iterator[str]:
     """Messages for the user that are not in the report."""
     if outcome.reason is not None:
         yield f"nothing was recorded: {outcome.reason}"
@@ -88,7 +88,7 @@ def remarks(outcome: Outcome, *, quiet: bool) -> Iterator[str]:
         yield from outcome.notes
 
 
-def footer(outcome: Outcome, settings: Settings) -> str:
+def footer(outcome: RecordingOutcome, settings: Settings) -> str:
     """Where the traces are, and how much recording slowed the steps."""
     lines = [f"Traces: {os.path.relpath(settings.folder)}"]
     if outcome.stretch:

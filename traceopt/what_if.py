@@ -74,7 +74,7 @@ def what_if(
     return _document(path, ranks, chosen, scaled, [*dict.fromkeys(fixes), *changes], [*registry.warnings, *warnings])
 
 
-class _Fix(Struct, frozen=True):
+class _AppliedFix(Struct, frozen=True):
     """The fix of a finding, with its changes on each rank."""
 
     code: str
@@ -94,7 +94,7 @@ def _chosen(ranks: Ranks, rules: Sequence[Rule], codes: Sequence[str]) -> list[_
             known += [one.finding.code for one in of_run]
             possible = ", ".join(dict.fromkeys(known)) or "nothing"
             raise InputError(f"{code} finds nothing to fix in this trace; you can replay: {possible}")
-        fixes = [_Fix(code, title, [_of(priced, code, title) for priced in found]) for title in titles]
+        fixes = [_AppliedFix(code, title, [_of(priced, code, title) for priced in found]) for title in titles]
         if (remedy := remedies.get(code)) is not None:
             fixes = [_AppliedFix(code, next(iter(titles)), [list(own) for own in remedy])]
         if not any(own for fix in fixes for own in fix.changes):

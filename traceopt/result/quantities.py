@@ -1,7 +1,7 @@
 """Quantities as text: the one spelling of durations, shares, counts, sizes and rates, for rules and for reports.
 
 Rules hold nanoseconds and write sentences: `ms`, `percent`, `times`, `size`, `megabytes`, `per_second`. Reports print
-the microseconds of the document: `ms_of_us`, and `..._number` functions for columns that have the unit in their heading.
+the microseconds of the document: `ms_of_us`, and `..._number` functions for columns with the unit in the heading.
 All of them spell the same digits, so a number in a sentence is the number in the table:
 
     measured time   milliseconds: one decimal, two significant digits below 1 ms     187.4 ms, 0.095 ms
