@@ -10,7 +10,7 @@ import pytest
 
 from fixtures.generate import GeneratedTrace, generate_ranks
 from traceopt.analyzer.facts import Facts
-from traceopt.analyzer.ranks.joint_replay import Meetings, Ranks, _Together
+from traceopt.analyzer.ranks.joint_replay import Meetings, Ranks, _JointPass
 from traceopt.analyzer.reading.trace_reader import read_trace
 from traceopt.analyzer.replay.changes import Change, RemoveHost, ScaleWork
 from traceopt.analyzer.replay.retime import Pass, Timing
@@ -80,5 +80,5 @@ def test_ranks_that_come_to_two_groups_in_different_orders_both_arrive() -> None
         return done
 
     met = Meetings(np.array([0, 1]), np.array([0, 1]), np.array([0, 0]))
-    together = _Together([visits(0, 1), visits(1, 0)], [met, met], [10, 10], [0, 0])
+    together = _JointPass([visits(0, 1), visits(1, 0)], [met, met], [10, 10], [0, 0])
     assert together.run() == [done, done]

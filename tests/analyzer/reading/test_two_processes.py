@@ -27,7 +27,7 @@ pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are f
 @pytest.fixture
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Makes many chunks from little text."""
-    monkeypatch.setattr(trace_reader, "Blocks", partial(TextBlocks, block_bytes=1 << 15))
+    monkeypatch.setattr(trace_reader, "TextBlocks", partial(TextBlocks, block_bytes=1 << 15))
 
 
 @pytest.fixture
