@@ -112,12 +112,12 @@ def test_a_helper_that_is_killed_loses_nothing(
 def test_each_decodes_a_part(tmp_path: Path, went_well: list[bool], monkeypatch: pytest.MonkeyPatch) -> None:
     chunks: list[int] = []
 
-    def noting(reading: two_processes._Reading, number: int, events: Any) -> None:
+    def noting(reading: two_processes._DecodedChunks, number: int, events: Any) -> None:
         chunks.append(number)
         add(reading, number, events)
 
-    add = two_processes._Reading.add
-    monkeypatch.setattr(two_processes._Reading, "add", noting)
+    add = two_processes._DecodedChunks.add
+    monkeypatch.setattr(two_processes._DecodedChunks, "add", noting)
     assert_same(generate("healthy").write(tmp_path / "trace.json.gz"))
     assert went_well == [True]
     assert chunks[0] == 0
