@@ -1,4 +1,4 @@
-"""HS001: one number is read back from the GPU, and the GPU runs dry."""
+"""HS001: reading a single value from the GPU stalls the step."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from traceopt.rules.bases.sync_rule import SyncRule
 
 
 class ScalarRead(SyncRule):
-    """Measures `.item()`, `float(t)`, `bool(t)`, `if t:`, `print(t)` and other reads of one value, where they cost
-    time: the GPU starves while the host waits for the value, and again until the host has queued new work.
+    """Measures `.item()`, `float(t)`, `bool(t)`, `if t:`, `print(t)` and other reads of a single value, where they cost
+    time: the GPU is idle while the host waits for the value, and again until the host has queued new work.
 
-    Why it costs: PyTorch queues GPU work far ahead. Reading a value waits until the queue is empty; then the GPU waits
-    for the host to fill it.
+    Why it costs: PyTorch queues GPU work far ahead. Reading a value waits until the queue is empty. Then the GPU waits
+    for the host to refill it.
 
     How to fix: keep the value on the GPU and read it rarely.
 
@@ -23,20 +23,20 @@ class ScalarRead(SyncRule):
             print(total.item() / 50)        # one wait in 50 steps
             total.zero_()
 
-    Replace `if torch.isnan(x).any():` by a masked operation, or check every N steps.
+    Replace `if torch.isnan(x).any():` with a masked operation, or check every N steps.
 
-    When it is wrong: where the host is the bottleneck anyway, it had no lead to lose, and the rule charges only the
-    wait itself. Sync time under a working GPU is not counted.
+    When it is wrong: if the host is the bottleneck anyway, it had no lead to lose, and the rule charges only the wait
+    itself. Sync time while the GPU is busy is not counted.
 
     Sources: PyTorch performance tuning guide, "Avoid unnecessary CPU-GPU synchronization".
     """
 
     code: ClassVar[str] = "HS001"
     name: ClassVar[str] = "scalar-read"
-    title: ClassVar[str] = "Stop reading single values from the GPU every step"
+    title: ClassVar[str] = "Avoid reading single values from the GPU every step"
     risk: ClassVar[str] = "Values arrive later"
     reason: ClassVar[str] = SCALAR_READ
-    does: ClassVar[str] = "The host reads a single value back"
+    does: ClassVar[str] = "The host reads a single value from the GPU"
     fix: ClassVar[Fix] = Fix(
         "Accumulate the value on the GPU (detached) and read it every N steps.",
         "total += loss.detach()\nif step % 50 == 0:\n    log(total.item() / 50)\n    total.zero_()",

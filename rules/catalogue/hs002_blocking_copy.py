@@ -1,4 +1,4 @@
-"""HS002: a tensor is copied to the host, and the GPU runs dry."""
+"""HS002: copying a tensor to the host stalls the step."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from traceopt.rules.bases.sync_rule import SyncRule
 
 
 class BlockingCopy(SyncRule):
-    """Measures `.cpu()`, `.numpy()`, `.tolist()` and blocking `.to()` in the step, where they cost time: the GPU
-    starves while the host waits for the copy, and again until the host has queued new work.
+    """Measures `.cpu()`, `.numpy()`, `.tolist()` and blocking `.to()` in the step, where they cost time: the GPU is
+    idle while the host waits for the copy, and again until the host has queued new work.
 
-    Why it costs: a copy to ordinary host memory returns only when everything queued before it is done. By then the GPU
+    Why it costs: a copy to pageable host memory returns only when everything queued before it is done. By then the GPU
     has nothing left to do.
 
-    How to fix: copy into pinned memory without blocking, and look at the result when an event says that it is there; or
-    compute on the GPU what the host wanted the tensor for.
+    How to fix: copy into pinned memory without blocking, and read the result once an event says it is there. Or compute
+    on the GPU what the host needs the tensor for.
 
         host = torch.empty(pred.shape, dtype=pred.dtype, pin_memory=True)
         host.copy_(pred, non_blocking=True)
@@ -25,20 +25,21 @@ class BlockingCopy(SyncRule):
         ...                      # launch the next step
         done.synchronize()       # then use `host`
 
-    When it is wrong: the last copy of an inference pipeline must wait; only its tail is then reported. Sync time under
-    a working GPU is not counted.
+    When it is wrong: the last copy of an inference pipeline must wait; only its tail is then reported. Sync time while
+    the GPU is busy is not counted.
 
     Sources: PyTorch, "A guide on good usage of non_blocking and pin_memory".
     """
 
     code: ClassVar[str] = "HS002"
     name: ClassVar[str] = "blocking-copy"
-    title: ClassVar[str] = "Stop copying tensors to the host inside the step"
+    title: ClassVar[str] = "Avoid blocking copies to the host inside the step"
     risk: ClassVar[str] = "Results arrive later"
     reason: ClassVar[str] = BLOCKING_COPY
     does: ClassVar[str] = "The host copies a tensor and waits for it"
     fix: ClassVar[Fix] = Fix(
-        "Compute it on the GPU, copy it less often, or copy into pinned memory with non_blocking=True and an event.",
+        "Compute the result on the GPU, copy it less often, or copy it into pinned memory with non_blocking=True and "
+        "an event.",
         "correct += (logits.argmax(1) == labels).sum()   # stays on the GPU\n"
         "if step % 50 == 0:\n    accuracy = correct.item() / seen",
     )

@@ -1,4 +1,4 @@
-"""HS003: the step contains an explicit synchronize, and the GPU runs dry."""
+"""HS003: an explicit synchronize stalls the step."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ from traceopt.rules.bases.sync_rule import SyncRule
 
 
 class ExplicitSynchronize(SyncRule):
-    """Measures `torch.cuda.synchronize()`, stream and event synchronization outside any operator, where they cost time.
+    """Measures `torch.cuda.synchronize()` and stream and event synchronization outside any operator, where they cost
+    time.
 
-    Why it costs: the call returns when the GPU has nothing left to do, so the GPU idles until the host has queued new
-    work. Timing code and debugging leftovers are the usual reason.
+    Why it costs: the call returns when the GPU has nothing left to do, so the GPU is idle until the host has queued new
+    work. The usual causes are timing code and debugging leftovers.
 
     How to fix: remove it. To time GPU work, record events and read them later.
 
@@ -23,20 +24,20 @@ class ExplicitSynchronize(SyncRule):
             end.synchronize()
             print(start.elapsed_time(end))
 
-    When it is wrong: a profiler or benchmark that synchronizes each step for its own measurement shows here although
-    the real run does not. A synchronize under a working GPU is not counted.
+    When it is wrong: a profiler or benchmark that synchronizes every step for its own measurement shows up here
+    although the real run does not synchronize. A synchronize while the GPU is busy is not counted.
 
     Sources: PyTorch documentation, "CUDA semantics: asynchronous execution".
     """
 
     code: ClassVar[str] = "HS003"
     name: ClassVar[str] = "explicit-synchronize"
-    title: ClassVar[str] = "Remove the synchronize from the step"
+    title: ClassVar[str] = "Remove explicit synchronization from the step"
     effort: ClassVar[str] = "One line"
     reason: ClassVar[str] = EXPLICIT
     does: ClassVar[str] = "The host synchronizes with the GPU"
     fix: ClassVar[Fix] = Fix(
-        "Remove it; time with CUDA events that are read every N steps.",
+        "Remove the call. To time GPU work, use CUDA events and read them every N steps.",
         "start.record(); train_step(); end.record()\n"
         "if step % 50 == 0:\n    end.synchronize(); print(start.elapsed_time(end))",
     )

@@ -1,4 +1,4 @@
-"""HS004: an operator's output size depends on the data, and the GPU runs dry."""
+"""HS004: a data-dependent output size stalls the step."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ class DataDependentShape(SyncRule):
     """Measures operators whose output size depends on values (`nonzero`, `masked_select`, `unique`, boolean indexing,
     `repeat_interleave`), where the sync inside them costs time.
 
-    Why it costs: the host must know the size before it can go on, so it waits for the GPU; then the GPU waits for the
-    host.
+    Why it costs: the host must know the size before it can continue, so it waits for the GPU. Then the GPU waits for
+    the host.
 
-    How to fix: keep shapes static. Mask instead of selecting, or say the size if it is known.
+    How to fix: keep shapes static. Mask instead of selecting, or pass the size if you know it.
 
         loss = (per_token * mask).sum() / mask.sum()                # instead of per_token[mask].mean()
         x = torch.where(mask, a, b)                                 # instead of x[mask] = a[mask]
         y = torch.repeat_interleave(x, counts, output_size=total)   # the size is known: no sync
 
     When it is wrong: if the selection drops most of the work that follows, computing everything may cost more than the
-    stall. Sync time under a working GPU is not counted.
+    stall. Sync time while the GPU is busy is not counted.
 
     Sources: PyTorch documentation of torch.nonzero and torch.repeat_interleave (notes on synchronization).
     """
 
     code: ClassVar[str] = "HS004"
     name: ClassVar[str] = "data-dependent-shape"
-    title: ClassVar[str] = "Keep tensor shapes independent of the data"
+    title: ClassVar[str] = "Avoid data-dependent tensor shapes"
     effort: ClassVar[str] = "Some refactoring"
     reason: ClassVar[str] = DATA_DEPENDENT
     does: ClassVar[str] = "An operator needs a size that only the GPU knows"

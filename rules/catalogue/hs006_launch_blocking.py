@@ -1,4 +1,4 @@
-"""HS006: every kernel launch waits until its kernel has run."""
+"""HS006: every kernel launch blocks until its kernel has finished."""
 
 from __future__ import annotations
 
@@ -19,19 +19,20 @@ from traceopt.rules.rule import Findings, Rule, threshold
 from traceopt.rules.savings.pricing import priced
 
 VARIABLES = ("CUDA_LAUNCH_BLOCKING", "HIP_LAUNCH_BLOCKING", "AMD_SERIALIZE_KERNEL")
-LONG_NS = 20_000  # a shorter kernel may be over before its launch returns, without anybody waiting
-TAIL_NS = 2_000  # the clocks of host and GPU agree to this
+LONG_NS = 20_000  # a shorter kernel may finish before its launch returns even if the launch does not block
+TAIL_NS = 2_000  # host and GPU clocks agree to within this
 
 
 class LaunchBlocking(Rule):
-    """Measures among kernels that run for 20 microseconds and longer, the share of time of those whose launch returns
-    only when they have run. Where there are too few, the recorded variables decide.
+    """Measures how much of the time in long kernels (20 microseconds or longer) is spent in kernels whose launch call
+    returns only after the kernel has finished. If there are too few long kernels, the recorded environment variables
+    decide.
 
-    Why it costs: host and GPU take turns. While a kernel runs the host prepares nothing, and while the host prepares
-    the next one the GPU is idle: the step is the sum of both, instead of the longer.
+    Why it costs: host and GPU take turns. While a kernel runs, the host prepares nothing. While the host prepares the
+    next kernel, the GPU is idle. The step takes the sum of both times instead of the longer one.
 
-    How to fix: take the variable out of the environment; it is for debugging. Look into the job script, the container
-    image, and `os.environ` at the top of the script.
+    How to fix: unset the environment variable; it is for debugging. Check the job script, the container image, and
+    `os.environ` at the top of the script.
 
         unset CUDA_LAUNCH_BLOCKING
 
@@ -42,13 +43,13 @@ class LaunchBlocking(Rule):
 
     code: ClassVar[str] = "HS006"
     name: ClassVar[str] = "launch-blocking"
-    title: ClassVar[str] = "Let kernel launches return at once"
+    title: ClassVar[str] = "Turn off blocking kernel launches"
     family: ClassVar[str] = "host synchronisation"
     effort: ClassVar[str] = "One variable"
     requires: ClassVar[tuple[str, ...]] = ("gpu", "launches")
 
-    min_share: float = threshold(0.9, "share of the kernels' time whose launches must wait for them")
-    min_kernels: int = threshold(20, "long kernels that are needed to tell it from the trace alone")
+    min_share: float = threshold(0.9, "smallest share of long-kernel time with blocking launches to report")
+    min_kernels: int = threshold(20, "fewest long kernels needed to judge from the trace alone")
 
     def check(self, facts: Facts) -> Findings:
         variables = _variables(facts)
@@ -64,33 +65,32 @@ class LaunchBlocking(Rule):
         waits = intersect(union(runtime.start[launches], runtime.end_of(launches)), facts.gpu.busy)
         wait_ns = median(waits.within(edges[:-1], edges[1:]))
         busy_ns = facts.gpu.busy.total / facts.steps.count
-        own_ns = max(0.0, facts.step_ns - wait_ns)  # of the host
-        gain = max(0.0, facts.step_ns - max(own_ns, busy_ns))
+        host_ns = max(0.0, facts.step_ns - wait_ns)  # the host's own work
+        gain = max(0.0, facts.step_ns - max(host_ns, busy_ns))
         if count < self.min_kernels:
-            seen = f"The run has {variables[0]}"
+            cause = f"The run sets {variables[0]}"
         else:
-            seen = f"For {percent(waiting)} of the kernels' time the launch returns only when its kernel has run"
+            cause = f"Launches block until the kernel has finished for {percent(waiting)} of kernel time"
         yield self.finding(
             why=(
-                f"{seen}: host and GPU take turns. The host waits {ms(wait_ns)} of each {ms(facts.step_ns)} step in "
-                "launches, "
-                f"and the GPU works for {ms(busy_ns)} of it."
+                f"{cause}, so host and GPU take turns. In each {ms(facts.step_ns)} step the host waits {ms(wait_ns)} "
+                f"in launches, and the GPU is busy for {ms(busy_ns)}."
             ),
             saving=priced(
                 facts,
                 (0.5 * gain, gain, gain),
                 [DropSync(_blocked(facts))],
-                "Host and GPU beside each other: the step is then the longer of the host's own time and the GPU's "
-                "work. Half of that where other syncs keep them in turns.",
+                "Assumes host and GPU work overlap, so the step takes the longer of the two. The low end is half of "
+                "that, because other syncs may still serialize them.",
             )
             if gain > 0
             else None,
             evidence=[
-                Evidence("waiting in kernel launches", us(wait_ns), round(len(launches) / facts.steps.count, 3)),
+                Evidence("Waiting in kernel launches", us(wait_ns), round(len(launches) / facts.steps.count, 3)),
                 *(Evidence(variable, detail="recorded environment") for variable in variables),
             ],
             fix=Fix(
-                "Remove the variable from the environment (job script, container, os.environ in the script).",
+                "Unset the variable in the environment (job script, container, os.environ in the script).",
                 "\n".join(f"unset {variable.partition('=')[0]}" for variable in variables)
                 or "unset CUDA_LAUNCH_BLOCKING",
             ),
@@ -100,25 +100,24 @@ class LaunchBlocking(Rule):
     def passed(self, facts: Facts) -> str:
         count, waiting = _waiting(facts)
         if not count:
-            return "No kernel is long enough to tell; no such variable was recorded."
-        return f"The launches of {percent(waiting)} of the kernels' time wait for their kernels."
+            return "No kernel is long enough to judge, and no such variable was recorded."
+        return f"Launches block for {percent(waiting)} of long-kernel time."
 
 
 def _blocked(facts: Facts) -> npt.NDArray[np.integer]:
-    """The calls that would return at once: all that launch, also copies, but for those that wait by their nature."""
+    """The launch calls (kernels and copies) that would return at once; calls that wait by design are left out."""
     launches = distinct_values(facts.links.launch[facts.gpu.rows])
     return np.setdiff1d(launches, facts.slices.row[facts.syncs.slice])
 
 
 def _variables(facts: Facts) -> list[str]:
-    """ "CUDA_LAUNCH_BLOCKING=1", of those that are set to something else than 0."""
+    """The variables set to something other than 0, as "CUDA_LAUNCH_BLOCKING=1"."""
     known = facts.captured.environment.variables
     return [f"{name}={known[name]}" for name in VARIABLES if known.get(name, "0") not in ("0", "")]
 
 
 def _waiting(facts: Facts) -> tuple[int, float]:
-    """How many long kernels have a launch, and the share of their time in which the launch had not returned by the "
-    "end."""
+    """How many long kernels have a launch, and the share of their time in kernels whose launch outlasts them."""
     gpu = facts.gpu
     launch = facts.links.launch[gpu.rows]
     long = gpu.is_kernel & (gpu.in_window > 0) & (gpu.work.duration >= LONG_NS) & (launch >= 0)

@@ -1,4 +1,4 @@
-"""IN001: inference records an autograd graph that nobody uses."""
+"""IN001: inference records an unused autograd graph."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ from traceopt.rules.savings.starvation import dispatch_area, starved_ns
 
 
 class AutogradInInference(Rule):
-    """Measures how many autograd nodes a step makes (their sequence numbers) in a run without any backward pass or
-    optimizer, in which the GPU starves for the host.
+    """Measures how many autograd nodes a step creates (counted by their sequence numbers), in a run without a backward
+    pass or optimizer in which the GPU waits for the host.
 
-    Why it costs: each operator with a differentiable result makes a node, saves tensors for a backward pass that never
-    comes, and counts versions. The saved tensors also keep memory until the outputs are gone.
+    Why it costs: each operator with a differentiable result creates a node, saves tensors for a backward pass that
+    never comes, and tracks versions. The saved tensors also hold memory until the outputs are freed.
 
     How to fix: switch autograd off around inference.
 
         with torch.inference_mode():
             logits = model(inputs)
 
-    `model.eval()` does not do that: it changes dropout and normalisation only.
+    `model.eval()` does not do that: it only changes dropout and normalization.
 
-    When it is wrong: a training run of which only the forward was recorded. The host time of one node is assumed
-    (a threshold), not measured; under a busy GPU it is hidden and the rule stays silent.
+    When it is wrong: a training run with only the forward pass recorded. The host time per node is assumed (a
+    threshold), not measured. If the GPU is busy, that time is hidden and the rule stays silent.
 
     Sources: PyTorch documentation, "Autograd mechanics: locally disabling gradient computation".
     """
@@ -46,8 +46,8 @@ class AutogradInInference(Rule):
     requires: ClassVar[tuple[str, ...]] = ("gpu", "whole", "launches", "ops")
 
     min_share: float = threshold(0.01, "smallest saving, as a share of the median step, to report")
-    min_nodes: int = threshold(20, "autograd nodes a step from which a graph counts as recorded")
-    node_us: float = threshold(0.5, "host time that one node takes, in microseconds")
+    min_nodes: int = threshold(20, "fewest autograd nodes per step that count as a recorded graph")
+    node_us: float = threshold(0.5, "assumed host time per node, in microseconds")
 
     def applies(self, facts: Facts) -> str | None:
         return "This run trains." if facts.trains else None
@@ -62,20 +62,20 @@ class AutogradInInference(Rule):
         spent = max(host, dispatch.total / facts.steps.count)
         yield self.finding(
             why=(
-                f"A step without a backward pass records {nodes:,.0f} autograd nodes, which takes the host about "
-                f"{ms(host)} of {ms(facts.step_ns)} and keeps their tensors in memory."
+                f"The steps have no backward pass but record {nodes:,.0f} autograd nodes each. That takes about "
+                f"{ms(host)} of host time in each {ms(facts.step_ns)} step and keeps the nodes' tensors in memory."
             ),
             saving=priced(
                 facts,
                 (0.0, expected, min(2 * host, starved_ns(facts))),
                 [RemoveHost(dispatch, host / spent)],
-                f"The step without {self.node_us:g} µs of host time for each node, spread over its dispatch.",
+                f"Assumes {self.node_us:g} µs of host time per node, spread over the step's dispatch.",
                 low=[],
                 high=[RemoveHost(dispatch, min(1.0, 2 * host / spent))],
             ),
             evidence=[Evidence("Autograd nodes", calls_per_step=round(nodes, 3))],
             fix=Fix(
-                "Put inference under torch.inference_mode().",
+                "Run inference under torch.inference_mode().",
                 "with torch.inference_mode():\n    logits = model(inputs)",
             ),
             shares_cause_with=["LB001"],
@@ -83,11 +83,11 @@ class AutogradInInference(Rule):
 
     def passed(self, facts: Facts) -> str:
         starved = percent(starved_ns(facts) / facts.step_ns)
-        return f"A step records {_nodes(facts):,.0f} autograd nodes; the GPU starves for {starved} of it."
+        return f"A step records {_nodes(facts):,.0f} autograd nodes; the GPU waits for the host for {starved} of it."
 
 
 def _nodes(facts: Facts) -> float:
-    """Autograd nodes a step: distinct sequence numbers beyond the one that every operator peeks at."""
+    """Autograd nodes per step: distinct sequence numbers, less the next free one that every operator reports."""
     ops, steps = facts.trace.ops, facts.steps
     rows = np.flatnonzero((ops.sequence >= 0) & (ops.forward_thread <= 0))
     step = steps.step_of(ops.start[rows])

@@ -1,4 +1,4 @@
-"""IN002: token-by-token generation waits for launches."""
+"""IN002: token-by-token decoding is launch-bound."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ from traceopt.rules.savings.starvation import dispatch_area, dispatch_ns
 
 
 class DecodeLaunchBound(Rule):
-    """Measures the starvation for launches in inference whose products have a row or a few: a decoder that makes one
-    token of each sequence at a time.
+    """Measures how long the GPU waits for launches in inference whose matmuls have one or a few rows: a decoder that
+    generates one token per sequence at a time.
 
-    Why it costs: one token is microseconds of work for each kernel, and the same hundreds of launches come again for
-    every token. The host's pace sets the rate of tokens.
+    Why it costs: one token is microseconds of work for each kernel, and every token repeats the same hundreds of
+    launches. The host limits the token rate.
 
-    How to fix: record the decoding step once, which needs a cache of fixed size; or leave generation to an engine.
+    How to fix: capture the decoding step once, which needs a fixed-size KV cache. Or use an inference engine.
 
         model.generation_config.cache_implementation = "static"        # Hugging Face
         model.forward = torch.compile(model.forward, mode="reduce-overhead", fullgraph=True)
 
         vllm serve MODEL      # also: TGI, SGLang, TensorRT-LLM, llama.cpp
 
-    Batching requests makes each launch worth more. With the launches gone, reading the weights is the limit: then 8-bit
+    Batching requests gives each launch more work. With the launches gone, reading the weights is the limit. Then 8-bit
     or 4-bit weights help.
 
-    When it is wrong: prompts (prefill) have many rows and are not meant. LB001 prices the same starvation.
+    When it is wrong: prompts (prefill) have many rows, and the rule is not about them. LB001 prices the same idle time.
 
     Sources: PyTorch blog, "Accelerating Generative AI with PyTorch II: GPT, Fast" (2023); Hugging Face documentation,
     "LLM inference optimization".
@@ -41,21 +41,21 @@ class DecodeLaunchBound(Rule):
 
     code: ClassVar[str] = "IN002"
     name: ClassVar[str] = "decode-launch-bound"
-    title: ClassVar[str] = "Replay the decoding step as a graph, or use an engine"
+    title: ClassVar[str] = "Use CUDA graphs for decoding, or an inference engine"
     family: ClassVar[str] = "inference"
-    effort: ClassVar[str] = "A few lines, or another program"
+    effort: ClassVar[str] = "A few lines, or another inference engine"
     requires: ClassVar[tuple[str, ...]] = ("gpu", "whole", "launches", "shapes")
 
-    min_share: float = threshold(0.20, "smallest starvation for launches, as a share of the median step, to report")
-    max_rows: int = threshold(16, "most rows of a product that count as single tokens")
-    min_few_rows: float = threshold(0.80, "share of the products that have so few rows")
-    min_products: int = threshold(20, "products a step, fewer are no decoder")
-    removable: float = threshold(0.85, "share of the starvation that graphs remove, expected")
+    min_share: float = threshold(0.20, "smallest GPU wait for launches, as a share of the median step, to report")
+    max_rows: int = threshold(16, "most rows of a matmul that count as token-by-token decoding")
+    min_few_rows: float = threshold(0.80, "smallest share of matmuls with so few rows")
+    min_products: int = threshold(20, "fewest matmuls per step that count as a decoder")
+    removable: float = threshold(0.85, "share of the launch time that graphs remove, expected")
 
     def applies(self, facts: Facts) -> str | None:
         if facts.trains:
             return "This run trains."
-        return None if len(facts.gemm_calls) else "No matrix product of known shape in this trace."
+        return None if len(facts.gemm_calls) else "No matmul of known shape in this trace."
 
     def check(self, facts: Facts) -> Findings:
         starved, few = dispatch_ns(facts), self._few(facts)
@@ -65,19 +65,19 @@ class DecodeLaunchBound(Rule):
         location, dispatch = place(facts, 0), dispatch_area(facts)
         yield self.finding(
             why=(
-                f"{few:.0%} of the {products:,.0f} products a step have {self.max_rows} rows or fewer, as a decoder's "
-                f"have, and the GPU waits {ms(starved)} of each {ms(facts.step_ns)} step for launches."
+                f"{few:.0%} of the {products:,.0f} matmuls per step have {self.max_rows} rows or fewer, which is "
+                f"typical of decoding. The GPU waits {ms(starved)} of each {ms(facts.step_ns)} step for launches."
             ),
             saving=priced(
                 facts,
                 (0.5 * self.removable * starved, self.removable * starved, starved),
                 [RemoveHost(dispatch, self.removable)],
-                f"The step without {self.removable:.0%} of the time of dispatch; a graph is one launch.",
+                f"Assumes launch time drops by {self.removable:.0%}; a graph takes one launch.",
                 low=[RemoveHost(dispatch, 0.5 * self.removable)],
                 high=[RemoveHost(dispatch)],
             ),
             evidence=[
-                Evidence("Products of few rows", calls_per_step=round(few * products, 3), location=location),
+                Evidence("Matmuls with few rows", calls_per_step=round(few * products, 3), location=location),
                 Evidence("Kernels", calls_per_step=round(facts.repetition.kernels, 3)),
             ],
             locations=[location] if location else [],
@@ -91,11 +91,12 @@ class DecodeLaunchBound(Rule):
         )
 
     def _few(self, facts: Facts) -> float:
-        """Share of the plain products that have few rows."""
+        """Share of the non-batched matmuls that have few rows."""
         sizes = facts.gemm_calls.sizes
         plain = sizes[sizes[:, 3] == 1]
         return float(np.mean(plain[:, 0] <= self.max_rows)) if len(plain) else 0.0
 
     def passed(self, facts: Facts) -> str:
         starved = percent(dispatch_ns(facts) / facts.step_ns)
-        return f"{self._few(facts):.0%} of the products have few rows; launching starves the GPU for {starved}."
+        few = f"{self._few(facts):.0%} of the matmuls have few rows"
+        return f"{few}; the GPU waits for launches for {starved} of the step."

@@ -1,4 +1,4 @@
-"""LB001: the host calls operators more slowly than the device runs them."""
+"""LB001: the host launches work more slowly than the device runs it."""
 
 from __future__ import annotations
 
@@ -19,39 +19,39 @@ from traceopt.rules.savings.starvation import dispatch_amount, dispatch_area, di
 
 
 class LaunchBound(Rule):
-    """Measures the time in which the GPU starves because its next kernel was not launched yet, while the host did its
-    ordinary work: operators, launch calls, short Python between them. Long Python (LB006), data loading, syncs, logging
-    and first calls are other rules' business. On a CPU-only run: operators of a few microseconds that one line calls a
-    hundred times a step and more, forward and backward, with the Python between them.
+    """Measures how long the GPU is idle because its next kernel was not launched yet, while the host did its ordinary
+    work: operators, launch calls, short Python between them. Long Python (LB006), data loading, syncs, logging and
+    first calls have rules of their own. On a CPU-only run: operators of a few microseconds that one line calls a
+    hundred times a step or more, forward and backward, with the Python between them.
 
-    Why it costs: each operator costs the host some ten microseconds. A kernel shorter than that is over before the next
-    one arrives. On a CPU as well: an operator on a few numbers takes longer to be called than to compute.
+    Why it costs: each operator costs the host about ten microseconds. A shorter kernel finishes before the next one
+    arrives. The same holds on a CPU: an operator on a few numbers takes longer to call than to compute.
 
-    How to fix, cheapest first: a larger batch makes every kernel longer at the same number of launches;
-    `torch.compile` fuses kernels; CUDA graphs replay a whole step with one launch.
+    How to fix, cheapest first: a larger batch makes every kernel longer at the same number of launches; `torch.compile`
+    fuses kernels; CUDA graphs replay a whole step with one launch.
 
         model = torch.compile(model, mode="reduce-overhead")   # fusion and CUDA graphs
 
-    Fused optimizers, fewer Python hooks and fewer tiny operators help as well: one embedding with offsets instead of
-    a list of embeddings, torch.stack and one product instead of a loop.
+    Fused optimizers, fewer Python hooks and fewer tiny operators also help: one embedding with offsets instead of a
+    list of embeddings, torch.stack and one matmul instead of a loop.
 
-    When it is wrong: stacks and shapes make the profiler slow the host by a third and more, so the share without the
-    profiler is smaller. A step that waits for other ranks or for data may look launch-bound just after the wait.
+    When it is wrong: recording stacks and shapes slows the host by a third or more, so the share without the profiler
+    is smaller. A step that waits for other ranks or for data may look launch-bound just after the wait.
 
     Sources: PyTorch, "Accelerating PyTorch with CUDA Graphs"; NVIDIA, "CUDA Graphs" programming guide chapter.
     """
 
     code: ClassVar[str] = "LB001"
     name: ClassVar[str] = "launch-bound"
-    title: ClassVar[str] = "Launch less: larger batch, torch.compile or CUDA graphs"
+    title: ClassVar[str] = "Reduce launch overhead: larger batch, torch.compile or CUDA graphs"
     family: ClassVar[str] = "launch and dispatch"
     effort: ClassVar[str] = "One line, then testing"
     requires: ClassVar[tuple[str, ...]] = ("work", "whole", "launches")
 
-    min_share: float = threshold(0.05, "smallest starvation, as a share of the median step, to report")
-    removable_low: float = threshold(0.3, "share of the dispatch time that fewer launches remove, low")
-    removable: float = threshold(0.7, "share of the dispatch time that fewer launches remove, expected")
-    min_calls: int = threshold(100, "tiny operators of one line a step, on a CPU-only run")
+    min_share: float = threshold(0.05, "smallest GPU wait for launches, as a share of the median step, to report")
+    removable_low: float = threshold(0.3, "share of the launch time that the fix removes, low")
+    removable: float = threshold(0.7, "share of the launch time that the fix removes, expected")
+    min_calls: int = threshold(100, "fewest tiny operators that one line calls per step, on a CPU-only run")
 
     def applies(self, facts: Facts) -> str | None:
         return None if facts.has_gpu or facts.call_sites.recorded else RECORD_STACKS
@@ -71,28 +71,28 @@ class LaunchBound(Rule):
         yield self.finding(
             why=(
                 f"The GPU waits {ms(starved)} of each {ms(facts.step_ns)} step for kernels that the host has not "
-                f"launched yet; {count:,.0f} kernels a step run for {ms(usual)} each in the median."
+                f"launched yet. A step runs {count:,.0f} kernels with a median of {ms(usual)}."
             ),
             saving=priced(
                 facts,
                 (self.removable_low * starved, self.removable * starved, starved),
                 [RemoveHost(dispatch, self.removable)],
-                f"The step without {self.removable_low:.0%}, {self.removable:.0%}, and all of the time of dispatch; "
-                "its starvation in the median step is all that launching faster can give back.",
+                f"Assumes launch time drops by {self.removable_low:.0%}, {self.removable:.0%} or 100%, capped at the "
+                "GPU's wait for launches in the median step.",
                 low=[RemoveHost(dispatch, self.removable_low)],
                 high=[RemoveHost(dispatch)],
             ),
             evidence=evidence,
             locations=locations,
             fix=Fix(
-                "Raise the batch size if memory allows; else torch.compile, which fuses kernels and (with "
+                "Raise the batch size if memory allows. Otherwise use torch.compile, which fuses kernels and (with "
                 "mode='reduce-overhead') replays them as CUDA graphs.",
                 'model = torch.compile(model, mode="reduce-overhead")',
             ),
         )
 
     def _evidence(self, facts: Facts) -> tuple[list[Evidence], list[Location]]:
-        """The operators whose first kernel the GPU waited for, dearest first, with the lines behind them."""
+        """The operators whose first kernel the GPU waited for, longest wait first, with their source lines."""
         cost = dispatch_amount(facts)
         gaps = facts.gaps
         ends = np.flatnonzero((gaps.next_row < len(facts.gpu.work)) & (cost > 0))
@@ -105,12 +105,12 @@ class LaunchBound(Rule):
             if not total[index]:
                 continue
             mine = ends[group == index]
-            dearest = int(mine[cost[mine].argmax()])
-            place = place_of_work(facts, int(gaps.next_row[dearest]))
+            longest = int(mine[cost[mine].argmax()])
+            place = place_of_work(facts, int(gaps.next_row[longest]))
             name = facts.trace.names[codes[index]] if codes[index] >= 0 else "launches outside any operator"
             out.append(
                 Evidence(
-                    what=f"before {name}",
+                    what=f"Waiting for {name}",
                     us_per_step=round(float(total[index]) / facts.steps.count / 1e3, 3),
                     calls_per_step=round(len(mine) / facts.steps.count, 3),
                     location=place,
@@ -128,17 +128,17 @@ class LaunchBound(Rule):
             if site.location is None or site.calls < self.min_calls * count or time_ns < self.min_share * facts.step_ns:
                 continue
             yield self.finding(
-                title="Do many small operations as one",
+                title="Batch many small operations into one",
                 why=(
-                    f"One line calls {site.calls / count:,.0f} operators a step of "
-                    f"{ms(median((ops.end - ops.start)[mine]))} in the median, forward and backward: "
-                    f"{ms(time_ns)} of each {ms(facts.step_ns)} step."
+                    f"One line calls {site.calls / count:,.0f} operators per step, forward and backward, with a median "
+                    f"of {ms(median((ops.end - ops.start)[mine]))}. They take {ms(time_ns)} of each "
+                    f"{ms(facts.step_ns)} step."
                 ),
                 saving=priced(
                     facts,
                     (self.removable_low * time_ns, self.removable * time_ns, time_ns),
                     [RemoveHost(area, self.removable)],
-                    f"{self.removable_low:.0%} to 100% of the time of these operators in the median step.",
+                    f"Assumes these operators' time drops by {self.removable_low:.0%}, {self.removable:.0%} or 100%.",
                     low=[RemoveHost(area, self.removable_low)],
                     high=[RemoveHost(area)],
                 ),
@@ -146,8 +146,8 @@ class LaunchBound(Rule):
                 evidence=site_evidence(facts, [site], lambda one: name_of(facts, int(one.rows[0]))),
                 locations=[site.location],
                 fix=Fix(
-                    "Join the tensors and run one operator on all, let torch.compile join them, or raise the batch "
-                    "size.",
+                    "Combine the tensors and run one operator on all of them, let torch.compile fuse the operators, or "
+                    "raise the batch size.",
                     "table = nn.Embedding(sum(sizes), width)             # instead of one for each feature\n"
                     "vectors = table(values + first_row).flatten(1)      # first_row: where each feature begins",
                 ),
@@ -156,4 +156,4 @@ class LaunchBound(Rule):
     def passed(self, facts: Facts) -> str:
         if not facts.has_gpu:
             return "No line calls many tiny operators."
-        return f"Launching starves the GPU for {percent(dispatch_ns(facts) / facts.step_ns)} of the median step."
+        return f"The GPU waits for launches for {percent(dispatch_ns(facts) / facts.step_ns)} of the median step."

@@ -1,4 +1,4 @@
-"""LB002: every step launches the same kernels, and launching them starves the GPU: a CUDA graph could replay them."""
+"""LB002: every step launches the same kernels while the GPU waits, so a CUDA graph could replay them."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from traceopt.rules.rule import Findings, Rule, threshold
 from traceopt.rules.savings.pricing import priced
 from traceopt.rules.savings.starvation import dispatch_area, dispatch_ns
 
-MOST_LAUNCHES = 0.8  # of the training thread's: the innermost function with so many holds the step
-AMID = 0.05  # of a step's kernels
+MOST_LAUNCHES = 0.8  # of the training thread's launches: the innermost function with this share runs the step
+EDGE = 0.05  # of a step's kernels: earlier and later events are at the step's edge, outside a capture
 BLOCKERS = {
-    SCALAR_READ: "reads single values back",
+    SCALAR_READ: "reads single values from the GPU",
     DATA_DEPENDENT: "has operators whose size depends on the data",
     BLOCKING_COPY: "copies tensors to the host",
     EXPLICIT: "synchronizes",
@@ -31,10 +31,10 @@ BLOCKERS = {
 
 
 class CudaGraphCandidate(Rule):
-    """Measures the time in which the GPU starves for launches in steps that all launch the same kernels, with the same
-    grids, in the same order. What keeps such a step from being captured is listed: syncs, driver allocations.
+    """Measures how long the GPU waits for launches in steps that all launch the same kernels, with the same grids, in
+    the same order. The finding lists what blocks a capture of such a step: syncs and driver allocations.
 
-    Why it costs: the host repeats the same thousand launches in every step, each for some ten microseconds. A graph
+    Why it costs: the host repeats the same thousand launches in every step, about ten microseconds each. A graph
     replays them with one call.
 
     How to fix: let the compiler record the graph, or capture the step by hand.
@@ -43,11 +43,11 @@ class CudaGraphCandidate(Rule):
 
         model = torch.cuda.make_graphed_callables(model, (sample,))   # forward and backward as graphs
 
-    Everything inside must stay on the GPU: read the loss outside, keep shapes and addresses (static input tensors, a
-    capturable optimizer).
+    Everything inside the graph must stay on the GPU. Read the loss outside it, and keep shapes and addresses fixed
+    (static input tensors, a capturable optimizer).
 
-    When it is wrong: the kernels of a graph may not take what changes from step to step (a learning rate as a Python
-    number, random states). LB001 prices the same starvation with all remedies; the two share their cause.
+    When it is wrong: kernels in a graph cannot use values that change from step to step (a learning rate as a Python
+    number, random states). LB001 prices the same idle time with all remedies; the two share their cause.
 
     Sources: PyTorch, "Accelerating PyTorch with CUDA Graphs"; PyTorch documentation of torch.cuda.CUDAGraph,
     constraints.
@@ -61,18 +61,18 @@ class CudaGraphCandidate(Rule):
     risk: ClassVar[str] = "Shapes must not change"
     requires: ClassVar[tuple[str, ...]] = ("gpu", "whole", "launches")
 
-    min_share: float = threshold(0.05, "smallest starvation for launches, as a share of the median step, to report")
-    min_steps: int = threshold(3, "recorded steps needed to compare them")
-    min_same: float = threshold(0.66, "share of the steps that launch the same kernels with the same grids")
-    max_replayed: float = threshold(0.50, "share of the kernels that graphs launch already")
-    removable: float = threshold(0.85, "share of the starvation that a graph removes, expected")
-    removable_blocked: float = threshold(0.5, "the same where something has to be moved out of the step first")
+    min_share: float = threshold(0.05, "smallest GPU wait for launches, as a share of the median step, to report")
+    min_steps: int = threshold(3, "fewest recorded steps needed to compare them")
+    min_same: float = threshold(0.66, "smallest share of steps with the same kernels and grids")
+    max_replayed: float = threshold(0.50, "largest share of kernels that graphs already launch")
+    removable: float = threshold(0.85, "share of the launch time that a graph removes, expected")
+    removable_blocked: float = threshold(0.5, "the same if something must first be moved out of the step")
 
     def applies(self, facts: Facts) -> str | None:
         if facts.steps.source == "window" or facts.steps.count < self.min_steps:
-            return "Too few recorded steps to see whether they repeat."
+            return "Too few steps were recorded to see whether they repeat."
         if facts.repetition.replayed_share > self.max_replayed:
-            return f"Graphs launch {percent(facts.repetition.replayed_share)} of the kernels already."
+            return f"Graphs already launch {percent(facts.repetition.replayed_share)} of the kernels."
         return None
 
     def check(self, facts: Facts) -> Findings:
@@ -82,27 +82,27 @@ class CudaGraphCandidate(Rule):
         blockers, evidence = _blockers(facts)
         removable = self.removable_blocked if blockers else self.removable
         dispatch = dispatch_area(facts)
-        first = f" Before a capture, take out what blocks it: the step {' and '.join(blockers)}." if blockers else ""
+        blocked = f" First remove what blocks the capture: the step {' and '.join(blockers)}." if blockers else ""
         yield self.finding(
             why=(
-                f"The GPU waits {ms(starved)} of each {ms(facts.step_ns)} step for launches, and {same.same_share:.0%} "
-                f"of the steps launch the same {same.kernels:,.0f} kernels in the same order.{first}"
+                f"The GPU waits {ms(starved)} of each {ms(facts.step_ns)} step for launches. {same.same_share:.0%} of "
+                f"the steps launch the same {same.kernels:,.0f} kernels in the same order.{blocked}"
             ),
             saving=priced(
                 facts,
                 (0.5 * removable * starved, removable * starved, starved),
                 [RemoveHost(dispatch, removable)],
-                f"The step without {removable:.0%} of the time of dispatch; replaying costs the host one launch.",
+                f"Assumes launch time drops by {removable:.0%}; replaying a graph takes one launch.",
                 low=[RemoveHost(dispatch, 0.5 * removable)],
                 high=[RemoveHost(dispatch)],
             ),
             evidence=[
-                Evidence("Kernels that every step launches", calls_per_step=same.kernels),
+                Evidence("Kernels launched in every step", calls_per_step=same.kernels),
                 *evidence,
             ],
             locations=_holder(facts),
             fix=Fix(
-                "Compile with CUDA graphs, or capture forward and backward.",
+                "Compile with CUDA graphs, or capture the forward and backward passes.",
                 'model = torch.compile(model, mode="reduce-overhead")',
             ),
             confidence="medium" if blockers else "high",
@@ -113,12 +113,14 @@ class CudaGraphCandidate(Rule):
         same = facts.repetition
         starved = percent(dispatch_ns(facts) / facts.step_ns)
         if same.same_share < self.min_same <= same.same_names_share:
-            return f"The steps launch the same kernels with other grids; launching starves the GPU for {starved}."
-        return f"{same.same_share:.0%} of the steps launch the same kernels; launching starves the GPU for {starved}."
+            kernels = "The steps launch the same kernels with different grids"
+        else:
+            kernels = f"{same.same_share:.0%} of the steps launch the same kernels"
+        return f"{kernels}; the GPU waits for launches for {starved} of the step."
 
 
 def _blockers(facts: Facts) -> tuple[list[str], list[Evidence]]:
-    """What may not happen inside a capture, in words, with the places. What stands at a step's edge stays outside."""
+    """What blocks a capture, in words and with its locations. Events at a step's edge stay outside the capture."""
     syncs, count = facts.syncs, facts.steps.count
     amid = _amid_launches(facts, syncs.start)
     words, evidence = [], []
@@ -128,18 +130,18 @@ def _blockers(facts: Facts) -> tuple[list[str], list[Evidence]]:
             continue
         words.append(text)
         sites = by_site(facts, syncs.cause_slice[rows], (syncs.end - syncs.start)[rows])
-        what = f"Blocks a capture: the step {text}"
+        what = f"Blocks capture: the step {text}"
         evidence += [Evidence(what, calls_per_step=rate(s.calls / count), location=s.location) for s in sites[:2]]
     calls = facts.host.rows_of("allocation")
     calls = calls[_amid_launches(facts, facts.slices.start[calls])]
     if len(calls) >= count:
-        words.append(f"asks the driver for memory {times(len(calls) / count)}")
-        evidence.append(Evidence("Blocks a capture: driver allocations", calls_per_step=rate(len(calls) / count)))
+        words.append(f"allocates driver memory {times(len(calls) / count)}")
+        evidence.append(Evidence("Blocks capture: driver allocations", calls_per_step=rate(len(calls) / count)))
     return words, evidence
 
 
 def _amid_launches(facts: Facts, at: I8) -> npt.NDArray[np.bool_]:
-    """Whether a moment has a good part of its step's kernels launched before and after it."""
+    """Whether more than `EDGE` of the step's kernels are launched before, and more than `EDGE` after, each time."""
     launch = facts.links.launch[facts.gpu.rows]
     starts = np.sort(facts.trace.runtime.start[launch[facts.gpu.is_kernel & (launch >= 0)]])
     step = facts.steps.step_of(at)
@@ -148,11 +150,11 @@ def _amid_launches(facts: Facts, at: I8) -> npt.NDArray[np.bool_]:
     step = np.where(inside, step, 0)
     before = np.searchsorted(starts, at) - edges[step]
     share = before / np.maximum(1, edges[step + 1] - edges[step])
-    return np.asarray(inside & (share > AMID) & (share < 1 - AMID))
+    return np.asarray(inside & (share > EDGE) & (share < 1 - EDGE))
 
 
 def _holder(facts: Facts) -> list[Location]:
-    """The innermost of the user's functions that holds most launches of the training thread."""
+    """The innermost user function that makes most of the training thread's launches."""
     slices, runtime = facts.slices, facts.trace.runtime
     launch = facts.links.launch[facts.gpu.rows]
     rows = distinct_values(launch[launch >= 0])

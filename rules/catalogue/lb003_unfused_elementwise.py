@@ -1,4 +1,4 @@
-"""LB003: chains of memory-bound kernels pass the same data through memory again and again."""
+"""LB003: chains of memory-bound kernels move the same data through memory repeatedly."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from traceopt.rules.savings.pricing import Changes, priced
 
 
 class UnfusedElementwise(Rule):
-    """Measures runs of two and more pointwise, copy, norm, softmax and reduction kernels, one after the other on a
-    stream, that no compiler fused. The optimizer's own kernels do not count.
+    """Measures sequences of two or more pointwise, copy, norm, softmax and reduction kernels that run back to back on a
+    stream and that no compiler fused. The optimizer's own kernels do not count.
 
-    Why it costs: such kernels are bound by memory. Each one reads what the one before has just written; fused, the data
+    Why it costs: such kernels are memory-bound. Each one reads what the previous one has just written. Fused, the data
     stays in registers, and only the first read and the last write remain.
 
     How to fix: let the compiler fuse them.
 
         model = torch.compile(model)
 
-    Fused kernels of libraries (RMSNorm, rotary embedding, SwiGLU, cross entropy) do the same for the usual blocks.
+    Fused library kernels (RMSNorm, rotary embedding, SwiGLU, cross entropy) do the same for the usual blocks.
 
-    When it is wrong: not every neighbour can be fused: shapes may differ, a value may be needed later. The estimate
-    therefore takes half of what perfect fusion would give.
+    When it is wrong: not all neighbors can be fused. Shapes may differ, or a value may be needed later. The estimate
+    therefore assumes half of the gain of perfect fusion.
 
     Sources: Williams et al., "Roofline" (2009); PyTorch 2 paper (Ansel et al., 2024), section on fusion.
     """
@@ -41,9 +41,9 @@ class UnfusedElementwise(Rule):
     confidence: ClassVar[Confidence] = "medium"
     requires: ClassVar[tuple[str, ...]] = ("gpu",)
 
-    min_share: float = threshold(0.12, "smallest time in such chains, as a share of the step, to report")
-    low: float = threshold(0.25, "share of perfect fusion's gain to expect, low")
-    expected: float = threshold(0.5, "share of perfect fusion's gain to expect")
+    min_share: float = threshold(0.12, "smallest time in unfused chains, as a share of the step, to report")
+    low: float = threshold(0.25, "share of perfect fusion's gain, low")
+    expected: float = threshold(0.5, "share of perfect fusion's gain, expected")
 
     def check(self, facts: Facts) -> Findings:
         chains = facts.chains
@@ -55,14 +55,16 @@ class UnfusedElementwise(Rule):
         evidence = kernel_evidence(facts, chains.mask)
         yield self.finding(
             why=(
-                f"{chains.kernels / count:,.0f} pointwise, copy and norm kernels a step run in chains of "
-                f"{chains.kernels / chains.count:.1f} on average and take {ms(time)} of each {ms(facts.step_ns)} step."
+                f"Each step runs {chains.kernels / count:,.0f} pointwise, copy and norm kernels in unfused chains of "
+                f"{chains.kernels / chains.count:.1f} on average. They take {ms(time)} of each {ms(facts.step_ns)} "
+                "step."
             ),
             saving=priced(
                 facts,
                 (self.low * gain, self.expected * gain, gain),
                 self._fused(facts, self.expected),
-                "Perfect fusion leaves of each chain its longest kernel; compilers reach part of that.",
+                f"Assumes {self.low:.0%}, {self.expected:.0%} or 100% of perfect fusion, which leaves only the longest "
+                "kernel of each chain.",
                 low=self._fused(facts, self.low),
                 high=self._fused(facts, 1.0),
             ),
@@ -75,7 +77,7 @@ class UnfusedElementwise(Rule):
         )
 
     def _fused(self, facts: Facts, share: float) -> Changes:
-        """Each chain as one kernel, with this share of perfect fusion's gain, and of the dispatch that it spares."""
+        """Each chain as one kernel, with this share of perfect fusion's gain and of the dispatch time it saves."""
         chains = facts.chains
         return [MergeKernels(chains.group, 1 - share * chains.fused_gain_ns / chains.time_ns, share)]
 

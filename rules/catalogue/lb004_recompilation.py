@@ -1,4 +1,4 @@
-"""LB004: steady steps still compile."""
+"""LB004: the model still compiles in steady-state steps."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ _REGION = re.compile(r"^Torch-Compiled Region: (?P<frame>\d+)/(?P<compiled>\d+)"
 
 
 class Recompilation(SteadyRule):
-    """Measures the time in which the GPU starves while TorchDynamo, Inductor or Triton compile, in steps after the
-    first. How often each part of the model was compiled before is read from the names of its regions, and the reasons
-    from what `traceopt run` recorded.
+    """Measures how long the GPU is idle while TorchDynamo, Inductor or Triton compile, in steps after the first. The
+    names of the compiled regions tell how often each part of the model was compiled before. `traceopt run` records the
+    reasons.
 
-    Why it costs: a compilation takes seconds. It belongs to the first steps; it comes back where something that the
-    compiled code took for fixed has changed: a shape, a Python number, the training flag, an attribute.
+    Why it costs: a compilation takes seconds. It belongs in the first steps. It returns when something that the
+    compiled code assumed to be fixed has changed: a shape, a Python number, the training flag, an attribute.
 
     How to fix: find the guard that failed, then mark what varies.
 
@@ -28,22 +28,22 @@ class Recompilation(SteadyRule):
         torch._dynamo.mark_dynamic(tokens, 1)               # this dimension varies
         model = torch.compile(model, dynamic=True)
 
-    Pad lengths to a few sizes where dynamic shapes are slower.
+    If dynamic shapes are slower, pad lengths to a few sizes.
 
-    When it is wrong: the first few steps of a run recompile until dynamic shapes are found; a recording that begins too
-    early shows them. A step that compiles once is told without a saving.
+    When it is wrong: the first few steps of a run recompile until dynamic shapes are found, and a recording that starts
+    too early shows them. If only one step compiles, the finding has no saving.
 
     Sources: PyTorch documentation, "torch.compile: dealing with recompilations" and "Dynamic shapes".
     """
 
     code: ClassVar[str] = "LB004"
     name: ClassVar[str] = "recompilation"
-    title: ClassVar[str] = "Stop compiling again in the steps"
-    effort: ClassVar[str] = "A few lines, once the reason is known"
+    title: ClassVar[str] = "Avoid recompilation in steady-state steps"
+    effort: ClassVar[str] = "A few lines, once you know the reason"
     cause: ClassVar[str] = "compile"
-    does: ClassVar[str] = "The model is compiled again"
+    does: ClassVar[str] = "The model is recompiled"
     fix: ClassVar[Fix] = Fix(
-        "See which guard fails with TORCH_LOGS=recompiles; mark what varies as dynamic, or pad it to a few sizes.",
+        "Find the guard that fails with TORCH_LOGS=recompiles. Mark what varies as dynamic, or pad it to a few sizes.",
         "TORCH_LOGS=recompiles python train.py\ntorch._dynamo.mark_dynamic(tokens, 1)",
     )
 
@@ -61,7 +61,7 @@ class Recompilation(SteadyRule):
 
 
 def _regions(facts: Facts) -> dict[str, int]:
-    """The highest number of a compilation seen of each compiled region."""
+    """The highest compilation number seen for each compiled region."""
     out: dict[str, int] = {}
     for code in distinct_values(facts.slices.name):
         match = _REGION.match(facts.trace.names[code])
@@ -71,7 +71,7 @@ def _regions(facts: Facts) -> dict[str, int]:
 
 
 def _reasons(dynamo: Mapping[str, Mapping[str, int]]) -> list[Evidence]:
-    """Why Dynamo compiled again or broke the graph, as it counted over the run."""
+    """Why Dynamo recompiled or broke the graph, with its counts over the run."""
     out = []
     for kind, text in (("recompiles", "Recompiled"), ("graph_break", "Graph break")):
         most = sorted(dynamo.get(kind, {}).items(), key=lambda item: -item[1])[:3]

@@ -1,4 +1,4 @@
-"""LB005: steady steps still load device code."""
+"""LB005: GPU code is still loaded in steady-state steps."""
 
 from __future__ import annotations
 
@@ -10,37 +10,37 @@ from traceopt.rules.bases.once_only_rule import SteadyRule
 
 
 class LazyModuleLoad(SteadyRule):
-    """Measures the time in which the GPU starves while the driver loads or links device code, or a launch takes a
-    millisecond and more for its kernel's first call, in steps after the first.
+    """Measures how long the GPU is idle while the driver loads or links GPU code, or a launch takes a millisecond or
+    more for the first call of its kernel, in steps after the first.
 
-    Why it costs: CUDA loads the code of a kernel when it is first called, and libraries choose (or benchmark) their
-    algorithm when they first see a shape. In steps that bring new shapes again and again this never ends.
+    Why it costs: CUDA loads the code of a kernel at its first call. Libraries choose (or benchmark) their algorithm
+    when they first see a shape. If steps keep bringing new shapes, this never ends.
 
-    How to fix: show every shape once before the loop, keep shapes few, or load everything at the start.
+    How to fix: run every shape once before the loop, keep shapes few, or load everything at the start.
 
         for length in (128, 256, 512):                 # the sizes that inputs are padded to
             model(torch.zeros(batch, length, dtype=torch.long, device="cuda"))
 
         CUDA_MODULE_LOADING=EAGER python train.py      # a longer start and more memory
-        torch.backends.cudnn.benchmark = False         # where shapes keep changing
+        torch.backends.cudnn.benchmark = False         # if shapes keep changing
 
-    When it is wrong: the first steps load code, and a recording that begins with them shows it; what hits one step
-    alone is told without a saving. TQ004 tells of a whole window that is a start.
+    When it is wrong: the first steps load code, and a recording that starts with them shows it. If only one step is
+    affected, the finding has no saving. TQ004 reports a whole window that is a start.
 
     Sources: CUDA programming guide, "Lazy Loading"; PyTorch documentation of torch.backends.cudnn.benchmark.
     """
 
     code: ClassVar[str] = "LB005"
     name: ClassVar[str] = "lazy-module-load"
-    title: ClassVar[str] = "Load device code before the steps"
+    title: ClassVar[str] = "Load GPU code during warm-up"
     cause: ClassVar[str] = "module_load"
-    does: ClassVar[str] = "Device code is loaded, or a kernel called for the first time,"
+    does: ClassVar[str] = "GPU code is loaded, or a kernel is called for the first time,"
     fix: ClassVar[Fix] = Fix(
-        "Warm up with every shape before the loop, and keep shapes few.",
+        "Warm up with every shape before the loop, and use few shapes.",
         "CUDA_MODULE_LOADING=EAGER python train.py",
     )
 
     def applies(self, facts: Facts) -> str | None:
         if not len(facts.host.rows_of("module_load")):
-            return "No device code is loaded in this trace."
+            return "No GPU code is loaded in this trace."
         return super().applies(facts)

@@ -1,4 +1,4 @@
-"""LB006: Python code holds the training thread, and the device stands still."""
+"""LB006: Python code blocks the training thread while the device is idle."""
 
 from __future__ import annotations
 
@@ -19,53 +19,53 @@ from traceopt.rules.savings.pricing import priced
 from traceopt.rules.savings.starvation import LONG_PYTHON_NS, python_amount, typical_ns
 
 SAMPLE_NS = 100_000
-MOST_SAMPLES = 20_000  # of a window of hours: farther apart there
-# What can be given back of the standstill, at least and probably: some of the work remains in another form.
-AS_IT_IS = 0.5, 0.95, "The measured standstill; half of it where the work can only be made faster."
-SLOWED = 0.3, 0.8, "The measured standstill, less what the profiler adds to Python."
+MOST_SAMPLES = 20_000  # longer windows are sampled at larger intervals
+# Share of the stall that a fix saves, low and expected: some of the work remains in another form.
+UNPROFILED = 0.5, 0.95, "Assumes the fix removes 50%, 95% or 100% of the measured stall."
+PROFILED = 0.3, 0.8, "Assumes the fix removes 30%, 80% or 100% of the measured stall; the profiler slows Python."
 
 
 class PythonBound(Rule):
-    """Measures stretches of a millisecond and more in which the GPU starves while the launching thread runs Python code
-    that is no operator, no data loader, no known input work, no logging. On a CPU-only run every such stretch of the
+    """Measures stretches of a millisecond or more in which the GPU is idle while the launching thread runs Python code
+    that is not an operator, a data loader, known input work or logging. On a CPU-only run, every such stretch of the
     training thread counts.
 
-    Why it costs: no operator runs or is launched while Python computes something itself: walking modules, building
-    lists, masks or indices in loops, hooks of a framework.
+    Why it costs: no operator runs or is launched while Python itself computes: walking modules, building lists, masks
+    or indices in loops, framework hooks.
 
-    How to fix: do it once instead of every step, vectorise it, let a loader's worker do it, or move it to where the GPU
-    has work meanwhile.
+    How to fix: do it once instead of in every step, vectorize it, move it into a loader worker, or do it while the GPU
+    has work.
 
         modules = dict(model.named_modules())       # once, outside the loop
         mask = torch.arange(n, device="cuda") < k   # instead of a Python loop over n
 
     When it is wrong: a thread that waits in Python (`sleep`, a queue, a lock) looks the same; the evidence names the
-    call. On a CPU-only run a thread that waits for a core looks so too, so there only functions that do it in three of
-    four steps count. The profiler slows Python calls more than anything else, so the true cost is smaller, by half in
-    code that makes many small calls.
+    call. On a CPU-only run a thread that waits for a core also looks the same, so only functions that run this long in
+    three of four steps count. The profiler slows Python calls more than anything else. The true cost is therefore
+    smaller, by half in code that makes many small calls.
 
     Sources: Python documentation, "The Python Profilers" (overhead of tracing calls).
     """
 
     code: ClassVar[str] = "LB006"
     name: ClassVar[str] = "python-bound"
-    title: ClassVar[str] = "Take Python work out of the step"
+    title: ClassVar[str] = "Move Python work out of the step"
     family: ClassVar[str] = "launch and dispatch"
     effort: ClassVar[str] = "Some refactoring"
     confidence: ClassVar[Confidence] = "medium"
     requires: ClassVar[tuple[str, ...]] = ("work", "whole", "launches", "stacks")
 
-    min_share: float = threshold(0.03, "smallest standstill, as a share of the median step, to report")
+    min_share: float = threshold(0.03, "smallest stall, as a share of the median step, to report")
 
     def check(self, facts: Facts) -> Findings:
         held = _held(facts)
         if held.typical_ns < self.min_share * facts.step_ns:
             return
-        low, expected, basis = SLOWED if facts.frames_recorded_with_times else AS_IT_IS
+        low, expected, basis = PROFILED if facts.frames_recorded_with_times else UNPROFILED
         sites = by_site(facts, held.rows, np.full(len(held.rows), held.each_ns, np.int64))
-        stall, meanwhile = held.typical_ns, "the GPU starves" if facts.has_gpu else "no operator runs"
+        stall, idle = held.typical_ns, "the GPU is idle" if facts.has_gpu else "no operator runs"
         yield self.finding(
-            why=f"Python holds the training thread for {ms(stall)} of each {ms(facts.step_ns)} step; {meanwhile}.",
+            why=f"Python blocks the training thread for {ms(stall)} of each {ms(facts.step_ns)} step while {idle}.",
             saving=priced(
                 facts,
                 (low * stall, expected * stall, stall),
@@ -77,18 +77,19 @@ class PythonBound(Rule):
             evidence=site_evidence(facts, sites, lambda site: name_of(facts, int(site.rows[0]))),
             locations=site_locations(sites),
             fix=Fix(
-                "Do this work once, vectorise it, or move it into the loader's workers.",
+                "Do this work once, vectorize it, or move it into the loader workers.",
                 "modules = dict(model.named_modules())  # once, outside the loop",
             ),
         )
 
     def passed(self, facts: Facts) -> str:
-        does = "starve the GPU for" if facts.has_gpu else "take"
-        return f"Long stretches of Python {does} {percent(_held(facts).typical_ns / facts.step_ns)} of the median step."
+        share = percent(_held(facts).typical_ns / facts.step_ns)
+        effect = "leave the GPU idle for" if facts.has_gpu else "take"
+        return f"Long stretches of Python {effect} {share} of the median step."
 
 
 class _Held(Struct, frozen=True):
-    """Python that holds the training thread: in the median step, by slices, one for each `each_ns` of it, and when."""
+    """When Python blocks the training thread: the total in the median step, one slice row per `each_ns`, the area."""
 
     typical_ns: float
     rows: I8
@@ -109,7 +110,7 @@ def _held(facts: Facts) -> _Held:
 
 
 def _samples(facts: Facts, area: Intervals) -> tuple[I8, I8, int]:
-    """What the training thread runs at points of an area, their times, and how far apart they are."""
+    """The slices that the training thread runs at sampled times of an area, the times, and their interval in ns."""
     each_ns = max(SAMPLE_NS, area.total // MOST_SAMPLES)
     times = np.concatenate(
         [np.arange(a, b, each_ns) for a, b in zip(area.start.tolist(), area.end.tolist(), strict=True)]
@@ -120,15 +121,15 @@ def _samples(facts: Facts, area: Intervals) -> tuple[I8, I8, int]:
 
 
 def _recurring(facts: Facts, rows: I8, times: I8, each_ns: int) -> _Held:
-    """Only what a function takes in three of four steps. On a CPU-only run a thread that waits for a core looks as if
-    it ran Python, but each time another function.
+    """Only functions that take time in three of four steps. On a CPU-only run a thread that waits for a core seems to
+    run Python, but a different function each time.
     """
-    total, kept = 0, np.zeros(len(rows), bool)
+    total, chosen = 0, np.zeros(len(rows), bool)
     functions, step = facts.slices.name[rows], facts.steps.step_of(times)
     for function in np.unique(functions):
         mine = functions == function
         by_step = facts.steps.per_step(step[mine], np.full(int(mine.sum()), each_ns, np.int64))
         usual = int(np.sort(by_step)[(facts.steps.count - 1) // 4])
         total += usual
-        kept |= mine & (usual > 0)
-    return _Held(float(total), rows[kept], each_ns, union(times[kept], times[kept] + each_ns))
+        chosen |= mine & (usual > 0)
+    return _Held(float(total), rows[chosen], each_ns, union(times[chosen], times[chosen] + each_ns))

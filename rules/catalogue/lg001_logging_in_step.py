@@ -1,4 +1,4 @@
-"""LG001: printing and logging hold the training thread while the GPU runs dry."""
+"""LG001: logging blocks the training thread while the GPU is idle."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from traceopt.rules.savings.pricing import area_of, priced
 
 
 class LoggingInStep(Rule):
-    """Measures `print`, logging handlers, progress bars and writers (TensorBoard, W&B, MLflow, CSV, ...) that hold the
-    launching thread while the GPU starves. What a sync inside the call costs is counted by LG002.
+    """Measures `print`, logging handlers, progress bars and writers (TensorBoard, W&B, MLflow, CSV, ...) that block the
+    launching thread while the GPU is idle. LG002 counts syncs inside such calls.
 
     Why it costs: formatting, locks, files, sockets and terminals take milliseconds, and nothing is launched meanwhile.
 
-    How to fix: log every N steps, or hand the record to a thread.
+    How to fix: log every N steps, or hand the record to another thread.
 
         if step % 50 == 0:
             logger.info("step %d loss %.4f", step, loss.item())
 
         from logging.handlers import QueueHandler, QueueListener   # handlers run in a thread of their own
 
-    When it is wrong: logging under a working GPU is free and not counted. With stacks recorded, the profiler slows many
-    small Python calls more than the rest.
+    When it is wrong: logging while the GPU is busy is free and not counted. If stacks are recorded, the profiler slows
+    many small Python calls more than anything else.
 
     Sources: Python documentation, "Dealing with handlers that block".
     """
@@ -41,7 +41,7 @@ class LoggingInStep(Rule):
     risk: ClassVar[str] = "Fewer log lines"
     requires: ClassVar[tuple[str, ...]] = ("stacks",)
 
-    min_share: float = threshold(0.01, "smallest share of the median step to report")
+    min_share: float = threshold(0.01, "smallest stall, as a share of the median step, to report")
 
     def check(self, facts: Facts) -> Findings:
         stall = facts.stalls.typical_ns("logging") - _sync_ns(facts)
@@ -50,19 +50,19 @@ class LoggingInStep(Rule):
         rows = facts.host.rows_of("logging")
         cost = facts.stalled_within(facts.slices.start[rows], facts.slices.end[rows])
         sites = by_site(facts, rows[cost > 0], cost[cost > 0])
-        meanwhile = " while the GPU has nothing to do" if facts.has_gpu else ""
+        meanwhile = " while the GPU is idle" if facts.has_gpu else ""
         yield self.finding(
-            why=f"Logging holds the training thread for {ms(stall)} of each {ms(facts.step_ns)} step{meanwhile}.",
+            why=f"Logging blocks the training thread for {ms(stall)} of each {ms(facts.step_ns)} step{meanwhile}.",
             saving=priced(
                 facts,
                 (0.8 * stall, stall, stall),
                 [RemoveHost(area_of(facts, rows))],
-                "The measured stall of the median step; logging every N steps leaves 1/N of it.",
+                "Assumes logging every N steps, which leaves 1/N of the stall measured in the median step.",
             ),
             evidence=site_evidence(facts, sites, lambda site: name_of(facts, int(site.rows[0]))),
             locations=site_locations(sites),
             fix=Fix(
-                "Log every N steps and let a queue handler or the writer's own thread do the output.",
+                "Log every N steps, and write the output in a queue handler or the writer's own thread.",
                 'if step % 50 == 0:\n    logger.info("step %d loss %.4f", step, loss.item())',
             ),
         )
@@ -73,7 +73,7 @@ class LoggingInStep(Rule):
 
 
 def _sync_ns(facts: Facts) -> float:
-    """Starvation in syncs inside logging calls, in the median step."""
+    """GPU starvation during syncs inside logging calls, in the median step."""
     if not facts.has_gpu:
         return 0.0
     rows = facts.host.rows_of("logging")

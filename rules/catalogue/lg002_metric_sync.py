@@ -1,4 +1,4 @@
-"""LG002: a metric is read back from the GPU for the log, and the GPU runs dry."""
+"""LG002: reading a metric from the GPU for the log stalls the step."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from traceopt.rules.bases.sync_rule import SyncRule
 
 class MetricSync(SyncRule):
     """Measures syncs whose caller is a logging call or a function that reports metrics (`log_metrics`, `update_stats`,
-    torchmetrics), where they cost time: GPU starvation during the wait and until the queue is filled again.
+    torchmetrics), where they cost time: the GPU is idle during the wait and until the queue is full again.
 
-    Why it costs: the value is only wanted for the log, but reading it stops the whole pipeline.
+    Why it costs: only the log needs the value, but reading it stops the whole pipeline.
 
     How to fix: accumulate on the GPU and read at the logging interval.
 
@@ -25,22 +25,22 @@ class MetricSync(SyncRule):
             writer.add_scalar("loss", self.loss_sum.item() / 50, step)
             self.loss_sum.zero_()
 
-    When it is wrong: the caller is told by its name; a function called `log_something` that the model needs would be
-    blamed. Sync time under a working GPU is not counted.
+    When it is wrong: the rule recognizes the caller by its name. It would blame a function called `log_something` that
+    the model needs. Sync time while the GPU is busy is not counted.
 
     Sources: PyTorch performance tuning guide; PyTorch Lightning documentation, "Avoid calling .item()".
     """
 
     code: ClassVar[str] = "LG002"
     name: ClassVar[str] = "metric-sync"
-    title: ClassVar[str] = "Read metrics at the logging interval only"
+    title: ClassVar[str] = "Read metrics only at the logging interval"
     family: ClassVar[str] = "logging"
     risk: ClassVar[str] = "Metrics arrive later"
     requires: ClassVar[tuple[str, ...]] = ("gpu", "launches", "stacks")
     reason: ClassVar[str] = ""
-    does: ClassVar[str] = "A metric is read back for the log"
+    does: ClassVar[str] = "A metric is read from the GPU for the log"
     fix: ClassVar[Fix] = Fix(
-        "Accumulate the metric on the GPU and read it when it is logged, every N steps.",
+        "Accumulate the metric on the GPU and read it only when you log it, every N steps.",
         "loss_sum += loss.detach()\nif step % 50 == 0:\n    log(loss_sum.item() / 50)\n    loss_sum.zero_()",
     )
 

@@ -20,10 +20,10 @@ from traceopt.rules.savings.whole_run import mean_step_ns, whole_run_saving
 
 class CheckpointInStep(Rule):
     """Measures `torch.save`, distributed checkpointing and `save_*` functions on the training thread while the device
-    stands still. Where the run was recorded by `traceopt run`: every call of `torch.save` between the first step and
-    the last, spread over all steps.
+    is idle. If `traceopt run` recorded the run, it measures every `torch.save` call between the first and the last
+    step, spread over all steps.
 
-    Why it costs: the state is copied to the host and written to storage before the next step may begin.
+    Why it costs: the state is copied to the host and written to storage before the next step can begin.
 
     How to fix: save rarely, copy the state to pinned host memory, and write it in the background.
 
@@ -33,7 +33,7 @@ class CheckpointInStep(Rule):
         future.result()                                           # before the next save
 
     When it is wrong: a checkpoint every thousand steps that happens to fall into the window of another profiler is a
-    one-off. Then the cost in the median step is zero and the finding carries no saving.
+    one-off. Then the cost in the median step is zero and the finding has no saving.
 
     Sources: PyTorch documentation, "Asynchronous saving with Distributed Checkpoint".
     """
@@ -44,10 +44,10 @@ class CheckpointInStep(Rule):
     family: ClassVar[str] = "logging"
     requires: ClassVar[tuple[str, ...]] = ("stacks",)
 
-    min_share: float = threshold(0.01, "smallest share of the median step (or of the window, for a one-off) to report")
+    min_share: float = threshold(0.01, "smallest stall to report, as a share of the step (one-offs: of the window)")
 
     def missing(self, facts: Facts) -> str | None:
-        """The ledger knows the saves of the run without stacks."""
+        """The run's ledger lists the saves even without stacks."""
         return None if facts.captured.checkpoints is not None else super().missing(facts)
 
     def check(self, facts: Facts) -> Findings:
@@ -66,16 +66,16 @@ class CheckpointInStep(Rule):
         steps = int(np.count_nonzero(facts.steps.per_step(facts.steps.step_of(facts.slices.start[rows]), cost)))
         yield self.finding(
             why=(
-                f"Saving a checkpoint stops the step for {ms(typical)} of {ms(facts.step_ns)}."
+                f"Saving a checkpoint blocks each {ms(facts.step_ns)} step for {ms(typical)}."
                 if every_step
-                else f"Saving a checkpoint took {ms(total)} in {steps} of {facts.steps.count} measured steps; what it "
-                "costs on average depends on how often the run saves."
+                else f"Saving a checkpoint took {ms(total)} in {steps} of {facts.steps.count} measured steps. The "
+                "average cost depends on how often the run saves."
             ),
             saving=priced(
                 facts,
                 (0.7 * typical, typical, 1.2 * typical),
                 without_calls(facts, rows),
-                "The step without what the host does and awaits there; a copy to the host must stay in line.",
+                "Assumes the host time of the save is gone; the low end keeps 30% of it for the copy to the host.",
             )
             if every_step
             else None,
@@ -92,10 +92,9 @@ class CheckpointInStep(Rule):
         rows = facts.host.rows_of("checkpoint")
         yield self.finding(
             why=(
-                f"torch.save stops the run in {len(saves)} of {len(ledger.save_ns):,} steps, about every "
-                f"{median(np.diff(saves)):,.0f}, for {ms(float(ledger.save_ns[saves].mean()))} each: {ms(mean)} of "
-                "each step "
-                f"of {ms(mean_step_ns(ledger))} on average."
+                f"torch.save blocks {len(saves)} of {len(ledger.save_ns):,} steps, about once every "
+                f"{median(np.diff(saves)):,.0f} steps, for {ms(float(ledger.save_ns[saves].mean()))} each. On average "
+                f"that is {ms(mean)} of each {ms(mean_step_ns(ledger))} step."
             ),
             saving=whole_run_saving(
                 facts,
@@ -103,7 +102,7 @@ class CheckpointInStep(Rule):
                 0.7 * mean,
                 mean,
                 mean,
-                "The time of all saves, spread over the steps; at least 70% of it, for the copy must stay in line.",
+                "Assumes the host time of all saves is gone; the low end keeps 30% of it for the copy to the host.",
             ),
             evidence=[Evidence("torch.save", us(mean), round(len(saves) / len(ledger.save_ns), 4))],
             locations=site_locations(by_site(facts, rows, facts.slices.end[rows] - facts.slices.start[rows])),
@@ -120,8 +119,7 @@ class CheckpointInStep(Rule):
 
 
 _FIX = Fix(
-    "Save less often and write in the background (torch.distributed.checkpoint.async_save, or a thread that gets a "
-    "copy in "
-    "pinned memory).",
+    "Save less often and write in the background (torch.distributed.checkpoint.async_save, or a thread with a copy "
+    "in pinned memory).",
     "future = dcp.async_save(state_dict, checkpoint_id=path)",
 )

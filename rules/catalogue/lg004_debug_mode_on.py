@@ -1,4 +1,4 @@
-"""LG004: a mode that is for finding bugs is on while training."""
+"""LG004: a debugging mode is on during training."""
 
 from __future__ import annotations
 
@@ -27,20 +27,20 @@ _NAN_CHECKS = ("aten::isnan", "aten::_is_any_true", "aten::any", "aten::item")
 
 
 class DebugModeOn(Rule):
-    """Measures what modes for debugging do inside the steps: the NaN checks of autograd's anomaly mode, the filling of
-    new tensors in deterministic mode, and gradcheck. Names further switches that `traceopt run` found set and that no
-    event shows: Python's development mode, a debugging allocator, TORCH_DISTRIBUTED_DEBUG=DETAIL.
+    """Measures the work of debugging modes inside the steps: the NaN checks of autograd's anomaly mode, the filling of
+    new tensors in deterministic mode, and gradcheck. Also names switches that leave no events but that `traceopt run`
+    found set: Python's development mode, a debugging allocator, TORCH_DISTRIBUTED_DEBUG=DETAIL.
 
-    Why it costs: anomaly mode stores a traceback for every operator of the forward pass, and after every one of the
-    backward pass reads back from the GPU whether its gradient holds a NaN, which waits for it.
-    TORCH_DISTRIBUTED_DEBUG=DETAIL compares every collective between all ranks before it may begin.
+    Why it costs: anomaly mode stores a traceback for every operator of the forward pass. After every operator of the
+    backward pass it reads from the GPU whether its gradient holds a NaN, which waits for the GPU.
+    TORCH_DISTRIBUTED_DEBUG=DETAIL compares every collective between all ranks before it can start.
 
-    How to fix: switch it off, and on again when there is something to find.
+    How to fix: switch it off, and on again only to look for a bug.
 
         torch.autograd.set_detect_anomaly(False)
         torch.utils.deterministic.fill_uninitialized_memory = False   # results stay deterministic
 
-    When it is wrong: where the mode is on because of a bug that is being looked for.
+    When it is wrong: the mode is on because you are looking for a bug.
 
     Sources: PyTorch documentation, "Anomaly detection" ("will slow down your program execution"), of
     torch.use_deterministic_algorithms, and of torch.distributed, "Debugging torch.distributed applications".
@@ -48,12 +48,12 @@ class DebugModeOn(Rule):
 
     code: ClassVar[str] = "LG004"
     name: ClassVar[str] = "debug-mode-on"
-    title: ClassVar[str] = "Switch debugging modes off"
+    title: ClassVar[str] = "Turn off debugging modes"
     family: ClassVar[str] = "logging"
     effort: ClassVar[str] = "One line"
     risk: ClassVar[str] = "Errors are found later"
 
-    min_share: float = threshold(0.005, "smallest saving of a mode whose work is seen, as a share of the median step")
+    min_share: float = threshold(0.005, "smallest saving of a mode seen in the trace, as a share of the median step")
 
     def missing(self, facts: Facts) -> str | None:
         """The trace itself shows some of the modes."""
@@ -76,7 +76,7 @@ class DebugModeOn(Rule):
                 saving=None,
                 evidence=[Evidence(switch, detail=effect) for switch, effect in switches],
                 fix=Fix(
-                    "Unset it, and measure the step without: no event shows what it costs.",
+                    "Unset it and measure the step again: no event shows its cost.",
                     "\n".join(f"unset {switch.partition('=')[0]}" for switch, _ in switches if "=" in switch) or None,
                 ),
             )
@@ -98,11 +98,11 @@ class DebugModeOn(Rule):
 
     def passed(self, facts: Facts) -> str:
         share = sum(_area(facts, mode.seen(facts)).total for mode in _MODES) / facts.steps.window_ns
-        return f"Debugging modes take {percent(share)} of the steps, and none is recorded as set."
+        return f"Debugging modes take {percent(share)} of the steps, and no debugging switch was recorded as set."
 
 
 class _Mode(Struct, frozen=True):
-    """One whose work is in the trace: `seen` gives the slices."""
+    """A debugging mode with events in the trace; `seen` returns its slices as a mask."""
 
     title: str
     what: str
@@ -114,7 +114,7 @@ class _Mode(Struct, frozen=True):
 
 
 def _nan_checks(facts: Facts) -> Mask:
-    """Directly below the evaluation of a node of the backward: no operator has them there by itself."""
+    """NaN checks directly below a backward node: no operator calls them there by itself."""
     mask = _below(facts, facts.regions.named(lambda name: name in _NAN_CHECKS, OP), facts.regions.backward)
     reads = facts.regions.named(lambda name: name == "aten::isnan", OP)
     return mask if (mask & reads).any() else np.zeros(len(mask), bool)
@@ -130,7 +130,7 @@ def _gradcheck(facts: Facts) -> Mask:
 
 
 def _below(facts: Facts, mask: Mask, parents: Mask) -> Mask:
-    """The slices of a mask whose parent is one of another mask."""
+    """The slices of one mask whose parent is in the other mask."""
     rows = np.flatnonzero(mask)
     parent = facts.slices.parent[rows]
     below = np.zeros(len(mask), bool)
@@ -140,31 +140,30 @@ def _below(facts: Facts, mask: Mask, parents: Mask) -> Mask:
 
 _MODES = (
     _Mode(
-        "Switch autograd's anomaly detection off",
+        "Turn off autograd's anomaly detection",
         "Anomaly detection is on: checking every gradient for NaN takes",
-        "NaN checks after the nodes of the backward",
-        "The host time of the checks alone: surely where the GPU starves beside them. The tracebacks that the forward "
-        "stores "
-        "come on top and are not counted.",
-        "Switch anomaly detection off once the NaN is found.",
+        "NaN checks in the backward pass",
+        "The host time of the checks; the low end counts only checks during which the GPU starves. Tracebacks stored "
+        "in the forward pass cost extra and are not counted.",
+        "Turn off anomaly detection once you have found the NaN.",
         "torch.autograd.set_detect_anomaly(False)",
         _nan_checks,
     ),
     _Mode(
         "Do not fill new tensors",
-        "Deterministic mode fills every new tensor before it is used, which takes",
-        "aten::fill_ of new tensors",
-        "The host time of the fills: surely where the GPU starves beside them.",
-        "Deterministic algorithms do not need it; it only shows reads of memory that nobody wrote.",
+        "Deterministic mode fills every new tensor, which takes",
+        "aten::fill_ on new tensors",
+        "The host time of the fills; the low end counts only fills during which the GPU starves.",
+        "Deterministic algorithms do not need it; it only exposes reads of uninitialized memory.",
         "torch.utils.deterministic.fill_uninitialized_memory = False",
         _fills_of_new_tensors,
     ),
     _Mode(
-        "Take gradcheck out of the training loop",
-        "gradcheck compares gradients with finite differences, which takes",
+        "Remove gradcheck from the training loop",
+        "gradcheck compares gradients to finite differences, which takes",
         "torch.autograd.gradcheck",
-        "The host time inside gradcheck: surely where the GPU starves beside it.",
-        "Check gradients in a test, not in the loop.",
+        "The host time inside gradcheck; the low end counts only the part during which the GPU starves.",
+        "Check gradients in a test, not in the training loop.",
         "# remove: torch.autograd.gradcheck(...)",
         _gradcheck,
     ),
@@ -172,16 +171,16 @@ _MODES = (
 
 
 def _switches(facts: Facts) -> list[tuple[str, str]]:
-    """Switches that no event shows, each with what it does."""
+    """Switches that leave no events, each with its effect."""
     environment = facts.captured.environment
     variables = environment.variables
     found = []
     if variables.get("TORCH_DISTRIBUTED_DEBUG", "").upper() == "DETAIL":
         found.append(("TORCH_DISTRIBUTED_DEBUG=DETAIL", "compares every collective between all ranks"))
     if environment.python_debug or variables.get("PYTHONDEVMODE", "") not in ("", "0"):
-        found.append(("Python development mode (-X dev, PYTHONDEVMODE=1)", "checks every allocation of Python"))
+        found.append(("Python development mode (-X dev, PYTHONDEVMODE=1)", "checks every Python allocation"))
     elif "debug" in variables.get("PYTHONMALLOC", ""):
-        found.append((f"PYTHONMALLOC={variables['PYTHONMALLOC']}", "checks every allocation of Python"))
+        found.append((f"PYTHONMALLOC={variables['PYTHONMALLOC']}", "checks every Python allocation"))
     if environment.anomaly_mode and not _nan_checks(facts).any():
         found.append(("torch.autograd.set_detect_anomaly", "stores a traceback for every operator"))
     return found

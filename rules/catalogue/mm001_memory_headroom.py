@@ -12,24 +12,24 @@ from traceopt.rules.advice.memory import parts, peak_of_capacity, peak_share, si
 from traceopt.rules.rule import Findings, Rule, threshold
 from traceopt.rules.savings.starvation import dispatch_ns
 
-MANY = 100.0  # times the batch: beyond it only the order matters
+MANY = 100.0  # times the batch: above this, only the order of magnitude matters
 
 
 class MemoryHeadroom(Rule):
-    """Measures the peak of the device's memory in a step in which the GPU starves for launches: a larger batch makes
-    every kernel longer at the same number of launches. What stays in memory from step to step is told apart from what
-    grows with the batch, so the batch that fits can be said.
+    """Measures the peak device memory in a step in which the GPU waits for launches. A larger batch makes every kernel
+    longer at the same number of launches. The rule separates memory that stays from step to step from memory that grows
+    with the batch, so it can estimate the batch that fits.
 
-    Why it costs: the host's work for a step is the same for one sample and for a hundred; with a small batch the GPU
+    Why it costs: the host's work per step is the same for one sample and for a hundred. With a small batch, the GPU
     waits for it.
 
-    How to fix: raise the batch size, and the learning rate with it where the recipe asks for that.
+    How to fix: raise the batch size, and the learning rate with it if the recipe asks for that.
 
         loader = DataLoader(dataset, batch_size=4 * 32, ...)
         optimizer = AdamW(model.parameters(), lr=lr * 2)   # square root scaling for Adam, linear for SGD
 
-    When it is wrong: a larger batch may train worse, and a serving engine takes what requests there are. The finding
-    carries no saving: a step gets longer, though fewer are needed. LB001 prices the starvation itself.
+    When it is wrong: a larger batch may train worse, and a serving engine cannot choose how many requests it gets. The
+    finding has no saving: a step gets longer, but you need fewer of them. LB001 prices the idle time itself.
 
     Sources: PyTorch performance tuning guide; Malladi et al., "On the SDEs and Scaling Rules for Adaptive Gradient
     Algorithms" (2022).
@@ -37,19 +37,19 @@ class MemoryHeadroom(Rule):
 
     code: ClassVar[str] = "MM001"
     name: ClassVar[str] = "memory-headroom"
-    title: ClassVar[str] = "Raise the batch size into the free memory"
+    title: ClassVar[str] = "Raise the batch size to use free memory"
     family: ClassVar[str] = "memory"
     effort: ClassVar[str] = "One number, then tuning"
     risk: ClassVar[str] = "May change convergence"
     requires: ClassVar[tuple[str, ...]] = ("gpu", "whole", "launches", "memory")
 
-    max_share: float = threshold(0.60, "share of the device's memory at the peak, above which nothing is said")
-    min_starved: float = threshold(0.10, "starvation for launches, as a share of the median step")
-    min_factor: float = threshold(1.5, "times the batch that must fit")
-    usable: float = threshold(0.90, "share of the device's memory to fill")
+    max_share: float = threshold(0.60, "largest peak, as a share of device memory, to report")
+    min_starved: float = threshold(0.10, "smallest GPU wait for launches, as a share of the median step")
+    min_factor: float = threshold(1.5, "smallest multiple of the batch that must fit")
+    usable: float = threshold(0.90, "share of device memory to fill")
 
     def applies(self, facts: Facts) -> str | None:
-        return None if facts.device.memory_bytes else "The capacity of the device is not in the trace."
+        return None if facts.device.memory_bytes else "The trace does not state the device's memory capacity."
 
     def check(self, facts: Facts) -> Findings:
         starved, held = dispatch_ns(facts), facts.composition
@@ -61,25 +61,25 @@ class MemoryHeadroom(Rule):
         times = f"{factor:.2g} times" if factor < MANY else f"{MANY:.0f} times and more"
         yield self.finding(
             why=(
-                f"The peak is {peak_of_capacity(facts)}, and the GPU waits {ms(starved)} of each {ms(facts.step_ns)} "
-                f"step for launches, which a larger batch would not add to. Of the peak, {size(held.of_the_batch)} "
+                f"Memory peaks at {peak_of_capacity(facts)}. The GPU waits {ms(starved)} of each {ms(facts.step_ns)} "
+                f"step for launches, and a larger batch needs no more of them. {size(held.of_the_batch)} of the peak "
                 f"grow with the batch: {times} the batch fits."
             ),
             saving=None,
             evidence=[Evidence("Peak allocated", detail=size(held.total)), *parts(held)],
             fix=Fix(
-                f"Raise the batch size; {times} of it fill {percent(self.usable)} of the memory.",
-                "DataLoader(..., batch_size=2 * batch_size)  # and again, while the step's time per sample falls",
+                f"Raise the batch size; {times} the batch fills {percent(self.usable)} of the memory.",
+                "DataLoader(..., batch_size=2 * batch_size)  # repeat while the time per sample falls",
             ),
             shares_cause_with=["LB001"],
         )
 
     def _factor(self, facts: Facts, held: Composition) -> float:
-        """How many times the batch fits, given what stays and what the allocator holds beyond what it hands out."""
+        """How many times the batch fits, given resident memory and the allocator's reserved but unused memory."""
         free = self.usable * (facts.device.memory_bytes or 0) - held.resident
         spread = peak_share(facts) * (facts.device.memory_bytes or 0) / max(1, held.total)
         return free / max(1.0, held.of_the_batch * max(1.0, spread))
 
     def passed(self, facts: Facts) -> str:
-        starved = dispatch_ns(facts) / facts.step_ns
-        return f"The peak is {peak_of_capacity(facts)}; the GPU waits for launches in {percent(starved)} of the step."
+        starved = percent(dispatch_ns(facts) / facts.step_ns)
+        return f"Memory peaks at {peak_of_capacity(facts)}; the GPU waits for launches for {starved} of the step."

@@ -1,4 +1,4 @@
-"""MM002: the device's memory is almost full."""
+"""MM002: device memory is almost full."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from traceopt.rules.rule import Findings, Rule, threshold
 from traceopt.rules.savings.pricing import priced, without_calls
 from traceopt.rules.savings.starvation import typical_ns
 
-BASIS = "The step without the calls into the driver and the waits in them."
+BASIS = "Assumes the driver calls and the waits in them are gone."
 
 
 class MemoryPressure(Rule):
-    """Measures the peak of the allocator's reserved memory (of the allocated where that was not recorded) against the
-    capacity of the device, and counts allocations that failed at first: the allocator then frees its cache, which waits
-    for the GPU, and asks again.
+    """Measures the allocator's peak reserved memory (peak allocated if that was not recorded) against the device's
+    capacity. Also counts allocations that failed at first: the allocator then frees its cache, which waits for the GPU,
+    and retries.
 
-    Why it costs: near the limit an allocation may fail (out of memory), or succeed only after the cache was given back,
-    in every step. It also keeps the batch small.
+    Why it costs: near the limit an allocation may fail (out of memory), or succeed only after the cache was freed, in
+    every step. It also limits the batch size.
 
     How to fix, in this order, until it fits: mixed precision; activation checkpointing; gradient accumulation with a
     smaller micro-batch; an 8-bit optimizer; LoRA, or QLoRA with 4-bit weights, for fine-tuning; ZeRO or FSDP over
@@ -35,24 +35,25 @@ class MemoryPressure(Rule):
             hidden = torch.utils.checkpoint.checkpoint(block, hidden, use_reentrant=False)
         optimizer = bitsandbytes.optim.AdamW8bit(model.parameters())
 
-    When it is wrong: reserved memory is partly cache that the allocator could give back; a server that reserves nearly
-    everything by design (vLLM's gpu_memory_utilization) is full and well. Other processes on the device are not seen.
+    When it is wrong: reserved memory is partly cache that the allocator could free. A server that reserves nearly
+    everything by design (vLLM's gpu_memory_utilization) is full and healthy. Other processes on the device are not
+    seen.
 
     Sources: PyTorch documentation, "CUDA semantics: memory management"; torch-tb-profiler warns above 90 % too.
     """
 
     code: ClassVar[str] = "MM002"
     name: ClassVar[str] = "memory-pressure"
-    title: ClassVar[str] = "Free device memory before it runs out"
+    title: ClassVar[str] = "Reduce peak device memory before it runs out"
     family: ClassVar[str] = "memory"
-    effort: ClassVar[str] = "A few lines to a change of the training setup"
-    risk: ClassVar[str] = "Lower precision changes numerics; checkpointing recomputes the forward"
+    effort: ClassVar[str] = "A few lines, or a new training setup"
+    risk: ClassVar[str] = "Lower precision changes numerics; checkpointing recomputes the forward pass"
     requires: ClassVar[tuple[str, ...]] = ("gpu", "memory")
 
-    min_share: float = threshold(0.90, "share of the device's memory in use at the peak")
+    min_share: float = threshold(0.90, "smallest peak, as a share of device memory, to report")
 
     def applies(self, facts: Facts) -> str | None:
-        return None if facts.device.memory_bytes else "The capacity of the device is not in the trace."
+        return None if facts.device.memory_bytes else "The trace does not state the device's memory capacity."
 
     def check(self, facts: Facts) -> Findings:
         if facts.memory is None or peak_share(facts) < self.min_share:
@@ -64,7 +65,7 @@ class MemoryPressure(Rule):
         sites = by_site(facts, retries, end - start)
         found = remedies(facts)
         yield self.finding(
-            why=f"The peak is {peak_of_capacity(facts)}. {_consequence(facts, failed, stall)}",
+            why=f"Memory peaks at {peak_of_capacity(facts)}. {_consequence(facts, failed, stall)}",
             saving=priced(
                 facts,
                 (0.8 * stall, stall, 1.25 * stall),
@@ -76,7 +77,7 @@ class MemoryPressure(Rule):
             evidence=[
                 Evidence("Peak allocated", detail=size(facts.memory.peak_allocated)),
                 Evidence("Peak reserved", detail=size(facts.memory.peak_reserved)),
-                *site_evidence(facts, sites, lambda _: "An allocation that failed at first"),
+                *site_evidence(facts, sites, lambda _: "Allocation that failed at first"),
                 *parts(facts.composition),
                 *as_evidence(found),
             ],
@@ -89,14 +90,14 @@ class MemoryPressure(Rule):
         )
 
     def passed(self, facts: Facts) -> str:
-        return f"The peak is {peak_of_capacity(facts)}."
+        return f"Memory peaks at {peak_of_capacity(facts)}."
 
 
 def _consequence(facts: Facts, failed: float, stall_ns: float) -> str:
     if not failed:
-        return "A larger batch or a longer input runs out of memory."
+        return "A larger batch or a longer input would run out of memory."
     allocations = "allocation fails" if failed == 1 else "allocations fail"
     return (
-        f"In each step {failed:.0f} {allocations} at first, and the GPU waits {ms(stall_ns)} of {ms(facts.step_ns)} "
-        "while the allocator frees its cache and asks again."
+        f"In each {ms(facts.step_ns)} step {failed:.0f} {allocations} at first, and the GPU waits {ms(stall_ns)} while "
+        "the allocator frees its cache and retries."
     )

@@ -1,4 +1,4 @@
-"""MM003: memory is taken from the driver and given back in steady steps."""
+"""MM003: steady-state steps allocate and free driver memory."""
 
 from __future__ import annotations
 
@@ -16,26 +16,26 @@ from traceopt.rules.evidence import RECORD_STACKS, by_site, site_evidence, site_
 from traceopt.rules.rule import Findings, Rule, threshold
 from traceopt.rules.savings.pricing import priced, without_calls
 
-BASIS = "The step without these calls and the waits in them."
+BASIS = "Assumes these calls and the waits in them are gone."
 
 
 class AllocatorChurn(Rule):
-    """Measures the time in which the GPU starves while the host calls `cudaMalloc`, `cudaFree`, `cudaHostAlloc` or
-    their like, in the median step. With one step or window alone, that is the step.
+    """Measures how long the GPU is idle while the host calls `cudaMalloc`, `cudaFree`, `cudaHostAlloc` or similar, in
+    the median step. If the trace has only one step or window, that one counts.
 
-    Why it costs: PyTorch's caching allocator keeps blocks so that a steady step asks the driver for nothing. Each call
-    takes 0.1 to 1 ms, and cudaFree also waits until the GPU is done.
+    Why it costs: PyTorch's caching allocator keeps blocks so that a steady-state step asks the driver for nothing. Each
+    call takes 0.1 to 1 ms, and cudaFree also waits until the GPU is done.
 
     How to fix: remove `torch.cuda.empty_cache()` from the loop, keep shapes the same from step to step (pad to a few
-    sizes), and let blocks grow.
+    sizes), and let segments expand.
 
         # in the environment, before CUDA is initialised
         PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True
 
-    Pinned memory: allocate once and reuse, or let the DataLoader pin (`pin_memory=True`).
+    Pinned memory: allocate it once and reuse it, or let the DataLoader pin (`pin_memory=True`).
 
-    When it is wrong: the first steps fill the cache; they are no churn. A trace of the start alone cannot tell, and the
-    confidence is low then. Where the memory is almost full, the cause is MM002's.
+    When it is wrong: the first steps fill the cache, which is not churn. A trace of only the start cannot show the
+    difference, so the confidence is then low. If memory is almost full, MM002 names the cause.
 
     Sources: PyTorch documentation, "CUDA semantics: memory management"; CUDA programming guide, "implicit
     synchronization".
@@ -43,12 +43,12 @@ class AllocatorChurn(Rule):
 
     code: ClassVar[str] = "MM003"
     name: ClassVar[str] = "allocator-churn"
-    title: ClassVar[str] = "Stop asking the driver for memory in every step"
+    title: ClassVar[str] = "Avoid driver memory allocations in every step"
     family: ClassVar[str] = "memory"
     effort: ClassVar[str] = "One line"
     requires: ClassVar[tuple[str, ...]] = ("gpu", "launches")
 
-    min_share: float = threshold(0.01, "share of the median step with the GPU starved by driver allocations")
+    min_share: float = threshold(0.01, "smallest GPU wait for driver allocations, as a share of the median step")
 
     def check(self, facts: Facts) -> Findings:
         stall = facts.idle.typical_ns("allocation")
@@ -59,12 +59,12 @@ class AllocatorChurn(Rule):
         sites = by_site(facts, rows[cost > 0], cost[cost > 0])
         retries = find_retries(facts.trace, facts.slices, rows)
         one = facts.steps.count == 1
-        unsure = "the one recorded step, so it may be a start-up cost" if one else f"each {ms(facts.step_ns)} step"
+        where = "the one recorded step, so it may be a start-up cost" if one else f"each {ms(facts.step_ns)} step"
         calls = f"{len(rows) / facts.steps.count:,.1f}".removesuffix(".0")
         yield self.finding(
             why=(
-                f"The host takes memory from the driver or gives it back {calls} times a step, and the GPU waits "
-                f"{ms(stall)} for it in {unsure}." + ("" if facts.call_sites.recorded else f" {RECORD_STACKS}")
+                f"The host allocates or frees driver memory {calls} times a step, and the GPU waits {ms(stall)} for it "
+                f"in {where}." + ("" if facts.call_sites.recorded else f" {RECORD_STACKS}")
             ),
             saving=priced(
                 facts,
@@ -75,7 +75,7 @@ class AllocatorChurn(Rule):
             ),
             evidence=[
                 *_by_call(facts, rows, cost),
-                *site_evidence(facts, [s for s in sites if s.location], lambda _: "Driver allocations of this line"),
+                *site_evidence(facts, [s for s in sites if s.location], lambda _: "Driver allocations by this line"),
             ],
             locations=site_locations(sites),
             fix=Fix(
@@ -89,7 +89,7 @@ class AllocatorChurn(Rule):
 
     def passed(self, facts: Facts) -> str:
         share = facts.idle.typical_ns("allocation") / facts.step_ns
-        return f"{len(_calls(facts)):,} driver allocations starve the GPU for {percent(share)} of the median step."
+        return f"The GPU waits for {len(_calls(facts)):,} driver allocations for {percent(share)} of the median step."
 
 
 def _calls(facts: Facts) -> I8:
@@ -100,7 +100,7 @@ def _calls(facts: Facts) -> I8:
 
 
 def _by_call(facts: Facts, rows: I8, cost: I8) -> list[Evidence]:
-    """One row a call name, the dearest first."""
+    """One row per call name, most expensive first."""
     count, code = facts.steps.count, facts.slices.name[rows]
     evidence = [
         Evidence(facts.trace.names[c], us(cost[code == c].sum() / count), rate((code == c).sum() / count))

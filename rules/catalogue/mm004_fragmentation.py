@@ -11,40 +11,40 @@ from traceopt.rules.rule import Findings, Rule, threshold
 
 
 class Fragmentation(Rule):
-    """Compares the peak of the memory that the caching allocator has reserved with the peak of what it handed out, on
-    a device of which a good part is reserved.
+    """Compares the peak of the memory that the caching allocator has reserved with the peak of what it handed out, on a
+    device with much of its memory reserved.
 
-    Why it costs: free pieces between live blocks cannot be joined, so a large tensor does not fit although enough is
-    free in sum. The allocator then asks the driver for more, or fails.
+    Why it costs: free pieces between live blocks cannot be merged. A large tensor then does not fit although enough
+    memory is free in total. The allocator asks the driver for more, or fails.
 
-    How to fix: let segments grow, and keep sizes few.
+    How to fix: let segments expand, and use few sizes.
 
         # in the environment, before CUDA is initialised
         PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True
 
-    Inputs of ever new lengths fragment most: pad them to a few sizes.
+    Inputs with ever new lengths fragment most: pad them to a few sizes.
 
-    When it is wrong: what an earlier phase needed (evaluation, a longer batch, warm-up) stays reserved as cache and
-    looks the same. It does no harm until memory is short, so the finding carries no saving.
+    When it is wrong: memory that an earlier phase needed (evaluation, a longer batch, warm-up) stays reserved as cache
+    and looks the same. It does no harm until memory is short, so the finding has no saving.
 
     Sources: PyTorch documentation, "CUDA semantics: memory management".
     """
 
     code: ClassVar[str] = "MM004"
     name: ClassVar[str] = "fragmentation"
-    title: ClassVar[str] = "Let the allocator's segments grow"
+    title: ClassVar[str] = "Reduce memory fragmentation with expandable segments"
     family: ClassVar[str] = "memory"
     effort: ClassVar[str] = "An environment variable"
     confidence: ClassVar[Confidence] = "low"
     requires: ClassVar[tuple[str, ...]] = ("gpu", "memory")
 
-    min_unused: float = threshold(0.25, "share of the reserved memory that nothing uses at the peak")
-    min_reserved: float = threshold(0.70, "share of the device's memory that is reserved")
+    min_unused: float = threshold(0.25, "smallest unused share of reserved memory at the peak")
+    min_reserved: float = threshold(0.70, "smallest reserved memory, as a share of device memory")
 
     def applies(self, facts: Facts) -> str | None:
         if facts.memory is None or facts.memory.peak_reserved is None:
             return "Reserved memory was not recorded."
-        return None if facts.device.memory_bytes else "The capacity of the device is not in the trace."
+        return None if facts.device.memory_bytes else "The trace does not state the device's memory capacity."
 
     def check(self, facts: Facts) -> Findings:
         reserved, allocated = _peaks(facts)
@@ -54,9 +54,8 @@ class Fragmentation(Rule):
             return
         yield self.finding(
             why=(
-                f"The allocator holds {size(reserved)} of {size(facts.device.memory_bytes)} but hands out "
-                f"{size(allocated)} at most: {1 - allocated / reserved:.0%} lies between live blocks or waits in its "
-                "cache."
+                f"The allocator reserves {size(reserved)} of {size(facts.device.memory_bytes)} but hands out at most "
+                f"{size(allocated)}: {1 - allocated / reserved:.0%} is stuck between live blocks or in its cache."
             ),
             saving=None,
             evidence=[
@@ -72,7 +71,7 @@ class Fragmentation(Rule):
 
     def passed(self, facts: Facts) -> str:
         reserved, allocated = _peaks(facts)
-        return f"{size(allocated)} of {size(reserved)} reserved are handed out at the peak."
+        return f"The allocator hands out {size(allocated)} of {size(reserved)} reserved at the peak."
 
 
 def _peaks(facts: Facts) -> tuple[int, int]:

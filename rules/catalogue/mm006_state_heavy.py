@@ -1,4 +1,4 @@
-"""MM006: what stays in memory from step to step takes most of it."""
+"""MM006: parameters, gradients and optimizer state take most of the memory."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ STATE_REMEDIES = ("An 8-bit", "LoRA", "QLoRA", "ZeRO", "Optimizer state")
 
 
 class StateHeavy(Rule):
-    """Measures what the memory holds at its peak: parameters, gradients and the optimizer's state against activations
-    and temporary results. Blocks tell their purpose by where they are taken and given back; parameters and state are
-    counted by `traceopt run`, or from the shapes of the gradients.
+    """Measures how the peak memory divides into parameters, gradients and optimizer state on one side, and activations
+    and temporary results on the other. When a block is allocated and freed tells its purpose. `traceopt run` counts
+    parameters and state; otherwise they follow from the shapes of the gradients.
 
-    Why it costs: this part does not shrink with the batch. With Adam in FP32 it is 16 bytes for each parameter, so it
-    caps the batch and the model.
+    Why it costs: this part does not shrink with the batch. With Adam in FP32 it is 16 bytes per parameter, so it limits
+    both the batch and the model.
 
-    How to fix: keep fewer bytes for each parameter, train fewer parameters, or spread them.
+    How to fix: store fewer bytes per parameter, train fewer parameters, or shard them.
 
         optimizer = bitsandbytes.optim.AdamW8bit(model.parameters())       # 2 bytes of state instead of 8
         model = peft.get_peft_model(model, peft.LoraConfig(r=16))          # fine-tuning: train 1 % of them
@@ -30,7 +30,7 @@ class StateHeavy(Rule):
         fully_shard(model)
 
     When it is wrong: state that is not the optimizer's (a second model, an average of the weights, caches) is listed as
-    other. A master copy of 16-bit weights is counted there too, where the capture did not record it.
+    other. So is a master copy of 16-bit weights if the capture did not record it.
 
     Sources: Rajbhandari et al., "ZeRO" (2020), section 3.1; Dettmers et al., "8-bit Optimizers" (2022).
     """
@@ -39,20 +39,20 @@ class StateHeavy(Rule):
     name: ClassVar[str] = "state-heavy"
     title: ClassVar[str] = "Shrink parameters, gradients and optimizer state"
     family: ClassVar[str] = "memory"
-    effort: ClassVar[str] = "One line to a change of the training setup"
+    effort: ClassVar[str] = "One line, or a new training setup"
     risk: ClassVar[str] = "May change convergence"
     confidence: ClassVar[Confidence] = "medium"
     requires: ClassVar[tuple[str, ...]] = ("gpu", "memory")
 
-    min_peak_share: float = threshold(0.60, "share of the device's memory at the peak, below which nothing is short")
-    min_state_share: float = threshold(0.50, "share of the peak that parameters, gradients and optimizer state take")
+    min_peak_share: float = threshold(0.60, "smallest peak, as a share of device memory, to report")
+    min_state_share: float = threshold(0.50, "smallest share of parameters, gradients and optimizer state in the peak")
 
     def applies(self, facts: Facts) -> str | None:
         if not facts.device.memory_bytes:
-            return "The capacity of the device is not in the trace."
+            return "The trace does not state the device's memory capacity."
         held = facts.composition
         if held is None or not held.of(PARAMETERS):
-            return "How many parameters are trained is not known (no shapes of gradients, or a sharded model)."
+            return "The number of trained parameters is unknown (no gradient shapes, or a sharded model)."
         return None
 
     def check(self, facts: Facts) -> Findings:
@@ -62,16 +62,16 @@ class StateHeavy(Rule):
         largest = max(STATE, key=held.of)
         chosen = [one for one in remedies(facts) if one.name.startswith(STATE_REMEDIES)]
         first = next((one for one in chosen if one.bytes), None)
-        first_word = f"First: {inside(first.name)}, which gives back {size(first.bytes)}." if first else ""
+        try_first = f"Try first: {inside(first.name)}, which frees {size(first.bytes)}." if first else ""
         yield self.finding(
             why=(
-                f"The peak is {peak_of_capacity(facts)}; {size(_state(facts))} of it stay from step to step: "
+                f"Memory peaks at {peak_of_capacity(facts)}. {size(_state(facts))} of it persist across steps: "
                 f"{', '.join(f'{part.lower()} {size(held.of(part))}' for part in STATE)}."
             ),
             saving=None,
             evidence=[*parts(held), *as_evidence(chosen)],
             fix=Fix(
-                f"The largest part of it: {largest.lower()}. {first_word}".strip(),
+                f"The largest part is {largest.lower()}. {try_first}".strip(),
                 next((one.code for one in chosen if one.code and one.bytes), None),
             ),
             shares_cause_with=["MM002"],
@@ -80,9 +80,8 @@ class StateHeavy(Rule):
     def passed(self, facts: Facts) -> str:
         held = facts.composition
         share = _state(facts) / max(1, held.total) if held else 0.0
-        return (
-            f"The peak is {peak_of_capacity(facts)}; parameters, gradients and optimizer state are {share:.0%} of it."
-        )
+        peak = peak_of_capacity(facts)
+        return f"Memory peaks at {peak}; parameters, gradients and optimizer state are {share:.0%} of it."
 
 
 def _state(facts: Facts) -> int:

@@ -1,4 +1,4 @@
-"""MM007: activations are computed again although there is memory to keep them."""
+"""MM007: activations are recomputed although there is memory to store them."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from traceopt.rules.savings.starvation import launched_ns
 
 
 class CheckpointingWithHeadroom(Rule):
-    """Measures the GPU time of forward work that the backward pass computes again (activation checkpointing), on a
-    device whose memory has room to keep the results instead. How much would have to be kept is measured as well: what
-    each recomputation allocates and holds beyond itself.
+    """Measures the GPU time of forward work that the backward pass recomputes (activation checkpointing), on a device
+    with room to store the results instead. Also measures how much memory that would take: what each recomputation
+    allocates and holds past its own end.
 
-    Why it costs: a fully checkpointed model runs its forward twice, a third more work. It shows as hardware utilisation
-    (HFU) above model utilisation (MFU).
+    Why it costs: a fully checkpointed model runs its forward pass twice, which is a third more work. It shows as
+    hardware utilization (HFU) above model utilization (MFU).
 
-    How to fix: checkpoint fewer blocks, as many as memory asks for.
+    How to fix: checkpoint only as many blocks as memory requires.
 
         for index, block in enumerate(self.blocks):
             if index % 2:      # every second block keeps its activations
@@ -35,7 +35,7 @@ class CheckpointingWithHeadroom(Rule):
             else:
                 x = block(x)
 
-    When it is wrong: longer inputs than those of the recorded steps may need the memory. Other processes on the device
+    When it is wrong: inputs longer than those of the recorded steps may need the memory. Other processes on the device
     are not seen.
 
     Sources: Chen et al., "Training Deep Nets with Sublinear Memory Cost" (2016); Korthikanti et al., "Reducing
@@ -52,12 +52,12 @@ class CheckpointingWithHeadroom(Rule):
     requires: ClassVar[tuple[str, ...]] = ("gpu", "launches", "memory")
 
     min_share: float = threshold(0.03, "smallest recomputation, as a share of the step, to report")
-    usable: float = threshold(0.90, "share of the device's memory to fill")
+    usable: float = threshold(0.90, "share of device memory to fill")
 
     def applies(self, facts: Facts) -> str | None:
         if not facts.device.memory_bytes:
-            return "The capacity of the device is not in the trace."
-        return None if facts.regions.recompute.any() else "The backward pass computes nothing again."
+            return "The trace does not state the device's memory capacity."
+        return None if facts.regions.recompute.any() else "The backward pass recomputes nothing."
 
     def check(self, facts: Facts) -> Findings:
         work = facts.gpu.is_kernel & facts.regions.work_under(facts.regions.recompute)
@@ -65,33 +65,33 @@ class CheckpointingWithHeadroom(Rule):
         free = self.usable * (facts.device.memory_bytes or 0) - peak_bytes(facts)
         if time < self.min_share * facts.step_ns or free <= 0:
             return
-        needed = self._kept_bytes(facts)
+        needed = self._stored_bytes(facts)
         part = min(1.0, free / needed) if needed else 1.0
         if part * time < self.min_share * facts.step_ns:
             return
         evidence = kernel_evidence(facts, work)
-        what = f"keeping them takes {size(needed)}" if needed else "how much keeping them takes was not recorded"
+        storing = f"storing them takes {size(needed)}" if needed else "the memory to store them was not recorded"
         yield self.finding(
             why=(
-                f"The backward pass computes activations again for {ms(time)} of each {ms(facts.step_ns)} step, while "
-                f"the peak is {peak_of_capacity(facts)}; {what}."
+                f"The backward pass recomputes activations for {ms(time)} of each {ms(facts.step_ns)} step, while "
+                f"memory peaks at {peak_of_capacity(facts)}; {storing}."
             ),
             saving=priced_work(
                 facts,
                 work,
                 ((0.7 if needed else 0.3) * part * time, (0.9 if needed else 0.7) * part * time, time),
-                "The recomputation's GPU time, as far as the free memory holds what it would have kept.",
+                "The recomputation's GPU time, as far as the stored activations fit in the free memory.",
             ),
             evidence=[Evidence("Free memory", detail=size(free)), *evidence],
             locations=places(evidence),
             fix=Fix(
-                "Switch checkpointing off." if part >= 1 else f"Checkpoint only {1 - part:.0%} of the layers.",
+                "Turn off checkpointing." if part >= 1 else f"Checkpoint only {1 - part:.0%} of the layers.",
                 "model.gradient_checkpointing_disable()" if part >= 1 else "if index % 2: x = checkpoint(block, x)",
             ),
         )
 
-    def _kept_bytes(self, facts: Facts) -> float:
-        """What the recomputations of a step allocate and hold beyond themselves."""
+    def _stored_bytes(self, facts: Facts) -> float:
+        """Bytes that the recomputations of a step allocate and hold past their own end."""
         blocks, area = facts.blocks, facts.regions.area(facts.regions.recompute)
         if blocks is None or not len(area):
             return 0.0
@@ -104,4 +104,4 @@ class CheckpointingWithHeadroom(Rule):
     def passed(self, facts: Facts) -> str:
         work = facts.gpu.is_kernel & facts.regions.work_under(facts.regions.recompute)
         share = launched_ns(facts, work) / facts.step_ns
-        return f"Computing again takes {percent(share)} of the step; the peak is {peak_of_capacity(facts)}."
+        return f"Recomputation takes {percent(share)} of the step; memory peaks at {peak_of_capacity(facts)}."

@@ -1,4 +1,4 @@
-"""OP001: the optimizer treats one parameter after the other, a few operations each."""
+"""OP001: the optimizer updates one parameter at a time, with a few operations each."""
 
 from __future__ import annotations
 
@@ -18,28 +18,28 @@ from traceopt.rules.savings.precision import kernel_evidence
 from traceopt.rules.savings.pricing import priced, scaled
 from traceopt.rules.savings.starvation import host_bounds, typical_ns
 
-# Optimizers that PyTorch can fuse on a CPU, as their steps are annotated.
+# Step annotations of the optimizers that PyTorch can fuse on a CPU.
 FUSED_ON_CPU = tuple(f"Optimizer.step#{name}.step" for name in ("Adam", "AdamW", "SGD", "Adagrad"))
 FUSED = "optimizer = torch.optim.AdamW(model.parameters(), lr=lr, fused=True)"
 
 
 class SingleTensorOptimizer(Rule):
-    """Measures the host time of `Optimizer.step` where it launches many tiny kernels, one or more for each parameter,
-    in a step in which the GPU starves. On a CPU-only run: the time of Adam, AdamW, SGD or Adagrad that is not fused.
+    """Measures the host time of `Optimizer.step` if it launches many tiny kernels, one or more per parameter, in a step
+    in which the GPU waits for the host. On a CPU-only run: the time of Adam, AdamW, SGD or Adagrad that is not fused.
 
-    Why it costs: hundreds of parameters times a few operations are thousands of launches of a microsecond's work each.
-    The host needs many milliseconds for them. Where it never waits for the GPU, its own path is the step, and every
-    millisecond of it counts. On a CPU each operation reads and writes the whole parameter; the fused optimizer does it
-    once for all operations together.
+    Why it costs: hundreds of parameters times a few operations are thousands of launches with a microsecond of work
+    each. They take the host many milliseconds. If the host never waits for the GPU, the host is the critical path and
+    every millisecond of it counts. On a CPU, each operation reads and writes the whole parameter; the fused optimizer
+    does so once for all operations.
 
-    How to fix: let the optimizer treat all parameters at once.
+    How to fix: let the optimizer update all parameters at once.
 
         optimizer = torch.optim.AdamW(model.parameters(), lr=3e-4, fused=True)
         optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9, foreach=True)
 
-    When it is wrong: under a GPU that is busy all the time the launches are hidden, and the rule stays silent. A few
-    optimizers have no fused or foreach version; on a CPU fused=True needs PyTorch 2.4, and foreach=True gains nothing.
-    SGD gains less than Adam: it has fewer operations.
+    When it is wrong: if the GPU is busy all the time, the launches are hidden and the rule stays silent. A few
+    optimizers have no fused or foreach version. On a CPU, fused=True needs PyTorch 2.4 and foreach=True gains nothing.
+    SGD gains less than Adam because it has fewer operations.
 
     Sources: PyTorch documentation of torch.optim, "foreach, fused and for-loop implementations".
     """
@@ -52,13 +52,13 @@ class SingleTensorOptimizer(Rule):
     requires: ClassVar[tuple[str, ...]] = ("work", "launches", "ops")
 
     min_share: float = threshold(0.01, "smallest saving, as a share of the median step, to report")
-    min_kernels: int = threshold(50, "kernels a step from which an optimizer counts as single-tensor")
-    max_median_us: float = threshold(20.0, "longest median kernel, in microseconds, that counts as tiny")
+    min_kernels: int = threshold(50, "fewest kernels per step that count as a single-tensor optimizer")
+    max_median_us: float = threshold(20.0, "longest median kernel that counts as tiny, in microseconds")
     removable: float = threshold(0.8, "share of the optimizer's host time that a fused optimizer saves")
-    removable_on_cpu: float = threshold(0.6, "the same on a CPU-only run, of its whole time")
+    removable_on_cpu: float = threshold(0.6, "share of the optimizer's whole time that it saves on a CPU-only run")
 
     def applies(self, facts: Facts) -> str | None:
-        return None if facts.regions.optimizer.any() else "No Optimizer.step was seen in the trace."
+        return None if facts.regions.optimizer.any() else "The trace shows no Optimizer.step."
 
     def check(self, facts: Facts) -> Findings:
         return self._on_gpu(facts) if facts.has_gpu else self._on_cpu(facts)
@@ -76,8 +76,8 @@ class SingleTensorOptimizer(Rule):
             facts,
             host_bounds(facts, area, self.removable, (0.5 * gpu_ns, gpu_ns)),
             [RemoveHost(area, self.removable), *scaled(facts, kernels, 0.5)],
-            f"The step without {self.removable:.0%} of the optimizer's host time and half of the GPU time of these "
-            "kernels; up to all of both.",
+            f"Assumes the optimizer's host time drops by {self.removable:.0%} and the GPU time of its kernels by half; "
+            "the high end removes all of both.",
             low=[RemoveHost(area, self.removable)],
             high=[RemoveHost(area), *scaled(facts, kernels, 0.0)],
         )
@@ -89,8 +89,8 @@ class SingleTensorOptimizer(Rule):
         evidence = kernel_evidence(facts, kernels, 3)
         yield self.finding(
             why=(
-                f"Optimizer.step launches {count:,.0f} kernels a step with a median of {ms(usual)} and holds the host "
-                f"for {ms(host_ns)} of each {ms(facts.step_ns)} step."
+                f"Optimizer.step launches {count:,.0f} kernels per step with a median of {ms(usual)} and takes "
+                f"{ms(host_ns)} of host time in each {ms(facts.step_ns)} step."
             ),
             saving=saved,
             evidence=evidence,
@@ -118,15 +118,15 @@ class SingleTensorOptimizer(Rule):
         yield self.finding(
             title="Use a fused optimizer",
             why=(
-                f"Optimizer.step runs {count:,.0f} operators a step, parameter by parameter, in {ms(took_ns)} of each "
-                f"{ms(facts.step_ns)} step."
+                f"Optimizer.step runs {count:,.0f} operators per step, one parameter at a time. They take "
+                f"{ms(took_ns)} of each {ms(facts.step_ns)} step."
             ),
             saving=priced(
                 facts,
                 (0.3 * took_ns, self.removable_on_cpu * took_ns, 0.8 * took_ns),
                 [RemoveHost(area, self.removable_on_cpu)],
-                f"{self.removable_on_cpu:.0%} of the optimizer's time; 30% to 80%, as optimizers differ in how many "
-                "operations the fused one joins.",
+                f"Assumes the optimizer's time drops by {self.removable_on_cpu:.0%}; the range is 30% to 80%, because "
+                "optimizers differ in how many operations they can fuse.",
                 low=[RemoveHost(area, 0.3)],
                 high=[RemoveHost(area, 0.8)],
             ),
@@ -141,4 +141,4 @@ class SingleTensorOptimizer(Rule):
             return "The optimizer is fused, or takes little of the step."
         kernels = facts.gpu.is_kernel & facts.regions.work_under(facts.regions.optimizer) & (facts.gpu.in_window > 0)
         count = kernels.sum() / facts.steps.count
-        return f"Optimizer.step launches {count:,.0f} kernels a step, which costs the step nothing."
+        return f"Optimizer.step launches {count:,.0f} kernels per step, which do not lengthen the step."

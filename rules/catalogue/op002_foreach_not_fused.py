@@ -1,4 +1,4 @@
-"""OP002: a foreach optimizer in a step that waits for the host, where a fused one would launch a few kernels."""
+"""OP002: a foreach optimizer runs in a host-bound step, where a fused one would launch only a few kernels."""
 
 from __future__ import annotations
 
@@ -21,24 +21,23 @@ from traceopt.rules.savings.pricing import priced, shorter
 from traceopt.rules.savings.roofline import HBM_SHARE, peak_caveat
 from traceopt.rules.savings.starvation import host_bounds, typical_ns
 
-# Bytes of 4-byte numbers that one pass over a parameter moves: read and written once each.
+# Bytes that one pass moves per FP32 parameter: each value is read once and written once.
 FUSED_BYTES = {"Adam": 28, "AdamW": 28, "SGD": 20, "Adagrad": 20}
 
 
 class ForeachNotFused(Rule):
-    """Measures the host time of the multi-tensor (foreach) operators in `Optimizer.step` of an optimizer that has a
-    fused version, in a step in which the GPU starves for the host.
+    """Measures the host time of the multi-tensor (foreach) operators in `Optimizer.step`, for an optimizer that has a
+    fused version, in a step in which the GPU waits for the host.
 
-    Why it costs: foreach launches a kernel for each operation of the update and each group of tensors, and passes all
+    Why it costs: foreach launches a kernel for each operation of the update and each group of tensors, and moves all
     parameters through memory each time. Fused does the whole update in one pass, with a few launches.
 
     How to fix: one argument, for Adam, AdamW, SGD and Adagrad on floating-point parameters on a GPU.
 
         optimizer = torch.optim.AdamW(model.parameters(), lr=3e-4, fused=True)
 
-    When it is wrong: a step that the GPU limits gains only the time of the kernels. Fused sums in another order, so the
-    last bits differ. Code that changes gradients in hooks of the optimizer's step, or unscales them by itself, should
-    be tested.
+    When it is wrong: a GPU-bound step gains only the kernel time. Fused sums in a different order, so the last bits
+    differ. Test code that changes gradients in hooks of the optimizer's step, or that unscales them itself.
 
     Sources: PyTorch documentation of torch.optim, "foreach, fused and for-loop implementations".
     """
@@ -56,7 +55,7 @@ class ForeachNotFused(Rule):
     def applies(self, facts: Facts) -> str | None:
         kind = _class(facts)
         if kind is None:
-            return "No Optimizer.step was seen in the trace."
+            return "The trace shows no Optimizer.step."
         if kind not in FUSED_BYTES:
             return f"torch has no fused {kind}."
         return None if _foreach(facts).any() else f"{kind} runs no foreach operators."
@@ -75,8 +74,8 @@ class ForeachNotFused(Rule):
             facts,
             host_bounds(facts, _from_first_to_last(facts, rows), share, (0.0, more_ns)),
             [RemoveHost(area, share)],
-            f"The step without the host time of {count:.0f} foreach operators, of which one stays; at most without "
-            "what lies between them, and without the kernels' time beyond one pass over the parameters"
+            f"Assumes one operator replaces {count:.0f} foreach operators. The high end also removes the host time "
+            "between them and the kernel time beyond one pass over the parameters"
             f"{peak_caveat(facts, 'hbm_gb_per_s')}.",
             high=[RemoveHost(_from_first_to_last(facts, rows)), *shorter(facts, kernels, more_ns)],
         )
@@ -89,8 +88,8 @@ class ForeachNotFused(Rule):
         recorded = [o for o in facts.captured.optimizers if o.class_name and o.class_name.endswith(f".{kind}")]
         yield self.finding(
             why=(
-                f"{kind} runs {count:.0f} foreach operators a step, which hold the host for {ms(host_ns)} of each "
-                f"{ms(facts.step_ns)} while the GPU starves; fused is one."
+                f"{kind} runs {count:.0f} foreach operators per step, which take {ms(host_ns)} of host time in each "
+                f"{ms(facts.step_ns)} step while the GPU waits. The fused version is one operator."
             ),
             saving=saved,
             evidence=[
@@ -104,18 +103,18 @@ class ForeachNotFused(Rule):
             ],
             locations=site_locations(sites) or places(evidence),
             fix=Fix(
-                "Pass fused=True when the optimizer is made.",
+                "Pass fused=True when you create the optimizer.",
                 f"optimizer = torch.optim.{kind}(model.parameters(), lr=lr, fused=True)",
             ),
             shares_cause_with=["LB001"],
         )
 
     def passed(self, facts: Facts) -> str:
-        return f"{_class(facts)} runs foreach operators, which costs the step nothing."
+        return f"{_class(facts)} runs foreach operators, which do not lengthen the step."
 
 
 def _class(facts: Facts) -> str | None:
-    """ "AdamW", as the annotation Optimizer.step#AdamW.step names it."""
+    """The optimizer's class as its annotation names it: "AdamW" in Optimizer.step#AdamW.step."""
     rows = np.flatnonzero(facts.regions.named(op_names.is_optimizer_step, ANNOTATION, OP))
     if not len(rows):
         return None
@@ -129,7 +128,7 @@ def _foreach(facts: Facts) -> np.ndarray:
 
 
 def _from_first_to_last(facts: Facts, rows: np.ndarray) -> Intervals:
-    """When each step of the optimizer runs these operators and what lies between them."""
+    """From the first to the last of these operators in each step of the optimizer."""
     owner, group = np.unique(facts.slices.ancestor(rows, facts.regions.optimizer), return_inverse=True)
     first = np.full(len(owner), np.iinfo(np.int64).max)
     last = np.zeros(len(owner), np.int64)
@@ -139,7 +138,7 @@ def _from_first_to_last(facts: Facts, rows: np.ndarray) -> Intervals:
 
 
 def _fused_ns(facts: Facts, kind: str) -> float:
-    """One pass over the recorded parameters at the speed of the memory; 0 where either is not known."""
+    """Time of one pass over the recorded parameters at memory bandwidth; 0 if either is unknown."""
     accelerator = facts.device.accelerator
     bandwidth = accelerator.hbm_gb_per_s if accelerator is not None else None
     counts = [o.parameters or 0 for o in facts.captured.optimizers if (o.class_name or "").endswith(f".{kind}")]

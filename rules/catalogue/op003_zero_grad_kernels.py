@@ -1,4 +1,4 @@
-"""OP003: zero_grad writes zeros with a kernel per parameter."""
+"""OP003: zero_grad launches one zero-fill kernel per parameter."""
 
 from __future__ import annotations
 
@@ -22,22 +22,21 @@ from traceopt.rules.savings.starvation import host_bounds, typical_ns
 
 ACCUMULATE = "torch::autograd::AccumulateGrad"
 REMOVABLE = 0.95  # of zero_grad's host time
-DISPATCH = 0.5  # of what adding to a gradient costs the host: the node itself remains
+DISPATCH = 0.5  # of the host time of adding to a gradient: the autograd node itself remains
 
 
 class ZeroGradKernels(Rule):
-    """Measures the host time of `zero_grad` where it launches a fill for each parameter, in a step in which the GPU
-    starves.
+    """Measures the host time of `zero_grad` if it launches one fill per parameter, in a step in which the GPU waits for
+    the host.
 
-    Why it costs: hundreds of launches that write zeros, and the backward pass then reads the zeros again to add to
-    them.
+    Why it costs: hundreds of launches write zeros, and the backward pass then reads those zeros to add to them.
 
     How to fix: drop the gradients instead of zeroing them (the default since PyTorch 2.0).
 
         optimizer.zero_grad(set_to_none=True)
 
-    When it is wrong: code that reads `param.grad` after zero_grad must be ready for None. Under a GPU that is busy all
-    the time the launches are hidden, and the rule stays silent.
+    When it is wrong: code that reads `param.grad` after zero_grad must handle None. If the GPU is busy all the time,
+    the launches are hidden and the rule stays silent.
 
     Sources: PyTorch performance tuning guide, "Use parameter.grad = None".
     """
@@ -50,10 +49,10 @@ class ZeroGradKernels(Rule):
     requires: ClassVar[tuple[str, ...]] = ("gpu", "launches", "ops")
 
     min_share: float = threshold(0.01, "smallest saving, as a share of the median step, to report")
-    min_kernels: int = threshold(20, "fills a step from which the finding makes sense")
+    min_kernels: int = threshold(20, "fewest fills per step to report")
 
     def applies(self, facts: Facts) -> str | None:
-        return None if facts.regions.zero_grad.any() else "No zero_grad was seen in the trace."
+        return None if facts.regions.zero_grad.any() else "The trace shows no zero_grad."
 
     def check(self, facts: Facts) -> Findings:
         fills = facts.regions.work_under(facts.regions.zero_grad) & (facts.gpu.in_window > 0)
@@ -69,7 +68,7 @@ class ZeroGradKernels(Rule):
             facts,
             host_bounds(facts, merge(area, _adding(facts, added)), REMOVABLE, (gpu_ns + added_ns, gpu_ns + added_ns)),
             [RemoveHost(area, REMOVABLE), RemoveLaunches(fills), RemoveLaunches(added, DISPATCH)],
-            "The step without zero_grad's host time and fills, and without the additions to them in the backward pass.",
+            "Assumes zero_grad, its fills, and the additions to the zeros in the backward pass are gone.",
             low=[RemoveHost(area, REMOVABLE), RemoveLaunches(fills)],
         )
         if saved.bounds_ns[1] < self.min_share * facts.step_ns:
@@ -79,7 +78,7 @@ class ZeroGradKernels(Rule):
         evidence = kernel_evidence(facts, fills, 3)
         yield self.finding(
             why=(
-                f"zero_grad launches {count:,.0f} fills a step and holds the host for {ms(host_ns)} of each "
+                f"zero_grad launches {count:,.0f} fills per step and takes {ms(host_ns)} of host time in each "
                 f"{ms(facts.step_ns)} step."
             ),
             saving=saved,
@@ -93,12 +92,12 @@ class ZeroGradKernels(Rule):
 
     def passed(self, facts: Facts) -> str:
         fills = facts.regions.work_under(facts.regions.zero_grad) & (facts.gpu.in_window > 0)
-        return f"zero_grad launches {fills.sum() / facts.steps.count:,.0f} fills a step."
+        return f"zero_grad launches {fills.sum() / facts.steps.count:,.0f} fills per step."
 
 
 def _additions(facts: Facts, fills: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
-    """The kernels that add to the zeros. With several backward passes a step, later ones add to real gradients: then
-    it is not told which, and none counts.
+    """The kernels that add to the zeros. With several backward passes per step, later ones add to real gradients. The
+    two cannot be told apart, so none counts then.
     """
     added = facts.regions.work_under(facts.regions.named(lambda name: name == ACCUMULATE, OP))
     added &= facts.gpu.in_window > 0
@@ -106,7 +105,7 @@ def _additions(facts: Facts, fills: npt.NDArray[np.bool_]) -> npt.NDArray[np.boo
 
 
 def _adding(facts: Facts, added: npt.NDArray[np.bool_]) -> Intervals:
-    """When the host issued these kernels."""
+    """When the host ran the operators that launched these kernels."""
     return area_of(facts, facts.links.op_slice[facts.gpu.rows[added]])
 
 

@@ -1,4 +1,4 @@
-"""PY001: Python's garbage collector stops the training thread."""
+"""PY001: Python's garbage collector pauses the training thread."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ from traceopt.rules.savings.whole_run import mean_step_ns, whole_run_saving
 
 
 class GcPause(Rule):
-    """Measures what the garbage collector takes of the steps. `traceopt run` records the time of every collection of
-    the run, and shows those of the recorded steps in the trace; in other traces a `gc.collect` frame is one. Where
-    neither is known but stacks were recorded, a hole inside one Python frame (no event for a millisecond and more, the
-    GPU starving) is reported as a conjecture: every call would show.
+    """Measures how much of the steps the garbage collector takes. `traceopt run` records the time of every collection
+    of the run, and shows those of the recorded steps in the trace. In other traces, `gc.collect` frames count. If
+    neither is known but stacks were recorded, a gap with no events inside one Python frame (a millisecond or more with
+    the GPU idle) is reported as a guess, because every call would have left an event.
 
     Why it costs: a full collection walks every object of the process. With a large model and data set in memory that
-    takes tens to hundreds of milliseconds, and in distributed training every rank waits for the one that collects.
+    takes tens to hundreds of milliseconds. In distributed training every rank waits for the one that collects.
 
-    How to fix: freeze what lives as long as the run, and collect at chosen steps on all ranks.
+    How to fix: freeze objects that live as long as the run, and collect at chosen steps on all ranks.
 
         gc.collect(); gc.freeze(); gc.disable()
         for step, batch in enumerate(loader):
@@ -40,8 +40,8 @@ class GcPause(Rule):
             if step % 500 == 0:
                 gc.collect(1)
 
-    When it is wrong: a conjectured pause may be any native code that holds the interpreter: a lock, a page fault, a
-    library call that the profiler does not see.
+    When it is wrong: a guessed pause may be any native code that holds the interpreter: a lock, a page fault, a library
+    call that the profiler does not see.
 
     Sources: Python documentation of gc.freeze; PyTorch's own trainers collect by hand for the same reason.
     """
@@ -51,9 +51,9 @@ class GcPause(Rule):
     title: ClassVar[str] = "Freeze the garbage collector and collect at chosen steps"
     family: ClassVar[str] = "Python runtime"
     effort: ClassVar[str] = "Three lines"
-    risk: ClassVar[str] = "Cycles live longer"
+    risk: ClassVar[str] = "Reference cycles live longer"
 
-    min_share: float = threshold(0.01, "smallest share of the measured steps to report")
+    min_share: float = threshold(0.01, "smallest pause time, as a share of the measured steps, to report")
 
     def check(self, facts: Facts) -> Findings:
         ledger, collections = facts.captured.ledger, facts.captured.collections
@@ -66,38 +66,38 @@ class GcPause(Rule):
         recorded = facts.stalls.total_ns("gc")
         if recorded >= least:
             yield self._of_the_trace(facts, recorded)
-        holes = facts.idle.total_ns(UNTRACED_PYTHON) if facts.has_gpu else 0
-        if holes >= least:
-            yield self._conjectured(facts, holes)
+        untraced = facts.idle.total_ns(HOLE) if facts.has_gpu else 0
+        if untraced >= least:
+            yield self._guessed(facts, untraced)
 
     def _of_the_run(self, facts: Facts, ledger: Ledger, collections: Collections, mean_ns: float) -> Priced:
         rows = facts.host.rows_of("gc")
         time = facts.slices.end[rows] - facts.slices.start[rows]
-        shown_ns = int(time.sum())
-        hurt = float(facts.stalled_within(facts.slices.start[rows], facts.slices.end[rows]).sum())
-        share = min(1.0, hurt / shown_ns) if shown_ns else 1.0 - facts.has_gpu
+        traced_ns = int(time.sum())
+        stalled = float(facts.stalled_within(facts.slices.start[rows], facts.slices.end[rows]).sum())
+        share = min(1.0, stalled / traced_ns) if traced_ns else 1.0 - facts.has_gpu
         sites = by_site(facts, rows, time)
-        full = f", {collections.full_count:,} of them of all objects" if collections.full_count else ""
+        full = f", {collections.full_count:,} of them full" if collections.full_count else ""
         saved = whole_run_saving(
             facts,
             ledger,
             0.8 * share * mean_ns,
-            (share if shown_ns else 1.0) * mean_ns,
+            (share if traced_ns else 1.0) * mean_ns,
             mean_ns,
             "The time of all collections of the run, spread over the steps"
-            + (", as far as the GPU stands still in those that the trace shows." if facts.has_gpu else "."),
+            + (", scaled by how much the GPU idles in the traced ones." if facts.has_gpu else "."),
         )
         bounds_ns = (saved.low_us * 1e3, saved.est_us * 1e3, saved.high_us * 1e3)
         pauses = [RemoveHost(area_of(facts, rows))]
         return self.finding(
             why=(
-                f"The garbage collector takes {ms(mean_ns)} of each step of {ms(mean_step_ns(ledger))}, on average "
-                "over the "
-                f"run: {collections.count:,} collections{full}, up to {ms(float(ledger.gc_ns.max()))} in a step."
+                f"The garbage collector takes {ms(mean_ns)} of each {ms(mean_step_ns(ledger))} step on average. The "
+                f"run has {collections.count:,} collections{full}; the worst step spends "
+                f"{ms(float(ledger.gc_ns.max()))} in them."
             ),
-            saving=priced(facts, bounds_ns, pauses, saved.basis, typical=False) if shown_ns else saved,
+            saving=priced(facts, bounds_ns, pauses, saved.basis, typical=False) if traced_ns else saved,
             evidence=[
-                Evidence("collections", us(mean_ns), round(collections.count / max(1, ledger.count), 3)),
+                Evidence("Garbage collections", us(mean_ns), round(collections.count / max(1, ledger.count), 3)),
                 *site_evidence(facts, sites, lambda site: name_of(facts, int(site.rows[0])), 3),
             ],
             locations=site_locations(sites),
@@ -113,14 +113,14 @@ class GcPause(Rule):
         steps = int(np.count_nonzero(facts.steps.per_step(facts.steps.step_of(facts.slices.start[rows]), cost)))
         return self.finding(
             why=(
-                f"The garbage collector stops the training thread for {ms(mean)} a step on average: {len(rows)} pauses "
-                f"of up to {ms(float(cost.max()) if len(cost) else 0)} in {steps} of {facts.steps.count} steps."
+                f"The garbage collector pauses the training thread for {ms(mean)} per step on average: {len(rows)} "
+                f"pauses of up to {ms(float(cost.max()) if len(cost) else 0)} in {steps} of {facts.steps.count} steps."
             ),
             saving=priced(
                 facts,
                 (0.8 * mean, mean, mean),
                 [RemoveHost(area_of(facts, rows))],
-                "The mean step without the pauses.",
+                "Assumes the pauses are gone from the mean step.",
                 typical=False,
             ),
             evidence=site_evidence(facts, sites, lambda site: name_of(facts, int(site.rows[0]))),
@@ -128,25 +128,25 @@ class GcPause(Rule):
             fix=_FIX,
         )
 
-    def _conjectured(self, facts: Facts, total_ns: int) -> Priced:
-        holes = facts.untraced_python
-        cost = np.minimum(holes.end - holes.start, facts.idle.of_gaps(UNTRACED_PYTHON)[holes.gap])
+    def _guessed(self, facts: Facts, total_ns: int) -> Priced:
+        untraced = facts.untraced_python
+        cost = np.minimum(untraced.end - untraced.start, facts.idle.of_gaps(HOLE)[untraced.gap])
         keep = cost > 0
-        sites = by_site(facts, holes.slice[keep], cost[keep])
-        steps = int(np.count_nonzero(facts.steps.per_step(facts.gaps.step[holes.gap[keep]], cost[keep])))
+        sites = by_site(facts, untraced.slice[keep], cost[keep])
+        steps = int(np.count_nonzero(facts.steps.per_step(facts.gaps.step[untraced.gap[keep]], cost[keep])))
         mean = total_ns / facts.steps.count
         low: Confidence = "low"
         return self.finding(
             why=(
-                f"In {steps} of {facts.steps.count} steps the training thread stands still for up to "
-                f"{ms(float(cost.max()))} inside one Python frame, with no event at all, and the GPU runs dry: "
-                "probably the garbage collector, else native code that holds the interpreter."
+                f"In {steps} of {facts.steps.count} steps the training thread records no events for up to "
+                f"{ms(float(cost.max()))} inside one Python frame while the GPU is idle. This is probably the garbage "
+                "collector, or else native code that holds the interpreter."
             ),
             saving=priced(
                 facts,
                 (0.0, mean, mean),
-                [RemoveHost(union(holes.start, holes.end))],
-                "The mean step without the holes, if it is the collector that makes them.",
+                [RemoveHost(union(untraced.start, untraced.end))],
+                "Assumes these gaps are collector pauses and are gone from the mean step.",
                 typical=False,
             ),
             confidence=low,
@@ -159,14 +159,14 @@ class GcPause(Rule):
         ledger = facts.captured.ledger
         if ledger is not None and facts.captured.collections is not None:
             share = _mean_ns(ledger) / max(1.0, mean_step_ns(ledger))
-            return f"The garbage collector takes {percent(share)} of the run's steps."
+            return f"Garbage collection takes {percent(share)} of the run's steps."
         return (
             f"Recorded collections stall {percent(facts.stalls.total_ns('gc') / facts.steps.window_ns)} of the steps."
         )
 
 
 def _mean_ns(ledger: Ledger) -> float:
-    """Of the collector in a step of the run; the first steps, which build the objects of the run, aside."""
+    """Mean collector time per step, without the first steps, which create the run's objects."""
     settled = ledger.gc_ns[SETTLED:]
     return float(settled.mean()) if len(settled) else 0.0
 
@@ -174,14 +174,13 @@ def _mean_ns(ledger: Ledger) -> float:
 def _fix(facts: Facts, collections: Collections) -> Fix:
     if facts.regions.named(lambda name: name.startswith("<built-in function collect>"), PYTHON).any():
         return Fix(
-            "The script calls gc.collect() itself: take the call out of the step, or make it every few hundred steps.",
+            "The script calls gc.collect() itself. Move the call out of the step, or make it every few hundred steps.",
             "if step % 500 == 0:\n    gc.collect()",
         )
     if collections.frozen:
         return Fix(
-            f"{collections.frozen:,} objects are frozen already: disable automatic collection as well, and collect "
-            "every few "
-            "hundred steps on all ranks.",
+            f"{collections.frozen:,} objects are already frozen. Also disable automatic collection, and collect every "
+            "few hundred steps on all ranks.",
             "gc.disable()\nif step % 500 == 0:\n    gc.collect(1)",
         )
     return _FIX

@@ -1,4 +1,4 @@
-"""PY002: the training thread is ready to run, and no core is free."""
+"""PY002: the training thread is ready to run, but no core is free."""
 
 from __future__ import annotations
 
@@ -13,32 +13,32 @@ from traceopt.rules.savings.whole_run import mean_step_ns, whole_run_saving
 
 
 class CpuContention(Rule):
-    """Measures how long the training thread was ready to run while no core was free for it, as Linux counted it over
-    the whole run, and compares the threads of the job with the cores that it may use: those of one operator, and one
-    for each DataLoader worker, for each rank on the machine.
+    """Measures how long the training thread was ready to run with no core free for it, as Linux counted it over the
+    whole run. Compares the job's threads with the cores it may use: the threads of one operator, plus one for each
+    DataLoader worker, for each rank on the machine.
 
-    Why it costs: with more threads than cores they take turns of some milliseconds. The thread that launches kernels
-    comes late, and an operator that several threads share is as late as the last of them.
+    Why it costs: with more threads than cores, they take turns of a few milliseconds. The thread that launches kernels
+    is delayed, and an operator that uses several threads finishes only with the last of them.
 
-    How to fix: threads for operators, workers and ranks together should be no more than the cores.
+    How to fix: threads for operators, workers and ranks together should not exceed the cores.
 
         OMP_NUM_THREADS=4 torchrun --nproc-per-node 4 train.py
         torch.set_num_threads(4)
         loader = DataLoader(dataset, num_workers=3)
 
-    On a machine with several NUMA nodes bind each rank to the node of its GPU (`numactl --cpunodebind`, or torchrun's
+    On a machine with several NUMA nodes, bind each rank to the node of its GPU (`numactl --cpunodebind`, or torchrun's
     `--numa-binding`).
 
-    When it is wrong: other programs on the machine take cores as well. Where the job itself has no more threads than
-    cores, the finding says so and carries no saving. Workers count as one thread each, as torch sets them; libraries
-    that start threads of their own in them (OpenCV, MKL under NumPy) come on top.
+    When it is wrong: other programs on the machine also take cores. If the job itself has no more threads than cores,
+    the finding says so and has no saving. Each worker counts as one thread, as torch sets it; libraries that start
+    their own threads in workers (OpenCV, MKL under NumPy) add to that.
 
     Sources: Linux kernel documentation, "Scheduler statistics" (run_delay); PyTorch performance tuning guide.
     """
 
     code: ClassVar[str] = "PY002"
     name: ClassVar[str] = "cpu-contention"
-    title: ClassVar[str] = "Use no more threads than there are cores"
+    title: ClassVar[str] = "Use no more threads than cores"
     family: ClassVar[str] = "Python runtime"
     effort: ClassVar[str] = "One variable"
     confidence: ClassVar[Confidence] = "medium"
@@ -49,7 +49,7 @@ class CpuContention(Rule):
     def applies(self, facts: Facts) -> str | None:
         ledger, cores = facts.captured.ledger, facts.captured.environment.cores
         known = ledger is not None and ledger.core_wait_share is not None and cores is not None
-        return None if known else "This system does not count how long threads wait for a core."
+        return None if known else "This system does not record how long threads wait for a core."
 
     def check(self, facts: Facts) -> Findings:
         ledger, environment = facts.captured.ledger, facts.captured.environment
@@ -59,15 +59,14 @@ class CpuContention(Rule):
         threads = _threads(facts)
         share = ledger.core_wait_share or 0.0
         wait_ns = share * mean_step_ns(ledger)
-        own_ns = min(share, max(0.0, 1 - cores / threads)) * mean_step_ns(ledger)  # by the job's own threads
+        own_ns = min(share, max(0.0, 1 - cores / threads)) * mean_step_ns(ledger)  # caused by the job's own threads
         crowded = threads > cores
         yield self.finding(
             title=None if crowded else "Find out what else runs on these cores",
             why=(
-                f"The training thread was ready and found no free core for {percent(share)} of the run, {ms(wait_ns)} "
-                "of each "
-                f"step. The rank has {threads} threads to run ({_sum(facts)}) on {cores} "
-                f"{'core' if cores == 1 else 'cores'}" + ("." if crowded else ": other programs take them.")
+                f"The training thread was ready but waited for a free core for {percent(share)} of the run, "
+                f"{ms(wait_ns)} of each step. The rank runs {threads} threads ({_sum(facts)}) on {cores} "
+                f"{'core' if cores == 1 else 'cores'}" + ("." if crowded else "; other programs use the cores too.")
             ),
             saving=whole_run_saving(
                 facts,
@@ -75,18 +74,18 @@ class CpuContention(Rule):
                 0.0 if facts.has_gpu else 0.5 * own_ns,
                 own_ns,
                 wait_ns,
-                "The measured wait, up to the part of the time that the job's own threads can be in each other's way.",
+                "The measured wait, capped at the time that the job's own threads can block each other.",
             )
             if crowded
             else None,
-            evidence=[Evidence("ready to run, no core free", us(wait_ns), detail=_sum(facts))],
+            evidence=[Evidence("Ready to run, no core free", us(wait_ns), detail=_sum(facts))],
             fix=Fix(_advice(facts), "OMP_NUM_THREADS=" + str(_fair_threads(facts, cores))),
         )
 
     def passed(self, facts: Facts) -> str:
         ledger = facts.captured.ledger
         share = (ledger.core_wait_share or 0.0) if ledger is not None else 0.0
-        return f"The training thread waits for a core for {percent(share)} of the run."
+        return f"The training thread waits for a free core for {percent(share)} of the run."
 
 
 def _workers(facts: Facts) -> int:
@@ -95,7 +94,7 @@ def _workers(facts: Facts) -> int:
 
 
 def _threads(facts: Facts) -> int:
-    """Of a rank: those of one operator, and the workers."""
+    """The threads of a rank: those of one operator, plus the workers."""
     return (facts.captured.environment.threads or 1) + _workers(facts)
 
 
@@ -107,7 +106,7 @@ def _sum(facts: Facts) -> str:
 
 
 def _fair_threads(facts: Facts, cores: int) -> int:
-    """Threads for operators that leave the workers a core each."""
+    """Operator threads that leave each worker a core."""
     return max(1, cores - _workers(facts))
 
 
@@ -115,13 +114,13 @@ def _advice(facts: Facts) -> str:
     environment = facts.captured.environment
     cores = environment.cores or 1
     if _threads(facts) <= cores:
-        return "Look at what else runs on the machine, or give the job cores of its own."
+        return "Check what else runs on the machine, or reserve cores for the job."
     if _workers(facts) >= cores:
-        text = f"Use fewer workers than cores ({cores}), and one thread for operators (OMP_NUM_THREADS=1)."
+        text = f"Use fewer workers than cores ({cores}), and one operator thread (OMP_NUM_THREADS=1)."
     else:
         threads = _fair_threads(facts, cores)
-        text = f"Leave the workers their cores: {threads} threads for operators, set by OMP_NUM_THREADS."
+        text = f"Leave the workers their cores: set OMP_NUM_THREADS to {threads}."
     nodes = environment.numa_nodes
     if nodes is not None and nodes[0] > 1 and nodes[1] > 1:
-        text += f" The process runs on {nodes[1]} NUMA nodes: bind each rank to the node of its GPU."
+        text += f" The process runs on {nodes[1]} NUMA nodes. Bind each rank to the node of its GPU."
     return text

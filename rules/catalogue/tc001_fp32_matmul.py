@@ -1,4 +1,4 @@
-"""TC001: products and convolutions run in FP32 on a GPU that has Tensor Cores, and none is used."""
+"""TC001: matmuls and convolutions run in FP32 on a GPU with Tensor Cores, and nothing uses them."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from traceopt.rules.savings.precision import fp32_saving, fp32_work, kernel_evid
 
 
 class Fp32Matmul(Rule):
-    """Measures the GPU time of matrix products, convolutions and attention in FP32 on a device with Tensor Cores, in a
-    run that uses Tensor Cores for (almost) none of it.
+    """Measures the GPU time of FP32 matmuls, convolutions and attention on a device with Tensor Cores, in a run that
+    uses Tensor Cores for (almost) none of it.
 
-    Why it costs: FP32 runs on the ordinary units at a small part of the rate: 15.7 against 125 TFLOP/s on a V100, 19.5
-    against 312 on an A100.
+    Why it costs: FP32 runs on the ordinary units at a fraction of the rate: 15.7 instead of 125 TFLOP/s on a V100, 19.5
+    instead of 312 on an A100.
 
     How to fix: run the forward pass under autocast.
 
@@ -28,23 +28,23 @@ class Fp32Matmul(Rule):
     On Volta and Turing use `torch.float16` with `torch.amp.GradScaler`. For convolutions add
     `model.to(memory_format=torch.channels_last)`.
 
-    When it is wrong: the estimate is a model of kernels, not of your run: memory-bound products gain less, large ones
-    more, and the step follows only as far as the host keeps up. Numerics change; check the loss.
+    When it is wrong: the estimate is a model of kernels, not of your run. Memory-bound matmuls gain less, large ones
+    more, and the step gets faster only as far as the host keeps up. Numerics change; check the loss.
 
     Sources: NVIDIA V100 and A100 datasheets; PyTorch documentation, "Automatic Mixed Precision".
     """
 
     code: ClassVar[str] = "TC001"
     name: ClassVar[str] = "fp32-matmul"
-    title: ClassVar[str] = "Run products and convolutions in 16 bits on Tensor Cores"
+    title: ClassVar[str] = "Use mixed precision for matmuls and convolutions"
     family: ClassVar[str] = "precision"
     effort: ClassVar[str] = "A few lines"
     risk: ClassVar[str] = "Changes numerics"
     confidence: ClassVar[Confidence] = "medium"
     requires: ClassVar[tuple[str, ...]] = ("gpu",)
 
-    min_share: float = threshold(0.05, "smallest FP32 product time, as a share of the step, to report")
-    max_used_share: float = threshold(0.10, "Tensor Core share of product time above which the run counts as mixed")
+    min_share: float = threshold(0.05, "smallest FP32 matmul time, as a share of the step, to report")
+    max_used_share: float = threshold(0.10, "Tensor Core share of matmul time above which the run counts as mixed")
     low_speedup: float = threshold(1.5, "speed-up of the kernels, low")
     speedup: float = threshold(2.5, "speed-up of the kernels, expected")
     high_speedup: float = threshold(8.0, "speed-up of the kernels, high (at most the ratio of the peaks)")
@@ -52,7 +52,7 @@ class Fp32Matmul(Rule):
     def applies(self, facts: Facts) -> str | None:
         if facts.device.arch is None or not facts.device.arch.has_tensor_cores:
             return "The device is not known to have Tensor Cores."
-        return None if facts.tensor_core_work.eligible.any() else "No products or convolutions in this trace."
+        return None if facts.tensor_core_work.eligible.any() else "No matmuls or convolutions in this trace."
 
     def check(self, facts: Facts) -> Findings:
         work = fp32_work(facts)
@@ -65,15 +65,15 @@ class Fp32Matmul(Rule):
         evidence = kernel_evidence(facts, work)
         yield self.finding(
             why=(
-                f"Products, convolutions and attention take {ms(time)} of each {ms(facts.step_ns)} step in FP32; the "
-                f"Tensor Cores of the {facts.device.name} do nothing."
+                f"Matmuls, convolutions and attention take {ms(time)} of each {ms(facts.step_ns)} step in FP32. The "
+                f"Tensor Cores of the {facts.device.name} sit unused."
             ),
             saving=fp32_saving(facts, work, dtype, self.low_speedup, self.speedup, self.high_speedup, pointwise=0.5),
             evidence=evidence,
             locations=places(evidence),
             fix=Fix(
-                f"Run the forward pass under autocast in {'bfloat16' if bf16 else 'float16 with a GradScaler'}; for "
-                "convolutions use channels_last as well.",
+                f"Run the forward pass under autocast in {'bfloat16' if bf16 else 'float16 with a GradScaler'}. For "
+                "convolutions also use channels_last.",
                 'with torch.autocast("cuda", dtype=torch.bfloat16):\n    loss = model(inputs, labels)'
                 if bf16
                 else 'scaler = torch.amp.GradScaler("cuda")\nwith torch.autocast("cuda", dtype=torch.float16):\n'
@@ -83,4 +83,4 @@ class Fp32Matmul(Rule):
         )
 
     def passed(self, facts: Facts) -> str:
-        return f"Tensor Cores run {percent(uses_tensor_cores(facts))} of the product time."
+        return f"Tensor Cores run {percent(uses_tensor_cores(facts))} of the matmul time."

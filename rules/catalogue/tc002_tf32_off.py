@@ -1,4 +1,4 @@
-"""TC002: FP32 products run without TF32 on a GPU that has it."""
+"""TC002: FP32 matmuls run without TF32 on a GPU that supports it."""
 
 from __future__ import annotations
 
@@ -13,33 +13,33 @@ from traceopt.rules.savings.precision import fp32_saving, fp32_work, kernel_evid
 
 
 class Tf32Off(Rule):
-    """Measures the GPU time of FP32 products and convolutions that run without Tensor Cores on Ampere and later, where
-    TF32 would put them on Tensor Cores without any change of types.
+    """Measures the GPU time of FP32 matmuls and convolutions that run without Tensor Cores on Ampere and later,
+    although TF32 would move them to Tensor Cores without a change of data types.
 
-    Why it costs: PyTorch leaves TF32 off for matrix products by default. On an A100, FP32 peaks at 19.5 TFLOP/s and
-    TF32 at 156.
+    Why it costs: PyTorch leaves TF32 off for matmuls by default. On an A100, FP32 peaks at 19.5 TFLOP/s and TF32 at
+    156.
 
     How to fix: two lines at the start of the script.
 
         torch.set_float32_matmul_precision("high")
         torch.backends.cudnn.allow_tf32 = True
 
-    When it is wrong: TF32 keeps the range of FP32 but 10 bits of mantissa. Training of neural networks rarely minds;
-    some numerical code does. The estimate is a model of kernels and ignores host limits.
+    When it is wrong: TF32 has the range of FP32 but 10 bits of mantissa. That rarely matters for training neural
+    networks, but it does for some numerical code. The estimate is a model of kernels and ignores host limits.
 
     Sources: NVIDIA A100 whitepaper, "TF32"; PyTorch documentation, "CUDA semantics: TensorFloat-32".
     """
 
     code: ClassVar[str] = "TC002"
     name: ClassVar[str] = "tf32-off"
-    title: ClassVar[str] = "Let FP32 products use TF32"
+    title: ClassVar[str] = "Enable TF32 for FP32 matmuls"
     family: ClassVar[str] = "precision"
     effort: ClassVar[str] = "Two lines"
     risk: ClassVar[str] = "Changes numerics"
     confidence: ClassVar[Confidence] = "medium"
     requires: ClassVar[tuple[str, ...]] = ("gpu",)
 
-    min_share: float = threshold(0.05, "smallest FP32 product time, as a share of the step, to report")
+    min_share: float = threshold(0.05, "smallest FP32 matmul time, as a share of the step, to report")
     low_speedup: float = threshold(1.3, "speed-up of the kernels, low")
     speedup: float = threshold(2.0, "speed-up of the kernels, expected")
     high_speedup: float = threshold(6.0, "speed-up of the kernels, high (at most the ratio of the peaks)")
@@ -47,12 +47,12 @@ class Tf32Off(Rule):
     def applies(self, facts: Facts) -> str | None:
         arch = facts.device.arch
         if arch is None or not arch.has_tf32 or arch.vendor != "nvidia":
-            return "The device has no TF32."
+            return "The device does not support TF32."
         if not facts.tensor_core_work.eligible.any():
-            return "No products or convolutions in this trace."
+            return "No matmuls or convolutions in this trace."
         environment = facts.captured.environment
         allowed = environment.matmul_tf32 and environment.conv_tf32 and not _overridden(facts)
-        return "TF32 was allowed, as recorded: what runs in FP32 cannot use it." if allowed else None
+        return "TF32 was recorded as allowed; work that still runs in FP32 cannot use it." if allowed else None
 
     def check(self, facts: Facts) -> Findings:
         work = fp32_work(facts)
@@ -62,15 +62,15 @@ class Tf32Off(Rule):
         evidence = kernel_evidence(facts, work)
         yield self.finding(
             why=(
-                f"FP32 products and convolutions take {ms(time)} of each {ms(facts.step_ns)} step without Tensor "
-                f"Cores; the {facts.device.name} could run them in TF32."
+                f"FP32 matmuls and convolutions take {ms(time)} of each {ms(facts.step_ns)} step without Tensor "
+                f"Cores. The {facts.device.name} could run them in TF32."
             ),
             saving=fp32_saving(facts, work, "tf32", self.low_speedup, self.speedup, self.high_speedup),
             evidence=[*evidence, *_recorded(facts)],
             locations=places(evidence),
             fix=Fix(
-                "Allow TF32 for matrix products and convolutions. It keeps FP32's range with 10 mantissa bits: check "
-                "the loss once after the change.",
+                "Allow TF32 for matmuls and convolutions. It keeps FP32's range but has only 10 mantissa bits, so "
+                "check the loss once after the change.",
                 _lines(facts),
             ),
             shares_cause_with=["TC001"],
@@ -78,19 +78,19 @@ class Tf32Off(Rule):
 
     def passed(self, facts: Facts) -> str:
         share = facts.tensor_core_work.time_ns(fp32_work(facts)) / facts.steps.window_ns
-        return f"FP32 products without Tensor Cores take {percent(share)} of the step."
+        return f"FP32 matmuls without Tensor Cores take {percent(share)} of the step."
 
 
 def _overridden(facts: Facts) -> bool:
-    """The variable wins over what the script sets."""
+    """Whether the environment turns TF32 off; the variable overrides the script's settings."""
     return facts.captured.environment.variables.get("NVIDIA_TF32_OVERRIDE") == "0"
 
 
 def _recorded(facts: Facts) -> list[Evidence]:
     environment = facts.captured.environment
     settings = {
-        "TF32 of matrix products": environment.matmul_tf32,
-        "TF32 of convolutions": environment.conv_tf32,
+        "TF32 for matmuls": environment.matmul_tf32,
+        "TF32 for convolutions": environment.conv_tf32,
     }
     found = [
         Evidence(f"{name}: {'on' if value else 'off'}", detail="recorded setting")
@@ -101,7 +101,7 @@ def _recorded(facts: Facts) -> list[Evidence]:
 
 
 def _lines(facts: Facts) -> str:
-    """What is to be set, but for what is set already."""
+    """The settings to change, without those that are already right."""
     environment = facts.captured.environment
     lines = ["unset NVIDIA_TF32_OVERRIDE"] if _overridden(facts) else []
     if not environment.matmul_tf32:

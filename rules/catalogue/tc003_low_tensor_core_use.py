@@ -1,4 +1,4 @@
-"""TC003: 16-bit and 8-bit products run on kernels that do not use Tensor Cores."""
+"""TC003: 16-bit and 8-bit matmuls run on kernels that do not use Tensor Cores."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ NARROW = ("fp16", "bf16", "fp8", "int8")
 
 
 class LowTensorCoreUse(Rule):
-    """Measures the GPU time of 16-bit and 8-bit products, convolutions and attention on kernels that are known not to
-    use Tensor Cores. A kernel whose name does not tell counts as unknown, never as unused.
+    """Measures the GPU time of 16-bit and 8-bit matmuls, convolutions and attention in kernels that are known not to
+    use Tensor Cores. If a kernel's name does not tell, it counts as unknown, never as unused.
 
-    Why it costs: the data is already narrow, but the fast units stand still; the work runs at the rate of the ordinary
-    ones.
+    Why it costs: the data is already narrow, but the fast units sit unused. The work runs at the rate of the ordinary
+    units.
 
-    How to fix: the reason is in the kernel. Depthwise and grouped convolutions have few channels to multiply: widen the
-    groups or use channels_last. Dimensions that are no multiple of 8 need padding (GM001). Matrix-vector products (one
-    row) are bound by memory and gain from batching, not from Tensor Cores.
+    How to fix: the cause depends on the kernel. Depthwise and grouped convolutions have few channels to multiply: widen
+    the groups or use channels_last. Dimensions that are not multiples of 8 need padding (GM001). Matrix-vector products
+    (one row) are memory-bound and gain from batching, not from Tensor Cores.
 
         model = model.to(memory_format=torch.channels_last)
         vocab = (vocab + 63) // 64 * 64
 
-    When it is wrong: memory-bound kernels would not be faster on Tensor Cores; the estimate's low end is therefore
+    When it is wrong: memory-bound kernels would not be faster on Tensor Cores. The low end of the estimate is therefore
     zero.
 
     Sources: NVIDIA, "Matrix Multiplication Background User's Guide".
@@ -37,7 +37,7 @@ class LowTensorCoreUse(Rule):
 
     code: ClassVar[str] = "TC003"
     name: ClassVar[str] = "low-tensor-core-use"
-    title: ClassVar[str] = "Give 16-bit products shapes and layouts that Tensor Cores take"
+    title: ClassVar[str] = "Use shapes and layouts that let 16-bit matmuls run on Tensor Cores"
     family: ClassVar[str] = "precision"
     effort: ClassVar[str] = "Depends on the kernel"
     confidence: ClassVar[Confidence] = "low"
@@ -48,9 +48,7 @@ class LowTensorCoreUse(Rule):
     def applies(self, facts: Facts) -> str | None:
         if facts.device.arch is None or not facts.device.arch.has_tensor_cores:
             return "The device is not known to have Tensor Cores."
-        return (
-            None if facts.tensor_core_work.dtype.among(*NARROW).any() else "No 16-bit or 8-bit products in this trace."
-        )
+        return None if facts.tensor_core_work.dtype.among(*NARROW).any() else "No 16-bit or 8-bit matmuls in this trace."
 
     def check(self, facts: Facts) -> Findings:
         work = facts.tensor_core_work.unused & facts.tensor_core_work.dtype.among(*NARROW)
@@ -59,7 +57,7 @@ class LowTensorCoreUse(Rule):
             return
         evidence = kernel_evidence(facts, work)
         yield self.finding(
-            why=f"Products in 16 or 8 bits take {ms(time)} of each {ms(facts.step_ns)} step without Tensor Cores.",
+            why=f"16-bit or 8-bit matmuls take {ms(time)} of each {ms(facts.step_ns)} step without Tensor Cores.",
             saving=priced_work(
                 facts,
                 work,
@@ -69,8 +67,8 @@ class LowTensorCoreUse(Rule):
             evidence=evidence,
             locations=places(evidence),
             fix=Fix(
-                "Look at the kernels: pad dimensions to multiples of 8, use channels_last for convolutions, batch "
-                "matrix-vector products.",
+                "Depending on the kernel, pad dimensions to multiples of 8, use channels_last for convolutions, or "
+                "batch matrix-vector products.",
                 "model = model.to(memory_format=torch.channels_last)",
             ),
         )
@@ -79,4 +77,5 @@ class LowTensorCoreUse(Rule):
         narrow = facts.tensor_core_work.dtype.among(*NARROW)
         total = facts.tensor_core_work.time_ns(narrow)
         unused = facts.tensor_core_work.time_ns(narrow & facts.tensor_core_work.unused)
-        return f"{percent(unused / total if total else 0)} of the 16-bit product time runs without Tensor Cores."
+        share = percent(unused / total if total else 0)
+        return f"{share} of the 16-bit and 8-bit matmul time runs without Tensor Cores."

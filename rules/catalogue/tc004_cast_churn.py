@@ -1,4 +1,4 @@
-"""TC004: the same tensors are cast from one type to another in every step."""
+"""TC004: the same tensors are cast between data types in every step."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ from traceopt.rules.savings.starvation import launched_ns
 
 
 class CastChurn(Rule):
-    """Measures the GPU time of casts that give the same result in every step, or none at all: weights that autocast
-    brings to 16 bits for each forward (and their gradients back), and casts that the next one undoes.
+    """Measures the GPU time of casts that give the same result in every step, or no new result at all: weights that
+    autocast casts to 16 bits for each forward pass (and their gradients back), and casts that the next cast undoes.
 
-    Why it costs: a cast passes the whole tensor through memory and computes nothing. Autocast keeps a cast weight only
-    until its block ends, so each micro-batch casts all of them again.
+    Why it costs: a cast moves the whole tensor through memory and computes nothing. Autocast caches a cast weight only
+    until its block ends, so each micro-batch casts all weights again.
 
-    How to fix: keep the weights in 16 bits, and let the optimizer keep what it needs in FP32; or cast once.
+    How to fix: keep the weights in 16 bits and let the optimizer hold what it needs in FP32. Or cast once.
 
         model = model.to(torch.bfloat16)                  # with a master copy in the optimizer
 
         with torch.autocast("cuda", dtype=torch.bfloat16):
-            for micro in batch.chunk(4):                  # one block round all micro-batches
+            for micro in batch.chunk(4):                  # one block around all micro-batches
                 model(micro).backward()
 
     FSDP's mixed precision and DeepSpeed hold 16-bit weights by themselves; torch.compile fuses casts into their
-    neighbours.
+    neighbors.
 
-    When it is wrong: weights are told by their size. Training in 16 bits without a master copy loses small updates.
-    Casts that a normalisation does for its accuracy are not counted, unless the next kernel turns them back.
+    When it is wrong: the rule recognizes weights by their size. Training in 16 bits without a master copy loses small
+    updates. Casts that a normalization does for its accuracy are not counted, unless the next kernel reverts them.
 
     Sources: PyTorch documentation, "Automatic Mixed Precision", autocast's weight cache; Micikevicius et al., "Mixed
     Precision Training" (2018).
@@ -53,7 +53,7 @@ class CastChurn(Rule):
     min_share: float = threshold(0.02, "smallest time of such casts, as a share of the step, to report")
 
     def applies(self, facts: Facts) -> str | None:
-        return None if facts.casts.kinds else "No cast between floating types in this trace."
+        return None if facts.casts.kinds else "No casts between floating-point types in this trace."
 
     def check(self, facts: Facts) -> Findings:
         weights, undone = _masks(facts)
@@ -62,23 +62,23 @@ class CastChurn(Rule):
             return
         back = launched_ns(facts, undone & ~weights)
         evidence = _evidence(facts, weights | undone)
-        also = f", {ms(back)} of it to and fro" if back > 0.1 * time else ""
+        reverted = f" ({ms(back)})" if back > 0.1 * time else ""
         yield self.finding(
             why=(
-                f"Casts of weights and of what is cast back take {ms(time)} of each {ms(facts.step_ns)} step{also}; "
-                "their result is the same every time."
+                f"Casts of weights and casts that are reverted at once{reverted} take {ms(time)} of each "
+                f"{ms(facts.step_ns)} step. Their result is the same every time."
             ),
             saving=priced_work(
                 facts,
                 weights | undone,
                 (0.5 * time, 0.9 * time, time),
-                "The GPU time of these casts; a part of them may have to stay.",
+                "Assumes 50%, 90% or 100% of these casts' GPU time is saved; some casts may have to stay.",
             ),
             evidence=evidence,
             locations=places(evidence),
             fix=Fix(
-                "Keep the weights in 16 bits with a master copy in the optimizer, or put one autocast block round all "
-                "micro-batches of a step.",
+                "Keep the weights in 16 bits with a master copy in the optimizer, or put one autocast block around "
+                "all micro-batches of a step.",
                 "model = model.to(torch.bfloat16)",
             ),
             shares_cause_with=["LB003"] if (facts.chains.mask & (weights | undone)).any() else [],
@@ -87,11 +87,11 @@ class CastChurn(Rule):
     def passed(self, facts: Facts) -> str:
         weights, undone = _masks(facts)
         share = percent(launched_ns(facts, weights | undone) / facts.step_ns)
-        return f"Casts of weights, and casts that are turned back, take {share} of the step."
+        return f"Casts of weights, and casts that are reverted at once, take {share} of the step."
 
 
 def _masks(facts: Facts) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
-    """Work of casts of weights, and of casts that are undone."""
+    """GPU work of casts of weights, and of casts that the next cast undoes."""
     weights = np.zeros(len(facts.gpu.work), bool)
     for one in facts.casts.kinds:
         weights[one.rows] |= one.of_weight
@@ -99,7 +99,7 @@ def _masks(facts: Facts) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
 
 
 def _evidence(facts: Facts, chosen: npt.NDArray[np.bool_], limit: int = 5) -> list[Evidence]:
-    """The kinds of cast that take the longest."""
+    """The kinds of casts that take the most time."""
     count = facts.steps.count
     rows = []
     for one in facts.casts.kinds:
@@ -114,7 +114,7 @@ def _evidence(facts: Facts, chosen: npt.NDArray[np.bool_], limit: int = 5) -> li
                 what=f"{one.source} to {one.target}: {size}",
                 us_per_step=round(launched_ns(facts, mask) / 1e3, 3),
                 calls_per_step=round(len(mine) / count, 3),
-                detail="the size of a weight" if one.of_weight else "cast back at once",
+                detail="the size of a weight" if one.of_weight else "reverted at once",
                 location=place_of_work(facts, int(mine[0])),
             )
         )

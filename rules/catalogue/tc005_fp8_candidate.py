@@ -1,4 +1,4 @@
-"""TC005: large 16-bit products near the peak, on a device that multiplies in 8 bits at twice the rate."""
+"""TC005: large 16-bit matmuls run near the peak on a device with faster FP8 Tensor Cores."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from traceopt.rules.savings.roofline import peak_caveat
 
 
 class Fp8Candidate(Rule):
-    """Measures the time of large, aligned matrix products in 16 bits that reach a good part of the device's peak, on a
-    device with FP8 Tensor Cores.
+    """Measures the time of large, aligned 16-bit matmuls that reach much of the device's peak, on a device with FP8
+    Tensor Cores.
 
-    Why it costs: such products are bound by their arithmetic, and nothing in 16 bits makes them faster. FP8 doubles the
-    peak and halves the bytes.
+    Why it costs: such matmuls are compute-bound, and nothing in 16 bits makes them faster. FP8 doubles the peak and
+    halves the bytes.
 
     How to fix: convert the linear layers.
 
@@ -31,30 +31,30 @@ class Fp8Candidate(Rule):
         from torchao.quantization import Float8DynamicActivationFloat8WeightConfig, quantize_
         quantize_(model, Float8DynamicActivationFloat8WeightConfig())      # inference
 
-    When it is wrong: scaling takes time of its own, so products must be large; the loss must be checked. It is a remark
-    without a saving for that reason.
+    When it is wrong: scaling takes time of its own, so matmuls must be large, and you must check the loss. The finding
+    therefore has no saving.
 
     Sources: Micikevicius et al., "FP8 Formats for Deep Learning" (2022); torchao documentation, float8 training.
     """
 
     code: ClassVar[str] = "TC005"
     name: ClassVar[str] = "fp8-candidate"
-    title: ClassVar[str] = "Consider FP8 for the large products"
+    title: ClassVar[str] = "Consider FP8 for large matmuls"
     family: ClassVar[str] = "precision"
-    effort: ClassVar[str] = "A few lines, then checking the loss"
+    effort: ClassVar[str] = "A few lines, then check the loss"
     risk: ClassVar[str] = "Changes numerics"
     confidence: ClassVar[Confidence] = "low"
     requires: ClassVar[tuple[str, ...]] = ("gpu", "launches", "shapes", "device")
 
-    min_share: float = threshold(0.30, "smallest time of such products, as a share of the step, to report")
-    min_size: int = threshold(2048, "smallest M, N and K of a large product")
-    min_peak_share: float = threshold(0.45, "share of the 16-bit peak that counts as near")
+    min_share: float = threshold(0.30, "smallest time of such matmuls, as a share of the step, to report")
+    min_size: int = threshold(2048, "smallest M, N and K of a large matmul")
+    min_peak_share: float = threshold(0.45, "smallest share of the 16-bit peak that counts as near it")
 
     def applies(self, facts: Facts) -> str | None:
         arch, accelerator = facts.device.arch, facts.device.accelerator
         if arch is None or accelerator is None or not arch.has_fp8 or not accelerator.peak("fp8"):
             return "The device has no FP8 Tensor Cores."
-        return None if facts.gemms.shapes else "No matrix product of known shape in this trace."
+        return None if facts.gemms.shapes else "No matmul of known shape in this trace."
 
     def check(self, facts: Facts) -> Findings:
         chosen = self._chosen(facts)
@@ -64,8 +64,8 @@ class Fp8Candidate(Rule):
         evidence = [_evidence(facts, shape) for shape in chosen[:5]]
         yield self.finding(
             why=(
-                f"Large products in 16 bits take {ms(time)} of each {ms(facts.step_ns)} step near the peak of the "
-                f"{facts.device.name}{_caveat(facts, chosen)}; in FP8 its peak is twice as high."
+                f"Large 16-bit matmuls take {ms(time)} of each {ms(facts.step_ns)} step near the peak of the "
+                f"{facts.device.name}{_caveat(facts, chosen)}. Its FP8 peak is twice as high."
             ),
             saving=None,
             evidence=evidence,
@@ -93,7 +93,7 @@ class Fp8Candidate(Rule):
     def passed(self, facts: Facts) -> str:
         chosen = self._chosen(facts)
         time = sum(shape.duration_ns for shape in chosen) / facts.steps.window_ns
-        return f"Large 16-bit products near the peak{_caveat(facts, chosen)} take {percent(time)} of the step."
+        return f"Large 16-bit matmuls near the peak{_caveat(facts, chosen)} take {percent(time)} of the step."
 
 
 def _caveat(facts: Facts, shapes: list[GemmShape]) -> str:

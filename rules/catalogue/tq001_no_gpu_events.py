@@ -14,37 +14,37 @@ RECORD = "profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA])"
 
 
 class NoGpuEvents(Rule):
-    """Looks for kernels, copies and fills of a GPU inside the measured window.
+    """Looks for GPU kernels, copies and fills inside the measured window.
 
-    Why it matters: without them nothing can be said of the GPU. It may have been busy all the time; "idle 100 %" would
-    be a guess. Four cases are told apart:
+    Why it matters: without them, nothing can be said about the GPU. It may have been busy all the time; "idle 100 %"
+    would be a guess. There are four cases:
 
-    - The run used the CPU alone. It is judged as such, by what the training thread does.
-    - The run used a GPU that was not recorded: CUPTI (or roctracer) was missing, taken by another profiler, or not
-      asked for.
+    - The run used only the CPU. It is analyzed as such, by what the training thread does.
+    - The run used a GPU that was not recorded: CUPTI (or roctracer) was missing, in use by another profiler, or not
+      requested.
     - Hardware counters were collected. That replays and serializes kernels, so no duration in the file is real.
     - GPU work was recorded, but none of it lies inside the measured steps.
 
-    How to fix: ask for the device's activities and see that nothing else holds CUPTI (Nsight, DCGM profiling, a second
-    profiler in the process).
+    How to fix: request the device's activities, and make sure that nothing else holds CUPTI (Nsight, DCGM profiling, a
+    second profiler in the process).
 
         with torch.profiler.profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as prof:
             ...
 
-    When it is wrong: a process that launches from another process or node (a parameter server, a coordinator) has no
-    GPU work of its own.
+    When it is wrong: a process whose GPU work is launched by another process or node (a parameter server, a
+    coordinator) has no GPU work of its own.
 
     Sources: Kineto issues 859 and 1354; PyTorch issues 131462 and 192021.
     """
 
     code: ClassVar[str] = "TQ001"
     name: ClassVar[str] = "no-gpu-events"
-    title: ClassVar[str] = "Record the GPU's work"
+    title: ClassVar[str] = "Record GPU activity"
     family: ClassVar[str] = TRACE_QUALITY
 
     def applies(self, facts: Facts) -> str | None:
         other = facts.device.unsupported
-        return f"The device is {other}, whose work is not read." if other else None
+        return f"The device is {other}, which traceopt cannot analyze." if other else None
 
     def check(self, facts: Facts) -> Findings:
         if facts.has_gpu:
@@ -64,20 +64,20 @@ def _what_is_missing(facts: Facts) -> str:
     quality, trace = facts.quality, facts.trace
     if quality.counter_run:
         return (
-            "Hardware counters were collected (CUPTI range profiler), which replays and serializes every kernel: no "
+            "Hardware counters were collected (CUPTI range profiler), which replays and serializes every kernel. No "
             "duration in this file is real. Record again without experimental_config's profiler_metrics."
         )
     if quality.has_gpu_work:
         return (
-            f"The {len(facts.gpu.work):,} recorded GPU events all lie outside the measured steps, so nothing can be "
-            "said of the GPU. Record several whole steps, with CPU and GPU in one profiler."
+            f"All {len(facts.gpu.work):,} recorded GPU events lie outside the measured steps, so nothing can be said "
+            "about the GPU. Record several complete steps, with CPU and GPU in one profiler."
         )
     if not quality.gpu_expected:
-        return "Nothing in this trace used a GPU: it is judged as a CPU-only run, by what the training thread does."
+        return "This trace shows no GPU use, so it is analyzed as a CPU-only run, by what the training thread does."
     names = [trace.names[code] for code in trace.runtime.name]
     launches = sum(op_names.is_kernel_launch(name) for name in names)
-    seen = f"{launches:,} kernel launches but no kernel" if launches else "a process with a GPU but none of its work"
+    holds = f"{launches:,} kernel launches but no kernels" if launches else "a process with a GPU but no GPU work"
     return (
-        f"The file holds {seen}, so nothing can be said of the GPU. Record with ProfilerActivity.CUDA, and see that "
-        "no other profiler (Nsight, DCGM) holds CUPTI."
+        f"The file holds {holds}, so nothing can be said about the GPU. Record with ProfilerActivity.CUDA, and make "
+        "sure that no other profiler (Nsight, DCGM) holds CUPTI."
     )

@@ -1,4 +1,4 @@
-"""TQ002: the trace does not show several steps, so what happens once looks like a cost of every step."""
+"""TQ002: the trace does not show several steps, so a one-off looks like a cost of every step."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ SCHEDULE = """with profile(schedule=schedule(wait=1, warmup=2, active=6)) as pro
 class NoSteps(Rule):
     """Looks for the `ProfilerStep#N` annotations that `prof.step()` writes.
 
-    Why it matters: a saving is time given back in every step, judged by the median of several. Without steps, traceopt
-    falls back to an annotation that repeats over the trace, else to the whole file as one window; then start-up,
-    evaluation and the end of the run count as if they were part of a step. With one step alone, a stall that happens
-    once cannot be told from one that happens always.
+    Why it matters: a saving is time saved in every step, judged by the median of several. Without steps, traceopt uses
+    an annotation that repeats over the trace, or else the whole file as one window. Start-up, evaluation and the end of
+    the run then count as part of a step. With only one step, a stall that happens once looks like one that always
+    happens.
 
-    The note is left out where the GPU is busy for almost the whole window: its work is then the cost, wherever the
-    borders of the steps lie.
+    The note is omitted if the GPU is busy for almost the whole window. Its work is then the cost, wherever the steps
+    begin and end.
 
     How to fix:
 
@@ -34,7 +34,7 @@ class NoSteps(Rule):
                 train_step(batch)
                 prof.step()
 
-    When it is wrong: one long step may hold many equal iterations (a generation loop), and then says enough.
+    When it is wrong: one long step may hold many equal iterations (a generation loop), which is enough.
 
     Sources: PyTorch documentation, "torch.profiler.schedule".
     """
@@ -54,7 +54,7 @@ class NoSteps(Rule):
             return
         yield self.finding(
             why=_what_is_known(facts),
-            fix=Fix("Call prof.step() at the end of each iteration and record several.", SCHEDULE),
+            fix=Fix("Call prof.step() at the end of each iteration, and record several steps.", SCHEDULE),
             saving=None,
             evidence=[],
         )
@@ -62,7 +62,8 @@ class NoSteps(Rule):
     def passed(self, facts: Facts) -> str:
         if facts.steps.source == "profiler_step" and facts.steps.count > 1:
             return f"{facts.steps.count} profiler steps were recorded."
-        return f"The GPU is idle for only {percent(_idle_share(facts))} of the window, so its borders change little."
+        idle = percent(_idle_share(facts))
+        return f"The GPU is idle for only {idle} of the window, so step boundaries matter little."
 
 
 def _idle_share(facts: Facts) -> float:
@@ -71,16 +72,13 @@ def _idle_share(facts: Facts) -> float:
 
 def _what_is_known(facts: Facts) -> str:
     steps = facts.steps
-    advice = "Call prof.step() in the loop and record five steps or more."
+    advice = "Call prof.step() in the loop and record at least five steps."
     if steps.source == "profiler_step":
-        return f"Only one step was recorded, so a one-off cannot be told from a cost of every step. {advice}"
+        return f"Only one step was recorded, so a one-off looks like a cost of every step. {advice}"
     if steps.source == "annotation":
         name = steps.names[0].rpartition(" ")[0]
         return (
-            f"No profiler step was recorded; the {steps.count} ranges named {name!r} stand for the steps, which is a "
-            f"guess. {advice}"
+            f"No profiler step was recorded. As a guess, the {steps.count} ranges named {name!r} are used as steps. "
+            f"{advice}"
         )
-    return (
-        "No profiler step was recorded: the whole file is judged as one step, with whatever start-up it holds. "
-        f"{advice}"
-    )
+    return f"No profiler step was recorded. The whole file counts as one step, including any start-up. {advice}"

@@ -1,4 +1,4 @@
-"""TQ003: the file holds a part of what happened."""
+"""TQ003: the file holds only part of the run."""
 
 from __future__ import annotations
 
@@ -15,34 +15,33 @@ class CroppedOrSampled(Rule):
     """Looks for three signs that the file is a part of a longer recording, or of a run that was already under way.
 
     - Sampled: the profiler numbers CPU events ("Ev Idx"), and most of the numbers are missing.
-    - Begun in the middle: the file begins inside a step, or much of the GPU's work was launched before it begins. That
-      work belongs to earlier steps, and no operator, shape or line of code is known for it. A job that runs far ahead
+    - Starts in the middle: the file starts inside a step, or much of the GPU's work was launched before it starts. That
+      work belongs to earlier steps, and its operators, shapes and source lines are unknown. A job that runs far ahead
       of its GPU shows the same.
-    - Cut out: the first GPU work was launched in the file, and yet began long afterwards on a GPU that seems idle. It
+    - Cropped: the first GPU work was launched in the file but started long afterwards, on a GPU that seems idle. It
       waited for earlier work that the file does not hold.
 
-    Why it matters: shares of time, counts per step and idle time are those of the part, not of the job.
+    Why it matters: shares of time, counts per step and idle time describe the part, not the job.
 
-    How to fix: analyze the file as the profiler wrote it; let the schedule skip a few steps; wait for the GPU before
-    the recording begins.
+    How to fix: analyze the file as the profiler wrote it. Let the schedule skip a few steps. Wait for the GPU before
+    the recording starts.
 
         torch.cuda.synchronize()
         prof.start()
 
-    When it is wrong: a tool that renumbers events, or one that removed only events of no interest (python frames are
-    not numbered).
+    When it is wrong: a tool renumbered the events, or removed only irrelevant ones (python frames are not numbered).
 
     Sources: PyTorch documentation, "CUDA semantics: asynchronous execution" and "torch.profiler.schedule".
     """
 
     code: ClassVar[str] = "TQ003"
     name: ClassVar[str] = "cropped-or-sampled"
-    title: ClassVar[str] = "Analyze a whole recording"
+    title: ClassVar[str] = "Analyze a complete recording"
     family: ClassVar[str] = TRACE_QUALITY
 
-    max_earlier_share: float = threshold(0.25, "share of the GPU's busy time launched before the file begins")
-    max_lead_steps: float = threshold(0.25, "steps that the file may begin before the first measured one")
-    max_leading_share: float = threshold(0.10, "share of the window that the first GPU work seems to wait for nothing")
+    max_earlier_share: float = threshold(0.25, "largest accepted share of GPU time launched before the file starts")
+    max_lead_steps: float = threshold(0.25, "most steps accepted between the file's start and the first measured step")
+    max_leading_share: float = threshold(0.10, "largest accepted wait of the first GPU work, as a share of the window")
 
     def check(self, facts: Facts) -> Findings:
         quality = facts.quality
@@ -54,23 +53,23 @@ class CroppedOrSampled(Rule):
             )
         begun_inside = quality.earlier_share > 0 and quality.lead_steps >= self.max_lead_steps
         if begun_inside or quality.earlier_share >= self.max_earlier_share:
-            start = "The file begins inside a step: " if begun_inside else ""
+            start = "The file starts inside a step. " if begun_inside else ""
             signs.append(
-                f"{start}{percent(quality.earlier_share)} of the GPU's busy time was launched before the recording: it "
-                "belongs to earlier steps, and its operators and code are not known. Call torch.cuda.synchronize() "
+                f"{start}{percent(quality.earlier_share)} of the GPU's busy time was launched before the recording. It "
+                "belongs to earlier steps, and its operators and code are unknown. Call torch.cuda.synchronize() "
                 "before the recording starts, or record more steps."
             )
         if quality.leading_queued_share >= self.max_leading_share:
             signs.append(
-                f"For {percent(quality.leading_queued_share)} of the window the first GPU work was launched and did "
-                "not start: it waited for earlier work that is not in the file. Do not read that time as idle; record "
-                "from before the step."
+                f"For {percent(quality.leading_queued_share)} of the window the first GPU work was launched but did "
+                "not start. It waited for earlier work that is not in the file. Do not read that time as idle; start "
+                "the recording before the step."
             )
         if signs:
             yield self.finding(
                 why=" ".join(signs),
                 fix=Fix(
-                    "Analyze the file as the profiler wrote it, and wait for the GPU before the recording begins.",
+                    "Analyze the file as the profiler wrote it, and wait for the GPU before the recording starts.",
                     "torch.cuda.synchronize()\nprof.start()",
                 ),
                 saving=None,
@@ -78,4 +77,4 @@ class CroppedOrSampled(Rule):
             )
 
     def passed(self, facts: Facts) -> str:
-        return f"{percent(facts.quality.earlier_share)} of the GPU's busy time was launched before the file begins."
+        return f"{percent(facts.quality.earlier_share)} of the GPU's busy time was launched before the file starts."

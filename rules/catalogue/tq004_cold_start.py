@@ -1,4 +1,4 @@
-"""TQ004: the recording holds the start of the process."""
+"""TQ004: the recording holds the start-up of the process."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from traceopt.rules.rule import Findings, Rule, threshold
 
 
 class ColdStart(Rule):
-    """Measures the time in which the GPU starves while the driver builds its context, loads device code at the first
-    call of a kernel, or allocates for the first time.
+    """Measures how long the GPU is idle while the driver builds its context, loads GPU code at the first call of a
+    kernel, or allocates for the first time.
 
-    Why it matters: it is paid once in a run of hours, and fills a recording of seconds. Shares of such a window say
-    nothing of the steps that follow.
+    Why it matters: this happens once in a run of hours, but fills a recording of seconds. Shares of such a window say
+    nothing about the steps that follow.
 
-    How to fix: warm up before the recording.
+    How to fix: warm up before recording.
 
         with profile(schedule=schedule(wait=2, warmup=3, active=6)) as prof:
             ...
 
-    When it is wrong: in a job that starts often and runs briefly (a serverless function, a test), the start is the
-    cost. Then look at CUDA_MODULE_LOADING=LAZY, ahead-of-time compilation and a smaller set of libraries.
+    When it is wrong: in a job that starts often and runs briefly (a serverless function, a test), start-up is the cost.
+    Then consider CUDA_MODULE_LOADING=LAZY, ahead-of-time compilation and fewer libraries.
 
     Sources: CUDA programming guide, "Lazy Loading"; PyTorch documentation, "torch.profiler.schedule".
     """
@@ -35,7 +35,7 @@ class ColdStart(Rule):
     family: ClassVar[str] = TRACE_QUALITY
     requires: ClassVar[tuple[str, ...]] = ("gpu", "launches")
 
-    min_share: float = threshold(0.10, "share of the window with the GPU starved by context and code loading")
+    min_share: float = threshold(0.10, "smallest GPU wait for context and code loading, as a share of the window")
 
     def check(self, facts: Facts) -> Findings:
         share = facts.quality.cold_share
@@ -44,8 +44,8 @@ class ColdStart(Rule):
         yield self.finding(
             why=(
                 f"The GPU waits for {percent(share)} of the window ({ms(share * facts.steps.window_ns)}) while the "
-                "driver builds its context and loads code: this is a start, not a steady step. Record again after a "
-                "few warm-up steps."
+                "driver builds its context and loads code. This is start-up, not a steady-state step. Record again "
+                "after a few warm-up steps."
             ),
             fix=Fix("Let the schedule skip the first steps.", "profile(schedule=schedule(wait=2, warmup=3, active=6))"),
             saving=None,
@@ -53,4 +53,4 @@ class ColdStart(Rule):
         )
 
     def passed(self, facts: Facts) -> str:
-        return f"Context and code loading starve the GPU for {percent(facts.quality.cold_share)} of the window."
+        return f"The GPU waits for context and code loading for {percent(facts.quality.cold_share)} of the window."

@@ -1,4 +1,4 @@
-"""TQ005: the profiler lost events inside the recording."""
+"""TQ005: the profiler lost events during the recording."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from traceopt.rules.rule import Findings, Rule, threshold
 
 
 class DroppedEvents(Rule):
-    """Compares launches with GPU work inside the window: kernel launches that no kernel answers, and kernels whose
-    launch is missing although earlier launches of the same stream are there. Launches inside a graph capture are
-    recorded, not run, and do not count; work launched before the file begins is TQ003's.
+    """Compares launches with GPU work inside the window. Counts kernel launches without a kernel, and kernels whose
+    launch is missing although earlier launches of the same stream are there. Launches inside a graph capture do not
+    count, because nothing runs. TQ003 covers work launched before the file starts.
 
-    Why it matters: where kernels are missing, the GPU looks idle though it worked; where launches are missing, kernels
-    have no operator, no shape and no line of code.
+    Why it matters: if kernels are missing, the GPU looks idle although it worked. If launches are missing, kernels have
+    no operator, shape or source line.
 
     How to fix: record fewer steps at a time, so that the profiler's buffers do not overflow, and stop the profiler only
     when the GPU is done.
@@ -26,8 +26,8 @@ class DroppedEvents(Rule):
             ...
             torch.cuda.synchronize()    # before the last prof.step()
 
-    When it is wrong: a file from which somebody removed short kernels. A profiler of another library that replays
-    graphs may hide launches on purpose.
+    When it is wrong: somebody removed short kernels from the file. Another library's profiler that replays graphs may
+    hide launches on purpose.
 
     Sources: PyTorch issues 131462, 166121 and 192021.
     """
@@ -38,7 +38,7 @@ class DroppedEvents(Rule):
     family: ClassVar[str] = TRACE_QUALITY
     requires: ClassVar[tuple[str, ...]] = ("gpu", "launches")
 
-    min_share: float = threshold(0.03, "share of launches without work, or of GPU events without a launch")
+    min_share: float = threshold(0.03, "smallest share of lost launches or lost GPU work to report")
 
     def applies(self, facts: Facts) -> str | None:
         return "The file is sampled." if facts.quality.sampled_share is not None else None
@@ -56,13 +56,13 @@ class DroppedEvents(Rule):
         if lost and lost >= self.min_share * events:
             signs.append(
                 f"{lost:,} of {events:,} GPU events ({percent(lost / events)}) have no launch, so their operators are "
-                "not known."
+                "unknown."
             )
         if signs:
             yield self.finding(
                 why=f"The profiler dropped events. {' '.join(signs)} Record fewer steps at a time.",
                 fix=Fix(
-                    "Record fewer steps at a time and stop the profiler only when the GPU is done.",
+                    "Record fewer steps at a time, and stop the profiler only when the GPU is done.",
                     "profile(schedule=schedule(wait=1, warmup=2, active=3))",
                 ),
                 saving=None,

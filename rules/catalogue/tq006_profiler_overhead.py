@@ -14,12 +14,12 @@ from traceopt.rules.savings.starvation import HOST_DISPATCH, starved_ns
 
 
 class ProfilerOverhead(Rule):
-    """Measures what recording did to the steps. `traceopt run` keeps the time of every step of the run, recorded or
-    not: the median recorded step of the analyzed cycle as a multiple of the median unrecorded one, waiting for data
-    aside. In other traces with Python stacks: how much of the median step the GPU waits for the host's ordinary work
-    (operators, launches and Python).
+    """Measures how much recording slowed the steps. `traceopt run` stores the time of every step of the run, recorded
+    or not. The rule compares the median recorded step of the analyzed cycle with the median unrecorded one, excluding
+    waits for data. In other traces with Python stacks, it measures how much of the median step the GPU waits for the
+    host's ordinary work (operators, launches and Python).
 
-    Why it matters: recording costs time at every operator and launch, shapes and memory at every operator as well,
+    Why it matters: recording costs time at every operator and launch. Shapes and memory cost more at every operator,
     stacks at every Python call. The GPU does not slow down, so the profiler makes a step look more host-bound than it
     is.
 
@@ -29,19 +29,19 @@ class ProfilerOverhead(Rule):
         with profile(with_stack=False, record_shapes=False, profile_memory=False) as prof:
             ...
 
-    When it is wrong: without the time of unrecorded steps, a step that is host-bound without the profiler as well. With
-    it, a run whose other steps do less work (other shapes, evaluation) is compared with them.
+    When it is wrong: without the time of unrecorded steps, a step may be host-bound even without the profiler. With it,
+    the unrecorded steps may do less work (other shapes, evaluation).
 
     Sources: PyTorch documentation of `torch.profiler.profile` on with_stack; Kineto issue 325, PyTorch issue 62390.
     """
 
     code: ClassVar[str] = "TQ006"
     name: ClassVar[str] = "profiler-overhead"
-    title: ClassVar[str] = "Measure host-bound shares without stacks"
+    title: ClassVar[str] = "Measure host-bound time without stacks"
     family: ClassVar[str] = TRACE_QUALITY
 
-    min_stretch: float = threshold(1.1, "recorded steps as a multiple of the others, from which it is told")
-    min_share: float = threshold(0.10, "share of the median step with the GPU starved by the host's ordinary work")
+    min_stretch: float = threshold(1.1, "smallest ratio of recorded to unrecorded step time to report")
+    min_share: float = threshold(0.10, "smallest GPU wait for host work, as a share of the median step, to report")
 
     def missing(self, facts: Facts) -> str | None:
         if facts.captured.stretch is not None:
@@ -66,11 +66,11 @@ class ProfilerOverhead(Rule):
             return
         yield self.finding(
             why=(
-                "Python stacks were recorded, which slows the host, and the GPU waits for the host in "
-                f"{percent(share)} of the step: that share is smaller without the profiler. Record again with "
+                "Python stacks were recorded, which slows the host, and the GPU waits for the host for "
+                f"{percent(share)} of the step. That share is smaller without the profiler. Record again with "
                 "with_stack=False to measure it."
             ),
-            fix=Fix("Use stacks to find the line, and a run without them to measure.", "profile(with_stack=False)"),
+            fix=Fix("Find the line with stacks, then measure without them.", "profile(with_stack=False)"),
             saving=None,
             evidence=[],
         )
@@ -79,17 +79,16 @@ class ProfilerOverhead(Rule):
         ledger = facts.captured.ledger
         cycles = ledger.stretch if ledger is not None else {}
         inflated = (
-            f"the {percent(_host_share(facts))} of the step in which the GPU waits for the host is smaller without it"
+            f"the GPU's wait for the host, {percent(_host_share(facts))} of the step, is shorter without it"
             if facts.has_gpu
-            else "work of many small operators, and Python, is smaller without it"
+            else "Python and small operators take less time without it"
         )
         return self.finding(
             why=(
-                f"Recorded steps took {stretch:.2f} times as long as the others of the run, waiting for data aside. "
-                "The "
-                f"profiler slows the host alone: {inflated}."
+                f"Recorded steps took {stretch:.2f} times as long as unrecorded ones, excluding waits for data. The "
+                f"profiler slows only the host: {inflated}."
             ),
-            fix=Fix("Trust the order of the findings more than their milliseconds."),
+            fix=Fix("Rely on the order of the findings more than on their milliseconds."),
             saving=None,
             evidence=[Evidence(f"{cycle} cycle", detail=f"{ratio:.2f} times") for cycle, ratio in cycles.items()],
         )
@@ -97,8 +96,8 @@ class ProfilerOverhead(Rule):
     def passed(self, facts: Facts) -> str:
         stretch = facts.captured.stretch
         if stretch is not None:
-            return f"Recorded steps took {stretch:.2f} times as long as the others of the run, waiting for data aside."
-        return f"The GPU waits for the host's ordinary work in {percent(_host_share(facts))} of the median step."
+            return f"Recorded steps took {stretch:.2f} times as long as unrecorded ones, excluding waits for data."
+        return f"The GPU waits for the host's ordinary work for {percent(_host_share(facts))} of the median step."
 
 
 def _host_share(facts: Facts) -> float:

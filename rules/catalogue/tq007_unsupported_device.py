@@ -1,4 +1,4 @@
-"""TQ007: the work ran on an accelerator that traceopt does not understand."""
+"""TQ007: the work ran on an accelerator that traceopt does not support."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ from traceopt.rules.rule import Findings, Rule
 
 
 class UnsupportedDevice(Rule):
-    """Looks for event categories of accelerators other than NVIDIA's and AMD's GPUs: MTIA, Gaudi, Intel XPU and devices
-    of the private-use backend.
+    """Looks for event categories of accelerators other than NVIDIA and AMD GPUs: MTIA, Gaudi, Intel XPU and devices of
+    the private-use backend.
 
-    Why it matters: what counts as work, what waits for what, and what the device could do are different there. Rules
-    made for CUDA and HIP would give answers that look right and are not, so they stay off. Rules about the host's side
-    still apply where they need no device.
+    Why it matters: on such devices, different events count as work, and waits and peak rates differ. Rules made for
+    CUDA and HIP would give plausible but wrong answers, so they stay off. Host-side rules still apply if they need no
+    device.
 
     How to fix: use the vendor's own analyzer, or record the same job on a CUDA or ROCm GPU.
 
         profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA])   # ROCm as well
 
-    When it is wrong: a trace that holds events of two kinds of devices is judged by neither.
+    When it is wrong: if a trace holds events of two kinds of devices, neither is analyzed.
 
     Sources: Kineto's list of activity types.
     """
 
     code: ClassVar[str] = "TQ007"
     name: ClassVar[str] = "unsupported-device"
-    title: ClassVar[str] = "Analyze a trace of a CUDA or ROCm device"
+    title: ClassVar[str] = "Analyze a trace from a CUDA or ROCm device"
     family: ClassVar[str] = TRACE_QUALITY
 
     def check(self, facts: Facts) -> Findings:
@@ -37,8 +37,8 @@ class UnsupportedDevice(Rule):
             return
         yield self.finding(
             why=(
-                f"This trace was recorded on {device}: traceopt reads GPU work of CUDA and ROCm devices alone, so it "
-                "cannot say how busy the device was. Use the vendor's analyzer for it."
+                f"This trace was recorded on {device}. traceopt reads GPU work only from CUDA and ROCm devices, so it "
+                "cannot say how busy the device was. Use the vendor's analyzer instead."
             ),
             fix=Fix("Record the job on a CUDA or ROCm GPU, or use the vendor's own analyzer."),
             saving=None,
@@ -47,5 +47,5 @@ class UnsupportedDevice(Rule):
 
     def passed(self, facts: Facts) -> str:
         if facts.device.vendor == "cpu":
-            return "No accelerator is in the trace."
-        return f"{facts.device.name or 'The device'} is a supported device."
+            return "The trace shows no accelerator."
+        return f"{facts.device.name or 'The device'} is supported."

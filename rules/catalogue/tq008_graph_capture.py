@@ -1,4 +1,4 @@
-"""TQ008: a CUDA or HIP graph was captured while recording."""
+"""TQ008: a CUDA or HIP graph was captured during the recording."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from traceopt.rules.rule import Findings, Rule, threshold
 class GraphCapture(Rule):
     """Measures how long the process captures and instantiates CUDA or HIP graphs inside the window.
 
-    Why it matters: in a capture, launches are written down and nothing runs, so the GPU is idle by design. It happens
-    once for each graph, and is no part of a steady step.
+    Why it matters: during a capture, launches are recorded and nothing runs, so the GPU is idle by design. That happens
+    once per graph and is not part of a steady-state step.
 
-    How to fix: capture all shapes before the recording begins.
+    How to fix: capture all shapes before the recording starts.
 
         for _ in range(3):              # torch.compile(mode="reduce-overhead") captures in its first calls
             model(example)
@@ -36,7 +36,7 @@ class GraphCapture(Rule):
     family: ClassVar[str] = TRACE_QUALITY
     requires: ClassVar[tuple[str, ...]] = ("launches",)
 
-    min_share: float = threshold(0.05, "share of the window spent capturing graphs")
+    min_share: float = threshold(0.05, "smallest graph capture time, as a share of the window, to report")
 
     def check(self, facts: Facts) -> Findings:
         share = facts.quality.capture_share
@@ -45,11 +45,11 @@ class GraphCapture(Rule):
         yield self.finding(
             why=(
                 f"CUDA or HIP graphs are captured for {percent(share)} of the window "
-                f"({ms(facts.quality.captures.total)}): nothing runs on the GPU then, and it happens once. Run a few "
-                "warm-up steps before recording."
+                f"({ms(facts.quality.captures.total)}). Nothing runs on the GPU meanwhile, and it happens only once. "
+                "Run a few warm-up steps before recording."
             ),
             fix=Fix(
-                "Capture every shape before the recording begins.",
+                "Capture every shape before the recording starts.",
                 "profile(schedule=schedule(wait=2, warmup=3, active=6))",
             ),
             saving=None,

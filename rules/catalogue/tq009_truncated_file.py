@@ -1,4 +1,4 @@
-"""TQ009: the file is damaged, and only a part of it could be read."""
+"""TQ009: the file is damaged, and only part of it could be read."""
 
 from __future__ import annotations
 
@@ -14,41 +14,41 @@ from traceopt.rules.rule import Findings, Rule, threshold
 
 class TruncatedFile(Rule):
     """Reports a file that ends too early, and events that could not be read: raw quotes and line breaks in names, bytes
-    that are no UTF-8, times that are no numbers. Every event that can be read is kept; an event that was read after its
-    text was mended is whole, and no reason for a note.
+    that are not UTF-8, times that are not numbers. All readable events are used. An event that could be read after its
+    text was repaired is complete and does not count as lost.
 
-    Why it matters: events are written by kind and thread, not in order of time. A file that ends early may lack the
-    GPU's side, or the later operators, so idle time and shares may be those of what is left.
+    Why it matters: events are written by kind and thread, not in order of time. A file that ends early may lack the GPU
+    side or the later operators, so idle time and shares may describe only what is left.
 
-    How to fix: write the trace to the end, and copy it when the writer is done.
+    How to fix: let the writer finish, and copy the trace afterwards.
 
         prof.export_chrome_trace("trace.json.gz")   # after the `with` block; check the disk's free space
 
-    When it is wrong: bytes behind the end of the document (a shorter file written over a longer one) count as lost
-    events, though nothing of the trace is.
+    When it is wrong: bytes after the end of the document (a shorter file written over a longer one) count as lost
+    events, although nothing of the trace is lost.
 
     Sources: Kineto issues 80, 336, 1336 and 1459; PyTorch issues 98432, 113001 and 130622.
     """
 
     code: ClassVar[str] = "TQ009"
     name: ClassVar[str] = "truncated-file"
-    title: ClassVar[str] = "Record the file again, to its end"
+    title: ClassVar[str] = "Record the trace again and let the writer finish"
     family: ClassVar[str] = TRACE_QUALITY
 
-    max_lost_share: float = threshold(0.001, "share of the events that may be lost without a note")
+    max_lost_share: float = threshold(0.001, "largest accepted share of lost events")
 
     def check(self, facts: Facts) -> Findings:
         meta = facts.trace.meta
         if not meta.damage and meta.lost_events <= self.max_lost_share * (meta.event_count + meta.lost_events):
             return
-        damage = f"The file is damaged: {meta.damage}." if meta.damage else "Parts of the file are not readable."
+        damage = f"The file is damaged: {meta.damage}." if meta.damage else "Parts of the file are unreadable."
         yield self.finding(
             why=(
-                f"{damage} {_counts(meta)}; they cover {ms(facts.trace.duration_ns)}, and kinds of events may be "
-                "missing from it. Write the trace again and let the writer finish."
+                f"{damage} {_counts(meta)}. The events read cover {ms(facts.trace.duration_ns)}, and whole kinds of "
+                "events may be missing. Write the trace again and let the writer finish."
             ),
             fix=Fix(
-                "Export after the profiler has stopped, and copy the file when the writer is done.",
+                "Export after the profiler has stopped, and copy the file after the writer has finished.",
                 'prof.export_chrome_trace("trace.json.gz")',
             ),
             saving=None,
@@ -60,5 +60,5 @@ class TruncatedFile(Rule):
 
 
 def _counts(meta: TraceMeta) -> str:
-    mended = f" ({meta.repaired_events:,} of them mended)" if meta.repaired_events else ""
-    return f"{meta.event_count:,} events were read{mended}, {meta.lost_events:,} were lost"
+    repaired = f" ({meta.repaired_events:,} of them repaired)" if meta.repaired_events else ""
+    return f"{meta.event_count:,} events were read{repaired}, {meta.lost_events:,} were lost"

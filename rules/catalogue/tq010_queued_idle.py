@@ -12,34 +12,34 @@ from traceopt.rules.rule import Findings, Rule, threshold
 
 
 class QueuedIdle(Rule):
-    """Measures idle gaps of a millisecond and more whose next kernel had already been launched when the gap began.
+    """Measures idle gaps of a millisecond or more whose next kernel had already been launched when the gap began.
 
-    Why it matters: the host did its part in time, so a faster host or loader gives nothing back. Something held the GPU
-    that the trace does not show: kernels of a CUDA graph that were not recorded, work of another process or stream,
-    a wait for a peer GPU, throttling. How much of the gap is real idle time cannot be told, so no fix is offered.
+    Why it matters: the host was on time, so a faster host or loader saves nothing. Something that the trace does not
+    show delayed the GPU: kernels of a CUDA graph that were not recorded, work of another process or stream, a wait for
+    a peer GPU, throttling. How much of the gap is real idle time is unknown, so there is no fix to offer.
 
     How to fix: record what is hidden.
 
         nvidia-smi                                  # does another process use this GPU?
         traceopt analyze traces/                    # all ranks: do they wait for each other?
-        nsys profile --cuda-graph-trace=node ...    # kernels inside graphs, where CUPTI did not report them
+        nsys profile --cuda-graph-trace=node ...    # kernels inside graphs, if CUPTI did not report them
 
-    When it is wrong: a stream that waits for an event of another one by design. A gap before the first GPU work of the
-    file is TQ003's; sampled files are not judged at all.
+    When it is wrong: a stream waits for an event of another stream by design. TQ003 covers a gap before the first GPU
+    work of the file. Sampled files are not judged at all.
 
     Sources: HTA issue 290, Kineto issue 1062, TraceLens issues 591 and 827.
     """
 
     code: ClassVar[str] = "TQ010"
     name: ClassVar[str] = "queued-idle"
-    title: ClassVar[str] = "Record what held the queued work"
+    title: ClassVar[str] = "Find out what delayed queued GPU work"
     family: ClassVar[str] = TRACE_QUALITY
     requires: ClassVar[tuple[str, ...]] = ("gpu", "launches")
 
-    min_share: float = threshold(0.10, "share of the window idle for a millisecond and more before queued work")
+    min_share: float = threshold(0.10, "smallest idle time in long gaps before queued work, as a share of the window")
 
     def applies(self, facts: Facts) -> str | None:
-        return "The file is sampled, so gaps are not real." if facts.quality.sampled_share is not None else None
+        return "The file is sampled, so its gaps are not real." if facts.quality.sampled_share is not None else None
 
     def check(self, facts: Facts) -> Findings:
         share = _share(facts)
@@ -47,12 +47,12 @@ class QueuedIdle(Rule):
             return
         yield self.finding(
             why=(
-                f"The GPU looks idle for {percent(share)} of the window although its next work was already launched: "
-                "the trace does not show what held it (another stream, process or rank, or kernels of a graph that "
-                "were not recorded). Do not read that time as a slow host."
+                f"The GPU looks idle for {percent(share)} of the window although its next work was already launched. "
+                "The trace does not show what delayed it (another stream, process or rank, or unrecorded graph "
+                "kernels). Do not read that time as a slow host."
             ),
             fix=Fix(
-                "Record all ranks, see whether another process uses the GPU, and trace the kernels inside graphs.",
+                "Record all ranks, check whether another process uses the GPU, and trace the kernels inside graphs.",
                 "nsys profile --cuda-graph-trace=node python train.py",
             ),
             saving=None,
