@@ -1,1 +1,1 @@
-"""Patches for findings where the user's source is at hand."""
+"""Patches for findings, made from the user's source files."""

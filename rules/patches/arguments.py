@@ -1,4 +1,4 @@
-"""Arguments of the optimizer, of zero_grad and of DistributedDataParallel."""
+"""Patches for arguments of the optimizer, zero_grad and DistributedDataParallel."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from traceopt.rules.patches.origins import constructor
 from traceopt.rules.patches.places import own_nodes, statements_of
 from traceopt.rules.patches.source import PythonSource, UnclearError, constant, only
 
-_FUSED = ("Adam", "AdamW", "SGD")  # on CUDA; the others have a foreach form
+_FUSED = ("Adam", "AdamW", "SGD")  # these have a fused form on CUDA; the others only a foreach form
 _FOREACH = ("ASGD", "Adadelta", "Adagrad", "Adamax", "NAdam", "RAdam", "RMSprop", "Rprop")
 _DDP = "torch.nn.parallel.DistributedDataParallel"
 
 
-def fused_optimizer(source: PythonSource, finding: Finding) -> list[Edit]:
-    """OP001, OP002: fused=True where the optimizer has it, else foreach=True if the finding speaks of it."""
+def fused_optimizer(source: Source, finding: Finding) -> list[Edit]:
+    """OP001, OP002: fused=True if the optimizer supports it, else foreach=True if the finding mentions it."""
     kinds = (*_FUSED, *_FOREACH) if "foreach" in finding.fix.text else _FUSED
     steps = [call for call in _calls_at(source, finding) if _method(call) == "step"]
     if not steps:
-        raise UnclearError("no step of an optimizer")
+        raise UnclearError("no optimizer step")
     values = [
         value for call in steps if isinstance(call.func, ast.Attribute) for value in (call.func.value, *call.args)
     ]
@@ -38,23 +38,23 @@ def fused_optimizer(source: PythonSource, finding: Finding) -> list[Edit]:
     if foreach is None:
         return set_keywords(source, call, {"fused": "True"})
     if argument(call, "fused") is not None:
-        raise UnclearError("foreach and fused at once")
+        raise UnclearError("both foreach and fused are given")
     return [Edit(source.start(foreach), source.end(foreach), "fused=True")]
 
 
-def zero_grad(source: PythonSource, finding: Finding) -> list[Edit]:
-    """OP003: gradients that are dropped, not zeroed."""
+def zero_grad(source: Source, finding: Finding) -> list[Edit]:
+    """OP003: set gradients to None instead of zeroing them."""
     call = only([call for call in _calls_at(source, finding) if _method(call) == "zero_grad"])
     given = call.args[0] if call.args else argument(call, "set_to_none")
     if given is None:
         return set_keywords(source, call, {"set_to_none": "True"})
     if constant(given) is not False:
-        raise UnclearError("decided elsewhere")
+        raise UnclearError("the value is set elsewhere")
     return [Edit(source.start(given), source.end(given), "True")]
 
 
-def ddp_buffers(source: PythonSource, finding: Finding) -> list[Edit]:
-    """CM007: DistributedDataParallel without the broadcast of buffers."""
+def ddp_buffers(source: Source, finding: Finding) -> list[Edit]:
+    """CM007: DistributedDataParallel without buffer broadcasts."""
 
     def changes(call: ast.Call) -> bool:
         return constant(argument(call, "broadcast_buffers")) in (None, True)
@@ -64,7 +64,7 @@ def ddp_buffers(source: PythonSource, finding: Finding) -> list[Edit]:
         raise UnclearError("no call of the model")
     call = constructor(source, values, lambda call: source.dotted(call.func) == _DDP, changes)
     if len(call.args) > 4:
-        raise UnclearError("given by position")
+        raise UnclearError("broadcast_buffers may be passed by position")
     return set_keywords(source, call, {"broadcast_buffers": "False"})
 
 
@@ -76,8 +76,8 @@ def _method(call: ast.Call) -> str | None:
     return call.func.attr if isinstance(call.func, ast.Attribute) else None
 
 
-def _optimizer(source: PythonSource, call: ast.Call) -> str | None:
-    """ "AdamW" for a call of torch.optim.AdamW."""
+def _optimizer(source: Source, call: ast.Call) -> str | None:
+    """The optimizer's class name: "AdamW" for a call of torch.optim.AdamW."""
     full = source.dotted(call.func) or ""
     name = full.rpartition(".")[2]
     return name if full.startswith("torch.optim.") and name in (*_FUSED, *_FOREACH) else None

@@ -1,4 +1,4 @@
-"""AT001: attention written out as product, softmax, product becomes one call of the fused operator."""
+"""AT001: replaces attention written as matmul, softmax, matmul with one call of the fused operator."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from traceopt.rules.patches.places import statements_at
 from traceopt.rules.patches.source import PythonSource, UnclearError, only
 
 _FUNCTIONAL = "torch.nn.functional"
-_PRODUCTS = ("torch.matmul", "torch.bmm")
+_MATMULS = ("torch.matmul", "torch.bmm")
 _SOFTMAX = ("torch.softmax", f"{_FUNCTIONAL}.softmax")
 _NEVER = ("float('-inf')", "-float('inf')", "-math.inf", "-torch.inf", "-np.inf")  # as ast.unparse writes them
 
@@ -19,7 +19,7 @@ _NEVER = ("float('-inf')", "-float('inf')", "-math.inf", "-torch.inf", "-np.inf"
 def fused_attention(source: PythonSource, finding: Finding) -> list[Edit]:
     """One call for `softmax(query @ key.transpose(-2, -1) * scale [+ mask], -1) @ value`, over one or more statements.
 
-    Raises UnclearError for dropout, for weights that are used elsewhere, and for any other operation in between.
+    Raises UnclearError for dropout, for weights used elsewhere, and for any other operation in between.
     """
     statements = [one for place in finding.locations for one in statements_at(source, place)]
     scopes = dict.fromkeys(source.scope(one) for one in statements)
@@ -27,15 +27,15 @@ def fused_attention(source: PythonSource, finding: Finding) -> list[Edit]:
     found = []
     for node in values:
         try:
-            weights, value = _product(source, node)
-            found.append(_Written(source, node).replaced(weights, value))
+            weights, value = _matmul(source, node)
+            found.append(_Attention(source, node).replaced(weights, value))
         except UnclearError:
             continue
     return only(found)
 
 
-class _Written:
-    """Reads attention backwards from its last product; the statements that only lead to it go."""
+class _Attention:
+    """Reads attention backwards from its last matmul; statements that only lead to it are removed."""
 
     def __init__(self, source: PythonSource, last: ast.expr) -> None:
         self.source, self.last = source, last
@@ -43,9 +43,9 @@ class _Written:
         block = source.block(statement)
         self.before = block[: block.index(statement)]
         self.read = self.before
-        self.taken: list[ast.Assign] = []
+        self.removed: list[ast.Assign] = []
         self.names: Counter[str] = Counter()
-        self.kept: list[ast.expr] = []
+        self.reused: list[ast.expr] = []
 
     def replaced(self, weights: ast.expr, value: ast.expr) -> list[Edit]:
         query, transposed, options = self._scores(_softmax(self.source, self._follow(weights)))
@@ -54,17 +54,17 @@ class _Written:
         self._check()
         called = f"{_functional(self.source)}.scaled_dot_product_attention({operands}, {options})"
         edits = [Edit(self.source.start(self.last), self.source.end(self.last), called)]
-        for statement in self.taken:
+        for statement in self.removed:
             edits += removed(self.source, statement)
         return edits
 
     def _scores(self, scores: ast.expr) -> tuple[ast.expr, ast.expr, str]:
-        """Both factors of the first product, and what is done to it. The mask comes after the scale."""
+        """Both factors of the first matmul, and the mask and scale arguments. The mask is applied after the scale."""
         mask = scale = ""
         while True:
             scores = self._follow(scores)
             try:
-                query, transposed = _product(self.source, scores)
+                query, transposed = _matmul(self.source, scores)
             except UnclearError:
                 pass
             else:
@@ -82,13 +82,13 @@ class _Written:
                 raise UnclearError("another operation")
 
     def _filled(self, call: ast.Call) -> tuple[str, ast.expr]:
-        """The argument for scores.masked_fill(mask == 0, -inf), and the scores. The operator is told where to look."""
+        """The argument for scores.masked_fill(mask == 0, -inf), and the scores. True in the operator's mask attends."""
         function = call.func
         if not (isinstance(function, ast.Attribute) and function.attr == "masked_fill" and len(call.args) == 2):
             raise UnclearError("another operation")
         where, fill = call.args
         if ast.unparse(fill) not in _NEVER:
-            raise UnclearError("another number")
+            raise UnclearError("another fill value")
         if isinstance(where, ast.Compare) and isinstance(where.ops[0], ast.Eq) and _literal(where.comparators[0]) == 0:
             return f"attn_mask={self._text(where.left)} != 0, ", function.value
         if isinstance(where, (ast.Name, ast.Attribute, ast.Subscript)):
@@ -96,11 +96,11 @@ class _Written:
         raise UnclearError("another mask")
 
     def _text(self, value: ast.expr) -> str:
-        self.kept.append(value)
+        self.reused.append(value)
         return self.source.slice(value)
 
     def _follow(self, value: ast.expr) -> ast.expr:
-        """What a name was given by the nearest statement above in this block; else the value itself."""
+        """The value that the nearest statement above in this block assigns to a name; else the value itself."""
         while isinstance(value, ast.Name):
             name = value.id
             index = next((i for i in range(len(self.read) - 1, -1, -1) if name in _stored(self.read[i])), None)
@@ -108,36 +108,36 @@ class _Written:
             if not isinstance(statement, ast.Assign) or not isinstance(only(statement.targets), ast.Name):
                 return value
             self.names[name] += 1
-            self.taken.append(statement)
+            self.removed.append(statement)
             self.read = self.read[:index]
             value = statement.value
         return value
 
     def _check(self) -> None:
-        """Raises UnclearError where a statement that goes, or the order of those that stay, matters elsewhere."""
+        """Raises UnclearError if a removed statement, or the order of the remaining ones, matters elsewhere."""
         scope = self.source.scope(self.last)
         used = [node for node in ast.walk(scope) if isinstance(node, ast.Name) and node.id in self.names]
         for context in (ast.Load, ast.Store):
             if Counter(node.id for node in used if isinstance(node.ctx, context)) != self.names:
                 raise UnclearError("used elsewhere")
-        needed = {node.id for value in self.kept for node in ast.walk(value) if isinstance(node, ast.Name)}
-        first = min((self.before.index(one) for one in self.taken), default=len(self.before))
+        needed = {node.id for value in self.reused for node in ast.walk(value) if isinstance(node, ast.Name)}
+        first = min((self.before.index(one) for one in self.removed), default=len(self.before))
         for statement in self.before[first:]:
-            moved_over = statement not in self.taken
-            if moved_over and not (isinstance(statement, ast.Assign) and needed.isdisjoint(_stored(statement))):
-                raise UnclearError("what it needs changes in between")
+            stays = statement not in self.removed
+            if stays and not (isinstance(statement, ast.Assign) and needed.isdisjoint(_stored(statement))):
+                raise UnclearError("an operand changes in between")
 
 
-def _product(source: PythonSource, node: ast.AST) -> tuple[ast.expr, ast.expr]:
+def _matmul(source: Source, node: ast.AST) -> tuple[ast.expr, ast.expr]:
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.MatMult):
         return node.left, node.right
-    if isinstance(node, ast.Call) and source.dotted(node.func) in _PRODUCTS and len(node.args) == 2:
+    if isinstance(node, ast.Call) and source.dotted(node.func) in _MATMULS and len(node.args) == 2:
         return node.args[0], node.args[1]
-    raise UnclearError("no product")
+    raise UnclearError("no matmul")
 
 
-def _softmax(source: PythonSource, node: ast.expr) -> ast.expr:
-    """What softmax(..., dim=-1) is taken of."""
+def _softmax(source: Source, node: ast.expr) -> ast.expr:
+    """The input of softmax(..., dim=-1)."""
     if not isinstance(node, ast.Call):
         raise UnclearError("no softmax")
     arguments = list(node.args)
@@ -152,7 +152,7 @@ def _softmax(source: PythonSource, node: ast.expr) -> ast.expr:
 
 
 def _untransposed(node: ast.expr) -> ast.expr:
-    """The key of key.transpose(-2, -1), key.mT and their like."""
+    """The key in key.transpose(-2, -1), key.mT and similar."""
     if isinstance(node, ast.Attribute) and node.attr == "mT":
         return node.value
     called = node.func if isinstance(node, ast.Call) else None

@@ -1,4 +1,4 @@
-"""Changes of a source's text: arguments of a call, statements moved into a block, new lines; all else stays."""
+"""Edits of source text: call arguments, statements moved into a block, new lines; everything else stays unchanged."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _REST_OF_LINE = re.compile(r"[ \t]*(#[^\n]*)?\r?(\n|\Z)")
 
 
 class Edit(Struct, frozen=True, order=True):
-    """Puts `text` in place of the characters from `start` to `end`; an insertion where the two are the same."""
+    """Replaces the characters from `start` to `end` with `text`; an insertion if the two are equal."""
 
     start: int
     end: int
@@ -22,33 +22,33 @@ class Edit(Struct, frozen=True, order=True):
 
 
 def applied(text: str, edits: Iterable[Edit]) -> str:
-    """The text after the edits. Equal edits count once, insertions at one place keep their order.
+    """The text after the edits. Equal edits apply once; insertions at one position keep their order.
 
-    Raises UnclearError where two edits touch the same characters.
+    Raises UnclearError if two edits touch the same characters.
     """
     out, at = [], 0
     for edit in sorted(dict.fromkeys(edits), key=lambda edit: (edit.start, edit.end)):
         if edit.start < at:
-            raise UnclearError("two changes of the same characters")
+            raise UnclearError("two edits of the same characters")
         out += [text[at : edit.start], edit.text]
         at = edit.end
     return "".join([*out, text[at:]])
 
 
 def argument(call: ast.Call, name: str) -> ast.expr | None:
-    """The value that a call passes by this name."""
+    """The value that a call passes for this keyword."""
     return next((keyword.value for keyword in call.keywords if keyword.arg == name), None)
 
 
-def set_keywords(source: PythonSource, call: ast.Call, wanted: dict[str, str]) -> list[Edit]:
-    """Gives a call these arguments by name: in place of those it has, else behind its last one.
+def set_keywords(source: Source, call: ast.Call, wanted: dict[str, str]) -> list[Edit]:
+    """Sets these keyword arguments of a call: replaces existing ones, and appends the others.
 
-    Raises UnclearError where an argument may hide in `*args` or `**kwargs`.
+    Raises UnclearError if an argument may be hidden in `*args` or `**kwargs`.
     """
     given = {keyword.arg: keyword for keyword in call.keywords}
     new = {name: value for name, value in wanted.items() if name not in given}
     if new and (None in given or any(isinstance(one, ast.Starred) for one in call.args)):
-        raise UnclearError("arguments that the source does not show")
+        raise UnclearError("arguments hidden in * or **")
     edits = [
         Edit(source.start(given[name].value), source.end(given[name].value), value)
         for name, value in wanted.items()
@@ -57,8 +57,8 @@ def set_keywords(source: PythonSource, call: ast.Call, wanted: dict[str, str]) -
     return edits + (_appended(source, call, [f"{name}={value}" for name, value in new.items()]) if new else [])
 
 
-def _appended(source: PythonSource, call: ast.Call, arguments: list[str]) -> list[Edit]:
-    """In the manner of the call: behind the last argument, or on lines of their own where that has one."""
+def _appended(source: Source, call: ast.Call, arguments: list[str]) -> list[Edit]:
+    """In the style of the call: after the last argument, or on separate lines if that one is on its own line."""
     *_, before, closing = source.tokens(source.start(call), source.end(call))
     if closing.text != ")":
         raise UnclearError("a call without an end")
@@ -66,7 +66,7 @@ def _appended(source: PythonSource, call: ast.Call, arguments: list[str]) -> lis
         return [Edit(before.end, before.end, ", ".join(arguments))]
     given: list[ast.expr | ast.keyword] = [*call.args, *call.keywords]
     if isinstance(given[0], ast.GeneratorExp) and len(given) == 1:
-        raise UnclearError("a generator needs parentheses beside another argument")
+        raise UnclearError("a generator needs parentheses before another argument")
     last = max(map(source.start, given))
     closed = before.text == ","
     line = source.line_of(before.end)
@@ -80,8 +80,8 @@ def _appended(source: PythonSource, call: ast.Call, arguments: list[str]) -> lis
     return rows if closed else [Edit(before.end, before.end, ","), *rows]
 
 
-def whole_lines(source: PythonSource, statements: Sequence[ast.stmt]) -> tuple[int, int]:
-    """First and last line of consecutive statements. Raises UnclearError where they share a line with others."""
+def whole_lines(source: Source, statements: Sequence[ast.stmt]) -> tuple[int, int]:
+    """First and last line of consecutive statements. Raises UnclearError if they share a line with others."""
     first, last = statements[0], statements[-1]
     if source.text[source.line_start(first.lineno) : source.start(first)].strip(" \t"):
         raise UnclearError("two statements on a line")
@@ -90,11 +90,11 @@ def whole_lines(source: PythonSource, statements: Sequence[ast.stmt]) -> tuple[i
     return first.lineno, last.end_lineno or last.lineno
 
 
-def put_inside(source: PythonSource, statements: Sequence[ast.stmt], head: str) -> list[Edit]:
-    """Moves consecutive statements of a block into a new one under `head`, with comments and blank lines in between."""
+def put_inside(source: Source, statements: Sequence[ast.stmt], head: str) -> list[Edit]:
+    """Moves consecutive statements into a new block under `head`, including comments and blank lines in between."""
     first, last = whole_lines(source, statements)
     if source.strings_over_lines(first, last):
-        raise UnclearError("a string over several lines would change")
+        raise UnclearError("a multi-line string would change")
     indent = source.indent(first)
     unit = _indent_unit(source, statements[0])
     edits = [Edit(source.line_start(first), source.line_start(first), f"{indent}{head}{source.eol}")]
@@ -106,8 +106,8 @@ def put_inside(source: PythonSource, statements: Sequence[ast.stmt], head: str) 
     return edits
 
 
-def _indent_unit(source: PythonSource, statement: ast.stmt) -> str:
-    """By how much the file indents: here, else where it does so first."""
+def _indent_unit(source: Source, statement: ast.stmt) -> str:
+    """The file's indentation unit: the one used here, else the first in the file."""
     outer = next((one for one in source.ancestors(statement) if isinstance(one, ast.stmt)), None)
     inner = source.indent(statement.lineno)
     if outer is not None and inner.startswith(source.indent(outer.lineno)):
@@ -116,16 +116,16 @@ def _indent_unit(source: PythonSource, statement: ast.stmt) -> str:
     return next((source.indent(one.lineno) for one in blocks if source.indent(one.lineno)), "    ")
 
 
-def removed(source: PythonSource, statement: ast.stmt) -> list[Edit]:
-    """Takes a statement out with its lines. Raises UnclearError for the only one of a block."""
+def removed(source: Source, statement: ast.stmt) -> list[Edit]:
+    """Removes a statement with its lines. Raises UnclearError for the only statement of a block."""
     if len(source.block(statement)) == 1:
         raise UnclearError("the block would be empty")
     first, last = whole_lines(source, [statement])
     return [Edit(source.line_start(first), source.line_start(last + 1), "")]
 
 
-def after_imports(source: PythonSource, module: str, code: str) -> list[Edit]:
-    """A statement about an imported module, on a line of its own below the imports at the head of the file."""
+def after_imports(source: Source, module: str, code: str) -> list[Edit]:
+    """Adds a statement on an imported module, on its own line below the imports at the top of the file."""
     head: list[ast.stmt] = []
     for statement in source.tree.body:
         if isinstance(statement, (ast.Import, ast.ImportFrom)):

@@ -1,4 +1,4 @@
-"""From a place in a trace to a source file that may be read: one inside the folders the user named, nothing else."""
+"""Finds the source file of a trace location; reads only files inside the folders that the user named."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from traceopt.rules.patches.source import PythonSource, UnclearError
 MAX_BYTES = 1 << 20
 
 
-def find_source(name: str, folders: Sequence[Path]) -> PythonSource | None:
-    """The file that a trace calls `name`, in the first folder that has it; None where none does.
+def find_source(name: str, folders: Sequence[Path]) -> Source | None:
+    """The file that a trace calls `name`, in the first folder that has it; None if no folder has it.
 
-    The profiler cuts paths at an entry of sys.path ("pkg/model.py") or leaves them whole, perhaps of another machine:
-    the longest end of the path that a folder has is taken. Of folders that lie in each other the outer one counts for
-    the path in the patch. A trace is untrusted: nothing outside of the folders is read, no link out of them followed,
-    nothing but plain Python files of up to 1 MB opened.
+    The profiler shortens paths to an entry of sys.path ("pkg/model.py") or leaves them complete, perhaps from another
+    machine. The longest end of the path that exists in a folder is used. If folders are nested, the path in the patch
+    is relative to the outer one. A trace is untrusted: nothing outside the folders is read, no link out of them is
+    followed, and only plain Python files of up to 1 MB are opened.
     """
     try:
         roots = [folder.resolve(strict=True) for folder in folders]
@@ -25,14 +25,15 @@ def find_source(name: str, folders: Sequence[Path]) -> PythonSource | None:
             if (file := locate(name, root)) is not None:
                 outer = min((one for one in roots if file.is_relative_to(one)), key=lambda one: len(one.parts))
                 return _read(file, file.relative_to(outer).as_posix())
-    except (OSError, ValueError, RuntimeError, UnclearError):  # unreadable; not UTF-8, a NUL; links in a circle
+    except (OSError, ValueError, RuntimeError, UnclearError):  # unreadable; not UTF-8, a NUL; a cycle of links
         pass
     return None
 
 
 def locate(name: str, root: Path) -> Path | None:
-    """The file in the resolved folder `root` that a trace calls `name`; raises OSError, ValueError or RuntimeError for
-    a name that no file can have, or one that may not be looked for.
+    """The file in the resolved folder `root` that a trace calls `name`, or None.
+
+    Raises OSError, ValueError or RuntimeError for an invalid or inaccessible name.
     """
     for candidate in _candidates(name, root):
         try:
@@ -55,15 +56,15 @@ def _candidates(name: str, root: Path) -> Iterator[Path]:
         yield root.joinpath(*parts[first:])
 
 
-def _read(file: Path, path: str) -> PythonSource:
-    """Raises UnclearError for what is no plain file of UTF-8 text, or has a name that a patch would have to quote."""
+def _read(file: Path, path: str) -> Source:
+    """Raises UnclearError if it is not a plain source file, or if a patch would have to quote its name."""
     about = file.stat()
     if not stat.S_ISREG(about.st_mode) or about.st_size > MAX_BYTES or file.suffix != ".py":
         raise UnclearError("not a source file")
     if not path.isprintable() or any(char in path for char in '"\\'):
-        raise UnclearError("a name to be quoted")
+        raise UnclearError("the name would need quotes")
     with file.open("rb") as stream:
         data = stream.read(MAX_BYTES + 1)
     if len(data) > MAX_BYTES:
-        raise UnclearError("a file that grows")
-    return PythonSource.parse(path, data.decode())
+        raise UnclearError("the file is growing")
+    return Source.parse(path, data.decode())

@@ -1,4 +1,4 @@
-"""Arguments of the DataLoader behind a loop: workers, pinned memory."""
+"""Patches for arguments of the DataLoader that a loop reads from: workers, pinned memory."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from traceopt.rules.patches.places import own_nodes, statements_at, statements_o
 from traceopt.rules.patches.source import Function, PythonSource, UnclearError, constant
 
 _LOADERS = ("torch.utils.data.DataLoader", "torch.utils.data.dataloader.DataLoader")
-UNKNOWN = float("inf")  # more than any number: what only the run knows is not changed
-_WORKERS_PLACE, _PIN_PLACE = 5, 7  # of the positional arguments
+UNKNOWN = float("inf")  # a number known only at run time; larger than any advice, so it is not changed
+_WORKERS_POSITION, _PIN_POSITION = 5, 7  # among the positional arguments
 
 
-def workers(source: PythonSource, finding: Finding) -> list[Edit]:
-    """DL001: the arguments in the finding's example; pinned memory is DL003's, with the copies."""
+def workers(source: Source, finding: Finding) -> list[Edit]:
+    """DL001: the arguments in the finding's example. DL003 sets pinned memory, together with the copies."""
     advised = _advised(finding)
     count, prefetch = advised.get("num_workers", 0), advised.get("prefetch_factor", 0)
 
@@ -29,7 +29,7 @@ def workers(source: PythonSource, finding: Finding) -> list[Edit]:
     call = constructor(source, _iterated(source, finding), lambda call: _is_loader(source, call), changes)
     if _number(_workers(call)) == 0:
         if source.mentions("IterableDataset"):
-            raise UnclearError("each worker would read all of the data")
+            raise UnclearError("each worker would read all the data")
         if _runs_when_imported(source) and multiprocessing.get_all_start_methods()[0] != "fork":
             raise UnclearError("each worker would run the script")
     keywords = {"num_workers": str(count)} if count else {}
@@ -50,13 +50,13 @@ def persistent_workers(source: PythonSource, finding: Finding) -> list[Edit]:
     count = _workers(call)
     if 0 < _number(count) < UNKNOWN:
         return set_keywords(source, call, {"persistent_workers": "True"})
-    if isinstance(count, (ast.Name, ast.Attribute)):  # without workers the DataLoader refuses the argument
+    if isinstance(count, (ast.Name, ast.Attribute)):  # without workers, DataLoader rejects the argument
         return set_keywords(source, call, {"persistent_workers": f"{source.slice(count)} > 0"})
-    raise UnclearError("perhaps no workers")
+    raise UnclearError("there may be no workers")
 
 
-def pinned_copies(source: PythonSource, finding: Finding) -> list[Edit]:
-    """DL003: pinned batches, and copies of them that do not block; one without the other gives nothing."""
+def pinned_copies(source: Source, finding: Finding) -> list[Edit]:
+    """DL003: pinned batches and non-blocking copies of them; one without the other saves nothing."""
     edits: list[Edit] = []
     batches: list[ast.expr] = []
     for place in finding.locations:
@@ -70,14 +70,14 @@ def pinned_copies(source: PythonSource, finding: Finding) -> list[Edit]:
             batches.append(batch)
 
     def changes(call: ast.Call) -> bool:
-        return len(call.args) <= _PIN_PLACE and constant(argument(call, "pin_memory")) in (None, False)
+        return len(call.args) <= _PIN_POSITION and constant(argument(call, "pin_memory")) in (None, False)
 
     loader = constructor(source, batches, lambda call: _is_loader(source, call), changes)
     return edits + set_keywords(source, loader, {"pin_memory": "True"})
 
 
 def _copies(statement: ast.stmt) -> Iterator[tuple[ast.Call, ast.expr]]:
-    """Calls of .to() and .cuda(), and what they copy."""
+    """Calls of .to() and .cuda(), with the expression that they copy."""
     for node in own_nodes(statement):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in ("to", "cuda"):
             yield node, node.func.value
@@ -88,12 +88,12 @@ def _non_blocking(source: PythonSource, call: ast.Call) -> list[Edit]:
     if given is True:
         return []
     if given not in (None, False) or any(isinstance(constant(one), bool) for one in call.args):
-        raise UnclearError("whether the copy blocks is decided elsewhere")
+        raise UnclearError("non_blocking is set elsewhere")
     return set_keywords(source, call, {"non_blocking": "True"})
 
 
-def _iterated(source: PythonSource, finding: Finding) -> list[ast.expr]:
-    """What the loops and next() calls at the finding's place read from. Raises UnclearError where there are none."""
+def _iterated(source: Source, finding: Finding) -> list[ast.expr]:
+    """What the loops and next() calls at the finding's location read from. Raises UnclearError if there are none."""
     values: list[ast.expr] = []
     for statement in statements_of(source, finding):
         for node in own_nodes(statement):
@@ -107,7 +107,7 @@ def _iterated(source: PythonSource, finding: Finding) -> list[ast.expr]:
 
 
 def _advised(finding: Finding) -> dict[str, int]:
-    """What the finding's example says: `DataLoader(..., num_workers=4, persistent_workers=True)`."""
+    """The arguments in the finding's example: `DataLoader(..., num_workers=4, persistent_workers=True)`."""
     try:
         example = ast.parse(finding.fix.code or "")
     except (SyntaxError, ValueError):
@@ -122,17 +122,17 @@ def _is_loader(source: PythonSource, call: ast.Call) -> bool:
 
 
 def _workers(call: ast.Call) -> ast.expr | None:
-    return call.args[_WORKERS_PLACE] if len(call.args) > _WORKERS_PLACE else argument(call, "num_workers")
+    return call.args[_WORKERS_POSITION] if len(call.args) > _WORKERS_POSITION else argument(call, "num_workers")
 
 
 def _number(value: ast.expr | None) -> float:
-    """A whole number in the source; 0 where none is given."""
+    """An integer literal in the source; 0 if no value is given, UNKNOWN for any other expression."""
     number = constant(value)
     return number if type(number) is int else 0 if number is None else UNKNOWN
 
 
-def _runs_when_imported(source: PythonSource) -> bool:
-    """Whether the file trains without `if __name__ == "__main__"`: a worker that is not forked would do so too."""
+def _runs_when_imported(source: Source) -> bool:
+    """Whether the file trains without `if __name__ == "__main__"`: a worker that is not forked would train as well."""
     functions = {node.name for node in source.tree.body if isinstance(node, Function)}
     return any(
         isinstance(statement, (ast.For, ast.While))

@@ -1,4 +1,4 @@
-"""Statements of the training loop that wait or print: behind an interval, or out."""
+"""Patches for statements of the training loop that wait or log: run them every N steps, or remove them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _LOG_METHODS = (
     *("add_scalar", "add_scalars", "add_histogram", "add_image", "add_text"),
     *("set_postfix", "set_postfix_str", "set_description", "set_description_str"),
 )
-# Calls that leave no trace behind, so that they may as well not happen.
+# Calls without side effects, which may be skipped.
 _READING = frozenset(
     """
     abs cpu detach exp float format get_last_lr int item items join len max max_memory_allocated mean
@@ -27,19 +27,19 @@ _READING = frozenset(
 )
 
 
-def log_at_interval(source: PythonSource, finding: Finding) -> list[Edit]:
-    """HS001, LG001, LG002: what only prints or logs, every 50 steps of the loop round it."""
+def log_at_interval(source: Source, finding: Finding) -> list[Edit]:
+    """HS001, LG001, LG002: runs statements that only print or log every 50 steps of the enclosing loop."""
     runs = [run for statement in statements_of(source, finding) if (run := _logging_run(source, statement))]
     return _at_interval(source, only(runs), LOG_STEPS)
 
 
-def collect_at_interval(source: PythonSource, finding: Finding) -> list[Edit]:
-    """PY001: a collection by hand, every 500 steps."""
+def collect_at_interval(source: Source, finding: Finding) -> list[Edit]:
+    """PY001: runs an explicit collection every 500 steps."""
     return _at_interval(source, [_call_of(source, finding, "gc.collect")], COLLECT_STEPS)
 
 
-def no_synchronize(source: PythonSource, finding: Finding) -> list[Edit]:
-    """HS003: without the statement, and without the `if` that held nothing else."""
+def no_synchronize(source: Source, finding: Finding) -> list[Edit]:
+    """HS003: removes the statement, and an `if` that contains nothing else."""
     statement: ast.stmt = _call_of(source, finding, "torch.cuda.synchronize")
     for outer in source.ancestors(statement):
         if not (isinstance(outer, ast.If) and outer.body == [statement] and not outer.orelse):
@@ -50,8 +50,8 @@ def no_synchronize(source: PythonSource, finding: Finding) -> list[Edit]:
     return removed(source, statement)
 
 
-def _call_of(source: PythonSource, finding: Finding, function: str) -> ast.stmt:
-    """The one statement at the finding's place that is a call of this function and no more."""
+def _call_of(source: Source, finding: Finding, function: str) -> ast.stmt:
+    """The only statement at the finding's location that just calls this function."""
     return only(
         [
             one
@@ -69,17 +69,17 @@ def _at_interval(source: PythonSource, statements: list[ast.stmt], steps: int) -
         raise UnclearError("not the training loop")
     index = _index(source, loop)
     if any(_stores(node, index) for statement in loop.body for node in ast.walk(statement)):
-        raise UnclearError("the index is changed")
+        raise UnclearError("the loop changes its index")
     for outer in source.ancestors(statements[0]):
         if outer is loop:
             break
         if isinstance(outer, ast.If) and any(isinstance(node, ast.Mod) for node in ast.walk(outer.test)):
-            raise UnclearError("an interval already")
+            raise UnclearError("the statement already runs at an interval")
     return put_inside(source, statements, f"if {index} % {steps} == 0:")
 
 
-def _trains(source: PythonSource, loop: ast.For) -> bool:
-    """Whether an optimizer steps in each turn: here, or in a function of this file that is called here."""
+def _trains(source: Source, loop: ast.For) -> bool:
+    """Whether each iteration calls step(): in the loop, or in a function of this file that the loop calls."""
     called = [node.func for node in ast.walk(loop) if isinstance(node, ast.Call)]
     names = {one.id for one in called if isinstance(one, ast.Name)}
     names |= {one.attr for one in called if isinstance(one, ast.Attribute)}
@@ -91,12 +91,12 @@ def _steps(node: ast.AST) -> bool:
     return isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "step"
 
 
-def _index(source: PythonSource, loop: ast.For) -> str:
-    """The variable that counts the turns of `for step, batch in enumerate(...)` or `for step in range(...)`."""
-    turns, target = loop.iter, loop.target
-    if isinstance(turns, ast.Call) and (source.dotted(turns.func) or "").startswith("tqdm.") and turns.args:
-        turns = turns.args[0]
-    counter = turns.func.id if isinstance(turns, ast.Call) and isinstance(turns.func, ast.Name) else ""
+def _index(source: Source, loop: ast.For) -> str:
+    """The loop variable that counts iterations: `step` in `for step, batch in enumerate(...)` or `in range(...)`."""
+    iterated, target = loop.iter, loop.target
+    if isinstance(iterated, ast.Call) and (source.dotted(iterated.func) or "").startswith("tqdm.") and iterated.args:
+        iterated = iterated.args[0]
+    counter = iterated.func.id if isinstance(iterated, ast.Call) and isinstance(iterated.func, ast.Name) else ""
     if counter == "enumerate" and isinstance(target, ast.Tuple):
         target = target.elts[0]
     elif counter != "range":
@@ -110,8 +110,8 @@ def _stores(node: ast.AST, name: str) -> bool:
     return isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, ast.Store)
 
 
-def _logging_run(source: PythonSource, statement: ast.stmt) -> list[ast.stmt]:
-    """The statement, if all it does is to log; one that reads a value for the logs right below, with those; or none."""
+def _logging_run(source: Source, statement: ast.stmt) -> list[ast.stmt]:
+    """A statement that only logs; or one that reads a value, with the log statements right below it; or nothing."""
     if _logs(source, statement):
         return [statement]
     target = statement.targets[0] if isinstance(statement, ast.Assign) and len(statement.targets) == 1 else None
@@ -139,8 +139,8 @@ def _logs(source: PythonSource, statement: ast.stmt) -> bool:
     return known and all(_only_reads(source, one) for one in [*call.args, *(one.value for one in call.keywords)])
 
 
-def _only_reads(source: PythonSource, value: ast.expr) -> bool:
-    """Whether nothing is changed by working out a value."""
+def _only_reads(source: Source, value: ast.expr) -> bool:
+    """Whether evaluating a value has no side effects."""
     for node in ast.walk(value):
         if isinstance(node, (ast.NamedExpr, ast.Await, ast.Yield, ast.YieldFrom)):
             return False

@@ -1,4 +1,4 @@
-"""Which call made a value: from the loader that a loop iterates, or the optimizer that steps, to its constructor."""
+"""Finds the constructor call behind a value, such as the loader that a loop iterates or the optimizer that steps."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from collections.abc import Callable, Iterator, Sequence
 from traceopt.rules.patches.source import Function, PythonSource, only
 
 Wanted = Callable[[ast.Call], bool]
-Value = tuple[ast.expr, int | None]  # an expression; of a tuple only this element
+Value = tuple[ast.expr, int | None]  # an expression, and the index if only one element of a tuple is meant
 
 
-def constructor(source: PythonSource, values: Sequence[ast.expr], wanted: Wanted, changes: Wanted) -> ast.Call:
-    """The one call of the `wanted` kind behind these values that the fix `changes`.
+def constructor(source: Source, values: Sequence[ast.expr], wanted: Wanted, changes: Wanted) -> ast.Call:
+    """The one `wanted` call behind these values that the fix `changes`.
 
-    Where they come from outside of the file (a parameter, an attribute), the only such call in it. Raises UnclearError
-    for none and for several.
+    If the values come from outside the file (a parameter, an attribute), the only such call in the file. Raises
+    UnclearError if there is none or more than one.
     """
     search = _Search(source, wanted)
     calls = [call for value in values for call in search.calls((value, None))]
@@ -27,7 +27,8 @@ def constructor(source: PythonSource, values: Sequence[ast.expr], wanted: Wanted
 class _Search:
     """Follows names, attributes, parameters and local functions backwards, each once.
 
-    What is not defined in the file hands on what it gets: enumerate(loader), batch.items(), fabric.setup(loader).
+    Functions not defined in the file are assumed to pass on their arguments: enumerate(loader), batch.items(),
+    fabric.setup(loader).
     """
 
     def __init__(self, source: PythonSource, wanted: Wanted) -> None:
@@ -49,10 +50,10 @@ class _Search:
     def _origins(self, node: ast.expr, item: int | None) -> Iterator[Value]:
         if isinstance(node, ast.Call):
             yield from self._returned(node, item)
-            handed_on = [*node.args, *(keyword.value for keyword in node.keywords)]
+            passed_on = [*node.args, *(keyword.value for keyword in node.keywords)]
             if isinstance(node.func, ast.Attribute):
-                handed_on.append(node.func.value)
-            yield from ((one, None) for one in handed_on)
+                passed_on.append(node.func.value)
+            yield from ((one, None) for one in passed_on)
         elif isinstance(node, (ast.Name, ast.Attribute)):
             yield from self._bound(node)
         elif isinstance(node, (ast.Tuple, ast.List)) and item is not None and item < len(node.elts):
@@ -65,7 +66,7 @@ class _Search:
             yield from ((child, None) for child in ast.iter_child_nodes(node) if isinstance(child, ast.expr))
 
     def _returned(self, call: ast.Call, item: int | None) -> Iterator[Value]:
-        """What the functions of this file give that the call may mean."""
+        """What the functions of this file that the call may refer to return."""
         for function in self._functions(call.func):
             for node in self.source.nodes_of(function):
                 if isinstance(node, ast.Return) and node.value is not None:
@@ -76,7 +77,7 @@ class _Search:
         return [function for function in self.source.functions if function.name == name]
 
     def _bound(self, name: ast.Name | ast.Attribute) -> Iterator[Value]:
-        """What a name of the nearest scope that binds it is given, or an attribute anywhere in the file."""
+        """Values bound to a name in the nearest scope that binds it, or to an attribute anywhere in the file."""
         if isinstance(name, ast.Attribute):
             given = list(_given(self.source.nodes, name))
             self.left_the_file |= not given and self.source.dotted(name) is None
@@ -94,7 +95,7 @@ class _Search:
 
 
 def _given(nodes: Sequence[ast.AST], name: ast.Name | ast.Attribute) -> Iterator[Value]:
-    """Values that assignments, loops and `with` give to a name, with the element's number where a tuple is unpacked."""
+    """Values that assignments, loops and `with` bind to a name, with the element index if a tuple is unpacked."""
     for node in nodes:
         if isinstance(node, ast.Assign):
             targets, value = node.targets, node.value
@@ -125,10 +126,8 @@ def _parameters(function: ast.FunctionDef | ast.AsyncFunctionDef) -> list[str]:
     return [one.arg for one in (*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs)]
 
 
-def _passed(
-    source: PythonSource, function: ast.FunctionDef | ast.AsyncFunctionDef, parameter: str
-) -> Iterator[ast.expr]:
-    """What calls of a function in this file pass as a parameter."""
+def _passed(source: Source, function: ast.FunctionDef | ast.AsyncFunctionDef, parameter: str) -> Iterator[ast.expr]:
+    """What calls of a function in this file pass for a parameter."""
     names = _parameters(function)
     for call in source.calls:
         called = call.func

@@ -1,4 +1,4 @@
-"""Patches for findings: the change of each rule's fix, made from the user's file, where it is plain what to change."""
+"""Makes patches for findings from the user's files, if the change is unambiguous."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from traceopt.rules.patches.places import statements_at
 from traceopt.rules.patches.source import PythonSource, UnclearError
 from traceopt.rules.patches.unified import apply_diff, unified_diff
 
-# What makes the edits of a rule's fix; raises UnclearError where a person has to think. The finding's locations are
-# those in the source.
-Recipe = Callable[[PythonSource, Finding], list[Edit]]
+# Makes the edits for a rule's fix; raises UnclearError if a person has to decide. The finding has only locations in the
+# source.
+Recipe = Callable[[Source, Finding], list[Edit]]
 RECIPES: dict[str, Recipe] = {
     "AT001": attention.fused_attention,
     "CM007": arguments.ddp_buffers,
@@ -48,9 +48,9 @@ class FilePatch(Struct, frozen=True):
 
 
 def with_patches(findings: Sequence[Finding], folders: Sequence[Path], *, debug: bool = False) -> list[Finding]:
-    """The findings with a patch each where one can be made from the files in these folders; else as they were.
+    """The findings, with a patch if one can be made from the files in these folders.
 
-    With `debug` an exception in a recipe is raised, which else costs this patch alone.
+    With `debug`, an exception in a recipe is raised. Otherwise only that patch is missing.
     """
     out = []
     for finding, change in zip(findings, _changes(findings, folders, debug), strict=True):
@@ -60,15 +60,15 @@ def with_patches(findings: Sequence[Finding], folders: Sequence[Path], *, debug:
 
 
 def combined_patch(findings: Sequence[Finding], folders: Sequence[Path]) -> tuple[str, list[str]]:
-    """One patch of all fixes that go together, and their codes; of two that clash the more valuable one is in it."""
-    chosen: dict[str, FilePatch] = {}
+    """One patch with all compatible fixes, and their codes. If two clash, it has the more valuable one."""
+    chosen: dict[str, Change] = {}
     codes = []
     for finding, change in zip(findings, _changes(findings, folders, debug=False), strict=True):
         if change is None:
             continue
         path = change.source.path
-        before = chosen.get(path, FilePatch(change.source, []))
-        if before.source.text != change.source.text:  # of another folder
+        before = chosen.get(path, Change(change.source, []))
+        if before.source.text != change.source.text:  # the file is from another folder
             continue
         together = FilePatch(change.source, [*before.edits, *change.edits])
         if _patch(together.source, together.edits) is not None:
@@ -91,10 +91,10 @@ def _changes(findings: Iterable[Finding], folders: Sequence[Path], debug: bool) 
     return out
 
 
-def _change(finding: Finding, folders: Sequence[Path], files: dict[str, PythonSource | None]) -> FilePatch | None:
-    """Made in the file that the finding names first; `files` holds those read so far by their name in the trace.
+def _change(finding: Finding, folders: Sequence[Path], files: dict[str, Source | None]) -> Change | None:
+    """The change in the file that the finding names first; `files` caches files by their name in the trace.
 
-    Raises UnclearError where a person has to make the change.
+    Raises UnclearError if a person has to make the change.
     """
     recipe = RECIPES.get(finding.code)
     if recipe is None or not finding.locations:
@@ -109,8 +109,8 @@ def _change(finding: Finding, folders: Sequence[Path], files: dict[str, PythonSo
     return FilePatch(source, recipe(source, replace(finding, locations=here)))
 
 
-def _patch(source: PythonSource, edits: list[Edit]) -> str | None:
-    """The diff of the edits, if what comes out is Python again and the diff applies to the file."""
+def _patch(source: Source, edits: list[Edit]) -> str | None:
+    """The diff of the edits, if the result is valid Python and the diff applies to the file."""
     try:
         text = applied(source.text, edits)
         PythonSource.parse(source.path, text)

@@ -1,4 +1,4 @@
-"""From the place that a finding names to statements of the source."""
+"""Finds the source statements at a finding's location."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from collections.abc import Iterator
 from traceopt.result.finding import Finding, Location
 from traceopt.rules.patches.source import Function, PythonSource
 
-# Frames that have no def of their own in the source.
+# Frames without a def in the source.
 _UNNAMED = ("", "<lambda>", "<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>")
 _INNER = (ast.stmt, ast.excepthandler, ast.match_case)
 
 
-def statements_at(source: PythonSource, place: Location) -> list[ast.stmt]:
-    """The statements that a place may mean, in order; several where the trace knows less than the line.
+def statements_at(source: Source, place: Location) -> list[ast.stmt]:
+    """The statements that a location may refer to, in order; several if the trace does not know the exact line.
 
-    A trace without the lines of calls names the first line of the function: then all of the function's statements.
-    Empty where the function at that place is another one: the file has changed since.
+    A trace without call lines names the first line of the function; then it is all statements of that function. Empty
+    if the location has another function: the file has changed since the recording.
     """
     name = (place.function or "").rpartition(".")[2]
     scopes = [one for one in (source.tree, *source.functions) if name in (*_UNNAMED, _name(one))]
@@ -27,13 +27,13 @@ def statements_at(source: PythonSource, place: Location) -> list[ast.stmt]:
     return sorted((one for one in found if whole or _touches(one, place)), key=lambda one: (one.lineno, one.col_offset))
 
 
-def statements_of(source: PythonSource, finding: Finding) -> list[ast.stmt]:
-    """Those at the first place of a finding."""
+def statements_of(source: Source, finding: Finding) -> list[ast.stmt]:
+    """The statements at the finding's first location."""
     return statements_at(source, finding.locations[0])
 
 
 def own_nodes(statement: ast.stmt) -> Iterator[ast.AST]:
-    """A statement's nodes without those of the statements inside it."""
+    """A statement's nodes, without those of nested statements."""
     waiting: list[ast.AST] = [statement]
     while waiting:
         node = waiting.pop(0)
@@ -42,7 +42,7 @@ def own_nodes(statement: ast.stmt) -> Iterator[ast.AST]:
 
 
 def _touches(statement: ast.stmt, place: Location) -> bool:
-    """Whether the statement, or the head of a compound one, stands on a line of the place."""
+    """Whether the statement, or the head of a compound one, is on a line of the location."""
     if place.line is None or statement.lineno > (place.last_line or place.line):
         return False
     last = statement.end_lineno or 0
@@ -57,7 +57,7 @@ def _name(scope: ast.AST) -> str:
 
 
 def _first_line(scope: ast.AST) -> int:
-    """As the code object counts: of a function from the first decorator on."""
+    """As in the code object: a function starts at its first decorator."""
     if isinstance(scope, Function):
         return min([scope.lineno, *(one.lineno for one in scope.decorator_list)])
     return 1

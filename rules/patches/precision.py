@@ -1,4 +1,4 @@
-"""Settings of precision and convolution: TF32, cuDNN's search, autocast round the forward pass, channels_last."""
+"""Patches for precision and convolution: TF32, cuDNN benchmark, autocast around the forward pass, channels_last."""
 
 from __future__ import annotations
 
@@ -8,26 +8,26 @@ from traceopt.result.finding import Finding
 from traceopt.rules.patches.edits import Edit, after_imports, put_inside, set_keywords
 from traceopt.rules.patches.source import PythonSource, UnclearError, only
 
-# Methods that hand a batch on, or a result, without the work of a model.
+# Methods that pass on a batch or a result without model work.
 _PLAIN = frozenset(
     """
     clone contiguous cuda detach dim flatten float int items len list long next permute requires_grad_ reshape size
     squeeze to tuple unsqueeze view
     """.split()  # noqa: SIM905
 )
-# What does not go with autocast to bfloat16 as it stands, or says that the file has its own ways already.
-_OTHER_WAYS = ("autocast", "GradScaler", "BCELoss", "binary_cross_entropy(", ".numpy(", ".half(", ".bfloat16(")
+# Code that does not work under autocast to bfloat16 as it is, or that already chooses its own precision.
+_INCOMPATIBLE = ("autocast", "GradScaler", "BCELoss", "binary_cross_entropy(", ".numpy(", ".half(", ".bfloat16(")
 
 
-def tf32(source: PythonSource, _: Finding) -> list[Edit]:
-    """TC002: one line below the imports of the script."""
+def tf32(source: Source, _: Finding) -> list[Edit]:
+    """TC002: adds one line below the imports of the script."""
     if source.mentions("set_float32_matmul_precision", "allow_tf32", "fp32_precision"):
         raise UnclearError("set already")
     return _setting(source, "torch", 'set_float32_matmul_precision("high")')
 
 
-def cudnn_benchmark(source: PythonSource, _: Finding) -> list[Edit]:
-    """CV003: one line below the imports of the script."""
+def cudnn_benchmark(source: Source, _: Finding) -> list[Edit]:
+    """CV003: adds one line below the imports of the script."""
     if source.mentions("cudnn.benchmark", "cudnn.deterministic", "use_deterministic_algorithms"):
         raise UnclearError("set already")
     return _setting(source, "torch", "backends.cudnn.benchmark = True")
@@ -36,7 +36,7 @@ def cudnn_benchmark(source: PythonSource, _: Finding) -> list[Edit]:
 def _setting(source: PythonSource, module: str, code: str) -> list[Edit]:
     guards = [one.test for one in source.tree.body if isinstance(one, ast.If) and isinstance(one.test, ast.Compare)]
     if not _trains(source) and not any(_name(one.left) == "__name__" for one in guards):
-        raise UnclearError("a library: what imports it decides")
+        raise UnclearError("a library: the importing script decides")
     return after_imports(source, module, code)
 
 
@@ -44,10 +44,10 @@ def _trains(source: PythonSource) -> bool:
     return any(_name(call.func) == "backward" for call in source.calls)
 
 
-def autocast(source: PythonSource, finding: Finding) -> list[Edit]:
-    """TC001: the statements of the forward pass and the loss, where they stand one below the other."""
-    if "torch.bfloat16" not in (finding.fix.code or "") or source.mentions(*_OTHER_WAYS):
-        raise UnclearError("more than autocast is needed")
+def autocast(source: Source, finding: Finding) -> list[Edit]:
+    """TC001: wraps the forward pass and the loss, if their statements are consecutive."""
+    if "torch.bfloat16" not in (finding.fix.code or "") or source.mentions(*_INCOMPATIBLE):
+        raise UnclearError("autocast alone is not enough")
     backward = only([node for node in source.nodes if isinstance(node, ast.Expr) and _backward_of(node) is not None])
     forward = _forward(source, backward, _backward_of(backward) or "")
     torch = source.module("torch")
@@ -55,15 +55,15 @@ def autocast(source: PythonSource, finding: Finding) -> list[Edit]:
 
 
 def _backward_of(statement: ast.Expr) -> str | None:
-    """ "loss" for the statement loss.backward()."""
+    """The variable that the statement calls backward() on: "loss" in loss.backward()."""
     call = statement.value
     if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr == "backward":
         return call.func.value.id if isinstance(call.func.value, ast.Name) else ""
     return None
 
 
-def _forward(source: PythonSource, backward: ast.Expr, loss: str) -> list[ast.stmt]:
-    """The statements that lead to the loss, from the first with a call in it that is no mere handing on."""
+def _forward(source: Source, backward: ast.Expr, loss: str) -> list[ast.stmt]:
+    """The statements that lead to the loss, from the first one that does model work."""
     block = source.block(backward)
     statements = block[: block.index(backward)]
     wanted = {loss}
@@ -78,16 +78,16 @@ def _forward(source: PythonSource, backward: ast.Expr, loss: str) -> list[ast.st
         wanted = (wanted - stored) | _names(statement.value, ast.Load)
         chain.append(index)
     chained = {node for index in chain for node in ast.walk(statements[index])}
-    others = {node for statement in source.turn(backward) for node in ast.walk(statement)} - chained
+    others = {node for statement in source.iteration(backward) for node in ast.walk(statement)} - chained
     names = [node for node in others if isinstance(node, ast.Name) and node.lineno < backward.lineno]
     if any(node.id in wanted and isinstance(node.ctx, ast.Store) for node in names):
-        raise UnclearError("a part of the forward pass in another block")
+        raise UnclearError("part of the forward pass is in another block")
     working = [index for index in chain if _works(statements[index])]
     if not working:
         raise UnclearError("no forward pass")
     forward = list(range(min(working), max(chain) + 1))
     if any(index not in chain and not _clears_gradients(statements[index]) for index in forward):
-        raise UnclearError("something else in between")
+        raise UnclearError("another statement in between")
     return [statements[index] for index in forward]
 
 
@@ -108,8 +108,8 @@ def _names(node: ast.AST, context: type[ast.expr_context]) -> set[str]:
     return {one.id for one in ast.walk(node) if isinstance(one, ast.Name) and isinstance(one.ctx, context)}
 
 
-def channels_last(source: PythonSource, _: Finding) -> list[Edit]:
-    """CV001: both the model and its input, where each is moved to the device by one `.to(...)`."""
+def channels_last(source: Source, _: Finding) -> list[Edit]:
+    """CV001: for both the model and its input, if one `.to(...)` each moves them to the device."""
     if not _trains(source) or source.mentions("channels_last", "memory_format", "Conv1d", "Conv3d"):
         raise UnclearError("another layout")
     moves: dict[str, list[ast.Call]] = {}

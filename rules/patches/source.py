@@ -1,4 +1,4 @@
-"""One Python file: its text, its syntax tree, and how the places of the one are found in the other."""
+"""One Python file: its text, its syntax tree, and the mapping between positions in both."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ _LAYOUT = (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tok
 
 
 class UnclearError(Exception):
-    """The source is not plain enough to be changed without a person's thought."""
+    """The source is too ambiguous to change automatically."""
 
 
 def only(items: Sequence[T]) -> T:
-    """The one item there is. Raises UnclearError for none and for several."""
+    """The only item. Raises UnclearError if there is none or more than one."""
     if len(items) != 1:
         raise UnclearError(f"{len(items)} candidates")
     return items[0]
 
 
 class Token(Struct, frozen=True):
-    """A token that means something to Python, by its place in the text."""
+    """A Python token (not layout or a comment), with its position in the text."""
 
     start: int
     end: int
@@ -42,28 +42,28 @@ class Token(Struct, frozen=True):
     text: str
 
 
-class PythonSource(Struct, frozen=True, dict=True):
-    """A file that parses. `path` is how a patch names it: relative, with slashes."""
+class Source(Struct, frozen=True, dict=True):
+    """A file that parses. `path` is its name in a patch: relative, with slashes."""
 
     path: str
     text: str
     tree: ast.Module
 
     @classmethod
-    def parse(cls, path: str, text: str) -> PythonSource:
-        """Raises UnclearError for text that is not Python here, or whose lines git counts differently."""
+    def parse(cls, path: str, text: str) -> Source:
+        """Raises UnclearError if this Python cannot parse the text, or git counts its lines differently."""
         if text.startswith("\ufeff") or "\r" in text.replace("\r\n", "\n"):
-            raise UnclearError("a byte order mark or a lone carriage return")
+            raise UnclearError("a byte order mark or a single carriage return")
         try:
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # an invalid escape in the user's string is none of our business
+                warnings.simplefilter("ignore")  # invalid escapes in the user's strings do not concern us
                 return cls(path, text, ast.parse(text))
         except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
             raise UnclearError("not Python") from error
 
     @cached_property
     def lines(self) -> list[str]:
-        """With their ends. str.splitlines knows ends that neither Python nor git does."""
+        """Lines with their line ends. str.splitlines also splits where neither Python nor git does."""
         return list(io.StringIO(self.text, newline="\n"))
 
     @cached_property
@@ -74,10 +74,10 @@ class PythonSource(Struct, frozen=True, dict=True):
     def eol(self) -> str:
         return "\r\n" if self.lines and self.lines[0].endswith("\r\n") else "\n"
 
-    # Places in the text.
+    # Positions in the text.
 
     def line_start(self, line: int) -> int:
-        """Where a line (from 1 on) begins; behind the last one, the end of the text."""
+        """Offset of a line's start (lines count from 1); after the last line, the end of the text."""
         return self._starts[line - 1]
 
     def line_of(self, offset: int) -> int:
@@ -96,7 +96,7 @@ class PythonSource(Struct, frozen=True, dict=True):
         return self._starts[line - 1] + len(self.lines[line - 1].encode()[:column].decode())
 
     def slice(self, node: ast.expr | ast.stmt) -> str:
-        """The node as it is written."""
+        """The node's source text."""
         return self.text[self.start(node) : self.end(node)]
 
     def indent(self, line: int) -> str:
@@ -104,7 +104,7 @@ class PythonSource(Struct, frozen=True, dict=True):
         return text[: len(text) - len(text.lstrip(" \t"))]
 
     def tokens(self, start: int, end: int) -> list[Token]:
-        """Of a part of the text that is an expression or whole lines with statements; without comments and layout."""
+        """Tokens of an expression or of whole statement lines, without comments and layout."""
         lines = list(io.StringIO(self.text[start:end], newline="\n"))
         starts = list(accumulate(map(len, lines), initial=start))
         try:
@@ -122,8 +122,8 @@ class PythonSource(Struct, frozen=True, dict=True):
             raise UnclearError("not Python") from error
 
     def strings_over_lines(self, first: int, last: int) -> bool:
-        """Whether one of these lines begins inside a string, whose value would change if the line moved."""
-        opened: list[int] = []  # f-strings, which are several tokens from Python 3.12 on
+        """Whether one of these lines begins inside a string, whose value would change if the line was indented."""
+        opened: list[int] = []  # f-strings are several tokens since Python 3.12
         for token in self.tokens(self.line_start(first), self.line_start(last + 1)):
             if token.kind in ("FSTRING_START", "TSTRING_START"):
                 opened.append(token.start)
@@ -133,11 +133,11 @@ class PythonSource(Struct, frozen=True, dict=True):
                 return True
         return False
 
-    # Places in the tree.
+    # Positions in the tree.
 
     @cached_property
     def _around(self) -> dict[ast.AST, tuple[ast.AST, ast.AST]]:
-        """For every node but the module, its parent and its scope."""
+        """For every node except the module, its parent and its scope."""
         found: dict[ast.AST, tuple[ast.AST, ast.AST]] = {}
         for node in self.nodes:  # parents come before their children
             scope = node if isinstance(node, Scope) else found[node][1]
@@ -151,25 +151,25 @@ class PythonSource(Struct, frozen=True, dict=True):
             yield node
 
     def scope(self, node: ast.AST) -> ast.AST:
-        """The function, lambda or module whose names the node sees first."""
+        """The innermost function, lambda or module around the node."""
         return self.tree if node is self.tree else self._around[node][1]
 
     def statement(self, node: ast.AST) -> ast.stmt:
-        """The innermost statement that the node is or belongs to."""
+        """The innermost statement that contains the node, or the node itself."""
         for one in (node, *self.ancestors(node)):
             if isinstance(one, ast.stmt):
                 return one
         raise UnclearError("no statement")
 
     def block(self, statement: ast.stmt) -> list[ast.stmt]:
-        """The list of statements that this one stands in."""
+        """The list of statements that contains this one."""
         for _, value in ast.iter_fields(self._around[statement][0]):
             if isinstance(value, list) and statement in value:
                 return value
         raise UnclearError("no block")
 
     def loops(self, node: ast.AST) -> list[ast.For | ast.AsyncFor | ast.While]:
-        """The loops of the same function round a node, the innermost first."""
+        """The loops around a node in the same function, innermost first."""
         found = []
         below = node
         for one in self.ancestors(node):
@@ -180,8 +180,8 @@ class PythonSource(Struct, frozen=True, dict=True):
             below = one
         return found
 
-    def turn(self, statement: ast.stmt) -> list[ast.stmt]:
-        """The body of the innermost loop round a statement, else of its function."""
+    def iteration(self, statement: ast.stmt) -> list[ast.stmt]:
+        """The body of the innermost loop around a statement, else of its function or module."""
         around = (one for one in self.ancestors(statement) if isinstance(one, (*Loop, *Function, ast.Module)))
         return next(around, self.tree).body
 
@@ -197,7 +197,7 @@ class PythonSource(Struct, frozen=True, dict=True):
         return found
 
     def nodes_of(self, scope: ast.AST) -> list[ast.AST]:
-        """The nodes of a function, lambda or module without those of the ones inside it."""
+        """The nodes of a function, lambda or module, without those of nested ones."""
         return self._nodes_by_scope.get(scope, [])
 
     @cached_property
@@ -212,7 +212,7 @@ class PythonSource(Struct, frozen=True, dict=True):
 
     @cached_property
     def _imported(self) -> dict[str, str | None]:
-        """Names that imports bind and what they mean in full; None where two imports disagree."""
+        """Names that imports bind, with their full names; None if two imports disagree."""
         meaning: dict[str, str | None] = {}
         for node in self.nodes:
             for name, full in _bound_by(node):
@@ -220,16 +220,16 @@ class PythonSource(Struct, frozen=True, dict=True):
         return meaning
 
     def dotted(self, node: ast.AST) -> str | None:
-        """The full name of what an import bound: "torch.utils.data.DataLoader" for `data.DataLoader`."""
+        """The full name of an imported object: "torch.utils.data.DataLoader" for `data.DataLoader`."""
         if isinstance(node, ast.Attribute):
             owner = self.dotted(node.value)
             return f"{owner}.{node.attr}" if owner else None
         return self._imported.get(node.id) if isinstance(node, ast.Name) else None
 
     def module(self, full: str, statements: Sequence[ast.stmt] | None = None) -> str:
-        """The name that these statements, or all at the file's top, give the module `full`.
+        """The name under which these statements (default: all top-level ones) import the module `full`.
 
-        Raises UnclearError where none does.
+        Raises UnclearError if none does.
         """
         for statement in self.tree.body if statements is None else statements:
             for name, meaning in _bound_by(statement):
@@ -242,7 +242,7 @@ class PythonSource(Struct, frozen=True, dict=True):
 
 
 def constant(value: ast.expr | None) -> object:
-    """What a literal is worth; None for an argument that is not given, Ellipsis for what only the run knows."""
+    """A literal's value; None for a missing argument, Ellipsis for a value known only at run time."""
     if value is None:
         return None
     return value.value if isinstance(value, ast.Constant) else ...

@@ -1,4 +1,4 @@
-"""Unified diffs as `git apply` takes them: written from two texts, and applied again as a check."""
+"""Unified diffs for `git apply`: created from two texts, and applied as a check."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ _NO_NEWLINE = "\\ No newline at end of file\n"
 
 
 def unified_diff(path: str, before: str, after: str) -> str:
-    """From `a/path` to `b/path`, with three lines of context."""
-    name = f"{path}\t" if " " in path else path  # where a name ends that has spaces
+    """The diff from `a/path` to `b/path`, with three lines of context."""
+    name = f"{path}\t" if " " in path else path  # marks the end of a name with spaces
     rows = difflib.unified_diff(_lines(before), _lines(after), f"a/{name}", f"b/{name}")
     return "".join(row if row.endswith("\n") else f"{row}\n{_NO_NEWLINE}" for row in rows)
 
 
 def apply_diff(text: str, diff: str) -> str:
-    """The text with the hunks of a one-file diff applied at the very lines they name.
+    """The text with the hunks of a one-file diff applied at exactly the lines they name.
 
-    Raises ValueError where a context line, a removed line or a count differs.
+    Raises ValueError if a context line, a removed line or a count differs.
     """
     lines, rows = _lines(text), _lines(diff)[2:]
     out: list[str] = []
@@ -40,7 +40,7 @@ def apply_diff(text: str, diff: str) -> str:
 
 
 def _sides(rows: list[str]) -> tuple[list[str], list[str]]:
-    """Takes a hunk's lines off `rows`; those before the change and those after it."""
+    """Removes a hunk's lines from `rows`; returns the lines before the change and those after it."""
     old: list[str] = []
     new: list[str] = []
     while rows and not rows[0].startswith("@@"):
@@ -56,5 +56,5 @@ def _sides(rows: list[str]) -> tuple[list[str], list[str]]:
 
 
 def _lines(text: str) -> list[str]:
-    """With their ends. str.splitlines knows ends that git does not."""
+    """Lines with their line ends. str.splitlines also splits where git does not."""
     return list(io.StringIO(text, newline="\n"))
