@@ -1,6 +1,6 @@
-"""The rule engine and the rules: facts to findings.
+"""The rules, and the engine that turns facts into findings.
 
-All that a rule needs is imported from here, by built-in rules and plug-ins alike:
+Rules, built-in or plug-in, import everything they need from here:
 
     from traceopt.rules import Evidence, Facts, Findings, Fix, RemoveHost, Rule, priced, threshold
 

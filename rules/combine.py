@@ -1,4 +1,4 @@
-"""The top fixes together. Their savings overlap, or wait for each other, so they are replayed at once, never summed."""
+"""The combined saving of the top fixes. Savings overlap or depend on each other, so the fixes are replayed together."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from traceopt.result.rows import BreakdownPart
 from traceopt.rules.savings.price import Priced, independent
 
 TOP = 3
-MOST = 0.95  # of the step; something always remains
-UNEXPLAINED = 0.05  # of the step that is left: the part by which the replay may miss the estimate and still explain it
+MAX_SAVED_SHARE = 0.95  # of the step; something always remains
+UNEXPLAINED_SHARE = 0.05  # of the step after the fixes: largest gap between replay and estimate
 
 
 def combine(priced: Sequence[Priced], facts: Facts) -> Combined | None:
-    """None when no finding saves 3 % of the step or more, or when together they give back nothing that is sure; of a
-    sampled file too, whose times are not the step's.
+    """None if no finding saves 3 % of the step or more, if the fixes together save nothing, or for a sampled file, in
+    which step times are not real.
 
-    Where the replay is not trusted, or nothing is known of what the fixes change, the largest one alone counts.
+    If the replay is not trusted, or the replay changes of the fixes are unknown, only the largest saving counts.
     """
     top = independent(one for one in priced if one.finding.impact in ("high", "medium"))[:TOP]
     if not top or facts.quality.sampled_share is not None:
@@ -39,11 +39,11 @@ def combine(priced: Sequence[Priced], facts: Facts) -> Combined | None:
         error = round(facts.replay_error.share, 6) if facts.replay_error else None
         parts = parts_of(facts, after)
         limit = limit_of(parts)
-    saving = min(max(saving, *(s.low_us for s in savings)), sum(s.est_us for s in savings), MOST * step)
+    saving = min(max(saving, *(s.low_us for s in savings)), sum(s.est_us for s in savings), MAX_SAVED_SHARE * step)
     if saving <= 0:
         return None
     left = step - saving
-    explained = abs(saving - replayed) <= UNEXPLAINED * left
+    explained = abs(saving - replayed) <= UNEXPLAINED_SHARE * left
     return Combined(
         codes=[one.finding.code for one in top],
         saving_us=round(saving, 3),
@@ -56,7 +56,7 @@ def combine(priced: Sequence[Priced], facts: Facts) -> Combined | None:
 
 
 def _breakdown(parts: Mapping[str, float], labels: Mapping[str, str], busy: Set[str], us: float) -> list[BreakdownPart]:
-    """The replayed parts, which are of the mean step, as those of a step of `us`."""
+    """The replayed parts of the mean step, scaled to a step of `us` microseconds."""
     total = sum(parts.values())
     return [
         BreakdownPart(name, labels[name], name in busy, round(ns / total * us, 3), round(ns / total, 6), None)

@@ -1,4 +1,4 @@
-"""Runs rules over the facts of a trace: what is worth changing, what was checked, what could not be."""
+"""Runs rules over the facts of a trace: what is worth changing, what was checked, what could not be checked."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ _Part = TypeVar("_Part", Finding, Check)
 _NUMPY_TOO = orjson.OPT_SERIALIZE_NUMPY
 
 NEGLIGIBLE_SHARE = 0.001  # of the step; no fix is worth it
-HIDDEN = "What was found is hidden behind other work: the replayed step is no shorter without it."
+HIDDEN = "The problem is hidden behind other work: fixing it does not shorten the replayed step."
 
 _IMPACTS = ("high", "medium", "low", "info")
 
 
-class RulesOutcome(Struct, frozen=True):
-    """`priced` are the findings, most valuable first; `notes` are those on trace quality; `checks`: one per rule."""
+class Outcome(Struct, frozen=True):
+    """`priced`: the findings, most valuable first. `notes`: those about trace quality. `checks`: one per rule."""
 
     priced: list[Priced]
     notes: list[Note]
@@ -55,9 +55,9 @@ def prepare(
     ignore_codes: Sequence[str] = (),
     thresholds: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> list[Rule]:
-    """The chosen rules with their thresholds; `thresholds` is keyed by rule code or name.
+    """The selected rules with their thresholds; `thresholds` is keyed by rule code or name.
 
-    Raises ConfigError for an unknown code, prefix, name or threshold (also of a rule that is not chosen).
+    Raises ConfigError for an unknown code, prefix, name or threshold (also for a rule that is not selected).
     """
     settings = {registry.find(key): table for key, table in (thresholds or {}).items()}
     configured = {rule: configure(rule, settings.get(rule, {})) for rule in registry.rules}
@@ -65,7 +65,7 @@ def prepare(
 
 
 def configure(rule: type[Rule], settings: Mapping[str, Any]) -> Rule:
-    """`rule` with `settings` for thresholds. Raises ConfigError for one unknown or of another type."""
+    """`rule` with `settings` as its thresholds. Raises ConfigError for an unknown threshold or a wrong type."""
     if not settings:
         return rule()
     where = f"rule {rule.code}"
@@ -78,22 +78,22 @@ def configure(rule: type[Rule], settings: Mapping[str, Any]) -> Rule:
         raise ConfigError(f"{where}: {one_line(str(error))}") from error
 
 
-def run_rules(rules: Sequence[Rule], facts: Facts, *, debug: bool = False) -> RulesOutcome:
-    """Asks every rule about one trace, trace-quality rules first. A rule that raises is a check of status `error`.
+def run_rules(rules: Sequence[Rule], facts: Facts, *, debug: bool = False) -> Outcome:
+    """Runs every rule on one trace, trace-quality rules first. A rule that raises becomes a check of status `error`.
 
-    With `debug` the rule's exception is raised instead.
+    With `debug`, the rule's exception is raised instead.
     """
     of_traces = [rule for rule in rules if not isinstance(rule, RunRule)]
     outcome = _outcome(of_traces, lambda rule: _ask(rule, facts), debug)
     priced = sorted(with_other_fixes(outcome.priced, facts), key=_value_order)
-    worth = [one for one in priced if not _gives_nothing(one, facts)]
-    idle = {one.finding.code for one in priced} - {one.finding.code for one in worth}
-    checks = [replace(c, status="passed", reason=HIDDEN) if c.code in idle else c for c in outcome.checks]
-    return replace(outcome, priced=worth, checks=checks)
+    useful = [one for one in priced if not _saves_nothing(one, facts)]
+    hidden = {one.finding.code for one in priced} - {one.finding.code for one in useful}
+    checks = [replace(c, status="passed", reason=HIDDEN) if c.code in hidden else c for c in outcome.checks]
+    return replace(outcome, priced=useful, checks=checks)
 
 
-def run_rank_rules(rules: Sequence[Rule], run: RunFacts, *, debug: bool = False) -> RulesOutcome:
-    """Asks the rules that compare ranks, in the same way."""
+def run_rank_rules(rules: Sequence[Rule], run: RunFacts, *, debug: bool = False) -> Outcome:
+    """Runs the rules that compare ranks, in the same way."""
     of_ranks = [rule for rule in rules if isinstance(rule, RunRule)]
     return _outcome(of_ranks, lambda rule: _ask_run(rule, run), debug)
 
@@ -146,7 +146,7 @@ def _ask_run(rule: RunRule, run: RunFacts) -> _Answer:
 
 
 def _sound(found: object) -> Priced:
-    """Guards the report against a rule that yields something else, or a saving that is not a number."""
+    """Protects the report from a rule that yields something else, or a saving that is not a finite number."""
     priced = Priced(found) if isinstance(found, Finding) else found
     if not isinstance(priced, Priced):
         raise TypeError(f"check() yielded {type(found).__name__}, not a Finding")
@@ -155,7 +155,7 @@ def _sound(found: object) -> Priced:
     if saving and not all(map(math.isfinite, (saving.low_us, saving.est_us, saving.high_us, saving.share))):
         raise ValueError(f"the saving is not finite: {saving.est_us} us per step, share {saving.share}")
     if saving and max(abs(saving.low_us), abs(saving.est_us), abs(saving.high_us)) > MOST_US:
-        raise ValueError(f"the saving is beyond all measure: {saving.est_us} us per step")
+        raise ValueError(f"the saving is impossibly large: {saving.est_us} us per step")
     return replace(priced, finding=_plain(finding))
 
 
@@ -167,8 +167,8 @@ def _plain(part: _Part) -> _Part:
     return msgspec.convert(orjson.loads(orjson.dumps(part, default=asdict, option=_NUMPY_TOO)), type(part))
 
 
-def _gives_nothing(one: Priced, facts: Facts) -> bool:
-    """Whether the fix was replayed, and even at its best leaves the step as long as it is."""
+def _saves_nothing(one: Priced, facts: Facts) -> bool:
+    """Whether the fix was replayed and even its high end does not shorten the step."""
     if one.price is None or one.finding.saving is None:
         return False
     return one.finding.saving.high_us * 1e3 < NEGLIGIBLE_SHARE * facts.step_ns

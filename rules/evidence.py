@@ -1,4 +1,4 @@
-"""Places and rows behind a finding: costs grouped by call site, locations in the user's code, evidence."""
+"""Evidence for findings: costs grouped by call site, and locations in the user's code."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from traceopt.analyzer.timeline.call_tree import PYTHON
 from traceopt.analyzer.vocabulary.python_frames import CallSite
 from traceopt.result.finding import Evidence, Location
 
-RECORD_STACKS = "No Python stacks were recorded, so the line is not known; record with with_stack=True."
+RECORD_STACKS = "No Python stacks were recorded, so the source line is unknown; record with with_stack=True."
 
 
 class SiteCost(Struct, frozen=True):
-    """What one call site costs. `rows` are its slices."""
+    """The cost of one call site. `rows` are its slices."""
 
     location: Location | None
     cost_ns: int  # over the window
@@ -27,12 +27,12 @@ class SiteCost(Struct, frozen=True):
 
 
 def by_site(facts: Facts, rows: npt.NDArray[np.integer], cost_ns: npt.NDArray[np.int64]) -> list[SiteCost]:
-    """Slices grouped by the user's line behind them, the dearest first; one group without a location at most."""
+    """Slices grouped by the user's source line, most expensive first; at most one group has no location."""
     return _by_site(facts, facts.call_sites.of(rows), rows, cost_ns)
 
 
 def by_calling_site(facts: Facts, rows: npt.NDArray[np.integer], cost_ns: npt.NDArray[np.int64]) -> list[SiteCost]:
-    """The same by the line that called them, where they may be functions of the user's own."""
+    """The same, grouped by the line that called them; for slices that may be the user's own functions."""
     return _by_site(facts, facts.call_sites.calling(rows), rows, cost_ns)
 
 
@@ -47,7 +47,7 @@ def _by_site(
 
 
 def functions_inside(facts: Facts, rows: npt.NDArray[np.int64]) -> list[SiteCost]:
-    """The user's functions that ran inside slices, by their time (callees included), the dearest first."""
+    """The user's functions that ran inside slices, longest total time first (callees included)."""
     around = np.zeros(len(facts.slices), bool)
     around[rows] = True
     frames = np.flatnonzero(facts.call_sites.user_frames & (facts.slices.nearest(around) >= 0) & ~around)
@@ -55,7 +55,7 @@ def functions_inside(facts: Facts, rows: npt.NDArray[np.int64]) -> list[SiteCost
 
 
 def frames_inside(facts: Facts, rows: npt.NDArray[np.integer], limit: int = 4) -> list[Evidence]:
-    """The longest Python functions inside slices, libraries' as well (callees included; no builtins, no torch)."""
+    """The Python functions with the most time inside slices (callees and libraries included; no builtins, no torch)."""
     slices, names = facts.slices, facts.trace.names
     around = np.zeros(len(slices), bool)
     around[rows] = True
@@ -78,12 +78,12 @@ def to_location(site: CallSite) -> Location:
 
 
 def location_of(facts: Facts, slice_row: int) -> Location | None:
-    """The user's code behind a slice; None where no stack was recorded."""
+    """The user's code behind a slice; None if no stack was recorded."""
     return locations_of(facts, [slice_row])[0]
 
 
 def locations_of(facts: Facts, slice_rows: Sequence[int]) -> list[Location | None]:
-    """As `location_of`, of all at once: one costs as much as a hundred. A row below 0 is none."""
+    """`location_of` for many rows at once: one costs as much as a hundred. A row below 0 has no location."""
     rows = np.array(slice_rows, np.int64)
     known = facts.call_sites.of(rows[rows >= 0])
     sites = np.full(len(rows), -1)
@@ -92,7 +92,7 @@ def locations_of(facts: Facts, slice_rows: Sequence[int]) -> list[Location | Non
 
 
 def place_of_work(facts: Facts, row: int) -> Location | None:
-    """The user's line that launched a row of the device's work."""
+    """The user's line that launched a row of GPU work."""
     return location_of(facts, int(facts.links.launch_slice[facts.gpu.rows[row]]))
 
 
@@ -103,7 +103,7 @@ def _at(facts: Facts, site: int) -> Location | None:
 def site_evidence(
     facts: Facts, sites: list[SiteCost], what: Callable[[SiteCost], str], limit: int = 5
 ) -> list[Evidence]:
-    """One row a call site, per step."""
+    """One row per call site, with times and calls per step."""
     count = facts.steps.count
     out = []
     for site in sites[:limit]:
@@ -121,12 +121,12 @@ def site_evidence(
 
 
 def site_locations(sites: list[SiteCost], limit: int = 3) -> list[Location]:
-    """The dearest known places."""
+    """The locations of the most expensive sites that have one."""
     return [site.location for site in sites if site.location is not None][:limit]
 
 
 def places(evidence: list[Evidence], limit: int = 3) -> list[Location]:
-    """The distinct places that evidence names."""
+    """The distinct locations in the evidence."""
     return list(dict.fromkeys(row.location for row in evidence if row.location is not None))[:limit]
 
 

@@ -1,7 +1,7 @@
-"""What makes a finding the same in another recording: its rule, file and function, never a line or a time.
+"""Fingerprints that identify a finding across recordings: its rule, file name and function, never a line or a time.
 
-Lines move when something else is edited, and times differ between two runs of the same code. Of the file only the name
-counts: the folder of a checkout differs from machine to machine.
+Lines move when other code is edited, and times differ between two runs of the same code. Only the file's name counts,
+because the folder of a checkout differs from machine to machine.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ Place = tuple[str, str]
 
 
 def places(finding: Finding) -> list[Place]:
-    """File name and function of the finding's locations, from its evidence when it names none itself."""
+    """File name and function of the finding's locations, or of its evidence if it has no locations."""
     located: Iterable[Location | None] = finding.locations or (row.location for row in finding.evidence)
     named = [(PurePosixPath(at.file).name, at.function or "") for at in located if at is not None]
     return list(dict.fromkeys(named))
 
 
 def fingerprints(findings: Sequence[Finding]) -> list[str]:
-    """One for each finding, in order, 32 hexadecimal digits; several of a rule in one function are numbered."""
+    """One per finding, in order, 32 hex digits each. Several findings of a rule in one function are numbered."""
     seen: Counter[tuple[str, ...]] = Counter()
     marks = []
     for finding in findings:

@@ -1,4 +1,4 @@
-"""Collects the rules: built in, installed as plug-ins, or in the folder given with --rules-dir."""
+"""Collects the rules: built-in, installed as plug-ins, or from the folder given with --rules-dir."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ if TYPE_CHECKING:
 
 CATALOGUE = "traceopt.rules.catalogue"
 ENTRY_POINTS = "traceopt.rules"
-TRACE_QUALITY = "trace quality"  # the family whose findings qualify the trace instead of asking for a change
+TRACE_QUALITY = "trace quality"  # the family whose findings judge the trace instead of asking for a change
 
 _CODE = re.compile(r"[A-Z]+[0-9]+")
 _NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 
 
 class Registry(Struct, frozen=True):
-    """The rules in order of code, and what is wrong with plug-ins that had to be left out."""
+    """The rules ordered by code, and warnings about plug-ins that were left out."""
 
     rules: tuple[type[Rule], ...]
     warnings: tuple[str, ...] = ()
 
     def find(self, code_or_name: str) -> type[Rule]:
-        """Raises ConfigError with the closest codes and names when there is no such rule."""
+        """Raises ConfigError with the closest codes and names if there is no such rule."""
         wanted = code_or_name.lower()
         for rule in self.rules:
             if wanted in (rule.code.lower(), rule.name):
@@ -45,9 +45,9 @@ class Registry(Struct, frozen=True):
 
 
 def load_rules(rules_dir: str | Path | None = None) -> Registry:
-    """All rules there are. A plug-in that is broken or clashes with another rule is a warning.
+    """All available rules. A plug-in that is broken or clashes with another rule causes a warning.
 
-    Raises ConfigError when `rules_dir` is not a folder.
+    Raises ConfigError if `rules_dir` is not a folder.
     """
     collected = _Collected()
     for rule in builtin_rules():
@@ -66,7 +66,7 @@ def load_rules(rules_dir: str | Path | None = None) -> Registry:
 
 
 def builtin_rules() -> Iterator[type[Rule]]:
-    """Exactly one from each module of the catalogue; raises TypeError when a module breaks that."""
+    """Exactly one rule from each module of the catalogue. Raises TypeError if a module breaks that."""
     package = importlib.import_module(CATALOGUE)
     for module_info in sorted(pkgutil.iter_modules(package.__path__), key=lambda info: info.name):
         module = importlib.import_module(f"{CATALOGUE}.{module_info.name}")
@@ -77,10 +77,10 @@ def builtin_rules() -> Iterator[type[Rule]]:
 
 
 def select(rules: Sequence[type[Rule]], select: Sequence[str] = (), ignore: Sequence[str] = ()) -> list[type[Rule]]:
-    """The rules that `select` asks for (all when empty) and `ignore` does not drop; the more specific wins.
+    """The rules that `select` includes (all if empty) and `ignore` does not exclude; the more specific entry wins.
 
     Entries are codes ("DL001"), prefixes ("DL") or names. Trace-quality rules run unless they are ignored,
-    because they say how far the others can be trusted. Raises ConfigError for an entry that matches no rule.
+    because they say how far to trust the other rules. Raises ConfigError for an entry that matches no rule.
     """
     for entry in (*select, *ignore):
         if not any(_match(entry, rule) for rule in rules):
@@ -95,7 +95,7 @@ def select(rules: Sequence[type[Rule]], select: Sequence[str] = (), ignore: Sequ
 
 
 def rules_of(module: ModuleType) -> list[type[Rule]]:
-    """The concrete rules (those with a code of their own) that `module` itself defines."""
+    """The concrete rules (those with their own code) that `module` itself defines."""
     return [
         value
         for value in vars(module).values()
@@ -107,7 +107,7 @@ def rules_of(module: ModuleType) -> list[type[Rule]]:
 
 
 def flaw(rule: type[Rule]) -> str | None:
-    """What keeps `rule` from being used, as one clause, or None."""
+    """Why `rule` cannot be used, as one clause, or None."""
     for attribute in ("code", "name", "title", "family"):
         if not isinstance(value := getattr(rule, attribute, None), str) or not value.strip():
             return f"{rule.__name__} has no {attribute}"
@@ -141,7 +141,7 @@ def rule_page(rule: type[Rule]) -> str:
 
 
 def summary(rule: type[Rule]) -> dict[str, object]:
-    """What `traceopt rules --format json` says of a rule."""
+    """What `traceopt rules --format json` prints about a rule."""
     return {
         "code": rule.code,
         "name": rule.name,
@@ -157,7 +157,7 @@ def summary(rule: type[Rule]) -> dict[str, object]:
 
 
 def _installed() -> Sequence[EntryPoint]:
-    """The plug-ins of installed packages. importlib.metadata takes 30 ms, so it is asked only where one is declared."""
+    """The plug-ins of installed packages. importlib.metadata takes 30 ms, so it is used only if one is declared."""
     if not any(map(_declares_rules, sys.path)):
         return ()
     from importlib.metadata import entry_points
@@ -166,7 +166,7 @@ def _installed() -> Sequence[EntryPoint]:
 
 
 def _declares_rules(folder: str) -> bool:
-    """Whether a package that is installed in the folder may have plug-ins."""
+    """Whether a package installed in the folder may declare plug-ins."""
     declarations = iglob("*-info/entry_points.txt", root_dir=folder)
     try:
         return any(ENTRY_POINTS.encode() in Path(folder, file).read_bytes() for file in declarations)
@@ -175,7 +175,7 @@ def _declares_rules(folder: str) -> bool:
 
 
 class _Collected:
-    """Rules so far, with the codes and names that are taken."""
+    """The rules collected so far, with the codes and names already taken."""
 
     def __init__(self) -> None:
         self.rules: list[type[Rule]] = []
@@ -214,13 +214,13 @@ def _import_file(path: Path) -> ModuleType:
     if spec is None or spec.loader is None:
         raise ImportError(f"cannot import {path}")
     module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module  # typing looks a class's module up there
+    sys.modules[name] = module  # typing looks up a class's module there
     spec.loader.exec_module(module)
     return module
 
 
 def _match(entry: str, rule: type[Rule]) -> int:
-    """How specifically `entry` means `rule`: the length of the matching code or prefix, 0 for no match."""
+    """How specifically `entry` matches `rule`: the length of the matching code or prefix, 0 for no match."""
     if entry.lower() == rule.name:
         return len(rule.code)
     return len(entry) if rule.code.startswith(entry.upper()) else 0

@@ -1,4 +1,4 @@
-"""What a rule is: static metadata, typed thresholds, and a pure check of the facts."""
+"""The base class of rules: static metadata, typed thresholds, and a pure check of the facts."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ else:
 
 
 class Threshold(Struct):
-    """A rule's setting: its default and one line saying what it bounds. As an attribute of the rule it is the value."""
+    """A setting of a rule: its default and one line on what it limits. Reading it on the rule returns the value."""
 
     default: Any
     text: str
@@ -32,7 +32,7 @@ class Threshold(Struct):
         self.name = name
 
     def __get__(self, rule: Rule | None, of: type[Rule]) -> Any:
-        """Where a rule was given no other value."""
+        """The default; a value given to a rule is in the rule's own `__dict__` and takes precedence."""
         return self.default
 
 
@@ -46,14 +46,14 @@ Findings = Iterator[Finding | Priced]  # what check() yields; self.finding() mak
 
 @dataclass_transform(frozen_default=True, kw_only_default=True)
 class Rule:
-    """Base of every rule. A rule's class variables name it; its thresholds are given to it by keyword, and stay.
+    """Base of every rule. Class variables describe the rule; thresholds are passed by keyword and cannot change later.
 
     The docstring of a rule is its page: what it measures, why that costs, how to fix it (with code), when the
     rule is wrong, and sources.
     """
 
     code: ClassVar[str]
-    name: ClassVar[str]  # kebab-case, a noun of the problem; stable once released
+    name: ClassVar[str]  # kebab-case noun for the problem; stable once released
     title: ClassVar[str]  # imperative: the change to make
     family: ClassVar[str]
     effort: ClassVar[str] = "A few lines"
@@ -68,22 +68,22 @@ class Rule:
         self.__post_init__()
 
     def __post_init__(self) -> None:
-        """A rule may raise ValueError here for thresholds that do not go together."""
+        """A rule may raise ValueError here for thresholds that contradict each other."""
 
     def __repr__(self) -> str:
-        """With all thresholds: what decides its answers."""
+        """Includes all thresholds, because they determine the results."""
         values = (f"{one.name}={getattr(self, one.name)!r}" for one in self.thresholds())
         return f"{type(self).__qualname__}({', '.join(values)})"
 
     def __setattr__(self, name: str, value: Any) -> NoReturn:
-        raise AttributeError(f"{name} cannot be set: a rule stays as it was made")
+        raise AttributeError(f"{name} cannot be set: rules are immutable")
 
     def applies(self, facts: Facts) -> str | None:  # noqa: ARG002
-        """Why this rule has nothing to look at in this trace ("No convolutions."), or None when it does."""
+        """Why this rule does not apply to this trace ("No convolutions."), or None if it does."""
         return None
 
     def missing(self, facts: Facts) -> str | None:
-        """What this trace lacks for the rule and how to record it, or None when it can be checked."""
+        """What this trace lacks for the rule and how to record it, or None if the rule can be checked."""
         return next((lack for requirement in self.requires if (lack := facts.lacks(requirement))), None)
 
     def check(self, facts: Facts) -> Findings:
@@ -91,7 +91,7 @@ class Rule:
         raise NotImplementedError
 
     def passed(self, facts: Facts) -> str:  # noqa: ARG002
-        """One sentence for the reader when check() yields nothing; numbers make it better."""
+        """One sentence for the user when check() yields nothing, with numbers if possible."""
         return "No sign of it in this trace."
 
     @classmethod
@@ -101,7 +101,7 @@ class Rule:
 
     @classmethod
     def thresholds(cls) -> tuple[Threshold, ...]:
-        """The settings a user may change."""
+        """The settings a user can change."""
         declared = {
             name: one.text
             for base in reversed(cls.__mro__)
@@ -122,7 +122,7 @@ class Rule:
         confidence: Confidence | None = None,
         shares_cause_with: list[str] | None = None,
     ) -> Priced:
-        """A finding that carries this rule's metadata; the impact follows from the saving."""
+        """A finding with this rule's metadata; the saving determines the impact."""
         price = saving if isinstance(saving, Price) else None
         saving = saving.saving if isinstance(saving, Price) else saving
         finding = Finding(

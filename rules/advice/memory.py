@@ -1,4 +1,4 @@
-"""What the memory rules share: sizes in words, the peak against the capacity, and what each remedy gives back here."""
+"""Shared by the memory rules: sizes in words, the peak against the capacity, and how much each remedy frees."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from traceopt.analyzer.memory.composition import (
 )
 from traceopt.result.finding import Evidence
 
-MANY_BLOCKS = 16  # kept results from which recomputing them can pay
+MANY_BLOCKS = 16  # fewest stored activations for which recomputation pays off
 
 
 class Remedy(Struct, frozen=True):
-    """One way to free memory. `bytes` is what it gives back at this peak, None where the trace does not tell."""
+    """One way to free memory. `bytes`: how much it frees at this peak, None if the trace does not tell."""
 
     name: str
     bytes: int | None
@@ -28,20 +28,20 @@ class Remedy(Struct, frozen=True):
 
 
 def size(count: float | None) -> str:
-    """ "12.3 GB", "340 MB" for a sentence."""
+    """The size as text: "12.3 GB", "340 MB"."""
     if count is None:
         return "not recorded"
     return f"{count / 1e9:.1f} GB" if count >= 1e9 else f"{count / 1e6:,.0f} MB"
 
 
 def peak_bytes(facts: Facts) -> int:
-    """Reserved at the peak, which is what the device lacks; allocated where reserved was not recorded."""
+    """Peak reserved memory, which the device cannot use otherwise; peak allocated if reserved was not recorded."""
     memory = facts.memory
     return (memory.peak_reserved or memory.peak_allocated or 0) if memory else 0
 
 
 def peak_share(facts: Facts) -> float:
-    """Of the device's memory."""
+    """The peak as a share of device memory."""
     return peak_bytes(facts) / (facts.device.memory_bytes or 1)
 
 
@@ -51,13 +51,13 @@ def peak_of_capacity(facts: Facts) -> str:
 
 
 def parts(composition: Composition | None) -> list[Evidence]:
-    """One row a part of the peak."""
+    """One row per part of the peak."""
     held = composition.bytes if composition else {}
     return [Evidence(f"At the peak: {name[:1].lower()}{name[1:]}", detail=size(count)) for name, count in held.items()]
 
 
 def remedies(facts: Facts) -> list[Remedy]:
-    """What frees memory, in the order to try it: the cheapest change first, without those that give nothing back."""
+    """Ways to free memory in the order to try them, cheapest change first; those that free nothing are left out."""
     held = facts.composition
     known = held is not None and held.of(PARAMETERS) > 0
     found = [_mixed_precision(facts, held)]
@@ -71,7 +71,7 @@ def remedies(facts: Facts) -> list[Remedy]:
 
 
 def as_evidence(found: list[Remedy]) -> list[Evidence]:
-    return [Evidence(one.name, detail=f"gives back about {size(one.bytes)}") for one in found if one.bytes is not None]
+    return [Evidence(one.name, detail=f"frees about {size(one.bytes)}") for one in found if one.bytes is not None]
 
 
 def in_words(found: list[Remedy]) -> str:
@@ -80,7 +80,7 @@ def in_words(found: list[Remedy]) -> str:
 
 
 def inside(name: str) -> str:
-    """A remedy's name inside a sentence; acronyms keep their capitals."""
+    """A remedy's name for use inside a sentence; acronyms stay in capitals."""
     return (
         name
         if name[:2].isupper() or name[1:2].isupper() or name.startswith(("LoRA", "Ze"))
@@ -89,7 +89,7 @@ def inside(name: str) -> str:
 
 
 def _mixed_precision(facts: Facts, held: Composition | None) -> Remedy | None:
-    """Results in 16 bits take half; where products run in 16 bits already, nothing is left to win."""
+    """16-bit results take half the memory. If matmuls already run in 16 bits, there is nothing left to gain."""
     if facts.tensor_core_work.dtype.among("fp16", "bf16", "fp8").any():
         return None
     return Remedy(
@@ -100,7 +100,7 @@ def _mixed_precision(facts: Facts, held: Composition | None) -> Remedy | None:
 
 
 def _checkpointing(facts: Facts, held: Composition | None) -> Remedy | None:
-    """Of n equal results 2 sqrt(n) stay: the checkpoints and one stretch between two (Chen et al. 2016)."""
+    """Of n equal results 2 sqrt(n) stay: the checkpoints and one segment between two (Chen et al. 2016)."""
     if facts.regions.recompute.any():
         return None
     code = "hidden = torch.utils.checkpoint.checkpoint(block, hidden, use_reentrant=False)"
@@ -124,25 +124,25 @@ def _smaller_batch(held: Composition | None) -> Remedy:
 
 
 def _optimizer(facts: Facts, held: Composition | None) -> list[Remedy]:
-    """Fewer bytes of state for each parameter, or fewer parameters to train."""
+    """Fewer bytes of state per parameter, or fewer parameters to train."""
     state = facts.model_state
     eight = "optimizer = bitsandbytes.optim.AdamW8bit(model.parameters())"
     lora = "model = peft.get_peft_model(model, peft.LoraConfig(...))"
     if held is None or state is None:
         return [Remedy("An 8-bit optimizer", None, eight), Remedy("LoRA, or QLoRA in 4 bits", None, lora)]
-    kept = held.of(OPTIMIZER_STATE)
-    moments = 2 * state.parameters if "adam" in (state.optimizer or "").lower() else 0  # a byte each
-    trained = kept + held.of(GRADIENTS)
+    optimizer = held.of(OPTIMIZER_STATE)
+    moments = 2 * state.parameters if "adam" in (state.optimizer or "").lower() else 0  # one byte each in 8 bits
+    trained = optimizer + held.of(GRADIENTS)
     weights = held.of(PARAMETERS) - state.parameters // 2
     return [
-        Remedy("An 8-bit optimizer", max(0, kept - moments) if moments else 0, eight),
+        Remedy("An 8-bit optimizer", max(0, optimizer - moments) if moments else 0, eight),
         Remedy("LoRA for fine-tuning", trained, lora),
         Remedy("QLoRA with weights in 4 bits", trained + max(0, weights)),
     ]
 
 
 def _sharded(facts: Facts, held: Composition | None) -> list[Remedy]:
-    """Shares of what stays, spread over the ranks (Rajbhandari et al. 2020), or kept by the host."""
+    """Persistent memory sharded over the ranks (Rajbhandari et al. 2020), or moved to the host."""
     code = "for block in model.layers: fully_shard(block)\nfully_shard(model)"
     ranks = max(2, facts.trace.meta.world_size or 1)
     if held is None:

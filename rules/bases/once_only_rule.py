@@ -1,4 +1,4 @@
-"""What the rules about once-only work share: it belongs to a run's start, and costs where it comes back in steps."""
+"""Base of the rules about one-time work: it belongs to the start of a run and costs time if it recurs in steps."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from traceopt.rules.savings.pricing import priced, without_calls
 
 
 class SteadyRule(Rule):
-    """Base of the rules about work that should be over when the steps are steady. A subclass names cause and fix."""
+    """Base of the rules about work that should be over by the steady-state steps. A subclass names cause and fix."""
 
     cause: ClassVar[str]  # a name of idle.CAUSES
     does: ClassVar[str]  # what happens, for the sentence "... in 3 of 6 steps"
@@ -27,25 +27,25 @@ class SteadyRule(Rule):
     family: ClassVar[str] = "launch and dispatch"
     requires: ClassVar[tuple[str, ...]] = ("gpu", "whole", "launches")
 
-    min_share: float = threshold(0.02, "smallest cost of the mean step, as a share of the median step, to report")
-    min_step_us: float = threshold(500.0, "starvation in one step, in microseconds, from which it counts as hit")
+    min_share: float = threshold(0.02, "smallest cost per step on average, as a share of the median step, to report")
+    min_step_us: float = threshold(500.0, "smallest GPU wait for a step to count as affected, in microseconds")
 
     def applies(self, facts: Facts) -> str | None:
         if facts.steps.count < 3:
-            return f"{facts.steps.count} recorded steps do not tell a start from what comes back."
+            return f"{facts.steps.count} recorded steps are too few to separate start-up from recurring work."
         return None
 
     def check(self, facts: Facts) -> Findings:
         cost = self.cost(facts)
         hit = np.flatnonzero(cost >= self.min_step_us * 1e3)
-        hit = hit[hit > 0]  # the first step is a start
+        hit = hit[hit > 0]  # the first step counts as start-up
         if not len(hit) or cost[hit].sum() / facts.steps.count < self.min_share * facts.step_ns:
             return
         sites = self.sites(facts, hit)
         names = ", ".join(facts.steps.names[i] for i in hit[:3]) + (", ..." if len(hit) > 3 else "")
-        took = ms(float(cost[hit].mean()))
+        wait = ms(float(cost[hit].mean()))
         yield self.finding(
-            why=f"{self.does} in {len(hit)} of {facts.steps.count} steps ({names}), and the GPU waits {took} in each.",
+            why=f"{self.does} in {len(hit)} of {facts.steps.count} steps ({names}), and the GPU waits {wait} in each.",
             saving=self._saving(facts, cost, hit),
             evidence=[*self.more(facts), *site_evidence(facts, sites, lambda s: name_of(facts, int(s.rows[0])))],
             locations=site_locations(sites),
@@ -55,25 +55,25 @@ class SteadyRule(Rule):
         )
 
     def cost(self, facts: Facts) -> I8:
-        """The GPU's starvation by the cause in each step, ns."""
+        """GPU starvation from this cause in each step, ns."""
         return np.asarray(facts.idle.by_step[:, CAUSES.index(self.cause)])
 
     def rows(self, facts: Facts, hit: I8) -> I8:
-        """The slices that it is, in the steps that it hits."""
+        """The slices of this cause in the affected steps."""
         rows = facts.host.rows_of(self.cause)
         return rows[np.isin(facts.steps.step_of(facts.slices.start[rows]), hit)]
 
     def sites(self, facts: Facts, hit: I8) -> list[SiteCost]:
-        """Where it comes from in the steps that it hits."""
+        """The call sites of this cause in the affected steps."""
         rows = self.rows(facts, hit)
         return by_site(facts, rows, facts.gaps.starved.within(facts.slices.start[rows], facts.slices.end[rows]))
 
     def more(self, facts: Facts) -> list[Evidence]:  # noqa: ARG002
-        """Rows of evidence beside the places."""
+        """Evidence rows in addition to the call sites."""
         return []
 
     def _saving(self, facts: Facts, cost: I8, hit: I8) -> Price | None:
-        """Spread over all steps; what happened once may never come back."""
+        """Spread over all steps; None for a one-off, which may never recur."""
         if len(hit) < 2:
             return None
         count = facts.steps.count
@@ -82,7 +82,7 @@ class SteadyRule(Rule):
             facts,
             ((total - float(cost[hit].max())) / count, total / count, total / count),
             without_calls(facts, self.rows(facts, hit)),
-            "The mean step without it; the low end takes the longest for a one-off.",
+            "Assumes it is gone from the mean step; the low end counts the longest occurrence as a one-off.",
             typical=False,
         )
 
@@ -91,4 +91,4 @@ class SteadyRule(Rule):
 
     def passed(self, facts: Facts) -> str:
         share = median(self.cost(facts)) / facts.step_ns
-        return f"It starves the GPU for {percent(share)} of the median step."
+        return f"The GPU waits for it for {percent(share)} of the median step."

@@ -1,4 +1,4 @@
-"""What a rule about several ranks is: it sees their summaries together instead of one trace's facts."""
+"""Base of the rules that compare ranks: they see the summaries of all ranks instead of the facts of one trace."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ class RunRule(Rule):
     """Base of the rules that compare ranks. A subclass implements `check_run` and `passed_run`."""
 
     def check(self, facts: Facts) -> Findings:  # noqa: ARG002
-        """One trace alone says nothing of the others."""
+        """Nothing: one trace alone says nothing about the other ranks."""
         return iter(())
 
     def lacks_ranks(self, run: RunFacts) -> str | None:
-        """What is missing to compare ranks and how to get it; None when it is there."""
+        """What is missing to compare ranks and how to record it, or None."""
         if (lack := run.incomparable) is not None:
             return lack
         if not run.step_names:
@@ -41,16 +41,16 @@ class RunRule(Rule):
         raise NotImplementedError
 
     def remedy(self, ranks: Ranks) -> list[Sequence[Change]] | None:  # noqa: ARG002
-        """What the fix changes on each rank, to replay them together; None where that is not known."""
+        """What the fix changes on each rank, so that they can be replayed together; None if unknown."""
         return None
 
     def passed_run(self, run: RunFacts) -> str:
-        """One sentence for the reader when check_run() yields nothing."""
+        """One sentence for the user when check_run() yields nothing."""
         raise NotImplementedError
 
 
 def ranks_saving(run: RunFacts, low_ns: float, est_ns: float, high_ns: float, basis: str) -> Saving:
-    """Time per step of every rank, bounded by the median step; ordered low <= est <= high."""
+    """A saving in time per step on every rank, capped at the median step and ordered low <= est <= high."""
     step = run.step_ns
     est = min(max(0.0, est_ns), step)
     low, high = min(max(0.0, low_ns), est), min(max(est, high_ns), step)
@@ -59,18 +59,18 @@ def ranks_saving(run: RunFacts, low_ns: float, est_ns: float, high_ns: float, ba
 
 
 def rank_name(run: RunFacts, index: int) -> str:
-    """ "rank 3", or the file's name where the rank is not known."""
+    """ "rank 3", or the file's name if the rank is unknown."""
     rank = run.ranks[index]
     return f"rank {rank.rank}" if rank.rank is not None else rank.path
 
 
 def on_rank(one: Priced, run: RunFacts, index: int) -> Priced:
-    """The finding as one of that rank."""
+    """The finding, attributed to that rank."""
     rank = run.ranks[index].rank
     return one if rank is None else replace(one, finding=replace(one.finding, ranks=[rank]))
 
 
 def place_on(run: RunFacts, index: int, part: str) -> Location | None:
-    """The line behind what a rank spends on a part of its step."""
+    """The source line behind the time that a rank spends on a part of its step."""
     site = run.ranks[index].places.get(part)
     return to_location(site) if site else None

@@ -1,4 +1,4 @@
-"""What the host-synchronization rules share: each is one reason for which the host blocks on the GPU."""
+"""Base of the host-sync rules: each is about one reason why the host blocks on the GPU."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from traceopt.rules.savings.price import Priced
 from traceopt.rules.savings.pricing import calls_in, priced
 from traceopt.rules.savings.starvation import typical_ns
 
-SURE_SHARE = 0.7  # of what reading a value less often gives back: some reads remain
+SURE_SHARE = 0.7  # of the stall, saved at least: some reads remain
 OTHER_RULES = {"data_loading": "DL001", "input_work": "DL002", "logging": "LG001", "checkpoint": "LG003"}
 
 
@@ -28,18 +28,18 @@ class SyncRule(Rule):
 
     reason: ClassVar[str]
     fix: ClassVar[Fix]
-    does: ClassVar[str]  # what the code does, for the sentence "... 2 times a step ..."
+    does: ClassVar[str]  # what happens, for the sentence "... 2 times a step"
     family: ClassVar[str] = "host synchronisation"
     requires: ClassVar[tuple[str, ...]] = ("gpu", "launches")
 
     min_share: float = threshold(0.01, "smallest stall, as a share of the median step, to report")
 
     def rows(self, facts: Facts) -> npt.NDArray[np.bool_]:
-        """Which syncs this rule is about; those of logging belong to LG002, of gradients to HS005."""
+        """The syncs this rule is about; LG002 covers those of logging, HS005 those of gradients."""
         return np.asarray((facts.syncs.reason == self.reason) & ~facts.reporting_syncs & ~facts.gradient_syncs)
 
     def check(self, facts: Facts) -> Findings:
-        """One finding for each line of the user's code."""
+        """One finding per line of the user's code."""
         syncs = facts.syncs
         mine = np.flatnonzero(self.rows(facts) & (syncs.stall > 0))
         sites = facts.call_sites.of(syncs.cause_slice[mine])
@@ -55,19 +55,18 @@ class SyncRule(Rule):
         idle = typical_ns(facts, syncs.start[rows], syncs.idle[rows])
         count = len(distinct_values(syncs.cause_slice[rows])) / facts.steps.count
         shared = self._shared(facts, rows)
-        beside = f", while it is busy with what {' and '.join(shared)} tell of" if shared else ""
+        meanwhile = f"; the refill also includes work reported by {' and '.join(shared)}" if shared else ""
         return self.finding(
             why=(
-                f"{self.does} {times(count)}. The GPU runs dry meanwhile: it waits {ms(idle)} during the "
-                f"call and {ms(stall - idle)} until the host has refilled its queue{beside}."
+                f"{self.does} {times(count)}. The GPU is idle for {ms(idle)} during the call and for "
+                f"{ms(stall - idle)} until the host has refilled its queue{meanwhile}."
             ),
             shares_cause_with=shared,
             saving=priced(
                 facts,
                 (SURE_SHARE * stall, stall, stall),
                 [DropSync(calls_in(facts, syncs.slice[rows]))],
-                "The step without the wait: at most the time in which the GPU starves during the call, plus the refill "
-                "after it.",
+                "Assumes the wait is gone, capped at the GPU's idle time during the call and the refill after it.",
             ),
             evidence=site_evidence(facts, sites, lambda site: name_of(facts, int(site.rows[0]))),
             locations=site_locations(sites),
@@ -75,7 +74,7 @@ class SyncRule(Rule):
         )
 
     def _shared(self, facts: Facts, rows: npt.NDArray[np.int64]) -> list[str]:
-        """Rules that charge a good part of the refill as well: with its lead the host would have hidden that work."""
+        """Rules that also charge much of the refill: with its lead, the host would have hidden that work."""
         syncs = facts.syncs
         refill = intersect(union(syncs.end[rows], syncs.refill_end[rows]), facts.gaps.starved)
         host = facts.host.of_thread(facts.steps.thread)
@@ -87,7 +86,7 @@ class SyncRule(Rule):
         syncs = facts.syncs
         mine = self.rows(facts)
         if not mine.any():
-            return "No such call in the steps."
+            return "The steps contain no such call."
         total = (syncs.end - syncs.start)[mine].sum() / facts.steps.window_ns
         stall = syncs.stall[mine].sum() / facts.steps.window_ns
-        return f"Such calls take {percent(total)} of the step, but the GPU starves for {percent(stall)} of it only."
+        return f"Such calls take {percent(total)} of the step, but the GPU is idle for only {percent(stall)} of it."

@@ -1,4 +1,4 @@
-"""What stands behind a saving: the changes that a fix makes to the replayed graph, and what was measured of it."""
+"""A saving with its origin: the changes that a fix makes to the replayed graph, and the measured bounds."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from traceopt.result.finding import Finding, Saving
 class Price(Struct, frozen=True):
     """A saving and where it comes from.
 
-    `changes` are what the fix is expected to change in a replay, so that fixes can be replayed together; `best` is what
-    it changes if it does well. `bounds_ns`: what was measured of it, ns a step: low, expected, at most.
+    `changes`: what the fix is expected to change in a replay, so that fixes can be replayed together. `best`: what it
+    changes at best. `bounds_ns`: the measured cost, ns per step: low, expected, at most.
     """
 
     saving: Saving
@@ -24,9 +24,9 @@ class Price(Struct, frozen=True):
 
 
 class Priced(Struct, frozen=True):
-    """A finding while rules run, with its price; the price is None where nothing was replayed.
+    """A finding while rules run, with its price; the price is None if nothing was replayed.
 
-    The result document holds the finding alone.
+    The result document holds only the finding.
     """
 
     finding: Finding
@@ -34,17 +34,17 @@ class Priced(Struct, frozen=True):
 
     @property
     def changes(self) -> tuple[Change, ...]:
-        """What the fix changes in a replay; empty where that is not known."""
+        """What the fix changes in a replay; empty if unknown."""
         return self.price.changes if self.price is not None else ()
 
     @property
     def best(self) -> tuple[Change, ...]:
-        """What the fix changes if it does well."""
+        """What the fix changes at best."""
         return self.price.best if self.price is not None else ()
 
 
 def independent(found: Iterable[Priced]) -> list[Priced]:
-    """Findings with a saving; of those that share a cause only the first."""
+    """Findings with a saving; only the first of those that share a cause."""
     chosen: list[Priced] = []
     for one in found:
         finding = one.finding

@@ -1,4 +1,4 @@
-"""What a fix gives back: the step replayed without and with it, inside the bounds of what was measured."""
+"""Prices fixes: the step replayed without and with the fix, within the measured bounds."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from traceopt.rules.savings.starvation import launched_ns, saving
 
 Changes = Sequence[Change]
 
-TOLD_SHARE = 0.05  # of the time that a fix removes; less is not worth a sentence
-HIDDEN_SHARE = 0.7  # of what was measured; a fix that gives back less alone meets another limit of the step
+MENTIONED_SHARE = 0.05  # of the time that a fix removes: a smaller profiler cost is not mentioned
+HIDDEN_SHARE = 0.7  # of the measured cost: a fix that saves less on its own is limited by another part of the step
 
 
 def priced(
@@ -39,11 +39,11 @@ def priced(
     high: Changes | None = None,
     typical: bool = True,
 ) -> Price:
-    """`bounds_ns` is what was measured of it in the step: low, expected and at most. The replay never promises more,
-    and where it is not to be trusted they are the saving.
+    """`bounds_ns`: the measured cost per step: low, expected and at most. The replay never promises more, and if it is
+    not trusted, the bounds are the saving.
 
-    `low` and `high` are what the fix changes if it does badly or well; None: as expected. `typical`: the median step
-    counts, else the mean, for what does not happen in every step.
+    `low`, `high`: what the fix changes at worst and at best; None: as expected. `typical`: use the median step, else
+    the mean step, for costs that do not occur in every step.
     """
     best = expected if high is None else high
     gains = bounds_ns
@@ -57,46 +57,46 @@ def priced(
 
 
 def _without_profiler(facts: Facts, changes: Changes) -> str:
-    """Tells what recording took of the time that a change would remove, where it is a good part of it."""
+    """A sentence on how much of the removed time is recording overhead, if it is a significant part."""
     areas = [change.area for change in changes if isinstance(change, RemoveHost)]
     removed = merge(*areas) if areas else EMPTY
     cost = intersect(removed, facts.profiler_cost).total
-    if cost <= TOLD_SHARE * removed.total:  # 0 <= 0: nothing of the host is removed
+    if cost <= MENTIONED_SHARE * removed.total:  # 0 <= 0: no host time is removed
         return ""
-    return f" Of the recorded time {ms(cost / facts.steps.count)} is what recording itself takes, and not counted."
+    return f" Excludes {ms(cost / facts.steps.count)} of profiler overhead in the recorded time."
 
 
 def gain_ns(facts: Facts, changes: Changes, *, typical: bool = True) -> float:
-    """How much shorter the replayed step is with the changes than without."""
-    return _shorter_ns(facts, facts.replayed.step_times, facts.replay(changes).step_times, typical)
+    """How much the changes shorten the replayed step."""
+    return _shorter_ns(facts, facts.replayed.pace, facts.replay(changes).pace, typical)
 
 
-def _shorter_ns(facts: Facts, before: StepTimes, after: StepTimes, typical: bool = True) -> float:
-    if typical:  # as a part of the measured step, which the replay may miss a little
+def _shorter_ns(facts: Facts, before: Pace, after: Pace, typical: bool = True) -> float:
+    if typical:  # as a share of the measured step, because the replay may differ from it slightly
         return facts.step_ns * (before.step_ns - after.step_ns) / facts.replayed.step_ns
     return before.mean_step_ns - after.mean_step_ns
 
 
 def with_other_fixes(findings: Sequence[Priced], facts: Facts) -> list[Priced]:
-    """The findings, those that other limits hide with what they give back once these are lifted.
+    """The findings, with those that other limits hide priced as if these limits were fixed.
 
-    Where the host, the compute and the communication of a step are each other's limit, a change to one of them alone
-    gives back little. Such a fix keeps what it gives back alone as its low bound, and is expected to give back what it
-    does when the findings about the other two are fixed as well as can be, at most what was measured of it.
+    If host, compute and communication all limit the step, a change to only one of them saves little. The saving of such
+    a fix on its own stays its low bound. Its expected saving is what it saves once the findings about the other two are
+    fixed at best, capped at the measured cost.
     """
     sides = [_side(finding, facts) for finding in findings]
-    given = {
-        side: AppliedChanges(
+    others_fixed = {
+        side: Fixed(
             facts,
             [c for f in independent(f for f, of in zip(findings, sides, strict=True) if of != side) for c in f.best],
         )
         for side in set(sides)
     }
-    return [_unhidden(finding, facts, given[side]) for finding, side in zip(findings, sides, strict=True)]
+    return [_unhidden(finding, facts, others_fixed[side]) for finding, side in zip(findings, sides, strict=True)]
 
 
-class AppliedChanges(Struct, frozen=True, dict=True):
-    """Changes that are made already, and the step times after them."""
+class Fixed(Struct, frozen=True, dict=True):
+    """Changes that are already made, and the pace of the steps with them."""
 
     facts: Facts
     changes: Changes
@@ -106,31 +106,28 @@ class AppliedChanges(Struct, frozen=True, dict=True):
         return self.facts.replay(self.changes).step_times
 
     def gain_ns(self, changes: Changes) -> float:
-        """How much shorter the step is with further changes."""
-        return _shorter_ns(self.facts, self.step_times, self.facts.replay([*self.changes, *changes]).step_times)
+        """How much further changes shorten the step."""
+        return _shorter_ns(self.facts, self.pace, self.facts.replay([*self.changes, *changes]).pace)
 
 
-def _unhidden(one: Priced, facts: Facts, given: AppliedChanges) -> Priced:
+def _unhidden(one: Priced, facts: Facts, others: Fixed) -> Priced:
     price, alone = one.price, one.finding.saving
-    if price is None or alone is None or not given.changes or not facts.replay_trusted:
+    if price is None or alone is None or not others.changes or not facts.replay_trusted:
         return one
     expected_ns = price.bounds_ns[1]
     alone_ns = alone.est_us * 1e3
     if alone_ns >= HIDDEN_SHARE * expected_ns:
         return one
-    est = min(given.gain_ns(price.changes), expected_ns)
+    est = min(others.gain_ns(price.changes), expected_ns)
     if est <= alone_ns:
         return one
-    basis = (
-        f"{alone.basis} Alone it gives back {ms(alone_ns)}, for another part of the step is the limit then; the rest "
-        "comes with the other fixes."
-    )
+    basis = f"{alone.basis} On its own it saves {ms(alone_ns)}; the rest needs the other fixes."
     together = saving(facts, alone.low_us * 1e3, est, max(est, alone.high_us * 1e3), basis)
     return Priced(replace(one.finding, saving=together, impact=impact_of(together)), price)
 
 
 def _side(one: Priced, facts: Facts) -> str:
-    """What the fix makes faster: the host, communication, or compute."""
+    """What the fix speeds up: the host, communication, or compute."""
     if on_host(one):
         return "host"
     scaled_work = [change.work & (change.factor < 1) for change in one.changes if isinstance(change, ScaleWork)]
@@ -139,22 +136,22 @@ def _side(one: Priced, facts: Facts) -> str:
 
 
 def on_host(one: Priced) -> bool:
-    """Whether the fix makes the host faster; else it makes the device faster."""
+    """Whether the fix speeds up the host rather than the device."""
     return any(isinstance(change, RemoveHost | DropSync | AsyncCopy) for change in one.changes)
 
 
 def area_of(facts: Facts, slices: npt.NDArray[np.integer]) -> Intervals:
-    """When any of these slices ran."""
+    """The times when any of these slices ran."""
     return union(facts.slices.start[slices], facts.slices.end[slices])
 
 
 def without_calls(facts: Facts, slices: npt.NDArray[np.integer], share: float = 1.0) -> Changes:
-    """The host spends a share less time in slices (calls, or operators and frames around them) and waits in none."""
+    """The host spends `share` less time in slices (calls, or operators and frames around them) and waits in none."""
     return [RemoveHost(area_of(facts, slices), share), DropSync(calls_in(facts, slices))]
 
 
 def calls_in(facts: Facts, slices: npt.NDArray[np.integer]) -> npt.NDArray[np.int64]:
-    """The runtime calls (rows of the trace's table) that are slices or lie in them."""
+    """The runtime calls (rows of the trace's table) that are these slices or lie inside them."""
     around = np.zeros(len(facts.slices), bool)
     around[slices] = True
     calls = facts.slices.of(RUNTIME, len(facts.trace.runtime))
@@ -162,26 +159,26 @@ def calls_in(facts: Facts, slices: npt.NDArray[np.integer]) -> npt.NDArray[np.in
 
 
 def priced_work(facts: Facts, work: Mask, gains_ns: tuple[float, float, float], basis: str) -> Price:
-    """Work of a mask takes so much less time a step, low, expected and high; each row its part."""
+    """Masked work takes this much less time per step (low, expected, high), divided over its rows by duration."""
     low, expected, high = (shorter(facts, work, gain) for gain in gains_ns)
     return priced(facts, gains_ns, expected, basis, low=low, high=high)
 
 
 def work_of(facts: Facts, shapes: Sequence[GemmShape]) -> Mask:
-    """The work of products of these shapes in the window."""
+    """The GPU work in the window of matmuls with these shapes."""
     rows = np.concatenate([shape.rows for shape in shapes]) if shapes else np.empty(0, np.int64)
     return np.asarray(np.isin(facts.gemms.owner, rows) & (facts.gpu.in_window > 0))
 
 
 def shorter(facts: Facts, work: Mask, gain_ns: float) -> Changes:
-    """Work of a mask takes so much less time a step, each row its part."""
+    """Masked work takes this much less time per step, divided over its rows by duration."""
     inside = float(facts.gpu.in_window[work].sum()) / facts.steps.count
     total = launched_ns(facts, work) if _goes_beyond(facts, work) else inside
     return scaled(facts, work, max(0.0, 1 - gain_ns / total)) if total else []
 
 
 def hide(facts: Facts, rows: npt.NDArray[np.int64], gain_ns: npt.NDArray[np.floating | np.integer]) -> Changes:
-    """Each of these rows of the device's work takes so much less time."""
+    """Each of these rows of GPU work takes this much less time."""
     work = np.zeros(len(facts.gpu.work), bool)
     work[rows] = True
     factor = np.ones(len(work))
@@ -192,8 +189,8 @@ def hide(facts: Facts, rows: npt.NDArray[np.int64], gain_ns: npt.NDArray[np.floa
 def hide_collectives(
     facts: Facts, rows: npt.NDArray[np.int64], gain_ns: npt.NDArray[np.floating | np.integer]
 ) -> Changes:
-    """The same for collectives (rows as CollectiveCalls has them), also on a CPU-only run: the waits for all of them
-    become shorter together.
+    """The same for collectives (rows as in CollectiveCalls), also on a CPU-only run: there, the waits for all of them
+    shrink together.
     """
     if facts.has_gpu:
         return hide(facts, rows, gain_ns)
@@ -202,10 +199,10 @@ def hide_collectives(
 
 
 def scaled(facts: Facts, work: Mask, factor: float | npt.NDArray[np.float64]) -> Changes:
-    """Work of a mask takes `factor` times as long.
+    """Masked work takes `factor` times as long.
 
-    When the host is far ahead, the device does work of the steps after the window. What a mask of work in the window
-    leaves out of that changes as work of the same name does in the window.
+    If the host is far ahead, the device still works on the steps after the window ends. A mask limited to the window
+    misses that work, so it is scaled like work of the same name inside the window.
     """
     inside = facts.gpu.in_window > 0
     if inside.all() or _goes_beyond(facts, work):
@@ -219,5 +216,5 @@ def scaled(facts: Facts, work: Mask, factor: float | npt.NDArray[np.float64]) ->
 
 
 def _goes_beyond(facts: Facts, work: Mask) -> bool:
-    """Whether a mask holds work that ran outside the window."""
+    """Whether a mask includes work that ran outside the window."""
     return bool((work & (facts.gpu.in_window == 0)).any())

@@ -1,4 +1,4 @@
-"""What a matrix product would take if it ran as its device allows: bounds for savings of shapes and types."""
+"""How long a matmul would take at the device's limits: bounds for savings from shapes and data types."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.vocabulary.architectures import DTYPE_BYTES
 from traceopt.analyzer.work.gemms import GemmShape
 
-HBM_SHARE = 0.8  # of the memory bandwidth's peak that a product can reach
-_SIMILAR_SIZE = 8  # times fewer or more FLOP a call
-_SIMILAR_INTENSITY = 4
+HBM_SHARE = 0.8  # of the peak memory bandwidth that a kernel can reach
+_SIMILAR_SIZE = 8  # similar shapes have at most 8 times fewer or more FLOP per call
+_SIMILAR_INTENSITY = 4  # and at most 4 times lower or higher intensity
 
 
 def peak_caveat(facts: Facts, *figures: str) -> str:
@@ -22,19 +22,19 @@ def peak_caveat(facts: Facts, *figures: str) -> str:
 
 
 def memory_ns(facts: Facts, shape: GemmShape, dtype: str) -> float:
-    """Time to move the operands and the result of all calls once; 0 where the bandwidth is not known."""
+    """Time to move the operands and the result of all calls once; 0 if the bandwidth is unknown."""
     accelerator = facts.device.accelerator
     bandwidth = accelerator.hbm_gb_per_s if accelerator else None
     return shape.least_bytes(DTYPE_BYTES.get(dtype, 2)) / (bandwidth * HBM_SHARE) if bandwidth else 0.0
 
 
 def at_rate_ns(facts: Facts, shape: GemmShape, tflops: float, dtype: str) -> float:
-    """Time of all calls at a compute rate, bounded by memory, never above what was measured."""
+    """Time of all calls at a compute rate, bounded by memory bandwidth and never above the measured time."""
     return min(float(shape.duration_ns), max(shape.flops / (tflops * 1e3), memory_ns(facts, shape, dtype)))
 
 
 def intensity(shape: GemmShape) -> float:
-    """FLOP for each byte that must be moved."""
+    """Arithmetic intensity: FLOP per byte that must be moved."""
     return shape.flops / max(1, shape.least_bytes(DTYPE_BYTES.get(shape.dtype, 2)))
 
 
@@ -43,10 +43,10 @@ def alignment_gains_ns(
 ) -> list[tuple[float, float, float]]:
     """Low, expected and high gain of padding each shape, over the window.
 
-    The rate to expect is that of aligned products of the same type, about the same size and intensity in the same
-    trace: their quartiles. Without any, `fallback_speedup`, give or take a part.
+    The expected rates are the quartiles of aligned matmuls in the same trace with the same data type and similar size
+    and intensity. Without any, the rates are 0.67, 1 and 1.25 times `fallback_speedup`.
     """
-    aligned: dict[str, list[tuple[float, float, float]]] = {}  # by type: FLOP of a call, intensity, rate
+    aligned: dict[str, list[tuple[float, float, float]]] = {}  # by data type: FLOP per call, intensity, TFLOP/s
     for shape in facts.gemms.shapes if shapes else ():
         if shape.tflops and facts.gemms.aligned(shape):
             aligned.setdefault(shape.dtype, []).append((shape.flops / shape.calls, intensity(shape), shape.tflops))

@@ -1,4 +1,4 @@
-"""GPU starvation per step and its causes, and the bounds that follow for savings."""
+"""GPU starvation per step and its causes, and the bounds on savings that follow from it."""
 
 from __future__ import annotations
 
@@ -12,13 +12,11 @@ from traceopt.analyzer.stalls.idle import CAUSES
 from traceopt.result.finding import Saving
 
 HOST_DISPATCH = ("launch", "python", "untraced")  # the host's ordinary work between two kernels
-
-
-LONG_PYTHON_NS = 1_000_000  # Python that starves the GPU this long at a stretch is work of its own
+LONG_PYTHON_NS = 1_000_000  # Python that starves the GPU this long without a break is not dispatch
 
 
 def saving(facts: Facts, low_ns: float, est_ns: float, high_ns: float, basis: str) -> Saving:
-    """Time per step, bounded by the median step; ordered low <= est <= high."""
+    """A saving in time per step, capped at the median step and ordered low <= est <= high."""
     step = facts.step_ns
     est = min(max(0.0, est_ns), step)
     low = min(max(0.0, low_ns), est)
@@ -33,13 +31,13 @@ def saving(facts: Facts, low_ns: float, est_ns: float, high_ns: float, basis: st
 
 
 def starved_ns(facts: Facts, *causes: str) -> float:
-    """GPU starvation by these causes (by all when none is given) in the median step."""
+    """GPU starvation from these causes (all if none is given) in the median step."""
     wanted = causes or tuple(cause for cause in CAUSES if cause != "queued")
     return facts.idle.typical_ns(*wanted)
 
 
 def dispatch_amount(facts: Facts) -> npt.NDArray[np.int64]:
-    """What each idle gap owes to dispatch: operators, launch calls, and Python between them in short gaps.
+    """How much of each idle gap is due to dispatch: operators, launch calls, and Python between them in short gaps.
 
     A long gap full of Python is not dispatch. Shape (len(gaps),), ns.
     """
@@ -49,14 +47,14 @@ def dispatch_amount(facts: Facts) -> npt.NDArray[np.int64]:
 
 
 def python_amount(facts: Facts) -> npt.NDArray[np.int64]:
-    """What each long idle gap owes to Python outside operators. Shape (len(gaps),), ns."""
+    """How much of each long idle gap is due to Python outside operators. Shape (len(gaps),), ns."""
     gaps = facts.gaps
     return np.where(gaps.starved_end - gaps.start >= LONG_PYTHON_NS, facts.idle.of_gaps("python"), 0)
 
 
 def dispatch_area(facts: Facts) -> Intervals:
-    """When the host does its ordinary work: all of the window but waits, Python for a millisecond and more while the
-    GPU starves, and what other rules are about.
+    """When the host does its ordinary work: the whole window except waits, Python that starves the GPU for a
+    millisecond or more, and activities that other rules cover.
     """
     gaps, areas = facts.gaps, facts.flow_areas
     long = gaps.starved_end - gaps.start >= LONG_PYTHON_NS
@@ -73,34 +71,34 @@ def dispatch_ns(facts: Facts) -> float:
 def host_bounds(
     facts: Facts, area: Intervals, removed_share: float, gpu_ns: tuple[float, float] = (0.0, 0.0)
 ) -> tuple[float, float, float]:
-    """What shortening host work gives back, low, expected and at most, ns a step.
+    """How much shortening host work saves: low, expected and at most, ns per step.
 
-    Certainly the time in which the GPU starved beside it; else all of it, up to the starvation of the whole step.
-    `gpu_ns`: GPU time per step that goes with the launches, expected and at most.
+    The low end is the time in which the GPU starved during this work. The others are all of the work, capped at the
+    starvation of the whole step. `gpu_ns`: GPU time per step saved along with the launches, expected and at most.
     """
     edges = facts.steps.edges
     host_ns = median(area.within(edges[:-1], edges[1:])) * removed_share
     if not facts.has_gpu:
         return 0.8 * host_ns, host_ns, host_ns
-    beside = intersect(area, facts.gaps.starved)
-    low = median(beside.within(edges[:-1], edges[1:])) * removed_share
+    starving = intersect(area, facts.gaps.starved)
+    low = median(starving.within(edges[:-1], edges[1:])) * removed_share
     high = max(low, min(host_ns, starved_ns(facts)))
     return low, high + gpu_ns[0], high + gpu_ns[1]
 
 
 def per_step(facts: Facts, times: npt.NDArray[np.int64], amount: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """Amounts that happen at times, summed by step. Shape (steps,)."""
+    """Amounts at given times, summed by step. Shape (steps,)."""
     return facts.steps.per_step(facts.steps.step_of(times), amount)
 
 
 def typical_ns(facts: Facts, times: npt.NDArray[np.int64], amount: npt.NDArray[np.int64]) -> float:
-    """Amounts that happen at times, in the median step."""
+    """Amounts at given times, in the median step."""
     return median(per_step(facts, times, amount))
 
 
 def launched_ns(facts: Facts, work: npt.NDArray[np.bool_] | npt.NDArray[np.float64]) -> float:
-    """GPU time a step of work that the steps launched, whenever it ran: the GPU may be some steps behind. `work` is a
-    mask, or the part of each row that counts.
+    """GPU time per step of work that the steps launched, whenever it ran: the GPU may lag by several steps. `work` is a
+    mask, or the share of each row that counts.
     """
     launch = facts.links.launch_slice[facts.gpu.rows]
     at = facts.slices.start[np.maximum(launch, 0)] if len(facts.slices) else np.zeros(len(launch), np.int64)

@@ -1,4 +1,4 @@
-"""What rules share that judge the whole run by its ledger: costs that come now and then, spread over all steps."""
+"""Savings judged over the whole run by its ledger: occasional costs, spread over all steps."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from traceopt.rules.savings.starvation import saving
 
 
 def judged_steps(ledger: Ledger) -> I8:
-    """Numbers of the steps to judge a run by: those without a profiler; all settled ones of a run that has few."""
+    """Indices of the steps to judge a run by: those without a profiler, or all settled steps if these are too few."""
     return (
         ledger.usual if len(ledger.usual) >= FEW else np.arange(min(SETTLED, len(ledger.step_ns)), len(ledger.step_ns))
     )
@@ -24,16 +24,16 @@ def mean_step_ns(ledger: Ledger) -> float:
 
 
 def host_limit_ns(facts: Facts, ledger: Ledger) -> float:
-    """What the run's mean step takes beyond the GPU's own work: no fix of the host's side gives back more."""
+    """How much the run's mean step exceeds the GPU's own work: no host-side fix saves more."""
     busy_ns = facts.gpu.busy.total / facts.steps.count if facts.has_gpu else 0.0
     return max(0.0, mean_step_ns(ledger) - busy_ns)
 
 
 def whole_run_saving(facts: Facts, ledger: Ledger, low_ns: float, est_ns: float, high_ns: float, basis: str) -> Saving:
-    """A cost of the host that the ledger shows, spread over the steps; beside a GPU bounded by what goes beyond it."""
+    """A host cost from the ledger, spread over the steps; with a GPU, capped at the time beyond the GPU's own work."""
     limit = host_limit_ns(facts, ledger)
     if facts.has_gpu and limit < high_ns:
-        basis += " No more than the run's mean step takes beyond the GPU's own work."
-    if limit < est_ns:  # then as sure as the estimate was
+        basis += " Capped at how much the run's mean step exceeds the GPU's own work."
+    if limit < est_ns:  # keep the ratio of the low end to the estimate
         low_ns *= limit / est_ns
     return saving(facts, low_ns, min(est_ns, limit), min(high_ns, limit), basis)
