@@ -160,7 +160,7 @@ def _sound(found: object) -> Priced:
 
 
 def _plain(part: _Part) -> _Part:
-    """The same in plain Python values: rules may compute with NumPy.
+    """The same part with plain Python values, because rules may compute with NumPy.
 
     Raises ValueError or TypeError for a value that the result document cannot hold.
     """

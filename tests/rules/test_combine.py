@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from traceopt.analyzer.facts import Facts
 
-# One fault each, whose cost a single fix gives back whole.
+# One fault each, whose whole cost a single fix saves.
 SINGLE = ("slow_loader", "logging_stall", "gc_pause", "item_stall", "misaligned_vocab", "metric_sync", "cpu_only")
 
 
@@ -134,7 +134,7 @@ def test_cheap_and_unpriced_findings_do_not_count(example: GetExample) -> None:
     assert combine([low, info], facts) is None
 
 
-def test_no_fix_gives_the_whole_step_back(example: GetExample) -> None:
+def test_no_fix_saves_the_whole_step(example: GetExample) -> None:
     """Not even on a CPU-only run, where one path is the step."""
     facts = example("cpu_only").facts
     step_us = facts.step_ns / 1e3

@@ -218,7 +218,7 @@ class TestTinyOperators:
     def test_many_at_one_line(self) -> None:
         finding, saved_us, places = the("LB001", self.step(calls=150, us=10))
         assert saved_us == pytest.approx(0.7 * 150 * 30, rel=0.05)  # with what lies between them
-        assert (finding.title, places) == ("Do many small operations as one", ["model.py:8"])
+        assert (finding.title, places) == ("Batch many small operations into one", ["model.py:8"])
 
     def test_the_engines_own_nodes_are_no_lines(self) -> None:
         def step(t: float, _: int) -> Events:

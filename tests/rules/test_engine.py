@@ -113,7 +113,7 @@ def yielding(**parts: Any) -> Any:
         ({"check": yielding(confidence="odd")}, "ValidationError: Invalid enum value 'odd' - at `$.confidence`"),
         (
             {"check": yielding(saving=saving(1e300, 0.1))},
-            "ValueError: the saving is beyond all measure: 1e+300 us per step",
+            "ValueError: the saving is impossibly large: 1e+300 us per step",
         ),
         ({"passed": lambda *_: 5}, "ValidationError: Expected `str`, got `int` - at `$.reason`"),
     ],

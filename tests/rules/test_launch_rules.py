@@ -30,7 +30,7 @@ class TestGraphCandidate:
         (free,) = found("LB002", facts_with("launch_bound"))
         (blocked,) = found("LB002", facts_with(**SMALL, item="forward"))
         assert "take out" not in free.why
-        assert "reads single values back" in blocked.why
+        assert "reads single values from the GPU" in blocked.why
         assert blocked.confidence == "medium"
         assert saving_of(blocked).share < saving_of(free).share
         assert "train.py:88" in [str(row.location) for row in blocked.evidence]
@@ -55,7 +55,7 @@ class TestGraphCandidate:
 
 @pytest.mark.parametrize("code", STEADY)
 class TestOnceOnlyWork:
-    def test_once_is_told_without_a_saving(self, code: str) -> None:
+    def test_a_one_off_has_no_saving(self, code: str) -> None:
         job = {"compile_us": 60_000} if code == "LB004" else {"load_code_us": 60_000}
         (finding,) = found(code, facts_with(**job, every=5, steps=5))
         assert finding.saving is None

@@ -108,13 +108,13 @@ class TestCheckpointing:
         assert finding.impact == "high"
         assert subject.planted.site in [str(place) for place in finding.locations]
 
-    def test_what_would_have_to_be_kept(self, example: GetExample) -> None:
+    def test_the_memory_to_store_activations(self, example: GetExample) -> None:
         """The twin keeps it."""
         (finding,) = found("MM007", example("checkpointing").facts)
         kept, dropped = (example("checkpointing", fixed=fixed).facts.memory for fixed in (True, False))
         assert kept is not None
         assert dropped is not None
-        assert f"keeping them takes {size((kept.peak_allocated or 0) - (dropped.peak_allocated or 0))}" in finding.why
+        assert f"storing them takes {size((kept.peak_allocated or 0) - (dropped.peak_allocated or 0))}" in finding.why
 
     def test_silent_on_the_twin_and_on_a_full_device(self, example: GetExample) -> None:
         assert found("MM007", example("checkpointing", fixed=True).facts) == []

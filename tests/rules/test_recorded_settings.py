@@ -188,7 +188,7 @@ class TestLaunchBlocking:
 
     def test_the_trace_alone_shows_it(self) -> None:
         found = finding(generated("launch_blocking", metadata=False), "HS006")
-        assert found.why.startswith("For 100% of the kernels' time")
+        assert found.why.startswith("Launches block until the kernel has finished for 100% of kernel time")
 
     def test_a_variable_that_did_nothing_is_no_finding(self) -> None:
         facts = generated("healthy", change={"environment.variables": {"CUDA_LAUNCH_BLOCKING": "1"}})
@@ -282,7 +282,7 @@ class TestDebugModes:
 
     def test_recorded_and_off(self) -> None:
         own = {"environment": {"anomaly_mode": False, "variables": {"TORCH_DISTRIBUTED_DEBUG": "INFO"}}}
-        assert "none is recorded as set" in reason(launches(own), "LG004", "passed")
+        assert "no debugging switch was recorded as set" in reason(launches(own), "LG004", "passed")
 
 
 class TestCudnnBenchmark:
@@ -320,16 +320,16 @@ class TestCudnnBenchmark:
 class TestCollector:
     """PY001."""
 
-    def test_recorded_totals_are_sure_where_a_hole_is_a_guess(self) -> None:
+    def test_recorded_totals_are_sure_but_a_gap_without_events_is_a_guess(self) -> None:
         assert finding(generated("gc_pause", metadata=False), "PY001").confidence == "low"
         found = finding(generated("gc_pause", warmup=10), "PY001")
         assert found.confidence == "high"
-        assert "20.0 ms of each step" in found.why
+        assert "20.0 ms of each 22.3 ms step" in found.why
 
-    def test_a_hole_without_collections_is_not_the_collector(self) -> None:
+    def test_a_gap_without_collections_is_not_the_collector(self) -> None:
         none = {"collections": 0, "us": 0.0}
         facts = generated("gc_pause", change={"gc": none, "ledger.gc_us": None})
-        assert reason(facts, "PY001", "passed") == "The garbage collector takes 0.0% of the run's steps."
+        assert reason(facts, "PY001", "passed") == "Garbage collection takes 0.0% of the run's steps."
 
     def test_collections_outside_of_the_recorded_steps_count(self) -> None:
         change = {"ledger.gc_us": [0.0] * 10 + [60_000.0] * 6 + [0.0] * 6, "gc": {"collections": 6, "us": 360_000.0}}
@@ -337,9 +337,9 @@ class TestCollector:
         assert found.saving is not None
         assert found.saving.low_us == 0
 
-    def test_a_collector_that_is_frozen_already(self) -> None:
+    def test_objects_that_are_already_frozen(self) -> None:
         gc = {"collections": 9, "us": 1e5, "full_collections": 9, "full_us": 1e5, "frozen_objects": 1_000_000}
-        assert "frozen already" in finding(generated("gc_churn", change={"gc": gc}), "PY001").fix.text
+        assert "already frozen" in finding(generated("gc_churn", change={"gc": gc}), "PY001").fix.text
 
 
 class TestContention:
@@ -347,7 +347,7 @@ class TestContention:
 
     def test_more_threads_than_cores(self) -> None:
         found = finding(generated("cpu_contention"), "PY002")
-        assert "24 threads to run (20 for operators and 4 workers) on 8 cores" in found.why
+        assert "24 threads (20 for operators and 4 workers) on 8 cores" in found.why
         assert found.fix.code == "OMP_NUM_THREADS=4"
 
     def test_other_programs_are_no_fault_of_the_job(self) -> None:
@@ -361,7 +361,7 @@ class TestContention:
 
     def test_a_system_that_does_not_count(self) -> None:
         facts = generated("cpu_contention", change={"ledger.core_wait": None})
-        assert "does not count" in reason(facts, "PY002", "not_applicable")
+        assert "does not record" in reason(facts, "PY002", "not_applicable")
 
 
 class TestSaves:
@@ -374,7 +374,9 @@ class TestSaves:
     def test_saves_outside_of_the_recorded_steps_are_spread_over_the_run(self) -> None:
         facts = self.facts([[step, 13_000.0] for step in (4, 9, 14, 19)])
         found = finding(facts, "LG003")
-        assert "in 4 of 26 steps, about every 5, for 13.0 ms each: 2.0 ms of each step" in found.why
+        assert (
+            "4 of 26 steps, about once every 5 steps, for 13.0 ms each. On average that is 2.0 ms of each" in found.why
+        )
 
     def test_one_save_is_no_habit(self) -> None:
         facts = self.facts([[9, 13_000.0]])
@@ -415,14 +417,14 @@ class TestIntervals:
 class TestPrecision:
     """TC002 and CV001 know what is set already."""
 
-    def test_what_is_allowed_already_is_not_advised(self) -> None:
+    def test_settings_that_are_already_right_are_not_advised(self) -> None:
         change = {"environment.matmul_tf32": True}
-        assert "TF32 was allowed" in reason(generated("tf32_off", change=change), "TC002", "not_applicable")
+        assert "TF32 was recorded as allowed" in reason(generated("tf32_off", change=change), "TC002", "not_applicable")
 
-    def test_only_what_is_off_is_to_be_set(self) -> None:
+    def test_only_settings_that_are_off_are_advised(self) -> None:
         found = finding(generated("tf32_off"), "TC002")
         assert found.fix.code == 'torch.set_float32_matmul_precision("high")'
-        assert "TF32 of matrix products: off" in [row.what for row in found.evidence]
+        assert "TF32 for matmuls: off" in [row.what for row in found.evidence]
 
     def test_a_variable_overrides_the_script(self) -> None:
         change = {"environment.matmul_tf32": True, "environment.variables": {"NVIDIA_TF32_OVERRIDE": "0"}}
@@ -456,10 +458,10 @@ class TestStretch:
         return {"ledger.step_us": step_us, "ledger.fetch_us": None}
 
     @pytest.mark.parametrize("scenario", ["launch_bound", "cpu_only"])
-    def test_the_measured_number_is_told(self, scenario: str) -> None:
+    def test_the_measured_ratio_is_reported(self, scenario: str) -> None:
         facts = generated(scenario, warmup=16, change=self.window(1.34))
         [note] = run_rules([RULES["TQ006"]], facts, debug=True).notes
-        assert note.text.startswith("Recorded steps took 1.34 times as long as the others of the run")
+        assert note.text.startswith("Recorded steps took 1.34 times as long as unrecorded ones")
         assert ("the GPU waits for the host" in note.text) == (scenario == "launch_bound")
 
     def test_a_stack_that_cost_nothing_is_no_note(self) -> None:

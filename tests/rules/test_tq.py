@@ -109,7 +109,7 @@ def test_real_traces(path: str, codes: set[str]) -> None:
 
 class TestNoGpuEvents:
     @pytest.mark.parametrize("step", ["cpu_only", "healthy"])
-    def test_a_cpu_only_run_is_told_from_a_gpu_run(self, example: GetExample, step: str) -> None:
+    def test_a_cpu_only_run_differs_from_a_gpu_run(self, example: GetExample, step: str) -> None:
         found = notes(example(step).facts)
         assert ("CPU-only run" in found.get("TQ001", "")) == (step == "cpu_only")
 
@@ -136,7 +136,7 @@ class TestNoSteps:
     def test_one_step_cannot_tell_a_one_off(self) -> None:
         assert "Only one step" in notes(facts_of([*steps(1, busy_us=5_000)]))["TQ002"]
 
-    def test_an_annotation_stands_for_the_step(self) -> None:
+    def test_an_annotation_is_used_as_the_step(self) -> None:
         found = notes(facts_of([*steps(4, busy_us=5_000, name="train_step")]))
         assert "the 4 ranges named 'train_step'" in found["TQ002"]
 
@@ -146,8 +146,8 @@ class TestNoSteps:
 
 
 class TestCroppedOrSampled:
-    def test_begun_inside_a_step(self, example: GetExample) -> None:
-        assert "begins inside a step" in notes(example("cropped").facts)["TQ003"]
+    def test_a_file_that_starts_inside_a_step(self, example: GetExample) -> None:
+        assert "starts inside a step" in notes(example("cropped").facts)["TQ003"]
         assert "TQ003" not in notes(example("healthy").facts)
 
     def test_work_of_earlier_steps(self) -> None:
@@ -172,7 +172,7 @@ class TestCroppedOrSampled:
 
 class TestColdStart:
     def test_context_and_code_loading(self, example: GetExample) -> None:
-        assert "not a steady step" in notes(example("cold_start").facts)["TQ004"]
+        assert "not a steady-state step" in notes(example("cold_start").facts)["TQ004"]
         assert notes(example("cold_start", fixed=True).facts) == {}
 
     def test_a_short_allocation_is_no_context(self) -> None:
@@ -247,11 +247,11 @@ class TestTruncatedFile:
         lost = [{**small_traces.op("aten::add", 1, 1), "ts": "soon"} for _ in range(3)]
         assert "3 were lost" in notes(facts_of([*steps(), *lost]))["TQ009"]
 
-    def test_mended_events_are_whole(self, example: GetExample) -> None:
+    def test_repaired_events_are_complete(self, example: GetExample) -> None:
         data = broken.raw_backslashes(example("healthy").path.read_bytes())
         facts = Facts(read_trace(io.BytesIO(data), "x.json"))
         assert facts.trace.meta.repaired_events > 0
-        assert "mended" in reason(facts, "TQ009")
+        assert "repaired" in reason(facts, "TQ009")
 
 
 def test_queued_idle() -> None:

@@ -55,7 +55,7 @@ def finding(price: Price, code: str) -> Priced:
     return Priced(Finding(code, code, "", "low", "high", "", "", price.saving, "", [], [], Fix("")), price)
 
 
-def test_the_replay_says_what_a_fix_gives_back() -> None:
+def test_the_replay_says_how_much_a_fix_saves() -> None:
     facts = facts_of(600, 400, wait=True)
     price = priced(
         facts, (0, 1_000 * US, 1_000 * US), [load_area(facts)], "", low=[RemoveHost(load_area(facts).area, 0.5)]
@@ -65,7 +65,7 @@ def test_the_replay_says_what_a_fix_gives_back() -> None:
     assert price.changes[0].area.total == 5 * 600 * US  # type: ignore[attr-defined]
 
 
-def test_what_recording_took_is_told_of_host_work_alone() -> None:
+def test_profiler_overhead_is_mentioned_only_for_host_work() -> None:
     facts = facts_of(600, 400, wait=True)
     assert "recording itself" not in priced(facts, (0, 0, 400 * US), [halved(facts)], "Half.").saving.basis
 
@@ -76,7 +76,7 @@ def test_never_more_than_was_measured() -> None:
     assert (saving.low_us, saving.est_us, saving.high_us) == (100, 200, 300)
 
 
-def test_hidden_work_gives_nothing_back() -> None:
+def test_fixing_hidden_work_saves_nothing() -> None:
     facts = facts_of(300, 400, wait=False)
     assert priced(facts, (0, 300 * US, 300 * US), [load_area(facts)], "").saving.est_us == 0
 
@@ -99,7 +99,7 @@ def test_then_the_confidence_falls_too(tmp_path: Path) -> None:
 
 
 class TestEachOthersLimit:
-    """The host needs 405 us a step and the GPU 401, beside each other: a fix of one side alone is hidden."""
+    """The host needs 405 us a step and the GPU 401, overlapping: a fix of only one side is hidden."""
 
     @pytest.fixture
     def facts(self) -> Facts:
