@@ -1,4 +1,4 @@
-"""Fixes together: never more than the step, never their sum where they overlap, nothing without a sure saving."""
+"""Combined fixes: never more than the step, never the sum of overlapping savings, None without a certain saving."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 import pytest
+from msgspec.structs import replace
 
 from fixtures.scenarios import SCENARIOS
 from traceopt.analyzer.replay.changes import Change, RemoveHost
@@ -100,7 +101,7 @@ def test_what_is_not_known_of_a_fix_is_added_to_the_replay(example: GetExample) 
 
 
 def test_the_parts_that_are_left(example: GetExample) -> None:
-    """Told of a replay that explains the saving, by the names of the breakdown; the fixed cause is gone."""
+    """With the names of the breakdown and without the fixed cause; only if the replay explains the saving."""
     subject = example("slow_loader")
     combined = subject.result.combined
     assert combined is not None
@@ -128,10 +129,9 @@ def test_a_faster_host_helps_only_to_the_gpus_own_path(example: GetExample) -> N
 
 def test_cheap_and_unpriced_findings_do_not_count(example: GetExample) -> None:
     facts = example("slow_loader").facts
-    low = finding("DL001", 100)
-    low = Finding(**{**{name: getattr(low, name) for name in low.__slots__}, "impact": "low"})
-    info = Finding(**{**{name: getattr(low, name) for name in low.__slots__}, "impact": "info", "saving": None})
-    assert combine([low, info], facts) is None
+    low = replace(finding("DL001", 100).finding, impact="low")
+    info = replace(low, impact="info", saving=None)
+    assert combine([Priced(low), Priced(info)], facts) is None
 
 
 def test_no_fix_saves_the_whole_step(example: GetExample) -> None:
@@ -148,4 +148,4 @@ def test_a_sampled_file_has_no_common_saving(example: GetExample, monkeypatch: p
     subject = example("slow_loader")
     assert subject.result.combined is not None
     monkeypatch.setattr(TraceQuality, "sampled_share", 0.01)
-    assert combine(subject.result.findings, subject.facts) is None
+    assert combine([Priced(one) for one in subject.result.findings], subject.facts) is None

@@ -462,7 +462,7 @@ class TestStretch:
         facts = generated(scenario, warmup=16, change=self.window(1.34))
         [note] = run_rules([RULES["TQ006"]], facts, debug=True).notes
         assert note.text.startswith("Recorded steps took 1.34 times as long as unrecorded ones")
-        assert ("the GPU waits for the host" in note.text) == (scenario == "launch_bound")
+        assert ("the GPU's wait for the host" in note.text) == (scenario == "launch_bound")
 
     def test_a_stack_that_cost_nothing_is_no_note(self) -> None:
         facts = generated("launch_bound", warmup=16, change=self.window(1.02))
