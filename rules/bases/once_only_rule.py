@@ -32,7 +32,7 @@ class SteadyRule(Rule):
 
     def applies(self, facts: Facts) -> str | None:
         if facts.steps.count < 3:
-            return f"{facts.steps.count} recorded steps are too few to separate start-up from recurring work."
+            return f"Too few steps were recorded ({facts.steps.count}) to separate start-up from recurring work."
         return None
 
     def check(self, facts: Facts) -> Findings:
@@ -91,4 +91,4 @@ class SteadyRule(Rule):
 
     def passed(self, facts: Facts) -> str:
         share = median(self.cost(facts)) / facts.step_ns
-        return f"The GPU waits for it for {percent(share)} of the median step."
+        return f"This leaves the GPU idle for {percent(share)} of the median step."

@@ -89,4 +89,4 @@ class SyncRule(Rule):
             return "The steps contain no such call."
         total = (syncs.end - syncs.start)[mine].sum() / facts.steps.window_ns
         stall = syncs.stall[mine].sum() / facts.steps.window_ns
-        return f"Such calls take {percent(total)} of the step, but the GPU is idle for only {percent(stall)} of it."
+        return f"Such calls take {percent(total)} of the step and leave the GPU idle for {percent(stall)} of it."

@@ -25,8 +25,8 @@ class ScalarRead(SyncRule):
 
     Replace `if torch.isnan(x).any():` with a masked operation, or check every N steps.
 
-    When it is wrong: if the host is the bottleneck anyway, it had no lead to lose, and the rule charges only the wait
-    itself. Sync time while the GPU is busy is not counted.
+    When it is wrong: if the host is the bottleneck anyway, it was not ahead of the GPU, and the rule charges only the
+    wait itself. Sync time while the GPU is busy is not counted.
 
     Sources: PyTorch performance tuning guide, "Avoid unnecessary CPU-GPU synchronization".
     """

@@ -28,8 +28,8 @@ class ClipOrScalerSync(SyncRule):
         norm = clip_grad_norm_(params, 1.0, foreach=True, error_if_nonfinite=False)
         if step % 50 == 0: log(norm.item())                    # read it rarely
 
-    When it is wrong: if the host is the bottleneck anyway, it had no lead to lose, and only the wait counts. Sync time
-    while the GPU is busy is not counted. Without stacks, only the scaler's read can be recognized.
+    When it is wrong: if the host is the bottleneck anyway, it was not ahead of the GPU, and only the wait counts. Sync
+    time while the GPU is busy is not counted. Without stacks, only the scaler's read can be recognized.
 
     Sources: PyTorch documentation of torch.amp.GradScaler and torch.nn.utils.clip_grad_norm_.
     """

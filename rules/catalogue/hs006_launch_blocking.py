@@ -24,9 +24,8 @@ TAIL_NS = 2_000  # host and GPU clocks agree to within this
 
 
 class LaunchBlocking(Rule):
-    """Measures how much of the time in long kernels (20 microseconds or longer) is spent in kernels whose launch call
-    returns only after the kernel has finished. If there are too few long kernels, the recorded environment variables
-    decide.
+    """Measures the share of time in long kernels (20 microseconds or longer) whose launch call returns only after they
+    have finished. If there are too few long kernels, the recorded environment variables decide.
 
     Why it costs: host and GPU take turns. While a kernel runs, the host prepares nothing. While the host prepares the
     next kernel, the GPU is idle. The step takes the sum of both times instead of the longer one.

@@ -33,7 +33,8 @@ class DecodeLaunchBound(Rule):
     Batching requests gives each launch more work. With the launches gone, reading the weights is the limit. Then 8-bit
     or 4-bit weights help.
 
-    When it is wrong: prompts (prefill) have many rows, and the rule is not about them. LB001 prices the same idle time.
+    When it is wrong: prompts (prefill) have many rows, and the rule does not cover them. LB001 prices the same idle
+    time.
 
     Sources: PyTorch blog, "Accelerating Generative AI with PyTorch II: GPT, Fast" (2023); Hugging Face documentation,
     "LLM inference optimization".

@@ -25,7 +25,7 @@ class LazyModuleLoad(SteadyRule):
         torch.backends.cudnn.benchmark = False         # if shapes keep changing
 
     When it is wrong: the first steps load code, and a recording that starts with them shows it. If only one step is
-    affected, the finding has no saving. TQ004 reports a whole window that is a start.
+    affected, the finding has no saving. TQ004 reports a window that holds only start-up.
 
     Sources: CUDA programming guide, "Lazy Loading"; PyTorch documentation of torch.backends.cudnn.benchmark.
     """

@@ -40,7 +40,7 @@ class PythonBound(Rule):
         mask = torch.arange(n, device="cuda") < k   # instead of a Python loop over n
 
     When it is wrong: a thread that waits in Python (`sleep`, a queue, a lock) looks the same; the evidence names the
-    call. On a CPU-only run a thread that waits for a core also looks the same, so only functions that run this long in
+    call. On a CPU-only run a thread that waits for a core also looks the same, so only functions that take time in
     three of four steps count. The profiler slows Python calls more than anything else. The true cost is therefore
     smaller, by half in code that makes many small calls.
 

@@ -69,7 +69,7 @@ class LoggingInStep(Rule):
 
     def passed(self, facts: Facts) -> str:
         share = max(0.0, facts.stalls.typical_ns("logging") - _sync_ns(facts)) / facts.step_ns
-        return f"Logging stalls {percent(share)} of the median step."
+        return f"Logging stalls take {percent(share)} of the median step."
 
 
 def _sync_ns(facts: Facts) -> float:

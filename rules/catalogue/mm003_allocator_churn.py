@@ -29,7 +29,7 @@ class AllocatorChurn(Rule):
     How to fix: remove `torch.cuda.empty_cache()` from the loop, keep shapes the same from step to step (pad to a few
     sizes), and let segments expand.
 
-        # in the environment, before CUDA is initialised
+        # in the environment, before CUDA is initialized
         PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True
 
     Pinned memory: allocate it once and reuse it, or let the DataLoader pin (`pin_memory=True`).
@@ -89,7 +89,9 @@ class AllocatorChurn(Rule):
 
     def passed(self, facts: Facts) -> str:
         share = facts.idle.typical_ns("allocation") / facts.step_ns
-        return f"The GPU waits for {len(_calls(facts)):,} driver allocations for {percent(share)} of the median step."
+        return (
+            f"Driver allocations ({len(_calls(facts)):,}) leave the GPU idle for {percent(share)} of the median step."
+        )
 
 
 def _calls(facts: Facts) -> I8:

@@ -19,7 +19,7 @@ class Fragmentation(Rule):
 
     How to fix: let segments expand, and use few sizes.
 
-        # in the environment, before CUDA is initialised
+        # in the environment, before CUDA is initialized
         PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True
 
     Inputs with ever new lengths fragment most: pad them to a few sizes.

@@ -50,7 +50,7 @@ class MemoryGrowth(Rule):
     def applies(self, facts: Facts) -> str | None:
         floor = _floor(facts)
         if len(floor) < self.min_steps:
-            return f"{len(floor)} steps with recorded memory are too few to judge growth."
+            return f"Too few steps have recorded memory ({len(floor)}) to judge growth."
         return None
 
     def check(self, facts: Facts) -> Findings:

@@ -16,7 +16,7 @@ STATE_REMEDIES = ("An 8-bit", "LoRA", "QLoRA", "ZeRO", "Optimizer state")
 
 class StateHeavy(Rule):
     """Measures how the peak memory divides into parameters, gradients and optimizer state on one side, and activations
-    and temporary results on the other. When a block is allocated and freed tells its purpose. `traceopt run` counts
+    and temporary results on the other. When a block is allocated and freed shows what it is for. `traceopt run` counts
     parameters and state; otherwise they follow from the shapes of the gradients.
 
     Why it costs: this part does not shrink with the batch. With Adam in FP32 it is 16 bytes per parameter, so it limits

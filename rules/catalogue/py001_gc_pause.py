@@ -160,9 +160,8 @@ class GcPause(Rule):
         if ledger is not None and facts.captured.collections is not None:
             share = _mean_ns(ledger) / max(1.0, mean_step_ns(ledger))
             return f"Garbage collection takes {percent(share)} of the run's steps."
-        return (
-            f"Recorded collections stall {percent(facts.stalls.total_ns('gc') / facts.steps.window_ns)} of the steps."
-        )
+        share = facts.stalls.total_ns("gc") / facts.steps.window_ns
+        return f"Stalls in recorded collections take {percent(share)} of the steps."
 
 
 def _mean_ns(ledger: Ledger) -> float:

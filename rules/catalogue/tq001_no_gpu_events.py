@@ -19,7 +19,7 @@ class NoGpuEvents(Rule):
     Why it matters: without them, nothing can be said about the GPU. It may have been busy all the time; "idle 100 %"
     would be a guess. There are four cases:
 
-    - The run used only the CPU. It is analyzed as such, by what the training thread does.
+    - The run used only the CPU. It is analyzed as such, based on its training thread.
     - The run used a GPU that was not recorded: CUPTI (or roctracer) was missing, in use by another profiler, or not
       requested.
     - Hardware counters were collected. That replays and serializes kernels, so no duration in the file is real.
@@ -73,7 +73,7 @@ def _what_is_missing(facts: Facts) -> str:
             "about the GPU. Record several complete steps, with CPU and GPU in one profiler."
         )
     if not quality.gpu_expected:
-        return "This trace shows no GPU use, so it is analyzed as a CPU-only run, by what the training thread does."
+        return "This trace shows no GPU use, so it is analyzed as a CPU-only run, based on its training thread."
     names = [trace.names[code] for code in trace.runtime.name]
     launches = sum(op_names.is_kernel_launch(name) for name in names)
     holds = f"{launches:,} kernel launches but no kernels" if launches else "a process with a GPU but no GPU work"

@@ -24,7 +24,7 @@ class ClockSkew(RunRule):
 
     How to fix: synchronize the machines' clocks.
 
-        chronyc tracking          # is the clock of each machine synchronised, and how well?
+        chronyc tracking          # is the clock of each machine synchronized, and how well?
         systemctl enable --now chronyd
 
     When it is wrong: a rank that always leaves a collective late (a slow copy out of it) seems to have a slow clock.
