@@ -36,7 +36,7 @@ HIDDEN = "The problem is hidden behind other work: fixing it does not shorten th
 _IMPACTS = ("high", "medium", "low", "info")
 
 
-class Outcome(Struct, frozen=True):
+class RulesOutcome(Struct, frozen=True):
     """`priced`: the findings, most valuable first. `notes`: those about trace quality. `checks`: one per rule."""
 
     priced: list[Priced]
@@ -78,7 +78,7 @@ def configure(rule: type[Rule], settings: Mapping[str, Any]) -> Rule:
         raise ConfigError(f"{where}: {one_line(str(error))}") from error
 
 
-def run_rules(rules: Sequence[Rule], facts: Facts, *, debug: bool = False) -> Outcome:
+def run_rules(rules: Sequence[Rule], facts: Facts, *, debug: bool = False) -> RulesOutcome:
     """Runs every rule on one trace, trace-quality rules first. A rule that raises becomes a check of status `error`.
 
     With `debug`, the rule's exception is raised instead.
@@ -92,7 +92,7 @@ def run_rules(rules: Sequence[Rule], facts: Facts, *, debug: bool = False) -> Ou
     return replace(outcome, priced=useful, checks=checks)
 
 
-def run_rank_rules(rules: Sequence[Rule], run: RunFacts, *, debug: bool = False) -> Outcome:
+def run_rank_rules(rules: Sequence[Rule], run: RunFacts, *, debug: bool = False) -> RulesOutcome:
     """Runs the rules that compare ranks, in the same way."""
     of_ranks = [rule for rule in rules if isinstance(rule, RunRule)]
     return _outcome(of_ranks, lambda rule: _ask_run(rule, run), debug)

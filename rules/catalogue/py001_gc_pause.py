@@ -66,7 +66,7 @@ class GcPause(Rule):
         recorded = facts.stalls.total_ns("gc")
         if recorded >= least:
             yield self._of_the_trace(facts, recorded)
-        untraced = facts.idle.total_ns(HOLE) if facts.has_gpu else 0
+        untraced = facts.idle.total_ns(UNTRACED_PYTHON) if facts.has_gpu else 0
         if untraced >= least:
             yield self._guessed(facts, untraced)
 
@@ -130,7 +130,7 @@ class GcPause(Rule):
 
     def _guessed(self, facts: Facts, total_ns: int) -> Priced:
         untraced = facts.untraced_python
-        cost = np.minimum(untraced.end - untraced.start, facts.idle.of_gaps(HOLE)[untraced.gap])
+        cost = np.minimum(untraced.end - untraced.start, facts.idle.of_gaps(UNTRACED_PYTHON)[untraced.gap])
         keep = cost > 0
         sites = by_site(facts, untraced.slice[keep], cost[keep])
         steps = int(np.count_nonzero(facts.steps.per_step(facts.gaps.step[untraced.gap[keep]], cost[keep])))

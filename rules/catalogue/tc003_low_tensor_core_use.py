@@ -48,7 +48,9 @@ class LowTensorCoreUse(Rule):
     def applies(self, facts: Facts) -> str | None:
         if facts.device.arch is None or not facts.device.arch.has_tensor_cores:
             return "The device is not known to have Tensor Cores."
-        return None if facts.tensor_core_work.dtype.among(*NARROW).any() else "No 16-bit or 8-bit matmuls in this trace."
+        return (
+            None if facts.tensor_core_work.dtype.among(*NARROW).any() else "No 16-bit or 8-bit matmuls in this trace."
+        )
 
     def check(self, facts: Facts) -> Findings:
         work = facts.tensor_core_work.unused & facts.tensor_core_work.dtype.among(*NARROW)

@@ -15,7 +15,7 @@ _FOREACH = ("ASGD", "Adadelta", "Adagrad", "Adamax", "NAdam", "RAdam", "RMSprop"
 _DDP = "torch.nn.parallel.DistributedDataParallel"
 
 
-def fused_optimizer(source: Source, finding: Finding) -> list[Edit]:
+def fused_optimizer(source: PythonSource, finding: Finding) -> list[Edit]:
     """OP001, OP002: fused=True if the optimizer supports it, else foreach=True if the finding mentions it."""
     kinds = (*_FUSED, *_FOREACH) if "foreach" in finding.fix.text else _FUSED
     steps = [call for call in _calls_at(source, finding) if _method(call) == "step"]
@@ -42,7 +42,7 @@ def fused_optimizer(source: Source, finding: Finding) -> list[Edit]:
     return [Edit(source.start(foreach), source.end(foreach), "fused=True")]
 
 
-def zero_grad(source: Source, finding: Finding) -> list[Edit]:
+def zero_grad(source: PythonSource, finding: Finding) -> list[Edit]:
     """OP003: set gradients to None instead of zeroing them."""
     call = only([call for call in _calls_at(source, finding) if _method(call) == "zero_grad"])
     given = call.args[0] if call.args else argument(call, "set_to_none")
@@ -53,7 +53,7 @@ def zero_grad(source: Source, finding: Finding) -> list[Edit]:
     return [Edit(source.start(given), source.end(given), "True")]
 
 
-def ddp_buffers(source: Source, finding: Finding) -> list[Edit]:
+def ddp_buffers(source: PythonSource, finding: Finding) -> list[Edit]:
     """CM007: DistributedDataParallel without buffer broadcasts."""
 
     def changes(call: ast.Call) -> bool:
@@ -76,7 +76,7 @@ def _method(call: ast.Call) -> str | None:
     return call.func.attr if isinstance(call.func, ast.Attribute) else None
 
 
-def _optimizer(source: Source, call: ast.Call) -> str | None:
+def _optimizer(source: PythonSource, call: ast.Call) -> str | None:
     """The optimizer's class name: "AdamW" for a call of torch.optim.AdamW."""
     full = source.dotted(call.func) or ""
     name = full.rpartition(".")[2]

@@ -28,13 +28,13 @@ def fused_attention(source: PythonSource, finding: Finding) -> list[Edit]:
     for node in values:
         try:
             weights, value = _matmul(source, node)
-            found.append(_Attention(source, node).replaced(weights, value))
+            found.append(_Written(source, node).replaced(weights, value))
         except UnclearError:
             continue
     return only(found)
 
 
-class _Attention:
+class _Written:
     """Reads attention backwards from its last matmul; statements that only lead to it are removed."""
 
     def __init__(self, source: PythonSource, last: ast.expr) -> None:
@@ -128,7 +128,7 @@ class _Attention:
                 raise UnclearError("an operand changes in between")
 
 
-def _matmul(source: Source, node: ast.AST) -> tuple[ast.expr, ast.expr]:
+def _matmul(source: PythonSource, node: ast.AST) -> tuple[ast.expr, ast.expr]:
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.MatMult):
         return node.left, node.right
     if isinstance(node, ast.Call) and source.dotted(node.func) in _MATMULS and len(node.args) == 2:
@@ -136,7 +136,7 @@ def _matmul(source: Source, node: ast.AST) -> tuple[ast.expr, ast.expr]:
     raise UnclearError("no matmul")
 
 
-def _softmax(source: Source, node: ast.expr) -> ast.expr:
+def _softmax(source: PythonSource, node: ast.expr) -> ast.expr:
     """The input of softmax(..., dim=-1)."""
     if not isinstance(node, ast.Call):
         raise UnclearError("no softmax")

@@ -40,7 +40,7 @@ def argument(call: ast.Call, name: str) -> ast.expr | None:
     return next((keyword.value for keyword in call.keywords if keyword.arg == name), None)
 
 
-def set_keywords(source: Source, call: ast.Call, wanted: dict[str, str]) -> list[Edit]:
+def set_keywords(source: PythonSource, call: ast.Call, wanted: dict[str, str]) -> list[Edit]:
     """Sets these keyword arguments of a call: replaces existing ones, and appends the others.
 
     Raises UnclearError if an argument may be hidden in `*args` or `**kwargs`.
@@ -57,7 +57,7 @@ def set_keywords(source: Source, call: ast.Call, wanted: dict[str, str]) -> list
     return edits + (_appended(source, call, [f"{name}={value}" for name, value in new.items()]) if new else [])
 
 
-def _appended(source: Source, call: ast.Call, arguments: list[str]) -> list[Edit]:
+def _appended(source: PythonSource, call: ast.Call, arguments: list[str]) -> list[Edit]:
     """In the style of the call: after the last argument, or on separate lines if that one is on its own line."""
     *_, before, closing = source.tokens(source.start(call), source.end(call))
     if closing.text != ")":
@@ -80,7 +80,7 @@ def _appended(source: Source, call: ast.Call, arguments: list[str]) -> list[Edit
     return rows if closed else [Edit(before.end, before.end, ","), *rows]
 
 
-def whole_lines(source: Source, statements: Sequence[ast.stmt]) -> tuple[int, int]:
+def whole_lines(source: PythonSource, statements: Sequence[ast.stmt]) -> tuple[int, int]:
     """First and last line of consecutive statements. Raises UnclearError if they share a line with others."""
     first, last = statements[0], statements[-1]
     if source.text[source.line_start(first.lineno) : source.start(first)].strip(" \t"):
@@ -90,7 +90,7 @@ def whole_lines(source: Source, statements: Sequence[ast.stmt]) -> tuple[int, in
     return first.lineno, last.end_lineno or last.lineno
 
 
-def put_inside(source: Source, statements: Sequence[ast.stmt], head: str) -> list[Edit]:
+def put_inside(source: PythonSource, statements: Sequence[ast.stmt], head: str) -> list[Edit]:
     """Moves consecutive statements into a new block under `head`, including comments and blank lines in between."""
     first, last = whole_lines(source, statements)
     if source.strings_over_lines(first, last):
@@ -106,7 +106,7 @@ def put_inside(source: Source, statements: Sequence[ast.stmt], head: str) -> lis
     return edits
 
 
-def _indent_unit(source: Source, statement: ast.stmt) -> str:
+def _indent_unit(source: PythonSource, statement: ast.stmt) -> str:
     """The file's indentation unit: the one used here, else the first in the file."""
     outer = next((one for one in source.ancestors(statement) if isinstance(one, ast.stmt)), None)
     inner = source.indent(statement.lineno)
@@ -116,7 +116,7 @@ def _indent_unit(source: Source, statement: ast.stmt) -> str:
     return next((source.indent(one.lineno) for one in blocks if source.indent(one.lineno)), "    ")
 
 
-def removed(source: Source, statement: ast.stmt) -> list[Edit]:
+def removed(source: PythonSource, statement: ast.stmt) -> list[Edit]:
     """Removes a statement with its lines. Raises UnclearError for the only statement of a block."""
     if len(source.block(statement)) == 1:
         raise UnclearError("the block would be empty")
@@ -124,7 +124,7 @@ def removed(source: Source, statement: ast.stmt) -> list[Edit]:
     return [Edit(source.line_start(first), source.line_start(last + 1), "")]
 
 
-def after_imports(source: Source, module: str, code: str) -> list[Edit]:
+def after_imports(source: PythonSource, module: str, code: str) -> list[Edit]:
     """Adds a statement on an imported module, on its own line below the imports at the top of the file."""
     head: list[ast.stmt] = []
     for statement in source.tree.body:

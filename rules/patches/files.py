@@ -11,7 +11,7 @@ from traceopt.rules.patches.source import PythonSource, UnclearError
 MAX_BYTES = 1 << 20
 
 
-def find_source(name: str, folders: Sequence[Path]) -> Source | None:
+def find_source(name: str, folders: Sequence[Path]) -> PythonSource | None:
     """The file that a trace calls `name`, in the first folder that has it; None if no folder has it.
 
     The profiler shortens paths to an entry of sys.path ("pkg/model.py") or leaves them complete, perhaps from another
@@ -56,7 +56,7 @@ def _candidates(name: str, root: Path) -> Iterator[Path]:
         yield root.joinpath(*parts[first:])
 
 
-def _read(file: Path, path: str) -> Source:
+def _read(file: Path, path: str) -> PythonSource:
     """Raises UnclearError if it is not a plain source file, or if a patch would have to quote its name."""
     about = file.stat()
     if not stat.S_ISREG(about.st_mode) or about.st_size > MAX_BYTES or file.suffix != ".py":
@@ -67,4 +67,4 @@ def _read(file: Path, path: str) -> Source:
         data = stream.read(MAX_BYTES + 1)
     if len(data) > MAX_BYTES:
         raise UnclearError("the file is growing")
-    return Source.parse(path, data.decode())
+    return PythonSource.parse(path, data.decode())

@@ -17,7 +17,7 @@ UNKNOWN = float("inf")  # a number known only at run time; larger than any advic
 _WORKERS_POSITION, _PIN_POSITION = 5, 7  # among the positional arguments
 
 
-def workers(source: Source, finding: Finding) -> list[Edit]:
+def workers(source: PythonSource, finding: Finding) -> list[Edit]:
     """DL001: the arguments in the finding's example. DL003 sets pinned memory, together with the copies."""
     advised = _advised(finding)
     count, prefetch = advised.get("num_workers", 0), advised.get("prefetch_factor", 0)
@@ -55,7 +55,7 @@ def persistent_workers(source: PythonSource, finding: Finding) -> list[Edit]:
     raise UnclearError("there may be no workers")
 
 
-def pinned_copies(source: Source, finding: Finding) -> list[Edit]:
+def pinned_copies(source: PythonSource, finding: Finding) -> list[Edit]:
     """DL003: pinned batches and non-blocking copies of them; one without the other saves nothing."""
     edits: list[Edit] = []
     batches: list[ast.expr] = []
@@ -92,7 +92,7 @@ def _non_blocking(source: PythonSource, call: ast.Call) -> list[Edit]:
     return set_keywords(source, call, {"non_blocking": "True"})
 
 
-def _iterated(source: Source, finding: Finding) -> list[ast.expr]:
+def _iterated(source: PythonSource, finding: Finding) -> list[ast.expr]:
     """What the loops and next() calls at the finding's location read from. Raises UnclearError if there are none."""
     values: list[ast.expr] = []
     for statement in statements_of(source, finding):
@@ -131,7 +131,7 @@ def _number(value: ast.expr | None) -> float:
     return number if type(number) is int else 0 if number is None else UNKNOWN
 
 
-def _runs_when_imported(source: Source) -> bool:
+def _runs_when_imported(source: PythonSource) -> bool:
     """Whether the file trains without `if __name__ == "__main__"`: a worker that is not forked would train as well."""
     functions = {node.name for node in source.tree.body if isinstance(node, Function)}
     return any(

@@ -27,18 +27,18 @@ _READING = frozenset(
 )
 
 
-def log_at_interval(source: Source, finding: Finding) -> list[Edit]:
+def log_at_interval(source: PythonSource, finding: Finding) -> list[Edit]:
     """HS001, LG001, LG002: runs statements that only print or log every 50 steps of the enclosing loop."""
     runs = [run for statement in statements_of(source, finding) if (run := _logging_run(source, statement))]
     return _at_interval(source, only(runs), LOG_STEPS)
 
 
-def collect_at_interval(source: Source, finding: Finding) -> list[Edit]:
+def collect_at_interval(source: PythonSource, finding: Finding) -> list[Edit]:
     """PY001: runs an explicit collection every 500 steps."""
     return _at_interval(source, [_call_of(source, finding, "gc.collect")], COLLECT_STEPS)
 
 
-def no_synchronize(source: Source, finding: Finding) -> list[Edit]:
+def no_synchronize(source: PythonSource, finding: Finding) -> list[Edit]:
     """HS003: removes the statement, and an `if` that contains nothing else."""
     statement: ast.stmt = _call_of(source, finding, "torch.cuda.synchronize")
     for outer in source.ancestors(statement):
@@ -50,7 +50,7 @@ def no_synchronize(source: Source, finding: Finding) -> list[Edit]:
     return removed(source, statement)
 
 
-def _call_of(source: Source, finding: Finding, function: str) -> ast.stmt:
+def _call_of(source: PythonSource, finding: Finding, function: str) -> ast.stmt:
     """The only statement at the finding's location that just calls this function."""
     return only(
         [
@@ -78,7 +78,7 @@ def _at_interval(source: PythonSource, statements: list[ast.stmt], steps: int) -
     return put_inside(source, statements, f"if {index} % {steps} == 0:")
 
 
-def _trains(source: Source, loop: ast.For) -> bool:
+def _trains(source: PythonSource, loop: ast.For) -> bool:
     """Whether each iteration calls step(): in the loop, or in a function of this file that the loop calls."""
     called = [node.func for node in ast.walk(loop) if isinstance(node, ast.Call)]
     names = {one.id for one in called if isinstance(one, ast.Name)}
@@ -91,7 +91,7 @@ def _steps(node: ast.AST) -> bool:
     return isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "step"
 
 
-def _index(source: Source, loop: ast.For) -> str:
+def _index(source: PythonSource, loop: ast.For) -> str:
     """The loop variable that counts iterations: `step` in `for step, batch in enumerate(...)` or `in range(...)`."""
     iterated, target = loop.iter, loop.target
     if isinstance(iterated, ast.Call) and (source.dotted(iterated.func) or "").startswith("tqdm.") and iterated.args:
@@ -110,7 +110,7 @@ def _stores(node: ast.AST, name: str) -> bool:
     return isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, ast.Store)
 
 
-def _logging_run(source: Source, statement: ast.stmt) -> list[ast.stmt]:
+def _logging_run(source: PythonSource, statement: ast.stmt) -> list[ast.stmt]:
     """A statement that only logs; or one that reads a value, with the log statements right below it; or nothing."""
     if _logs(source, statement):
         return [statement]
@@ -139,7 +139,7 @@ def _logs(source: PythonSource, statement: ast.stmt) -> bool:
     return known and all(_only_reads(source, one) for one in [*call.args, *(one.value for one in call.keywords)])
 
 
-def _only_reads(source: Source, value: ast.expr) -> bool:
+def _only_reads(source: PythonSource, value: ast.expr) -> bool:
     """Whether evaluating a value has no side effects."""
     for node in ast.walk(value):
         if isinstance(node, (ast.NamedExpr, ast.Await, ast.Yield, ast.YieldFrom)):

@@ -11,7 +11,7 @@ Wanted = Callable[[ast.Call], bool]
 Value = tuple[ast.expr, int | None]  # an expression, and the index if only one element of a tuple is meant
 
 
-def constructor(source: Source, values: Sequence[ast.expr], wanted: Wanted, changes: Wanted) -> ast.Call:
+def constructor(source: PythonSource, values: Sequence[ast.expr], wanted: Wanted, changes: Wanted) -> ast.Call:
     """The one `wanted` call behind these values that the fix `changes`.
 
     If the values come from outside the file (a parameter, an attribute), the only such call in the file. Raises
@@ -126,7 +126,9 @@ def _parameters(function: ast.FunctionDef | ast.AsyncFunctionDef) -> list[str]:
     return [one.arg for one in (*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs)]
 
 
-def _passed(source: Source, function: ast.FunctionDef | ast.AsyncFunctionDef, parameter: str) -> Iterator[ast.expr]:
+def _passed(
+    source: PythonSource, function: ast.FunctionDef | ast.AsyncFunctionDef, parameter: str
+) -> Iterator[ast.expr]:
     """What calls of a function in this file pass for a parameter."""
     names = _parameters(function)
     for call in source.calls:

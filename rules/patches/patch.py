@@ -18,7 +18,7 @@ from traceopt.rules.patches.unified import apply_diff, unified_diff
 
 # Makes the edits for a rule's fix; raises UnclearError if a person has to decide. The finding has only locations in the
 # source.
-Recipe = Callable[[Source, Finding], list[Edit]]
+Recipe = Callable[[PythonSource, Finding], list[Edit]]
 RECIPES: dict[str, Recipe] = {
     "AT001": attention.fused_attention,
     "CM007": arguments.ddp_buffers,
@@ -61,13 +61,13 @@ def with_patches(findings: Sequence[Finding], folders: Sequence[Path], *, debug:
 
 def combined_patch(findings: Sequence[Finding], folders: Sequence[Path]) -> tuple[str, list[str]]:
     """One patch with all compatible fixes, and their codes. If two clash, it has the more valuable one."""
-    chosen: dict[str, Change] = {}
+    chosen: dict[str, FilePatch] = {}
     codes = []
     for finding, change in zip(findings, _changes(findings, folders, debug=False), strict=True):
         if change is None:
             continue
         path = change.source.path
-        before = chosen.get(path, Change(change.source, []))
+        before = chosen.get(path, FilePatch(change.source, []))
         if before.source.text != change.source.text:  # the file is from another folder
             continue
         together = FilePatch(change.source, [*before.edits, *change.edits])
@@ -91,7 +91,7 @@ def _changes(findings: Iterable[Finding], folders: Sequence[Path], debug: bool) 
     return out
 
 
-def _change(finding: Finding, folders: Sequence[Path], files: dict[str, Source | None]) -> Change | None:
+def _change(finding: Finding, folders: Sequence[Path], files: dict[str, PythonSource | None]) -> FilePatch | None:
     """The change in the file that the finding names first; `files` caches files by their name in the trace.
 
     Raises UnclearError if a person has to make the change.
@@ -109,7 +109,7 @@ def _change(finding: Finding, folders: Sequence[Path], files: dict[str, Source |
     return FilePatch(source, recipe(source, replace(finding, locations=here)))
 
 
-def _patch(source: Source, edits: list[Edit]) -> str | None:
+def _patch(source: PythonSource, edits: list[Edit]) -> str | None:
     """The diff of the edits, if the result is valid Python and the diff applies to the file."""
     try:
         text = applied(source.text, edits)

@@ -13,7 +13,7 @@ _UNNAMED = ("", "<lambda>", "<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>"
 _INNER = (ast.stmt, ast.excepthandler, ast.match_case)
 
 
-def statements_at(source: Source, place: Location) -> list[ast.stmt]:
+def statements_at(source: PythonSource, place: Location) -> list[ast.stmt]:
     """The statements that a location may refer to, in order; several if the trace does not know the exact line.
 
     A trace without call lines names the first line of the function; then it is all statements of that function. Empty
@@ -27,7 +27,7 @@ def statements_at(source: Source, place: Location) -> list[ast.stmt]:
     return sorted((one for one in found if whole or _touches(one, place)), key=lambda one: (one.lineno, one.col_offset))
 
 
-def statements_of(source: Source, finding: Finding) -> list[ast.stmt]:
+def statements_of(source: PythonSource, finding: Finding) -> list[ast.stmt]:
     """The statements at the finding's first location."""
     return statements_at(source, finding.locations[0])
 

@@ -19,14 +19,14 @@ _PLAIN = frozenset(
 _INCOMPATIBLE = ("autocast", "GradScaler", "BCELoss", "binary_cross_entropy(", ".numpy(", ".half(", ".bfloat16(")
 
 
-def tf32(source: Source, _: Finding) -> list[Edit]:
+def tf32(source: PythonSource, _: Finding) -> list[Edit]:
     """TC002: adds one line below the imports of the script."""
     if source.mentions("set_float32_matmul_precision", "allow_tf32", "fp32_precision"):
         raise UnclearError("set already")
     return _setting(source, "torch", 'set_float32_matmul_precision("high")')
 
 
-def cudnn_benchmark(source: Source, _: Finding) -> list[Edit]:
+def cudnn_benchmark(source: PythonSource, _: Finding) -> list[Edit]:
     """CV003: adds one line below the imports of the script."""
     if source.mentions("cudnn.benchmark", "cudnn.deterministic", "use_deterministic_algorithms"):
         raise UnclearError("set already")
@@ -44,7 +44,7 @@ def _trains(source: PythonSource) -> bool:
     return any(_name(call.func) == "backward" for call in source.calls)
 
 
-def autocast(source: Source, finding: Finding) -> list[Edit]:
+def autocast(source: PythonSource, finding: Finding) -> list[Edit]:
     """TC001: wraps the forward pass and the loss, if their statements are consecutive."""
     if "torch.bfloat16" not in (finding.fix.code or "") or source.mentions(*_INCOMPATIBLE):
         raise UnclearError("autocast alone is not enough")
@@ -62,7 +62,7 @@ def _backward_of(statement: ast.Expr) -> str | None:
     return None
 
 
-def _forward(source: Source, backward: ast.Expr, loss: str) -> list[ast.stmt]:
+def _forward(source: PythonSource, backward: ast.Expr, loss: str) -> list[ast.stmt]:
     """The statements that lead to the loss, from the first one that does model work."""
     block = source.block(backward)
     statements = block[: block.index(backward)]
@@ -108,7 +108,7 @@ def _names(node: ast.AST, context: type[ast.expr_context]) -> set[str]:
     return {one.id for one in ast.walk(node) if isinstance(one, ast.Name) and isinstance(one.ctx, context)}
 
 
-def channels_last(source: Source, _: Finding) -> list[Edit]:
+def channels_last(source: PythonSource, _: Finding) -> list[Edit]:
     """CV001: for both the model and its input, if one `.to(...)` each moves them to the device."""
     if not _trains(source) or source.mentions("channels_last", "memory_format", "Conv1d", "Conv3d"):
         raise UnclearError("another layout")

@@ -42,7 +42,7 @@ class Token(Struct, frozen=True):
     text: str
 
 
-class Source(Struct, frozen=True, dict=True):
+class PythonSource(Struct, frozen=True, dict=True):
     """A file that parses. `path` is its name in a patch: relative, with slashes."""
 
     path: str
@@ -50,7 +50,7 @@ class Source(Struct, frozen=True, dict=True):
     tree: ast.Module
 
     @classmethod
-    def parse(cls, path: str, text: str) -> Source:
+    def parse(cls, path: str, text: str) -> PythonSource:
         """Raises UnclearError if this Python cannot parse the text, or git counts its lines differently."""
         if text.startswith("\ufeff") or "\r" in text.replace("\r\n", "\n"):
             raise UnclearError("a byte order mark or a single carriage return")

@@ -68,10 +68,10 @@ def _without_profiler(facts: Facts, changes: Changes) -> str:
 
 def gain_ns(facts: Facts, changes: Changes, *, typical: bool = True) -> float:
     """How much the changes shorten the replayed step."""
-    return _shorter_ns(facts, facts.replayed.pace, facts.replay(changes).pace, typical)
+    return _shorter_ns(facts, facts.replayed.step_times, facts.replay(changes).step_times, typical)
 
 
-def _shorter_ns(facts: Facts, before: Pace, after: Pace, typical: bool = True) -> float:
+def _shorter_ns(facts: Facts, before: StepTimes, after: StepTimes, typical: bool = True) -> float:
     if typical:  # as a share of the measured step, because the replay may differ from it slightly
         return facts.step_ns * (before.step_ns - after.step_ns) / facts.replayed.step_ns
     return before.mean_step_ns - after.mean_step_ns
@@ -86,7 +86,7 @@ def with_other_fixes(findings: Sequence[Priced], facts: Facts) -> list[Priced]:
     """
     sides = [_side(finding, facts) for finding in findings]
     others_fixed = {
-        side: Fixed(
+        side: AppliedChanges(
             facts,
             [c for f in independent(f for f, of in zip(findings, sides, strict=True) if of != side) for c in f.best],
         )
@@ -95,8 +95,8 @@ def with_other_fixes(findings: Sequence[Priced], facts: Facts) -> list[Priced]:
     return [_unhidden(finding, facts, others_fixed[side]) for finding, side in zip(findings, sides, strict=True)]
 
 
-class Fixed(Struct, frozen=True, dict=True):
-    """Changes that are already made, and the pace of the steps with them."""
+class AppliedChanges(Struct, frozen=True, dict=True):
+    """Changes that are already made, and the step times with them."""
 
     facts: Facts
     changes: Changes
@@ -107,10 +107,10 @@ class Fixed(Struct, frozen=True, dict=True):
 
     def gain_ns(self, changes: Changes) -> float:
         """How much further changes shorten the step."""
-        return _shorter_ns(self.facts, self.pace, self.facts.replay([*self.changes, *changes]).pace)
+        return _shorter_ns(self.facts, self.step_times, self.facts.replay([*self.changes, *changes]).step_times)
 
 
-def _unhidden(one: Priced, facts: Facts, others: Fixed) -> Priced:
+def _unhidden(one: Priced, facts: Facts, others: AppliedChanges) -> Priced:
     price, alone = one.price, one.finding.saving
     if price is None or alone is None or not others.changes or not facts.replay_trusted:
         return one

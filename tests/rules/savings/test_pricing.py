@@ -14,7 +14,7 @@ from traceopt.analyzer.replay.changes import RemoveHost, ScaleWork
 from traceopt.api import analyze
 from traceopt.result.finding import Finding, Fix
 from traceopt.rules.savings.price import Price, Priced
-from traceopt.rules.savings.pricing import Fixed, gain_ns, hide, priced, scaled, shorter, with_other_fixes
+from traceopt.rules.savings.pricing import AppliedChanges, gain_ns, hide, priced, scaled, shorter, with_other_fixes
 from traceopt.testing.events import annotation, document
 from traceopt.testing.machine import Machine
 
@@ -136,7 +136,7 @@ def test_gains_are_shares_of_the_measured_step() -> None:
     facts = facts_of(600, 400, wait=True)
     assert gain_ns(facts, [load_area(facts)]) == pytest.approx(600 * US, rel=0.01)
     assert gain_ns(facts, [load_area(facts)], typical=False) == pytest.approx(600 * US, rel=0.01)
-    assert Fixed(facts, [load_area(facts)]).gain_ns([halved(facts)]) == pytest.approx(200 * US, rel=0.01)
+    assert AppliedChanges(facts, [load_area(facts)]).gain_ns([halved(facts)]) == pytest.approx(200 * US, rel=0.01)
 
 
 def test_work_gets_shorter_by_so_much_a_step() -> None:
