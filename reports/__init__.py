@@ -1,1 +1,1 @@
-"""One renderer a format, all fed by the result document."""
+"""Renderers of the result document, one per format."""

@@ -110,14 +110,14 @@ def sentences(document: Result) -> Iterator[Sentence]:
     for note in document.quality.notes:
         yield Sentence(note.code, "note", note.text, tables)
     for finding in document.findings:
-        beside = [*printed(finding.evidence), *printed(finding.saving), *tables]
-        yield Sentence(finding.code, "title", finding.title, beside)
-        yield Sentence(finding.code, "why", finding.why, beside)
-        yield Sentence(finding.code, "fix", finding.fix.text, beside)
+        next_to_it = [*printed(finding.evidence), *printed(finding.saving), *tables]
+        yield Sentence(finding.code, "title", finding.title, next_to_it)
+        yield Sentence(finding.code, "why", finding.why, next_to_it)
+        yield Sentence(finding.code, "fix", finding.fix.text, next_to_it)
         if finding.saving is not None:
-            yield Sentence(finding.code, "basis", finding.saving.basis, beside)
+            yield Sentence(finding.code, "basis", finding.saving.basis, next_to_it)
         for row in finding.evidence:
-            yield Sentence(finding.code, "detail", row.detail or "", beside)
+            yield Sentence(finding.code, "detail", row.detail or "", next_to_it)
     for check in document.checks:
         evidence = [row for one in document.findings if one.code == check.code for row in printed(one.evidence)]
         yield Sentence(check.code, "reason", check.reason, [*evidence, *tables])

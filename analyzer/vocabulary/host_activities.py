@@ -85,7 +85,7 @@ ACTIVITIES: tuple[Activity, ...] = (
     Activity("logging", "Logging", frame=LOGGING_FRAME),
     Activity(
         "gc",
-        "Python garbage collection",
+        "Garbage collection",
         frame=_pattern(r"^<built-in function collect>", r"^gc\.py"),
         op="traceopt: gc".__eq__,  # the range opened by capture/metadata/step_ledger.py
     ),
@@ -105,7 +105,7 @@ ACTIVITIES: tuple[Activity, ...] = (
     ),
     Activity(
         "input_work",
-        "Preprocessing outside the data loader",
+        "Preprocessing outside the loader",
         frame=_pattern(
             _LIBRARY + r"(?:PIL|cv2|albumentations|imgaug|av|decord|librosa|soundfile)/",
             _LIBRARY + r"(?:tokenizers|datasets|webdataset|lmdb|h5py)/",
@@ -123,7 +123,7 @@ ACTIVITIES: tuple[Activity, ...] = (
         annotation=_pattern(r"(?i)\b(?:preprocess\w*|tokeni[sz]\w*|collate|augment\w*|decode_(?:image|video|audio))\b"),
     ),
     Activity("launch", "Launching GPU work", op=lambda _: True, runtime=lambda _: True),
-    Activity("python", "Python between launches", frame=lambda _: True),
+    Activity("python", "Running Python between launches", frame=lambda _: True),
 )
 
 ACTIVITY_NAMES = tuple(activity.name for activity in ACTIVITIES)

@@ -47,7 +47,7 @@ def steps_phrase(side: Side) -> str:
 
 
 def interval(step: StepChange) -> str | None:
-    """ "+5.2% (99% interval +3.1% to +7.3%)"; None where there is none."""
+    """ "+5.2% (99% interval +3.1% to +7.3%)"; None without a change."""
     if step.change_share is None:
         return None
     share = quantities.signed_percent(step.change_share)

@@ -1,4 +1,4 @@
-"""The lanes of the report's timeline: which there are, what they are called, and which step they show."""
+"""The timeline of the report: its lanes, their names, and the step it shows."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ def lanes_of(example: GetExample, scenario: str) -> list[Lane]:
 
 
 @pytest.mark.parametrize("scenario", ["exposed_allreduce", "pageable_copy", "exposed_copy"])
-def test_work_of_another_kind_has_lanes_of_its_own(example: GetExample, scenario: str) -> None:
-    """Also where it runs on the stream of the computation; a few short copies stay among the kernels."""
+def test_other_kinds_of_work_have_their_own_lanes(example: GetExample, scenario: str) -> None:
+    """Even if it runs on the compute stream. A few short copies stay among the kernels."""
     lanes = lanes_of(example, scenario)
     titles = [lane.name for lane in lanes if lane.name.startswith("GPU")]
     order = ["GPU compute", "GPU communication", "GPU copies"]
@@ -36,7 +36,7 @@ def test_work_of_another_kind_has_lanes_of_its_own(example: GetExample, scenario
     assert ("GPU communication" in titles) == (scenario == "exposed_allreduce")
 
 
-def test_the_host_shows_what_holds_it_up(example: GetExample) -> None:
+def test_the_host_lane_shows_stalls(example: GetExample) -> None:
     training = lanes_of(example, "five_faults")[0]
     assert {"loader", "logging", "cpu"} <= {span.category for span in training.spans}
     on_cpu = lanes_of(example, "cpu_only")

@@ -1,4 +1,4 @@
-"""The documents of tests/reports serve here as well."""
+"""Makes the sample documents of tests/reports available."""
 
 from __future__ import annotations
 

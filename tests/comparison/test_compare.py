@@ -1,4 +1,4 @@
-"""Two sides become one document: from every kind of file, with what changed and what cannot be compared."""
+"""Comparing two sides: from every kind of file, with what changed and what cannot be compared."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_the_planted_bottleneck_is_what_changed(example: GetExample) -> None:
     assert statuses(back)["DL001"] == "fixed"
 
 
-def test_a_glob_is_a_run_for_each_match(tmp_path: Path) -> None:
+def test_a_glob_gives_one_run_per_match(tmp_path: Path) -> None:
     for number in (10, 2, 1):
         (tmp_path / f"main-{number}.json").write_bytes(rich().to_json())
     comparison = traceopt.compare(str(tmp_path / "main-*.json"), rich())
@@ -91,7 +91,7 @@ def test_a_glob_is_a_run_for_each_match(tmp_path: Path) -> None:
         (b"[1, 2]", "run.json"),
     ],
 )
-def test_bad_files_are_told_in_one_line(tmp_path: Path, content: bytes, message: str) -> None:
+def test_bad_files_are_reported_in_one_line(tmp_path: Path, content: bytes, message: str) -> None:
     path = tmp_path / "run.json"
     path.write_bytes(content)
     with pytest.raises(InputError, match=message) as caught:
@@ -99,7 +99,7 @@ def test_bad_files_are_told_in_one_line(tmp_path: Path, content: bytes, message:
     assert "\n" not in str(caught.value)
 
 
-def test_runs_of_one_side_are_of_one_rank() -> None:
+def test_runs_of_one_side_have_one_rank() -> None:
     other = replace(rich(), run=replace(rich().run, shown_rank=1))
     with pytest.raises(InputError, match="different ranks"):
         traceopt.compare([rich(), other], rich())
@@ -111,7 +111,7 @@ def test_runs_in_turn_make_pairs() -> None:
         traceopt.compare([rich()] * 2, rich(), in_turn=True)
 
 
-def test_a_side_needs_a_run_and_a_gate_a_name() -> None:
+def test_missing_runs_and_unknown_gates_are_errors() -> None:
     with pytest.raises(InputError, match="no run to compare"):
         traceopt.compare([], rich())
     with pytest.raises(ConfigError, match="did you mean 'gpu_idle'"):
@@ -121,7 +121,7 @@ def test_a_side_needs_a_run_and_a_gate_a_name() -> None:
 # The document.
 
 
-def test_json_gives_the_document_back() -> None:
+def test_json_round_trip() -> None:
     comparison = traceopt.compare(rich(), rich(), fail_on=["high"], warn_on=["gpu_idle=0.9"])
     assert Comparison.from_json(comparison.to_json()) == comparison
     assert [(gate.level, gate.status) for gate in comparison.gates] == [("fail", "failed"), ("warn", "passed")]
@@ -143,7 +143,7 @@ def test_kernels_that_appear_vanish_and_slow_down() -> None:
 
 
 def test_a_kernel_that_a_full_table_may_have_cut_off_has_not_appeared() -> None:
-    """The table holds the 200 longest: what is not much longer than the shortest of them may have been there."""
+    """The table has the 200 longest: a kernel hardly longer than the shortest of them may have been cut off."""
     full = [kernel(f"k{number}", 1_000) for number in range(200)]
     base, head = replace(rich(), kernels=full), replace(rich(), kernels=[kernel("longer", 1_500), *full[1:]])
     assert compared(base, head).kernels == []
@@ -159,7 +159,7 @@ def test_with_several_runs_rows_must_change_beyond_noise() -> None:
     assert [row.name for row in compared(runs(10_000, 10_100), runs(40_000, 40_100)).kernels] == ["k"]
 
 
-def test_cpu_only_runs_compare_operators_by_their_own_time() -> None:
+def test_cpu_only_runs_compare_operators_by_self_time() -> None:
     op = cpu_only().ops[0]
     slower = replace(cpu_only(), ops=[replace(op, cpu_self_us_per_step=3_000)])
     (row,) = compared(cpu_only(), slower).ops
@@ -176,7 +176,7 @@ def test_a_finding_whose_first_place_changes_is_the_same() -> None:
     assert [f.status for f in compared(base, elsewhere).findings] == ["new", "fixed"]
 
 
-def test_without_stacks_a_finding_is_known_by_its_rule() -> None:
+def test_without_stacks_findings_are_matched_by_rule() -> None:
     finding = rich().findings[0]
     nowhere = replace(rich(), findings=[replace(finding, locations=[], evidence=[])])
     assert statuses(compared(replace(rich(), findings=[finding]), nowhere)) == {"DL001": "kept"}
@@ -188,20 +188,20 @@ def test_findings_that_come_and_go_are_left_out() -> None:
     assert set(statuses(compared([without] * 3, [rich(), rich(), without])).values()) == {"new"}
 
 
-def test_what_a_side_did_not_check_is_neither_new_nor_fixed() -> None:
+def test_unchecked_findings_are_neither_new_nor_fixed() -> None:
     unchecked = replace(rich(), findings=[], checks=[])
     for comparison in (compared(unchecked, rich()), compared(rich(), unchecked)):
         assert {finding.status for finding in comparison.findings} == {"unknown"}
 
 
-def test_fingerprints_are_those_of_the_findings() -> None:
+def test_fingerprints_match_the_findings() -> None:
     from traceopt.rules.fingerprint import fingerprints
 
     changes: list[FindingChange] = compared(rich(), rich()).findings
     assert {change.fingerprint for change in changes} == set(fingerprints(rich().findings))
 
 
-def test_what_makes_sides_hard_to_compare_is_told() -> None:
+def test_reasons_why_sides_are_hard_to_compare() -> None:
     other = replace(
         rich(),
         run=replace(
@@ -213,9 +213,9 @@ def test_what_makes_sides_hard_to_compare_is_told() -> None:
         ),
     )
     comparison = compared(rich(), other)
-    told = " ".join(comparison.notes)
-    assert "NVIDIA H100 80GB HBM3 and NVIDIA A100" in told
-    assert "2.9.1 and 2.8.0" in told
-    assert "Only some runs were recorded with stacks" in told
+    notes = " ".join(comparison.notes)
+    assert "NVIDIA H100 80GB HBM3 and NVIDIA A100" in notes
+    assert "2.9.1 and 2.8.0" in notes
+    assert "Only some runs were recorded with stacks" in notes
     assert [(s.name, s.base, s.head) for s in comparison.settings] == [("TF32 for matmuls", "off", "on")]
     assert compared(rich(), rich()).notes == []

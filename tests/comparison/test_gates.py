@@ -1,4 +1,4 @@
-"""Gates: what they are written as, when they fail, and that what was not measured never passes."""
+"""Gates: how they are written, when they fail, and that unmeasured metrics never pass."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def against(text: str, base: list[Result], head: list[Result]) -> GateOutcome:
 
 
 @pytest.mark.parametrize(
-    ("text", "status", "told"),
+    ("text", "status", "text_of_gate"),
     [
         ("gpu_idle=40%", "failed", "gpu_idle is 61%, the limit is 40%"),
         ("gpu_idle=0.7", "passed", "gpu_idle is 61%, the limit is 70%"),
@@ -47,9 +47,9 @@ def against(text: str, base: list[Result], head: list[Result]) -> GateOutcome:
         ("finding=low", "failed", "findings of low impact or above: DL001, TC002, HS002, DL003, CM004"),
     ],
 )
-def test_limits(text: str, status: str, told: str) -> None:
+def test_limits(text: str, status: str, text_of_gate: str) -> None:
     outcome = level(text, rich())
-    assert (outcome.status, outcome.text, outcome.gate) == (status, told, text)
+    assert (outcome.status, outcome.text, outcome.gate) == (status, text_of_gate, text)
 
 
 def of_peak(mfu: float, tflops: float, source: str, verified: bool | None) -> Result:
@@ -57,7 +57,7 @@ def of_peak(mfu: float, tflops: float, source: str, verified: bool | None) -> Re
     return replace(rich(), efficiency=known)
 
 
-def test_a_limit_says_what_the_peak_rests_on() -> None:
+def test_a_limit_says_where_the_peak_comes_from() -> None:
     sheet, unread = of_peak(0.3, 989.0, "a sheet", True), of_peak(0.3, 989.0, "a sheet", False)
     given, other = of_peak(0.3, 989.0, "your settings", None), of_peak(0.6, 494.0, "your settings", None)
     assert level("mfu=20%", sheet).text == "mfu is 30%, the limit is 20%"
@@ -70,7 +70,7 @@ def test_a_limit_says_what_the_peak_rests_on() -> None:
     )
 
 
-def test_findings_that_are_not_there() -> None:
+def test_gates_without_matching_findings_pass() -> None:
     assert level("low", replace(rich(), findings=[])).status == "passed"
 
 
@@ -87,7 +87,7 @@ def test_findings_that_are_not_there() -> None:
         ("data_stall=0.9", replace(rich(), breakdown=[])),
     ],
 )
-def test_what_was_not_measured_has_not_passed(text: str, result: Result) -> None:
+def test_unmeasured_metrics_do_not_pass(text: str, result: Result) -> None:
     outcome = level(text, result)
     assert outcome.status == "not_checked"
     assert outcome.text
@@ -161,7 +161,7 @@ def test_new_findings() -> None:
     assert against("finding=new-low", [rich()], [without]).status == "passed"
 
 
-def test_a_finding_that_the_baseline_could_not_check_is_no_new_one_and_no_pass() -> None:
+def test_a_finding_that_the_baseline_could_not_check_is_not_checked() -> None:
     checks = [replace(check, status="not_checked") if check.code == "DL001" else check for check in rich().checks]
     blind = replace(rich(), findings=rich().findings[1:], checks=checks)
     outcome = against("finding=new-high", [blind], [rich()])
@@ -200,6 +200,6 @@ def test_limited_traces_are_judged() -> None:
         "gpu_idle=0.4\n",
     ],
 )
-def test_what_is_no_gate_is_refused(text: str) -> None:
+def test_invalid_gates_are_refused(text: str) -> None:
     with pytest.raises(ConfigError, match=r"no such gate|not a valid limit"):
         Gate.parse(text, "fail")

@@ -1,4 +1,4 @@
-"""The interval of a change: as often right as it says, honest about few steps and single runs."""
+"""The interval of a change is right as often as it claims, and honest about few steps and single runs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Runs = list[list[float]]
 def side(
     rng: np.random.Generator, runs: int, *, slower: float = 0.0, between: float = 0.02, within: float = 0.04
 ) -> Runs:
-    """Runs of twenty steps of about 70 ms, whose medians differ from run to run."""
+    """Runs of twenty steps of about 70 ms with run-to-run noise."""
     return [
         (70_000 * (1 + slower) * np.exp(rng.normal(0, between) + rng.normal(0, within, 20))).tolist()
         for _ in range(runs)
@@ -25,7 +25,7 @@ def side(
 
 
 @pytest.mark.parametrize("runs", [2, 3, 7])
-def test_runs_of_the_same_code_are_within_noise_in_99_of_100(runs: int) -> None:
+def test_runs_of_the_same_code_are_within_noise_99_times_in_100(runs: int) -> None:
     rng = np.random.default_rng(runs)
     verdicts = [step_change(side(rng, runs), side(rng, runs)).verdict for _ in range(400)]
     assert verdicts.count("within_noise") / 400 >= 0.97
@@ -38,7 +38,7 @@ def test_ten_runs_find_five_per_cent() -> None:
     assert np.median([change.change_share for change in changes]) == pytest.approx(0.05, abs=0.004)
 
 
-def test_the_interval_holds_the_truth_in_99_of_100() -> None:
+def test_the_interval_contains_the_truth_99_times_in_100() -> None:
     rng = np.random.default_rng(1)
     changes = [step_change(side(rng, 4), side(rng, 4, slower=-0.10)) for _ in range(400)]
     held = [change.low_share <= -0.10 <= change.high_share for change in changes]
@@ -46,8 +46,8 @@ def test_the_interval_holds_the_truth_in_99_of_100() -> None:
     assert np.median([change.run_to_run_share for change in changes]) == pytest.approx(0.02, abs=0.005)
 
 
-def test_with_one_run_a_side_what_runs_may_differ_by_is_noise() -> None:
-    """The steps of both runs are steady, so they alone would call two per cent a regression."""
+def test_with_one_run_per_side_run_to_run_noise_is_assumed() -> None:
+    """The steps of both runs are steady, so judged by them alone two per cent would be a regression."""
     rng = np.random.default_rng(2)
     base, head = (side(rng, 1, slower=slower, between=0, within=0.002) for slower in (0.0, 0.02))
     change = step_change(base, head)
@@ -56,14 +56,14 @@ def test_with_one_run_a_side_what_runs_may_differ_by_is_noise() -> None:
     assert change.run_to_run_share is None
 
 
-def test_with_one_run_a_side_a_large_change_is_called() -> None:
+def test_with_one_run_per_side_a_large_change_is_detected() -> None:
     rng = np.random.default_rng(3)
     assert step_change(side(rng, 1), side(rng, 1, slower=0.3)).verdict == "slower"
     assert step_change(side(rng, 1, slower=0.3), side(rng, 1)).verdict == "faster"
 
 
-def test_runs_in_turn_share_what_slows_them() -> None:
-    """A machine that slows down and recovers: pairs see the change, sides see the machine."""
+def test_alternating_runs_share_slowdowns() -> None:
+    """If the machine slows down and recovers, pairs show the change, but sides show the machine."""
     rng = np.random.default_rng(8)
     drift = np.exp(rng.normal(0, 0.1, 12))
     base, head = (
@@ -84,15 +84,15 @@ def test_several_baselines_judge_a_single_run() -> None:
     assert change.run_to_run_share is not None
 
 
-def test_steps_that_resemble_their_neighbours_count_as_fewer() -> None:
+def test_correlated_steps_count_less() -> None:
     rng = np.random.default_rng(5)
     steps = np.exp(rng.normal(0, 0.05, 40)) * 1e4
-    drifting = np.sort(steps)  # the same numbers, each like the one before it
+    drifting = np.sort(steps)  # the same numbers, each similar to the one before it
     unseen = step_change([steps.tolist()], [steps.tolist()]).unseen_share
     assert step_change([drifting.tolist()], [drifting.tolist()]).unseen_share > 1.3 * unseen
 
 
-def test_a_single_slow_step_widens_nothing() -> None:
+def test_a_single_slow_step_does_not_widen_the_interval() -> None:
     rng = np.random.default_rng(6)
     base, head = side(rng, 1), side(rng, 1)
     burst = [[*head[0][:-1], 10 * head[0][-1]]]
@@ -104,7 +104,7 @@ def test_a_side_with_one_step_borrows_the_spread_of_the_other() -> None:
     assert step_change([[99.0, 150.0, 101.0, 60.0]], [[150.0]]).verdict == "unclear"
 
 
-def test_one_step_a_side_tells_nothing_of_noise() -> None:
+def test_one_step_per_side_is_unclear() -> None:
     change = step_change([[100.0]], [[150.0]])
     assert change.verdict == "unclear"
     assert change.change_share == pytest.approx(0.5)
@@ -119,8 +119,8 @@ def test_the_same_runs_are_within_noise() -> None:
         assert (change.verdict, change.change_share) == ("within_noise", 0.0)
 
 
-def test_the_same_run_given_twice_is_no_proof() -> None:
-    """Its copies agree to the last digit, which says nothing about runs."""
+def test_the_same_run_twice_proves_nothing() -> None:
+    """Its copies are identical, which says nothing about run-to-run noise."""
     rng = np.random.default_rng(7)
     base, head = (side(rng, 1, slower=slower, between=0) for slower in (0.0, 0.01))
     assert step_change(base * 2, head * 2).verdict == "within_noise"
@@ -135,7 +135,7 @@ def test_without_steps_nothing_is_measured(steps: list[float]) -> None:
 
 
 @given(st.lists(st.lists(st.floats(), max_size=5), max_size=3), st.lists(st.lists(st.floats(), max_size=5), max_size=3))
-def test_any_numbers_have_an_answer(base: Runs, head: Runs) -> None:
+def test_any_numbers_give_an_answer(base: Runs, head: Runs) -> None:
     change = step_change(base, head)
     assert (change.change_share is None) == (change.verdict == "not_measured")
     if change.low_share is not None:

@@ -1,4 +1,4 @@
-"""One Chromium for all browser tests, and pages that fail the test on any request, console line or error."""
+"""One Chromium for all browser tests, and pages that fail a test on any request, console line or error."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Result documents to render: a rich one whose numbers add up, and one for each way a trace can fall short.
+"""Result documents to render: a rich one with consistent numbers, and one for each way a trace can be incomplete.
 
 The rich one is ViT-S/16 under DDP on four GPUs, 412 ms a step; its numbers are invented.
 """
@@ -53,7 +53,7 @@ from traceopt.result.rows import (
 GIB = 1 << 30
 STEP_US = 412_000.0
 
-# The strings of an attacker, put into every string of a document by hostile().
+# Strings of an attacker; hostile() puts one into every string of a document.
 HOSTILE = [
     "<img src=x onerror=window.__xss=1>",
     "</script><script>window.__xss=2</script>",
@@ -251,7 +251,7 @@ def _checks() -> list[Check]:
 
 
 def rich() -> Result:
-    """Four ranks, everything recorded, six findings of which one has no saving."""
+    """Four ranks, everything recorded, and six findings, one of them without a saving."""
     paths = [f"logs/rank{rank}.pt.trace.json.gz" for rank in range(4)]
     files = [TraceFile(path, rank, 184 << 20, 1_204_551, 0, 2, "5d1c" * 16) for rank, path in enumerate(paths)]
     breakdown = [
@@ -347,7 +347,7 @@ def rich() -> Result:
 
 
 def cpu_only() -> Result:
-    """A run on the CPU, without shapes, stacks or memory: None almost everywhere."""
+    """A CPU-only run without shapes, stacks or memory: None almost everywhere."""
     step_us = 8_400.0
     stalls = [Stall(0, 3_100, "data_loading", "Waiting for data")]
     gain = saving(2.1, 2.6, 3.1, "80% of the stall.", step_us)
@@ -417,7 +417,7 @@ def empty() -> Result:
 
 
 def unusable() -> Result:
-    """A GPU run whose numbers cannot be trusted: the evidence stays, the savings go."""
+    """A GPU run whose numbers cannot be trusted: it keeps its evidence, but has no savings."""
     notes = [
         Note("TQ005", "dropped-events", "412 launches have no kernel: the profiler's buffer overflowed."),
         Note("TQ009", "truncated-file", "The file ends in the middle of step 4; what came before was read."),
@@ -439,7 +439,7 @@ def limited() -> Result:
 
 
 def healthy() -> Result:
-    """Compute bound, nothing found."""
+    """GPU-bound, without findings."""
     breakdown = [
         part("untraced", "Unexplained", False, 4),
         part("compute", "Compute kernels", True, 398, 398),
@@ -461,15 +461,15 @@ def healthy() -> Result:
 
 
 def hostile() -> Result:
-    """The rich document with an attacker's string in place of, or behind, every string of the trace."""
+    """The rich document with an attacker's string instead of, or after, every string of the trace."""
     poisoned = _poisoned(rich(), iter(range(10**9)))
     files = [replace(file, sha256=HOSTILE[index]) for index, file in enumerate(poisoned.run.files)]
     return replace(poisoned, run=replace(poisoned.run, files=files, gpu_runtime=HOSTILE[2]))
 
 
-# Strings that the program itself chooses from a closed set.
+# Strings that come from the program, not from the trace.
 _FIXED = {"source", "status", "impact", "confidence", "category", "cause"}
-_LAST = {"sha256", "gpu_runtime"}  # poisoned by hostile() itself, so that no other string gets another poison
+_LAST = {"sha256", "gpu_runtime"}  # hostile() handles these last, so that the other strings keep theirs
 
 
 def _poisoned(value: Any, counter: Any, field: str = "") -> Any:
@@ -492,7 +492,7 @@ def _poisoned(value: Any, counter: Any, field: str = "") -> Any:
 
 
 def many_ranks(number: int = 64) -> Result:
-    """One rank, the seventh, loads its data slowly, and all others wait for it."""
+    """Rank 7 loads its data slowly, and all others wait for it."""
     base = rich()
     row = replace(base.ranks[0], dataloader_stall_us=0.0, gpu_busy_share=0.9, exposed_communication_us=190_000.0)
     late = replace(row, dataloader_stall_us=187_000.0, gpu_busy_share=0.5, exposed_communication_us=3_000.0)
@@ -500,7 +500,7 @@ def many_ranks(number: int = 64) -> Result:
 
 
 def stress() -> Result:
-    """More of everything than the report shows: its size must stay within the budget."""
+    """More of everything than the report shows, to check its size."""
     chance = random.Random(1)  # noqa: S311
     base = rich()
     functor = (

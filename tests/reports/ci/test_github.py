@@ -1,4 +1,4 @@
-"""Workflow annotations, read back as GitHub's runner reads them."""
+"""Workflow annotations, parsed like GitHub's runner parses them."""
 
 from __future__ import annotations
 
@@ -45,18 +45,18 @@ def test_a_line_of_the_pull_request_is_annotated() -> None:
         "The loader runs inside the training process, so the GPU waits 187\u00a0ms of every 412\u00a0ms step.",
         "Give the DataLoader worker processes. 16 CPU cores are visible to this rank.",
     ]
-    assert second["file"] == "model/vit.py"  # of the evidence, as the finding names no place
+    assert second["file"] == "model/vit.py"  # from the evidence, because the finding names no place
 
 
-def test_the_dearest_come_first_and_ten_at_most() -> None:
+def test_most_expensive_findings_come_first_ten_at_most() -> None:
     rich = sample.rich()
     some = [
         replace(rich.findings[0], code=f"XX{number:03}", saving=sample.saving(0, number, 400, ""))
         for number in range(15)
     ]
-    told = annotations(replace(rich, findings=[rich.findings[5], *some]))
-    assert [one["title"][9:14] for one in told] == [f"XX{number:03}" for number in range(14, 4, -1)]
-    assert len(told) == ANNOTATIONS
+    shown = annotations(replace(rich, findings=[rich.findings[5], *some]))
+    assert [one["title"][9:14] for one in shown] == [f"XX{number:03}" for number in range(14, 4, -1)]
+    assert len(shown) == ANNOTATIONS
 
 
 def test_gates_that_failed_come_first() -> None:
@@ -74,10 +74,10 @@ def test_gates_that_failed_come_first() -> None:
 
 
 def test_a_small_saving_is_a_notice_and_an_absent_one_comes_last() -> None:
-    told = annotations(sample.rich())
-    assert [one["level"] for one in told] == ["warning"] * 4 + ["notice"] * 2
-    assert told[-1]["title"] == "traceopt EF001"
-    assert "file" not in told[-1]
+    shown = annotations(sample.rich())
+    assert [one["level"] for one in shown] == ["warning"] * 4 + ["notice"] * 2
+    assert shown[-1]["title"] == "traceopt EF001"
+    assert "file" not in shown[-1]
 
 
 @pytest.mark.parametrize(
@@ -92,14 +92,14 @@ def test_a_file_outside_of_the_repository_is_not_named(file: str) -> None:
 def test_no_string_is_a_command_or_a_property() -> None:
     result = sample.hostile()
     output = render_github(result)
-    told = annotations(result)
-    assert len(output.splitlines()) == len(told) == len(result.findings)
-    assert {key for one in told for key in one} <= {"level", "message", "title", "file", "line", "endLine"}
+    shown = annotations(result)
+    assert len(output.splitlines()) == len(shown) == len(result.findings)
+    assert {key for one in shown for key in one} <= {"level", "message", "title", "file", "line", "endLine"}
     assert "##[" not in output
 
 
 @pytest.mark.parametrize("string", sample.HOSTILE)
-def test_a_hostile_string_is_text_wherever_it_stands(string: str) -> None:
+def test_a_hostile_string_is_text_everywhere(string: str) -> None:
     rich = sample.rich()
     finding = replace(
         rich.findings[0],

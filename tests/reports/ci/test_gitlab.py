@@ -1,4 +1,4 @@
-"""GitLab's Code Quality report: by its schema, with the code in the text, and hostile strings as text."""
+"""GitLab's Code Quality report follows its schema, has the code in the text, and keeps hostile strings as text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""SARIF: valid by the schema of OASIS, within GitHub's limits, and the same finding has the same fingerprint."""
+"""SARIF follows the OASIS schema and GitHub's limits, and the same finding has the same fingerprint."""
 
 from __future__ import annotations
 
@@ -67,9 +67,9 @@ def test_what_code_scanning_shows() -> None:
     assert (rules[1]["properties"]["precision"], first["properties"]["savingMs"]) == ("medium", 150.0)
 
 
-def test_findings_without_a_line_are_told_of() -> None:
-    told = [note["message"]["text"] for note in run_of(sample.rich())["invocations"][0]["toolExecutionNotifications"]]
-    assert told[0] == "Left out, because they have no place in the repository: CM004, EF001."
+def test_findings_without_a_place_are_listed() -> None:
+    notes = [note["message"]["text"] for note in run_of(sample.rich())["invocations"][0]["toolExecutionNotifications"]]
+    assert notes[0] == "Left out, because they have no place in the repository: CM004, EF001."
 
 
 def test_a_rule_that_found_two_things_is_listed_once() -> None:
@@ -99,7 +99,7 @@ def test_lines_and_times_are_not_in_the_fingerprint() -> None:
     assert marks(replace(rich, findings=moved)) == marks(rich)
 
 
-def test_no_price_where_the_trace_cannot_carry_one() -> None:
+def test_unusable_trace_has_no_savings() -> None:
     run = run_of(replace(sample.unusable(), findings=sample.rich().findings))
     assert all("savingMs" not in one["properties"] and one["level"] == "note" for one in run["results"])
     assert run["invocations"][0]["toolExecutionNotifications"][0]["level"] == "error"

@@ -70,7 +70,7 @@ def test_every_chart_is_zoomed_by_its_own_button(open_report) -> None:
     assert page.locator("div:has(> #timeline-plot) > .static").is_visible()
 
 
-# Labels stand on patterns and bars, whose colours axe cannot tell; test_colours_have_contrast judges those.
+# axe cannot judge labels on patterns and bars; test_colours_have_contrast does.
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("build", [sample.rich, sample.many_ranks, sample.cpu_only, sample.unusable])
 def test_axe_finds_no_violation(open_report, build, scheme: str) -> None:
@@ -127,7 +127,7 @@ def test_keyboard_opens_a_card(open_report) -> None:
 
 
 def test_the_keyboard_reaches_every_control(open_report) -> None:
-    """In the order of the page: skip link, sections, theme, first fix, cards, zoom, sorting, filters, checks."""
+    """In page order: skip link, sections, theme, first fix, cards, zoom, sorting, filters, checks."""
     page = open_report(sample.rich())
     reached: list[str] = []
     for _ in range(160):

@@ -15,7 +15,7 @@ from traceopt.reports.html.page import render_html
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where Python keeps what it compiled."""
+    """The folder of Python's compiled modules."""
     monkeypatch.setattr(sys, "pycache_prefix", str(tmp_path))
     monkeypatch.setattr(sys, "dont_write_bytecode", False)
     return tmp_path

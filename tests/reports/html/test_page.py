@@ -1,4 +1,4 @@
-"""The HTML report as text: content, truthfulness, escaping, size, and that the document comes back out."""
+"""The HTML report as text: its content, escaping and size, and that the document can be read back."""
 
 from __future__ import annotations
 
@@ -170,7 +170,7 @@ def test_rich_report_tells_everything() -> None:
     assert re.search(r'<details class="fix" id="DL001" open>', page)
 
 
-def test_cpu_report_claims_nothing_of_a_gpu() -> None:
+def test_cpu_report_claims_nothing_about_a_gpu() -> None:
     text = visible(page_of(sample.cpu_only()))
     assert "GPU idle" not in text
     assert "GPU busy" not in text
@@ -212,7 +212,7 @@ def test_gpu_that_was_not_recorded() -> None:
     assert "Not recorded: pass activities=" in text
 
 
-def test_quality_stands_before_the_numbers() -> None:
+def test_quality_notes_come_before_the_numbers() -> None:
     page = page_of(sample.unusable())
     assert page.index('role="note"') < page.index('class="lead"') < page.index('class="tiles"')
     page = page_of(sample.limited())
@@ -227,7 +227,7 @@ def test_notes_of_a_limited_trace_show_a_sentence_each() -> None:
     assert "<summary>Stacks were recorded: host-bound shares are too large.</summary>" in page
 
 
-def test_unusable_trace_prices_nothing() -> None:
+def test_unusable_trace_has_no_estimates() -> None:
     text = visible(page_of(sample.unusable()))
     assert "These numbers are not reliable" in text
     assert "412 launches have no kernel" in text
@@ -240,7 +240,7 @@ def test_unusable_trace_prices_nothing() -> None:
     assert "Step time, median not reliable in the trace: 412.0 ms" in text
 
 
-def test_unusable_trace_hides_savings_that_it_was_given() -> None:
+def test_savings_of_an_unusable_trace_are_hidden() -> None:
     text = visible(page_of(replace(sample.rich(), quality=sample.unusable().quality)))
     assert "6 findings, savings not estimated" in text
     assert "≈" not in text
@@ -253,7 +253,7 @@ def test_unusable_trace_without_findings_is_not_called_healthy() -> None:
     assert "Nothing to fix" not in text
 
 
-def test_nothing_found_is_said_once() -> None:
+def test_nothing_found_is_not_repeated() -> None:
     healthy = replace(sample.healthy(), verdict="The GPU is busy for 99% of each step. No fix above 3% found.")
     assert page_of(healthy).count("No fix above 3% found.") == 2  # the title and the headline
 
@@ -304,13 +304,13 @@ def test_each_mention_of_a_code_is_another_finding() -> None:
         assert combined_fixes(result) == phrase
 
 
-def test_a_mean_unlike_the_median_is_told() -> None:
+def test_a_mean_far_from_the_median_is_mentioned() -> None:
     rich = sample.rich()
     assert "(the median step takes" not in page_of(rich)
     assert "(the median step takes 500.0 ms)" in page_of(replace(rich, step=replace(rich.step, median_us=500_000.0)))
 
 
-def test_healthy_trace_is_told_so() -> None:
+def test_healthy_trace_is_called_healthy() -> None:
     text = visible(page_of(sample.healthy()))
     assert "No fix above 3% found." in text
     assert "Nothing to fix" in text
@@ -332,7 +332,7 @@ def test_every_activity_and_phase_has_its_own_look() -> None:
     assert len(set(looks)) == len(looks)
 
 
-def test_parts_stand_largest_first_on_each_side() -> None:
+def test_parts_are_sorted_by_size_on_each_side() -> None:
     rich = sample.rich()
     turned = replace(rich, breakdown=rich.breakdown[::-1])
     assert [part.name for part in for_display(turned).breakdown] == [part.name for part in for_display(rich).breakdown]
@@ -413,7 +413,7 @@ def test_reports_are_cheap_to_import() -> None:
     assert done.stdout.strip() == "False"
 
 
-def test_where_to_start_stands_on_top() -> None:
+def test_the_first_fix_is_at_the_top() -> None:
     page = page_of(sample.rich())
     start = page[page.index('class="start"') : page.index('class="tiles"')]
     assert 'Start with: <a href="#DL001">Load data in worker processes</a>, <code>train.py:61</code>' in start
@@ -464,7 +464,7 @@ def test_a_rank_without_a_step_leaves_a_gap() -> None:
     assert "GPU" not in " ".join(part.label for part in rank_parts(cpu))
 
 
-def test_a_bar_is_named_where_nothing_covers_it() -> None:
+def test_a_bar_has_its_name_where_nothing_covers_it() -> None:
     timeline = sample.rich().timeline
     assert timeline is not None
     outer, inner = sample.span(0, 400, "outer", "cpu"), sample.span(50, 350, "inner", "wait")
@@ -482,8 +482,8 @@ def test_the_key_names_what_is_drawn_and_no_more() -> None:
     assert drawn.stall_key == [("loader", "Waiting for data"), ("sync", "Waiting for the host")]
 
 
-def test_a_sampled_file_is_no_promise() -> None:
-    """Its rules give no combined saving; the largest one is told as what it is."""
+def test_a_sampled_file_promises_nothing() -> None:
+    """It has no combined saving, and the largest single saving has low confidence."""
     rich = sample.rich()
     findings = [replace(finding, confidence="low") for finding in rich.findings]
     text = visible(page_of(replace(rich, findings=findings, combined=None)))

@@ -1,4 +1,4 @@
-"""The comment of a pull request, as GitHub renders it."""
+"""The pull-request comment, as GitHub renders it."""
 
 from __future__ import annotations
 
@@ -57,16 +57,16 @@ def test_at_most_five_fixes() -> None:
     assert page.tags[: page.tags.index("details")].count("tr") == 1 + FIXES
     assert page.tags.count("h4") == FIXES
     assert "3 more findings below." in page.text
-    assert "Fix number 8 (DL008), saves 150 ms, train.py:61" in page.text  # among what is also noted
+    assert "Fix number 8 (DL008), saves 150 ms, train.py:61" in page.text  # under "Also noted"
 
 
 def compared(head: Result, *gates: str) -> Comparison:
-    """With the rich run as the baseline."""
+    """Compared with the rich run as the baseline."""
     return compare_runs(runs_of([sample.rich()]), runs_of([head]), [Gate.parse(gate, "fail") for gate in gates])
 
 
 def slower() -> Result:
-    """The rich run in 60 ms more a step, with a finding more and one less."""
+    """The rich run with 60 ms more per step, one finding more and one less."""
     rich = sample.rich()
     us = [step + 60_000 for step in rich.step.per_step_us]
     new = replace(rich.findings[0], code="GM001", name="misaligned-gemm")
@@ -78,7 +78,7 @@ def slower() -> Result:
     )
 
 
-def test_the_bold_line_tells_the_change_where_there_is_a_baseline() -> None:
+def test_with_a_baseline_the_bold_line_is_the_change() -> None:
     page = Page(render_markdown(slower(), comparison=compared(slower())))
     assert len(page.bold) == 1
     assert page.bold[0].startswith("The step takes 15% more time: 412.0\u00a0ms → 472.0\u00a0ms.")
@@ -86,14 +86,14 @@ def test_the_bold_line_tells_the_change_where_there_is_a_baseline() -> None:
     assert re.match(r"Against the baseline: \+15% \(99% interval \+\S+% to \+\S+%\)\. Findings: 1 new, 1 fixed, ", line)
     assert line.endswith(" save about 200\u00a0ms per step (48%): 412.0 → about 210\u00a0ms.")
     assert page.folded[0] == "What changed"
-    for told in (
+    for phrase in (
         "New: Load data in worker processes (GM001), train.py:61",
         "Fixed: Load data in worker processes (DL001)",
     ):
-        assert told in page.text
+        assert phrase in page.text
 
 
-def test_noise_is_said_and_a_comment_without_news_says_so_to_the_program_that_posts_it() -> None:
+def test_a_comment_about_noise_is_marked_as_unchanged() -> None:
     same = compared(sample.rich())
     comment = render_markdown(sample.rich(), comparison=same)
     assert comment.splitlines()[:2] == [tag("traceopt"), UNCHANGED]
@@ -114,13 +114,13 @@ def test_noise_is_said_and_a_comment_without_news_says_so_to_the_program_that_po
 def test_gates_that_failed_are_listed() -> None:
     gates = compared(slower(), "step_time=+5%", "gpu_idle=90%", "tokens_per_s=1000").gates
     page = Page(render_markdown(slower(), gates=gates))
-    told = [line for line in page.text.splitlines() if line.startswith("Failed")]
-    assert [line.partition(":")[0] for line in told] == ["Failed", "Failed, not checked"]
-    assert told[0].endswith("(--fail-on step_time=+5%)")
+    failed = [line for line in page.text.splitlines() if line.startswith("Failed")]
+    assert [line.partition(":")[0] for line in failed] == ["Failed", "Failed, not checked"]
+    assert failed[0].endswith("(--fail-on step_time=+5%)")
     assert "gpu_idle" not in page.text
 
 
-def test_a_baseline_is_no_markup() -> None:
+def test_strings_of_a_baseline_are_text() -> None:
     attack = "<b>@main</b> [x](https://attacker.example)\n# "
     comparison = replace(compared(slower()), verdict=attack)
     gate = GateOutcome(attack, "fail", "failed", attack)
@@ -150,7 +150,7 @@ def with_long_patches(length: int) -> Result:
     return replace(rich, findings=[replace(one, fix=Fix("Change it.", None, patch)) for one in rich.findings])
 
 
-def test_what_does_not_fit_is_left_out_and_told() -> None:
+def test_what_does_not_fit_is_left_out_with_a_remark() -> None:
     cut = "Cut to fit into a comment; the report has the rest."
     whole = render_markdown(with_long_patches(9_000))
     assert 45_000 < len(whole) <= LIMIT
@@ -165,7 +165,7 @@ def test_what_does_not_fit_is_left_out_and_told() -> None:
 
 
 def test_a_comment_is_never_too_long() -> None:
-    """Whatever a trace or a rule says: the strings of the document are capped, and so is what cannot be left out."""
+    """However long strings are: they are capped, and so are the blocks that cannot be left out."""
     hostile = sample.hostile()
     long = replace(
         hostile.findings[0],
@@ -179,7 +179,7 @@ def test_a_comment_is_never_too_long() -> None:
     Page(comment)
 
 
-def test_labels_tell_comments_apart_and_cannot_break_the_tag() -> None:
+def test_labels_distinguish_comments_and_cannot_break_the_tag() -> None:
     assert tag("resnet, 8 GPUs") == "<!-- traceopt:resnet-8-GPUs -->"
     for label in ("--><b>x</b>", "a\nb", "", "ä" * 300):
         assert re.fullmatch(r"<!-- traceopt:[A-Za-z0-9_.-]{0,80} -->", tag(label))

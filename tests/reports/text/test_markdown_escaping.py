@@ -1,4 +1,4 @@
-"""Hostile strings in Markdown: what GitHub's own parser makes of them is the text itself, and nothing else."""
+"""Hostile strings in Markdown: GitHub's own parser turns them into their text and nothing else."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_prose_is_text(string: str) -> None:
     for before in ("", "saves "):
         shown = Page(before + markdown_escaping.prose(string))
         assert set(shown.tags) <= {"p", "code"}
-        # As clean() shows it; a pipe behind a backslash is written as an escape in code.
+        # As clean() prints it; in code, a pipe behind a backslash is written as an escape.
         expected = before + safe_text.clean(string, safe_text.PROSE_CAP).strip()
         assert shown.text.strip().replace("\\x7c", "|") == expected.strip().replace("\\x7c", "|")
 
@@ -66,7 +66,7 @@ def test_a_block_of_code_keeps_its_end(string: str) -> None:
     assert shown.outside_code.split() == ["Patch", "after"]
 
 
-def test_what_a_person_writes_stays_readable() -> None:
+def test_ordinary_text_stays_readable() -> None:
     for sentence in (
         "The GPU is idle for 61% of each step.",
         "Pad N from 50257 to 50304, x1.9 (NVIDIA A100-SXM4-40GB)",

@@ -1,4 +1,4 @@
-"""The terminal summary: its content, its width, and its silence towards control characters."""
+"""The terminal summary: its content and width, and that it prints no control characters."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_says_what_the_report_says() -> None:
     assert "Warning: rank 2" in output
 
 
-def test_cpu_run_knows_no_gpu() -> None:
+def test_cpu_run_does_not_mention_a_gpu() -> None:
     output = shown(sample.cpu_only())
     assert re.search(r"stall +3\.1 ms", output)
     assert re.search(r"model +2\.7 ms", output)
@@ -69,13 +69,13 @@ def test_cpu_run_knows_no_gpu() -> None:
     assert "idle" not in output
 
 
-def test_healthy_run_is_told_so() -> None:
+def test_healthy_run_is_called_healthy() -> None:
     output = shown(sample.healthy())
     assert "No fix above 3% found." in output
     assert "saves" not in output
 
 
-def test_unreliable_numbers_are_marked_and_not_priced() -> None:
+def test_unreliable_numbers_are_marked_and_have_no_savings() -> None:
     output = shown(sample.unusable())
     assert "These numbers are not reliable:" in output
     assert "412 launches have no kernel" in output

@@ -62,7 +62,7 @@ def test_sentences_end_before_a_capital() -> None:
     assert safe_text.prose("busy for 97 % of 3 ms") == f"busy for 97% of 3{NB}ms"
 
 
-def test_units_do_not_part_from_their_numbers() -> None:
+def test_units_stay_with_their_numbers() -> None:
     assert safe_text.prose("waits 187 ms of 3 s, 5.1 GB/s") == f"waits 187{NB}ms of 3{NB}s, 5.1{NB}GB/s"
 
 

@@ -1,4 +1,4 @@
-"""Sentences that say more than numbers: what a peak rests on."""
+"""Captions say where peak rates come from."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ def with_peaks(*peaks: PeakRate) -> Result:
     result = sample.rich()
     assert result.run.device is not None
     bf16 = next((peak for peak in peaks if peak.figure == "bf16"), None)
-    told = replace(
+    efficiency = replace(
         result.efficiency, peak_source=bf16.source if bf16 else None, peak_verified=bf16.verified if bf16 else None
     )
     device = replace(result.run.device, peaks=list(peaks))
-    return replace(result, run=replace(result.run, device=device), efficiency=told)
+    return replace(result, run=replace(result.run, device=device), efficiency=efficiency)
 
 
 def rate(figure: str, verified: bool | None) -> PeakRate:
@@ -41,11 +41,11 @@ def rate(figure: str, verified: bool | None) -> PeakRate:
         ([rate("bf16", None), rate("fp32", None)], "(peak from your settings). Peak from your settings: fp32."),
     ],
 )
-def test_the_caption_of_products_says_what_the_peaks_rest_on(peaks: list[PeakRate], end: str) -> None:
+def test_the_gemm_caption_says_where_peaks_come_from(peaks: list[PeakRate], end: str) -> None:
     assert gemm_caption(with_peaks(*peaks)).endswith(end)
 
 
-def test_a_document_of_an_earlier_version_says_nothing_of_its_peak() -> None:
+def test_a_document_of_an_earlier_version_has_no_peak_remark() -> None:
     document = json.loads(with_peaks(rate("bf16", False)).to_json())
     for name in ("peak_source", "peak_verified"):
         del document["efficiency"][name]
