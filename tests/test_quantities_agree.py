@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from msgspec import Struct
 from msgspec.structs import replace
-from test_real_traces import EXPECTED, READABLE, TRACES, result_of
+from test_real_traces import READABLE, result_of
 
 from fixtures.scenarios import SCENARIOS
 from traceopt.result import quantities
@@ -185,7 +185,7 @@ def _real(limit: Any) -> bool:
     return isinstance(limit, (int, float)) and not isinstance(limit, bool)
 
 
-@pytest.mark.skipif(not EXPECTED.exists(), reason=f"the real traces are not in {TRACES}")
+@pytest.mark.real_traces
 @pytest.mark.parametrize("file", READABLE)
 def test_real_traces(file: str) -> None:
     assert disagreements(result_of(file)) == []
