@@ -69,7 +69,7 @@ def test_short_gaps_have_none() -> None:
         runtime("cudaLaunchKernel", 900, 5, 2),
         kernel("gemm", 910, 90, 2),
     ]
-    assert len(Facts(read(events)).stretches) == 0
+    assert len(Facts(read(events)).untraced_python) == 0
 
 
 def test_the_planted_pause(example: GetExample) -> None:
