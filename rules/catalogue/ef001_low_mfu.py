@@ -86,15 +86,15 @@ class LowMfu(Rule):
 def _parts(facts: Facts, mfu: float, hfu: float) -> list[tuple[str, float, str]]:
     """Name, share of the window and place to look of each part; the shares sum to 1."""
     gpu, window = facts.gpu, facts.steps.window_ns
-    products = gpu.area(facts.tensor_core_work.eligible)
-    product_share = products.total / window
-    ideal = min(hfu, product_share)
+    eligible = gpu.area(facts.tensor_core_work.eligible)
+    eligible_share = eligible.total / window
+    ideal = min(hfu, eligible_share)
     comm, copies = gpu.exposed_communication.total / window, gpu.exposed_copies.total / window
     return [
-        ("Model FLOP at the peak rate", min(mfu, product_share), "nothing to save."),
+        ("Model FLOP at the peak rate", min(mfu, eligible_share), "nothing to save."),
         ("Recomputation in the backward pass", max(0.0, ideal - mfu), "checkpoint fewer layers (MM007)."),
-        ("Matmuls and convolutions below the peak rate", product_share - ideal, "their dtypes and shapes (TC, GM)."),
-        ("Other kernels", subtract(gpu.compute, products).total / window, "fusion, and fewer small kernels (LB003)."),
+        ("Matmuls and convolutions below the peak rate", eligible_share - ideal, "their dtypes and shapes (TC, GM)."),
+        ("Other kernels", subtract(gpu.compute, eligible).total / window, "fusion, and fewer small kernels (LB003)."),
         ("Exposed communication", comm, "overlap and bucket sizes (CM)."),
         ("Exposed copies", copies, "pinned memory and prefetching (DL003, DL004)."),
         (

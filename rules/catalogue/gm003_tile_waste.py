@@ -88,11 +88,11 @@ class TileWaste(Rule):
 
 def _merges(facts: Facts) -> list[MergedGemms]:
     """Runs of matmuls with the same M and K, each too small for the device; GM004 covers long runs with the same N."""
-    products, units = facts.gemm_calls, facts.device.multiprocessors or 0
-    sizes = products.sizes
-    alone = (sizes[:, 3] == 1) & (products.blocks < units)
+    gemm_calls, units = facts.gemm_calls, facts.device.multiprocessors or 0
+    sizes = gemm_calls.sizes
+    alone = (sizes[:, 3] == 1) & (gemm_calls.blocks < units)
     runs = []
-    for run in products.runs(sizes[:, [0, 2, 3, 4]], 2):
+    for run in gemm_calls.runs(sizes[:, [0, 2, 3, 4]], 2):
         alike = len(run) >= 8 and (sizes[run, 1] == sizes[run[0], 1]).all()
         if alone[run].all() and not alike and (len(run) >= 3 or not may_depend(sizes[run])):
             runs.append(run)

@@ -84,9 +84,9 @@ class ManySmallGemms(Rule):
         )
 
     def _merges(self, facts: Facts) -> list[MergedGemms]:
-        products = facts.gemm_calls
-        runs = products.runs(products.sizes, self.min_calls)
-        found = merged(facts, [run for run in runs if not may_depend(products.sizes[run])])
+        gemm_calls = facts.gemm_calls
+        runs = gemm_calls.runs(gemm_calls.sizes, self.min_calls)
+        found = merged(facts, [run for run in runs if not may_depend(gemm_calls.sizes[run])])
         return [one for one in found if one.gain_ns > 0]
 
     def passed(self, facts: Facts) -> str:

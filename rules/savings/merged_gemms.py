@@ -39,19 +39,19 @@ def merged(facts: Facts, runs: Sequence[I8]) -> list[MergedGemms]:
     A matmul that leaves multiprocessors idle takes as long as one of its thread blocks. The merged call runs the blocks
     of all calls in full waves, each as long as the longest wave now. The roofline is the lower bound.
     """
-    products, units = facts.gemm_calls, facts.device.multiprocessors
+    gemm_calls, units = facts.gemm_calls, facts.device.multiprocessors
     if units is None or not runs:
         return []
     first, last = (np.array([run[end] for run in runs]) for end in (0, -1))
-    starved = facts.gaps.starved.within(products.start[first], products.end[last]).tolist()
+    starved = facts.gaps.starved.within(gemm_calls.start[first], gemm_calls.end[last]).tolist()
     rooflines: dict[tuple[int, ...], float] = {}  # the same runs repeat in every step
     out = []
     for run, starved_ns in zip(runs, starved, strict=True):
-        blocks, busy = products.blocks[run], products.busy_ns[run]
+        blocks, busy = gemm_calls.blocks[run], gemm_calls.busy_ns[run]
         if (blocks <= 0).any():
             continue
         wave_ns = float((busy / -(-blocks // units)).max())
-        shapes = tuple(products.shape[run].tolist())
+        shapes = tuple(gemm_calls.shape[run].tolist())
         if shapes not in rooflines:
             rooflines[shapes] = _roofline_ns(facts, [facts.gemms.shapes[shape] for shape in shapes])
         after = max(wave_ns * -(-int(blocks.sum()) // units), rooflines[shapes])
@@ -83,17 +83,17 @@ def may_depend(sizes: npt.NDArray[np.int64]) -> bool:
 
 def describe(facts: Facts, merges: list[MergedGemms], limit: int = 5) -> list[Evidence]:
     """One row per kind of run, largest saving first."""
-    products, count = facts.gemm_calls, facts.steps.count
+    gemm_calls, count = facts.gemm_calls, facts.steps.count
     kinds: dict[tuple[object, ...], list[MergedGemms]] = {}
     for one in merges:
-        kinds.setdefault((_words(products.of(int(one.calls[0]))), len(one.calls)), []).append(one)
+        kinds.setdefault((_words(gemm_calls.of(int(one.calls[0]))), len(one.calls)), []).append(one)
     rows = sorted(kinds.items(), key=lambda item: -sum(one.gain_ns for one in item[1]))
     return [
         Evidence(
             what=f"{calls} x {words}",
             us_per_step=round(sum(one.now_ns for one in alike) / count / 1e3, 3),
             calls_per_step=round(len(alike) / count, 3),
-            detail=f"{int(products.blocks[alike[0].calls[0]])} thread blocks each on {facts.device.multiprocessors} "
+            detail=f"{int(gemm_calls.blocks[alike[0].calls[0]])} thread blocks each on {facts.device.multiprocessors} "
             "multiprocessors",
             location=place(facts, int(alike[0].calls[0])),
         )
@@ -115,10 +115,10 @@ def as_one(facts: Facts, merges: list[MergedGemms], share: float) -> list[Change
     """Merges each run into one call, with a share of the saving in kernel time and launches. A share above 1 includes
     the backward pass.
     """
-    products = facts.gemm_calls
+    gemm_calls = facts.gemm_calls
     group_of_op, factor = np.full(len(facts.trace.ops) + 1, -1), np.ones(len(merges))
     for number, one in enumerate(merges):
-        group_of_op[products.row[one.calls]] = number
+        group_of_op[gemm_calls.row[one.calls]] = number
         busy = max(1, one.now_ns - one.starved_ns)
         factor[number] = 1 - share * max(0.0, 1 - one.merged_ns / busy)
     return [MergeKernels(group_of_op[facts.gemms.owner], np.maximum(factor, 0), min(share, 1.0))]
