@@ -15,7 +15,7 @@ _SIMILAR_INTENSITY = 4  # and at most 4 times lower or higher intensity
 
 
 def peak_caveat(facts: Facts, *figures: str) -> str:
-    """ " (peak unverified)" or " (peak from your settings)" behind what rests on these peak rates, else nothing."""
+    """A caveat for numbers based on these peak rates: " (peak unverified)", " (peak from your settings)" or ""."""
     accelerator = facts.device.accelerator
     caveat = accelerator.caveat(*figures) if accelerator else ""
     return f" ({caveat})" if caveat else ""

@@ -82,7 +82,7 @@ class TestGrowth:
     def test_says_when_steps_are_too_few(self) -> None:
         from test_mm_ef import RULES
 
-        assert "too few" in (RULES["MM005"].applies(facts_with(leak_bytes=LEAK, steps=3)) or "")
+        assert "Too few" in (RULES["MM005"].applies(facts_with(leak_bytes=LEAK, steps=3)) or "")
 
 
 class TestStateHeavy:
