@@ -50,7 +50,7 @@ LIMITS["verdict"] = {0.03}  # of "No fix above 3% found."
 class Number(Struct, frozen=True):
     """A number with a unit in a sentence: "187.4 ms" is 187,400 "us". `rounding` is half a unit of its last digit.
 
-    0 is exact: what is not 0 has two digits, or is "<0.1%".
+    0 and "<0.1%" are compared with nothing: too many quantities are near.
     """
 
     text: str
@@ -70,12 +70,23 @@ class Printed(Struct, frozen=True):
 
 
 class Sentence(Struct, frozen=True):
-    """`code` is the rule's, or "verdict"; `tables` is what a reader can compare the sentence with."""
+    """`code` is the rule's, or "verdict". A reader compares it with the finding's `evidence` and with the tables."""
 
     code: str
     field: str
     text: str
+    evidence: list[Printed]
     tables: list[Printed]
+
+    def comparable(self, number: Number) -> Iterator[Printed]:
+        """What may be the same quantity: not times of single calls (µs) or moved bytes (MB), unless the number is one."""
+        special = number.unit if number.unit in ("µs", "MB") else None
+        rows = [
+            row for row in self.tables if next((unit for unit in ("µs", "MB") if unit in row.text), None) == special
+        ]
+        for row in [*self.evidence, *rows]:
+            if row.kind == number.kind and row.text.startswith("≈") is number.estimated and row.text[0] != "<":
+                yield row
 
 
 def numbers(text: str) -> Iterator[Number]:
@@ -84,7 +95,7 @@ def numbers(text: str) -> Iterator[Number]:
         kind, size = UNITS[unit]
         decimals = len(found["number"].partition(".")[2])
         value = float(found["number"].replace(",", "")) * size
-        rounding = 0.5 * 10.0**-decimals * size if value else 0.0
+        rounding = 0.5 * 10.0**-decimals * size if value and not found["below"] else 0.0
         yield Number(found["text"], kind, unit, value, rounding, found["estimate"] is not None)
 
 
@@ -106,21 +117,21 @@ def spelled(number: Number) -> set[str]:
 def sentences(document: Result) -> Iterator[Sentence]:
     """Every sentence that traceopt writes about a trace."""
     tables = [row for name in document.__struct_fields__ if name not in BIG for row in printed(getattr(document, name))]
-    yield Sentence("verdict", "verdict", document.verdict, tables)
+    yield Sentence("verdict", "verdict", document.verdict, [], tables)
     for note in document.quality.notes:
-        yield Sentence(note.code, "note", note.text, tables)
+        yield Sentence(note.code, "note", note.text, [], tables)
     for finding in document.findings:
-        next_to_it = [*printed(finding.evidence), *printed(finding.saving), *tables]
-        yield Sentence(finding.code, "title", finding.title, next_to_it)
-        yield Sentence(finding.code, "why", finding.why, next_to_it)
-        yield Sentence(finding.code, "fix", finding.fix.text, next_to_it)
+        evidence = [*printed(finding.evidence), *printed(finding.saving)]
+        yield Sentence(finding.code, "title", finding.title, evidence, tables)
+        yield Sentence(finding.code, "why", finding.why, evidence, tables)
+        yield Sentence(finding.code, "fix", finding.fix.text, evidence, tables)
         if finding.saving is not None:
-            yield Sentence(finding.code, "basis", finding.saving.basis, next_to_it)
+            yield Sentence(finding.code, "basis", finding.saving.basis, evidence, tables)
         for row in finding.evidence:
-            yield Sentence(finding.code, "detail", row.detail or "", next_to_it)
+            yield Sentence(finding.code, "detail", row.detail or "", evidence, tables)
     for check in document.checks:
         evidence = [row for one in document.findings if one.code == check.code for row in printed(one.evidence)]
-        yield Sentence(check.code, "reason", check.reason, [*evidence, *tables])
+        yield Sentence(check.code, "reason", check.reason, evidence, tables)
 
 
 def printed(part: Any) -> Iterator[Printed]:
@@ -170,11 +181,8 @@ def disagreements(document: Result) -> list[str]:
                 found.append(f"{where}: {number.text!r} is spelled {spelled(number)}: {sentence.text}")
             near = {
                 row.text
-                for row in sentence.tables
-                if row.kind == number.kind
-                and row.text.startswith("≈") is number.estimated
-                and not row.text.startswith("<")
-                and abs(row.value - number.value) <= number.rounding * (1 + 1e-9)
+                for row in sentence.comparable(number)
+                if abs(row.value - number.value) <= number.rounding * (1 + 1e-9)
             }
             if near and number.text not in near and not exact:
                 found.append(f"{where}: {number.text!r} is {near} in a table: {sentence.text}")
