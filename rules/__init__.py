@@ -24,7 +24,7 @@ from traceopt.analyzer.replay.changes import (
 )
 from traceopt.analyzer.timeline.call_tree import ANNOTATION, OP, PYTHON, RUNTIME
 from traceopt.result.finding import Confidence, Evidence, Finding, Fix, Impact, Location, Saving
-from traceopt.result.quantities import ms, percent, times
+from traceopt.result.quantities import megabytes, microseconds, ms, per_second, percent, size, times
 from traceopt.result.rounding import rate, us
 from traceopt.rules.bases.rank_rule import RunRule, on_rank, rank_name, ranks_saving
 from traceopt.rules.evidence import (
@@ -109,10 +109,13 @@ __all__ = [
     "location_of",
     "mean_step_ns",
     "median",
+    "megabytes",
     "merge",
+    "microseconds",
     "ms",
     "name_of",
     "on_rank",
+    "per_second",
     "percent",
     "place_of_work",
     "places",
@@ -126,6 +129,7 @@ __all__ = [
     "shorter",
     "site_evidence",
     "site_locations",
+    "size",
     "starved_ns",
     "subtract",
     "threshold",

@@ -79,7 +79,7 @@ class Sentence(Struct, frozen=True):
     tables: list[Printed]
 
     def comparable(self, number: Number) -> Iterator[Printed]:
-        """What may be the same quantity: not times of single calls (µs) or moved bytes (MB), unless the number is one."""
+        """Rows that may be the same quantity. Times of single calls (µs) and moved bytes (MB) are separate."""
         special = number.unit if number.unit in ("µs", "MB") else None
         rows = [
             row for row in self.tables if next((unit for unit in ("µs", "MB") if unit in row.text), None) == special

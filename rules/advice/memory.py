@@ -15,6 +15,7 @@ from traceopt.analyzer.memory.composition import (
     Composition,
 )
 from traceopt.result.finding import Evidence
+from traceopt.result.quantities import percent, size
 
 MANY_BLOCKS = 16  # fewest stored activations for which recomputation pays off
 
@@ -25,13 +26,6 @@ class Remedy(Struct, frozen=True):
     name: str
     bytes: int | None
     code: str | None = None
-
-
-def size(count: float | None) -> str:
-    """The size as text: "12.3 GB", "340 MB"."""
-    if count is None:
-        return "not recorded"
-    return f"{count / 1e9:.1f} GB" if count >= 1e9 else f"{count / 1e6:,.0f} MB"
 
 
 def peak_bytes(facts: Facts) -> int:
@@ -46,8 +40,8 @@ def peak_share(facts: Facts) -> float:
 
 
 def peak_of_capacity(facts: Facts) -> str:
-    """ "30.1 GB of 42.3 GB (71%)"."""
-    return f"{size(peak_bytes(facts))} of {size(facts.device.memory_bytes)} ({peak_share(facts):.0%})"
+    """ "28.0 GiB of 39.4 GiB (71%)"."""
+    return f"{size(peak_bytes(facts))} of {size(facts.device.memory_bytes)} ({percent(peak_share(facts))})"
 
 
 def parts(composition: Composition | None) -> list[Evidence]:

@@ -10,7 +10,7 @@ from traceopt.analyzer.arrays.percentiles import median
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.replay.changes import RemoveHost
 from traceopt.result.finding import Confidence, Evidence, Fix
-from traceopt.result.quantities import ms, percent
+from traceopt.result.quantities import megabytes, ms, per_second, percent
 from traceopt.rules.evidence import location_of, places
 from traceopt.rules.rule import Findings, Rule, threshold
 from traceopt.rules.savings.pricing import Changes, hide, priced
@@ -75,7 +75,7 @@ class ExposedCommunication(Rule):
                 facts,
                 (self.low * exposed, self.expected * exposed, exposed),
                 _overlapped(facts, self.expected),
-                f"Assumes compute hides {self.low:.0%}, {self.expected:.0%} or 100% of the exposed time.",
+                f"Assumes compute hides {percent(self.low)}, {percent(self.expected)} or 100% of the exposed time.",
                 low=_overlapped(facts, self.low),
                 high=_overlapped(facts, 1.0),
             ),
@@ -96,9 +96,9 @@ class ExposedCommunication(Rule):
             size = calls.known_bytes
             detail = f"{ms(float(calls.duration.sum()) / count)} in total"
             if size is not None:
-                detail += f", {size / count / 1e6:,.1f} MB"
+                detail += f", {megabytes(size / count)}"
             if rate is not None:
-                detail += f", {rate:,.1f} GB/s bus bandwidth"
+                detail += f", {per_second(rate, 'GB')} bus bandwidth"
             out.append(
                 Evidence(
                     what=calls.name,

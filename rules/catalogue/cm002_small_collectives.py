@@ -10,7 +10,7 @@ from traceopt.analyzer.arrays.percentiles import median
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.work.collectives import CollectiveCalls
 from traceopt.result.finding import Confidence, Evidence, Fix
-from traceopt.result.quantities import ms
+from traceopt.result.quantities import microseconds, ms
 from traceopt.rules.evidence import by_site, places, site_locations
 from traceopt.rules.rule import Findings, Rule, threshold
 from traceopt.rules.savings.pricing import Changes, hide_collectives, priced
@@ -64,7 +64,7 @@ class SmallCollectives(Rule):
                 what=c.name,
                 us_per_step=round(float(c.exposed.sum()) / count / 1e3, 3),
                 calls_per_step=round(c.calls / count, 3),
-                detail=f"median {ms(median(c.duration))} per call",
+                detail=f"median {microseconds(median(c.duration))} per call",
                 location=next(iter(site_locations(by_site(facts, c.launch, c.exposed))), None),
             )
             for c in many

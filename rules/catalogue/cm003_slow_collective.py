@@ -9,7 +9,7 @@ import numpy as np
 from traceopt.analyzer.arrays.percentiles import median
 from traceopt.analyzer.facts import Facts
 from traceopt.result.finding import Confidence, Evidence, Fix
-from traceopt.result.quantities import ms
+from traceopt.result.quantities import megabytes, ms, per_second, rate_number
 from traceopt.rules.evidence import place_of_work
 from traceopt.rules.rule import Findings, Rule, threshold
 from traceopt.rules.savings.pricing import hide, priced
@@ -71,7 +71,7 @@ class SlowCollective(Rule):
                     what=c.name,
                     us_per_step=round(float(excess.sum()) / count / 1e3, 3),
                     calls_per_step=round(int(slow.sum()) / count, 3),
-                    detail=f"median {median(c.bytes[slow]) / 1e6:,.1f} MB at {rate:,.1f} GB/s",
+                    detail=f"median {megabytes(median(c.bytes[slow]))} at {per_second(rate, 'GB')}",
                     location=place_of_work(facts, int(c.rows[slow][0])),
                 )
             )
@@ -106,4 +106,4 @@ class SlowCollective(Rule):
         rates = [rate for c in facts.collectives if (rate := c.bus_gb_per_s()) is not None]
         if not rates:
             return "No large collective is slow."
-        return f"Collectives of known size reach {min(rates):,.1f} to {max(rates):,.1f} GB/s."
+        return f"Collectives of known size reach {rate_number(min(rates))} to {rate_number(max(rates))} GB/s."

@@ -13,7 +13,7 @@ from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.replay.changes import RemoveHost
 from traceopt.analyzer.timeline.call_tree import ANNOTATION, OP
 from traceopt.result.finding import Fix
-from traceopt.result.quantities import ms
+from traceopt.result.quantities import ms, percent
 from traceopt.rules.evidence import by_site, name_of, site_evidence, site_locations
 from traceopt.rules.rule import Findings, Rule, threshold
 from traceopt.rules.savings.pricing import priced
@@ -61,7 +61,7 @@ class DdpBufferBroadcast(Rule):
             facts,
             host_bounds(facts, area, REMOVABLE),
             [RemoveHost(area, REMOVABLE)],
-            f"Assumes that {REMOVABLE:.0%} of the broadcast's host time goes away.",
+            f"Assumes that {percent(REMOVABLE)} of the broadcast's host time goes away.",
         )
         if saved.bounds_ns[1] < self.min_share * facts.step_ns:
             return

@@ -15,7 +15,7 @@ from traceopt.analyzer.replay.changes import RemoveHost
 from traceopt.analyzer.tables.schema import I8
 from traceopt.analyzer.timeline.call_tree import ANNOTATION, OP, PYTHON
 from traceopt.result.finding import Confidence, Fix
-from traceopt.result.quantities import ms
+from traceopt.result.quantities import ms, percent
 from traceopt.rules.evidence import by_site, name_of, site_evidence, site_locations
 from traceopt.rules.rule import Findings, Rule, threshold
 from traceopt.rules.savings.pricing import priced
@@ -77,7 +77,7 @@ class DataParallelModule(Rule):
             facts,
             host_bounds(facts, area, REMOVABLE),
             [RemoveHost(area, REMOVABLE)],
-            f"Assumes that {REMOVABLE:.0%} of the host time for copying, splitting and collecting goes away.",
+            f"Assumes that {percent(REMOVABLE)} of the host time for copying, splitting and collecting goes away.",
         )
         sites = by_site(facts, rows, slices.end[rows] - slices.start[rows])
         devices = len(distinct_values(facts.trace.gpu.device))

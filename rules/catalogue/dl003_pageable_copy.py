@@ -10,7 +10,7 @@ from traceopt.analyzer.arrays.intervals import intersect, union
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.replay.changes import AsyncCopy, DropSync, MoveToStream, RemoveHost, ScaleWork
 from traceopt.result.finding import Fix
-from traceopt.result.quantities import ms, percent
+from traceopt.result.quantities import megabytes, ms, per_second, percent
 from traceopt.rules.evidence import by_site, site_evidence, site_locations
 from traceopt.rules.rule import Findings, Rule, threshold
 from traceopt.rules.savings.pricing import Changes, area_of, calls_in, priced
@@ -80,8 +80,8 @@ class PageableCopy(Rule):
             AsyncCopy(copies),
             DropSync(calls_in(facts, copying[copying >= 0])),
         ]
-        size = f"{copy.bytes / facts.steps.count / 1e6:,.1f} MB per step" if copy.bytes else "The input"
-        at = f" at {rate:.1f} GB/s" if rate else ""
+        size = f"{megabytes(copy.bytes / facts.steps.count)} per step" if copy.bytes else "The input"
+        at = f" at {per_second(rate, 'GB')}" if rate else ""
         yield self.finding(
             why=(
                 f"{size} is copied from pageable memory{at}. In each {ms(facts.step_ns)} step, {ms(typical)} of copy "

@@ -11,7 +11,7 @@ from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.replay.changes import MoveToStream
 from traceopt.analyzer.work.copies import CopyCalls
 from traceopt.result.finding import Confidence, Fix
-from traceopt.result.quantities import ms, percent
+from traceopt.result.quantities import megabytes, ms, percent
 from traceopt.rules.evidence import by_site, site_evidence, site_locations
 from traceopt.rules.rule import Findings, Rule, threshold
 from traceopt.rules.savings.pricing import hide, priced
@@ -84,7 +84,7 @@ class ExposedInputCopy(Rule):
         moves = np.zeros(len(work), bool)
         moves[rows] = True
         moved = sum(copy.bytes or 0 for copy in copies) / facts.steps.count
-        size = f"{moved / 1e6:,.1f} MB per step" if moved else "The input"
+        size = f"{megabytes(moved)} per step" if moved else "The input"
         yield self.finding(
             why=(
                 f"{size} is copied from {' and '.join(KINDS[copy.kind] for copy in copies)} memory. In each "

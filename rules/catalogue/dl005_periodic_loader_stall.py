@@ -95,7 +95,7 @@ class PeriodicLoaderStall(Rule):
                     "Long waits for data",
                     us(float(waits.wait_ns[waits.long].sum()) / steps),
                     round(stalled / steps, 3),
-                    f"{stalled} of {steps} steps, {regular:.0%} of them {period} steps apart",
+                    f"{stalled} of {steps} steps, {percent(regular)} of them {period} steps apart",
                 )
             ],
             locations=site_locations(sites, 1),

@@ -9,7 +9,7 @@ import numpy as np
 from traceopt.analyzer.arrays.intervals import subtract
 from traceopt.analyzer.facts import Facts
 from traceopt.result.finding import Confidence, Evidence, Fix
-from traceopt.result.quantities import ms, percent
+from traceopt.result.quantities import ms, per_second, percent
 from traceopt.result.rounding import us
 from traceopt.rules.rule import Findings, Rule, threshold
 from traceopt.rules.savings.roofline import peak_caveat
@@ -68,8 +68,8 @@ class LowMfu(Rule):
             title=f"{self.title}{caveat}",
             why=(
                 f"The {ms(facts.step_ns)} step reaches {percent(mfu)} of the {facts.flops.dtype} peak of "
-                f"{peak:,.0f} TFLOP/s{caveat}{recomputed}. The largest part of the rest is {_inside(largest[0])} "
-                f"({percent(largest[1])} of the step)."
+                f"{per_second(peak, 'TFLOP')}{caveat}{recomputed}. The largest part of the rest is "
+                f"{_inside(largest[0])} ({percent(largest[1])} of the step)."
             ),
             saving=None,
             evidence=[

@@ -150,7 +150,7 @@ class SlowSteps(Rule):
                 Evidence(
                     f"{len(slow)} slow steps of {len(rest)}",
                     us(excess_ns),
-                    detail=f"{regular:.0%} of them {period} steps apart",
+                    detail=f"{percent(regular)} of them {period} steps apart",
                 )
             ],
             fix=Fix(

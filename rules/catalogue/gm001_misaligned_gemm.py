@@ -14,7 +14,7 @@ from traceopt.analyzer.vocabulary.architectures import DTYPE_BYTES, needed_multi
 from traceopt.analyzer.vocabulary.kernel_labels import short_name
 from traceopt.analyzer.work.gemms import GemmShape
 from traceopt.result.finding import Confidence, Evidence, Fix, Location
-from traceopt.result.quantities import ms
+from traceopt.result.quantities import ms, per_second
 from traceopt.rules.evidence import location_of
 from traceopt.rules.rule import Findings, Rule, threshold
 from traceopt.rules.savings.pricing import priced_work, work_of
@@ -207,7 +207,7 @@ def _location(facts: Facts, shape: GemmShape) -> Location | None:
 
 def _evidence(facts: Facts, shape: GemmShape) -> Evidence:
     batch = f"{shape.batch} x " if shape.batch > 1 else ""
-    rate = f", {shape.tflops:.0f} TFLOP/s" if shape.tflops else ""
+    rate = f", {per_second(shape.tflops, 'TFLOP')}" if shape.tflops else ""
     bad = ", ".join(f"{name}={now}" for name, now, _ in _padded(facts, shape))
     return Evidence(
         what=f"{shape.op} {batch}{shape.m}x{shape.n}x{shape.k} {shape.dtype}",

@@ -66,14 +66,14 @@ class DecodeLaunchBound(Rule):
         location, dispatch = place(facts, 0), dispatch_area(facts)
         yield self.finding(
             why=(
-                f"{few:.0%} of the {products:,.0f} matmuls per step have {self.max_rows} rows or fewer, which is "
+                f"{percent(few)} of the {products:,.0f} matmuls per step have {self.max_rows} rows or fewer, which is "
                 f"typical of decoding. The GPU waits {ms(starved)} of each {ms(facts.step_ns)} step for launches."
             ),
             saving=priced(
                 facts,
                 (0.5 * self.removable * starved, self.removable * starved, starved),
                 [RemoveHost(dispatch, self.removable)],
-                f"Assumes launch time drops by {self.removable:.0%}; a graph takes one launch.",
+                f"Assumes launch time drops by {percent(self.removable)}; a graph takes one launch.",
                 low=[RemoveHost(dispatch, 0.5 * self.removable)],
                 high=[RemoveHost(dispatch)],
             ),
@@ -99,5 +99,5 @@ class DecodeLaunchBound(Rule):
 
     def passed(self, facts: Facts) -> str:
         starved = percent(dispatch_ns(facts) / facts.step_ns)
-        few = f"{self._few(facts):.0%} of the matmuls have few rows"
+        few = f"{percent(self._few(facts))} of the matmuls have few rows"
         return f"{few}; the GPU waits for launches for {starved} of the step."

@@ -11,7 +11,7 @@ from traceopt.analyzer.arrays.percentiles import median
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.replay.changes import RemoveHost
 from traceopt.result.finding import Evidence, Fix, Location
-from traceopt.result.quantities import ms, percent
+from traceopt.result.quantities import microseconds, ms, percent
 from traceopt.rules.evidence import RECORD_STACKS, by_site, name_of, place_of_work, site_evidence
 from traceopt.rules.rule import Findings, Rule, threshold
 from traceopt.rules.savings.pricing import priced
@@ -71,14 +71,14 @@ class LaunchBound(Rule):
         yield self.finding(
             why=(
                 f"The GPU waits {ms(starved)} of each {ms(facts.step_ns)} step for kernels that the host has not "
-                f"launched yet. A step runs {count:,.0f} kernels with a median of {ms(usual)}."
+                f"launched yet. A step runs {count:,.0f} kernels with a median of {microseconds(usual)}."
             ),
             saving=priced(
                 facts,
                 (self.removable_low * starved, self.removable * starved, starved),
                 [RemoveHost(dispatch, self.removable)],
-                f"Assumes launch time drops by {self.removable_low:.0%}, {self.removable:.0%} or 100%, capped at the "
-                "GPU's wait for launches in the median step.",
+                f"Assumes launch time drops by {percent(self.removable_low)}, {percent(self.removable)} or 100%, "
+                "capped at the GPU's wait for launches in the median step.",
                 low=[RemoveHost(dispatch, self.removable_low)],
                 high=[RemoveHost(dispatch)],
             ),
@@ -131,14 +131,15 @@ class LaunchBound(Rule):
                 title="Batch many small operations into one",
                 why=(
                     f"One line calls {site.calls / count:,.0f} operators per step, forward and backward, with a median "
-                    f"of {ms(median((ops.end - ops.start)[mine]))}. They take {ms(time_ns)} of each "
+                    f"of {microseconds(median((ops.end - ops.start)[mine]))}. They take {ms(time_ns)} of each "
                     f"{ms(facts.step_ns)} step."
                 ),
                 saving=priced(
                     facts,
                     (self.removable_low * time_ns, self.removable * time_ns, time_ns),
                     [RemoveHost(area, self.removable)],
-                    f"Assumes these operators' time drops by {self.removable_low:.0%}, {self.removable:.0%} or 100%.",
+                    f"Assumes these operators' time drops by {percent(self.removable_low)}, "
+                    f"{percent(self.removable)} or 100%.",
                     low=[RemoveHost(area, self.removable_low)],
                     high=[RemoveHost(area)],
                 ),

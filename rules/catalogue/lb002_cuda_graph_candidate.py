@@ -85,14 +85,15 @@ class CudaGraphCandidate(Rule):
         blocked = f" First remove what blocks the capture: the step {' and '.join(blockers)}." if blockers else ""
         yield self.finding(
             why=(
-                f"The GPU waits {ms(starved)} of each {ms(facts.step_ns)} step for launches. {same.same_share:.0%} of "
-                f"the steps launch the same {same.kernels:,.0f} kernels in the same order.{blocked}"
+                f"The GPU waits {ms(starved)} of each {ms(facts.step_ns)} step for launches. "
+                f"{percent(same.same_share)} of the steps launch the same {same.kernels:,.0f} kernels in the same "
+                f"order.{blocked}"
             ),
             saving=priced(
                 facts,
                 (0.5 * removable * starved, removable * starved, starved),
                 [RemoveHost(dispatch, removable)],
-                f"Assumes launch time drops by {removable:.0%}; replaying a graph takes one launch.",
+                f"Assumes launch time drops by {percent(removable)}; replaying a graph takes one launch.",
                 low=[RemoveHost(dispatch, 0.5 * removable)],
                 high=[RemoveHost(dispatch)],
             ),
@@ -115,7 +116,7 @@ class CudaGraphCandidate(Rule):
         if same.same_share < self.min_same <= same.same_names_share:
             kernels = "The steps launch the same kernels with different grids"
         else:
-            kernels = f"{same.same_share:.0%} of the steps launch the same kernels"
+            kernels = f"{percent(same.same_share)} of the steps launch the same kernels"
         return f"{kernels}; the GPU waits for launches for {starved} of the step."
 
 

@@ -63,8 +63,8 @@ class UnfusedElementwise(Rule):
                 facts,
                 (self.low * gain, self.expected * gain, gain),
                 self._fused(facts, self.expected),
-                f"Assumes {self.low:.0%}, {self.expected:.0%} or 100% of perfect fusion, which leaves only the longest "
-                "kernel of each chain.",
+                f"Assumes {percent(self.low)}, {percent(self.expected)} or 100% of perfect fusion, which leaves only "
+                "the longest kernel of each chain.",
                 low=self._fused(facts, self.low),
                 high=self._fused(facts, 1.0),
             ),

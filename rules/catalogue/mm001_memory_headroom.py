@@ -7,8 +7,8 @@ from typing import ClassVar
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.memory.composition import Composition
 from traceopt.result.finding import Evidence, Fix
-from traceopt.result.quantities import ms, percent
-from traceopt.rules.advice.memory import parts, peak_of_capacity, peak_share, size
+from traceopt.result.quantities import ms, percent, size
+from traceopt.rules.advice.memory import parts, peak_of_capacity, peak_share
 from traceopt.rules.rule import Findings, Rule, threshold
 from traceopt.rules.savings.starvation import dispatch_ns
 

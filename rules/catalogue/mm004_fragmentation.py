@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from traceopt.analyzer.facts import Facts
 from traceopt.result.finding import Confidence, Evidence, Fix
-from traceopt.rules.advice.memory import size
+from traceopt.result.quantities import percent, size
 from traceopt.rules.rule import Findings, Rule, threshold
 
 
@@ -55,7 +55,7 @@ class Fragmentation(Rule):
         yield self.finding(
             why=(
                 f"The allocator reserves {size(reserved)} of {size(facts.device.memory_bytes)} but hands out at most "
-                f"{size(allocated)}: {1 - allocated / reserved:.0%} is stuck between live blocks or in its cache."
+                f"{size(allocated)}: {percent(1 - allocated / reserved)} is stuck between live blocks or in its cache."
             ),
             saving=None,
             evidence=[

@@ -12,8 +12,8 @@ from traceopt.analyzer.memory.blocks import AFTER
 from traceopt.analyzer.tables.schema import I8
 from traceopt.analyzer.timeline.call_tree import OP
 from traceopt.result.finding import Evidence, Fix, Location
+from traceopt.result.quantities import size
 from traceopt.result.rounding import rate
-from traceopt.rules.advice.memory import size
 from traceopt.rules.evidence import name_of, places, to_location
 from traceopt.rules.rule import Findings, Rule, threshold
 

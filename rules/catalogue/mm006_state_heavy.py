@@ -7,7 +7,8 @@ from typing import ClassVar
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.memory.composition import GRADIENTS, OPTIMIZER_STATE, PARAMETERS
 from traceopt.result.finding import Confidence, Fix
-from traceopt.rules.advice.memory import as_evidence, inside, parts, peak_of_capacity, peak_share, remedies, size
+from traceopt.result.quantities import percent, size
+from traceopt.rules.advice.memory import as_evidence, inside, parts, peak_of_capacity, peak_share, remedies
 from traceopt.rules.rule import Findings, Rule, threshold
 
 STATE = (PARAMETERS, GRADIENTS, OPTIMIZER_STATE)
@@ -81,7 +82,7 @@ class StateHeavy(Rule):
         held = facts.composition
         share = _state(facts) / max(1, held.total) if held else 0.0
         peak = peak_of_capacity(facts)
-        return f"Memory peaks at {peak}; parameters, gradients and optimizer state are {share:.0%} of it."
+        return f"Memory peaks at {peak}; parameters, gradients and optimizer state are {percent(share)} of it."
 
 
 def _state(facts: Facts) -> int:

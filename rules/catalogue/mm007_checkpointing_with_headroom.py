@@ -10,8 +10,8 @@ from traceopt.analyzer.arrays.percentiles import median
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.memory.blocks import BEFORE
 from traceopt.result.finding import Confidence, Evidence, Fix
-from traceopt.result.quantities import ms, percent
-from traceopt.rules.advice.memory import peak_bytes, peak_of_capacity, size
+from traceopt.result.quantities import ms, percent, size
+from traceopt.rules.advice.memory import peak_bytes, peak_of_capacity
 from traceopt.rules.evidence import places
 from traceopt.rules.rule import Findings, Rule, threshold
 from traceopt.rules.savings.precision import kernel_evidence
@@ -85,7 +85,7 @@ class CheckpointingWithHeadroom(Rule):
             evidence=[Evidence("Free memory", detail=size(free)), *evidence],
             locations=places(evidence),
             fix=Fix(
-                "Turn off checkpointing." if part >= 1 else f"Checkpoint only {1 - part:.0%} of the layers.",
+                "Turn off checkpointing." if part >= 1 else f"Checkpoint only {percent(1 - part)} of the layers.",
                 "model.gradient_checkpointing_disable()" if part >= 1 else "if index % 2: x = checkpoint(block, x)",
             ),
         )

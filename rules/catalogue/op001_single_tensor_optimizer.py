@@ -11,7 +11,7 @@ from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.replay.changes import RemoveHost
 from traceopt.analyzer.timeline.call_tree import ANNOTATION, OP
 from traceopt.result.finding import Fix
-from traceopt.result.quantities import ms
+from traceopt.result.quantities import microseconds, ms, percent
 from traceopt.rules.evidence import by_site, name_of, places, site_evidence, site_locations
 from traceopt.rules.rule import Findings, Rule, threshold
 from traceopt.rules.savings.precision import kernel_evidence
@@ -76,8 +76,8 @@ class SingleTensorOptimizer(Rule):
             facts,
             host_bounds(facts, area, self.removable, (0.5 * gpu_ns, gpu_ns)),
             [RemoveHost(area, self.removable), *scaled(facts, kernels, 0.5)],
-            f"Assumes the optimizer's host time drops by {self.removable:.0%} and the GPU time of its kernels by half; "
-            "the high end removes all of both.",
+            f"Assumes the optimizer's host time drops by {percent(self.removable)} and the GPU time of its kernels by "
+            "half; the high end removes all of both.",
             low=[RemoveHost(area, self.removable)],
             high=[RemoveHost(area), *scaled(facts, kernels, 0.0)],
         )
@@ -89,8 +89,8 @@ class SingleTensorOptimizer(Rule):
         evidence = kernel_evidence(facts, kernels, 3)
         yield self.finding(
             why=(
-                f"Optimizer.step launches {count:,.0f} kernels per step with a median of {ms(usual)} and takes "
-                f"{ms(host_ns)} of host time in each {ms(facts.step_ns)} step."
+                f"Optimizer.step launches {count:,.0f} kernels per step with a median of {microseconds(usual)} and "
+                f"takes {ms(host_ns)} of host time in each {ms(facts.step_ns)} step."
             ),
             saving=saved,
             evidence=evidence,
@@ -125,8 +125,8 @@ class SingleTensorOptimizer(Rule):
                 facts,
                 (0.3 * took_ns, self.removable_on_cpu * took_ns, 0.8 * took_ns),
                 [RemoveHost(area, self.removable_on_cpu)],
-                f"Assumes the optimizer's time drops by {self.removable_on_cpu:.0%}; the range is 30% to 80%, because "
-                "optimizers differ in how many operations they can fuse.",
+                f"Assumes the optimizer's time drops by {percent(self.removable_on_cpu)}; the range is 30% to 80%, "
+                "because optimizers differ in how many operations they can fuse.",
                 low=[RemoveHost(area, 0.3)],
                 high=[RemoveHost(area, 0.8)],
             ),

@@ -10,6 +10,7 @@ from traceopt.analyzer.tables.schema import Mask
 from traceopt.analyzer.vocabulary.kernel_labels import short_name
 from traceopt.analyzer.vocabulary.kernel_names import FUSIBLE_KINDS
 from traceopt.result.finding import Evidence
+from traceopt.result.quantities import percent
 from traceopt.rules.evidence import place_of_work
 from traceopt.rules.savings.price import Price
 from traceopt.rules.savings.pricing import priced, shorter
@@ -57,7 +58,8 @@ def fp32_saving(
     peak = f"{ratio:.0f} times the peak rate" if narrow and wide else "a higher peak rate"
     speed = f"{low:g} to {min(high, ratio):g} times the speed"
     if shaped_ns:
-        speed = f"the {dtype} roofline ({ROOFLINE_EFFICIENCY[1]:.0%} of the peak) if shapes were recorded, else {speed}"
+        roofline = f"the {dtype} roofline ({percent(ROOFLINE_EFFICIENCY[1])} of the peak)"
+        speed = f"{roofline} if shapes were recorded, else {speed}"
     variants = [[*shorter(facts, work, a), *shorter(facts, light, b)] for a, b in zip(gains, light_gains, strict=True)]
     bounds = gains[0], gains[1] + light_gains[1], gains[2] + light_gains[2]
     caveat = peak_caveat(facts, "fp32", dtype, "hbm_gb_per_s") if narrow else ""

@@ -14,7 +14,8 @@ from fixtures.generate import generate
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.memory.composition import ACTIVATIONS, OPTIMIZER_STATE, PARAMETERS
 from traceopt.analyzer.reading.trace_reader import read_trace
-from traceopt.rules.advice.memory import remedies, size
+from traceopt.result.quantities import size
+from traceopt.rules.advice.memory import remedies
 
 if TYPE_CHECKING:
     from conftest import GetExample
