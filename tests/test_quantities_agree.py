@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from functools import cache
+from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -13,6 +15,7 @@ from msgspec.structs import replace
 from test_real_traces import READABLE, result_of
 
 from fixtures.scenarios import SCENARIOS
+from traceopt import assembly, comparison, reports, rules
 from traceopt.result import quantities
 from traceopt.result.document import Result
 from traceopt.result.field_notes import field_notes
@@ -241,6 +244,15 @@ def test_a_wrong_spelling_is_found(example: GetExample, sentence: str) -> None:
 def test_a_right_spelling_is_accepted(example: GetExample, sentence: str) -> None:
     document = _with_why(example("slow_loader").result, sentence)
     assert not [one for one in disagreements(document) if one.endswith(sentence)]
+
+
+@pytest.mark.parametrize("package", [rules, reports, assembly, comparison])
+def test_no_percentage_is_formatted_by_hand(package: ModuleType) -> None:
+    """A share of 0.4 % would read "0%", which is near too many others to be found above."""
+    by_hand = re.compile(r"\{[^{}]*:[^{}]*%\}")
+    files = list(Path(str(package.__file__)).parent.rglob("*.py"))
+    assert files
+    assert [str(file) for file in files if by_hand.search(file.read_text(encoding="utf-8"))] == []
 
 
 def _with_why(document: Result, sentence: str) -> Result:

@@ -175,7 +175,8 @@ def ranks_figure(rows: list[RankRow]) -> Figure:
             "x": names,
             "y": [None if us is None else _milliseconds(us) for us in part.us],
             "marker": {"color": f"var(--{part.colour})", "line": {"width": 0}, "pattern": _pattern(part.pattern)},
-            "hovertemplate": f"rank %{{x}}<br>{part.label}: %{{y}} ms<extra></extra>",
+            "customdata": [quantities.ms_of_us(us) for us in part.us],
+            "hovertemplate": f"rank %{{x}}<br>{part.label}: %{{customdata}}<extra></extra>",
         }
         for part in rank_parts(rows)
     ]
@@ -211,7 +212,8 @@ def memory_figure(memory: Memory, timeline: Timeline | None) -> Figure:
         "line": {"color": "var(--compute)", "width": 1.6, "shape": "hv"},
         "x": times,
         "y": allocated,
-        "hovertemplate": "%{y} GiB at %{x} ms<extra></extra>",
+        "customdata": [[quantities.size_text(p.allocated_bytes), quantities.ms_of_us(p.us)] for p in points],
+        "hovertemplate": "%{customdata[0]} at %{customdata[1]}<extra></extra>",
     }
     layout = {
         **_LAYOUT,

@@ -252,11 +252,18 @@
       }
     });
   }
+  /* Milliseconds as in the tables: measured() of traceopt/result/quantities.py. */
+  function measured(ms) {
+    if (ms === 0) {
+      return "0";
+    }
+    return ms < 1 ? ms.toPrecision(2) : ms.toLocaleString("en-US", { minimumFractionDigits: 1, maximumFractionDigits: 1 });
+  }
   /* The hover text of a bar: its name, its start, its duration. */
   function addTimes(trace) {
     if (trace.base) {
       trace.customdata = trace.customdata.map(function (names, index) {
-        return [names[0], trace.base[index], trace.x[index]];
+        return [names[0], measured(trace.base[index]), measured(trace.x[index])];
       });
     }
   }
