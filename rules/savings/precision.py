@@ -10,7 +10,7 @@ from traceopt.analyzer.tables.schema import Mask
 from traceopt.analyzer.vocabulary.kernel_labels import short_name
 from traceopt.analyzer.vocabulary.kernel_names import FUSIBLE_KINDS
 from traceopt.result.finding import Evidence
-from traceopt.result.quantities import percent
+from traceopt.result.quantities import count, percent
 from traceopt.rules.evidence import place_of_work
 from traceopt.rules.savings.price import Price
 from traceopt.rules.savings.pricing import priced, shorter
@@ -56,7 +56,7 @@ def fp32_saving(
     light_ns = facts.gpu.area(light).total / facts.steps.count * pointwise
     light_gains = (0.0, 0.5 * light_ns, light_ns)
     peak = f"{ratio:.0f} times the peak rate" if narrow and wide else "a higher peak rate"
-    speed = f"{low:g} to {min(high, ratio):g} times the speed"
+    speed = f"{count(low)} to {count(min(high, ratio))} times the speed"
     if shaped_ns:
         roofline = f"the {dtype} roofline ({percent(ROOFLINE_EFFICIENCY[1])} of the peak)"
         speed = f"{roofline} if shapes were recorded, else {speed}"
