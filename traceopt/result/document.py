@@ -97,7 +97,7 @@ class TraceFile(Struct, frozen=True):
 
 
 class Setting(Struct, frozen=True):
-    """A setting of the run that decides its speed, as `traceopt run` recorded it: "TF32 of matrix products", "off"."""
+    """A setting of the run that decides its speed, as `traceopt run` recorded it: "TF32 for matmuls", "off"."""
 
     name: Annotated[str, note("the setting")]
     value: Annotated[str, note("its value")]
