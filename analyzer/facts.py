@@ -12,9 +12,12 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Struct, field
 
-from traceopt.analyzer.arrays.grouping import distinct_values
+from traceopt.analyzer.arrays.grouping import distinct_values, numbered, split
 from traceopt.analyzer.arrays.intervals import Intervals, merge, union
 from traceopt.analyzer.arrays.percentiles import median
+from traceopt.analyzer.communication.collectives import CollectiveCalls, find_collectives, find_cpu_collectives
+from traceopt.analyzer.communication.gradient_reductions import GradientReductions, find_gradient_reductions
+from traceopt.analyzer.communication.overlap_slowdown import OverlappedKernel, find_overlapped_kernels
 from traceopt.analyzer.memory.blocks import MemoryBlocks, find_blocks
 from traceopt.analyzer.memory.composition import Composition, compose
 from traceopt.analyzer.memory.curve import DeviceMemory, find_memory
@@ -26,17 +29,21 @@ from traceopt.analyzer.run_log.run_settings import Captured, captured
 from traceopt.analyzer.stalls.host_flow import flow_areas
 from traceopt.analyzer.stalls.idle import Gaps, Idle, attribute, find_gaps, slow_first_calls
 from traceopt.analyzer.stalls.profiler_cost import find_profiler_cost
+from traceopt.analyzer.stalls.python_samples import PythonSamples, sample_python
 from traceopt.analyzer.stalls.syncs import Syncs, after_unscaling, blocking_copies, find_syncs
 from traceopt.analyzer.stalls.untraced_python import UntracedPython, find_untraced_python
 from traceopt.analyzer.tables.schema import I8
 from traceopt.analyzer.tables.trace import Trace
+from traceopt.analyzer.timeline.autograd import nodes_per_step
 from traceopt.analyzer.timeline.call_sites import CallSites
 from traceopt.analyzer.timeline.call_tree import PYTHON, Slices, build_slices
 from traceopt.analyzer.timeline.cpu_phases import CpuPhases
 from traceopt.analyzer.timeline.device import TraceDevice, find_device
 from traceopt.analyzer.timeline.gpu_work import GpuWork
 from traceopt.analyzer.timeline.host_activity import Host
+from traceopt.analyzer.timeline.launch_calls import LaunchCalls
 from traceopt.analyzer.timeline.launch_links import LaunchLinks, link
+from traceopt.analyzer.timeline.name_totals import NameTotal, totals_by_name
 from traceopt.analyzer.timeline.regions import Regions
 from traceopt.analyzer.timeline.steps import Steps, find_steps
 from traceopt.analyzer.trace_quality import TraceQuality
@@ -49,7 +56,7 @@ from traceopt.analyzer.work.attention import (
     find_unfused_attention,
 )
 from traceopt.analyzer.work.casts import Casts, find_casts
-from traceopt.analyzer.work.collectives import CollectiveCalls, find_collectives, find_cpu_collectives
+from traceopt.analyzer.work.convolutions import Convolutions
 from traceopt.analyzer.work.copies import CopyCalls, find_copies
 from traceopt.analyzer.work.cpu_attention import CpuAttention, find_cpu_attention
 from traceopt.analyzer.work.flops import Flops
@@ -97,6 +104,20 @@ class Facts(Struct, frozen=True, dict=True):
         return link(self.trace, self.slices)
 
     @cached_property
+    def launch_calls(self) -> LaunchCalls:
+        """The calls that launched the GPU work: how far into the step, and which user function makes most."""
+        return LaunchCalls(self.gpu, self.links, self.call_sites, self.steps)
+
+    def slices_by_name(self, rows: npt.NDArray[np.integer], amount: I8) -> list[NameTotal]:
+        """Some slices grouped by name, with the total of an amount (ns or bytes) for each name. Largest total first."""
+        return totals_by_name(self.trace.names, self.slices.name[rows], rows, amount)
+
+    def work_by_name(self, mask: npt.NDArray[np.bool_]) -> list[NameTotal]:
+        """The GPU work of a mask grouped by kernel name, with the total time inside the window, ns. Longest first."""
+        rows = np.flatnonzero(mask)
+        return totals_by_name(self.trace.names, self.gpu.work.name[rows], rows, self.gpu.in_window[rows])
+
+    @cached_property
     def call_sites(self) -> CallSites:
         """The lines of the user's code behind slices; `call_sites.recorded` says whether stacks were recorded."""
         return CallSites(self.trace, self.slices)
@@ -138,6 +159,14 @@ class Facts(Struct, frozen=True, dict=True):
         """The idle gaps of the GPU, and for how long each starved (had no work queued)."""
         return find_gaps(self.gpu, self.links, self.steps)
 
+    def gaps_by_operator(self, amount: I8) -> list[NameTotal]:
+        """The idle gaps grouped by the operator that launched the work after them, with the total of an amount per gap
+        (ns, shape (len(gaps),)). Largest total first; gaps with an amount of 0 are left out.
+        """
+        gaps = self.gaps
+        rows = np.flatnonzero((gaps.next_row < len(self.gpu.work)) & (amount > 0))
+        return totals_by_name(self.trace.names, self.regions.op_of_work[gaps.next_row[rows]], rows, amount[rows])
+
     @cached_property
     def syncs(self) -> Syncs:
         """Every call that blocked the host on the GPU: why it is there, its wait, and the refill after it."""
@@ -150,6 +179,12 @@ class Facts(Struct, frozen=True, dict=True):
             self.gaps,
             self.host.rows_of("host_sync"),
         )
+
+    def syncs_by_site(self, mask: npt.NDArray[np.bool_]) -> list[I8]:
+        """The syncs of a mask, grouped by the user's line that caused them: rows of `syncs`, one array per line."""
+        rows = np.flatnonzero(mask)
+        sites, group = numbered(self.call_sites.of(self.syncs.cause_slice[rows]))
+        return split(rows, group, len(sites)) if len(rows) else []
 
     @cached_property
     def reporting_syncs(self) -> npt.NDArray[np.bool_]:
@@ -171,6 +206,10 @@ class Facts(Struct, frozen=True, dict=True):
     def untraced_python(self) -> UntracedPython:
         """Stretches of Python without any event on a launching thread, while the GPU starved."""
         return find_untraced_python(self.slices, self.gaps, self.trace.names)
+
+    def python_samples(self, area: Intervals) -> PythonSamples:
+        """What the training thread runs at sampled times of an area."""
+        return sample_python(self.slices, self.steps.thread, area)
 
     @cached_property
     def idle(self) -> Idle:
@@ -214,6 +253,11 @@ class Facts(Struct, frozen=True, dict=True):
         return bool(regions.backward.any() or regions.optimizer.any() or regions.zero_grad.any())
 
     @cached_property
+    def autograd_nodes(self) -> float:
+        """Autograd nodes that the operators of the median step record."""
+        return nodes_per_step(self.trace, self.steps)
+
+    @cached_property
     def tensor_core_work(self) -> TensorCoreWork:
         """GPU work that Tensor Cores could do, and whether they did it."""
         return TensorCoreWork(self.trace, self.slices, self.links, self.gpu)
@@ -227,6 +271,11 @@ class Facts(Struct, frozen=True, dict=True):
     def gemm_calls(self) -> GemmCalls:
         """Matmuls call by call, in the order in which the device ran them."""
         return GemmCalls(self.gemms)
+
+    @cached_property
+    def convolutions(self) -> Convolutions:
+        """Convolutions with recorded shapes: those with a bias before a batch norm, and whether the shapes repeat."""
+        return Convolutions(self.regions, self.steps)
 
     @cached_property
     def casts(self) -> Casts:
@@ -274,6 +323,16 @@ class Facts(Struct, frozen=True, dict=True):
         phases = self.cpu_phases
         exposed = phases.areas["communication"]
         return find_cpu_collectives(self.trace, self.slices, phases.collectives, exposed, self.steps.window)
+
+    @cached_property
+    def gradient_reductions(self) -> GradientReductions:
+        """The collectives that reduce gradients in backward passes, and which of them a later pass repeats."""
+        return find_gradient_reductions(self.collectives, self.regions)
+
+    @cached_property
+    def overlapped_kernels(self) -> list[OverlappedKernel]:
+        """Kinds of kernel that ran under a collective and also alone: how much longer the first takes. A list."""
+        return find_overlapped_kernels(self.gpu, self.links, self.tensor_core_work)
 
     @cached_property
     def copies(self) -> list[CopyCalls]:

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
-from traceopt.analyzer.arrays.grouping import distinct, distinct_values
+from traceopt.analyzer.arrays.grouping import distinct_values
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.timeline.call_tree import PYTHON
 from traceopt.analyzer.vocabulary.python_frames import CallSite
@@ -56,20 +56,19 @@ def functions_inside(facts: Facts, rows: npt.NDArray[np.int64]) -> list[SiteCost
 
 def frames_inside(facts: Facts, rows: npt.NDArray[np.integer], limit: int = 4) -> list[Evidence]:
     """The Python functions with the most time inside slices (callees and libraries included; no builtins, no torch)."""
-    slices, names = facts.slices, facts.trace.names
+    slices = facts.slices
     around = np.zeros(len(slices), bool)
     around[rows] = True
     inside = np.flatnonzero((slices.kind == PYTHON) & ~around & (slices.nearest(around) >= 0))
-    codes, group = distinct(slices.name[inside])
-    total = np.bincount(group, weights=(slices.end - slices.start)[inside], minlength=len(codes))
-    calls = np.bincount(group, minlength=len(codes))
-    order = [
-        i for i in np.argsort(-total, kind="stable") if not names[codes[i]].startswith(("<", "torch/", "nn.Module"))
+    functions = [
+        one
+        for one in facts.slices_by_name(inside, (slices.end - slices.start)[inside])
+        if not one.name.startswith(("<", "torch/", "nn.Module"))
     ]
     count = facts.steps.count
     return [
-        Evidence(names[codes[i]], round(float(total[i]) / count / 1e3, 3), round(float(calls[i]) / count, 3), "inside")
-        for i in order[:limit]
+        Evidence(one.name, round(one.total / count / 1e3, 3), round(len(one.rows) / count, 3), "inside")
+        for one in functions[:limit]
     ]
 
 

@@ -6,6 +6,7 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
+from traceopt.analyzer.arrays.intervals import Intervals
 from traceopt.analyzer.tables.schema import I4, I8, MemoryTable
 
 BEFORE, AFTER = np.iinfo(np.int64).min, np.iinfo(np.int64).max
@@ -23,6 +24,15 @@ class MemoryBlocks(Struct, frozen=True):
 
     def __len__(self) -> int:
         return len(self.bytes)
+
+    def outlive(self, area: Intervals) -> npt.NDArray[np.bool_]:
+        """Blocks allocated inside an interval of `area` and freed after its end. Shape (len,)."""
+        if not len(area):
+            return np.zeros(len(self), bool)
+        start = np.maximum(self.start, 0)
+        inside = (self.start != BEFORE) & area.contains(start)
+        index = np.searchsorted(area.start, start, side="right") - 1
+        return np.asarray(inside & (self.end > area.end[np.maximum(index, 0)]))
 
     def live(self, time: int) -> npt.NDArray[np.bool_]:
         """Blocks that are allocated just after `time`. Shape (len,)."""

@@ -31,6 +31,12 @@ class DeviceMemory(Struct, frozen=True):
     def peak_reserved(self) -> int | None:
         return int(self.reserved.max()) if len(self.reserved) and self.reserved.max() > 0 else None
 
+    def lowest_by_step(self, steps: Steps) -> I8:
+        """The lowest allocated bytes in each step that has samples, in order of time."""
+        inside = steps.contain(self.time)
+        known, first = np.unique(steps.step_of(self.time)[inside], return_index=True)
+        return np.minimum.reduceat(self.allocated[inside], first) if len(known) else np.empty(0, np.int64)
+
     def curve(self, start: int, end: int, points: int = 500) -> tuple[I8, I8, I8]:
         """Samples in [start, end), reduced to the minimum and maximum of each of points/2 buckets.
 

@@ -201,6 +201,11 @@ class RunFacts(Struct, frozen=True, dict=True):
                 out[:, index] = values[self._common[index]]
         return out
 
+    def longest_first(self, time_ns: F8) -> list[int]:
+        """Indices of the ranks, the one with the longest time first. `time_ns` has shape (ranks,)."""
+        order: list[int] = np.argsort(-time_ns).tolist()
+        return order
+
     def recording_ns(self, rank: int) -> float:
         """Extra profiler cost per step on one rank, compared to the others: without it they would wait less."""
         cost = self._in_common_steps([one.profiler_ns for one in self.ranks])

@@ -79,6 +79,12 @@ class Syncs(Struct, frozen=True, dict=True):
     def stall(self) -> I8:
         return self.idle + self.refill
 
+    def calls(self, rows: I8) -> int:
+        """The number of operators behind some of these syncs (or of calls, if no operator made them): one operator may
+        block several times.
+        """
+        return len(distinct_values(self.cause_slice[rows]))
+
     @cached_property
     def refill_area(self) -> Intervals:
         return union(self.end, self.refill_end) if len(self) else EMPTY

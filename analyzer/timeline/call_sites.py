@@ -128,6 +128,12 @@ class CallSites(Struct, frozen=True, dict=True):
         around = np.where(self.user_frames[rows] & (parent >= 0), self._nearest_frame[parent], -1)
         return np.where(around >= 0, self._in_frames(rows, around), self.of(rows))
 
+    def most_frequent(self, rows: npt.NDArray[np.integer]) -> CallSite | None:
+        """The call site of most of these slices; None if none is known."""
+        sites = self.of(rows)
+        known = sites[sites >= 0]
+        return self.sites[int(np.bincount(known).argmax())] if len(known) else None
+
     def library_frame(self, row: int) -> str | None:
         """The innermost frame of a third-party library around a slice, as "transformers/.../modeling.py:97"."""
         frame = int(self._nearest_third_party[row]) if row >= 0 and len(self.trace.python) else -1
@@ -246,10 +252,7 @@ class CallSites(Struct, frozen=True, dict=True):
         flows, slices = self.trace.flows, self.slices
         if not len(flows) or not self.recorded:
             return np.empty(0, np.int32)
-        ends = np.full(len(flows), -1, np.int32)
-        for thread in np.unique(flows.thread):
-            mine = np.flatnonzero(flows.thread == thread)
-            ends[mine] = slices.at(int(thread), flows.time[mine])
+        ends = slices.at_threads(flows.thread, flows.time)
         out = np.full(len(slices), -1, np.int32)
         starts = dict(zip(flows.id[flows.finish == 0].tolist(), ends[flows.finish == 0].tolist(), strict=True))
         for flow, end in zip(flows.id[flows.finish == 1].tolist(), ends[flows.finish == 1].tolist(), strict=True):

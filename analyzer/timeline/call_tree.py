@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
+from traceopt.analyzer.arrays.grouping import distinct_values, numbered
 from traceopt.analyzer.tables.schema import I4, I8, U1, ThreadSpans
 from traceopt.analyzer.tables.trace import Trace
 from traceopt.analyzer.timeline.steps import PROFILER_STEP
@@ -15,6 +16,14 @@ from traceopt.analyzer.timeline.steps import PROFILER_STEP
 _LEVELS = 64  # nesting levels that are climbed one by one; traces have about as many, attacks may have any number
 # Order of slices that begin at the same time, outermost first.
 PYTHON, ANNOTATION, OP, RUNTIME = 0, 1, 2, 3
+
+
+class Spans(Struct, frozen=True):
+    """One stretch of time per slice of interest, in the order of the slices. Arrays have shape (len,), times in ns."""
+
+    slice: I8  # row of Slices
+    start: I8
+    end: I8
 
 
 class Slices(Struct, frozen=True, dict=True):
@@ -92,6 +101,26 @@ class Slices(Struct, frozen=True, dict=True):
         reach = np.append(0, np.maximum.accumulate(self._after[rows]))[:-1]
         return rows[(rows >= reach) | self._alone[rows]]
 
+    def next_outermost(self, rows: npt.NDArray[np.integer], wanted: npt.NDArray[np.bool_]) -> I8:
+        """The outermost `wanted` slice that follows each slice on its thread; -1: none. Shape (len(rows),)."""
+        outer = self.outermost(wanted)
+        if not len(outer):
+            return np.full(len(rows), -1, np.int64)
+        at = np.searchsorted(outer, rows, side="right")
+        following = outer[np.minimum(at, len(outer) - 1)]
+        return np.where((at < len(outer)) & (self.thread[following] == self.thread[rows]), following, -1)
+
+    def spans(self, rows: npt.NDArray[np.integer], around: npt.NDArray[np.bool_]) -> Spans:
+        """From the first to the last of some slices in each slice of the mask `around` that encloses any of them."""
+        owner = self.ancestor(rows, around)
+        rows, owner = rows[owner >= 0], owner[owner >= 0]
+        owners, group = numbered(owner)
+        first = np.full(len(owners), np.iinfo(np.int64).max)
+        last = np.full(len(owners), np.iinfo(np.int64).min)
+        np.minimum.at(first, group, self.start[rows])
+        np.maximum.at(last, group, self.end[rows])
+        return Spans(owners.astype(np.int64), first, last)
+
     def _innermost(self, wanted: npt.NDArray[np.bool_]) -> tuple[I8, I4]:
         """The rows at which the innermost open wanted slice changes, and that slice from there on; -1: none. If rows
         repeat, the last one counts.
@@ -150,6 +179,14 @@ class Slices(Struct, frozen=True, dict=True):
         else:
             found = self._outermost_closed(found, time)
         return found.astype(np.int32)
+
+    def at_threads(self, threads: npt.NDArray[np.integer], time: I8) -> I4:
+        """Like `at`, with a thread for each time. Shape (len(time),)."""
+        found = np.full(len(time), -1, np.int32)
+        for thread in distinct_values(threads).tolist():  # a few threads
+            mine = threads == thread
+            found[mine] = self.at(thread, time[mine])
+        return found
 
     def of_thread(self, thread: int) -> slice:
         """The rows of one thread."""

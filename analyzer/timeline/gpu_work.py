@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
-from traceopt.analyzer.arrays.grouping import Categorical, distinct, numbered
+from traceopt.analyzer.arrays.grouping import Categorical, distinct, distinct_values, numbered
 from traceopt.analyzer.arrays.intervals import EMPTY, Intervals, clip, complement, merge, subtract, union
 from traceopt.analyzer.tables.schema import KERNEL, MEMCPY, GpuTable, Mask
 from traceopt.analyzer.tables.trace import Trace
@@ -33,6 +33,11 @@ class GpuWork(Struct, frozen=True, dict=True):
             return None
         devices, inverse = numbered(table.device)
         return int(devices[np.bincount(inverse, weights=table.duration).argmax()])
+
+    @cached_property
+    def device_count(self) -> int:
+        """The number of devices that the process used in the whole trace."""
+        return len(distinct_values(self.trace.gpu.device))
 
     @cached_property
     def rows(self) -> npt.NDArray[np.int64]:

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
+from traceopt.analyzer.arrays.grouping import distinct_values
 from traceopt.analyzer.arrays.intervals import EMPTY, Intervals, union
 from traceopt.analyzer.tables.schema import Mask
 from traceopt.analyzer.tables.trace import Trace
@@ -106,6 +107,18 @@ class Regions(Struct, frozen=True, dict=True):
     def engine(self) -> Mask:
         """The call of the autograd engine, which runs the nodes or waits for the threads that do."""
         return self.named(op_names.is_engine_frame, PYTHON)
+
+    @cached_property
+    def compiled(self) -> dict[str, int]:
+        """The highest compilation number seen of each region that torch.compile compiled, by the region's frame number.
+        The first compilation is 0.
+        """
+        out: dict[str, int] = {}
+        for code in distinct_values(self.slices.name).tolist():
+            if (region := op_names.compiled_region(self.trace.names[code])) is not None:
+                frame, compiled = region
+                out[frame] = max(out.get(frame, 0), compiled)
+        return out
 
     @cached_property
     def op_of_work(self) -> npt.NDArray[np.int64]:

@@ -6,6 +6,7 @@ import re
 from typing import Literal
 
 import numpy as np
+import numpy.typing as npt
 from msgspec import Struct
 
 from traceopt.analyzer.arrays.percentiles import median
@@ -58,6 +59,12 @@ class Steps(Struct, frozen=True):
         index = np.searchsorted(self.edges, time, side="right") - 1
         return np.where(time >= self.window[1], self.count, index)
 
+    def contain(self, time: I8, chosen: npt.NDArray[np.integer] | None = None) -> npt.NDArray[np.bool_]:
+        """Whether each time is inside one of the chosen steps (indices), or inside any step. Shape (len(time),)."""
+        step = self.step_of(time)
+        inside = (step >= 0) & (step < self.count)
+        return np.asarray(inside if chosen is None else inside & np.isin(step, chosen))
+
     def per_step(self, step: I8, amount: I8) -> I8:
         """Sums of the amounts by step, ignoring those outside the window. Shape (count,)."""
         inside = (step >= 0) & (step < self.count)
@@ -69,6 +76,16 @@ class Steps(Struct, frozen=True):
         order = np.argsort(self.duration, kind="stable")
         shorter, longer = order[(self.count - 1) // 2], order[self.count // 2]
         return int(longer if self.duration[shorter] < STUMP_SHARE * self.duration[longer] else shorter)
+
+
+def usual_interval(steps: I8) -> tuple[int, float]:
+    """The most frequent distance between neighbours in an increasing list of step numbers, and the share (0..1) of the
+    distances that equal it. The smallest if several are as frequent; (0, 0.0) for fewer than two steps.
+    """
+    if len(steps) < 2:
+        return 0, 0.0
+    distances, counts = np.unique(np.diff(steps), return_counts=True)
+    return int(distances[counts.argmax()]), float(counts.max() / counts.sum())
 
 
 def find_steps(trace: Trace) -> Steps:

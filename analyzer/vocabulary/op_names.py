@@ -148,6 +148,17 @@ FORWARD_ONLY: frozenset[str] = _words(
 """Operators that models call but backward formulas do not: below a backward node they are recomputation."""
 
 
+CONVOLUTION_CALLS: frozenset[str] = _words("aten::conv1d aten::conv2d aten::conv3d")
+"""Convolutions as a model calls them: input, weight, bias, ...; each calls one of CONVOLUTION_OPS."""
+
+CONVOLUTION_OPS: frozenset[str] = _words("aten::convolution aten::convolution_backward")
+"""The operators behind all convolutions, forward and backward."""
+
+BATCH_NORMS: frozenset[str] = _words(
+    "aten::batch_norm aten::_batch_norm_impl_index aten::cudnn_batch_norm aten::native_batch_norm"
+)
+
+
 def is_gradient_accumulation(name: str) -> bool:
     """The node that adds to a parameter's gradient: ``autograd::engine::evaluate_function: ...::AccumulateGrad``."""
     return name.endswith("AccumulateGrad")
@@ -163,6 +174,15 @@ def is_compile(name: str) -> bool:
     if name.startswith(("TorchDynamo Cache Lookup", "Torch-Compiled Region", "## Call CompiledFxGraph", "CompiledF")):
         return False
     return name.startswith("TorchDynamo") or any(mark in name[:200] for mark in _COMPILE_MARKS)
+
+
+_COMPILED_REGION = re.compile(r"^Torch-Compiled Region: (?P<frame>\d+)/(?P<compiled>\d+)")
+
+
+def compiled_region(name: str) -> tuple[str, int] | None:
+    """Frame and compilation number of a region: ("3", 1) for ``Torch-Compiled Region: 3/1``; None for other names."""
+    match = _COMPILED_REGION.match(name)
+    return (match["frame"], int(match["compiled"])) if match else None
 
 
 # Runtime and driver calls -----------------------------------------------------------------------------------

@@ -1,1 +1,1 @@
-"""What the work was: matmuls, attention, copies, collectives, FLOP."""
+"""What the work was: matmuls, attention, convolutions, copies, FLOP."""

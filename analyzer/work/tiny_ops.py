@@ -24,6 +24,11 @@ class TinyOps(Struct, frozen=True):
     start: I8
     end: I8
 
+    def only(self, rows: npt.NDArray[np.integer]) -> TinyOps:
+        """The operators among these slices."""
+        mine = np.isin(self.rows, rows)
+        return TinyOps(self.rows[mine], self.start[mine], self.end[mine])
+
 
 def find_tiny_ops(regions: Regions, thread: int, model_work: Intervals) -> TinyOps:
     """The operators of a thread within an area whose kind has a median duration of at most 30 us.

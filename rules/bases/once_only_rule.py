@@ -61,7 +61,7 @@ class SteadyRule(Rule):
     def rows(self, facts: Facts, hit: I8) -> I8:
         """The slices of this cause in the affected steps."""
         rows = facts.host.rows_of(self.cause)
-        return rows[np.isin(facts.steps.step_of(facts.slices.start[rows]), hit)]
+        return rows[facts.steps.contain(facts.slices.start[rows], hit)]
 
     def sites(self, facts: Facts, hit: I8) -> list[SiteCost]:
         """The call sites of this cause in the affected steps."""

@@ -7,7 +7,6 @@ from typing import ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from traceopt.analyzer.arrays.grouping import distinct_values
 from traceopt.analyzer.arrays.intervals import intersect, union
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.replay.changes import DropSync
@@ -41,10 +40,7 @@ class SyncRule(Rule):
     def check(self, facts: Facts) -> Findings:
         """One finding per line of the user's code."""
         syncs = facts.syncs
-        mine = np.flatnonzero(self.rows(facts) & (syncs.stall > 0))
-        sites = facts.call_sites.of(syncs.cause_slice[mine])
-        for site in distinct_values(sites):
-            rows = mine[sites == site]
+        for rows in facts.syncs_by_site(self.rows(facts) & (syncs.stall > 0)):
             stall = typical_ns(facts, syncs.start[rows], syncs.stall[rows])
             if stall >= self.min_share * facts.step_ns:
                 yield self._at_site(facts, rows, stall)
@@ -53,7 +49,7 @@ class SyncRule(Rule):
         syncs = facts.syncs
         sites = by_site(facts, syncs.cause_slice[rows], syncs.stall[rows])
         idle = typical_ns(facts, syncs.start[rows], syncs.idle[rows])
-        count = len(distinct_values(syncs.cause_slice[rows])) / facts.steps.count
+        count = syncs.calls(rows) / facts.steps.count
         shared = self._shared(facts, rows)
         meanwhile = f"; the refill also includes work reported by {' and '.join(shared)}" if shared else ""
         return self.finding(

@@ -7,8 +7,8 @@ from typing import ClassVar
 import numpy as np
 
 from traceopt.analyzer.arrays.percentiles import median
+from traceopt.analyzer.communication.collectives import CollectiveCalls
 from traceopt.analyzer.facts import Facts
-from traceopt.analyzer.work.collectives import CollectiveCalls
 from traceopt.result.finding import Confidence, Evidence, Fix
 from traceopt.result.quantities import microseconds, ms
 from traceopt.rules.evidence import by_site, places, site_locations

@@ -136,12 +136,11 @@ def _evidence(run: RunFacts, late: Straggler) -> list[Evidence]:
         for part, more in late.parts[:3]
     ]
     waits = np.median(run.waits, axis=0)
-    order = np.argsort(-waits)[:3]
     return [
         *rows,
         *(
-            Evidence(f"Waiting for {rank_name(run, int(i))}", round(float(waits[i]) / 1e3, 3))
-            for i in order
+            Evidence(f"Waiting for {rank_name(run, i)}", round(float(waits[i]) / 1e3, 3))
+            for i in run.longest_first(waits)[:3]
             if waits[i]
         ),
     ]

@@ -72,7 +72,7 @@ class LoadImbalance(RunRule):
             ),
             evidence=[
                 Evidence(f"Compute on {rank_name(run, i)}", round(float(mean[i]) / 1e3, 3))
-                for i in dict.fromkeys((most, least, *np.argsort(-mean)[:3].tolist()))
+                for i in dict.fromkeys((most, least, *run.longest_first(mean)[:3]))
             ],
             fix=Fix(
                 "Balance by cost: the same number of tokens (not samples) on every rank, shards of similar cost.",

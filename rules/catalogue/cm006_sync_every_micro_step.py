@@ -4,10 +4,6 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-import numpy as np
-import numpy.typing as npt
-
-from traceopt.analyzer.arrays.grouping import distinct_values
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.tables.schema import I8
 from traceopt.analyzer.timeline.call_tree import ANNOTATION, OP
@@ -19,7 +15,6 @@ from traceopt.rules.savings.pricing import Changes, hide_collectives, priced
 from traceopt.rules.savings.starvation import typical_ns
 
 FORWARD = "DistributedDataParallel.forward"
-REDUCING = ("all_reduce", "reduce_scatter")
 
 
 class SyncEveryMicroStep(Rule):
@@ -66,12 +61,13 @@ class SyncEveryMicroStep(Rule):
         return None
 
     def check(self, facts: Facts) -> Findings:
-        rows, launch, exposed, redundant = self._reductions(facts)
-        cost = typical_ns(facts, facts.slices.start[launch[redundant]], exposed[redundant])
+        found = facts.gradient_reductions
+        redundant = found.repeated(self.same_bytes)
+        passes, count = found.passes_per_update, facts.steps.count
+        launch, exposed = found.launch[redundant], found.exposed[redundant]
+        cost = typical_ns(facts, facts.slices.start[launch], exposed)
         if cost < self.min_share * facts.step_ns:
             return
-        passes = self._passes_per_update(facts)
-        count = facts.steps.count
         yield self.finding(
             why=(
                 f"Gradients are reduced in each of {passes:.3g} backward passes per update. The reductions before the "
@@ -80,18 +76,20 @@ class SyncEveryMicroStep(Rule):
             saving=priced(
                 facts,
                 (0.6 * cost, 0.95 * cost, cost),
-                self._without(facts, rows[redundant], exposed[redundant]),
+                self._without(facts, found.rows[redundant], exposed),
                 "Assumes only the last micro-step reduces gradients; at most the exposed time of the other reductions.",
             ),
             evidence=[
                 Evidence(
                     "Reductions before the last micro-step",
-                    us_per_step=round(float(exposed[redundant].sum()) / count / 1e3, 3),
+                    us_per_step=round(float(exposed.sum()) / count / 1e3, 3),
                     calls_per_step=round(int(redundant.sum()) / count, 3),
                 ),
-                Evidence("All reductions", round(float(exposed.sum()) / count / 1e3, 3), round(len(rows) / count, 3)),
+                Evidence(
+                    "All reductions", round(float(found.exposed.sum()) / count / 1e3, 3), round(len(found) / count, 3)
+                ),
             ],
-            locations=site_locations(by_site(facts, launch[redundant], exposed[redundant])),
+            locations=site_locations(by_site(facts, launch, exposed)),
             fix=Fix(
                 "Wrap all micro-steps but the last in model.no_sync().",
                 "with contextlib.nullcontext() if last else model.no_sync():\n    loss.backward()",
@@ -103,38 +101,5 @@ class SyncEveryMicroStep(Rule):
         """On a GPU the overlapped part goes too, because it may be exposed once other work is shorter."""
         return hide_collectives(facts, rows, facts.gpu.work.duration[rows] if facts.has_gpu else exposed)
 
-    def _reductions(self, facts: Facts) -> tuple[I8, I8, I8, npt.NDArray[np.bool_]]:
-        """Reductions in backward passes: rows as in CollectiveCalls, launch slices, exposed times in ns, and which are
-        redundant.
-        """
-        calls = [c for c in facts.collectives if c.name in REDUCING]
-        empty = np.empty(0, np.int64)
-        rows, launch, exposed, size = (
-            np.concatenate([empty, *(getattr(c, name) for c in calls)])
-            for name in ("rows", "launch", "exposed", "bytes")
-        )
-        at = np.where(launch >= 0, facts.slices.start[np.maximum(launch, 0)], -1) if len(rows) else empty
-        passes = facts.regions.backward_passes
-        inside = passes.contains(at) & (at >= 0)
-        rows, launch, exposed, size, at = (part[inside] for part in (rows, launch, exposed, size, at))
-        number = np.searchsorted(passes.start, at, side="right") - 1
-        moved = np.bincount(number, weights=np.maximum(size, 1), minlength=len(passes))
-        update = np.searchsorted(self._update_starts(facts), passes.start)
-        last = np.append(update[1:] != update[:-1], True) if len(update) else np.empty(0, bool)
-        # the last pass of the same update must reduce as much again
-        of_last = moved[np.flatnonzero(last)][np.searchsorted(np.flatnonzero(last), np.arange(len(passes)))]
-        low, high = np.minimum(moved, of_last), np.maximum(moved, of_last)
-        redundant = ~last & (low > 0) & (low >= self.same_bytes * high)
-        return rows, launch, exposed, redundant[number]
-
-    def _update_starts(self, facts: Facts) -> I8:
-        return np.sort(facts.slices.start[facts.regions.optimizer])
-
-    def _passes_per_update(self, facts: Facts) -> float:
-        """Optimizer steps with no backward pass between them are one update."""
-        passes = facts.regions.backward_passes
-        updates = distinct_values(np.searchsorted(passes.start, self._update_starts(facts)))
-        return len(passes) / max(1, len(updates))
-
     def passed(self, facts: Facts) -> str:
-        return f"The number of backward passes per update is {self._passes_per_update(facts):.3g}."
+        return f"The number of backward passes per update is {facts.gradient_reductions.passes_per_update:.3g}."

@@ -6,8 +6,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from traceopt.analyzer.arrays.grouping import distinct_values
-from traceopt.analyzer.arrays.intervals import EMPTY, Intervals, union
+from traceopt.analyzer.arrays.intervals import Intervals, union
 from traceopt.analyzer.arrays.percentiles import median
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.replay.changes import RemoveHost
@@ -85,13 +84,12 @@ class DdpBufferBroadcast(Rule):
 
     def _broadcasts(self, facts: Facts) -> Intervals:
         """From the first to the last packing operator of each forward pass that broadcasts."""
-        slices = facts.slices
-        forward = facts.regions.named(lambda name: name == _FORWARD, ANNOTATION, OP)
-        packing = np.flatnonzero(facts.regions.named(lambda name: name in _PACKING, ANNOTATION, OP))
-        owner = slices.ancestor(packing, forward)
-        sent = facts.regions.named(lambda name: name in _BROADCASTS, ANNOTATION, OP)[packing]
-        parts = [
-            (slices.start[packing[owner == one]].min(), slices.end[packing[owner == one]].max())
-            for one in distinct_values(owner[(owner >= 0) & sent])  # one per step
-        ]
-        return union(np.array([a for a, _ in parts]), np.array([b for _, b in parts])) if parts else EMPTY
+        slices, named = facts.slices, facts.regions.named
+        forward = named(lambda name: name == _FORWARD, ANNOTATION, OP)
+        packing = np.flatnonzero(named(lambda name: name in _PACKING, ANNOTATION, OP))
+        sending = np.flatnonzero(named(lambda name: name in _BROADCASTS, ANNOTATION, OP))
+        sends = np.zeros(len(slices), bool)
+        sends[slices.spans(sending, forward).slice] = True
+        spans = slices.spans(packing, forward)
+        sent = sends[spans.slice]
+        return union(spans.start[sent], spans.end[sent])

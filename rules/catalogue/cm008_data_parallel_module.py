@@ -7,7 +7,6 @@ from typing import ClassVar
 
 import numpy as np
 
-from traceopt.analyzer.arrays.grouping import distinct_values
 from traceopt.analyzer.arrays.intervals import union
 from traceopt.analyzer.arrays.percentiles import median
 from traceopt.analyzer.facts import Facts
@@ -63,8 +62,7 @@ class DataParallelModule(Rule):
     min_share: float = threshold(0.01, "smallest saving, as a share of the median step, to state one")
 
     def applies(self, facts: Facts) -> str | None:
-        devices = distinct_values(facts.trace.gpu.device)
-        if len(devices) < 2:
+        if facts.gpu.device_count < 2:
             return "The process uses one GPU."
         return None if len(_work(facts)) else "No nn.DataParallel in this trace."
 
@@ -80,7 +78,7 @@ class DataParallelModule(Rule):
             f"Assumes that {percent(REMOVABLE)} of the host time for copying, splitting and collecting goes away.",
         )
         sites = by_site(facts, rows, slices.end[rows] - slices.start[rows])
-        devices = len(distinct_values(facts.trace.gpu.device))
+        devices = facts.gpu.device_count
         yield self.finding(
             why=(
                 f"One process drives {devices} GPUs through nn.DataParallel. Copying the model, batches and results "

@@ -5,35 +5,15 @@ from __future__ import annotations
 from typing import ClassVar
 
 import numpy as np
-from msgspec import Struct
 
-from traceopt.analyzer.arrays.grouping import group_rows, split
-from traceopt.analyzer.arrays.percentiles import median
+from traceopt.analyzer.communication.overlap_slowdown import OverlappedKernel
 from traceopt.analyzer.facts import Facts
-from traceopt.analyzer.tables.schema import I8
 from traceopt.analyzer.vocabulary.kernel_labels import short_name
 from traceopt.result.finding import Confidence, Evidence, Fix
 from traceopt.result.quantities import ms, percent
 from traceopt.rules.evidence import place_of_work
 from traceopt.rules.rule import Findings, Rule, threshold
 from traceopt.rules.savings.pricing import Changes, hide, priced
-
-OVERLAPPED, ALONE = 0.2, 0.02  # share of a kernel's time under a collective: at least, and at most
-
-
-class _Slowed(Struct, frozen=True):
-    """One kind of kernel: how much longer its overlapped runs take than its usual run alone, over the window."""
-
-    rows: I8  # the overlapped runs: rows of the device's work
-    excess_ns: float
-    overlap_ns: float  # of these runs, under a collective
-    alone_ns: float  # median run alone
-    overlapped_ns: float  # median overlapped run
-
-    @property
-    def slowdown(self) -> float:
-        """Time under a collective as a multiple of what the same work would take alone."""
-        return self.overlap_ns / max(1.0, self.overlap_ns - self.excess_ns)
 
 
 class OverlapTax(Rule):
@@ -101,49 +81,29 @@ class OverlapTax(Rule):
             shares_cause_with=["CM001"],
         )
 
-    def _slowed(self, facts: Facts) -> list[_Slowed]:
+    def _slowed(self, facts: Facts) -> list[OverlappedKernel]:
         """Kernels that a collective slows, largest extra time first."""
-        gpu = facts.gpu
-        rows = np.flatnonzero(gpu.is_compute & (gpu.in_window > 0) & (gpu.work.duration > 0))
-        ops = facts.links.op[gpu.rows[rows]]
-        sizes = facts.trace.ops.dims[np.maximum(ops, 0)] if len(facts.trace.ops) else np.full(len(rows), -1)
-        sizes = np.where(ops >= 0, sizes, -1)
-        known = (sizes >= 0) | ~facts.tensor_core_work.eligible[rows]  # a matmul's name and grid do not determine its K
-        rows, sizes = rows[known], sizes[known]
-        first, group = group_rows(gpu.work.name[rows], *gpu.work.grid[rows].T, sizes)
-        start, duration = gpu.work.start[rows], gpu.work.duration[rows]
-        overlap = gpu.communication.within(start, start + duration)
-        parts = (np.flatnonzero(part) for part in (overlap >= OVERLAPPED * duration, overlap <= ALONE * duration))
-        runs = (split(part, group[part], len(first)) for part in parts)
-        out = []
-        for mine, others in zip(*runs, strict=True):  # kinds of kernel, not events
-            if min(len(mine), len(others)) < self.min_runs:
-                continue
-            usual = median(duration[others])
-            one = _Slowed(
-                rows=rows[mine],
-                excess_ns=float((duration[mine] - usual).sum()),
-                overlap_ns=float(overlap[mine].sum()),
-                alone_ns=usual,
-                overlapped_ns=median(duration[mine]),
-            )
-            if one.slowdown >= self.min_slowdown and one.excess_ns > 0:
-                out.append(one)
-        return sorted(out, key=lambda one: -one.excess_ns)
+        return [
+            one
+            for one in facts.overlapped_kernels
+            if min(len(one.rows), one.runs_alone) >= self.min_runs
+            and one.slowdown >= self.min_slowdown
+            and one.excess_ns > 0
+        ]
 
     def passed(self, facts: Facts) -> str:
         excess = sum(one.excess_ns for one in self._slowed(facts)) / facts.steps.window_ns
         return f"Overlap with collectives slows kernels by {percent(max(0.0, excess))} of the step."
 
 
-def _quicker(facts: Facts, slowed: list[_Slowed], share: float) -> Changes:
+def _quicker(facts: Facts, slowed: list[OverlappedKernel], share: float) -> Changes:
     """Shortens the slowed runs by a share of their extra time."""
     rows = np.concatenate([one.rows for one in slowed])
     alone = np.concatenate([np.full(len(one.rows), one.alone_ns) for one in slowed])
     return hide(facts, rows, share * np.maximum(facts.gpu.work.duration[rows] - alone, 0))
 
 
-def _evidence(facts: Facts, one: _Slowed) -> Evidence:
+def _evidence(facts: Facts, one: OverlappedKernel) -> Evidence:
     count = facts.steps.count
     return Evidence(
         what=short_name(facts.trace.names[facts.gpu.work.name[one.rows[0]]]),

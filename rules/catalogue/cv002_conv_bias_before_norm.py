@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from traceopt.analyzer.arrays.grouping import distinct_values
 from traceopt.analyzer.facts import Facts
-from traceopt.analyzer.tables.schema import I8
 from traceopt.analyzer.timeline.call_tree import OP
 from traceopt.result.finding import Fix
 from traceopt.result.quantities import ms, percent
@@ -19,10 +16,6 @@ from traceopt.rules.rule import Findings, Rule, threshold
 from traceopt.rules.savings.pricing import priced, scaled
 from traceopt.rules.savings.starvation import launched_ns
 
-CONVOLUTIONS = frozenset(("aten::conv1d", "aten::conv2d", "aten::conv3d"))
-NORMS = frozenset(
-    ("aten::batch_norm", "aten::_batch_norm_impl_index", "aten::cudnn_batch_norm", "aten::native_batch_norm")
-)
 ADDS = frozenset(("aten::add", "aten::add_"))
 BACKWARD = "aten::convolution_backward"
 
@@ -55,15 +48,14 @@ class ConvBiasBeforeNorm(Rule):
     min_share: float = threshold(0.01, "smallest time of the bias kernels, as a share of the step, to report")
 
     def applies(self, facts: Facts) -> str | None:
-        return None if len(_convolutions(facts)[0]) else "No convolution with a bias in this trace."
+        return None if len(facts.convolutions.with_bias) else "No convolution with a bias in this trace."
 
     def check(self, facts: Facts) -> Findings:
-        rows, useless = _convolutions(facts)
-        part = _bias_work(facts, rows, useless)
+        part = _bias_work(facts)
         time = launched_ns(facts, part)
         if time < self.min_share * facts.step_ns:
             return
-        slices, chosen = facts.slices, rows[useless]
+        slices, chosen = facts.slices, facts.convolutions.with_bias[facts.convolutions.before_norm]
         sites = by_site(facts, chosen, slices.end[chosen] - slices.start[chosen])
         yield self.finding(
             why=(
@@ -82,38 +74,14 @@ class ConvBiasBeforeNorm(Rule):
         )
 
     def passed(self, facts: Facts) -> str:
-        rows, useless = _convolutions(facts)
-        share = percent(launched_ns(facts, _bias_work(facts, rows, useless)) / facts.step_ns)
+        share = percent(launched_ns(facts, _bias_work(facts)) / facts.step_ns)
         return f"Convolution biases before a batch norm take {share} of the step."
 
 
-def _convolutions(facts: Facts) -> tuple[I8, npt.NDArray[np.bool_]]:
-    """Slices of convolutions with a bias, and which of them are followed by a batch norm."""
-    slices, ops = facts.slices, facts.trace.ops
-    wanted = facts.regions.named(CONVOLUTIONS.__contains__, OP)
-    rows = np.flatnonzero(wanted)
-    dims = ops.dims[slices.row[rows]]
-    biased = {int(code): _has_bias(facts.trace.texts[code]) for code in distinct_values(dims[dims >= 0])}
-    rows = rows[np.array([biased.get(int(code), False) for code in dims], bool)]
-    outer = slices.outermost(slices.kind == OP)
-    norm = facts.regions.named(NORMS.__contains__, OP)
-    at = np.searchsorted(outer, rows, side="right")  # the operator that follows, on the same thread
-    following = outer[np.minimum(at, len(outer) - 1)] if len(outer) else rows
-    same = (at < len(outer)) & (slices.thread[following] == slices.thread[rows])
-    return rows, np.asarray(same & norm[following])
-
-
-def _has_bias(text: str) -> bool:
-    try:
-        dims = msgspec.json.decode(text)
-    except msgspec.DecodeError:
-        return False
-    return isinstance(dims, list) and len(dims) > 2 and isinstance(dims[2], list) and len(dims[2]) == 1
-
-
-def _bias_work(facts: Facts, rows: I8, useless: npt.NDArray[np.bool_]) -> npt.NDArray[np.float64]:
+def _bias_work(facts: Facts) -> npt.NDArray[np.float64]:
     """Share (0..1) of each row of the device's work that these biases cause: adding them, and their gradients."""
     regions, names = facts.regions, facts.trace.names
+    rows, useless = facts.convolutions.with_bias, facts.convolutions.before_norm
     op = regions.op_of_work
     adds = np.array([name in ADDS for name in names] or [False])
     sums = np.array([name == "aten::sum" for name in names] or [False])

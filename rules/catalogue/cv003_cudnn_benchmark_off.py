@@ -4,17 +4,12 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-import numpy as np
-
 from traceopt.analyzer.facts import Facts
-from traceopt.analyzer.timeline.call_tree import OP
 from traceopt.result.finding import Evidence, Fix
 from traceopt.result.quantities import ms, percent
 from traceopt.rules.evidence import places
 from traceopt.rules.rule import Findings, Rule, threshold
 from traceopt.rules.savings.precision import kernel_evidence
-
-_CONVOLUTIONS = ("aten::convolution", "aten::convolution_backward")
 
 
 class CudnnBenchmarkOff(Rule):
@@ -58,7 +53,7 @@ class CudnnBenchmarkOff(Rule):
     def check(self, facts: Facts) -> Findings:
         work = facts.gpu.kind.among("conv") & (facts.gpu.in_window > 0)
         time_ns = facts.gpu.area(work).total / facts.steps.count
-        shapes = _shapes(facts)
+        shapes = facts.convolutions.repeated_shapes
         if facts.captured.environment.cudnn_benchmark or time_ns < self.min_share * facts.step_ns or not shapes:
             return
         evidence = kernel_evidence(facts, work, 3)
@@ -81,18 +76,3 @@ class CudnnBenchmarkOff(Rule):
             return "torch.backends.cudnn.benchmark is on."
         share = facts.gpu.area(facts.gpu.kind.among("conv")).total / facts.steps.window_ns
         return f"Convolutions take {percent(share)} of the step, or their shapes change from step to step."
-
-
-def _shapes(facts: Facts) -> int:
-    """Number of different convolution shapes; 0 if they differ between steps or were not recorded."""
-    slices, ops = facts.slices, facts.trace.ops
-    rows = np.flatnonzero(facts.regions.named(lambda name: name in _CONVOLUTIONS, OP))
-    step, dims = facts.steps.step_of(slices.start[rows]), ops.dims[slices.row[rows]]
-    inside = (step >= 0) & (step < facts.steps.count)
-    step, dims = step[inside], dims[inside]
-    if not len(dims) or (dims < 0).any():
-        return 0
-    kinds, kind = np.unique(dims, return_inverse=True)
-    of_step = np.zeros((facts.steps.count, len(kinds)), np.int64)
-    np.add.at(of_step, (step, kind), 1)
-    return len(kinds) if (of_step == of_step[0]).all() else 0

@@ -12,6 +12,7 @@ from traceopt.analyzer.stalls.idle import CAUSES
 from traceopt.analyzer.tables.schema import I8
 from traceopt.analyzer.timeline.cpu_phases import PHASES
 from traceopt.analyzer.timeline.gpu_work import BUSY_LABELS
+from traceopt.analyzer.timeline.steps import usual_interval
 from traceopt.analyzer.vocabulary.host_activities import ACTIVITY_NAMES, LABELS
 from traceopt.result.finding import Evidence, Fix, Saving
 from traceopt.result.quantities import ms, percent
@@ -123,11 +124,9 @@ class SlowSteps(Rule):
         known = ledger.gc_ns + ledger.save_ns + (0 if ledger.fetch_ns is None else ledger.fetch_ns)
         rest = np.maximum(ledger.step_ns - known, 0)[ledger.usual]
         slow = self._slow(rest)
-        apart = np.diff(ledger.usual[slow])
         if len(slow) < self.min_rounds:
             return
-        gaps, counts = np.unique(apart, return_counts=True)
-        period, regular = int(gaps[counts.argmax()]), float(counts.max() / len(apart))
+        period, regular = usual_interval(ledger.usual[slow])
         usual_ns = median(rest)
         excess_ns = float((rest[slow] - usual_ns).sum()) / len(rest)
         if period < 2 or regular < self.min_regular or excess_ns < self.min_share * mean_step_ns(ledger):
@@ -188,8 +187,8 @@ def _cause_sentence(grown: list[tuple[str, str, float]]) -> str:
 
 def _period(slow: I8) -> int | None:
     """Number of steps from one slow step to the next; None if it varies."""
-    distance = np.unique(np.diff(slow))
-    return int(distance[0]) if len(slow) > 2 and len(distance) == 1 and distance[0] > 1 else None
+    period, regular = usual_interval(slow)
+    return period if len(slow) > 2 and regular == 1.0 and period > 1 else None
 
 
 def _saving(facts: Facts, slow: I8, period: int | None, cause: str) -> Price | Saving:
@@ -228,7 +227,7 @@ def _rows(facts: Facts, cause: str, slow: I8) -> I8:
     if cause not in ACTIVITY_NAMES or cause in HOST_DISPATCH:
         return np.empty(0, np.int64)
     rows = facts.host.rows_of(cause)
-    return rows[np.isin(facts.steps.step_of(facts.slices.start[rows]), slow)]
+    return rows[facts.steps.contain(facts.slices.start[rows], slow)]
 
 
 def _sites(facts: Facts, cause: str, slow: I8) -> list[SiteCost]:

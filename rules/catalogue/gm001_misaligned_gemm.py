@@ -6,7 +6,6 @@ from typing import ClassVar
 
 import numpy as np
 
-from traceopt.analyzer.arrays.grouping import distinct
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.tables.schema import Mask
 from traceopt.analyzer.timeline.call_tree import OP
@@ -103,12 +102,9 @@ class MisalignedGemm(Rule):
         for shape in facts.gemms.shapes:
             owned[shape.rows] = True
         mask = facts.tensor_core_work.used & narrow & (gpu.in_window > 0) & ~owned[facts.links.op[gpu.rows]]
-        codes, name = distinct(gpu.work.name[mask])
-        total = np.bincount(name, weights=gpu.in_window[mask], minlength=len(codes))
-        total_us = total / facts.steps.count / 1e3
         return mask, [
-            Evidence(short_name(facts.trace.names[codes[i]]), round(float(total_us[i]), 3), detail="shape not recorded")
-            for i in np.argsort(-total, kind="stable")[:3]
+            Evidence(short_name(one.name), round(one.total / facts.steps.count / 1e3, 3), detail="shape not recorded")
+            for one in facts.work_by_name(mask)[:3]
         ]
 
     def passed(self, facts: Facts) -> str:

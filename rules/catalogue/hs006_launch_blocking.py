@@ -7,7 +7,6 @@ from typing import ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from traceopt.analyzer.arrays.grouping import distinct_values
 from traceopt.analyzer.arrays.intervals import intersect, union
 from traceopt.analyzer.arrays.percentiles import median
 from traceopt.analyzer.facts import Facts
@@ -59,8 +58,7 @@ class LaunchBlocking(Rule):
         elif waiting < self.min_share:
             return
         runtime, edges = facts.trace.runtime, facts.steps.edges
-        launches = distinct_values(facts.links.launch[facts.gpu.rows[facts.gpu.is_kernel]])
-        launches = launches[launches >= 0]
+        launches = facts.launch_calls.kernel_calls
         waits = intersect(union(runtime.start[launches], runtime.end_of(launches)), facts.gpu.busy)
         wait_ns = median(waits.within(edges[:-1], edges[1:]))
         busy_ns = facts.gpu.busy.total / facts.steps.count
@@ -105,8 +103,7 @@ class LaunchBlocking(Rule):
 
 def _blocked(facts: Facts) -> npt.NDArray[np.integer]:
     """The launch calls (kernels and copies) that would return at once; calls that wait by design are left out."""
-    launches = distinct_values(facts.links.launch[facts.gpu.rows])
-    return np.setdiff1d(launches, facts.slices.row[facts.syncs.slice])
+    return np.setdiff1d(facts.launch_calls.calls, facts.slices.row[facts.syncs.slice])
 
 
 def _variables(facts: Facts) -> list[str]:

@@ -4,10 +4,6 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-import numpy as np
-
-from traceopt.analyzer.arrays.grouping import group_rows
-from traceopt.analyzer.arrays.percentiles import median
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.replay.changes import RemoveHost
 from traceopt.result.finding import Confidence, Evidence, Fix
@@ -53,7 +49,7 @@ class AutogradInInference(Rule):
         return "This run trains." if facts.trains else None
 
     def check(self, facts: Facts) -> Findings:
-        nodes = _nodes(facts)
+        nodes = facts.autograd_nodes
         host = nodes * self.node_us * 1e3
         expected = min(host, starved_ns(facts))
         if nodes < self.min_nodes or expected < self.min_share * facts.step_ns:
@@ -83,15 +79,5 @@ class AutogradInInference(Rule):
 
     def passed(self, facts: Facts) -> str:
         starved = percent(starved_ns(facts) / facts.step_ns)
-        return f"A step records {_nodes(facts):,.0f} autograd nodes; the GPU waits for the host for {starved} of it."
-
-
-def _nodes(facts: Facts) -> float:
-    """Autograd nodes per step: distinct sequence numbers, less the next free one that every operator reports."""
-    ops, steps = facts.trace.ops, facts.steps
-    rows = np.flatnonzero((ops.sequence >= 0) & (ops.forward_thread <= 0))
-    step = steps.step_of(ops.start[rows])
-    inside = (step >= 0) & (step < steps.count)
-    nodes, _ = group_rows(step[inside], ops.sequence[rows[inside]])
-    counts = np.bincount(step[inside][nodes], minlength=steps.count)
-    return float(max(0.0, median(counts) - 1))
+        nodes = facts.autograd_nodes
+        return f"A step records {nodes:,.0f} autograd nodes; the GPU waits for the host for {starved} of it."

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-import numpy as np
-
 from traceopt.analyzer.arrays.intervals import union
 from traceopt.analyzer.arrays.percentiles import median
 from traceopt.analyzer.facts import Facts
@@ -95,24 +93,15 @@ class LaunchBound(Rule):
         """The operators whose first kernel the GPU waited for, longest wait first, with their source lines."""
         cost = dispatch_amount(facts)
         gaps = facts.gaps
-        ends = np.flatnonzero((gaps.next_row < len(facts.gpu.work)) & (cost > 0))
-        rows = gaps.next_row[ends]
-        op = facts.regions.op_of_work[rows]
         out, places = [], []
-        codes, group = np.unique(op, return_inverse=True)
-        total = np.bincount(group, weights=cost[ends], minlength=len(codes))
-        for index in np.argsort(-total, kind="stable")[:5]:
-            if not total[index]:
-                continue
-            mine = ends[group == index]
-            longest = int(mine[cost[mine].argmax()])
+        for group in facts.gaps_by_operator(cost)[:5]:
+            longest = int(group.rows[cost[group.rows].argmax()])
             place = place_of_work(facts, int(gaps.next_row[longest]))
-            name = facts.trace.names[codes[index]] if codes[index] >= 0 else "launches outside any operator"
             out.append(
                 Evidence(
-                    what=f"Waiting for {name}",
-                    us_per_step=round(float(total[index]) / facts.steps.count / 1e3, 3),
-                    calls_per_step=round(len(mine) / facts.steps.count, 3),
+                    what=f"Waiting for {group.name or 'launches outside any operator'}",
+                    us_per_step=round(group.total / facts.steps.count / 1e3, 3),
+                    calls_per_step=round(len(group.rows) / facts.steps.count, 3),
                     location=place,
                 )
             )
@@ -122,8 +111,8 @@ class LaunchBound(Rule):
     def _on_cpu(self, facts: Facts) -> Findings:
         ops, count, edges = facts.tiny_ops, facts.steps.count, facts.steps.edges
         for site in by_site(facts, ops.rows, ops.end - ops.start):
-            mine = np.isin(ops.rows, site.rows)
-            area = union(ops.start[mine], ops.end[mine])
+            mine = ops.only(site.rows)
+            area = union(mine.start, mine.end)
             time_ns = median(area.within(edges[:-1], edges[1:]))
             if site.location is None or site.calls < self.min_calls * count or time_ns < self.min_share * facts.step_ns:
                 continue
@@ -131,7 +120,7 @@ class LaunchBound(Rule):
                 title="Batch many small operations into one",
                 why=(
                     f"One line calls {site.calls / count:,.0f} operators per step, forward and backward, with a median "
-                    f"of {microseconds(median((ops.end - ops.start)[mine]))}. They take {ms(time_ns)} of each "
+                    f"of {ms(median(mine.end - mine.start))}. They take {ms(time_ns)} of each "
                     f"{ms(facts.step_ns)} step."
                 ),
                 saving=priced(

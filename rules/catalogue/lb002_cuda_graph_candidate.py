@@ -7,7 +7,6 @@ from typing import ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from traceopt.analyzer.arrays.grouping import distinct_values
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.replay.changes import RemoveHost
 from traceopt.analyzer.stalls.syncs import BLOCKING_COPY, DATA_DEPENDENT, EXPLICIT, SCALAR_READ
@@ -143,32 +142,13 @@ def _blockers(facts: Facts) -> tuple[list[str], list[Evidence]]:
 
 def _amid_launches(facts: Facts, at: I8) -> npt.NDArray[np.bool_]:
     """Whether more than `EDGE` of the step's kernels are launched before, and more than `EDGE` after, each time."""
-    launch = facts.links.launch[facts.gpu.rows]
-    starts = np.sort(facts.trace.runtime.start[launch[facts.gpu.is_kernel & (launch >= 0)]])
-    step = facts.steps.step_of(at)
-    inside = (step >= 0) & (step < facts.steps.count)
-    edges = np.searchsorted(starts, facts.steps.edges)
-    step = np.where(inside, step, 0)
-    before = np.searchsorted(starts, at) - edges[step]
-    share = before / np.maximum(1, edges[step + 1] - edges[step])
-    return np.asarray(inside & (share > EDGE) & (share < 1 - EDGE))
+    share = facts.launch_calls.share_before(at)
+    return np.asarray((share > EDGE) & (share < 1 - EDGE))
 
 
 def _holder(facts: Facts) -> list[Location]:
     """The innermost user function that makes most of the training thread's launches."""
-    slices, runtime = facts.slices, facts.trace.runtime
-    launch = facts.links.launch[facts.gpu.rows]
-    rows = distinct_values(launch[launch >= 0])
-    starts = np.sort(runtime.start[rows[runtime.thread[rows] == facts.steps.thread]])
-    frames = np.flatnonzero(facts.call_sites.user_frames & (slices.thread == facts.steps.thread))
-    if not len(frames) or not len(starts):
+    frame = facts.launch_calls.function_with_share(MOST_LAUNCHES)
+    if frame is None:
         return []
-    inside = np.searchsorted(starts, slices.end[frames]) - np.searchsorted(starts, slices.start[frames])
-    _, group = np.unique(slices.name[frames], return_inverse=True)
-    launches = np.bincount(group, weights=inside)
-    time = np.bincount(group, weights=slices.end[frames] - slices.start[frames])
-    enough = np.flatnonzero(launches >= MOST_LAUNCHES * len(starts))
-    if not len(enough):
-        return []
-    chosen = enough[time[enough].argmin()]
-    return site_locations(by_site(facts, frames[group == chosen][:1], np.zeros(1, np.int64)))
+    return site_locations(by_site(facts, np.array([frame]), np.zeros(1, np.int64)))

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import ClassVar
 
-from traceopt.analyzer.arrays.grouping import distinct_values
 from traceopt.analyzer.facts import Facts
 from traceopt.result.finding import Evidence, Fix
 from traceopt.rules.bases.once_only_rule import SteadyRule
-
-_REGION = re.compile(r"^Torch-Compiled Region: (?P<frame>\d+)/(?P<compiled>\d+)")
 
 
 class Recompilation(SteadyRule):
@@ -48,26 +44,16 @@ class Recompilation(SteadyRule):
     )
 
     def applies(self, facts: Facts) -> str | None:
-        if not len(facts.host.rows_of("compile")) and not _regions(facts):
+        if not len(facts.host.rows_of("compile")) and not facts.regions.compiled:
             return "Nothing is compiled in this trace."
         return super().applies(facts)
 
     def more(self, facts: Facts) -> list[Evidence]:
-        most = sorted(_regions(facts).items(), key=lambda item: -item[1])[:3]
+        most = sorted(facts.regions.compiled.items(), key=lambda item: -item[1])[:3]
         rows = [
             Evidence(f"Region {frame}", detail=f"compiled {count + 1} times so far") for frame, count in most if count
         ]
         return [*rows, *_reasons(facts.captured.dynamo)]
-
-
-def _regions(facts: Facts) -> dict[str, int]:
-    """The highest compilation number seen for each compiled region."""
-    out: dict[str, int] = {}
-    for code in distinct_values(facts.slices.name):
-        match = _REGION.match(facts.trace.names[code])
-        if match:
-            out[match["frame"]] = max(out.get(match["frame"], 0), int(match["compiled"]))
-    return out
 
 
 def _reasons(dynamo: Mapping[str, Mapping[str, int]]) -> list[Evidence]:

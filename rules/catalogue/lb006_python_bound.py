@@ -10,7 +10,7 @@ from msgspec import Struct
 from traceopt.analyzer.arrays.intervals import Intervals, intersect, union
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.replay.changes import RemoveHost
-from traceopt.analyzer.tables.schema import I8
+from traceopt.analyzer.stalls.python_samples import PythonSamples
 from traceopt.result.finding import Confidence, Fix
 from traceopt.result.quantities import ms, percent
 from traceopt.rules.evidence import by_site, name_of, site_evidence, site_locations
@@ -18,8 +18,6 @@ from traceopt.rules.rule import Findings, Rule, threshold
 from traceopt.rules.savings.pricing import priced
 from traceopt.rules.savings.starvation import LONG_PYTHON_NS, python_amount, typical_ns
 
-SAMPLE_NS = 100_000
-MOST_SAMPLES = 20_000  # longer windows are sampled at larger intervals
 # Share of the stall that a fix saves, low and expected: some of the work remains in another form.
 UNPROFILED = 0.5, 0.95, "Assumes the fix removes 50%, 95% or 100% of the measured stall."
 PROFILED = 0.3, 0.8, "Assumes the fix removes 30%, 80% or 100% of the measured stall; the profiler slows Python."
@@ -62,7 +60,8 @@ class PythonBound(Rule):
         if held.typical_ns < self.min_share * facts.step_ns:
             return
         low, expected, basis = PROFILED if facts.frames_recorded_with_times else UNPROFILED
-        sites = by_site(facts, held.rows, np.full(len(held.rows), held.each_ns, np.int64))
+        samples = held.samples
+        sites = by_site(facts, samples.rows, np.full(len(samples), samples.each_ns, np.int64))
         stall, idle = held.typical_ns, "the GPU is idle" if facts.has_gpu else "no operator runs"
         yield self.finding(
             why=f"Python blocks the training thread for {ms(stall)} of each {ms(facts.step_ns)} step while {idle}.",
@@ -89,11 +88,10 @@ class PythonBound(Rule):
 
 
 class _Held(Struct, frozen=True):
-    """When Python blocks the training thread: the total in the median step, one slice row per `each_ns`, the area."""
+    """When Python blocks the training thread: the total in the median step, what it runs, and the area."""
 
     typical_ns: float
-    rows: I8
-    each_ns: int
+    samples: PythonSamples
     area: Intervals
 
 
@@ -102,34 +100,9 @@ def _held(facts: Facts) -> _Held:
         gaps, amount = facts.gaps, python_amount(facts)
         python = facts.host.of_thread_else(facts.steps.thread, -1)["python"]
         area = intersect(python, union(gaps.start[amount > 0], gaps.starved_end[amount > 0]))
-        rows, _, each_ns = _samples(facts, area)
-        return _Held(typical_ns(facts, gaps.start, amount), rows, each_ns, area)
+        samples = facts.python_samples(area)
+        return _Held(typical_ns(facts, gaps.start, amount), samples, area)
     python = facts.cpu_phases.areas["python"]
     long = python.length >= LONG_PYTHON_NS
-    return _recurring(facts, *_samples(facts, Intervals(python.start[long], python.end[long])))
-
-
-def _samples(facts: Facts, area: Intervals) -> tuple[I8, I8, int]:
-    """The slices that the training thread runs at sampled times of an area, the times, and their interval in ns."""
-    each_ns = max(SAMPLE_NS, area.total // MOST_SAMPLES)
-    times = np.concatenate(
-        [np.arange(a, b, each_ns) for a, b in zip(area.start.tolist(), area.end.tolist(), strict=True)]
-        or [np.empty(0, np.int64)]
-    )
-    rows = facts.slices.at(facts.steps.thread, times).astype(np.int64)
-    return rows[rows >= 0], times[rows >= 0], each_ns
-
-
-def _recurring(facts: Facts, rows: I8, times: I8, each_ns: int) -> _Held:
-    """Only functions that take time in three of four steps. On a CPU-only run a thread that waits for a core seems to
-    run Python, but a different function each time.
-    """
-    total, chosen = 0, np.zeros(len(rows), bool)
-    functions, step = facts.slices.name[rows], facts.steps.step_of(times)
-    for function in np.unique(functions):
-        mine = functions == function
-        by_step = facts.steps.per_step(step[mine], np.full(int(mine.sum()), each_ns, np.int64))
-        usual = int(np.sort(by_step)[(facts.steps.count - 1) // 4])
-        total += usual
-        chosen |= mine & (usual > 0)
-    return _Held(float(total), rows[chosen], each_ns, union(times[chosen], times[chosen] + each_ns))
+    typical, samples = facts.python_samples(Intervals(python.start[long], python.end[long])).recurring(facts.steps)
+    return _Held(typical, samples, samples.area)

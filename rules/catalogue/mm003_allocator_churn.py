@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-import numpy as np
-
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.memory.curve import find_retries
 from traceopt.analyzer.tables.schema import I8
@@ -97,15 +95,13 @@ class AllocatorChurn(Rule):
 def _calls(facts: Facts) -> I8:
     """The allocation calls inside the window."""
     rows = facts.host.rows_of("allocation")
-    step = facts.steps.step_of(facts.slices.start[rows])
-    return rows[(step >= 0) & (step < facts.steps.count)]
+    return rows[facts.steps.contain(facts.slices.start[rows])]
 
 
 def _by_call(facts: Facts, rows: I8, cost: I8) -> list[Evidence]:
     """One row per call name, most expensive first."""
-    count, code = facts.steps.count, facts.slices.name[rows]
-    evidence = [
-        Evidence(facts.trace.names[c], us(cost[code == c].sum() / count), rate((code == c).sum() / count))
-        for c in np.unique(code)
+    count = facts.steps.count
+    return [
+        Evidence(one.name, us(one.total / count), rate(len(one.rows) / count))
+        for one in facts.slices_by_name(rows, cost)
     ]
-    return sorted(evidence, key=lambda row: -(row.us_per_step or 0.0))

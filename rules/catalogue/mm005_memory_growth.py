@@ -14,7 +14,8 @@ from traceopt.analyzer.timeline.call_tree import OP
 from traceopt.result.finding import Evidence, Fix, Location
 from traceopt.result.quantities import size
 from traceopt.result.rounding import rate
-from traceopt.rules.evidence import name_of, places, to_location
+from traceopt.rules.advice.memory import size
+from traceopt.rules.evidence import places, to_location
 from traceopt.rules.rule import Findings, Rule, threshold
 
 
@@ -81,13 +82,7 @@ class MemoryGrowth(Rule):
 
 def _floor(facts: Facts) -> I8:
     """The lowest allocated bytes in each step that has samples."""
-    memory = facts.memory
-    if memory is None or not len(memory.time):
-        return np.empty(0, np.int64)
-    step = facts.steps.step_of(memory.time)
-    inside = (step >= 0) & (step < facts.steps.count)
-    steps, first = np.unique(step[inside], return_index=True)
-    return np.minimum.reduceat(memory.allocated[inside], first) if len(steps) else np.empty(0, np.int64)
+    return facts.memory.lowest_by_step(facts.steps) if facts.memory is not None else np.empty(0, np.int64)
 
 
 def _retained(facts: Facts) -> tuple[list[Evidence], list[Location]]:
@@ -97,31 +92,17 @@ def _retained(facts: Facts) -> tuple[list[Evidence], list[Location]]:
         return [], []
     edges = facts.steps.edges
     alive = np.flatnonzero((blocks.end == AFTER) & (blocks.start >= edges[0]) & (blocks.start < edges[-2]))
-    at = np.full(len(alive), -1, np.int64)
-    for thread in np.unique(blocks.thread[alive]):
-        mine = blocks.thread[alive] == thread
-        at[mine] = facts.slices.at(int(thread), blocks.start[alive[mine]])
+    at = facts.slices.at_threads(blocks.thread[alive], blocks.start[alive])
     at = facts.slices.ancestor(at, facts.slices.kind == OP).astype(np.int64)
     alive, at = alive[at >= 0], at[at >= 0]
-    names = facts.slices.name[at]
     steps = max(1, facts.steps.count - 1)
-    rows = []
-    for name in np.unique(names):
-        mine = names == name
-        place = _place(facts, at[mine])
-        total = int(blocks.bytes[alive[mine]].sum())
-        rows.append((total, Evidence(name_of(facts, int(at[mine][0])), None, rate(mine.sum() / steps), None, place)))
-    rows.sort(key=lambda row: -row[0])
     evidence = [
-        Evidence(row.what, None, row.calls_per_step, f"retains {size(total / steps)} per step", row.location)
-        for total, row in rows[:5]
+        Evidence(
+            one.name,
+            calls_per_step=rate(len(one.rows) / steps),
+            detail=f"retains {size(one.total / steps)} per step",
+            location=to_location(site) if (site := facts.call_sites.most_frequent(one.rows)) else None,
+        )
+        for one in facts.slices_by_name(at, blocks.bytes[alive])[:5]
     ]
     return evidence, places(evidence)
-
-
-def _place(facts: Facts, rows: I8) -> Location | None:
-    sites = facts.call_sites.of(rows)
-    known = sites[sites >= 0]
-    if not len(known):
-        return None
-    return to_location(facts.call_sites.sites[int(np.bincount(known).argmax())])

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-import numpy as np
-
 from traceopt.analyzer.arrays.percentiles import median
 from traceopt.analyzer.facts import Facts
-from traceopt.analyzer.memory.blocks import BEFORE
 from traceopt.result.finding import Confidence, Evidence, Fix
 from traceopt.result.quantities import ms, percent, size
 from traceopt.rules.advice.memory import peak_bytes, peak_of_capacity
@@ -92,12 +89,10 @@ class CheckpointingWithHeadroom(Rule):
 
     def _stored_bytes(self, facts: Facts) -> float:
         """Bytes that the recomputations of a step allocate and hold past their own end."""
-        blocks, area = facts.blocks, facts.regions.area(facts.regions.recompute)
-        if blocks is None or not len(area):
+        blocks = facts.blocks
+        if blocks is None:
             return 0.0
-        inside = (blocks.start != BEFORE) & area.contains(np.maximum(blocks.start, 0))
-        index = np.searchsorted(area.start, np.maximum(blocks.start, 0), side="right") - 1
-        held = inside & (blocks.end > area.end[np.maximum(index, 0)])
+        held = blocks.outlive(facts.regions.area(facts.regions.recompute))
         per_step = facts.steps.per_step(facts.steps.step_of(blocks.start[held]), blocks.bytes[held])
         return median(per_step)
 

@@ -102,11 +102,11 @@ class SingleTensorOptimizer(Rule):
         )
 
     def _on_cpu(self, facts: Facts) -> Findings:
-        slices, names = facts.slices, facts.trace.names
+        slices = facts.slices
         optimizer = facts.regions.named(lambda name: name.startswith(FUSED_ON_CPU), ANNOTATION)
         area = facts.regions.own_time(optimizer, facts.steps.thread)
         ops = np.flatnonzero((slices.kind == OP) & (slices.nearest(optimizer) >= 0) & area.contains(slices.start))
-        if any(names[code].startswith("aten::_fused_") for code in np.unique(slices.name[ops])):
+        if facts.regions.named(lambda name: name.startswith("aten::_fused_"), OP)[ops].any():
             return
         count = len(ops) / facts.steps.count
         edges = facts.steps.edges

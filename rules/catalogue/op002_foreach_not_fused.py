@@ -129,12 +129,8 @@ def _foreach(facts: Facts) -> np.ndarray:
 
 def _from_first_to_last(facts: Facts, rows: np.ndarray) -> Intervals:
     """From the first to the last of these operators in each step of the optimizer."""
-    owner, group = np.unique(facts.slices.ancestor(rows, facts.regions.optimizer), return_inverse=True)
-    first = np.full(len(owner), np.iinfo(np.int64).max)
-    last = np.zeros(len(owner), np.int64)
-    np.minimum.at(first, group, facts.slices.start[rows])
-    np.maximum.at(last, group, facts.slices.end[rows])
-    return union(first, last)
+    spans = facts.slices.spans(rows, facts.regions.optimizer)
+    return union(spans.start, spans.end)
 
 
 def _fused_ns(facts: Facts, kind: str) -> float:

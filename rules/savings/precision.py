@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
-
-from traceopt.analyzer.arrays.grouping import distinct
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.tables.schema import Mask
 from traceopt.analyzer.vocabulary.kernel_labels import short_name
@@ -69,22 +66,18 @@ def fp32_saving(
 
 def kernel_evidence(facts: Facts, work: Mask, limit: int = 5) -> list[Evidence]:
     """The longest kernels of a mask, each with the operator that launched it and the user's line."""
-    rows = np.flatnonzero(work)
-    codes, group = distinct(facts.gpu.work.name[rows])
-    total = np.bincount(group, weights=facts.gpu.in_window[rows], minlength=len(codes))
     count = facts.steps.count
     out = []
-    for index in np.argsort(-total, kind="stable")[:limit]:
-        mine = rows[group == index]
-        longest = int(mine[facts.gpu.in_window[mine].argmax()])
+    for one in facts.work_by_name(work)[:limit]:
+        longest = int(one.rows[facts.gpu.in_window[one.rows].argmax()])
         op = int(facts.regions.op_of_work[longest])
         name = facts.trace.names[op] if op >= 0 else None
         library = facts.call_sites.library_frame(int(facts.links.launch_slice[facts.gpu.rows[longest]]))
         out.append(
             Evidence(
-                what=short_name(facts.trace.names[codes[index]]),
-                us_per_step=round(float(total[index]) / count / 1e3, 3),
-                calls_per_step=round(len(mine) / count, 3),
+                what=short_name(one.name),
+                us_per_step=round(one.total / count / 1e3, 3),
+                calls_per_step=round(len(one.rows) / count, 3),
                 detail=" in ".join(part for part in (name, library) if part) or None,
                 location=place_of_work(facts, longest),
             )

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from traceopt.analyzer.communication.collectives import CollectiveCalls
 from traceopt.analyzer.facts import Facts
-from traceopt.analyzer.work.collectives import CollectiveCalls
 from traceopt.testing.events import Json, annotation, document, kernel, op, python, read, runtime
 
 GENERIC = "ncclDevKernel_Generic_4(ncclDevKernelArgsStorage<4096ul>)"

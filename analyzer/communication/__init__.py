@@ -1,0 +1,1 @@
+"""Collectives: how long they take, what they move, what they overlap."""

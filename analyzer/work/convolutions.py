@@ -1,0 +1,66 @@
+"""Convolutions: which have a bias that the next batch norm cancels, and whether their shapes repeat in every step."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import msgspec
+import numpy as np
+from msgspec import Struct
+
+from traceopt.analyzer.arrays.grouping import distinct_values, numbered
+from traceopt.analyzer.tables.schema import I8, Mask
+from traceopt.analyzer.timeline.call_tree import OP
+from traceopt.analyzer.timeline.regions import Regions
+from traceopt.analyzer.timeline.steps import Steps
+from traceopt.analyzer.vocabulary import op_names
+
+
+class Convolutions(Struct, frozen=True, dict=True):
+    """The convolution operators of a trace with recorded shapes."""
+
+    regions: Regions
+    steps: Steps
+
+    @cached_property
+    def with_bias(self) -> I8:
+        """The calls of a convolution with a bias: slices of conv1d, conv2d or conv3d."""
+        trace, slices = self.regions.trace, self.regions.slices
+        rows = np.flatnonzero(self.regions.named(op_names.CONVOLUTION_CALLS.__contains__, OP))
+        dims = trace.ops.dims[slices.row[rows]]
+        biased = {int(code): _has_bias(trace.texts[code]) for code in distinct_values(dims[dims >= 0])}
+        return np.asarray(rows[np.array([biased.get(int(code), False) for code in dims], bool)])
+
+    @cached_property
+    def before_norm(self) -> Mask:
+        """Which of `with_bias` a batch norm directly follows. Shape (len(with_bias),)."""
+        slices = self.regions.slices
+        following = slices.next_outermost(self.with_bias, slices.kind == OP)
+        norm = self.regions.named(op_names.BATCH_NORMS.__contains__, OP)
+        return np.asarray((following >= 0) & norm[following]) if len(following) else np.empty(0, bool)
+
+    @cached_property
+    def repeated_shapes(self) -> int:
+        """How many different shapes there are, if every step has the same ones; 0 if they differ between steps or were
+        not recorded.
+        """
+        slices, ops = self.regions.slices, self.regions.trace.ops
+        rows = np.flatnonzero(self.regions.named(op_names.CONVOLUTION_OPS.__contains__, OP))
+        step, dims = self.steps.step_of(slices.start[rows]), ops.dims[slices.row[rows]]
+        inside = (step >= 0) & (step < self.steps.count)
+        step, dims = step[inside], dims[inside]
+        if not len(dims) or (dims < 0).any():
+            return 0
+        kinds, kind = numbered(dims)
+        of_step = np.zeros((self.steps.count, len(kinds)), np.int64)
+        np.add.at(of_step, (step, kind), 1)
+        return len(kinds) if (of_step == of_step[0]).all() else 0
+
+
+def _has_bias(text: str) -> bool:
+    """Whether recorded sizes of a convolution's inputs (JSON) have a one-dimensional third input."""
+    try:
+        dims = msgspec.json.decode(text)
+    except msgspec.DecodeError:
+        return False
+    return isinstance(dims, list) and len(dims) > 2 and isinstance(dims[2], list) and len(dims[2]) == 1
