@@ -7,10 +7,10 @@ Rules, built-in or plug-in, import everything they need from here:
 docs/rules-development.md shows a complete rule; `traceopt.testing` has what its tests need.
 """
 
-from traceopt.analyzer.arrays.grouping import distinct_values, group_rows
 from traceopt.analyzer.arrays.intervals import Intervals, intersect, merge, subtract, union
 from traceopt.analyzer.arrays.percentiles import median
 from traceopt.analyzer.facts import Facts
+from traceopt.analyzer.ranks.joint_replay import Ranks
 from traceopt.analyzer.ranks.run_facts import RunFacts
 from traceopt.analyzer.replay.changes import (
     AsyncCopy,
@@ -22,36 +22,51 @@ from traceopt.analyzer.replay.changes import (
     RemoveLaunches,
     ScaleWork,
 )
+from traceopt.analyzer.run_log.step_ledger import Ledger
+from traceopt.analyzer.stalls.syncs import BLOCKING_COPY, DATA_DEPENDENT, EXPLICIT, SCALAR_READ
+from traceopt.analyzer.tables.schema import I8, Mask
 from traceopt.analyzer.timeline.call_tree import ANNOTATION, OP, PYTHON, RUNTIME
+from traceopt.analyzer.timeline.steps import usual_interval
+from traceopt.analyzer.vocabulary.architectures import DTYPE_BYTES
+from traceopt.analyzer.vocabulary.kernel_labels import short_name
+from traceopt.analyzer.work.gemms import GemmShape
 from traceopt.result.finding import Confidence, Evidence, Finding, Fix, Impact, Location, Saving
 from traceopt.result.quantities import megabytes, microseconds, ms, per_second, percent, size, times
 from traceopt.result.rounding import rate, us
-from traceopt.rules.bases.rank_rule import RunRule, on_rank, rank_name, ranks_saving
+from traceopt.rules.bases.rank_rule import RunRule, on_rank, place_on, rank_name, ranks_saving
 from traceopt.rules.evidence import (
+    RECORD_STACKS,
     SiteCost,
     by_calling_site,
     by_site,
+    frames_inside,
+    functions_inside,
     location_of,
     name_of,
     place_of_work,
     places,
     site_evidence,
     site_locations,
+    to_location,
 )
 from traceopt.rules.registry import TRACE_QUALITY
 from traceopt.rules.rule import Findings, Rule, threshold
+from traceopt.rules.savings.precision import kernel_evidence
 from traceopt.rules.savings.price import Price, Priced
 from traceopt.rules.savings.pricing import (
     Changes,
     area_of,
     calls_in,
     hide,
+    hide_collectives,
     priced,
     priced_work,
     scaled,
     shorter,
     without_calls,
+    work_of,
 )
+from traceopt.rules.savings.roofline import peak_caveat
 from traceopt.rules.savings.starvation import (
     dispatch_area,
     dispatch_ns,
@@ -63,80 +78,107 @@ from traceopt.rules.savings.starvation import (
 )
 from traceopt.rules.savings.whole_run import mean_step_ns, whole_run_saving
 
+# The parts of a rule
 __all__ = [
-    "ANNOTATION",
-    "OP",
-    "PYTHON",
-    "RUNTIME",
-    "TRACE_QUALITY",
-    "AsyncCopy",
-    "Change",
-    "Changes",
-    "Confidence",
-    "DropSync",
+    "TRACE_QUALITY",  # the family of rules about the trace itself
+    "Confidence",  # "high", "medium" or "low": how sure a conclusion is
     "Evidence",
     "Facts",
     "Finding",
-    "Findings",
+    "Findings",  # what check() yields
     "Fix",
-    "Impact",
-    "Intervals",
+    "Impact",  # "high", "medium", "low" or "info": the size of the expected saving
     "Location",
-    "MergeKernels",
-    "MoveToStream",
-    "Price",
-    "Priced",
-    "RemoveHost",
-    "RemoveLaunches",
     "Rule",
-    "RunFacts",
-    "RunRule",
     "Saving",
-    "ScaleWork",
-    "SiteCost",
-    "area_of",
-    "by_calling_site",
-    "by_site",
-    "calls_in",
-    "dispatch_area",
-    "dispatch_ns",
-    "distinct_values",
-    "group_rows",
-    "hide",
-    "host_bounds",
+    "threshold",
+]
+
+# What facts consist of, and helpers for them
+__all__ += [
+    "ANNOTATION",  # kind of slice: record_function() ranges and other annotations
+    "BLOCKING_COPY",  # reason of a sync (`facts.syncs.reason`): a copy to the host
+    "DATA_DEPENDENT",  # reason of a sync: an operator whose output size depends on the data
+    "DTYPE_BYTES",  # bytes per element of each dtype
+    "EXPLICIT",  # reason of a sync: the script asked for it
+    "I8",  # an array of 64-bit integers: rows, or times in ns
+    "OP",  # kind of slice: PyTorch operators
+    "PYTHON",  # kind of slice: Python frames
+    "RUNTIME",  # kind of slice: runtime and driver calls
+    "SCALAR_READ",  # reason of a sync: one number is read from the GPU
+    "GemmShape",
+    "Intervals",
+    "Ledger",
+    "Mask",  # an array of truth values
     "intersect",
-    "launched_ns",
-    "location_of",
-    "mean_step_ns",
     "median",
     "megabytes",
     "merge",
-    "microseconds",
-    "ms",
+    "subtract",
+    "union",
+    "usual_interval",
+]
+
+# Evidence and locations
+__all__ += [
+    "RECORD_STACKS",  # the sentence that says how to record source lines
+    "SiteCost",
+    "by_calling_site",
+    "by_site",
+    "frames_inside",
+    "functions_inside",
+    "kernel_evidence",
+    "location_of",
     "name_of",
-    "on_rank",
-    "per_second",
-    "percent",
     "place_of_work",
     "places",
-    "priced",
-    "priced_work",
-    "rank_name",
-    "ranks_saving",
-    "rate",
-    "saving",
-    "scaled",
-    "shorter",
+    "short_name",
     "site_evidence",
     "site_locations",
-    "size",
-    "starved_ns",
-    "subtract",
-    "threshold",
-    "times",
-    "typical_ns",
-    "union",
-    "us",
-    "whole_run_saving",
-    "without_calls",
+    "to_location",
 ]
+
+# Quantities as text, and rounded numbers
+__all__ += ["ms", "percent", "rate", "times", "us"]
+
+# What a fix changes
+__all__ += [
+    "AsyncCopy",
+    "Change",
+    "Changes",  # what a fix does to the steps: a sequence of changes
+    "DropSync",
+    "MergeKernels",
+    "MoveToStream",
+    "RemoveHost",
+    "RemoveLaunches",
+    "ScaleWork",
+    "area_of",
+    "calls_in",
+    "hide",
+    "hide_collectives",
+    "scaled",
+    "shorter",
+    "without_calls",
+    "work_of",
+]
+
+# What a fix saves
+__all__ += [
+    "Price",
+    "Priced",
+    "dispatch_area",
+    "dispatch_ns",
+    "host_bounds",
+    "launched_ns",
+    "mean_step_ns",
+    "peak_caveat",
+    "priced",
+    "priced_work",
+    "saving",
+    "starved_ns",
+    "typical_ns",
+    "whole_run_saving",
+]
+
+# Rules that compare ranks
+__all__ += ["Ranks", "RunFacts", "RunRule", "on_rank", "place_on", "rank_name", "ranks_saving"]

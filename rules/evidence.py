@@ -73,6 +73,7 @@ def frames_inside(facts: Facts, rows: npt.NDArray[np.integer], limit: int = 4) -
 
 
 def to_location(site: CallSite) -> Location:
+    """A call site as the location of a finding."""
     return Location(site.file, site.line, site.function, site.last_line)
 
 
@@ -130,4 +131,5 @@ def places(evidence: list[Evidence], limit: int = 3) -> list[Location]:
 
 
 def name_of(facts: Facts, slice_row: int) -> str:
+    """The name of a slice."""
     return facts.trace.names[int(facts.slices.name[slice_row])]

@@ -4,15 +4,27 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from traceopt.analyzer.arrays.percentiles import median
-from traceopt.analyzer.facts import Facts
-from traceopt.analyzer.replay.changes import RemoveHost
-from traceopt.result.finding import Confidence, Fix
-from traceopt.result.quantities import ms, percent, times
-from traceopt.rules.evidence import by_site, name_of, places, site_evidence, site_locations
-from traceopt.rules.rule import Findings, Rule, threshold
-from traceopt.rules.savings.precision import kernel_evidence
-from traceopt.rules.savings.pricing import priced, priced_work
+from traceopt.rules import (
+    Confidence,
+    Facts,
+    Findings,
+    Fix,
+    RemoveHost,
+    Rule,
+    by_site,
+    kernel_evidence,
+    median,
+    ms,
+    name_of,
+    percent,
+    places,
+    priced,
+    priced_work,
+    site_evidence,
+    site_locations,
+    threshold,
+    times,
+)
 
 BASIS = "Assumes a fused kernel, which removes the work between the matmuls and part of their memory traffic."
 FIX = Fix(

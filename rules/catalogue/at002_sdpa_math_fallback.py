@@ -6,16 +6,25 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from traceopt.analyzer.facts import Facts
-from traceopt.analyzer.timeline.call_tree import OP
 from traceopt.analyzer.vocabulary import op_names
 from traceopt.analyzer.work.attention import SDPA
-from traceopt.result.finding import Confidence, Evidence, Fix
-from traceopt.result.quantities import ms, percent, times
-from traceopt.rules.evidence import by_site, site_locations
-from traceopt.rules.rule import Findings, Rule, threshold
-from traceopt.rules.savings.precision import kernel_evidence
-from traceopt.rules.savings.pricing import priced_work
+from traceopt.rules import (
+    OP,
+    Confidence,
+    Evidence,
+    Facts,
+    Findings,
+    Fix,
+    Rule,
+    by_site,
+    kernel_evidence,
+    ms,
+    percent,
+    priced_work,
+    site_locations,
+    threshold,
+    times,
+)
 
 MAX_HEAD = 256  # largest head size that the flash kernels support
 UNKNOWN = (

@@ -6,14 +6,24 @@ from typing import ClassVar
 
 import numpy as np
 
-from traceopt.analyzer.arrays.percentiles import median
-from traceopt.analyzer.facts import Facts
-from traceopt.analyzer.replay.changes import RemoveHost
-from traceopt.result.finding import Confidence, Evidence, Fix
-from traceopt.result.quantities import megabytes, ms, per_second, percent
-from traceopt.rules.evidence import location_of, places
-from traceopt.rules.rule import Findings, Rule, threshold
-from traceopt.rules.savings.pricing import Changes, hide, priced
+from traceopt.rules import (
+    Changes,
+    Confidence,
+    Evidence,
+    Facts,
+    Findings,
+    Fix,
+    RemoveHost,
+    Rule,
+    hide,
+    location_of,
+    median,
+    ms,
+    percent,
+    places,
+    priced,
+    threshold,
+)
 
 
 class ExposedCommunication(Rule):

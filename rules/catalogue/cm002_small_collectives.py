@@ -6,14 +6,24 @@ from typing import ClassVar
 
 import numpy as np
 
-from traceopt.analyzer.arrays.percentiles import median
 from traceopt.analyzer.communication.collectives import CollectiveCalls
-from traceopt.analyzer.facts import Facts
-from traceopt.result.finding import Confidence, Evidence, Fix
-from traceopt.result.quantities import microseconds, ms
-from traceopt.rules.evidence import by_site, places, site_locations
-from traceopt.rules.rule import Findings, Rule, threshold
-from traceopt.rules.savings.pricing import Changes, hide_collectives, priced
+from traceopt.rules import (
+    Changes,
+    Confidence,
+    Evidence,
+    Facts,
+    Findings,
+    Fix,
+    Rule,
+    by_site,
+    hide_collectives,
+    median,
+    ms,
+    places,
+    priced,
+    site_locations,
+    threshold,
+)
 
 
 class SmallCollectives(Rule):

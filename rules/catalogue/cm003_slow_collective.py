@@ -6,13 +6,20 @@ from typing import ClassVar
 
 import numpy as np
 
-from traceopt.analyzer.arrays.percentiles import median
-from traceopt.analyzer.facts import Facts
-from traceopt.result.finding import Confidence, Evidence, Fix
-from traceopt.result.quantities import megabytes, ms, per_second, rate_number
-from traceopt.rules.evidence import place_of_work
-from traceopt.rules.rule import Findings, Rule, threshold
-from traceopt.rules.savings.pricing import hide, priced
+from traceopt.rules import (
+    Confidence,
+    Evidence,
+    Facts,
+    Findings,
+    Fix,
+    Rule,
+    hide,
+    median,
+    ms,
+    place_of_work,
+    priced,
+    threshold,
+)
 
 
 class SlowCollective(Rule):

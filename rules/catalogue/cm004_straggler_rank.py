@@ -7,15 +7,26 @@ from typing import ClassVar
 
 import numpy as np
 
-from traceopt.analyzer.arrays.percentiles import median
-from traceopt.analyzer.ranks.joint_replay import Ranks
 from traceopt.analyzer.ranks.rank_summary import COMPUTE, PART_LABELS
-from traceopt.analyzer.ranks.run_facts import RunFacts, Straggler
-from traceopt.analyzer.replay.changes import Change, RemoveHost
-from traceopt.result.finding import Evidence, Fix
-from traceopt.result.quantities import ms, percent
-from traceopt.rules.bases.rank_rule import RunRule, on_rank, place_on, rank_name, ranks_saving
-from traceopt.rules.rule import Findings, threshold
+from traceopt.analyzer.ranks.run_facts import Straggler
+from traceopt.rules import (
+    Change,
+    Evidence,
+    Findings,
+    Fix,
+    Ranks,
+    RemoveHost,
+    RunFacts,
+    RunRule,
+    median,
+    ms,
+    on_rank,
+    percent,
+    place_on,
+    rank_name,
+    ranks_saving,
+    threshold,
+)
 
 # What to check on the straggler, by the part of its step that takes longer.
 ADVICE = {

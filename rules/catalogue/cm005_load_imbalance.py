@@ -7,15 +7,24 @@ from typing import ClassVar
 
 import numpy as np
 
-from traceopt.analyzer.arrays.percentiles import median
-from traceopt.analyzer.ranks.joint_replay import Ranks
 from traceopt.analyzer.ranks.rank_summary import COMPUTE
-from traceopt.analyzer.ranks.run_facts import RunFacts
-from traceopt.analyzer.replay.changes import Change, ScaleWork
-from traceopt.result.finding import Evidence, Fix
-from traceopt.result.quantities import ms, percent
-from traceopt.rules.bases.rank_rule import RunRule, on_rank, rank_name, ranks_saving
-from traceopt.rules.rule import Findings, threshold
+from traceopt.rules import (
+    Change,
+    Evidence,
+    Findings,
+    Fix,
+    Ranks,
+    RunFacts,
+    RunRule,
+    ScaleWork,
+    median,
+    ms,
+    on_rank,
+    percent,
+    rank_name,
+    ranks_saving,
+    threshold,
+)
 
 
 class LoadImbalance(RunRule):

@@ -4,15 +4,24 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from traceopt.analyzer.facts import Facts
-from traceopt.analyzer.tables.schema import I8
-from traceopt.analyzer.timeline.call_tree import ANNOTATION, OP
-from traceopt.result.finding import Evidence, Fix
-from traceopt.result.quantities import ms
-from traceopt.rules.evidence import by_site, site_locations
-from traceopt.rules.rule import Findings, Rule, threshold
-from traceopt.rules.savings.pricing import Changes, hide_collectives, priced
-from traceopt.rules.savings.starvation import typical_ns
+from traceopt.rules import (
+    ANNOTATION,
+    I8,
+    OP,
+    Changes,
+    Evidence,
+    Facts,
+    Findings,
+    Fix,
+    Rule,
+    by_site,
+    hide_collectives,
+    ms,
+    priced,
+    site_locations,
+    threshold,
+    typical_ns,
+)
 
 FORWARD = "DistributedDataParallel.forward"
 

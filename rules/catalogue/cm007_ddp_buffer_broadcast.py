@@ -6,17 +6,26 @@ from typing import ClassVar
 
 import numpy as np
 
-from traceopt.analyzer.arrays.intervals import Intervals, union
-from traceopt.analyzer.arrays.percentiles import median
-from traceopt.analyzer.facts import Facts
-from traceopt.analyzer.replay.changes import RemoveHost
-from traceopt.analyzer.timeline.call_tree import ANNOTATION, OP
-from traceopt.result.finding import Fix
-from traceopt.result.quantities import ms, percent
-from traceopt.rules.evidence import by_site, name_of, site_evidence, site_locations
-from traceopt.rules.rule import Findings, Rule, threshold
-from traceopt.rules.savings.pricing import priced
-from traceopt.rules.savings.starvation import host_bounds
+from traceopt.rules import (
+    ANNOTATION,
+    OP,
+    Facts,
+    Findings,
+    Fix,
+    Intervals,
+    RemoveHost,
+    Rule,
+    by_site,
+    host_bounds,
+    median,
+    ms,
+    name_of,
+    priced,
+    site_evidence,
+    site_locations,
+    threshold,
+    union,
+)
 
 REMOVABLE = 0.95  # of the broadcast's host time
 _FORWARD = "DistributedDataParallel.forward"

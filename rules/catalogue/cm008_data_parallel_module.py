@@ -7,18 +7,28 @@ from typing import ClassVar
 
 import numpy as np
 
-from traceopt.analyzer.arrays.intervals import union
-from traceopt.analyzer.arrays.percentiles import median
-from traceopt.analyzer.facts import Facts
-from traceopt.analyzer.replay.changes import RemoveHost
-from traceopt.analyzer.tables.schema import I8
-from traceopt.analyzer.timeline.call_tree import ANNOTATION, OP, PYTHON
-from traceopt.result.finding import Confidence, Fix
-from traceopt.result.quantities import ms, percent
-from traceopt.rules.evidence import by_site, name_of, site_evidence, site_locations
-from traceopt.rules.rule import Findings, Rule, threshold
-from traceopt.rules.savings.pricing import priced
-from traceopt.rules.savings.starvation import host_bounds
+from traceopt.rules import (
+    ANNOTATION,
+    I8,
+    OP,
+    PYTHON,
+    Confidence,
+    Facts,
+    Findings,
+    Fix,
+    RemoveHost,
+    Rule,
+    by_site,
+    host_bounds,
+    median,
+    ms,
+    name_of,
+    priced,
+    site_evidence,
+    site_locations,
+    threshold,
+    union,
+)
 
 # The autograd functions of torch.nn.parallel, as the profiler names them, and the frames around them.
 FUNCTIONS = frozenset(("Broadcast", "BroadcastBackward", "Scatter", "ScatterBackward", "Gather", "GatherBackward"))

@@ -7,13 +7,22 @@ from typing import ClassVar
 import numpy as np
 
 from traceopt.analyzer.communication.overlap_slowdown import OverlappedKernel
-from traceopt.analyzer.facts import Facts
-from traceopt.analyzer.vocabulary.kernel_labels import short_name
-from traceopt.result.finding import Confidence, Evidence, Fix
-from traceopt.result.quantities import ms, percent
-from traceopt.rules.evidence import place_of_work
-from traceopt.rules.rule import Findings, Rule, threshold
-from traceopt.rules.savings.pricing import Changes, hide, priced
+from traceopt.rules import (
+    Changes,
+    Confidence,
+    Evidence,
+    Facts,
+    Findings,
+    Fix,
+    Rule,
+    hide,
+    ms,
+    percent,
+    place_of_work,
+    priced,
+    short_name,
+    threshold,
+)
 
 
 class OverlapTax(Rule):

@@ -7,14 +7,22 @@ from typing import ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from traceopt.analyzer.facts import Facts
-from traceopt.analyzer.timeline.call_tree import OP
-from traceopt.result.finding import Fix
-from traceopt.result.quantities import ms, percent
-from traceopt.rules.evidence import by_site, site_evidence, site_locations
-from traceopt.rules.rule import Findings, Rule, threshold
-from traceopt.rules.savings.pricing import priced, scaled
-from traceopt.rules.savings.starvation import launched_ns
+from traceopt.rules import (
+    OP,
+    Facts,
+    Findings,
+    Fix,
+    Rule,
+    by_site,
+    launched_ns,
+    ms,
+    percent,
+    priced,
+    scaled,
+    site_evidence,
+    site_locations,
+    threshold,
+)
 
 ADDS = frozenset(("aten::add", "aten::add_"))
 BACKWARD = "aten::convolution_backward"

@@ -4,12 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from traceopt.analyzer.facts import Facts
-from traceopt.result.finding import Evidence, Fix
-from traceopt.result.quantities import ms, percent
-from traceopt.rules.evidence import places
-from traceopt.rules.rule import Findings, Rule, threshold
-from traceopt.rules.savings.precision import kernel_evidence
+from traceopt.rules import Evidence, Facts, Findings, Fix, Rule, kernel_evidence, ms, percent, places, threshold
 
 
 class CudnnBenchmarkOff(Rule):

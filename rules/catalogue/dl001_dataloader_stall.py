@@ -6,15 +6,25 @@ from typing import ClassVar
 
 import numpy as np
 
-from traceopt.analyzer.facts import Facts
-from traceopt.analyzer.replay.changes import RemoveHost
-from traceopt.result.finding import Fix
-from traceopt.result.quantities import ms, percent
+from traceopt.rules import (
+    Facts,
+    Findings,
+    Fix,
+    RemoveHost,
+    Rule,
+    area_of,
+    by_site,
+    functions_inside,
+    ms,
+    name_of,
+    percent,
+    priced,
+    site_evidence,
+    site_locations,
+    threshold,
+    typical_ns,
+)
 from traceopt.rules.advice.loader_workers import LoaderPlan, loader_rows, plan_loader
-from traceopt.rules.evidence import by_site, functions_inside, name_of, site_evidence, site_locations
-from traceopt.rules.rule import Findings, Rule, threshold
-from traceopt.rules.savings.pricing import area_of, priced
-from traceopt.rules.savings.starvation import typical_ns
 
 
 class DataloaderStall(Rule):

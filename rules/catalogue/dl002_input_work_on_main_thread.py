@@ -4,13 +4,24 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from traceopt.analyzer.facts import Facts
-from traceopt.analyzer.replay.changes import RemoveHost
-from traceopt.result.finding import Fix
-from traceopt.result.quantities import ms, percent
-from traceopt.rules.evidence import by_calling_site, by_site, frames_inside, name_of, site_evidence, site_locations
-from traceopt.rules.rule import Findings, Rule, threshold
-from traceopt.rules.savings.pricing import area_of, priced
+from traceopt.rules import (
+    Facts,
+    Findings,
+    Fix,
+    RemoveHost,
+    Rule,
+    area_of,
+    by_calling_site,
+    by_site,
+    frames_inside,
+    ms,
+    name_of,
+    percent,
+    priced,
+    site_evidence,
+    site_locations,
+    threshold,
+)
 
 
 class InputWorkOnMainThread(Rule):

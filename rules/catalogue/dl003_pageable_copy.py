@@ -6,15 +6,30 @@ from typing import ClassVar
 
 import numpy as np
 
-from traceopt.analyzer.arrays.intervals import intersect, union
-from traceopt.analyzer.facts import Facts
-from traceopt.analyzer.replay.changes import AsyncCopy, DropSync, MoveToStream, RemoveHost, ScaleWork
-from traceopt.result.finding import Fix
-from traceopt.result.quantities import megabytes, ms, per_second, percent
-from traceopt.rules.evidence import by_site, site_evidence, site_locations
-from traceopt.rules.rule import Findings, Rule, threshold
-from traceopt.rules.savings.pricing import Changes, area_of, calls_in, priced
-from traceopt.rules.savings.starvation import typical_ns
+from traceopt.rules import (
+    AsyncCopy,
+    Changes,
+    DropSync,
+    Facts,
+    Findings,
+    Fix,
+    MoveToStream,
+    RemoveHost,
+    Rule,
+    ScaleWork,
+    area_of,
+    by_site,
+    calls_in,
+    intersect,
+    ms,
+    percent,
+    priced,
+    site_evidence,
+    site_locations,
+    threshold,
+    typical_ns,
+    union,
+)
 
 
 class PageableCopy(Rule):

@@ -6,16 +6,26 @@ from typing import ClassVar
 
 import numpy as np
 
-from traceopt.analyzer.arrays.intervals import intersect, union
-from traceopt.analyzer.facts import Facts
-from traceopt.analyzer.replay.changes import MoveToStream
 from traceopt.analyzer.work.copies import CopyCalls
-from traceopt.result.finding import Confidence, Fix
-from traceopt.result.quantities import megabytes, ms, percent
-from traceopt.rules.evidence import by_site, site_evidence, site_locations
-from traceopt.rules.rule import Findings, Rule, threshold
-from traceopt.rules.savings.pricing import hide, priced
-from traceopt.rules.savings.starvation import typical_ns
+from traceopt.rules import (
+    Confidence,
+    Facts,
+    Findings,
+    Fix,
+    MoveToStream,
+    Rule,
+    by_site,
+    hide,
+    intersect,
+    ms,
+    percent,
+    priced,
+    site_evidence,
+    site_locations,
+    threshold,
+    typical_ns,
+    union,
+)
 
 KINDS = {"HtoD pinned": "pinned", "HtoD": "host"}  # HIP does not say whether host memory was pinned
 

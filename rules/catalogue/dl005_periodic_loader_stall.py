@@ -7,16 +7,25 @@ from typing import ClassVar
 import numpy as np
 from msgspec import Struct
 
-from traceopt.analyzer.arrays.percentiles import median
-from traceopt.analyzer.facts import Facts
-from traceopt.analyzer.tables.schema import I8
-from traceopt.result.finding import Evidence, Fix
-from traceopt.result.quantities import ms, percent
-from traceopt.result.rounding import us
+from traceopt.rules import (
+    I8,
+    Evidence,
+    Facts,
+    Findings,
+    Fix,
+    Rule,
+    by_site,
+    mean_step_ns,
+    median,
+    ms,
+    percent,
+    site_locations,
+    threshold,
+    us,
+    whole_run_saving,
+)
 from traceopt.rules.advice.loader_workers import loader_rows, plan_loader
-from traceopt.rules.evidence import by_site, site_locations
-from traceopt.rules.rule import Findings, Rule, threshold
-from traceopt.rules.savings.whole_run import judged_steps, mean_step_ns, whole_run_saving
+from traceopt.rules.savings.whole_run import judged_steps
 
 
 class PeriodicLoaderStall(Rule):

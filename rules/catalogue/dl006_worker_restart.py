@@ -7,15 +7,22 @@ from typing import ClassVar
 
 from msgspec import Struct
 
-from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.run_log.loaders import Loader
-from traceopt.result.finding import Evidence, Fix
-from traceopt.result.quantities import ms, percent
-from traceopt.result.rounding import us
+from traceopt.rules import (
+    Evidence,
+    Facts,
+    Findings,
+    Fix,
+    Rule,
+    by_site,
+    ms,
+    percent,
+    site_locations,
+    threshold,
+    us,
+    whole_run_saving,
+)
 from traceopt.rules.advice.loader_workers import loader_rows
-from traceopt.rules.evidence import by_site, site_locations
-from traceopt.rules.rule import Findings, Rule, threshold
-from traceopt.rules.savings.whole_run import whole_run_saving
 
 
 class WorkerRestart(Rule):

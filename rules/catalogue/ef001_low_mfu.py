@@ -6,13 +6,20 @@ from typing import ClassVar
 
 import numpy as np
 
-from traceopt.analyzer.arrays.intervals import subtract
-from traceopt.analyzer.facts import Facts
-from traceopt.result.finding import Confidence, Evidence, Fix
-from traceopt.result.quantities import ms, per_second, percent
-from traceopt.result.rounding import us
-from traceopt.rules.rule import Findings, Rule, threshold
-from traceopt.rules.savings.roofline import peak_caveat
+from traceopt.rules import (
+    Confidence,
+    Evidence,
+    Facts,
+    Findings,
+    Fix,
+    Rule,
+    ms,
+    peak_caveat,
+    percent,
+    subtract,
+    threshold,
+    us,
+)
 
 
 class LowMfu(Rule):

@@ -6,23 +6,36 @@ from typing import ClassVar
 
 import numpy as np
 
-from traceopt.analyzer.arrays.percentiles import median
-from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.stalls.idle import CAUSES
-from traceopt.analyzer.tables.schema import I8
 from traceopt.analyzer.timeline.cpu_phases import PHASES
 from traceopt.analyzer.timeline.gpu_work import BUSY_LABELS
-from traceopt.analyzer.timeline.steps import usual_interval
 from traceopt.analyzer.vocabulary.host_activities import ACTIVITY_NAMES, LABELS
-from traceopt.result.finding import Evidence, Fix, Saving
-from traceopt.result.quantities import ms, percent
-from traceopt.result.rounding import us
-from traceopt.rules.evidence import SiteCost, by_site, site_evidence, site_locations
-from traceopt.rules.rule import Findings, Rule, threshold
-from traceopt.rules.savings.price import Price
-from traceopt.rules.savings.pricing import priced, without_calls
-from traceopt.rules.savings.starvation import HOST_DISPATCH, saving
-from traceopt.rules.savings.whole_run import mean_step_ns, whole_run_saving
+from traceopt.rules import (
+    I8,
+    Evidence,
+    Facts,
+    Findings,
+    Fix,
+    Price,
+    Rule,
+    Saving,
+    SiteCost,
+    by_site,
+    mean_step_ns,
+    median,
+    ms,
+    percent,
+    priced,
+    saving,
+    site_evidence,
+    site_locations,
+    threshold,
+    us,
+    usual_interval,
+    whole_run_saving,
+    without_calls,
+)
+from traceopt.rules.savings.starvation import HOST_DISPATCH
 
 # What to change if this part is larger in the slow steps.
 ADVICE = {

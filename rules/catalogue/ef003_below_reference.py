@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from traceopt.analyzer.facts import Facts
-from traceopt.result.finding import Evidence, Fix
-from traceopt.result.quantities import ms, percent
-from traceopt.rules.rule import Findings, Rule, threshold
+from traceopt.rules import Evidence, Facts, Findings, Fix, Rule, ms, percent, threshold
 
 
 class BelowReference(Rule):

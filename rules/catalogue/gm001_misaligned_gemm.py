@@ -6,18 +6,28 @@ from typing import ClassVar
 
 import numpy as np
 
-from traceopt.analyzer.facts import Facts
-from traceopt.analyzer.tables.schema import Mask
-from traceopt.analyzer.timeline.call_tree import OP
-from traceopt.analyzer.vocabulary.architectures import DTYPE_BYTES, needed_multiple
-from traceopt.analyzer.vocabulary.kernel_labels import short_name
-from traceopt.analyzer.work.gemms import GemmShape
-from traceopt.result.finding import Confidence, Evidence, Fix, Location
-from traceopt.result.quantities import ms, per_second
-from traceopt.rules.evidence import location_of
-from traceopt.rules.rule import Findings, Rule, threshold
-from traceopt.rules.savings.pricing import priced_work, work_of
-from traceopt.rules.savings.roofline import alignment_gains_ns, peak_caveat
+from traceopt.analyzer.vocabulary.architectures import needed_multiple
+from traceopt.rules import (
+    DTYPE_BYTES,
+    OP,
+    Confidence,
+    Evidence,
+    Facts,
+    Findings,
+    Fix,
+    GemmShape,
+    Location,
+    Mask,
+    Rule,
+    location_of,
+    ms,
+    peak_caveat,
+    priced_work,
+    short_name,
+    threshold,
+    work_of,
+)
+from traceopt.rules.savings.roofline import alignment_gains_ns
 
 
 class MisalignedGemm(Rule):

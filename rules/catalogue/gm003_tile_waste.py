@@ -4,13 +4,8 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from traceopt.analyzer.facts import Facts
-from traceopt.result.finding import Confidence, Fix
-from traceopt.result.quantities import ms, times
-from traceopt.rules.evidence import places
-from traceopt.rules.rule import Findings, Rule, threshold
+from traceopt.rules import Confidence, Facts, Findings, Fix, Rule, ms, places, priced, threshold, times
 from traceopt.rules.savings.merged_gemms import MergedGemms, as_one, describe, may_depend, merged, roofline
-from traceopt.rules.savings.pricing import priced
 
 
 class TileWaste(Rule):

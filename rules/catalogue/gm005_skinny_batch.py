@@ -4,17 +4,27 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from traceopt.analyzer.facts import Facts
-from traceopt.analyzer.timeline.call_tree import OP
-from traceopt.analyzer.vocabulary.architectures import DTYPE_BYTES
-from traceopt.analyzer.work.gemms import GemmShape
-from traceopt.result.finding import Confidence, Evidence, Fix
-from traceopt.result.quantities import ms, percent
+from traceopt.rules import (
+    DTYPE_BYTES,
+    OP,
+    Confidence,
+    Evidence,
+    Facts,
+    Findings,
+    Fix,
+    GemmShape,
+    Rule,
+    location_of,
+    ms,
+    peak_caveat,
+    percent,
+    places,
+    priced_work,
+    threshold,
+    work_of,
+)
 from traceopt.rules.advice.memory import peak_of_capacity, peak_share
-from traceopt.rules.evidence import location_of, places
-from traceopt.rules.rule import Findings, Rule, threshold
-from traceopt.rules.savings.pricing import priced_work, work_of
-from traceopt.rules.savings.roofline import HBM_SHARE, peak_caveat
+from traceopt.rules.savings.roofline import HBM_SHARE
 
 REACHABLE = 0.8  # of the peak rate; the same share as for the bandwidth
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from traceopt.analyzer.stalls.syncs import SCALAR_READ
-from traceopt.result.finding import Fix
+from traceopt.rules import SCALAR_READ, Fix
 from traceopt.rules.bases.sync_rule import SyncRule
 
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from traceopt.analyzer.stalls.syncs import BLOCKING_COPY
-from traceopt.result.finding import Fix
+from traceopt.rules import BLOCKING_COPY, Fix
 from traceopt.rules.bases.sync_rule import SyncRule
 
 

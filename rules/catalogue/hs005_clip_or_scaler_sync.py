@@ -7,9 +7,7 @@ from typing import ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from traceopt.analyzer.facts import Facts
-from traceopt.analyzer.stalls.syncs import SCALAR_READ
-from traceopt.result.finding import Fix
+from traceopt.rules import SCALAR_READ, Facts, Fix
 from traceopt.rules.bases.sync_rule import SyncRule
 
 

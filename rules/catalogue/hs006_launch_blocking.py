@@ -7,15 +7,22 @@ from typing import ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from traceopt.analyzer.arrays.intervals import intersect, union
-from traceopt.analyzer.arrays.percentiles import median
-from traceopt.analyzer.facts import Facts
-from traceopt.analyzer.replay.changes import DropSync
-from traceopt.result.finding import Evidence, Fix
-from traceopt.result.quantities import ms, percent
-from traceopt.result.rounding import us
-from traceopt.rules.rule import Findings, Rule, threshold
-from traceopt.rules.savings.pricing import priced
+from traceopt.rules import (
+    DropSync,
+    Evidence,
+    Facts,
+    Findings,
+    Fix,
+    Rule,
+    intersect,
+    median,
+    ms,
+    percent,
+    priced,
+    threshold,
+    union,
+    us,
+)
 
 VARIABLES = ("CUDA_LAUNCH_BLOCKING", "HIP_LAUNCH_BLOCKING", "AMD_SERIALIZE_KERNEL")
 LONG_NS = 20_000  # a shorter kernel may finish before its launch returns even if the launch does not block

@@ -4,13 +4,21 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from traceopt.analyzer.facts import Facts
-from traceopt.analyzer.replay.changes import RemoveHost
-from traceopt.result.finding import Confidence, Evidence, Fix
-from traceopt.result.quantities import ms, percent
-from traceopt.rules.rule import Findings, Rule, threshold
-from traceopt.rules.savings.pricing import priced
-from traceopt.rules.savings.starvation import dispatch_area, starved_ns
+from traceopt.rules import (
+    Confidence,
+    Evidence,
+    Facts,
+    Findings,
+    Fix,
+    RemoveHost,
+    Rule,
+    dispatch_area,
+    ms,
+    percent,
+    priced,
+    starved_ns,
+    threshold,
+)
 
 
 class AutogradInInference(Rule):

@@ -6,14 +6,21 @@ from typing import ClassVar
 
 import numpy as np
 
-from traceopt.analyzer.facts import Facts
-from traceopt.analyzer.replay.changes import RemoveHost
-from traceopt.result.finding import Evidence, Fix
-from traceopt.result.quantities import ms, percent
-from traceopt.rules.rule import Findings, Rule, threshold
+from traceopt.rules import (
+    Evidence,
+    Facts,
+    Findings,
+    Fix,
+    RemoveHost,
+    Rule,
+    dispatch_area,
+    dispatch_ns,
+    ms,
+    percent,
+    priced,
+    threshold,
+)
 from traceopt.rules.savings.merged_gemms import place
-from traceopt.rules.savings.pricing import priced
-from traceopt.rules.savings.starvation import dispatch_area, dispatch_ns
 
 
 class DecodeLaunchBound(Rule):

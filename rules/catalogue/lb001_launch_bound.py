@@ -4,16 +4,29 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from traceopt.analyzer.arrays.intervals import union
-from traceopt.analyzer.arrays.percentiles import median
-from traceopt.analyzer.facts import Facts
-from traceopt.analyzer.replay.changes import RemoveHost
-from traceopt.result.finding import Evidence, Fix, Location
-from traceopt.result.quantities import microseconds, ms, percent
-from traceopt.rules.evidence import RECORD_STACKS, by_site, name_of, place_of_work, site_evidence
-from traceopt.rules.rule import Findings, Rule, threshold
-from traceopt.rules.savings.pricing import priced
-from traceopt.rules.savings.starvation import dispatch_amount, dispatch_area, dispatch_ns
+from traceopt.rules import (
+    RECORD_STACKS,
+    Evidence,
+    Facts,
+    Findings,
+    Fix,
+    Location,
+    RemoveHost,
+    Rule,
+    by_site,
+    dispatch_area,
+    dispatch_ns,
+    median,
+    ms,
+    name_of,
+    percent,
+    place_of_work,
+    priced,
+    site_evidence,
+    threshold,
+    union,
+)
+from traceopt.rules.savings.starvation import dispatch_amount
 
 
 class LaunchBound(Rule):

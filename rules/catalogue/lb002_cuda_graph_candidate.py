@@ -7,17 +7,30 @@ from typing import ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from traceopt.analyzer.facts import Facts
-from traceopt.analyzer.replay.changes import RemoveHost
-from traceopt.analyzer.stalls.syncs import BLOCKING_COPY, DATA_DEPENDENT, EXPLICIT, SCALAR_READ
-from traceopt.analyzer.tables.schema import I8
-from traceopt.result.finding import Evidence, Fix, Location
-from traceopt.result.quantities import ms, percent, times
-from traceopt.result.rounding import rate
-from traceopt.rules.evidence import by_site, site_locations
-from traceopt.rules.rule import Findings, Rule, threshold
-from traceopt.rules.savings.pricing import priced
-from traceopt.rules.savings.starvation import dispatch_area, dispatch_ns
+from traceopt.rules import (
+    BLOCKING_COPY,
+    DATA_DEPENDENT,
+    EXPLICIT,
+    I8,
+    SCALAR_READ,
+    Evidence,
+    Facts,
+    Findings,
+    Fix,
+    Location,
+    RemoveHost,
+    Rule,
+    by_site,
+    dispatch_area,
+    dispatch_ns,
+    ms,
+    percent,
+    priced,
+    rate,
+    site_locations,
+    threshold,
+    times,
+)
 
 MOST_LAUNCHES = 0.8  # of the training thread's launches: the innermost function with this share runs the step
 EDGE = 0.05  # of a step's kernels: earlier and later events are at the step's edge, outside a capture

@@ -4,14 +4,21 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from traceopt.analyzer.facts import Facts
-from traceopt.analyzer.replay.changes import MergeKernels
-from traceopt.result.finding import Confidence, Fix
-from traceopt.result.quantities import ms, percent
-from traceopt.rules.evidence import places
-from traceopt.rules.rule import Findings, Rule, threshold
-from traceopt.rules.savings.precision import kernel_evidence
-from traceopt.rules.savings.pricing import Changes, priced
+from traceopt.rules import (
+    Changes,
+    Confidence,
+    Facts,
+    Findings,
+    Fix,
+    MergeKernels,
+    Rule,
+    kernel_evidence,
+    ms,
+    percent,
+    places,
+    priced,
+    threshold,
+)
 
 
 class UnfusedElementwise(Rule):

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import ClassVar
 
-from traceopt.analyzer.facts import Facts
-from traceopt.result.finding import Evidence, Fix
+from traceopt.rules import Evidence, Facts, Fix
 from traceopt.rules.bases.once_only_rule import SteadyRule
 
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from traceopt.analyzer.facts import Facts
-from traceopt.result.finding import Fix
+from traceopt.rules import Facts, Fix
 from traceopt.rules.bases.once_only_rule import SteadyRule
 
 

@@ -7,16 +7,28 @@ from typing import ClassVar
 import numpy as np
 from msgspec import Struct
 
-from traceopt.analyzer.arrays.intervals import Intervals, intersect, union
-from traceopt.analyzer.facts import Facts
-from traceopt.analyzer.replay.changes import RemoveHost
 from traceopt.analyzer.stalls.python_samples import PythonSamples
-from traceopt.result.finding import Confidence, Fix
-from traceopt.result.quantities import ms, percent
-from traceopt.rules.evidence import by_site, name_of, site_evidence, site_locations
-from traceopt.rules.rule import Findings, Rule, threshold
-from traceopt.rules.savings.pricing import priced
-from traceopt.rules.savings.starvation import LONG_PYTHON_NS, python_amount, typical_ns
+from traceopt.rules import (
+    Confidence,
+    Facts,
+    Findings,
+    Fix,
+    Intervals,
+    RemoveHost,
+    Rule,
+    by_site,
+    intersect,
+    ms,
+    name_of,
+    percent,
+    priced,
+    site_evidence,
+    site_locations,
+    threshold,
+    typical_ns,
+    union,
+)
+from traceopt.rules.savings.starvation import LONG_PYTHON_NS, python_amount
 
 # Share of the stall that a fix saves, low and expected: some of the work remains in another form.
 UNPROFILED = 0.5, 0.95, "Assumes the fix removes 50%, 95% or 100% of the measured stall."

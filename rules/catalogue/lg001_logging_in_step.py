@@ -4,15 +4,25 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from traceopt.analyzer.arrays.intervals import intersect, union
-from traceopt.analyzer.arrays.percentiles import median
-from traceopt.analyzer.facts import Facts
-from traceopt.analyzer.replay.changes import RemoveHost
-from traceopt.result.finding import Fix
-from traceopt.result.quantities import ms, percent
-from traceopt.rules.evidence import by_site, name_of, site_evidence, site_locations
-from traceopt.rules.rule import Findings, Rule, threshold
-from traceopt.rules.savings.pricing import area_of, priced
+from traceopt.rules import (
+    Facts,
+    Findings,
+    Fix,
+    RemoveHost,
+    Rule,
+    area_of,
+    by_site,
+    intersect,
+    median,
+    ms,
+    name_of,
+    percent,
+    priced,
+    site_evidence,
+    site_locations,
+    threshold,
+    union,
+)
 
 
 class LoggingInStep(Rule):

@@ -7,8 +7,7 @@ from typing import ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from traceopt.analyzer.facts import Facts
-from traceopt.result.finding import Fix
+from traceopt.rules import Facts, Fix
 from traceopt.rules.bases.sync_rule import SyncRule
 
 

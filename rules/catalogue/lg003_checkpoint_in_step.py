@@ -6,16 +6,27 @@ from typing import ClassVar
 
 import numpy as np
 
-from traceopt.analyzer.arrays.percentiles import median
-from traceopt.analyzer.facts import Facts
-from traceopt.analyzer.run_log.step_ledger import Ledger
-from traceopt.result.finding import Evidence, Fix
-from traceopt.result.quantities import ms, percent
-from traceopt.result.rounding import us
-from traceopt.rules.evidence import by_site, name_of, site_evidence, site_locations
-from traceopt.rules.rule import Findings, Rule, threshold
-from traceopt.rules.savings.pricing import priced, without_calls
-from traceopt.rules.savings.whole_run import mean_step_ns, whole_run_saving
+from traceopt.rules import (
+    Evidence,
+    Facts,
+    Findings,
+    Fix,
+    Ledger,
+    Rule,
+    by_site,
+    mean_step_ns,
+    median,
+    ms,
+    name_of,
+    percent,
+    priced,
+    site_evidence,
+    site_locations,
+    threshold,
+    us,
+    whole_run_saving,
+    without_calls,
+)
 
 
 class CheckpointInStep(Rule):

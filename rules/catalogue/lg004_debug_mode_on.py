@@ -8,20 +8,30 @@ from typing import ClassVar
 import numpy as np
 from msgspec import Struct
 
-from traceopt.analyzer.arrays.intervals import Intervals
-from traceopt.analyzer.arrays.percentiles import median
-from traceopt.analyzer.facts import Facts
-from traceopt.analyzer.replay.changes import RemoveLaunches
-from traceopt.analyzer.tables.schema import Mask
-from traceopt.analyzer.timeline.call_tree import OP, PYTHON
-from traceopt.result.finding import Evidence, Fix
-from traceopt.result.quantities import ms, percent
-from traceopt.result.rounding import us
-from traceopt.rules.evidence import by_site, site_locations
-from traceopt.rules.rule import Findings, Rule, threshold
-from traceopt.rules.savings.price import Price, Priced
-from traceopt.rules.savings.pricing import priced, without_calls
-from traceopt.rules.savings.starvation import host_bounds
+from traceopt.rules import (
+    OP,
+    PYTHON,
+    Evidence,
+    Facts,
+    Findings,
+    Fix,
+    Intervals,
+    Mask,
+    Price,
+    Priced,
+    RemoveLaunches,
+    Rule,
+    by_site,
+    host_bounds,
+    median,
+    ms,
+    percent,
+    priced,
+    site_locations,
+    threshold,
+    us,
+    without_calls,
+)
 
 _NAN_CHECKS = ("aten::isnan", "aten::_is_any_true", "aten::any", "aten::item")
 

@@ -4,13 +4,9 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.memory.composition import Composition
-from traceopt.result.finding import Evidence, Fix
-from traceopt.result.quantities import ms, percent, size
-from traceopt.rules.advice.memory import parts, peak_of_capacity, peak_share
-from traceopt.rules.rule import Findings, Rule, threshold
-from traceopt.rules.savings.starvation import dispatch_ns
+from traceopt.rules import Evidence, Facts, Findings, Fix, Rule, dispatch_ns, ms, percent, threshold
+from traceopt.rules.advice.memory import parts, peak_of_capacity, peak_share, size
 
 MANY = 100.0  # times the batch: above this, only the order of magnitude matters
 

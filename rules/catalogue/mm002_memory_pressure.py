@@ -6,15 +6,23 @@ from typing import ClassVar
 
 import numpy as np
 
-from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.memory.curve import find_retries
-from traceopt.result.finding import Evidence, Fix
-from traceopt.result.quantities import ms, size
-from traceopt.rules.advice.memory import as_evidence, in_words, parts, peak_of_capacity, peak_share, remedies
-from traceopt.rules.evidence import by_site, site_evidence, site_locations
-from traceopt.rules.rule import Findings, Rule, threshold
-from traceopt.rules.savings.pricing import priced, without_calls
-from traceopt.rules.savings.starvation import typical_ns
+from traceopt.rules import (
+    Evidence,
+    Facts,
+    Findings,
+    Fix,
+    Rule,
+    by_site,
+    ms,
+    priced,
+    site_evidence,
+    site_locations,
+    threshold,
+    typical_ns,
+    without_calls,
+)
+from traceopt.rules.advice.memory import as_evidence, in_words, parts, peak_of_capacity, peak_share, remedies, size
 
 BASIS = "Assumes the driver calls and the waits in them are gone."
 

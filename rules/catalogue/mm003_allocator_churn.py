@@ -4,15 +4,26 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.memory.curve import find_retries
-from traceopt.analyzer.tables.schema import I8
-from traceopt.result.finding import Evidence, Fix
-from traceopt.result.quantities import ms, percent
-from traceopt.result.rounding import rate, us
-from traceopt.rules.evidence import RECORD_STACKS, by_site, site_evidence, site_locations
-from traceopt.rules.rule import Findings, Rule, threshold
-from traceopt.rules.savings.pricing import priced, without_calls
+from traceopt.rules import (
+    I8,
+    RECORD_STACKS,
+    Evidence,
+    Facts,
+    Findings,
+    Fix,
+    Rule,
+    by_site,
+    ms,
+    percent,
+    priced,
+    rate,
+    site_evidence,
+    site_locations,
+    threshold,
+    us,
+    without_calls,
+)
 
 BASIS = "Assumes these calls and the waits in them are gone."
 

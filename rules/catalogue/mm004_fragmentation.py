@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from traceopt.analyzer.facts import Facts
-from traceopt.result.finding import Confidence, Evidence, Fix
-from traceopt.result.quantities import percent, size
-from traceopt.rules.rule import Findings, Rule, threshold
+from traceopt.rules import Confidence, Evidence, Facts, Findings, Fix, Rule, threshold
+from traceopt.rules.advice.memory import size
 
 
 class Fragmentation(Rule):

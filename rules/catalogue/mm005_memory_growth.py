@@ -6,17 +6,23 @@ from typing import ClassVar
 
 import numpy as np
 
-from traceopt.analyzer.arrays.percentiles import median
-from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.memory.blocks import AFTER
-from traceopt.analyzer.tables.schema import I8
-from traceopt.analyzer.timeline.call_tree import OP
-from traceopt.result.finding import Evidence, Fix, Location
-from traceopt.result.quantities import size
-from traceopt.result.rounding import rate
+from traceopt.rules import (
+    I8,
+    OP,
+    Evidence,
+    Facts,
+    Findings,
+    Fix,
+    Location,
+    Rule,
+    median,
+    places,
+    rate,
+    threshold,
+    to_location,
+)
 from traceopt.rules.advice.memory import size
-from traceopt.rules.evidence import places, to_location
-from traceopt.rules.rule import Findings, Rule, threshold
 
 
 class MemoryGrowth(Rule):

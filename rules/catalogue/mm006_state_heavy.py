@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.memory.composition import GRADIENTS, OPTIMIZER_STATE, PARAMETERS
-from traceopt.result.finding import Confidence, Fix
-from traceopt.result.quantities import percent, size
-from traceopt.rules.advice.memory import as_evidence, inside, parts, peak_of_capacity, peak_share, remedies
-from traceopt.rules.rule import Findings, Rule, threshold
+from traceopt.rules import Confidence, Facts, Findings, Fix, Rule, threshold
+from traceopt.rules.advice.memory import as_evidence, inside, parts, peak_of_capacity, peak_share, remedies, size
 
 STATE = (PARAMETERS, GRADIENTS, OPTIMIZER_STATE)
 STATE_REMEDIES = ("An 8-bit", "LoRA", "QLoRA", "ZeRO", "Optimizer state")

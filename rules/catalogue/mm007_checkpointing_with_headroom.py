@@ -4,16 +4,23 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from traceopt.analyzer.arrays.percentiles import median
-from traceopt.analyzer.facts import Facts
-from traceopt.result.finding import Confidence, Evidence, Fix
-from traceopt.result.quantities import ms, percent, size
-from traceopt.rules.advice.memory import peak_bytes, peak_of_capacity
-from traceopt.rules.evidence import places
-from traceopt.rules.rule import Findings, Rule, threshold
-from traceopt.rules.savings.precision import kernel_evidence
-from traceopt.rules.savings.pricing import priced_work
-from traceopt.rules.savings.starvation import launched_ns
+from traceopt.rules import (
+    Confidence,
+    Evidence,
+    Facts,
+    Findings,
+    Fix,
+    Rule,
+    kernel_evidence,
+    launched_ns,
+    median,
+    ms,
+    percent,
+    places,
+    priced_work,
+    threshold,
+)
+from traceopt.rules.advice.memory import peak_bytes, peak_of_capacity, size
 
 
 class CheckpointingWithHeadroom(Rule):

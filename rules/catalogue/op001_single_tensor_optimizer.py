@@ -6,17 +6,28 @@ from typing import ClassVar
 
 import numpy as np
 
-from traceopt.analyzer.arrays.percentiles import median
-from traceopt.analyzer.facts import Facts
-from traceopt.analyzer.replay.changes import RemoveHost
-from traceopt.analyzer.timeline.call_tree import ANNOTATION, OP
-from traceopt.result.finding import Fix
-from traceopt.result.quantities import microseconds, ms, percent
-from traceopt.rules.evidence import by_site, name_of, places, site_evidence, site_locations
-from traceopt.rules.rule import Findings, Rule, threshold
-from traceopt.rules.savings.precision import kernel_evidence
-from traceopt.rules.savings.pricing import priced, scaled
-from traceopt.rules.savings.starvation import host_bounds, typical_ns
+from traceopt.rules import (
+    ANNOTATION,
+    OP,
+    Facts,
+    Findings,
+    Fix,
+    RemoveHost,
+    Rule,
+    by_site,
+    host_bounds,
+    kernel_evidence,
+    median,
+    ms,
+    name_of,
+    places,
+    priced,
+    scaled,
+    site_evidence,
+    site_locations,
+    threshold,
+    typical_ns,
+)
 
 # Step annotations of the optimizers that PyTorch can fuse on a CPU.
 FUSED_ON_CPU = tuple(f"Optimizer.step#{name}.step" for name in ("Adam", "AdamW", "SGD", "Adagrad"))

@@ -6,20 +6,32 @@ from typing import ClassVar
 
 import numpy as np
 
-from traceopt.analyzer.arrays.intervals import Intervals, union
-from traceopt.analyzer.arrays.percentiles import median
-from traceopt.analyzer.facts import Facts
-from traceopt.analyzer.replay.changes import RemoveHost
-from traceopt.analyzer.timeline.call_tree import ANNOTATION, OP
 from traceopt.analyzer.vocabulary import op_names
-from traceopt.result.finding import Evidence, Fix
-from traceopt.result.quantities import ms
-from traceopt.rules.evidence import by_site, places, site_locations
-from traceopt.rules.rule import Findings, Rule, threshold
-from traceopt.rules.savings.precision import kernel_evidence
-from traceopt.rules.savings.pricing import priced, shorter
-from traceopt.rules.savings.roofline import HBM_SHARE, peak_caveat
-from traceopt.rules.savings.starvation import host_bounds, typical_ns
+from traceopt.rules import (
+    ANNOTATION,
+    OP,
+    Evidence,
+    Facts,
+    Findings,
+    Fix,
+    Intervals,
+    RemoveHost,
+    Rule,
+    by_site,
+    host_bounds,
+    kernel_evidence,
+    median,
+    ms,
+    peak_caveat,
+    places,
+    priced,
+    shorter,
+    site_locations,
+    threshold,
+    typical_ns,
+    union,
+)
+from traceopt.rules.savings.roofline import HBM_SHARE
 
 # Bytes that one pass moves per FP32 parameter: each value is read once and written once.
 FUSED_BYTES = {"Adam": 28, "AdamW": 28, "SGD": 20, "Adagrad": 20}

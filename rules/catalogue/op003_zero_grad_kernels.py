@@ -7,18 +7,28 @@ from typing import ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from traceopt.analyzer.arrays.intervals import Intervals, merge
-from traceopt.analyzer.arrays.percentiles import median
-from traceopt.analyzer.facts import Facts
-from traceopt.analyzer.replay.changes import RemoveHost, RemoveLaunches
-from traceopt.analyzer.timeline.call_tree import OP
-from traceopt.result.finding import Fix
-from traceopt.result.quantities import ms
-from traceopt.rules.evidence import by_site, places, site_locations
-from traceopt.rules.rule import Findings, Rule, threshold
-from traceopt.rules.savings.precision import kernel_evidence
-from traceopt.rules.savings.pricing import area_of, priced
-from traceopt.rules.savings.starvation import host_bounds, typical_ns
+from traceopt.rules import (
+    OP,
+    Facts,
+    Findings,
+    Fix,
+    Intervals,
+    RemoveHost,
+    RemoveLaunches,
+    Rule,
+    area_of,
+    by_site,
+    host_bounds,
+    kernel_evidence,
+    median,
+    merge,
+    ms,
+    places,
+    priced,
+    site_locations,
+    threshold,
+    typical_ns,
+)
 
 ACCUMULATE = "torch::autograd::AccumulateGrad"
 REMOVABLE = 0.95  # of zero_grad's host time

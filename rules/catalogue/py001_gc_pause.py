@@ -6,21 +6,34 @@ from typing import ClassVar
 
 import numpy as np
 
-from traceopt.analyzer.arrays.intervals import union
-from traceopt.analyzer.facts import Facts
-from traceopt.analyzer.replay.changes import RemoveHost
 from traceopt.analyzer.run_log.run_settings import Collections
-from traceopt.analyzer.run_log.step_ledger import SETTLED, Ledger
-from traceopt.analyzer.timeline.call_tree import PYTHON
+from traceopt.analyzer.run_log.step_ledger import SETTLED
 from traceopt.analyzer.vocabulary.host_activities import UNTRACED_PYTHON
-from traceopt.result.finding import Confidence, Evidence, Fix
-from traceopt.result.quantities import ms, percent
-from traceopt.result.rounding import us
-from traceopt.rules.evidence import by_site, name_of, site_evidence, site_locations
-from traceopt.rules.rule import Findings, Rule, threshold
-from traceopt.rules.savings.price import Priced
-from traceopt.rules.savings.pricing import area_of, priced
-from traceopt.rules.savings.whole_run import mean_step_ns, whole_run_saving
+from traceopt.rules import (
+    PYTHON,
+    Confidence,
+    Evidence,
+    Facts,
+    Findings,
+    Fix,
+    Ledger,
+    Priced,
+    RemoveHost,
+    Rule,
+    area_of,
+    by_site,
+    mean_step_ns,
+    ms,
+    name_of,
+    percent,
+    priced,
+    site_evidence,
+    site_locations,
+    threshold,
+    union,
+    us,
+    whole_run_saving,
+)
 
 
 class GcPause(Rule):

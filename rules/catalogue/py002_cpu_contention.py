@@ -4,12 +4,20 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from traceopt.analyzer.facts import Facts
-from traceopt.result.finding import Confidence, Evidence, Fix
-from traceopt.result.quantities import ms, percent
-from traceopt.result.rounding import us
-from traceopt.rules.rule import Findings, Rule, threshold
-from traceopt.rules.savings.whole_run import mean_step_ns, whole_run_saving
+from traceopt.rules import (
+    Confidence,
+    Evidence,
+    Facts,
+    Findings,
+    Fix,
+    Rule,
+    mean_step_ns,
+    ms,
+    percent,
+    threshold,
+    us,
+    whole_run_saving,
+)
 
 
 class CpuContention(Rule):

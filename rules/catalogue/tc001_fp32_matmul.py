@@ -4,12 +4,8 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from traceopt.analyzer.facts import Facts
-from traceopt.result.finding import Confidence, Fix
-from traceopt.result.quantities import ms, percent
-from traceopt.rules.evidence import places
-from traceopt.rules.rule import Findings, Rule, threshold
-from traceopt.rules.savings.precision import fp32_saving, fp32_work, kernel_evidence, uses_tensor_cores
+from traceopt.rules import Confidence, Facts, Findings, Fix, Rule, kernel_evidence, ms, percent, places, threshold
+from traceopt.rules.savings.precision import fp32_saving, fp32_work, uses_tensor_cores
 
 
 class Fp32Matmul(Rule):

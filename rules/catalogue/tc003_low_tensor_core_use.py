@@ -4,13 +4,19 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from traceopt.analyzer.facts import Facts
-from traceopt.result.finding import Confidence, Fix
-from traceopt.result.quantities import ms, percent
-from traceopt.rules.evidence import places
-from traceopt.rules.rule import Findings, Rule, threshold
-from traceopt.rules.savings.precision import kernel_evidence
-from traceopt.rules.savings.pricing import priced_work
+from traceopt.rules import (
+    Confidence,
+    Facts,
+    Findings,
+    Fix,
+    Rule,
+    kernel_evidence,
+    ms,
+    percent,
+    places,
+    priced_work,
+    threshold,
+)
 
 NARROW = ("fp16", "bf16", "fp8", "int8")
 

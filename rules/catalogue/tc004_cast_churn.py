@@ -7,13 +7,21 @@ from typing import ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from traceopt.analyzer.facts import Facts
-from traceopt.result.finding import Confidence, Evidence, Fix
-from traceopt.result.quantities import ms, percent
-from traceopt.rules.evidence import place_of_work, places
-from traceopt.rules.rule import Findings, Rule, threshold
-from traceopt.rules.savings.pricing import priced_work
-from traceopt.rules.savings.starvation import launched_ns
+from traceopt.rules import (
+    Confidence,
+    Evidence,
+    Facts,
+    Findings,
+    Fix,
+    Rule,
+    launched_ns,
+    ms,
+    percent,
+    place_of_work,
+    places,
+    priced_work,
+    threshold,
+)
 
 
 class CastChurn(Rule):

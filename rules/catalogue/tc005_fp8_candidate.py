@@ -4,14 +4,22 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from traceopt.analyzer.facts import Facts
-from traceopt.analyzer.timeline.call_tree import OP
-from traceopt.analyzer.work.gemms import GemmShape
-from traceopt.result.finding import Confidence, Evidence, Fix
-from traceopt.result.quantities import ms, percent
-from traceopt.rules.evidence import location_of, places
-from traceopt.rules.rule import Findings, Rule, threshold
-from traceopt.rules.savings.roofline import peak_caveat
+from traceopt.rules import (
+    OP,
+    Confidence,
+    Evidence,
+    Facts,
+    Findings,
+    Fix,
+    GemmShape,
+    Rule,
+    location_of,
+    ms,
+    peak_caveat,
+    percent,
+    places,
+    threshold,
+)
 
 
 class Fp8Candidate(Rule):

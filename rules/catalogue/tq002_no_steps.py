@@ -4,11 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from traceopt.analyzer.facts import Facts
-from traceopt.result.finding import Fix
-from traceopt.result.quantities import percent
-from traceopt.rules.registry import TRACE_QUALITY
-from traceopt.rules.rule import Findings, Rule, threshold
+from traceopt.rules import TRACE_QUALITY, Facts, Findings, Fix, Rule, percent, threshold
 
 SCHEDULE = """with profile(schedule=schedule(wait=1, warmup=2, active=6)) as prof:
     for batch in loader:

@@ -4,13 +4,8 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from traceopt.analyzer.facts import Facts
-from traceopt.result.finding import Evidence, Fix
-from traceopt.result.quantities import percent
-from traceopt.rules.registry import TRACE_QUALITY
-from traceopt.rules.rule import Findings, Rule, threshold
-from traceopt.rules.savings.price import Priced
-from traceopt.rules.savings.starvation import HOST_DISPATCH, starved_ns
+from traceopt.rules import TRACE_QUALITY, Evidence, Facts, Findings, Fix, Priced, Rule, percent, starved_ns, threshold
+from traceopt.rules.savings.starvation import HOST_DISPATCH
 
 
 class ProfilerOverhead(Rule):

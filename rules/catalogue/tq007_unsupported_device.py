@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from traceopt.analyzer.facts import Facts
-from traceopt.result.finding import Fix
-from traceopt.rules.registry import TRACE_QUALITY
-from traceopt.rules.rule import Findings, Rule
+from traceopt.rules import TRACE_QUALITY, Facts, Findings, Fix, Rule
 
 
 class UnsupportedDevice(Rule):

@@ -4,12 +4,8 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.tables.trace import TraceMeta
-from traceopt.result.finding import Fix
-from traceopt.result.quantities import ms
-from traceopt.rules.registry import TRACE_QUALITY
-from traceopt.rules.rule import Findings, Rule, threshold
+from traceopt.rules import TRACE_QUALITY, Facts, Findings, Fix, Rule, ms, threshold
 
 
 class TruncatedFile(Rule):

@@ -6,12 +6,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from traceopt.analyzer.ranks.run_facts import RunFacts
-from traceopt.result.finding import Fix
-from traceopt.result.quantities import ms
-from traceopt.rules.bases.rank_rule import RunRule, rank_name
-from traceopt.rules.registry import TRACE_QUALITY
-from traceopt.rules.rule import Findings, threshold
+from traceopt.rules import TRACE_QUALITY, Findings, Fix, RunFacts, RunRule, ms, rank_name, threshold
 
 
 class ClockSkew(RunRule):
