@@ -19,7 +19,7 @@ def judged_steps(ledger: Ledger) -> I8:
 
 
 def mean_step_ns(ledger: Ledger) -> float:
-    """The mean duration of the steps outside the trace that can be judged, ns; 0 if there are none."""
+    """The mean duration of the steps that a run is judged by, ns; 0 if there are none."""
     steps = judged_steps(ledger)
     return float(ledger.step_ns[steps].mean()) if len(steps) else 0.0
 
