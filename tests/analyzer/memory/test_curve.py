@@ -92,3 +92,11 @@ def test_a_generated_trace(example: GetExample) -> None:
     capacity = full.facts.device.memory_bytes
     assert capacity is not None
     assert memory.peak_allocated > 0.9 * capacity
+
+
+def test_the_lowest_of_each_step() -> None:
+    marks = [annotation(f"ProfilerStep#{i}", 100 + 100 * i, 100) for i in range(3)]
+    samples = [sample(at, allocated) for at, allocated in ((120, 50), (130, 30), (310, 70), (320, 90))]
+    facts = Facts(read([*marks, kernel("gemm", 110, 50, 1), *samples]))
+    assert facts.memory is not None
+    assert facts.memory.lowest_by_step(facts.steps).tolist() == [30, 70]

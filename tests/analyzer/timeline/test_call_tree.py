@@ -195,3 +195,42 @@ def test_resolution_comes_from_the_times() -> None:
 def test_a_trace_without_cpu_slices() -> None:
     slices = build_slices(read([op("gone", float("nan"), 1)]))
     assert len(slices) == len(slices.nearest(np.empty(0, bool))) == 0
+
+
+def test_spans_go_from_the_first_to_the_last_slice_inside_an_owner() -> None:
+    trace = read(
+        [
+            annotation("forward", 0, 100),
+            op("aten::pack", 10, 5),
+            op("aten::pack", 60, 20),
+            annotation("forward", 200, 100),
+            op("aten::other", 210, 5),
+            op("aten::pack", 400, 5),
+        ]
+    )
+    slices = build_slices(trace)
+    named = np.array([trace.names[code] for code in slices.name])
+    spans = slices.spans(np.flatnonzero(named == "aten::pack"), named == "forward")
+    assert (spans.slice.tolist(), spans.start.tolist(), spans.end.tolist()) == ([0], [10_000], [80_000])
+    assert len(slices.spans(np.empty(0, np.int64), named == "forward").slice) == 0
+
+
+def test_the_outermost_slice_that_follows_on_the_same_thread() -> None:
+    trace = read(
+        [
+            op("aten::conv2d", 0, 50),
+            op("aten::convolution", 10, 20),
+            op("aten::relu", 60, 5),
+            op("aten::add", 0, 5, tid=2),
+        ]
+    )
+    slices = build_slices(trace)
+    following = slices.next_outermost(np.arange(len(slices)), slices.kind == OP)
+    names = [trace.names[slices.name[row]] if row >= 0 else None for row in following]
+    assert names == ["aten::relu", "aten::relu", None, None]
+
+
+def test_open_slices_of_several_threads() -> None:
+    slices = build_slices(read([op("aten::mm", 0, 50), op("aten::add", 20, 50, tid=2)]))
+    threads, time = slices.thread[[1, 0, 0]], np.array([30_000, 30_000, 60_000])
+    assert slices.at_threads(threads, time).tolist() == [1, 0, -1]

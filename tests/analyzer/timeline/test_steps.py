@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from traceopt.analyzer.timeline.steps import Steps, find_steps
+from traceopt.analyzer.timeline.steps import Steps, find_steps, usual_interval
 from traceopt.testing.events import Json, annotation, kernel, op, python, read, runtime, span
 
 
@@ -129,3 +129,24 @@ def test_amounts_by_step() -> None:
     assert steps.per_step(found, np.arange(1, 10)).tolist() == [2 + 3 + 4 + 5, 6 + 7]
     assert steps.per_step(np.array([], int), np.array([], int)).tolist() == [0, 0]
     assert Steps("window", ["w"], np.array([5]), np.array([0]), 0).window_ns == 1
+
+
+def test_which_times_are_inside_the_steps() -> None:
+    marks = [annotation(f"ProfilerStep#{i}", 100 + 100 * i, 100) for i in range(3)]
+    steps = find_steps(read([op("aten::zeros", 0, 5), *marks]))
+    time = np.array([99_999, 100_000, 250_000, 399_999, 400_000])
+    assert steps.contain(time).tolist() == [False, True, True, True, False]
+    assert steps.contain(time, np.array([0, 2])).tolist() == [False, True, False, True, False]
+
+
+@pytest.mark.parametrize(
+    ("steps", "interval"),
+    [
+        ([3, 8, 13, 15], (5, 2 / 3)),
+        ([0, 2, 9], (2, 0.5)),  # equally frequent: the shorter one
+        ([4], (0, 0.0)),
+        ([], (0, 0.0)),
+    ],
+)
+def test_the_usual_interval_between_steps(steps: list[int], interval: tuple[int, float]) -> None:
+    assert usual_interval(np.array(steps, np.int64)) == interval
