@@ -20,15 +20,8 @@ def conv(at: float, dims: Any, then: str) -> list[Json]:
 
 
 def facts_of(*steps: list[Json]) -> Facts:
-    return Facts(
-        read(
-            [
-                event
-                for i, events in enumerate(steps)
-                for event in (annotation(f"ProfilerStep#{i}", 1_000 * i, 1_000), *events)
-            ]
-        )
-    )
+    marks = [annotation(f"ProfilerStep#{i}", 1_000 * i, 1_000) for i in range(len(steps))]
+    return Facts(read([*marks, *(event for events in steps for event in events)]))
 
 
 def test_a_bias_before_a_norm() -> None:
