@@ -18,6 +18,7 @@ from traceopt.rules import (
     by_site,
     hide_collectives,
     median,
+    microseconds,
     ms,
     places,
     priced,

@@ -15,9 +15,12 @@ from traceopt.rules import (
     Rule,
     hide,
     median,
+    megabytes,
     ms,
+    per_second,
     place_of_work,
     priced,
+    rate_number,
     threshold,
 )
 

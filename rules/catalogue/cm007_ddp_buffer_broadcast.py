@@ -20,6 +20,7 @@ from traceopt.rules import (
     median,
     ms,
     name_of,
+    percent,
     priced,
     site_evidence,
     site_locations,

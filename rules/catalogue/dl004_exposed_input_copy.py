@@ -17,6 +17,7 @@ from traceopt.rules import (
     by_site,
     hide,
     intersect,
+    megabytes,
     ms,
     percent,
     priced,

@@ -15,6 +15,7 @@ from traceopt.rules import (
     Rule,
     ms,
     peak_caveat,
+    per_second,
     percent,
     subtract,
     threshold,

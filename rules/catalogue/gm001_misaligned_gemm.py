@@ -22,6 +22,7 @@ from traceopt.rules import (
     location_of,
     ms,
     peak_caveat,
+    per_second,
     priced_work,
     short_name,
     threshold,

@@ -17,6 +17,7 @@ from traceopt.rules import (
     dispatch_area,
     dispatch_ns,
     median,
+    microseconds,
     ms,
     name_of,
     percent,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import ClassVar
 
 from traceopt.analyzer.memory.composition import Composition
-from traceopt.rules import Evidence, Facts, Findings, Fix, Rule, dispatch_ns, ms, percent, threshold
-from traceopt.rules.advice.memory import parts, peak_of_capacity, peak_share, size
+from traceopt.rules import Evidence, Facts, Findings, Fix, Rule, dispatch_ns, ms, percent, size, threshold
+from traceopt.rules.advice.memory import parts, peak_of_capacity, peak_share
 
 MANY = 100.0  # times the batch: above this, only the order of magnitude matters
 

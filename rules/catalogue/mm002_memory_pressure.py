@@ -18,11 +18,12 @@ from traceopt.rules import (
     priced,
     site_evidence,
     site_locations,
+    size,
     threshold,
     typical_ns,
     without_calls,
 )
-from traceopt.rules.advice.memory import as_evidence, in_words, parts, peak_of_capacity, peak_share, remedies, size
+from traceopt.rules.advice.memory import as_evidence, in_words, parts, peak_of_capacity, peak_share, remedies
 
 BASIS = "Assumes the driver calls and the waits in them are gone."
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from traceopt.rules import Confidence, Evidence, Facts, Findings, Fix, Rule, threshold
-from traceopt.rules.advice.memory import size
+from traceopt.rules import Confidence, Evidence, Facts, Findings, Fix, Rule, percent, size, threshold
 
 
 class Fragmentation(Rule):

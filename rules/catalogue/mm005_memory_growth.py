@@ -19,10 +19,10 @@ from traceopt.rules import (
     median,
     places,
     rate,
+    size,
     threshold,
     to_location,
 )
-from traceopt.rules.advice.memory import size
 
 
 class MemoryGrowth(Rule):

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import ClassVar
 
 from traceopt.analyzer.memory.composition import GRADIENTS, OPTIMIZER_STATE, PARAMETERS
-from traceopt.rules import Confidence, Facts, Findings, Fix, Rule, threshold
-from traceopt.rules.advice.memory import as_evidence, inside, parts, peak_of_capacity, peak_share, remedies, size
+from traceopt.rules import Confidence, Facts, Findings, Fix, Rule, percent, size, threshold
+from traceopt.rules.advice.memory import as_evidence, inside, parts, peak_of_capacity, peak_share, remedies
 
 STATE = (PARAMETERS, GRADIENTS, OPTIMIZER_STATE)
 STATE_REMEDIES = ("An 8-bit", "LoRA", "QLoRA", "ZeRO", "Optimizer state")

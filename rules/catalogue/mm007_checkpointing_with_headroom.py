@@ -18,9 +18,10 @@ from traceopt.rules import (
     percent,
     places,
     priced_work,
+    size,
     threshold,
 )
-from traceopt.rules.advice.memory import peak_bytes, peak_of_capacity, size
+from traceopt.rules.advice.memory import peak_bytes, peak_of_capacity
 
 
 class CheckpointingWithHeadroom(Rule):
