@@ -112,7 +112,6 @@ __all__ += [
     "Mask",  # an array of truth values
     "intersect",
     "median",
-    "megabytes",
     "merge",
     "subtract",
     "union",
