@@ -1,7 +1,9 @@
 # Everything that a developer runs. Each target sets up .venv if it is missing or pyproject.toml has changed.
 #
 #   make demo    record the bundled slow training script and analyze its trace
-#   make test    all tests
+#   make test    all tests, one process per core
+#   make test-quick
+#                the inner loop: without torch processes, browser and cluster
 #   make lint    ruff, mypy, the import contract, and make audit if PyPI answers; changes nothing
 #   make test-torch
 #                the recording tests on torch 2.1 and 2.15 too, in their own environments (11 GB, Python 3.11)
@@ -14,18 +16,22 @@
 #   make dist    build the source distribution and the wheel in dist/
 #   make clean   remove everything that the other targets made
 #
-# PYTHON=python3.12 picks the interpreter for a new .venv. TESTS="tests/test_cli.py -k help" picks tests.
+# PYTHON=python3.12 picks the interpreter for a new .venv. TESTS="tests/test_cli.py -k help" picks tests,
+# OPTIONS=-x adds options of pytest.
 
 PYTHON ?= python3
 TESTS ?=
+OPTIONS ?=
 BIN := .venv/bin
 STAMP := .venv/.installed
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
+# One process per core; tests that share slow fixtures run in the same one.
+PARALLEL := -n auto --dist loadgroup
 PACKAGES := analyzer rules reports capture
 
 TORCHES := 2.1.2 2.15.0
 
-.PHONY: demo test test-torch lint mypy audit fuzz bench gallery docs dist clean types
+.PHONY: demo test test-quick test-torch lint mypy audit fuzz bench gallery docs dist clean types
 
 demo: $(STAMP)
 	rm -rf demo-logs
@@ -34,7 +40,10 @@ demo: $(STAMP)
 	@echo "Open $(CURDIR)/traceopt-report.html in a browser."
 
 test: $(STAMP)
-	$(BIN)/python -m pytest $(TESTS)
+	$(BIN)/python -m pytest $(if $(TESTS),,$(PARALLEL)) $(OPTIONS) $(TESTS)
+
+test-quick: $(STAMP)
+	$(BIN)/python -m pytest $(PARALLEL) -m "not torch and not browser and not cluster" $(OPTIONS) $(TESTS)
 
 test-torch: $(TORCHES:%=.venv-torch-%/.installed)
 	set -e; for version in $(TORCHES); do \

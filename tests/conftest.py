@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import importlib.util
 import io
+import os
+import pickle
+import signal
 import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -11,22 +15,37 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import orjson
 import pytest
 
-from traceopt.analyzer.facts import Facts
-from traceopt.analyzer.reading.trace_reader import read_trace
-from traceopt.api import analyze
-from traceopt.result.document import Result
-
 HERE = Path(__file__).resolve().parent
-sys.path[:0] = [
-    str(HERE.parent),
-    str(HERE / "analyzer"),
-]  # for fixtures/, which is not installed, and for same_traces.py
+ROOT = HERE.parent
 
-from real_traces_marker import pytest_collection_modifyitems  # noqa: E402, F401  # a hook of pytest
+
+def require_this_checkout() -> None:
+    """`python -m pytest` finds traceopt/ in the current folder, but its sub-packages where they are installed from."""
+    for package, folder in (("traceopt", "traceopt"), ("traceopt.analyzer", "analyzer")):
+        found = importlib.util.find_spec(package)
+        if found is None or found.origin is None or Path(found.origin).resolve().parent != ROOT / folder:
+            where = "is not installed" if found is None else f"comes from {found.origin}"
+            sys.exit(f"These are the tests of {ROOT}, but {package} {where}: run make test there.")
+
+
+require_this_checkout()
+sys.path[:0] = [str(ROOT), str(HERE / "analyzer")]  # for fixtures/, which is not installed, and for same_traces.py
 
 from fixtures.generate import Planted, generate_ranks  # noqa: E402
+from traceopt.analyzer.facts import Facts  # noqa: E402
+from traceopt.analyzer.reading.trace_reader import read_trace  # noqa: E402
+from traceopt.api import analyze  # noqa: E402
+from traceopt.result.document import Result  # noqa: E402
+
+pytest_plugins = ("real_traces_marker", "scheduling")
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # A background job has SIGINT ignored, and its children inherit that. A handler they do not inherit: in a process
+    # that the tests start, Ctrl-C does what it does by default, while the tests themselves still ignore it.
+    signal.signal(signal.SIGINT, lambda *_: None)
 
 CHROMIUM = Path("/usr/bin/chromium")  # Debian's
 
@@ -52,20 +71,32 @@ GetExample = Callable[..., Example]
 
 
 @pytest.fixture(scope="session")
-def example(tmp_path_factory: pytest.TempPathFactory) -> GetExample:
-    """`example(scenario, fixed=False)`: rank 0 of a scenario of fixtures/, generated and analyzed once a session."""
-    folder = tmp_path_factory.mktemp("examples")
+def example(shared_folder: Path) -> GetExample:
+    """`example(scenario, fixed=False)`: rank 0 of a scenario of fixtures/, generated once, analyzed once a process."""
+    folder = shared_folder / "examples"
+    folder.mkdir(exist_ok=True)
     known: dict[tuple[str, bool], Example] = {}
 
     def get(scenario: str, fixed: bool = False) -> Example:
         key = (scenario, fixed)
         if key not in known:
-            trace = generate_ranks(scenario, fixed=fixed)[0]
-            path = trace.write(folder / f"{scenario}{'_fixed' if fixed else ''}.json")
-            known[key] = Example(path, trace.planted)
+            path = folder / f"{scenario}{'_fixed' if fixed else ''}.json"
+            planted = path.with_suffix(".planted")
+            if not planted.exists():
+                trace = generate_ranks(scenario, fixed=fixed)[0]
+                write_whole(path, orjson.dumps(trace.document))
+                write_whole(planted, pickle.dumps(trace.planted))
+            known[key] = Example(path, pickle.loads(planted.read_bytes()))  # noqa: S301 - our own
         return known[key]
 
     return get
+
+
+def write_whole(path: Path, data: bytes) -> None:
+    """Another worker sees all of the file or none of it."""
+    part = path.with_name(f"{path.name}.{os.getpid()}")
+    part.write_bytes(data)
+    part.replace(path)
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,6 @@ import pytest
 
 from traceopt.run_script import source_folders
 
-pytest.importorskip("torch")
-
 WORKLOADS = Path(__file__).resolve().parents[1] / "fixtures" / "workloads"
 SCRIPT = "train/slow_loader.py"
 

@@ -202,6 +202,7 @@ def test_the_example_rule_works(tmp_path: Path) -> None:
     assert b"2 passed" in done.stdout, done.stdout.decode()
 
 
+@pytest.mark.torch
 @pytest.mark.filterwarnings("ignore:CUDA is not available")
 @pytest.mark.parametrize("page", [README, ROOT / "docs" / "recording.md"], ids=lambda page: page.name)
 def test_the_recording_snippet_makes_a_trace_with_steps(

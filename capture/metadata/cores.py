@@ -7,12 +7,16 @@ import time
 
 
 class CoreWait:
-    """Measures the thread that creates it, from then on."""
+    """Measures the thread that creates it, from then on.
+
+    The clock is read before the first reading of the counters and after the last one, so that the wall time also
+    covers a wait between the two.
+    """
 
     def __init__(self) -> None:
         self._path = f"/proc/self/task/{threading.get_native_id()}/schedstat"
-        self._from = self._read_us()
         self._since = time.perf_counter()
+        self._from = self._read_us()
 
     def document(self) -> dict[str, float] | None:
         """The times in microseconds; None if the system does not count them or the thread has ended."""

@@ -1,12 +1,9 @@
 """A test says what to run with `@pytest.mark.run("loops.py", "gan", options=("--preset", "quick"))`.
 
-The fixture `run` is that run, `bare` is the same script without traceopt. The commands of all selected tests are
-started with the first of them, so that the processes run in parallel.
+The fixture `run` is that run, `bare` is the same script without traceopt. Tests with the same command share one run.
 """
 
 from __future__ import annotations
-
-from collections.abc import Iterator
 
 import pytest
 from runs import Run, Runner
@@ -17,29 +14,19 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 @pytest.fixture(scope="session")
-def runner(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runner]:
-    runner = Runner(tmp_path_factory.mktemp("runs"))
-    for item in request.session.items:
-        mark = item.get_closest_marker("run")
-        if mark is not None:
-            names = item.fixturenames if isinstance(item, pytest.Function) else []
-            if "run" in names:
-                runner.submit(*mark.args, options=_options(mark))
-            if "bare" in names:
-                runner.submit(*mark.args, bare=True)
-    yield runner
-    runner.close()
+def runner(tmp_path_factory: pytest.TempPathFactory) -> Runner:
+    return Runner(tmp_path_factory.mktemp("runs"))
 
 
 @pytest.fixture
 def run(request: pytest.FixtureRequest, runner: Runner) -> Run:
     mark = _marker(request)
-    return runner.submit(*mark.args, options=_options(mark)).result()
+    return runner.run(*mark.args, options=_options(mark))
 
 
 @pytest.fixture
 def bare(request: pytest.FixtureRequest, runner: Runner) -> Run:
-    return runner.submit(*_marker(request).args, bare=True).result()
+    return runner.run(*_marker(request).args, bare=True)
 
 
 def _marker(request: pytest.FixtureRequest) -> pytest.Mark:

@@ -1,4 +1,4 @@
-"""Runs small training scripts under `traceopt run` in parallel, and reads the traces that they leave."""
+"""Runs small training scripts under `traceopt run`, and reads the traces that they leave."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import socket
 import subprocess
 import sys
 from collections import Counter
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
 from importlib.metadata import version
@@ -18,6 +17,7 @@ from typing import Any
 
 SCRIPTS = Path(__file__).parent / "scripts"
 TIMEOUT_S = 600
+PORT = "PORT"  # as a word of a command: a port that is free when it starts
 TORCH = tuple(int(part) for part in version("torch").split(".")[:2])
 
 Key = tuple[Any, ...]
@@ -113,26 +113,22 @@ def traceopt_run(*arguments: str) -> list[str]:
 
 
 class Runner:
-    """Starts commands in the background; each distinct one once."""
+    """Runs commands, each distinct one once."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._pool = ThreadPoolExecutor(max_workers=max(2, min(4, os.cpu_count() or 2)))
-        self._runs: dict[Key, Future[Run]] = {}
+        self._runs: dict[Key, Run] = {}
 
-    def submit(self, *words: str, options: tuple[str, ...] = (), bare: bool = False) -> Future[Run]:
+    def run(self, *words: str, options: tuple[str, ...] = (), bare: bool = False) -> Run:
         key = (words, options, bare)
         if key not in self._runs:
-            folder = self._folder / str(len(self._runs))
-            self._runs[key] = self._pool.submit(self._execute, list(words), options, bare, folder)
+            self._runs[key] = self._execute(list(words), options, bare, self._folder / str(len(self._runs)))
         return self._runs[key]
-
-    def close(self) -> None:
-        self._pool.shutdown(cancel_futures=True)
 
     def _execute(self, words: list[str], options: tuple[str, ...], bare: bool, folder: Path) -> Run:
         (folder / "work").mkdir(parents=True)
         words = [str(SCRIPTS / word) if word.endswith((".py", ".sh")) else word for word in words]
+        words = [free_port() if word == PORT else word for word in words]
         python = [sys.executable] if words[0].endswith(".py") or words[0] == "-m" else []
         logs = folder / "logs"
         recorded = traceopt_run(

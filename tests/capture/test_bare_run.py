@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -71,6 +72,7 @@ def check_kept(run: Run) -> None:
     assert "traceopt: the timing cycle has 3 of 5 steps: the run ended" in run.stderr
 
 
+@pytest.mark.torch
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_to_traceopt_reaches_the_script(tmp_path: Path, number: signal.Signals) -> None:
     """Ctrl-C goes to the whole group, as from a terminal; SIGTERM only to traceopt, as from a job scheduler."""
@@ -88,6 +90,21 @@ def test_a_signal_to_traceopt_reaches_the_script(tmp_path: Path, number: signal.
     process.communicate(timeout=30)
     assert process.returncode == -number
     assert len(list(tmp_path.glob("*.pt.trace.json.gz"))) == 2
+
+
+def test_an_ignored_ctrl_c_stays_ignored(tmp_path: Path) -> None:
+    """A shell starts background jobs so: neither the script nor traceopt ends by it."""
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import os, signal\n"
+        "for process in os.getppid(), os.getpid():\n"
+        "    os.kill(process, signal.SIGINT)\n"
+        "print(signal.getsignal(signal.SIGINT).name)\n"
+    )
+    command = shlex.join(traceopt_run("--no-analyze", str(script)))
+    shell = ["/bin/sh", "-c", f"trap '' INT; exec {command}"]
+    done = subprocess.run(shell, env=environment(), cwd=tmp_path, capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (0, "SIG_IGN\n")
 
 
 def test_a_sitecustomize_of_the_user_still_runs(tmp_path: Path) -> None:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
+
 import pytest
 from runs import Run, Runner, Trace
 
-for name in ("accelerate", "lightning", "transformers"):
-    pytest.importorskip(name, reason=f"pip install {name}, or the extra traceopt[dev]")
+pytestmark = [
+    pytest.mark.skipif(find_spec(name) is None, reason=f"pip install {name}, or the extra traceopt[dev]")
+    for name in ("accelerate", "lightning", "transformers")
+]
 
 TIMING, DETAIL = range(8, 13), range(17, 19)
 FETCHES_AND_STEPS = {
@@ -66,7 +70,7 @@ def test_a_callback_records_the_same_steps(bare: Run, kind: str) -> None:
 
 @CALLBACKS
 def test_a_callback_changes_no_loss(bare: Run, runner: Runner) -> None:
-    assert losses(bare) == losses(runner.submit(*BARE, bare=True).result())
+    assert losses(bare) == losses(runner.run(*BARE, bare=True))
 
 
 @CALLBACKS

@@ -77,6 +77,28 @@ def test_waiting_for_a_core_is_counted() -> None:
     assert 0 <= waited["us"] <= waited["wall_us"]
 
 
+def test_what_is_waited_beside_a_look_at_the_counters_is_in_the_wall_time_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The thread loses its core for 50 us right before and right after each look."""
+    now_us, waited_us = 0.0, 0.0
+
+    def lose_the_core() -> None:
+        nonlocal now_us, waited_us
+        now_us += 50.0
+        waited_us += 50.0
+
+    def look(_: cores.CoreWait) -> tuple[float, float]:
+        lose_the_core()
+        seen = (1.0, waited_us)
+        lose_the_core()
+        return seen
+
+    monkeypatch.setattr(cores.CoreWait, "_read_us", look)
+    monkeypatch.setattr(cores, "time", SimpleNamespace(perf_counter=lambda: now_us / 1e6))
+    waited = cores.CoreWait().document()
+    assert waited is not None
+    assert (waited["us"], waited["wall_us"]) == (100.0, 200.0)
+
+
 @pytest.mark.parametrize("content", ["", "0 0 0", "what is this"])
 def test_a_system_that_does_not_count_is_told_from_no_wait(content: str, monkeypatch: pytest.MonkeyPatch) -> None:
     class File(SimpleNamespace):

@@ -5,9 +5,9 @@ from __future__ import annotations
 from importlib.util import find_spec
 
 import pytest
-from runs import TORCH, Run, Trace, free_port
+from runs import PORT, TORCH, Run, Trace
 
-ACCELERATE = ("accelerate", "launch", "--multi_gpu", "--num_processes", "2", "--main_process_port", free_port())
+ACCELERATE = ("accelerate", "launch", "--multi_gpu", "--num_processes", "2", "--main_process_port", PORT)
 ZERO_STAGE = "2" if TORCH > (2, 1) else "0"  # gloo of 2.1 cannot gather what ZeRO has split
 PLAIN = ("--num_machines", "1", "--mixed_precision", "no", "--dynamo_backend", "no")  # otherwise it warns about each
 
@@ -46,7 +46,7 @@ def check_ranks(run: Run, fetches: int) -> None:
 
 
 @pytest.mark.skipif(find_spec("deepspeed") is None, reason="DeepSpeed is not installed; make test-torch has it")
-@pytest.mark.run("deepspeed", "--num_gpus", "2", "--master_port", free_port(), "deepspeed_ranks.py", ZERO_STAGE)
+@pytest.mark.run("deepspeed", "--num_gpus", "2", "--master_port", PORT, "deepspeed_ranks.py", ZERO_STAGE)
 def test_the_launcher_of_deepspeed(run: Run) -> None:
     assert run.code == 0, run.stderr
     check_ranks(run, fetches=2)

@@ -9,14 +9,17 @@ import warnings
 from pathlib import Path
 
 import pytest
-import torch
 from runs import Run, Trace, environment
 
 import traceopt
 from traceopt.profiling import Training
 
+pytestmark = pytest.mark.torch
+
 
 def train(steps: int, profiler: traceopt.profile) -> None:
+    import torch
+
     model = torch.nn.Linear(8, 8)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     for _ in range(steps):

@@ -21,6 +21,8 @@ from traceopt.workers import dask_cluster
 
 distributed = pytest.importorskip("distributed")
 
+pytestmark = pytest.mark.cluster
+
 
 @pytest.fixture(scope="module")
 def address() -> Iterator[str]:

@@ -94,7 +94,6 @@ class TestNoProcessIsLeftBehind:
             stderr=subprocess.PIPE,
             text=True,
             start_new_session=True,
-            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a shell's `&` ignores it
         )
         until(lambda: len(list(accident.glob("pid*"))) == 2)
         assert len(members(process.pid)) >= 3

@@ -69,9 +69,11 @@ def test_each_recipe_is_tried_both_ways() -> None:
         assert {bool(case.changes) for case in CASES if case.code == code} == {True, False}, code
 
 
+@pytest.mark.torch
 @pytest.mark.parametrize("case", [case for case in ATTENTION if case.changes], ids=str)
 def test_fused_attention_gives_the_same(case: Case, tmp_path: Path) -> None:
-    torch = pytest.importorskip("torch")
+    import torch
+
     before, _ = read(case.text)
     results = []
     for text in (before, apply_diff(before, patch_of(case, tmp_path))):

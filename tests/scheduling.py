@@ -1,0 +1,75 @@
+"""How the tests are run: what `make test-quick` leaves out, which tests share a worker of `pytest -n`, and when."""
+
+from __future__ import annotations
+
+import gc
+import importlib.util
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from traceopt.workers.pool_size import usable_cores
+
+MARK_OF_FIXTURE = {
+    "run": "torch", "bare": "torch", "recorded": "torch",
+    "browser": "browser", "chromium": "browser", "open_report": "browser",
+}  # fmt: skip
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    for item in items:
+        for fixture in getattr(item, "fixturenames", ()):
+            if fixture in MARK_OF_FIXTURE:
+                item.add_marker(MARK_OF_FIXTURE[fixture])
+        if item.get_closest_marker("torch") and not importlib.util.find_spec("torch"):
+            item.add_marker(pytest.mark.skip("torch is not installed"))
+    if is_worker(config):
+        items.sort(key=lambda item: item.get_closest_marker("torch") is None)  # the longest tests come first
+        for item in items:
+            item.add_marker(pytest.mark.xdist_group(group_of(item)))
+
+
+def group_of(item: pytest.Item) -> str:
+    """Tests of one group run on one worker. They share slow fixtures: a recording, a trace."""
+    command = item.get_closest_marker("run")
+    if command is not None:
+        return " ".join(map(str, (*command.args, *command.kwargs.get("options", ()))))
+    parameters = item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
+    return str(parameters.get("scenario", item.nodeid.partition("::")[0]))
+
+
+def is_worker(config: pytest.Config) -> bool:
+    """Whether this is one of the processes of `pytest -n`."""
+    return hasattr(config, "workerinput")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
+    """Reports leave out the group that xdist appends, so that a test's name can be copied to run it again."""
+    report = yield
+    report.nodeid = report.nodeid.removesuffix(f"@{group_of(item)}")
+    return report
+
+
+@pytest.fixture(scope="session")
+def shared_folder(tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config) -> Path:
+    """A folder that all workers share."""
+    folder = tmp_path_factory.getbasetemp()
+    return folder.parent if is_worker(pytestconfig) else folder
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    return usable_cores()
+
+
+def pytest_collection_finish() -> None:
+    """Keeps the garbage collector off what stays until the end: all modules and tests.
+
+    A generated trace has a hundred thousand small objects and no cycles, so collections are made rarer as well.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(100_000, 20, 20)
