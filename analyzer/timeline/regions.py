@@ -1,4 +1,4 @@
-"""Parts of the program that are recognised by name: optimizer, zero_grad, backward, forward, attention."""
+"""Parts of the program that are recognized by name: optimizer, zero_grad, backward, forward, attention."""
 
 from __future__ import annotations
 

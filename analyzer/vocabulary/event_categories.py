@@ -42,7 +42,7 @@ TABLE_OF_CATEGORY: dict[str, str] = {
     "": IGNORED,
 }
 
-# Devices that are recognised but not supported: their work goes to no table, and the GPU rules are off.
+# Devices that are recognized but not supported: their work goes to no table, and the GPU rules are off.
 FOREIGN_DEVICE_CATEGORIES = {
     "mtia_ccp_events": "MTIA",
     "mtia_runtime": "MTIA",

@@ -1,6 +1,6 @@
 """What the host does while the GPU may wait: one table of activities and how a trace shows them.
 
-An activity is recognised by the name of a Python frame ("file(line): function"), annotation, operator or runtime call.
+An activity is recognized by the name of a Python frame ("file(line): function"), annotation, operator or runtime call.
 Order matters: if activities nest, the earlier one in `ACTIVITIES` owns the time.
 """
 

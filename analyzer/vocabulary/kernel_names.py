@@ -58,7 +58,7 @@ class KernelClass(Struct, frozen=True):
     alignment: int | None
     """Operand alignment in elements, from CUTLASS's ``align1/2/4/8`` suffix."""
     fused: bool
-    """The kernel is fused: Inductor, fused attention, fused optimizer or normalisation."""
+    """The kernel is fused: Inductor, fused attention, fused optimizer or normalization."""
 
     @property
     def eligible(self) -> bool:
@@ -261,7 +261,7 @@ _TABLE: tuple[_Entry, ...] = (
         r"copy_kernel|SubTensorOpWithCastTensor|cat_cuda|split_with_sizes_copy|chunk_cat|conj_kernel",
         "copy",
     ),
-    # Softmax: cunn_SoftMaxForward is capitalised (H100, MI300X), softmax_warp_forward (A100, MI300X).
+    # Softmax: cunn_SoftMaxForward is capitalized (H100, MI300X), softmax_warp_forward (A100, MI300X).
     _entry(r"(?i:soft_?max)|cross_entropy", "softmax", words="soft cross_entropy"),
     # Normalisation: cuDNN bn_*, MIOpen, PyTorch (perf_model, MI300X), aiter add_rmsnorm_quant, ck_tile
     # Rmsnorm2d.
@@ -342,7 +342,7 @@ _TABLE: tuple[_Entry, ...] = (
         True,
         words="matmul fused_moe_kernel block_scaled_mm gemm_ mm_kernel",
     ),
-    # Matmuls: cuBLAS, cuBLASLt, CUTLASS, nvjet, Tensile, rocBLAS, composable kernel, quantised kernels.
+    # Matmuls: cuBLAS, cuBLASLt, CUTLASS, nvjet, Tensile, rocBLAS, composable kernel, quantized kernels.
     _entry(
         r"(?i:gemm|gemv|matmul)|nvjet|Cijk_A|dot_kernel|cutlass|xmma|wvSplitK|marlin|machete|[fF]latmm|fmoe|FusedMoe",
         "gemm",

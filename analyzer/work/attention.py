@@ -98,7 +98,7 @@ class MathAttention(Struct, frozen=True):
 
 
 def find_math_attention(gpu: GpuWork, regions: Regions, unfused: UnfusedAttention) -> MathAttention:
-    """The forward is what the operator launched. The backward cannot be recognised by itself: it is the rest of the
+    """The forward is what the operator launched. The backward cannot be recognized by itself: it is the rest of the
     unfused attention, if the operator launched most of the forward part.
     """
     math = regions.named(lambda name: name == MATH_SDPA, OP)

@@ -149,12 +149,12 @@ class Flops(Struct, frozen=True, dict=True):
 
     @property
     def mfu(self) -> float | None:
-        """Model FLOP utilisation over the window (Chowdhery et al., "PaLM", 2022, appendix B)."""
+        """Model FLOP utilization over the window (Chowdhery et al., "PaLM", 2022, appendix B)."""
         return self._share(self.model)
 
     @property
     def hfu(self) -> float | None:
-        """Hardware FLOP utilisation, which includes recomputation."""
+        """Hardware FLOP utilization, which includes recomputation."""
         return self._share(self.executed)
 
     def _share(self, flops: float) -> float | None:

@@ -28,7 +28,7 @@ class SyncRule(Rule):
     reason: ClassVar[str]
     fix: ClassVar[Fix]
     does: ClassVar[str]  # what happens, for the sentence "... 2 times a step"
-    family: ClassVar[str] = "host synchronisation"
+    family: ClassVar[str] = "host synchronization"
     requires: ClassVar[tuple[str, ...]] = ("gpu", "launches")
 
     min_share: float = threshold(0.01, "smallest stall, as a share of the median step, to report")

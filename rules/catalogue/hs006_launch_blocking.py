@@ -49,7 +49,7 @@ class LaunchBlocking(Rule):
     code: ClassVar[str] = "HS006"
     name: ClassVar[str] = "launch-blocking"
     title: ClassVar[str] = "Turn off blocking kernel launches"
-    family: ClassVar[str] = "host synchronisation"
+    family: ClassVar[str] = "host synchronization"
     effort: ClassVar[str] = "One variable"
     requires: ClassVar[tuple[str, ...]] = ("gpu", "launches")
 

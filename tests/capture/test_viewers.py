@@ -116,7 +116,7 @@ def test_what_cannot_be_shown_is_said_in_one_line(
 def test_perfetto_finds_what_it_needs(run: Run) -> None:
     """Its trace_processor must be downloaded, so this checks what it needs in a JSON trace.
 
-    It recognises JSON by the first two non-space characters, and takes events from the list `traceEvents`. It needs a
+    It recognizes JSON by the first two non-space characters, and takes events from the list `traceEvents`. It needs a
     phase, a time and a thread for each event, a duration for ph X and an id for flows. It ignores unknown keys.
     """
     for trace in run.traces:

@@ -121,7 +121,7 @@ class TestCheckpointing:
         assert found("MM007", example("checkpointing", fixed=True).facts) == []
         assert found("MM007", facts_with(checkpointing=True, reserved_bytes=39_000_000_000)) == []
 
-    def test_hardware_and_model_utilisation(self, example: GetExample) -> None:
+    def test_hardware_and_model_utilization(self, example: GetExample) -> None:
         flops = example("checkpointing").facts.flops
         same = example("checkpointing", fixed=True).facts.flops
         assert flops.model == pytest.approx(same.model)

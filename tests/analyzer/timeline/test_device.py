@@ -1,4 +1,4 @@
-"""The device of a trace: vendor, name, architecture, memory; unknown and unsupported devices are recognised."""
+"""The device of a trace: vendor, name, architecture, memory; unknown and unsupported devices are recognized."""
 
 from __future__ import annotations
 

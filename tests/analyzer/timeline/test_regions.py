@@ -1,4 +1,4 @@
-"""Parts of the program that are recognised by name."""
+"""Parts of the program that are recognized by name."""
 
 from __future__ import annotations
 

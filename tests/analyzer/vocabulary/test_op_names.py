@@ -170,5 +170,5 @@ def test_real_traces_hold_no_unknown_waits_launches_or_dtypes() -> None:
                 dtypes.update((event.get("args") or {}).get("Input type") or [])
     unknown = [name for name in runtime for sound, known in sounds if sound in name and not known(name)]
     assert unknown == []
-    # Python scalars and containers are capitalised; the rest are tensor types
+    # Python scalars and containers are capitalized; the rest are tensor types
     assert [d for d in dtypes if d and not d[0].isupper() and ops.profiler_dtype(d) is None] == []
