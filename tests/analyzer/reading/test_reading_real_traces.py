@@ -5,6 +5,8 @@ from __future__ import annotations
 import gzip
 import json
 from collections import Counter, defaultdict
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -35,18 +37,43 @@ TABLE_OF = {
 Json = dict[str, Any]
 
 
+@dataclass(frozen=True)
+class Plain:
+    """A trace as json.loads reads it."""
+
+    document: Json
+
+    @property
+    def events(self) -> list[Json]:
+        events: list[Json] = self.document["traceEvents"]
+        return events
+
+    @cached_property
+    def slices(self) -> dict[str, list[Json]]:
+        """By category."""
+        found: dict[str, list[Json]] = defaultdict(list)
+        for event in self.events:
+            if event.get("ph") == "X":
+                found[event.get("cat", "")].append(event)
+        return found
+
+    @cached_property
+    def tables(self) -> dict[str, list[Json]]:
+        found = {table: [e for name in names for e in self.slices.get(name, ())] for table, names in TABLE_OF.items()}
+        both = found["ops"] + found["annotations"]
+        for table, wanted in (("ops", False), ("annotations", True)):
+            found[table] = [event for event in both if is_annotation(event) == wanted]
+        return found
+
+
 @pytest.fixture(scope="module", params=NAMES, ids=lambda name: name.removesuffix(".json.gz")[-40:])
-def pair(request: pytest.FixtureRequest) -> tuple[Trace, Json]:
+def pair(request: pytest.FixtureRequest) -> tuple[Trace, Plain]:
     """A trace as traceopt reads it, and as json.loads does."""
     path = TRACES / request.param
     with path.open("rb") as stream:
         trace = read_trace(stream, str(path))
     plain = json.loads(gzip.decompress(path.read_bytes()))
-    return trace, plain if isinstance(plain, dict) else {"traceEvents": plain}
-
-
-def slices(plain: Json, categories: set[str]) -> list[Json]:
-    return [e for e in plain["traceEvents"] if e.get("ph") == "X" and e.get("cat") in categories]
+    return trace, Plain(plain if isinstance(plain, dict) else {"traceEvents": plain})
 
 
 def is_annotation(event: Json) -> bool:
@@ -54,30 +81,22 @@ def is_annotation(event: Json) -> bool:
     return event["cat"] == "user_annotation" or (event["cat"] == "Operator" and event["name"].startswith(hidden))
 
 
-def of_table(plain: Json, table: str) -> list[Json]:
-    if table in ("ops", "annotations"):
-        both = slices(plain, TABLE_OF["ops"] | TABLE_OF["annotations"])
-        return [event for event in both if is_annotation(event) == (table == "annotations")]
-    return slices(plain, TABLE_OF[table])
-
-
-def test_every_event_is_counted(pair: tuple[Trace, Json]) -> None:
+def test_every_event_is_counted(pair: tuple[Trace, Plain]) -> None:
     trace, plain = pair
-    events = plain["traceEvents"]
-    assert trace.meta.event_count == len(events)
-    assert trace.meta.categories == Counter(e.get("cat", "") for e in events if e["ph"] == "X")
+    assert trace.meta.event_count == len(plain.events)
+    assert trace.meta.categories == {category: len(events) for category, events in plain.slices.items()}
     assert (trace.meta.lost_events, trace.meta.repaired_events, trace.meta.damage) == (0, 0, None)
 
 
-def test_tables_hold_the_events(pair: tuple[Trace, Json]) -> None:
+def test_tables_hold_the_events(pair: tuple[Trace, Plain]) -> None:
     trace, plain = pair
-    kept = [e for table in TABLE_OF for e in of_table(plain, table)]
-    points = [e for e in plain["traceEvents"] if e["ph"] == "i" and e.get("name") == "[memory]"]
-    arrows = [e for e in plain["traceEvents"] if e["ph"] in "sf" and e.get("cat") in ("fwdbwd", "forward_backward")]
+    kept = [e for events in plain.tables.values() for e in events]
+    points = [e for e in plain.events if e["ph"] == "i" and e.get("name") == "[memory]"]
+    arrows = [e for e in plain.events if e["ph"] in "sf" and e.get("cat") in ("fwdbwd", "forward_backward")]
     origin = min((float(e["ts"]) for e in kept + points + arrows), default=0.0)
     for table in TABLE_OF:
         columns = getattr(trace, table)
-        events = of_table(plain, table)
+        events = plain.tables[table]
         names = Counter(trace.names[code] for code in columns.name.tolist())
         assert names == Counter(e["name"] for e in events), table
         expected = sorted((float(e["ts"]) - origin) * 1000 for e in events)
@@ -92,7 +111,7 @@ def test_tables_hold_the_events(pair: tuple[Trace, Json]) -> None:
     assert sorted(trace.flows.id.tolist()) == sorted(int(e["id"]) for e in arrows)
 
 
-def test_arguments_of_gpu_work(pair: tuple[Trace, Json]) -> None:
+def test_arguments_of_gpu_work(pair: tuple[Trace, Plain]) -> None:
     trace, plain = pair
     gpu = trace.gpu
 
@@ -117,11 +136,11 @@ def test_arguments_of_gpu_work(pair: tuple[Trace, Json]) -> None:
         map(tuple, gpu.grid.tolist()),
         strict=True,
     )
-    assert Counter(found) == Counter(row(e) for e in of_table(plain, "gpu"))
-    assert (gpu.kind == KERNEL).sum() == len(slices(plain, {"kernel", "Kernel"}))
+    assert Counter(found) == Counter(row(e) for e in plain.tables["gpu"])
+    assert (gpu.kind == KERNEL).sum() == len(plain.slices["kernel"] + plain.slices["Kernel"])
 
 
-def test_shapes_and_sequence_numbers_of_operators(pair: tuple[Trace, Json]) -> None:
+def test_shapes_and_sequence_numbers_of_operators(pair: tuple[Trace, Plain]) -> None:
     trace, plain = pair
 
     def row(event: Json) -> tuple[Any, ...]:
@@ -137,36 +156,36 @@ def test_shapes_and_sequence_numbers_of_operators(pair: tuple[Trace, Json]) -> N
         trace.ops.forward_thread.tolist(),
         strict=True,
     )
-    assert Counter(found) == Counter(row(e) for e in of_table(plain, "ops"))
+    assert Counter(found) == Counter(row(e) for e in plain.tables["ops"])
 
 
-def test_threads(pair: tuple[Trace, Json]) -> None:
+def test_threads(pair: tuple[Trace, Plain]) -> None:
     trace, plain = pair
-    cpu = [e for table in ("runtime", "ops", "annotations", "python") for e in of_table(plain, table)]
+    cpu = [e for table in ("runtime", "ops", "annotations", "python") for e in plain.tables[table]]
     found: Counter[tuple[str, str]] = Counter()
     for table in (trace.runtime, trace.ops, trace.annotations, trace.python):
         found.update((str(trace.threads[t].pid), str(trace.threads[t].tid)) for t in table.thread)
     assert found == Counter((str(e["pid"]), str(e["tid"])) for e in cpu)
     named = {
         (str(e["pid"]), str(e["tid"])): e["args"]["name"]
-        for e in plain["traceEvents"]
+        for e in plain.events
         if e["ph"] == "M" and e["name"] == "thread_name"
     }
     for thread in trace.threads:
         assert thread.name == named.get((str(thread.pid), str(thread.tid)), "")
 
 
-def test_metadata(pair: tuple[Trace, Json]) -> None:
+def test_metadata(pair: tuple[Trace, Plain]) -> None:
     trace, plain = pair
-    assert trace.meta.header == {key: value for key, value in plain.items() if key != "traceEvents"}
-    info = plain.get("distributedInfo", {})
+    assert trace.meta.header == {key: value for key, value in plain.document.items() if key != "traceEvents"}
+    info = plain.document.get("distributedInfo", {})
     assert (trace.meta.rank, trace.meta.world_size) == (info.get("rank"), info.get("world_size"))
 
 
-def test_launches(pair: tuple[Trace, Json]) -> None:
+def test_launches(pair: tuple[Trace, Plain]) -> None:
     """Every piece of GPU work whose launch is in the file finds a call with its correlation id."""
     trace, plain = pair
-    offered = {e["args"].get("correlation", -1) for e in of_table(plain, "runtime")} - {-1, 0}
+    offered = {e["args"].get("correlation", -1) for e in plain.tables["runtime"]} - {-1, 0}
     links = link(trace, build_slices(trace))
     known = np.isin(trace.gpu.correlation, list(offered))
     assert ((links.launch >= 0) == known).all()
@@ -174,9 +193,9 @@ def test_launches(pair: tuple[Trace, Json]) -> None:
     assert (trace.runtime.correlation[rows] == trace.gpu.correlation[known]).all()
 
 
-def test_steps(pair: tuple[Trace, Json]) -> None:
+def test_steps(pair: tuple[Trace, Plain]) -> None:
     trace, plain = pair
-    marked = {e["name"] for e in of_table(plain, "annotations") if e["name"].startswith("ProfilerStep")}
+    marked = {e["name"] for e in plain.tables["annotations"] if e["name"].startswith("ProfilerStep")}
     steps = find_steps(trace)
     if marked:
         assert steps.source == "profiler_step"
@@ -185,7 +204,7 @@ def test_steps(pair: tuple[Trace, Json]) -> None:
     assert (steps.duration > 0).all()
 
 
-def test_call_sites_are_the_users(pair: tuple[Trace, Json]) -> None:
+def test_call_sites_are_the_users(pair: tuple[Trace, Plain]) -> None:
     trace, _ = pair
     sites = CallSites(trace, build_slices(trace))
     found = sites.of(np.arange(len(sites.slices)))
