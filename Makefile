@@ -25,8 +25,8 @@ OPTIONS ?=
 BIN := .venv/bin
 STAMP := .venv/.installed
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
-# One process per core; tests that share slow fixtures run in the same one.
-PARALLEL := -n auto --dist loadgroup
+# One process per core; tests that share slow fixtures run in the same one, in the order of tests/scheduling.py.
+PARALLEL := -n auto --dist loadgroup --no-loadscope-reorder
 PACKAGES := analyzer rules reports capture
 
 TORCHES := 2.1.2 2.15.0

@@ -34,7 +34,7 @@ def require_this_checkout() -> None:
 require_this_checkout()
 sys.path[:0] = [str(ROOT), str(HERE / "analyzer")]  # for fixtures/, which is not installed, and for same_traces.py
 
-from fixtures.generate import Planted, generate_ranks  # noqa: E402
+from fixtures.generate import GeneratedTrace, Planted, generate_ranks  # noqa: E402
 from traceopt.analyzer.facts import Facts  # noqa: E402
 from traceopt.analyzer.reading.trace_reader import read_trace  # noqa: E402
 from traceopt.api import analyze  # noqa: E402
@@ -56,6 +56,10 @@ class Example:
 
     path: Path
     planted: Planted
+
+    @property
+    def trace(self) -> GeneratedTrace:
+        return GeneratedTrace(orjson.loads(self.path.read_bytes()), self.planted)
 
     @cached_property
     def result(self) -> Result:

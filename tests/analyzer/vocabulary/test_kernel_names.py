@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
-import json
 import time
 from collections import Counter
 from typing import Any
@@ -12,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fixtures.real_traces import TRACES, expected
+from fixtures.real_traces import TRACES, expected, load
 from traceopt.analyzer.vocabulary.kernel_labels import short_name
 from traceopt.analyzer.vocabulary.kernel_names import _TABLE, ELIGIBLE_KINDS, FUSIBLE_KINDS, KINDS, classify
 
@@ -560,7 +558,7 @@ def test_any_text_is_classified_and_shortened(name: str) -> None:
     ],
 )
 def test_real_traces_agree_with_the_reference(path: str, figures: dict[str, Any]) -> None:
-    document = json.loads(gzip.decompress((TRACES / path).read_bytes()).decode("utf-8", "replace"), strict=False)
+    document = load(TRACES / path)
     events = [e for e in document["traceEvents"] if str(e.get("cat", "")).lower() == "kernel"]
     time_of: Counter[str] = Counter()
     used = unknown = other = 0.0

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
-import json
 from collections.abc import Callable
 from typing import Any
 
@@ -11,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fixtures.real_traces import TRACES
+from fixtures.real_traces import TRACES, load
 from traceopt.analyzer.vocabulary import op_names as ops
 
 
@@ -161,7 +159,7 @@ def test_real_traces_hold_no_unknown_waits_launches_or_dtypes() -> None:
     runtime: set[str] = set()
     dtypes: set[str] = set()
     for path in sorted(TRACES.rglob("*.gz")):
-        document = json.loads(gzip.decompress(path.read_bytes()).decode("utf-8", "replace"), strict=False)
+        document = load(path)
         for event in document.get("traceEvents", []) if isinstance(document, dict) else []:
             category = str(event.get("cat", "")).lower()
             if category in ("runtime", "cuda_runtime", "cuda_driver"):
