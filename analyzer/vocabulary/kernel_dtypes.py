@@ -11,12 +11,34 @@ ALIGN = re.compile(r"_align(\d{1,2})(?!\d)")
 _XMMA_TYPES = re.compile(
     r"_((?:bf16|tf32|f16|f32|f64|e4m3|e5m2|i8|u8))(?:bf16|tf32|f16|f32|f64|e4m3|e5m2|i8|i32|u8)(?=_)"
 )
-_CIJK_TYPE = re.compile(r"Cijk_A[il]{2}k_B[jl]{2}k_(\w{1,3}?)(?=_)(?:_(\w{1,3}?)(?=_))?")
-_DTYPE_MARKS: tuple[tuple[re.Pattern[str], str], ...] = tuple(
+_CIJK_TYPE = re.compile(r"Cijk_A[il]{2}k_B[jl]{2}k_(\w{1,8}?)(?=_)(?:_(\w{1,3}?)(?=_))?")
+# Names that spell the type of both operands. The result has its own type, which says nothing about the product.
+_TWO_OPERANDS: tuple[re.Pattern[str], ...] = (
+    # TensorRT-LLM: bmm_<result>_<A><B>_Fp32_..., bmm_Bfloat16_MxE2m1MxE4m3_Fp32_... (B200)
+    re.compile(r"^(?:bmm|gemm)_[A-Za-z\d]{3,10}_([A-Z]\w{2,26}?)_Fp32_"),
+    # TensorRT-LLM: fmhaSm100fKernel_QkvE4m3OBfloat16..., ..._QBfloat16KvE4m3OBfloat16... (B200)
+    re.compile(r"fmhaSm\w{0,8}Kernel_Q(\w{2,30}?)O(?=Bf|Fp|E[245])"),
+    # triton_kernels: _matmul_ogs_NNT_<result>x<A>x<B>_..., bf16xbf16xmxfp4 (MI300X)
+    re.compile(r"matmul_(?:ogs_)?[NT]{3}_(?:mx)?[a-z]+\d\w{0,4}?x((?:mx)?[a-z]+\d{1,2}\w{0,4}?x(?:mx)?[a-z]+\d{1,2})"),
+)
+_OPERAND_TYPE = re.compile(r"(?i:bfloat16|bf16|fp16|fp32|int8|e4m3|e5m2|fp8|e2m1|fp4)")
+_OPERAND_DTYPE = {"bfloat16": "bf16", "e4m3": "fp8", "e5m2": "fp8", "e2m1": "fp4"}
+_WIDEST_FIRST = ("fp32", "bf16", "fp16", "fp8", "int8", "fp4")
+# The first mark decides. Wider types come first where a name holds two: operands of 8 and 4 bits are multiplied at the
+# rate of 8 bits. "ue4m3" and "ue8m0" are types of scales.
+_DTYPE_MARKS: tuple[tuple[re.Pattern[str], str | None], ...] = tuple(
     (re.compile(pattern), dtype)
     for pattern, dtype in (
-        (r"e4m3|e5m2|(?<![a-z\d])f8(?![a-z\d])|f8f8|(?i:fp8|float_?8|float_e)|nvjet_(?:sm\d+_)?[qr]", "fp8"),
+        (r"a16_?w?fp4", None),  # aiter: 16-bit activations of either type
+        (
+            r"(?<!u)e4m3|e5m2|E4m3|E5m2|(?<![a-z\d])f8(?![a-z\d])|f8f8|(?i:fp8|float_?8(?!_e8m0))|float_e[345]|"
+            r"a8w?fp4|nvjet_(?:sm\d+_)?[qr]",
+            "fp8",
+        ),
+        # cutlass3x ..._ue4m3xf4_ue4m3xf4_..., nvjet ..._ootst_..._Avec16UE4M3, aiter f4gemm, FlashInfer Fp4Gemm
+        (r"(?i:e2m1|fp4)|xf4_|(?<![a-z\d])f4(?![a-z\d])|f4gemm|(?:nv|mx)_float4|UE4M3|nvjet_(?:sm\d+_)?o", "fp4"),
         (r"tf32|tfloat32|xf32", "tf32"),
+        (r"i8gemm|gemm\w{0,20}<signed char", "int8"),  # aiter, vLLM
         (r"(?i:bf16|bfloat16)|DF16b|nvjet_(?:sm\d+_)?t|_xdl.{0,400}?[IE_]t{2,3}f", "bf16"),
         (
             r"(?<![a-z\d])f16(?![a-z\d])|fp16|(?i:half(?:_t)?)\b|DF16_|[a-z]16816f16|h\d{3,5}(?:gemm|cudnn)|nvjet_(?:sm\d+_)?h",
@@ -50,14 +72,17 @@ _CIJK_DTYPE = {
     "4": "int8",
     "X": "tf32",
 }
+_CIJK_NARROW = {"F4": "fp4", "F6": None, "F8": "fp8"}
 
 
 def product_dtype(name: str) -> str | None:
-    """Operand type of a gemm, conv or attention kernel."""
+    """Type in which a gemm, conv or attention kernel multiplies: of two operands the wider."""
     if "Cijk_" in name:
         match = _CIJK_TYPE.search(name)
         if match is None:
             return None
+        if match[1][:2] in _CIJK_NARROW:
+            return _CIJK_NARROW[match[1][:2]]
         if match[1].startswith("S") and (match[2] or "").startswith("MX"):
             return "tf32"  # hipBLASLt "S_MX": FP32 operands, xf32 products (MI300)
         return _CIJK_DTYPE.get(match[1][0])
@@ -66,6 +91,10 @@ def product_dtype(name: str) -> str | None:
         if groups:  # sm80_xmma_gemm_f32f32_tf32f32_f32: storage types, then the operand types
             operand: str = groups[min(1, len(groups) - 1)]
             return _XMMA_DTYPE.get(operand, operand)
+    for pattern in _TWO_OPERANDS:
+        if operands := pattern.search(name):
+            types = [_OPERAND_DTYPE.get(text.lower(), text.lower()) for text in _OPERAND_TYPE.findall(operands[1])]
+            return min(types, key=_WIDEST_FIRST.index, default=None)
     for pattern, dtype in _DTYPE_MARKS:
         if pattern.search(name):
             return dtype

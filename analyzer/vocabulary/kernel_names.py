@@ -17,13 +17,13 @@ Choices worth knowing:
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable
 from functools import lru_cache
 
 from msgspec import Struct
 
 from traceopt.analyzer.vocabulary.kernel_dtypes import ALIGN, element_dtype, product_dtype
+from traceopt.analyzer.vocabulary.kernel_entries import FUSED, NO_TENSOR_CORE, Entry, by_name, entry
+from traceopt.analyzer.vocabulary.llm_kernels import LLM_KERNELS
 
 
 def _words(*texts: str) -> frozenset[str]:
@@ -66,189 +66,132 @@ class KernelClass(Struct, frozen=True):
         return self.kind in ELIGIBLE_KINDS
 
 
-# Tensor Core use from the name of a gemm, conv or attention kernel. NO is checked first: "cutlass_80_simt_sgemm" has a
-# Tensor Core architecture in its name but does not use them.
-_NO_TENSOR_CORE = re.compile(
-    # CUTLASS SIMT (also mangled MmaSimt), sm80_xmma_..._ffma_ (FP32 on A100 and H100)
-    r"simt|Simt|_ffma|\bffma|"
-    # volta_sgemm_64x64_nt (V100), ampere_sgemm_* (A100), ampere_gcgemm
-    r"(?<![a-z\d])[sdcz]gemm|gcgemm|scgemm|"
-    r"(?:maxwell|volta|pascal)_(?:fp16_)?hgemm|"  # packed half arithmetic without HMMA
-    r"scudnn|hcudnn|"  # volta_scudnn_*, cudnn_ampere_scudnn_* (kineto and HTA traces)
-    r"(?:im|ex)plicit_convolve|convolve_sgemm|(?:dgrad|wgrad)_(?:alg\w{0,80}_)?engine|(?:d|w)grad2d|"
-    r"[wW]inograd|fft2d|fft1d|im2col|Im2d2Col|Col2Im|col2im|vol2col|"  # transforms of other algorithms
-    r"gemv|gemmk1|gemmSN|dot_kernel|largek_lds|"  # cuBLAS matrix-vector and small SIMT kernels
-    r"naive_conv|conv_depthwise|depthwise|causal_conv|grouped_direct_kernel|"
-    r"miopenSp3AsmConv|[gG]cnAsmConv|MIOpenConv|"  # MIOpen's vector-unit convolutions
-    r"rocblas_(?:gemm|gemv|dot)|_dl_|wvSplitK(?!Q)|LLGemm|magma_|"
-    r"paged_attention_v[12]_|fmha_cutlass[FB]_\w{1,80}?_sm(?:50|60)\b"
-)
-_TENSOR_CORE = re.compile(
-    # cutlass_80_tensorop_*, MmaTensorOp, sm80_xmma_..._tensor16x8x8
-    r"tensor_?op|TensorOp|tensor\d+x\d+x\d+|"
-    # s884, h884, s1688, s16816, i16832 (sm_70-sm_89)
-    r"[a-z]\d{3,6}(?:tf32|bf16|f16)?(?:gemm|cudnn|fprop|dgrad|wgrad)|"
-    r"[a-z]\d+x\d+x\d+(?:gemm|fprop|dgrad|wgrad)|"  # cutlass3x_sm90_tensorop_s64x128x16gemm_*
-    # Hopper on
-    r"nvjet|cutlass3x|sm(?:9|1\d)\d[a-z]?_xmma|warpgroupsize|MainloopSm(?:9|1\d)\d|[Ss]m(?:90|1\d\d)\w{0,80}gemm|"
-    r"w?gmma|hmma|imma|qmma|[^x]mma_|wmma|tfloat32|tcgen05|umma|"
-    r"_MI\d+x\d+|_?xdl|mfma|gtcx|"  # Tensile with MFMA (MI200, MI300), composable kernel, MIOpen igemm
-    r"fmha_v2|marlin|machete|deep_gemm|fp8_gemm|GemmUniversal|flatmm|Flatmm|wvSplitKQ"
-)
-
-
-def _by_name(name: str) -> bool | None:
-    """Tensor Core use of a gemm, conv or attention kernel, from patterns in its name."""
-    if _NO_TENSOR_CORE.search(name):
-        return False
-    if name.startswith(("Cijk_", "Custom_Cijk_")):
-        return "_MI" in name and _TENSOR_CORE.search(name) is not None
-    return True if _TENSOR_CORE.search(name) else None
-
-
-_TensorCore = bool | Callable[[str], bool | None] | None
-_FUSED = True
-
-
-class _Entry(Struct, frozen=True):
-    """One entry of the table: names that match ``pattern`` are of ``kind``."""
-
-    pattern: re.Pattern[str]
-    kind: str
-    tensor_core: _TensorCore = None
-    fused: bool = False
-    words: tuple[str, ...] = ()
-    """In lower case; every matching name contains one of them. A prefilter for slow patterns without a fixed start."""
-
-    def matches(self, name: str, lower: str) -> bool:
-        """Whether the entry matches. ``lower`` is the name in lower case."""
-        return (not self.words or any(map(lower.__contains__, self.words))) and self.pattern.search(name) is not None
-
-
-def _entry(pattern: str, kind: str, tensor_core: _TensorCore = None, fused: bool = False, words: str = "") -> _Entry:
-    return _Entry(re.compile(pattern), kind, tensor_core, fused, tuple(words.split()))
-
-
 _ATTENTION = r"(?:flex_)?attention|sdpa|scaled_dot_product|flash"
 
 # Repeats in unanchored patterns are bounded, so that searching stays linear on hostile names.
-_TABLE: tuple[_Entry, ...] = (
+_TABLE: tuple[Entry, ...] = (
     # Copies and fills, as named by Kineto ("Memcpy HtoD (Pageable -> Device)") and ROCm's own kernels.
-    _entry(r"^(?i:memset)|__amd_rocclr_fillBuffer", "memset"),
-    _entry(r"^(?i:memcpy)|__amd_rocclr_copyBuffer|recat_copy_async", "copy"),
+    entry(r"^(?i:memset)|__amd_rocclr_fillBuffer", "memset"),
+    entry(r"^(?i:memcpy)|__amd_rocclr_copyBuffer|recat_copy_async", "copy"),
     # Inductor: triton_<heuristic>_fused_<ops>_<n>; before everything else, because <ops> may contain any word.
-    _entry(rf"^triton_(?:tem|tpl)_\w*(?:{_ATTENTION})", "attention", True, _FUSED),
-    _entry(r"^triton_(?:tem|tpl)_\w*convolution", "conv", True, _FUSED),
-    _entry(r"^triton_(?:tem|tpl)_", "gemm", True, _FUSED),
-    _entry(r"^triton_for_", "optimizer", None, _FUSED),  # foreach loops compiled into one kernel
-    _entry(r"^triton_(?:per|red|mix|spl)_\w*softmax", "softmax", None, _FUSED),
+    entry(rf"^triton_(?:tem|tpl)_\w*(?:{_ATTENTION})", "attention", True, FUSED),
+    entry(r"^triton_(?:tem|tpl)_\w*convolution", "conv", True, FUSED),
+    entry(r"^triton_(?:tem|tpl)_", "gemm", True, FUSED),
+    entry(r"^triton_for_", "optimizer", None, FUSED),  # foreach loops compiled into one kernel
+    entry(r"^triton_(?:per|red|mix|spl)_\w*softmax", "softmax", None, FUSED),
     # flux, MI300X; rms norm = mean, rsqrt
-    _entry(r"^triton_(?:per|red|mix)_\w*(?:norm|rsqrt)", "norm", None, _FUSED),
-    _entry(r"^triton_(?:per|red|mix|spl)_", "reduction", None, _FUSED),
+    entry(r"^triton_(?:per|red|mix)_\w*(?:norm|rsqrt)", "norm", None, FUSED),
+    entry(r"^triton_(?:per|red|mix|spl)_", "reduction", None, FUSED),
     # triton__0d1d23d: 2023 name (A100, hta)
-    _entry(r"^triton_poi_|^triton__?\d", "elementwise", None, _FUSED),
+    entry(r"^triton_poi_|^triton__?\d", "elementwise", None, FUSED),
     # Collectives: kernels that wait for other ranks. nccl: V100, A100 (hta); ncclDevKernel_Generic: MI300X.
-    _entry(
+    entry(
         r"^(?:void )?(?:nccl|rccl)|ncclDevKernel|ncclKernel|ncclSymk|multimem_|cross_device_reduce|msccl|"
         r"nvshmem|"
         r"(?i:(?:one|two)_?shot_?all_?reduce|all_?reduce|reduce_?scatter|all_?gather|all_?to_?all|lamport)|"
-        r"userbuffers_|deep_ep::|quickreduce|oneccl",
+        r"userbuffers_|deep_ep::|quickreduce|oneccl|"
+        # Expert parallelism: DeepEP and its forks, UCCL, MORI (AMD), pplx, TensorRT-LLM's NVLink all-to-all
+        r"hybrid_ep::|(?:dpsk|uccl)::ep::|\bmori::|Ep(?:Dispatch|Combine)\w{0,60}Kernel|pplx::a2a|[mM]oeA2A|a2a_pack|"
+        r"internode(?:_ll)?::|intranode::|low_latency_(?:dispatch|combine)|"
+        r"symmetric_memory::.{0,60}barrier|_blockwise_barrier|mnnvl|rocshmem",
         "collective",
-        words="ccl multimem_ reduce nvshmem gather all lamport userbuffers_ deep_ep::",
+        words="ccl multimem_ reduce nvshmem gather all lamport userbuffers_ ep a2a mori:: node low_latency barrier mnnvl "
+        "rocshmem",
     ),
+    *LLM_KERNELS,
     # Attention: helpers first, because they multiply nothing.
-    _entry(
+    entry(
         r"flash_\w{0,80}bwd_dot_do_o|flash_fwd_splitkv_combine|attention\w{0,80}_reduce|^reduce_segments",
         "reduction",
     ),
-    _entry(
+    entry(
         r"flash_bwd_convert|sage_quant|FlashAttnBwdPostprocess|FlashAttnBwdPreprocess",
         "elementwise",
         None,
-        _FUSED,
+        FUSED,
     ),
     # sglang, vllm on MI300X
-    _entry(r"reshape_and_cache|concat_and_cache|store_?kv_?cache|kv_indices", "index"),
-    _entry(
+    entry(r"reshape_and_cache|concat_and_cache|store_?kv_?cache|kv_indices", "index"),
+    entry(
         # A100, H100 (nsfw, FA2 and FA3)
         r"fmha_cutlass[FB]_|flash_(?:fwd|bwd|attn|mla)|_flash_attn|flash::|FlashAttn|"
         r"cudnn_generated_fort_native_sdpa|cutlass::fmha|fmhaSm|fmha_v2",
         "attention",
-        lambda name: _NO_TENSOR_CORE.search(name) is None,
-        _FUSED,
+        lambda name: NO_TENSOR_CORE.search(name) is None,
+        FUSED,
     ),
-    _entry(
-        r"^_?attn_(?:fwd|bwd)|^_attn_|^bwd_kernel_(?:dk_dv|dq|fuse)|"  # aotriton on MI300X (Qwen, xdit)
+    entry(
+        # aotriton on MI300X (Qwen, xdit), aiter
+        r"^_?attn_(?:fwd|bwd)|^_attn_|^_?bwd_kernel_(?:dk_?dv|dq|fused|split)|flash_decod|"
         r"^sage_(?:fwd|attn)|sageattn|qk_int8_sv|"  # flux on MI300X
         # ck_tile and aiter (sglang Qwen3)
         r"[fF]mha_?(?:[fF]wd|[bB]wd|[bB]atch|[pP]refill|[dD]ecode|[kK]ernel)|"
-        r"kernel_unified_attention|_fwd_grouped_kernel_stage1|^_fwd_kernel$|"  # vllm, sglang
+        r"unified_attention|_fwd_grouped_kernel_stage1|^_fwd_kernel$|"  # vllm, sglang
         r"PrefillWith\w{0,80}KV|SinglePrefill|paged_attention_ll4mi|mla_(?:prefill|decode)",
         "attention",
         True,
-        _FUSED,
-        words="attn bwd_kernel_ sage qk_int8_sv mha attention _fwd_ prefill mla_",
+        FUSED,
+        words="attn bwd_kernel_ flash_decod sage qk_int8_sv mha attention _fwd_ prefill mla_",
     ),
-    _entry(
+    entry(
         r"paged_attention|DecodeWith\w{0,80}KV|^_fwd_kernel_stage|(?i:attention)|^xqa|kernel_mha",
         "attention",
-        _by_name,
-        _FUSED,
+        by_name,
+        FUSED,
         words="attention decodewith _fwd_kernel_stage xqa kernel_mha",
     ),
     # Embedding tables (DLRM jobs on A100, hta) and FBGEMM, which has "gemm" in its name but multiplies nothing.
-    _entry(
-        r"(?i:rotary|rope_)", "elementwise", None, _FUSED, "rotary rope_"
-    ),  # rotary_embedding_kernel is not a table lookup
-    _entry(r"fbgemm_gpu::.{0,300}(?:[qQ]uantize|FP8|_to_float|to_half)", "elementwise"),
-    _entry(r"fbgemm_gpu::.{0,300}(?:permute|bucketize|offsets|cumsum|gather|index)", "index"),
-    _entry(
+    # rotary_embedding_kernel is not a table lookup; fusedQKNormRopeKernel (TensorRT-LLM, SGLang), mrope (Qwen2-VL)
+    entry(r"(?i:rotary|rope_|mrope)|Rope(?=[A-Z]|\b)|_rope\b", "elementwise", None, FUSED, "rotary rope"),
+    entry(r"fbgemm_gpu::.{0,300}(?:[qQ]uantize|FP8|_to_float|to_half)", "elementwise"),
+    entry(r"fbgemm_gpu::.{0,300}(?:permute|bucketize|offsets|cumsum|gather|index)", "index"),
+    entry(
         r"split_embedding|(?i:embedding)|permute_pooled_embs|linearize_index|bounds_check_indices|fbgemm_gpu::",
         "embedding",
     ),
     # Optimizers: foreach and fused multi-tensor kernels.
-    _entry(r"multi_tensor_apply_kernel.{0,400}?(?:CopyFunctor|Copy<)", "copy"),  # _foreach_copy_ (FSDP, EMA)
-    _entry(
+    entry(r"multi_tensor_apply_kernel.{0,400}?(?:CopyFunctor|Copy<)", "copy"),  # _foreach_copy_ (FSDP, EMA)
+    entry(
         r"multi_tensor_apply_kernel.{0,400}?(?:FusedAdam|FusedSgd|FusedAdagrad|AdamFunctor|LAMB|Lamb)",
         "optimizer",
         None,
-        _FUSED,
+        FUSED,
     ),
-    _entry(r"multi_tensor|LpNormFunctor|L2NormFunctor", "optimizer"),
-    _entry(
+    entry(r"multi_tensor|LpNormFunctor|L2NormFunctor", "optimizer"),
+    entry(
         r"[fF]used_?[aA]dam|[aA]dam[wW]?_?(?:[kK]ernel|[fF]unctor|update|cuda)|(?i:lamb)(?:Stage|_cuda|Functor|_kernel)|"
         r"SGDFunctor|kOptimizer|kPrecondition|sgd_kernel|adagrad_kernel|lion_kernel|muon_",
         "optimizer",
         None,
-        _FUSED,
+        FUSED,
     ),
     # Helpers of matmuls that multiply nothing.
-    _entry(
+    entry(
         r"splitKreduce|ReduceSplitK|splitk_reduce|PostGSU|Cijk_[A-Z]+_(?:GA|Post|Bias)|reduce_1Block|"
         r"reduce_wgrad|finalize_matmul|SplitKReduce|nll_loss|NLLCriterion",
         "reduction",
     ),
-    _entry(
+    entry(
         r"cask_cudnn\w{0,80}::compute|compute\w{0,80}Offsets|kern_precompute_indices|compute_gemm_pointers|"
         r"_combined_routing|bitmatrix|resolve_future_token|compute_position|compute_cuda_kernel|find_long_segments",
         "index",
     ),
     # Unmistakable matmuls, before words in their template arguments ("gather", "norm", "copy") can mislead.
-    _entry(
+    entry(
         r"(?:cutlass|xmma|ck16tensor|ck::).{0,600}?(?:[cC]onv(?!ert|ex|ey|ent|erg)|fprop|dgrad|wgrad|cudnn|"
         r"bwd_weight)",
         "conv",
-        _by_name,
+        by_name,
     ),
-    _entry(
+    entry(
         r"^nvjet|^sm\d{2,3}[a-z]?_xmma|^(?:Custom_)?Cijk_A|"
         r"^(?:void |_ZN\d)?(?:cutlass|\d?ck16tensor|ck::).{0,600}?(?i:gemm|tensorop|simt)",
         "gemm",
-        _by_name,
+        by_name,
     ),
     # Layout conversions by a library: cuDNN (A100 in nccl_parser_config, H100), MIOpen (MI300X, MI210),
     # cuBLAS.
-    _entry(
+    entry(
         r"(?i:nchw_?to_?nhwc|nhwc_?to_?nchw|nhwc2nchw|nchw2nhwc|ncdhw_?to|ndhwc_?to|FoldedNhwc|nh?[cw]+AddPadding)|"
         r"batched_transpose_|transpose_(?:CNHW|NCHW|packed|readWrite)|tensorTransform|(?i:transpose_?kernel)|"
         r"permute_?021|cudnn::ops::transpose",
@@ -256,50 +199,54 @@ _TABLE: tuple[_Entry, ...] = (
         words="nhwc ncdhw ndhwc addpadding transpose tensortransform permute",
     ),
     # Copies on the GPU.
-    _entry(
+    entry(
         r"(?:direct|float\w{0,80}|bfloat16\w{0,80})_copy_kernel|bfloat16tofloat32_copy|copy_device_to_device|CatArrayBatched|"
         r"copy_kernel|SubTensorOpWithCastTensor|cat_cuda|split_with_sizes_copy|chunk_cat|conj_kernel",
         "copy",
     ),
-    # Softmax: cunn_SoftMaxForward is capitalized (H100, MI300X), softmax_warp_forward (A100, MI300X).
-    _entry(r"(?i:soft_?max)|cross_entropy", "softmax", words="soft cross_entropy"),
+    # Softmax: cunn_SoftMaxForward is capitalised (H100, MI300X), softmax_warp_forward (A100, MI300X).
+    entry(
+        r"(?i:soft_?max|cross_?entropy|sparsemax|logsumexp)|_ce_(?:fwd|bwd|forward|backward|tvd)|_?grpo_(?:loss|fwd|bwd)",
+        "softmax",
+        words="soft cross sparsemax logsumexp _ce_ grpo",
+    ),
     # Normalisation: cuDNN bn_*, MIOpen, PyTorch (perf_model, MI300X), aiter add_rmsnorm_quant, ck_tile
     # Rmsnorm2d.
-    _entry(
+    entry(
         r"(?i:add_?rms_?norm|fused_add|norm_quant|rmsnorm2d|ln_fwd|ln_bwd|layer_norm_fwd|rms_norm_fwd)",
         "norm",
         None,
-        _FUSED,
+        FUSED,
         words="norm fused_add ln_fwd ln_bwd",
     ),
-    _entry(
+    entry(
         r"bn_(?:fw|bw)_|(?i:(?:batch|layer|rms|group|instance|weight)_?norm)|RowwiseMoments|GammaBeta|"
         r"Compute(?:Backward)?FusedParams|ComputeInternalGradients|[wW]elford|cudnn_generated_fort_native_(?:ln|rms|norm)",
         "norm",
         words="bn_ norm rowwisemoments gammabeta fusedparams internalgradients welford fort_native",
     ),
     # Pooling and resampling windows.
-    _entry(
+    entry(
         r"(?i:max_?pool|avg_?pool|average_?pool|pooling|unpool|upsample|interpolate)",
         "pool",
         words="pool upsample interpolate",
     ),
     # Random numbers and dropout.
-    _entry(
+    entry(
         r"distribution_elementwise|(?i:dropout|philox|curand|bernoulli|randperm|random)",
         "rng",
         words="distribution dropout philox rand bernoulli",
     ),
     # Sorting and selection.
-    _entry(
+    entry(
         r"(?i:radix_?sort|merge_?sort|segmented_?sort|bitonic|moe_?sort|sort_kernel|sortKeyValue|top_?k|radix_?select|"
         r"kthvalue|gathermedian)|moe_align_block",
         "sort",
         words="sort bitonic top select kthvalue gathermedian moe_align_block",
     ),
-    _entry(r"(?:rocprim|cub|thrust).{0,300}(?:sort|Sort)", "sort"),
+    entry(r"(?:rocprim|cub|thrust).{0,300}(?:sort|Sort)", "sort"),
     # Gathers, scatters, indexing.
-    _entry(
+    entry(
         r"index_elementwise|gpu_index_kernel|index(?:Select|Func|Add|Copy|ing_)|index_(?:put|select|add|copy|fill)|"
         r"(?i:gather|scatter)|masked_select|take_kernel|nonzero|DeviceSelect|DevicePartition|DeviceCompact|"
         r"to_dense_representation|searchsorted|bucketize|flip_|roll_cuda|tri[lu]_|repeat_interleave|(?i:unpermute|permute_)",
@@ -308,33 +255,33 @@ _TABLE: tuple[_Entry, ...] = (
         "bucketize flip_ roll_cuda tril_ triu_ repeat_interleave permute",
     ),
     # Reductions and scans.
-    _entry(
+    entry(
         r"reduce_kernel<|DeviceReduce|DeviceScan|DeviceSegmentedReduce|scan_config|tensor_kernel_scan|reduce_config|selective_scan|"
         r"(?i:cumsum|cumprod|argmax|argmin|segment_reduce|reduce_sum)|^sum_|block_reduce",
         "reduction",
         words="reduce scan cumsum cumprod argmax argmin sum_",
     ),
     # Pointwise work of PyTorch: before the matmuls, whose words may occur in a functor.
-    _entry(
+    entry(
         r"elementwise_kernel|elementwise_grid_stride|arange_cuda_out|kernelPointwiseApply|pointwise_",
         "elementwise",
     ),
-    _entry(
+    entry(
         r"act_and_mul|(?i:swiglu|geglu)_?(?:fwd|bwd|kernel|forward|backward)",
         "elementwise",
         None,
-        _FUSED,
+        FUSED,
         words="act_and_mul glu",
     ),
     # Convolutions: cuDNN on V100 and A100, CUTLASS, MIOpen igemm and composable kernel on MI210 and MI300X.
-    _entry(
+    entry(
         r"[cC]onv(?!ert|ex|ey|ent|erg)|(?:16|84|88)cudnn|[sh]cudnn|fprop|dgrad|wgrad|[wW]inograd|"
         r"fft[12]d_|igemm_(?:fwd|bwd|wrw)|im2col|col2im|Im2d2Col|Col2Im|vol2col|bwd_weight",
         "conv",
-        _by_name,
+        by_name,
     ),
     # Matmuls by hand-written Triton kernels.
-    _entry(
+    entry(
         r"_matmul_ogs|fused_moe_kernel|(?i:fp8_matmul|int8_matmul|block_scaled_mm)|^_?(?:batched_)?matmul_kernel|"
         # _matmul_ogs_NNT_bf16xbf16xmxfp4_*: vllm, MI300X
         r"^_?(?:grouped_|batched_)?gemm_\w{0,80}kernel|^_?mm_kernel",
@@ -342,38 +289,67 @@ _TABLE: tuple[_Entry, ...] = (
         True,
         words="matmul fused_moe_kernel block_scaled_mm gemm_ mm_kernel",
     ),
-    # Matmuls: cuBLAS, cuBLASLt, CUTLASS, nvjet, Tensile, rocBLAS, composable kernel, quantized kernels.
-    _entry(
-        r"(?i:gemm|gemv|matmul)|nvjet|Cijk_A|dot_kernel|cutlass|xmma|wvSplitK|marlin|machete|[fF]latmm|fmoe|FusedMoe",
+    # Matmuls: cuBLAS, cuBLASLt, CUTLASS, nvjet, Tensile, rocBLAS, composable kernel, quantised kernels.
+    entry(
+        # "gemma" is a model's name; cutlass::bfloat16_t and the like are types, and TensorRT-LLM has cutlass_kernels::
+        r"(?<!kernel_)cutlass(?!_kernels::|::(?:bfloat|half|t?float|u?int|[aA]rray))|"
+        r"(?i:gemm)(?!a(?![a-z]))|(?i:gemv|matmul)|nvjet|Cijk_A|dot_kernel|xmma|wvSplitK|marlin|"
+        r"machete|[fF]latmm|fmoe|FusedMoe",
         "gemm",
-        _by_name,
+        by_name,
     ),
     # Other pointwise work.
-    _entry(
+    entry(
         # cuBLAS, cuDNN, MIOpen
         r"scal_kernel|axpy|scalePackedTensor|epilogue::impl::globalKernel|SubTensorOp|Op(?:Tensor|[1-5]dTensor)|"
-        r"(?i:silu|gelu|relu|sigmoid|quant|elementwise|cast_|bias_|clamp|fill_|_fill|memset)|dot_product_interaction|"
+        r"(?i:silu|gelu|relu|sigmoid|quant|elementwise|cast_|bias_|clamp|(?<!pre)fill_|_fill|memset)|dot_product_interaction|"
         r"transform_config|TransformKernel|for_each|amp_",
         "elementwise",
     ),
+    # Words that decide only if nothing above did: Triton and CUDA kernels of vLLM, SGLang, Liger, unsloth, TensorRT-LLM
+    entry(r"[sS]ampl(?:ing|e_)|gumbel|rejection_", "rng"),
+    entry(r"(?i:_norm|norm_)|Norm(?=[A-Z<(]|$)", "norm", None, FUSED),
+    entry(
+        r"(?i:absmax|amax|kl_?div)|_jsd_|_reduc(?:e|tion)(?:_|\b)|[rR]educ(?:e|tion)K|(?:^|_)(?:sum|mean|merge)_|"
+        r"tv_distance|_combine_",
+        "reduction",
+        words="max div jsd reduc sum mean merge tv_distance combine",
+    ),
+    entry(
+        r"(?i:kv_?cache|page_?table|block_table|slot_mapping|kv_buffer|_indices|_index_|offsets|token_ids|position|"
+        r"metadata|bincount|histogram)|req_to_token|copy_page|swap_blocks|_draft_|eagle_|_tree_|seq_?lens|prepare_\w{0,30}input",
+        "index",
+        words="cache page table mapping buffer indic index offset token position meta count hist draft eagle tree block "
+        "len input",
+    ),
+    entry(
+        r"(?i:swiglu|geglu|situ_|swish|hadamard|fwht|dequant|bitmask|penalt|tanh|softplus)|and_mul|"
+        r"(?:^|_)(?:add|mul|sub|div|scale|shift|gate|residual|mask|pad|pack|unpack|concat|convert|cast|copy|zero|cat|"
+        r"bias|temperature|modulate|square|element|exp|apply|dyt|exact|approx|fg|DWf_DW_dfg)_(?:\w{1,40}_)?kernel|"
+        r"Concat\w{0,20}Kernel|convert_\w{0,20}_kernel",
+        "elementwise",
+        None,
+        FUSED,
+        "swiglu geglu situ_ swish hadamard fwht dequant bitmask penalt tanh softplus and_mul _kernel concat",
+    ),
 )
 
-_UNKNOWN = _entry("", "other")
+_UNKNOWN = entry("", "other")
 
 
 @lru_cache(maxsize=32_768)
 def _classify(name: str) -> KernelClass:
     lower = name.lower()
-    entry = next((entry for entry in _TABLE if entry.matches(name, lower)), _UNKNOWN)
-    tensor_core = entry.tensor_core(name) if callable(entry.tensor_core) else entry.tensor_core
-    align = ALIGN.search(name) if entry.kind in ELIGIBLE_KINDS else None
-    dtype = product_dtype(name) if entry.kind in ELIGIBLE_KINDS else element_dtype(name)
+    found = next((one for one in _TABLE if one.matches(name, lower)), _UNKNOWN)
+    tensor_core = found.tensor_core(name) if callable(found.tensor_core) else found.tensor_core
+    align = ALIGN.search(name) if found.kind in ELIGIBLE_KINDS else None
+    dtype = product_dtype(name) if found.kind in ELIGIBLE_KINDS else element_dtype(name)
     return KernelClass(
-        kind=entry.kind,
+        kind=found.kind,
         tensor_core=tensor_core,
         dtype=dtype,
         alignment=int(align[1]) if align else None,
-        fused=entry.fused,
+        fused=found.fused,
     )
 
 
