@@ -37,6 +37,7 @@ from traceopt.analyzer.tables.trace import Trace
 from traceopt.analyzer.timeline.autograd import nodes_per_step
 from traceopt.analyzer.timeline.call_sites import CallSites
 from traceopt.analyzer.timeline.call_tree import PYTHON, Slices, build_slices
+from traceopt.analyzer.timeline.copy_collectives import copy_collectives
 from traceopt.analyzer.timeline.cpu_phases import CpuPhases
 from traceopt.analyzer.timeline.device import TraceDevice, find_device
 from traceopt.analyzer.timeline.gpu_work import GpuWork
@@ -125,7 +126,7 @@ class Facts(Struct, frozen=True, dict=True):
     @cached_property
     def gpu(self) -> GpuWork:
         """The GPU work inside the window: kinds, streams, and when the device was busy with what."""
-        return GpuWork(self.trace, self.steps.window)
+        return GpuWork(self.trace, self.steps.window, copy_collectives(self.trace, self.slices, self.links))
 
     @cached_property
     def device(self) -> TraceDevice:

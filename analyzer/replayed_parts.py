@@ -73,7 +73,7 @@ def _device_parts(facts: Facts, replayed: Replayed, window: tuple[int, int]) -> 
         mine = mask[graph.work[rows]]
         return clip(union(start[mine], end[mine]), *window)
 
-    compute, communication, copies = area(gpu.is_compute), area(gpu.is_communication), area(~gpu.is_kernel)
+    compute, communication, copies = area(gpu.is_compute), area(gpu.is_communication), area(gpu.is_copy)
     busy = merge(compute, communication, copies)
     idle = complement(busy, *window)
     order = np.argsort(start, kind="stable")

@@ -24,6 +24,7 @@ class GpuWork(Struct, frozen=True, dict=True):
 
     trace: Trace
     window: tuple[int, int]
+    copy_collectives: Mask | None = None  # rows of trace.gpu that are copies but belong to a collective
 
     @cached_property
     def device(self) -> int | None:
@@ -59,11 +60,15 @@ class GpuWork(Struct, frozen=True, dict=True):
 
     @cached_property
     def kind(self) -> Categorical:
-        """Kind of each row, from the table in kernel_names.py; copies and fills are "copy" and "memset"."""
+        """Kind of each row, from the table in kernel_names.py; copies and fills are "copy" and "memset", but copies of
+        a collective are "collective".
+        """
         classes, inverse = self._classes
         of_name = np.where(self.work.kind == MEMCPY, len(classes), len(classes) + 1)
         codes = np.where(self.work.kind == KERNEL, inverse, of_name).astype(np.int32)
-        return Categorical([*(c.kind for c in classes), "copy", "memset"], codes)
+        if self.copy_collectives is not None:
+            codes[self.copy_collectives[self.rows]] = len(classes) + 2
+        return Categorical([*(c.kind for c in classes), "copy", "memset", "collective"], codes)
 
     @cached_property
     def tensor_core(self) -> npt.NDArray[np.int8]:
@@ -106,11 +111,16 @@ class GpuWork(Struct, frozen=True, dict=True):
 
     @cached_property
     def is_communication(self) -> Mask:
-        return np.asarray(self.is_kernel & self.kind.among("collective"))
+        return self.kind.among("collective")
 
     @cached_property
     def is_compute(self) -> Mask:
         return self.is_kernel & ~self.is_communication
+
+    @cached_property
+    def is_copy(self) -> Mask:
+        """Copies and fills that belong to no collective."""
+        return ~self.is_kernel & ~self.is_communication
 
     def area(self, mask: Mask) -> Intervals:
         """When any row of the mask ran, clipped to the window."""
@@ -128,7 +138,7 @@ class GpuWork(Struct, frozen=True, dict=True):
 
     @cached_property
     def copies(self) -> Intervals:
-        return self.area(~self.is_kernel)
+        return self.area(self.is_copy)
 
     @cached_property
     def exposed_communication(self) -> Intervals:

@@ -17,8 +17,7 @@ from traceopt.analyzer.timeline.call_tree import ANNOTATION, OP, PYTHON, Slices
 from traceopt.analyzer.timeline.gpu_work import GpuWork
 from traceopt.analyzer.timeline.launch_links import LaunchLinks
 from traceopt.analyzer.vocabulary import op_names
-
-FORWARD_PRODUCTS = frozenset({*op_names.GEMM_OPS, *op_names.FORWARD_ONLY, "aten::convolution"})
+from traceopt.analyzer.vocabulary.gemm_ops import is_gemm
 
 
 class Regions(Struct, frozen=True, dict=True):
@@ -85,7 +84,7 @@ class Regions(Struct, frozen=True, dict=True):
         slices = self.slices
         nodes = np.flatnonzero(self.backward)
         nodes = nodes[np.argsort(slices.start[nodes], kind="stable")]
-        product = np.flatnonzero(self.named(FORWARD_PRODUCTS.__contains__, OP))
+        product = np.flatnonzero(self.named(_is_forward_product, OP))
         forward = np.sort(slices.start[product[slices.ancestor(product, self.backward) < 0]])
         _, first = np.unique(np.searchsorted(forward, slices.start[nodes]), return_index=True)
         if not len(nodes):
@@ -127,3 +126,7 @@ class Regions(Struct, frozen=True, dict=True):
         if not len(self.trace.ops):
             return np.full(len(op), -1, np.int64)
         return np.where(op >= 0, self.trace.ops.name[np.maximum(op, 0)], -1).astype(np.int64)
+
+
+def _is_forward_product(name: str) -> bool:
+    return is_gemm(name) or name in op_names.FORWARD_ONLY or name == "aten::convolution"

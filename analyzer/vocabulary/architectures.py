@@ -9,9 +9,9 @@ from msgspec import Struct
 
 GIB = 2**30
 DTYPES: tuple[str, ...] = ("fp64", "fp32", "tf32", "fp16", "bf16", "fp8", "fp4", "int8")
-# Types that kernel names and shapes tell: FP4, two elements a byte with scales beside them, is not read yet.
-DTYPE_BYTES: Mapping[str, int] = MappingProxyType(
-    {"fp64": 8, "fp32": 4, "tf32": 4, "fp16": 2, "bf16": 2, "fp8": 1, "int8": 1}
+# Bytes of an element. FP4 is without its scales, which add a byte for 16 or 32 elements.
+DTYPE_BYTES: Mapping[str, float] = MappingProxyType(
+    {"fp64": 8, "fp32": 4, "tf32": 4, "fp16": 2, "bf16": 2, "fp8": 1, "fp4": 0.5, "int8": 1}
 )
 
 
@@ -96,4 +96,4 @@ def needed_multiple(dtype: str, arch: Architecture | str | None) -> tuple[int, i
     name = arch.name if isinstance(arch, Architecture) else (arch or "")
     digits = name.removeprefix("sm_")
     full = 128 if digits != name and digits.isdigit() and int(digits) >= 80 else 16
-    return 16 // size, full // size
+    return int(16 / size), int(full / size)

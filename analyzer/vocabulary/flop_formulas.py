@@ -13,7 +13,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from traceopt.analyzer.vocabulary import op_names
+from traceopt.analyzer.vocabulary.gemm_ops import gemm_shape, is_gemm
 
 # Position of `is_causal` among the arguments, and whether it is the backward.
 _ATTENTION = {
@@ -29,7 +29,7 @@ _ATTENTION_BY_TOKEN = {"flash_attn::_flash_attn_forward": (5, False), "flash_att
 _CONVOLUTION = ("aten::convolution", "aten::_convolution")
 # Positions of the gradient, the input and the weight; the older names are cuDNN's of 2021.
 _CONVOLUTION_BACKWARD = {"aten::convolution_backward": (0, 1, 2), "aten::cudnn_convolution_backward": (1, 0, 2)}
-COUNTED = frozenset({*op_names.GEMM_OPS, *_ATTENTION, *_ATTENTION_BY_TOKEN, *_CONVOLUTION, *_CONVOLUTION_BACKWARD})
+_COUNTED = frozenset({*_ATTENTION, *_ATTENTION_BY_TOKEN, *_CONVOLUTION, *_CONVOLUTION_BACKWARD})
 
 
 class OpFlops(Struct, frozen=True):
@@ -39,15 +39,22 @@ class OpFlops(Struct, frozen=True):
     executed: float
 
 
-def op_flops(op: str, dims: Any, concrete: Any, outputs: Sequence[int] | None = None) -> OpFlops | None:
+def is_counted(op: str) -> bool:
+    """Whether the FLOP of the operator follow from its shapes."""
+    return op in _COUNTED or is_gemm(op)
+
+
+def op_flops(
+    op: str, dims: Any, concrete: Any, outputs: Sequence[int] | None = None, types: Any = None
+) -> OpFlops | None:
     """FLOP of a call; None if the shapes are not sufficient. `outputs` is the output size of a convolution,
     if known.
     """
     if not isinstance(dims, list):
         return None
     values = concrete if isinstance(concrete, list) else []
-    if op in op_names.GEMM_OPS:
-        shape = op_names.gemm_shape(op, dims)
+    if is_gemm(op):
+        shape = gemm_shape(op, dims, types)
         return None if shape is None else _same(2.0 * prod(shape))
     if op in _ATTENTION or op in _ATTENTION_BY_TOKEN:
         return _attention(op, dims, values)

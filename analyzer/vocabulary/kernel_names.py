@@ -95,8 +95,8 @@ _TABLE: tuple[Entry, ...] = (
         r"internode(?:_ll)?::|intranode::|low_latency_(?:dispatch|combine)|"
         r"symmetric_memory::.{0,60}barrier|_blockwise_barrier|mnnvl|rocshmem",
         "collective",
-        words="ccl multimem_ reduce nvshmem gather all lamport userbuffers_ ep a2a mori:: node low_latency barrier mnnvl "
-        "rocshmem",
+        words="ccl multimem_ reduce nvshmem gather all lamport userbuffers_ ep a2a mori:: node low_latency barrier "
+        "mnnvl rocshmem",
     ),
     *LLM_KERNELS,
     # Attention: helpers first, because they multiply nothing.
@@ -319,8 +319,8 @@ _TABLE: tuple[Entry, ...] = (
         r"(?i:kv_?cache|page_?table|block_table|slot_mapping|kv_buffer|_indices|_index_|offsets|token_ids|position|"
         r"metadata|bincount|histogram)|req_to_token|copy_page|swap_blocks|_draft_|eagle_|_tree_|seq_?lens|prepare_\w{0,30}input",
         "index",
-        words="cache page table mapping buffer indic index offset token position meta count hist draft eagle tree block "
-        "len input",
+        words="cache page table mapping buffer indic index offset token position meta count hist draft eagle tree "
+        "block len input",
     ),
     entry(
         r"(?i:swiglu|geglu|situ_|swish|hadamard|fwht|dequant|bitmask|penalt|tanh|softplus)|and_mul|"

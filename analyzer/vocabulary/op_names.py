@@ -7,72 +7,18 @@ traces of 2021 to 2026; a predicate returns False for unknown names.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any
 
 
 def _words(*texts: str) -> frozenset[str]:
     return frozenset(" ".join(texts).split())
 
 
-GEMM_OPS: frozenset[str] = _words(
-    # the last two: sglang and vllm on MI300X; their dims are x and weight
-    "aten::mm aten::addmm aten::addmm_ aten::_addmm_activation aten::bmm aten::baddbmm aten::baddbmm_ "
-    "aten::addbmm aten::mv aten::addmv aten::addmv_ aten::_scaled_mm aten::_int_mm aten::_grouped_mm "
-    "aten::_scaled_grouped_mm aiter::gemm_a16w16 vllm::rocm_unquantized_gemm"
-)
-"""Operators that launch a matmul themselves; ``aten::linear``, ``matmul``, ``einsum`` call these."""
-
-# Position of the two factors in "Input Dims".
-_MATRIX_FACTORS = {"mm": 0, "_int_mm": 0, "_scaled_mm": 0, "addmm": 1, "addmm_": 1, "_addmm_activation": 1}
-_BATCH_FACTORS = {"bmm": 0, "baddbmm": 1, "baddbmm_": 1, "addbmm": 1, "addbmm_": 1}
-_VECTOR_FACTORS = {"mv": 0, "addmv": 1, "addmv_": 1}
-_TRANSPOSED_WEIGHT = ("aiter::gemm_a16w16", "vllm::rocm_unquantized_gemm")  # x[M, K] and weight[N, K]
-
-
-def _shape(dims: Sequence[Any], position: int, rank: int) -> tuple[int, ...] | None:
-    if position >= len(dims):
-        return None
-    shape = dims[position]
-    if not isinstance(shape, (list, tuple)) or len(shape) != rank:
-        return None
-    if not all(type(size) is int and size > 0 for size in shape):
-        return None
-    return tuple(shape)
-
-
-def gemm_shape(op: str, dims: Sequence[Any] | None) -> tuple[int, int, int, int] | None:
-    """``(M, N, K, batch)`` of a matrix product from the profiler's "Input Dims".
-
-    The product multiplies an M x K by a K x N matrix ``batch`` times (2 x M x N x K x batch FLOP). None if ``op`` is
-    not a product of plain factors, or the dimensions are missing, empty or do not fit.
-    """
-    if not isinstance(dims, (list, tuple)):
-        return None
-    short = op.removeprefix("aten::")
-    if op in _TRANSPOSED_WEIGHT:
-        left, right = _shape(dims, 0, 2), _shape(dims, 1, 2)
-        return (left[0], right[0], left[1], 1) if left and right and left[1] == right[1] else None
-    if short is op or op not in GEMM_OPS:
-        return None
-    if (first := _MATRIX_FACTORS.get(short)) is not None:
-        left, right = _shape(dims, first, 2), _shape(dims, first + 1, 2)
-        return (left[0], right[1], left[1], 1) if left and right and left[1] == right[0] else None
-    if (first := _BATCH_FACTORS.get(short)) is not None:
-        left, right = _shape(dims, first, 3), _shape(dims, first + 1, 3)
-        fits = left and right and left[0] == right[0] and left[2] == right[1]
-        return (left[1], right[2], left[2], left[0]) if left and right and fits else None
-    if (first := _VECTOR_FACTORS.get(short)) is not None:
-        left, right = _shape(dims, first, 2), _shape(dims, first + 1, 1)
-        return (left[0], 1, left[1], 1) if left and right and left[1] == right[0] else None
-    return None
-
-
 # Annotations and operator-like rows -------------------------------------------------------------------------
 
 _COLLECTIVE_PREFIXES = (
     "nccl:",
+    "ncclx:",
     "gloo:",
     "hccl:",
     "mpi:",
@@ -81,6 +27,17 @@ _COLLECTIVE_PREFIXES = (
     "rccl:",
     "c10d::",
     "_c10d_functional::",
+    "_c10d_functional_autograd::",
+    "symm_mem::",
+    "torchcomms",
+    "deep_ep::",
+    "_C_custom_ar::",  # vLLM's custom all-reduce
+)
+# Operators of engines around a collective: vllm::all_reduce, sglang::inplace_all_reduce, sgl_kernel::all_reduce,
+# vllm::flashinfer_trtllm_fused_allreduce_norm
+_ENGINE_COLLECTIVE = re.compile(
+    r"(?:vllm|sglang|sgl_kernel|aiter|flashinfer|trtllm)::\w{0,60}"
+    r"(?:all_?reduce|all_?gather|reduce_?scatter|all_?to_?all)(?:_\w{1,60})?$"
 )
 _COMPILE_MARKS = (
     "TorchDynamo Cache Lookup",  # a lookup, not a compilation: see is_compile
@@ -101,6 +58,9 @@ _COMPILE_MARKS = (
     "triton_compile",
     "TritonCompile",
 )
+
+_DYNAMO_TIMED = " (dynamo_timed)"
+"""End of the names of torch.compile's own phases: ``PyCodegen (dynamo_timed)``, ``CUDAGraphNode.record (...)``."""
 
 
 def is_dataloader(name: str) -> bool:
@@ -128,7 +88,16 @@ def is_zero_grad(name: str) -> bool:
 
 def is_collective_annotation(name: str) -> bool:
     """A host-side row of a collective: ``nccl:all_reduce``, ``c10d::allreduce_``, ``record_param_comms``."""
-    return name.startswith(_COLLECTIVE_PREFIXES) or name == "record_param_comms"
+    return (
+        name.startswith(_COLLECTIVE_PREFIXES)
+        or name == "record_param_comms"
+        or _ENGINE_COLLECTIVE.match(name) is not None
+    )
+
+
+def is_symmetric_memory(name: str) -> bool:
+    """An operator on symmetric memory, which copies between GPUs: ``symm_mem::_low_contention_all_gather``."""
+    return name.startswith("symm_mem::")
 
 
 def is_backward(name: str) -> bool:
@@ -173,7 +142,11 @@ def is_compile(name: str) -> bool:
     """A compilation by TorchDynamo, AOTAutograd, Inductor or Triton; not the execution of compiled code."""
     if name.startswith(("TorchDynamo Cache Lookup", "Torch-Compiled Region", "## Call CompiledFxGraph", "CompiledF")):
         return False
-    return name.startswith("TorchDynamo") or any(mark in name[:200] for mark in _COMPILE_MARKS)
+    return (
+        name.startswith("TorchDynamo")
+        or name.endswith(_DYNAMO_TIMED)
+        or any(mark in name[:200] for mark in _COMPILE_MARKS)
+    )
 
 
 _COMPILED_REGION = re.compile(r"^Torch-Compiled Region: (?P<frame>\d+)/(?P<compiled>\d+)")
@@ -220,7 +193,7 @@ _KERNEL_LAUNCHES = _words(
     "hipExtModuleLaunchKernel hipModuleLaunchKernel hipLaunchCooperativeKernel "
     "hipModuleLaunchCooperativeKernel hipExtLaunchMultiKernelMultiDevice hipLaunchByPtr "
     "hipDrvLaunchKernelEx zeCommandListAppendLaunchKernel zeCommandListAppendLaunchCooperativeKernel "
-    "urEnqueueKernelLaunch piEnqueueKernelLaunch"
+    "urEnqueueKernelLaunch urEnqueueKernelLaunchWithArgsExp piEnqueueKernelLaunch"
 )
 _ALLOCATIONS = _words(
     "cudaMalloc cudaMallocAsync cudaMallocManaged cudaMallocPitch cudaMalloc3D cudaMallocHost "

@@ -17,7 +17,7 @@ from traceopt.analyzer.timeline.device import TraceDevice
 from traceopt.analyzer.timeline.gpu_work import GpuWork
 from traceopt.analyzer.timeline.launch_links import LaunchLinks
 from traceopt.analyzer.timeline.regions import Regions
-from traceopt.analyzer.vocabulary.flop_formulas import COUNTED, OpFlops, convolution_output, op_flops
+from traceopt.analyzer.vocabulary.flop_formulas import OpFlops, convolution_output, is_counted, op_flops
 from traceopt.analyzer.work.tensor_core_work import TensorCoreWork
 
 ENOUGH = 0.9  # of the product time must be known; with less, a share of the peak would be a guess
@@ -41,14 +41,15 @@ class Flops(Struct, frozen=True, dict=True):
     def _counted(self) -> tuple[I8, npt.NDArray[np.float64], npt.NDArray[np.float64]]:
         """Operators (slices, none nested in another) with the model's FLOP and the executed FLOP of each."""
         ops = self.trace.ops
-        named = np.array([name in COUNTED for name in self.trace.names] or [False])
+        named = np.array([is_counted(name) for name in self.trace.names] or [False])
         rows = np.flatnonzero(named[ops.name] & (ops.dims >= 0)) if len(ops) else np.empty(0, np.int64)
-        first, group = group_rows(ops.name[rows], ops.dims[rows], ops.concrete[rows])
+        first, group = group_rows(ops.name[rows], ops.dims[rows], ops.types[rows], ops.concrete[rows])
         distinct = rows[first]
-        names, dims, concrete = (column[distinct].tolist() for column in (ops.name, ops.dims, ops.concrete))
+        columns = (ops.name, ops.dims, ops.types, ops.concrete)
+        names, dims, types, concrete = (column[distinct].tolist() for column in columns)
         outputs = self._convolution_outputs(names, dims)
         found = [
-            self._of_signature(*call, outputs) for call in zip(names, dims, concrete, strict=True)
+            self._of_signature(*call, outputs) for call in zip(names, dims, types, concrete, strict=True)
         ]  # distinct calls only
         known = np.array([one is not None for one in found], bool)[group]
         rows, group = rows[known], group[known]
@@ -72,11 +73,12 @@ class Flops(Struct, frozen=True, dict=True):
         return {(call[0], call[1]): call[2] for call in calls if call is not None}
 
     def _of_signature(
-        self, name: int, dims: int, concrete: int, outputs: dict[tuple[object, object], tuple[int, ...]]
+        self, name: int, dims: int, types: int, concrete: int, outputs: dict[tuple[object, object], tuple[int, ...]]
     ) -> OpFlops | None:
         shapes = _json(self.trace.texts[dims])
         values = _json(self.trace.texts[concrete]) if concrete >= 0 else None
-        known = op_flops(self.trace.names[name], shapes, values)
+        stored = _json(self.trace.texts[types]) if types >= 0 else None
+        known = op_flops(self.trace.names[name], shapes, values, types=stored)
         if known is None and isinstance(shapes, list) and len(shapes) > 1:
             size = outputs.get((_key(shapes[0]), _key(shapes[1])))
             return op_flops(self.trace.names[name], shapes, values, size) if size else None

@@ -17,6 +17,7 @@ from traceopt.analyzer.timeline.gpu_work import GpuWork
 from traceopt.analyzer.timeline.launch_links import LaunchLinks
 from traceopt.analyzer.vocabulary import op_names
 from traceopt.analyzer.vocabulary.architectures import needed_multiple
+from traceopt.analyzer.vocabulary.gemm_ops import gemm_shape, is_gemm, operand_type
 
 
 class GemmShape(Struct, frozen=True):
@@ -27,7 +28,7 @@ class GemmShape(Struct, frozen=True):
     n: int
     k: int
     batch: int
-    dtype: str  # type of the stored tensors; "tf32" if FP32 tensors ran on Tensor Cores
+    dtype: str  # type of the left factor; "tf32" if FP32 tensors ran on Tensor Cores
     rows: I8
     duration_ns: int  # GPU time of the calls inside the window
     calls: int
@@ -44,10 +45,10 @@ class GemmShape(Struct, frozen=True):
     def tflops(self) -> float | None:
         return self.flops / self.duration_ns / 1e3 if self.duration_ns else None
 
-    def least_bytes(self, dtype_bytes: int) -> int:
+    def least_bytes(self, dtype_bytes: float) -> int:
         """Bytes of all calls if A, B and D are read or written once."""
         once = self.m * self.k + self.k * self.n + self.m * self.n
-        return once * self.batch * self.calls * dtype_bytes
+        return round(once * self.batch * self.calls * dtype_bytes)
 
 
 class Gemms(Struct, frozen=True, dict=True):
@@ -63,10 +64,10 @@ class Gemms(Struct, frozen=True, dict=True):
     def owner(self) -> I8:
         """For every row of the device's work, the row of trace.ops of the product that launched it; -1: none."""
         ops = self.trace.ops
-        names = np.array([name in op_names.GEMM_OPS for name in self.trace.names] or [False])
-        is_gemm = names[ops.name] & (ops.dims >= 0) if len(ops) else np.zeros(0, bool)
+        names = np.array([is_gemm(name) for name in self.trace.names] or [False])
+        matmuls = names[ops.name] & (ops.dims >= 0) if len(ops) else np.zeros(0, bool)
         wanted = np.zeros(len(self.slices), bool)
-        wanted[self.slices.of(OP, len(ops))[np.flatnonzero(is_gemm)]] = True
+        wanted[self.slices.of(OP, len(ops))[np.flatnonzero(matmuls)]] = True
         owner = self.slices.ancestor(self.links.launch_slice[self.gpu.rows], wanted)
         row = self.slices.row[np.maximum(owner, 0)] if len(self.slices) else owner
         return np.where((owner >= 0) & self.gpu.is_kernel, row, -1).astype(np.int64)
@@ -93,18 +94,17 @@ class Gemms(Struct, frozen=True, dict=True):
 
     def _shape(self, name: int, dims: int, types: int, work: I8, owner: I8) -> GemmShape | None:
         op = self.trace.names[name]
-        size = op_names.gemm_shape(op, _json(self.trace.texts[dims]))
+        stored = _json(self.trace.texts[types]) if types >= 0 else None
+        size = gemm_shape(op, _json(self.trace.texts[dims]), stored)
         if size is None:
             return None
-        stored = _json(self.trace.texts[types]) if types >= 0 else None
-        products = [str(t) for t in stored if t and t != "Scalar"] if isinstance(stored, list) else []
-        dtype = op_names.profiler_dtype(products[-1]) if products else None
+        dtype = op_names.profiler_dtype(operand_type(op, stored) or "")
         duration = self.gpu.in_window[work]
         tensor_core = self.gpu.tensor_core[work]
         slowest = int(work[duration.argmax()])
         kernel = self.gpu.class_of(slowest)
         uses = True if (tensor_core == 1).any() else None if (tensor_core == -1).all() else False
-        if dtype is None:
+        if dtype is None or dtype == "uint8":  # bytes that hold packed narrow elements
             dtype = kernel.dtype or "unknown"
         if dtype == "fp32" and uses and not (self.device.arch and self.device.arch.fp32_on_matrix_cores):
             dtype = "tf32"
@@ -152,7 +152,7 @@ class Gemms(Struct, frozen=True, dict=True):
 
     def aligned(self, shape: GemmShape) -> bool | None:
         """Whether N and K are multiples of what Tensor Cores need (16 bytes); M does not matter. None: unknown."""
-        if shape.dtype not in ("tf32", "fp16", "bf16", "fp8", "int8", "fp32"):
+        if shape.dtype not in ("tf32", "fp16", "bf16", "fp8", "fp4", "int8", "fp32"):
             return None
         multiple, _ = needed_multiple(shape.dtype, self.device.arch)
         return shape.n % multiple == 0 and shape.k % multiple == 0

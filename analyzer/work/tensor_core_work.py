@@ -60,7 +60,8 @@ class TensorCoreWork(Struct, frozen=True, dict=True):
     @cached_property
     def dtype(self) -> Categorical:
         """Operand type of each eligible kernel: from its operator's tensors if recorded, else from its name; "" if
-        unknown or not eligible.
+        unknown or not eligible. A name that says FP8 or FP4 decides, because the tensors of an operator that quantizes
+        its inputs are wider.
         """
         rows = np.flatnonzero(self.eligible)
         ops, named = self.trace.ops, self.gpu.dtype
@@ -71,7 +72,7 @@ class TensorCoreWork(Struct, frozen=True, dict=True):
         rows, owner = rows[owner >= 0], owner[owner >= 0]
         texts, of_row = distinct(ops.types[self.slices.row[owner]])
         of_text = [_operand_dtype(self.trace.texts[text]) or "" for text in texts]
-        recorded = np.array([dtype != "" for dtype in of_text], bool)[of_row]
+        recorded = np.array([dtype != "" for dtype in of_text], bool)[of_row] & ~named.among("fp8", "fp4")[rows]
         codes = np.where(self.eligible, named.codes + 1, 0).astype(np.int32)
         codes[rows[recorded]] = (1 + len(named.values) + of_row)[recorded]
         return Categorical(["", *named.values, *of_text], codes)
@@ -84,5 +85,5 @@ def _operand_dtype(text: str) -> str | None:
     except msgspec.DecodeError:
         return None
     known = [op_names.profiler_dtype(str(t)) for t in types] if isinstance(types, list) else []
-    order = ("fp8", "int8", "fp16", "bf16", "fp32", "fp64")
+    order = ("fp4", "fp8", "int8", "fp16", "bf16", "fp32", "fp64")
     return next((dtype for dtype in order if dtype in known), None)

@@ -339,7 +339,7 @@ def _tensor_core_use(cores: TensorCores) -> str:
 
 
 _TENSOR_CORE_BYTES = 16  # rows of operands must be a multiple of this
-_ELEMENT_BYTES = {"tf32": 4, "fp32": 4, "fp16": 2, "bf16": 2, "fp8": 1, "int8": 1}
+_ELEMENT_BYTES = {"tf32": 4, "fp32": 4, "fp16": 2, "bf16": 2, "fp8": 1, "fp4": 0.5, "int8": 1}
 
 
 def misaligned(gemm: Gemm, size: int) -> int | None:
@@ -347,7 +347,7 @@ def misaligned(gemm: Gemm, size: int) -> int | None:
     element_bytes = _ELEMENT_BYTES.get(gemm.dtype)
     if gemm.aligned is not False or element_bytes is None:
         return None
-    multiple = _TENSOR_CORE_BYTES // element_bytes
+    multiple = int(_TENSOR_CORE_BYTES / element_bytes)
     return multiple if size % multiple else None
 
 

@@ -84,7 +84,7 @@ def inside(name: str) -> str:
 
 def _mixed_precision(facts: Facts, held: Composition | None) -> Remedy | None:
     """16-bit results take half the memory. If matmuls already run in 16 bits, there is nothing left to gain."""
-    if facts.tensor_core_work.dtype.among("fp16", "bf16", "fp8").any():
+    if facts.tensor_core_work.dtype.among("fp16", "bf16", "fp8", "fp4").any():
         return None
     return Remedy(
         "Mixed precision",
