@@ -54,6 +54,10 @@ class SliceArgs(Struct, gc=False, frozen=True):
     awaited_stream: _NumberOrText = field(name="wait_on_stream", default=NONE)
     event_record: _NumberOrText = field(name="wait_on_cuda_event_record_corr_id", default=NONE)
     event_index: _NumberOrText = field(name="Ev Idx", default=NONE)
+    copy_kind: _NumberOrText = field(name="copy kind", default=None)
+    source_kind: _NumberOrText = field(name="src kind", default=None)
+    target_kind: _NumberOrText = field(name="dst kind", default=None)
+    memory_kind: _NumberOrText = field(name="memory kind", default=None)
 
 
 class InstantArgs(Struct, gc=False, frozen=True):
@@ -111,15 +115,21 @@ class Meta(Struct, gc=False, tag_field="ph", tag="M"):
     args: Raw = NO_TEXT
 
 
+class PhaseReading(Struct, gc=False, tag_field="ph", tag="C"):
+    """A counter event: a reading of hardware counters if its category says so."""
+
+    cat: str = ""
+
+
 class Ignored(Struct, gc=False):
     """An event of a phase that traceopt does not read."""
 
 
 _IGNORED = tuple(
     msgspec.defstruct(f"Ignored_{ord(phase)}", [], bases=(Ignored,), tag_field="ph", tag=phase, gc=False)
-    for phase in "tICBEbneSTpPNODRcvV()"
+    for phase in "tIBEbneSTpPNODRcvV()"
 )
-_ANY: Any = reduce(or_, _IGNORED, Slice | FlowStart | FlowEnd | Instant | Meta)
+_ANY: Any = reduce(or_, _IGNORED, Slice | FlowStart | FlowEnd | Instant | Meta | PhaseReading)
 
 
 class Complete(Struct, gc=False):
@@ -154,15 +164,22 @@ class Point(Struct, gc=False):
     args: InstantArgs = _NO_INSTANT_ARGS
 
 
+class Reading(Struct, gc=False):
+    """A reading of hardware counters; only their number is kept."""
+
+    ph: Literal["C"]
+
+
 class Arrow(Struct, gc=False):
     """One end of a flow from a launch to its work; not needed, because correlation ids hold the same."""
 
     ph: Literal["s", "t", "f"]
 
 
+COPY_FIELDS = ("copy_kind", "source_kind", "target_kind", "memory_kind")
 _OP_ARGS = (*OpTable.of_args(), "event_index")
 _ARGS: dict[str, tuple[str, ...]] = {  # the fields of SliceArgs that each table keeps
-    cat.GPU: GpuTable.of_args(),
+    cat.GPU: (*GpuTable.of_args(), *COPY_FIELDS),
     cat.RUNTIME: RuntimeTable.of_args(),
     cat.OP: _OP_ARGS,
     cat.ANNOTATION: _OP_ARGS,
@@ -188,6 +205,7 @@ def _known() -> Any:
     of_category |= dict.fromkeys(cat.ARROWS, Arrow)
     of_category |= dict.fromkeys(cat.FORWARD_BACKWARD_FLOWS, Flow)
     of_category |= dict.fromkeys(cat.INSTANTS, Point)
+    of_category[cat.HARDWARE_COUNTERS] = Reading
     types = (
         msgspec.defstruct(
             base.__name__, [], bases=(base,), tag_field="cat", tag=category, gc=False, namespace={"category": category}
@@ -197,7 +215,9 @@ def _known() -> Any:
     return reduce(or_, types)
 
 
-Event = Slice | FlowStart | FlowEnd | Instant | Meta | Ignored | Complete | Flow | Point | Arrow
+Event = (
+    Slice | FlowStart | FlowEnd | Instant | Meta | PhaseReading | Ignored | Complete | Flow | Point | Reading | Arrow
+)
 _KNOWN: Any = _known()
 _decode_known: Callable[[bytes | memoryview], list[Event]] = msgspec.json.Decoder(list[_KNOWN]).decode
 _decode_any: Callable[[bytes | memoryview], list[Event]] = msgspec.json.Decoder(list[_ANY]).decode
@@ -212,7 +232,14 @@ def decode_events(array: bytes | memoryview) -> list[Event]:
         return _decode_any(array)
 
 
-_BY_PHASE: dict[str, type[Struct]] = {"X": Slice, "s": FlowStart, "f": FlowEnd, "i": Instant, "M": Meta}
+_BY_PHASE: dict[str, type[Struct]] = {
+    "X": Slice,
+    "s": FlowStart,
+    "f": FlowEnd,
+    "i": Instant,
+    "M": Meta,
+    "C": PhaseReading,
+}
 
 
 def _time(value: object) -> float:
@@ -277,6 +304,8 @@ def _args(kind: type[Struct], raw: dict[str, Any]) -> Struct:
             values[column.name] = _raw(value)
         elif column.name in ("grid", "block"):
             values[column.name] = triple(value)
+        elif column.name in COPY_FIELDS and isinstance(value, str):
+            values[column.name] = value
         else:
             values[column.name] = number(value)
     return kind(**values)

@@ -22,7 +22,9 @@ from traceopt.analyzer.reading.event_types import (
     FlowStart,
     Instant,
     Meta,
+    PhaseReading,
     Point,
+    Reading,
     Slice,
     number,
     triple,
@@ -45,6 +47,7 @@ from traceopt.analyzer.tables.schema import (
 )
 from traceopt.analyzer.tables.trace import Thread
 from traceopt.analyzer.vocabulary import event_categories as cat
+from traceopt.analyzer.vocabulary.copy_labels import UNLABELED, copy_label
 
 _FARTHEST_US = 86_400e6  # a time or a duration beyond a day is damage: traces hold seconds to minutes
 _TIMES_ENOUGH = 1000  # enough times for a median that damage cannot shift far
@@ -111,7 +114,8 @@ class TableBuilder:
             self.base_us = base_of(events)
         by_type = _by_type(events)
         for table, slices in self._slices(by_type).items():
-            columns: dict[str, Any] = {"name": self.names.encode([e.name for e in slices.events], len(slices.events))}
+            names = _labeled(slices.events) if table == cat.GPU else [e.name for e in slices.events]
+            columns: dict[str, Any] = {"name": self.names.encode(names, len(names))}
             if table == cat.GPU:
                 columns["kind"] = slices.per_event(_gpu_kind)
             elif table == cat.PYTHON:
@@ -124,6 +128,10 @@ class TableBuilder:
                 self._append(FLOWS, alike, {})
             elif issubclass(kind, FlowStart):
                 self._append(FLOWS, [e for e in alike if e.cat in cat.FORWARD_BACKWARD_FLOWS], {})
+            elif issubclass(kind, Reading):
+                self.categories[cat.HARDWARE_COUNTERS] += len(alike)
+            elif kind is PhaseReading and (readings := sum(e.cat == cat.HARDWARE_COUNTERS for e in alike)):
+                self.categories[cat.HARDWARE_COUNTERS] += readings
             elif kind is Meta:
                 named = [e for e in alike if e.name == "thread_name"]
                 self._thread_meta |= {(e.pid or 0.0, e.tid or 0.0): _meta_name(e.args) for e in named}
@@ -380,6 +388,16 @@ def _by_category(slices: Sequence[Slice]) -> dict[str, list[Slice]]:
     for one in slices:
         groups[one.cat].append(one)
     return groups
+
+
+def _labeled(events: Sequence[Any]) -> list[str]:
+    """The names of GPU events; copies of PyTorch's newer CUPTI backend are named as by Kineto."""
+    return [
+        copy_label(e.name, a.copy_kind, a.source_kind, a.target_kind, a.memory_kind)
+        if e.name in UNLABELED and (a := e.args)
+        else e.name
+        for e in events
+    ]
 
 
 def _gpu_kind(category: str) -> int:

@@ -41,7 +41,7 @@ class TraceMeta(Struct, frozen=True):
     damage: str | None  # what is wrong with the file, in words
     # Events in the file as a share of those that the profiler numbered ("Ev Idx"); 1.0: all.
     recorded_index_share: float | None
-    categories: dict[str, int]  # number of complete events by category
+    categories: dict[str, int]  # number of complete events by category, and of readings of hardware counters
     start_ns: int | None  # of the first event, on the machine's clock
     detail: TraceMeta | None = None  # of the detail cycle that shapes, frames and memory come from
 

@@ -35,8 +35,14 @@ TABLE_OF_CATEGORY: dict[str, str] = {
     "python_function": PYTHON,
     "Python": PYTHON,
     "cuda_sync": SYNC,
+    "xpu_sync": SYNC,
     "gpu_user_annotation": IGNORED,  # the device-side copy of a user annotation
     "Trace": IGNORED,  # the profiler's own span, not a window
+    "cuda_event": IGNORED,  # when the device reached a recorded event
+    "graph_event_node": IGNORED,  # the same inside a CUDA graph
+    "graph_host_node": IGNORED,  # a CPU callback inside a CUDA graph
+    "collective_comm": IGNORED,  # the host's side of oneCCL collectives
+    "xpu_scope_profiler": IGNORED,  # hardware metrics of kernels on Intel GPUs
     "overhead": IGNORED,
     "Overhead": IGNORED,
     "": IGNORED,
@@ -52,6 +58,11 @@ FOREIGN_DEVICE_CATEGORIES = {
 }
 COUNTER_RANGE_CATEGORY = "cuda_profiler_range"  # a CUPTI counter run: kernels are serialized, durations are not real
 
+# Readings of hardware counters every millisecond (phase "C"). Collecting them locks the GPU's clocks.
+HARDWARE_COUNTERS = "hardware_counters"
+# Categories that say nothing which other events do not say.
+_REDUNDANT = frozenset({"gpu_user_annotation", "Trace", "overhead", "Overhead", "", COUNTER_RANGE_CATEGORY})
+
 MEMCPY_CATEGORIES = frozenset({"gpu_memcpy", "Memcpy"})
 MEMSET_CATEGORIES = frozenset({"gpu_memset", "Memset"})
 OP_CATEGORIES_WITH_ANNOTATIONS = frozenset({"Operator"})
@@ -64,3 +75,14 @@ FORWARD_BACKWARD_FLOWS = frozenset({"fwdbwd", "forward_backward"})
 def is_annotation(name: str) -> bool:
     """Whether an event is an annotation, in a category that mixes operators and annotations (2021)."""
     return _HIDDEN_ANNOTATION.match(name) is not None
+
+
+def unread(categories: dict[str, int]) -> dict[str, int]:
+    """The categories, with their number of events, whose content no table keeps."""
+    return {
+        category: count
+        for category, count in categories.items()
+        if TABLE_OF_CATEGORY.get(category, IGNORED) == IGNORED
+        and category not in _REDUNDANT
+        and category not in FOREIGN_DEVICE_CATEGORIES
+    }
