@@ -18,7 +18,7 @@ from traceopt.analyzer.timeline.gpu_work import GpuWork
 from traceopt.analyzer.timeline.launch_links import LaunchLinks
 from traceopt.analyzer.timeline.steps import Steps
 from traceopt.analyzer.vocabulary import op_names
-from traceopt.analyzer.vocabulary.event_categories import COUNTER_RANGE_CATEGORY
+from traceopt.analyzer.vocabulary.event_categories import COUNTER_RANGE_CATEGORY, HARDWARE_COUNTERS, unread
 
 SAMPLED_BELOW = 0.25  # of the events that the profiler numbered; whole traces hold at least 0.78 of them, samples 0.01
 # Idle time before work that is already queued; between two kernels of a stream it is microseconds.
@@ -45,6 +45,16 @@ class TraceQuality(Struct, frozen=True, dict=True):
     def counter_run(self) -> bool:
         """Hardware counters were collected: kernels were replayed and serialized, so durations are not real."""
         return COUNTER_RANGE_CATEGORY in self.trace.meta.categories
+
+    @property
+    def counter_readings(self) -> int:
+        """Readings of hardware counters that were sampled beside the run, which locks the GPU's clocks."""
+        return self.trace.meta.categories.get(HARDWARE_COUNTERS, 0)
+
+    @property
+    def unread(self) -> dict[str, int]:
+        """Number of events by category that were counted but not used."""
+        return unread(self.trace.meta.categories)
 
     @cached_property
     def gpu_expected(self) -> bool:

@@ -12,11 +12,12 @@ class ProfilerOverhead(Rule):
     """Measures how much recording slowed the steps. `traceopt run` stores the time of every step of the run, recorded
     or not. The rule compares the median recorded step of the analyzed cycle with the median unrecorded one, excluding
     waits for data. In other traces with Python stacks, it measures how much of the median step the GPU waits for the
-    host's ordinary work (operators, launches and Python).
+    host's ordinary work (operators, launches and Python). It also reports hardware counters that were sampled during
+    the recording.
 
     Why it matters: recording costs time at every operator and launch. Shapes and memory cost more at every operator,
     stacks at every Python call. The GPU does not slow down, so the profiler makes a step look more host-bound than it
-    is.
+    is. Sampling hardware counters is the exception: it locks the GPU's clocks, so kernels take a different time.
 
     How to fix: find the lines with stacks, then measure the shares without them. `traceopt run` does both by itself, in
     two cycles.
@@ -39,22 +40,34 @@ class ProfilerOverhead(Rule):
     min_share: float = threshold(0.10, "smallest GPU wait for host work, as a share of the median step, to report")
 
     def missing(self, facts: Facts) -> str | None:
-        if facts.captured.stretch is not None:
+        if facts.captured.stretch is not None or facts.quality.counter_readings:
             return None
         return next((lack for needed in ("gpu", "launches") if (lack := facts.lacks(needed))), None)
 
     def applies(self, facts: Facts) -> str | None:
         return (
             None
-            if facts.captured.stretch is not None or facts.call_sites.recorded
+            if facts.captured.stretch is not None or facts.call_sites.recorded or facts.quality.counter_readings
             else "No Python stacks were recorded."
         )
 
     def check(self, facts: Facts) -> Findings:
         stretch = facts.captured.stretch
+        if readings := facts.quality.counter_readings:
+            yield self.finding(
+                why=(
+                    f"Hardware counters were sampled during the recording ({readings:,} readings), which locks the "
+                    "GPU's clocks. Kernels take a different time than in an ordinary run."
+                ),
+                fix=Fix("Record without hardware counters to measure durations."),
+                saving=None,
+                evidence=[],
+            )
         if stretch is not None:
             if stretch >= self.min_stretch:
                 yield self._measured(facts, stretch)
+            return
+        if not facts.call_sites.recorded:
             return
         share = _host_share(facts)
         if share < self.min_share:

@@ -52,7 +52,8 @@ class TruncatedFile(Rule):
         )
 
     def passed(self, facts: Facts) -> str:
-        return f"{_counts(facts.trace.meta)}."
+        unused = ", ".join(f"{count:,} {category}" for category, count in facts.quality.unread.items())
+        return f"{_counts(facts.trace.meta)}." + (f" Counted but not used: {unused}." if unused else "")
 
 
 def _counts(meta: TraceMeta) -> str:

@@ -236,6 +236,21 @@ def test_graph_capture() -> None:
     assert "TQ008" not in notes(captured(500))
 
 
+def test_sampled_hardware_counters_lock_the_clocks() -> None:
+    reading = {"ph": "C", "cat": "hardware_counters", "name": "sm__cycles", "pid": "GPU 0 Counters", "ts": 1}
+    sampled = facts_of([*steps(), *({**reading, "args": {"": value}} for value in range(3))])
+    assert "(3 readings), which locks the GPU's clocks" in notes(sampled)["TQ006"]
+    other = {**reading, "cat": "gpu_memory"}
+    assert "TQ006" not in notes(facts_of([*steps(), other]))
+
+
+def test_events_that_are_not_used_are_counted() -> None:
+    unused = [small_traces.span("cuda_event", "cudaEventRecord", 1, 0), small_traces.span("new", "x", 1, 0)]
+    facts = facts_of([*steps(), *unused, small_traces.span("Trace", "PyTorch Profiler", 0, 1)])
+    assert reason(facts, "TQ009").endswith(" 0 were lost. Counted but not used: 1 cuda_event, 1 new.")
+    assert reason(facts_of([*steps()]), "TQ009").endswith(" 0 were lost.")
+
+
 class TestTruncatedFile:
     @pytest.mark.parametrize("damage", broken.ENDINGS)
     def test_a_file_without_its_end(self, example: GetExample, damage: broken.Damage) -> None:

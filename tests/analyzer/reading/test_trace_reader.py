@@ -149,6 +149,12 @@ def test_the_categories_of_2021() -> None:
         ("user_annotation", "annotations"),
         ("python_function", "python"),
         ("cuda_sync", "sync"),
+        ("xpu_sync", "sync"),
+        ("cuda_event", None),
+        ("graph_event_node", None),
+        ("graph_host_node", None),
+        ("collective_comm", None),
+        ("xpu_scope_profiler", None),
         ("gpu_user_annotation", None),
         ("Trace", None),
         ("overhead", None),
@@ -160,6 +166,16 @@ def test_every_category_is_counted_and_has_its_table(category: str, table: str |
     trace = read([span(category, "x", 0, 1)])
     assert {field: len(getattr(trace, field)) for field in TABLES} == {field: field == table for field in TABLES}
     assert trace.meta.categories == {category: 1}
+    assert trace.meta.lost_events == 0
+
+
+@pytest.mark.parametrize("beside", [[], [span("of the future", "x", 0, 1)]], ids=["known", "with unknown categories"])
+def test_readings_of_hardware_counters_are_counted(beside: list[Json]) -> None:
+    reading = {"ph": "C", "cat": "hardware_counters", "name": "sm__cycles", "pid": "GPU 0 Counters", "ts": 1}
+    counters: list[Json] = [{**reading, "args": {"": 0.5}}, {**reading, "args": {"": "text"}}]
+    trace = read([span("kernel", "k", 0, 1), *counters, *beside])
+    assert trace.meta.categories["hardware_counters"] == 2
+    assert trace.meta.event_count == 3 + len(beside)
     assert trace.meta.lost_events == 0
 
 
