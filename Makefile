@@ -91,6 +91,7 @@ gallery: $(STAMP)
 docs: $(STAMP)
 	$(BIN)/python docs/generate.py
 	$(BIN)/python docs/repository_address.py
+	$(BIN)/python tests/test_readme.py
 
 dist:
 	test -x .venv-dist/bin/twine || \

@@ -164,7 +164,7 @@ def example_output() -> str:
 def test_the_example_is_what_the_program_prints() -> None:
     found = _OUTPUT.search(README.read_text())
     assert found is not None
-    assert found[0] == example_output(), "python tests/test_readme.py writes it anew"
+    assert found[0] == example_output(), "run: make docs"
 
 
 def test_the_extras_exist() -> None:
