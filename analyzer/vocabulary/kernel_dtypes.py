@@ -14,6 +14,11 @@ _XMMA_TYPES = re.compile(
 _CIJK_TYPE = re.compile(r"Cijk_A[il]{2}k_B[jl]{2}k_(\w{1,8}?)(?=_)(?:_(\w{1,3}?)(?=_))?")
 # Names that spell the type of both operands. The result has its own type, which says nothing about the product.
 _TWO_OPERANDS: tuple[re.Pattern[str], ...] = (
+    # CUTLASS 3: ...gemm_<A>_<B>_<accumulator>_<C>_<result>, with types of scales ..._ue8m0xf4_ue8m0xf4_... (H100, B200)
+    re.compile(
+        r"cutlass3x_\w{0,80}?gemm_(?:block_scaled_)?(?:ue\dm\dx)?([a-z]{1,2}\d{1,2}(?:m\d)?)_"
+        r"(?:ue\dm\dx)?([a-z]{1,2}\d{1,2}(?:m\d)?)_"
+    ),
     # TensorRT-LLM: bmm_<result>_<A><B>_Fp32_..., bmm_Bfloat16_MxE2m1MxE4m3_Fp32_... (B200)
     re.compile(r"^(?:bmm|gemm)_[A-Za-z\d]{3,10}_([A-Z]\w{2,26}?)_Fp32_"),
     # TensorRT-LLM: fmhaSm100fKernel_QkvE4m3OBfloat16..., ..._QBfloat16KvE4m3OBfloat16... (B200)
@@ -21,9 +26,19 @@ _TWO_OPERANDS: tuple[re.Pattern[str], ...] = (
     # triton_kernels: _matmul_ogs_NNT_<result>x<A>x<B>_..., bf16xbf16xmxfp4 (MI300X)
     re.compile(r"matmul_(?:ogs_)?[NT]{3}_(?:mx)?[a-z]+\d\w{0,4}?x((?:mx)?[a-z]+\d{1,2}\w{0,4}?x(?:mx)?[a-z]+\d{1,2})"),
 )
-_OPERAND_TYPE = re.compile(r"(?i:bfloat16|bf16|fp16|fp32|int8|e4m3|e5m2|fp8|e2m1|fp4)")
-_OPERAND_DTYPE = {"bfloat16": "bf16", "e4m3": "fp8", "e5m2": "fp8", "e2m1": "fp4"}
-_WIDEST_FIRST = ("fp32", "bf16", "fp16", "fp8", "int8", "fp4")
+_OPERAND_TYPE = re.compile(
+    r"(?i:bfloat16|bf16|tf32|fp16|fp32|int8|e4m3|e5m2|fp8|e2m1|fp4)|(?<![a-z\d])(?:f16|f32|f64|f8|f4|s8|u8)(?![a-z\d])"
+)
+_OPERAND_DTYPE = {
+    "bfloat16": "bf16",
+    "f64": "fp64",
+    "f32": "fp32",
+    "f16": "fp16",
+    **dict.fromkeys(("e4m3", "e5m2", "f8"), "fp8"),
+    **dict.fromkeys(("s8", "u8"), "int8"),
+    **dict.fromkeys(("e2m1", "f4"), "fp4"),
+}
+_WIDEST_FIRST = ("fp64", "fp32", "tf32", "bf16", "fp16", "fp8", "int8", "fp4")
 # The first mark decides. Wider types come first where a name holds two: operands of 8 and 4 bits are multiplied at the
 # rate of 8 bits. "ue4m3" and "ue8m0" are types of scales.
 _DTYPE_MARKS: tuple[tuple[re.Pattern[str], str | None], ...] = tuple(
@@ -93,8 +108,8 @@ def product_dtype(name: str) -> str | None:
             return _XMMA_DTYPE.get(operand, operand)
     for pattern in _TWO_OPERANDS:
         if operands := pattern.search(name):
-            types = [_OPERAND_DTYPE.get(text.lower(), text.lower()) for text in _OPERAND_TYPE.findall(operands[1])]
-            return min(types, key=_WIDEST_FIRST.index, default=None)
+            texts = (text.lower() for text in _OPERAND_TYPE.findall("_".join(operands.groups())))
+            return min((_OPERAND_DTYPE.get(text, text) for text in texts), key=_WIDEST_FIRST.index, default=None)
     for pattern, dtype in _DTYPE_MARKS:
         if pattern.search(name):
             return dtype

@@ -179,6 +179,8 @@ _PRODUCTS: tuple[Entry, ...] = (
         # Mamba 2; torchtitan's grouped products; unsloth; persistent products of vLLM's batch-invariant mode
         r"^_?bmm_(?:\w{0,20}_)?kernel|_bmm_(?:chunk|kernel)|_(?:cg|fbgemm)_grouped_gemm|_grouped_gemm_\w{0,20}kernel|grouped_mm_kernel|"
         r"(?:^|_)scaled_mm_kernel|^_?(?:\w{1,20}_)?matmul_\w{0,30}kernel|fused_moe_(?!preprocess|dispatch|align)\w{0,40}kernel|_kernel_matmul_fp8|"
+        # triton_kernels of gpt-oss, formerly _matmul_ogs
+        r"_matmul_[NT]{3}_|"
         # scores of DeepSeek's sparse attention
         r"mqa_logits",
         "gemm",

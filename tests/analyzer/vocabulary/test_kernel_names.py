@@ -508,6 +508,10 @@ HOSTILE = [
     "_ZN" + "9" * 1_000_000,
     "_ZN" + "1a" * 500_000,
     "multi_tensor_apply_kernel" * 40_000,
+    "kernel_cutlass_" * 70_000,
+    "chunk_quant_" * 90_000,
+    "bmm_E2m1_" * 110_000,
+    "cutlass3x_gemm_" * 70_000,
     "\x00\ud800\U0001f600" * 300_000,
 ]
 
