@@ -7,7 +7,6 @@ from typing import ClassVar
 import numpy as np
 
 from traceopt.analyzer.run_log.run_settings import Collections
-from traceopt.analyzer.run_log.step_ledger import SETTLED
 from traceopt.analyzer.vocabulary.host_activities import UNTRACED_PYTHON
 from traceopt.rules import (
     PYTHON,
@@ -34,6 +33,7 @@ from traceopt.rules import (
     us,
     whole_run_saving,
 )
+from traceopt.rules.savings.whole_run import judged_steps
 
 
 class GcPause(Rule):
@@ -178,9 +178,9 @@ class GcPause(Rule):
 
 
 def _mean_ns(ledger: Ledger) -> float:
-    """Mean collector time per step, without the first steps, which create the run's objects."""
-    settled = ledger.gc_ns[SETTLED:]
-    return float(settled.mean()) if len(settled) else 0.0
+    """Mean collector time per step, over the steps that `mean_step_ns` covers, so that it never exceeds their mean."""
+    steps = judged_steps(ledger)
+    return float(ledger.gc_ns[steps].mean()) if len(steps) else 0.0
 
 
 def _fix(facts: Facts, collections: Collections) -> Fix:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import math
+import re
 from typing import Any
 
 import pytest
@@ -336,6 +337,15 @@ class TestCollector:
         found = finding(generated("healthy", warmup=16, change=change), "PY001")
         assert found.saving is not None
         assert found.saving.low_us == 0
+
+    def test_the_collector_never_takes_more_than_the_step(self) -> None:
+        """The profiler makes collections of the recorded steps longer; they are compared with their own steps only."""
+        change = {"ledger.gc_us": [0.0] * 6 + [1_000.0] * 10 + [900_000.0] * 6, "gc": {"collections": 16, "us": 5.41e6}}
+        why = finding(generated("healthy", warmup=16, change=change), "PY001").why
+        taken, step = (
+            float(number.replace(",", "")) for number in re.findall(r"([\d.,]+) ms (?:of each|step)", why)[:2]
+        )
+        assert taken <= step
 
     def test_objects_that_are_already_frozen(self) -> None:
         gc = {"collections": 9, "us": 1e5, "full_collections": 9, "full_us": 1e5, "frozen_objects": 1_000_000}
