@@ -9,6 +9,8 @@ from typing import Any
 
 from msgspec import Struct
 
+from traceopt.analyzer.vocabulary.op_names import profiler_dtype
+
 
 class Factors(Struct, frozen=True):
     """Where an operator's factors are. The left one is (M, K), the right one (K, N) or, if `transposed`, (N, K)."""
@@ -85,10 +87,11 @@ def gemm_shape(
     """``(M, N, K, batch)`` of a matmul from the profiler's "Input Dims" and "Input type".
 
     The product multiplies an M x K by a K x N matrix ``batch`` times (2 x M x N x K x batch FLOP). None if ``op`` is
-    not a product of plain factors, or the dimensions are missing, empty or do not fit.
+    not a product of plain factors, or the dimensions are missing, empty or do not fit. None as well for a call of
+    autocast, whose factors differ in type: it casts them and calls the operator again.
     """
     factors = factors_of(op)
-    if factors is None or not isinstance(dims, (list, tuple)):
+    if factors is None or not isinstance(dims, (list, tuple)) or _is_autocast(op, factors, types):
         return None
     left = _shape(dims, factors.first, max(2, factors.rank))
     right = _shape(dims, factors.first + 1, factors.rank)
@@ -109,6 +112,14 @@ def operand_type(op: str, types: Sequence[Any] | None) -> str | None:
     if factors is None or not isinstance(types, (list, tuple)) or factors.first >= len(types):
         return None
     return str(types[factors.first]) or None
+
+
+def _is_autocast(op: str, factors: Factors, types: Sequence[Any] | None) -> bool:
+    """Whether an operator of PyTorch was called with factors of two types."""
+    if not op.startswith("aten::") or not isinstance(types, (list, tuple)):
+        return False
+    pair = [profiler_dtype(str(text)) for text in types[factors.first : factors.first + 2]]
+    return len(pair) == 2 and None not in pair and pair[0] != pair[1]
 
 
 def _is_packed(types: Sequence[Any] | None, position: int) -> bool:

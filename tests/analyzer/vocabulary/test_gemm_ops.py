@@ -122,6 +122,14 @@ def test_fp4_tensors_hold_two_elements_a_byte() -> None:
     assert gemm_shape("aten::_scaled_mm", dims, ["c10::Float8_e4m3fn"] * 4) == (256, 512, 2048, 1)
 
 
+def test_a_call_of_autocast_is_no_product() -> None:
+    dims = [[128, 5], [5, 64]]
+    assert gemm_shape("aten::mm", dims, ["float", "c10::Half"]) is None
+    assert gemm_shape("aten::mm", dims, ["c10::Half", "c10::Half"]) == (128, 64, 5, 1)
+    assert gemm_shape("aten::_scaled_mm", dims, ["c10::Float8_e4m3fn", "c10::Float8_e5m2"]) == (128, 64, 5, 1)
+    assert gemm_shape("aiter::gemm_a16w8", [[128, 5], [64, 5]], ["c10::BFloat16", "c10::Float8_e4m3fn"]) is not None
+
+
 def test_the_type_is_that_of_the_left_factor_not_of_its_scales() -> None:
     types = ["c10::Float8_e4m3fn", "c10::Float8_e4m3fn", "float", "float", "", "", "Scalar", "Scalar"]
     assert operand_type("aten::_scaled_mm", types) == "c10::Float8_e4m3fn"
