@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 A100 = {"id": 0, "name": "NVIDIA A100-SXM4-40GB", "totalGlobalMem": 42_297_524_224}
 A100 |= {"computeMajor": 8, "computeMinor": 0, "numSms": 108}
 MI300X = {"name": "AMD Instinct MI300X", "computeMajor": 9, "computeMinor": 4, "totalGlobalMem": 206_141_652_992}
+B200 = {"name": "NVIDIA B200", "computeMajor": 10, "computeMinor": 0, "totalGlobalMem": 191_510_298_624}
 BF16 = "ampere_bf16_s16816gemm_bf16_128x64_ldg8_f2f_tn"
 KERNEL_US = 100
 
@@ -126,3 +127,44 @@ def test_the_vocabulary_of_a_generated_trace(example: GetExample) -> None:
     assert all(50257 in size for size in odd)
     healthy = example("misaligned_vocab", fixed=True).facts
     assert [s for s in healthy.gemms.shapes if healthy.gemms.aligned(s) is False] == []
+
+
+class TestNarrowTypes:
+    """FP8 and FP4 products: their type, their peak, and that they use Tensor Cores."""
+
+    def narrow(self, types: list[str], kernel_name: str, k: int) -> Facts:
+        dims = [[2048, k], [k, 4096], [2048, 64], [4096, 64], [], []]
+        events = call("aten::_scaled_mm", dims, "", kernel_name, 100, 1)
+        events[0]["args"]["Input type"] = types
+        return facts_of(events, **B200)
+
+    def test_fp8_is_the_type_of_the_factors_not_of_their_scales(self) -> None:
+        types = ["c10::Float8_e4m3fn", "c10::Float8_e4m3fn", "float", "float", "", "Scalar"]
+        facts = self.narrow(types, "nvjet_sm100_qqtst_128x256_128x6_2x1_2cta_v_bz_TNT", 8192)
+        shape = only(facts)
+        assert (shape.dtype, shape.k, shape.tensor_core) == ("fp8", 8192, True)
+        assert facts.gemms.peak_share(shape) == pytest.approx((shape.tflops or 0) / 4500)
+        assert facts.gemms.aligned(shape) is True
+
+    def test_fp4_holds_two_elements_a_byte_and_has_its_own_peak(self) -> None:
+        types = ["c10::Float4_e2m1fn_x2", "c10::Float4_e2m1fn_x2", "c10::Float8_e4m3fn", "c10::Float8_e4m3fn", "", ""]
+        facts = self.narrow(types, "nvjet_sm100_ootst_128x256_256x5_2x1_2cta_v_bz_Avec16UE4M3_Bvec16UE4M3_TNT", 4096)
+        shape = only(facts)
+        assert (shape.dtype, shape.k, shape.tensor_core) == ("fp4", 8192, True)
+        assert facts.gemms.peak_share(shape) == pytest.approx((shape.tflops or 0) / 9000)
+        assert facts.flops.dtype == "fp4"
+        assert facts.tensor_core_work.used_ns == facts.tensor_core_work.kernel_ns == KERNEL_US * 1000
+
+    @pytest.mark.parametrize(
+        ("kernel_name", "dtype"),
+        [
+            ("bmm_E2m1_E2m1E2m1_Fp32_Ab16_Bb16_Cb16_t128x8x512_s5_sm100f", "fp4"),
+            ("bmm_Bfloat16_E4m3E4m3_Fp32_t128x8x128u2_s8_sm100f", "fp8"),
+            ("bmm_Bfloat16_Bfloat16Bfloat16_Fp32_t128x8x128_s8_sm100f", "bf16"),
+        ],
+    )
+    def test_the_name_decides_below_an_operator_that_quantizes_its_inputs(self, kernel_name: str, dtype: str) -> None:
+        facts = facts_of(call("vllm::moe_forward", [[64, 2048], [64, 8]], "c10::BFloat16", kernel_name, 100, 1), **B200)
+        work = facts.tensor_core_work
+        assert work.dtype.at(0) == dtype
+        assert work.used_ns == KERNEL_US * 1000
