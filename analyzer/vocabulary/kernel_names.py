@@ -1,7 +1,8 @@
 """GPU kernel names: which kind of work a name stands for, and whether it runs on Tensor Cores.
 
-Every kernel-name pattern of the project is in ``_TABLE`` below; nothing else matches kernel names. The first entry that
-matches decides. "Tensor Core" includes AMD's matrix cores throughout.
+Every kernel-name pattern of the project is in ``_TABLE`` below, which includes the entries of ``llm_kernels.py``.
+Nothing else matches kernel names. The first entry that matches decides. "Tensor Core" includes AMD's matrix cores
+throughout.
 
 Choices worth knowing:
 
@@ -23,7 +24,7 @@ from msgspec import Struct
 
 from traceopt.analyzer.vocabulary.kernel_dtypes import ALIGN, element_dtype, product_dtype
 from traceopt.analyzer.vocabulary.kernel_entries import FUSED, NO_TENSOR_CORE, Entry, by_name, entry
-from traceopt.analyzer.vocabulary.llm_kernels import LLM_KERNELS
+from traceopt.analyzer.vocabulary.llm_kernels import LAST_WORDS, LLM_KERNELS
 
 
 def _words(*texts: str) -> frozenset[str]:
@@ -84,6 +85,9 @@ _TABLE: tuple[Entry, ...] = (
     entry(r"^triton_(?:per|red|mix|spl)_", "reduction", None, FUSED),
     # triton__0d1d23d: 2023 name (A100, hta)
     entry(r"^triton_poi_|^triton__?\d", "elementwise", None, FUSED),
+    # nvFuser, by the scheduler that made the kernel
+    entry(r"\bnvfuser_(?:reduction|inner|outer|no_op_reduction)", "reduction", None, FUSED),
+    entry(r"\bnvfuser_", "elementwise", None, FUSED),
     # Collectives: kernels that wait for other ranks. nccl: V100, A100 (hta); ncclDevKernel_Generic: MI300X.
     entry(
         r"^(?:void )?(?:nccl|rccl)|ncclDevKernel|ncclKernel|ncclSymk|multimem_|cross_device_reduce|msccl|"
@@ -123,7 +127,7 @@ _TABLE: tuple[Entry, ...] = (
     entry(
         # aotriton on MI300X (Qwen, xdit), aiter
         r"^_?attn_(?:fwd|bwd)|^_attn_|^_?bwd_kernel_(?:dk_?dv|dq|fused|split)|flash_decod|"
-        r"^sage_(?:fwd|attn)|sageattn|qk_int8_sv|"  # flux on MI300X
+        r"^sage_(?:fwd|attn)|sageattn|qk_int\d?_sv|"  # flux on MI300X
         # ck_tile and aiter (sglang Qwen3)
         r"[fF]mha_?(?:[fF]wd|[bB]wd|[bB]atch|[pP]refill|[dD]ecode|[kK]ernel)|"
         r"unified_attention|_fwd_grouped_kernel_stage1|^_fwd_kernel$|"  # vllm, sglang
@@ -131,7 +135,7 @@ _TABLE: tuple[Entry, ...] = (
         "attention",
         True,
         FUSED,
-        words="attn bwd_kernel_ flash_decod sage qk_int8_sv mha attention _fwd_ prefill mla_",
+        words="attn bwd_kernel_ flash_decod sage qk_int mha attention _fwd_ prefill mla_",
     ),
     entry(
         r"paged_attention|DecodeWith\w{0,80}KV|^_fwd_kernel_stage|(?i:attention)|^xqa|kernel_mha",
@@ -306,32 +310,7 @@ _TABLE: tuple[Entry, ...] = (
         r"transform_config|TransformKernel|for_each|amp_",
         "elementwise",
     ),
-    # Words that decide only if nothing above did: Triton and CUDA kernels of vLLM, SGLang, Liger, unsloth, TensorRT-LLM
-    entry(r"[sS]ampl(?:ing|e_)|gumbel|rejection_", "rng"),
-    entry(r"(?i:_norm|norm_)|Norm(?=[A-Z<(]|$)", "norm", None, FUSED),
-    entry(
-        r"(?i:absmax|amax|kl_?div)|_jsd_|_reduc(?:e|tion)(?:_|\b)|[rR]educ(?:e|tion)K|(?:^|_)(?:sum|mean|merge)_|"
-        r"tv_distance|_combine_",
-        "reduction",
-        words="max div jsd reduc sum mean merge tv_distance combine",
-    ),
-    entry(
-        r"(?i:kv_?cache|page_?table|block_table|slot_mapping|kv_buffer|_indices|_index_|offsets|token_ids|position|"
-        r"metadata|bincount|histogram)|req_to_token|copy_page|swap_blocks|_draft_|eagle_|_tree_|seq_?lens|prepare_\w{0,30}input",
-        "index",
-        words="cache page table mapping buffer indic index offset token position meta count hist draft eagle tree "
-        "block len input",
-    ),
-    entry(
-        r"(?i:swiglu|geglu|situ_|swish|hadamard|fwht|dequant|bitmask|penalt|tanh|softplus)|and_mul|"
-        r"(?:^|_)(?:add|mul|sub|div|scale|shift|gate|residual|mask|pad|pack|unpack|concat|convert|cast|copy|zero|cat|"
-        r"bias|temperature|modulate|square|element|exp|apply|dyt|exact|approx|fg|DWf_DW_dfg)_(?:\w{1,40}_)?kernel|"
-        r"Concat\w{0,20}Kernel|convert_\w{0,20}_kernel",
-        "elementwise",
-        None,
-        FUSED,
-        "swiglu geglu situ_ swish hadamard fwht dequant bitmask penalt tanh softplus and_mul _kernel concat",
-    ),
+    *LAST_WORDS,
 )
 
 _UNKNOWN = entry("", "other")

@@ -2,8 +2,8 @@
 
 TensorRT-LLM, FlashInfer, vLLM, SGLang, DeepSeek's libraries, flash-linear-attention, CuTe DSL, Triton, Helion, aiter.
 
-These entries are part of the table in ``kernel_names.py`` and come before its general ones. A pattern describes a
-family. Its comment names where the family was seen.
+These entries are part of the table in ``kernel_names.py``: ``LLM_KERNELS`` come before its general entries,
+``LAST_WORDS`` after them. A pattern describes a family. Its comment names where the family was seen.
 """
 
 from __future__ import annotations
@@ -178,7 +178,7 @@ _PRODUCTS: tuple[Entry, ...] = (
         r"^(?:_helion|cutile|tilelang)_\w{0,60}(?:matmul|gemm|bmm|_mm)(?!a)|^triton_(?:b?mm|matmul|scaled_mm|gemm)_|"
         # Mamba 2; torchtitan's grouped products; unsloth; persistent products of vLLM's batch-invariant mode
         r"^_?bmm_(?:\w{0,20}_)?kernel|_bmm_(?:chunk|kernel)|_(?:cg|fbgemm)_grouped_gemm|_grouped_gemm_\w{0,20}kernel|grouped_mm_kernel|"
-        r"(?:^|_)scaled_mm_kernel|^_?(?:\w{1,20}_)?matmul_\w{0,30}kernel|fused_moe_(?!preprocess|dispatch|align)\w{0,40}kernel|_kernel_matmul_fp8|"
+        r"(?:^|_)scaled_mm_kernel|^_?(?:\w{1,20}_)?matmul_\w{0,30}kernel|fused_moe_(?!preprocess|dispatch|align)\w{0,40}kernel|_kernel_(?:matmul|grouped_gemm)_fp8|"
         # triton_kernels of gpt-oss, formerly _matmul_ogs
         r"_matmul_[NT]{3}_|"
         # scores of DeepSeek's sparse attention
@@ -207,4 +207,34 @@ LLM_KERNELS: tuple[Entry, ...] = (
     *_EXPERTS,
     *_ATTENTION,
     *_PRODUCTS,
+)
+
+# Words that decide only if nothing else in the whole table does: Triton and CUDA kernels of vLLM, SGLang, Liger,
+# unsloth and TensorRT-LLM with names of their own.
+LAST_WORDS: tuple[Entry, ...] = (
+    entry(r"[sS]ampl(?:ing|e_)|gumbel|rejection_", "rng"),
+    entry(r"(?i:_norm|norm_)|Norm(?=[A-Z<(]|$)", "norm", None, FUSED),
+    entry(
+        r"(?i:absmax|amax|kl_?div)|_jsd_|_reduc(?:e|tion)(?:_|\b)|[rR]educ(?:e|tion)K|(?:^|_)(?:sum|mean|merge)_|"
+        r"tv_distance|_combine_",
+        "reduction",
+        words="max div jsd reduc sum mean merge tv_distance combine",
+    ),
+    entry(
+        r"(?i:kv_?cache|page_?table|block_table|slot_mapping|kv_buffer|_indices|_index_|offsets|token_ids|position|"
+        r"metadata|bincount|histogram)|req_to_token|copy_page|swap_blocks|_draft_|eagle_|_tree_|seq_?lens|prepare_\w{0,30}input",
+        "index",
+        words="cache page table mapping buffer indic index offset token position meta count hist draft eagle tree "
+        "block len input",
+    ),
+    entry(
+        r"(?i:swiglu|geglu|situ_|swish|hadamard|fwht|dequant|bitmask|penalt|tanh|softplus)|and_mul|"
+        r"(?:^|_)(?:add|mul|sub|div|scale|shift|gate|residual|mask|pad|pack|unpack|concat|convert|cast|copy|zero|cat|"
+        r"bias|temperature|modulate|square|element|exp|apply|dyt|exact|approx|fg|DWf_DW_dfg)_(?:\w{1,40}_)?kernel|"
+        r"Concat\w{0,20}Kernel|convert_\w{0,20}_kernel",
+        "elementwise",
+        None,
+        FUSED,
+        "swiglu geglu situ_ swish hadamard fwht dequant bitmask penalt tanh softplus and_mul _kernel concat",
+    ),
 )
