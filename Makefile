@@ -3,7 +3,7 @@
 #   make demo    record the bundled slow training script and analyze its trace
 #   make test    all tests, one process per core
 #   make test-quick
-#                the inner loop: without torch processes, browser and cluster
+#                the inner loop: without torch processes, browser, cluster, real traces and slow tests
 #   make lint    ruff, mypy, the import contract, and make audit if PyPI answers; changes nothing
 #   make test-torch
 #                the recording tests on torch 2.1 and 2.15 too, in their own environments (11 GB, Python 3.11)
@@ -43,7 +43,7 @@ test: $(STAMP)
 	$(BIN)/python -m pytest $(if $(TESTS),,$(PARALLEL)) $(OPTIONS) $(TESTS)
 
 test-quick: $(STAMP)
-	$(BIN)/python -m pytest $(PARALLEL) -m "not torch and not browser and not cluster" $(OPTIONS) $(TESTS)
+	$(BIN)/python -m pytest $(PARALLEL) -m "not torch and not browser and not cluster and not real_traces and not slow" $(OPTIONS) $(TESTS)
 
 test-torch: $(TORCHES:%=.venv-torch-%/.installed)
 	set -e; for version in $(TORCHES); do \

@@ -16,10 +16,23 @@ MARK_OF_FIXTURE = {
     "browser": "browser", "chromium": "browser", "open_report": "browser",
 }  # fmt: skip
 
+SLOW = (  # left out by `make test-quick`
+    "tests/action/",
+    "tests/analyzer/ranks/test_joint_replay.py",
+    "tests/fixtures/test_crowds.py",
+    "tests/fixtures/test_fuzz.py",
+    "tests/fixtures/test_generate.py",
+    "tests/rules/test_catalogue.py",
+    "tests/test_adversity.py",
+    "tests/workers/",
+)
+
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     for item in items:
+        if item.nodeid.startswith(SLOW):
+            item.add_marker("slow")
         for fixture in getattr(item, "fixturenames", ()):
             if fixture in MARK_OF_FIXTURE:
                 item.add_marker(MARK_OF_FIXTURE[fixture])

@@ -344,6 +344,7 @@ def test_without_launches_there_is_nothing_to_replay() -> None:
     assert not facts.replay_trusted
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fixed", [False, True])
 @pytest.mark.parametrize("scenario", SCENARIOS)
 def test_no_change_gives_generated_steps_back(example: GetExample, scenario: str, fixed: bool) -> None:
