@@ -13,8 +13,7 @@ import numpy.typing as npt
 from msgspec import Struct, field
 
 from traceopt.analyzer.arrays.grouping import distinct_values, numbered, split
-from traceopt.analyzer.arrays.intervals import Intervals, merge, union
-from traceopt.analyzer.arrays.percentiles import median
+from traceopt.analyzer.arrays.intervals import EMPTY, Intervals, merge, union
 from traceopt.analyzer.communication.collectives import CollectiveCalls, find_collectives, find_cpu_collectives
 from traceopt.analyzer.communication.gradient_reductions import GradientReductions, find_gradient_reductions
 from traceopt.analyzer.communication.overlap_slowdown import OverlappedKernel, find_overlapped_kernels
@@ -43,10 +42,10 @@ from traceopt.analyzer.timeline.device import TraceDevice, find_device
 from traceopt.analyzer.timeline.gpu_work import GpuWork
 from traceopt.analyzer.timeline.host_activity import Host
 from traceopt.analyzer.timeline.launch_calls import LaunchCalls
-from traceopt.analyzer.timeline.launch_links import LaunchLinks, link
+from traceopt.analyzer.timeline.launch_links import LaunchLinks, launch_times, link
 from traceopt.analyzer.timeline.name_totals import NameTotal, totals_by_name
 from traceopt.analyzer.timeline.regions import Regions
-from traceopt.analyzer.timeline.steps import Steps, find_steps
+from traceopt.analyzer.timeline.steps import Steps, find_marks, find_steps, without_empty_end
 from traceopt.analyzer.trace_quality import TraceQuality
 from traceopt.analyzer.vocabulary.host_activities import GRADIENT_FRAME, LOGGING_FRAME, REPORTING_FUNCTION
 from traceopt.analyzer.vocabulary.kernel_names import FUSIBLE_KINDS
@@ -78,21 +77,43 @@ class Facts(Struct, frozen=True, dict=True):
     trace: Trace
     device_overrides: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     workload: Workload = field(default_factory=Workload)
+    every_step: bool = False
+
+    @cached_property
+    def recorded_steps(self) -> Steps:
+        """All recorded steps, also those that are unusual."""
+        marks, runtime = find_marks(self.trace), self.trace.runtime
+        work = GpuWork(self.trace, EMPTY, EMPTY)
+        launch = self.links.launch[work.rows]
+        launched = launch_times(work.work, launch, runtime)
+        started = launched if len(runtime) else self.trace.ops.start
+        return find_steps(without_empty_end(marks, started), launched, work.work.end)
 
     @cached_property
     def steps(self) -> Steps:
-        """The measured steps: where each begins and ends, and the thread of the training loop."""
-        return find_steps(self.trace)
+        """The typical steps, over which all other facts are averaged: where each begins and ends, and the thread of the
+        training loop.
+        """
+        return self.recorded_steps if self.every_step else self.recorded_steps.typical
+
+    @cached_property
+    def of_every_step(self) -> Facts:
+        """The facts of all recorded steps, for what happens in unusual steps."""
+        if self.steps is self.recorded_steps:
+            return self
+        facts = Facts(self.trace, self.device_overrides, self.workload, every_step=True)
+        vars(facts).update({name: getattr(self, name) for name in ("slices", "links", "call_sites", "recorded_steps")})
+        return facts
 
     @property
     def step_ns(self) -> float:
-        """The median step, in ns."""
-        return median(self.steps.duration)
+        """The mean of the typical steps, in ns."""
+        return self.steps.window_ns / self.steps.count
 
     @cached_property
     def throughput(self) -> MeasuredThroughput | None:
         """Tokens or samples per second of one GPU; None unless the user said what a step processes."""
-        return measure(self.workload, self.steps.window_ns / self.steps.count)
+        return measure(self.workload, self.step_ns)
 
     @cached_property
     def slices(self) -> Slices:
@@ -126,7 +147,8 @@ class Facts(Struct, frozen=True, dict=True):
     @cached_property
     def gpu(self) -> GpuWork:
         """The GPU work inside the window: kinds, streams, and when the device was busy with what."""
-        return GpuWork(self.trace, self.steps.window, copy_collectives(self.trace, self.slices, self.links))
+        steps, collectives = self.steps, copy_collectives(self.trace, self.slices, self.links)
+        return GpuWork(self.trace, steps.window, steps.host_window, collectives)
 
     @cached_property
     def device(self) -> TraceDevice:
@@ -234,8 +256,7 @@ class Facts(Struct, frozen=True, dict=True):
         """
         if self.has_gpu:
             return self.gaps.starved.within(start, end)
-        window = self.steps.window
-        return np.asarray(np.maximum(np.minimum(end, window[1]) - np.maximum(start, window[0]), 0))
+        return self.steps.window.within(start, end)
 
     @cached_property
     def repetition(self) -> Repetition:
@@ -343,7 +364,7 @@ class Facts(Struct, frozen=True, dict=True):
     @cached_property
     def memory(self) -> DeviceMemory | None:
         """Device memory over time; None if it was not recorded."""
-        return find_memory(self.trace, self.steps, self.has_gpu)
+        return find_memory(self.trace, self.recorded_steps, self.has_gpu)
 
     @cached_property
     def blocks(self) -> MemoryBlocks | None:
@@ -366,8 +387,9 @@ class Facts(Struct, frozen=True, dict=True):
 
     @cached_property
     def replay_graph(self) -> Graph:
-        """The dependency graph of the recorded steps that the replay re-times."""
-        return build_graph(self.trace, self.slices, self.links, self.gpu, self.steps, self.profiler_cost)
+        """The dependency graph of all recorded steps that the replay re-times."""
+        facts = self.of_every_step
+        return build_graph(self.trace, self.slices, self.links, facts.gpu, self.recorded_steps, facts.profiler_cost)
 
     @cached_property
     def profiler_cost(self) -> Intervals:
@@ -386,8 +408,8 @@ class Facts(Struct, frozen=True, dict=True):
         return self.replay()
 
     def replay(self, changes: Sequence[Change] = ()) -> Replayed:
-        """The recorded steps, re-timed with changes applied."""
-        return replay(self.replay_graph, self.steps, changes)
+        """All recorded steps, re-timed with changes applied."""
+        return replay(self.replay_graph, self.recorded_steps, changes)
 
     @cached_property
     def flow_areas(self) -> dict[str, Intervals]:
@@ -399,7 +421,7 @@ class Facts(Struct, frozen=True, dict=True):
     @cached_property
     def replay_error(self) -> ReplayError | None:
         """Error of a replay without a change; None if there is nothing to replay."""
-        return replay_error(self.replay_graph, self.steps, self.has_gpu)
+        return replay_error(self.replay_graph, self.recorded_steps, self.has_gpu)
 
     @property
     def replay_trusted(self) -> bool:

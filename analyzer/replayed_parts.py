@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from traceopt.analyzer.arrays.intervals import Intervals, clip, complement, intersect, merge, subtract, union
+from traceopt.analyzer.arrays.intervals import Intervals, intersect, merge, subtract, union
 from traceopt.analyzer.replay.changes import host_removals
 from traceopt.analyzer.tables.schema import Mask
 from traceopt.analyzer.timeline.cpu_phases import PHASES
@@ -51,18 +51,21 @@ def busy_names(facts: Facts) -> frozenset[str]:
 
 
 def parts_of(facts: Facts, replayed: Replayed) -> dict[str, float]:
-    """Exclusive parts by name, ns of the mean step. They sum to the step."""
-    window = int(replayed.timing.complete[0]), int(replayed.timing.complete[-1])
+    """Exclusive parts by name, ns of the typical step. They sum to the step."""
+    complete, typical = replayed.timing.complete, replayed.graph.typical
+    window = union(complete[typical], complete[typical + 1])
     spent = _host_time(facts, replayed)
     if facts.has_gpu:
         parts, starved, queued = _device_parts(facts, replayed, window)
         parts |= _starved_parts(replayed, spent, starved) | {QUEUED: float(queued)}
     else:
-        parts = {name: float(amount.sum()) for name, amount in spent.items()}
-    return {name: ns / facts.steps.count for name, ns in parts.items()}
+        step = np.searchsorted(replayed.graph.borders, np.arange(len(replayed.rows))) - 1
+        counts = np.isin(step, typical)
+        parts = {name: float(amount[counts].sum()) for name, amount in spent.items()}
+    return {name: ns / len(typical) for name, ns in parts.items()}
 
 
-def _device_parts(facts: Facts, replayed: Replayed, window: tuple[int, int]) -> tuple[dict[str, float], Intervals, int]:
+def _device_parts(facts: Facts, replayed: Replayed, window: Intervals) -> tuple[dict[str, float], Intervals, int]:
     """Busy parts, when the device starved, and for how long it was idle although work was queued."""
     graph, gpu = facts.replay_graph, facts.gpu
     rows = np.flatnonzero(graph.work >= 0)
@@ -71,15 +74,15 @@ def _device_parts(facts: Facts, replayed: Replayed, window: tuple[int, int]) -> 
 
     def area(mask: Mask) -> Intervals:
         mine = mask[graph.work[rows]]
-        return clip(union(start[mine], end[mine]), *window)
+        return intersect(union(start[mine], end[mine]), window)
 
     compute, communication, copies = area(gpu.is_compute), area(gpu.is_communication), area(gpu.is_copy)
     busy = merge(compute, communication, copies)
-    idle = complement(busy, *window)
+    idle = subtract(window, busy)
     order = np.argsort(start, kind="stable")
     following = np.searchsorted(start[order], idle.end, side="left")
     issued = (replayed.timing.clock + np.maximum(replayed.rows.latency, 0))[rows[order]]
-    starved = union(idle.start, np.clip(np.append(issued, window[1])[following], idle.start, idle.end))
+    starved = union(idle.start, np.clip(np.append(issued, window.end[-1])[following], idle.start, idle.end))
     parts = {
         "compute": float(compute.total),
         "communication": float(subtract(communication, compute).total),
@@ -93,7 +96,7 @@ def _host_time(facts: Facts, replayed: Replayed) -> dict[str, npt.NDArray[np.flo
     graph = facts.replay_graph
     begin, end = graph.host_start, graph.host_end
     removals = host_removals(graph, replayed.changes)
-    areas = facts.flow_areas if facts.has_gpu else facts.cpu_phases.areas
+    areas = facts.flow_areas if facts.has_gpu else facts.of_every_step.cpu_phases.areas
     none = np.zeros(len(begin))
     none.flags.writeable = False
     spent = dict.fromkeys((*areas, UNTRACED), none)

@@ -8,14 +8,14 @@ from functools import cached_property
 import numpy as np
 from msgspec import Struct
 
-from traceopt.analyzer.arrays.intervals import EMPTY, Intervals, clip, intersect, union
+from traceopt.analyzer.arrays.intervals import EMPTY, Intervals, intersect, union
 from traceopt.analyzer.arrays.percentiles import median
 from traceopt.analyzer.stalls.idle import Gaps, Idle
 from traceopt.analyzer.tables.schema import I8, Mask
 from traceopt.analyzer.tables.trace import Trace
 from traceopt.analyzer.timeline.device import TraceDevice
 from traceopt.analyzer.timeline.gpu_work import GpuWork
-from traceopt.analyzer.timeline.launch_links import LaunchLinks
+from traceopt.analyzer.timeline.launch_links import LaunchLinks, launched_before
 from traceopt.analyzer.timeline.steps import Steps
 from traceopt.analyzer.vocabulary import op_names
 from traceopt.analyzer.vocabulary.event_categories import COUNTER_RANGE_CATEGORY, HARDWARE_COUNTERS, unread
@@ -108,15 +108,8 @@ class TraceQuality(Struct, frozen=True, dict=True):
 
     @cached_property
     def _earlier(self) -> Mask:
-        """Orphans before the first work of their stream with a known launch: launched before the file begins.
-
-        A stream runs in order, so the launches of later orphans were dropped by the profiler.
-        """
-        work, orphan = self.gpu.work, self._orphan
-        streams, stream = np.unique(work.stream, return_inverse=True)
-        first = np.full(len(streams), np.iinfo(np.int64).max)
-        np.minimum.at(first, stream[~orphan], work.start[~orphan])
-        return np.asarray(orphan & (work.start < first[stream]))
+        """Work that was launched before the file begins."""
+        return launched_before(self.gpu.work, self._orphan)
 
     @cached_property
     def earlier_share(self) -> float:
@@ -126,7 +119,7 @@ class TraceQuality(Struct, frozen=True, dict=True):
     @property
     def lead_steps(self) -> float:
         """How long the file covers before the first measured step, in median steps: the end of a truncated step."""
-        return float(self.steps.window[0] / max(1.0, median(self.steps.duration)))
+        return float(self.steps.host_start[0] / max(1.0, median(self.steps.duration)))
 
     @cached_property
     def lost_launches(self) -> int:
@@ -142,8 +135,7 @@ class TraceQuality(Struct, frozen=True, dict=True):
         run.
         """
         runtime = self.trace.runtime
-        start, end = self.steps.window
-        inside = (runtime.start >= start) & (runtime.end < end) & ~self.captures.contains(runtime.start)
+        inside = self.steps.host_window.contains(runtime.start) & ~self.captures.contains(runtime.start)
         return np.flatnonzero(self._calls(op_names.is_kernel_launch) & inside)
 
     @property
@@ -171,7 +163,7 @@ class TraceQuality(Struct, frozen=True, dict=True):
         close = np.searchsorted(ends, begins)
         begins, close = begins[close < len(ends)], close[close < len(ends)]
         spans = (np.append(runtime.start[rows], begins), np.append(runtime.end_of(rows), ends[close]))
-        return clip(union(*spans), *self.steps.window)
+        return intersect(union(*spans), self.steps.window)
 
     @property
     def capture_share(self) -> float:

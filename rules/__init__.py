@@ -26,7 +26,7 @@ from traceopt.analyzer.run_log.step_ledger import Ledger
 from traceopt.analyzer.stalls.syncs import BLOCKING_COPY, DATA_DEPENDENT, EXPLICIT, SCALAR_READ
 from traceopt.analyzer.tables.schema import I8, Mask
 from traceopt.analyzer.timeline.call_tree import ANNOTATION, OP, PYTHON, RUNTIME
-from traceopt.analyzer.timeline.steps import usual_interval
+from traceopt.analyzer.timeline.steps import UNUSUAL_DEVIATIONS, UNUSUAL_FACTOR, unusual, usual_interval
 from traceopt.analyzer.vocabulary.architectures import DTYPE_BYTES
 from traceopt.analyzer.vocabulary.kernel_labels import short_name
 from traceopt.analyzer.work.gemms import GemmShape
@@ -106,6 +106,8 @@ __all__ += [
     "PYTHON",  # kind of slice: Python frames
     "RUNTIME",  # kind of slice: runtime and driver calls
     "SCALAR_READ",  # reason of a sync: one number is read from the GPU
+    "UNUSUAL_DEVIATIONS",
+    "UNUSUAL_FACTOR",
     "GemmShape",
     "Intervals",
     "Ledger",
@@ -115,6 +117,7 @@ __all__ += [
     "merge",
     "subtract",
     "union",
+    "unusual",
     "usual_interval",
 ]
 

@@ -165,7 +165,7 @@ def _document(
         path=first.trace.meta.path if len(ranks.facts) == 1 else path,
         ranks=len(ranks.facts),
         meetings=ranks.meetings if len(ranks.facts) > 1 else 0,
-        steps=first.steps.count,
+        steps=first.recorded_steps.count,
         changes=names,
         fixes=[
             WhatIfFix(

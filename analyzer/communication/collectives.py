@@ -68,9 +68,7 @@ def find_collectives(trace: Trace, slices: Slices, links: LaunchLinks, gpu: GpuW
     sizes = np.array([_bytes(trace, gpu, row, slices, slice_) for row, slice_ in pairs])
     ranks = int(gpu.work.group_size[rows].max())
     ranks = ranks if ranks > 0 else trace.meta.world_size or 0
-    start = np.maximum(gpu.work.start[rows], gpu.window[0])
-    end = np.minimum(gpu.work.end_of(rows), gpu.window[1])
-    exposed = (end - start) - gpu.compute.within(start, end)
+    exposed = gpu.exposed_communication.within(gpu.work.start[rows], gpu.work.end_of(rows))
     out = []
     for kind in sorted(set(kinds)):
         mine = np.array([k == kind for k in kinds])
@@ -82,7 +80,7 @@ def find_collectives(trace: Trace, slices: Slices, links: LaunchLinks, gpu: GpuW
 
 
 def find_cpu_collectives(
-    trace: Trace, slices: Slices, runs: npt.NDArray[np.bool_], exposed: Intervals, window: tuple[int, int]
+    trace: Trace, slices: Slices, runs: npt.NDArray[np.bool_], exposed: Intervals, window: Intervals
 ) -> list[CollectiveCalls]:
     """The collectives of a CPU-only run by kind, most exposed first. `runs` are the slices in which collectives run, on
     threads of their own; `exposed` is when the training thread waits for them, inside the window.
@@ -91,10 +89,10 @@ def find_cpu_collectives(
     every = every[np.argsort(slices.start[every], kind="stable")]
     kinds = _kinds_of_names(trace)
     launches = _launches(trace, slices, every, kinds)
-    inside = (slices.start[every] < window[1]) & (slices.end[every] > window[0])
+    inside = window.within(slices.start[every], slices.end[every]) > 0
     rows, launches = every[inside], launches[inside]
-    start, end = np.maximum(slices.start[rows], window[0]), np.minimum(slices.end[rows], window[1])
-    begun_before = np.maximum.accumulate(np.append(window[0], end))[:-1]
+    start, end = slices.start[rows], slices.end[rows]
+    begun_before = np.maximum.accumulate(np.append(start[:1], end))[:-1]
     # Time of two at once counts for the first.
     alone = exposed.within(np.maximum(start, np.minimum(begun_before, end)), end)
     pairs = zip(rows.tolist(), launches.tolist(), strict=True)
@@ -103,7 +101,7 @@ def find_cpu_collectives(
     out = []
     for kind in sorted({kinds[code] for code in slices.name[rows].tolist()}):
         mine = np.array([kinds[code] == kind for code in slices.name[rows].tolist()])
-        duration, factor = (end - start)[mine], _bus_factor(kind, ranks)
+        duration, factor = window.within(start, end)[mine], _bus_factor(kind, ranks)
         calls = CollectiveCalls(kind, rows[mine], launches[mine], duration, alone[mine], sizes[mine], factor)
         out.append(calls)
     return sorted(out, key=lambda c: -int(c.exposed.sum()))

@@ -33,8 +33,9 @@ class DeviceMemory(Struct, frozen=True):
 
     def lowest_by_step(self, steps: Steps) -> I8:
         """The lowest allocated bytes in each step that has samples, in order of time."""
-        inside = steps.contain(self.time)
-        known, first = np.unique(steps.step_of(self.time)[inside], return_index=True)
+        step = steps.host_step_of(self.time)
+        inside = step >= 0
+        known, first = np.unique(step[inside], return_index=True)
         return np.minimum.reduceat(self.allocated[inside], first) if len(known) else np.empty(0, np.int64)
 
     def curve(self, start: int, end: int, points: int = 500) -> tuple[I8, I8, I8]:
@@ -68,8 +69,7 @@ def find_memory(trace: Trace, steps: Steps, gpu: bool) -> DeviceMemory | None:
         devices = table.device[usable]
         peaks = {d: table.allocated[usable[devices == d]].max() for d in np.unique(devices).tolist()}
         usable = usable[devices == max(peaks, key=lambda d: peaks[d])]
-    start, end = steps.window
-    rows = usable[(table.time[usable] >= start) & (table.time[usable] < end)]
+    rows = usable[steps.host_window.contains(table.time[usable])]
     return _samples(table, rows if len(rows) else usable, usable)
 
 

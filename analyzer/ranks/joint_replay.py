@@ -42,7 +42,7 @@ class Ranks(Struct, frozen=True, dict=True):
 
     @cached_property
     def run(self) -> RunFacts:
-        return RunFacts([summarize(facts) for facts in self.facts])
+        return RunFacts([summarize(facts.of_every_step) for facts in self.facts])
 
     @cached_property
     def clock_ns(self) -> list[int]:
@@ -93,7 +93,7 @@ class Ranks(Struct, frozen=True, dict=True):
             return [self.facts[0].replay(changes[0])]
         rows = [apply_all(facts.replay_graph, own) for facts, own in zip(self.facts, changes, strict=True)]
         met, moving = self._met
-        rounds = 1 if min(facts.steps.count for facts in self.facts) >= MIN_STEPS else 2
+        rounds = 1 if min(facts.recorded_steps.count for facts in self.facts) >= MIN_STEPS else 2
         kept = [
             Meetings(*(column[own.duration[one.row] > 0] for column in (one.row, one.event, one.late)))
             for one, own in zip(met, rows, strict=True)

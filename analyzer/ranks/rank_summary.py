@@ -61,7 +61,7 @@ class RankSummary(Struct, frozen=True):
 def summarize(facts: Facts) -> RankSummary:
     meta, steps = facts.trace.meta, facts.steps
     compute = facts.gpu.compute if facts.has_gpu else facts.cpu_phases.model_work
-    parts = {COMPUTE: compute.within(steps.edges[:-1], steps.edges[1:]), **_waits(facts)}
+    parts = {COMPUTE: steps.within(compute), **_waits(facts)}
     return RankSummary(
         rank=meta.rank,
         path=meta.path,
@@ -69,7 +69,7 @@ def summarize(facts: Facts) -> RankSummary:
         step_names=steps.names,
         step_ns=steps.duration,
         parts=parts,
-        profiler_ns=facts.profiler_cost.within(steps.edges[:-1], steps.edges[1:]),
+        profiler_ns=steps.host_within(facts.profiler_cost),
         places=_places(facts, parts),
         collectives=_collectives(facts),
         has_clock=meta.start_ns is not None,
@@ -109,8 +109,8 @@ def _collectives(facts: Facts) -> Collectives:
     )
     kinds = np.repeat(np.array([calls.name for calls in found] or [""]), [calls.calls for calls in found] or [0])
     at = facts.slices.start[np.maximum(launch, 0)] if len(facts.slices) else np.zeros(len(rows), np.int64)
-    step = np.where(launch >= 0, facts.steps.step_of(at), -1)
-    keep = np.flatnonzero((step >= 0) & (step < facts.steps.count))
+    step = np.where(launch >= 0, facts.steps.host_step_of(at), -1)
+    keep = np.flatnonzero(step >= 0)
     keep = keep[np.argsort(at[keep], kind="stable")]
     rows, exposed, step = rows[keep], exposed[keep], step[keep]
     labels, label = _labels([_label(facts, int(row), str(kind)) for row, kind in zip(rows, kinds[keep], strict=True)])

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from traceopt.analyzer.recordings.operator_alignment import align, count_same
 from traceopt.analyzer.tables.schema import I4, I8, MemoryTable, PythonTable, T
 from traceopt.analyzer.tables.trace import Trace
-from traceopt.analyzer.timeline.steps import PROFILER_STEP, Steps, find_steps
+from traceopt.analyzer.timeline.steps import PROFILER_STEP, Marks, find_marks
 
 _OP_TEXTS = ("dims", "types", "concrete", "stack")
 _ANNOTATION_TEXTS = ("dims", "types", "stack")
@@ -164,11 +164,11 @@ class _StepPair(Struct, frozen=True):
 
 def _pair_steps(timing: Trace, detail: Trace) -> Iterator[_StepPair]:
     """Pairs each step of the timing cycle with the most similar step of the detail cycle."""
-    steps, others = find_steps(timing), find_steps(detail)
+    steps, others = find_marks(timing), find_marks(detail)
     marks, other_marks = _Marks.of(timing), _Marks.of(detail)
-    there = [_borders(others, index) for index in range(others.count)]
+    there = [_borders(others, index) for index in range(len(others.start))]
     patterns = [other_marks.name[other_marks.within(others.thread, *borders)] for borders in there]
-    for index in range(steps.count):
+    for index in range(len(steps.start)):
         here = _borders(steps, index)
         names = marks.name[marks.within(steps.thread, *here)]
         # Among equally similar steps take the one with the same index, so that neighbours borrow different memory
@@ -178,8 +178,8 @@ def _pair_steps(timing: Trace, detail: Trace) -> Iterator[_StepPair]:
         yield _pair(marks, other_marks, range(len(timing.threads)), here, there[best], best)
 
 
-def _borders(steps: Steps, index: int) -> tuple[int, int]:
-    return int(steps.start[index]), int(steps.start[index] + steps.duration[index])
+def _borders(marks: Marks, index: int) -> tuple[int, int]:
+    return int(marks.start[index]), int(marks.end[index])
 
 
 def _likeness(left: I4, right: I4) -> tuple[int, int]:

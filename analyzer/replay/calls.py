@@ -44,12 +44,13 @@ def find_calls(trace: Trace, slices: Slices, links: LaunchLinks, steps: Steps) -
     launches = links.launch[links.launch >= 0]
     graphs = named(trace, runtime.name[launches], op_names.is_graph_launch)
     kind[launches] = np.where(graphs, GRAPH_LAUNCH, LAUNCH)
-    kind[(runtime.start < steps.window[0]) | (runtime.start >= steps.window[1])] = 0
+    kind[~steps.host_window.contains(runtime.start)] = 0
     rows = _outermost(slices, kind > 0)
     concurrent = np.isin(runtime.thread[rows], _concurrent(trace, slices, steps, rows))
-    start = np.concatenate((steps.edges, runtime.start[rows]))
-    end = np.concatenate((steps.edges, runtime.start[rows] + np.where(concurrent, 0, runtime.duration[rows])))
-    borders = len(steps.edges)
+    marks = np.append(steps.host_start, steps.host_end[-1])
+    start = np.concatenate((marks, runtime.start[rows]))
+    end = np.concatenate((marks, runtime.start[rows] + np.where(concurrent, 0, runtime.duration[rows])))
+    borders = len(marks)
     order = np.argsort(start, kind="stable")  # stable: a border comes before a call at the same time
     return Calls(
         np.concatenate((np.full(borders, BORDER, np.uint8), kind[rows]))[order],

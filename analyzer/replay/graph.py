@@ -62,6 +62,7 @@ class Graph(Struct, frozen=True, dict=True):
     fixed: int
     borders: I8  # the row that begins the first step and the rows that end a step; shape (steps + 1,)
     profiler: Intervals  # when the profiler delayed the host; no change removes this
+    typical: I8  # indices of the typical steps: the duration of a step is their mean
 
     @cached_property
     def changeable(self) -> I8:
@@ -162,6 +163,7 @@ def build_graph(
         fixed=int((call < 0).sum()),
         borders=place[-len(borders) :],
         profiler=profiler,
+        typical=steps.typical_rows,
     )
 
 

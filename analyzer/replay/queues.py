@@ -106,7 +106,11 @@ def find_queues(gpu: GpuWork, links: LaunchLinks, calls: Calls) -> Queues:
     mine = np.flatnonzero((calls.kind == LAUNCH) | (calls.kind == GRAPH_LAUNCH))
     call_of_runtime[calls.row[mine]] = mine
     launched = call_of_runtime[launch]
-    late = (launched == BEFORE) & (launch >= 0) & (np.append(gpu.trace.runtime.start, 0)[launch] >= gpu.window[1])
+    late = (
+        (launched == BEFORE)
+        & (launch >= 0)
+        & (np.append(gpu.trace.runtime.start, 0)[launch] >= gpu.launch_window.end[-1])
+    )
     ids, stream = _numbered(gpu.work.stream)
     order = np.lexsort((gpu.work.start, stream))
     order = order[~late[order]]
@@ -116,7 +120,7 @@ def find_queues(gpu: GpuWork, links: LaunchLinks, calls: Calls) -> Queues:
     for one in range(len(ids)):
         rows = np.flatnonzero(stream == one)
         call[rows] = _issued_with(launched[rows], len(calls) - 1)
-    keep = np.where(call == BEFORE, end > gpu.window[0], True) & ((launched >= 0) | (start < gpu.window[1]))
+    keep = np.where(call == BEFORE, end > gpu.window.start[0], True) & ((launched >= 0) | (start < gpu.window.end[-1]))
     return Queues(ids, order[keep], stream[keep], call[keep], launched[keep], start[keep], end[keep])
 
 

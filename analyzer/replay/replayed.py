@@ -46,8 +46,8 @@ class Replayed(Struct, frozen=True, dict=True):
 
     @property
     def step_ns(self) -> float:
-        """Duration of the median step."""
-        return self.step_times.step_ns
+        """Duration of a step: the mean of those that are typical as recorded."""
+        return max(1.0, float(self.per_step_ns[self.graph.typical].mean()))
 
 
 def replay(graph: Graph, steps: Steps, changes: Sequence[Change] = ()) -> Replayed:
@@ -77,7 +77,7 @@ def replay_error(graph: Graph, steps: Steps, has_gpu: bool) -> ReplayError | Non
     """
     if has_gpu and graph.fixed == (graph.work >= 0).sum():
         return None
-    measured = np.maximum(np.diff(steps.edges), 1)
+    measured = np.maximum(steps.host_end - steps.host_start, 1)
     replayed = np.diff(step_times(graph, graph.rows).host)
     missed = median(np.abs(replayed - measured) / measured)
     return ReplayError(missed, float(graph.unexplained.sum()) / steps.window_ns)

@@ -8,7 +8,6 @@ import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
-from traceopt.analyzer.arrays.percentiles import median
 from traceopt.analyzer.replay.graph import HOST, Graph, Rows
 from traceopt.analyzer.replay.queues import EARLY
 from traceopt.analyzer.tables.schema import I8
@@ -29,16 +28,6 @@ class StepTimes(Struct, frozen=True):
     def per_step_ns(self) -> I8:
         """Duration of each step. Shape (steps,)."""
         return np.diff(self.complete)
-
-    @property
-    def step_ns(self) -> float:
-        """Duration of the median step, which ignores rare events."""
-        return max(1.0, median(self.per_step_ns))
-
-    @property
-    def mean_step_ns(self) -> float:
-        """Duration of the mean step, which includes rare events."""
-        return float(np.mean(self.per_step_ns))
 
 
 class Timing(StepTimes, frozen=True):

@@ -53,8 +53,7 @@ def find_gaps(gpu: GpuWork, links: LaunchLinks, steps: Steps) -> Gaps:
     provided that launches were recorded at all.
     """
     work, idle = gpu.work, gpu.idle
-    edges = steps.edges
-    pieces = intersect_at(idle, edges)
+    pieces = cut_at(idle, steps.start)
     whole = np.searchsorted(idle.start, pieces.start, side="right") - 1
     whole_start, whole_end = idle.start[whole], idle.end[whole]
     next_row = np.searchsorted(work.start, whole_end, side="left")
@@ -77,9 +76,8 @@ def find_gaps(gpu: GpuWork, links: LaunchLinks, steps: Steps) -> Gaps:
     return Gaps(pieces.start, pieces.end, starved_end, steps.step_of(pieces.start), next_row, thread.astype(np.int32))
 
 
-def intersect_at(area: Intervals, edges: I8) -> Intervals:
-    """`area` inside [edges[0], edges[-1]), cut at every edge, so pieces may touch."""
-    cuts = edges[1:-1]
+def cut_at(area: Intervals, cuts: I8) -> Intervals:
+    """`area`, cut at each of these times, so pieces may touch."""
     inside = cuts[area.contains(cuts - 1) & area.contains(cuts)]
     start = np.sort(np.concatenate((area.start, inside)))
     end = np.sort(np.concatenate((area.end, inside)))
@@ -96,8 +94,7 @@ class Idle(Struct, frozen=True, dict=True):
     @cached_property
     def by_step(self) -> I8:
         """Idle time by step and cause. Shape (steps, causes), ns."""
-        step = np.clip(self.gaps.step, 0, self.steps.count - 1)
-        return np.stack([self.steps.per_step(step, column) for column in self.amount.T], axis=1)
+        return np.stack([self.steps.per_step(self.gaps.step, column) for column in self.amount.T], axis=1)
 
     def of_gaps(self, cause: str) -> I8:
         """Idle time of each gap due to a cause. Shape (len(gaps),), ns."""
@@ -107,9 +104,8 @@ class Idle(Struct, frozen=True, dict=True):
         return int(self.amount[:, CAUSES.index(cause)].sum())
 
     def typical_ns(self, *causes: str) -> float:
-        """Idle time due to the causes in the median step, so that a cost in a single step is no saving."""
-        columns = [CAUSES.index(cause) for cause in causes]
-        return float(np.median(self.by_step[:, columns].sum(axis=1)))
+        """Idle time due to the causes in the mean step."""
+        return sum(self.total_ns(cause) for cause in causes) / self.steps.count
 
 
 def attribute(

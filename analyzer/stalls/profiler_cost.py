@@ -13,8 +13,7 @@ def find_profiler_cost(slices: Slices, steps: Steps, extra_ns: float, frames_rec
     """When the profiler ran inside the steps: at the start of every event, for an equal part of the slowdown of
     recorded steps (`extra_ns` per step). `frames_recorded`: Python frames were recorded along with the times.
     """
-    began, ended = steps.window
-    recorded = (slices.start >= began) & (slices.start < ended)
+    recorded = steps.host_window.contains(slices.start)
     if not frames_recorded:
         recorded &= slices.kind != PYTHON
     start = slices.start[recorded]

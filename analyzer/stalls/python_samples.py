@@ -40,7 +40,7 @@ class PythonSamples(Struct, frozen=True):
         """
         total, chosen = 0, np.zeros(len(self), bool)
         functions, group = numbered(self.function)
-        step = steps.step_of(self.time)
+        step = steps.host_step_of(self.time)
         for mine in split(np.arange(len(self)), group, len(functions)) if len(functions) else []:
             by_step = steps.per_step(step[mine], np.full(len(mine), self.each_ns, np.int64))
             usual = int(np.sort(by_step)[(steps.count - 1) // 4])

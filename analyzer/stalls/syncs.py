@@ -100,15 +100,14 @@ def find_syncs(
     rows: npt.NDArray[np.int64],
 ) -> Syncs:
     """The syncs among `rows`, the slices of blocking calls. Without GPU work they cause no stalls."""
-    window = steps.window
-    rows = rows[(slices.start[rows] < window[1]) & (slices.end[rows] > window[0])]
+    rows = rows[steps.host_window.within(slices.start[rows], slices.end[rows]) > 0]
     rows = rows[np.argsort(slices.start[rows], kind="stable")]
     start, end = slices.start[rows], slices.end[rows]
     idle = gaps.starved.within(start, end)
     reason, cause = _reasons(trace, slices, rows)
     refill_end = _refill_end(trace, links, gpu, gaps, start, end)
     refill = gaps.starved.within(end, refill_end)
-    return Syncs(rows, start, end, steps.step_of(start), reason, cause, idle, refill_end, refill)
+    return Syncs(rows, start, end, steps.host_step_of(start), reason, cause, idle, refill_end, refill)
 
 
 def _reasons(

@@ -16,8 +16,8 @@ def nodes_per_step(trace: Trace, steps: Steps) -> float:
     """
     ops = trace.ops
     rows = np.flatnonzero((ops.sequence >= 0) & (ops.forward_thread <= 0))
-    step = steps.step_of(ops.start[rows])
-    inside = (step >= 0) & (step < steps.count)
+    step = steps.host_step_of(ops.start[rows])
+    inside = step >= 0
     nodes, _ = group_rows(step[inside], ops.sequence[rows[inside]])
     counts = np.bincount(step[inside][nodes], minlength=steps.count)
     return float(max(0.0, median(counts) - 1))

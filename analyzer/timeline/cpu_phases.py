@@ -7,7 +7,7 @@ from functools import cached_property
 import numpy as np
 from msgspec import Struct
 
-from traceopt.analyzer.arrays.intervals import EMPTY, Intervals, clip, complement, merge, subtract
+from traceopt.analyzer.arrays.intervals import EMPTY, Intervals, intersect, merge, subtract
 from traceopt.analyzer.tables.schema import I8, Mask
 from traceopt.analyzer.timeline.call_tree import ANNOTATION, OP
 from traceopt.analyzer.timeline.host_activity import Host
@@ -64,17 +64,17 @@ class CpuPhases(Struct, frozen=True, dict=True):
         taken = EMPTY
         areas = {}
         for name, area in raw.items():
-            mine = clip(area, *window)
+            mine = intersect(area, window)
             areas[name] = subtract(mine, taken)
             taken = merge(taken, mine)
         areas["backward"] = merge(areas["backward"], areas.pop("engine"))  # the time between its nodes
-        areas["untraced"] = complement(taken, *window)
+        areas["untraced"] = subtract(window, taken)
         return areas
 
     @cached_property
     def communication(self) -> Intervals:
         """Collectives that run on the CPU (gloo, MPI). `nccl:` rows only launch GPU work."""
-        return clip(self.regions.area(self.collectives), *self.steps.window)
+        return intersect(self.regions.area(self.collectives), self.steps.window)
 
     @cached_property
     def collectives(self) -> Mask:
@@ -84,16 +84,14 @@ class CpuPhases(Struct, frozen=True, dict=True):
     @cached_property
     def by_step(self) -> I8:
         """Time by step and phase. Shape (steps, phases), ns."""
-        edges = self.steps.edges
-        return np.stack([self.areas[name].within(edges[:-1], edges[1:]) for name in PHASE_NAMES], axis=1)
+        return np.stack([self.steps.within(self.areas[name]) for name in PHASE_NAMES], axis=1)
 
     def total_ns(self, phase: str) -> int:
         return self.areas[phase].total if phase in self.areas else 0
 
     def typical_ns(self, *phases: str) -> float:
-        """Time of the phases in the median step."""
-        columns = [PHASE_NAMES.index(phase) for phase in phases if phase in PHASE_NAMES]
-        return float(np.median(self.by_step[:, columns].sum(axis=1))) if columns else 0.0
+        """Time of the phases in the mean step."""
+        return sum(self.total_ns(phase) for phase in phases) / self.steps.count
 
     @cached_property
     def model_work(self) -> Intervals:

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from msgspec import Struct
 
 from traceopt.analyzer.arrays.grouping import Categorical, distinct, distinct_values, numbered
-from traceopt.analyzer.arrays.intervals import EMPTY, Intervals, clip, complement, merge, subtract, union
+from traceopt.analyzer.arrays.intervals import EMPTY, Intervals, intersect, merge, subtract, union
 from traceopt.analyzer.tables.schema import KERNEL, MEMCPY, GpuTable, Mask
 from traceopt.analyzer.tables.trace import Trace
 from traceopt.analyzer.vocabulary.kernel_names import KernelClass, classify
@@ -20,10 +20,11 @@ BUSY_LABELS = {"compute": "Compute kernels", "communication": "Exposed communica
 
 
 class GpuWork(Struct, frozen=True, dict=True):
-    """The work of one device in a window (start, end) in ns. Masks and arrays have shape (len(work),)."""
+    """The work of one device, and when it was busy inside a window. Masks and arrays have shape (len(work),)."""
 
     trace: Trace
-    window: tuple[int, int]
+    window: Intervals
+    launch_window: Intervals  # when the steps launched the work that runs in the window
     copy_collectives: Mask | None = None  # rows of trace.gpu that are copies but belong to a collective
 
     @cached_property
@@ -101,9 +102,7 @@ class GpuWork(Struct, frozen=True, dict=True):
     @cached_property
     def in_window(self) -> npt.NDArray[np.int64]:
         """Duration of each row inside the window, ns."""
-        start, end = self.window
-        inside = np.minimum(self.work.end, end) - np.maximum(self.work.start, start)
-        return np.asarray(np.maximum(inside, 0))
+        return self.window.within(self.work.start, self.work.end)
 
     @cached_property
     def is_kernel(self) -> Mask:
@@ -126,7 +125,7 @@ class GpuWork(Struct, frozen=True, dict=True):
         """When any row of the mask ran, clipped to the window."""
         if not len(self.work):
             return EMPTY
-        return clip(union(self.work.start[mask], self.work.end_of(mask)), *self.window)
+        return intersect(union(self.work.start[mask], self.work.end_of(mask)), self.window)
 
     @cached_property
     def compute(self) -> Intervals:
@@ -157,4 +156,4 @@ class GpuWork(Struct, frozen=True, dict=True):
 
     @cached_property
     def idle(self) -> Intervals:
-        return complement(self.busy, *self.window)
+        return subtract(self.window, self.busy)

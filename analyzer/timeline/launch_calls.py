@@ -42,12 +42,10 @@ class LaunchCalls(Struct, frozen=True, dict=True):
     def share_before(self, time: I8) -> npt.NDArray[np.float64]:
         """Share (0..1) of its step's kernels launched before each time; NaN outside the steps. Shape (len(time),)."""
         started = np.sort(self.gpu.trace.runtime.start[self._launch[self.gpu.is_kernel & (self._launch >= 0)]])
-        step = self.steps.step_of(time)
-        inside = (step >= 0) & (step < self.steps.count)
-        edges = np.searchsorted(started, self.steps.edges)
-        step = np.where(inside, step, 0)
-        before = np.searchsorted(started, time) - edges[step]
-        return np.where(inside, before / np.maximum(1, edges[step + 1] - edges[step]), np.nan)
+        step = self.steps.host_step_of(time)
+        first, last = np.searchsorted(started, self.steps.host_start), np.searchsorted(started, self.steps.host_end)
+        before = np.searchsorted(started, time) - first[step]
+        return np.where(step >= 0, before / np.maximum(1, last[step] - first[step]), np.nan)
 
     def function_with_share(self, share: float) -> int | None:
         """A slice of the innermost user function that makes at least this share of the training thread's launches:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import numpy as np
 from msgspec import Struct
 
-from traceopt.analyzer.tables.schema import I4, I8, RuntimeTable
+from traceopt.analyzer.tables.schema import I4, I8, GpuTable, Mask, RuntimeTable
 from traceopt.analyzer.tables.trace import Trace
 from traceopt.analyzer.timeline.call_tree import OP, RUNTIME, Slices
+
+MAX_DROPPED_SHARE = 0.01  # of the device's work: launches that the profiler dropped in a file that is otherwise whole
 
 
 class LaunchLinks(Struct, frozen=True):
@@ -35,6 +37,34 @@ def link(trace: Trace, slices: Slices) -> LaunchLinks:
     op_slice = slices.ancestor(launch_slice, slices.kind == OP)
     op = np.where(op_slice >= 0, slices.row[np.maximum(op_slice, 0)] if len(slices) else -1, -1)
     return LaunchLinks(launch, launch_slice, op.astype(np.int32), op_slice)
+
+
+def launched_before(work: GpuTable, orphan: Mask) -> Mask:
+    """Orphans (work whose launch is not in the file) before the first work of their stream with a known launch.
+
+    A stream runs in order, so these were launched before the file begins; the launches of later orphans were dropped by
+    the profiler. Shape (len(work),).
+    """
+    streams, stream = np.unique(work.stream, return_inverse=True)
+    first = np.full(len(streams), np.iinfo(np.int64).max)
+    np.minimum.at(first, stream[~orphan], work.start[~orphan])
+    return np.asarray(orphan & (work.start < first[stream]))
+
+
+def launch_times(work: GpuTable, launch: I4, runtime: RuntimeTable) -> I8:
+    """When the host launched each piece of work, ns, shape (len(work),). `launch`: its row of `runtime`, -1: unknown.
+
+    Work whose launch is not in the file counts as launched when it began; if the profiler dropped next to no launches,
+    the first such work of a stream was launched before the file begins.
+    """
+    orphan = launch < 0
+    if not len(runtime):
+        return work.start
+    times = np.where(orphan, work.start, runtime.start[np.maximum(launch, 0)])
+    before = launched_before(work, orphan)
+    if (orphan & ~before).sum() <= MAX_DROPPED_SHARE * len(work):
+        times[before] = np.iinfo(np.int64).min
+    return times
 
 
 def _by_correlation(wanted: I8, calls: RuntimeTable) -> I4:

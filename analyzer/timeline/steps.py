@@ -1,16 +1,24 @@
-"""The measured steps: where each begins and ends, and which thread runs the training loop."""
+"""The measured steps: where each begins and ends, and which thread runs the training loop.
+
+A step goes from completion to completion: it ends when the host has reached its mark and the device has completed all
+that was launched before. Where the host waits for the device in every step, that is the mark; where the host runs
+ahead, its marks say nothing about how long a step takes.
+"""
 
 from __future__ import annotations
 
 import re
+from functools import cached_property
 from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
+from msgspec.structs import replace
 
+from traceopt.analyzer.arrays.intervals import Intervals, union
 from traceopt.analyzer.arrays.percentiles import median
-from traceopt.analyzer.tables.schema import I8
+from traceopt.analyzer.tables.schema import I8, Mask
 from traceopt.analyzer.tables.trace import Trace
 from traceopt.analyzer.vocabulary import op_names
 
@@ -22,20 +30,44 @@ MIN_REPEATS = 3
 MIN_COVERAGE = 0.6
 MAX_SPREAD = 3.0
 
-STUMP_SHARE = 0.1  # of the next longer step
+# A step is unusual if it takes this many times longer (or shorter) than the median step, by more than this many robust
+# standard deviations.
+UNUSUAL_FACTOR = 1.2
+UNUSUAL_DEVIATIONS = 3.0
+MAX_BETWEEN = 0.05  # of a step: more time between two annotations than this belongs to the loop
+MIN_COMPARED = 3  # with fewer steps, none can be called unusual
+MIN_RECURRING = 2  # unusual steps between usual ones that are no accident
+
+Source = Literal["profiler_step", "annotation", "window"]
 
 
-class Steps(Struct, frozen=True):
-    """`start` and `duration` of the measured steps on the training thread, ns, shape (count,), in order of time.
+class Marks(Struct, frozen=True):
+    """What marks the steps on the training thread: `start` and `end` of each, ns, shape (count,), in order of time."""
 
-    The window goes from the first start to the last end. `edges`, shape (count + 1,), cut it into one piece per step;
-    time between two steps belongs to the earlier one.
-    """
-
-    source: Literal["profiler_step", "annotation", "window"]
+    source: Source
     names: list[str]
     start: I8
-    duration: I8
+    end: I8
+    thread: int  # index into trace.threads, -1: unknown
+
+    def take(self, rows: npt.NDArray[np.integer]) -> Marks:
+        return replace(self, names=[self.names[row] for row in rows], start=self.start[rows], end=self.end[rows])
+
+
+class Steps(Struct, frozen=True, dict=True):
+    """Steps in order of time; arrays have shape (count,), ns.
+
+    `start` and `end` go from completion to completion: what the device did, and when it was idle, belongs to the step
+    of that time. `host_start` and `host_end` are the marks on the training thread: what the host did, and what it
+    launched, belongs to the step of that time. The time between two marks belongs to the earlier one.
+    """
+
+    source: Source
+    names: list[str]
+    start: I8
+    end: I8
+    host_start: I8
+    host_end: I8
     thread: int  # index into trace.threads, -1: unknown
 
     @property
@@ -43,39 +75,118 @@ class Steps(Struct, frozen=True):
         return len(self.start)
 
     @property
-    def window(self) -> tuple[int, int]:
-        return int(self.start[0]), int((self.start + self.duration).max())
+    def duration(self) -> I8:
+        return self.end - self.start
 
-    @property
+    @cached_property
+    def window(self) -> Intervals:
+        """The time of the steps."""
+        return union(self.start, self.end)
+
+    @cached_property
+    def host_window(self) -> Intervals:
+        """The time between the marks of the steps."""
+        return union(self.host_start, self.host_end)
+
+    @cached_property
     def window_ns(self) -> int:
-        return max(1, self.window[1] - self.window[0])
+        return max(1, int(self.duration.sum()))
 
     @property
-    def edges(self) -> I8:
-        return np.append(self.start, self.window[1])
+    def span(self) -> tuple[int, int]:
+        """From the start of the first step to the end of the last."""
+        return int(self.start[0]), int(self.end[-1])
+
+    @property
+    def host_span(self) -> tuple[int, int]:
+        """From the mark of the first step to the end of the last."""
+        return int(self.host_start[0]), int(self.host_end[-1])
 
     def step_of(self, time: I8) -> I8:
-        """Index of the step that contains each time; -1 before the window, `count` after it."""
-        index = np.searchsorted(self.edges, time, side="right") - 1
-        return np.where(time >= self.window[1], self.count, index)
+        """Index of the step in which the device is at each time; -1 outside the steps."""
+        return _index(self.start, self.end, time)
 
-    def contain(self, time: I8, chosen: npt.NDArray[np.integer] | None = None) -> npt.NDArray[np.bool_]:
-        """Whether each time is inside one of the chosen steps (indices), or inside any step. Shape (len(time),)."""
-        step = self.step_of(time)
-        inside = (step >= 0) & (step < self.count)
-        return np.asarray(inside if chosen is None else inside & np.isin(step, chosen))
+    def host_step_of(self, time: I8) -> I8:
+        """Index of the step in which the host is at each time; -1 outside the steps."""
+        return _index(self.host_start, self.host_end, time)
 
     def per_step(self, step: I8, amount: I8) -> I8:
-        """Sums of the amounts by step, ignoring those outside the window. Shape (count,)."""
-        inside = (step >= 0) & (step < self.count)
+        """Sums of the amounts by step, ignoring those outside the steps (-1). Shape (count,)."""
+        inside = step >= 0
         return np.bincount(step[inside], weights=amount[inside], minlength=self.count).astype(np.int64)
 
+    def within(self, area: Intervals) -> I8:
+        """Time of an area of the device, or of its idle time, in each step. Shape (count,), ns."""
+        return area.within(self.start, self.end)
+
+    def host_within(self, area: Intervals) -> I8:
+        """Time of an area of the host in each step. Shape (count,), ns."""
+        return area.within(self.host_start, self.host_end)
+
+    def mean_ns(self, area: Intervals) -> float:
+        """Time of an area of the device, or of its idle time, in the mean step."""
+        return float(self.within(area).mean())
+
+    def host_mean_ns(self, area: Intervals) -> float:
+        """Time of an area of the host in the mean step."""
+        return float(self.host_within(area).mean())
+
     @property
-    def median_index(self) -> int:
-        """The step with the median duration; the shorter of two, unless it is the rest of a cropped step."""
-        order = np.argsort(self.duration, kind="stable")
-        shorter, longer = order[(self.count - 1) // 2], order[self.count // 2]
-        return int(longer if self.duration[shorter] < STUMP_SHARE * self.duration[longer] else shorter)
+    def example(self) -> int:
+        """Index of the step whose duration is closest to the mean."""
+        return int(np.abs(self.duration - self.duration.mean()).argmin())
+
+    @cached_property
+    def typical_rows(self) -> npt.NDArray[np.int64]:
+        """Indices of the typical steps: all but those that are unusual once.
+
+        Unusual steps at the beginning or the end are start-up, or cut. Several of them between usual steps are part of
+        how the run behaves: a loader that delivers in bursts, a checkpoint every few steps.
+        """
+        slow, fast = unusual(self.duration)
+        return np.flatnonzero(~(_once(slow) | _once(fast)))
+
+    @cached_property
+    def typical(self) -> Steps:
+        """The typical steps alone."""
+        rows = self.typical_rows
+        return self if len(rows) == self.count else self.take(rows)
+
+    def take(self, rows: npt.NDArray[np.integer]) -> Steps:
+        return Steps(
+            self.source,
+            [self.names[row] for row in rows],
+            self.start[rows],
+            self.end[rows],
+            self.host_start[rows],
+            self.host_end[rows],
+            self.thread,
+        )
+
+
+def _index(start: I8, end: I8, time: I8) -> I8:
+    """Index of the interval [start, end) that contains each time, -1: none. The intervals are disjoint and sorted."""
+    index = np.searchsorted(start, time, side="right") - 1
+    return np.where((index >= 0) & (time < end[index]), index, -1)
+
+
+def unusual(duration: I8, factor: float = UNUSUAL_FACTOR, deviations: float = UNUSUAL_DEVIATIONS) -> tuple[Mask, Mask]:
+    """Which steps take far longer, and which far less time than the median step."""
+    if len(duration) < MIN_COMPARED:
+        return np.zeros(len(duration), bool), np.zeros(len(duration), bool)
+    usual = median(duration)
+    deviation = deviations * 1.4826 * median(np.abs(duration - usual))  # 1.4826: for a normal distribution
+    slow = duration > max(factor * usual, usual + deviation)
+    fast = duration < min(usual / factor, usual - deviation)
+    return slow, fast
+
+
+def _once(marked: Mask) -> Mask:
+    """Those at the beginning and the end; also one between the others, if it is alone."""
+    others = np.flatnonzero(~marked)
+    place = np.arange(len(marked))
+    between = marked & (place > others[0]) & (place < others[-1])
+    return marked if between.sum() < MIN_RECURRING else marked & ~between
 
 
 def usual_interval(steps: I8) -> tuple[int, float]:
@@ -88,9 +199,9 @@ def usual_interval(steps: I8) -> tuple[int, float]:
     return int(distances[counts.argmax()]), float(counts.max() / counts.sum())
 
 
-def find_steps(trace: Trace) -> Steps:
-    """The steps from ProfilerStep annotations, else from an annotation that repeats over the trace, else from
-    DataLoader calls, else the whole trace as one window.
+def find_marks(trace: Trace) -> Marks:
+    """The marks of the steps: ProfilerStep annotations, else an annotation that repeats over the trace, else DataLoader
+    calls, else the whole trace as one step.
     """
     table = trace.annotations
     marked = np.array([PROFILER_STEP.match(name) is not None for name in trace.names], bool)
@@ -98,18 +209,53 @@ def find_steps(trace: Trace) -> Steps:
     if len(rows):
         rows = _without_repeats(trace, rows)
         names = [trace.names[code] for code in table.name[rows]]
-        return Steps("profiler_step", names, table.start[rows], table.duration[rows], int(table.thread[rows[0]]))
+        return Marks("profiler_step", names, table.start[rows], table.end_of(rows), int(table.thread[rows[0]]))
     rows = _repeating_annotation(trace)
     if len(rows):
         names = [f"{trace.names[code]} {i}" for i, code in enumerate(table.name[rows], 1)]
-        return Steps("annotation", names, table.start[rows], table.duration[rows], int(table.thread[rows[0]]))
+        return _up_to_the_next(
+            Marks("annotation", names, table.start[rows], table.end_of(rows), int(table.thread[rows[0]]))
+        )
     rows = _loader_calls(trace)
     if len(rows):
         starts = table.start[rows]
         names = [f"DataLoader iteration {i}" for i in range(1, len(rows))]
-        return Steps("annotation", names, starts[:-1], np.diff(starts), int(table.thread[rows[0]]))
+        return Marks("annotation", names, starts[:-1], starts[1:], int(table.thread[rows[0]]))
     start, end = _window(trace)
-    return Steps("window", ["whole trace"], np.array([start]), np.array([max(1, end - start)]), _training_thread(trace))
+    return Marks("window", ["whole trace"], np.array([start]), np.array([max(start + 1, end)]), _training_thread(trace))
+
+
+def find_steps(marks: Marks, launched: I8, ended: I8) -> Steps:
+    """The steps from completion to completion. `launched` and `ended`: when the host launched each piece of the
+    device's work, and when it ended; shape (pieces,), ns.
+    """
+    border = np.append(marks.start, marks.end.max())
+    order = np.argsort(launched, kind="stable")
+    latest = np.maximum.accumulate(np.append(border[0], ended[order]))
+    complete = np.maximum(border, latest[np.searchsorted(launched[order], border, side="left")])
+    steps = Steps(marks.source, marks.names, complete[:-1], complete[1:], border[:-1], border[1:], marks.thread)
+    rows = np.flatnonzero(steps.duration > 0)
+    return steps if len(rows) in (0, steps.count) else steps.take(rows)
+
+
+def without_empty_end(marks: Marks, started: I8) -> Marks:
+    """The marks without a last one that holds no work, where the others do: it was opened after the last step.
+
+    `started`: when work began, ns.
+    """
+    counts = np.diff(np.searchsorted(np.sort(started), np.append(marks.start, marks.end[-1])))
+    empty = len(counts) > 1 and counts[-1] == 0 and counts[:-1].all()
+    return marks.take(np.arange(len(counts) - 1)) if empty else marks
+
+
+def _up_to_the_next(marks: Marks) -> Marks:
+    """Marks that end where the next one starts, without the last, if time between the marks is part of the steps."""
+    period = (marks.start[-1] - marks.start[0]) / (len(marks.start) - 1)
+    between = marks.start[1:] - marks.end[:-1]
+    if between.mean() < MAX_BETWEEN * period:
+        return marks
+    shorter = marks.take(np.arange(len(marks.start) - 1))
+    return replace(shorter, end=marks.start[1:])
 
 
 def _without_repeats(trace: Trace, rows: I8) -> I8:
@@ -172,11 +318,18 @@ def _is_part_of_a_step(name: str) -> bool:
 
 
 def _window(trace: Trace) -> tuple[int, int]:
-    tables = [t for t in (trace.gpu, trace.runtime, trace.ops, trace.annotations, trace.python) if len(t)]
-    return (
-        min((int(t.start.min()) for t in tables), default=0),
-        max((int(t.end.max()) for t in tables), default=1),
-    )
+    """The whole trace. Work of the device that ended before the host's first event is left over from before the
+    recording and lies outside, unless it is most of the work.
+    """
+    gpu = trace.gpu
+    tables = [t for t in (gpu, trace.runtime, trace.ops, trace.annotations, trace.python) if len(t)]
+    start = min((int(t.start.min()) for t in tables), default=0)
+    end = max((int(t.end.max()) for t in tables), default=1)
+    if len(gpu) and len(trace.runtime):
+        began = min(int(t.start.min()) for t in tables if t is not gpu)
+        if 2 * gpu.duration[gpu.end < began].sum() < gpu.duration.sum():
+            start = began
+    return start, end
 
 
 def _training_thread(trace: Trace) -> int:

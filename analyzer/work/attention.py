@@ -103,7 +103,7 @@ def find_math_attention(gpu: GpuWork, regions: Regions, unfused: UnfusedAttentio
     """
     math = regions.named(lambda name: name == MATH_SDPA, OP)
     slices = regions.slices
-    calls = np.flatnonzero(math & (slices.start >= gpu.window[0]) & (slices.start < gpu.window[1]))
+    calls = np.flatnonzero(math & gpu.launch_window.contains(slices.start))
     mask = regions.work_under(math) & gpu.is_kernel
     launched = regions.links.launch[gpu.rows] >= 0  # not launched in an earlier step, whose operators are missing
     forward = unfused.mask & launched & ~regions.work_under(regions.backward)

@@ -46,8 +46,8 @@ class Convolutions(Struct, frozen=True, dict=True):
         """
         slices, ops = self.regions.slices, self.regions.trace.ops
         rows = np.flatnonzero(self.regions.named(op_names.CONVOLUTION_OPS.__contains__, OP))
-        step, dims = self.steps.step_of(slices.start[rows]), ops.dims[slices.row[rows]]
-        inside = (step >= 0) & (step < self.steps.count)
+        step, dims = self.steps.host_step_of(slices.start[rows]), ops.dims[slices.row[rows]]
+        inside = step >= 0
         step, dims = step[inside], dims[inside]
         if not len(dims) or (dims < 0).any():
             return 0

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
-from traceopt.analyzer.arrays.intervals import Intervals, clip, intersect, union
+from traceopt.analyzer.arrays.intervals import Intervals, intersect, union
 from traceopt.analyzer.tables.schema import I8
 from traceopt.analyzer.timeline.call_tree import OP
 from traceopt.analyzer.timeline.regions import Regions
@@ -29,14 +29,14 @@ class CpuAttention(Struct, frozen=True):
     products: Intervals
 
 
-def find_cpu_attention(regions: Regions, window: tuple[int, int]) -> CpuAttention:
+def find_cpu_attention(regions: Regions, window: Intervals) -> CpuAttention:
     """Finds each softmax whose nearest products before and after it on its thread are batched."""
     slices = regions.slices
     softmax, batched, other, fused = (
         regions.named(lambda name, pattern=pattern: pattern.match(name) is not None, OP)  # type: ignore[misc]
         for pattern in (_SOFTMAX, _BATCHED, _OTHER_PRODUCT, _FUSED)
     )
-    inside = (slices.start >= window[0]) & (slices.end <= window[1])
+    inside = window.contains(slices.start) & window.contains(slices.end - 1)
     rows = np.flatnonzero((softmax | batched | other) & inside & (slices.nearest(fused) < 0))
     found, starts, ends = [], [], []
     for at in np.flatnonzero(softmax[rows]).tolist():  # a few per layer
@@ -45,7 +45,7 @@ def find_cpu_attention(regions: Regions, window: tuple[int, int]) -> CpuAttentio
             found.append(int(rows[at]))
             starts.append(int(slices.start[rows[first]]))
             ends.append(int(slices.end[rows[last]]))
-    area = clip(union(np.array(starts, np.int64), np.array(ends, np.int64)), *window)
+    area = intersect(union(np.array(starts, np.int64), np.array(ends, np.int64)), window)
     products = union(slices.start[rows[batched[rows]]], slices.end[rows[batched[rows]]])
     return CpuAttention(np.array(found, np.int64), area, intersect(products, area))
 

@@ -99,8 +99,7 @@ class Flops(Struct, frozen=True, dict=True):
         at, _, _ = self._counted
         ran = np.zeros(len(at), bool)
         ran[self._owner[self._owner >= 0]] = True
-        start, end = self.gpu.window
-        return ran & (self.slices.start[at] >= start) & (self.slices.start[at] < end)
+        return ran & self.gpu.launch_window.contains(self.slices.start[at])
 
     @property
     def model(self) -> float:
@@ -162,8 +161,8 @@ class Flops(Struct, frozen=True, dict=True):
     def _share(self, flops: float) -> float | None:
         """Share of the dense peak in that type; None if the peak or too much of the FLOP is unknown."""
         peak = self.peak_tflops
-        start, end = self.gpu.window
-        return flops / (end - start) / 1e3 / peak if peak and self.known and end > start else None
+        window = self.gpu.window.total
+        return flops / window / 1e3 / peak if peak and self.known and window else None
 
 
 def _json(text: str) -> object:

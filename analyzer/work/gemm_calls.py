@@ -41,7 +41,7 @@ class GemmCalls(Struct, frozen=True, dict=True):
         gemms, gpu = self.gemms, self.gemms.gpu
         launch = gemms.links.launch_slice[gpu.rows]
         at = gemms.slices.start[np.maximum(launch, 0)] if len(gemms.slices) else np.zeros(len(launch), np.int64)
-        inside = (launch >= 0) & (at >= gpu.window[0]) & (at < gpu.window[1]) & (gemms.owner >= 0)
+        inside = (launch >= 0) & gpu.launch_window.contains(at) & (gemms.owner >= 0)
         work = np.flatnonzero(inside)
         return work[self._shape_of(gemms.owner[work]) >= 0]
 

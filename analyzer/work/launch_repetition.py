@@ -28,8 +28,8 @@ def find_repetition(trace: Trace, gpu: GpuWork, links: LaunchLinks, steps: Steps
     launch = links.launch[gpu.rows]
     rows = np.flatnonzero(gpu.is_kernel & (launch >= 0))
     at = trace.runtime.start[launch[rows]] if len(rows) else np.empty(0, np.int64)
-    step = steps.step_of(at)
-    inside = (step >= 0) & (step < steps.count)
+    step = steps.host_step_of(at)
+    inside = step >= 0
     rows, at, step = rows[inside], at[inside], step[inside]
     if not len(rows):
         return Repetition(0.0, 0.0, 0.0, 0.0)

@@ -175,7 +175,7 @@ def plan_loader(facts: Facts, wait_ns: float, rest_ns: float) -> LoaderPlan:
     if settings.num_workers is not None and multiprocess != (settings.num_workers > 0):
         settings = Loader()  # recorded for another loader than the one in the trace
     rows = loader_rows(facts)
-    calls = facts.steps.per_step(facts.steps.step_of(facts.slices.start[rows]), np.ones(len(rows), np.int64))
+    calls = facts.steps.per_step(facts.steps.host_step_of(facts.slices.start[rows]), np.ones(len(rows), np.int64))
     return LoaderPlan(
         multiprocess,
         wait_ns,

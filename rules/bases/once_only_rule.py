@@ -31,21 +31,24 @@ class SteadyRule(Rule):
     min_step_us: float = threshold(500.0, "smallest GPU wait for a step to count as affected, in microseconds")
 
     def applies(self, facts: Facts) -> str | None:
-        if facts.steps.count < 3:
-            return f"Too few steps were recorded ({facts.steps.count}) to separate start-up from recurring work."
+        if facts.recorded_steps.count < 3:
+            return (
+                f"Too few steps were recorded ({facts.recorded_steps.count}) to separate start-up from recurring work."
+            )
         return None
 
     def check(self, facts: Facts) -> Findings:
         cost = self.cost(facts)
         hit = np.flatnonzero(cost >= self.min_step_us * 1e3)
         hit = hit[hit > 0]  # the first step counts as start-up
-        if not len(hit) or cost[hit].sum() / facts.steps.count < self.min_share * facts.step_ns:
+        steps = facts.recorded_steps
+        if not len(hit) or cost[hit].sum() / steps.count < self.min_share * facts.step_ns:
             return
         sites = self.sites(facts, hit)
-        names = ", ".join(facts.steps.names[i] for i in hit[:3]) + (", ..." if len(hit) > 3 else "")
+        names = ", ".join(steps.names[i] for i in hit[:3]) + (", ..." if len(hit) > 3 else "")
         wait = ms(float(cost[hit].mean()))
         yield self.finding(
-            why=f"{self.does} in {len(hit)} of {facts.steps.count} steps ({names}), and the GPU waits {wait} in each.",
+            why=f"{self.does} in {len(hit)} of {steps.count} steps ({names}), and the GPU waits {wait} in each.",
             saving=self._saving(facts, cost, hit),
             evidence=[*self.more(facts), *site_evidence(facts, sites, lambda s: name_of(facts, int(s.rows[0])))],
             locations=site_locations(sites),
@@ -55,25 +58,28 @@ class SteadyRule(Rule):
         )
 
     def cost(self, facts: Facts) -> I8:
-        """GPU starvation from this cause in each step, ns."""
-        return np.asarray(facts.idle.by_step[:, CAUSES.index(self.cause)])
+        """GPU starvation from this cause in each recorded step, ns."""
+        return np.asarray(facts.of_every_step.idle.by_step[:, CAUSES.index(self.cause)])
 
     def rows(self, facts: Facts, hit: I8) -> I8:
         """The slices of this cause in the affected steps."""
-        rows = facts.host.rows_of(self.cause)
-        return rows[facts.steps.contain(facts.slices.start[rows], hit)]
+        rows = facts.of_every_step.host.rows_of(self.cause)
+        return rows[np.isin(facts.recorded_steps.host_step_of(facts.slices.start[rows]), hit)]
 
     def sites(self, facts: Facts, hit: I8) -> list[SiteCost]:
         """The call sites of this cause in the affected steps."""
         rows = self.rows(facts, hit)
-        return by_site(facts, rows, facts.gaps.starved.within(facts.slices.start[rows], facts.slices.end[rows]))
+        return by_site(
+            facts, rows, facts.of_every_step.gaps.starved.within(facts.slices.start[rows], facts.slices.end[rows])
+        )
 
     def more(self, facts: Facts) -> list[Evidence]:  # noqa: ARG002
         """Evidence rows in addition to the call sites."""
         return []
 
     def _saving(self, facts: Facts, cost: I8, hit: I8) -> Price | None:
-        """Spread over all steps; None for a one-off, which may never recur."""
+        """Spread over the typical steps; None for a one-off, which may never recur."""
+        hit = np.intersect1d(hit, facts.recorded_steps.typical_rows)
         if len(hit) < 2:
             return None
         count = facts.steps.count
@@ -82,8 +88,7 @@ class SteadyRule(Rule):
             facts,
             ((total - float(cost[hit].max())) / count, total / count, total / count),
             without_calls(facts, self.rows(facts, hit)),
-            "Assumes it is gone from the mean step; the low end counts the longest occurrence as a one-off.",
-            typical=False,
+            "Assumes it is gone from all steps; the low end counts the longest occurrence as a one-off.",
         )
 
     def _confidence(self, hit: I8) -> Confidence:

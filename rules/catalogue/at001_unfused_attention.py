@@ -13,7 +13,6 @@ from traceopt.rules import (
     Rule,
     by_site,
     kernel_evidence,
-    median,
     ms,
     name_of,
     percent,
@@ -102,8 +101,7 @@ class UnfusedAttentionRule(Rule):
 
     def _on_cpu(self, facts: Facts) -> Findings:
         found, slices = facts.cpu_attention, facts.slices
-        edges = facts.steps.edges
-        time_ns, product_ns = (median(area.within(edges[:-1], edges[1:])) for area in (found.area, found.products))
+        time_ns, product_ns = (facts.steps.mean_ns(area) for area in (found.area, found.products))
         other_ns = time_ns - product_ns
         expected_ns = 0.9 * other_ns + 0.3 * product_ns
         if time_ns < self.min_share * facts.step_ns:

@@ -17,7 +17,6 @@ from traceopt.rules import (
     Rule,
     hide,
     location_of,
-    median,
     megabytes,
     ms,
     per_second,
@@ -71,8 +70,7 @@ class ExposedCommunication(Rule):
     def check(self, facts: Facts) -> Findings:
         area = facts.gpu.exposed_communication if facts.has_gpu else facts.cpu_phases.areas["communication"]
         total = facts.gpu.communication if facts.has_gpu else facts.cpu_phases.communication
-        edges = facts.steps.edges
-        exposed = median(area.within(edges[:-1], edges[1:]))
+        exposed = facts.steps.mean_ns(area)
         if exposed < self.min_share * facts.step_ns:
             return
         hidden = 1 - area.total / total.total

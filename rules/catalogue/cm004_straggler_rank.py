@@ -121,8 +121,8 @@ class StragglerRank(RunRule):
             return None
         cause, more = late.parts[0]
         facts = ranks.facts[late.rank]
-        areas, edges = facts.flow_areas, facts.steps.edges
-        spent = float(areas[cause].within(edges[:-1], edges[1:]).mean()) if cause in areas else 0.0
+        areas = facts.flow_areas
+        spent = facts.recorded_steps.host_mean_ns(areas[cause]) if cause in areas else 0.0
         if not spent:
             return None
         changes: list[Sequence[Change]] = [[] for _ in ranks.facts]

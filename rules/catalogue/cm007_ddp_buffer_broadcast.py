@@ -17,7 +17,6 @@ from traceopt.rules import (
     Rule,
     by_site,
     host_bounds,
-    median,
     ms,
     name_of,
     percent,
@@ -77,11 +76,10 @@ class DdpBufferBroadcast(Rule):
         rows = np.flatnonzero(facts.regions.named(lambda name: name in _PACKING, OP))
         rows = rows[area.contains(facts.slices.start[rows])]
         sites = by_site(facts, rows, facts.slices.end[rows] - facts.slices.start[rows])
-        edges = facts.steps.edges
         yield self.finding(
             why=(
                 "DDP broadcasts the model's buffers before each forward pass, which blocks the host for "
-                f"{ms(median(area.within(edges[:-1], edges[1:])))} of each {ms(facts.step_ns)} step."
+                f"{ms(facts.steps.mean_ns(area))} of each {ms(facts.step_ns)} step."
             ),
             saving=saved,
             evidence=site_evidence(facts, sites, lambda site: name_of(facts, int(site.rows[0]))),

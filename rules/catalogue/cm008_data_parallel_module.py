@@ -20,7 +20,6 @@ from traceopt.rules import (
     Rule,
     by_site,
     host_bounds,
-    median,
     ms,
     name_of,
     percent,
@@ -79,9 +78,9 @@ class DataParallelModule(Rule):
 
     def check(self, facts: Facts) -> Findings:
         rows = _work(facts)
-        slices, edges = facts.slices, facts.steps.edges
+        slices = facts.slices
         area = union(slices.start[rows], slices.end[rows])
-        host = median(area.within(edges[:-1], edges[1:]))
+        host = facts.steps.host_mean_ns(area)
         saved = priced(
             facts,
             host_bounds(facts, area, REMOVABLE),

@@ -77,9 +77,7 @@ class PageableCopy(Rule):
             return
         work = facts.gpu.work.take(copy.rows)
         area = intersect(union(work.start, work.end), facts.gpu.exposed_copies)
-        edges = facts.steps.edges
-        exposed = area.within(edges[:-1], edges[1:])
-        typical = typical_ns(facts, edges[:-1], exposed)
+        typical = facts.steps.mean_ns(area)
         launch = facts.links.launch_slice[facts.gpu.rows[copy.rows]]
         known = launch >= 0
         waiting = facts.gaps.starved.within(facts.slices.start[launch[known]], facts.slices.end[launch[known]])

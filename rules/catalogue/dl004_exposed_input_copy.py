@@ -24,7 +24,6 @@ from traceopt.rules import (
     site_evidence,
     site_locations,
     threshold,
-    typical_ns,
     union,
 )
 
@@ -125,8 +124,8 @@ def _copies(facts: Facts) -> list[CopyCalls]:
 
 
 def _exposed_ns(facts: Facts) -> float:
-    """Time of copies in the median step that neither compute nor communication overlaps, ns."""
+    """Time of copies in the typical step that neither compute nor communication overlaps, ns."""
     rows = np.concatenate([copy.rows for copy in _copies(facts)])
-    edges, work = facts.steps.edges, facts.gpu.work
+    work = facts.gpu.work
     exposed = intersect(union(work.start[rows], work.end_of(rows)), facts.gpu.exposed_copies)
-    return typical_ns(facts, edges[:-1], exposed.within(edges[:-1], edges[1:]))
+    return facts.steps.mean_ns(exposed)

@@ -12,6 +12,8 @@ from traceopt.analyzer.timeline.gpu_work import BUSY_LABELS
 from traceopt.analyzer.vocabulary.host_activities import ACTIVITY_NAMES, LABELS
 from traceopt.rules import (
     I8,
+    UNUSUAL_DEVIATIONS,
+    UNUSUAL_FACTOR,
     Evidence,
     Facts,
     Findings,
@@ -30,6 +32,7 @@ from traceopt.rules import (
     site_evidence,
     site_locations,
     threshold,
+    unusual,
     us,
     usual_interval,
     whole_run_saving,
@@ -90,33 +93,35 @@ class SlowSteps(Rule):
     effort: ClassVar[str] = "Depends on the cause"
 
     min_steps: int = threshold(5, "fewest recorded steps needed to compare them")
-    slow_factor: float = threshold(1.2, "multiple of the median step above which a step is slow")
+    slow_factor: float = threshold(UNUSUAL_FACTOR, "multiple of the median step above which a step is slow")
     min_rounds: int = threshold(3, "fewest slow steps outside the trace that count as regular")
     min_regular: float = threshold(0.6, "smallest share of these that are the same number of steps apart")
     min_share: float = threshold(0.03, "smallest cost of these, as a share of the run's mean step, to report")
-    slow_deviations: float = threshold(3.0, "robust standard deviations above the median from which a step is slow")
+    slow_deviations: float = threshold(
+        UNUSUAL_DEVIATIONS, "robust standard deviations above the median from which a step is slow"
+    )
 
     def applies(self, facts: Facts) -> str | None:
-        count, ledger = facts.steps.count, facts.captured.ledger
+        count, ledger = facts.recorded_steps.count, facts.captured.ledger
         if count >= self.min_steps or (ledger is not None and len(ledger.usual) >= self.min_steps):
             return None
         return f"Too few recorded steps to compare ({count})."
 
     def check(self, facts: Facts) -> Findings:
-        slow = self._slow(facts.steps.duration)
-        if facts.steps.count < self.min_steps or not len(slow):
+        duration, names = facts.recorded_steps.duration, facts.recorded_steps.names
+        slow = self._slow(duration)
+        if len(duration) < self.min_steps or not len(slow):
             yield from self._of_the_run(facts)
             return
-        duration, names = facts.steps.duration, facts.steps.names
         period = _period(slow)
         grown = _what_grew(facts, slow)
         cause, label, _ = grown[0]
         sites = _sites(facts, cause, slow)
         yield self.finding(
             why=_why(facts, slow, period) + _cause_sentence(grown),
-            saving=_saving(facts, slow, period, cause) if len(slow) > 1 and cause != "compute" else None,
+            saving=_saving(facts, slow, cause) if cause != "compute" else None,
             evidence=[
-                *(Evidence(names[i], us(duration[i]), detail=_times(duration[i] / facts.step_ns)) for i in slow[:5]),
+                *(Evidence(names[i], us(duration[i]), detail=_times(duration[i] / median(duration))) for i in slow[:5]),
                 *(Evidence(f"{what}: more than in a usual step", us(ns)) for _, what, ns in grown[:3] if ns > 0),
                 *site_evidence(facts, sites, lambda _: label, 3),
             ],
@@ -173,24 +178,23 @@ class SlowSteps(Rule):
         )
 
     def passed(self, facts: Facts) -> str:
-        slowest = float(facts.steps.duration.max()) / facts.step_ns
-        return f"The slowest of {facts.steps.count} steps takes {percent(slowest)} of the median step."
+        duration = facts.recorded_steps.duration
+        slowest = float(duration.max()) / median(duration)
+        return f"The slowest of {len(duration)} steps takes {percent(slowest)} of the median step."
 
     def _slow(self, duration: I8) -> I8:
         """Indices of the slow steps; none if only the first step is slow, because that is start-up."""
-        usual = median(duration)
-        deviation = 1.4826 * median(np.abs(duration - usual))  # standard deviation, for a normal distribution
-        limit = max(self.slow_factor * usual, usual + self.slow_deviations * deviation)
-        slow = np.flatnonzero(duration > limit)
+        slow = np.flatnonzero(unusual(duration, self.slow_factor, self.slow_deviations)[0])
         return slow if slow.any() else slow[:0]
 
 
 def _why(facts: Facts, slow: I8, period: int | None) -> str:
-    names = ", ".join(facts.steps.names[i] for i in slow[:4]) + (", ..." if len(slow) > 4 else "")
+    steps = facts.recorded_steps
+    names = ", ".join(steps.names[i] for i in slow[:4]) + (", ..." if len(slow) > 4 else "")
     regular = f"; every {period} steps" if period else ""
-    took = ms(float(np.mean(facts.steps.duration[slow])))
+    took, usual = ms(float(np.mean(steps.duration[slow]))), ms(median(steps.duration))
     verb = "takes" if len(slow) == 1 else "take"
-    return f"{len(slow)} of {facts.steps.count} steps {verb} {took} instead of {ms(facts.step_ns)} ({names}{regular})."
+    return f"{len(slow)} of {steps.count} steps {verb} {took} instead of {usual} ({names}{regular})."
 
 
 def _cause_sentence(grown: list[tuple[str, str, float]]) -> str:
@@ -204,29 +208,29 @@ def _period(slow: I8) -> int | None:
     return period if len(slow) > 2 and regular == 1.0 and period > 1 else None
 
 
-def _saving(facts: Facts, slow: I8, period: int | None, cause: str) -> Price | Saving:
-    """Spread over all steps. The low end drops the slowest step as a one-off; the estimate drops a slow first step,
-    unless slow steps are periodic.
-    """
-    excess = facts.steps.duration[slow] - facts.step_ns
-    total = float(excess.sum())
-    likely = total if period else float(excess[slow > 0].sum())
-    count = facts.steps.count
-    bounds = (total - float(excess.max())) / count, likely / count, total / count
+def _saving(facts: Facts, slow: I8, cause: str) -> Price | Saving | None:
+    """Spread over the typical steps; None if slow steps do not recur. The low end drops the slowest as a one-off."""
+    recurring = np.intersect1d(slow, facts.recorded_steps.typical_rows)
+    if not len(recurring):
+        return None
+    duration = facts.recorded_steps.duration
+    excess = duration[recurring] - median(duration)
+    total, count = float(excess.sum()), facts.steps.count
+    bounds = (total - float(excess.max())) / count, total / count, total / count
     basis = "The time above the median step, spread over all steps; the slowest step may be a one-off."
     rows = _rows(facts, cause, slow)
     if not len(rows):
         return saving(facts, *bounds, basis)
-    return priced(facts, bounds, without_calls(facts, rows), basis, typical=False)
+    return priced(facts, bounds, without_calls(facts, rows), basis)
 
 
 def _what_grew(facts: Facts, slow: I8) -> list[tuple[str, str, float]]:
     """Name, label and mean increase (ns) of each part in slow steps over usual ones, largest first."""
-    edges = facts.steps.edges
+    facts = facts.of_every_step
     if facts.has_gpu:
         gpu = facts.gpu
         busy = {"compute": gpu.compute, "communication": gpu.exposed_communication, "copies": gpu.exposed_copies}
-        parts = [(name, BUSY_LABELS[name], area.within(edges[:-1], edges[1:])) for name, area in busy.items()]
+        parts = [(name, BUSY_LABELS[name], facts.steps.within(area)) for name, area in busy.items()]
         parts += [(name, LABELS[name], facts.idle.by_step[:, i]) for i, name in enumerate(CAUSES)]
     else:
         parts = [(name, label, facts.cpu_phases.by_step[:, i]) for i, (name, label, _) in enumerate(PHASES)]
@@ -239,14 +243,14 @@ def _rows(facts: Facts, cause: str, slow: I8) -> I8:
     """Slices of the cause in the slow steps; empty if the cause has no place in the code."""
     if cause not in ACTIVITY_NAMES or cause in HOST_DISPATCH:
         return np.empty(0, np.int64)
-    rows = facts.host.rows_of(cause)
-    return rows[facts.steps.contain(facts.slices.start[rows], slow)]
+    rows = facts.of_every_step.host.rows_of(cause)
+    return rows[np.isin(facts.recorded_steps.host_step_of(facts.slices.start[rows]), slow)]
 
 
 def _sites(facts: Facts, cause: str, slow: I8) -> list[SiteCost]:
     """Call sites of the cause in the slow steps; empty if the cause has no place in the code."""
     rows = _rows(facts, cause, slow)
-    cost = facts.stalled_within(facts.slices.start[rows], facts.slices.end[rows])
+    cost = facts.of_every_step.stalled_within(facts.slices.start[rows], facts.slices.end[rows])
     return by_site(facts, rows, cost)
 
 

@@ -15,7 +15,6 @@ from traceopt.rules import (
     Fix,
     Rule,
     intersect,
-    median,
     ms,
     percent,
     priced,
@@ -64,10 +63,10 @@ class LaunchBlocking(Rule):
                 return
         elif waiting < self.min_share:
             return
-        runtime, edges = facts.trace.runtime, facts.steps.edges
+        runtime = facts.trace.runtime
         launches = facts.launch_calls.kernel_calls
         waits = intersect(union(runtime.start[launches], runtime.end_of(launches)), facts.gpu.busy)
-        wait_ns = median(waits.within(edges[:-1], edges[1:]))
+        wait_ns = facts.steps.mean_ns(waits)
         busy_ns = facts.gpu.busy.total / facts.steps.count
         host_ns = max(0.0, facts.step_ns - wait_ns)  # the host's own work
         gain = max(0.0, facts.step_ns - max(host_ns, busy_ns))

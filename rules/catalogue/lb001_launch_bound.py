@@ -123,11 +123,11 @@ class LaunchBound(Rule):
         return out, places[:3]
 
     def _on_cpu(self, facts: Facts) -> Findings:
-        ops, count, edges = facts.tiny_ops, facts.steps.count, facts.steps.edges
+        ops, count = facts.tiny_ops, facts.steps.count
         for site in by_site(facts, ops.rows, ops.end - ops.start):
             mine = ops.only(site.rows)
             area = union(mine.start, mine.end)
-            time_ns = median(area.within(edges[:-1], edges[1:]))
+            time_ns = facts.steps.mean_ns(area)
             if site.location is None or site.calls < self.min_calls * count or time_ns < self.min_share * facts.step_ns:
                 continue
             yield self.finding(

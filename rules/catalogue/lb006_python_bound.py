@@ -25,7 +25,6 @@ from traceopt.rules import (
     site_evidence,
     site_locations,
     threshold,
-    typical_ns,
     union,
 )
 from traceopt.rules.savings.starvation import LONG_PYTHON_NS, python_amount
@@ -113,7 +112,7 @@ def _held(facts: Facts) -> _Held:
         python = facts.host.of_thread_else(facts.steps.thread, -1)["python"]
         area = intersect(python, union(gaps.start[amount > 0], gaps.starved_end[amount > 0]))
         samples = facts.python_samples(area)
-        return _Held(typical_ns(facts, gaps.start, amount), samples, area)
+        return _Held(float(amount.sum()) / facts.steps.count, samples, area)
     python = facts.cpu_phases.areas["python"]
     long = python.length >= LONG_PYTHON_NS
     typical, samples = facts.python_samples(Intervals(python.start[long], python.end[long])).recurring(facts.steps)

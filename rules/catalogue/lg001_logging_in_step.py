@@ -13,7 +13,6 @@ from traceopt.rules import (
     area_of,
     by_site,
     intersect,
-    median,
     ms,
     name_of,
     percent,
@@ -83,7 +82,7 @@ class LoggingInStep(Rule):
 
 
 def _sync_ns(facts: Facts) -> float:
-    """GPU starvation during syncs inside logging calls, in the median step."""
+    """GPU starvation during syncs inside logging calls, in the typical step."""
     if not facts.has_gpu:
         return 0.0
     rows = facts.host.rows_of("logging")
@@ -91,5 +90,4 @@ def _sync_ns(facts: Facts) -> float:
     syncs = facts.syncs
     inside = area.contains(syncs.start)
     calls = intersect(union(syncs.start[inside], syncs.end[inside]), facts.gaps.starved)
-    edges = facts.steps.edges
-    return median(calls.within(edges[:-1], edges[1:])) if inside.any() else 0.0
+    return facts.steps.mean_ns(calls)

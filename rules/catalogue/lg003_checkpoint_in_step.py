@@ -63,23 +63,24 @@ class CheckpointInStep(Rule):
 
     def check(self, facts: Facts) -> Findings:
         typical = facts.stalls.typical_ns("checkpoint")
-        total = facts.stalls.total_ns("checkpoint")
+        every = facts.of_every_step
+        total, steps = every.stalls.total_ns("checkpoint"), facts.recorded_steps
         ledger = facts.captured.ledger
         if ledger is not None and ledger.save_ns.any() and typical < self.min_share * facts.step_ns:
             yield from self._of_the_run(facts, ledger)
             return
-        if max(typical / facts.step_ns, total / facts.steps.window_ns) < self.min_share:
+        if max(typical / facts.step_ns, total / steps.window_ns) < self.min_share:
             return
-        rows = facts.host.rows_of("checkpoint")
-        cost = facts.stalled_within(facts.slices.start[rows], facts.slices.end[rows])
+        rows = every.host.rows_of("checkpoint")
+        cost = every.stalled_within(facts.slices.start[rows], facts.slices.end[rows])
         sites = by_site(facts, rows[cost > 0], cost[cost > 0])
-        every_step = typical >= self.min_share * facts.step_ns
-        steps = int(np.count_nonzero(facts.steps.per_step(facts.steps.step_of(facts.slices.start[rows]), cost)))
+        affected = int(np.count_nonzero(steps.per_step(steps.host_step_of(facts.slices.start[rows]), cost)))
+        every_step = 2 * affected > steps.count
         yield self.finding(
             why=(
                 f"Saving a checkpoint blocks each {ms(facts.step_ns)} step for {ms(typical)}."
                 if every_step
-                else f"Saving a checkpoint took {ms(total)} in {steps} of {facts.steps.count} measured steps. The "
+                else f"Saving a checkpoint took {ms(total)} in {affected} of {steps.count} measured steps. The "
                 "average cost depends on how often the run saves."
             ),
             saving=priced(

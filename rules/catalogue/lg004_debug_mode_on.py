@@ -23,7 +23,6 @@ from traceopt.rules import (
     Rule,
     by_site,
     host_bounds,
-    median,
     ms,
     percent,
     priced,
@@ -92,9 +91,9 @@ class DebugModeOn(Rule):
             )
 
     def _measured(self, facts: Facts, mode: _Mode, mask: Mask, saved: Price) -> Priced:
-        area, edges = _area(facts, mask), facts.steps.edges
+        area = _area(facts, mask)
         rows = np.flatnonzero(mask)
-        time_ns = median(area.within(edges[:-1], edges[1:]))
+        time_ns = facts.steps.host_mean_ns(area)
         sites = by_site(facts, rows, facts.slices.end[rows] - facts.slices.start[rows])
         return self.finding(
             title=mode.title,

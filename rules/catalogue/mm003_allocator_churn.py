@@ -106,7 +106,7 @@ class AllocatorChurn(Rule):
 def _calls(facts: Facts) -> I8:
     """The allocation calls inside the window."""
     rows = facts.host.rows_of("allocation")
-    return rows[facts.steps.contain(facts.slices.start[rows])]
+    return rows[facts.steps.host_window.contains(facts.slices.start[rows])]
 
 
 def _by_call(facts: Facts, rows: I8, cost: I8) -> list[Evidence]:

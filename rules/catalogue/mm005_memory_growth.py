@@ -88,7 +88,7 @@ class MemoryGrowth(Rule):
 
 def _floor(facts: Facts) -> I8:
     """The lowest allocated bytes in each step that has samples."""
-    return facts.memory.lowest_by_step(facts.steps) if facts.memory is not None else np.empty(0, np.int64)
+    return facts.memory.lowest_by_step(facts.recorded_steps) if facts.memory is not None else np.empty(0, np.int64)
 
 
 def _retained(facts: Facts) -> tuple[list[Evidence], list[Location]]:
@@ -96,12 +96,12 @@ def _retained(facts: Facts) -> tuple[list[Evidence], list[Location]]:
     blocks = facts.blocks
     if blocks is None:
         return [], []
-    edges = facts.steps.edges
-    alive = np.flatnonzero((blocks.end == AFTER) & (blocks.start >= edges[0]) & (blocks.start < edges[-2]))
+    start, end = facts.recorded_steps.host_start[[0, -1]]
+    alive = np.flatnonzero((blocks.end == AFTER) & (blocks.start >= start) & (blocks.start < end))
     at = facts.slices.at_threads(blocks.thread[alive], blocks.start[alive])
     at = facts.slices.ancestor(at, facts.slices.kind == OP).astype(np.int64)
     alive, at = alive[at >= 0], at[at >= 0]
-    steps = max(1, facts.steps.count - 1)
+    steps = max(1, facts.recorded_steps.count - 1)
     evidence = [
         Evidence(
             one.name,

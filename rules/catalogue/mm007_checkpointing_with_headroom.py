@@ -101,7 +101,7 @@ class CheckpointingWithHeadroom(Rule):
         if blocks is None:
             return 0.0
         held = blocks.outlive(facts.regions.area(facts.regions.recompute))
-        per_step = facts.steps.per_step(facts.steps.step_of(blocks.start[held]), blocks.bytes[held])
+        per_step = facts.steps.per_step(facts.steps.host_step_of(blocks.start[held]), blocks.bytes[held])
         return median(per_step)
 
     def passed(self, facts: Facts) -> str:

@@ -28,7 +28,6 @@ from traceopt.rules import (
     site_evidence,
     site_locations,
     threshold,
-    typical_ns,
 )
 
 # Step annotations of the optimizers that PyTorch can fuse on a CPU.
@@ -82,9 +81,8 @@ class SingleTensorOptimizer(Rule):
         if count < self.min_kernels or median(facts.gpu.work.duration[kernels]) > self.max_median_us * 1e3:
             return
         area = facts.regions.own_time(facts.regions.optimizer, facts.steps.thread)
-        edges = facts.steps.edges
-        host_ns = median(area.within(edges[:-1], edges[1:]))
-        gpu_ns = typical_ns(facts, facts.gpu.work.start[kernels], facts.gpu.in_window[kernels])
+        host_ns = facts.steps.host_mean_ns(area)
+        gpu_ns = float(facts.gpu.in_window[kernels].sum()) / facts.steps.count
         saved = priced(
             facts,
             host_bounds(facts, area, self.removable, (0.5 * gpu_ns, gpu_ns)),
@@ -122,8 +120,7 @@ class SingleTensorOptimizer(Rule):
         if facts.regions.named(lambda name: name.startswith("aten::_fused_"), OP)[ops].any():
             return
         count = len(ops) / facts.steps.count
-        edges = facts.steps.edges
-        took_ns = median(area.within(edges[:-1], edges[1:]))
+        took_ns = facts.steps.host_mean_ns(area)
         if count < self.min_kernels or self.removable_on_cpu * took_ns < self.min_share * facts.step_ns:
             return
         rows = np.flatnonzero(optimizer)

@@ -20,7 +20,6 @@ from traceopt.rules import (
     by_site,
     host_bounds,
     kernel_evidence,
-    median,
     ms,
     peak_caveat,
     places,
@@ -28,7 +27,6 @@ from traceopt.rules import (
     shorter,
     site_locations,
     threshold,
-    typical_ns,
     union,
 )
 from traceopt.rules.savings.roofline import HBM_SHARE
@@ -79,7 +77,7 @@ class ForeachNotFused(Rule):
         area = union(facts.slices.start[rows], facts.slices.end[rows])
         count = len(rows) / facts.steps.count
         kernels = facts.gpu.is_kernel & facts.regions.work_under(facts.regions.optimizer) & (facts.gpu.in_window > 0)
-        gpu_ns = typical_ns(facts, facts.gpu.work.start[kernels], facts.gpu.in_window[kernels])
+        gpu_ns = float(facts.gpu.in_window[kernels].sum()) / facts.steps.count
         share = 1 - 1 / max(1.0, count)
         more_ns = max(0.0, gpu_ns - _fused_ns(facts, kind or ""))
         saved = priced(
@@ -93,8 +91,7 @@ class ForeachNotFused(Rule):
         )
         if saved.bounds_ns[1] < self.min_share * facts.step_ns:
             return
-        edges = facts.steps.edges
-        host_ns = median(area.within(edges[:-1], edges[1:]))
+        host_ns = facts.steps.host_mean_ns(area)
         sites = by_site(facts, rows, facts.slices.end[rows] - facts.slices.start[rows])
         evidence = kernel_evidence(facts, kernels, 3)
         recorded = [o for o in facts.captured.optimizers if o.class_name and o.class_name.endswith(f".{kind}")]

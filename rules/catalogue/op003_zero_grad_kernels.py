@@ -20,14 +20,12 @@ from traceopt.rules import (
     by_site,
     host_bounds,
     kernel_evidence,
-    median,
     merge,
     ms,
     places,
     priced,
     site_locations,
     threshold,
-    typical_ns,
 )
 
 ACCUMULATE = "torch::autograd::AccumulateGrad"
@@ -70,8 +68,7 @@ class ZeroGradKernels(Rule):
         if count < self.min_kernels:
             return
         area = facts.regions.area(facts.regions.zero_grad, facts.steps.thread)
-        edges = facts.steps.edges
-        host_ns = median(area.within(edges[:-1], edges[1:]))
+        host_ns = facts.steps.host_mean_ns(area)
         added = _additions(facts, fills)
         gpu_ns, added_ns = (_typical_ns(facts, work) for work in (fills, added))
         saved = priced(
@@ -120,4 +117,4 @@ def _adding(facts: Facts, added: npt.NDArray[np.bool_]) -> Intervals:
 
 
 def _typical_ns(facts: Facts, work: npt.NDArray[np.bool_]) -> float:
-    return typical_ns(facts, facts.gpu.work.start[work], facts.gpu.in_window[work])
+    return float(facts.gpu.in_window[work].sum()) / facts.steps.count

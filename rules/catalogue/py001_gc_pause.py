@@ -108,7 +108,7 @@ class GcPause(Rule):
                 f"run has {collections.count:,} collections{full}; the worst step spends "
                 f"{ms(float(ledger.gc_ns.max()))} in them."
             ),
-            saving=priced(facts, bounds_ns, pauses, saved.basis, typical=False) if traced_ns else saved,
+            saving=priced(facts, bounds_ns, pauses, saved.basis) if traced_ns else saved,
             evidence=[
                 Evidence("Garbage collections", us(mean_ns), round(collections.count / max(1, ledger.count), 3)),
                 *site_evidence(facts, sites, lambda site: name_of(facts, int(site.rows[0])), 3),
@@ -123,7 +123,7 @@ class GcPause(Rule):
         rows, cost = rows[cost > 0], cost[cost > 0]
         sites = by_site(facts, rows, cost)
         mean = total_ns / facts.steps.count
-        steps = int(np.count_nonzero(facts.steps.per_step(facts.steps.step_of(facts.slices.start[rows]), cost)))
+        steps = int(np.count_nonzero(facts.steps.per_step(facts.steps.host_step_of(facts.slices.start[rows]), cost)))
         return self.finding(
             why=(
                 f"The garbage collector pauses the training thread for {ms(mean)} per step on average: {len(rows)} "
@@ -134,7 +134,6 @@ class GcPause(Rule):
                 (0.8 * mean, mean, mean),
                 [RemoveHost(area_of(facts, rows))],
                 "Assumes the pauses are gone from the mean step.",
-                typical=False,
             ),
             evidence=site_evidence(facts, sites, lambda site: name_of(facts, int(site.rows[0]))),
             locations=site_locations(sites),
@@ -160,7 +159,6 @@ class GcPause(Rule):
                 (0.0, mean, mean),
                 [RemoveHost(union(untraced.start, untraced.end))],
                 "Assumes these gaps are collector pauses and are gone from the mean step.",
-                typical=False,
             ),
             confidence=low,
             evidence=site_evidence(facts, sites, lambda site: name_of(facts, int(site.rows[0]))),

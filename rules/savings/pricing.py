@@ -14,7 +14,7 @@ from traceopt.analyzer.arrays.grouping import distinct
 from traceopt.analyzer.arrays.intervals import EMPTY, Intervals, intersect, merge, union
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.replay.changes import AsyncCopy, Change, DropSync, RemoveHost, ScaleWork
-from traceopt.analyzer.replay.retime import StepTimes
+from traceopt.analyzer.replay.replayed import Replayed
 from traceopt.analyzer.tables.schema import Mask
 from traceopt.analyzer.timeline.call_tree import RUNTIME
 from traceopt.analyzer.work.gemms import GemmShape
@@ -37,20 +37,18 @@ def priced(
     *,
     low: Changes | None = None,
     high: Changes | None = None,
-    typical: bool = True,
 ) -> Price:
     """`bounds_ns`: the measured cost per step: low, expected and at most. The replay never promises more, and if it is
     not trusted, the bounds are the saving.
 
-    `low`, `high`: what the fix changes at worst and at best; None: as expected. `typical`: use the median step, else
-    the mean step, for costs that do not occur in every step.
+    `low`, `high`: what the fix changes at worst and at best; None: as expected.
     """
     best = expected if high is None else high
     gains = bounds_ns
     if facts.replay_trusted:
-        est = gain_ns(facts, expected, typical=typical)
-        least = est if low is None else gain_ns(facts, low, typical=typical)
-        most = est if high is None else gain_ns(facts, high, typical=typical)
+        est = gain_ns(facts, expected)
+        least = est if low is None else gain_ns(facts, low)
+        most = est if high is None else gain_ns(facts, high)
         gains = min(least, bounds_ns[0]), min(est, bounds_ns[1]), min(max(est, most), bounds_ns[2])
         basis += _without_profiler(facts, expected)
     return Price(saving(facts, *gains, basis), tuple(expected), tuple(best), bounds_ns)
@@ -66,15 +64,14 @@ def _without_profiler(facts: Facts, changes: Changes) -> str:
     return f" Excludes {ms(cost / facts.steps.count)} of profiler overhead in the recorded time."
 
 
-def gain_ns(facts: Facts, changes: Changes, *, typical: bool = True) -> float:
+def gain_ns(facts: Facts, changes: Changes) -> float:
     """How much the changes shorten the replayed step."""
-    return _shorter_ns(facts, facts.replayed.step_times, facts.replay(changes).step_times, typical)
+    return _shorter_ns(facts, facts.replayed, facts.replay(changes))
 
 
-def _shorter_ns(facts: Facts, before: StepTimes, after: StepTimes, typical: bool = True) -> float:
-    if typical:  # as a share of the measured step, because the replay may differ from it slightly
-        return facts.step_ns * (before.step_ns - after.step_ns) / facts.replayed.step_ns
-    return before.mean_step_ns - after.mean_step_ns
+def _shorter_ns(facts: Facts, before: Replayed, after: Replayed) -> float:
+    """As a share of the measured step, because the replay may differ from it slightly."""
+    return facts.step_ns * (before.step_ns - after.step_ns) / facts.replayed.step_ns
 
 
 def with_other_fixes(findings: Sequence[Priced], facts: Facts) -> list[Priced]:
@@ -96,18 +93,18 @@ def with_other_fixes(findings: Sequence[Priced], facts: Facts) -> list[Priced]:
 
 
 class AppliedChanges(Struct, frozen=True, dict=True):
-    """Changes that are already made, and the step times with them."""
+    """Changes that are already made, and the steps with them."""
 
     facts: Facts
     changes: Changes
 
     @cached_property
-    def step_times(self) -> StepTimes:
-        return self.facts.replay(self.changes).step_times
+    def replayed(self) -> Replayed:
+        return self.facts.replay(self.changes)
 
     def gain_ns(self, changes: Changes) -> float:
         """How much further changes shorten the step."""
-        return _shorter_ns(self.facts, self.step_times, self.facts.replay([*self.changes, *changes]).step_times)
+        return _shorter_ns(self.facts, self.replayed, self.facts.replay([*self.changes, *changes]))
 
 
 def _unhidden(one: Priced, facts: Facts, others: AppliedChanges) -> Priced:

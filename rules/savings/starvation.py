@@ -6,7 +6,6 @@ import numpy as np
 import numpy.typing as npt
 
 from traceopt.analyzer.arrays.intervals import Intervals, complement, intersect, merge, union
-from traceopt.analyzer.arrays.percentiles import median
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.stalls.idle import CAUSES
 from traceopt.result.finding import Saving
@@ -16,7 +15,7 @@ LONG_PYTHON_NS = 1_000_000  # Python that starves the GPU this long without a br
 
 
 def saving(facts: Facts, low_ns: float, est_ns: float, high_ns: float, basis: str) -> Saving:
-    """A saving in time per step, capped at the median step and ordered low <= est <= high."""
+    """A saving in time per step, capped at the step and ordered low <= est <= high."""
     step = facts.step_ns
     est = min(max(0.0, est_ns), step)
     low = min(max(0.0, low_ns), est)
@@ -31,7 +30,7 @@ def saving(facts: Facts, low_ns: float, est_ns: float, high_ns: float, basis: st
 
 
 def starved_ns(facts: Facts, *causes: str) -> float:
-    """GPU starvation from these causes (all if none is given) in the median step."""
+    """GPU starvation from these causes (all if none is given) in the typical step."""
     wanted = causes or tuple(cause for cause in CAUSES if cause != "queued")
     return facts.idle.typical_ns(*wanted)
 
@@ -60,12 +59,12 @@ def dispatch_area(facts: Facts) -> Intervals:
     long = gaps.starved_end - gaps.start >= LONG_PYTHON_NS
     python = intersect(areas["python"], union(gaps.start[long], gaps.starved_end[long]))
     other = merge(*(area for name, area in areas.items() if name not in HOST_DISPATCH))
-    return complement(merge(other, python), *facts.steps.window)
+    return complement(merge(other, python), *facts.recorded_steps.host_span)
 
 
 def dispatch_ns(facts: Facts) -> float:
-    """Dispatch starvation in the median step."""
-    return typical_ns(facts, facts.gaps.start, dispatch_amount(facts))
+    """Dispatch starvation in the typical step."""
+    return float(dispatch_amount(facts).sum()) / facts.steps.count
 
 
 def host_bounds(
@@ -76,24 +75,18 @@ def host_bounds(
     The low end is the time in which the GPU starved during this work. The others are all of the work, capped at the
     starvation of the whole step. `gpu_ns`: GPU time per step saved along with the launches, expected and at most.
     """
-    edges = facts.steps.edges
-    host_ns = median(area.within(edges[:-1], edges[1:])) * removed_share
+    host_ns = facts.steps.host_mean_ns(area) * removed_share
     if not facts.has_gpu:
         return 0.8 * host_ns, host_ns, host_ns
     starving = intersect(area, facts.gaps.starved)
-    low = median(starving.within(edges[:-1], edges[1:])) * removed_share
+    low = facts.steps.mean_ns(starving) * removed_share
     high = max(low, min(host_ns, starved_ns(facts)))
     return low, high + gpu_ns[0], high + gpu_ns[1]
 
 
-def per_step(facts: Facts, times: npt.NDArray[np.int64], amount: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """Amounts at given times, summed by step. Shape (steps,)."""
-    return facts.steps.per_step(facts.steps.step_of(times), amount)
-
-
 def typical_ns(facts: Facts, times: npt.NDArray[np.int64], amount: npt.NDArray[np.int64]) -> float:
-    """Amounts at given times, in the median step."""
-    return median(per_step(facts, times, amount))
+    """Amounts of calls that began at these times, ns of the typical step."""
+    return float(amount[facts.steps.host_window.contains(times)].sum()) / facts.steps.count
 
 
 def launched_ns(facts: Facts, work: npt.NDArray[np.bool_] | npt.NDArray[np.float64]) -> float:
@@ -102,6 +95,5 @@ def launched_ns(facts: Facts, work: npt.NDArray[np.bool_] | npt.NDArray[np.float
     """
     launch = facts.links.launch_slice[facts.gpu.rows]
     at = facts.slices.start[np.maximum(launch, 0)] if len(facts.slices) else np.zeros(len(launch), np.int64)
-    start, end = facts.steps.window
-    inside = (launch >= 0) & (at >= start) & (at < end)
+    inside = (launch >= 0) & facts.steps.host_window.contains(at)
     return float((facts.gpu.work.duration * work)[inside].sum()) / facts.steps.count

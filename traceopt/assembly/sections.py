@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-import numpy as np
-
-from traceopt.analyzer.arrays.intervals import clip, merge
+from traceopt.analyzer.arrays.intervals import intersect, merge
 from traceopt.analyzer.arrays.percentiles import median, percentiles
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.stalls.idle import CAUSES
@@ -95,12 +93,15 @@ def settings(facts: Facts) -> list[Setting]:
 
 
 def step(facts: Facts) -> Step:
-    duration, stretch = facts.steps.duration, facts.captured.stretch
+    steps, stretch = facts.recorded_steps, facts.captured.stretch
+    duration = steps.duration
     p10, p90 = percentiles(duration, 10, 90)
     return Step(
-        source=facts.steps.source,
-        count=facts.steps.count,
+        source=steps.source,
+        count=steps.count,
         skipped=0,
+        typical_us=us(facts.step_ns),
+        typical_steps=steps.typical_rows.tolist(),
         median_us=us(median(duration)),
         p10_us=us(p10),
         p90_us=us(p90),
@@ -110,7 +111,7 @@ def step(facts: Facts) -> Step:
 
 
 def breakdown(facts: Facts) -> list[BreakdownPart]:
-    """Exclusive parts that sum to the mean step, busy parts first. Parts that take no time are left out."""
+    """Exclusive parts that sum to the typical step, busy parts first. Parts that take no time are left out."""
     parts = _gpu_parts(facts) if facts.has_gpu else _cpu_parts(facts)
     return [part for part in parts if part.us_per_step > 0 or (part.raw_us_per_step or 0) > 0]
 
@@ -138,7 +139,7 @@ def _gpu_parts(facts: Facts) -> list[BreakdownPart]:
     host = [facts.host.of_thread(thread) for thread in sorted(threads)]
     for cause in CAUSES:
         areas = [areas[cause] for areas in host if cause in areas]
-        raw = clip(merge(*areas), *facts.steps.window).total if areas else None
+        raw = intersect(merge(*areas), facts.steps.window).total if areas else None
         parts.append(part(cause, LABELS[cause], False, facts.idle.total_ns(cause), raw))
     return parts
 
@@ -177,16 +178,14 @@ def sync(facts: Facts) -> Sync:
     if not facts.has_gpu or facts.lacks("launches"):
         return Sync(None, None, None)
     syncs, count = facts.syncs, facts.steps.count
-    start, end = facts.steps.window
-    inside = np.minimum(syncs.end, end) - np.maximum(syncs.start, start)
+    inside = facts.steps.host_window.within(syncs.start, syncs.end)
     return Sync(rate(len(syncs) / count), us(inside.sum() / count), us(syncs.stall.sum() / count))
 
 
 def dataloader(facts: Facts) -> DataLoader:
     rows = facts.host.rows_of("data_loading")
     start, end = facts.slices.start[rows], facts.slices.end[rows]
-    window = facts.steps.window
-    inside = np.maximum(np.minimum(end, window[1]) - np.maximum(start, window[0]), 0)
+    inside = facts.steps.host_window.within(start, end)
     inside = inside[facts.slices.thread[rows] == facts.steps.thread]
     if not inside.any():
         return DataLoader(None, None)
@@ -278,9 +277,9 @@ def memory(facts: Facts) -> Memory:
     found = facts.memory
     if found is None:
         return Memory(None, None, capacity, [], [])
-    index = facts.steps.median_index
-    start = int(facts.steps.start[index])
-    time, allocated, reserved = found.curve(start, start + int(facts.steps.duration[index]))
+    steps, index = facts.steps, facts.steps.example
+    start = int(steps.host_start[index])
+    time, allocated, reserved = found.curve(start, int(steps.host_end[index]))
     curve = [
         MemoryPoint(us(t - start), int(a), int(r) if r > 0 else None)
         for t, a, r in zip(time, allocated, reserved, strict=True)

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from traceopt.analyzer.arrays.grouping import distinct, longest_of_group
+from traceopt.analyzer.arrays.intervals import Intervals
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.tables.schema import I8
 from traceopt.analyzer.timeline.call_tree import OP, Slices
@@ -60,7 +61,7 @@ def ops(facts: Facts) -> list[Op]:
     """The operators in the window by name, sorted by GPU time, or without a GPU by CPU self time; at most MAX_ROWS."""
     slices, steps = facts.slices, facts.steps
     names = len(facts.trace.names)
-    calls, cpu_ns, longest = _operators(slices, *steps.window, names)
+    calls, cpu_ns, longest = _operators(slices, steps.host_window, names)
     if not calls.any():
         return []
     gpu_ns: npt.NDArray[Any] = np.zeros(names)
@@ -88,8 +89,8 @@ def ops(facts: Facts) -> list[Op]:
     return out
 
 
-def _operators(slices: Slices, start: int, end: int, names: int) -> tuple[I8, npt.NDArray[Any], I8]:
-    """By name: operators that began in [start, end), their CPU self time in ns, and the row of the longest (or -1)."""
+def _operators(slices: Slices, window: Intervals, names: int) -> tuple[I8, npt.NDArray[Any], I8]:
+    """By name: operators that began in the window, their CPU self time in ns, and the row of the longest (or -1)."""
     own_ns = slices.end - slices.start  # minus the slices directly inside
     for block in _blocks(len(slices)):
         child = block.start + np.flatnonzero(slices.parent[block] >= 0)
@@ -98,7 +99,7 @@ def _operators(slices: Slices, start: int, end: int, names: int) -> tuple[I8, np
     longest, longest_ns = np.full(names, -1), np.full(names, -1)
     for block in _blocks(len(slices)):
         begin = slices.start[block]
-        rows = block.start + np.flatnonzero((slices.kind[block] == OP) & (begin >= start) & (begin < end))
+        rows = block.start + np.flatnonzero((slices.kind[block] == OP) & window.contains(begin))
         name, duration = slices.name[rows], slices.end[rows] - slices.start[rows]
         calls += np.bincount(name, minlength=names)
         cpu_ns += np.bincount(name, weights=np.maximum(own_ns[rows], 0), minlength=names)

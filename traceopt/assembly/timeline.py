@@ -41,10 +41,9 @@ _STREAM_TITLES = {"compute": "GPU compute", "comm": "GPU communication", "copy":
 
 
 def timeline(facts: Facts) -> Timeline:
-    """The lanes of the step with the median duration."""
-    index = facts.steps.median_index
-    start = int(facts.steps.start[index])
-    end = start + int(facts.steps.duration[index])
+    """The lanes of the step whose duration is closest to the typical step."""
+    index = facts.steps.example
+    start, end = int(facts.steps.start[index]), int(facts.steps.end[index])
     step = _ShownStep(facts, start, end)
     lanes = [step.host_lane("cpu", "CPU training thread", facts.steps.thread)]
     lanes += step.launching_lanes()

@@ -137,7 +137,7 @@ class Quality(Struct, frozen=True):
 
 
 class Step(Struct, frozen=True):
-    """The measured steps."""
+    """The measured steps, each from completion to completion of the work that was launched before."""
 
     source: Annotated[
         Literal["profiler_step", "annotation", "window"],
@@ -145,7 +145,13 @@ class Step(Struct, frozen=True):
     ]
     count: Annotated[int, note("measured steps", "steps")]
     skipped: Annotated[int, note("steps left out: cropped by the ends of the file, or empty", "steps")]
-    median_us: Annotated[float | None, note("median step", "us")]
+    typical_us: Annotated[
+        float | None, note("mean of the typical steps; all times per step in this document are such means", "us")
+    ]
+    typical_steps: Annotated[
+        list[int], note("indices into per_step_us of the typical steps: all but those that are unusual once")
+    ]
+    median_us: Annotated[float | None, note("median of all recorded steps", "us")]
     p10_us: Annotated[float | None, note("10th percentile", "us")]
     p90_us: Annotated[float | None, note("90th percentile", "us")]
     per_step_us: Annotated[list[float], note("every step, in order", "us")]
