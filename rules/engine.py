@@ -15,12 +15,12 @@ from traceopt.analyzer.tables.json_values import MOST_US
 from traceopt.config import typed_settings
 from traceopt.errors import ConfigError, one_line, told
 from traceopt.result.document import Check, CheckStatus, Note
-from traceopt.result.finding import Finding
+from traceopt.result.finding import Finding, value_order
 from traceopt.rules.bases.rank_rule import RunRule
+from traceopt.rules.plan import Plan, in_order, make_plan
 from traceopt.rules.registry import TRACE_QUALITY, Registry, select
 from traceopt.rules.rule import Rule
 from traceopt.rules.savings.price import Priced
-from traceopt.rules.savings.pricing import with_other_fixes
 
 if TYPE_CHECKING:
     from traceopt.analyzer.facts import Facts
@@ -33,8 +33,6 @@ _NUMPY_TOO = orjson.OPT_SERIALIZE_NUMPY
 NEGLIGIBLE_SHARE = 0.001  # of the step; no fix is worth it
 HIDDEN = "The problem is hidden behind other work: fixing it does not shorten the replayed step."
 
-_IMPACTS = ("high", "medium", "low", "info")
-
 
 class RulesOutcome(Struct, frozen=True):
     """`priced`: the findings, most valuable first. `notes`: those about trace quality. `checks`: one per rule."""
@@ -42,6 +40,7 @@ class RulesOutcome(Struct, frozen=True):
     priced: list[Priced]
     notes: list[Note]
     checks: list[Check]
+    plan: Plan | None = None  # of one trace
 
     @property
     def findings(self) -> list[Finding]:
@@ -85,11 +84,13 @@ def run_rules(rules: Sequence[Rule], facts: Facts, *, debug: bool = False) -> Ru
     """
     of_traces = [rule for rule in rules if not isinstance(rule, RunRule)]
     outcome = _outcome(of_traces, lambda rule: _ask(rule, facts), debug)
-    priced = sorted(with_other_fixes(outcome.priced, facts), key=_value_order)
-    useful = [one for one in priced if not _saves_nothing(one, facts)]
+    plan = make_plan(outcome.priced, facts)
+    priced = in_order(outcome.priced, plan, facts)
+    useful = [one for one in priced[len(plan.rows) :] if not _saves_nothing(one, facts)]
+    useful = [*priced[: len(plan.rows)], *useful]
     hidden = {one.finding.code for one in priced} - {one.finding.code for one in useful}
     checks = [replace(c, status="passed", reason=HIDDEN) if c.code in hidden else c for c in outcome.checks]
-    return replace(outcome, priced=useful, checks=checks)
+    return replace(outcome, priced=useful, checks=checks, plan=plan)
 
 
 def run_rank_rules(rules: Sequence[Rule], run: RunFacts, *, debug: bool = False) -> RulesOutcome:
@@ -176,10 +177,3 @@ def _saves_nothing(one: Priced, facts: Facts) -> bool:
 
 def _value_order(one: Priced) -> tuple[int, float, str, str]:
     return value_order(one.finding)
-
-
-def value_order(finding: Finding) -> tuple[int, float, str, str]:
-    """Sort key: most valuable first."""
-    saved_us = finding.saving.est_us if finding.saving else 0.0
-    where = str(finding.locations[0]) if finding.locations else ""
-    return _IMPACTS.index(finding.impact), -saved_us, finding.code, where

@@ -19,9 +19,10 @@ from traceopt.analyzer.work.throughput import Workload
 from traceopt.config import checked_devices
 from traceopt.errors import ConfigError, InputError, TraceoptError, one_line
 from traceopt.result.document import Result
+from traceopt.result.finding import value_order
 from traceopt.result.rounding import us
 from traceopt.result.rows import RankRow
-from traceopt.rules.engine import RulesOutcome, run_rank_rules, value_order
+from traceopt.rules.engine import RulesOutcome, run_rank_rules
 from traceopt.workers.answers import Executor
 from traceopt.workers.executors import executor_for
 from traceopt.workers.merge import MergedRun, missing_ranks
@@ -175,9 +176,14 @@ def _workload(tokens: float | None, samples: float | None, reference: float | No
 
 def _with_ranks_compared(result: Result, outcome: RulesOutcome) -> Result:
     """The document with the findings of the rules that compare all ranks."""
+    planned = [result.findings[row.finding] for row in result.plan]
+    first_us = result.plan[0].saving_us if result.plan else 0.0
+    above = [f for f in outcome.findings if result.plan and f.saving is not None and f.saving.est_us > first_us]
+    others = [f for f in (*result.findings, *outcome.findings) if f not in planned and f not in above]
     return replace(
         result,
-        findings=sorted([*result.findings, *outcome.findings], key=value_order),
+        findings=[*above, *planned, *sorted(others, key=value_order)],
+        plan=[replace(row, finding=row.finding + len(above)) for row in result.plan],
         quality=replace(result.quality, notes=[*result.quality.notes, *outcome.notes]),
         checks=[*result.checks, *outcome.checks],
     )

@@ -63,6 +63,8 @@ def what_if(
         if progress is not None:
             progress(f"reading {recording.source.label}")
         facts.append(Facts(read_recording(recording, warnings), peaks))
+        if facts[-1].quality.sampled_share is not None:
+            raise InputError(f"{recording.source.label} holds only a sample of the events, so nothing can be replayed")
     ranks = Ranks(facts)
     if len(ranks.facts) > 1 and (reason := ranks.run.incomparable) is not None:
         raise InputError(f"{path} has {len(recordings)} traces; pass the file of one rank. {reason}")

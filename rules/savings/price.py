@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from msgspec import Struct
 
 from traceopt.analyzer.replay.changes import Change
@@ -42,16 +40,7 @@ class Priced(Struct, frozen=True):
         """What the fix changes at best."""
         return self.price.best if self.price is not None else ()
 
-
-def independent(found: Iterable[Priced]) -> list[Priced]:
-    """Findings with a saving; only the first of those that share a cause."""
-    chosen: list[Priced] = []
-    for one in found:
-        finding = one.finding
-        alike = any(
-            finding.code in other.finding.shares_cause_with or other.finding.code in finding.shares_cause_with
-            for other in chosen
-        )
-        if finding.saving is not None and not alike:
-            chosen.append(one)
-    return chosen
+    def shares_cause_with(self, other: Priced) -> bool:
+        """Whether either finding names the other as one with the same cause."""
+        mine, theirs = self.finding, other.finding
+        return mine.code in theirs.shares_cause_with or theirs.code in mine.shares_cause_with

@@ -3,30 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
-from msgspec import Struct
-from msgspec.structs import replace
 
 from traceopt.analyzer.arrays.grouping import distinct
 from traceopt.analyzer.arrays.intervals import EMPTY, Intervals, intersect, merge, union
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.replay.changes import AsyncCopy, Change, DropSync, RemoveHost, ScaleWork
-from traceopt.analyzer.replay.replayed import Replayed
 from traceopt.analyzer.tables.schema import Mask
 from traceopt.analyzer.timeline.call_tree import RUNTIME
 from traceopt.analyzer.work.gemms import GemmShape
-from traceopt.result.finding import impact_of
 from traceopt.result.quantities import ms
-from traceopt.rules.savings.price import Price, Priced, independent
+from traceopt.rules.savings.price import Price, Priced
 from traceopt.rules.savings.starvation import launched_ns, saving
 
 Changes = Sequence[Change]
 
 MENTIONED_SHARE = 0.05  # of the time that a fix removes: a smaller profiler cost is not mentioned
-HIDDEN_SHARE = 0.7  # of the measured cost: a fix that saves less on its own is limited by another part of the step
 
 
 def priced(
@@ -45,7 +39,7 @@ def priced(
     """
     best = expected if high is None else high
     gains = bounds_ns
-    if facts.replay_trusted:
+    if facts.replay_error is not None and facts.quality.sampled_share is None:
         est = gain_ns(facts, expected)
         least = est if low is None else gain_ns(facts, low)
         most = est if high is None else gain_ns(facts, high)
@@ -65,71 +59,10 @@ def _without_profiler(facts: Facts, changes: Changes) -> str:
 
 
 def gain_ns(facts: Facts, changes: Changes) -> float:
-    """How much the changes shorten the replayed step."""
-    return _shorter_ns(facts, facts.replayed, facts.replay(changes))
-
-
-def _shorter_ns(facts: Facts, before: Replayed, after: Replayed) -> float:
-    """As a share of the measured step, because the replay may differ from it slightly."""
-    return facts.step_ns * (before.step_ns - after.step_ns) / facts.replayed.step_ns
-
-
-def with_other_fixes(findings: Sequence[Priced], facts: Facts) -> list[Priced]:
-    """The findings, with those that other limits hide priced as if these limits were fixed.
-
-    If host, compute and communication all limit the step, a change to only one of them saves little. The saving of such
-    a fix on its own stays its low bound. Its expected saving is what it saves once the findings about the other two are
-    fixed at best, capped at the measured cost.
+    """How much the changes shorten the step: as a share of the measured step, because the replay may differ from it
+    slightly.
     """
-    sides = [_side(finding, facts) for finding in findings]
-    others_fixed = {
-        side: AppliedChanges(
-            facts,
-            [c for f in independent(f for f, of in zip(findings, sides, strict=True) if of != side) for c in f.best],
-        )
-        for side in set(sides)
-    }
-    return [_unhidden(finding, facts, others_fixed[side]) for finding, side in zip(findings, sides, strict=True)]
-
-
-class AppliedChanges(Struct, frozen=True, dict=True):
-    """Changes that are already made, and the steps with them."""
-
-    facts: Facts
-    changes: Changes
-
-    @cached_property
-    def replayed(self) -> Replayed:
-        return self.facts.replay(self.changes)
-
-    def gain_ns(self, changes: Changes) -> float:
-        """How much further changes shorten the step."""
-        return _shorter_ns(self.facts, self.replayed, self.facts.replay([*self.changes, *changes]))
-
-
-def _unhidden(one: Priced, facts: Facts, others: AppliedChanges) -> Priced:
-    price, alone = one.price, one.finding.saving
-    if price is None or alone is None or not others.changes or not facts.replay_trusted:
-        return one
-    expected_ns = price.bounds_ns[1]
-    alone_ns = alone.est_us * 1e3
-    if alone_ns >= HIDDEN_SHARE * expected_ns:
-        return one
-    est = min(others.gain_ns(price.changes), expected_ns)
-    if est <= alone_ns:
-        return one
-    basis = f"{alone.basis} On its own it saves {ms(alone_ns)}; the rest needs the other fixes."
-    together = saving(facts, alone.low_us * 1e3, est, max(est, alone.high_us * 1e3), basis)
-    return Priced(replace(one.finding, saving=together, impact=impact_of(together)), price)
-
-
-def _side(one: Priced, facts: Facts) -> str:
-    """What the fix speeds up: the host, communication, or compute."""
-    if on_host(one):
-        return "host"
-    scaled_work = [change.work & (change.factor < 1) for change in one.changes if isinstance(change, ScaleWork)]
-    only_communication = all(not (work & ~facts.gpu.is_communication).any() for work in scaled_work)
-    return "communication" if scaled_work and only_communication else "compute"
+    return facts.step_ns * (1 - facts.replay(changes).step_ns / facts.replayed.step_ns)
 
 
 def on_host(one: Priced) -> bool:

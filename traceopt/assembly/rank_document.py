@@ -14,8 +14,8 @@ from traceopt.assembly.verdict import UNUSABLE, verdict
 from traceopt.result.document import Quality, Recorded, Result, Run, Tool, TraceFile
 from traceopt.result.finding import Confidence
 from traceopt.result.rows import RankRow
-from traceopt.rules.combine import combine
 from traceopt.rules.engine import RulesOutcome
+from traceopt.rules.plan import combine, document_rows
 from traceopt.version import __version__
 
 LESS_SURE: dict[Confidence, Confidence] = {"high": "medium", "medium": "low", "low": "low"}
@@ -94,7 +94,8 @@ def rank_document(facts: Facts, outcome: RulesOutcome) -> Result:
         ],
         timeline=timeline(facts),
         findings=findings,
-        combined=combine(outcome.priced, facts),
+        combined=combine(outcome.plan, facts) if outcome.plan else None,
+        plan=document_rows(outcome.plan) if outcome.plan else [],
         checks=outcome.checks,
         throughput=sections.throughput(facts),
     )

@@ -8,8 +8,7 @@ from msgspec import Struct, field
 
 from traceopt.result.comparison import FindingChange, FindingStatus
 from traceopt.result.document import Result
-from traceopt.result.finding import Finding
-from traceopt.rules.engine import value_order
+from traceopt.result.finding import Finding, value_order
 from traceopt.rules.fingerprint import Place, fingerprints, places
 
 _ORDER: tuple[FindingStatus, ...] = ("new", "unknown", "fixed", "kept")

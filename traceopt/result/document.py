@@ -261,6 +261,21 @@ class Combined(Struct, frozen=True):
     ] = field(default_factory=list)
 
 
+class PlanRow(Struct, frozen=True):
+    """One fix of the plan: what it saves given the fixes above it. The savings of all rows add up."""
+
+    code: Annotated[str, note("code of the rule")]
+    finding: Annotated[int, note("index of its finding in `findings`")]
+    alone_us: Annotated[float, note("saving per step without any other fix", "us")]
+    saving_us: Annotated[float, note("saving per step after the fixes above", "us")]
+    low_us: Annotated[float, note("saving per step, at least", "us")]
+    high_us: Annotated[float, note("saving per step, at most", "us")]
+    step_us_after: Annotated[float, note("step after this fix and those above", "us")]
+    needs: Annotated[list[int], note("rows of the plan, from 1, without which it saves little")] = field(
+        default_factory=list
+    )
+
+
 class Check(Struct, frozen=True):
     """What one rule answered."""
 
@@ -298,6 +313,9 @@ class Result(Struct, frozen=True, eq=False):
     checks: Annotated[list[Check], note("what each rule answered")]
     warnings: Annotated[list[str], note("what the reader should know: files and rules left out")] = field(
         default_factory=list
+    )
+    plan: Annotated[list[PlanRow], note("the fixes worth making, in order; their savings add up to `combined`")] = (
+        field(default_factory=list)
     )
     throughput: Annotated[
         Throughput | None, note("throughput of one GPU; null: the user did not say what a step holds")

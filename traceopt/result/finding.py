@@ -60,13 +60,18 @@ class Finding(Struct, frozen=True):
     code: Annotated[str, note("code of the rule")]
     name: Annotated[str, note("name of the rule")]
     title: Annotated[str, note("what to change")]
-    impact: Annotated[Impact, note("high from 10 % of the step, medium from 3 %, low below, info without a saving")]
+    impact: Annotated[
+        Impact,
+        note(
+            "high from 10 % of the step, medium from 3 %, low below, in the plan if it is there; info without a saving"
+        ),
+    ]
     confidence: Annotated[
         Confidence, note("high: measured idle time with a known cause; medium: modelled; low: inferred")
     ]
     effort: Annotated[str, note("what the change takes")]
     risk: Annotated[str, note("what can go wrong")]
-    saving: Annotated[Saving | None, note("time that the fix saves; null without an honest number")]
+    saving: Annotated[Saving | None, note("time that the fix saves alone; null without an honest number")]
     why: Annotated[str, note("the measured reason")]
     evidence: Annotated[list[Evidence], note("measured rows behind it")]
     locations: Annotated[list[Location], note("places to change, most expensive first")]
@@ -83,8 +88,21 @@ MEDIUM_IMPACT_SHARE = 0.03
 
 def impact_of(saving: Saving | None) -> Impact:
     """High from 10 % of the step, medium from 3 %, low below, info without a saving."""
-    if saving is None:
-        return "info"
-    if saving.share >= HIGH_IMPACT_SHARE:
+    return "info" if saving is None else impact_of_share(saving.share)
+
+
+def impact_of_share(share: float) -> Impact:
+    """High from 10 % of the step, medium from 3 %, low below."""
+    if share >= HIGH_IMPACT_SHARE:
         return "high"
-    return "medium" if saving.share >= MEDIUM_IMPACT_SHARE else "low"
+    return "medium" if share >= MEDIUM_IMPACT_SHARE else "low"
+
+
+_IMPACTS = ("high", "medium", "low", "info")
+
+
+def value_order(finding: Finding) -> tuple[int, float, str, str]:
+    """Sort key: most valuable first."""
+    saved_us = finding.saving.est_us if finding.saving else 0.0
+    where = str(finding.locations[0]) if finding.locations else ""
+    return _IMPACTS.index(finding.impact), -saved_us, finding.code, where

@@ -14,10 +14,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from traceopt.analyzer.ranks.rank_summary import RankSummary
-from traceopt.result.document import Check, CheckStatus, Combined, Result, TraceFile
-from traceopt.result.finding import Finding
+from traceopt.result.document import Check, CheckStatus, Result, TraceFile
+from traceopt.result.finding import Finding, value_order
 from traceopt.result.rows import RankRow
-from traceopt.rules.engine import value_order
+from traceopt.rules.plan import plan_first
 from traceopt.workers.packed_result import DocumentPart, PackedResult
 
 _Order = tuple[bool, int, int]  # unknown ranks last; then by index among the files
@@ -50,7 +50,6 @@ class MergedRun:
         self._summaries: dict[int, RankSummary] = {}
         self._warnings: dict[int, list[str]] = {}
         self._groups: dict[tuple[str, str, int], _SameFinding] = {}
-        self._combined: dict[str, tuple[_Order, Combined]] = {}  # by code: from the lowest rank whose fixes include it
         self._checks: dict[str, tuple[tuple[int, _Order], Check]] = {}
         self._texts: dict[str, str] = {}
 
@@ -90,7 +89,6 @@ class MergedRun:
             return None
         lowest = self._lowest[1].whole()
         rows = [row for _, row in sorted(self._rows.items())]
-        findings = self._findings()
         run = replace(
             lowest.run,
             paths=[path for row in rows for path in row.paths],
@@ -100,8 +98,7 @@ class MergedRun:
         return replace(
             lowest,
             run=run,
-            findings=findings,
-            combined=self._combined[findings[0].code][1] if findings and findings[0].code in self._combined else None,
+            findings=plan_first(self._findings(), [lowest.findings[row.finding] for row in lowest.plan]),
             checks=[self._checks[check.code][1] for check in lowest.checks],
             ranks=[row.row for row in rows],
         )
@@ -119,10 +116,6 @@ class MergedRun:
             group.ranks |= set(finding.ranks)
             if (order, place) < group.order:
                 group.order, group.finding = (order, place), finding
-        if part.combined is not None:
-            for code in part.combined.codes:
-                if code not in self._combined or order < self._combined[code][0]:
-                    self._combined[code] = (order, part.combined)
         for check in part.checks:
             rating = (_RATING.get(check.status, len(_RATING)), order)
             if check.code not in self._checks or rating < self._checks[check.code][0]:

@@ -12,7 +12,7 @@ import numpy as np
 from msgspec import Struct
 
 from traceopt.analyzer.ranks.rank_summary import RankSummary
-from traceopt.result.document import Check, Combined, Result, TraceFile
+from traceopt.result.document import Check, Result, TraceFile
 from traceopt.result.finding import Finding
 from traceopt.result.rows import RankRow
 
@@ -45,7 +45,6 @@ class DocumentPart(Struct, frozen=True):
     run: RunPart
     ranks: list[RankRow]
     findings: list[Finding]
-    combined: Combined | None
     checks: list[Check]
 
 

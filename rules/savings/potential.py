@@ -1,0 +1,59 @@
+"""What a fix can give at most: its saving once the other limits of the step are gone.
+
+If host, compute and communication all limit the step, a change to only one of them saves little on its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from traceopt.analyzer.facts import Facts
+from traceopt.analyzer.replay.changes import ScaleWork
+from traceopt.rules.savings.price import Priced
+from traceopt.rules.savings.pricing import on_host
+
+
+def potentials_ns(findings: Sequence[Priced], facts: Facts) -> list[float]:
+    """For each finding, what its fix saves per step once the findings about the other limits are fixed at best: at
+    least what it saves alone, at most what was measured of it. 0 without a saving.
+    """
+    alone = [one.finding.saving.est_us * 1e3 if one.finding.saving is not None else 0.0 for one in findings]
+    if not facts.replay_trusted or facts.quality.sampled_share is not None:
+        return alone
+    limits = [_limit(one, facts) for one in findings]
+    others = {
+        limit: [
+            change
+            for one in _independent(one for one, of in zip(findings, limits, strict=True) if of != limit)
+            for change in one.best
+        ]
+        for limit in set(limits)
+    }
+    left = {limit: facts.replay(changes).step_ns for limit, changes in others.items() if changes}
+    out = []
+    for one, limit, saved_ns in zip(findings, limits, alone, strict=True):
+        potential_ns = saved_ns
+        if one.price is not None and one.changes and limit in left and one.price.bounds_ns[1] > saved_ns:
+            after = facts.replay([*others[limit], *one.changes]).step_ns
+            gain_ns = facts.step_ns * (left[limit] - after) / facts.replayed.step_ns
+            potential_ns = max(saved_ns, min(gain_ns, one.price.bounds_ns[1]))
+        out.append(potential_ns)
+    return out
+
+
+def _limit(one: Priced, facts: Facts) -> str:
+    """What the fix speeds up: the host, communication, or compute."""
+    if on_host(one):
+        return "host"
+    faster = [change.work & (change.factor < 1) for change in one.changes if isinstance(change, ScaleWork)]
+    only_communication = all(not (work & ~facts.gpu.is_communication).any() for work in faster)
+    return "communication" if faster and only_communication else "compute"
+
+
+def _independent(found: Iterable[Priced]) -> list[Priced]:
+    """Findings with a saving; only the first of those that share a cause."""
+    chosen: list[Priced] = []
+    for one in found:
+        if one.finding.saving is not None and not any(one.shares_cause_with(other) for other in chosen):
+            chosen.append(one)
+    return chosen
