@@ -16,17 +16,20 @@ from msgspec.structs import replace
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.replay.changes import Change
 from traceopt.analyzer.replayed_parts import busy_names, labels_of, limit_of, parts_of
-from traceopt.result.document import Combined, PlanRow
+from traceopt.result.document import Combined
 from traceopt.result.finding import Confidence, Finding, impact_of_share, value_order
 from traceopt.result.quantities import ms
-from traceopt.result.rows import BreakdownPart
+from traceopt.result.rows import BreakdownPart, PlanRow
 from traceopt.rules.savings.potential import potentials_ns
 from traceopt.rules.savings.price import Priced
 
 MAX_ROWS = 6
 MIN_FIRST_SHARE = 0.03  # of the step: if fixes do not save as much, there is no plan
 MIN_ROW_SHARE = 0.01  # of the step: a fix that adds less after the others is not in the plan
-CLOSE_SHARE = 0.1  # of the larger saving: of two fixes this close, the surer, safer and simpler one goes first
+# Of the larger saving: predictions are not more exact than this (docs/accuracy.md), so of two fixes this close, the
+# surer, safer and simpler one goes first.
+CLOSE_SHARE = 0.25
+SAME_SHARE = 0.1  # of a saving: fixes without which the others save about as much are not needed
 NEEDS_SHARE = 0.5  # of its saving in the plan: a fix that saves less on its own needs the fixes above it
 UNLOCKED = 1.25  # times its saving alone: a fix that gives more after others says so
 MAX_SAVED_SHARE = 0.95  # of the step; something always remains
@@ -171,7 +174,7 @@ def _only_together(left: Sequence[Priced], taken: Sequence[Priced], savings: _Sa
     for one in sorted(left, key=_most_ns, reverse=True):
         if one.changes and not any(one.shares_cause_with(other) for other in chosen):
             chosen.append(one)
-    wanted = (1 - CLOSE_SHARE) * savings.together(chosen, taken)
+    wanted = (1 - SAME_SHARE) * savings.together(chosen, taken)
     for one in sorted(chosen, key=_most_ns):
         rest = [other for other in chosen if other is not one]
         if savings.together(rest, taken) >= wanted:

@@ -28,7 +28,7 @@ _DARK_TOKENS = re.compile(r":root\[data-theme=dark\] \{(.*?)\}", re.DOTALL)
 def render_notebook(result: Result) -> str:
     """The HTML of `Result._repr_html_`."""
     document = for_display(result)
-    numbered = [card for card in sentences.cards(document.findings) if card.number is not None]
+    numbered = [card for card in sentences.cards(document) if card.number is not None]
     largest = sorted(document.breakdown, key=lambda part: -part.us_per_step)[:PARTS_SHOWN]
     named = [part for part in document.breakdown if part in largest and part.us_per_step > 0]
     facts = [

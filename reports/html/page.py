@@ -82,7 +82,7 @@ def _view(document: Result) -> dict[str, Any]:
     words = sentences.sides(document)
     idle_word = words.idle if document.gpu.busy_share is not None and not sentences.on_cpu(document) else None
     timeline = None if document.timeline is None else timeline_svg.draw_timeline(document.timeline, idle_word)
-    all_cards = sentences.cards(document.findings)
+    all_cards = sentences.cards(document)
     return {
         "result": document,
         "words": words,
@@ -103,6 +103,9 @@ def _view(document: Result) -> dict[str, Any]:
         "quality_heading": sentences.quality_heading(document),
         "combined_fixes": sentences.combined_fixes(document),
         "fix_cards": [card for card in all_cards if card.number is not None],
+        "plan_cards": [card for card in all_cards if card.row is not None],
+        "alone_cards": [card for card in all_cards if card.row is None and card.number is not None],
+        "unplanned": sentences.unplanned(document),
         "info_cards": [card for card in all_cards if card.number is None],
         "timeline": timeline,
         "memory": timeline_svg.draw_memory(document.memory, document.timeline),
@@ -181,7 +184,9 @@ def environment() -> jinja2.Environment:
         memory_look=memory_parts.memory_look,
         part_style=part_styles.part_style,
         misaligned=sentences.misaligned,
+        needs=sentences.needs,
         only_on=sentences.only_on,
+        title=sentences.title,
         ranks_phrase=sentences.ranks_phrase,
         place=sentences.place,
         recording=not_recorded,

@@ -51,7 +51,7 @@ def render_markdown(
     """
     document = for_display(result)
     against = None if comparison is None else safe_text.cleaned(comparison)
-    cards = sentences.cards(document.findings)
+    cards = sentences.cards(document)
     priced = [card for card in cards if card.number is not None]
     head = [
         "\n".join([tag(label), *([UNCHANGED] if _unchanged(against, gates) else [])]),
@@ -129,29 +129,29 @@ def _fixes(result: Result, cards: list[sentences.Card], findings: int) -> list[s
         return []
     rows = []
     for card in cards:
-        finding, saving = card.finding, card.finding.saving
-        only = sentences.only_on(finding, result)
-        title = f"{finding.title} ({only})" if only else finding.title
-        saved = (
-            ""
-            if saving is None
-            else f"{quantities.estimate_number(saving.est_us)} ms ({quantities.percent(saving.share)})"
-        )
+        finding, saving, row = card.finding, card.finding.saving, card.row
         place = sentences.place(finding)
+        notes = [prose(note) for note in (finding.code, sentences.needs(card)) if note]
+        estimates = [row.saving_us if row else None, saving.est_us if saving else None]
         rows.append([
             str(card.number),
-            f"{prose(title)} ({prose(finding.code)})",
-            saved.replace(" ", quantities.NO_BREAK_SPACE),
+            f"{prose(sentences.title(card, result))} ({', '.join(notes)})",
+            *("–" if us is None else _ms(quantities.estimate_number(us)) for us in estimates),
+            "–" if row is None else _ms(quantities.as_precise_as(row.step_us_after, row.saving_us)),
             finding.confidence.capitalize(),
             code(names.short_path(place)) if place else "–",
         ])  # fmt: skip
     below = []
     if findings > len(cards):
         below.append(f"{quantities.counted(findings - len(cards), 'more finding')} below.")
-    if len(cards) > 1:
-        below.append("Savings overlap, so do not add them up.")
-    fixes = table(["", "Fix", "Saves per step", "Confidence", "Where"], "rlrll", rows)
+    if sum(card.row is not None for card in cards) > 1:
+        below.append("Each saving counts on the fixes above it, so they add up.")
+    fixes = table(["", "Fix", "Saves (in this order)", "Alone", "Step after", "Confidence", "Where"], "rlrrrll", rows)
     return [fixes, " ".join(below)] if below else [fixes]
+
+
+def _ms(number: str) -> str:
+    return f"{number}{quantities.NO_BREAK_SPACE}ms"
 
 
 def _changes(against: Comparison | None) -> list[str]:

@@ -21,6 +21,7 @@ NARROW, NARROW_TITLE_LINES = 80, 4  # below this width titles need more lines
 NAME_COLUMNS = 16  # the least that the header leaves for the trace's name
 PLACE_COLUMNS = (14, 20, 32)  # on a narrow, a usual and a wide terminal
 CODE_COLUMNS = 8
+ORDER_NOTE = "Saves: in this order, so the savings add up. Alone: without the other fixes."
 NOTES = 5  # quality notes shown, and warnings
 WIDE = 96  # from this width on, the confidence column has its full heading
 
@@ -136,37 +137,60 @@ def _painted(bar: str, columns: int, busy: bool, terminal: Terminal) -> str:
 
 
 def _fixes(result: Result, terminal: Terminal) -> list[str]:
-    cards = sentences.cards(result.findings)
-    priced = [card for card in cards if card.number is not None]
+    cards = sentences.cards(result)
+    planned = [card for card in cards if card.row is not None]
+    alone = [card for card in cards if card.row is None and card.number is not None]
     others = [card for card in cards if card.number is None]
-    lines = []
-    if priced:
-        confidence = "confidence" if terminal.width >= WIDE else "conf."
-        columns = max(len(confidence), len("medium"))
-        place_columns = _place_columns(priced, terminal)
-        heading = f"      saves   step  {confidence:<{columns}} "
-        title_columns = terminal.width - len(heading) - place_columns - 2
-        lines.append(terminal.style(f"{heading}{'fix':<{title_columns}}  where", dim=True))
-        for card in priced:
-            finding, saving = card.finding, card.finding.saving
-            if saving is None:
-                continue
-            saved = f"{quantities.estimate_number(saving.est_us)} ms"
-            start = f"{card.number:>2} {saved:>8}  {quantities.percent(saving.share):>5}  "
-            start += f"{finding.confidence:<{columns}} "
-            lines += _titled(card, start, title_columns, place_columns, result, terminal)
-        if len(priced) > 1:
-            lines.append(terminal.style("   Savings overlap, so do not add them up.", dim=True))
-        patched = [str(card.number) for card in priced if card.finding.fix.patch]
-        if patched:
-            lines.append(terminal.style(f"   With a patch: {sentences.joined(patched)}.", dim=True))
+    blocks = [
+        _table(result, planned, terminal),
+        _table(result, alone, terminal),
+    ]
+    if planned and alone:
+        blocks[1].insert(0, terminal.style(f"{sentences.unplanned(result)}:", dim=True))
+    patched = [str(card.number) for card in (*planned, *alone) if card.finding.fix.patch]
+    if patched:
+        blocks.append([terminal.style(f"   With a patch: {sentences.joined(patched)}.", dim=True)])
     if others:
-        heading = "Also noted, without an estimate:" if priced else "Findings without an estimate:"
-        lines += [*([""] if priced else []), terminal.style(heading, dim=True)]
+        heading = "Also noted, without an estimate:" if planned or alone else "Findings without an estimate:"
         place_columns = _place_columns(others, terminal)
-        for card in others:
-            lines += _titled(card, " - ", terminal.width - 3 - place_columns - 2, place_columns, result, terminal)
+        title_columns = terminal.width - 3 - place_columns - 2
+        blocks.append([*([""] if planned or alone else []), terminal.style(heading, dim=True)])
+        blocks += [_titled(card, " - ", title_columns, place_columns, result, terminal) for card in others]
+    return [line for block in blocks for line in block]
+
+
+def _table(result: Result, cards: list[sentences.Card], terminal: Terminal) -> list[str]:
+    """Fixes with what they save. Those of the plan also say what they save alone, and the step after them."""
+    if not cards:
+        return []
+    planned = cards[0].row is not None
+    confidence = "confidence" if terminal.width >= WIDE else "conf."
+    columns = max(len(confidence), len("medium"))
+    place_columns = _place_columns(cards, terminal)
+    numbers = ("saves", "alone", "step after") if planned else ("alone", "step")
+    rows = [_savings(card) for card in cards]
+    widths = [max(map(width_of, (name, *values))) for name, *values in zip(numbers, *rows, strict=True)]
+    heading = "   " + "  ".join(f"{name:>{width}}" for name, width in zip(numbers, widths, strict=True))
+    heading += f"  {confidence:<{columns}} "
+    title_columns = terminal.width - len(heading) - place_columns - 2
+    lines = [terminal.style(f"{heading}{'fix':<{title_columns}}  where", dim=True)]
+    for card, row in zip(cards, rows, strict=True):
+        values = "  ".join(f"{value:>{width}}" for value, width in zip(row, widths, strict=True))
+        start = f"{card.number:>2} {values}  {card.finding.confidence:<{columns}} "
+        lines += _titled(card, start, title_columns, place_columns, result, terminal)
+    if planned and len(cards) > 1:
+        lines += [terminal.style(line, dim=True) for line in terminal.wrap(ORDER_NOTE, first="   ", indent="   ")]
     return lines
+
+
+def _savings(card: sentences.Card) -> list[str]:
+    saving, row = card.finding.saving, card.row
+    if row is not None:
+        after = quantities.as_precise_as(row.step_us_after, row.saving_us)
+        return [f"{quantities.estimate_number(us)} ms" for us in (row.saving_us, row.alone_us)] + [f"{after} ms"]
+    if saving is None:
+        return ["", ""]
+    return [f"{quantities.estimate_number(saving.est_us)} ms", quantities.percent(saving.share)]
 
 
 def _place_columns(cards: list[sentences.Card], terminal: Terminal) -> int:
@@ -184,8 +208,8 @@ def _titled(
     title_columns = min(title_columns, terminal.width - len(start) - place_columns - 2)  # a huge saving needs more room
     code = terminal.fit(finding.code, CODE_COLUMNS)
     room = title_columns - width_of(code) - 1
-    only = sentences.only_on(finding, result)
-    title = f"{finding.title} ({only})" if only else finding.title
+    needs = sentences.needs(card)
+    title = f"({needs}) {sentences.title(card, result)}" if needs else sentences.title(card, result)
     most = TITLE_LINES if terminal.width >= NARROW else NARROW_TITLE_LINES
     titles = terminal.lines(title, room, most, later=title_columns + 2 + place_columns)
     place = terminal.fit_path(sentences.place(finding) or "", place_columns)

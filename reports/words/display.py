@@ -20,7 +20,7 @@ def for_display(result: Result) -> Result:
         return document
     # The evidence holds. Savings and impact do not: they are shares of times that are not real.
     findings = [replace(finding, saving=None, impact="info") for finding in document.findings]
-    return replace(document, findings=findings, combined=None)
+    return replace(document, findings=findings, combined=None, plan=[])
 
 
 def _idle_first_largest_first(part: BreakdownPart) -> tuple[bool, float]:

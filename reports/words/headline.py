@@ -48,7 +48,7 @@ def lead(result: Result) -> tuple[str, str, str]:
             return "The largest single fix may save about ", saved, ", with low confidence."
         if len(savings) == 1:
             return "The one fix saves about ", saved, "."
-        return "The largest single fix saves about ", saved, "; the fixes together are not estimated."
+        return "The largest single fix saves about ", saved, "; what the fixes save together is not known."
     combined = result.combined
     fixes = combined_fixes(result) or "the fixes"
     verb = " saves about " if fixes == "the top fix" or fixes.startswith("fix ") else " save about "
@@ -77,18 +77,20 @@ def tiles(result: Result) -> list[Tile]:
 
 def _step_tile(result: Result) -> Tile:
     step = result.step
-    label = "Recorded window" if step.source == "window" else "Step time, median"
-    if step.median_us is None:
+    label = "Recorded window" if step.source == "window" else "Step time"
+    if step.typical_us is None:
         return Tile(label, quantities.NOT_RECORDED, None, "the trace has no complete step")
     if result.quality.verdict == "unusable":
-        return Tile(label, NOT_RELIABLE, None, f"in the trace: {quantities.ms_of_us(step.median_us)}")
+        return Tile(label, NOT_RELIABLE, None, f"in the trace: {quantities.ms_of_us(step.typical_us)}")
     if step.source == "window":
-        return Tile(label, quantities.ms_number(step.median_us), "ms", "the trace has no step marks")
+        return Tile(label, quantities.ms_number(step.typical_us), "ms", "the trace has no step marks")
+    typical = len(step.typical_steps)
     note = quantities.counted(step.count, "step")
+    note = f"mean of {typical} of {note}" if typical < step.count else note
     if step.p10_us is not None and step.p90_us is not None and step.count > 1:
         spread = f"{quantities.ms_number(step.p10_us)}–{quantities.ms_of_us(step.p90_us)}"
         note = f"{spread} (p10–p90), {note}"
-    return Tile(label, quantities.ms_number(step.median_us), "ms", note)
+    return Tile(label, quantities.ms_number(step.typical_us), "ms", note)
 
 
 def _busy_tile(result: Result) -> Tile:
@@ -132,7 +134,7 @@ def _no_estimate_tile(result: Result) -> Tile:
         return Tile(label, "no fix found", None, "see the checks below")
     priced = sum(finding.saving is not None for finding in result.findings)
     notes = {0: "no finding has an estimate", 1: "see the estimate of the one fix"}
-    return Tile(label, "not estimated", None, notes.get(priced, "savings of several fixes overlap"))
+    return Tile(label, "not estimated", None, notes.get(priced, "what the fixes save together is not known"))
 
 
 def _memory_tile(result: Result) -> Tile:

@@ -14,7 +14,7 @@ from traceopt.reports.words.part_styles import DENSE_LANE_SPANS
 from traceopt.result import quantities
 from traceopt.result.document import CheckStatus, Result, TensorCores
 from traceopt.result.finding import Finding
-from traceopt.result.rows import Gemm
+from traceopt.result.rows import Gemm, PlanRow
 
 COMMAND_PATHS = 8
 RANKS_NAMED = 16
@@ -68,11 +68,17 @@ class Sides(Struct, frozen=True):
 
 
 class Card(Struct, frozen=True):
-    """A finding and its number in the list; None if its saving is not estimated."""
+    """A finding and its number in the list; None if its saving is not estimated.
+
+    `row`: its row of the plan, None if it is not in the plan. `needs`: the numbers of the fixes without which it saves
+    little.
+    """
 
     finding: Finding
     number: int | None
     anchor: str
+    row: PlanRow | None = None
+    needs: list[int] = []
 
 
 def on_cpu(result: Result) -> bool:
@@ -175,17 +181,16 @@ def scope(result: Result) -> str:
     if result.step.source == "window":
         mean = "The whole recording (no step marks)"
     else:
-        mean = "One step" if result.step.count == 1 else f"Mean of {quantities.counted(result.step.count, 'step')}"
+        count = len(result.step.typical_steps)
+        mean = "One step" if count == 1 else f"Mean of {quantities.counted(count, 'step')}"
     rank = rank_phrase(result)
     return f"{mean}, {rank}" if rank else mean
 
 
 def typical_step(result: Result) -> str:
-    """A reminder after the scope if a few outlier steps pull the mean away from the median."""
-    median_us, mean_us = result.step.median_us, sum(part.us_per_step for part in result.breakdown)
-    if median_us is None or abs(mean_us - median_us) < UNLIKE_SHARE * median_us:
-        return ""
-    return f" (the median step takes {quantities.ms_of_us(median_us)})"
+    """A reminder after the scope that unusual steps are left out, if there are any."""
+    left_out = result.step.count - len(result.step.typical_steps)
+    return f" ({quantities.counted(left_out, 'unusual step')} left out)" if left_out > 0 else ""
 
 
 def partly_hidden(result: Result) -> list[str]:
@@ -197,19 +202,40 @@ def partly_hidden(result: Result) -> list[str]:
     ]
 
 
-def cards(findings: list[Finding]) -> list[Card]:
+def cards(result: Result) -> list[Card]:
     """Numbers the findings that have a saving. Every anchor is unique and safe in a URL fragment."""
     numbered: list[Card] = []
     seen: dict[str, int] = {}
     number = 0
-    for finding in findings:
+    rows = {row.finding: row for row in result.plan}
+    number_of: dict[int, int] = {}  # by row of the plan, from 1
+    for place, finding in enumerate(result.findings):
         if finding.saving is not None:
             number += 1
         base = re.sub(r"[^A-Za-z0-9_.-]", "-", finding.code)
         seen[base] = seen.get(base, 0) + 1
         anchor = base if seen[base] == 1 else f"{base}-{seen[base]}"
-        numbered.append(Card(finding, None if finding.saving is None else number, anchor))
+        row = rows.get(place)
+        needs = [number_of[other] for other in row.needs] if row is not None else []
+        number_of[len(number_of) + 1] = number
+        numbered.append(Card(finding, None if finding.saving is None else number, anchor, row, needs))
     return numbered
+
+
+def title(card: Card, result: Result) -> str:
+    """The finding's title, with the ranks that have it unless all do."""
+    only = only_on(card.finding, result)
+    return f"{card.finding.title} ({only})" if only else card.finding.title
+
+
+def needs(card: Card) -> str:
+    """ "needs 1": the fixes without which this one saves little; empty if there are none."""
+    return f"needs {joined([str(number) for number in card.needs])}" if card.needs else ""
+
+
+def unplanned(result: Result) -> str:
+    """The words above fixes that are not in the plan."""
+    return "Not in the plan, because they add little to it" if result.plan else "What each fix saves alone"
 
 
 def place(finding: Finding) -> str | None:
@@ -240,15 +266,7 @@ def combined_fixes(result: Result) -> str | None:
     """ "the top 3 fixes", "the top fix", "fixes 1, 2 and 4" or "the fixes"; None without a combination."""
     if result.combined is None or not result.combined.codes:
         return None
-    # A rule may have several findings: each mention of its code means the next one.
-    left = [(card.finding.code, card.number) for card in cards(result.findings) if card.number is not None]
-    numbers = []
-    for code in result.combined.codes:
-        found = next((entry for entry in left if entry[0] == code), None)
-        if found is not None:
-            left.remove(found)
-            numbers.append(found[1])
-    numbers.sort()
+    numbers = [card.number for card in cards(result) if card.row is not None and card.number is not None]
     if not numbers:
         return "the fixes"
     if numbers == list(range(1, len(numbers) + 1)):

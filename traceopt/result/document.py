@@ -26,6 +26,7 @@ from traceopt.result.rows import (
     MemoryPart,
     MemoryPoint,
     Op,
+    PlanRow,
     RankRow,
     Timeline,
 )
@@ -261,21 +262,6 @@ class Combined(Struct, frozen=True):
     ] = field(default_factory=list)
 
 
-class PlanRow(Struct, frozen=True):
-    """One fix of the plan: what it saves given the fixes above it. The savings of all rows add up."""
-
-    code: Annotated[str, note("code of the rule")]
-    finding: Annotated[int, note("index of its finding in `findings`")]
-    alone_us: Annotated[float, note("saving per step without any other fix", "us")]
-    saving_us: Annotated[float, note("saving per step after the fixes above", "us")]
-    low_us: Annotated[float, note("saving per step, at least", "us")]
-    high_us: Annotated[float, note("saving per step, at most", "us")]
-    step_us_after: Annotated[float, note("step after this fix and those above", "us")]
-    needs: Annotated[list[int], note("rows of the plan, from 1, without which it saves little")] = field(
-        default_factory=list
-    )
-
-
 class Check(Struct, frozen=True):
     """What one rule answered."""
 
@@ -294,7 +280,7 @@ class Result(Struct, frozen=True, eq=False):
     run: Annotated[Run, note("what was analyzed")]
     quality: Annotated[Quality, note("how far the trace can be trusted")]
     step: Annotated[Step, note("the measured steps")]
-    breakdown: Annotated[list[BreakdownPart], note("exclusive parts of the mean step, which add up to it")]
+    breakdown: Annotated[list[BreakdownPart], note("exclusive parts of the typical step, which add up to it")]
     gpu: Annotated[Gpu, note("the device over the measured window")]
     sync: Annotated[Sync, note("calls that block the host on the GPU")]
     dataloader: Annotated[DataLoader, note("waiting for the next batch")]

@@ -27,6 +27,7 @@ from traceopt.result.rows import (
     MemoryPart,
     MemoryPoint,
     Op,
+    PlanRow,
     RankRow,
     Span,
     Stall,
@@ -70,7 +71,7 @@ def _is_literal(type_: Any) -> bool:
 
 TABLES: Mapping[str, FrameTable] = {
     "findings": FrameTable(
-        "What the rules found, most valuable first. Savings overlap: do not add them up.",
+        "What the rules found: first the plan in its order, then the rest by what each saves alone.",
         {
             **_columns(Finding),
             **_columns(
@@ -81,7 +82,8 @@ TABLES: Mapping[str, FrameTable] = {
             **_columns(Location),
         },
     ),
-    "breakdown": FrameTable("Exclusive parts of the mean step, which add up to it.", _columns(BreakdownPart)),
+    "plan": FrameTable("The fixes worth making, in order. Each saving counts on those above.", _columns(PlanRow)),
+    "breakdown": FrameTable("Exclusive parts of the typical step, which add up to it.", _columns(BreakdownPart)),
     "idle": FrameTable("Idle time of the GPU by its cause.", _columns(IdleCause)),
     "steps": FrameTable(
         "The measured steps, in order.", {"step": (WHOLE, "number of the step, from 0"), "us": (NUMBER, "duration, µs")}
@@ -117,6 +119,10 @@ class Frames(Struct, frozen=True):
     @property
     def findings(self) -> DataFrame:
         return _frame("findings", map(_finding, self.result.findings))
+
+    @property
+    def plan(self) -> DataFrame:
+        return _rows("plan", self.result.plan)
 
     @property
     def breakdown(self) -> DataFrame:

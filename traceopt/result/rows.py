@@ -168,3 +168,16 @@ class Timeline(Struct, frozen=True):
     duration_us: Annotated[float, note("duration of the step", "us")]
     lanes: Annotated[list[Lane], note("threads and streams")]
     stalls: Annotated[list[Stall], note("stretches without GPU work")]
+
+
+class PlanRow(Struct, frozen=True):
+    """One fix of the plan: what it saves given the fixes above it. The savings of all rows add up."""
+
+    code: Annotated[str, note("code of the rule")]
+    finding: Annotated[int, note("index of its finding in `findings`")]
+    alone_us: Annotated[float, note("saving per step without any other fix", "us")]
+    saving_us: Annotated[float, note("saving per step after the fixes above", "us")]
+    low_us: Annotated[float, note("saving per step, at least", "us")]
+    high_us: Annotated[float, note("saving per step, at most", "us")]
+    step_us_after: Annotated[float, note("step after this fix and those above", "us")]
+    needs: Annotated[list[int], note("rows of the plan, from 1, without which it saves little")]
