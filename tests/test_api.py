@@ -64,7 +64,7 @@ class TestTwoRanks:
         assert [row.rank for row in merged.ranks] == [0, 1]
         assert len({row.path for row in merged.ranks}) == len(merged.run.files) == len(merged.run.paths) == 2
         for row in merged.ranks:
-            assert row.step_median_us
+            assert row.step_us
             assert row.gpu_busy_share
 
     def test_findings_name_their_ranks(self, merged: Result) -> None:

@@ -87,8 +87,8 @@ class Score:
             good = set().union(*(kind[entry["kind"]] for entry in ranked[:2]))
             (self.first_right if first in good else self.first_wrong).append(f"{file}: {first}")
         figures = truth["figures"]
-        if figures.get("steps") and figures.get("step_median_us") and result.step.median_us:
-            self.step_errors[file] = abs(result.step.median_us / figures["step_median_us"] - 1)
+        if figures.get("steps") and figures.get("step_us") and result.step.median_us:
+            self.step_errors[file] = abs(result.step.median_us / figures["step_us"] - 1)
         if figures.get("window_us") and figures.get("gpu_busy_in_window_us") and result.gpu.busy_share is not None:
             busy_share = figures["gpu_busy_in_window_us"] / figures["window_us"]
             self.busy_errors[file] = abs(result.gpu.busy_share - busy_share)

@@ -69,7 +69,7 @@ def rank_names(rows: list[RankRow]) -> list[str]:
 
 def rank_parts(rows: list[RankRow]) -> list[RankPart]:
     """The steps of the rows in exclusive parts: GPU parts if every rank with a step recorded its GPU."""
-    on_gpu = all(row.gpu_busy_share is not None for row in rows if row.step_median_us is not None)
+    on_gpu = all(row.gpu_busy_share is not None for row in rows if row.step_us is not None)
     amounts = [_gpu_amounts(row) if on_gpu else _cpu_amounts(row) for row in rows]
     looks = _GPU_PARTS if on_gpu else _CPU_PARTS
     parts = [RankPart(*look, [amount[index] for amount in amounts]) for index, look in enumerate(looks)]
@@ -77,7 +77,7 @@ def rank_parts(rows: list[RankRow]) -> list[RankPart]:
 
 
 def _gpu_amounts(row: RankRow) -> list[float | None]:
-    step, busy_share = row.step_median_us, row.gpu_busy_share
+    step, busy_share = row.step_us, row.gpu_busy_share
     if step is None or busy_share is None:
         return [None] * len(_GPU_PARTS)
     busy = step * busy_share
@@ -87,7 +87,7 @@ def _gpu_amounts(row: RankRow) -> list[float | None]:
 
 
 def _cpu_amounts(row: RankRow) -> list[float | None]:
-    step = row.step_median_us
+    step = row.step_us
     if step is None:
         return [None] * len(_CPU_PARTS)
     exposed = min(row.exposed_communication_us or 0.0, step)
@@ -98,7 +98,7 @@ def _cpu_amounts(row: RankRow) -> list[float | None]:
 def draw_ranks(result: Result) -> RankDrawing | None:
     """None if fewer than two ranks have a step."""
     rows = result.ranks[:MAX_COLUMNS]
-    steps = [row.step_median_us for row in rows if row.step_median_us]
+    steps = [row.step_us for row in rows if row.step_us]
     if len(steps) < 2:
         return None
     top_us = max(steps) * ROOM_ABOVE
@@ -118,7 +118,7 @@ def draw_ranks(result: Result) -> RankDrawing | None:
         paths.append("".join(path))
     return RankDrawing(
         names=names,
-        shares=[(row.step_median_us or 0.0) / max(steps) for row in rows],
+        shares=[(row.step_us or 0.0) / max(steps) for row in rows],
         parts=parts,
         width=len(rows) * _COLUMN,
         paths=paths,
@@ -133,7 +133,7 @@ def draw_ranks(result: Result) -> RankDrawing | None:
 
 def caption(result: Result) -> str:
     """How far apart the ranks' steps are, and how many ranks are drawn."""
-    steps = [(row.step_median_us, name) for row, name in zip(result.ranks, rank_names(result.ranks), strict=True)]
+    steps = [(row.step_us, name) for row, name in zip(result.ranks, rank_names(result.ranks), strict=True)]
     known = [(us, name) for us, name in steps if us is not None]
     sentences = []
     if len(known) > 1:

@@ -553,7 +553,7 @@ def stress() -> Result:
         timeline=replace(base.timeline, lanes=lanes),
         memory=replace(base.memory, curve=points),
         ranks=[
-            replace(base.ranks[0], rank=index, step_median_us=round(chance.uniform(400_000, 420_000), 3))
+            replace(base.ranks[0], rank=index, step_us=round(chance.uniform(400_000, 420_000), 3))
             for index in range(300)
         ],
         run=replace(base.run, files=[replace(base.run.files[0], rank=index) for index in range(64)]),

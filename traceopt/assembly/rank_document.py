@@ -85,7 +85,7 @@ def rank_document(facts: Facts, outcome: RulesOutcome) -> Result:
             RankRow(
                 rank=rank,
                 path=meta.path,
-                step_median_us=step.median_us,
+                step_us=step.typical_us,
                 gpu_busy_share=gpu.busy_share,
                 dataloader_stall_us=loader.stall_us_per_step,
                 exposed_communication_us=communication.exposed_us_per_step,

@@ -52,8 +52,14 @@ def _step(base: Sequence[Result], head: Sequence[Result], in_turn: bool) -> Step
                 return StepChange("not_measured", reason=f"A trace of {name} cannot be judged.")
             if result.step.source == "window":
                 return StepChange("not_measured", reason=f"A trace of {name} has no step marks.")
-    before, after = ([result.step.per_step_us for result in side] for side in (base, head))
+    before, after = ([_typical_steps_us(result) for result in side] for side in (base, head))
     return step_change(before, after, in_turn=in_turn)
+
+
+def _typical_steps_us(result: Result) -> list[float]:
+    """The durations of the typical steps; indices that do not fit are ignored, because documents are untrusted."""
+    durations = result.step.per_step_us
+    return [durations[index] for index in result.step.typical_steps if 0 <= index < len(durations)]
 
 
 def _side(runs: Sequence[RunOfSide]) -> Side:
@@ -65,7 +71,7 @@ def _side(runs: Sequence[RunOfSide]) -> Side:
                 run.label,
                 run.result.run.paths,
                 run.result.step.count,
-                run.result.step.median_us,
+                run.result.step.typical_us,
                 run.result.quality.verdict,
                 any(finding.code == CROWDED for finding in run.result.findings),
             )

@@ -28,7 +28,7 @@ class Metric(Struct, frozen=True):
 
 
 def _step_time(result: Result) -> float | None:
-    return None if result.step.source == "window" else result.step.median_us
+    return None if result.step.source == "window" else result.step.typical_us
 
 
 def _part(name: str) -> Callable[[Result], float | None]:

@@ -1,7 +1,7 @@
 """How much of a change of the step time is noise, estimated from the runs, or from the steps if a side has one run.
 
 Two runs of the same code differ more than the steps of one run suggest, because of clocks, other jobs on the machine
-and memory layout. So each run counts as one observation: its median step. The run-to-run noise is estimated from the
+and memory layout. So each run counts as one observation: its typical step. The run-to-run noise is estimated from the
 runs, together with an assumption that weighs as much as four runs. With one run per side only the assumption is left;
 with many it hardly matters (a moderated t-statistic: Smyth 2004, "Linear models and empirical Bayes methods").
 
@@ -46,7 +46,7 @@ _FEW_STEPS = "There are too few steps and runs, and they vary too much, to tell 
 def step_change(
     base: Sequence[Sequence[float]], head: Sequence[Sequence[float]], *, in_turn: bool = False
 ) -> StepChange:
-    """Compares the median steps of runs; each run is a sequence of step times in microseconds.
+    """Compares the typical steps of runs; each run is a sequence of the times of its typical steps in microseconds.
 
     `in_turn`: the runs of both sides were recorded alternately, so what slowed one also slowed the other. Then the
     differences within pairs count. Implausible step times and runs without steps are ignored.
@@ -54,11 +54,11 @@ def step_change(
     sides = [[np.array(steps) for run in side if (steps := _sound(run))] for side in (base, head)]
     if not all(sides):
         return StepChange("not_measured", reason="One side has no steps to compare.")
-    medians = [[math.log(median(steps)) for steps in side] for side in sides]
-    before, after = (fmean(side) for side in medians)
+    means = [[math.log(fmean(steps)) for steps in side] for side in sides]
+    before, after = (fmean(side) for side in means)
     change = after - before
     in_turn = in_turn and len(base) == len(head) == len(sides[0]) == len(sides[1]) > 1
-    measured = _of_pairs(*medians) if in_turn else _of_sides(*medians)
+    measured = _of_pairs(*means) if in_turn else _of_sides(*means)
     of_a_run, freedom = _with_assumption(measured, _by_steps(sides[0] + sides[1]))
     if not freedom:
         return StepChange("unclear", _us(before), _us(after), _share(change), reason=_ONE_STEP)
@@ -74,7 +74,7 @@ def step_change(
         low_share=_share(change - half),
         high_share=_share(change + half),
         unseen_share=_share(half),
-        run_to_run_share=_share(math.sqrt(_pooled_variance(*medians))) if several else None,
+        run_to_run_share=_share(math.sqrt(_pooled_variance(*means))) if several else None,
         in_turn=in_turn,
         reason=_FEW_STEPS if wide else None,
     )

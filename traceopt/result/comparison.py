@@ -30,7 +30,7 @@ class ComparedRun(Struct, frozen=True):
     label: str
     paths: list[str]
     steps: int
-    median_us: float | None
+    typical_us: float | None
     quality: str
     crowded: bool
 

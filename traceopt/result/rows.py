@@ -116,7 +116,7 @@ class RankRow(Struct, frozen=True):
 
     rank: Annotated[int | None, note("rank; null where the file does not say")]
     path: Annotated[str, note("path of the trace")]
-    step_median_us: Annotated[float | None, note("median step", "us")]
+    step_us: Annotated[float | None, note("typical step", "us")]
     gpu_busy_share: Annotated[float | None, note("part of the step window in which the GPU works", "share")]
     dataloader_stall_us: Annotated[float | None, note("time per step waiting for data with the GPU idle", "us")]
     exposed_communication_us: Annotated[float | None, note("communication per step that no compute overlaps", "us")]

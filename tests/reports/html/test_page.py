@@ -444,7 +444,7 @@ def test_ranks_are_drawn_in_parts_that_sum_to_their_step() -> None:
     rows = sample.many_ranks().ranks
     parts = rank_parts(rows)
     for index, row in enumerate(rows):
-        assert sum(part.us[index] or 0 for part in parts) == pytest.approx(row.step_median_us)
+        assert sum(part.us[index] or 0 for part in parts) == pytest.approx(row.step_us)
     assert [part.label for part in parts if part.us[7]] == [part.label for part in parts]
     assert [part.us[6] for part in parts if part.label == "Waiting for data"] == [0]
     drawing = draw_ranks(sample.many_ranks())
