@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -17,6 +17,7 @@ from traceopt.analyzer.vocabulary.host_activities import LABELS, QUEUED, UNTRACE
 
 if TYPE_CHECKING:
     from traceopt.analyzer.facts import Facts
+    from traceopt.analyzer.replay.changes import Change
     from traceopt.analyzer.replay.replayed import Replayed
 
 
@@ -32,12 +33,30 @@ def limit_of(parts: Mapping[str, float]) -> str:
     """
     if "compute" not in parts:
         return max(parts, key=lambda name: parts[name])
-    groups = {name: ns for name, ns in parts.items() if name not in DISPATCH}
-    groups["launch"] = sum(parts.get(name, 0.0) for name in DISPATCH)
+    groups = grouped(parts)
     idle = {name: ns for name, ns in groups.items() if name not in BUSY_LABELS}
     busy = {name: ns for name, ns in groups.items() if name in BUSY_LABELS}
     chosen = idle if sum(idle.values()) >= IDLE_LIMIT_SHARE * sum(groups.values()) else busy
     return max(chosen, key=lambda name: chosen[name])
+
+
+def grouped(parts: Mapping[str, float]) -> dict[str, float]:
+    """The parts of a step with a GPU, with the host's ordinary work as one: "launch"."""
+    groups = {name: amount for name, amount in parts.items() if name not in DISPATCH}
+    groups["launch"] = sum(parts.get(name, 0.0) for name in DISPATCH)
+    return groups
+
+
+def treated_part(facts: Facts, changes: Sequence[Change]) -> str | None:
+    """The part of the step that these changes shorten most, dispatch grouped as in `grouped`; None if no change
+    is known or nothing can be replayed.
+    """
+    if not changes or facts.replay_error is None:
+        return None
+    before, after = parts_of(facts, facts.replayed), parts_of(facts, facts.replay(changes))
+    if facts.has_gpu:
+        before, after = grouped(before), grouped(after)
+    return max(before, key=lambda name: before[name] - after.get(name, 0.0))
 
 
 def labels_of(facts: Facts) -> Mapping[str, str]:

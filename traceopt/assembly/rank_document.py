@@ -29,7 +29,10 @@ def rank_document(facts: Facts, outcome: RulesOutcome) -> Result:
     breakdown = sections.breakdown(facts)
     rank = meta.rank
     findings = [replace(f, ranks=[] if rank is None else [rank]) for f in outcome.findings]
-    if facts.quality.sampled_share is not None:  # shares of a sample are not shares of the run
+    plan = outcome.plan
+    if quality.verdict == "unusable":  # the evidence holds, but savings are shares of times that are not real
+        findings, plan = [replace(f, saving=None, impact="info") for f in findings], None
+    elif facts.quality.sampled_share is not None:  # shares of a sample are not shares of the run
         findings = [replace(f, confidence="low") for f in findings]
     elif not facts.replay_trusted:  # savings are bounds, not replayed
         findings = [replace(f, confidence=LESS_SURE[f.confidence]) if f.saving else f for f in findings]
@@ -94,8 +97,8 @@ def rank_document(facts: Facts, outcome: RulesOutcome) -> Result:
         ],
         timeline=timeline(facts),
         findings=findings,
-        combined=combine(outcome.plan, facts) if outcome.plan else None,
-        plan=document_rows(outcome.plan) if outcome.plan else [],
+        combined=combine(plan, facts) if plan else None,
+        plan=document_rows(plan) if plan else [],
         checks=outcome.checks,
         throughput=sections.throughput(facts),
     )

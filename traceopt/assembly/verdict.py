@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from functools import cached_property
+
+from msgspec import Struct
 
 from traceopt.analyzer.facts import Facts
+from traceopt.analyzer.replayed_parts import DISPATCH, grouped, labels_of, treated_part
 from traceopt.result.document import Quality
-from traceopt.result.quantities import percent
+from traceopt.result.quantities import ms, percent
 from traceopt.result.rows import BreakdownPart
 from traceopt.rules.savings.price import Priced
-from traceopt.rules.savings.pricing import on_host
 
 HEALTHY_IDLE_SHARE = 0.10
 MOSTLY_IDLE_SHARE = 0.20  # from here on idle time is the headline, however much faster the GPU's own work could be
+NAMED_SHARE = 0.5  # of the largest limit: the limit that the first fix treats is named if it is not far smaller
 UNUSABLE = ("TQ001", "TQ007")  # notes that make the trace unusable
 
 # The bottleneck, by the largest cause of idle time.
@@ -33,11 +37,17 @@ _CAUSE = {
     "hole": "Python records no events for long stretches, as it does during garbage collection.",
     "queued": "But its next work was already queued; the trace does not show what held it back.",
 }
-_HOST_BOUND = ("launch", "python", "untraced")
+_BOTTLENECK = {
+    "communication": "Exposed (non-overlapped) communication takes {share} of {unit}. It is the bottleneck.",
+    "copies": "Exposed (non-overlapped) copies take {share} of {unit}. They are the bottleneck.",
+}
+NO_FIX = "No fix above 3% found."
 
 
 def verdict(facts: Facts, quality: Quality, breakdown: Sequence[BreakdownPart], priced: Sequence[Priced]) -> str:
-    """What limits the step, or why that is unknown."""
+    """What limits the step, or why that is unknown. It names the limit that the first fix treats; if a larger one
+    cannot be treated first, it says why.
+    """
     if quality.verdict == "unusable":
         reason = next((note.text for note in quality.notes if note.code in UNUSABLE), "")
         return f"This trace cannot be judged. {reason}".strip()
@@ -47,33 +57,83 @@ def verdict(facts: Facts, quality: Quality, breakdown: Sequence[BreakdownPart], 
         return (
             f"This file has only {percent(facts.quality.sampled_share)} of the events: its shares of time are not real."
         )
-    shares = {part.name: part.share for part in breakdown}
-    idle = sum(part.share for part in breakdown if not part.busy)
-    exposed = shares.get("communication", 0.0)
-    unit = "the step" if facts.steps.source != "window" else "the trace"
-    first = next((one for one in priced if one.finding.impact in ("high", "medium")), None)
-    if exposed >= max(0.10, idle):
-        return f"Exposed (non-overlapped) communication takes {percent(exposed)} of {unit}. It is the bottleneck."
-    if idle >= MOSTLY_IDLE_SHARE or (
-        idle >= HEALTHY_IDLE_SHARE and not (first and first.changes and not on_host(first))
-    ):
-        return _idle_verdict(shares, idle, unit)
-    return f"GPU-bound: the GPU is busy for {percent(1 - idle)} of {unit}. {_biggest_lever(first)}"
+    return _GpuVerdict(facts, breakdown, priced).text
 
 
-def _idle_verdict(shares: Mapping[str, float], idle: float, unit: str) -> str:
-    groups = {name: share for name, share in shares.items() if name in _CAUSE and name not in _HOST_BOUND}
-    groups["launch"] = sum(shares.get(name, 0.0) for name in _HOST_BOUND)
-    cause = max(groups, key=lambda name: groups[name])
-    verb = "seems" if cause == "queued" else "is"
-    return f"The GPU {verb} idle for {percent(idle)} of {unit}. {_CAUSE[cause]}"
+class _GpuVerdict(Struct, frozen=True, dict=True):
+    facts: Facts
+    breakdown: Sequence[BreakdownPart]
+    priced: Sequence[Priced]
+
+    @property
+    def text(self) -> str:
+        first, largest, limits = self.first, self.largest, self.limits
+        treated = self.treated if self.treated is not None or first is None else largest
+        if treated in limits and limits[treated] >= NAMED_SHARE * limits[largest]:
+            return self._bottleneck(treated)
+        if first is None:
+            if self.idle < MOSTLY_IDLE_SHARE and limits[largest] < MOSTLY_IDLE_SHARE:
+                return f"{self._busy} {NO_FIX}"
+            return f"{self._bottleneck(largest)} {NO_FIX}"
+        if max(self.idle, limits["communication"]) < MOSTLY_IDLE_SHARE:
+            return f"{self._busy} Biggest lever: {_lower(first.finding.title)}."
+        start = f"Start with: {_lower(first.finding.title)}."
+        return f"{self._state(largest)} {start} {self._why_later(largest)}"
+
+    @cached_property
+    def limits(self) -> dict[str, float]:
+        """What holds the compute up, as shares of the step: idle causes, exposed communication and copies."""
+        groups = grouped({part.name: part.share for part in self.breakdown})
+        wanted = (*_CAUSE, *_BOTTLENECK)
+        return {name: groups.get(name, 0.0) for name in wanted if name not in DISPATCH or name == "launch"}
+
+    @property
+    def idle(self) -> float:
+        return sum(part.share for part in self.breakdown if not part.busy)
+
+    @property
+    def largest(self) -> str:
+        return max(self.limits, key=lambda name: self.limits[name])
+
+    @property
+    def first(self) -> Priced | None:
+        """The first fix of the plan."""
+        return next((one for one in self.priced if one.finding.impact in ("high", "medium")), None)
+
+    @cached_property
+    def treated(self) -> str | None:
+        return treated_part(self.facts, self.first.changes) if self.first is not None else None
+
+    @property
+    def unit(self) -> str:
+        return "the step" if self.facts.steps.source != "window" else "the trace"
+
+    @property
+    def _busy(self) -> str:
+        return f"GPU-bound: the GPU is busy for {percent(1 - self.idle)} of {self.unit}."
+
+    def _state(self, limit: str) -> str:
+        if limit in _BOTTLENECK:
+            return f"{labels_of(self.facts)[limit]}: {percent(self.limits[limit])} of {self.unit}."
+        return f"The GPU {'seems' if limit == 'queued' else 'is'} idle for {percent(self.idle)} of {self.unit}."
+
+    def _bottleneck(self, limit: str) -> str:
+        if limit in _BOTTLENECK:
+            return _BOTTLENECK[limit].format(share=percent(self.limits[limit]), unit=self.unit)
+        return f"{self._state(limit)} {_CAUSE[limit]}"
+
+    def _why_later(self, limit: str) -> str:
+        """Why the largest limit is not treated first."""
+        name, share = _lower(labels_of(self.facts)[limit]), percent(self.limits[limit])
+        fix = next((one for one in self.priced[1:] if treated_part(self.facts, one.changes) == limit), None)
+        if fix is None or fix.finding.saving is None:
+            return f"No fix was found for the largest limit, {name} ({share})."
+        saved = ms(fix.finding.saving.est_us * 1e3)
+        return f"The fix for {name} ({share}), {fix.finding.code}, saves {saved} alone."
 
 
-def _biggest_lever(first: Priced | None) -> str:
-    if first is None:
-        return "No fix above 3% found."
-    title = first.finding.title
-    return f"Biggest lever: {title[0].lower()}{title[1:]}."
+def _lower(text: str) -> str:
+    return text[0].lower() + text[1:] if text[1:2].islower() else text
 
 
 def _cpu_verdict(facts: Facts, breakdown: Sequence[BreakdownPart]) -> str:
