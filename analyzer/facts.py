@@ -21,6 +21,7 @@ from traceopt.analyzer.memory.blocks import MemoryBlocks, find_blocks
 from traceopt.analyzer.memory.composition import Composition, compose
 from traceopt.analyzer.memory.curve import DeviceMemory, find_memory
 from traceopt.analyzer.memory.model_state import ModelState, find_model_state
+from traceopt.analyzer.recording_state import RecordingState, find_state
 from traceopt.analyzer.replay.changes import Change
 from traceopt.analyzer.replay.graph import Graph, build_graph
 from traceopt.analyzer.replay.replayed import MAX_ERROR_SHARE, Replayed, ReplayError, replay, replay_error
@@ -432,6 +433,13 @@ class Facts(Struct, frozen=True, dict=True):
     def quality(self) -> TraceQuality:
         """How far the trace can be trusted: missing, cropped, cold or disturbed parts."""
         return TraceQuality(self.trace, self.steps, self.gpu, self.links, self.gaps, self.idle, self.device)
+
+    @cached_property
+    def state(self) -> RecordingState | None:
+        """The state of the recording (a cold start, a crop, ...) that hides what limits a steady step; None if it does
+        not, or on a CPU-only run.
+        """
+        return find_state(self.quality) if self.has_gpu else None
 
     def rules_out(self, requirement: str) -> str | None:
         """Why this run can never meet a rule's requirement; None if it could (`lacks` then says how to record it)."""

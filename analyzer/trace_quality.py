@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 from msgspec import Struct
 
-from traceopt.analyzer.arrays.intervals import EMPTY, Intervals, intersect, union
+from traceopt.analyzer.arrays.intervals import EMPTY, Intervals, intersect, subtract, union
 from traceopt.analyzer.arrays.percentiles import median
 from traceopt.analyzer.stalls.idle import Gaps, Idle
 from traceopt.analyzer.tables.schema import I8, Mask
@@ -23,7 +23,15 @@ from traceopt.analyzer.vocabulary.event_categories import COUNTER_RANGE_CATEGORY
 SAMPLED_BELOW = 0.25  # of the events that the profiler numbered; whole traces hold at least 0.78 of them, samples 0.01
 # Idle time before work that is already queued; between two kernels of a stream it is microseconds.
 LONG_QUEUED_NS = 1_000_000
-CONTEXT_NS = 10_000_000  # an allocation takes less than a millisecond unless it creates the context
+# An allocation takes less than a millisecond, unless it creates the context or initializes a library. That happens a
+# few times in a process (1 to 8 seen); an allocator that the driver slows down takes this long again and again (83).
+CONTEXT_NS = 10_000_000
+MOST_CONTEXT_CALLS = 16
+LONG_SYNC_NS = 1_000_000  # of a sync without GPU work; on an idle GPU it returns in microseconds
+# GPU events of a recording that may hold a step: the forward pass of a small model launches about 50 kernels. A step
+# that the user marked may be as small as that of a toy model.
+FEWEST_EVENTS = 50
+FEWEST_EVENTS_OF_A_MARKED_STEP = 10
 
 
 class TraceQuality(Struct, frozen=True, dict=True):
@@ -56,14 +64,22 @@ class TraceQuality(Struct, frozen=True, dict=True):
         """Number of events by category that were counted but not used."""
         return unread(self.trace.meta.categories)
 
+    @property
+    def damaged(self) -> bool:
+        """The file ends too early or its text is broken, so whole kinds of events may be missing."""
+        return self.trace.meta.damage is not None
+
     @cached_property
     def gpu_expected(self) -> bool:
-        """The process used a GPU, recorded or not: there are runtime calls, listed devices or NCCL names."""
-        return (
-            len(self.trace.runtime) > 0
-            or bool(self.trace.meta.device_properties())
-            or any(name.startswith("nccl:") for name in self.trace.names)
-        )
+        """The process used a GPU, recorded or not, or may have: its calls say so, else NCCL names and listed devices.
+
+        A process that only asks for the devices of its machine uses none.
+        """
+        if self.damaged or self.counter_run or any(name.startswith("nccl:") for name in self.trace.names):
+            return True
+        if len(self.trace.runtime):
+            return bool(self._calls(lambda name: op_names.is_launch(name) or op_names.is_allocation(name)).any())
+        return bool(self.trace.meta.device_properties()) and not any(map(op_names.is_cpu_math, self.trace.names))
 
     @property
     def sampled_share(self) -> float | None:
@@ -74,14 +90,58 @@ class TraceQuality(Struct, frozen=True, dict=True):
         return share if share is not None and share < SAMPLED_BELOW else None
 
     @cached_property
+    def cold(self) -> I8:
+        """Starvation of each gap while the driver loaded code, created the context or initialized a library; ns."""
+        runtime, gaps = self.trace.runtime, self.gaps
+        slow = self._calls(op_names.is_allocation) & (runtime.duration >= CONTEXT_NS)
+        slow &= np.count_nonzero(slow) <= MOST_CONTEXT_CALLS
+        context = union(runtime.start[slow], runtime.end_of(slow)).within(gaps.start, gaps.starved_end)
+        return self.idle.of_gaps("module_load") + np.minimum(context, self.idle.of_gaps("allocation"))
+
+    @property
     def cold_share(self) -> float:
         """The GPU starved while the driver loaded code or created the context."""
-        if not self.has_gpu_work:
-            return 0.0
-        runtime = self.trace.runtime
-        slow = self._calls(op_names.is_allocation) & (runtime.duration >= CONTEXT_NS)
-        context = intersect(union(runtime.start[slow], runtime.end_of(slow)), self.gaps.starved)
-        return (self.idle.total_ns("module_load") + context.total) / self.steps.window_ns
+        return float(self.cold.sum() / self.steps.window_ns) if self.has_gpu_work else 0.0
+
+    @property
+    def has_few_events(self) -> bool:
+        """One window or step with too little GPU work to be a step. Several steps show by repetition what a step is."""
+        fewest = FEWEST_EVENTS if self.steps.source == "window" else FEWEST_EVENTS_OF_A_MARKED_STEP
+        return self.steps.count == 1 and len(self.gpu.work) < fewest
+
+    @cached_property
+    def before_or_after_work(self) -> Mask:
+        """Gaps before the first and after the last GPU work of a recording of one step.
+
+        With its neighbors recorded, their work could lie there.
+        """
+        work, gaps = self.gpu.work, self.gaps
+        if self.steps.count > 1 or not len(work):
+            return np.zeros(len(gaps), bool)
+        return np.asarray((gaps.end <= work.start[0]) | (gaps.start >= work.end.max()))
+
+    @cached_property
+    def hidden_work(self) -> I8:
+        """Idle time of each gap in which the host waited for the GPU; ns.
+
+        Only syncs that are long and copy nothing: they wait for work that the file does not hold.
+        """
+        runtime, gpu = self.trace.runtime, self.trace.gpu
+        waits = self._calls(
+            lambda name: (
+                op_names.is_blocking_sync(name) and not (op_names.is_copy(name) or op_names.is_allocation(name))
+            )
+        )
+        waits &= runtime.duration >= LONG_SYNC_NS
+        without_work = subtract(union(runtime.start[waits], runtime.end_of(waits)), union(gpu.start, gpu.end))
+        long = without_work.length >= LONG_SYNC_NS
+        return Intervals(without_work.start[long], without_work.end[long]).within(self.gaps.start, self.gaps.end)
+
+    @property
+    def lost_work_ns(self) -> float:
+        """GPU time of the kernels that the file lacks, if they take as long as the others."""
+        lacking = self.launches_without_work / max(1, self.launch_count)
+        return self.gpu.busy.total * lacking / (1 - lacking) if lacking < 1 else float("inf")
 
     @cached_property
     def _queued(self) -> I8:

@@ -20,6 +20,7 @@ from traceopt.rules.bases.rank_rule import RunRule
 from traceopt.rules.plan import Plan, in_order, make_plan
 from traceopt.rules.registry import TRACE_QUALITY, Registry, select
 from traceopt.rules.rule import Rule
+from traceopt.rules.savings.hidden import is_hidden
 from traceopt.rules.savings.price import Priced
 
 if TYPE_CHECKING:
@@ -133,8 +134,11 @@ def _ask(rule: Rule, facts: Facts) -> _Answer:
     if (why := rule.applies(facts)) is not None:
         return "not_applicable", why, []
     found = sorted(map(_sound, rule.check(facts)), key=_value_order)
-    if found:
-        return "found", found[0].finding.why, found
+    known = [one for one in found if not is_hidden(one, facts)]
+    if known:
+        return "found", known[0].finding.why, known
+    if found and facts.state is not None:
+        return "not_checked", facts.state.sentence, []
     return "passed", rule.passed(facts), []
 
 

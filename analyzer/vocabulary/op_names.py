@@ -138,6 +138,14 @@ def is_engine_frame(name: str) -> bool:
     return name.startswith("<built-in method run_backward")
 
 
+_CPU_MATH = ("aten::mkldnn_", "aten::_mkl_", "mkldnn::", "aten::_scaled_dot_product_flash_attention_for_cpu")
+
+
+def is_cpu_math(name: str) -> bool:
+    """An operator of oneDNN or MKL, which computes on the CPU: ``aten::mkldnn_convolution``."""
+    return name.startswith(_CPU_MATH)
+
+
 def is_compile(name: str) -> bool:
     """A compilation by TorchDynamo, AOTAutograd, Inductor or Triton; not the execution of compiled code."""
     if name.startswith(("TorchDynamo Cache Lookup", "Torch-Compiled Region", "## Call CompiledFxGraph", "CompiledF")):

@@ -14,13 +14,14 @@ class NoGpuEvents(Rule):
     """Looks for GPU kernels, copies and fills inside the measured window.
 
     Why it matters: without them, nothing can be said about the GPU. It may have been busy all the time; "idle 100 %"
-    would be a guess. There are four cases:
+    would be a guess. There are five cases:
 
-    - The run used only the CPU. It is analyzed as such, based on its training thread.
+    - The run used only the CPU, perhaps on a machine with a GPU. It is analyzed as such, based on its training thread.
     - The run used a GPU that was not recorded: CUPTI (or roctracer) was missing, in use by another profiler, or not
       requested.
     - Hardware counters were collected. That replays and serializes kernels, so no duration in the file is real.
     - GPU work was recorded, but none of it lies inside the measured steps.
+    - The file is damaged. Its GPU work may be in the part that is lost.
 
     How to fix: request the device's activities, and make sure that nothing else holds CUPTI (Nsight, DCGM profiling, a
     second profiler in the process).
@@ -69,7 +70,15 @@ def _what_is_missing(facts: Facts) -> str:
             f"All {len(facts.gpu.work):,} recorded GPU events lie outside the measured steps, so nothing can be said "
             "about the GPU. Record several complete steps, with CPU and GPU in one profiler."
         )
+    if quality.damaged:
+        return (
+            "The part of the file that could be read shows no GPU work. Whether the run used a GPU is unknown. Write the "
+            "trace again and let the writer finish."
+        )
     if not quality.gpu_expected:
+        if listed := trace.meta.device_properties():
+            name = listed[0].get("name") or "GPU"
+            return f"The run launched no work on the machine's {name}, so it is analyzed as a CPU run."
         return "This trace shows no GPU use, so it is analyzed as a CPU-only run, based on its training thread."
     names = [trace.names[code] for code in trace.runtime.name]
     launches = sum(op_names.is_kernel_launch(name) for name in names)

@@ -6,9 +6,11 @@ from typing import ClassVar
 
 from traceopt.rules import TRACE_QUALITY, Facts, Findings, Fix, Rule, percent, threshold
 
+_SIGNS = ("few_events", "hidden_work", "untraced")  # states of a recording that is only a part, or of a test
+
 
 class CroppedOrSampled(Rule):
-    """Looks for three signs that the file is a part of a longer recording, or of a run that was already under way.
+    """Looks for signs that the file is a part of a longer recording, or of a run that was already under way.
 
     - Sampled: the profiler numbers CPU events ("Ev Idx"), and most of the numbers are missing.
     - Starts in the middle: the file starts inside a step, or much of the GPU's work was launched before it starts. That
@@ -16,6 +18,8 @@ class CroppedOrSampled(Rule):
       of its GPU shows the same.
     - Cropped: the first GPU work was launched in the file but started long afterwards, on a GPU that seems idle. It
       waited for earlier work that the file does not hold.
+    - Too little: a handful of GPU events, no CPU operators, long waits for GPU work that the file does not show, or no
+      event at all for most of the time in which the GPU is idle.
 
     Why it matters: shares of time, counts per step and idle time describe the part, not the job.
 
@@ -61,6 +65,10 @@ class CroppedOrSampled(Rule):
                 "not start. It waited for earlier work that is not in the file. Do not read that time as idle; start "
                 "the recording before the step."
             )
+        if facts.state is not None and facts.state.name in _SIGNS:
+            signs.append(facts.state.sentence)
+        elif facts.has_gpu and not len(facts.trace.ops):
+            signs.append("The file has no CPU operators, so what the host did between launches is unknown.")
         if signs:
             yield self.finding(
                 why=" ".join(signs),

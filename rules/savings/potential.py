@@ -20,7 +20,7 @@ def potentials_ns(findings: Sequence[Priced], facts: Facts) -> list[float]:
     alone = [one.finding.saving.est_us * 1e3 if one.finding.saving is not None else 0.0 for one in findings]
     if not facts.replay_trusted or facts.quality.sampled_share is not None:
         return alone
-    limits = [_limit(one, facts) for one in findings]
+    limits = [side_of(one, facts) for one in findings]
     others = {
         limit: [
             change
@@ -41,7 +41,7 @@ def potentials_ns(findings: Sequence[Priced], facts: Facts) -> list[float]:
     return out
 
 
-def _limit(one: Priced, facts: Facts) -> str:
+def side_of(one: Priced, facts: Facts) -> str:
     """What the fix speeds up: the host, communication, or compute."""
     if on_host(one):
         return "host"

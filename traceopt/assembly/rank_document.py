@@ -32,7 +32,7 @@ def rank_document(facts: Facts, outcome: RulesOutcome) -> Result:
     plan = outcome.plan
     if quality.verdict == "unusable":  # the evidence holds, but savings are shares of times that are not real
         findings, plan = [replace(f, saving=None, impact="info") for f in findings], None
-    elif facts.quality.sampled_share is not None:  # shares of a sample are not shares of the run
+    elif facts.quality.sampled_share is not None or facts.quality.damaged:  # shares of a part are not shares of the run
         findings = [replace(f, confidence="low") for f in findings]
     elif not facts.replay_trusted:  # savings are bounds, not replayed
         findings = [replace(f, confidence=LESS_SURE[f.confidence]) if f.saving else f for f in findings]

@@ -51,6 +51,8 @@ def verdict(facts: Facts, quality: Quality, breakdown: Sequence[BreakdownPart], 
     if quality.verdict == "unusable":
         reason = next((note.text for note in quality.notes if note.code in UNUSABLE), "")
         return f"This trace cannot be judged. {reason}".strip()
+    if facts.state is not None:
+        return facts.state.sentence
     if not facts.has_gpu:
         return _cpu_verdict(facts, breakdown)
     if facts.quality.sampled_share is not None:
@@ -140,9 +142,14 @@ def _cpu_verdict(facts: Facts, breakdown: Sequence[BreakdownPart]) -> str:
     stall = max((p for p in breakdown if not p.busy), key=lambda p: p.share, default=None)
     work = sum(p.share for p in breakdown if p.busy and p.name != "communication")
     communication = sum(p.share for p in breakdown if p.name == "communication")
-    head = "No GPU work was recorded." if facts.quality.gpu_expected else "This is a CPU-only run."
+    head = "No GPU work was recorded." if facts.quality.gpu_expected else _kind_of_cpu_run(facts)
     if communication >= max(0.10, work):
         return f"{head} The training thread waits for communication for {percent(communication)} of the step."
     if stall is not None and stall.share >= HEALTHY_IDLE_SHARE and stall.share > 0.5 * work:
         return f"{head} {stall.label} takes {percent(stall.share)} of the step; model work takes {percent(work)}."
     return f"{head} Model work takes {percent(work)} of the step."
+
+
+def _kind_of_cpu_run(facts: Facts) -> str:
+    machine = facts.trace.meta.device_properties()
+    return "This is a CPU run on a machine with a GPU." if machine else "This is a CPU-only run."

@@ -1,0 +1,111 @@
+"""The state of a recording that explains most of its idle time, and so hides what limits a steady step."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+from msgspec import Struct
+
+from traceopt.analyzer.tables.schema import I8
+from traceopt.analyzer.trace_quality import TraceQuality
+
+StateName = Literal[
+    "few_events", "lost_kernels", "hidden_work", "cold_start", "compile", "graph_capture", "untraced", "edges"
+]
+
+DOMINANT_SHARE = 0.5  # of the idle time; the rest says nothing about a step that was not recorded
+IDLE_SHARE = 0.20  # of the step; a GPU that is busier shows what its own work costs
+LONG_GAP_NS = 1_000_000  # without an event; between two launches there are microseconds
+_DISPATCH = ("launch", "python", "untraced")  # the host's ordinary work
+
+_SENTENCES: dict[StateName, str] = {
+    "few_events": "The file has only {count} GPU events, too few for a step. Record several complete steps.",
+    "lost_kernels": "The file lacks the kernels of {share} of its launches, so its idle time is not real.",
+    "hidden_work": (
+        "The host waits for the GPU for {share} of {unit}, but the file shows no GPU work meanwhile. That work is "
+        "missing, so the idle time is not real."
+    ),
+    "cold_start": (
+        "This is a cold start: first calls and kernel loading take {share} of {unit}. Record again after a few warm-up "
+        "steps."
+    ),
+    "compile": (
+        "This is not steady state: compilation takes {share} of {unit}. Record again after a few warm-up steps."
+    ),
+    "graph_capture": (
+        "This is not steady state: capturing graphs takes {share} of {unit}. Record again after a few warm-up steps."
+    ),
+    "untraced": (
+        "For {share} of {unit} the GPU waits while the launching thread has no event. Record again with "
+        "with_stack=True to see what runs then."
+    ),
+    "edges": (
+        "For {share} of {unit} the GPU waits for its first work or has finished its last. That may happen only once. "
+        "Record several steps."
+    ),
+}
+# No idle time is real, or none repeats. The other states leave the rest of a marked step as it is.
+_ALL_IDLE_TIME = ("few_events", "lost_kernels", "hidden_work", "edges")
+
+
+class RecordingState(Struct, frozen=True):
+    """`share`: idle time of the typical step that the state explains. `sentence` is for people.
+
+    `hides_host`: how long the GPU waits for the host in a steady step is unknown, so a faster host has no price.
+    """
+
+    name: StateName
+    share: float
+    sentence: str
+    hides_host: bool
+
+
+def find_state(quality: TraceQuality) -> RecordingState | None:
+    """The state that explains most of the idle time of the typical step; None if the GPU is busy or no state does."""
+    gaps, count = quality.gaps, len(quality.gpu.work)
+    idle_ns = _typical_ns(quality, gaps.end - gaps.start)
+    step_ns = quality.steps.window_ns / quality.steps.count
+    if not count or quality.sampled_share is not None or idle_ns < IDLE_SHARE * step_ns:
+        return None
+    if quality.has_few_events:
+        return _state("few_events", quality, idle_ns / step_ns)
+    if quality.lost_work_ns >= DOMINANT_SHARE * quality.gpu.idle.total:
+        return _state("lost_kernels", quality, quality.launches_without_work / quality.launch_count)
+    hidden_ns = _typical_ns(quality, quality.hidden_work)
+    if hidden_ns >= DOMINANT_SHARE * idle_ns:
+        return _state("hidden_work", quality, hidden_ns / step_ns)
+    once = _idle_once(quality)
+    if _typical_ns(quality, sum(once.values(), np.zeros(len(gaps), np.int64))) < DOMINANT_SHARE * idle_ns:
+        return None
+    explained = {name: _typical_ns(quality, amount) for name, amount in once.items()}
+    largest = max(explained, key=lambda name: explained[name])
+    return _state(largest, quality, explained[largest] / step_ns)
+
+
+def _state(name: StateName, quality: TraceQuality, share: float) -> RecordingState:
+    unmarked = quality.steps.source == "window"
+    unit = "the recording" if unmarked else "the step"
+    sentence = _SENTENCES[name].format(share=f"{share:.0%}", unit=unit, count=len(quality.gpu.work))
+    return RecordingState(name, share, sentence, unmarked or name in _ALL_IDLE_TIME)
+
+
+def _typical_ns(quality: TraceQuality, amount: I8) -> float:
+    """Time per gap in the typical step."""
+    return float(amount.sum()) / quality.steps.count
+
+
+def _idle_once(quality: TraceQuality) -> dict[StateName, I8]:
+    """Idle time of each gap that a steady step may not have, by state. No time counts twice."""
+    gaps, idle = quality.gaps, quality.idle
+    captured = np.minimum(quality.captures.within(gaps.start, gaps.end), idle.of_gaps("launch"))
+    edge = quality.before_or_after_work
+    long = gaps.starved_end - gaps.start >= LONG_GAP_NS
+    dispatch = sum((idle.of_gaps(cause) for cause in _DISPATCH), np.zeros(len(gaps), np.int64))
+    return {
+        "cold_start": quality.cold,
+        "compile": idle.of_gaps("compile"),
+        "graph_capture": captured,
+        "untraced": np.where(long & ~edge, idle.of_gaps("untraced"), 0),
+        "edges": np.where(edge, dispatch - captured, 0),
+    }

@@ -1,0 +1,18 @@
+"""Which findings have no price, because the state of the recording hides what a steady step is."""
+
+from __future__ import annotations
+
+from traceopt.analyzer.facts import Facts
+from traceopt.rules.savings.price import Priced
+from traceopt.rules.savings.potential import side_of
+
+
+def is_hidden(one: Priced, facts: Facts) -> bool:
+    """Whether a finding with a saving rests on idle time that the recording's state explains.
+
+    The device's own work takes as long in any step. The time in which it waits for the host, or for other ranks in a
+    collective, does not: the other ranks may be starting up as well.
+    """
+    if one.finding.saving is None or facts.state is None or not facts.state.hides_host:
+        return False
+    return side_of(one, facts) != "compute"
