@@ -46,19 +46,20 @@ _SENTENCES: dict[StateName, str] = {
     ),
 }
 # No idle time is real, or none repeats. The other states leave the rest of a marked step as it is.
-_ALL_IDLE_TIME = ("few_events", "lost_kernels", "hidden_work", "edges")
+_ALL_IDLE_TIME = ("lost_kernels", "hidden_work", "edges")
 
 
 class RecordingState(Struct, frozen=True):
     """`share`: idle time of the typical step that the state explains. `sentence` is for people.
 
-    `hides_host`: how long the GPU waits for the host in a steady step is unknown, so a faster host has no price.
+    `hides`: what is unknown of a steady step, and so has no price. "waits": how long the GPU waits for the host and for
+    other ranks.
     """
 
     name: StateName
     share: float
     sentence: str
-    hides_host: bool
+    hides: Literal["nothing", "waits", "everything"]
 
 
 def find_state(quality: TraceQuality) -> RecordingState | None:
@@ -87,7 +88,8 @@ def _state(name: StateName, quality: TraceQuality, share: float) -> RecordingSta
     unmarked = quality.steps.source == "window"
     unit = "the recording" if unmarked else "the step"
     sentence = _SENTENCES[name].format(share=f"{share:.0%}", unit=unit, count=len(quality.gpu.work))
-    return RecordingState(name, share, sentence, unmarked or name in _ALL_IDLE_TIME)
+    waits: Literal["nothing", "waits"] = "waits" if unmarked or name in _ALL_IDLE_TIME else "nothing"
+    return RecordingState(name, share, sentence, "everything" if name == "few_events" else waits)
 
 
 def _typical_ns(quality: TraceQuality, amount: I8) -> float:

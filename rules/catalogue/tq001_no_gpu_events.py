@@ -72,8 +72,8 @@ def _what_is_missing(facts: Facts) -> str:
         )
     if quality.damaged:
         return (
-            "The part of the file that could be read shows no GPU work. Whether the run used a GPU is unknown. Write the "
-            "trace again and let the writer finish."
+            "The part of the file that could be read shows no GPU work, so it is unknown whether the run used a GPU. "
+            "Write the trace again and let the writer finish."
         )
     if not quality.gpu_expected:
         if listed := trace.meta.device_properties():

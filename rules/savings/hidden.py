@@ -8,11 +8,11 @@ from traceopt.rules.savings.potential import side_of
 
 
 def is_hidden(one: Priced, facts: Facts) -> bool:
-    """Whether a finding with a saving rests on idle time that the recording's state explains.
+    """Whether a finding with a saving rests on time that the recording's state hides.
 
     The device's own work takes as long in any step. The time in which it waits for the host, or for other ranks in a
     collective, does not: the other ranks may be starting up as well.
     """
-    if one.finding.saving is None or facts.state is None or not facts.state.hides_host:
+    if one.finding.saving is None or facts.state is None or facts.state.hides == "nothing":
         return False
-    return side_of(one, facts) != "compute"
+    return facts.state.hides == "everything" or side_of(one, facts) != "compute"

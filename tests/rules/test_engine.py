@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 
 class FakeFacts:
+    state = None
+
     def rules_out(self, requirement: str) -> str | None:
         return "This run uses no GPU." if requirement == "never" else None
 

@@ -82,7 +82,7 @@ REAL = {
     "hta/trace_filter/sampled_rank-0.json.gz": {"TQ003"},
     "hta/trace_filter/sampled_rank-1.json.gz": {"TQ003"},
     "hta/critical_path/alexnet/benchmark_result_2869224_1695835535_trace.json.gz": {"TQ002", "TQ004"},
-    "hta/critical_path/cuda_event_sync/event_sync_trace.json.gz": {"TQ002"},
+    "hta/critical_path/cuda_event_sync/event_sync_trace.json.gz": {"TQ002", "TQ003"},
     "hta/amd_trace/mi250_minitoy_train_ROCm6_2_kineto.json.gz": {"TQ004"},
     "tracelens/perf_model/normalization/normalization_layer_test.json.gz": {"TQ002", "TQ004"},
     "hta/negative_queue_length_values_check/rank0.json.gz": {"TQ010"},
