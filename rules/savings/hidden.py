@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from traceopt.analyzer.facts import Facts
-from traceopt.rules.savings.price import Priced
 from traceopt.rules.savings.potential import side_of
+from traceopt.rules.savings.price import Priced
 
 
 def is_hidden(one: Priced, facts: Facts) -> bool:
