@@ -16,7 +16,10 @@ from traceopt.analyzer.arrays.grouping import distinct_values, numbered, split
 from traceopt.analyzer.arrays.intervals import EMPTY, Intervals, merge, union
 from traceopt.analyzer.communication.collectives import CollectiveCalls, find_collectives, find_cpu_collectives
 from traceopt.analyzer.communication.gradient_reductions import GradientReductions, find_gradient_reductions
+from traceopt.analyzer.communication.node_link import NodeLink, find_node_link
+from traceopt.analyzer.communication.overlap import Overlap, cpu_overlap, gpu_overlap
 from traceopt.analyzer.communication.overlap_slowdown import OverlappedKernel, find_overlapped_kernels
+from traceopt.analyzer.communication.serialized import SerializedKinds, find_serialized
 from traceopt.analyzer.memory.blocks import MemoryBlocks, find_blocks
 from traceopt.analyzer.memory.composition import Composition, compose
 from traceopt.analyzer.memory.curve import DeviceMemory, find_memory
@@ -346,6 +349,21 @@ class Facts(Struct, frozen=True, dict=True):
         phases = self.cpu_phases
         exposed = phases.areas["communication"]
         return find_cpu_collectives(self.trace, self.slices, phases.collectives, exposed, self.steps.window)
+
+    @cached_property
+    def serialized_collectives(self) -> list[SerializedKinds]:
+        """Kinds of collectives that wait for another kind on the same communicator. A list; empty without a GPU."""
+        return find_serialized(self.collectives, self.gpu, self.slices) if self.has_gpu else []
+
+    @cached_property
+    def node_link(self) -> NodeLink | None:
+        """NVLink or Infinity Fabric between all ranks; None if they may be on several nodes or its rate is unknown."""
+        return find_node_link(self.trace.meta, self.device, self.gpu.device, self.captured)
+
+    @cached_property
+    def overlap(self) -> Overlap:
+        """Exposed communication of each step, and the compute that is left to hide it."""
+        return gpu_overlap(self.gpu, self.steps) if self.has_gpu else cpu_overlap(self.cpu_phases, self.steps)
 
     @cached_property
     def gradient_reductions(self) -> GradientReductions:

@@ -22,6 +22,8 @@ _KIND = re.compile(
     re.I,
 )
 
+_FRAME = re.compile(r"torch/distributed/(?:distributed_c10d|c10d_logger|_functional_collectives)\.py\(")
+
 # Bytes per element by type, as the profiler ("c10::Half", "long int") and NCCL ("Half", "Long") spell it.
 _ELEMENT_BYTES = {
     **dict.fromkeys(("double", "long", "long int", "long long", "complexfloat", "complex<float>"), 8),
@@ -37,10 +39,12 @@ class CollectiveCalls(Struct, frozen=True):
     name: str
     rows: I8  # of the device's work; on a CPU-only run, of the slices
     launch: I8  # the slice that started each, -1: unknown
+    call: I8  # the slice of the whole call on the host: torch.distributed's frame or operator, -1: unknown
     duration: I8
     exposed: I8  # not overlapped by compute
-    bytes: I8  # of one rank's buffer, -1: not recorded
-    bus_factor: float  # bytes over the link per byte of the buffer
+    bytes: I8  # that one rank puts in, -1: not recorded
+    bus_factor: float | None  # bytes over the link per byte of the buffer, None: unknown
+    group_size: int  # ranks of the largest group, 0: not recorded
 
     @property
     def calls(self) -> int:
@@ -52,9 +56,8 @@ class CollectiveCalls(Struct, frozen=True):
 
     def bus_gb_per_s(self) -> float | None:
         """Bytes moved over the link per second: the "bus bandwidth" of NCCL tests, GB/s."""
-        moved = self.known_bytes
-        total = int(self.duration.sum())
-        return moved * self.bus_factor / total if moved and total else None
+        moved, total = self.known_bytes, int(self.duration.sum())
+        return moved * self.bus_factor / total if moved and total and self.bus_factor is not None else None
 
 
 def find_collectives(trace: Trace, slices: Slices, links: LaunchLinks, gpu: GpuWork) -> list[CollectiveCalls]:
@@ -66,16 +69,29 @@ def find_collectives(trace: Trace, slices: Slices, links: LaunchLinks, gpu: GpuW
     pairs = list(zip(rows.tolist(), annotated.tolist(), strict=True))  # collectives are few
     kinds = [_kind(trace, gpu, slices, row, slice_) for row, slice_ in pairs]
     sizes = np.array([_bytes(trace, gpu, row, slices, slice_) for row, slice_ in pairs])
-    ranks = int(gpu.work.group_size[rows].max())
-    ranks = ranks if ranks > 0 else trace.meta.world_size or 0
+    group, world = np.maximum(gpu.work.group_size[rows], 0), trace.meta.world_size or 0
     exposed = gpu.exposed_communication.within(gpu.work.start[rows], gpu.work.end_of(rows))
+    launches = links.launch_slice[gpu.rows[rows]].astype(np.int64)
+    calls = _calls_around(trace, slices, launches)
     out = []
     for kind in sorted(set(kinds)):
         mine = np.array([k == kind for k in kinds])
-        factor = _bus_factor(kind, ranks)
-        launch = links.launch_slice[gpu.rows[rows[mine]]].astype(np.int64)
         duration = gpu.in_window[rows[mine]]
-        out.append(CollectiveCalls(kind, rows[mine], launch, duration, exposed[mine], sizes[mine], factor))
+        of_kind = int(group[mine].max())
+        factor = _bus_factor(kind, of_kind, world)
+        out.append(
+            CollectiveCalls(
+                name=kind,
+                rows=rows[mine],
+                launch=launches[mine],
+                call=calls[mine],
+                duration=duration,
+                exposed=exposed[mine],
+                bytes=sizes[mine],
+                bus_factor=factor,
+                group_size=of_kind,
+            )
+        )
     return sorted(out, key=lambda c: -int(c.exposed.sum()))
 
 
@@ -97,14 +113,33 @@ def find_cpu_collectives(
     alone = exposed.within(np.maximum(start, np.minimum(begun_before, end)), end)
     pairs = zip(rows.tolist(), launches.tolist(), strict=True)
     sizes = np.array([_bytes_of_run(trace, slices, row, launch) for row, launch in pairs], np.int64)
-    ranks = trace.meta.world_size or 0
+    world = trace.meta.world_size or 0
     out = []
     for kind in sorted({kinds[code] for code in slices.name[rows].tolist()}):
         mine = np.array([kinds[code] == kind for code in slices.name[rows].tolist()])
-        duration, factor = window.within(start, end)[mine], _bus_factor(kind, ranks)
-        calls = CollectiveCalls(kind, rows[mine], launches[mine], duration, alone[mine], sizes[mine], factor)
-        out.append(calls)
+        out.append(
+            CollectiveCalls(
+                name=kind,
+                rows=rows[mine],
+                launch=launches[mine],
+                call=launches[mine],
+                duration=window.within(start, end)[mine],
+                exposed=alone[mine],
+                bytes=sizes[mine],
+                bus_factor=_bus_factor(kind, 0, world),
+                group_size=0,
+            )
+        )
     return sorted(out, key=lambda c: -int(c.exposed.sum()))
+
+
+def _calls_around(trace: Trace, slices: Slices, launches: I8) -> I8:
+    """The outermost slice of the call that made each launch; the launch itself if nothing is recorded around it."""
+    names = [op_names.is_collective_annotation(name) or _FRAME.search(name) is not None for name in trace.names]
+    whole = np.zeros(len(slices), bool)
+    whole[slices.outermost(np.array(names or [False])[slices.name])] = True
+    around = slices.ancestor(launches, whole).astype(np.int64)
+    return np.where(around >= 0, around, launches)
 
 
 def _kinds_of_names(trace: Trace) -> list[str]:
@@ -143,14 +178,18 @@ def _annotation_of(trace: Trace, slices: Slices, links: LaunchLinks, gpu: GpuWor
     return slices.ancestor(links.launch_slice[gpu.rows[rows]], wanted).astype(np.int64)
 
 
-def _bus_factor(kind: str, ranks: int) -> float:
-    """Link bytes per buffer byte (NCCL tests, "Performance reported by NCCL tests"): a ring all-reduce of n ranks moves
-    2 (n - 1) / n of each byte.
+def _bus_factor(kind: str, group: int, world: int) -> float | None:
+    """Link bytes per byte that a rank puts in (NCCL tests, "Performance reported by NCCL tests"): in a group of n ranks
+    a ring moves (n - 1) / n of the larger buffer, and an all-reduce moves that twice.
 
-    Gathers and scatters move (n - 1) / n of the larger buffer. The sizes here are those of one side, so their factor is
-    1.
+    `group` is 0 if its size was not recorded, and the world is taken for it. That is not enough for a gather, because a
+    rank puts in one of n parts: None.
     """
-    return 2 * (ranks - 1) / ranks if kind == "all_reduce" and ranks > 1 else 2.0 if kind == "all_reduce" else 1.0
+    ranks = group or world
+    if kind in ("all_gather", "gather"):
+        return float(group - 1) if group > 1 else None
+    moved = (ranks - 1) / ranks if ranks > 1 and kind not in ("broadcast", "reduce") else 1.0
+    return 2 * moved if kind == "all_reduce" else moved
 
 
 def _kind(trace: Trace, gpu: GpuWork, slices: Slices, row: int, annotation: int) -> str:

@@ -6,6 +6,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from traceopt.analyzer.communication.serialized import SerializedKinds
 from traceopt.rules import (
     Changes,
     Confidence,
@@ -42,8 +43,16 @@ class ExposedCommunication(Rule):
 
         ddp = DDP(model, bucket_cap_mb=100, gradient_as_bucket_view=True, static_graph=True)
 
-    FSDP hides its all-gathers by prefetching. The all-to-all of embeddings overlaps the dense part if you launch it
+    FSDP hides its all-gathers by prefetching. A communicator runs one collective at a time, so an all-gather waits for
+    the reduce-scatter ahead of it. Give them separate process groups:
+
+        model.set_separate_reduce_scatter_group(True)    # FSDP2, PyTorch 2.13
+
+    The all-to-all of embeddings overlaps the dense part if you launch it
     early. If single calls are far too slow for their size, check the link and the other ranks first (CM003).
+
+    The saving: overlap hides communication behind compute, so it can hide at most the compute that no collective
+    overlaps yet.
 
     When it is wrong: one rank's trace cannot tell a slow link from a late peer. A larger batch per GPU changes the
     balance more than any flag.
@@ -59,8 +68,11 @@ class ExposedCommunication(Rule):
     confidence: ClassVar[Confidence] = "medium"
 
     min_share: float = threshold(0.03, "smallest exposed time, as a share of the median step, to report")
-    low: float = threshold(0.2, "share of the exposed time that overlap can hide, low")
-    expected: float = threshold(0.7, "share of the exposed time that overlap can hide, expected")
+    low: float = threshold(0.2, "share of the time that overlap could hide that it does hide, low")
+    min_serialized: float = threshold(
+        0.1, "smallest wait for another collective on the same communicator to name, as a share of the exposed time"
+    )
+    expected: float = threshold(0.7, "share of the time that overlap could hide that it does hide, expected")
 
     def applies(self, facts: Facts) -> str | None:
         if facts.has_gpu:
@@ -68,35 +80,44 @@ class ExposedCommunication(Rule):
         return None if len(facts.cpu_phases.communication) else "No collectives in this trace."
 
     def check(self, facts: Facts) -> Findings:
-        area = facts.gpu.exposed_communication if facts.has_gpu else facts.cpu_phases.areas["communication"]
-        total = facts.gpu.communication if facts.has_gpu else facts.cpu_phases.communication
-        exposed = facts.steps.mean_ns(area)
+        overlap = facts.overlap
+        exposed = float(overlap.exposed_ns.mean())
         if exposed < self.min_share * facts.step_ns:
             return
-        hidden = 1 - area.total / total.total
-        evidence = self._evidence(facts)
+        room, possible = float(overlap.free_compute_ns.mean()), float(overlap.possible_ns.mean())
+        serialized = self._serialized(facts)
+        evidence = [*self._evidence(facts), *(_wait(facts, one) for one in serialized)]
         who = "Exposed communication takes" if facts.has_gpu else "The training thread waits for communication for"
+        hidden = overlap.hidden_share
         yield self.finding(
             why=(
                 f"{who} {ms(exposed)} of each {ms(facts.step_ns)} step"
                 + (f"; {percent(hidden)} of all communication time is overlapped." if hidden > 0.005 else ".")
+                + (
+                    f" Overlap can hide at most {ms(room)} of it, because no more compute is left."
+                    if room < exposed
+                    else ""
+                )
+                + "".join(f" {_behind(facts, one)}." for one in serialized)
             ),
             saving=priced(
                 facts,
-                (self.low * exposed, self.expected * exposed, exposed),
+                (self.low * possible, self.expected * possible, possible),
                 _overlapped(facts, self.expected),
-                f"Assumes compute hides {percent(self.low)}, {percent(self.expected)} or 100% of the exposed time.",
+                f"Assumes compute hides {percent(self.low)}, {percent(self.expected)} or 100% of the exposed time, and "
+                "at most the compute that no collective overlaps yet.",
                 low=_overlapped(facts, self.low),
                 high=_overlapped(facts, 1.0),
             ),
             evidence=evidence,
             locations=places(evidence),
-            fix=Fix(
-                "Start collectives earlier and in larger buckets, so that the backward pass hides them. With gradient "
-                "accumulation, skip them in all micro-steps but the last.",
-                "with model.no_sync():\n    loss.backward()",
-            ),
+            fix=_fix(serialized),
         )
+
+    def _serialized(self, facts: Facts) -> list[SerializedKinds]:
+        """Kinds of collectives that are exposed because they wait for another kind on their communicator."""
+        least = self.min_serialized * float(facts.overlap.exposed_ns.sum())
+        return [one for one in facts.serialized_collectives if one.exposed_ns.sum() >= max(1, least)]
 
     def _evidence(self, facts: Facts) -> list[Evidence]:
         count = facts.steps.count
@@ -121,15 +142,53 @@ class ExposedCommunication(Rule):
         return out
 
     def passed(self, facts: Facts) -> str:
-        area = facts.gpu.exposed_communication if facts.has_gpu else facts.cpu_phases.areas["communication"]
-        return f"Exposed communication takes {percent(area.total / facts.steps.window_ns)} of the step."
+        exposed_ns = float(facts.overlap.exposed_ns.sum())
+        return f"Exposed communication takes {percent(exposed_ns / facts.steps.window_ns)} of the step."
+
+
+def _behind(facts: Facts, one: SerializedKinds) -> str:
+    """ "all_gather waits for reduce_scatter on the same communicator, which exposes 2.1 ms of it"."""
+    exposed = float(one.exposed_ns.sum()) / facts.steps.count
+    return f"{one.waiting} waits for {one.ahead} on the same communicator, which exposes {ms(exposed)} of it"
+
+
+def _wait(facts: Facts, one: SerializedKinds) -> Evidence:
+    count = facts.steps.count
+    return Evidence(
+        what=f"{one.waiting} behind {one.ahead} on one communicator",
+        us_per_step=round(float(one.exposed_ns.sum()) / count / 1e3, 3),
+        calls_per_step=round(len(one.rows) / count, 3),
+        detail=f"{ms(float(one.waits_ns.sum()) / count)} between launch and start",
+    )
+
+
+def _fix(serialized: list[SerializedKinds]) -> Fix:
+    if any({one.waiting, one.ahead} == {"all_gather", "reduce_scatter"} for one in serialized):
+        return Fix(
+            "Give reduce-scatter its own process group, so that all-gather does not wait for it. FSDP2 does this with "
+            "set_separate_reduce_scatter_group (PyTorch 2.13). Then start collectives earlier.",
+            "model.set_separate_reduce_scatter_group(True)",
+        )
+    if serialized:
+        one = serialized[0]
+        return Fix(
+            f"Give {one.ahead} and {one.waiting} separate process groups, so that they can run at the same time. Then "
+            "start collectives earlier.",
+            "group = dist.new_group(ranks)",
+        )
+    return Fix(
+        "Start collectives earlier and in larger buckets, so that the backward pass hides them. With gradient "
+        "accumulation, skip them in all micro-steps but the last.",
+        "with model.no_sync():\n    loss.backward()",
+    )
 
 
 def _overlapped(facts: Facts, share: float) -> Changes:
-    """Hides a share of each collective's exposed time behind compute, which takes as long as before."""
+    """Hides a share of what overlap could hide: of each collective's exposed time on a GPU, of the waits on a CPU."""
+    overlap = facts.overlap
     if not facts.has_gpu:
-        return [RemoveHost(facts.cpu_phases.areas["communication"], share)]
+        return [RemoveHost(facts.cpu_phases.areas["communication"], share * overlap.possible_share)]
     rows = np.flatnonzero(facts.gpu.is_communication & (facts.gpu.in_window > 0))
     work = facts.gpu.work
     exposed = facts.gpu.exposed_communication.within(work.start[rows], work.end_of(rows))
-    return hide(facts, rows, share * exposed)
+    return hide(facts, rows, share * overlap.possible_share * exposed)

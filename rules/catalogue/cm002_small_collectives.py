@@ -14,9 +14,13 @@ from traceopt.rules import (
     Facts,
     Findings,
     Fix,
+    Intervals,
+    RemoveHost,
     Rule,
+    area_of,
     by_site,
     hide_collectives,
+    host_bounds,
     median,
     microseconds,
     ms,
@@ -31,7 +35,8 @@ class SmallCollectives(Rule):
     """Measures kinds of collectives that run many times per step, each on a small buffer.
 
     Why it costs: every collective has a fixed cost, whatever its size: 10 to 50 µs with NCCL, up to 1 ms with Gloo on
-    CPUs. A hundred small calls pay it a hundred times; one large call pays it once.
+    CPUs, and about as much host time for the call. A hundred small calls pay it a hundred times; one large call pays it
+    once.
 
     How to fix: flatten the tensors into one buffer, or let DDP's buckets do it.
 
@@ -42,8 +47,9 @@ class SmallCollectives(Rule):
 
         model = DistributedDataParallel(model, bucket_cap_mb=25)   # does it during the backward pass
 
-    When it is wrong: compute may already hide the calls; only exposed time counts. Time of a call beyond three times
-    the median is not counted: there this rank waits for a late one, or moves a larger buffer.
+    When it is wrong: compute may already hide the calls. Only exposed time counts, and host time while the GPU has no
+    work. Time of a call beyond three times the median is not counted: there this rank waits for a late one, or moves a
+    larger buffer.
 
     Sources: NCCL documentation, "Group Calls"; Li et al., "PyTorch Distributed" (VLDB 2020), gradient bucketing.
     """
@@ -54,7 +60,7 @@ class SmallCollectives(Rule):
     family: ClassVar[str] = "communication"
     confidence: ClassVar[Confidence] = "medium"
 
-    min_share: float = threshold(0.01, "smallest exposed time of small collectives, as a share of the step, to report")
+    min_share: float = threshold(0.01, "smallest exposed and host time of small collectives, as a share of the step")
     min_calls: int = threshold(30, "fewest calls of one kind per step")
     small_bytes: int = threshold(1 << 20, "largest median buffer that counts as small, in bytes")
     small_us: float = threshold(200.0, "longest median call that counts as small if sizes were not recorded, in µs")
@@ -66,10 +72,13 @@ class SmallCollectives(Rule):
         count = facts.steps.count
         many = [c for c in facts.collectives if c.calls / count >= self.min_calls and self._small(c)]
         exposed = sum(float(np.minimum(c.exposed, 3 * median(c.exposed)).sum()) for c in many) / count
-        if exposed < self.min_share * facts.step_ns:
-            return
         calls = sum(c.calls for c in many) / count
-        gain = exposed * (1 - 4 / calls)  # a few large calls remain
+        fewer = max(0.0, 1 - 4 / calls) if calls else 0.0  # a few large calls remain
+        host = self._host_time(facts, many)
+        starved, host_ns, _ = host_bounds(facts, host, fewer)
+        if exposed + starved < self.min_share * facts.step_ns:
+            return
+        gain = fewer * exposed
         evidence = [
             Evidence(
                 what=c.name,
@@ -84,15 +93,16 @@ class SmallCollectives(Rule):
             why=(
                 f"{calls:,.0f} small collectives per step add {ms(exposed)} of exposed communication to each "
                 f"{ms(facts.step_ns)} step."
+                + (f" Their calls take {ms(host_ns / fewer)} of host time that the GPU waits for." if host_ns else "")
             ),
             saving=priced(
                 facts,
-                (0.4 * gain, 0.8 * gain, gain),
-                self._coalesced(facts, many, 0.8),
-                "Assumes that coalescing removes 40%, 80% or 100% of these calls' exposed time, minus what a few large "
-                "calls take.",
-                low=self._coalesced(facts, many, 0.4),
-                high=self._coalesced(facts, many, 1.0),
+                (0.4 * (gain + starved), 0.8 * (gain + host_ns), gain + host_ns),
+                self._coalesced(facts, many, host, 0.8 * fewer),
+                "Assumes that coalescing removes 40%, 80% or 100% of these calls' exposed and host time, minus what a "
+                "few large calls take.",
+                low=self._coalesced(facts, many, host, 0.4 * fewer),
+                high=self._coalesced(facts, many, host, fewer),
             ),
             evidence=evidence,
             locations=places(evidence),
@@ -106,10 +116,16 @@ class SmallCollectives(Rule):
             shares_cause_with=["CM001"],
         )
 
-    def _coalesced(self, facts: Facts, many: list[CollectiveCalls], share: float) -> Changes:
-        """Each call loses a share of its exposed time."""
+    def _host_time(self, facts: Facts, many: list[CollectiveCalls]) -> Intervals:
+        """When the host makes these calls. Empty on a CPU-only run: there, the wait for them is what they cost."""
+        calls = np.concatenate([np.empty(0, np.int64), *(c.call for c in many if facts.has_gpu)])
+        return area_of(facts, calls[calls >= 0])
+
+    def _coalesced(self, facts: Facts, many: list[CollectiveCalls], host: Intervals, share: float) -> Changes:
+        """Each call loses a share of its exposed time and of its host time."""
         rows = np.concatenate([c.rows for c in many])
-        return hide_collectives(facts, rows, share * np.concatenate([c.exposed for c in many]))
+        shorter = hide_collectives(facts, rows, share * np.concatenate([c.exposed for c in many]))
+        return [*shorter, RemoveHost(host, share)] if len(host) else shorter
 
     def _small(self, calls: CollectiveCalls) -> bool:
         known = calls.bytes[calls.bytes >= 0]

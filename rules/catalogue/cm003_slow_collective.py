@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import ClassVar
 
 import numpy as np
+import numpy.typing as npt
 
+from traceopt.analyzer.communication.collectives import CollectiveCalls
 from traceopt.rules import (
     Confidence,
     Evidence,
@@ -24,9 +26,13 @@ from traceopt.rules import (
     threshold,
 )
 
+POINT_TO_POINT = "send_recv"  # a pipeline stage waits for its neighbor by design
+
 
 class SlowCollective(Rule):
-    """Measures collectives of 1 MiB or more whose bus bandwidth is below the rate of even a slow network.
+    """Measures collectives that take far longer than their size needs. If all ranks share one node and the rate of its
+    NVLink or Infinity Fabric is known, that link is the measure. Otherwise the network is unknown, and the rule only
+    counts collectives of 1 MiB or more whose bus bandwidth is below the rate of even a slow network.
 
     Why it costs: a collective ends when the last rank arrives. If its rate is far too low, this rank waits for a late
     one (the kernel spins and looks busy), or the link or its settings are wrong.
@@ -37,10 +43,10 @@ class SlowCollective(Rule):
         NCCL_DEBUG=INFO torchrun ...     # which transport? P2P and InfiniBand in use?
         NCCL_P2P_DISABLE, NCCL_IB_DISABLE, NCCL_SOCKET_IFNAME
 
-    When it is wrong: the trace does not show the bandwidth of a shared network. The rule uses a floor that every link
-    between data-center GPUs reaches.
+    When it is wrong: the trace does not show the bandwidth of a shared network, nor whether a job that fits one node
+    really runs on one. Sends and receives between pipeline stages are left out, because a stage waits by design.
 
-    Sources: NCCL tests, "Performance reported by NCCL tests" (bus bandwidth).
+    Sources: NCCL tests, "Performance reported by NCCL tests" (bus bandwidth); data sheets (docs/devices.md).
     """
 
     code: ClassVar[str] = "CM003"
@@ -52,9 +58,12 @@ class SlowCollective(Rule):
     requires: ClassVar[tuple[str, ...]] = ("gpu",)
 
     min_share: float = threshold(0.03, "smallest exposed excess, as a share of the step, to report")
-    min_bytes: int = threshold(1 << 20, "smallest buffer to judge, in bytes")
-    floor_gb_per_s: float = threshold(5.0, "bus bandwidth below which a call is slow, in GB/s")
-    fair_gb_per_s: float = threshold(10.0, "bus bandwidth to expect, in GB/s; the excess is the time beyond it")
+    link_share: float = threshold(0.5, "share of the node's link, in one direction, that a large collective reaches")
+    latency_us: float = threshold(50.0, "time that even an empty collective takes inside a node, in µs")
+    slowdown: float = threshold(4.0, "a collective inside a node is slow from this multiple of the expected time")
+    min_bytes: int = threshold(1 << 20, "smallest buffer to judge on an unknown network, in bytes")
+    floor_gb_per_s: float = threshold(5.0, "bus bandwidth below which a call on an unknown network is slow, in GB/s")
+    fair_gb_per_s: float = threshold(10.0, "bus bandwidth to expect of an unknown network, in GB/s")
 
     def applies(self, facts: Facts) -> str | None:
         if not facts.collectives:
@@ -67,15 +76,15 @@ class SlowCollective(Rule):
         count = facts.steps.count
         evidence, late = [], np.zeros(len(facts.gpu.work))  # excess time of each row, ns
         for c in facts.collectives:
-            moved = c.bytes * c.bus_factor
+            if c.bus_factor is None or c.name == POINT_TO_POINT:
+                continue
             full = facts.gpu.work.duration[c.rows]
-            slow = (c.bytes >= self.min_bytes) & (moved < self.floor_gb_per_s * full)
+            slow, expected = self._judged(facts, c, c.bytes * c.bus_factor, full)
             if not slow.any():
                 continue
-            fair = moved[slow] / self.fair_gb_per_s
-            excess = np.minimum(np.maximum(full[slow] - fair, 0), c.exposed[slow])
+            excess = np.minimum(np.maximum(full - expected, 0), c.exposed)[slow]
             late[c.rows[slow]] = excess
-            rate = median(moved[slow] / np.maximum(full[slow], 1))
+            rate = median((c.bytes * c.bus_factor / np.maximum(full, 1))[slow])
             evidence.append(
                 Evidence(
                     what=c.name,
@@ -92,7 +101,7 @@ class SlowCollective(Rule):
         yield self.finding(
             why=(
                 f"In each {ms(facts.step_ns)} step, collectives take {ms(excess_ns)} longer than their size needs at "
-                f"{self.fair_gb_per_s:g} GB/s. Either this rank waits for a late one, or the link is slow."
+                f"{self._fair(facts)}. Either this rank waits for a late one, or the link is slow."
             ),
             saving=priced(
                 facts,
@@ -111,6 +120,26 @@ class SlowCollective(Rule):
             ),
             shares_cause_with=["CM001"],
         )
+
+    def _judged(
+        self, facts: Facts, calls: CollectiveCalls, moved: npt.NDArray[np.floating], full: npt.NDArray[np.int64]
+    ) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.floating]]:
+        """Which calls of known size are slow, and how long each should take, ns."""
+        link = facts.node_link
+        if link is None:
+            slow = (calls.bytes >= self.min_bytes) & (moved < self.floor_gb_per_s * full)
+            return slow, moved / self.fair_gb_per_s
+        rate = self.link_share * link.bus_gb_per_s(calls.group_size)
+        expected = self.latency_us * 1e3 + moved / rate
+        return (calls.bytes >= 0) & (full >= self.slowdown * expected), expected
+
+    def _fair(self, facts: Facts) -> str:
+        """The rate that is expected, in words."""
+        link = facts.node_link
+        if link is None:
+            return f"{self.fair_gb_per_s:g} GB/s"
+        rate, full = self.link_share * link.bus_gb_per_s(0), link.gb_per_s
+        return f"{per_second(rate, 'GB')} (the GPU's link does {per_second(full, 'GB')} in each direction)"
 
     def passed(self, facts: Facts) -> str:
         rates = [rate for c in facts.collectives if (rate := c.bus_gb_per_s()) is not None]
