@@ -29,7 +29,8 @@ def find_serialized(collectives: Sequence[CollectiveCalls], gpu: GpuWork, slices
     """Pairs of kinds, most exposed time first.
 
     A communicator is a process group, or a stream if groups were not recorded. A collective waits for the one ahead of
-    it if the host had launched it before that one ended, and it started at that end. Side by side, the one ahead would
+    it if the host had launched it before that one ended, and it started at that end, with no kernel in between whose
+    result it could have waited for. Side by side, the one ahead would
     still expose what it exposes. Only an all-gather behind a reduce-scatter also saves that: the next layer waits for
     its weights, and nothing waits for the gradients yet.
     """
@@ -48,6 +49,8 @@ def find_serialized(collectives: Sequence[CollectiveCalls], gpu: GpuWork, slices
     ahead_end = end[:-1]
     held = (communicator[1:] == communicator[:-1]) & (kind[1:] != kind[:-1])
     held &= (launched[1:] < ahead_end) & (np.abs(start[1:] - ahead_end) <= SOON_NS)
+    computed = np.sort(work.end_of(np.flatnonzero(gpu.is_compute)))
+    held &= np.searchsorted(computed, ahead_end) == np.searchsorted(computed, start[1:], side="right")
     second = np.flatnonzero(held) + 1
     ready = np.maximum(launched[second], start[second - 1])
     waits = end[second - 1] - ready

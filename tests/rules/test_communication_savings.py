@@ -218,6 +218,18 @@ class TestSerialized:
         finding = assert_finds(RULES["CM001"], sharded(group_of_reduction="1"))
         assert "same communicator" not in finding.why
 
+    def test_a_kernel_between_the_two_is_what_the_second_waits_for(self) -> None:
+        """Sequence parallelism: a short norm takes what was scattered, and its result is gathered."""
+        rank = machine()
+        for _ in range(4):
+            with rank.step():
+                rank.launch(3_000)
+                collective(rank, 800, "_reduce_scatter_base", after=rank.ends[COMPUTE])
+                rank.launch(15, after=rank.ends[COMMUNICATION] + 2)
+                collective(rank, 600, "_allgather_base", after=rank.ends[COMPUTE] + 2)
+                rank.synchronize()
+        assert rank.facts().serialized_collectives == []
+
     def test_a_collective_that_was_launched_late_waited_for_the_host(self) -> None:
         rank = machine()
         for _ in range(4):
