@@ -120,7 +120,8 @@ def find_queues(gpu: GpuWork, links: LaunchLinks, calls: Calls) -> Queues:
     for one in range(len(ids)):
         rows = np.flatnonzero(stream == one)
         call[rows] = _issued_with(launched[rows], len(calls) - 1)
-    keep = np.where(call == BEFORE, end > gpu.window.start[0], True) & ((launched >= 0) | (start < gpu.window.end[-1]))
+    running = np.where(call == BEFORE, end > gpu.launch_window.start[0], True)
+    keep = running & ((launched >= 0) | (start < gpu.window.end[-1]))
     return Queues(ids, order[keep], stream[keep], call[keep], launched[keep], start[keep], end[keep])
 
 

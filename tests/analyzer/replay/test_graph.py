@@ -332,6 +332,20 @@ def test_work_without_a_launch_keeps_its_place_on_its_stream() -> None:
     assert_repeats(facts)
 
 
+def test_work_queued_before_the_first_step_delays_its_completion() -> None:
+    machine = Machine()
+    machine.launch(3_000, name="earlier")
+    machine.now += 20
+    for _ in range(4):
+        with machine.step():
+            machine.launch(500)
+            machine.launch(500)
+    facts = machine.facts()
+    assert facts.replay_graph.fixed == 1
+    assert facts.replayed.per_step_ns == pytest.approx(facts.recorded_steps.duration)
+    assert facts.replay_graph.unexplained.sum() == 0
+
+
 def test_without_a_gpu_the_host_is_all_there_is() -> None:
     facts = Facts(read([annotation(f"ProfilerStep#{i}", 100 * i, 100) for i in range(3)] + [op("aten::mm", 10, 50)]))
     assert facts.replay().step_ns == 100_000
