@@ -26,8 +26,9 @@ from traceopt.analyzer.memory.curve import DeviceMemory, find_memory
 from traceopt.analyzer.memory.model_state import ModelState, find_model_state
 from traceopt.analyzer.recording_state import RecordingState, find_state
 from traceopt.analyzer.replay.changes import Change
+from traceopt.analyzer.replay.error import MAX_ERROR_SHARE, ReplayError, replay_error
 from traceopt.analyzer.replay.graph import Graph, build_graph
-from traceopt.analyzer.replay.replayed import MAX_ERROR_SHARE, Replayed, ReplayError, replay, replay_error
+from traceopt.analyzer.replay.replayed import Replayed, replay
 from traceopt.analyzer.run_log.run_settings import Captured, captured
 from traceopt.analyzer.stalls.host_flow import flow_areas
 from traceopt.analyzer.stalls.idle import Gaps, Idle, attribute, find_gaps, slow_first_calls
@@ -444,7 +445,12 @@ class Facts(Struct, frozen=True, dict=True):
 
     @property
     def replay_trusted(self) -> bool:
-        """Whether savings come from the replay; otherwise they are bounds derived from measurements."""
+        """Whether the replay gives the recorded steps back, and predicts each from the others."""
+        return self.replay_error is not None and self.replay_error.steps_share <= MAX_ERROR_SHARE
+
+    @property
+    def replay_complete(self) -> bool:
+        """Whether the replay is trusted and the file also explains what the host waited for."""
         return self.replay_error is not None and self.replay_error.share <= MAX_ERROR_SHARE
 
     @cached_property

@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from traceopt.analyzer.arrays.intervals import EMPTY, Intervals
 from traceopt.analyzer.arrays.percentiles import median
-from traceopt.analyzer.replay.calls import BORDER, GRAPH_LAUNCH, LAUNCH, Calls, find_calls
+from traceopt.analyzer.replay.calls import BORDER, GRAPH_LAUNCH, LAUNCH, STREAM_WAIT, Calls, find_calls
 from traceopt.analyzer.replay.lags import find_lags
 from traceopt.analyzer.replay.queues import Queues, find_queues
 from traceopt.analyzer.replay.waits import SLOW_CALL_NS, HostWaits, find_host_waits, find_stream_waits
@@ -57,6 +57,8 @@ class Graph(Struct, frozen=True, dict=True):
     work: I8  # of each row: the row of the device's work; -1: none
     call: I8  # of each row: the row of trace.runtime; -1: none
     inferred: Mask  # the wait of a row is inferred, not recorded
+    call_cost: I8  # of each row: the part of its `host` time that is the call itself, ns
+    blocked_ns: int  # in calls that can wait, beyond their usual cost, though no work explains it; part of `host`
     unexplained: I8  # how much later than the graph explains the work of a row started, ns
     measured_end: I8  # of each row: when its work ended, or how far the host was
     fixed: int
@@ -158,6 +160,8 @@ def build_graph(
         work=column(queues.row, -1, -1),
         call=np.where(call >= 0, calls.row[call], -1),
         inferred=column(lags.inferred, waits.inferred, 0).astype(bool),
+        call_cost=np.where(first_of_call, np.minimum(own, host)[call], 0),
+        blocked_ns=_blocked_ns(calls, own),
         unexplained=column(lags.unexplained, 0, 0),
         measured_end=column(queues.end, calls.end[waits.call], calls.start[borders]),
         fixed=int((call < 0).sum()),
@@ -179,6 +183,17 @@ def _own_cost(calls: Calls, queues: Queues, waits: HostWaits) -> I8:
     cost = np.where(queues.launched[target] == call, np.maximum(staging, 0), cost)
     own[call] = np.minimum(own[call], cost)
     return own
+
+
+def _blocked_ns(calls: Calls, own: I8) -> int:
+    """Host time in calls that took far longer than such calls do by themselves, though no wait explains it, ns."""
+    usual = np.full(len(calls), OWN_NS)
+    for kind in (LAUNCH, GRAPH_LAUNCH):
+        mine = calls.kind == kind
+        usual[mine] = median(own[mine]) if mine.any() else 0
+    can_wait = (calls.kind != BORDER) & (calls.kind != STREAM_WAIT) & ~calls.concurrent
+    late = (own - usual)[can_wait]
+    return int(late[late >= SLOW_CALL_NS].sum())
 
 
 def _host_time(calls: Calls, queues: Queues, waits: HostWaits, own: I8) -> tuple[I8, I8]:

@@ -1,21 +1,18 @@
-"""How long the steps take after a change, and how far the replay can be trusted."""
+"""How long the steps take after a change."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
 
-import numpy as np
 from msgspec import Struct
 
-from traceopt.analyzer.arrays.percentiles import median
 from traceopt.analyzer.replay.changes import Change, apply_all
 from traceopt.analyzer.replay.graph import Graph, Rows
 from traceopt.analyzer.replay.retime import StepTimes, Timing, retime, step_times
 from traceopt.analyzer.tables.schema import I8
 from traceopt.analyzer.timeline.steps import Steps
 
-MAX_ERROR_SHARE = 0.05  # a replay that misses the recorded steps by more is not trusted
 MIN_STEPS = 3  # with fewer steps they are replayed twice, and the second round counts
 
 
@@ -55,29 +52,3 @@ def replay(graph: Graph, steps: Steps, changes: Sequence[Change] = ()) -> Replay
     rows = apply_all(graph, changes)
     rounds = 1 if steps.count >= MIN_STEPS else 2
     return Replayed(changes, graph, rows, rounds, step_times(graph, rows, rounds))
-
-
-class ReplayError(Struct, frozen=True):
-    """Error of a replay without a change. `missed_share` is the error of the recorded steps (median);
-    `unexplained_share` is the share of step time by which work started later than the graph explains.
-    """
-
-    missed_share: float
-    unexplained_share: float
-
-    @property
-    def share(self) -> float:
-        """The larger of the two: either makes a prediction wrong."""
-        return max(self.missed_share, self.unexplained_share)
-
-
-def replay_error(graph: Graph, steps: Steps, has_gpu: bool) -> ReplayError | None:
-    """Error of a replay without a change; None if no launch of the device's work is in the file, so that nothing can be
-    replayed.
-    """
-    if has_gpu and graph.fixed == (graph.work >= 0).sum():
-        return None
-    measured = np.maximum(steps.host_end - steps.host_start, 1)
-    replayed = np.diff(step_times(graph, graph.rows).host)
-    missed = median(np.abs(replayed - measured) / measured)
-    return ReplayError(missed, float(graph.unexplained.sum()) / steps.window_ns)

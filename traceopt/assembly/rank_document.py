@@ -34,7 +34,7 @@ def rank_document(facts: Facts, outcome: RulesOutcome) -> Result:
         findings, plan = [replace(f, saving=None, impact="info") for f in findings], None
     elif facts.quality.sampled_share is not None or facts.quality.damaged:  # shares of a part are not shares of the run
         findings = [replace(f, confidence="low") for f in findings]
-    elif not facts.replay_trusted:  # savings are bounds, not replayed
+    elif not facts.replay_complete:  # a part of the step is unknown
         findings = [replace(f, confidence=LESS_SURE[f.confidence]) if f.saving else f for f in findings]
     step, gpu, loader = sections.step(facts), sections.gpu(facts), sections.dataloader(facts)
     communication = sections.communication(facts)

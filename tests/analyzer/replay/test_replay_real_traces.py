@@ -30,8 +30,8 @@ def test_no_change_gives_the_steps_back(file: str) -> None:
     error = facts.replay_error
     assert error is not None
     if any(part in file for part in INCOMPLETE):
-        assert error.share > BOUND
+        assert error.unexplained_share > BOUND
         assert not facts.replay_trusted
     else:
         assert error.missed_share <= GOAL
-        assert error.share <= BOUND
+        assert facts.replay_trusted

@@ -43,6 +43,8 @@ def graph_of(seed: int, length: int, awaited_share: float, streams: int) -> Grap
         work=none,
         call=none,
         inferred=none < 0,
+        call_cost=none * 0,
+        blocked_ns=0,
         unexplained=none,
         measured_end=np.array([chance.randrange(60) for _ in range(count)]),
         fixed=fixed,
