@@ -18,12 +18,13 @@ from traceopt.analyzer.reading.sources import find_sources
 from traceopt.analyzer.recordings.cycle_pairs import find_recordings
 from traceopt.analyzer.recordings.rank_trace import read_recording
 from traceopt.analyzer.replay.changes import Change, RemoveHost, ScaleWork
+from traceopt.analyzer.replay.error import ReplayError
 from traceopt.analyzer.replay.replayed import Replayed
 from traceopt.analyzer.replayed_parts import labels_of, limit_of, parts_of
 from traceopt.config import checked_devices
 from traceopt.errors import InputError
 from traceopt.result.rounding import share, us
-from traceopt.result.what_if import WhatIf, WhatIfFix, WhatIfPart
+from traceopt.result.what_if import ReplayCheck, WhatIf, WhatIfFix, WhatIfPart
 from traceopt.rules.bases.rank_rule import RunRule
 from traceopt.rules.engine import prepare, run_rank_rules, run_rules
 from traceopt.rules.registry import load_rules
@@ -162,7 +163,8 @@ def _document(
     parts_before, parts_after = parts_of(first, before[0]), parts_of(first, after[0])
     labels = labels_of(first)
     graphs = [facts.replay_graph for facts in ranks.facts]
-    errors = [facts.replay_error.share for facts in ranks.facts if facts.replay_error is not None]
+    errors = [facts.replay_error for facts in ranks.facts if facts.replay_error is not None]
+    worst = max(errors, key=lambda error: error.share, default=None)
     return WhatIf(
         path=first.trace.meta.path if len(ranks.facts) == 1 else path,
         ranks=len(ranks.facts),
@@ -188,11 +190,22 @@ def _document(
             for name, ns in parts_before.items()
             if us(ns) or us(parts_after[name])
         ],
-        replay_error_share=share(max(errors)) if errors else None,
+        replay_error_share=share(worst.share) if worst is not None else None,
+        replay_check=_checked(worst) if worst is not None else None,
         trusted=all(facts.replay_trusted for facts in ranks.facts),
         waits=sum(int((graph.rows.awaits >= 0).sum()) for graph in graphs),
         inferred_waits=sum(int(graph.inferred.sum()) for graph in graphs),
         warnings=warnings,
+    )
+
+
+def _checked(error: ReplayError) -> ReplayCheck:
+    prediction = error.prediction
+    return ReplayCheck(
+        missed_share=share(error.missed_share),
+        predicted_share=share(prediction.error_share) if prediction is not None else None,
+        usual_share=share(prediction.usual_share) if prediction is not None else None,
+        blocked_share=share(error.blocked_share),
     )
 
 

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from traceopt.result.what_if import WhatIf
 
 _SMALLEST_SHARE = 0.001  # of the step; smaller parts are left out
+_NOTABLE_SHARE = 0.01
 
 
 def render_whatif(document: WhatIf) -> str:
@@ -75,11 +76,25 @@ def _alone(document: WhatIf) -> list[str]:
 
 
 def _trust(document: WhatIf) -> list[str]:
-    if document.replay_error_share is None:
+    check = document.replay_check
+    if check is None:
         return ["The file has no kernel launches, so only the host was replayed."]
-    error = f"A replay without changes is {quantities.percent(document.replay_error_share)} off the recorded steps"
-    waits = f"{document.inferred_waits:,} of {document.waits:,} waits are inferred"
-    lines = [f"{error}; {waits}."]
+    missed, waits = quantities.percent(check.missed_share), f"{document.inferred_waits:,} of {document.waits:,}"
+    lines = [
+        f"Without changes, the replayed step differs by {missed} from the measured one; {waits} waits are inferred."
+    ]
+    if check.predicted_share is None or check.usual_share is None:
+        lines.append("Too few steps are alike to predict one from the others.")
+    else:
+        predicted, usual = quantities.percent(check.predicted_share), quantities.percent(check.usual_share)
+        lines.append(
+            f"Steps predicted from the others are off by {predicted}; the median of the others is off by {usual}."
+        )
+    if check.blocked_share >= _NOTABLE_SHARE:
+        blocked = quantities.percent(check.blocked_share)
+        lines.append(
+            f"Slow calls for which the trace shows no reason take {blocked} of the step. The replay keeps them."
+        )
     if not document.trusted:
         lines.append("That is too far off to trust these numbers: the file does not have everything that happened.")
     return [*lines, *(f"Warning: {safe_text.prose(warning)}" for warning in document.warnings)]

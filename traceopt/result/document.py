@@ -251,7 +251,12 @@ class Combined(Struct, frozen=True):
     share: Annotated[float, note("saving as a part of the step", "share")]
     step_us_after: Annotated[float, note("step after the fixes", "us")]
     replay_error_share: Annotated[
-        float | None, note("error of a replay of the unchanged steps; null: the fixes were not replayed", "share")
+        float | None,
+        note(
+            "largest error of a replay without changes, or of the step time that it cannot explain; null: the fixes "
+            "were not replayed",
+            "share",
+        ),
     ]
     limit_after: Annotated[str | None, note("part of the breakdown that limits the step after the fixes")] = None
     breakdown_after: Annotated[

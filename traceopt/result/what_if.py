@@ -26,14 +26,29 @@ class WhatIfFix(Struct, frozen=True):
     alone_us: float
 
 
+class ReplayCheck(Struct, frozen=True):
+    """How well the unchanged steps are replayed, as shares of the step.
+
+    `missed_share`: the error of the replayed step. `predicted_share`: the error of steps that are predicted from the
+    others, `usual_share` the error of "as long as the others"; None if too few steps are alike. `blocked_share`: the
+    time in slow calls for which the trace shows no reason.
+    """
+
+    missed_share: float
+    predicted_share: float | None
+    usual_share: float | None
+    blocked_share: float
+
+
 class WhatIf(Struct, frozen=True):
     """The replayed step without and with the changes; `limit_before` and `limit_after` name the part that limits it.
 
-    Parts are those of the mean step; the step is the median one. `replay_error_share` is the error of a replay without
-    a change; None if there was nothing to replay. `inferred_waits` of the `waits` were inferred, not recorded.
+    Parts are those of the mean step; the step is the median one. `replay_error_share` is the largest error of a replay
+    without a change, and `replay_check` says what it consists of; None if there was nothing to replay. `inferred_waits`
+    of the `waits` were inferred, not recorded.
 
-    With several ranks, the step is the median over them and the parts are those of the first; `meetings` is the number
-    of collectives that were replayed jointly.
+    With several ranks, the check is that of the rank with the largest error, the step is the median over them and the
+    parts are those of the first; `meetings` is the number of collectives that were replayed jointly.
     """
 
     path: str
@@ -50,6 +65,7 @@ class WhatIf(Struct, frozen=True):
     limit_after: str
     parts: list[WhatIfPart]
     replay_error_share: float | None
+    replay_check: ReplayCheck | None
     trusted: bool
     waits: int
     inferred_waits: int
