@@ -14,6 +14,8 @@ from fixtures.generate import generate_ranks
 from fixtures.scenarios import SCENARIOS
 from traceopt.cli import cli
 from traceopt.errors import InputError
+from traceopt.reports.text.what_if import render_whatif
+from traceopt.testing.machine import Machine
 from traceopt.what_if import what_if
 
 if TYPE_CHECKING:
@@ -136,3 +138,24 @@ def test_too_many_ranks_are_not_replayed_together(tmp_path: Path) -> None:
         (tmp_path / f"rank{rank}.json").write_text("{}")
     with pytest.raises(InputError, match="has 17 traces; at most 16 ranks can be replayed together"):
         what_if(str(tmp_path), ["DL001"])
+
+
+def test_the_text_says_how_well_steps_are_predicted(tmp_path: Path) -> None:
+    def last_lines(steps: int, slow_us: float) -> list[str]:
+        machine = Machine()
+        for step in range(steps):
+            with machine.step():
+                machine.work(1_000 + 100 * step)
+                machine.launch(500)
+                machine.synchronize()
+                machine.call("cudaDeviceSynchronize", slow_us)
+        path = tmp_path / f"{steps}_{slow_us}.json"
+        path.write_bytes(machine.to_bytes())
+        return render_whatif(what_if(str(path), scales=[("kernel~gemm", 0.5)])).splitlines()[-3:]
+
+    missed = "Without changes, the replayed step differs by 0% from the measured one; 0 of 8 waits are inferred."
+    predicted = "Steps predicted from the others are off by 0%; the median of the others is off by 9.0%."
+    assert last_lines(4, 2)[1:] == [missed, predicted]
+    assert last_lines(2, 2)[-1] == "Too few steps are alike to predict one from the others."
+    slow = "Slow calls for which the trace shows no reason take 26% of the step. The replay keeps them."
+    assert last_lines(4, 600)[-1] == slow

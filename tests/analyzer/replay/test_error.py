@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -19,6 +20,7 @@ from traceopt.analyzer.replay.queues import Queues
 from traceopt.analyzer.replay.retime import step_times
 from traceopt.analyzer.replay.waits import HostWaits
 from traceopt.analyzer.tables.schema import I8, Mask
+from traceopt.api import analyze
 from traceopt.testing.machine import Machine
 
 LAUNCHES = 20
@@ -148,6 +150,24 @@ def test_a_call_that_waits_for_something_hidden_makes_savings_less_certain() -> 
     assert error_of(facts).blocked_share == pytest.approx(800 / 1_805, abs=0.01)
     assert facts.replay_trusted
     assert not facts.replay_complete
+
+
+def test_then_the_confidence_falls(tmp_path: Path) -> None:
+    def confidence(slow_us: float) -> str:
+        machine = Machine()
+        for _ in range(5):
+            with machine.step():
+                with machine.annotate("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"):
+                    machine.work(3_000, "load")
+                machine.launch(500)
+                machine.synchronize()
+                machine.call("cudaDeviceSynchronize", slow_us)
+        path = tmp_path / f"{slow_us}.json"
+        path.write_bytes(machine.to_bytes())
+        (found,) = analyze(str(path), select=["DL001"]).findings
+        return found.confidence
+
+    assert (confidence(2), confidence(800)) == ("high", "medium")
 
 
 def test_only_steps_that_launch_the_same_work_are_compared() -> None:
