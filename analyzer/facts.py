@@ -30,17 +30,18 @@ from traceopt.analyzer.replay.error import MAX_ERROR_SHARE, ReplayError, replay_
 from traceopt.analyzer.replay.graph import Graph, build_graph
 from traceopt.analyzer.replay.replayed import Replayed, replay
 from traceopt.analyzer.run_log.run_settings import Captured, captured
-from traceopt.analyzer.stalls.host_flow import flow_areas
-from traceopt.analyzer.stalls.idle import Gaps, Idle, attribute, find_gaps, slow_first_calls
+from traceopt.analyzer.stalls.host_flow import CpuOperators, HostFlow
+from traceopt.analyzer.stalls.idle import Gaps, Idle, attribute, find_gaps, slow_calls
 from traceopt.analyzer.stalls.profiler_cost import find_profiler_cost
 from traceopt.analyzer.stalls.python_samples import PythonSamples, sample_python
+from traceopt.analyzer.stalls.start_up import first_fetches, startup_calls
 from traceopt.analyzer.stalls.syncs import Syncs, after_unscaling, blocking_copies, find_syncs
 from traceopt.analyzer.stalls.untraced_python import UntracedPython, find_untraced_python
 from traceopt.analyzer.tables.schema import I8
 from traceopt.analyzer.tables.trace import Trace
 from traceopt.analyzer.timeline.autograd import nodes_per_step
 from traceopt.analyzer.timeline.call_sites import CallSites
-from traceopt.analyzer.timeline.call_tree import PYTHON, Slices, build_slices
+from traceopt.analyzer.timeline.call_tree import PYTHON, RUNTIME, Slices, build_slices
 from traceopt.analyzer.timeline.copy_collectives import copy_collectives
 from traceopt.analyzer.timeline.cpu_phases import CpuPhases
 from traceopt.analyzer.timeline.device import TraceDevice, find_device
@@ -173,14 +174,33 @@ class Facts(Struct, frozen=True, dict=True):
     @cached_property
     def host(self) -> Host:
         """What each CPU thread did, as exclusive activities: loading data, logging, syncs, launches and the rest."""
+        calls = self.slices.of(RUNTIME, len(self.trace.runtime))
+        slow, startup = slow_calls(self.gpu, self.gaps), startup_calls(self.gpu, self.gaps, self.slices)
         return Host(
             self.trace,
             self.slices,
             {
-                "host_sync": blocking_copies(self.trace, self.links),
-                "module_load": slow_first_calls(self.gpu, self.gaps),
+                "host_sync": calls[blocking_copies(self.trace, self.links)],
+                "module_load": calls[slow],
+                "startup": calls[startup],
+                "loader_startup": first_fetches(self.regions),
             },
         )
+
+    @cached_property
+    def host_flow(self) -> HostFlow:
+        """What the threads that launch work did, from launch to launch: dispatch, and long work that is no dispatch."""
+        launches = self.links.launch[self.gpu.rows]
+        threads = self.trace.runtime.thread[launches[launches >= 0]]
+        known, count = np.unique(threads, return_counts=True)
+        busiest = known[np.argsort(-count, kind="stable")].tolist()
+        untraced = union(self.untraced_python.start, self.untraced_python.end)
+        return HostFlow(self.host, self.regions, self.gaps, (self.steps.thread, *busiest), untraced)
+
+    @property
+    def cpu_operators(self) -> CpuOperators:
+        """Operators that computed on the CPU while the GPU starved: rows of slices, cost, and when."""
+        return self.host_flow.cpu_operators
 
     @cached_property
     def gaps(self) -> Gaps:
@@ -242,8 +262,7 @@ class Facts(Struct, frozen=True, dict=True):
     @cached_property
     def idle(self) -> Idle:
         """The idle time of the GPU by cause, per gap and per step."""
-        untraced = union(self.untraced_python.start, self.untraced_python.end)
-        return attribute(self.gaps, self.host, self.steps, self.syncs.refill_area, untraced)
+        return attribute(self.gaps, self.host_flow.of, self.steps, self.syncs.refill_area)
 
     @cached_property
     def cpu_phases(self) -> CpuPhases:
@@ -436,7 +455,8 @@ class Facts(Struct, frozen=True, dict=True):
         """What the host threads that launch work did: exclusive activities by name."""
         calls = self.replay_graph.call
         launching_threads = distinct_values(self.trace.runtime.thread[calls[calls >= 0]])
-        return flow_areas(self.host, self.steps, launching_threads, self.untraced_python)
+        others = launching_threads[launching_threads != self.steps.thread].tolist()
+        return self.host_flow.of(others[-1] if others else self.steps.thread)
 
     @cached_property
     def replay_error(self) -> ReplayError | None:

@@ -13,7 +13,7 @@ from traceopt.analyzer.replay.changes import host_removals
 from traceopt.analyzer.tables.schema import Mask
 from traceopt.analyzer.timeline.cpu_phases import PHASES
 from traceopt.analyzer.timeline.gpu_work import BUSY_LABELS
-from traceopt.analyzer.vocabulary.host_activities import LABELS, QUEUED, UNTRACED
+from traceopt.analyzer.vocabulary.host_activities import DISPATCH, LABELS, QUEUED, UNTRACED
 
 if TYPE_CHECKING:
     from traceopt.analyzer.facts import Facts
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 
 IDLE_LIMIT_SHARE = 0.2  # with at least this much idle time, an idle cause limits the step; else device work does
-DISPATCH = ("launch", "python", UNTRACED)  # ordinary host work, which counts as one limit
 
 
 def limit_of(parts: Mapping[str, float]) -> str:

@@ -23,10 +23,6 @@ from traceopt.analyzer.vocabulary.event_categories import COUNTER_RANGE_CATEGORY
 SAMPLED_BELOW = 0.25  # of the events that the profiler numbered; whole traces hold at least 0.78 of them, samples 0.01
 # Idle time before work that is already queued; between two kernels of a stream it is microseconds.
 LONG_QUEUED_NS = 1_000_000
-# An allocation takes less than a millisecond, unless it creates the context or initializes a library. That happens a
-# few times in a process (1 to 8 seen); an allocator that the driver slows down takes this long again and again (83).
-CONTEXT_NS = 10_000_000
-MOST_CONTEXT_CALLS = 16
 LONG_SYNC_NS = 1_000_000  # of a sync without GPU work; on an idle GPU it returns in microseconds
 # GPU events of a recording that may hold a step: the forward pass of a small model launches about 50 kernels. A step
 # that the user marked may be as small as that of a toy model.
@@ -92,11 +88,7 @@ class TraceQuality(Struct, frozen=True, dict=True):
     @cached_property
     def cold(self) -> I8:
         """Starvation of each gap while the driver loaded code, created the context or initialized a library; ns."""
-        runtime, gaps = self.trace.runtime, self.gaps
-        slow = self._calls(op_names.is_allocation) & (runtime.duration >= CONTEXT_NS)
-        slow &= np.count_nonzero(slow) <= MOST_CONTEXT_CALLS
-        context = union(runtime.start[slow], runtime.end_of(slow)).within(gaps.start, gaps.starved_end)
-        return self.idle.of_gaps("module_load") + np.minimum(context, self.idle.of_gaps("allocation"))
+        return self.idle.of_gaps("module_load") + self.idle.of_gaps("startup")
 
     @property
     def cold_share(self) -> float:

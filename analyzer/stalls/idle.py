@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from functools import cached_property
 
 import numpy as np
@@ -12,13 +13,20 @@ from traceopt.analyzer.arrays.grouping import distinct_values
 from traceopt.analyzer.arrays.intervals import EMPTY, Intervals, intersect, union
 from traceopt.analyzer.tables.schema import I4, I8
 from traceopt.analyzer.timeline.gpu_work import GpuWork
-from traceopt.analyzer.timeline.host_activity import Host
 from traceopt.analyzer.timeline.launch_links import LaunchLinks
 from traceopt.analyzer.timeline.steps import Steps
 from traceopt.analyzer.vocabulary import op_names
-from traceopt.analyzer.vocabulary.host_activities import ACTIVITY_NAMES, QUEUED, UNTRACED, UNTRACED_PYTHON
+from traceopt.analyzer.vocabulary.host_activities import (
+    ACTIVITY_NAMES,
+    DISPATCH,
+    LONG_WORK,
+    QUEUED,
+    UNTRACED,
+    UNTRACED_PYTHON,
+)
 
-CAUSES = (*ACTIVITY_NAMES, UNTRACED_PYTHON, UNTRACED, QUEUED)
+CAUSES = (*ACTIVITY_NAMES, *LONG_WORK, UNTRACED_PYTHON, UNTRACED, QUEUED)
+Activities = Callable[[int], Mapping[str, Intervals]]  # what a thread did: exclusive areas by cause
 MOST_THREADS = 256  # threads that launch; gaps that other threads end are attributed to the training thread
 # From the end of a launch call to its kernel on an idle GPU: 3-20 us seen, more for P2P setups.
 LAUNCH_LATENCY_NS = 30_000
@@ -108,38 +116,30 @@ class Idle(Struct, frozen=True, dict=True):
         return sum(self.total_ns(cause) for cause in causes) / self.steps.count
 
 
-def attribute(
-    gaps: Gaps, host: Host, steps: Steps, refill: Intervals = EMPTY, untraced_python: Intervals = EMPTY
-) -> Idle:
-    """Attributes each gap to what the launching thread (else the training thread) did while the GPU starved.
+def attribute(gaps: Gaps, activities: Activities, steps: Steps, refill: Intervals = EMPTY) -> Idle:
+    """Attributes each gap to what the launching thread did while the GPU starved: `activities` of a thread by name.
 
     In `refill`, the host launches again after a sync that drained the GPU: that time counts as the sync's.
-    `untraced_python` are stretches of Python without a single event.
     """
     amount = np.zeros((len(CAUSES), len(gaps)), np.int64).T  # column-major, because it is filled cause by cause
     for thread in distinct_values(gaps.thread):
         rows = np.flatnonzero(gaps.thread == thread)
         start, end = gaps.start[rows], gaps.starved_end[rows]
-        for name, area in host.of_thread_else(int(thread), steps.thread).items():
-            if not len(area):
-                continue
-            amount[rows, CAUSES.index(name)] += area.within(start, end)
-            if name == "python" and len(untraced_python):
-                empty = intersect(area, untraced_python).within(start, end)
-                amount[rows, CAUSES.index(name)] -= empty
-                amount[rows, CAUSES.index(UNTRACED_PYTHON)] += empty
+        for name, area in activities(int(thread)).items():
+            if len(area):
+                amount[rows, CAUSES.index(name)] += area.within(start, end)
     untraced = CAUSES.index(UNTRACED)
     amount[:, untraced] = gaps.starved_end - gaps.start - amount.sum(axis=1)
     amount[:, CAUSES.index(QUEUED)] = gaps.end - gaps.starved_end
     if len(refill):
-        _move_refill(amount, gaps, host, steps, refill)
+        _move_refill(amount, gaps, activities, refill)
     return Idle(gaps, amount, steps)
 
 
 SLOW_CALL_NS = 1_000_000
 
 
-def slow_first_calls(gpu: GpuWork, gaps: Gaps) -> npt.NDArray[np.bool_]:
+def slow_calls(gpu: GpuWork, gaps: Gaps) -> npt.NDArray[np.bool_]:
     """Runtime rows that took at least a millisecond while the GPU starved, without copying or waiting: the driver loads
     code, builds a context, or compiles. A launch takes microseconds; one that waits for room in the queue is long only
     while the GPU is busy.
@@ -155,15 +155,15 @@ def slow_first_calls(gpu: GpuWork, gaps: Gaps) -> npt.NDArray[np.bool_]:
     return mask
 
 
-MOVABLE = ("launch", "python", UNTRACED)  # ordinary host work that follows a sync
+MOVABLE = (*DISPATCH, *LONG_WORK)  # ordinary host work that follows a sync
 
 
-def _move_refill(amount: I8, gaps: Gaps, host: Host, steps: Steps, refill: Intervals) -> None:
+def _move_refill(amount: I8, gaps: Gaps, activities: Activities, refill: Intervals) -> None:
     sync = CAUSES.index("host_sync")
     for thread in distinct_values(gaps.thread):
         rows = np.flatnonzero(gaps.thread == thread)
         start, end = gaps.start[rows], gaps.starved_end[rows]
-        areas = host.of_thread_else(int(thread), steps.thread)
+        areas = activities(int(thread))
         left = refill.within(start, end)
         for name, area in areas.items():
             both = intersect(area, refill)

@@ -10,18 +10,17 @@ import numpy.typing as npt
 from msgspec import Struct
 
 from traceopt.analyzer.arrays.intervals import EMPTY, Intervals, merge, subtract, union
-from traceopt.analyzer.tables.schema import Mask
 from traceopt.analyzer.tables.trace import Trace
 from traceopt.analyzer.timeline.call_tree import ANNOTATION, OP, PYTHON, RUNTIME, Slices
 from traceopt.analyzer.vocabulary.host_activities import ACTIVITIES, Activity
 
 
 class Host(Struct, frozen=True, dict=True):
-    """The activities of all threads. `runtime_activity` (activity -> mask of runtime rows) overrides names."""
+    """The activities of all threads. `known` (activity -> rows of Slices) overrides names; the last one counts."""
 
     trace: Trace
     slices: Slices
-    runtime_activity: Mapping[str, Mask]
+    known: Mapping[str, npt.NDArray[np.integer]]
 
     @cached_property
     def activity(self) -> npt.NDArray[np.int8]:
@@ -36,9 +35,8 @@ class Host(Struct, frozen=True, dict=True):
             codes = self.slices.name_codes(kind)
             of_name[kind, codes] = [_first_match(self.trace.names[code], matcher) for code in codes]
         out: npt.NDArray[np.int8] = of_name[self.slices.kind, self.slices.name]
-        runtime = np.flatnonzero(self.slices.kind == RUNTIME)
-        for name, mask in self.runtime_activity.items():
-            out[runtime[mask[self.slices.row[runtime]]]] = _INDEX[name]
+        for name, rows in self.known.items():
+            out[rows] = _INDEX[name]
         return out
 
     def of_thread(self, thread: int) -> dict[str, Intervals]:
@@ -63,22 +61,6 @@ class Host(Struct, frozen=True, dict=True):
             painted[kind.name] = subtract(area, taken)
             taken = merge(taken, area)
         return painted
-
-    def of_thread_else(self, thread: int, other: int) -> dict[str, Intervals]:
-        """Activities of `thread`, and those of `other` while `thread` has nothing traced."""
-        if other in (thread, -1):
-            return self.of_thread(thread)
-        known = self._by_pair.get((thread, other))
-        if known is None:
-            mine, others = self.of_thread(thread), self.of_thread(other)
-            busy = merge(*mine.values())
-            known = {name: merge(area, subtract(others[name], busy)) for name, area in mine.items()}
-            self._by_pair[thread, other] = known
-        return known
-
-    @cached_property
-    def _by_pair(self) -> dict[tuple[int, int], dict[str, Intervals]]:
-        return {}
 
     def rows_of(self, name: str) -> npt.NDArray[np.int64]:
         """The outermost slices of an activity, in order of thread and time."""

@@ -65,13 +65,20 @@ GRADIENT_FRAME = _pattern(
     r": _?clip_grad(?:ient)?s?(?:_norm|_value)?_?$",
 )
 
+DATA_LOADING = Activity(
+    "data_loading",
+    "Waiting for data",
+    frame=_pattern(_LIBRARY + r"torch/utils/data/dataloader\.py\(\d+\): (?:__next__|_next_data)"),
+    annotation=op_names.is_dataloader,
+)
+
 ACTIVITIES: tuple[Activity, ...] = (
     Activity(
-        "data_loading",
-        "Waiting for data",
-        frame=_pattern(_LIBRARY + r"torch/utils/data/dataloader\.py\(\d+\): (?:__next__|_next_data)"),
-        annotation=op_names.is_dataloader,
+        "loader_startup",
+        "Starting data loader workers",
+        frame=_pattern(_LIBRARY + r"torch/utils/data/dataloader\.py\(\d+\): (?:__iter__|_get_iterator)"),
     ),
+    DATA_LOADING,
     Activity(
         "checkpoint",
         "Saving a checkpoint",
@@ -89,6 +96,7 @@ ACTIVITIES: tuple[Activity, ...] = (
         frame=_pattern(r"^<built-in function collect>", r"^gc\.py"),
         op="traceopt: gc".__eq__,  # the range opened by capture/metadata/step_ledger.py
     ),
+    Activity("startup", "Starting up (context, libraries)"),  # only by what facts.py finds, not by a name
     Activity("allocation", "Allocating device memory", runtime=op_names.is_allocation),
     Activity("module_load", "Loading kernels (first calls)", runtime=op_names.is_module_load),
     Activity("host_sync", "Host sync (waiting for the GPU)", runtime=op_names.is_blocking_sync),
@@ -99,9 +107,18 @@ ACTIVITIES: tuple[Activity, ...] = (
             _LIBRARY + r"torch/_dynamo/convert_frame\.py\(\d+\): _?compile",
             _LIBRARY + r"torch/_inductor/.*: compile",
             _LIBRARY + r"triton/compiler/.*: compile",
+            _LIBRARY + r"triton/runtime/jit\.py\(\d+\): _do_compile",
+            _LIBRARY + r"torch/jit/_(?:script|trace)\.py\(\d+\): (?:script|trace|trace_module)$",
+            _LIBRARY + r"torch/utils/cpp_extension\.py\(\d+\): (?:load|load_inline|_jit_compile)$",
         ),
         annotation=op_names.is_compile,
         op=op_names.is_compile,
+    ),
+    Activity(
+        "post_processing",
+        "Post-processing",
+        frame=_pattern(r": _?post_?process(?:_\w+)?$", r"(?:^|/)post_?process\w*\.py\("),
+        annotation=_pattern(r"(?i)\bpost_?process\w*\b"),
     ),
     Activity(
         "input_work",
@@ -114,7 +131,7 @@ ACTIVITIES: tuple[Activity, ...] = (
             _LIBRARY + r"transformers/(?:\w+/)*(?:image_processing|image_transforms|feature_extraction|tokenization)",
             _LIBRARY + r"transformers/(?:\w+/)*(?:audio_utils|video_utils)",
             _LIBRARY + r"diffusers/(?:image|video)_processor",
-            r": _?(?:pre|post)_?process(?:_\w+)?$",
+            r": _?pre_?process(?:_\w+)?$",
             r": _?(?:tokeni[sz]e|collate|augment)(?:_\w+|r)?$",
             r": _?(?:decode|read|load)_(?:image|jpeg|video|audio|batch|sample|frame)s?(?:_\w+)?$",
             r": \w*collate_fn$",
@@ -127,11 +144,24 @@ ACTIVITIES: tuple[Activity, ...] = (
 )
 
 ACTIVITY_NAMES = tuple(activity.name for activity in ACTIVITIES)
-UNTRACED = "untraced"
+# What only its length tells from dispatch: see stalls/host_flow.py.
+CPU_OP = "cpu_op"
+SMALL_OPS = "small_ops"
+LONG_PYTHON = "long_python"
+HOST_COPY = "host_copy"
+UNRECORDED = "unrecorded"
 UNTRACED_PYTHON = "hole"
+LONG_WORK = (CPU_OP, SMALL_OPS, LONG_PYTHON, HOST_COPY, UNRECORDED)
+UNTRACED = "untraced"
 QUEUED = "queued"
+DISPATCH = ("launch", "python", UNTRACED)  # the host's ordinary work from one launch to the next
 LABELS = {a.name: a.label for a in ACTIVITIES} | {
-    UNTRACED: "Untraced host time",
+    CPU_OP: "CPU operators",
+    SMALL_OPS: "Small operators without launches",
+    LONG_PYTHON: "Python without launches",
+    HOST_COPY: "Copying pageable memory on the host",
+    UNRECORDED: "Nothing recorded on the host",
     UNTRACED_PYTHON: "Untraced Python",
+    UNTRACED: "Untraced between launches",
     QUEUED: "Idle with work queued",
 }

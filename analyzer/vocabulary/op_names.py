@@ -157,6 +157,17 @@ def is_compile(name: str) -> bool:
     )
 
 
+# Seen in 2022-23: fallback_function, fused__autocast_to__15680171862954066917, TensorExprGroup, CudaFusionGroup.
+_JIT_COMPILED = re.compile(
+    r"^(?:fallback_function$|fused_\w{0,200}_\d{6,}$|(?:prim::)?(?:TensorExpr|CudaFusion)\w*Group)"
+)
+
+
+def is_jit_compiled(name: str) -> bool:
+    """Code that a TorchScript fuser has compiled, at its first call."""
+    return _JIT_COMPILED.match(name) is not None
+
+
 _COMPILED_REGION = re.compile(r"^Torch-Compiled Region: (?P<frame>\d+)/(?P<compiled>\d+)")
 
 

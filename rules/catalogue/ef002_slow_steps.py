@@ -9,7 +9,7 @@ import numpy as np
 from traceopt.analyzer.stalls.idle import CAUSES
 from traceopt.analyzer.timeline.cpu_phases import PHASES
 from traceopt.analyzer.timeline.gpu_work import BUSY_LABELS
-from traceopt.analyzer.vocabulary.host_activities import ACTIVITY_NAMES, LABELS
+from traceopt.analyzer.vocabulary.host_activities import ACTIVITY_NAMES, DISPATCH, LABELS
 from traceopt.rules import (
     I8,
     UNUSUAL_DEVIATIONS,
@@ -38,7 +38,6 @@ from traceopt.rules import (
     whole_run_saving,
     without_calls,
 )
-from traceopt.rules.savings.starvation import HOST_DISPATCH
 
 # What to change if this part is larger in the slow steps.
 ADVICE = {
@@ -241,7 +240,7 @@ def _what_grew(facts: Facts, slow: I8) -> list[tuple[str, str, float]]:
 
 def _rows(facts: Facts, cause: str, slow: I8) -> I8:
     """Slices of the cause in the slow steps; empty if the cause has no place in the code."""
-    if cause not in ACTIVITY_NAMES or cause in HOST_DISPATCH:
+    if cause not in ACTIVITY_NAMES or cause in DISPATCH:
         return np.empty(0, np.int64)
     rows = facts.of_every_step.host.rows_of(cause)
     return rows[np.isin(facts.recorded_steps.host_step_of(facts.slices.start[rows]), slow)]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+import numpy as np
+
 from traceopt.rules import (
     RECORD_STACKS,
     Evidence,
@@ -32,9 +34,11 @@ from traceopt.rules.savings.starvation import dispatch_amount
 
 class LaunchBound(Rule):
     """Measures how long the GPU is idle because its next kernel was not launched yet, while the host did its ordinary
-    work: operators, launch calls, short Python between them. Long Python (LB006), data loading, syncs, logging and
-    first calls have rules of their own. On a CPU-only run: operators of a few microseconds that one line calls a
-    hundred times a step or more, forward and backward, with the Python between them.
+    work: operators, launch calls, short Python between them. This leaves short gaps, because every launch ends one. In
+    a gap of a millisecond or longer the host does something else: Python (LB006), operators that compute on the CPU
+    (LB007), data loading, syncs, logging, first calls, compilation, or nothing that was recorded. On a CPU-only run:
+    operators of a few microseconds that one line calls a hundred times a step or more, forward and backward, with the
+    Python between them.
 
     Why it costs: each operator costs the host about ten microseconds. A shorter kernel finishes before the next one
     arrives. The same holds on a CPU: an operator on a few numbers takes longer to call than to compute.
@@ -61,6 +65,7 @@ class LaunchBound(Rule):
     requires: ClassVar[tuple[str, ...]] = ("work", "whole", "launches")
 
     min_share: float = threshold(0.05, "smallest GPU wait for launches, as a share of the median step, to report")
+    min_gaps: int = threshold(10, "fewest waits for launches in the recording: a few have causes of their own")
     removable_low: float = threshold(0.3, "share of the launch time that the fix removes, low")
     removable: float = threshold(0.7, "share of the launch time that the fix removes, expected")
     min_calls: int = threshold(100, "fewest tiny operators that one line calls per step, on a CPU-only run")
@@ -73,7 +78,7 @@ class LaunchBound(Rule):
 
     def _on_gpu(self, facts: Facts) -> Findings:
         starved = dispatch_ns(facts)
-        if starved < self.min_share * facts.step_ns:
+        if starved < self.min_share * facts.step_ns or np.count_nonzero(dispatch_amount(facts)) < self.min_gaps:
             return
         kernels = facts.gpu.is_kernel & (facts.gpu.in_window > 0)
         count = int(kernels.sum()) / facts.steps.count

@@ -8,6 +8,8 @@ import numpy as np
 from msgspec import Struct
 
 from traceopt.analyzer.stalls.python_samples import PythonSamples
+from traceopt.analyzer.stalls.silent_work import LONG_NS
+from traceopt.analyzer.vocabulary.host_activities import LONG_PYTHON
 from traceopt.rules import (
     Confidence,
     Facts,
@@ -27,7 +29,6 @@ from traceopt.rules import (
     threshold,
     union,
 )
-from traceopt.rules.savings.starvation import LONG_PYTHON_NS, python_amount
 
 # Share of the stall that a fix saves, low and expected: some of the work remains in another form.
 UNPROFILED = 0.5, 0.95, "Assumes the fix removes 50%, 95% or 100% of the measured stall."
@@ -108,12 +109,12 @@ class _Held(Struct, frozen=True):
 
 def _held(facts: Facts) -> _Held:
     if facts.has_gpu:
-        gaps, amount = facts.gaps, python_amount(facts)
-        python = facts.host.of_thread_else(facts.steps.thread, -1)["python"]
+        gaps, amount = facts.gaps, facts.idle.of_gaps(LONG_PYTHON)
+        python = facts.host_flow.of(facts.steps.thread)[LONG_PYTHON]
         area = intersect(python, union(gaps.start[amount > 0], gaps.starved_end[amount > 0]))
         samples = facts.python_samples(area)
         return _Held(float(amount.sum()) / facts.steps.count, samples, area)
     python = facts.cpu_phases.areas["python"]
-    long = python.length >= LONG_PYTHON_NS
+    long = python.length >= LONG_NS
     typical, samples = facts.python_samples(Intervals(python.start[long], python.end[long])).recurring(facts.steps)
     return _Held(typical, samples, samples.area)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+import numpy as np
+
 from traceopt.analyzer.memory.curve import find_retries
 from traceopt.rules import (
     I8,
@@ -14,6 +16,7 @@ from traceopt.rules import (
     Fix,
     Rule,
     by_site,
+    median,
     ms,
     percent,
     priced,
@@ -25,12 +28,14 @@ from traceopt.rules import (
     without_calls,
 )
 
+PARTS = 10  # of a recording without step marks
 BASIS = "Assumes these calls and the waits in them are gone."
 
 
 class AllocatorChurn(Rule):
     """Measures how long the GPU is idle while the host calls `cudaMalloc`, `cudaFree`, `cudaHostAlloc` or similar, in
-    the median step. If the trace has only one step or window, that one counts.
+    the median step. A recording without step marks is cut into ten parts with the same number of kernels, and the
+    median part counts, so that allocations at its start do not.
 
     Why it costs: PyTorch's caching allocator keeps blocks so that a steady-state step asks the driver for nothing. Each
     call takes 0.1 to 1 ms, and cudaFree also waits until the GPU is done.
@@ -60,19 +65,21 @@ class AllocatorChurn(Rule):
     min_share: float = threshold(0.01, "smallest GPU wait for driver allocations, as a share of the median step")
 
     def check(self, facts: Facts) -> Findings:
-        stall = facts.idle.typical_ns("allocation")
+        stall = _steady_ns(facts)
         if stall < self.min_share * facts.step_ns:
             return
         rows = _calls(facts)
         cost = facts.gaps.starved.within(facts.slices.start[rows], facts.slices.end[rows])
         sites = by_site(facts, rows[cost > 0], cost[cost > 0])
         retries = find_retries(facts.trace, facts.slices, rows)
-        one = facts.steps.count == 1
+        one = facts.steps.count == 1 and facts.steps.source != "window"
         where = "the one recorded step, so it may be a start-up cost" if one else f"each {ms(facts.step_ns)} step"
-        calls = f"{len(rows) / facts.steps.count:,.1f}".removesuffix(".0")
+        often = f"{f'{len(rows) / facts.steps.count:,.1f}'.removesuffix('.0')} times a step"
+        if facts.steps.source == "window":
+            often, where = f"{len(rows):,} times, from the first to the last kernel", "the recording"
         yield self.finding(
             why=(
-                f"The host allocates or frees driver memory {calls} times a step, and the GPU waits {ms(stall)} for it "
+                f"The host allocates or frees driver memory {often}, and the GPU waits {ms(stall)} for it "
                 f"in {where}." + ("" if facts.call_sites.recorded else f" {RECORD_STACKS}")
             ),
             saving=priced(
@@ -97,10 +104,19 @@ class AllocatorChurn(Rule):
         )
 
     def passed(self, facts: Facts) -> str:
-        share = facts.idle.typical_ns("allocation") / facts.step_ns
+        share = _steady_ns(facts) / facts.step_ns
         return (
             f"Driver allocations ({len(_calls(facts)):,}) leave the GPU idle for {percent(share)} of the median step."
         )
+
+
+def _steady_ns(facts: Facts) -> float:
+    """GPU starvation during driver allocations in the typical step, or of the typical part of an unmarked recording."""
+    if facts.steps.source != "window":
+        return facts.idle.typical_ns("allocation")
+    part = facts.gaps.next_row * PARTS // (len(facts.gpu.work) + 1)
+    cost = np.bincount(part, weights=facts.idle.of_gaps("allocation"), minlength=PARTS)
+    return min(float(cost.sum()), PARTS * median(cost))
 
 
 def _calls(facts: Facts) -> I8:

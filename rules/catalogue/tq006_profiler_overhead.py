@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from traceopt.analyzer.vocabulary.host_activities import DISPATCH, LONG_PYTHON, SMALL_OPS
 from traceopt.rules import TRACE_QUALITY, Evidence, Facts, Findings, Fix, Priced, Rule, percent, starved_ns, threshold
-from traceopt.rules.savings.starvation import HOST_DISPATCH
 
 
 class ProfilerOverhead(Rule):
@@ -109,4 +109,4 @@ class ProfilerOverhead(Rule):
 
 
 def _host_share(facts: Facts) -> float:
-    return starved_ns(facts, *HOST_DISPATCH) / facts.step_ns
+    return starved_ns(facts, *DISPATCH, SMALL_OPS, LONG_PYTHON) / facts.step_ns

@@ -5,13 +5,11 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from traceopt.analyzer.arrays.intervals import Intervals, complement, intersect, merge, union
+from traceopt.analyzer.arrays.intervals import Intervals, complement, intersect, merge
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.stalls.idle import CAUSES
+from traceopt.analyzer.vocabulary.host_activities import DISPATCH
 from traceopt.result.finding import Saving
-
-HOST_DISPATCH = ("launch", "python", "untraced")  # the host's ordinary work between two kernels
-LONG_PYTHON_NS = 1_000_000  # Python that starves the GPU this long without a break is not dispatch
 
 
 def saving(facts: Facts, low_ns: float, est_ns: float, high_ns: float, basis: str) -> Saving:
@@ -38,22 +36,14 @@ def starved_ns(facts: Facts, *causes: str) -> float:
 def dispatch_amount(facts: Facts) -> npt.NDArray[np.int64]:
     """How much of each idle gap is due to dispatch: operators, launch calls, and Python between them in short gaps.
 
-    A long gap full of Python is not dispatch. Shape (len(gaps),), ns.
+    Shape (len(gaps),), ns.
     """
-    idle = facts.idle
-    amount = sum((idle.of_gaps(cause) for cause in HOST_DISPATCH), np.zeros(len(facts.gaps), np.int64))
-    return amount - python_amount(facts)
-
-
-def python_amount(facts: Facts) -> npt.NDArray[np.int64]:
-    """How much of each long idle gap is due to Python outside operators. Shape (len(gaps),), ns."""
-    gaps = facts.gaps
-    return np.where(gaps.starved_end - gaps.start >= LONG_PYTHON_NS, facts.idle.of_gaps("python"), 0)
+    return sum((facts.idle.of_gaps(cause) for cause in DISPATCH), np.zeros(len(facts.gaps), np.int64))
 
 
 def dispatch_area(facts: Facts) -> Intervals:
-    """When the host does its ordinary work: the whole window except waits, Python that starves the GPU for a
-    millisecond or more, and activities that other rules cover.
+    """When the host does its ordinary work: the whole window except waits, long work that starves the GPU, and
+    activities that other rules cover.
     """
     gaps, areas = facts.gaps, facts.flow_areas
     long = gaps.starved_end - gaps.start >= LONG_PYTHON_NS

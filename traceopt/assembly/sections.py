@@ -136,7 +136,7 @@ def _gpu_parts(facts: Facts) -> list[BreakdownPart]:
         part("copies", BUSY_LABELS["copies"], True, copies, gpu.copies.total),
     ]
     threads = {facts.steps.thread, *facts.gaps.thread.tolist()} - {-1}
-    host = [facts.host.of_thread(thread) for thread in sorted(threads)]
+    host = [facts.host_flow.of(thread) for thread in sorted(threads)]
     for cause in CAUSES:
         areas = [areas[cause] for areas in host if cause in areas]
         raw = intersect(merge(*areas), facts.steps.window).total if areas else None

@@ -1,0 +1,115 @@
+"""Operators and calls in which a thread shows no event for long, and what it does there."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+from msgspec import Struct
+
+from traceopt.analyzer.arrays.intervals import Intervals, union
+from traceopt.analyzer.stalls.start_up import first_of_name
+from traceopt.analyzer.tables.schema import I8, Mask
+from traceopt.analyzer.timeline.call_tree import OP, PYTHON, RUNTIME
+from traceopt.analyzer.timeline.regions import Regions
+from traceopt.analyzer.vocabulary import op_names
+from traceopt.analyzer.vocabulary.host_activities import CPU_OP, HOST_COPY, LONG_PYTHON, UNRECORDED
+
+# Longer than any dispatch. A host takes 4 to 140 us from one launch to the next (medians of 30 real traces), so a
+# millisecond is the dispatch of seven launches on the slowest host, and of thirty on a usual one.
+LONG_NS = 1_000_000
+# An operator takes the host 2 to 20 us to dispatch. One that is silent for ten times as long computes.
+COMPUTES_NS = 200_000
+
+
+class Silence(Struct, frozen=True):
+    """Stretches of a thread without an event. Arrays have shape (len,), times in ns."""
+
+    start: I8
+    end: I8
+    slice: I8  # the innermost slice
+    what: npt.NDArray[np.str_]  # the name of an activity or cause
+
+    def only(self, mask: Mask) -> Silence:
+        return Silence(self.start[mask], self.end[mask], self.slice[mask], self.what[mask])
+
+    @property
+    def area(self) -> Intervals:
+        return union(self.start, self.end)
+
+
+class SilentWork(Struct, frozen=True, dict=True):
+    """Names what the threads do while they are silent inside an operator or call."""
+
+    regions: Regions
+
+    def of(self, thread: int) -> Silence:
+        """The long stretches in which a slice is open and none begins or ends, and those of operators that compute."""
+        slices = self.regions.slices
+        mine = slices.of_thread(thread)
+        edges = np.sort(np.concatenate((slices.start[mine], slices.end[mine])))
+        at = np.flatnonzero(np.diff(edges) >= COMPUTES_NS)
+        row = slices.at(thread, edges[at]).astype(np.int64)
+        at, row = at[row >= 0], row[row >= 0]
+        start, end = edges[at], edges[at + 1]
+        what, launching = self._what(mine, row, end)
+        silence = Silence(start, end, row, what)
+        return silence.only((end - start >= LONG_NS) | ((what == CPU_OP) & ~launching))
+
+    def _what(self, mine: slice, row: npt.NDArray[np.int64], end: I8) -> tuple[npt.NDArray[np.str_], Mask]:
+        """What each stretch is, and whether its slice launches anything."""
+        slices = self.regions.slices
+        is_op = slices.kind[row] == OP
+        following = np.minimum(mine.start + np.searchsorted(slices.start[mine], end), mine.stop - 1)
+        inside = mine.start + np.searchsorted(slices.start[mine], slices.end[row])
+        launches = np.append(0, np.cumsum(self._launches))
+        launching = launches[inside] > launches[row]
+        what = np.select(
+            [
+                slices.kind[row] == PYTHON,
+                self._copies[row],
+                is_op & (self._jit[row] | self._jit[following]),
+                is_op & self._first[row] & self._collective[row],
+                is_op & self._allocating[row] & (end <= self._first_work_ns),
+                is_op & self._first[row] & launching,
+                is_op & self._namespaced[row],
+                slices.kind[row] != RUNTIME,
+            ],
+            [LONG_PYTHON, HOST_COPY, "compile", "startup", "startup", "module_load", CPU_OP, UNRECORDED],
+            "launch",
+        )
+        return what, launching
+
+    @cached_property
+    def _first_work_ns(self) -> int:
+        return int(self.regions.gpu.work.start.min(initial=np.iinfo(np.int64).max))
+
+    @cached_property
+    def _first(self) -> Mask:
+        return first_of_name(self.regions.slices, OP)
+
+    @cached_property
+    def _launches(self) -> Mask:
+        return self.regions.named(op_names.is_launch, RUNTIME)
+
+    @cached_property
+    def _copies(self) -> Mask:
+        return self.regions.named(op_names.is_copy, RUNTIME)
+
+    @cached_property
+    def _jit(self) -> Mask:
+        return self.regions.named(op_names.is_jit_compiled, OP)
+
+    @cached_property
+    def _collective(self) -> Mask:
+        return self.regions.named(op_names.is_collective_annotation, OP)
+
+    @cached_property
+    def _allocating(self) -> Mask:
+        return self.regions.named(lambda name: name.startswith("aten::empty"), OP)
+
+    @cached_property
+    def _namespaced(self) -> Mask:
+        """Operators of a library. Names without a namespace are ranges that the program opened."""
+        return self.regions.named(lambda name: "::" in name, OP)

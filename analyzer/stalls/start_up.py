@@ -1,0 +1,83 @@
+"""What happens once, at the start of a run: the driver's context, libraries, loader workers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import numpy.typing as npt
+
+from traceopt.analyzer.arrays.grouping import distinct_values
+from traceopt.analyzer.stalls.idle import Gaps, slow_calls
+from traceopt.analyzer.tables.schema import Mask
+from traceopt.analyzer.tables.trace import Trace
+from traceopt.analyzer.timeline.call_tree import ANNOTATION, OP, PYTHON, RUNTIME, Slices
+from traceopt.analyzer.timeline.gpu_work import GpuWork
+from traceopt.analyzer.timeline.regions import Regions
+from traceopt.analyzer.vocabulary import op_names
+from traceopt.analyzer.vocabulary.host_activities import DATA_LOADING
+
+# An allocation takes less than a millisecond, unless the driver first creates its context or a library its handle.
+CONTEXT_NS = 10_000_000
+_NEVER = np.iinfo(np.int64).max
+
+
+def startup_calls(gpu: GpuWork, gaps: Gaps, slices: Slices) -> Mask:
+    """Runtime rows that create the context or initialize a library while the GPU starves: slow calls that neither
+    launch nor load code, and slow allocations in the first call of their operator. If later calls of the operators are
+    as slow, allocations are slow in every step, which is no start-up.
+    """
+    trace = gpu.trace
+    mask = slow_calls(gpu, gaps) & ~calls_named(trace, lambda n: op_names.is_launch(n) or op_names.is_module_load(n))
+    runtime = trace.runtime
+    slow = np.flatnonzero(calls_named(trace, op_names.is_allocation) & (runtime.duration >= CONTEXT_NS))
+    slow = slow[2 * gaps.starved.within(runtime.start[slow], runtime.end_of(slow)) >= runtime.duration[slow]]
+    if not len(slow):
+        return mask
+    op = slices.ancestor(slices.of(RUNTIME, len(runtime))[slow], slices.kind == OP).astype(np.int64)
+    before_work = runtime.end_of(slow) <= gpu.work.start.min(initial=_NEVER)
+    first = np.where(op >= 0, first_of_name(slices, OP)[op], before_work)
+    if 2 * first.sum() >= len(slow):
+        mask[slow[first]] = True
+    return mask
+
+
+def first_of_name(slices: Slices, kind: int) -> Mask:
+    """The first slice of each name among slices of a kind. Shape (len(slices),)."""
+    rows = np.flatnonzero(slices.kind == kind)
+    rows = rows[np.argsort(slices.start[rows], kind="stable")]
+    out = np.zeros(len(slices), bool)
+    out[rows[np.unique(slices.name[rows], return_index=True)[1]]] = True
+    return out
+
+
+def calls_named(trace: Trace, test: Callable[[str], bool]) -> Mask:
+    """Runtime rows whose name passes the test."""
+    passes = np.zeros(len(trace.names) + 1, bool)
+    codes = np.unique(trace.runtime.name)
+    passes[codes] = [test(trace.names[code]) for code in codes]
+    return np.asarray(passes[trace.runtime.name])
+
+
+def first_fetches(regions: Regions) -> npt.NDArray[np.int64]:
+    """The waits for the first batch of a data loader with worker processes, which wait for the workers to start: rows
+    of Slices, with the frames of the loader around them.
+
+    A loader's iterator draws the seed of its workers when it is created, so that no launch is between the draw and the
+    first wait. If most waits follow a draw, the program itself draws numbers in its loop, and nothing is known about
+    its workers.
+    """
+    slices, names = regions.slices, regions.trace.names
+    fetches = regions.named(op_names.is_multiprocess_dataloader, ANNOTATION, OP)
+    drawn = np.flatnonzero(regions.named("aten::random_".__eq__, OP))
+    following = slices.next_outermost(drawn, fetches)
+    launches = np.cumsum(regions.named(op_names.is_launch, RUNTIME))  # slices are in order of thread and time
+    first = distinct_values(following[(following >= 0) & (launches[following] == launches[drawn])]).astype(np.int64)
+    if 2 * len(first) > max(2, np.count_nonzero(fetches)):
+        return np.empty(0, np.int64)
+    rows = first.tolist()
+    for row in rows:  # grows while it is walked: a loader has a few frames
+        above = int(slices.parent[row])
+        if above >= 0 and slices.kind[above] == PYTHON and DATA_LOADING.frame(names[slices.name[above]]):
+            rows.append(above)
+    return np.array(rows, np.int64)
