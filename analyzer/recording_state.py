@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from traceopt.analyzer.tables.schema import I8
 from traceopt.analyzer.trace_quality import TraceQuality
+from traceopt.analyzer.vocabulary.host_activities import DISPATCH, LONG_WORK, UNRECORDED
 
 StateName = Literal[
     "few_events", "lost_kernels", "hidden_work", "cold_start", "compile", "graph_capture", "untraced", "edges"
@@ -16,8 +17,6 @@ StateName = Literal[
 
 DOMINANT_SHARE = 0.5  # of the idle time; the rest says nothing about a step that was not recorded
 IDLE_SHARE = 0.20  # of the step; a GPU that is busier shows what its own work costs
-LONG_GAP_NS = 1_000_000  # without an event; between two launches there are microseconds
-_DISPATCH = ("launch", "python", "untraced")  # the host's ordinary work
 
 _SENTENCES: dict[StateName, str] = {
     "few_events": "The file has only {count} GPU events, too few for a step. Record several complete steps.",
@@ -102,12 +101,12 @@ def _idle_once(quality: TraceQuality) -> dict[StateName, I8]:
     gaps, idle = quality.gaps, quality.idle
     captured = np.minimum(quality.captures.within(gaps.start, gaps.end), idle.of_gaps("launch"))
     edge = quality.before_or_after_work
-    long = gaps.starved_end - gaps.start >= LONG_GAP_NS
-    dispatch = sum((idle.of_gaps(cause) for cause in _DISPATCH), np.zeros(len(gaps), np.int64))
+    ordinary = [idle.of_gaps(cause) for cause in (*DISPATCH, *LONG_WORK) if cause != UNRECORDED]
+    dispatch = sum(ordinary, np.zeros(len(gaps), np.int64))
     return {
         "cold_start": quality.cold,
         "compile": idle.of_gaps("compile"),
         "graph_capture": captured,
-        "untraced": np.where(long & ~edge, idle.of_gaps("untraced"), 0),
+        "untraced": np.where(edge, 0, idle.of_gaps(UNRECORDED)),
         "edges": np.where(edge, dispatch - captured, 0),
     }

@@ -73,7 +73,7 @@ def first_fetches(regions: Regions) -> npt.NDArray[np.int64]:
     following = slices.next_outermost(drawn, fetches)
     launches = np.cumsum(regions.named(op_names.is_launch, RUNTIME))  # slices are in order of thread and time
     first = distinct_values(following[(following >= 0) & (launches[following] == launches[drawn])]).astype(np.int64)
-    if 2 * len(first) > max(2, np.count_nonzero(fetches)):
+    if 2 * len(first) > max(2, int(fetches.sum())):
         return np.empty(0, np.int64)
     rows = first.tolist()
     for row in rows:  # grows while it is walked: a loader has a few frames

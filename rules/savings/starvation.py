@@ -45,11 +45,8 @@ def dispatch_area(facts: Facts) -> Intervals:
     """When the host does its ordinary work: the whole window except waits, long work that starves the GPU, and
     activities that other rules cover.
     """
-    gaps, areas = facts.gaps, facts.flow_areas
-    long = gaps.starved_end - gaps.start >= LONG_PYTHON_NS
-    python = intersect(areas["python"], union(gaps.start[long], gaps.starved_end[long]))
-    other = merge(*(area for name, area in areas.items() if name not in HOST_DISPATCH))
-    return complement(merge(other, python), *facts.recorded_steps.host_span)
+    other = merge(*(area for name, area in facts.flow_areas.items() if name not in DISPATCH))
+    return complement(other, *facts.recorded_steps.host_span)
 
 
 def dispatch_ns(facts: Facts) -> float:

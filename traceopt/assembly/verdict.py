@@ -8,7 +8,8 @@ from functools import cached_property
 from msgspec import Struct
 
 from traceopt.analyzer.facts import Facts
-from traceopt.analyzer.replayed_parts import DISPATCH, grouped, labels_of, treated_part
+from traceopt.analyzer.replayed_parts import grouped, labels_of, treated_part
+from traceopt.analyzer.vocabulary.host_activities import DISPATCH
 from traceopt.result.document import Quality
 from traceopt.result.quantities import ms, percent
 from traceopt.result.rows import BreakdownPart
