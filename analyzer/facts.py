@@ -51,10 +51,12 @@ from traceopt.analyzer.timeline.launch_calls import LaunchCalls
 from traceopt.analyzer.timeline.launch_links import LaunchLinks, launch_times, link
 from traceopt.analyzer.timeline.name_totals import NameTotal, totals_by_name
 from traceopt.analyzer.timeline.regions import Regions
+from traceopt.analyzer.timeline.serving import Serving, find_engine, find_serving
 from traceopt.analyzer.timeline.steps import Steps, find_marks, find_steps, without_empty_end
 from traceopt.analyzer.trace_quality import TraceQuality
 from traceopt.analyzer.vocabulary.host_activities import GRADIENT_FRAME, LOGGING_FRAME, REPORTING_FUNCTION
 from traceopt.analyzer.vocabulary.kernel_names import FUSIBLE_KINDS
+from traceopt.analyzer.vocabulary.serving_steps import Engine
 from traceopt.analyzer.work.attention import (
     MathAttention,
     UnfusedAttention,
@@ -293,8 +295,22 @@ class Facts(Struct, frozen=True, dict=True):
         return Regions(self.trace, self.slices, self.links, self.gpu)
 
     @cached_property
+    def serving(self) -> Serving | None:
+        """Steps of a serving engine by phase (prefill, decode): number, time, tokens; None for other steps."""
+        return find_serving(self.trace, self.recorded_steps.host_start, self.recorded_steps.duration)
+
+    @cached_property
+    def serving_engine(self) -> Engine | None:
+        """The engine that serves the model, by its step annotations or Python frames; None if there is none."""
+        return find_engine(self.trace)
+
+    @cached_property
     def trains(self) -> bool:
-        """A backward pass or an optimizer was seen; otherwise the run is taken for inference."""
+        """A backward pass or an optimizer was seen, and the steps are not those of a serving engine; otherwise the run
+        is taken for inference.
+        """
+        if self.serving is not None:
+            return False
         regions = self.regions
         return bool(regions.backward.any() or regions.optimizer.any() or regions.zero_grad.any())
 

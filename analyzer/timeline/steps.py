@@ -20,6 +20,7 @@ from traceopt.analyzer.arrays.intervals import Intervals, union
 from traceopt.analyzer.arrays.percentiles import median
 from traceopt.analyzer.tables.schema import I8, Mask
 from traceopt.analyzer.tables.trace import Trace
+from traceopt.analyzer.timeline.serving import serving_marks
 from traceopt.analyzer.vocabulary import op_names
 
 PROFILER_STEP = re.compile(r"ProfilerStep\s?#\d+")
@@ -200,12 +201,15 @@ def usual_interval(steps: I8) -> tuple[int, float]:
 
 
 def find_marks(trace: Trace) -> Marks:
-    """The marks of the steps: ProfilerStep annotations, else an annotation that repeats over the trace, else DataLoader
-    calls, else the whole trace as one step.
+    """The marks of the steps: a serving engine's annotations, else ProfilerStep annotations, else an annotation that
+    repeats over the trace, else DataLoader calls, else the whole trace as one step.
     """
     table = trace.annotations
     marked = np.array([PROFILER_STEP.match(name) is not None for name in trace.names], bool)
     rows = np.flatnonzero(marked[table.name] & (table.duration > 0)) if len(table) else np.empty(0, np.int64)
+    serving = serving_marks(trace)
+    if serving is not None and len(serving.steps) >= len(rows):  # a step of the profiler may hold many of the engine's
+        return Marks("annotation", serving.names, serving.start, serving.end, serving.thread)
     if len(rows):
         rows = _without_repeats(trace, rows)
         names = [trace.names[code] for code in table.name[rows]]

@@ -1,4 +1,4 @@
-"""Annotations with which serving engines mark their steps: one forward pass over a batch of requests.
+"""Annotations with which serving engines mark their steps: one forward pass over a batch of requests. And their frames.
 
 The names differ from step to step, because they hold the batch. Seen in traces of TraceLens (SGLang and vLLM on MI300X)
 and in the engines' sources of 2026.
@@ -13,12 +13,13 @@ from typing import Literal
 from msgspec import Struct
 
 Phase = Literal["prefill", "decode", "mixed", "idle"]
+Engine = Literal["SGLang", "vLLM", "TensorRT-LLM", "TGI"]
 
 
 class ServingStep(Struct, frozen=True):
     """The batch of one step. A token count is None where the annotation does not say it."""
 
-    engine: Literal["SGLang", "vLLM"]
+    engine: Engine
     phase: Phase
     requests: int
     prefill_tokens: int | None
@@ -52,6 +53,19 @@ _VLLM = re.compile(
     r"execute_(?:\d{1,12}_)?context_(?P<prefills>\d{1,9})\((?:sq)?(?P<prefill_tokens>\d{1,12})[^()]{0,200}\)"
     r"_generation_(?P<decodes>\d{1,9})\((?:sq)?(?P<decode_tokens>\d{1,12})[^()]{0,200}\)"
 )
+
+# Python frames of the loops that run the model; kernels and layers of these packages are used elsewhere too.
+_ENGINE_FRAMES: dict[Engine, re.Pattern[str]] = {
+    "SGLang": re.compile(r"(?:^|/)sglang/srt/(?:managers|model_executor|entrypoints)/"),
+    "vLLM": re.compile(r"(?:^|/)vllm/(?:v1/)?(?:worker|engine|executor|entrypoints)/"),
+    "TensorRT-LLM": re.compile(r"(?:^|/)tensorrt_llm/_torch/pyexecutor/"),
+    "TGI": re.compile(r"(?:^|/)text_generation_server/"),
+}
+
+
+def engine_of_frame(name: str) -> Engine | None:
+    """The serving engine whose loop a Python frame belongs to; None for any other frame."""
+    return next((engine for engine, pattern in _ENGINE_FRAMES.items() if pattern.search(name)), None)
 
 
 @lru_cache(maxsize=65_536)

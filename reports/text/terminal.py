@@ -49,8 +49,9 @@ def _headline(result: Result, terminal: Terminal) -> list[str]:
     lines += [terminal.style(line, bold=True) for line in _verdict_lines(sentences.verdict(result), terminal)]
     before, strong, after = headline.lead(result)
     lines += _emphasized(terminal.wrap(before + strong + after), terminal.plain(strong), terminal)
-    rate = sentences.throughput(result)
-    return lines + (terminal.wrap(f"Throughput: {rate}.", indent="  ") if rate else [])
+    rate, serving = sentences.throughput(result), sentences.serving(result)
+    lines += terminal.wrap(f"Throughput: {rate}.", indent="  ") if rate else []
+    return lines + (terminal.wrap(f"{serving}.", indent="  ") if serving else [])
 
 
 def _about(result: Result, terminal: Terminal, columns: int) -> str:

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from traceopt.reports.words import safe_text
 from traceopt.reports.words.part_styles import DENSE_LANE_SPANS
 from traceopt.result import quantities
-from traceopt.result.document import CheckStatus, Result, TensorCores
+from traceopt.result.document import CheckStatus, Result, ServingPhase, TensorCores
 from traceopt.result.finding import Finding
 from traceopt.result.rows import Gemm, PlanRow
 
@@ -161,6 +161,27 @@ def throughput(result: Result) -> str | None:
     return f"{', '.join(rates)} per GPU" + (f", {quantities.percent(reference)} of the reference" if reference else "")
 
 
+def serving(result: Result) -> str | None:
+    """ "Serving steps (vLLM): 40 decode, 3 prefill; decode 32 tokens a step, 20.9 ms, ..."; None for other steps."""
+    found = result.serving
+    if found is None:
+        return None
+    counts = ", ".join(f"{phase.count:,} {phase.phase}" for phase in found.phases)
+    figures = [_phase(phase) for phase in found.phases if phase.phase != "idle"]
+    return "; ".join([f"Serving steps ({found.engine}): {counts}", *figures])
+
+
+def _phase(phase: ServingPhase) -> str:
+    """ "decode 32 tokens a step, 20.9 ms, 1,530 tokens/s"."""
+    tokens, rate = phase.tokens_per_step, phase.tokens_per_s
+    items = [
+        None if tokens is None else f"{quantities.count(tokens)} {'token' if tokens == 1 else 'tokens'} a step",
+        quantities.ms_of_us(phase.step_us),
+        None if rate is None else quantities.per_second(rate, "tokens"),
+    ]
+    return f"{phase.phase} {', '.join(item for item in items if item)}"
+
+
 def environment(result: Result) -> list[str]:
     """The line under the tiles: device, versions, cores, steps."""
     device = result.run.device
@@ -175,6 +196,7 @@ def environment(result: Result) -> list[str]:
         *(_cores(setting.value) for setting in result.run.settings if setting.name == "CPU cores"),
         steps_phrase(result),
         throughput(result),
+        serving(result),
     ]
     return [item for item in items if item]
 

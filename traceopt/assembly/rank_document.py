@@ -101,6 +101,7 @@ def rank_document(facts: Facts, outcome: RulesOutcome) -> Result:
         plan=document_rows(plan) if plan else [],
         checks=outcome.checks,
         throughput=sections.throughput(facts),
+        serving=sections.serving(facts),
     )
 
 

@@ -20,6 +20,8 @@ from traceopt.result.document import (
     Gpu,
     Memory,
     PeakRate,
+    Serving,
+    ServingPhase,
     Setting,
     Step,
     Sync,
@@ -270,6 +272,25 @@ def throughput(facts: Facts) -> Throughput | None:
         for value in (found.tokens_per_s, found.samples_per_s, found.reference_per_s, found.reference_share)
     )
     return Throughput(tokens, samples, reference, part)
+
+
+def serving(facts: Facts) -> Serving | None:
+    found = facts.serving
+    if found is None:
+        return None
+    total = sum(phase.total_ns for phase in found.phases)
+    phases = [
+        ServingPhase(
+            phase=phase.phase,
+            count=phase.steps,
+            step_us=us(phase.step_ns),
+            time_share=share(phase.total_ns / total),
+            tokens_per_step=phase.tokens_per_step,
+            tokens_per_s=None if phase.tokens_per_s is None else rate(phase.tokens_per_s),
+        )
+        for phase in found.phases
+    ]
+    return Serving(found.engine, phases)
 
 
 def memory(facts: Facts) -> Memory:

@@ -233,6 +233,31 @@ class Throughput(Struct, frozen=True):
     reference_share: Annotated[float | None, note("throughput as a part of the reference", "share")]
 
 
+class ServingPhase(Struct, frozen=True):
+    """The steps of a serving engine that do the same: figures are medians over them."""
+
+    phase: Annotated[
+        Literal["prefill", "decode", "mixed", "idle"],
+        note('"prefill": prompts; "decode": the next token of each request; "mixed": both; "idle": no request'),
+    ]
+    count: Annotated[int, note("measured steps of this phase", "steps")]
+    step_us: Annotated[float, note("median step of this phase", "us")]
+    time_share: Annotated[float, note("time of these steps as a part of all steps", "share")]
+    tokens_per_step: Annotated[
+        float | None, note("tokens that a step computes; null: the annotation does not say", "per step")
+    ]
+    tokens_per_s: Annotated[
+        float | None, note("the same per second; null: not known, or speculative decoding rejects some", "per second")
+    ]
+
+
+class Serving(Struct, frozen=True):
+    """Steps of a serving engine, from its annotations."""
+
+    engine: Annotated[str, note('"vLLM", "SGLang"')]
+    phases: Annotated[list[ServingPhase], note("steps by phase, most time first")]
+
+
 class Memory(Struct, frozen=True):
     """Device memory over the shown step."""
 
@@ -310,6 +335,9 @@ class Result(Struct, frozen=True, eq=False):
     )
     throughput: Annotated[
         Throughput | None, note("throughput of one GPU; null: the user did not say what a step holds")
+    ] = None
+    serving: Annotated[
+        Serving | None, note("steps of a serving engine; null: the steps are not those of an engine")
     ] = None
     created: Annotated[str | None, note("when the document was made; null by default, so that documents compare")] = (
         None

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin
 from msgspec import Struct
 from msgspec.structs import asdict
 
-from traceopt.result.document import Check
+from traceopt.result.document import Check, ServingPhase
 from traceopt.result.field_notes import field_notes
 from traceopt.result.finding import Finding, Fix, Location, Saving
 from traceopt.result.rows import (
@@ -88,6 +88,9 @@ TABLES: Mapping[str, FrameTable] = {
     "steps": FrameTable(
         "The measured steps, in order.", {"step": (WHOLE, "number of the step, from 0"), "us": (NUMBER, "duration, µs")}
     ),
+    "serving": FrameTable(
+        "Steps of a serving engine (vLLM, SGLang) by phase, most time first.", _columns(ServingPhase)
+    ),
     "kernels": FrameTable("GPU work by kernel name, longest first; at most 200 names.", _columns(Kernel)),
     "ops": FrameTable(
         "CPU operators by name, by the GPU time they launched (without a GPU by their own); at most 200 names.",
@@ -135,6 +138,10 @@ class Frames(Struct, frozen=True):
     @property
     def steps(self) -> DataFrame:
         return _frame("steps", ({"step": index, "us": us} for index, us in enumerate(self.result.step.per_step_us)))
+
+    @property
+    def serving(self) -> DataFrame:
+        return _rows("serving", self.result.serving.phases if self.result.serving is not None else [])
 
     @property
     def kernels(self) -> DataFrame:

@@ -1,0 +1,118 @@
+"""Steps of a serving engine: where its annotations mark them, and what prefill and decode take."""
+
+from __future__ import annotations
+
+import numpy as np
+from msgspec import Struct
+
+from traceopt.analyzer.arrays.percentiles import median
+from traceopt.analyzer.tables.schema import I8
+from traceopt.analyzer.tables.trace import Trace
+from traceopt.analyzer.vocabulary.serving_steps import Engine, Phase, ServingStep, engine_of_frame, serving_step
+
+
+class ServingMarks(Struct, frozen=True):
+    """The annotated steps on the engine's thread, in order of time: `start` and `end` in ns, shape (len(steps),).
+
+    An annotation covers the forward pass alone. A step goes on to the next one, because scheduling and sampling are
+    part of it.
+    """
+
+    steps: list[ServingStep]
+    start: I8
+    end: I8
+    thread: int  # index into trace.threads
+
+    @property
+    def names(self) -> list[str]:
+        return [f"{step.phase} {i}" for i, step in enumerate(self.steps, 1)]
+
+
+class ServingPhase(Struct, frozen=True):
+    """The steps of one phase. Figures are medians over them."""
+
+    phase: Phase
+    steps: int
+    step_ns: float
+    total_ns: int  # of all these steps
+    tokens_per_step: float | None
+    tokens_per_s: float | None
+
+
+class Serving(Struct, frozen=True):
+    """What the annotations of a serving engine say about its steps; `phases` by their time, longest first."""
+
+    engine: Engine
+    phases: list[ServingPhase]
+
+    def steps(self, phase: Phase) -> int:
+        return sum(one.steps for one in self.phases if one.phase == phase)
+
+
+def serving_marks(trace: Trace) -> ServingMarks | None:
+    """The steps that vLLM and SGLang annotate; None if there are none."""
+    table = trace.annotations
+    found = {code: step for code in np.unique(table.name).tolist() if (step := serving_step(trace.names[code]))}
+    passes = [code for code, step in found.items() if not step.draft]
+    rows = np.flatnonzero(np.isin(table.name, passes) & (table.duration > 0))
+    if not len(rows):
+        return None
+    thread = int(np.bincount(table.thread[rows]).argmax())
+    rows = rows[table.thread[rows] == thread]
+    ends = np.maximum.accumulate(table.end_of(rows))
+    rows = rows[np.append(True, table.start[rows][1:] >= ends[:-1])]  # two engines' patterns may nest: the outer one
+    start = table.start[rows]
+    last = max(int(table.end_of(rows[-1:])[0]), _completion(trace, int(start[-1])))
+    return ServingMarks([found[code] for code in table.name[rows].tolist()], start, np.append(start[1:], last), thread)
+
+
+def find_serving(trace: Trace, start: I8, duration: I8) -> Serving | None:
+    """Prefill and decode of the measured steps, ns; None if the steps are not those of a serving engine."""
+    marks = serving_marks(trace)
+    if marks is None:
+        return None
+    row = np.minimum(np.searchsorted(marks.start, start), len(marks.start) - 1)
+    if not (marks.start[row] == start).all():
+        return None
+    steps = [marks.steps[i] for i in row.tolist()]
+    phases = [_phase(phase, steps, duration) for phase in dict.fromkeys(step.phase for step in steps)]
+    engines = [step.engine for step in steps]
+    engine = find_engine(trace) or engines[0]
+    return Serving(engine, sorted(phases, key=lambda phase: -phase.total_ns))
+
+
+def find_engine(trace: Trace) -> Engine | None:
+    """The serving engine whose annotations or Python frames the trace holds; None if there are none.
+
+    Frames come first: SGLang on ROCm also writes annotations in the form of vLLM.
+    """
+    python = (trace.names[code] for code in np.unique(trace.python.name).tolist())
+    framed = next((engine for name in python if (engine := engine_of_frame(name))), None)
+    marks = serving_marks(trace) if framed is None else None
+    return marks.steps[0].engine if marks is not None else framed
+
+
+def _phase(phase: Phase, steps: list[ServingStep], duration: I8) -> ServingPhase:
+    mine = np.array([step.phase == phase for step in steps])
+    known = np.array([step.tokens is not None for step in steps]) & mine
+    tokens = np.array([step.tokens or 0 for step in steps])
+    requests = np.array([step.requests for step in steps])
+    # Speculative decoding computes several tokens per request, and the annotation does not say how many are accepted.
+    speculative = phase == "decode" and bool((tokens != requests)[known].any())
+    rates = tokens[known] * 1e9 / np.maximum(duration[known], 1)
+    return ServingPhase(
+        phase=phase,
+        steps=int(mine.sum()),
+        step_ns=median(duration[mine]),
+        total_ns=int(duration[mine].sum()),
+        tokens_per_step=median(tokens[known]) if known.any() else None,
+        tokens_per_s=median(rates) if known.any() and not speculative and phase != "idle" else None,
+    )
+
+
+def _completion(trace: Trace, since: int) -> int:
+    """When the work that the host launched since a time is done; 0 if there is none, ns."""
+    calls = trace.runtime.correlation[trace.runtime.start >= since]
+    work = trace.gpu
+    launched = np.isin(work.correlation, calls[calls > 0])
+    return int(work.end[launched].max()) if launched.any() else 0

@@ -1,0 +1,137 @@
+"""Steps of serving engines: prefill and decode, their tokens and rates, and which engine runs."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from fixtures import real_traces
+from fixtures.serving import DECODE_US, PREFILL_US, SGLANG, VLLM, serve
+from traceopt.analyzer.facts import Facts
+from traceopt.analyzer.timeline.serving import Serving
+from traceopt.api import analyze
+from traceopt.reports.html.page import render_html
+from traceopt.reports.text.markdown import render_markdown
+from traceopt.reports.text.terminal import render_terminal
+from traceopt.result.document import Result
+from traceopt.testing import Machine
+
+STEPS = ["prefill", *["decode"] * 10, "prefill", *["decode"] * 10]
+
+
+def serving(facts: Facts) -> Serving:
+    assert facts.serving is not None
+    return facts.serving
+
+
+@pytest.mark.parametrize(("engine", "names"), [("vLLM", VLLM), ("SGLang", SGLANG)])
+@pytest.mark.parametrize("waits", [True, False])
+def test_prefill_and_decode_are_told_apart(engine: str, names: dict[str, str], waits: bool) -> None:
+    facts = serve(STEPS, names, waits=waits).facts()
+    found = serving(facts)
+    assert (found.engine, facts.serving_engine, facts.trains) == (engine, engine, False)
+    assert [(phase.phase, phase.steps, phase.tokens_per_step) for phase in found.phases] == [
+        ("decode", 20, 32.0),
+        ("prefill", 2, 2048.0),
+    ]
+    if waits:
+        decode, prefill = found.phases
+        assert decode.step_ns == pytest.approx(DECODE_US * 1e3, rel=0.1)
+        assert prefill.step_ns == pytest.approx(PREFILL_US * 1e3, rel=0.1)
+        assert decode.tokens_per_s == pytest.approx(32e9 / decode.step_ns)
+
+
+def test_the_last_step_ends_with_its_gpu_work() -> None:
+    machine = serve(["decode"], VLLM, waits=False)
+    facts = machine.facts()
+    assert facts.steps.count == 1
+    assert facts.steps.window_ns == pytest.approx(DECODE_US * 1e3, rel=0.05)
+
+
+def test_a_step_of_the_profiler_may_hold_many_steps_of_the_engine() -> None:
+    machine = serve(["decode"] * 6, VLLM)
+    whole = {"name": "ProfilerStep#1", "ph": "X", "cat": "user_annotation", "pid": 1, "tid": 1}
+    machine.events.append(whole | {"ts": 0.0, "dur": machine.now})
+    assert machine.facts().steps.count == 6
+
+
+def test_an_engine_that_names_its_steps_twice_is_known_by_its_frames() -> None:
+    """SGLang on ROCm: its own annotation inside one in the form of vLLM."""
+    machine = Machine(with_stack=1)
+    with machine.python("sglang/srt/managers/scheduler.py(900): event_loop"):
+        for _ in range(3):
+            with machine.annotate(VLLM["decode"]), machine.annotate(SGLANG["decode"]):
+                machine.launch(1_000)
+                machine.synchronize()
+    facts = machine.facts()
+    assert facts.steps.names == ["decode 1", "decode 2", "decode 3"]
+    assert serving(facts).engine == "SGLang"
+
+
+def test_speculative_decoding_has_no_rate_of_generated_tokens() -> None:
+    (phase,) = serving(serve(["step[VERIFY bs=4 toks=16]", "step[DRAFT bs=4]"] * 4, {}).facts()).phases
+    assert (phase.phase, phase.steps, phase.tokens_per_step, phase.tokens_per_s) == ("decode", 4, 16.0, None)
+
+
+def test_unknown_tokens_are_no_zero() -> None:
+    (phase,) = serving(serve(["step[MIXED bs=9]"] * 3, {}).facts()).phases
+    assert (phase.phase, phase.tokens_per_step, phase.tokens_per_s) == ("mixed", None, None)
+
+
+def test_other_steps_are_no_serving() -> None:
+    machine = Machine()
+    for _ in range(4):
+        with machine.step():
+            machine.launch(1_000)
+            machine.synchronize()
+    assert machine.facts().serving is None
+    assert machine.facts().serving_engine is None
+
+
+@pytest.mark.parametrize(
+    ("frame", "engine"),
+    [
+        ("vllm/v1/worker/gpu_model_runner.py(1200): execute_model", "vLLM"),
+        ("/opt/venv/lib/python3.12/site-packages/sglang/srt/managers/scheduler.py(7): run_batch", "SGLang"),
+        ("tensorrt_llm/_torch/pyexecutor/py_executor.py(5): _forward_step", "TensorRT-LLM"),
+        ("text_generation_server/models/flash_causal_lm.py(3): generate_token", "TGI"),
+        ("vllm/model_executor/layers/layernorm.py(30): forward", None),  # a layer of vLLM in another program
+        ("my_vllm/worker/loop.py(3): run", None),
+    ],
+)
+def test_engines_by_their_frames(frame: str, engine: str | None) -> None:
+    assert serve(["a", "a"], {}, frame=frame).facts().serving_engine == engine
+
+
+def test_every_report_shows_the_steps(tmp_path: Path) -> None:
+    path = tmp_path / "vllm.json"
+    path.write_bytes(serve(STEPS, VLLM).to_bytes())
+    result = analyze(str(path), debug=True)
+    assert result.serving is not None
+    assert sum(phase.time_share for phase in result.serving.phases) == pytest.approx(1)
+    line = "Serving steps (vLLM): 20 decode, 2 prefill; decode 32 tokens a step, 4."
+    terminal = " ".join(render_terminal(result, width=100, color=False, unicode=True).split())
+    page, comment = render_html(result, static=True), render_markdown(result)
+    for text in (terminal, page, comment):
+        assert line in text.replace("\u00a0", " ")
+        assert "tokens/s" in text
+    assert json.loads(result.to_json())["serving"]["engine"] == "vLLM"
+    assert Result.from_json(result.to_json()) == result
+
+
+@pytest.mark.real_traces
+@pytest.mark.parametrize(
+    ("path", "engine", "phase", "tokens"),
+    [
+        ("tracelens/inference/sglang_prefilldecode/sglang_Qwen3-8B_prefilldecode.json.gz", "SGLang", "prefill", 15360),
+        ("tracelens/inference/vllm_decode_full/graph_execution.json.gz", "vLLM", "decode", 32),
+    ],
+)
+def test_real_engines(path: str, engine: str, phase: str, tokens: int) -> None:
+    result = analyze(str(real_traces.TRACES / path), debug=True)
+    assert result.serving is not None
+    assert result.serving.engine == engine
+    assert [(one.phase, one.count, one.tokens_per_step) for one in result.serving.phases] == [(phase, 1, tokens)]
+    assert result.step.source == "annotation"
