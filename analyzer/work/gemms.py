@@ -9,15 +9,18 @@ import numpy as np
 from msgspec import Struct
 
 from traceopt.analyzer.arrays.grouping import distinct_values, group_rows
-from traceopt.analyzer.tables.schema import I4, I8
+from traceopt.analyzer.tables.schema import I4, I8, Mask
 from traceopt.analyzer.tables.trace import Trace
 from traceopt.analyzer.timeline.call_tree import OP, Slices
 from traceopt.analyzer.timeline.device import TraceDevice
 from traceopt.analyzer.timeline.gpu_work import GpuWork
 from traceopt.analyzer.timeline.launch_links import LaunchLinks
 from traceopt.analyzer.vocabulary import op_names
-from traceopt.analyzer.vocabulary.architectures import needed_multiple
+from traceopt.analyzer.vocabulary.architectures import DTYPE_BYTES, needed_multiple
 from traceopt.analyzer.vocabulary.gemm_ops import gemm_shape, is_gemm, operand_type
+from traceopt.analyzer.vocabulary.kernel_entries import MEMORY_BOUND_PRODUCT
+
+BALANCE = 10.0  # FLOP per byte that the FP32 units of any GPU since 2017 do while memory delivers the byte (A100: 12)
 
 
 class GemmShape(Struct, frozen=True):
@@ -44,6 +47,11 @@ class GemmShape(Struct, frozen=True):
     @property
     def tflops(self) -> float | None:
         return self.flops / self.duration_ns / 1e3 if self.duration_ns else None
+
+    @property
+    def intensity(self) -> float:
+        """Arithmetic intensity: FLOP per byte that must be moved."""
+        return self.flops / max(1, self.least_bytes(DTYPE_BYTES.get(self.dtype, 2)))
 
     def least_bytes(self, dtype_bytes: float) -> int:
         """Bytes of all calls if A, B and D are read or written once."""
@@ -120,6 +128,20 @@ class Gemms(Struct, frozen=True, dict=True):
             kernel.alignment,
             self.trace.names[self.gpu.work.name[slowest]],
         )
+
+    @cached_property
+    def memory_bound(self) -> Mask:
+        """The device's products that reading the operands limits, whichever units compute: their arithmetic takes the
+        ordinary FP32 units less time than the device needs to move each operand once. By shape; without a shape, by
+        kernels that are made for vectors and a few rows. Shape (len(gpu.work),).
+        """
+        accelerator = self.device.accelerator
+        peak, bandwidth = (accelerator.peak("fp32"), accelerator.hbm_gb_per_s) if accelerator else (None, None)
+        balance = peak * 1e3 / bandwidth if peak and bandwidth else BALANCE
+        low = [shape.rows for shape in self.shapes if shape.intensity < balance]
+        by_shape = np.isin(self.owner, np.concatenate(low)) if low else np.zeros(len(self.gpu.work), bool)
+        made_for_it = np.array([MEMORY_BOUND_PRODUCT.search(name) is not None for name in self.trace.names] or [False])
+        return np.asarray(by_shape | ((self.owner < 0) & made_for_it[self.gpu.work.name]))
 
     @cached_property
     def total_ns(self) -> int:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+import numpy as np
+
 from traceopt.rules import (
     Confidence,
     Facts,
     Findings,
     Fix,
+    Mask,
     Rule,
     kernel_evidence,
     ms,
@@ -23,20 +26,21 @@ NARROW = ("fp16", "bf16", "fp8", "int8")
 
 class LowTensorCoreUse(Rule):
     """Measures the GPU time of 16-bit and 8-bit matmuls, convolutions and attention in kernels that are known not to
-    use Tensor Cores. If a kernel's name does not tell, it counts as unknown, never as unused.
+    use Tensor Cores. If a kernel's name does not tell, it counts as unknown, never as unused. Memory-bound matmuls do
+    not count: matrix-vector products and those with few rows, as in decoding.
 
     Why it costs: the data is already narrow, but the fast units sit unused. The work runs at the rate of the ordinary
     units.
 
     How to fix: the cause depends on the kernel. Depthwise and grouped convolutions have few channels to multiply: widen
-    the groups or use channels_last. Dimensions that are not multiples of 8 need padding (GM001). Matrix-vector products
-    (one row) are memory-bound and gain from batching, not from Tensor Cores.
+    the groups or use channels_last. Dimensions that are not multiples of 8 need padding (GM001).
 
         model = model.to(memory_format=torch.channels_last)
         vocab = (vocab + 63) // 64 * 64
 
-    When it is wrong: memory-bound kernels would not be faster on Tensor Cores. The low end of the estimate is therefore
-    zero.
+    When it is wrong: memory-bound kernels would not be faster on Tensor Cores. Matmuls of known shape are compared with
+    the device's peaks, others are known by the names of their kernels. Attention and convolutions are not compared, so
+    the low end of the estimate is zero. Batching and narrower weights make decoding faster (GM005).
 
     Sources: NVIDIA, "Matrix Multiplication Background User's Guide".
     """
@@ -54,12 +58,14 @@ class LowTensorCoreUse(Rule):
     def applies(self, facts: Facts) -> str | None:
         if facts.device.arch is None or not facts.device.arch.has_tensor_cores:
             return "The device is not known to have Tensor Cores."
+        if facts.serving is not None and facts.serving.phases[0].phase == "decode":
+            return "Most steps decode: reading weights and cache limits them, not arithmetic."
         return (
             None if facts.tensor_core_work.dtype.among(*NARROW).any() else "No 16-bit or 8-bit matmuls in this trace."
         )
 
     def check(self, facts: Facts) -> Findings:
-        work = facts.tensor_core_work.unused & facts.tensor_core_work.dtype.among(*NARROW)
+        work = _unused(facts)
         time = facts.tensor_core_work.time_ns(work) / facts.steps.count
         if time < self.min_share * facts.step_ns:
             return
@@ -75,8 +81,7 @@ class LowTensorCoreUse(Rule):
             evidence=evidence,
             locations=places(evidence),
             fix=Fix(
-                "Depending on the kernel, pad dimensions to multiples of 8, use channels_last for convolutions, or "
-                "batch matrix-vector products.",
+                "Depending on the kernel, pad dimensions to multiples of 8, or use channels_last for convolutions.",
                 "model = model.to(memory_format=torch.channels_last)",
             ),
         )
@@ -84,6 +89,11 @@ class LowTensorCoreUse(Rule):
     def passed(self, facts: Facts) -> str:
         narrow = facts.tensor_core_work.dtype.among(*NARROW)
         total = facts.tensor_core_work.time_ns(narrow)
-        unused = facts.tensor_core_work.time_ns(narrow & facts.tensor_core_work.unused)
-        share = percent(unused / total if total else 0)
-        return f"{share} of the 16-bit and 8-bit matmul time runs without Tensor Cores."
+        share = percent(facts.tensor_core_work.time_ns(_unused(facts)) / total if total else 0)
+        return f"{share} of the 16-bit and 8-bit matmul time runs without Tensor Cores, memory-bound matmuls aside."
+
+
+def _unused(facts: Facts) -> Mask:
+    """16-bit and 8-bit work without Tensor Cores that is not limited by memory."""
+    work = facts.tensor_core_work
+    return np.asarray(work.unused & work.dtype.among(*NARROW) & ~facts.gemms.memory_bound)

@@ -33,11 +33,6 @@ def at_rate_ns(facts: Facts, shape: GemmShape, tflops: float, dtype: str) -> flo
     return min(float(shape.duration_ns), max(shape.flops / (tflops * 1e3), memory_ns(facts, shape, dtype)))
 
 
-def intensity(shape: GemmShape) -> float:
-    """Arithmetic intensity: FLOP per byte that must be moved."""
-    return shape.flops / max(1, shape.least_bytes(DTYPE_BYTES.get(shape.dtype, 2)))
-
-
 def alignment_gains_ns(
     facts: Facts, shapes: Sequence[GemmShape], fallback_speedup: float
 ) -> list[tuple[float, float, float]]:
@@ -49,14 +44,14 @@ def alignment_gains_ns(
     aligned: dict[str, list[tuple[float, float, float]]] = {}  # by data type: FLOP per call, intensity, TFLOP/s
     for shape in facts.gemms.shapes if shapes else ():
         if shape.tflops and facts.gemms.aligned(shape):
-            aligned.setdefault(shape.dtype, []).append((shape.flops / shape.calls, intensity(shape), shape.tflops))
+            aligned.setdefault(shape.dtype, []).append((shape.flops / shape.calls, shape.intensity, shape.tflops))
     return [_alignment_gain_ns(facts, shape, aligned.get(shape.dtype, []), fallback_speedup) for shape in shapes]
 
 
 def _alignment_gain_ns(
     facts: Facts, shape: GemmShape, aligned: list[tuple[float, float, float]], fallback_speedup: float
 ) -> tuple[float, float, float]:
-    size, own = shape.flops / shape.calls, intensity(shape)
+    size, own = shape.flops / shape.calls, shape.intensity
     rates = [
         rate
         for flops, its, rate in aligned

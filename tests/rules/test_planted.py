@@ -220,12 +220,12 @@ def test_lb006_is_silent_while_the_gpu_works() -> None:
     assert findings_of("LB006", handmade(python_step(gpu_us=9_800))) == []
 
 
-def product_step(kernel: str) -> Callable[[float, int], Iterator[build.Json]]:
-    """A half-precision product that takes the GPU 6 of 10 ms, for which the host waits."""
+def product_step(kernel: str, rows: int | None = 4096) -> Callable[[float, int], Iterator[build.Json]]:
+    """A half-precision product that takes the GPU 6 of 10 ms, for which the host waits. `rows` None: no shapes."""
 
     def events(t: float, first_id: int) -> Iterator[build.Json]:
         half = "c10::Half"
-        sizes = {"Input Dims": [[4096, 4096], [4096, 4096]], "Input type": [half, half]}
+        sizes = {"Input Dims": [[rows, 4096], [4096, 4096]], "Input type": [half, half]} if rows else {}
         yield build.python("model.py(7): forward", t + 50, 100)
         yield build.op("aten::mm", t + 90, 20, **sizes)
         yield build.runtime("cudaLaunchKernel", t + 100, 5, first_id)
@@ -245,6 +245,21 @@ def test_tc003_finds_half_precision_on_ordinary_units() -> None:
 @pytest.mark.parametrize("kernel", ["turing_h1688gemm_128x128_nn", "ampere_hgemm_64x32_tn"])
 def test_tc003_is_silent_where_tensor_cores_work_or_nobody_knows(kernel: str) -> None:
     assert findings_of("TC003", handmade(product_step(kernel))) == []
+
+
+@pytest.mark.parametrize(
+    ("kernel", "rows", "found"),
+    [
+        ("volta_hgemm_128x64_nn", 1, 0),  # decoding: reads the weights for one token
+        ("volta_hgemm_128x64_nn", 8, 0),
+        ("volta_hgemm_128x64_nn", 512, 1),
+        ("void gemv2T_kernel_val<__half>", None, 0),  # made for a vector
+        ("void gemv2T_kernel_val<__half>", 512, 1),  # the shape says more than the name
+        ("maxwell_fp16_hgemm_128x64_nn", None, 1),
+    ],
+)
+def test_tc003_leaves_memory_bound_products_alone(kernel: str, rows: int | None, found: int) -> None:
+    assert len(findings_of("TC003", handmade(product_step(kernel, rows)))) == found
 
 
 def broadcast_step(gpu_us: float) -> Callable[[float, int], Iterator[build.Json]]:
