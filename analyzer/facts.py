@@ -149,7 +149,7 @@ class Facts(Struct, frozen=True, dict=True):
 
     @cached_property
     def call_sites(self) -> CallSites:
-        """The lines of the user's code behind slices; `call_sites.recorded` says whether stacks were recorded."""
+        """The lines of the user's or a model's code behind slices; `call_sites.recorded`: whether stacks exist."""
         return CallSites(self.trace, self.slices)
 
     @cached_property

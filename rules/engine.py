@@ -17,6 +17,7 @@ from traceopt.errors import ConfigError, one_line, told
 from traceopt.result.document import Check, CheckStatus, Note
 from traceopt.result.finding import Finding, value_order
 from traceopt.rules.bases.rank_rule import RunRule
+from traceopt.rules.evidence import to_location
 from traceopt.rules.plan import Plan, in_order, make_plan
 from traceopt.rules.registry import TRACE_QUALITY, Registry, select
 from traceopt.rules.rule import Rule
@@ -133,7 +134,7 @@ def _ask(rule: Rule, facts: Facts) -> _Answer:
         return "not_checked", lack, []
     if (why := rule.applies(facts)) is not None:
         return "not_applicable", why, []
-    found = sorted(map(_sound, rule.check(facts)), key=_value_order)
+    found = sorted((_with_user_lines(_sound(one), facts) for one in rule.check(facts)), key=_value_order)
     known = [one for one in found if not is_hidden(one, facts)]
     if known:
         return "found", known[0].finding.why, known
@@ -148,6 +149,14 @@ def _ask_run(rule: RunRule, run: RunFacts) -> _Answer:
         return ("not_checked", lack, []) if several else ("not_applicable", "The run has one rank.", [])
     found = sorted(map(_sound, rule.check_run(run)), key=_value_order)
     return ("found", found[0].finding.why, found) if found else ("passed", rule.passed_run(run), [])
+
+
+def _with_user_lines(one: Priced, facts: Facts) -> Priced:
+    """The finding, with the user's lines that call a library's model after the places in it: these can be edited."""
+    places = one.finding.locations
+    callers = [facts.call_sites.user_caller_of(place.file, place.function) for place in places]
+    every = dict.fromkeys([*places, *(to_location(caller) for caller in callers if caller is not None)])
+    return replace(one, finding=replace(one.finding, locations=list(every)))
 
 
 def _sound(found: object) -> Priced:

@@ -1,4 +1,4 @@
-"""Evidence for findings: costs grouped by call site, and locations in the user's code."""
+"""Evidence for findings: costs grouped by call site, and locations in the user's or a model's code."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class SiteCost(Struct, frozen=True):
 
 
 def by_site(facts: Facts, rows: npt.NDArray[np.integer], cost_ns: npt.NDArray[np.int64]) -> list[SiteCost]:
-    """Slices grouped by the user's source line, most expensive first; at most one group has no location."""
+    """Slices grouped by source line, most expensive first; at most one group has no location."""
     return _by_site(facts, facts.call_sites.of(rows), rows, cost_ns)
 
 
@@ -47,10 +47,10 @@ def _by_site(
 
 
 def functions_inside(facts: Facts, rows: npt.NDArray[np.int64]) -> list[SiteCost]:
-    """The user's functions that ran inside slices, longest total time first (callees included)."""
+    """The user's and the models' functions that ran inside slices, longest total time first (callees included)."""
     around = np.zeros(len(facts.slices), bool)
     around[rows] = True
-    frames = np.flatnonzero(facts.call_sites.user_frames & (facts.slices.nearest(around) >= 0) & ~around)
+    frames = np.flatnonzero(facts.call_sites.code_frames & (facts.slices.nearest(around) >= 0) & ~around)
     return by_site(facts, frames, facts.slices.end[frames] - facts.slices.start[frames])
 
 
@@ -78,7 +78,7 @@ def to_location(site: CallSite) -> Location:
 
 
 def location_of(facts: Facts, slice_row: int) -> Location | None:
-    """The user's code behind a slice; None if no stack was recorded."""
+    """The user's or the model's code behind a slice; None if no stack was recorded."""
     return locations_of(facts, [slice_row])[0]
 
 
@@ -96,6 +96,12 @@ def place_of_work(facts: Facts, row: int) -> Location | None:
     return location_of(facts, int(facts.links.launch_slice[facts.gpu.rows[row]]))
 
 
+def library_around(facts: Facts, row: int, location: Location | None) -> str | None:
+    """The innermost line of a model library around a slice, unless it is the slice's location already."""
+    library = facts.call_sites.library_frame(row)
+    return None if location is not None and library == f"{location.file}:{location.line}" else library
+
+
 def _at(facts: Facts, site: int) -> Location | None:
     return to_location(facts.call_sites.sites[site]) if site >= 0 else None
 
@@ -107,7 +113,7 @@ def site_evidence(
     count = facts.steps.count
     out = []
     for site in sites[:limit]:
-        name, library = what(site), facts.call_sites.library_frame(int(site.rows[0]))
+        name, library = what(site), library_around(facts, int(site.rows[0]), site.location)
         out.append(
             Evidence(
                 what=name,

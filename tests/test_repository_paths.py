@@ -8,6 +8,7 @@ import pytest
 from msgspec.structs import replace
 from test_cli import RESULT
 
+from traceopt.reports.ci.repository_places import repository_places
 from traceopt.repository_paths import in_repository
 from traceopt.result.document import Result
 from traceopt.result.finding import Evidence, Finding, Fix, Location
@@ -41,6 +42,7 @@ def named(file: str) -> Result:
         ("gone.py", "gone.py"),
         ("../outside.py", "../outside.py"),
         ("/etc/passwd", "/etc/passwd"),
+        ("transformers/models/gpt2/modeling_gpt2.py", "site-packages/transformers/models/gpt2/modeling_gpt2.py"),
         ("a\0b.py", "a\0b.py"),
         ("x" * 5_000 + ".py", "x" * 5_000 + ".py"),
     ],
@@ -59,3 +61,11 @@ def test_a_file_of_a_source_folder_elsewhere_keeps_its_name(repository: Path) ->
         assert finding.locations[0].file == file
     inside = str(repository / "setup.py")
     assert in_repository(named(inside)).findings[0].locations[0].file == "setup.py"
+
+
+def test_code_hosts_get_the_users_line_where_a_model_is_the_place(repository: Path) -> None:
+    result = named("transformers/models/gpt2/modeling_gpt2.py")
+    (finding,) = result.findings
+    both = replace(finding, locations=[*finding.locations, Location("train.py", 9, "main")])
+    (moved,) = in_repository(replace(result, findings=[both]), [repository / "examples"]).findings
+    assert [str(place) for place in repository_places(moved)] == ["examples/train.py:9"]

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
 from msgspec.structs import replace
 
+from traceopt.analyzer.vocabulary.python_frames import is_library_file
 from traceopt.result.document import Result
 from traceopt.result.finding import Finding, Location
 from traceopt.rules.patches.files import locate
+
+PACKAGES = "site-packages"
 
 
 def in_repository(result: Result, source: Sequence[Path] = ()) -> Result:
     """The document with file names of findings relative to the root of the repository that contains the current folder.
 
-    Files are looked up in the folders of `source`, and then in the repository. A file in neither keeps its name.
+    Files are looked up in the folders of `source`, and then in the repository. A file in neither keeps its name. One of
+    an installed package is named below site-packages/, so that no code host looks for it in the repository.
     """
     root = _root(Path.cwd())
     names: dict[str, str] = {}
@@ -49,4 +54,5 @@ def _path(name: str, folders: Sequence[Path], root: Path) -> str:
             continue
         if file is not None and file.is_relative_to(root):
             return file.relative_to(root).as_posix()
-    return name
+    inside_packages = is_library_file(name) and not re.match(r"[/~<]|[A-Za-z]:", name)
+    return f"{PACKAGES}/{name}" if inside_packages else name

@@ -1,4 +1,5 @@
-"""Maps slices of CPU threads to the lines of the user's code behind them (never torch, never site-packages).
+"""Maps slices of CPU threads to the lines of code behind them: the user's and, by default, those of a model that a
+library ships (`python_frames` has the order of preference). Never torch, never Python's own modules.
 
 There are three sources, best first: Python frames around the slice; the call stack that the 2021 format stores in
 operators; for a backward operator, the call site of its forward operator (same autograd sequence number, else the
@@ -10,6 +11,7 @@ line of the call; for work between two calls of a function, it is the range of l
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cached_property
 
 import msgspec
@@ -22,7 +24,14 @@ from traceopt.analyzer.tables.schema import I4
 from traceopt.analyzer.tables.trace import Trace
 from traceopt.analyzer.timeline.call_tree import ANNOTATION, OP, PYTHON, Slices
 from traceopt.analyzer.vocabulary import op_names
-from traceopt.analyzer.vocabulary.python_frames import CallSite, is_library, is_third_party, parse_frame
+from traceopt.analyzer.vocabulary.python_frames import (
+    CallSite,
+    is_library,
+    is_library_file,
+    is_model_library,
+    is_place,
+    parse_frame,
+)
 
 
 class CallSites(Struct, frozen=True, dict=True):
@@ -30,6 +39,7 @@ class CallSites(Struct, frozen=True, dict=True):
 
     trace: Trace
     slices: Slices
+    wanted: Callable[[str], bool] = is_place  # which frames may be sites
 
     @cached_property
     def recorded(self) -> bool:
@@ -46,11 +56,11 @@ class CallSites(Struct, frozen=True, dict=True):
 
     @cached_property
     def _site_of_name(self) -> I4:
-        """For every name of the trace, the site if it is a frame of the user's code; else -1."""
+        """For every name of the trace, the site if it is a wanted frame; else -1."""
         out = np.full(len(self.trace.names), -1, np.int32)
         for code in distinct_values(self.trace.python.name):
             name = self.trace.names[code]
-            if not is_library(name):
+            if self.wanted(name):
                 out[code] = self._add(parse_frame(name))
         return out
 
@@ -64,14 +74,19 @@ class CallSites(Struct, frozen=True, dict=True):
         return known
 
     @cached_property
-    def user_frames(self) -> npt.NDArray[np.bool_]:
-        """Slices that are frames of the user's code. Shape (len(slices),)."""
-        return np.asarray((self.slices.kind == PYTHON) & (self._site_of_name[self.slices.name] >= 0))
+    def code_frames(self) -> npt.NDArray[np.bool_]:
+        """Slices that are wanted frames: of the user's or a model's code. Shape (len(slices),)."""
+        return np.asarray(self._frame_site >= 0)
+
+    @cached_property
+    def _frame_site(self) -> I4:
+        """For every slice that is a wanted frame, its site; else -1. Shape (len(slices),)."""
+        return np.where(self.slices.kind == PYTHON, self._site_of_name[self.slices.name], -1).astype(np.int32)
 
     @cached_property
     def _nearest_frame(self) -> I4:
-        """For every slice, the innermost user frame around it."""
-        return self.slices.nearest(self.user_frames)
+        """For every slice, the innermost wanted frame around it."""
+        return self.slices.nearest(self.code_frames)
 
     @cached_property
     def _site_of_stack(self) -> I4:
@@ -125,7 +140,7 @@ class CallSites(Struct, frozen=True, dict=True):
         The same as `of` if there is no such frame. Shape (len(rows),).
         """
         parent = self.slices.parent[rows]
-        around = np.where(self.user_frames[rows] & (parent >= 0), self._nearest_frame[parent], -1)
+        around = np.where(self.code_frames[rows] & (parent >= 0), self._nearest_frame[parent], -1)
         return np.where(around >= 0, self._in_frames(rows, around), self.of(rows))
 
     def most_frequent(self, rows: npt.NDArray[np.integer]) -> CallSite | None:
@@ -134,18 +149,32 @@ class CallSites(Struct, frozen=True, dict=True):
         known = sites[sites >= 0]
         return self.sites[int(np.bincount(known).argmax())] if len(known) else None
 
+    def user_caller_of(self, file: str, function: str | None) -> CallSite | None:
+        """The user's line that most often calls a function of a model's code; None for a function of the user."""
+        if not is_library_file(file):
+            return None
+        named = np.array([(site.file, site.function) == (file, function) for site in self.sites] or [False])
+        frame, stack = self._frame_site, self._site_of_stack
+        inside = ((frame >= 0) & named[frame]) | ((stack >= 0) & named[stack])
+        return self._users.most_frequent(np.flatnonzero(inside))
+
+    @cached_property
+    def _users(self) -> CallSites:
+        """The same, of the user's frames alone."""
+        return CallSites(self.trace, self.slices, lambda name: not is_library(name))
+
     def library_frame(self, row: int) -> str | None:
-        """The innermost frame of a third-party library around a slice, as "transformers/.../modeling.py:97"."""
-        frame = int(self._nearest_third_party[row]) if row >= 0 and len(self.trace.python) else -1
+        """The innermost frame of a model library around a slice, as "transformers/.../modeling.py:97"."""
+        frame = int(self._nearest_library[row]) if row >= 0 and len(self.trace.python) else -1
         site = parse_frame(self.trace.names[int(self.slices.name[frame])]) if frame >= 0 else None
         return f"{site.file}:{site.line}" if site is not None else None
 
     @cached_property
-    def _nearest_third_party(self) -> I4:
+    def _nearest_library(self) -> I4:
         python = self.slices.kind == PYTHON
         named = np.zeros(len(self.trace.names) + 1, bool)
         used = distinct_values(self.slices.name[python])
-        named[[code for code in used if is_third_party(self.trace.names[code])]] = True
+        named[[code for code in used if is_model_library(self.trace.names[code])]] = True
         return self.slices.nearest(python & named[self.slices.name])
 
     def _direct(self, rows: npt.NDArray[np.integer]) -> I4:
@@ -207,7 +236,7 @@ class CallSites(Struct, frozen=True, dict=True):
         named = np.array([not name.startswith("<built-in") for name in self.trace.names] or [False])
         frame = slices.nearest(python & named[slices.name])
         caller = np.where((line >= 0) & (slices.parent >= 0), frame[np.maximum(slices.parent, 0)], -1)
-        return np.where((caller >= 0) & self.user_frames[np.maximum(caller, 0)], caller, -1).astype(np.int32), line
+        return np.where((caller >= 0) & self.code_frames[np.maximum(caller, 0)], caller, -1).astype(np.int32), line
 
     @cached_property
     def _calls_by_caller(self) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.int64]]:
@@ -223,7 +252,7 @@ class CallSites(Struct, frozen=True, dict=True):
 
     def _stack_site(self, text: str) -> int:
         frames = str(msgspec.json.decode(text)).split(";")
-        return next((self._add(parse_frame(f.strip())) for f in frames if not is_library(f.strip())), -1)
+        return next((self._add(parse_frame(f.strip())) for f in frames if self.wanted(f.strip())), -1)
 
     def _forward_of(self, rows: npt.NDArray[np.integer]) -> I4:
         """The forward operator's slice for slices inside a backward operator; -1: none."""

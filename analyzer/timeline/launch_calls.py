@@ -48,12 +48,12 @@ class LaunchCalls(Struct, frozen=True, dict=True):
         return np.where(step >= 0, before / np.maximum(1, last[step] - first[step]), np.nan)
 
     def function_with_share(self, share: float) -> int | None:
-        """A slice of the innermost user function that makes at least this share of the training thread's launches:
-        of all such functions, the one with the least time. None if there is none, or stacks were not recorded.
+        """A slice of the innermost function, of the user or a model, with at least this share of the training thread's
+        launches: of all such functions, the one with the least time. None if there is none or no stack.
         """
         slices, runtime, thread = self.call_sites.slices, self.gpu.trace.runtime, self.steps.thread
         started = np.sort(runtime.start[self.calls[runtime.thread[self.calls] == thread]])
-        frames = np.flatnonzero(self.call_sites.user_frames & (slices.thread == thread))
+        frames = np.flatnonzero(self.call_sites.code_frames & (slices.thread == thread))
         if not len(frames) or not len(started):
             return None
         start, end = slices.start[frames], slices.end[frames]

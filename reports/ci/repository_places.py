@@ -7,7 +7,8 @@ from collections.abc import Iterable
 
 from traceopt.result.finding import Finding, Location
 
-_ELSEWHERE = re.compile(r"[~/\\<]|[A-Za-z]:|\.\.(/|$)|.*/\.\.(/|$)")  # absolute, in a home folder, in a notebook
+# Absolute, in a home folder, in a notebook, in an installed package.
+_ELSEWHERE = re.compile(r"[~/\\<]|[A-Za-z]:|\.\.(/|$)|.*/\.\.(/|$)|site-packages/")
 
 
 def repository_places(finding: Finding) -> list[Location]:

@@ -8,6 +8,7 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.structs import replace
 
+from traceopt.analyzer.vocabulary.python_frames import is_library_file
 from traceopt.result.finding import Finding
 from traceopt.rules.patches import arguments, attention, loaders, loops, precision
 from traceopt.rules.patches.edits import Edit, applied
@@ -92,18 +93,19 @@ def _changes(findings: Iterable[Finding], folders: Sequence[Path], debug: bool) 
 
 
 def _change(finding: Finding, folders: Sequence[Path], files: dict[str, PythonSource | None]) -> FilePatch | None:
-    """The change in the file that the finding names first; `files` caches files by their name in the trace.
+    """The change in the first file of the finding that is the user's; `files` caches files by their name in the trace.
 
     Raises UnclearError if a person has to make the change.
     """
     recipe = RECIPES.get(finding.code)
-    if recipe is None or not finding.locations:
+    places = [place for place in finding.locations if not is_library_file(place.file)]
+    if recipe is None or not places:
         return None
-    name = finding.locations[0].file
+    name = places[0].file
     if name not in files:
         files[name] = find_source(name, folders)
     source = files[name]
-    here = [place for place in finding.locations if place.file == name]
+    here = [place for place in places if place.file == name]
     if source is None or not statements_at(source, here[0]):
         return None
     return FilePatch(source, recipe(source, replace(finding, locations=here)))

@@ -8,7 +8,7 @@ from traceopt.analyzer.vocabulary.kernel_labels import short_name
 from traceopt.analyzer.vocabulary.kernel_names import FUSIBLE_KINDS
 from traceopt.result.finding import Evidence
 from traceopt.result.quantities import count, percent
-from traceopt.rules.evidence import place_of_work
+from traceopt.rules.evidence import library_around, place_of_work
 from traceopt.rules.savings.price import Price
 from traceopt.rules.savings.pricing import priced, shorter
 from traceopt.rules.savings.roofline import at_rate_ns, peak_caveat
@@ -72,14 +72,15 @@ def kernel_evidence(facts: Facts, work: Mask, limit: int = 5) -> list[Evidence]:
         longest = int(one.rows[facts.gpu.in_window[one.rows].argmax()])
         op = int(facts.regions.op_of_work[longest])
         name = facts.trace.names[op] if op >= 0 else None
-        library = facts.call_sites.library_frame(int(facts.links.launch_slice[facts.gpu.rows[longest]]))
+        place = place_of_work(facts, longest)
+        library = library_around(facts, int(facts.links.launch_slice[facts.gpu.rows[longest]]), place)
         out.append(
             Evidence(
                 what=short_name(one.name),
                 us_per_step=round(one.total / count / 1e3, 3),
                 calls_per_step=round(len(one.rows) / count, 3),
                 detail=" in ".join(part for part in (name, library) if part) or None,
-                location=place_of_work(facts, longest),
+                location=place,
             )
         )
     return out

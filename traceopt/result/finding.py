@@ -13,9 +13,9 @@ Confidence = Literal["high", "medium", "low"]
 
 
 class Location(Struct, frozen=True):
-    """A place in the user's code (never in torch or site-packages)."""
+    """A place in the user's code, or in a model that a library ships (never in torch or in Python's own modules)."""
 
-    file: Annotated[str, note("file of the user's code")]
+    file: Annotated[str, note("file of the user's or a model's code")]
     line: Annotated[int | None, note("line, from 1")]
     function: Annotated[str | None, note("function around it")] = None
     last_line: Annotated[int | None, note("set where it may be any line from `line` to this one")] = None
@@ -43,7 +43,7 @@ class Evidence(Struct, frozen=True):
     us_per_step: Annotated[float | None, note("time per step; null where it does not apply", "us")] = None
     calls_per_step: Annotated[float | None, note("calls; null where they do not apply", "per step")] = None
     detail: Annotated[str | None, note("more about the row")] = None
-    location: Annotated[Location | None, note("place in the user's code")] = None
+    location: Annotated[Location | None, note("place in the user's or a model's code")] = None
 
 
 class Fix(Struct, frozen=True):
@@ -74,7 +74,9 @@ class Finding(Struct, frozen=True):
     saving: Annotated[Saving | None, note("time that the fix saves alone; null without an honest number")]
     why: Annotated[str, note("the measured reason")]
     evidence: Annotated[list[Evidence], note("measured rows behind it")]
-    locations: Annotated[list[Location], note("places to change, most expensive first")]
+    locations: Annotated[
+        list[Location], note("places of the work, most expensive first; then the user's calls of a library's model")
+    ]
     fix: Annotated[Fix, note("what to change")]
     shares_cause_with: Annotated[list[str], note("codes of rules that find the same cause")] = field(
         default_factory=list

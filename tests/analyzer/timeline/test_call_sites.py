@@ -10,7 +10,13 @@ import pytest
 import traceopt.capture.script.hooks
 from traceopt.analyzer.timeline.call_sites import CallSites
 from traceopt.analyzer.timeline.call_tree import build_slices
-from traceopt.analyzer.vocabulary.python_frames import CallSite, is_library, parse_frame
+from traceopt.analyzer.vocabulary.python_frames import (
+    CallSite,
+    is_library,
+    is_model_code,
+    is_place,
+    parse_frame,
+)
 from traceopt.testing.events import PID, Json, annotation, op, python, read, runtime, span
 
 
@@ -59,6 +65,8 @@ USERS = [
     "profile.py(1): main",
     "test.py(1): main",
     "torchlike/model.py(1): f",
+    "/root/.cache/huggingface/modules/transformers_modules/org/modeling_own.py(1): forward",
+    "zeta/nn/attention.py(1): forward",  # a package with a name that nobody listed
     "/home/ann/typing_tools.py(1): f",
     "/home/ann/proj/capture/hooks.py(1): fetch",
 ]
@@ -73,6 +81,13 @@ LIBRARIES = [
     "threading.py(973): _bootstrap",
     "multiprocessing/queues.py(1): get",
     "typing_extensions.py(1): f",
+    "packaging/version.py(348): __init__",
+    "loguru/_handler.py(300): _queued_writer",
+    "torch_guard.py(202): wrapper",  # of aiter, which puts its own folder on the path
+    "distutils/version.py(1): f",  # of older Pythons
+    r"C:\Users\ann\AppData\Local\Programs\Python\Python310\lib\contextlib.py(3): inner",
+    r"C:\Users\ann\anaconda3\lib\logging\__init__.py(3): info",
+    "/work/pytorch/torch/functional.py(3): einsum",
     "transformers/trainer.py(1): f",
     "tqdm/std.py(1): __iter__",
     "<frozen importlib._bootstrap>(1): f",
@@ -98,6 +113,50 @@ def test_frames_of_libraries(name: str) -> None:
     assert is_library(name)
 
 
+MODELS = [
+    "transformers/models/owlv2/modeling_owlv2.py(410): forward",
+    "transformers/models/owlv2/image_processing_owlv2.py(368): preprocess",
+    "/home/ann/venv/lib/python3.11/site-packages/timm/models/vision_transformer.py(70): forward",
+    r"C:\py\Lib\site-packages\torchvision\models\resnet.py(89): forward",
+    "diffusers/pipelines/flux/pipeline_flux.py(652): __call__",
+    "sentence_transformers/models/Pooling.py(9): forward",
+    "vllm/model_executor/models/llama.py(9): forward",
+    "trl/models/modeling_value_head.py(9): forward",
+]
+NO_MODELS = [
+    "transformers/modeling_utils.py(9): from_pretrained",
+    "transformers/modeling_outputs.py(9): __init__",
+    "transformers/models/auto/auto_factory.py(9): from_pretrained",
+    "transformers/models/gpt2/configuration_gpt2.py(9): __init__",
+    "transformers/trainer.py(9): training_step",
+    "transformers/utils/generic.py(824): wrapper",
+    "timm/models/_builder.py(9): build_model_with_cfg",
+    "diffusers/pipelines/pipeline_utils.py(9): progress_bar",
+    "diffusers/utils/torch_utils.py(202): is_compiled_module",
+    "torch/nn/modules/linear.py(9): forward",
+    "packaging/version.py(348): __init__",
+    "models/modeling_mine.py(9): forward",  # the user's own
+]
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_models_of_libraries(name: str) -> None:
+    assert is_library(name)
+    assert is_model_code(name)
+    assert is_place(name)
+
+
+@pytest.mark.parametrize("name", NO_MODELS)
+def test_no_models_of_libraries(name: str) -> None:
+    assert not is_model_code(name)
+    assert is_place(name) is not is_library(name)
+
+
+def test_a_file_of_a_package_is_named_without_the_folder_of_packages() -> None:
+    site = parse_frame("/home/ann/venv/lib/python3.11/site-packages/timm/models/vit.py(70): forward")
+    assert site == CallSite("timm/models/vit.py", 70, "forward")
+
+
 def test_the_innermost_frame_of_the_user() -> None:
     found = sites(
         [
@@ -117,6 +176,17 @@ def test_the_innermost_frame_of_the_user() -> None:
     assert found["aten::item"] == "train.py:50 main"
     assert found["train.py(10): step"] == "train.py:10 step"
     assert found["aten::elsewhere"] == found["aten::later"] == ""
+
+
+def test_models_come_before_the_line_that_calls_them_in_call_stacks_of_2021() -> None:
+    packages = "/home/ann/env/lib/python3.7/site-packages"
+    stack = f"{packages}/torch/nn/functional.py(1690): linear;{packages}/torchvision/models/resnet.py(89): forward;"
+    trace = read([span("Operator", "aten::linear", 0, 50, **{"Call stack": stack + "train.py(46): <module>"})])
+    found = CallSites(trace, build_slices(trace))
+    (site,) = found.of(np.array([0]))
+    assert found.sites[site] == CallSite("torchvision/models/resnet.py", 89, "forward")
+    assert found.user_caller_of("torchvision/models/resnet.py", "forward") == CallSite("train.py", 46, "<module>")
+    assert found.user_caller_of("train.py", "<module>") is None
 
 
 def test_call_stacks_of_2021() -> None:

@@ -1,0 +1,112 @@
+"""The place of a finding: the deepest line of the user's or a model's code, then the user's line that calls it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from test_real_traces import READABLE, find, result_of
+
+from traceopt.result.finding import Fix, Location, Saving
+from traceopt.rules.catalogue.hs003_explicit_synchronize import ExplicitSynchronize
+from traceopt.rules.catalogue.lb006_python_bound import PythonBound
+from traceopt.rules.patches.patch import with_patches
+from traceopt.testing import A100, Machine, answer
+
+# Written down here once more, by what a reader would call infrastructure: not by the table under test.
+INFRASTRUCTURE = re.compile(
+    r"(?:^|/)(?:torch|packaging|importlib|logging|contextlib|functools|typing|threading|multiprocessing|numpy|PIL|tqdm|"
+    r"loguru|accelerate|runpy|concurrent|collections|subprocess|socket|queue|inspect|copy|json|re)(?:/|\.py$)"
+    r"|site-packages|dist-packages|/lib/python|^<|torch_guard|transformers/(?:utils|trainer|modeling_utils|generation)"
+    r"|(?:^|/)profiler/"
+)
+
+
+def every_place(value: Any) -> Iterator[Location]:
+    """All locations in a result document."""
+    if isinstance(value, Location):
+        yield value
+    elif isinstance(value, msgspec.Struct):
+        for name in value.__struct_fields__:
+            yield from every_place(getattr(value, name))
+    elif isinstance(value, (list, tuple)):
+        for item in value:
+            yield from every_place(item)
+
+
+@pytest.mark.real_traces
+def test_no_place_of_a_real_trace_is_infrastructure() -> None:
+    places = [(file, place) for file in READABLE for place in every_place(result_of(file))]
+    assert len(places) > 1_000
+    assert [(file, str(place)) for file, place in places if INFRASTRUCTURE.search(place.file)] == []
+
+
+@pytest.mark.real_traces
+@pytest.mark.parametrize(
+    ("part", "code", "deepest", "caller"),
+    [
+        ("owlv2", "AT001", "transformers/models/owlv2/modeling_owlv2.py:410", "adapters/pipeline/model.py:40"),
+        ("timesformer", "AT001", "transformers/models/timesformer/modeling_timesformer.py:200", "pipeline/model.py:40"),
+        ("Qwen1.5", "LB003", "transformers/models/qwen2/modeling_qwen2.py:68", "adapters/text_base_model.py:28"),
+        ("num_workers_4", "LB003", "torchvision/models/resnet.py:233", "resnet50_profiler_api.py:46"),
+    ],
+)
+def test_the_models_line_is_named_before_the_adapter(part: str, code: str, deepest: str, caller: str) -> None:
+    (finding,) = [finding for finding in find(part).findings if finding.code == code]
+    assert str(finding.locations[0]) == deepest
+    assert str(finding.locations[-1]).endswith(caller)
+
+
+MAIN_FRAME, MODEL = "train.py(10): main", "transformers/models/gpt2/modeling_gpt2.py(300): forward"
+
+
+@pytest.mark.parametrize(
+    ("frames", "places"),
+    [
+        ([MAIN_FRAME], ["train.py:10"]),
+        ([MAIN_FRAME, MODEL], ["transformers/models/gpt2/modeling_gpt2.py:300", "train.py:10"]),
+        ([MAIN_FRAME, MODEL, "hooks.py(7): on_forward"], ["hooks.py:7"]),
+        ([MAIN_FRAME, "transformers/pipelines/base.py(20): __call__"], ["train.py:10"]),
+        (["transformers/pipelines/base.py(20): __call__"], []),
+    ],
+)
+def test_the_deepest_line_of_the_users_or_the_models_code(frames: list[str], places: list[str]) -> None:
+    machine = Machine(A100, with_stack=1)
+    for _ in range(5):
+        with machine.step(), ExitStack() as around:
+            for frame in [*frames, "torch/nn/modules/module.py(9): _call_impl", "packaging/version.py(348): __init__"]:
+                around.enter_context(machine.python(frame))
+                machine.idle(2)
+            machine.launch(1_000)
+            machine.synchronize()
+            for _ in range(8):
+                with machine.python("<built-in method append of list object>"):
+                    machine.idle(500)
+    (finding,) = answer(PythonBound, machine)[1]
+    assert [str(place) for place in finding.locations] == places
+
+
+def test_the_patch_is_of_the_users_file(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(
+        "import torch\nfor batch in loader:\n    loss = model(batch)\n    torch.cuda.synchronize()\n"
+    )
+    where = [Location("torchvision/models/resnet.py", 3, "forward"), Location("train.py", 4, "<module>")]
+    saving = Saving(1.0, 1.0, 1.0, 0.5, "")
+    finding = ExplicitSynchronize().finding(why="", fix=Fix(""), saving=saving, evidence=[], locations=where).finding
+    (patched,) = with_patches([finding], [tmp_path], debug=True)
+    assert patched.fix.patch is not None
+    assert "-    torch.cuda.synchronize()" in patched.fix.patch
+
+
+@pytest.mark.real_traces
+def test_evidence_does_not_repeat_its_line() -> None:
+    """`modeling_owlv2.py:410` is the row's location, so the detail holds the operator alone."""
+    rows = [row for file in READABLE for one in result_of(file).findings for row in one.evidence]
+    located = [row for row in rows if row.location is not None and row.detail is not None]
+    assert any(row.detail == "aten::bmm" for row in located)
+    assert [row for row in located if str(row.location) in str(row.detail)] == []
