@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import gc
 import importlib.util
-from collections.abc import Iterator
+import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -40,8 +41,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.skip("torch is not installed"))
     if is_worker(config):
         items.sort(key=lambda item: item.get_closest_marker("torch") is None)  # the longest tests come first
-        for item in items:
-            item.add_marker(pytest.mark.xdist_group(group_of(item)))
 
 
 def group_of(item: pytest.Item) -> str:
@@ -58,12 +57,27 @@ def is_worker(config: pytest.Config) -> bool:
     return hasattr(config, "workerinput")
 
 
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
-    """Reports leave out the group that xdist appends, so that a test's name can be copied to run it again."""
-    report = yield
-    report.nodeid = report.nodeid.removesuffix(f"@{group_of(item)}")
-    return report
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """In the process that starts the workers, for each of them."""
+    from worker_groups import groups_file
+
+    node.workerinput["groups_file"] = str(groups_file(node.config))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    from worker_groups import GroupScheduling  # only the environments of `make test` have pytest-xdist
+
+    return GroupScheduling(config, log) if config.getoption("dist") == "loadgroup" else None
+
+
+@pytest.hookimpl(tryfirst=True)  # before the worker reports its tests
+def pytest_collection_finish(session: pytest.Session) -> None:
+    if is_worker(session.config):
+        groups = {item.nodeid: group_of(item) for item in session.items}
+        Path(session.config.workerinput["groups_file"]).write_text(json.dumps(groups))
+    keep_the_collector_off()
 
 
 @pytest.fixture(scope="session")
@@ -78,7 +92,7 @@ def pytest_xdist_auto_num_workers() -> int:
     return usable_cores()
 
 
-def pytest_collection_finish() -> None:
+def keep_the_collector_off() -> None:
     """Keeps the garbage collector off what stays until the end: all modules and tests.
 
     A generated trace has a hundred thousand small objects and no cycles, so collections are made rarer as well.
