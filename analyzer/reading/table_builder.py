@@ -135,6 +135,8 @@ class TableBuilder:
             elif kind is Meta:
                 named = [e for e in alike if e.name == "thread_name"]
                 self._thread_meta |= {(e.pid or 0.0, e.tid or 0.0): _meta_name(e.args) for e in named}
+                processes = [_meta_name(e.args) for e in alike if e.name == "process_name"]
+                self.categories += Counter(name for name in processes if name == cat.ASCEND_HARDWARE)
 
     def _slices(self, by_type: dict[type, list[Any]]) -> dict[str, _TableEvents]:
         """The complete events, by table."""
@@ -149,6 +151,8 @@ class TableBuilder:
             for category, slices in of_category.items():
                 self.slice_count += len(slices)
                 self.categories[category] += len(slices)
+                if kind is Slice and not category:
+                    self.categories += Counter(str(e.pid) for e in slices if e.pid in cat.LEGACY_AUTOGRAD)
                 table = cat.TABLE_OF_CATEGORY.get(category, cat.IGNORED)
                 if category in cat.OP_CATEGORIES_WITH_ANNOTATIONS:
                     found[cat.ANNOTATION].add(category, [e for e in slices if cat.is_annotation(e.name)])

@@ -16,6 +16,7 @@ from traceopt.analyzer.reading.table_builder import TableBuilder
 from traceopt.analyzer.reading.two_processes import NotShareableError, read_shared, shareable
 from traceopt.analyzer.tables.json_values import whole
 from traceopt.analyzer.tables.trace import Trace, TraceMeta
+from traceopt.analyzer.vocabulary.event_categories import other_format
 from traceopt.errors import InputError
 
 _LATEST_NS = 2**62  # since 1970: until 2116
@@ -54,6 +55,10 @@ def read_trace(
         ) from None
     if not builder.slice_count:
         raise InputError(f"{path} is not a PyTorch profiler trace: it has no complete events.")
+    if (writer := other_format(builder.categories)) is not None:
+        raise InputError(
+            f"{path} was written by {writer}, not by torch.profiler. Record it with torch.profiler.profile."
+        )
     header = events.header
     rank, world_size = _rank(header)
     tables = builder.finish()

@@ -77,13 +77,14 @@ def find_device(
 
 
 def _unsupported(trace: Trace) -> str | None:
-    for category in trace.meta.categories:
-        if category in FOREIGN_DEVICE_CATEGORIES:
-            return FOREIGN_DEVICE_CATEGORIES[category]
-        if category.startswith("xpu_"):
-            return "Intel XPU"
-        if category.startswith("privateuse1_"):
-            return "a private-use device"
+    categories = trace.meta.categories
+    for category, device in FOREIGN_DEVICE_CATEGORIES.items():
+        if category in categories:
+            return device
+    # Gaudi's own plugin may use these too.
+    for start, device in (("xpu_", "Intel XPU"), ("privateuse1_", "a private-use device")):
+        if any(category.startswith(start) for category in categories):
+            return device
     return None
 
 

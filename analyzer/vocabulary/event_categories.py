@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 GPU, RUNTIME, OP, ANNOTATION, PYTHON, SYNC, IGNORED = (
     "gpu",
@@ -48,6 +49,11 @@ TABLE_OF_CATEGORY: dict[str, str] = {
     "": IGNORED,
 }
 
+# Processes that a file names, counted like categories. torch_npu and msprof file the device's work below a process and
+# give it no category; the legacy autograd profiler does so with all events.
+ASCEND_HARDWARE = "Ascend Hardware"
+LEGACY_AUTOGRAD = frozenset({"CPU functions", "CUDA functions"})
+
 # Devices that are recognized but not supported: their work goes to no table, and the GPU rules are off.
 FOREIGN_DEVICE_CATEGORIES = {
     "mtia_ccp_events": "MTIA",
@@ -55,6 +61,7 @@ FOREIGN_DEVICE_CATEGORIES = {
     "mtia_insight": "MTIA",
     "hpu_op": "Gaudi (HPU)",
     "glow_runtime": "Glow",
+    ASCEND_HARDWARE: "Ascend NPU",
 }
 COUNTER_RANGE_CATEGORY = "cuda_profiler_range"  # a CUPTI counter run: kernels are serialized, durations are not real
 
@@ -75,6 +82,19 @@ FORWARD_BACKWARD_FLOWS = frozenset({"fwdbwd", "forward_backward"})
 def is_annotation(name: str) -> bool:
     """Whether an event is an annotation, in a category that mixes operators and annotations (2021)."""
     return _HIDDEN_ANNOTATION.match(name) is not None
+
+
+_DEVTOOLS = re.compile(r"\b(?:devtools\.|blink|v8\b|toplevel|cc\b)")
+_OF_PYTORCH = frozenset(TABLE_OF_CATEGORY) - {""} | FOREIGN_DEVICE_CATEGORIES.keys() | {COUNTER_RANGE_CATEGORY}
+
+
+def other_format(categories: Mapping[str, int]) -> str | None:
+    """What wrote a file without any category of the PyTorch profiler; None if it has one, or if that is unknown."""
+    if any(category in _OF_PYTORCH or category.startswith(("xpu_", "privateuse1_")) for category in categories):
+        return None
+    if LEGACY_AUTOGRAD & categories.keys():
+        return "the legacy autograd profiler (torch.autograd.profiler)"
+    return "Chrome DevTools" if any(map(_DEVTOOLS.search, categories)) else None
 
 
 def unread(categories: dict[str, int]) -> dict[str, int]:

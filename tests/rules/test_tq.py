@@ -12,10 +12,13 @@ from fixtures import broken
 from fixtures.real_traces import TRACES
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.reading.trace_reader import read_trace
+from traceopt.assembly.rank_document import rank_document
 from traceopt.rules.bases.rank_rule import RunRule
 from traceopt.rules.engine import RulesOutcome, run_rules
 from traceopt.rules.registry import TRACE_QUALITY, builtin_rules
+from traceopt.testing import Machine
 from traceopt.testing import events as small_traces
+from traceopt.testing.machine import A100
 
 if TYPE_CHECKING:
     from conftest import GetExample
@@ -223,6 +226,23 @@ def test_unsupported_device() -> None:
     assert "TQ001" not in found
 
 
+def test_ascend_files_device_work_below_a_process() -> None:
+    named = {"ph": "M", "name": "process_name", "pid": 7, "tid": 0, "args": {"name": "Ascend Hardware"}}
+    work = {"ph": "X", "name": "MatMulV2", "pid": 7, "tid": 3, "ts": "150.125", "dur": 90.5, "args": {}}
+    host = [event for event in steps() if event["cat"] == "cpu_op"]
+    for events in ([named, work], [*host, named, work]):
+        facts = facts_of(events, deviceProperties=[])
+        assert "Ascend NPU" in notes(facts)["TQ007"]
+        assert "TQ001" not in notes(facts)
+        assert "Ascend NPU" in (rank_document(facts, outcome(facts)).verdict or "")
+
+
+def test_gaudi_is_named_though_its_runtime_calls_are_private_use() -> None:
+    events = [*steps(), small_traces.span("privateuse1_runtime", "launch", 50, 5)]
+    facts = facts_of([*events, small_traces.span("hpu_op", "gemm", 100, 100)])
+    assert facts.device.unsupported == "Gaudi (HPU)"
+
+
 def test_graph_capture() -> None:
     def captured(us: float) -> Facts:
         calls = [
@@ -275,3 +295,55 @@ def test_queued_idle() -> None:
 
     assert "already launched" in notes(waiting(5_000))["TQ010"]
     assert "TQ010" not in notes(waiting(500))
+
+
+class TestCpuRuns:
+    """A CPU run on a machine with a GPU uses the runtime only to ask for the machine's devices."""
+
+    def run(self, *calls: str, op: str = "aten::addmm", **metadata: object) -> Facts:
+        events = [small_traces.annotation(f"ProfilerStep#{i}", i * STEP_US, STEP_US) for i in range(3)]
+        events += [small_traces.op(op, i * STEP_US + 100, 9_000) for i in range(3)]
+        events += [small_traces.runtime(name, 50.0 * i, 5, i) for i, name in enumerate(calls)]
+        return facts_of(events, **metadata)
+
+    def test_calls_that_use_no_gpu(self) -> None:
+        facts = self.run("cudaGetDeviceCount", "cudaGetDeviceProperties", "cudaDeviceSynchronize")
+        assert "launched no work on the machine's NVIDIA A100-SXM4-40GB" in notes(facts)["TQ001"]
+        document = rank_document(facts, outcome(facts))
+        assert document.quality.verdict != "unusable"
+        assert (document.verdict or "").startswith("This is a CPU run on a machine with a GPU. Model work takes 9")
+
+    @pytest.mark.parametrize("call", ["cudaLaunchKernel", "cudaMalloc", "hipMemcpyWithStream", "cudaGraphLaunch"])
+    def test_a_call_that_uses_the_gpu(self, call: str) -> None:
+        facts = self.run("cudaGetDeviceCount", call)
+        assert facts.quality.gpu_expected
+        assert rank_document(facts, outcome(facts)).quality.verdict == "unusable"
+
+    def test_without_runtime_calls_only_math_on_the_cpu_tells(self) -> None:
+        assert self.run().quality.gpu_expected
+        assert not self.run(op="aten::mkldnn_convolution").quality.gpu_expected
+        assert not self.run(deviceProperties=[]).quality.gpu_expected
+
+
+class TestDamage:
+    def test_a_damaged_file_without_gpu_work_is_no_cpu_run(self) -> None:
+        whole = small_traces.document(
+            [small_traces.op("aten::addmm", i * 100.0, 90) for i in range(100)], deviceProperties=[]
+        )
+        sound, cut = Facts(small_traces.read(whole)), Facts(small_traces.read(whole[: len(whole) // 2]))
+        assert "CPU-only run" in (rank_document(sound, outcome(sound)).verdict or "")
+        document = rank_document(cut, outcome(cut))
+        assert "CPU" not in (document.verdict or "")
+        assert "unknown whether the run used a GPU" in notes(cut)["TQ001"]
+
+    def test_findings_in_a_damaged_file_have_low_confidence(self) -> None:
+        machine = Machine(A100)
+        for _ in range(5):
+            with machine.step():
+                machine.launch(900, name="ampere_sgemm_128x64_tn")
+                machine.synchronize()
+        whole = machine.to_bytes()
+        for trace, confidences in ((whole, {"medium"}), (whole[:-4], {"low"})):
+            facts = Facts(small_traces.read(trace))
+            findings = rank_document(facts, run_rules([rule() for rule in builtin_rules()], facts)).findings
+            assert {finding.confidence for finding in findings if finding.code == "TC001"} == confidences

@@ -25,7 +25,8 @@ from traceopt.errors import InputError
 pytestmark = pytest.mark.real_traces
 
 OTHER_FILES = ["hta/execution_trace/benchmark_simple_add_et.json.gz", "hta/memory_analysis/memory_timeline.raw.gz"]
-NAMES = sorted({str(path.relative_to(TRACES)) for path in TRACES.rglob("*.gz")} - {*OTHER_FILES})
+LEGACY = "public/pl_0trace.json.gz"
+NAMES = sorted({str(path.relative_to(TRACES)) for path in TRACES.rglob("*.gz")} - {*OTHER_FILES, LEGACY})
 TABLE_OF = {
     "gpu": {"kernel", "Kernel", "gpu_memcpy", "Memcpy", "gpu_memset", "Memset"},
     "runtime": {"cuda_runtime", "cuda_driver", "Runtime"},
@@ -231,3 +232,9 @@ def test_backward_operators_of_2021_are_called_where_their_forward_was() -> None
 def test_other_files_of_the_profiler_are_no_traces(name: str) -> None:
     with (TRACES / name).open("rb") as stream, pytest.raises(InputError, match="it has no traceEvents list"):
         read_trace(stream, name)
+
+
+@pytest.mark.skipif(not (TRACES / LEGACY).is_file(), reason="this trace is absent")
+def test_an_export_of_the_legacy_profiler_is_named() -> None:
+    with (TRACES / LEGACY).open("rb") as stream, pytest.raises(InputError, match="the legacy autograd profiler"):
+        read_trace(stream, LEGACY)

@@ -705,3 +705,23 @@ def test_a_long_text_among_many_is_held_once() -> None:
         tracemalloc.stop()
     assert len(trace.ops) == 2000
     assert peak < 30e6
+
+
+@pytest.mark.parametrize("pid", ["CPU functions", "CUDA functions"])
+def test_the_legacy_autograd_profiler_is_named(pid: str) -> None:
+    event = {"name": "aten::mm", "ph": "X", "ts": 434.7, "dur": 4.1, "tid": 1, "pid": pid, "args": {}}
+    with pytest.raises(InputError, match=r"was written by the legacy autograd profiler .*, not by torch\.profiler"):
+        read_trace(io.BytesIO(json.dumps([event]).encode()), "0_trace.json")
+
+
+@pytest.mark.parametrize("cat", ["devtools.timeline", "disabled-by-default-devtools.timeline", "blink,v8", "toplevel"])
+def test_a_recording_of_chrome_is_named(cat: str) -> None:
+    event = {"cat": cat, "name": "RunTask", "ph": "X", "ts": 1, "dur": 2, "tid": 1, "pid": 2, "args": {}}
+    document = {"traceEvents": [event], "metadata": {"source": "DevTools"}}
+    with pytest.raises(InputError, match="was written by Chrome DevTools"):
+        read_trace(io.BytesIO(json.dumps(document).encode()), "Trace-2026.json")
+
+
+def test_a_chrome_category_beside_those_of_pytorch_is_no_reason_to_refuse() -> None:
+    events = [{"cat": cat, "name": "x", "ph": "X", "ts": 1, "dur": 2, "tid": 1, "pid": 2} for cat in ("cpu_op", "v8")]
+    assert read_trace(io.BytesIO(json.dumps(events).encode()), "x.json").meta.categories == {"cpu_op": 1, "v8": 1}
