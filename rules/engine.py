@@ -21,7 +21,7 @@ from traceopt.rules.evidence import to_location
 from traceopt.rules.plan import Plan, in_order, make_plan
 from traceopt.rules.registry import TRACE_QUALITY, Registry, select
 from traceopt.rules.rule import Rule
-from traceopt.rules.savings.hidden import is_hidden
+from traceopt.rules.savings.hidden import as_far_as_known
 from traceopt.rules.savings.price import Priced
 
 if TYPE_CHECKING:
@@ -134,12 +134,10 @@ def _ask(rule: Rule, facts: Facts) -> _Answer:
         return "not_checked", lack, []
     if (why := rule.applies(facts)) is not None:
         return "not_applicable", why, []
-    found = sorted((_with_user_lines(_sound(one), facts) for one in rule.check(facts)), key=_value_order)
-    known = [one for one in found if not is_hidden(one, facts)]
-    if known:
-        return "found", known[0].finding.why, known
-    if found and facts.state is not None:
-        return "not_checked", facts.state.sentence, []
+    sound = (as_far_as_known(_sound(one), facts) for one in rule.check(facts))
+    found = sorted((_with_user_lines(one, facts) for one in sound), key=_value_order)
+    if found:
+        return "found", found[0].finding.why, found
     return "passed", rule.passed(facts), []
 
 
