@@ -107,6 +107,6 @@ def _idle_once(quality: TraceQuality) -> dict[StateName, I8]:
         "cold_start": quality.cold,
         "compile": idle.of_gaps("compile"),
         "graph_capture": captured,
-        "untraced": np.where(edge, 0, idle.of_gaps(UNRECORDED)),
+        "untraced": idle.of_gaps(UNRECORDED),
         "edges": np.where(edge, dispatch - captured, 0),
     }

@@ -112,6 +112,12 @@ class TraceQuality(Struct, frozen=True, dict=True):
             return np.zeros(len(gaps), bool)
         return np.asarray((gaps.end <= work.start[0]) | (gaps.start >= work.end.max()))
 
+    @property
+    def edges(self) -> Intervals:
+        """The same gaps as times."""
+        edge = self.before_or_after_work
+        return Intervals(self.gaps.start[edge], self.gaps.end[edge])
+
     @cached_property
     def hidden_work(self) -> I8:
         """Idle time of each gap in which the host waited for the GPU; ns.

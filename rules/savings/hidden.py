@@ -1,13 +1,18 @@
-"""Takes the price from findings that rest on what the state of the recording hides."""
+"""Takes the price from findings that rest on what the recording hides."""
 
 from __future__ import annotations
 
 from msgspec.structs import replace
 
+from traceopt.analyzer.arrays.intervals import intersect, merge, subtract
 from traceopt.analyzer.facts import Facts
+from traceopt.analyzer.recording_state import DOMINANT_SHARE
+from traceopt.analyzer.replay.changes import AsyncCopy, RemoveHost
+from traceopt.analyzer.vocabulary.host_activities import DISPATCH, LONG_PYTHON, UNRECORDED
 from traceopt.rules.savings.potential import side_of
 from traceopt.rules.savings.price import Priced
 
+_ORDINARY = (*DISPATCH, LONG_PYTHON, UNRECORDED)  # host work without a name of its own
 UNKNOWN = "What it costs in a steady step is unknown."
 
 
@@ -17,9 +22,27 @@ def as_far_as_known(one: Priced, facts: Facts) -> Priced:
     The device's own work takes as long in any step. The time in which it waits for the host, or for other ranks in a
     collective, does not: the other ranks may be starting up as well.
     """
-    state, finding = facts.state, one.finding
-    if finding.saving is None or state is None or state.hides == "nothing":
+    if one.finding.saving is None or not (_state_hides(one, facts) or _edges_hide(one, facts)):
         return one
-    if state.hides == "waits" and side_of(one, facts) == "compute":
-        return one
-    return Priced(replace(finding, saving=None, impact="info", confidence="low", why=f"{finding.why} {UNKNOWN}"))
+    why = f"{one.finding.why} {UNKNOWN}"
+    return Priced(replace(one.finding, saving=None, impact="info", confidence="low", why=why))
+
+
+def _state_hides(one: Priced, facts: Facts) -> bool:
+    state = facts.state
+    if state is None or state.hides == "nothing":
+        return False
+    return state.hides == "everything" or side_of(one, facts) != "compute"
+
+
+def _edges_hide(one: Priced, facts: Facts) -> bool:
+    """Whether most of the idle time that the fix removes is ordinary host work before the first or after the last GPU
+    work of the only step. With its neighbors recorded, their GPU work could lie there.
+    """
+    removed = [change.area for change in one.changes if isinstance(change, RemoveHost)]
+    if not removed or not facts.has_gpu or any(isinstance(change, AsyncCopy) for change in one.changes):
+        return False
+    starving = intersect(merge(*removed), facts.gaps.starved)
+    named = merge(*(area for name, area in facts.flow_areas.items() if name not in _ORDINARY))
+    ordinary = subtract(intersect(starving, facts.quality.edges), named)
+    return ordinary.total > DOMINANT_SHARE * starving.total

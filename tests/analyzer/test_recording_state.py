@@ -185,6 +185,31 @@ def test_an_allocator_that_is_slow_all_the_time_is_no_cold_start() -> None:
     assert "MM003" in priced(result)
 
 
+def python_work(machine: Machine) -> None:
+    for _ in range(50):
+        with machine.python("train.py(20): swap"):
+            machine.idle(100)
+
+
+@pytest.mark.parametrize(("steps", "place"), [(1, "before"), (1, "after"), (1, "between"), (3, "before")])
+def test_python_at_the_edges_of_the_only_step_has_no_price(steps: int, place: str) -> None:
+    machine = Machine(A100, with_stack=1)
+    for _ in range(steps):
+        with machine.step():
+            for when in ("before", "between", "after"):
+                if when == place:
+                    with machine.python("train.py(12): reorder"):
+                        python_work(machine)
+                if when != "after":
+                    for _ in range(20):
+                        machine.launch(1_000, name="ampere_bf16_s16816gemm_128x64_tn")
+                    machine.synchronize()
+    facts = machine.facts()
+    assert facts.state is None
+    found = {finding.code: finding for finding in result_of(facts).findings}
+    assert (found["LB006"].saving is None) == (steps == 1 and place != "between")
+
+
 def test_what_is_hidden_is_said_without_a_price() -> None:
     machine = Machine(A100)
     cold_start(machine)
