@@ -133,7 +133,7 @@ class HostFlow(Struct, frozen=True, dict=True):
 
     @cached_property
     def _ending(self) -> Intervals:
-        """From the start of the operators that end gaps until their first launch reaches the device."""
+        """In each gap, from the start of the operator that ends it until its first launch reaches the device."""
         regions, slices = self.regions, self.regions.slices
         ended = np.flatnonzero(self.gaps.next_row < len(regions.gpu.work))
         launch = regions.links.launch_slice[regions.gpu.rows[self.gaps.next_row[ended]]]
@@ -143,4 +143,4 @@ class HostFlow(Struct, frozen=True, dict=True):
         op = slices.ancestor(launch, outermost)
         first = np.where(op >= 0, op, launch)
         begin = np.maximum(slices.start[first], slices.end[launch] - LONG_NS)
-        return union(begin, self.gaps.starved_end[ended])
+        return union(np.maximum(begin, self.gaps.start[ended]), self.gaps.starved_end[ended])

@@ -23,7 +23,7 @@ from traceopt.rules import (
 )
 
 # Share of the wait that a fix saves, low and expected: on the GPU, the same work takes a launch and a kernel.
-LOW, EXPECTED = 0.5, 0.9
+LOW, EXPECTED = 0.5, 0.95
 
 
 class CpuOperator(Rule):

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-import numpy as np
-
 from traceopt.analyzer.memory.curve import find_retries
 from traceopt.rules import (
     I8,
@@ -16,7 +14,6 @@ from traceopt.rules import (
     Fix,
     Rule,
     by_site,
-    median,
     ms,
     percent,
     priced,
@@ -28,14 +25,13 @@ from traceopt.rules import (
     without_calls,
 )
 
-PARTS = 10  # of a recording without step marks
 BASIS = "Assumes these calls and the waits in them are gone."
 
 
 class AllocatorChurn(Rule):
     """Measures how long the GPU is idle while the host calls `cudaMalloc`, `cudaFree`, `cudaHostAlloc` or similar, in
-    the median step. A recording without step marks is cut into ten parts with the same number of kernels, and the
-    median part counts, so that allocations at its start do not.
+    the median step. A recording without step marks is cut into ten parts with the same number of kernels. The median
+    part counts, so that allocations at its start do not.
 
     Why it costs: PyTorch's caching allocator keeps blocks so that a steady-state step asks the driver for nothing. Each
     call takes 0.1 to 1 ms, and cudaFree also waits until the GPU is done.
@@ -48,7 +44,7 @@ class AllocatorChurn(Rule):
 
     Pinned memory: allocate it once and reuse it, or let the DataLoader pin (`pin_memory=True`).
 
-    When it is wrong: the first steps fill the cache, which is not churn. A trace of only the start cannot show the
+    When it is wrong: the first steps fill the cache, which is not churn. A single recorded step cannot show the
     difference, so the confidence is then low. If memory is almost full, MM002 names the cause.
 
     Sources: PyTorch documentation, "CUDA semantics: memory management"; CUDA programming guide, "implicit
@@ -65,7 +61,7 @@ class AllocatorChurn(Rule):
     min_share: float = threshold(0.01, "smallest GPU wait for driver allocations, as a share of the median step")
 
     def check(self, facts: Facts) -> Findings:
-        stall = _steady_ns(facts)
+        stall = facts.idle.recurring_ns("allocation")
         if stall < self.min_share * facts.step_ns:
             return
         rows = _calls(facts)
@@ -104,19 +100,10 @@ class AllocatorChurn(Rule):
         )
 
     def passed(self, facts: Facts) -> str:
-        share = _steady_ns(facts) / facts.step_ns
+        share = facts.idle.recurring_ns("allocation") / facts.step_ns
         return (
             f"Driver allocations ({len(_calls(facts)):,}) leave the GPU idle for {percent(share)} of the median step."
         )
-
-
-def _steady_ns(facts: Facts) -> float:
-    """GPU starvation during driver allocations in the typical step, or of the typical part of an unmarked recording."""
-    if facts.steps.source != "window":
-        return facts.idle.typical_ns("allocation")
-    part = facts.gaps.next_row * PARTS // (len(facts.gpu.work) + 1)
-    cost = np.bincount(part, weights=facts.idle.of_gaps("allocation"), minlength=PARTS)
-    return min(float(cost.sum()), PARTS * median(cost))
 
 
 def _calls(facts: Facts) -> I8:

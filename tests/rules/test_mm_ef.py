@@ -107,10 +107,12 @@ class TestAllocatorChurn:
         assert found("MM003", example("cold_start").facts) == []
 
     @pytest.mark.real_traces
-    def test_a_lone_window_is_the_step(self) -> None:
-        (finding,) = found("MM003", real(ALEXNET))
+    def test_without_step_marks_allocations_have_to_recur(self) -> None:
+        (finding,) = found("MM003", real("public/tl_ddp_resnet18_mi300.json.gz"))
         assert finding.impact == "high"
-        assert finding.confidence == "low"
+        assert "2,821 times, from the first to the last kernel" in finding.why
+        assert found("MM003", real("public/param_linear_2080ti.json.gz")) == []
+        assert found("MM003", real(ALEXNET)) == []
 
     def test_retries_point_at_the_full_memory(self, example: GetExample) -> None:
         (finding,) = found("MM003", example("memory_pressure").facts)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 HEALTHY = ("healthy", "cuda_graph", "loss_item", "hidden_host_work")
 # The cost is measured idle time, or priced against aligned products of the same trace: within 10 % of the planted.
-PRICED = ("DL001", "LG001", "HS001", "HS002", "HS003", "HS004", "LG002", "PY001", "GM001")
+PRICED = ("DL001", "LG001", "HS001", "HS002", "HS003", "HS004", "LG002", "PY001", "GM001", "LB007")
 SPORADIC = ("LB004", "LB005", "DL005", "DL006")  # they hit some steps; the mean step pays
 HANDMADE = ("CM007", "CV003", "LB006", "TC003")  # no scenario of fixtures/ plants them: below
 BY_SIZE = ("CM008", "GM005", "IN001", "TC005")  # without a fixed twin of their own: in the tests of their family

@@ -85,7 +85,7 @@ REAL = {
     "hta/trace_filter/sampled_rank-0.json.gz": {"TQ003"},
     "hta/trace_filter/sampled_rank-1.json.gz": {"TQ003"},
     "hta/critical_path/alexnet/benchmark_result_2869224_1695835535_trace.json.gz": {"TQ002", "TQ004"},
-    "hta/critical_path/cuda_event_sync/event_sync_trace.json.gz": {"TQ002", "TQ003"},
+    "hta/critical_path/cuda_event_sync/event_sync_trace.json.gz": {"TQ002", "TQ003", "TQ004"},
     "hta/amd_trace/mi250_minitoy_train_ROCm6_2_kineto.json.gz": {"TQ004"},
     "tracelens/perf_model/normalization/normalization_layer_test.json.gz": {"TQ002", "TQ004"},
     "hta/negative_queue_length_values_check/rank0.json.gz": {"TQ010"},
@@ -179,11 +179,12 @@ class TestColdStart:
         assert notes(example("cold_start", fixed=True).facts) == {}
 
     def test_a_short_allocation_is_no_context(self) -> None:
-        def allocating(us: float) -> Facts:
-            return facts_of([*steps(3, 4_000), small_traces.runtime("cudaMalloc", 4_500, us, 0)])
+        def allocating(at: float, us: float) -> Facts:
+            call = small_traces.runtime("cudaMalloc", at, us, 0)
+            return facts_of([*steps(3, 4_000), small_traces.op("aten::empty", at, us), call])
 
-        assert "TQ004" not in notes(allocating(4_000))
-        long = facts_of([*steps(3, 4_000), small_traces.runtime("cudaMalloc", 14_500, 14_500, 0)])
+        assert "TQ004" not in notes(allocating(4_500, 4_000))
+        long = allocating(14_500, 14_500)
         assert long.quality.cold_share > 0.1
         assert "TQ004" in notes(long)
 

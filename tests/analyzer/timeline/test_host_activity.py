@@ -92,14 +92,6 @@ def test_threads_are_apart() -> None:
     assert times(host, OTHER) == {"launch": 70_000}
 
 
-def test_another_thread_where_one_shows_nothing() -> None:
-    host = host_of(annotation(LOADER, 100, 100), op("aten::mm", 150, 100, OTHER))
-    main, other = (next(i for i, t in enumerate(host.trace.threads) if t.tid == tid) for tid in (MAIN, OTHER))
-    found = {name: area.total for name, area in host.of_thread_else(other, main).items() if area.total}
-    assert found == {"launch": 100_000, "data_loading": 50_000}
-    assert host.of_thread_else(main, -1) == host.of_thread(main)
-
-
 def test_rows_are_the_outermost() -> None:
     host = host_of(
         python("torch/utils/data/dataloader.py(733): __next__", 100, 100),
