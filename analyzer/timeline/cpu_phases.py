@@ -17,11 +17,13 @@ from traceopt.analyzer.vocabulary import op_names
 
 # Name, label, is it model work? If phases nest, the first one owns the time.
 PHASES = (
+    ("loader_startup", "Starting data loader workers", False),
     ("data_loading", "Waiting for data", False),
     ("checkpoint", "Saving a checkpoint", False),
     ("logging", "Logging", False),
     ("gc", "Garbage collection", False),
     ("compile", "Compiling", False),
+    ("post_processing", "Post-processing", False),
     ("input_work", "Preprocessing outside the loader", False),
     ("optimizer", "Optimizer", True),
     ("backward", "Backward", True),
@@ -48,11 +50,13 @@ class CpuPhases(Struct, frozen=True, dict=True):
         host = self.host.of_thread(thread)
         regions = self.regions
         raw = {
+            "loader_startup": host["loader_startup"],
             "data_loading": host["data_loading"],
             "checkpoint": host["checkpoint"],
             "logging": host["logging"],
             "gc": host["gc"],
             "compile": host["compile"],
+            "post_processing": host["post_processing"],
             "input_work": host["input_work"],
             "optimizer": merge(regions.own_time(regions.optimizer, thread), regions.area(regions.zero_grad, thread)),
             "backward": regions.area(regions.backward),

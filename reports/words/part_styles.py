@@ -45,7 +45,7 @@ PARTS: dict[str, PartStyle] = {
     "python": PartStyle("launch", "horizontal", ""),
     "long_python": PartStyle("launch", "cross", "for a millisecond or longer"),
     "cpu_op": PartStyle("cpu", "diagonal", "operators that launch nothing"),
-    "small_ops": PartStyle("launch", "dots", "such as views"),
+    "small_ops": PartStyle("cpu", "dots", "such as views"),
     "compile": PartStyle("launch", "diagonal", "inside the step"),
     "hole": PartStyle("launch", "dots", "often garbage collection"),
     "gc": PartStyle("other", "diagonal", ""),
