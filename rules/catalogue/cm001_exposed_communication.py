@@ -14,6 +14,7 @@ from traceopt.rules import (
     Facts,
     Findings,
     Fix,
+    Price,
     RemoveHost,
     Rule,
     hide,
@@ -26,6 +27,8 @@ from traceopt.rules import (
     priced,
     threshold,
 )
+
+WORTH = 0.01  # of the step: if overlap can hide less, the finding has no saving
 
 
 class ExposedCommunication(Rule):
@@ -100,18 +103,21 @@ class ExposedCommunication(Rule):
                 )
                 + "".join(f" {_behind(facts, one)}." for one in serialized)
             ),
-            saving=priced(
-                facts,
-                (self.low * possible, self.expected * possible, possible),
-                _overlapped(facts, self.expected),
-                f"Assumes compute hides {percent(self.low)}, {percent(self.expected)} or 100% of the exposed time, and "
-                "at most the compute that no collective overlaps yet.",
-                low=_overlapped(facts, self.low),
-                high=_overlapped(facts, 1.0),
-            ),
+            saving=self._saving(facts, possible) if possible >= WORTH * facts.step_ns else None,
             evidence=evidence,
             locations=places(evidence),
             fix=_fix(serialized),
+        )
+
+    def _saving(self, facts: Facts, possible: float) -> Price:
+        return priced(
+            facts,
+            (self.low * possible, self.expected * possible, possible),
+            _overlapped(facts, self.expected),
+            f"Assumes compute hides {percent(self.low)}, {percent(self.expected)} or 100% of the exposed time, and at "
+            "most the compute that no collective overlaps yet.",
+            low=_overlapped(facts, self.low),
+            high=_overlapped(facts, 1.0),
         )
 
     def _serialized(self, facts: Facts) -> list[SerializedKinds]:

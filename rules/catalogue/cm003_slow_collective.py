@@ -27,6 +27,7 @@ from traceopt.rules import (
 )
 
 POINT_TO_POINT = "send_recv"  # a pipeline stage waits for its neighbor by design
+UNEVEN = "all_to_all"  # each rank may put in another size; how much the others put in is not recorded
 
 
 class SlowCollective(Rule):
@@ -44,7 +45,8 @@ class SlowCollective(Rule):
         NCCL_P2P_DISABLE, NCCL_IB_DISABLE, NCCL_SOCKET_IFNAME
 
     When it is wrong: the trace does not show the bandwidth of a shared network, nor whether a job that fits one node
-    really runs on one. Sends and receives between pipeline stages are left out, because a stage waits by design.
+    really runs on one. Sends and receives between pipeline stages are left out, because a stage waits by design. Ranks
+    may put different sizes into an all-to-all, so each call is given the time of the largest one.
 
     Sources: NCCL tests, "Performance reported by NCCL tests" (bus bandwidth); data sheets (docs/devices.md).
     """
@@ -79,7 +81,8 @@ class SlowCollective(Rule):
             if c.bus_factor is None or c.name == POINT_TO_POINT:
                 continue
             full = facts.gpu.work.duration[c.rows]
-            slow, expected = self._judged(facts, c, c.bytes * c.bus_factor, full)
+            size = np.full(c.calls, c.bytes.max()) if c.name == UNEVEN else c.bytes
+            slow, expected = self._judged(facts, c, size * c.bus_factor, full)
             if not slow.any():
                 continue
             excess = np.minimum(np.maximum(full - expected, 0), c.exposed)[slow]
