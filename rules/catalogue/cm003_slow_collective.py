@@ -77,6 +77,7 @@ class SlowCollective(Rule):
     def check(self, facts: Facts) -> Findings:
         count = facts.steps.count
         evidence, late = [], np.zeros(len(facts.gpu.work))  # excess time of each row, ns
+        of_small = 0.0  # the part of it in calls that no link can slow down as much
         for c in facts.collectives:
             if c.bus_factor is None or c.name == POINT_TO_POINT:
                 continue
@@ -87,6 +88,7 @@ class SlowCollective(Rule):
                 continue
             excess = np.minimum(np.maximum(full - expected, 0), c.exposed)[slow]
             late[c.rows[slow]] = excess
+            of_small += float(excess[size[slow] < self.min_bytes].sum())
             rate = median((c.bytes * c.bus_factor / np.maximum(full, 1))[slow])
             evidence.append(
                 Evidence(
@@ -104,7 +106,12 @@ class SlowCollective(Rule):
         yield self.finding(
             why=(
                 f"In each {ms(facts.step_ns)} step, collectives take {ms(excess_ns)} longer than their size needs at "
-                f"{self._fair(facts)}. Either this rank waits for a late one, or the link is slow."
+                f"{self._fair(facts)}. "
+                + (
+                    "Most of it is in small calls, so this rank waits for a late one."
+                    if of_small > 0.5 * late.sum()
+                    else "Either this rank waits for a late one, or the link is slow."
+                )
             ),
             saving=priced(
                 facts,

@@ -150,7 +150,10 @@ class TestLinkOfTheNode:
         assert "CM001" in [one.code for one in others]
 
     def test_a_small_collective_that_takes_milliseconds_waits_for_a_rank(self) -> None:
-        assert_finds(RULES["CM003"], after_compute(20_000, 5_000, megabytes=0.01))
+        finding = assert_finds(RULES["CM003"], after_compute(20_000, 5_000, megabytes=0.01))
+        assert finding.why.endswith("so this rank waits for a late one.")
+        finding = assert_finds(RULES["CM003"], after_compute(20_000, 10_000, megabytes=100))
+        assert finding.why.endswith("or the link is slow.")
 
     @pytest.mark.parametrize(
         "job",
