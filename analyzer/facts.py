@@ -312,7 +312,17 @@ class Facts(Struct, frozen=True, dict=True):
         if self.serving is not None:
             return False
         regions = self.regions
-        return bool(regions.backward.any() or regions.optimizer.any() or regions.zero_grad.any())
+        updates = self.gpu.kind.among("optimizer") & self.gpu.fused  # a CUDA graph replays them without an annotation
+        return bool(updates.any() or regions.backward.any() or regions.optimizer.any() or regions.zero_grad.any())
+
+    @cached_property
+    def compiled_share(self) -> float:
+        """Share (0..1) of the kernels in the window that torch.compile generated, or that its code launched; without
+        collectives and the optimizer's.
+        """
+        updates = self.regions.work_under(self.regions.optimizer | self.regions.zero_grad)
+        kernels = self.gpu.is_compute & (self.gpu.in_window > 0) & ~updates
+        return float((self.regions.compiled_work & kernels).sum() / max(1, kernels.sum()))
 
     @cached_property
     def autograd_nodes(self) -> float:
@@ -351,10 +361,12 @@ class Facts(Struct, frozen=True, dict=True):
 
     @cached_property
     def chains(self) -> Chains:
-        """Chains of unfused memory-bound kernels, without those of the optimizer and of unfused attention."""
+        """Chains of unfused memory-bound kernels, without those of the optimizer, of unfused attention and of compiled
+        code.
+        """
         optimizer = self.regions.work_under(self.regions.optimizer | self.regions.zero_grad)
         fusible = self.gpu.is_kernel & self.gpu.kind.among(*FUSIBLE_KINDS) & ~self.gpu.fused
-        return find_chains(self.gpu, fusible & ~optimizer & ~self.unfused_attention.mask)
+        return find_chains(self.gpu, fusible & ~optimizer & ~self.unfused_attention.mask & ~self.regions.compiled_work)
 
     @cached_property
     def unfused_attention(self) -> UnfusedAttention:

@@ -18,6 +18,7 @@ from traceopt.analyzer.timeline.gpu_work import GpuWork
 from traceopt.analyzer.timeline.launch_links import LaunchLinks
 from traceopt.analyzer.vocabulary import op_names
 from traceopt.analyzer.vocabulary.gemm_ops import is_gemm
+from traceopt.analyzer.vocabulary.kernel_names import is_inductor
 
 
 class Regions(Struct, frozen=True, dict=True):
@@ -118,6 +119,13 @@ class Regions(Struct, frozen=True, dict=True):
                 frame, compiled = region
                 out[frame] = max(out.get(frame, 0), compiled)
         return out
+
+    @cached_property
+    def compiled_work(self) -> Mask:
+        """The device's kernels that torch.compile generated, or that its code launched."""
+        code = self.named(op_names.is_compiled_code, ANNOTATION, OP)
+        generated = np.array([is_inductor(name) for name in self.trace.names] or [False])[self.gpu.work.name]
+        return np.asarray(self.gpu.is_kernel & (generated | self.work_under(code)))
 
     @cached_property
     def op_of_work(self) -> npt.NDArray[np.int64]:

@@ -10,6 +10,8 @@ from traceopt.analyzer.tables.schema import I8
 from traceopt.analyzer.tables.trace import Trace
 from traceopt.analyzer.vocabulary.serving_steps import Engine, Phase, ServingStep, engine_of_frame, serving_step
 
+MIN_RATED = 2  # steps: a single one is cut at both ends, and may have waited for the step before the recording
+
 
 class ServingMarks(Struct, frozen=True):
     """The annotated steps on the engine's thread, in order of time: `start` and `end` in ns, shape (len(steps),).
@@ -99,6 +101,7 @@ def _phase(phase: Phase, steps: list[ServingStep], duration: I8) -> ServingPhase
     requests = np.array([step.requests for step in steps])
     # Speculative decoding computes several tokens per request, and the annotation does not say how many are accepted.
     speculative = phase == "decode" and bool((tokens != requests)[known].any())
+    rated = known.sum() >= MIN_RATED and not speculative and phase != "idle"
     rates = tokens[known] * 1e9 / np.maximum(duration[known], 1)
     return ServingPhase(
         phase=phase,
@@ -106,7 +109,7 @@ def _phase(phase: Phase, steps: list[ServingStep], duration: I8) -> ServingPhase
         step_ns=median(duration[mine]),
         total_ns=int(duration[mine].sum()),
         tokens_per_step=median(tokens[known]) if known.any() else None,
-        tokens_per_s=median(rates) if known.any() and not speculative and phase != "idle" else None,
+        tokens_per_s=median(rates) if rated else None,
     )
 
 

@@ -18,6 +18,7 @@ Choices worth knowing:
 
 from __future__ import annotations
 
+import re
 from functools import lru_cache
 
 from msgspec import Struct
@@ -67,6 +68,12 @@ class KernelClass(Struct, frozen=True):
         return self.kind in ELIGIBLE_KINDS
 
 
+def is_inductor(name: str) -> bool:
+    """A kernel that torch.compile generated: ``triton_poi_fused_add_0``."""
+    return _INDUCTOR.match(name) is not None
+
+
+_INDUCTOR = re.compile(r"triton_(?:poi|per|red|mix|spl|tem|tpl|for)_")
 _ATTENTION = r"(?:flex_)?attention|sdpa|scaled_dot_product|flash"
 
 # Repeats in unanchored patterns are bounded, so that searching stays linear on hostile names.

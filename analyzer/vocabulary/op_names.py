@@ -168,6 +168,14 @@ def is_jit_compiled(name: str) -> bool:
     return _JIT_COMPILED.match(name) is not None
 
 
+def is_compiled_code(name: str) -> bool:
+    """An annotation or operator around the execution of code that torch.compile made."""
+    return name.startswith(("Torch-Compiled Region", "## Call CompiledFxGraph")) or name in (
+        "CompiledFunction",
+        "CompiledFunctionBackward",
+    )
+
+
 _COMPILED_REGION = re.compile(r"^Torch-Compiled Region: (?P<frame>\d+)/(?P<compiled>\d+)")
 
 

@@ -20,6 +20,7 @@ from traceopt.rules import (
     priced,
     threshold,
 )
+from traceopt.rules.advice.compilation import engine_graphs, replayed
 from traceopt.rules.savings.merged_gemms import place
 
 
@@ -63,6 +64,8 @@ class DecodeLaunchBound(Rule):
     def applies(self, facts: Facts) -> str | None:
         if facts.trains:
             return "This run trains."
+        if (graphs := replayed(facts)) is not None:
+            return graphs
         return None if len(facts.gemm_calls) else "No matmul of known shape in this trace."
 
     def check(self, facts: Facts) -> Findings:
@@ -71,6 +74,7 @@ class DecodeLaunchBound(Rule):
         if starved < self.min_share * facts.step_ns or few < self.min_few_rows or products < self.min_products:
             return
         location, dispatch = place(facts, 0), dispatch_area(facts)
+        engine = engine_graphs(facts)
         yield self.finding(
             why=(
                 f"{percent(few)} of the {products:,.0f} matmuls per step have {self.max_rows} rows or fewer, which is "
@@ -89,7 +93,10 @@ class DecodeLaunchBound(Rule):
                 Evidence("Kernels", calls_per_step=round(facts.repetition.kernels, 3)),
             ],
             locations=[location] if location else [],
-            fix=Fix(
+            title=None if engine is None else "Use the engine's CUDA graphs for decoding",
+            fix=Fix(f"{engine}.")
+            if engine is not None
+            else Fix(
                 "Compile the decoding step with a static cache and CUDA graphs, or serve the model with vLLM, TGI, "
                 "SGLang, TensorRT-LLM or llama.cpp.",
                 'model.generation_config.cache_implementation = "static"\n'

@@ -29,7 +29,10 @@ from traceopt.rules import (
     threshold,
     union,
 )
+from traceopt.rules.advice.compilation import compiled, engine_graphs, replayed
 from traceopt.rules.savings.starvation import dispatch_amount
+
+GRAPHS = 'model = torch.compile(model, mode="reduce-overhead")'
 
 
 class LaunchBound(Rule):
@@ -50,6 +53,9 @@ class LaunchBound(Rule):
 
     Fused optimizers, fewer Python hooks and fewer tiny operators also help: one embedding with offsets instead of a
     list of embeddings, torch.stack and one matmul instead of a loop.
+
+    If torch.compile made most kernels, graphs launch most of them, or a serving engine runs, the finding says what is
+    left to do.
 
     When it is wrong: recording stacks and shapes slows the host by a third or more, so the share without the profiler
     is smaller. A step that waits for other ranks or for data may look launch-bound just after the wait.
@@ -85,7 +91,9 @@ class LaunchBound(Rule):
         usual = median(facts.gpu.work.duration[kernels]) if kernels.any() else 0.0
         evidence, locations = self._evidence(facts)
         dispatch = dispatch_area(facts)
+        title, fix = _remedy(facts)
         yield self.finding(
+            title=title,
             why=(
                 f"The GPU waits {ms(starved)} of each {ms(facts.step_ns)} step for kernels that the host has not "
                 f"launched yet. A step runs {count:,.0f} kernels with a median of {microseconds(usual)}."
@@ -101,11 +109,7 @@ class LaunchBound(Rule):
             ),
             evidence=evidence,
             locations=locations,
-            fix=Fix(
-                "Raise the batch size if memory allows. Otherwise use torch.compile, which fuses kernels and (with "
-                "mode='reduce-overhead') replays them as CUDA graphs.",
-                'model = torch.compile(model, mode="reduce-overhead")',
-            ),
+            fix=fix,
         )
 
     def _evidence(self, facts: Facts) -> tuple[list[Evidence], list[Location]]:
@@ -135,10 +139,11 @@ class LaunchBound(Rule):
             time_ns = facts.steps.mean_ns(area)
             if site.location is None or site.calls < self.min_calls * count or time_ns < self.min_share * facts.step_ns:
                 continue
+            both = ", forward and backward" if facts.trains else ""
             yield self.finding(
                 title="Batch many small operations into one",
                 why=(
-                    f"One line calls {site.calls / count:,.0f} operators per step, forward and backward, with a median "
+                    f"One line calls {site.calls / count:,.0f} operators per step{both}, with a median "
                     f"of {ms(median(mine.end - mine.start))}. They take {ms(time_ns)} of each "
                     f"{ms(facts.step_ns)} step."
                 ),
@@ -166,3 +171,25 @@ class LaunchBound(Rule):
         if not facts.has_gpu:
             return "No line calls many tiny operators."
         return f"The GPU waits for launches for {percent(dispatch_ns(facts) / facts.step_ns)} of the median step."
+
+
+def _remedy(facts: Facts) -> tuple[str | None, Fix]:
+    """Title (None: the rule's) and fix. Code that is compiled, replayed or served already is not told to become so."""
+    if (graphs := replayed(facts)) is not None:
+        text = f"{graphs} Capture what still runs outside them (see the evidence), or raise the batch size."
+        return "Reduce launch overhead outside the CUDA graphs", Fix(text)
+    if (engine := engine_graphs(facts)) is not None:
+        return "Reduce launch overhead: the engine's CUDA graphs", Fix(
+            f"{engine}. Larger batches of requests also help."
+        )
+    if compiled(facts):
+        text = (
+            "The model is compiled already. Raise the batch size if memory allows, or let the compiler replay its "
+            "kernels as CUDA graphs (mode='reduce-overhead')."
+        )
+        return "Reduce launch overhead: larger batch or CUDA graphs", Fix(text, GRAPHS)
+    text = (
+        "Raise the batch size if memory allows. Otherwise use torch.compile, which fuses kernels and (with "
+        "mode='reduce-overhead') replays them as CUDA graphs."
+    )
+    return None, Fix(text, GRAPHS)

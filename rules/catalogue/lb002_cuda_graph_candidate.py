@@ -31,6 +31,7 @@ from traceopt.rules import (
     threshold,
     times,
 )
+from traceopt.rules.advice.compilation import compiled, engine_graphs
 
 MOST_LAUNCHES = 0.8  # of the training thread's launches: the innermost function with this share runs the step
 EDGE = 0.05  # of a step's kernels: earlier and later events are at the step's edge, outside a capture
@@ -114,10 +115,7 @@ class CudaGraphCandidate(Rule):
                 *evidence,
             ],
             locations=_holder(facts),
-            fix=Fix(
-                "Compile with CUDA graphs, or capture the forward and backward passes.",
-                'model = torch.compile(model, mode="reduce-overhead")',
-            ),
+            fix=_fix(facts),
             confidence="medium" if blockers else "high",
             shares_cause_with=["LB001"],
         )
@@ -130,6 +128,14 @@ class CudaGraphCandidate(Rule):
         else:
             kernels = f"{percent(same.same_share)} of the steps launch the same kernels"
         return f"{kernels}; the GPU waits for launches for {starved} of the step."
+
+
+def _fix(facts: Facts) -> Fix:
+    if (engine := engine_graphs(facts)) is not None:
+        return Fix(f"{engine}.")
+    passes = "the forward and backward passes" if facts.trains else "the forward pass"
+    how = "Pass mode='reduce-overhead' to torch.compile" if compiled(facts) else "Compile with CUDA graphs"
+    return Fix(f"{how}, or capture {passes}.", 'model = torch.compile(model, mode="reduce-overhead")')
 
 
 def _blockers(facts: Facts) -> tuple[list[str], list[Evidence]]:

@@ -19,11 +19,13 @@ from traceopt.rules import (
     priced,
     threshold,
 )
+from traceopt.rules.advice.compilation import compiled, engine_fusion
 
 
 class UnfusedElementwise(Rule):
     """Measures sequences of two or more pointwise, copy, norm, softmax and reduction kernels that run back to back on a
-    stream and that no compiler fused. The optimizer's own kernels do not count.
+    stream and that no compiler fused. The optimizer's own kernels do not count, nor those that compiled code launches:
+    there the compiler has already decided.
 
     Why it costs: such kernels are memory-bound. Each one reads what the previous one has just written. Fused, the data
     stays in registers, and only the first read and the last write remain.
@@ -60,7 +62,9 @@ class UnfusedElementwise(Rule):
             return
         gain = chains.fused_gain_ns / count
         evidence = kernel_evidence(facts, chains.mask)
+        title, fix = _remedy(facts)
         yield self.finding(
+            title=title,
             why=(
                 f"Each step runs {chains.kernels / count:,.0f} pointwise, copy and norm kernels in unfused chains of "
                 f"{chains.kernels / chains.count:.1f} on average. They take {ms(time)} of each {ms(facts.step_ns)} "
@@ -77,10 +81,7 @@ class UnfusedElementwise(Rule):
             ),
             evidence=evidence,
             locations=places(evidence),
-            fix=Fix(
-                "Compile the model (or its blocks), or use fused kernels for norm, rotary embedding and loss.",
-                "model = torch.compile(model)",
-            ),
+            fix=fix,
         )
 
     def _fused(self, facts: Facts, share: float) -> Changes:
@@ -91,3 +92,16 @@ class UnfusedElementwise(Rule):
     def passed(self, facts: Facts) -> str:
         share = facts.chains.time_ns / facts.steps.window_ns
         return f"Chains of unfused pointwise kernels take {percent(share)} of the step."
+
+
+def _remedy(facts: Facts) -> tuple[str | None, Fix]:
+    """Title (None: the rule's) and fix."""
+    blocks = "norm, rotary embedding and loss" if facts.trains else "norm, activation and rotary embedding"
+    if facts.serving_engine is not None:
+        fusion = engine_fusion(facts) or f"Use the engine's fused kernels for {blocks}"
+        return "Fuse pointwise kernels in the engine", Fix(f"{fusion}.")
+    if compiled(facts):
+        text = f"Most kernels are compiled already. Compile the rest too, or use fused kernels for {blocks}."
+        return "Fuse the pointwise kernels outside compiled code", Fix(text)
+    text = f"Compile the model (or its blocks), or use fused kernels for {blocks}."
+    return None, Fix(text, "model = torch.compile(model)")

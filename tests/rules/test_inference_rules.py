@@ -1,12 +1,24 @@
-"""Advice for training is left out of inference, and what is compiled is not told to compile."""
+"""Advice for training is left out of inference, and what is compiled, replayed or served is not told to become so."""
 
 from __future__ import annotations
 
+import pytest
+
 from fixtures.serving import VLLM, serve
+from traceopt.result.finding import Finding
+from traceopt.rules.catalogue.in002_decode_launch_bound import DecodeLaunchBound
+from traceopt.rules.catalogue.lb001_launch_bound import LaunchBound
+from traceopt.rules.catalogue.lb002_cuda_graph_candidate import CudaGraphCandidate
+from traceopt.rules.catalogue.lb003_unfused_elementwise import UnfusedElementwise
 from traceopt.rules.catalogue.tc003_low_tensor_core_use import LowTensorCoreUse
-from traceopt.testing import answer
+from traceopt.rules.rule import Rule
+from traceopt.testing import A100, Machine, answer, assert_finds
+from traceopt.testing.events import kernel, op
 
 SIMT = "maxwell_fp16_hgemm_128x64_nn"
+EAGER = "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>>"
+COMPILED_REGION = "## Call CompiledFxGraph fabc ##"
+SHAPES = {"Input Dims": [[4, 4096], [4096, 4096]], "Input type": ["c10::Half", "c10::Half"]}
 
 
 def test_tc003_does_not_apply_to_decode_steps() -> None:
@@ -15,3 +27,102 @@ def test_tc003_does_not_apply_to_decode_steps() -> None:
         for phase in ("prefill", "decode")
     }
     assert status == {"prefill": "found", "decode": "not_applicable"}
+
+
+def launching(name: str = "gemm", frame: str = "serve.py(3): loop", region: str = "region") -> Machine:
+    """Five steps in which the GPU waits for the launch of each of 40 kernels."""
+    machine = Machine(A100, with_stack=1, record_shapes=1)
+    for _ in range(5):
+        with machine.step(), machine.python(frame), machine.annotate(region):
+            for _ in range(40):
+                start = machine.now
+                machine.idle(60)
+                machine.launch(20, name=name)
+                machine.events.append(op("aten::mm", start, machine.now - start, **SHAPES))
+            machine.synchronize()
+    return machine
+
+
+def replaying() -> Machine:
+    """Five steps that launch graphs of 20 kernels, each after a pause of the host."""
+    machine = Machine(A100, with_stack=1, record_shapes=1)
+    for _ in range(5):
+        with machine.step(), machine.python("serve.py(3): loop"):
+            for _ in range(10):
+                start = machine.now
+                machine.idle(300)
+                number = machine.call("cudaGraphLaunch", 10)
+                machine.events.append(op("aten::mm", start, machine.now - start, **SHAPES))
+                for i in range(20):
+                    machine.events.append(kernel("gemm", machine.now + 3 + 10 * i, 9, number, 7))
+                machine.idle(203)
+    return machine
+
+
+def advice(finding: Finding) -> str:
+    return f"{finding.title}. {finding.fix.text} {finding.fix.code or ''}"
+
+
+@pytest.mark.parametrize("rule", [LaunchBound, CudaGraphCandidate, DecodeLaunchBound])
+@pytest.mark.parametrize(
+    ("machine", "said", "unsaid"),
+    [
+        (launching(), "torch.compile", "enforce-eager"),
+        (launching(frame="vllm/v1/worker/gpu_worker.py(3): execute_model"), "--enforce-eager", "torch.compile"),
+        (launching(frame="sglang/srt/managers/scheduler.py(3): loop"), "--disable-cuda-graph", "torch.compile"),
+    ],
+)
+def test_an_engine_is_told_its_own_switches(rule: type[Rule], machine: Machine, said: str, unsaid: str) -> None:
+    text = advice(assert_finds(rule, machine))
+    assert said in text
+    assert unsaid not in text
+
+
+@pytest.mark.parametrize(
+    "machine", [launching(region=COMPILED_REGION), launching(name="triton_poi_fused_add_0")], ids=["code", "kernels"]
+)
+def test_compiled_code_is_told_to_use_graphs_but_not_to_compile(machine: Machine) -> None:
+    assert machine.facts().compiled_share == 1.0
+    launches, graphs = assert_finds(LaunchBound, machine), assert_finds(CudaGraphCandidate, machine)
+    assert "compiled already" in launches.fix.text
+    assert "torch.compile" not in launches.title
+    assert graphs.fix.text.startswith("Pass mode='reduce-overhead' to torch.compile")
+
+
+def test_kernels_that_graphs_launch_are_not_told_to_use_graphs() -> None:
+    machine = replaying()
+    text = advice(assert_finds(LaunchBound, machine))
+    assert "Graphs already launch 100% of the kernels." in text
+    assert "torch.compile" not in text
+    for rule in (CudaGraphCandidate, DecodeLaunchBound):
+        check, findings = answer(rule, machine)
+        assert (check.status, findings) == ("not_applicable", [])
+
+
+def pointwise(region: str, frame: str = "serve.py(3): loop") -> Machine:
+    """Five steps of pointwise kernels alone."""
+    machine = Machine(A100, with_stack=1)
+    for _ in range(5):
+        with machine.step(), machine.python(frame), machine.annotate(region):
+            for _ in range(20):
+                machine.launch(100, name=EAGER)
+            machine.synchronize()
+    return machine
+
+
+def test_lb003_leaves_the_kernels_of_compiled_code_alone() -> None:
+    assert answer(UnfusedElementwise, pointwise(COMPILED_REGION))[1] == []
+    assert "torch.compile(model)" in advice(assert_finds(UnfusedElementwise, pointwise("forward")))
+
+
+def test_lb003_names_the_engine() -> None:
+    finding = assert_finds(UnfusedElementwise, pointwise("forward", "sglang/srt/managers/scheduler.py(3): run_batch"))
+    assert "--enable-torch-compile" in finding.fix.text
+    assert finding.fix.code is None
+
+
+def test_a_fused_optimizer_kernel_is_training() -> None:
+    """A CUDA graph of the whole step replays the optimizer without its annotation."""
+    fused = "void at::native::multi_tensor_apply_kernel<at::native::FusedAdamMathFunctor<float, 4>>"
+    assert launching(fused).facts().trains
+    assert not launching().facts().trains

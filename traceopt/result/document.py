@@ -247,7 +247,8 @@ class ServingPhase(Struct, frozen=True):
         float | None, note("tokens that a step computes; null: the annotation does not say", "per step")
     ]
     tokens_per_s: Annotated[
-        float | None, note("the same per second; null: not known, or speculative decoding rejects some", "per second")
+        float | None,
+        note("the same per second; null: only one step, or speculative decoding rejects some", "per second"),
     ]
 
 

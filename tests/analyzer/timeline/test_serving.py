@@ -134,4 +134,5 @@ def test_real_engines(path: str, engine: str, phase: str, tokens: int) -> None:
     assert result.serving is not None
     assert result.serving.engine == engine
     assert [(one.phase, one.count, one.tokens_per_step) for one in result.serving.phases] == [(phase, 1, tokens)]
+    assert result.serving.phases[0].tokens_per_s is None  # one step that waits for work from before the recording
     assert result.step.source == "annotation"

@@ -1,0 +1,41 @@
+"""What is left to advise where the model is compiled, replayed by graphs, or served by an engine."""
+
+from __future__ import annotations
+
+from traceopt.analyzer.facts import Facts
+from traceopt.result.quantities import percent
+
+MOSTLY = 0.5  # of the kernels
+
+# How each serving engine turns its CUDA graphs off; without that they are on.
+_EAGER = {
+    "vLLM": "Start vLLM without --enforce-eager, and capture the batch sizes you serve (cudagraph_capture_sizes)",
+    "SGLang": "Start SGLang without --disable-cuda-graph, and capture the batch sizes you serve (--cuda-graph-max-bs)",
+    "TensorRT-LLM": "Turn on TensorRT-LLM's CUDA graphs (cuda_graph_config), with the batch sizes you serve",
+    "TGI": "Let TGI capture the batch sizes you serve (--cuda-graphs)",
+}
+_FUSION = {
+    "vLLM": "Let vLLM compile the model (without --enforce-eager; -O3), or use a model with its fused layers",
+    "SGLang": "Start SGLang with --enable-torch-compile, or use a model with its fused layers",
+}
+
+
+def compiled(facts: Facts) -> bool:
+    """Whether torch.compile made or launched most kernels."""
+    return facts.compiled_share >= MOSTLY
+
+
+def replayed(facts: Facts) -> str | None:
+    """ "Graphs already launch 80% of the kernels.", if graphs launch most of them."""
+    share = facts.repetition.replayed_share
+    return f"Graphs already launch {percent(share)} of the kernels." if share > MOSTLY else None
+
+
+def engine_graphs(facts: Facts) -> str | None:
+    """How to turn on the CUDA graphs of the serving engine; None if there is no engine."""
+    return _EAGER.get(facts.serving_engine or "")
+
+
+def engine_fusion(facts: Facts) -> str | None:
+    """How to fuse more kernels in the serving engine; None if there is no engine, or no way."""
+    return _FUSION.get(facts.serving_engine or "")
