@@ -258,7 +258,7 @@ class Facts(Struct, frozen=True, dict=True):
         return find_untraced_python(self.slices, self.gaps, self.trace.names)
 
     def python_samples(self, area: Intervals) -> PythonSamples:
-        """What the training thread runs at sampled times of an area."""
+        """What the main thread runs at sampled times of an area."""
         return sample_python(self.slices, self.steps.thread, area)
 
     @cached_property
@@ -268,12 +268,12 @@ class Facts(Struct, frozen=True, dict=True):
 
     @cached_property
     def cpu_phases(self) -> CpuPhases:
-        """CPU-only runs: the time of the training thread by phase (forward, backward, loading, ...)."""
+        """CPU-only runs: the time of the main thread by phase (forward, backward, loading, ...)."""
         return CpuPhases(self.host, self.regions, self.steps)
 
     @property
     def stalls(self) -> Idle | CpuPhases:
-        """Why the device waits, by cause: idle gaps of the GPU, or phases of the training thread in a CPU-only run."""
+        """Why the device waits, by cause: idle gaps of the GPU, or phases of the main thread in a CPU-only run."""
         return self.idle if self.has_gpu else self.cpu_phases
 
     def stalled_within(self, start: I8, end: I8) -> I8:

@@ -4,7 +4,7 @@
 python benchmarks/capture_cost.py [--pairs N]
 
 The loop runs in its own process, alternately bare and under `traceopt run`. Each run prints the CPU time of the
-training thread per step: the minimum over several epochs. The few recorded steps are in the first epoch. Needs torch.
+main thread per step: the minimum over several epochs. The few recorded steps are in the first epoch. Needs torch.
 """
 
 from __future__ import annotations

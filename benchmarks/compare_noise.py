@@ -4,7 +4,7 @@
 python benchmarks/compare_noise.py --record                           # adds runs to compare_noise.json
 python benchmarks/compare_noise.py --write docs/compare-accuracy.md   # evaluates them
 
-A round records the healthy workload on the CPU twice, and once with each step 5 % slower. If the training thread waited
+A round records the healthy workload on the CPU twice, and once with each step 5 % slower. If the main thread waited
 for a core for a tenth of the run (PY002), the run is recorded again. Trials are drawn from these rounds.
 """
 
@@ -36,7 +36,7 @@ ROUNDS = 66  # each with two runs of the healthy script and one of the slower sc
 STEPS = 20  # recorded per run, after 8 others
 SLOWER_SHARE = 0.05
 ROUND = {"healthy": (0.0, 0.0), "slower": (SLOWER_SHARE,)}
-CROWDED_SHARE = 0.1  # of a run during which the training thread waited for a core
+CROWDED_SHARE = 0.1  # of a run during which the main thread waited for a core
 MOST_DISCARDED = 3  # per run
 
 TRIALS = 20
@@ -121,7 +121,7 @@ Written by `python benchmarks/compare_noise.py --write docs/compare-accuracy.md`
 
 `fixtures/workloads/healthy.py`, a small GPT, was recorded in {len(runs["slower"])} rounds: twice as it is, and once
 with each step {SLOWER_SHARE:.0%} slower (`--slower {SLOWER_SHARE}`). Each run has {STEPS} steps of {step_ms:.0f} ms.
-{data["discarded"]} runs were discarded: their training thread waited for a core for at least a tenth of the time.
+{data["discarded"]} runs were discarded: their main thread waited for a core for at least a tenth of the time.
 
 Runs of the same script differ by {spread:.1%} (standard deviation of their median steps), because the machine has only
 {here["cores"]} cores and other programs used them at times. Over all runs, the slower script is {planted:.1%} slower.

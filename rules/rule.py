@@ -119,6 +119,7 @@ class Rule:
         evidence: list[Evidence],
         locations: list[Location] | None = None,
         title: str | None = None,
+        risk: str | None = None,
         confidence: Confidence | None = None,
         shares_cause_with: list[str] | None = None,
     ) -> Priced:
@@ -132,7 +133,7 @@ class Rule:
             impact=impact_of(saving),
             confidence=confidence or self.confidence,
             effort=self.effort,
-            risk=self.risk,
+            risk=risk or self.risk,
             saving=saving,
             why=why,
             evidence=evidence,

@@ -60,7 +60,7 @@ _CPU_SIDES = (
     "Model work",
     "stall",
     "model",
-    "Patterned parts: no model work on the training thread.",
+    "Patterned parts: no model work on the main thread.",
 )
 
 

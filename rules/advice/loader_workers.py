@@ -64,7 +64,7 @@ class LoaderPlan(Struct, frozen=True):
 
     @property
     def most(self) -> int | None:
-        """Workers that the cores can run besides the training thread; None if the number of cores is unknown."""
+        """Workers that the cores can run besides the main thread; None if the number of cores is unknown."""
         if self.cores is None:
             return None
         computing = 1.0 if self._computing is None else max(self._computing, LEAST_SHARE)
@@ -163,7 +163,7 @@ class LoaderPlan(Struct, frozen=True):
 
 
 def loader_rows(facts: Facts) -> npt.NDArray[np.int64]:
-    """The outermost slices of the training thread that are inside a loader."""
+    """The outermost slices of the main thread that are inside a loader."""
     rows = facts.host.rows_of("data_loading")
     return np.asarray(rows[facts.slices.thread[rows] == facts.steps.thread])
 

@@ -60,7 +60,7 @@ def remedies(facts: Facts) -> list[Remedy]:
         found += _optimizer(facts, held if known else None)
         found += _sharded(facts, held if known else None)
     else:
-        found += [_smaller_batch(held), _four_bit_weights(facts, held if known else None)]
+        found += [_smaller_batch(held), _four_bit_weights(facts, held)]
     return [one for one in found if one is not None and (one.bytes is None or one.bytes > 0)]
 
 
@@ -114,7 +114,7 @@ def _accumulation(held: Composition | None) -> Remedy:
 
 
 def _smaller_batch(held: Composition | None) -> Remedy:
-    return Remedy("Half the batch", None if held is None else held.of_the_batch // 2)
+    return Remedy("A smaller batch", None if held is None else held.of_the_batch // 2)
 
 
 def _optimizer(facts: Facts, held: Composition | None) -> list[Remedy]:
@@ -151,8 +151,10 @@ def _sharded(facts: Facts, held: Composition | None) -> list[Remedy]:
     ]
 
 
-def _four_bit_weights(facts: Facts, held: Composition | None) -> Remedy:
+def _four_bit_weights(facts: Facts, held: Composition | None) -> Remedy | None:
+    """Only where the weights are known: what fills the memory may be a KV cache instead."""
     state = facts.model_state
-    known = held is not None and state is not None
-    gain = held.of(PARAMETERS) - state.parameters // 2 if known and held and state else None
+    if held is None or state is None or not held.of(PARAMETERS):
+        return None
+    gain = held.of(PARAMETERS) - state.parameters // 2
     return Remedy("Weights in 8 or 4 bits", gain, "BitsAndBytesConfig(load_in_4bit=True)")

@@ -27,6 +27,7 @@ class SyncRule(Rule):
 
     reason: ClassVar[str]
     fix: ClassVar[Fix]
+    inference_fix: ClassVar[Fix | None] = None  # where it differs: there is no loss
     does: ClassVar[str]  # what happens, for the sentence "... 2 times a step"
     family: ClassVar[str] = "host synchronization"
     requires: ClassVar[tuple[str, ...]] = ("gpu", "launches")
@@ -66,7 +67,7 @@ class SyncRule(Rule):
             ),
             evidence=site_evidence(facts, sites, lambda site: name_of(facts, int(site.rows[0]))),
             locations=site_locations(sites),
-            fix=self.fix,
+            fix=self.fix if facts.trains else self.inference_fix or self.fix,
         )
 
     def _shared(self, facts: Facts, rows: npt.NDArray[np.int64]) -> list[str]:

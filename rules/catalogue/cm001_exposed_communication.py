@@ -29,11 +29,16 @@ from traceopt.rules import (
 )
 
 WORTH = 0.01  # of the step: if overlap can hide less, the finding has no saving
+INFERENCE_FIX = Fix(
+    "If each layer waits for its all-reduce (tensor parallelism), use fewer GPUs per replica, an all-reduce made for "
+    "small messages (symmetric memory, an engine's custom all-reduce), or two batches that take turns. Start other "
+    "collectives as soon as their input is ready."
+)
 
 
 class ExposedCommunication(Rule):
     """Measures exposed (non-overlapped) communication: the time in which collectives run and the GPU computes nothing.
-    On a CPU-only run it is the time in which the training thread waits for communication. A collective that waits for a
+    On a CPU-only run it is the time in which the main thread waits for communication. A collective that waits for a
     slower rank spins and counts as running.
 
     Why it costs: the GPU computes nothing in that time.
@@ -56,6 +61,9 @@ class ExposedCommunication(Rule):
 
     The saving: overlap hides communication behind compute, so it can hide at most the compute that no collective
     overlaps yet.
+
+    In inference there is no backward pass to hide behind: with tensor parallelism each layer waits for its all-reduce.
+    Use fewer GPUs per replica, or an all-reduce made for small messages.
 
     When it is wrong: one rank's trace cannot tell a slow link from a late peer. A larger batch per GPU changes the
     balance more than any flag.
@@ -90,7 +98,7 @@ class ExposedCommunication(Rule):
         room, possible = float(overlap.free_compute_ns.mean()), float(overlap.possible_ns.mean())
         serialized = self._serialized(facts)
         evidence = [*self._evidence(facts), *(_wait(facts, one) for one in serialized)]
-        who = "Exposed communication takes" if facts.has_gpu else "The training thread waits for communication for"
+        who = "Exposed communication takes" if facts.has_gpu else "The main thread waits for communication for"
         hidden = overlap.hidden_share
         yield self.finding(
             why=(
@@ -106,7 +114,7 @@ class ExposedCommunication(Rule):
             saving=self._saving(facts, possible) if possible >= WORTH * facts.step_ns else None,
             evidence=evidence,
             locations=places(evidence),
-            fix=_fix(serialized),
+            fix=_fix(serialized) if facts.trains else INFERENCE_FIX,
         )
 
     def _saving(self, facts: Facts, possible: float) -> Price:

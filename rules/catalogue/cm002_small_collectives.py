@@ -47,9 +47,11 @@ class SmallCollectives(Rule):
 
         model = DistributedDataParallel(model, bucket_cap_mb=25)   # does it during the backward pass
 
-    When it is wrong: compute may already hide the calls. Only exposed time counts, and host time while the GPU has no
-    work. Time of a call beyond three times the median is not counted: there this rank waits for a late one, or moves a
-    larger buffer.
+    When it is wrong: calls that depend on each other cannot be coalesced, such as those of tensor parallelism, one per
+    layer; the rule does not apply to serving engines. Compute may already hide the calls: only exposed time counts, and host time
+    while the GPU has no work.
+    Time of a call beyond three times the median is not counted: there this rank waits for a late one, or moves a larger
+    buffer.
 
     Sources: NCCL documentation, "Group Calls"; Li et al., "PyTorch Distributed" (VLDB 2020), gradient bucketing.
     """
@@ -66,6 +68,8 @@ class SmallCollectives(Rule):
     small_us: float = threshold(200.0, "longest median call that counts as small if sizes were not recorded, in µs")
 
     def applies(self, facts: Facts) -> str | None:
+        if facts.serving_engine is not None:
+            return "Each layer waits for its collective, so they cannot be coalesced."
         return None if facts.collectives else "No collectives in this trace."
 
     def check(self, facts: Facts) -> Findings:
@@ -107,11 +111,15 @@ class SmallCollectives(Rule):
             evidence=evidence,
             locations=places(evidence),
             fix=Fix(
-                "Flatten the tensors into one buffer, or let DDP's buckets do the reduction.",
+                "Flatten the tensors into one buffer, or let DDP's buckets do the reduction."
+                if facts.trains
+                else "Flatten the tensors that are ready at the same time into one buffer.",
                 "flat = torch.cat([p.grad.flatten() for p in params])\n"
                 "dist.all_reduce(flat)\n"
                 "for p, part in zip(params, flat.split([p.numel() for p in params])):\n"
-                "    p.grad.copy_(part.view_as(p))",
+                "    p.grad.copy_(part.view_as(p))"
+                if facts.trains
+                else "dist.all_reduce(torch.cat([t.flatten() for t in tensors]))",
             ),
             shares_cause_with=["CM001"],
         )

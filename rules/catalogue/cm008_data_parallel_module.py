@@ -108,7 +108,7 @@ class DataParallelModule(Rule):
 
 
 def _work(facts: Facts) -> I8:
-    """DataParallel's own work on the training thread: its autograd functions and Python frames."""
+    """DataParallel's own work on the main thread: its autograd functions and Python frames."""
     regions, slices = facts.regions, facts.slices
     module = regions.named(lambda name: _MODULE.search(name) is not None, PYTHON)
     frames = regions.named(lambda name: _FRAME.search(name) is not None, PYTHON) & (slices.nearest(module) >= 0)

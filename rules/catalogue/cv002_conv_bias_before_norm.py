@@ -65,10 +65,11 @@ class ConvBiasBeforeNorm(Rule):
             return
         slices, chosen = facts.slices, facts.convolutions.with_bias[facts.convolutions.before_norm]
         sites = by_site(facts, chosen, slices.end[chosen] - slices.start[chosen])
+        gradients = " and their gradients" if facts.trains else ""
         yield self.finding(
             why=(
                 f"{len(chosen) / facts.steps.count:,.0f} convolutions per step have a bias that the next batch norm "
-                f"cancels. The biases and their gradients take {ms(time)} of each {ms(facts.step_ns)} step."
+                f"cancels. The biases{gradients} take {ms(time)} of each {ms(facts.step_ns)} step."
             ),
             saving=priced(
                 facts,
@@ -78,7 +79,12 @@ class ConvBiasBeforeNorm(Rule):
             ),
             evidence=site_evidence(facts, sites, lambda _: "Convolution with a bias before a batch norm"),
             locations=site_locations(sites),
-            fix=Fix("Pass bias=False to these convolutions.", "nn.Conv2d(64, 128, 3, padding=1, bias=False)"),
+            fix=Fix("Pass bias=False to these convolutions.", "nn.Conv2d(64, 128, 3, padding=1, bias=False)")
+            if facts.trains
+            else Fix(
+                "In evaluation mode, fold each batch norm into its convolution, which also removes its kernel.",
+                "conv = torch.nn.utils.fusion.fuse_conv_bn_eval(conv.eval(), norm.eval())",
+            ),
         )
 
     def passed(self, facts: Facts) -> str:

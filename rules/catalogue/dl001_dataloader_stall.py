@@ -28,7 +28,7 @@ from traceopt.rules.advice.loader_workers import LoaderPlan, loader_rows, plan_l
 
 
 class DataloaderStall(Rule):
-    """Measures the time in which the GPU waits while the training thread is inside the DataLoader's `__next__`. On a
+    """Measures the time in which the GPU waits while the main thread is inside the DataLoader's `__next__`. On a
     CPU-only run all of that time counts, because the thread does no model work in it.
 
     Why it costs: a step cannot start before its batch is ready. With `num_workers=0` the training process builds each
@@ -75,13 +75,13 @@ class DataloaderStall(Rule):
         plan = plan_loader(facts, typical_ns(facts, start, end - start), facts.step_ns - stall)
         sites = by_site(facts, rows, facts.stalled_within(start, end))
         inside = functions_inside(facts, rows)
-        who = "The GPU" if facts.has_gpu else "The training thread"
+        who = "The GPU" if facts.has_gpu else "The main thread"
         ready_ns = _ready_ns(facts) if plan.keeps_up else 0.0
         stall -= min(ready_ns, self.hand_over_ms * 1e6 * plan.fetches)
         if stall < self.min_share * facts.step_ns:
             return
         if not plan.multiprocess:
-            title, cause = None, "Batches are built inside the training process"
+            title, cause = None, "Batches are built inside the main process"
         elif plan.keeps_up:
             title, cause = "Prefetch more batches in the data loader", "Batches arrive late from the worker processes"
         elif plan.exhausted:

@@ -25,7 +25,7 @@ from traceopt.rules import (
 
 
 class InputWorkOnMainThread(Rule):
-    """Measures the time in which the GPU waits while the training thread decodes, tokenizes, resizes, collates or
+    """Measures the time in which the GPU waits while the main thread decodes, tokenizes, resizes, collates or
     augments outside the DataLoader (or converts results back to images and text after the step).
 
     Why it costs: the thread that does this work also launches the model's kernels, so the GPU waits for it in every
@@ -50,7 +50,7 @@ class InputWorkOnMainThread(Rule):
 
     code: ClassVar[str] = "DL002"
     name: ClassVar[str] = "input-work-on-main-thread"
-    title: ClassVar[str] = "Move input preparation off the training thread"
+    title: ClassVar[str] = "Move input preparation off the main thread"
     family: ClassVar[str] = "input pipeline"
     effort: ClassVar[str] = "Some refactoring"
     requires: ClassVar[tuple[str, ...]] = ("stacks",)
@@ -66,7 +66,7 @@ class InputWorkOnMainThread(Rule):
         cost = facts.stalled_within(facts.slices.start[rows], facts.slices.end[rows])
         rows, cost = rows[cost > 0], cost[cost > 0]
         sites = by_calling_site(facts, rows, cost)
-        who, on = ("The GPU waits", "for") if facts.has_gpu else ("The training thread spends", "on")
+        who, on = ("The GPU waits", "for") if facts.has_gpu else ("The main thread spends", "on")
         yield self.finding(
             why=f"{who} {ms(stall)} of each {ms(facts.step_ns)} step {on} input work outside the data loader.",
             saving=priced(
@@ -82,13 +82,24 @@ class InputWorkOnMainThread(Rule):
                 *frames_inside(facts, rows),
             ],
             locations=site_locations(sites),
-            fix=Fix(
-                "Do this work in the dataset or the collate function, so that DataLoader workers run it ahead of the "
-                "step. Or prepare the data once and store it.",
-                "loader = DataLoader(dataset, collate_fn=prepare, num_workers=8, persistent_workers=True)",
-            ),
+            fix=_fix(facts),
         )
 
     def passed(self, facts: Facts) -> str:
         share = facts.stalls.typical_ns("input_work") / facts.step_ns
         return f"Waiting for input work outside the data loader takes {percent(share)} of the median step."
+
+
+def _fix(facts: Facts) -> Fix:
+    """A serving program has no dataset that workers could read ahead."""
+    if facts.trains or len(facts.host.rows_of("data_loading")):
+        return Fix(
+            "Do this work in the dataset or the collate function, so that DataLoader workers run it ahead of the step. "
+            "Or prepare the data once and store it.",
+            "loader = DataLoader(dataset, collate_fn=prepare, num_workers=8, persistent_workers=True)",
+        )
+    return Fix(
+        "Prepare the next input, and convert finished outputs, in another thread or process while the GPU works. "
+        "Resizing and normalizing can run on the GPU.",
+        "with ThreadPoolExecutor() as pool:\n    following = pool.submit(processor, images[i + 1])",
+    )

@@ -116,10 +116,7 @@ class PageableCopy(Rule):
             ),
             evidence=site_evidence(facts, sites, lambda _: "Memcpy HtoD (Pageable -> Device)"),
             locations=site_locations(sites),
-            fix=Fix(
-                "Pin the batches (pin_memory=True in the DataLoader) and copy them with non_blocking=True.",
-                'DataLoader(..., pin_memory=True)\nimages = images.to("cuda", non_blocking=True)',
-            ),
+            fix=_fix(facts),
         )
 
     def passed(self, facts: Facts) -> str:
@@ -128,3 +125,15 @@ class PageableCopy(Rule):
             return "No copy comes from memory known to be pageable."
         share = copy.exposed_ns / facts.steps.window_ns
         return f"Exposed copies from pageable memory take {percent(share)} of the step."
+
+
+def _fix(facts: Facts) -> Fix:
+    if facts.trains or len(facts.host.rows_of("data_loading")):
+        return Fix(
+            "Pin the batches (pin_memory=True in the DataLoader) and copy them with non_blocking=True.",
+            'DataLoader(..., pin_memory=True)\nimages = images.to("cuda", non_blocking=True)',
+        )
+    return Fix(
+        "Write inputs into pinned memory that you reuse, and copy them with non_blocking=True.",
+        'host = torch.empty(shape, pin_memory=True)   # once\nimages = host.to("cuda", non_blocking=True)',
+    )

@@ -95,6 +95,7 @@ class ExposedInputCopy(Rule):
         moves[rows] = True
         moved = sum(copy.bytes or 0 for copy in copies) / facts.steps.count
         size = f"{megabytes(moved)} per step" if moved else "The input"
+        source = "next(loader)" if facts.trains else "following"
         yield self.finding(
             why=(
                 f"{size} is copied from {' and '.join(KINDS[copy.kind] for copy in copies)} memory. In each "
@@ -111,7 +112,7 @@ class ExposedInputCopy(Rule):
             locations=places[:3],
             fix=Fix(
                 "Prefetch: copy the next batch on a side stream with non_blocking=True.",
-                'with torch.cuda.stream(copy_stream):\n    batch = next(loader).to("cuda", non_blocking=True)',
+                f'with torch.cuda.stream(copy_stream):\n    batch = {source}.to("cuda", non_blocking=True)',
             ),
         )
 

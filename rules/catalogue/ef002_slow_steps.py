@@ -67,7 +67,7 @@ OTHERWISE = (
 class SlowSteps(Rule):
     """Compares each step with the median step. A step is slow if it takes far longer, by more than the usual spread.
     The rule then compares slow steps with usual ones: GPU busy time, and idle time by cause (on a CPU-only run, the
-    phases of the training thread). If `traceopt run` recorded the run and the trace has no slow step, the rule looks at
+    phases of the main thread). If `traceopt run` recorded the run and the trace has no slow step, the rule looks at
     all steps of the run and reports steps that are slow at a regular interval.
 
     Why it costs: the median hides slow steps, but the run pays for them. A regular interval points to something that
@@ -79,7 +79,7 @@ class SlowSteps(Rule):
 
     When it is wrong: in a short recording a single slow step may be a one-off, so it is reported without a saving. If
     only the first step is slow, it is not reported. Steps with more work (longer sequences, or a host that waits in one
-    step for the GPU's work of several) have no saving either.
+    step for the GPU's work of several) have no saving either. The rule does not apply to a serving engine's prefill.
 
     Sources: Amazon SageMaker Debugger's StepOutlier rule (3 standard deviations); here the median and the median
     absolute deviation, which outliers do not move (Leys et al. 2013).
@@ -101,6 +101,8 @@ class SlowSteps(Rule):
     )
 
     def applies(self, facts: Facts) -> str | None:
+        if facts.serving is not None and [phase.phase for phase in facts.serving.phases] != ["decode"]:
+            return "Prefill takes as long as its prompts require, so these steps do not compare."
         count, ledger = facts.recorded_steps.count, facts.captured.ledger
         if count >= self.min_steps or (ledger is not None and len(ledger.usual) >= self.min_steps):
             return None

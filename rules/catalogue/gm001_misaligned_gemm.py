@@ -171,8 +171,8 @@ def _example(shapes: list[GemmShape]) -> str:
 _ROLES = {
     "vocabulary": "vocab_size = {padded}  # was {now}; nothing predicts the extra tokens",
     "head size": "head_dim = {padded}  # was {now}; change the number of heads with it",
-    "tokens or samples of the batch": "x = F.pad(x, (0, 0, 0, {padded} - {now}))  # masked in the loss",
-    "sequence length": "tokens = F.pad(tokens, (0, {padded} - {now}), value=pad_id)  # masked in attention and loss",
+    "tokens or samples of the batch": "x = F.pad(x, (0, 0, 0, {padded} - {now}))  # mask the padding in the result",
+    "sequence length": "tokens = F.pad(tokens, (0, {padded} - {now}), value=pad_id)  # mask the padding in attention",
     "SwiGLU width": "ffn_hidden = {padded}  # was {now}: 8/3 of the hidden size, rounded up",
     "width": "width = {padded}  # was {now}; the extra columns are masked or ignored",
 }

@@ -80,6 +80,8 @@ class SkinnyBatch(Rule):
         evidence = [_evidence(facts, shape, rows) for _, _, shape, rows in found[:5]]
         most = max(rows for *_, rows in found)
         yield self.finding(
+            title=None if facts.trains else "Run more requests in one batch",
+            risk=None if facts.trains else "Each request takes longer",
             why=(
                 f"Matmuls with {'one row' if most == 1 else f'{most} rows or fewer'} take {ms(time)} of each "
                 f"{ms(facts.step_ns)} step, limited by reading their weights. With {self.factor:g} times the rows, the "

@@ -40,3 +40,8 @@ class ScalarRead(SyncRule):
         "Accumulate the value on the GPU (detached) and read it every N steps.",
         "total += loss.detach()\nif step % 50 == 0:\n    log(total.item() / 50)\n    total.zero_()",
     )
+    inference_fix: ClassVar[Fix] = Fix(
+        "Keep the value on the GPU. If the host needs it, copy it into pinned memory with non_blocking=True, and read "
+        "it one step later.",
+        "done_on_host.copy_(done, non_blocking=True)   # pinned; read it after the next step is launched",
+    )

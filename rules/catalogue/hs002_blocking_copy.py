@@ -42,3 +42,8 @@ class BlockingCopy(SyncRule):
         "correct += (logits.argmax(1) == labels).sum()   # stays on the GPU\n"
         "if step % 50 == 0:\n    accuracy = correct.item() / seen",
     )
+    inference_fix: ClassVar[Fix] = Fix(
+        "Copy results once per batch, into pinned memory with non_blocking=True and an event, while the next batch "
+        "runs.",
+        "host.copy_(result, non_blocking=True)   # host: pinned memory\ncopied.record()",
+    )

@@ -40,3 +40,7 @@ class ExplicitSynchronize(SyncRule):
         "start.record(); train_step(); end.record()\n"
         "if step % 50 == 0:\n    end.synchronize(); print(start.elapsed_time(end))",
     )
+    inference_fix: ClassVar[Fix] = Fix(
+        "Remove the call. To time GPU work, use CUDA events and read them after several batches.",
+        "start.record(); output = model(batch); end.record()",
+    )

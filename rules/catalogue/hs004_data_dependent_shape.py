@@ -37,3 +37,4 @@ class DataDependentShape(SyncRule):
         "Use masks (torch.where, multiply by a mask) instead of boolean indexing, or pass the known output size.",
         "loss = (per_token * mask).sum() / mask.sum()",
     )
+    inference_fix: ClassVar[Fix] = Fix(fix.text, "scores = torch.where(mask, scores, 0)   # instead of scores[mask]")

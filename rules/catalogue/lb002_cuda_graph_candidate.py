@@ -33,7 +33,7 @@ from traceopt.rules import (
 )
 from traceopt.rules.advice.compilation import compiled, engine_graphs
 
-MOST_LAUNCHES = 0.8  # of the training thread's launches: the innermost function with this share runs the step
+MOST_LAUNCHES = 0.8  # of the main thread's launches: the innermost function with this share runs the step
 EDGE = 0.05  # of a step's kernels: earlier and later events are at the step's edge, outside a capture
 BLOCKERS = {
     SCALAR_READ: "reads single values from the GPU",
@@ -166,7 +166,7 @@ def _amid_launches(facts: Facts, at: I8) -> npt.NDArray[np.bool_]:
 
 
 def _holder(facts: Facts) -> list[Location]:
-    """The innermost user function that makes most of the training thread's launches."""
+    """The innermost user function that makes most of the main thread's launches."""
     frame = facts.launch_calls.function_with_share(MOST_LAUNCHES)
     if frame is None:
         return []

@@ -19,7 +19,7 @@ class Recompilation(SteadyRule):
 
     How to fix: find the guard that failed, then mark what varies.
 
-        TORCH_LOGS=recompiles python train.py               # says which guard failed
+        TORCH_LOGS=recompiles python script.py               # says which guard failed
         torch._dynamo.mark_dynamic(tokens, 1)               # this dimension varies
         model = torch.compile(model, dynamic=True)
 
@@ -39,7 +39,7 @@ class Recompilation(SteadyRule):
     does: ClassVar[str] = "The model is recompiled"
     fix: ClassVar[Fix] = Fix(
         "Find the guard that fails with TORCH_LOGS=recompiles. Mark what varies as dynamic, or pad it to a few sizes.",
-        "TORCH_LOGS=recompiles python train.py\ntorch._dynamo.mark_dynamic(tokens, 1)",
+        "TORCH_LOGS=recompiles python script.py\ntorch._dynamo.mark_dynamic(tokens, 1)",
     )
 
     def applies(self, facts: Facts) -> str | None:

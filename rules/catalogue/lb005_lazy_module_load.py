@@ -20,7 +20,7 @@ class LazyModuleLoad(SteadyRule):
         for length in (128, 256, 512):                 # the sizes that inputs are padded to
             model(torch.zeros(batch, length, dtype=torch.long, device="cuda"))
 
-        CUDA_MODULE_LOADING=EAGER python train.py      # a longer start and more memory
+        CUDA_MODULE_LOADING=EAGER python script.py      # a longer start and more memory
         torch.backends.cudnn.benchmark = False         # if shapes keep changing
 
     When it is wrong: the first steps load code, and a recording that starts with them shows it. If only one step is
@@ -36,7 +36,7 @@ class LazyModuleLoad(SteadyRule):
     does: ClassVar[str] = "GPU code is loaded, or a kernel is called for the first time,"
     fix: ClassVar[Fix] = Fix(
         "Warm up with every shape before the loop, and use few shapes.",
-        "CUDA_MODULE_LOADING=EAGER python train.py",
+        "CUDA_MODULE_LOADING=EAGER python script.py",
     )
 
     def applies(self, facts: Facts) -> str | None:

@@ -1,4 +1,4 @@
-"""LB006: Python code blocks the training thread while the device is idle."""
+"""LB006: Python code blocks the main thread while the device is idle."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ PROFILED = 0.3, 0.8, "Assumes the fix removes 30%, 80% or 100% of the measured s
 class PythonBound(Rule):
     """Measures stretches of a millisecond or more in which the GPU is idle while the launching thread runs Python code
     that is not an operator, a data loader, known input work or logging. On a CPU-only run, every such stretch of the
-    training thread counts.
+    main thread counts.
 
     Why it costs: no operator runs or is launched while Python itself computes: walking modules, building lists, masks
     or indices in loops, framework hooks.
@@ -76,7 +76,7 @@ class PythonBound(Rule):
         sites = by_site(facts, samples.rows, np.full(len(samples), samples.each_ns, np.int64))
         stall, idle = held.typical_ns, "the GPU is idle" if facts.has_gpu else "no operator runs"
         yield self.finding(
-            why=f"Python blocks the training thread for {ms(stall)} of each {ms(facts.step_ns)} step while {idle}.",
+            why=f"Python blocks the main thread for {ms(stall)} of each {ms(facts.step_ns)} step while {idle}.",
             saving=priced(
                 facts,
                 (low * stall, expected * stall, stall),
@@ -88,7 +88,9 @@ class PythonBound(Rule):
             evidence=site_evidence(facts, sites, lambda site: name_of(facts, int(site.rows[0]))),
             locations=site_locations(sites),
             fix=Fix(
-                "Do this work once, vectorize it, or move it into the loader workers.",
+                "Do this work once, vectorize it, or move it into the loader workers."
+                if facts.trains
+                else "Do this work once, vectorize it, or do it ahead in another thread or process.",
                 "modules = dict(model.named_modules())  # once, outside the loop",
             ),
         )
@@ -100,7 +102,7 @@ class PythonBound(Rule):
 
 
 class _Held(Struct, frozen=True):
-    """When Python blocks the training thread: the total in the median step, what it runs, and the area."""
+    """When Python blocks the main thread: the total in the median step, what it runs, and the area."""
 
     typical_ns: float
     samples: PythonSamples

@@ -1,4 +1,4 @@
-"""LG001: logging blocks the training thread while the GPU is idle."""
+"""LG001: logging blocks the main thread while the GPU is idle."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class LoggingInStep(Rule):
 
     code: ClassVar[str] = "LG001"
     name: ClassVar[str] = "logging-in-step"
-    title: ClassVar[str] = "Log every N steps, off the training thread"
+    title: ClassVar[str] = "Log every N steps, off the main thread"
     family: ClassVar[str] = "logging"
     risk: ClassVar[str] = "Fewer log lines"
     requires: ClassVar[tuple[str, ...]] = ("stacks",)
@@ -61,7 +61,7 @@ class LoggingInStep(Rule):
         sites = by_site(facts, rows[cost > 0], cost[cost > 0])
         meanwhile = " while the GPU is idle" if facts.has_gpu else ""
         yield self.finding(
-            why=f"Logging blocks the training thread for {ms(stall)} of each {ms(facts.step_ns)} step{meanwhile}.",
+            why=f"Logging blocks the main thread for {ms(stall)} of each {ms(facts.step_ns)} step{meanwhile}.",
             saving=priced(
                 facts,
                 (0.8 * stall, stall, stall),

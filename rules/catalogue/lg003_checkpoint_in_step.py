@@ -30,7 +30,7 @@ from traceopt.rules import (
 
 
 class CheckpointInStep(Rule):
-    """Measures `torch.save`, distributed checkpointing and `save_*` functions on the training thread while the device
+    """Measures `torch.save`, distributed checkpointing and `save_*` functions on the main thread while the device
     is idle. If `traceopt run` recorded the run, it measures every `torch.save` call between the first and the last
     step, spread over all steps.
 

@@ -24,8 +24,9 @@ class MemoryHeadroom(Rule):
         loader = DataLoader(dataset, batch_size=4 * 32, ...)
         optimizer = AdamW(model.parameters(), lr=lr * 2)   # square root scaling for Adam, linear for SGD
 
-    When it is wrong: a larger batch may train worse, and a serving engine cannot choose how many requests it gets. The
-    finding has no saving: a step gets longer, but you need fewer of them. LB001 prices the idle time itself.
+    When it is wrong: a larger batch may train worse, and one request of a server cannot wait for others (the rule does
+    not apply to vLLM, SGLang, TensorRT-LLM and TGI). The finding has no saving: a step gets longer, but you need fewer
+    of them. LB001 prices the idle time itself.
 
     Sources: PyTorch performance tuning guide; Malladi et al., "On the SDEs and Scaling Rules for Adaptive Gradient
     Algorithms" (2022).
@@ -45,6 +46,8 @@ class MemoryHeadroom(Rule):
     usable: float = threshold(0.90, "share of device memory to fill")
 
     def applies(self, facts: Facts) -> str | None:
+        if facts.serving_engine is not None:
+            return f"{facts.serving_engine} forms its batches from the requests that arrive."
         return None if facts.device.memory_bytes else "The trace does not state the device's memory capacity."
 
     def check(self, facts: Facts) -> Findings:
@@ -56,6 +59,7 @@ class MemoryHeadroom(Rule):
             return
         times = f"{factor:.2g} times" if factor < MANY else f"{MANY:.0f} times and more"
         yield self.finding(
+            risk=None if facts.trains else "Each request takes longer",
             why=(
                 f"Memory peaks at {peak_of_capacity(facts)}. The GPU waits {ms(starved)} of each {ms(facts.step_ns)} "
                 f"step for launches, and a larger batch needs no more of them. {size(held.of_the_batch)} of the peak "
@@ -65,7 +69,9 @@ class MemoryHeadroom(Rule):
             evidence=[Evidence("Peak allocated", detail=size(held.total)), *parts(held)],
             fix=Fix(
                 f"Raise the batch size; {times} the batch fills {percent(self.usable)} of the memory.",
-                "DataLoader(..., batch_size=2 * batch_size)  # repeat while the time per sample falls",
+                "DataLoader(..., batch_size=2 * batch_size)  # repeat while the time per sample falls"
+                if facts.trains
+                else None,
             ),
             shares_cause_with=["LB001"],
         )

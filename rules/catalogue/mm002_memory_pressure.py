@@ -45,8 +45,8 @@ class MemoryPressure(Rule):
         optimizer = bitsandbytes.optim.AdamW8bit(model.parameters())
 
     When it is wrong: reserved memory is partly cache that the allocator could free. A server that reserves nearly
-    everything by design (vLLM's gpu_memory_utilization) is full and healthy. Other processes on the device are not
-    seen.
+    everything by design (vLLM's gpu_memory_utilization) is full and healthy: the rule does not apply to vLLM, SGLang,
+    TensorRT-LLM and TGI, but it does not know other servers. Other processes on the device are not seen.
 
     Sources: PyTorch documentation, "CUDA semantics: memory management"; torch-tb-profiler warns above 90 % too.
     """
@@ -62,6 +62,8 @@ class MemoryPressure(Rule):
     min_share: float = threshold(0.90, "smallest peak, as a share of device memory, to report")
 
     def applies(self, facts: Facts) -> str | None:
+        if facts.serving_engine is not None:
+            return f"{facts.serving_engine} allocates its KV cache in advance: full memory is its normal state."
         return None if facts.device.memory_bytes else "The trace does not state the device's memory capacity."
 
     def check(self, facts: Facts) -> Findings:

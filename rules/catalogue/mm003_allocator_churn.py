@@ -93,7 +93,7 @@ class AllocatorChurn(Rule):
             fix=Fix(
                 "Remove torch.cuda.empty_cache() from the loop, keep shapes the same from step to step, and set "
                 "expandable_segments.",
-                "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True python train.py",
+                "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True python script.py",
             ),
             confidence="low" if one else "high",
             shares_cause_with=["MM002"] if len(retries) >= facts.steps.count else None,

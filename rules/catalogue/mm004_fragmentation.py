@@ -61,7 +61,7 @@ class Fragmentation(Rule):
             ],
             fix=Fix(
                 "Set expandable_segments, and pad inputs to a few sizes.",
-                "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True python train.py",
+                "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True python script.py",
             ),
             shares_cause_with=["MM002"],
         )

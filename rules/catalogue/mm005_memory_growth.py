@@ -76,6 +76,11 @@ class MemoryGrowth(Rule):
             fix=Fix(
                 "Detach tensors that outlive the step, or store numbers instead of tensors.",
                 "total_loss += loss.detach()",
+            )
+            if facts.trains
+            else Fix(
+                "Move results that you keep to the CPU, and run under inference_mode, so that they hold no graph.",
+                "with torch.inference_mode():\n    results.append(model(batch).cpu())",
             ),
         )
 

@@ -1,4 +1,4 @@
-"""PY001: Python's garbage collector pauses the training thread."""
+"""PY001: Python's garbage collector pauses the main thread."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ class GcPause(Rule):
         steps = int(np.count_nonzero(facts.steps.per_step(facts.steps.host_step_of(facts.slices.start[rows]), cost)))
         return self.finding(
             why=(
-                f"The garbage collector pauses the training thread for {ms(mean)} per step on average: {len(rows)} "
+                f"The garbage collector pauses the main thread for {ms(mean)} per step on average: {len(rows)} "
                 f"pauses of up to {ms(float(cost.max()) if len(cost) else 0)} in {steps} of {facts.steps.count} steps."
             ),
             saving=priced(
@@ -150,7 +150,7 @@ class GcPause(Rule):
         low: Confidence = "low"
         return self.finding(
             why=(
-                f"In {steps} of {facts.steps.count} steps the training thread records no events for up to "
+                f"In {steps} of {facts.steps.count} steps the main thread records no events for up to "
                 f"{ms(float(cost.max()))} inside one Python frame while the GPU is idle. This is probably the garbage "
                 "collector, or else native code that holds the interpreter."
             ),

@@ -1,4 +1,4 @@
-"""PY002: the training thread is ready to run, but no core is free."""
+"""PY002: the main thread is ready to run, but no core is free."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from traceopt.rules import (
 
 
 class CpuContention(Rule):
-    """Measures how long the training thread was ready to run with no core free for it, as Linux counted it over the
+    """Measures how long the main thread was ready to run with no core free for it, as Linux counted it over the
     whole run. Compares the job's threads with the cores it may use: the threads of one operator, plus one for each
     DataLoader worker, for each rank on the machine.
 
@@ -72,7 +72,7 @@ class CpuContention(Rule):
         yield self.finding(
             title=None if crowded else "Find out what else runs on these cores",
             why=(
-                f"The training thread was ready but waited for a free core for {percent(share)} of the run, "
+                f"The main thread was ready but waited for a free core for {percent(share)} of the run, "
                 f"{ms(wait_ns)} of each step. The rank runs {threads} threads ({_sum(facts)}) on {cores} "
                 f"{'core' if cores == 1 else 'cores'}" + ("." if crowded else "; other programs use the cores too.")
             ),
@@ -93,7 +93,7 @@ class CpuContention(Rule):
     def passed(self, facts: Facts) -> str:
         ledger = facts.captured.ledger
         share = (ledger.core_wait_share or 0.0) if ledger is not None else 0.0
-        return f"The training thread waits for a free core for {percent(share)} of the run."
+        return f"The main thread waits for a free core for {percent(share)} of the run."
 
 
 def _workers(facts: Facts) -> int:

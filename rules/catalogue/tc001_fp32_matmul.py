@@ -67,16 +67,28 @@ class Fp32Matmul(Rule):
             saving=fp32_saving(facts, work, dtype, self.low_speedup, self.speedup, self.high_speedup, pointwise=0.5),
             evidence=evidence,
             locations=places(evidence),
-            fix=Fix(
-                f"Run the forward pass under autocast in {'bfloat16' if bf16 else 'float16 with a GradScaler'}. For "
-                "convolutions also use channels_last.",
-                'with torch.autocast("cuda", dtype=torch.bfloat16):\n    loss = model(inputs, labels)'
-                if bf16
-                else 'scaler = torch.amp.GradScaler("cuda")\nwith torch.autocast("cuda", dtype=torch.float16):\n'
-                "    loss = model(inputs, labels)\n"
-                "scaler.scale(loss).backward(); scaler.step(optimizer); scaler.update()",
-            ),
+            fix=_autocast(bf16) if facts.trains else _narrow_weights("bfloat16" if bf16 else "float16"),
         )
 
     def passed(self, facts: Facts) -> str:
         return f"Tensor Cores run {percent(uses_tensor_cores(facts))} of the matmul time."
+
+
+def _autocast(bf16: bool) -> Fix:
+    return Fix(
+        f"Run the forward pass under autocast in {'bfloat16' if bf16 else 'float16 with a GradScaler'}. For "
+        "convolutions also use channels_last.",
+        'with torch.autocast("cuda", dtype=torch.bfloat16):\n    loss = model(inputs, labels)'
+        if bf16
+        else 'scaler = torch.amp.GradScaler("cuda")\nwith torch.autocast("cuda", dtype=torch.float16):\n'
+        "    loss = model(inputs, labels)\n"
+        "scaler.scale(loss).backward(); scaler.step(optimizer); scaler.update()",
+    )
+
+
+def _narrow_weights(dtype: str) -> Fix:
+    """Inference needs no master weights in FP32, so the weights themselves can be narrow."""
+    return Fix(
+        f"Load the weights in {dtype}, or run the model under autocast. For convolutions also use channels_last.",
+        f"model = model.to(torch.{dtype})",
+    )

@@ -78,7 +78,7 @@ class Tf32Off(Rule):
             locations=places(evidence),
             fix=Fix(
                 "Allow TF32 for matmuls and convolutions. It keeps FP32's range but has only 10 mantissa bits, so "
-                "check the loss once after the change.",
+                f"check the {'loss' if facts.trains else 'results'} once after the change.",
                 _lines(facts),
             ),
             shares_cause_with=["TC001"],

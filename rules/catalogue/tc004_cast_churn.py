@@ -86,7 +86,9 @@ class CastChurn(Rule):
             locations=places(evidence),
             fix=Fix(
                 "Keep the weights in 16 bits with a master copy in the optimizer, or put one autocast block around "
-                "all micro-batches of a step.",
+                "all micro-batches of a step."
+                if facts.trains
+                else "Load the weights in 16 bits instead of casting them in every step.",
                 "model = model.to(torch.bfloat16)",
             ),
             shares_cause_with=["LB003"] if (facts.chains.mask & (weights | undone)).any() else [],

@@ -70,6 +70,7 @@ class Fp8Candidate(Rule):
         if time < self.min_share * facts.step_ns:
             return
         evidence = [_evidence(facts, shape) for shape in chosen[:5]]
+        measure = "loss" if facts.trains else "results"
         yield self.finding(
             why=(
                 f"Large 16-bit matmuls take {ms(time)} of each {ms(facts.step_ns)} step near the peak of the "
@@ -79,7 +80,7 @@ class Fp8Candidate(Rule):
             evidence=evidence,
             locations=places(evidence),
             fix=Fix(
-                "Try FP8 for the linear layers (torchao, Transformer Engine), and compare the loss.",
+                f"Try FP8 for the linear layers (torchao, Transformer Engine), and compare the {measure}.",
                 "torchao.float8.convert_to_float8_training(model)"
                 if facts.trains
                 else "torchao.quantization.quantize_(model, Float8DynamicActivationFloat8WeightConfig())",

@@ -16,7 +16,7 @@ class NoGpuEvents(Rule):
     Why it matters: without them, nothing can be said about the GPU. It may have been busy all the time; "idle 100 %"
     would be a guess. There are five cases:
 
-    - The run used only the CPU, perhaps on a machine with a GPU. It is analyzed as such, based on its training thread.
+    - The run used only the CPU, perhaps on a machine with a GPU. It is analyzed as such, based on its main thread.
     - The run used a GPU that was not recorded: CUPTI (or roctracer) was missing, in use by another profiler, or not
       requested.
     - Hardware counters were collected. That replays and serializes kernels, so no duration in the file is real.
@@ -79,7 +79,7 @@ def _what_is_missing(facts: Facts) -> str:
         if listed := trace.meta.device_properties():
             name = listed[0].get("name") or "GPU"
             return f"The run launched no work on the machine's {name}, so it is analyzed as a CPU run."
-        return "This trace shows no GPU use, so it is analyzed as a CPU-only run, based on its training thread."
+        return "This trace shows no GPU use, so it is analyzed as a CPU-only run, based on its main thread."
     names = [trace.names[code] for code in trace.runtime.name]
     launches = sum(op_names.is_kernel_launch(name) for name in names)
     holds = f"{launches:,} kernel launches but no kernels" if launches else "a process with a GPU but no GPU work"

@@ -49,7 +49,7 @@ class QueuedIdle(Rule):
             ),
             fix=Fix(
                 "Record all ranks, check whether another process uses the GPU, and trace the kernels inside graphs.",
-                "nsys profile --cuda-graph-trace=node python train.py",
+                "nsys profile --cuda-graph-trace=node python script.py",
             ),
             saving=None,
             evidence=[],

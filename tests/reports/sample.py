@@ -353,7 +353,7 @@ def cpu_only() -> Result:
     gain = saving(2.1, 2.6, 3.1, "80% of the stall.", step_us)
     lanes = [
         Lane(
-            "cpu", "Training thread", "tid 12",
+            "cpu", "Main thread", "tid 12",
             [
                 span(0, 3.1, "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", "loader"),
                 span(3.1, 5.0, "aten::linear", "cpu"),
@@ -364,7 +364,7 @@ def cpu_only() -> Result:
     ]  # fmt: skip
     return replace(
         rich(),
-        verdict="The training thread waits for data 37% of each step.",
+        verdict="The main thread waits for data 37% of each step.",
         run=Run(
             ["trace.json"], None, [], None, Device("cpu", None, 0, None, None), None,
             Recorded(gpu=False, shapes=False, stacks=False, memory=False),

@@ -1,4 +1,4 @@
-"""Rules on a run without a GPU: what the training thread does is the cost, in traces made by hand."""
+"""Rules on a run without a GPU: what the main thread does is the cost, in traces made by hand."""
 
 from __future__ import annotations
 

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 
+from fixtures import real_traces
 from fixtures.serving import VLLM, serve
+from traceopt.analyzer.facts import Facts
+from traceopt.analyzer.reading.trace_reader import read_trace
 from traceopt.result.finding import Finding
 from traceopt.rules.catalogue.in002_decode_launch_bound import DecodeLaunchBound
 from traceopt.rules.catalogue.lb001_launch_bound import LaunchBound
 from traceopt.rules.catalogue.lb002_cuda_graph_candidate import CudaGraphCandidate
 from traceopt.rules.catalogue.lb003_unfused_elementwise import UnfusedElementwise
 from traceopt.rules.catalogue.tc003_low_tensor_core_use import LowTensorCoreUse
+from traceopt.rules.engine import run_rules
+from traceopt.rules.registry import builtin_rules
 from traceopt.rules.rule import Rule
 from traceopt.testing import A100, Machine, answer, assert_finds
 from traceopt.testing.events import kernel, op
@@ -126,3 +134,34 @@ def test_a_fused_optimizer_kernel_is_training() -> None:
     fused = "void at::native::multi_tensor_apply_kernel<at::native::FusedAdamMathFunctor<float, 4>>"
     assert launching(fused).facts().trains
     assert not launching().facts().trains
+
+
+TRAINING = re.compile(
+    r"(?i)\btrain|\bloss\b|backward(?! pass but)|optimi[sz]er|\bDDP\b|gradient|micro-?(?:step|batch)|epoch|convergence"
+)
+LOADER = re.compile(r"num_workers|DataLoader|loader workers")
+
+
+def inference(path: Path) -> Facts | None:
+    """The facts of a real trace, if it has no backward pass and no optimizer."""
+    with path.open("rb") as stream:
+        facts = Facts(read_trace(stream, str(path)))
+    return None if facts.trains else facts
+
+
+@pytest.mark.real_traces
+def test_inference_gets_no_advice_for_training() -> None:
+    seen = 0
+    for path in sorted(real_traces.TRACES.rglob("*.pt.trace.json.gz")) + sorted(
+        real_traces.TRACES.glob("tracelens/*/*/*.json.gz")
+    ):
+        facts = inference(path)
+        if facts is None:
+            continue
+        seen += 1
+        loads = len(facts.host.rows_of("data_loading")) > 0
+        for finding in run_rules([rule() for rule in builtin_rules()], facts, debug=True).findings:
+            text = f"{advice(finding)} {finding.why} {finding.risk} {finding.effort}"
+            assert not TRAINING.search(text), (path.name, finding.code, text)
+            assert loads or not LOADER.search(text), (path.name, finding.code, text)
+    assert seen > 3

@@ -45,7 +45,7 @@ def timeline(facts: Facts) -> Timeline:
     index = facts.steps.example
     start, end = int(facts.steps.start[index]), int(facts.steps.end[index])
     step = _ShownStep(facts, start, end)
-    lanes = [step.host_lane("cpu", "CPU training thread", facts.steps.thread)]
+    lanes = [step.host_lane("cpu", "CPU main thread", facts.steps.thread)]
     lanes += step.launching_lanes()
     lanes += step.stream_lanes()
     stalls = step.gpu_stalls() if facts.has_gpu else step.cpu_stalls()
@@ -159,7 +159,7 @@ class _ShownStep:
         return location_of(self.facts, int(self.facts.slices.at(thread, np.array([time]))[0]))
 
     def cpu_stalls(self) -> list[Stall]:
-        """The longest gaps without model work on the training thread."""
+        """The longest gaps without model work on the main thread."""
         stalls = []
         for phase, label, busy in PHASES:
             if busy or phase in ("python", "untraced"):

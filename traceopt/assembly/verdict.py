@@ -153,7 +153,7 @@ def _cpu_verdict(facts: Facts, breakdown: Sequence[BreakdownPart]) -> str:
     communication = sum(p.share for p in breakdown if p.name == "communication")
     head = "No GPU work was recorded." if facts.quality.gpu_expected else _kind_of_cpu_run(facts)
     if communication >= max(0.10, work):
-        return f"{head} The training thread waits for communication for {percent(communication)} of the step."
+        return f"{head} The main thread waits for communication for {percent(communication)} of the step."
     if stall is not None and stall.share >= HEALTHY_IDLE_SHARE and stall.share > 0.5 * work:
         return f"{head} {stall.label} takes {percent(stall.share)} of the step; model work takes {percent(work)}."
     return f"{head} Model work takes {percent(work)} of the step."

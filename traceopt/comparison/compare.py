@@ -15,7 +15,7 @@ from traceopt.result.document import Result, Tool
 from traceopt.result.quantities import ms, percent
 from traceopt.version import __version__
 
-CROWDED = "PY002"  # the training thread waited for a free core
+CROWDED = "PY002"  # the main thread waited for a free core
 
 
 def compare_runs(
@@ -133,7 +133,7 @@ def _notes(base: Sequence[RunOfSide], head: Sequence[RunOfSide]) -> list[str]:
     for side, runs in (("BASE", base), ("HEAD", head)):
         for run in runs:
             if any(finding.code == CROWDED for finding in run.result.findings):
-                notes.append(f"{side} {run.label}: the training thread often waited for a free core. Record it again.")
+                notes.append(f"{side} {run.label}: the main thread often waited for a free core. Record it again.")
             notes += [f"{side} {run.label}: {_first_sentence(note.text)}" for note in run.result.quality.notes]
     return list(dict.fromkeys(notes))
 

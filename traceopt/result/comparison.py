@@ -25,7 +25,7 @@ MetricUnit = Literal["us", "share", "bytes", "per_s"]
 
 
 class ComparedRun(Struct, frozen=True):
-    """One recording of a side. `crowded`: its training thread often had no free core (PY002)."""
+    """One recording of a side. `crowded`: its main thread often had no free core (PY002)."""
 
     label: str
     paths: list[str]

@@ -137,7 +137,7 @@ def on_cpu(*events: Json, world_size: int = 2) -> dict[str, CollectiveCalls]:
 
 
 def test_collectives_of_a_cpu_run() -> None:
-    """gloo runs them on its own threads; they are hidden by what the training thread computes in the meantime."""
+    """gloo runs them on its own threads; they are hidden by what the main thread computes in the meantime."""
     sizes = {"Input Dims": [[1000]], "Input type": ["float"]}
     calls = on_cpu(
         op("c10d::allreduce_", 100, 10),

@@ -153,7 +153,7 @@ def stretched(trace: Trace, random: np.random.Generator) -> Trace:
 @given(st.integers(0, 1000))
 @settings(max_examples=10)
 def test_what_the_extras_stretched_is_put_back(seed: int) -> None:
-    """A trace without its extras, joined with a stretched copy of itself, equals itself on the training thread."""
+    """A trace without its extras, joined with a stretched copy of itself, equals itself on the main thread."""
     whole = five_faults()
     joined = join_cycles(without_extras(whole), stretched(whole, np.random.default_rng(seed)))
     assert np.array_equal(joined.ops.dims >= 0, whole.ops.dims >= 0)

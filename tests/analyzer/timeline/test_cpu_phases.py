@@ -1,4 +1,4 @@
-"""A CPU-only step is split into exclusive phases of the training thread."""
+"""A CPU-only step is split into exclusive phases of the main thread."""
 
 from __future__ import annotations
 

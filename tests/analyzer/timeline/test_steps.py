@@ -52,7 +52,7 @@ def test_steps_are_in_order_of_time_and_not_of_name() -> None:
 
 
 def test_a_step_named_twice_counts_once() -> None:
-    """Named again by another thread, sometimes before the training thread, or by a second range of the same thread."""
+    """Named again by another thread, sometimes before the main thread, or by a second range of the same thread."""
     marks = [annotation(f"ProfilerStep#{i}", 100 * i, 90) for i in range(4)]
     again = [annotation(f"ProfilerStep#{i}", 100 * i - 5 + 8 * (i % 2), 90, tid=2) for i in range(1, 4)]
     twice = [annotation("ProfilerStep#3", 395, 1)]

@@ -176,7 +176,7 @@ def test_cpu_report_claims_nothing_about_a_gpu() -> None:
     assert "GPU busy" not in text
     assert "Model work 58 %" in text
     assert "Outside the model, 3.5 ms (42%)" in text
-    assert "Patterned parts: no model work on the training thread." in text
+    assert "Patterned parts: no model work on the main thread." in text
     assert "Not applicable: this step ran on the CPU." in text
     assert "Not recorded: set record_shapes=True" in text
     assert "Not recorded: set profile_memory=True" in text
