@@ -33,7 +33,7 @@ from traceopt.analyzer.run_log.run_settings import Captured, captured
 from traceopt.analyzer.stalls.host_flow import CpuOperators, HostFlow
 from traceopt.analyzer.stalls.idle import Gaps, Idle, attribute, find_gaps, slow_calls
 from traceopt.analyzer.stalls.profiler_cost import find_profiler_cost
-from traceopt.analyzer.stalls.python_samples import PythonSamples, sample_python
+from traceopt.analyzer.stalls.python_stretches import PythonStretches, python_stretches
 from traceopt.analyzer.stalls.start_up import first_fetches, startup_calls
 from traceopt.analyzer.stalls.syncs import Syncs, after_unscaling, blocking_copies, find_syncs
 from traceopt.analyzer.stalls.untraced_python import UntracedPython, find_untraced_python
@@ -54,7 +54,13 @@ from traceopt.analyzer.timeline.regions import Regions
 from traceopt.analyzer.timeline.serving import Serving, find_engine, find_serving
 from traceopt.analyzer.timeline.steps import Steps, find_marks, find_steps, without_empty_end
 from traceopt.analyzer.trace_quality import TraceQuality
-from traceopt.analyzer.vocabulary.host_activities import GRADIENT_FRAME, LOGGING_FRAME, REPORTING_FUNCTION
+from traceopt.analyzer.vocabulary import op_names
+from traceopt.analyzer.vocabulary.host_activities import (
+    GRADIENT_FRAME,
+    LOGGING_FRAME,
+    PROFILER_FRAME,
+    REPORTING_FUNCTION,
+)
 from traceopt.analyzer.vocabulary.kernel_names import FUSIBLE_KINDS
 from traceopt.analyzer.vocabulary.serving_steps import Engine
 from traceopt.analyzer.work.attention import (
@@ -257,9 +263,13 @@ class Facts(Struct, frozen=True, dict=True):
         """Stretches of Python without any event on a launching thread, while the GPU starved."""
         return find_untraced_python(self.slices, self.gaps, self.trace.names)
 
-    def python_samples(self, area: Intervals) -> PythonSamples:
-        """What the main thread runs at sampled times of an area."""
-        return sample_python(self.slices, self.steps.thread, area)
+    def python_stretches(self, area: Intervals) -> PythonStretches:
+        """What the main thread runs in an area: the innermost slice at every time. Without the profiler's own
+        functions, and without its waits for the threads of autograd.
+        """
+        found = python_stretches(self.slices, self.steps.thread, area, self.steps)
+        profiler = self.slices.ancestor(found.rows, self.regions.named(PROFILER_FRAME, PYTHON)) >= 0
+        return found.only(~profiler & ~self.regions.named(op_names.is_engine_frame, PYTHON)[found.rows])
 
     @cached_property
     def idle(self) -> Idle:

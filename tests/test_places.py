@@ -110,3 +110,20 @@ def test_evidence_does_not_repeat_its_line() -> None:
     located = [row for row in rows if row.location is not None and row.detail is not None]
     assert any(row.detail == "aten::bmm" for row in located)
     assert [row for row in located if str(row.location) in str(row.detail)] == []
+
+
+@pytest.mark.real_traces
+def test_no_finding_blames_the_profiler_or_takes_more_than_the_step() -> None:
+    blamed, longer = [], []
+    for file in READABLE:
+        result = result_of(file)
+        for finding in result.findings:
+            rows = [row for row in finding.evidence if row.detail != "inside"]
+            blamed += [
+                (file, row.what) for row in rows if re.search("metadata_json|torch/(autograd/)?profiler", row.what)
+            ]
+            if finding.code == "LB006":
+                longer += [(file, row) for row in rows if (row.us_per_step or 0) > result.step.median_us]
+                stall_us = finding.saving.high_us if finding.saving is not None else 0.0
+                assert sum(row.us_per_step or 0.0 for row in rows) <= 1.001 * max(stall_us, result.step.median_us)
+    assert (blamed, longer) == ([], [])

@@ -51,6 +51,12 @@ LOGGING_FRAME = _pattern(
     r"^<built-in function print>",
     r"^<built-in method (?:write|writerow|flush) of (?:_io|_csv)\.",
 )
+# The profiler's own functions and the markers that it sets: the time is gone with the profiler.
+PROFILER_FRAME = _pattern(
+    _LIBRARY + r"torch/(?:profiler/|autograd/profiler\w*\.py\()",
+    r"^<built-in (?:method|function) _?(?:add_metadata_json|kineto_available|record_function_|profiler_|"
+    r"(?:prepare|enable|disable)_profiler)",
+)
 # Functions whose purpose is reporting: a sync inside them reads a value for the log, not for the model.
 REPORTING_FUNCTION = _pattern(
     r": (?:log|report|record|track|print|write|update|compute)_?"

@@ -48,10 +48,9 @@ class SmallCollectives(Rule):
         model = DistributedDataParallel(model, bucket_cap_mb=25)   # does it during the backward pass
 
     When it is wrong: calls that depend on each other cannot be coalesced, such as those of tensor parallelism, one per
-    layer; the rule does not apply to serving engines. Compute may already hide the calls: only exposed time counts, and host time
-    while the GPU has no work.
-    Time of a call beyond three times the median is not counted: there this rank waits for a late one, or moves a larger
-    buffer.
+    layer; the rule does not apply to serving engines. Compute may already hide the calls: only exposed time counts, and
+    host time while the GPU has no work. Time of a call beyond three times the median is not counted: there this rank
+    waits for a late one, or moves a larger buffer.
 
     Sources: NCCL documentation, "Group Calls"; Li et al., "PyTorch Distributed" (VLDB 2020), gradient bucketing.
     """

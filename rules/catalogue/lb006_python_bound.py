@@ -7,11 +7,12 @@ from typing import ClassVar
 import numpy as np
 from msgspec import Struct
 
-from traceopt.analyzer.stalls.python_samples import PythonSamples
+from traceopt.analyzer.stalls.python_stretches import PythonStretches
 from traceopt.analyzer.stalls.silent_work import LONG_NS
 from traceopt.analyzer.vocabulary.host_activities import LONG_PYTHON
 from traceopt.rules import (
     Confidence,
+    Evidence,
     Facts,
     Findings,
     Fix,
@@ -21,11 +22,9 @@ from traceopt.rules import (
     by_site,
     intersect,
     ms,
-    name_of,
     percent,
+    places,
     priced,
-    site_evidence,
-    site_locations,
     threshold,
     union,
 )
@@ -33,12 +32,13 @@ from traceopt.rules import (
 # Share of the stall that a fix saves, low and expected: some of the work remains in another form.
 UNPROFILED = 0.5, 0.95, "Assumes the fix removes 50%, 95% or 100% of the measured stall."
 PROFILED = 0.3, 0.8, "Assumes the fix removes 30%, 80% or 100% of the measured stall; the profiler slows Python."
+ROWS = 5
 
 
 class PythonBound(Rule):
     """Measures stretches of a millisecond or more in which the GPU is idle while the launching thread runs Python code
-    that is not an operator, a data loader, known input work or logging. On a CPU-only run, every such stretch of the
-    main thread counts.
+    that is not an operator, a data loader, known input work, logging or the profiler. On a CPU-only run, every such
+    stretch of the main thread counts.
 
     Why it costs: no operator runs or is launched while Python itself computes: walking modules, building lists, masks
     or indices in loops, framework hooks.
@@ -72,21 +72,20 @@ class PythonBound(Rule):
         if held.typical_ns < self.min_share * facts.step_ns:
             return
         low, expected, basis = PROFILED if facts.frames_recorded_with_times else UNPROFILED
-        samples = held.samples
-        sites = by_site(facts, samples.rows, np.full(len(samples), samples.each_ns, np.int64))
+        evidence, area = _evidence(facts, held), held.stretches.area
         stall, idle = held.typical_ns, "the GPU is idle" if facts.has_gpu else "no operator runs"
         yield self.finding(
             why=f"Python blocks the main thread for {ms(stall)} of each {ms(facts.step_ns)} step while {idle}.",
             saving=priced(
                 facts,
                 (low * stall, expected * stall, stall),
-                [RemoveHost(held.area, expected)],
+                [RemoveHost(area, expected)],
                 basis,
-                low=[RemoveHost(held.area, low)],
-                high=[RemoveHost(held.area)],
+                low=[RemoveHost(area, low)],
+                high=[RemoveHost(area)],
             ),
-            evidence=site_evidence(facts, sites, lambda site: name_of(facts, int(site.rows[0]))),
-            locations=site_locations(sites),
+            evidence=evidence,
+            locations=places(evidence),
             fix=Fix(
                 "Do this work once, vectorize it, or move it into the loader workers."
                 if facts.trains
@@ -102,11 +101,10 @@ class PythonBound(Rule):
 
 
 class _Held(Struct, frozen=True):
-    """When Python blocks the main thread: the total in the median step, what it runs, and the area."""
+    """When Python blocks the main thread: the total in the median step, and what it runs."""
 
     typical_ns: float
-    samples: PythonSamples
-    area: Intervals
+    stretches: PythonStretches
 
 
 def _held(facts: Facts) -> _Held:
@@ -114,9 +112,22 @@ def _held(facts: Facts) -> _Held:
         gaps, amount = facts.gaps, facts.idle.of_gaps(LONG_PYTHON)
         python = facts.host_flow.of(facts.steps.thread)[LONG_PYTHON]
         area = intersect(python, union(gaps.start[amount > 0], gaps.starved_end[amount > 0]))
-        samples = facts.python_samples(area)
-        return _Held(float(amount.sum()) / facts.steps.count, samples, area)
+        stretches = facts.python_stretches(area)
+        amount = np.minimum(amount, stretches.area.within(gaps.start, gaps.starved_end))
+        return _Held(float(amount.sum()) / facts.steps.count, stretches)
     python = facts.cpu_phases.areas["python"]
     long = python.length >= LONG_NS
-    typical, samples = facts.python_samples(Intervals(python.start[long], python.end[long])).recurring(facts.steps)
-    return _Held(typical, samples, samples.area)
+    area = Intervals(python.start[long], python.end[long])
+    return _Held(*facts.python_stretches(area).recurring(facts.steps))
+
+
+def _evidence(facts: Facts, held: _Held) -> list[Evidence]:
+    """The lines that run, each with the function that takes most of it. The rows add up to the stall of a step."""
+    stretches = held.stretches
+    share = held.typical_ns / max(1, int(stretches.length.sum()))  # of all steps' time in the typical step
+    out = []
+    for site in by_site(facts, stretches.rows, stretches.length)[:ROWS]:
+        mine = np.isin(stretches.rows, site.rows)
+        (function, *_) = facts.slices_by_name(stretches.rows[mine], stretches.length[mine])
+        out.append(Evidence(function.name, round(site.cost_ns * share / 1e3, 3), location=site.location))
+    return out

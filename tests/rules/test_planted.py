@@ -216,6 +216,45 @@ def test_lb006_prices_python_that_starves_the_gpu() -> None:
     assert "train.py:10" in places(finding)
 
 
+def test_lb006_evidence_adds_up_to_the_stall() -> None:
+    """Most of it is in calls much shorter than a sample would be; no call is counted."""
+
+    def events(t: float, first_id: int) -> Iterator[build.Json]:
+        yield build.runtime("cudaLaunchKernel", t + 100, 5, first_id)
+        yield build.kernel("ampere_sgemm_128x64_tn", t + 110, 40, first_id)
+        yield build.python("train.py(10): build_mask", t + 200, 8_000)
+        for call in range(400):
+            yield build.python("<built-in method append of list object>", t + 200 + 20 * call, 2)
+            yield build.op("aten::item", t + 210 + 20 * call, 8)
+
+    (finding,) = findings_of("LB006", handmade(events))
+    measured = [row.us_per_step or 0.0 for row in finding.evidence]
+    assert sum(measured) == pytest.approx(saving_of(finding).high_us, rel=0.001)
+    assert sum(measured) == pytest.approx(8_000 - 400 * 8, rel=0.02)
+    assert [row.calls_per_step for row in finding.evidence] == [None] * len(measured)
+
+
+def test_lb006_does_not_blame_the_profiler() -> None:
+    def events(t: float, first_id: int) -> Iterator[build.Json]:
+        yield build.runtime("cudaLaunchKernel", t + 100, 5, first_id)
+        yield build.kernel("ampere_sgemm_128x64_tn", t + 110, 40, first_id)
+        yield build.python("train.py(10): main", t + 150, 8_150)
+        yield build.python("torch/profiler/profiler.py(700): add_metadata_json", t + 200, 8_000)
+        yield build.python("<built-in method _add_metadata_json of PyCapsule object at 0x7f6b>", t + 210, 7_900)
+
+    assert findings_of("LB006", handmade(events)) == []
+
+
+def test_lb006_does_not_blame_the_wait_for_autograd() -> None:
+    def events(t: float, first_id: int) -> Iterator[build.Json]:
+        yield build.runtime("cudaLaunchKernel", t + 100, 5, first_id)
+        yield build.kernel("ampere_sgemm_128x64_tn", t + 110, 40, first_id)
+        yield build.python("train.py(10): main", t + 150, 8_150)
+        yield build.python("<built-in method run_backward of torch._C._EngineBase object at 0x7f6b>", t + 200, 8_000)
+
+    assert findings_of("LB006", handmade(events)) == []
+
+
 def test_lb006_is_silent_while_the_gpu_works() -> None:
     assert findings_of("LB006", handmade(python_step(gpu_us=9_800))) == []
 

@@ -1,0 +1,62 @@
+"""What a thread runs inside an area: its time split among the innermost slices, to the nanosecond."""
+
+from __future__ import annotations
+
+import numpy as np
+from msgspec import Struct
+
+from traceopt.analyzer.arrays.grouping import numbered
+from traceopt.analyzer.arrays.intervals import Intervals, union
+from traceopt.analyzer.tables.schema import I8, Mask
+from traceopt.analyzer.timeline.call_tree import Slices
+from traceopt.analyzer.timeline.steps import Steps
+
+
+class PythonStretches(Struct, frozen=True):
+    """Stretches of time in which one slice of a thread is the innermost. Arrays have shape (len,), times in ns."""
+
+    rows: I8  # of the slices; a slice that calls others has several stretches
+    start: I8
+    end: I8
+    function: I8  # name code of the slice
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @property
+    def length(self) -> I8:
+        return self.end - self.start
+
+    @property
+    def area(self) -> Intervals:
+        return union(self.start, self.end)
+
+    def recurring(self, steps: Steps) -> tuple[float, PythonStretches]:
+        """The stretches of functions that take time in three of four steps, and how long these take per step, ns.
+
+        The time of a function is its lower quartile over the steps. If a thread waits for a core, it seems to run
+        Python, but a different function each time.
+        """
+        functions, group = numbered(self.function)
+        step = steps.host_step_of(self.start)
+        inside = step >= 0
+        place = group[inside] * steps.count + step[inside]
+        by_step = np.bincount(place, weights=self.length[inside], minlength=len(functions) * steps.count)
+        usual = np.sort(by_step.reshape(len(functions), steps.count), axis=1)[:, (steps.count - 1) // 4]
+        return float(usual.sum()), self.only(usual[group] > 0)
+
+    def only(self, mask: Mask) -> PythonStretches:
+        """Those of a mask. Its shape is (len,)."""
+        return PythonStretches(self.rows[mask], self.start[mask], self.end[mask], self.function[mask])
+
+
+def python_stretches(slices: Slices, thread: int, area: Intervals, steps: Steps) -> PythonStretches:
+    """What a thread runs in an area, cut at the edges of steps; times at which it runs nothing are left out."""
+    mine = slices.of_thread(thread)
+    moments = np.concatenate((slices.start[mine], slices.end[mine], steps.host_start, steps.host_end))
+    cuts = np.unique(np.concatenate((area.start, area.end, moments[area.contains(moments)])))
+    start, end = cuts[:-1], cuts[1:]
+    rows = slices.at(thread, start).astype(np.int64)
+    kept = (rows >= 0) & area.contains(start)
+    rows = rows[kept]
+    return PythonStretches(rows, start[kept], end[kept], slices.name[rows].astype(np.int64))
