@@ -127,3 +127,10 @@ def test_no_finding_blames_the_profiler_or_takes_more_than_the_step() -> None:
                 stall_us = finding.saving.high_us if finding.saving is not None else 0.0
                 assert sum(row.us_per_step or 0.0 for row in rows) <= 1.001 * max(stall_us, result.step.median_us)
     assert (blamed, longer) == ([], [])
+
+
+@pytest.mark.real_traces
+def test_the_head_size_of_owlv2_is_64() -> None:
+    finding = next(one for one in find("owlv2").findings if one.code == "GM001")
+    assert "sequence length 5185 to 5192" in finding.fix.text
+    assert "head size" not in finding.fix.text

@@ -167,6 +167,8 @@ def _example(shapes: list[GemmShape]) -> str:
     return f" (most expensive: {batch}M={s.m}, N={s.n}, K={s.k} in {s.dtype})"
 
 
+LARGEST_HEAD = 256  # that fused attention supports; models have no larger
+
 # What a padded size is in the user's model, and the line that sets it.
 _ROLES = {
     "vocabulary": "vocab_size = {padded}  # was {now}; nothing predicts the extra tokens",
@@ -181,13 +183,25 @@ _ROLES = {
 def _role(facts: Facts, shape: GemmShape, now: int) -> str:
     """What a size most likely is in the model, judged by its matmul."""
     if shape.batch > 1:
-        return "head size" if now <= 256 else "sequence length"
+        return "head size" if _is_head_size(shape, now) else "sequence length"
     if now == facts.gemms.batch_rows(shape):
         return "tokens or samples of the batch"
     if now >= 20_000 and now == max(shape.m, shape.n, shape.k):
         return "vocabulary"
     others = [size for size in (shape.n, shape.k) if size != now]
     return "SwiGLU width" if any(abs(now / size / (8 / 3) - 1) < 0.05 for size in others) else "width"
+
+
+def _is_head_size(shape: GemmShape, size: int) -> bool:
+    """Whether N or K of an attention's product is the head size; the other sizes count tokens.
+
+    The scores are tokens x tokens from K = the head size, and the output is tokens x the head size. In self-attention
+    the other of N and K therefore equals M. With other keys than queries, a size like 64 is the head's.
+    """
+    other = shape.k if size == shape.n else shape.n
+    if size in (shape.m, other) or size > LARGEST_HEAD:
+        return False
+    return other == shape.m or other > LARGEST_HEAD or other % 8 != 0
 
 
 def _fix_text(facts: Facts, shapes: list[GemmShape]) -> str:

@@ -12,6 +12,8 @@ from test_mm_ef import RULES, found, saving_of
 from fixtures.generate import generate
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.reading.trace_reader import read_trace
+from traceopt.testing import A100, Machine
+from traceopt.testing import events as build
 
 if TYPE_CHECKING:
     from conftest import GetExample
@@ -92,3 +94,27 @@ class TestFp8:
     def test_silent_without_it_and_on_small_products(self, example: GetExample) -> None:
         assert "no FP8" in (RULES["TC005"].applies(example("healthy").facts) or "")
         assert found("TC005", facts_with(gpu="H100", hidden=1024, batch=1)) == []
+
+
+@pytest.mark.parametrize(
+    ("m", "n", "k", "says"),
+    [
+        (5, 5, 64, "sequence length 5 to 8"),  # scores of five tokens with each other
+        (5, 64, 5, "sequence length 5 to 8"),  # their output
+        (512, 77, 64, "sequence length 77 to 80"),  # scores with 77 tokens of a text
+        (512, 512, 100, "head size 100 to 104"),
+        (512, 100, 512, "head size 100 to 104"),
+        (512, 1_500, 100, "sequence length 1500 to 1504, head size 100 to 104"),
+    ],
+)
+def test_gm001_tells_head_sizes_from_tokens(m: int, n: int, k: int, says: str) -> None:
+    machine = Machine(A100)
+    for _ in range(3):
+        with machine.step():
+            sizes = {"Input Dims": [[16, m, k], [16, k, n]], "Input type": ["c10::Half", "c10::Half"]}
+            start = machine.now
+            machine.launch(900, name="ampere_fp16_s16816gemm_fp16_64x64_ldg8_f2f_nn")
+            machine.events.append(build.op("aten::bmm", start, machine.now - start, **sizes))
+            machine.synchronize()
+    (finding,) = found("GM001", machine.facts())
+    assert finding.fix.text == f"Pad the size at its source: {says}."
