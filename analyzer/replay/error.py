@@ -80,7 +80,7 @@ def replay_error(graph: Graph, steps: Steps, has_gpu: bool) -> ReplayError | Non
 def _prediction(graph: Graph, steps: Steps) -> Prediction | None:
     step = np.searchsorted(graph.borders, np.arange(len(graph.rows))) - 1
     alike = _alike(graph)
-    if len(alike) < MIN_ALIKE:
+    if len(alike) < MIN_ALIKE or not (graph.work >= 0).any():  # on the host alone, steps share nothing to predict from
         return None
     measured = steps.duration[alike].astype(np.float64)
     predicted = step_times(graph, _from_the_others(graph, step, alike)).per_step_ns[alike]

@@ -174,25 +174,27 @@ def build_graph(
 def _own_cost(calls: Calls, queues: Queues, waits: HostWaits) -> I8:
     """Host time of each call without waiting. Shape (calls,), ns."""
     own = calls.end - calls.start
-    quick = own[(calls.kind == LAUNCH) & (own < SLOW_CALL_NS)]
-    usual = int(median(quick)) if len(quick) else OWN_NS
     call, target = waits.call[waits.blocked], waits.target[waits.blocked]
     # A blocking copy spends its own time before the copy starts, if the stream is free by then.
     staging = queues.start[target] - np.maximum(queues.before[target], calls.start[call])
-    cost = np.where(calls.kind[call] == LAUNCH, usual, OWN_NS)
+    cost = np.where(calls.kind[call] == LAUNCH, _usual_launch_ns(calls, own), OWN_NS)
     cost = np.where(queues.launched[target] == call, np.maximum(staging, 0), cost)
     own[call] = np.minimum(own[call], cost)
     return own
 
 
+def _usual_launch_ns(calls: Calls, own: I8) -> int:
+    """What a launch costs if nothing blocks it."""
+    quick = own[(calls.kind == LAUNCH) & (own < SLOW_CALL_NS)]
+    return int(median(quick)) if len(quick) else OWN_NS
+
+
 def _blocked_ns(calls: Calls, own: I8) -> int:
     """Host time in calls that took far longer than such calls do by themselves, though no wait explains it, ns."""
-    usual = np.full(len(calls), OWN_NS)
-    for kind in (LAUNCH, GRAPH_LAUNCH):
-        mine = calls.kind == kind
-        usual[mine] = median(own[mine]) if mine.any() else 0
-    can_wait = (calls.kind != BORDER) & (calls.kind != STREAM_WAIT) & ~calls.concurrent
-    late = (own - usual)[can_wait]
+    graphs = own[calls.kind == GRAPH_LAUNCH]  # launching a graph costs time for each of its nodes
+    usual_graph = int(median(graphs)) if len(graphs) else OWN_NS
+    usual = np.choose(calls.kind, (0, _usual_launch_ns(calls, own), usual_graph, OWN_NS, 0))  # by kind of call
+    late = (own - usual)[(calls.kind != BORDER) & (calls.kind != STREAM_WAIT) & ~calls.concurrent]
     return int(late[late >= SLOW_CALL_NS].sum())
 
 

@@ -2,26 +2,91 @@
 
 from __future__ import annotations
 
-from benchmarks.replay_accuracy import Planted, Real, page
-from traceopt.analyzer.replay.replayed import ReplayError
+import pytest
+
+from benchmarks.replay.hidden_waits import HiddenWaits, hide, programs, total
+from benchmarks.replay.known_delays import error, noise, section
+from benchmarks.replay.real_pairs import Pair
+from benchmarks.replay_accuracy import Hidden, Planted, Real, page, with_waits_as_work, without_waits
+from traceopt.analyzer.replay.error import Prediction, ReplayError, replay_error
+from traceopt.testing.machine import Machine
 
 FAULT = Planted("slow_loader", "DL001", 26.0, 17.0, 7.0, 9.9, 9.9)
+HIDDEN: list[Hidden] = [("generated programs", "host", HiddenWaits(100, 80, 60))]
+TRIAL = {"before": 14_000.0, "predicted": 10_300.0, "measured": 10_000.0, "measured_again": 10_200.0}
+
+
+def error_of(missed: float, slow: float, prediction: Prediction | None = None) -> ReplayError:
+    return ReplayError(missed, 0.008, slow, prediction)
 
 
 def test_a_row_each_and_the_medians() -> None:
+    good, bad = error_of(0.005, 0.001, Prediction(6, 0.004, 0.02)), error_of(0.15, 0.2)
     real = [
-        Real("control", 6, 10_000, 192, ReplayError(0.005, 0.008), 250.0),
-        Real("vllm", 0, 400, 0, ReplayError(0.0, 0.41), 1_000.0),
-        Real("gpu_only", 0, 5, 0, None, 1_000.0),
+        Real("control", 6, 10_000, 300, 192, good, error_of(0.15, 0.001), error_of(0, 0.164), 250.0),
+        Real("vllm", 0, 400, 0, 0, bad, bad, bad, 1_000.0),
+        Real("gpu_only", 0, 5, 0, 0, None, None, None, 1_000.0),
     ]
-    text = page(real, [FAULT])
-    assert "| control | 6 | 10,000 | 192 | 0.50% | 0.80% |" in text
-    assert "| gpu_only | no marks | 5 | 0 | nothing to replay | |" in text
-    assert "Of 1 traces with steps, 1 are missed by 2% or less" in text
+    pairs = [
+        Pair("before", "DL001", 50.0, 55.0, 40.0, 60.0, True),
+        Pair("other", "DL003", 50.0, 40.0, 30.0, 45.0, True),
+        Pair("third", "LB002", 1.0, None, None, None, False),
+    ]
+    delays = {"torch": "2.13.0", "discarded": 3, "trials": {"sleep": [TRIAL]}}
+    text = page(real, [FAULT], pairs, HIDDEN, delays)
+    assert "| control | 6 | 300 | 192 | 0.5 | 0.4 | 2.0 | 0.8 | 0.1 | 0.5 | 15.0 | 16.4 |" in text
+    assert "| vllm | no marks | 0 | 0 | 15.0 |  |  | 0.8 | 20.0 | 20.0 | 20.0 | 20.0 |" in text
+    assert "| gpu_only | no marks | 0 | 0 | nothing to replay | | | | | | | |" in text
+    assert "In 1 of 2 traces, the replayed typical step is within 2% of the measured one." in text
+    assert "median error 0.40%, and 2.00% for the median of the others. The prediction is better in 1 of 1" in text
+    assert "the error grows by more than 1% in 1 traces" in text
     assert "One pass takes 25 ms per 100,000 rows" in text
+    assert "| generated programs | host | 100 | 80 | 60 | 60% | 75% |" in text
+    assert "| sleep | 1 | 14.00 | 10.30 | 10.00 | +2.0% | +2.0% | 2.0% |" in text
+    assert "| before | DL001 | 50.00 | 55.00 | 40.00 | 60.00 | +10% | yes |" in text
+    assert "| other | DL003 | 50.00 | 40.00 | 30.00 | 45.00 | -20% | no |" in text
+    assert "| third | LB002 | 1.00 | none | none | none |  | no |" in text
+    assert "Median error 15%, largest 20%; 1 of 3 measured savings are between low and high." in text
     assert "| slow_loader | DL001 | 26.00 | 17.00 | 9.00 | 7.00 | 9.90 | 9.90 | +10.0% |" in text
     assert "Median error 10.0% over 1 faults." in text
 
 
 def test_without_the_real_traces() -> None:
-    assert "The real traces were not available." in page([], [FAULT])
+    text = page([], [FAULT], [], HIDDEN, None)
+    assert text.count("The real traces were not available.") == 2
+    assert "Nothing was recorded." in text
+
+
+def test_the_error_grows_on_graphs_without_waits() -> None:
+    machine = Machine()
+    for _ in range(5):
+        with machine.step():
+            machine.work(500)
+            machine.launch(1_000)
+            machine.synchronize()
+    facts = machine.facts()
+    graphs = (facts.replay_graph, without_waits(facts.replay_graph), with_waits_as_work(facts))
+    errors = [replay_error(graph, facts.recorded_steps, facts.has_gpu) for graph in graphs]
+    shares = [one.share for one in errors if one is not None]
+    assert shares[0] < 0.01
+    assert min(shares[1:]) > 0.3
+
+
+def test_hidden_waits_are_inferred() -> None:
+    host, stream = (total(list(counts)) for counts in zip(*map(hide, programs()), strict=True))
+    assert min(host.recorded, stream.recorded) > 100
+    assert min(host.recall, host.precision) > 0.95
+    assert min(stream.recall, stream.precision) > 0.85
+
+
+def test_hidden_waits_that_are_not_inferred_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without names of syncs, no wait of the host is inferred."""
+    monkeypatch.setattr("traceopt.analyzer.vocabulary.op_names.is_blocking_sync", lambda _: False)
+    host, _ = zip(*map(hide, list(programs())[:3]), strict=True)
+    assert total(list(host)).inferred == 0
+
+
+def test_the_error_and_the_noise_of_a_known_delay() -> None:
+    assert error(TRIAL) == pytest.approx(0.0198, abs=1e-4)
+    assert noise(TRIAL) == pytest.approx(0.02)
+    assert len(section({"torch": "2", "discarded": 0, "trials": {"print": [TRIAL, TRIAL]}})) == 6
