@@ -75,7 +75,7 @@ def parts_of(facts: Facts, replayed: Replayed) -> dict[str, float]:
     spent = _host_time(facts, replayed)
     if facts.has_gpu:
         parts, starved, queued = _device_parts(facts, replayed, window)
-        parts |= _starved_parts(replayed, spent, starved) | {QUEUED: float(queued)}
+        parts |= _starved_parts(facts, replayed, spent, starved) | {QUEUED: float(queued)}
     else:
         step = np.searchsorted(replayed.graph.borders, np.arange(len(replayed.rows))) - 1
         counts = np.isin(step, typical)
@@ -143,14 +143,24 @@ def _host_time(facts: Facts, replayed: Replayed) -> dict[str, npt.NDArray[np.flo
 
 
 def _starved_parts(
-    replayed: Replayed, spent: dict[str, npt.NDArray[np.float64]], starved: Intervals
+    facts: Facts, replayed: Replayed, spent: dict[str, npt.NDArray[np.float64]], starved: Intervals
 ) -> dict[str, float]:
-    """What the host did while the device starved, by name; host waits count as syncs."""
+    """What the host did while the device starved, by name. A wait counts for the activity that waits (an allocation
+    waits for the device as well), else as a sync.
+    """
     clock, host = replayed.timing.clock, replayed.rows.host
     begin = np.append(clock[:1] - host[:1], clock[:-1])
     working = starved.within(begin, begin + host)
     share = np.divide(working, host, out=np.zeros(len(host)), where=host > 0)
     parts = {name: float((amount * share).sum()) for name, amount in spent.items()}
-    parts["host_sync"] += float(starved.within(begin + host, clock).sum())
+    waited = starved.within(begin + host, clock)
+    waits = np.flatnonzero((waited > 0) & (replayed.graph.call >= 0))
+    calls = facts.trace.runtime.take(replayed.graph.call[waits])
+    for name, area in facts.flow_areas.items():
+        if name != "host_sync" and len(area):
+            mine = area.contains(calls.start)
+            parts[name] += float(waited[waits[mine]].sum())
+            waited[waits[mine]] = 0
+    parts["host_sync"] += float(waited.sum())
     parts[UNTRACED] += max(0.0, starved.total - sum(parts.values()))
     return parts

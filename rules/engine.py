@@ -32,7 +32,6 @@ _AnyRule = TypeVar("_AnyRule", bound=Rule)
 _Part = TypeVar("_Part", Finding, Check)
 _NUMPY_TOO = orjson.OPT_SERIALIZE_NUMPY
 
-NEGLIGIBLE_SHARE = 0.001  # of the step; no fix is worth it
 HIDDEN = "The problem is hidden behind other work: fixing it does not shorten the replayed step."
 
 
@@ -87,10 +86,8 @@ def run_rules(rules: Sequence[Rule], facts: Facts, *, debug: bool = False) -> Ru
     of_traces = [rule for rule in rules if not isinstance(rule, RunRule)]
     outcome = _outcome(of_traces, lambda rule: _ask(rule, facts), debug)
     plan = make_plan(outcome.priced, facts)
-    priced = in_order(outcome.priced, plan, facts)
-    useful = [one for one in priced[len(plan.rows) :] if not _saves_nothing(one, facts)]
-    useful = [*priced[: len(plan.rows)], *useful]
-    hidden = {one.finding.code for one in priced} - {one.finding.code for one in useful}
+    useful = in_order(outcome.priced, plan, facts)
+    hidden = {one.finding.code for one in outcome.priced} - {one.finding.code for one in useful}
     checks = [replace(c, status="passed", reason=HIDDEN) if c.code in hidden else c for c in outcome.checks]
     return replace(outcome, priced=useful, checks=checks, plan=plan)
 
@@ -177,13 +174,6 @@ def _plain(part: _Part) -> _Part:
     Raises ValueError or TypeError for a value that the result document cannot hold.
     """
     return msgspec.convert(orjson.loads(orjson.dumps(part, default=asdict, option=_NUMPY_TOO)), type(part))
-
-
-def _saves_nothing(one: Priced, facts: Facts) -> bool:
-    """Whether the fix was replayed and even its high end does not shorten the step."""
-    if one.price is None or one.finding.saving is None:
-        return False
-    return one.finding.saving.high_us * 1e3 < NEGLIGIBLE_SHARE * facts.step_ns
 
 
 def _value_order(one: Priced) -> tuple[int, float, str, str]:

@@ -32,6 +32,7 @@ CLOSE_SHARE = 0.25
 SAME_SHARE = 0.1  # of a saving: fixes without which the others save about as much are not needed
 NEEDS_SHARE = 0.5  # of its saving in the plan: a fix that saves less on its own needs the fixes above it
 UNLOCKED = 1.25  # times its saving alone: a fix that gives more after others says so
+NEGLIGIBLE_SHARE = 0.001  # of the step; no fix is worth it
 MAX_SAVED_SHARE = 0.95  # of the step; something always remains
 UNEXPLAINED_SHARE = 0.05  # of the step after the fixes: largest gap between the replay and the plan
 
@@ -193,24 +194,40 @@ def _row(fix: Priced, gain_ns: float, alone_ns: float, taken: Sequence[Priced], 
 
 
 def in_order(priced: Sequence[Priced], plan: Plan, facts: Facts) -> list[Priced]:
-    """The findings of the plan in its order, then the others. Each states what it saves alone; its impact is the most
-    that it can give: in the plan, or once the other limits of the step are gone.
+    """The findings of the plan in its order, then the others, without those whose fix cannot shorten the step.
+
+    Each states what it saves alone; its impact is the most that it can give: in the plan, or once the other limits of
+    the step are gone.
     """
-    in_plan = {id(row.fix): row.saving_ns for row in plan.rows}
-    rated: dict[int, Priced] = {}
-    for one, potential_ns in zip(priced, potentials_ns(priced, facts), strict=True):
-        finding, found = one.finding, one.finding.saving
-        if found is not None:
-            most_ns = max(potential_ns, in_plan.get(id(one), 0.0))
-            if most_ns > UNLOCKED * found.est_us * 1e3 and most_ns >= MIN_ROW_SHARE * plan.step_ns:
-                basis = f"{found.basis} It saves up to {ms(most_ns)} once the other limits of the step are gone."
-                finding = replace(finding, saving=replace(found, basis=basis))
-            finding = replace(finding, impact=impact_of_share(most_ns / plan.step_ns))
-        rated[id(one)] = replace(one, finding=finding)
-    others = sorted(
-        (rated[id(one)] for one in priced if id(one) not in in_plan), key=lambda one: value_order(one.finding)
+    most = dict(zip(map(id, priced), potentials_ns(priced, facts), strict=True))
+    for row in plan.rows:
+        most[id(row.fix)] = max(most[id(row.fix)], row.saving_ns)
+    planned = {id(row.fix) for row in plan.rows}
+    others = [one for one in priced if id(one) not in planned and not _is_useless(one, most[id(one)], plan)]
+    rated = [_rated(one, most[id(one)], plan) for one in others]
+    rated.sort(key=lambda one: value_order(one.finding))
+    return [*(_rated(row.fix, most[id(row.fix)], plan) for row in plan.rows), *rated]
+
+
+def _is_useless(one: Priced, most_ns: float, plan: Plan) -> bool:
+    """Whether the fix was replayed and does not shorten the step, whatever else is fixed."""
+    found = one.finding.saving
+    return (
+        one.price is not None
+        and found is not None
+        and max(found.high_us * 1e3, most_ns) < NEGLIGIBLE_SHARE * plan.step_ns
     )
-    return [*(rated[id(row.fix)] for row in plan.rows), *others]
+
+
+def _rated(one: Priced, most_ns: float, plan: Plan) -> Priced:
+    """The finding with its impact. `most_ns`: the most that its fix can save per step."""
+    finding, found = one.finding, one.finding.saving
+    if found is None:
+        return one
+    if most_ns > UNLOCKED * found.est_us * 1e3 and most_ns >= MIN_ROW_SHARE * plan.step_ns:
+        basis = f"{found.basis} It saves up to {ms(most_ns)} once the other limits of the step are gone."
+        finding = replace(finding, saving=replace(found, basis=basis))
+    return replace(one, finding=replace(finding, impact=impact_of_share(most_ns / plan.step_ns)))
 
 
 def document_rows(plan: Plan) -> list[PlanRow]:

@@ -88,7 +88,7 @@ class _GpuVerdict(Struct, frozen=True, dict=True):
             return f"{self._bottleneck(largest)} {NO_FIX}"
         if max(self.idle, limits["communication"]) < MOSTLY_IDLE_SHARE:
             return f"{self._busy} Biggest lever: {_lower(first.finding.title)}."
-        start = f"Start with: {_lower(first.finding.title)}."
+        start = f"First fix: {_lower(first.finding.title)}."
         return f"{self._state(largest)} {start} {self._why_later(largest)}"
 
     @cached_property
