@@ -50,6 +50,7 @@ def graph_of(seed: int, length: int, awaited_share: float, streams: int) -> Grap
         fixed=fixed,
         borders=np.array(borders),
         profiler=EMPTY,
+        typical=np.arange(len(borders) - 1),
     )
 
 
