@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from traceopt.analyzer.arrays.intervals import EMPTY, Intervals
 from traceopt.analyzer.arrays.percentiles import median
-from traceopt.analyzer.replay.calls import BORDER, GRAPH_LAUNCH, LAUNCH, STREAM_WAIT, Calls, find_calls
+from traceopt.analyzer.replay.calls import BORDER, GRAPH_LAUNCH, LAUNCH, STREAM_WAIT, Calls, find_calls, named
 from traceopt.analyzer.replay.lags import find_lags
 from traceopt.analyzer.replay.queues import Queues, find_queues
 from traceopt.analyzer.replay.waits import SLOW_CALL_NS, HostWaits, find_host_waits, find_stream_waits
@@ -24,6 +24,7 @@ from traceopt.analyzer.timeline.call_tree import Slices
 from traceopt.analyzer.timeline.gpu_work import GpuWork
 from traceopt.analyzer.timeline.launch_links import LaunchLinks
 from traceopt.analyzer.timeline.steps import Steps
+from traceopt.analyzer.vocabulary import op_names
 
 HOST = -1  # Rows.stream
 OWN_NS = 5_000  # what a waiting call costs in addition
@@ -161,7 +162,7 @@ def build_graph(
         call=np.where(call >= 0, calls.row[call], -1),
         inferred=column(lags.inferred, waits.inferred, 0).astype(bool),
         call_cost=np.where(first_of_call, np.minimum(own, host)[call], 0),
-        blocked_ns=_blocked_ns(calls, own),
+        blocked_ns=_blocked_ns(trace, calls, own),
         unexplained=column(lags.unexplained, 0, 0),
         measured_end=column(queues.end, calls.end[waits.call], calls.start[borders]),
         fixed=int((call < 0).sum()),
@@ -189,12 +190,17 @@ def _usual_launch_ns(calls: Calls, own: I8) -> int:
     return int(median(quick)) if len(quick) else OWN_NS
 
 
-def _blocked_ns(calls: Calls, own: I8) -> int:
-    """Host time in calls that took far longer than such calls do by themselves, though no wait explains it, ns."""
+def _blocked_ns(trace: Trace, calls: Calls, own: I8) -> int:
+    """Host time in calls that took far longer than such calls do by themselves, though no wait explains it, ns.
+
+    Calls that allocate or free memory are left out: they can take this long by themselves.
+    """
     graphs = own[calls.kind == GRAPH_LAUNCH]  # launching a graph costs time for each of its nodes
     usual_graph = int(median(graphs)) if len(graphs) else OWN_NS
     usual = np.choose(calls.kind, (0, _usual_launch_ns(calls, own), usual_graph, OWN_NS, 0))  # by kind of call
-    late = (own - usual)[(calls.kind != BORDER) & (calls.kind != STREAM_WAIT) & ~calls.concurrent]
+    can_wait = (calls.kind != BORDER) & (calls.kind != STREAM_WAIT) & ~calls.concurrent
+    can_wait[can_wait] = ~named(trace, trace.runtime.name[calls.row[can_wait]], op_names.is_allocation)
+    late = (own - usual)[can_wait]
     return int(late[late >= SLOW_CALL_NS].sum())
 
 

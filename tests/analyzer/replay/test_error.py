@@ -152,6 +152,16 @@ def test_a_call_that_waits_for_something_hidden_makes_savings_less_certain() -> 
     assert not facts.replay_complete
 
 
+def test_a_call_that_frees_memory_can_take_long_by_itself() -> None:
+    machine = Machine()
+    for _ in range(5):
+        with machine.step():
+            machine.launch(500)
+            machine.work(1_000)
+            machine.call("cudaFree", 800)
+    assert error_of(machine.facts()).blocked_share == 0
+
+
 def test_then_the_confidence_falls(tmp_path: Path) -> None:
     def confidence(slow_us: float) -> str:
         machine = Machine()
