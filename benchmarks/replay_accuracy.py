@@ -51,15 +51,20 @@ NOTICED = 0.01  # growth of the error
 LARGE = 3_000  # rows; smaller graphs are too fast to time
 
 WITHOUT_A_CHANGE = """\
-What each analysis measures ([what the measures mean](replay.md#how-far-you-can-trust-it)), in percent of the step.
-"Completion" is the error of the replayed typical step. "Predicted" is the error of steps that are predicted from the
-others, and "others" that of "as long as the median of the others"; both are medians over the steps, and empty if fewer
-than three typical steps launch the same work. "Late" is by how much work started later than the graph explains, and
-"slow calls" the time in slow calls for which the trace shows no reason. "Error" is `replay_error_share`, the largest of
-completion, slow calls, and how much worse the prediction is than that of the others (or "late", if there is none).
+Each analysis measures these errors ([what they mean](replay.md#how-far-you-can-trust-it)). They are percentages of the
+step.
 
-The last two columns show that the error can fail. "No waits" is the error if nothing waits for anything else. "Waits as
-work" is the error if the time of every wait is taken for work of the host: such a graph gives each recorded step back.
+- "Completion": the replayed typical step against the measured one.
+- "Predicted": each step predicted from the others. "Median of others": the same if the prediction is the median of the
+  other steps. Both are medians over the steps. They need at least three typical steps that launch the same work.
+- "Late": by how much work started later than the graph explains.
+- "Slow calls": time in slow calls for which the trace shows no reason.
+- "Error": the largest of completion, slow calls, and how much worse "predicted" is than "median of others" ("late", if
+  no step can be predicted). This is `replay_error_share`.
+
+The last two columns show that the error can fail. "No waits": the error of a graph in which nothing waits. "Waits as
+work": the error of a graph that takes the time of every wait for work of the host. Such a graph gives every recorded
+step back.
 """
 HIDDEN_WAITS = """\
 Sync rows name what a call or a stream waited for. PyTorch writes them only on request. Here they are recorded and
@@ -255,8 +260,8 @@ def _recorded_steps(real: list[Real]) -> list[str]:
     caught = [one for one in known if one.share_of(one.waits_as_work) > one.share_of(one.error) + NOTICED]
     lines = [
         WITHOUT_A_CHANGE,
-        "| trace | steps | waits | inferred | completion | predicted | others | late | slow calls | error | no waits "
-        "| waits as work |",
+        "| trace | steps | waits | inferred | completion | predicted | median of others | late | slow calls | error "
+        "| no waits | waits as work |",
         "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
         *(_row(one) for one in real),
         "",
