@@ -99,10 +99,10 @@ def _typical_ns(quality: TraceQuality, amount: I8) -> float:
 def _idle_once(quality: TraceQuality) -> dict[StateName, I8]:
     """Idle time of each gap that a steady step may not have, by state. No time counts twice."""
     gaps, idle = quality.gaps, quality.idle
-    captured = np.minimum(quality.captures.within(gaps.start, gaps.end), idle.of_gaps("launch"))
-    edge = quality.before_or_after_work
     ordinary = [idle.of_gaps(cause) for cause in (*DISPATCH, *LONG_WORK) if cause != UNRECORDED]
     dispatch = sum(ordinary, np.zeros(len(gaps), np.int64))
+    captured = np.minimum(quality.captures.within(gaps.start, gaps.end), dispatch)
+    edge = quality.before_or_after_work
     return {
         "cold_start": quality.cold,
         "compile": idle.of_gaps("compile"),
