@@ -326,7 +326,12 @@ class TestCpuRuns:
         assert not self.run(deviceProperties=[]).quality.gpu_expected
 
 
-class TestDamage:
+class TestPartsOfAFile:
+    def test_a_sample_is_the_verdict_also_without_gpu_work(self) -> None:
+        events = [small_traces.op("aten::addmm", i * 100.0, 90, **{"Ev Idx": 100 * i}) for i in range(50)]
+        facts = facts_of(events, deviceProperties=[])
+        assert "only 1.0% of the events" in (rank_document(facts, outcome(facts)).verdict or "")
+
     def test_a_damaged_file_without_gpu_work_is_no_cpu_run(self) -> None:
         whole = small_traces.document(
             [small_traces.op("aten::addmm", i * 100.0, 90) for i in range(100)], deviceProperties=[]
@@ -346,5 +351,6 @@ class TestDamage:
         whole = machine.to_bytes()
         for trace, confidences in ((whole, {"medium"}), (whole[:-4], {"low"})):
             facts = Facts(small_traces.read(trace))
-            findings = rank_document(facts, run_rules([rule() for rule in builtin_rules()], facts)).findings
-            assert {finding.confidence for finding in findings if finding.code == "TC001"} == confidences
+            document = rank_document(facts, run_rules([rule() for rule in builtin_rules()], facts))
+            assert {finding.confidence for finding in document.findings if finding.code == "TC001"} == confidences
+            assert (document.verdict or "").startswith("Part of the file is lost.") == (trace != whole)

@@ -60,15 +60,14 @@ def verdict(facts: Facts, quality: Quality, breakdown: Sequence[BreakdownPart], 
     if quality.verdict == "unusable":
         reason = next((note.text for note in quality.notes if note.code in UNUSABLE), "")
         return f"This trace cannot be judged. {reason}".strip()
-    if facts.state is not None:
-        return facts.state.sentence
-    if not facts.has_gpu:
-        return _cpu_verdict(facts, breakdown)
     if facts.quality.sampled_share is not None:
         return (
             f"This file has only {percent(facts.quality.sampled_share)} of the events: its shares of time are not real."
         )
-    return _GpuVerdict(facts, breakdown, priced).text
+    if facts.state is not None:
+        return facts.state.sentence
+    text = _GpuVerdict(facts, breakdown, priced).text if facts.has_gpu else _cpu_verdict(facts, breakdown)
+    return f"Part of the file is lost. In the rest: {text}" if facts.quality.damaged else text
 
 
 class _GpuVerdict(Struct, frozen=True, dict=True):
