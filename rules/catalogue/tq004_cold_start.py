@@ -31,16 +31,16 @@ class ColdStart(Rule):
     family: ClassVar[str] = TRACE_QUALITY
     requires: ClassVar[tuple[str, ...]] = ("gpu", "launches")
 
-    min_share: float = threshold(0.10, "smallest GPU wait for context and code loading, as a share of the window")
+    min_share: float = threshold(0.10, "smallest GPU wait for context and code loading, as a share of the recording")
 
     def check(self, facts: Facts) -> Findings:
-        share = facts.quality.cold_share
+        share = _cold_share(facts)
         if share < self.min_share:
             return
         yield self.finding(
             why=(
-                f"The GPU waits for {percent(share)} of the window ({ms(share * facts.steps.window_ns)}) while the "
-                "driver builds its context and loads code. This is start-up, not a steady-state step. Record again "
+                f"The GPU waits for {percent(share)} of the recording ({ms(share * facts.recorded_steps.window_ns)}) while "
+                "the driver builds its context and loads code. This is start-up, not a steady-state step. Record again "
                 "after a few warm-up steps."
             ),
             fix=Fix("Let the schedule skip the first steps.", "profile(schedule=schedule(wait=2, warmup=3, active=6))"),
@@ -49,4 +49,9 @@ class ColdStart(Rule):
         )
 
     def passed(self, facts: Facts) -> str:
-        return f"The GPU waits for context and code loading for {percent(facts.quality.cold_share)} of the window."
+        return f"The GPU waits for context and code loading for {percent(_cold_share(facts))} of the recording."
+
+
+def _cold_share(facts: Facts) -> float:
+    """Of all recorded steps: the typical steps leave out a slow first one."""
+    return facts.of_every_step.quality.cold_share

@@ -86,7 +86,7 @@ REAL = {
     "hta/trace_filter/sampled_rank-1.json.gz": {"TQ003"},
     "hta/critical_path/alexnet/benchmark_result_2869224_1695835535_trace.json.gz": {"TQ002", "TQ004"},
     "hta/critical_path/cuda_event_sync/event_sync_trace.json.gz": {"TQ002", "TQ003", "TQ004"},
-    "hta/amd_trace/mi250_minitoy_train_ROCm6_2_kineto.json.gz": {"TQ004"},
+    "hta/amd_trace/mi250_minitoy_train_ROCm6_2_kineto.json.gz": {"TQ002", "TQ004"},
     "tracelens/perf_model/normalization/normalization_layer_test.json.gz": {"TQ002", "TQ004"},
     "hta/negative_queue_length_values_check/rank0.json.gz": {"TQ010"},
     "tracelens/inference/sglang_prefilldecode/sglang_Qwen3-8B_prefilldecode.json.gz": {"TQ002", "TQ010"},
