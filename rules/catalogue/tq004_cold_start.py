@@ -39,9 +39,9 @@ class ColdStart(Rule):
             return
         yield self.finding(
             why=(
-                f"The GPU waits for {percent(share)} of the recording ({ms(share * facts.recorded_steps.window_ns)}) while "
-                "the driver builds its context and loads code. This is start-up, not a steady-state step. Record again "
-                "after a few warm-up steps."
+                f"The GPU waits for {percent(share)} of the recording ({ms(share * facts.recorded_steps.window_ns)}) "
+                "while the driver builds its context and loads code. This is start-up, not a steady-state step. Record "
+                "again after a few warm-up steps."
             ),
             fix=Fix("Let the schedule skip the first steps.", "profile(schedule=schedule(wait=2, warmup=3, active=6))"),
             saving=None,
