@@ -50,10 +50,10 @@ PARTS: dict[str, PartStyle] = {
     "hole": PartStyle("launch", "dots", "often garbage collection"),
     "gc": PartStyle("other", "diagonal", ""),
     "allocation": PartStyle("other", "horizontal", "cudaMalloc, cudaFree and similar calls"),
-    "startup": PartStyle("other", "vertical", "once, at the start of a process"),
+    "startup": PartStyle("sync", "cross", "once, at the start of a process"),
     "module_load": PartStyle("other", "vertical", "kernels loaded on first use"),
     "queued": PartStyle("other", "cross", ""),
-    "unrecorded": PartStyle("other", PLAIN, ""),
+    "unrecorded": PartStyle("cpu", "cross", ""),
     "untraced": PartStyle("other", "dots", ""),
 }
 
