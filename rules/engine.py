@@ -16,6 +16,7 @@ from traceopt.config import typed_settings
 from traceopt.errors import ConfigError, one_line, told
 from traceopt.result.document import Check, CheckStatus, Note
 from traceopt.result.finding import Finding, value_order
+from traceopt.result.vendor_words import worded
 from traceopt.rules.bases.rank_rule import RunRule
 from traceopt.rules.evidence import to_location
 from traceopt.rules.plan import Plan, in_order, make_plan
@@ -84,7 +85,7 @@ def run_rules(rules: Sequence[Rule], facts: Facts, *, debug: bool = False) -> Ru
     With `debug`, the rule's exception is raised instead.
     """
     of_traces = [rule for rule in rules if not isinstance(rule, RunRule)]
-    outcome = _outcome(of_traces, lambda rule: _ask(rule, facts), debug)
+    outcome = _in_words_of(facts.device.vendor, _outcome(of_traces, lambda rule: _ask(rule, facts), debug))
     plan = make_plan(outcome.priced, facts)
     useful = in_order(outcome.priced, plan, facts)
     hidden = {one.finding.code for one in outcome.priced} - {one.finding.code for one in useful}
@@ -144,6 +145,24 @@ def _ask_run(rule: RunRule, run: RunFacts) -> _Answer:
         return ("not_checked", lack, []) if several else ("not_applicable", "The run has one rank.", [])
     found = sorted(map(_sound, rule.check_run(run)), key=_value_order)
     return ("found", found[0].finding.why, found) if found else ("passed", rule.passed_run(run), [])
+
+
+def _in_words_of(vendor: str, outcome: RulesOutcome) -> RulesOutcome:
+    """The outcome with its sentences in the words of the GPU's vendor; evidence and code keep the names they have."""
+
+    def said(sentence: str) -> str:
+        return worded(sentence, vendor)
+
+    def finding(one: Finding) -> Finding:
+        saving = None if one.saving is None else replace(one.saving, basis=said(one.saving.basis))
+        fix = replace(one.fix, text=said(one.fix.text))
+        return replace(one, title=said(one.title), risk=said(one.risk), why=said(one.why), saving=saving, fix=fix)
+
+    return RulesOutcome(
+        [replace(one, finding=finding(one.finding)) for one in outcome.priced],
+        [replace(note, text=said(note.text)) for note in outcome.notes],
+        [replace(check, title=said(check.title), reason=said(check.reason)) for check in outcome.checks],
+    )
 
 
 def _with_user_lines(one: Priced, facts: Facts) -> Priced:

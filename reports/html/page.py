@@ -181,6 +181,7 @@ def environment() -> jinja2.Environment:
         as_precise_as=quantities.as_precise_as,
         estimate_number=quantities.estimate_number,
         estimate_range=quantities.estimate_range,
+        matrix_units=sentences.matrix_units,
         memory_look=memory_parts.memory_look,
         part_style=part_styles.part_style,
         misaligned=sentences.misaligned,

@@ -49,7 +49,7 @@ PARTS: dict[str, PartStyle] = {
     "compile": PartStyle("launch", "diagonal", "inside the step"),
     "hole": PartStyle("launch", "dots", "often garbage collection"),
     "gc": PartStyle("other", "diagonal", ""),
-    "allocation": PartStyle("other", "horizontal", "cudaMalloc, cudaFree and similar calls"),
+    "allocation": PartStyle("other", "horizontal", "calls of the driver's allocator"),
     "startup": PartStyle("sync", "cross", "once, at the start of a process"),
     "module_load": PartStyle("other", "vertical", "kernels loaded on first use"),
     "queued": PartStyle("other", "cross", ""),

@@ -15,6 +15,7 @@ from traceopt.result import quantities
 from traceopt.result.document import CheckStatus, Result, ServingPhase, TensorCores
 from traceopt.result.finding import Finding
 from traceopt.result.rows import Gemm, PlanRow
+from traceopt.result.vendor_words import worded
 
 COMMAND_PATHS = 8
 RANKS_NAMED = 16
@@ -344,12 +345,17 @@ def timeline_caption(result: Result, shaded: bool) -> str:
     return " ".join(sentences)
 
 
+def matrix_units(result: Result) -> str:
+    """What the device's vendor calls the units that multiply matrices."""
+    return worded("Tensor Cores", result.run.device.vendor if result.run.device is not None else None)
+
+
 def gemm_caption(result: Result) -> str:
     """Tensor Core use and the achieved share of the peak, if known."""
     cores, efficiency = result.tensor_cores, result.efficiency
     sentences = []
     if cores.eligible_share is not None:
-        sentences.append(_tensor_core_use(cores))
+        sentences.append(f"{matrix_units(result)}: {_tensor_core_use(cores)}")
     if efficiency.achieved_tflops is not None:
         reached = f"The step reaches {quantities.per_second(efficiency.achieved_tflops, 'TFLOP')}"
         if efficiency.mfu is not None and efficiency.peak_tflops is not None:
@@ -378,11 +384,11 @@ def _other_peaks(result: Result) -> list[str]:
 
 
 def _tensor_core_use(cores: TensorCores) -> str:
-    """ "Tensor Cores: 36% of kernel time is eligible; all of it uses them."."""
+    """ "36% of kernel time is eligible; all of it uses them."."""
     eligible, used = quantities.percent(cores.eligible_share), quantities.percent(cores.used_share)
     use = "all of it uses them" if used == eligible else f"{used} uses them"
     unknown = f", {quantities.percent(cores.unknown_share)} is unknown" if cores.unknown_share else ""
-    return f"Tensor Cores: {eligible} of kernel time is eligible; {use}{unknown}."
+    return f"{eligible} of kernel time is eligible; {use}{unknown}."
 
 
 _TENSOR_CORE_BYTES = 16  # rows of operands must be a multiple of this

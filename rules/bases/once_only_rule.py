@@ -52,7 +52,7 @@ class SteadyRule(Rule):
             saving=self._saving(facts, cost, hit),
             evidence=[*self.more(facts), *site_evidence(facts, sites, lambda s: name_of(facts, int(s.rows[0])))],
             locations=site_locations(sites),
-            fix=self.fix,
+            fix=self.advice(facts),
             confidence=self._confidence(hit),
             shares_cause_with=["EF002"],
         )
@@ -72,6 +72,10 @@ class SteadyRule(Rule):
         return by_site(
             facts, rows, facts.of_every_step.gaps.starved.within(facts.slices.start[rows], facts.slices.end[rows])
         )
+
+    def advice(self, facts: Facts) -> Fix:  # noqa: ARG002
+        """The fix; a subclass may have another for some devices."""
+        return self.fix
 
     def more(self, facts: Facts) -> list[Evidence]:  # noqa: ARG002
         """Evidence rows in addition to the call sites."""

@@ -36,7 +36,7 @@ class ExplicitSynchronize(SyncRule):
     reason: ClassVar[str] = EXPLICIT
     does: ClassVar[str] = "The host synchronizes with the GPU"
     fix: ClassVar[Fix] = Fix(
-        "Remove the call. To time GPU work, use CUDA events and read them every N steps.",
+        "Remove the call. To time GPU work, use torch.cuda.Event and read it every N steps.",
         "start.record(); train_step(); end.record()\n"
         "if step % 50 == 0:\n    end.synchronize(); print(start.elapsed_time(end))",
     )

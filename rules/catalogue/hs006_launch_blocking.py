@@ -95,7 +95,7 @@ class LaunchBlocking(Rule):
             fix=Fix(
                 "Unset the variable in the environment (job script, container, os.environ in the script).",
                 "\n".join(f"unset {variable.partition('=')[0]}" for variable in variables)
-                or "unset CUDA_LAUNCH_BLOCKING",
+                or ("unset AMD_SERIALIZE_KERNEL" if facts.device.vendor == "amd" else "unset CUDA_LAUNCH_BLOCKING"),
             ),
             shares_cause_with=["LB001"],
         )

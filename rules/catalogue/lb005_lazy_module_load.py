@@ -39,6 +39,10 @@ class LazyModuleLoad(SteadyRule):
         "CUDA_MODULE_LOADING=EAGER python script.py",
     )
 
+    def advice(self, facts: Facts) -> Fix:
+        """HIP has no setting like CUDA_MODULE_LOADING."""
+        return Fix(self.fix.text) if facts.device.vendor == "amd" else self.fix
+
     def applies(self, facts: Facts) -> str | None:
         if not len(facts.host.rows_of("module_load")):
             return "No GPU code is loaded in this trace."

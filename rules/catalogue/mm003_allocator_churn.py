@@ -90,11 +90,7 @@ class AllocatorChurn(Rule):
                 *site_evidence(facts, [s for s in sites if s.location], lambda _: "Driver allocations by this line"),
             ],
             locations=site_locations(sites),
-            fix=Fix(
-                "Remove torch.cuda.empty_cache() from the loop, keep shapes the same from step to step, and set "
-                "expandable_segments.",
-                "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True python script.py",
-            ),
+            fix=_fix(facts),
             confidence="low" if one else "high",
             shares_cause_with=["MM002"] if len(retries) >= facts.steps.count else None,
         )
@@ -104,6 +100,17 @@ class AllocatorChurn(Rule):
         return (
             f"Driver allocations ({len(_calls(facts)):,}) leave the GPU idle for {percent(share)} of the median step."
         )
+
+
+def _fix(facts: Facts) -> Fix:
+    """Growing segments need CUDA's virtual memory."""
+    if facts.device.vendor == "amd":
+        return Fix("Remove torch.cuda.empty_cache() from the loop, and keep shapes the same from step to step.")
+    return Fix(
+        "Remove torch.cuda.empty_cache() from the loop, keep shapes the same from step to step, and set "
+        "expandable_segments.",
+        "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True python script.py",
+    )
 
 
 def _calls(facts: Facts) -> I8:

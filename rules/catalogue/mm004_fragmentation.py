@@ -59,7 +59,9 @@ class Fragmentation(Rule):
                 Evidence("Peak reserved", detail=size(reserved)),
                 Evidence("Peak allocated", detail=size(allocated)),
             ],
-            fix=Fix(
+            fix=Fix("Pad inputs to a few sizes.")
+            if facts.device.vendor == "amd"  # which has no expandable segments
+            else Fix(
                 "Set expandable_segments, and pad inputs to a few sizes.",
                 "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True python script.py",
             ),

@@ -107,7 +107,7 @@ class SingleTensorOptimizer(Rule):
             evidence=evidence,
             locations=site_locations(sites) or places(evidence),
             fix=Fix(
-                "Pass fused=True (Adam, AdamW, SGD, Adagrad on CUDA) or foreach=True to the optimizer.",
+                "Pass fused=True (Adam, AdamW, SGD, Adagrad on a GPU) or foreach=True to the optimizer.",
                 FUSED,
             ),
         )

@@ -54,7 +54,9 @@ class Tf32Off(Rule):
 
     def applies(self, facts: Facts) -> str | None:
         arch = facts.device.arch
-        if arch is None or not arch.has_tf32 or arch.vendor != "nvidia":
+        if facts.device.vendor == "amd":
+            return "The setting is for NVIDIA GPUs."
+        if arch is None or not arch.has_tf32:
             return "The device does not support TF32."
         if not facts.tensor_core_work.eligible.any():
             return "No matmuls or convolutions in this trace."

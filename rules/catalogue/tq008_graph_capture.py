@@ -40,7 +40,7 @@ class GraphCapture(Rule):
             return
         yield self.finding(
             why=(
-                f"CUDA or HIP graphs are captured for {percent(share)} of the window "
+                f"CUDA graphs are captured for {percent(share)} of the window "
                 f"({ms(facts.quality.captures.total)}). Nothing runs on the GPU meanwhile, and it happens only once. "
                 "Run a few warm-up steps before recording."
             ),

@@ -49,7 +49,9 @@ class QueuedIdle(Rule):
             ),
             fix=Fix(
                 "Record all ranks, check whether another process uses the GPU, and trace the kernels inside graphs.",
-                "nsys profile --cuda-graph-trace=node python script.py",
+                "rocprofv3 --sys-trace -- python script.py"
+                if facts.device.vendor == "amd"
+                else "nsys profile --cuda-graph-trace=node python script.py",
             ),
             saving=None,
             evidence=[],
