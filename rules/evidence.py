@@ -126,6 +126,24 @@ def site_evidence(
     return out
 
 
+def main_function_by_site(
+    facts: Facts, rows: npt.NDArray[np.integer], time_ns: npt.NDArray[np.int64], total_ns: float, limit: int = 5
+) -> list[Evidence]:
+    """One row per call site, named after the function that takes most of the time there, most expensive first.
+
+    `time_ns` is the time of the slices over the window; the rows of all sites add up to `total_ns`, a time per step.
+    """
+    share = total_ns / max(1, int(time_ns.sum()))
+    sites = facts.call_sites.of(rows)
+    out = []
+    for site in distinct_values(sites):
+        mine = sites == site
+        function = facts.slices_by_name(rows[mine], time_ns[mine])[0].name
+        cost_us = round(int(time_ns[mine].sum()) * share / 1e3, 3)
+        out.append(Evidence(function, cost_us, location=_at(facts, int(site))))
+    return sorted(out, key=lambda row: -(row.us_per_step or 0.0))[:limit]
+
+
 def site_locations(sites: list[SiteCost], limit: int = 3) -> list[Location]:
     """The locations of the most expensive sites that have one."""
     return [site.location for site in sites if site.location is not None][:limit]

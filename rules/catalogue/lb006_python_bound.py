@@ -12,15 +12,14 @@ from traceopt.analyzer.stalls.silent_work import LONG_NS
 from traceopt.analyzer.vocabulary.host_activities import LONG_PYTHON
 from traceopt.rules import (
     Confidence,
-    Evidence,
     Facts,
     Findings,
     Fix,
     Intervals,
     RemoveHost,
     Rule,
-    by_site,
     intersect,
+    main_function_by_site,
     ms,
     percent,
     places,
@@ -32,7 +31,6 @@ from traceopt.rules import (
 # Share of the stall that a fix saves, low and expected: some of the work remains in another form.
 UNPROFILED = 0.5, 0.95, "Assumes the fix removes 50%, 95% or 100% of the measured stall."
 PROFILED = 0.3, 0.8, "Assumes the fix removes 30%, 80% or 100% of the measured stall; the profiler slows Python."
-ROWS = 5
 
 
 class PythonBound(Rule):
@@ -72,7 +70,8 @@ class PythonBound(Rule):
         if held.typical_ns < self.min_share * facts.step_ns:
             return
         low, expected, basis = PROFILED if facts.frames_recorded_with_times else UNPROFILED
-        evidence, area = _evidence(facts, held), held.stretches.area
+        stretches, area = held.stretches, held.stretches.area
+        evidence = main_function_by_site(facts, stretches.rows, stretches.length, held.typical_ns)
         stall, idle = held.typical_ns, "the GPU is idle" if facts.has_gpu else "no operator runs"
         yield self.finding(
             why=f"Python blocks the main thread for {ms(stall)} of each {ms(facts.step_ns)} step while {idle}.",
@@ -119,15 +118,3 @@ def _held(facts: Facts) -> _Held:
     long = python.length >= LONG_NS
     area = Intervals(python.start[long], python.end[long])
     return _Held(*facts.python_stretches(area).recurring(facts.steps))
-
-
-def _evidence(facts: Facts, held: _Held) -> list[Evidence]:
-    """The lines that run, each with the function that takes most of it. The rows add up to the stall of a step."""
-    stretches = held.stretches
-    share = held.typical_ns / max(1, int(stretches.length.sum()))  # of all steps' time in the typical step
-    out = []
-    for site in by_site(facts, stretches.rows, stretches.length)[:ROWS]:
-        mine = np.isin(stretches.rows, site.rows)
-        (function, *_) = facts.slices_by_name(stretches.rows[mine], stretches.length[mine])
-        out.append(Evidence(function.name, round(site.cost_ns * share / 1e3, 3), location=site.location))
-    return out

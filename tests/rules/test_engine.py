@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, cast
 
 import msgspec
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 class FakeFacts:
     state = None
+    device = SimpleNamespace(vendor="nvidia")
 
     def rules_out(self, requirement: str) -> str | None:
         return "This run uses no GPU." if requirement == "never" else None
