@@ -67,9 +67,20 @@ def frames_inside(facts: Facts, rows: npt.NDArray[np.integer], limit: int = 4) -
     ]
     count = facts.steps.count
     return [
-        Evidence(one.name, round(one.total / count / 1e3, 3), round(len(one.rows) / count, 3), "inside")
+        Evidence(
+            one.name,
+            round(one.total / count / 1e3, 3),
+            round(len(one.rows) / count, 3),
+            "inside",
+            function_location(facts, int(one.rows[0])),
+        )
         for one in functions[:limit]
     ]
+
+
+def function_location(facts: Facts, row: int) -> Location | None:
+    """Where a frame of the user's or a model's code begins; None for frames of other code."""
+    return location_of(facts, row) if facts.call_sites.code_frames[row] else None
 
 
 def to_location(site: CallSite) -> Location:

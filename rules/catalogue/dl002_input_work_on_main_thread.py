@@ -17,6 +17,7 @@ from traceopt.rules import (
     ms,
     name_of,
     percent,
+    places,
     priced,
     site_evidence,
     site_locations,
@@ -66,6 +67,7 @@ class InputWorkOnMainThread(Rule):
         cost = facts.stalled_within(facts.slices.start[rows], facts.slices.end[rows])
         rows, cost = rows[cost > 0], cost[cost > 0]
         sites = by_calling_site(facts, rows, cost)
+        inside = frames_inside(facts, rows)
         who, on = ("The GPU waits", "for") if facts.has_gpu else ("The main thread spends", "on")
         yield self.finding(
             why=f"{who} {ms(stall)} of each {ms(facts.step_ns)} step {on} input work outside the data loader.",
@@ -79,9 +81,9 @@ class InputWorkOnMainThread(Rule):
             ),
             evidence=[
                 *site_evidence(facts, by_site(facts, rows, cost), lambda site: name_of(facts, int(site.rows[0]))),
-                *frames_inside(facts, rows),
+                *inside,
             ],
-            locations=site_locations(sites),
+            locations=[*places(inside, 1), *site_locations(sites)],
             fix=_fix(facts),
         )
 
