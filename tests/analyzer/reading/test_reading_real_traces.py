@@ -224,8 +224,12 @@ def test_backward_operators_of_2021_are_called_where_their_forward_was() -> None
     sites = CallSites(trace, slices)
     conv = trace.names.index("CudnnConvolutionBackward")
     found = sites.of(np.flatnonzero(slices.name == conv))
-    assert {sites.sites[site].line for site in found} == {46}  # outputs = model(inputs)
-    assert {sites.sites[site].file for site in found} == {"resnet50_profiler_api.py"}
+    places = {sites.sites[site] for site in found}
+    assert {place.file for place in places} == {"torchvision/models/resnet.py"}
+    assert {place.line for place in places} == {124, 128, 132, 136, 232}  # the convolutions of a block, and the first
+    callers = {sites.user_caller_of(place.file, place.function) for place in places}
+    assert {str(caller.file) for caller in callers if caller} == {"resnet50_profiler_api.py"}
+    assert {caller.line for caller in callers if caller} == {46}  # outputs = model(inputs)
 
 
 @pytest.mark.parametrize("name", OTHER_FILES)
