@@ -134,8 +134,10 @@ class Steps(Struct, frozen=True, dict=True):
 
     @property
     def example(self) -> int:
-        """Index of the step whose duration is closest to the mean."""
-        return int(np.abs(self.duration - self.duration.mean()).argmin())
+        """Index of the step whose duration is closest to the mean; the longest of several, because a short one may be
+        cut.
+        """
+        return int(np.lexsort((-self.duration, np.abs(self.duration - self.duration.mean())))[0])
 
     @cached_property
     def typical_rows(self) -> npt.NDArray[np.int64]:
@@ -232,14 +234,19 @@ def find_marks(trace: Trace) -> Marks:
 def find_steps(marks: Marks, launched: I8, ended: I8) -> Steps:
     """The steps from completion to completion. `launched` and `ended`: when the host launched each piece of the
     device's work, and when it ended; shape (pieces,), ns.
+
+    A mark whose work is complete no later than that of the mark before is no step; its time belongs to the step before.
     """
     border = np.append(marks.start, marks.end.max())
     order = np.argsort(launched, kind="stable")
     latest = np.maximum.accumulate(np.append(border[0], ended[order]))
     complete = np.maximum(border, latest[np.searchsorted(launched[order], border, side="left")])
-    steps = Steps(marks.source, marks.names, complete[:-1], complete[1:], border[:-1], border[1:], marks.thread)
-    rows = np.flatnonzero(steps.duration > 0)
-    return steps if len(rows) in (0, steps.count) else steps.take(rows)
+    if complete[-1] == complete[0]:  # the device only completes what was launched before: the host is all there is
+        complete = border
+    rows = np.flatnonzero(complete[1:] > complete[:-1])
+    host_end = np.append(border[rows[1:]], border[-1])
+    names = [marks.names[row] for row in rows]
+    return Steps(marks.source, names, complete[rows], complete[rows + 1], border[rows], host_end, marks.thread)
 
 
 def without_empty_end(marks: Marks, started: I8) -> Marks:

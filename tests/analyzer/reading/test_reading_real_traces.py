@@ -19,7 +19,7 @@ from traceopt.analyzer.tables.trace import Trace
 from traceopt.analyzer.timeline.call_sites import CallSites
 from traceopt.analyzer.timeline.call_tree import build_slices
 from traceopt.analyzer.timeline.launch_links import link
-from traceopt.analyzer.timeline.steps import find_steps
+from traceopt.analyzer.timeline.steps import find_marks
 from traceopt.errors import InputError
 
 pytestmark = pytest.mark.real_traces
@@ -197,12 +197,13 @@ def test_launches(pair: tuple[Trace, Plain]) -> None:
 def test_steps(pair: tuple[Trace, Plain]) -> None:
     trace, plain = pair
     marked = {e["name"] for e in plain.tables["annotations"] if e["name"].startswith("ProfilerStep")}
-    steps = find_steps(trace)
+    marks = find_marks(trace)
     if marked:
-        assert steps.source == "profiler_step"
-        assert {*steps.names} == marked
-    assert steps.count >= 1
-    assert (steps.duration > 0).all()
+        assert marks.source == "profiler_step"
+        assert {*marks.names} == marked
+    assert len(marks.names) == len(marks.start) == len(marks.end) >= 1
+    assert (marks.end > marks.start).all()
+    assert (marks.start[1:] >= marks.end[:-1]).all()
 
 
 def test_call_sites_are_the_users(pair: tuple[Trace, Plain]) -> None:

@@ -16,6 +16,7 @@ from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.reading.trace_reader import read_trace
 from traceopt.analyzer.recordings.joined_cycles import join_cycles
 from traceopt.analyzer.tables.trace import Trace
+from traceopt.analyzer.timeline.steps import find_marks
 from traceopt.rules.engine import prepare, run_rules
 from traceopt.rules.registry import load_rules
 from traceopt.testing.events import MAIN, PID, Json, annotation, op, python, read
@@ -157,9 +158,9 @@ def test_what_the_extras_stretched_is_put_back(seed: int) -> None:
     whole = five_faults()
     joined = join_cycles(without_extras(whole), stretched(whole, np.random.default_rng(seed)))
     assert np.array_equal(joined.ops.dims >= 0, whole.ops.dims >= 0)
-    steps = Facts(whole).steps
-    inside = (whole.python.start >= steps.start[0]) & (whole.python.end <= steps.window[1])
-    inside &= whole.python.thread == steps.thread
+    marks = find_marks(whole)
+    inside = (whole.python.start >= marks.start[0]) & (whole.python.end <= marks.end[-1])
+    inside &= whole.python.thread == marks.thread
     for row in np.flatnonzero(inside).tolist():
         start, end = int(whole.python.start[row]), int(whole.python.end[row])
         close = (abs(joined.python.start - start) <= 1) & (abs(joined.python.end - end) <= 1)

@@ -12,12 +12,15 @@ from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.replay.changes import RemoveHost, RemoveLaunches
 from traceopt.analyzer.stalls.profiler_cost import MOST_NS, find_profiler_cost
 from traceopt.analyzer.timeline.call_tree import OP, PYTHON, Slices
-from traceopt.analyzer.timeline.steps import Steps
+from traceopt.analyzer.timeline.steps import Marks, find_steps
 
 if TYPE_CHECKING:
     from conftest import GetExample
 
-STEPS = Steps("profiler_step", ["1", "2"], np.array([0, 50_000]), np.array([50_000, 50_000]), 0)
+NOTHING = np.empty(0, np.int64)
+STEPS = find_steps(
+    Marks("profiler_step", ["1", "2"], np.array([0, 50_000]), np.array([50_000, 100_000]), 0), NOTHING, NOTHING
+)
 
 
 def slices(start: list[int], kind: list[int]) -> Slices:
@@ -62,7 +65,7 @@ def test_no_change_gives_it_back(example: GetExample) -> None:
 
 def test_launches_that_go_leave_it_too(example: GetExample) -> None:
     facts = example("launch_bound").facts
-    costly = with_cost(facts, Intervals(*(np.array([time]) for time in facts.steps.window)))
+    costly = with_cost(facts, facts.recorded_steps.host_window)
     work = facts.gpu.is_kernel
     assert facts.replay([RemoveLaunches(work)]).rows.host.sum() < facts.replay_graph.rows.host.sum()
     assert costly.replay([RemoveLaunches(work)]).rows.host.sum() == costly.replay_graph.rows.host.sum()

@@ -88,7 +88,10 @@ def test_steps_and_window() -> None:
             [
                 annotation("ProfilerStep#0", 1000, 1000),
                 annotation("ProfilerStep#1", 2000, 1000),
-                kernel("gemm", 1000, 1500, 99),
+                runtime("cudaLaunchKernel", 1000, 5, 99),
+                kernel("gemm", 1010, 1500, 99),
+                runtime("cudaLaunchKernel", 2000, 5, 98),
+                kernel("gemm", 2520, 100, 98),
                 runtime("cudaDeviceSynchronize", 100, 50, 1),  # before the window
                 runtime("cudaDeviceSynchronize", 1100, 50, 2),
                 runtime("cudaDeviceSynchronize", 2100, 50, 3),

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pytest
 
 from fixtures.scenarios import SCENARIOS
+from traceopt.analyzer.arrays.intervals import Intervals
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.timeline.gpu_work import GpuWork
 from traceopt.assembly import sections
@@ -20,7 +22,8 @@ ALL_REDUCE = "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<
 
 
 def work_of(*events: Json, window: tuple[int, int] = WINDOW) -> GpuWork:
-    return GpuWork(read([annotation("ProfilerStep#0", 0, 1000), *events]), window)
+    area = Intervals(*(np.array([time]) for time in window))
+    return GpuWork(read([annotation("ProfilerStep#0", 0, 1000), *events]), area, area)
 
 
 def copy(

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
+from traceopt.analyzer.arrays.intervals import Intervals
 from traceopt.analyzer.timeline.gpu_work import GpuWork
 from traceopt.analyzer.work.copies import copy_kind, find_copies
 from traceopt.testing.events import Json, annotation, kernel, read, span
@@ -31,7 +33,8 @@ def memcpy(name: str, start: float, duration: float, stream: int = 9, **args: in
 
 
 def copies(*events: Json) -> dict[str, tuple[int, int, int, int | None, float | None]]:
-    gpu = GpuWork(read([annotation("ProfilerStep#0", 0, 1000), *events]), (0, 1_000_000))
+    window = Intervals(np.array([0]), np.array([1_000_000]))
+    gpu = GpuWork(read([annotation("ProfilerStep#0", 0, 1000), *events]), window, window)
     return {c.kind: (c.calls, c.duration_ns, c.exposed_ns, c.bytes, c.gb_per_s) for c in find_copies(gpu)}
 
 
