@@ -34,6 +34,7 @@ class LoaderPlan(Struct, frozen=True):
     fetches: float  # batches that a step reads
     settings: Loader
     cores: int | None  # for this rank
+    threads: int  # that an operator of the model uses
     gpu: bool
 
     @property
@@ -95,10 +96,21 @@ class LoaderPlan(Struct, frozen=True):
 
     @property
     def left_ns(self) -> float:
-        """The part of the wait that remains with as many workers as the cores can run."""
-        if self.suffices or self.build_ns is None or self.most is None:
+        """The part of the wait that remains with as many workers as the cores can run, and because these take cores
+        from the model's own threads.
+        """
+        left = self.crowded_ns
+        if not self.suffices and self.build_ns is not None and self.most is not None:
+            left = max(left, self.build_ns / self.most - self.rest_ns)
+        return min(self.wait_ns, left)
+
+    @property
+    def crowded_ns(self) -> float:
+        """How much longer than without its stall a step takes on a CPU whose cores run the model and the workers."""
+        if self.gpu or self.cores is None or self.build_ns is None:
             return 0.0
-        return min(self.wait_ns, max(0.0, self.build_ns / self.most - self.rest_ns))
+        computing_ns = self.build_ns * (1.0 if self._computing is None else self._computing)
+        return max(0.0, (self.rest_ns * self.threads + computing_ns) / self.cores - self.rest_ns)
 
     @property
     def advice(self) -> str:
@@ -183,5 +195,6 @@ def plan_loader(facts: Facts, wait_ns: float, rest_ns: float) -> LoaderPlan:
         max(1.0, median(calls)),
         settings,
         facts.captured.environment.cores,
+        facts.captured.environment.threads or 1,
         facts.has_gpu,
     )

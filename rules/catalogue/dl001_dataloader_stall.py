@@ -77,7 +77,8 @@ class DataloaderStall(Rule):
         inside = functions_inside(facts, rows)
         who = "The GPU" if facts.has_gpu else "The main thread"
         ready_ns = _ready_ns(facts) if plan.keeps_up else 0.0
-        stall -= min(ready_ns, self.hand_over_ms * 1e6 * plan.fetches)
+        hand_over_ns = self.hand_over_ms * 1e6 * plan.fetches
+        stall -= min(ready_ns, hand_over_ns)
         if stall < self.min_share * facts.step_ns:
             return
         if not plan.multiprocess:
@@ -88,19 +89,24 @@ class DataloaderStall(Rule):
             title, cause = "Make batches cheaper to load", "The worker processes already use all free cores"
         else:
             title, cause = "Use more data loader workers", "The worker processes build batches too slowly"
-        left = min(stall, ready_ns or plan.left_ns)
+        left = min(stall, ready_ns or max(plan.left_ns, 0.0 if plan.multiprocess else hand_over_ns))
+        saved = stall - left
+        if saved < self.min_share * facts.step_ns and not plan.multiprocess:
+            return  # workers cost the host more time than they give back
+        share = saved / stall
         yield self.finding(
             title=title,
             why=f"{who} waits {ms(stall)} of each {ms(facts.step_ns)} step for the next batch. {cause}.",
             saving=priced(
                 facts,
-                (0.8 * (stall - left), stall, stall),
-                [RemoveHost(area_of(facts, rows))],
-                "Assumes the wait in the median step goes away, or 80% of it if receiving batches costs time."
+                (0.8 * saved, saved, stall),
+                [RemoveHost(area_of(facts, rows), share)],
+                "Assumes the wait goes away, or 80% of it if receiving batches costs more time."
                 + (f" {ms(left)} of it remains, because {_why_left(plan)}." if left else ""),
-                low=[RemoveHost(area_of(facts, rows), 0.8)],
+                low=[RemoveHost(area_of(facts, rows), 0.8 * share)],
+                high=[RemoveHost(area_of(facts, rows))],
             ),
-            confidence="medium" if left else None,
+            confidence="medium" if left > hand_over_ns else None,
             evidence=[
                 *site_evidence(facts, sites, lambda site: name_of(facts, int(site.rows[0]))),
                 *site_evidence(
@@ -120,7 +126,7 @@ class DataloaderStall(Rule):
 
 
 def _why_left(plan: LoaderPlan) -> str:
-    if plan.keeps_up:
+    if plan.keeps_up or not plan.left_ns:
         return "receiving a ready batch takes that long"
     return f"{plan.most} {'worker is' if plan.most == 1 else 'workers are'} too few without cheaper items"
 
