@@ -15,7 +15,7 @@ from traceopt.analyzer.tables.json_values import MOST_US
 from traceopt.config import typed_settings
 from traceopt.errors import ConfigError, one_line, told
 from traceopt.result.document import Check, CheckStatus, Note
-from traceopt.result.finding import Finding, value_order
+from traceopt.result.finding import Finding, Location, value_order
 from traceopt.result.vendor_words import worded
 from traceopt.rules.bases.rank_rule import RunRule
 from traceopt.rules.evidence import to_location
@@ -166,10 +166,11 @@ def _in_words_of(vendor: str, outcome: RulesOutcome) -> RulesOutcome:
 
 
 def _with_user_lines(one: Priced, facts: Facts) -> Priced:
-    """The finding, with the user's lines that call a library's model after the places in it: these can be edited."""
-    places = one.finding.locations
-    callers = [facts.call_sites.user_caller_of(place.file, place.function) for place in places]
-    every = dict.fromkeys([*places, *(to_location(caller) for caller in callers if caller is not None)])
+    """The finding, with the user's line that calls a library's model after each place in it: that one can be edited."""
+    every: dict[Location, None] = {}
+    for place in one.finding.locations:
+        caller = facts.call_sites.user_caller_of(place.file, place.function)
+        every |= dict.fromkeys([place] if caller is None else [place, to_location(caller)])
     return replace(one, finding=replace(one.finding, locations=list(every)))
 
 

@@ -60,7 +60,7 @@ def test_no_place_of_a_real_trace_is_infrastructure() -> None:
 def test_the_models_line_is_named_before_the_adapter(part: str, code: str, deepest: str, caller: str) -> None:
     (finding,) = [finding for finding in find(part).findings if finding.code == code]
     assert str(finding.locations[0]) == deepest
-    assert str(finding.locations[-1]).endswith(caller)
+    assert str(finding.locations[1]).endswith(caller)
 
 
 MAIN_FRAME, MODEL = "train.py(10): main", "transformers/models/gpt2/modeling_gpt2.py(300): forward"
@@ -90,6 +90,29 @@ def test_the_deepest_line_of_the_users_or_the_models_code(frames: list[str], pla
                     machine.idle(500)
     (finding,) = answer(PythonBound, machine)[1]
     assert [str(place) for place in finding.locations] == places
+
+
+def test_the_users_lines_are_in_the_order_of_their_cost() -> None:
+    """The model's work costs most, so its caller comes before the user's own loss."""
+    machine = Machine(A100, with_stack=1)
+    for _ in range(5):
+        with machine.step():
+            machine.launch(100)
+            machine.synchronize()
+            for frames, calls in ((["train.py(20): forward", MODEL], 8), (["train.py(30): loss"], 4)):
+                with ExitStack() as around:
+                    for frame in frames:
+                        around.enter_context(machine.python(frame))
+                        machine.idle(2)
+                    for _ in range(calls):
+                        with machine.python("<built-in method append of list object>"):
+                            machine.idle(500)
+    (finding,) = answer(PythonBound, machine)[1]
+    assert [str(place) for place in finding.locations] == [
+        "transformers/models/gpt2/modeling_gpt2.py:300",
+        "train.py:20",
+        "train.py:30",
+    ]
 
 
 def test_the_patch_is_of_the_users_file(tmp_path: Path) -> None:

@@ -75,7 +75,8 @@ class Finding(Struct, frozen=True):
     why: Annotated[str, note("the measured reason")]
     evidence: Annotated[list[Evidence], note("measured rows behind it")]
     locations: Annotated[
-        list[Location], note("places of the work, most expensive first; then the user's calls of a library's model")
+        list[Location],
+        note("places of the work, most expensive first; one in a library's model is followed by the user's call of it"),
     ]
     fix: Annotated[Fix, note("what to change")]
     shares_cause_with: Annotated[list[str], note("codes of rules that find the same cause")] = field(
