@@ -6,6 +6,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from traceopt.analyzer.vocabulary.host_activities import LONG_WORK, UNTRACED_PYTHON
 from traceopt.rules import (
     RECORD_STACKS,
     Evidence,
@@ -26,6 +27,7 @@ from traceopt.rules import (
     place_of_work,
     priced,
     site_evidence,
+    starved_ns,
     threshold,
     union,
 )
@@ -57,6 +59,8 @@ class LaunchBound(Rule):
     If torch.compile made most kernels, graphs launch most of them, or a serving engine runs, the finding says what is
     left to do.
 
+    The rule is silent if the only recorded step has most of its idle time in a few long gaps.
+
     When it is wrong: recording stacks and shapes slows the host by a third or more, so the share without the profiler
     is smaller. A step that waits for other ranks or for data may look launch-bound just after the wait.
 
@@ -84,6 +88,8 @@ class LaunchBound(Rule):
 
     def _on_gpu(self, facts: Facts) -> Findings:
         starved = dispatch_ns(facts)
+        if facts.steps.count == 1 and starved < starved_ns(facts, *LONG_WORK, UNTRACED_PYTHON):
+            return  # a few long gaps hold most of the host's time, and one step cannot show whether they recur
         if starved < self.min_share * facts.step_ns or np.count_nonzero(dispatch_amount(facts)) < self.min_gaps:
             return
         kernels = facts.gpu.is_kernel & (facts.gpu.in_window > 0)

@@ -11,7 +11,9 @@ from traceopt.analyzer.reading.trace_reader import read_trace
 from traceopt.analyzer.stalls.idle import CAUSES, LAUNCH_LATENCY_NS
 from traceopt.analyzer.stalls.silent_work import LONG_NS
 from traceopt.errors import InputError
+from traceopt.rules.catalogue.lb001_launch_bound import LaunchBound
 from traceopt.rules.savings.starvation import dispatch_amount
+from traceopt.testing import A100, Machine, answer
 from traceopt.testing.events import Json, annotation, kernel, op, python, read, runtime, span
 
 MAIN, AUTOGRAD = 1, 2
@@ -150,6 +152,19 @@ def test_while_a_thread_waits_for_the_engine_its_threads_are_asked() -> None:
     assert facts.idle.total_ns("long_python") < 10_000_000
 
 
+@pytest.mark.parametrize(("steps", "python_us", "found"), [(1, 5_000, 0), (1, 500, 1), (3, 5_000, 1)])
+def test_launching_is_not_the_limit_where_few_long_gaps_are(steps: int, python_us: float, found: int) -> None:
+    machine = Machine(A100, with_stack=1)
+    for _ in range(steps):
+        with machine.step():
+            for i in range(40):
+                with machine.python("train.py(3): mask"):
+                    machine.idle(python_us if i == 20 else 60)
+                machine.launch(10)
+            machine.synchronize()
+    assert len(answer(LaunchBound, machine)[1]) == found
+
+
 # On real traces.
 
 
@@ -180,7 +195,7 @@ def test_causes_are_exclusive_and_dispatch_is_short(path: str) -> None:
         ("public/tl_ddp_resnet18_mi300.json.gz", "allocation"),  # 1,360 hipFree, in all steps
         ("public/part_a100_bs256.json.gz", "compile"),  # TorchScript, twice
         ("public/sustain_a5000_1.json.gz", "unrecorded"),
-        ("public/aph_a4000.json.gz", "unrecorded"),
+        ("public/aph_a4000_avg.json.gz", "unrecorded"),
         ("tracelens/perf_model/normalization/normalization_layer_test.json.gz", "module_load"),
         ("tracelens/h100/Falconsai_nsfw_image_detection/1016002.json.gz", "launch"),
     ],
