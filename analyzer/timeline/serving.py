@@ -8,7 +8,7 @@ from msgspec import Struct
 from traceopt.analyzer.arrays.percentiles import median
 from traceopt.analyzer.tables.schema import I8
 from traceopt.analyzer.tables.trace import Trace
-from traceopt.analyzer.vocabulary.serving_steps import Engine, Phase, ServingStep, engine_of_frame, serving_step
+from traceopt.analyzer.vocabulary.serving_steps import PHASES, Engine, Phase, ServingStep, engine_of_frame, serving_step
 
 MIN_RATED = 2  # steps: a single one is cut at both ends, and may have waited for the step before the recording
 
@@ -28,6 +28,11 @@ class ServingMarks(Struct, frozen=True):
     @property
     def names(self) -> list[str]:
         return [f"{step.phase} {i}" for i, step in enumerate(self.steps, 1)]
+
+    @property
+    def kind(self) -> I8:
+        """The number of each step's phase: prefill and decode are no steps of one kind."""
+        return np.array([PHASES.index(step.phase) for step in self.steps])
 
 
 class ServingPhase(Struct, frozen=True):

@@ -50,9 +50,16 @@ class Marks(Struct, frozen=True):
     start: I8
     end: I8
     thread: int  # index into trace.threads, -1: unknown
+    kind: I8 | None = None  # number of the kind of each step, where there are several, as prefill and decode
 
     def take(self, rows: npt.NDArray[np.integer]) -> Marks:
-        return replace(self, names=[self.names[row] for row in rows], start=self.start[rows], end=self.end[rows])
+        return replace(
+            self,
+            names=[self.names[row] for row in rows],
+            start=self.start[rows],
+            end=self.end[rows],
+            kind=None if self.kind is None else self.kind[rows],
+        )
 
 
 class Steps(Struct, frozen=True, dict=True):
@@ -70,6 +77,7 @@ class Steps(Struct, frozen=True, dict=True):
     host_start: I8
     host_end: I8
     thread: int  # index into trace.threads, -1: unknown
+    kind: I8 | None = None  # as in Marks
 
     @property
     def count(self) -> int:
@@ -141,13 +149,16 @@ class Steps(Struct, frozen=True, dict=True):
 
     @cached_property
     def typical_rows(self) -> npt.NDArray[np.int64]:
-        """Indices of the typical steps: all but those that are unusual once.
+        """Indices of the typical steps: all but those that are unusual once. Of several kinds, the one with most time.
 
         Unusual steps at the beginning or the end are start-up, or cut. Several of them between usual steps are part of
         how the run behaves: a loader that delivers in bursts, a checkpoint every few steps.
         """
-        slow, fast = unusual(self.duration)
-        return np.flatnonzero(~(_once(slow) | _once(fast)))
+        rows = np.arange(self.count)
+        if self.kind is not None:
+            rows = np.flatnonzero(self.kind == np.bincount(self.kind, weights=self.duration).argmax())
+        slow, fast = unusual(self.duration[rows])
+        return rows[~(_once(slow) | _once(fast))]
 
     @cached_property
     def typical(self) -> Steps:
@@ -164,6 +175,7 @@ class Steps(Struct, frozen=True, dict=True):
             self.host_start[rows],
             self.host_end[rows],
             self.thread,
+            None if self.kind is None else self.kind[rows],
         )
 
 
@@ -211,7 +223,7 @@ def find_marks(trace: Trace) -> Marks:
     rows = np.flatnonzero(marked[table.name] & (table.duration > 0)) if len(table) else np.empty(0, np.int64)
     serving = serving_marks(trace)
     if serving is not None and len(serving.steps) >= len(rows):  # a step of the profiler may hold many of the engine's
-        return Marks("annotation", serving.names, serving.start, serving.end, serving.thread)
+        return Marks("annotation", serving.names, serving.start, serving.end, serving.thread, serving.kind)
     if len(rows):
         rows = _without_repeats(trace, rows)
         names = [trace.names[code] for code in table.name[rows]]
@@ -246,7 +258,8 @@ def find_steps(marks: Marks, launched: I8, ended: I8) -> Steps:
     rows = np.flatnonzero(complete[1:] > complete[:-1])
     host_end = np.append(border[rows[1:]], border[-1])
     names = [marks.names[row] for row in rows]
-    return Steps(marks.source, names, complete[rows], complete[rows + 1], border[rows], host_end, marks.thread)
+    at = complete[rows], complete[rows + 1], border[rows], host_end
+    return Steps(marks.source, names, *at, marks.thread, None if marks.kind is None else marks.kind[rows])
 
 
 def without_empty_end(marks: Marks, started: I8) -> Marks:

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
-from typing import Literal
+from typing import Literal, get_args
 
 from msgspec import Struct
 
 Phase = Literal["prefill", "decode", "mixed", "idle"]
+PHASES: tuple[Phase, ...] = get_args(Phase)
 Engine = Literal["SGLang", "vLLM", "TensorRT-LLM", "TGI"]
 
 

@@ -169,7 +169,8 @@ def serving(result: Result) -> str | None:
         return None
     counts = ", ".join(f"{phase.count:,} {phase.phase}" for phase in found.phases)
     figures = [_phase(phase) for phase in found.phases if phase.phase != "idle"]
-    return "; ".join([f"Serving steps ({found.engine}): {counts}", *figures])
+    shown = [f"the typical step is {found.phases[0].phase}"] if len(found.phases) > 1 else []
+    return "; ".join([f"Serving steps ({found.engine}): {counts}", *figures, *shown])
 
 
 def _phase(phase: ServingPhase) -> str:

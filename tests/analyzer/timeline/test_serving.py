@@ -43,6 +43,15 @@ def test_prefill_and_decode_are_told_apart(engine: str, names: dict[str, str], w
         assert decode.tokens_per_s == pytest.approx(32e9 / decode.step_ns)
 
 
+def test_the_typical_step_is_of_the_phase_with_most_time() -> None:
+    """Even where the other phase recurs, and would be no outlier."""
+    facts = serve(STEPS, VLLM).facts()
+    assert [name.split()[0] for name in facts.steps.names] == ["decode"] * 20
+    assert facts.step_ns == pytest.approx(DECODE_US * 1e3, rel=0.1)
+    longest = serve(["prefill", "prefill", "decode", "prefill"], VLLM).facts()
+    assert [name.split()[0] for name in longest.steps.names] == ["prefill"] * 3
+
+
 def test_the_last_step_ends_with_its_gpu_work() -> None:
     machine = serve(["decode"], VLLM, waits=False)
     facts = machine.facts()
@@ -114,6 +123,8 @@ def test_every_report_shows_the_steps(tmp_path: Path) -> None:
     line = "Serving steps (vLLM): 20 decode, 2 prefill; decode 32 tokens a step, 4."
     terminal = " ".join(render_terminal(result, width=100, color=False, unicode=True).split())
     page, comment = render_html(result, static=True), render_markdown(result)
+    assert result.step.typical_us == pytest.approx(result.serving.phases[0].step_us, rel=0.1)
+    assert "the typical step is decode" in terminal
     for text in (terminal, page, comment):
         assert line in text.replace("\u00a0", " ")
         assert "tokens/s" in text
