@@ -106,11 +106,12 @@ class UnfusedAttentionRule(Rule):
         expected_ns = 0.9 * other_ns + 0.3 * product_ns
         if time_ns < self.min_share * facts.step_ns:
             return
+        both = "forward and backward, " if facts.trains else ""
         sites = by_site(facts, found.softmax, slices.end[found.softmax] - slices.start[found.softmax])
         yield self.finding(
             why=(
                 f"Unfused attention (matmul, softmax, matmul) takes {ms(time_ns)} of each {ms(facts.step_ns)} step, "
-                f"forward and backward, {ms(other_ns)} of it between the matmuls."
+                f"{both}{ms(other_ns)} of it between the matmuls."
             ),
             saving=priced(
                 facts,
