@@ -13,7 +13,8 @@ SCHEDULE = """with profile(schedule=schedule(wait=1, warmup=2, active=6)) as pro
 
 
 class NoSteps(Rule):
-    """Looks for the `ProfilerStep#N` annotations that `prof.step()` writes.
+    """Looks for the `ProfilerStep#N` annotations that `prof.step()` writes, and for the annotated steps of a serving
+    engine (vLLM, SGLang).
 
     Why it matters: a saving is time saved in every step, judged by the median of several. Without steps, traceopt uses
     an annotation that repeats over the trace, or else the whole file as one window. Start-up, evaluation and the end of
@@ -44,22 +45,36 @@ class NoSteps(Rule):
 
     def check(self, facts: Facts) -> Findings:
         steps = facts.steps
-        if steps.source == "profiler_step" and steps.count > 1:
+        if _marked(facts) and steps.count > 1:
             return
         if facts.has_gpu and _idle_share(facts) < self.min_idle_share:
             return
         yield self.finding(
+            title="Record several steps" if facts.serving is not None else None,
             why=_what_is_known(facts),
-            fix=Fix("Call prof.step() at the end of each iteration, and record several steps.", SCHEDULE),
+            fix=_fix(facts),
             saving=None,
             evidence=[],
         )
 
     def passed(self, facts: Facts) -> str:
-        if facts.steps.source == "profiler_step" and facts.steps.count > 1:
-            return f"{facts.steps.count} profiler steps were recorded."
+        if _marked(facts) and facts.steps.count > 1:
+            return f"{facts.steps.count} {'profiler' if facts.serving is None else 'serving'} steps were recorded."
         idle = percent(_idle_share(facts))
         return f"The GPU is idle for only {idle} of the window, so step boundaries matter little."
+
+
+def _marked(facts: Facts) -> bool:
+    """Whether the profiler's schedule or a serving engine says where steps begin."""
+    return facts.steps.source == "profiler_step" or facts.serving is not None
+
+
+def _fix(facts: Facts) -> Fix:
+    if facts.serving is not None:
+        return Fix("Stop the engine's profiler only after at least five steps of each phase.")
+    call = "train_step(batch)" if facts.trains else "model(batch)"
+    text = "Call prof.step() at the end of each iteration, and record several steps."
+    return Fix(text, SCHEDULE.replace("train_step(batch)", call))
 
 
 def _idle_share(facts: Facts) -> float:
@@ -68,6 +83,9 @@ def _idle_share(facts: Facts) -> float:
 
 def _what_is_known(facts: Facts) -> str:
     steps = facts.steps
+    if facts.serving is not None:
+        only = f"Only one step of {facts.serving.engine} was recorded"
+        return f"{only}, so a one-off looks like a cost of every step. Record five or more."
     advice = "Call prof.step() in the loop and record at least five steps."
     if steps.source == "profiler_step":
         return f"Only one step was recorded, so a one-off looks like a cost of every step. {advice}"

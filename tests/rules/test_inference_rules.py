@@ -18,6 +18,7 @@ from traceopt.rules.catalogue.lb001_launch_bound import LaunchBound
 from traceopt.rules.catalogue.lb002_cuda_graph_candidate import CudaGraphCandidate
 from traceopt.rules.catalogue.lb003_unfused_elementwise import UnfusedElementwise
 from traceopt.rules.catalogue.tc003_low_tensor_core_use import LowTensorCoreUse
+from traceopt.rules.catalogue.tq002_no_steps import NoSteps
 from traceopt.rules.engine import run_rules
 from traceopt.rules.registry import builtin_rules
 from traceopt.rules.rule import Rule
@@ -135,6 +136,15 @@ def test_a_fused_optimizer_kernel_is_training() -> None:
     fused = "void at::native::multi_tensor_apply_kernel<at::native::FusedAdamMathFunctor<float, 4>>"
     assert launching(fused).facts().trains
     assert not launching().facts().trains
+
+
+def test_steps_of_an_engine_need_no_profiler_steps() -> None:
+    one, five = (serve(["decode"] * count, VLLM, pause_us=3_000).facts() for count in (1, 5))
+    (note,) = NoSteps().check(one)
+    assert note.finding.why.startswith("Only one step of vLLM was recorded")
+    assert "prof.step" not in advice(note.finding)
+    assert list(NoSteps().check(five)) == []
+    assert NoSteps().passed(five) == "5 serving steps were recorded."
 
 
 TRAINING = re.compile(
