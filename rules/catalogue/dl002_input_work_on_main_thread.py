@@ -40,7 +40,9 @@ class InputWorkOnMainThread(Rule):
 
         loader = DataLoader(Images(paths), num_workers=8)
 
-    If the data does not change, prepare it once and store it. Resizing and normalizing also run well on the GPU.
+    In inference without a DataLoader, prepare the next input and convert finished outputs in another thread or process
+    while the GPU works. If the data does not change, prepare it once and store it. Resizing and normalizing also run
+    well on the GPU.
 
     When it is wrong: the rule recognizes the work by the names of frames (image processors, tokenizers, `preprocess`,
     `collate_fn`, decoders). It blames a function with such a name even if the function does something else. Work

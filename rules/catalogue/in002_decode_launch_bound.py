@@ -41,8 +41,9 @@ class DecodeLaunchBound(Rule):
     Batching requests gives each launch more work. With the launches gone, reading the weights is the limit. Then 8-bit
     or 4-bit weights help.
 
-    When it is wrong: prompts (prefill) have many rows, and the rule does not cover them. LB001 prices the same idle
-    time.
+    When it is wrong: the rule does not apply if graphs already launch most kernels. If it finds a serving engine, it
+    names the engine's own switches; kernels that the engine cannot capture stay. Prompts (prefill) have many rows, and
+    the rule does not cover them. LB001 prices the same idle time.
 
     Sources: PyTorch blog, "Accelerating Generative AI with PyTorch II: GPT, Fast" (2023); Hugging Face documentation,
     "LLM inference optimization".

@@ -22,7 +22,8 @@ class Fp32Matmul(Rule):
         loss.backward()
 
     On Volta and Turing use `torch.float16` with `torch.amp.GradScaler`. For convolutions add
-    `model.to(memory_format=torch.channels_last)`.
+    `model.to(memory_format=torch.channels_last)`. In inference, load the weights themselves in 16 bits:
+    `model.to(torch.bfloat16)`.
 
     When it is wrong: the estimate is a model of kernels, not of your run. Memory-bound matmuls gain less, large ones
     more, and the step gets faster only as far as the host keeps up. Numerics change; check the loss.
