@@ -19,7 +19,8 @@ STEADY = [99_000.0, 100_000.0, 101_000.0, 100_000.0]
 
 def stepping(us: float, steps: list[float] = STEADY, base: Result | None = None) -> Result:
     per_step = [step * us / 100_000 for step in steps]
-    return replace(base or rich(), step=Step("profiler_step", len(steps), 0, us, None, None, per_step))
+    step = Step("profiler_step", len(steps), 0, us, list(range(len(steps))), us, None, None, per_step)
+    return replace(base or rich(), step=step)
 
 
 def level(text: str, *head: Result) -> GateOutcome:
@@ -129,7 +130,7 @@ def test_one_step_has_not_passed() -> None:
 
 
 @pytest.mark.parametrize(
-    "head", [empty(), unusable(), replace(rich(), step=Step("window", 1, 0, 9e5, None, None, [9e5]))]
+    "head", [empty(), unusable(), replace(rich(), step=Step("window", 1, 0, 9e5, [0], 9e5, None, None, [9e5]))]
 )
 def test_step_time_that_cannot_be_compared_has_not_passed(head: Result) -> None:
     assert against("step_time=+5%", [rich()], [head]).status == "not_checked"

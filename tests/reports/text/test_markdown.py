@@ -72,7 +72,7 @@ def slower() -> Result:
     new = replace(rich.findings[0], code="GM001", name="misaligned-gemm")
     return replace(
         rich,
-        step=replace(rich.step, median_us=472_000.0, per_step_us=us),
+        step=replace(rich.step, typical_us=472_000.0, median_us=472_000.0, per_step_us=us),
         findings=[*rich.findings[1:], new],
         checks=[*rich.checks, Check("DL001", "dataloader-stall", "Load data in worker processes", "passed", "")],
     )
