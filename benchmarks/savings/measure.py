@@ -6,9 +6,10 @@ python benchmarks/savings/measure.py --out benchmarks/savings/h200.json     # on
 python benchmarks/savings/page.py                                           # docs/accuracy.md, from all of them
 
 For each pair that the machine can run, the plain variant is recorded and analyzed; the prediction comes from its trace
-alone. Both variants are measured without a profiler, in the steps before the recording. A round covers all pairs, so a
-busy minute of the machine spoils one round of a pair, not all of them. If other programs took a tenth of a core or
-more, the measurement is repeated.
+alone. Both variants are measured without a profiler, in the steps before the recording. A round measures both, one
+after the other; a pass over all pairs makes one round of each, so that a busy minute spoils one round of a pair and not
+all of them. A round counts if other programs and other machines took less than a twentieth of a core from either
+variant. If the counted rounds of a pair vary by more than 5 %, they are all discarded and measured again later.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 if __name__ == "__main__":  # run as a script: the packages are two folders above
@@ -32,50 +34,50 @@ from traceopt.result.document import Result
 
 LARGEST_BYTES = 1 << 30  # limit for the traces of a pair; they are discarded
 
-BUSY_SHARE = 0.1  # of a core: if other programs take more, the measurement is repeated
-ATTEMPTS = 3
+ROUNDS = 5  # that count, for each pair
+BUSY_SHARE = 0.05  # of a core: a round in which others took more does not count
+MOST_NOISE = 0.05  # of a step: half the range of its rounds
 
 Row = dict[str, Any]
 
 
-def measured_quietly(pair: Pair) -> Row:
-    """The first undisturbed measurement, or else the last attempt.
+def measured_round(pair: Pair, fixed_first: bool) -> Row:
+    """One round of a pair: both steps in milliseconds, and the saving that the plain trace predicts.
 
-    `busy_elsewhere` is the CPU time that other programs took, as a share of one core; None if the system does not say.
+    `busy_elsewhere` is the CPU time that others took during either variant, as a share of one core; None if the system
+    does not say. `core_wait`: how long the main thread was ready but had no core, as a share of the run.
     """
-    for _ in range(ATTEMPTS):
-        began, others = time.monotonic(), _others_cpu_s()
-        row = measure(pair)
-        now = _others_cpu_s()
-        known = others is not None and now is not None
-        row["busy_elsewhere"] = round((now - others) / (time.monotonic() - began), 3) if known else None
-        if (row["busy_elsewhere"] or 0.0) < BUSY_SHARE:
-            break
-    return row
-
-
-def _others_cpu_s() -> float | None:
-    """CPU time of all other programs since the machine started (Linux)."""
-    try:
-        user, nice, system, _, _, irq, softirq = map(int, Path("/proc/stat").read_text().split()[1:8])
-    except (OSError, ValueError):
-        return None
-    own = os.times()
-    all_s = (user + nice + system + irq + softirq) / os.sysconf("SC_CLK_TCK")
-    return all_s - (own.user + own.system + own.children_user + own.children_system)
-
-
-def measure(pair: Pair) -> Row:
-    """One round of a pair: both steps in milliseconds, and the saving that the plain trace predicts."""
+    row: Row = {"busy_elsewhere": None}
     with tempfile.TemporaryDirectory() as folder:
-        steps = {
-            variant: record(pair, variant, Path(folder) / variant, LARGEST_BYTES)["step_us"] / 1e3
-            for variant in ("plain", "fixed")
-        }
+        for variant in ("fixed", "plain") if fixed_first else ("plain", "fixed"):
+            began, others = time.monotonic(), _others_cpu_s()
+            recorded = record(pair, variant, Path(folder) / variant, LARGEST_BYTES)
+            now = _others_cpu_s()
+            if others is not None and now is not None:
+                busy = (now - others) / (time.monotonic() - began)
+                row["busy_elsewhere"] = round(max(busy, row["busy_elsewhere"] or 0.0), 3)
+            row |= {f"{variant}_ms": recorded["step_us"] / 1e3, f"{variant}_core_wait": recorded["core_wait_share"]}
         result = analyze(str(Path(folder) / "plain"))
         if pair.second:
             result = analyze(str(Path(folder) / "plain"), select=[*pair.codes, *pair.second])
-    return {"plain_ms": steps["plain"], "fixed_ms": steps["fixed"], **prediction(result, pair)}
+    return {**row, **prediction(result, pair)}
+
+
+def _others_cpu_s() -> float | None:
+    """CPU time of all other programs, and of other machines on the same host, since the machine started (Linux)."""
+    try:
+        user, nice, system, _, _, irq, softirq, steal = map(int, Path("/proc/stat").read_text().split()[1:9])
+    except (OSError, ValueError):
+        return None
+    own = os.times()
+    all_s = (user + nice + system + irq + softirq + steal) / os.sysconf("SC_CLK_TCK")
+    return all_s - (own.user + own.system + own.children_user + own.children_system)
+
+
+def noise(rounds: list[Row]) -> float:
+    """Half the range of the rounds as a share of their median, of the variant that varies more."""
+    steps = [[row[f"{variant}_ms"] for row in rounds] for variant in ("plain", "fixed")]
+    return max((max(times) - min(times)) / 2 / median(times) for times in steps)
 
 
 def prediction(result: Result, pair: Pair) -> Row:
@@ -102,26 +104,40 @@ def able(gpus: int) -> list[Pair]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=Path(__file__).with_name("cpu.json"), metavar="FILE")
-    parser.add_argument("--rounds", type=int, default=3, help="default: 3")
+    parser.add_argument("--rounds", type=int, default=ROUNDS, help=f"that count, for each pair; default: {ROUNDS}")
     parser.add_argument("--minutes", type=float, default=60.0, help="start no pair after this time (default: 60)")
     options = parser.parse_args()
     for library in ("OMP", "MKL"):  # otherwise the run measures threads that wait for cores
         os.environ.setdefault(f"{library}_NUM_THREADS", "1")
     until = time.monotonic() + 60 * options.minutes
-    here = {**environment(), "cores": os.cpu_count(), "threads": os.environ["OMP_NUM_THREADS"]}
+    here = {**environment(), "cores": len(os.sched_getaffinity(0)), "threads": os.environ["OMP_NUM_THREADS"]}
     pairs = able(len(here["gpus"]))
-    measured: dict[str, list[Row]] = {pair.name: [] for pair in pairs}
-    for pair in pairs * options.rounds:
-        if time.monotonic() > until:
-            break
-        try:
-            row = measured_quietly(pair)
-        except RuntimeError as error:
-            print(f"{pair.name}: {error}", file=sys.stderr)
-            continue
-        measured[pair.name].append(row)
-        print(f"{pair.name}: {json.dumps(row)}", file=sys.stderr)
-        options.out.write_text(json.dumps({"environment": here, "pairs": measured}, indent=1) + "\n", encoding="utf-8")
+    rounds: dict[str, list[Row]] = {pair.name: [] for pair in pairs}
+    discarded = dict.fromkeys(rounds, 0)
+    fixed_first = False
+    while left := [pair for pair in pairs if len(rounds[pair.name]) < options.rounds]:
+        for pair in left:
+            if time.monotonic() > until:
+                return
+            try:
+                row = measured_round(pair, fixed_first)
+            except RuntimeError as error:
+                print(f"{pair.name}: {error}", file=sys.stderr)
+                pairs.remove(pair)
+                continue
+            mine = rounds[pair.name]
+            if (row["busy_elsewhere"] or 0.0) < BUSY_SHARE:
+                mine.append(row)
+            else:
+                discarded[pair.name] += 1
+            if len(mine) == options.rounds and noise(mine) > MOST_NOISE:
+                discarded[pair.name] += len(mine)
+                mine.clear()
+            print(f"{pair.name}: {json.dumps(row)}", file=sys.stderr)
+            measured = {name: {"rounds": found, "discarded": discarded[name]} for name, found in rounds.items()}
+            text = json.dumps({"environment": here, "pairs": measured}, indent=1)
+            options.out.write_text(text + "\n", encoding="utf-8")
+        fixed_first = not fixed_first
 
 
 if __name__ == "__main__":

@@ -20,6 +20,7 @@ from typing import Any
 if __name__ == "__main__":  # run as a script: the packages are two folders above
     sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
+from benchmarks.savings.measure import BUSY_SHARE, MOST_NOISE, ROUNDS, noise
 from fixtures.real_traces import SCORE, require
 from fixtures.workloads.pairs import PAIRS
 
@@ -34,6 +35,7 @@ class Proof:
 
     name: str
     rounds: list[dict[str, Any]]
+    discarded: int
 
     @cached_property
     def plain_ms(self) -> float:
@@ -62,9 +64,13 @@ class Proof:
 
     @property
     def noise(self) -> float:
-        """Half the range of the fixed variant's rounds, as a share of their median."""
-        fixed = [row["fixed_ms"] for row in self.rounds]
-        return (max(fixed) - min(fixed)) / 2 / self.fixed_ms
+        return noise(self.rounds)
+
+    @property
+    def published(self) -> bool:
+        """Whether the rounds agree, and the gain stands out from their noise."""
+        gain_ms = abs(self.plain_ms - self.fixed_ms)
+        return len(self.rounds) >= ROUNDS and self.noise <= MOST_NOISE and gain_ms > self.noise * self.plain_ms
 
     @property
     def codes(self) -> str:
@@ -81,29 +87,35 @@ def row(proof: Proof) -> str:
     )
 
 
+def proofs_of(measured: dict[str, Any]) -> list[Proof]:
+    return [Proof(name, pair["rounds"], pair["discarded"]) for name, pair in measured["pairs"].items()]
+
+
 def machine(measured: dict[str, Any]) -> str:
     """The section about one machine."""
-    here = measured["environment"]
+    here, proofs = measured["environment"], proofs_of(measured)
     device = ", ".join(here["gpus"]) or f"CPU, {here['cores']} cores, OMP_NUM_THREADS={here['threads']}"
-    proofs = [Proof(name, rounds) for name, rounds in measured["pairs"].items() if rounds]
-    steps = sorted(abs(error) for proof in proofs if (error := proof.step_error) is not None)
-    gains = sorted(abs(error) for proof in proofs if (error := proof.gain_error) is not None)
+    shown = [proof for proof in proofs if proof.rounds and proof.published]
+    rest = [proof.name for proof in proofs if proof not in shown]
+    steps = sorted(abs(error) for proof in shown if (error := proof.step_error) is not None)
+    gains = sorted(abs(error) for proof in shown if (error := proof.gain_error) is not None)
+    discarded = sum(proof.discarded for proof in proofs)
+    not_shown = f"Not published, because their rounds do not agree: {', '.join(rest)}.\n" if rest else ""
     return f"""## {device}
 
-{here["machine"]}, PyTorch {here["torch"]}; up to {max(len(proof.rounds) for proof in proofs)} rounds.
+{here["machine"]}, PyTorch {here["torch"]}; {ROUNDS} rounds that count for each pair, {discarded} rounds discarded.
 
 | workload | rule | plain | predicted | fixed | noise | error of the step | error of the gain |
 | --- | --- | ---: | ---: | ---: | ---: | ---: | ---: |
-{chr(10).join(map(row, proofs))}
+{chr(10).join(map(row, shown))}
 
 The median error of the predicted step is {median(steps):.0%}, the largest {steps[-1]:.0%}.
 The median error of the predicted gain is {median(gains):.0%}, the largest {gains[-1]:.0%}.
-{len(steps)} of {len(proofs)} pairs have a prediction.
-"""
+{len(steps)} of {len(shown)} pairs have a prediction. {not_shown}"""
 
 
 def page(machines: list[dict[str, Any]], score: str) -> str:
-    done = {name for measured in machines for name, rounds in measured["pairs"].items() if rounds}
+    done = {proof.name for measured in machines for proof in proofs_of(measured) if proof.rounds}
     on_gpu = {name for measured in machines if measured["environment"]["gpus"] for name in measured["pairs"]}
     missing = [pair.name for pair in PAIRS if pair.name not in (done if pair.on_cpu else on_gpu)]
     left_out = f"Not measured on a GPU yet: {', '.join(missing)}.\n\n" if missing else ""
@@ -115,8 +127,10 @@ measurement.
 Each script in `fixtures/workloads` has one planted bottleneck (one script has two), and none with `--fixed`. The
 prediction comes from the recording of the plain script alone: its step without a profiler, minus the saving of the
 finding (or of `combined`, for two). It is compared with the script run with `--fixed`, without a profiler. Times are
-milliseconds per step, medians over the rounds. Noise is half the range of the fixed variant's rounds. A round in which
-other programs took a tenth of a core was repeated.
+milliseconds per step, medians over the rounds. A round measures both variants, one after the other; it counts if others
+took less than {BUSY_SHARE:.0%} of a core meanwhile. Noise is half the range of the rounds, of the variant that
+varies more. Rounds that vary by more than {MOST_NOISE:.0%} are measured again. A row whose noise exceeds its gain is not
+shown.
 
 {chr(10).join(map(machine, machines))}
 {left_out}[Replay accuracy](replay-accuracy.md) has the same for generated traces with planted faults.

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from msgspec.structs import replace
 
-from benchmarks.savings.measure import able, prediction
+from benchmarks.savings.measure import ROUNDS, able, noise, prediction
 from benchmarks.savings.page import Proof, page, row
 from fixtures.workloads.pairs import PAIRS
 from traceopt.result.document import Combined
@@ -25,25 +25,38 @@ def rounds(*savings_ms: float | None, plain_ms: float = 100.0, fixed_ms: float =
 
 
 def test_a_prediction_is_taken_off_the_step_without_a_profiler() -> None:
-    proof = Proof("slow", rounds(40.0, 50.0, 90.0))
+    proof = Proof("slow", rounds(40.0, 50.0, 90.0), 0)
     assert proof.predicted_ms == pytest.approx(50.0)
     assert proof.step_error == pytest.approx(-1 / 6)
     assert proof.gain_error == pytest.approx(0.25)
     assert row(proof) == "| slow | DL001 | 100.0 | 50.0 | 60.0 | ± 0% | -17% | +25% |"
 
 
+def test_noise_is_that_of_the_variant_that_varies_more() -> None:
+    assert noise([*rounds(40.0), *rounds(40.0, plain_ms=104.0)]) == pytest.approx(2 / 102)
+    assert noise([*rounds(40.0), *rounds(40.0, plain_ms=104.0, fixed_ms=72.0)]) == pytest.approx(6 / 66)
+
+
 def test_what_most_rounds_do_not_find_has_no_prediction() -> None:
-    proof = Proof("slow", rounds(40.0, None, None))
+    proof = Proof("slow", rounds(40.0, None, None), 0)
     assert (proof.predicted_ms, proof.step_error, proof.gain_error) == (None, None, None)
     assert row(proof) == "| slow | DL001 | 100.0 | – | 60.0 | ± 0% | – | – |"
 
 
 def test_the_page_has_the_errors_and_what_is_not_measured() -> None:
     environment = {"gpus": [], "cores": 2, "threads": "1", "machine": "x86_64", "torch": "2.13.0"}
-    pairs = {"slow": rounds(40.0), "slower": rounds(44.0), "slowest": rounds(20.0), "lost": rounds(None)}
+    savings = {"slow": 40.0, "slower": 44.0, "slowest": 20.0, "lost": None}
+    pairs = {name: {"rounds": rounds(*[ms] * ROUNDS), "discarded": 1} for name, ms in savings.items()}
+    pairs["noisy"] = {"rounds": [*rounds(*[40.0] * (ROUNDS - 1)), *rounds(40.0, fixed_ms=90.0)], "discarded": 0}
+    pairs["few"] = {"rounds": rounds(40.0), "discarded": 3}
+    varied = [*rounds(*[1.0] * (ROUNDS - 1), fixed_ms=99.0), *rounds(1.0, fixed_ms=95.0)]
+    pairs["no_gain"] = {"rounds": varied, "discarded": 0}
     text = page([{"environment": environment, "pairs": pairs}], "precision 100 %")
     assert "predicted step is 7%, the largest 33%." in text
     assert "predicted gain is 10%, the largest 50%.\n3 of 4 pairs have a prediction" in text
+    assert "because their rounds do not agree: noisy, few, no_gain." in text
+    assert "7 rounds discarded" in text
+    assert "| noisy |" not in text
     assert "item_each_step" in text.partition("Not measured on a GPU yet: ")[2]
     assert "precision 100 %" in text
 
