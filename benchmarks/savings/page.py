@@ -129,8 +129,8 @@ prediction comes from the recording of the plain script alone: its step without 
 finding (or of `combined`, for two). It is compared with the script run with `--fixed`, without a profiler. Times are
 milliseconds per step, medians over the rounds. A round measures both variants, one after the other; it counts if others
 took less than {BUSY_SHARE:.0%} of a core meanwhile. Noise is half the range of the rounds, of the variant that
-varies more. Rounds that vary by more than {MOST_NOISE:.0%} are measured again. A row whose noise exceeds its gain is not
-shown.
+varies more. Rounds that vary by more than {MOST_NOISE:.0%} are measured again. A row whose noise exceeds its gain is
+not shown.
 
 {chr(10).join(map(machine, machines))}
 {left_out}[Replay accuracy](replay-accuracy.md) has the same for generated traces with planted faults.
