@@ -52,7 +52,7 @@ from traceopt.analyzer.timeline.launch_links import LaunchLinks, launch_times, l
 from traceopt.analyzer.timeline.name_totals import NameTotal, totals_by_name
 from traceopt.analyzer.timeline.regions import Regions
 from traceopt.analyzer.timeline.serving import Serving, find_engine, find_serving
-from traceopt.analyzer.timeline.steps import Steps, find_marks, find_steps, without_empty_end
+from traceopt.analyzer.timeline.steps import Marks, Steps, find_marks, find_steps, without_empty_end
 from traceopt.analyzer.trace_quality import TraceQuality
 from traceopt.analyzer.vocabulary import op_names
 from traceopt.analyzer.vocabulary.host_activities import (
@@ -94,9 +94,14 @@ class Facts(Struct, frozen=True, dict=True):
     every_step: bool = False
 
     @cached_property
+    def marks(self) -> Marks:
+        """What marks the steps on the main thread: annotations of the profiler, of the program, or nothing."""
+        return find_marks(self.trace)
+
+    @cached_property
     def recorded_steps(self) -> Steps:
         """All recorded steps, also those that are unusual."""
-        marks, runtime = find_marks(self.trace), self.trace.runtime
+        marks, runtime = self.marks, self.trace.runtime
         work = GpuWork(self.trace, EMPTY, EMPTY)
         launch = self.links.launch[work.rows]
         launched = launch_times(work.work, launch, runtime)
@@ -116,7 +121,7 @@ class Facts(Struct, frozen=True, dict=True):
         if self.steps is self.recorded_steps:
             return self
         facts = Facts(self.trace, self.device_overrides, self.workload, every_step=True)
-        vars(facts).update({name: getattr(self, name) for name in ("slices", "links", "call_sites", "recorded_steps")})
+        vars(facts).update({name: getattr(self, name) for name in ("slices", "links", "call_sites", "marks", "recorded_steps")})
         return facts
 
     @property

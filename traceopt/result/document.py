@@ -145,7 +145,7 @@ class Step(Struct, frozen=True):
         note("what marks the steps: the profiler, a repeating annotation, or nothing (the whole recording)"),
     ]
     count: Annotated[int, note("measured steps", "steps")]
-    skipped: Annotated[int, note("steps left out: cropped by the ends of the file, or empty", "steps")]
+    skipped: Annotated[int, note("step marks left out, because they hold no work", "steps")]
     typical_us: Annotated[
         float | None, note("mean of the typical steps; all times per step in this document are such means", "us")
     ]
