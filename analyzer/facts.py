@@ -83,6 +83,9 @@ from traceopt.analyzer.work.tiny_ops import TinyOps, find_tiny_ops
 from traceopt.analyzer.work.unfused_chains import Chains, find_chains
 
 
+_SAME_FOR_ALL_STEPS = ("slices", "links", "call_sites", "marks", "recorded_steps")
+
+
 class Facts(Struct, frozen=True, dict=True):
     """The facts of one trace. `device_overrides` corrects or extends the peak table (see accelerator_lookup.find);
     `workload` says what the run processes per step.
@@ -121,7 +124,7 @@ class Facts(Struct, frozen=True, dict=True):
         if self.steps is self.recorded_steps:
             return self
         facts = Facts(self.trace, self.device_overrides, self.workload, every_step=True)
-        vars(facts).update({name: getattr(self, name) for name in ("slices", "links", "call_sites", "marks", "recorded_steps")})
+        vars(facts).update({name: getattr(self, name) for name in _SAME_FOR_ALL_STEPS})
         return facts
 
     @property
