@@ -82,7 +82,6 @@ from traceopt.analyzer.work.throughput import MeasuredThroughput, Workload, meas
 from traceopt.analyzer.work.tiny_ops import TinyOps, find_tiny_ops
 from traceopt.analyzer.work.unfused_chains import Chains, find_chains
 
-
 _SAME_FOR_ALL_STEPS = ("slices", "links", "call_sites", "marks", "recorded_steps")
 
 
