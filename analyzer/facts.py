@@ -61,7 +61,7 @@ from traceopt.analyzer.vocabulary.host_activities import (
     PROFILER_FRAME,
     REPORTING_FUNCTION,
 )
-from traceopt.analyzer.vocabulary.kernel_names import FUSIBLE_KINDS
+from traceopt.analyzer.vocabulary.kernels.kernel_names import FUSIBLE_KINDS
 from traceopt.analyzer.vocabulary.serving_steps import Engine
 from traceopt.analyzer.work.attention import (
     MathAttention,

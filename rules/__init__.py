@@ -28,7 +28,7 @@ from traceopt.analyzer.tables.schema import I8, Mask
 from traceopt.analyzer.timeline.call_tree import ANNOTATION, OP, PYTHON, RUNTIME
 from traceopt.analyzer.timeline.steps import UNUSUAL_DEVIATIONS, UNUSUAL_FACTOR, unusual, usual_interval
 from traceopt.analyzer.vocabulary.architectures import DTYPE_BYTES
-from traceopt.analyzer.vocabulary.kernel_labels import short_name
+from traceopt.analyzer.vocabulary.kernels.kernel_labels import short_name
 from traceopt.analyzer.work.gemms import GemmShape
 from traceopt.result.finding import Confidence, Evidence, Finding, Fix, Impact, Location, Saving
 from traceopt.result.quantities import megabytes, microseconds, ms, per_second, percent, rate_number, size, times

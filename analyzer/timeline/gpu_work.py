@@ -13,7 +13,7 @@ from traceopt.analyzer.arrays.grouping import Categorical, distinct, distinct_va
 from traceopt.analyzer.arrays.intervals import EMPTY, Intervals, intersect, merge, subtract, union
 from traceopt.analyzer.tables.schema import KERNEL, MEMCPY, GpuTable, Mask
 from traceopt.analyzer.tables.trace import Trace
-from traceopt.analyzer.vocabulary.kernel_names import KernelClass, classify
+from traceopt.analyzer.vocabulary.kernels.kernel_names import KernelClass, classify
 
 # The exclusive busy parts of the device's time.
 BUSY_LABELS = {"compute": "Compute kernels", "communication": "Exposed communication", "copies": "Exposed copies"}

@@ -18,7 +18,7 @@ from traceopt.analyzer.timeline.gpu_work import GpuWork
 from traceopt.analyzer.timeline.launch_links import LaunchLinks
 from traceopt.analyzer.vocabulary import op_names
 from traceopt.analyzer.vocabulary.gemm_ops import is_gemm
-from traceopt.analyzer.vocabulary.kernel_names import is_inductor
+from traceopt.analyzer.vocabulary.kernels.kernel_names import is_inductor
 
 
 class Regions(Struct, frozen=True, dict=True):

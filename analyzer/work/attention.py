@@ -9,7 +9,7 @@ from msgspec import Struct
 from traceopt.analyzer.timeline.call_tree import OP
 from traceopt.analyzer.timeline.gpu_work import GpuWork
 from traceopt.analyzer.timeline.regions import Regions
-from traceopt.analyzer.vocabulary.kernel_names import FUSIBLE_KINDS
+from traceopt.analyzer.vocabulary.kernels.kernel_names import FUSIBLE_KINDS
 
 SDPA = "aten::scaled_dot_product_attention"
 MATH_SDPA = "aten::_scaled_dot_product_attention_math"

@@ -18,7 +18,7 @@ from traceopt.analyzer.timeline.launch_links import LaunchLinks
 from traceopt.analyzer.vocabulary import op_names
 from traceopt.analyzer.vocabulary.architectures import DTYPE_BYTES, needed_multiple
 from traceopt.analyzer.vocabulary.gemm_ops import gemm_shape, is_gemm, operand_type
-from traceopt.analyzer.vocabulary.kernel_entries import MEMORY_BOUND_PRODUCT
+from traceopt.analyzer.vocabulary.kernels.kernel_entries import MEMORY_BOUND_PRODUCT
 
 BALANCE = 10.0  # FLOP per byte that the FP32 units of any GPU since 2017 do while memory delivers the byte (A100: 12)
 

@@ -15,7 +15,7 @@ from traceopt.analyzer.timeline.call_tree import OP, Slices
 from traceopt.analyzer.timeline.gpu_work import GpuWork
 from traceopt.analyzer.timeline.launch_links import LaunchLinks
 from traceopt.analyzer.vocabulary import op_names
-from traceopt.analyzer.vocabulary.kernel_names import ELIGIBLE_KINDS
+from traceopt.analyzer.vocabulary.kernels.kernel_names import ELIGIBLE_KINDS
 
 
 class TensorCoreWork(Struct, frozen=True, dict=True):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.tables.schema import Mask
-from traceopt.analyzer.vocabulary.kernel_labels import short_name
-from traceopt.analyzer.vocabulary.kernel_names import FUSIBLE_KINDS
+from traceopt.analyzer.vocabulary.kernels.kernel_labels import short_name
+from traceopt.analyzer.vocabulary.kernels.kernel_names import FUSIBLE_KINDS
 from traceopt.result.finding import Evidence
 from traceopt.result.quantities import count, percent
 from traceopt.rules.evidence import library_around, place_of_work

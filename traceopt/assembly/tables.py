@@ -13,7 +13,7 @@ from traceopt.analyzer.arrays.intervals import Intervals
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.tables.schema import I8
 from traceopt.analyzer.timeline.call_tree import OP, Slices
-from traceopt.analyzer.vocabulary.kernel_names import KernelClass, classify
+from traceopt.analyzer.vocabulary.kernels.kernel_names import KernelClass, classify
 from traceopt.result.rounding import rate, share, us
 from traceopt.result.rows import Gemm, Kernel, Op
 from traceopt.rules.evidence import locations_of

@@ -12,7 +12,7 @@ from traceopt.analyzer.stalls.idle import CAUSES
 from traceopt.analyzer.tables.schema import I8
 from traceopt.analyzer.timeline.cpu_phases import PHASES
 from traceopt.analyzer.vocabulary.host_activities import ACTIVITIES, LABELS, Activity
-from traceopt.analyzer.vocabulary.kernel_labels import short_name
+from traceopt.analyzer.vocabulary.kernels.kernel_labels import short_name
 from traceopt.result.finding import Location
 from traceopt.result.rounding import us
 from traceopt.result.rows import Lane, Span, Stall, Timeline

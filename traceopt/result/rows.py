@@ -72,7 +72,7 @@ class Kernel(Struct, frozen=True):
     """GPU work of one kernel name."""
 
     name: Annotated[str, note("as the profiler recorded it")]
-    kind: Annotated[str, note("gemm, attention, elementwise, memcpy, ... (analyzer/vocabulary/kernel_names.py)")]
+    kind: Annotated[str, note("gemm, attention, elementwise, memcpy, ... (analyzer/vocabulary/kernels)")]
     calls_per_step: Annotated[float, note("calls", "per step")]
     us_per_step: Annotated[float, note("time per step", "us")]
     mean_us: Annotated[float, note("mean time of a call", "us")]

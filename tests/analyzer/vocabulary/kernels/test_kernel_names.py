@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fixtures.real_traces import TRACES, expected, load
-from traceopt.analyzer.vocabulary.kernel_labels import short_name
-from traceopt.analyzer.vocabulary.kernel_names import _TABLE, ELIGIBLE_KINDS, FUSIBLE_KINDS, KINDS, classify
+from traceopt.analyzer.vocabulary.kernels.kernel_labels import short_name
+from traceopt.analyzer.vocabulary.kernels.kernel_names import _TABLE, ELIGIBLE_KINDS, FUSIBLE_KINDS, KINDS, classify
 
 # Name, kind, Tensor Cores, dtype, alignment. Seen in: V = V100, A = A100, H = H100, M = MI300X/MI210 traces
 # of kineto, HTA and TraceLens; others are documented names of the library.

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from fixtures.real_traces import KERNELS, TRACES
-from traceopt.analyzer.vocabulary.kernel_names import ELIGIBLE_KINDS, KernelClass, classify
+from traceopt.analyzer.vocabulary.kernels.kernel_names import ELIGIBLE_KINDS, KernelClass, classify
 
 ANY = "-"  # the type is not in these names
 

@@ -23,9 +23,9 @@ from functools import lru_cache
 
 from msgspec import Struct
 
-from traceopt.analyzer.vocabulary.kernel_dtypes import ALIGN, element_dtype, product_dtype
-from traceopt.analyzer.vocabulary.kernel_entries import FUSED, NO_TENSOR_CORE, Entry, by_name, entry
-from traceopt.analyzer.vocabulary.llm_kernels import LAST_WORDS, LLM_KERNELS
+from traceopt.analyzer.vocabulary.kernels.kernel_dtypes import ALIGN, element_dtype, product_dtype
+from traceopt.analyzer.vocabulary.kernels.kernel_entries import FUSED, NO_TENSOR_CORE, Entry, by_name, entry
+from traceopt.analyzer.vocabulary.kernels.llm_kernels import LAST_WORDS, LLM_KERNELS
 
 
 def _words(*texts: str) -> frozenset[str]:

@@ -8,7 +8,7 @@ These entries are part of the table in ``kernel_names.py``: ``LLM_KERNELS`` come
 
 from __future__ import annotations
 
-from traceopt.analyzer.vocabulary.kernel_entries import FUSED, Entry, by_name, entry
+from traceopt.analyzer.vocabulary.kernels.kernel_entries import FUSED, Entry, by_name, entry
 
 # Classes of CuTe DSL are named kernel_cutlass_kernel_<module><Class>_object_at__<arguments>_0: the words of the class
 # are near the start.

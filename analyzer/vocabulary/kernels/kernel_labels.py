@@ -7,7 +7,7 @@ from functools import lru_cache
 
 from msgspec import Struct
 
-from traceopt.analyzer.vocabulary.kernel_names import MAX_NAME_CHARS
+from traceopt.analyzer.vocabulary.kernels.kernel_names import MAX_NAME_CHARS
 
 
 def _words(*texts: str) -> frozenset[str]:
