@@ -16,10 +16,12 @@ from typing import Any
 if __name__ == "__main__":  # run as a script: fixtures/ is not installed
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from fixtures.real_traces import TRACES, expected, require
+from fixtures.real_traces import TRACES, expected, public, require
 from traceopt.api import analyze
 from traceopt.errors import InputError
+from traceopt.reports.words.names import short_path
 from traceopt.result.document import Result
+from traceopt.result.quantities import estimate_number
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -28,11 +30,20 @@ HEAD = """\
 
 Written by `python benchmarks/real_traces.py`; do not edit.
 
-For each trace, the table shows what an expert saw, with its share of the time if known, and what traceopt reports: the
-findings that save at least 3% of the step (or else the first finding), and the notes on trace quality.
+For each trace: what an expert saw, with its share of the time if known, and what traceopt says. The plan gives what its
+fixes save in this order; the saving of a fix without the others follows in brackets where it differs. Notes are about
+the quality of the trace.
 
-| trace | device | step | expert | traceopt | quality notes |
-| --- | --- | ---: | --- | --- | --- |
+"""
+
+COLUMNS = """\
+| trace | device | step | {expert}verdict | plan | first place | notes |
+| --- | --- | ---: | {rule}--- | --- | --- | --- |
+"""
+
+PUBLIC = """
+## Traces of other repositories
+
 """
 
 SOURCES = """\
@@ -52,25 +63,30 @@ Tests and benchmarks look for these folders in `../shared/traces`, next to the c
 `expected.json`, which says what an expert saw in each trace. That file is not published. Without it, the tests marked
 `real_traces` are skipped, and a benchmark that needs the traces says so and ends with exit code 2.
 
-Some tests also read traces in `../shared/traces/public`, all under Apache-2.0, BSD-3-Clause or MIT. They come from
+The traces in `../shared/traces/public` are all under Apache-2.0, BSD-3-Clause or MIT. They come from
 AMD-AGI/TraceLens, Aphelack/efficient-dl-systems, CodingPlatelets/SwitchTransformers, facebookresearch/param,
 harryjmoss/particle_transformer, leimao/PyTorch-CUDA-Graph-Capture-Examples, Lightning-AI/pytorch-lightning,
 luatil/torch-profile, pytorch/benchmark, sidnb13/torch-profiling-tutorial and Yeok-c/sustainbench.
 """
 
 
-def row(file: str, truth: dict[str, Any]) -> str:
+def row(folder: Path, file: str, seen: str | None) -> str:
     name = file.removesuffix(".gz").removesuffix(".json").removesuffix(".pt.trace")
-    seen = ", ".join(_seen(cause) for cause in truth["present"]) or "nothing"
+    cells = [] if seen is None else [seen]
     try:
-        result = analyze(str(TRACES / file))
+        result = analyze(str(folder / file))
     except InputError as error:
-        reason = str(error).replace(str(TRACES / file), "the file")
-        return f"| {name} | – | – | {seen} | refused: {reason} | – |"
+        reason = str(error).replace(str(folder / file), "the file")
+        return _joined([name, "–", "–", *cells, f"refused: {reason}", "–", "–", "–"])
     device = result.run.device.name if result.run.device else None
-    step = "–" if result.step.median_us is None else f"{result.step.median_us / 1e3:,.1f} ms"
+    step = "–" if result.step.typical_us is None else f"{result.step.typical_us / 1e3:,.1f} ms"
     notes = ", ".join(dict.fromkeys(note.code for note in result.quality.notes)) or "–"
-    return f"| {name} | {device or 'CPU'} | {step} | {seen} | {', '.join(_found(result)) or 'nothing'} | {notes} |"
+    plan = ", ".join(_planned(result)) or "none"
+    return _joined([name, device or "CPU", step, *cells, result.verdict, plan, _place(result), notes])
+
+
+def _joined(cells: list[str]) -> str:
+    return f"| {' | '.join(cell.replace('|', '/') for cell in cells)} |"
 
 
 def _seen(cause: dict[str, Any]) -> str:
@@ -79,17 +95,29 @@ def _seen(cause: dict[str, Any]) -> str:
     return f"{kind} {share:.0f}%" if share else kind
 
 
-def _found(result: Result) -> Iterator[str]:
-    large = [finding for finding in result.findings if finding.impact in ("high", "medium")]
-    for finding in large or result.findings[:1]:
-        share = f" {finding.saving.share:.0%}" if finding.saving else ""
-        yield f"{finding.code} {finding.name}{share}"
+def _planned(result: Result) -> Iterator[str]:
+    for one in result.plan:
+        saved, alone = estimate_number(one.saving_us), estimate_number(one.alone_us)
+        yield f"{one.code} {saved} ms" + ("" if saved == alone else f" ({alone} ms)")
+
+
+def _place(result: Result) -> str:
+    """Where the first finding with a place is."""
+    found = next((finding.locations[0] for finding in result.findings if finding.locations), None)
+    return f"`{short_path(str(found))}`" if found is not None else "–"
+
+
+def page() -> str:
+    seen = {file: ", ".join(map(_seen, truth["present"])) or "nothing" for file, truth in expected().items()}
+    rows = [row(TRACES, file, what) for file, what in seen.items()]
+    others = [row(TRACES, f"public/{name}", None) for name in public()]
+    text = HEAD + COLUMNS.format(expert="expert | ", rule="--- | ") + "\n".join(rows) + "\n"
+    return text + PUBLIC + COLUMNS.format(expert="", rule="") + "\n".join(others) + "\n" + SOURCES
 
 
 def main() -> None:
     require()
-    rows = [row(file, truth) for file, truth in expected().items()]
-    (ROOT / "docs" / "real-traces.md").write_text(HEAD + "\n".join(rows) + "\n" + SOURCES, encoding="utf-8")
+    (ROOT / "docs" / "real-traces.md").write_text(page(), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -17,6 +17,7 @@ from traceopt.rules.savings.price import Priced
 
 HEALTHY_IDLE_SHARE = 0.10
 MOSTLY_IDLE_SHARE = 0.20  # from here on idle time is the headline, however much faster the GPU's own work could be
+LARGER = 1.2  # times the limit that the first fix treats: a limit that much larger is named as well
 NAMED_SHARE = 0.5  # of the largest limit: the limit that the first fix treats is named if it is not far smaller
 UNUSABLE = ("TQ001", "TQ007")  # notes that make the trace unusable
 
@@ -80,7 +81,8 @@ class _GpuVerdict(Struct, frozen=True, dict=True):
         first, largest, limits = self.first, self.largest, self.limits
         treated = self.treated if self.treated is not None or first is None else largest
         if treated in limits and limits[treated] >= NAMED_SHARE * limits[largest]:
-            return self._bottleneck(treated)
+            larger = limits[largest] >= LARGER * limits[treated]
+            return self._bottleneck(treated) + (f" {self._why_later(largest)}" if larger else "")
         if first is None:
             if self.idle < MOSTLY_IDLE_SHARE and limits[largest] < MOSTLY_IDLE_SHARE:
                 return f"{self._busy} {NO_FIX}"
