@@ -20,6 +20,7 @@ TITLE_LINES = 2
 NARROW, NARROW_TITLE_LINES = 80, 4  # below this width titles need more lines
 NAME_COLUMNS = 16  # the least that the header leaves for the trace's name
 PLACE_COLUMNS = (14, 20, 32)  # on a narrow, a usual and a wide terminal
+TITLE_COLUMNS = 20  # if fewer are left for code and title, the place takes a line of its own
 CODE_COLUMNS = 8
 ORDER_NOTE = "Saves: in this order, so the savings add up. Alone: without the other fixes."
 NOTES = 5  # quality notes shown, and warnings
@@ -174,7 +175,11 @@ def _table(result: Result, cards: list[sentences.Card], terminal: Terminal) -> l
     heading = "   " + "  ".join(f"{name:>{width}}" for name, width in zip(numbers, widths, strict=True))
     heading += f"  {confidence:<{columns}} "
     title_columns = terminal.width - len(heading) - place_columns - 2
-    lines = [terminal.style(f"{heading}{'fix':<{title_columns}}  where", dim=True)]
+    if title_columns < TITLE_COLUMNS:
+        place_columns, title_columns = 0, terminal.width - len(heading)
+    lines = [
+        terminal.style(f"{heading}{'fix':<{title_columns}}  {'where' if place_columns else ''}".rstrip(), dim=True)
+    ]
     for card, row in zip(cards, rows, strict=True):
         values = "  ".join(f"{value:>{width}}" for value, width in zip(row, widths, strict=True))
         start = f"{card.number:>2} {values}  {card.finding.confidence:<{columns}} "
@@ -204,19 +209,28 @@ def _place_columns(cards: list[sentences.Card], terminal: Terminal) -> int:
 def _titled(
     card: sentences.Card, start: str, title_columns: int, place_columns: int, result: Result, terminal: Terminal
 ) -> list[str]:
-    """A row: `start`, code and title, the place in the code. A long title continues on the next lines."""
+    """A row: `start`, code and title, the place in the code. A long title continues on the next lines, and the place
+    follows it if it has no columns.
+    """
     finding = card.finding
-    title_columns = min(title_columns, terminal.width - len(start) - place_columns - 2)  # a huge saving needs more room
+    start = terminal.fit(start, terminal.width - 2 * CODE_COLUMNS)  # a huge saving needs more room
+    beside = place_columns + 2 if place_columns else 0
+    title_columns = min(title_columns, terminal.width - len(start) - beside)
     code = terminal.fit(finding.code, CODE_COLUMNS)
     room = title_columns - width_of(code) - 1
     needs = sentences.needs(card)
     title = f"({needs}) {sentences.title(card, result)}" if needs else sentences.title(card, result)
     most = TITLE_LINES if terminal.width >= NARROW else NARROW_TITLE_LINES
-    titles = terminal.lines(title, room, most, later=title_columns + 2 + place_columns)
-    place = terminal.fit_path(sentences.place(finding) or "", place_columns)
+    titles = terminal.lines(title, room, most, later=title_columns + beside)
+    place = terminal.fit_path(sentences.place(finding) or "", place_columns or title_columns)
     painted = terminal.style(code, fg=_IMPACT_COLOURS[finding.impact])
-    first = f"{start}{painted} {pad(titles[0], room)}  {place}".rstrip()
-    return [first, *(" " * len(start) + line for line in titles[1:])]
+    first = f"{start}{painted} {pad(titles[0], room)}"
+    later = titles[1:]
+    if place_columns:
+        first += f"  {place}"
+    elif place:
+        later.append(place)
+    return [first.rstrip(), *(" " * len(start) + line for line in later)]
 
 
 def _footer(result: Result, terminal: Terminal) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+from itertools import accumulate
 from pathlib import PurePath
 
 from msgspec import Struct
@@ -237,18 +238,15 @@ def cards(result: Result) -> list[Card]:
     """Numbers the findings that have a saving. Every anchor is unique and safe in a URL fragment."""
     numbered: list[Card] = []
     seen: dict[str, int] = {}
-    number = 0
-    rows = {row.finding: row for row in result.plan}
-    number_of: dict[int, int] = {}  # by row of the plan, from 1
-    for place, finding in enumerate(result.findings):
-        if finding.saving is not None:
-            number += 1
+    numbers = list(accumulate(int(finding.saving is not None) for finding in result.findings))
+    rows = {row.finding: row for row in result.plan if 0 <= row.finding < len(numbers)}
+    number_of = {at: numbers[row.finding] for at, row in enumerate(result.plan, 1) if row.finding in rows}
+    for place, (finding, number) in enumerate(zip(result.findings, numbers, strict=True)):
         base = re.sub(r"[^A-Za-z0-9_.-]", "-", finding.code)
         seen[base] = seen.get(base, 0) + 1
         anchor = base if seen[base] == 1 else f"{base}-{seen[base]}"
         row = rows.get(place)
-        needs = [number_of[other] for other in row.needs] if row is not None else []
-        number_of[len(number_of) + 1] = number
+        needs = [number_of[other] for other in row.needs if other in number_of] if row is not None else []
         numbered.append(Card(finding, None if finding.saving is None else number, anchor, row, needs))
     return numbered
 

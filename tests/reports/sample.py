@@ -44,6 +44,7 @@ from traceopt.result.rows import (
     MemoryPart,
     MemoryPoint,
     Op,
+    PlanRow,
     RankRow,
     Span,
     Stall,
@@ -311,8 +312,8 @@ def rich() -> Result:
             STEP_US,
             list(range(12)),
             412_000,
-            401_000,
-            421_000,
+            400_000,
+            430_000,
             [float(us) for us in step_us],
             1.076,
         ),
@@ -353,6 +354,11 @@ def rich() -> Result:
         ),
         checks=_checks(),
         warnings=["rank 2: 14 events have no duration and were left out."],
+        plan=[
+            PlanRow("DL001", 0, 150_000, 150_000, 112_000, 187_000, 262_000, []),
+            PlanRow("TC002", 1, 42_000, 30_000, 19_000, 53_000, 232_000, []),
+            PlanRow("HS002", 2, 22_000, 18_000, 18_000, 26_000, 214_000, []),
+        ],
         created="2026-11-20 18:02 UTC",
     )
 
@@ -406,6 +412,7 @@ def cpu_only() -> Result:
         findings=[replace(_findings()[0], saving=gain, ranks=[])],
         combined=None,
         warnings=[],
+        plan=[],
         created=None,
     )  # fmt: skip
 
@@ -435,7 +442,9 @@ def unusable() -> Result:
     ]
     findings = [replace(item, impact="info", saving=None) for item in _findings()[:3]]
     verdict = f"This trace cannot be judged. {notes[0].text}"
-    return replace(rich(), verdict=verdict, quality=Quality("unusable", notes), findings=findings, combined=None)
+    return replace(
+        rich(), verdict=verdict, quality=Quality("unusable", notes), findings=findings, combined=None, plan=[]
+    )
 
 
 def limited() -> Result:
@@ -466,6 +475,7 @@ def healthy() -> Result:
         ranks=[],
         findings=[],
         combined=None,
+        plan=[],
         checks=checks,
         warnings=[],
     )

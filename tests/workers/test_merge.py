@@ -80,7 +80,7 @@ def test_findings_of_ranks(
     for rank, findings in enumerate(of_ranks):
         whole = template.whole()
         run = replace(whole.run, ranks=[rank], shown_rank=rank)
-        document = replace(whole, run=run, findings=found(rank, *findings))
+        document = replace(whole, run=run, findings=found(rank, *findings), plan=[])
         packed[rank] = RankResult(document, template.summary, []).pack()
     for order in (packed, dict(reversed(packed.items()))):
         assert [(one.code, one.why, one.ranks) for one in merged(order).findings] == expected

@@ -141,13 +141,14 @@ def test_rich_report_tells_everything() -> None:
     for phrase in [
         "The GPU is idle for 61% of each step. The data loader is the bottleneck.",
         "200 ms per step (48%)", "400.0–430.0 ms (p10–p90), 12 steps", "NVIDIA H100 80GB HBM3",
-        "GPU idle, 251.0 ms (61%)", "GPU busy, 161.0 ms (39%)", "57.0 ms", "5 fixes, largest saving first",
-        "≈ 150 ms", "36% of the step", "110–190 ms", "Copy patch", "traceopt rule DL001",
+        "GPU idle, 251.0 ms (61%)", "GPU busy, 161.0 ms (39%)", "57.0 ms", "The plan: 3 fixes in this order",
+        "Each counts on the fixes above it, so they add up to ≈ 200 ms.", "≈ 30 ms alone ≈ 42 ms step after 232 ms",
+        "≈ 150 ms", "alone, 3.2% of the step", "110–190 ms", "Copy patch", "traceopt rule DL001",
         "Also noted, without an estimate",
         "GPU idle 187.0 ms: waiting for data", "Same cause as CM004", "25,216",
         "vectorized_elementwise_kernel",
         "26.1 GiB reserved", "Not checked (1)", "Failed with an error (1)", "11 rules: 6 found something",
-        "A replay of the unchanged step is 1.2% off", "traceopt analyze logs/rank0.pt.trace.json.gz",
+        "The replay error is 1.2%:", "traceopt analyze logs/rank0.pt.trace.json.gz",
     ]:  # fmt: skip
         assert phrase in text, phrase
     order = [
@@ -237,7 +238,7 @@ def test_unusable_trace_has_no_estimates() -> None:
     assert "High impact" not in text
     assert "<h1><span>This trace cannot be judged.</span></h1>" in page_of(sample.unusable())
     assert text.count("412 launches have no kernel") == 1
-    assert "Step time, median not reliable in the trace: 412.0 ms" in text
+    assert "Step time not reliable in the trace: 412.0 ms" in text
 
 
 def test_savings_of_an_unusable_trace_are_hidden() -> None:
@@ -293,21 +294,29 @@ def test_each_mention_of_a_code_is_another_finding() -> None:
     first, second, third = rich.findings[:3]
     again = replace(first, locations=[Location("train.py", 99, None)])
     assert rich.combined is not None
-    for findings, codes, phrase in [
-        ([first, second, third, again], ["DL001", "TC002", "HS002"], "the top 3 fixes"),
-        ([first, second, third, again], ["DL001", "TC002", "DL001"], "fixes 1, 2 and 4"),
-        ([first, again, third], ["DL001", "DL001"], "the top 2 fixes"),
-        ([second, first], ["DL001"], "fix 2"),
-        ([second], ["XX001"], "the fixes"),
+    for findings, places, phrase in [
+        ([first, second, third, again], [0, 1, 2], "the top 3 fixes"),
+        ([first, second, third, again], [0, 1, 3], "fixes 1, 2 and 4"),
+        ([first, again, third], [0, 1], "the top 2 fixes"),
+        ([second, first], [1], "fix 2"),
+        ([second], [], "the fixes"),
     ]:
-        result = replace(rich, findings=findings, combined=replace(rich.combined, codes=codes))
-        assert combined_fixes(result) == phrase
+        plan = [replace(rich.plan[0], code=findings[place].code, finding=place) for place in places]
+        combined = replace(rich.combined, codes=[row.code for row in plan] or ["XX001"])
+        assert combined_fixes(replace(rich, findings=findings, plan=plan, combined=combined)) == phrase
 
 
-def test_a_mean_far_from_the_median_is_mentioned() -> None:
+def test_unusual_steps_that_are_left_out_are_mentioned() -> None:
     rich = sample.rich()
-    assert "(the median step takes" not in page_of(rich)
-    assert "(the median step takes 500.0 ms)" in page_of(replace(rich, step=replace(rich.step, median_us=500_000.0)))
+    assert "unusual step" not in page_of(rich)
+    fewer = replace(rich, step=replace(rich.step, typical_steps=list(range(2, 12))))
+    assert "Mean of 10 steps, rank 0 of 4 (2 unusual steps left out)." in visible(page_of(fewer))
+    assert "mean of 10 of 12 steps" in visible(page_of(fewer))
+
+
+def test_a_plan_without_its_total_is_shown() -> None:
+    """Of a foreign document."""
+    assert "Each counts on" not in visible(page_of(replace(sample.rich(), combined=None)))
 
 
 def test_healthy_trace_is_called_healthy() -> None:
@@ -486,7 +495,7 @@ def test_a_sampled_file_promises_nothing() -> None:
     """It has no combined saving, and the largest single saving has low confidence."""
     rich = sample.rich()
     findings = [replace(finding, confidence="low") for finding in rich.findings]
-    text = visible(page_of(replace(rich, findings=findings, combined=None)))
+    text = visible(page_of(replace(rich, findings=findings, combined=None, plan=[])))
     assert "The largest single fix may save about 150 ms per step (36%) , with low confidence." in text
 
 

@@ -38,9 +38,9 @@ def test_says_what_the_report_says() -> None:
     assert page.bold == ["The top 3 fixes save about 200\u00a0ms per step (48%): 412.0 → about 210\u00a0ms."]
     assert page.folded == ["What to change", "Where the time goes", "Also noted", "What was checked"]
     for cells in (
-        "Load data in worker processes (DL001)", "150\u00a0ms\u00a0(36%)", "train.py:61",
+        "Load data in worker processes (DL001)", "150\u00a0ms", "260\u00a0ms", "train.py:61",
         "Pin host memory for input batches",
-        "1 more finding below. Savings overlap, so do not add them up.",
+        "1 more finding below. Each saving counts on the fixes above it, so they add up.",
         "+    drop_last=True, pin_memory=True)",  # the patch
         "Waiting for data", "187.0", "45%",  # the breakdown
         "Reach more of the GPU's peak (EF001)",  # noted, without an estimate
@@ -48,6 +48,13 @@ def test_says_what_the_report_says() -> None:
         "NVIDIA H100 80GB HBM3", "12 steps", "rank 0 of 4", "traceopt 0.1.0",
     ):  # fmt: skip
         assert cells in page.text
+
+
+def test_an_unusual_step_that_is_left_out_is_mentioned() -> None:
+    rich = sample.rich()
+    assert "unusual" not in render_markdown(rich)
+    fewer = replace(rich, step=replace(rich.step, typical_steps=list(range(1, 12))))
+    assert "Mean of 11 steps, rank 0 of 4 (1 unusual step left out)." in Page(render_markdown(fewer)).text
 
 
 def test_at_most_five_fixes() -> None:

@@ -54,11 +54,36 @@ def test_says_what_the_report_says() -> None:
     assert "The top 3 fixes save about 200 ms per step (48%): 412.0 → about 210 ms." in output
     assert re.search(r"idle +187\.0 ms +45%  █+ +Waiting for data", output)
     assert re.search(r"busy +124\.0 ms +30%  █+ +Compute kernels", output)
-    assert re.search(r"^ 1   150 ms +36%  high +DL001 Load data in worker processes +train.py:61$", output, re.M)
-    assert "Savings overlap, so do not add them up." in output
+    assert re.search(r"^ +saves +alone +step after +confidence fix +where$", output, re.M)
+    for fix in (
+        r"1 150 ms +150 ms +260 ms  high +DL001 Load data in worker processes +train.py:61",
+        r"2  30 ms +42 ms +232 ms  medium +TC002 Let FP32 matmuls use Tensor Cores +model/vit.py:57",
+        r"3  18 ms +22 ms +214 ms  high +HS002 Stop copying logits to the CPU +train.py:98",
+    ):
+        assert re.search(f"^ {fix}$", output, re.M), fix
+    assert "Saves: in this order, so the savings add up. Alone: without the other fixes." in output
+    rest = output.partition("Not in the plan, because they add little to it:\n")[2]
+    assert re.search(r"^ 4  13 ms +3.2%  high +DL003 Pin host memory for input batches +train.py:64$", rest, re.M)
     assert "With a patch: 4." in output
     assert "11 rules: 6 found something, 2 passed, 1 not checked, 1 not applicable, 1 failed with an error." in output
     assert "Warning: rank 2" in output
+
+
+def test_a_fix_names_the_fixes_that_it_needs() -> None:
+    rich = sample.rich()
+    first, second, third = rich.plan
+    needy = replace(rich, plan=[first, replace(second, needs=[1]), replace(third, needs=[1, 2])])
+    assert "TC002 (needs 1) Let FP32" in shown(needy, width=100)
+    assert "HS002 (needs 1 and 2) Stop" in shown(needy, width=100)
+    unknown = replace(rich, plan=[replace(first, needs=[7]), replace(second, finding=99)])  # of a foreign document
+    assert "needs" not in shown(unknown)
+
+
+def test_fixes_without_a_plan_state_what_each_saves_alone() -> None:
+    output = shown(replace(sample.rich(), plan=[], combined=None), width=100)
+    assert re.search(r"^ +alone +step +confidence fix +where$", output, re.M)
+    assert re.search(r"^ 1 150 ms +36%  high +DL001 Load data in worker processes +train.py:61$", output, re.M)
+    assert "in this order" not in output
 
 
 def test_cpu_run_does_not_mention_a_gpu() -> None:
