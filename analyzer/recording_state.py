@@ -16,6 +16,8 @@ StateName = Literal[
 ]
 
 DOMINANT_SHARE = 0.5  # of the idle time; the rest says nothing about a step that was not recorded
+RECURRING_SHARE = 0.05  # of a step: with less of it, a step counts as one without it
+MIN_RECURRING = 2  # steps that have it after one without it: then it is no start-up
 IDLE_SHARE = 0.20  # of the step; a GPU that is busier shows what its own work costs
 
 _SENTENCES: dict[StateName, str] = {
@@ -103,10 +105,18 @@ def _idle_once(quality: TraceQuality) -> dict[StateName, I8]:
     dispatch = sum(ordinary, np.zeros(len(gaps), np.int64))
     captured = np.minimum(quality.captures.within(gaps.start, gaps.end), dispatch)
     edge = quality.before_or_after_work
+    cold, compiled = quality.cold, idle.of_gaps("compile")
     return {
-        "cold_start": quality.cold,
-        "compile": idle.of_gaps("compile"),
+        "cold_start": np.where(_recurs(quality, cold), 0, cold),
+        "compile": np.where(_recurs(quality, compiled), 0, compiled),
         "graph_capture": captured,
         "untraced": idle.of_gaps(UNRECORDED),
         "edges": np.where(edge, dispatch - captured, 0),
     }
+
+
+def _recurs(quality: TraceQuality, amount: I8) -> bool:
+    """Whether several steps have such idle time after one without it, so that warm-up steps would not help."""
+    steps = quality.steps
+    has = steps.per_step(quality.gaps.step, amount) >= RECURRING_SHARE * steps.duration
+    return bool(has[np.cumsum(~has) > 0].sum() >= MIN_RECURRING)

@@ -107,8 +107,8 @@ __all__ += [
     "PYTHON",  # kind of slice: Python frames
     "RUNTIME",  # kind of slice: runtime and driver calls
     "SCALAR_READ",  # reason of a sync: one number is read from the GPU
-    "UNUSUAL_DEVIATIONS",
-    "UNUSUAL_FACTOR",
+    "UNUSUAL_DEVIATIONS",  # robust standard deviations from the median step, from which a step is unusual
+    "UNUSUAL_FACTOR",  # multiple of the median step, from which a step is unusual
     "GemmShape",
     "Intervals",
     "Ledger",

@@ -27,7 +27,7 @@ MAX_ROWS = 6
 MIN_FIRST_SHARE = 0.03  # of the step: if fixes do not save as much, there is no plan
 MIN_ROW_SHARE = 0.01  # of the step: a fix that adds less after the others is not in the plan
 # Of the larger saving: predictions are not more exact than this (docs/accuracy.md), so of two fixes this close, the
-# surer, safer and simpler one goes first.
+# surer, clearer, safer and simpler one goes first.
 CLOSE_SHARE = 0.25
 SAME_SHARE = 0.1  # of a saving: fixes without which the others save about as much are not needed
 NEEDS_SHARE = 0.5  # of its saving in the plan: a fix that saves less on its own needs the fixes above it
@@ -39,6 +39,7 @@ UNEXPLAINED_SHARE = 0.05  # of the step after the fixes: largest gap between the
 _CONFIDENCE: dict[Confidence, int] = {"high": 0, "medium": 1, "low": 2}
 _NO_RISK = "None known"
 _SIMPLE = ("One ", "An ", "Two ")  # how a rule's `effort` begins if the fix is a line or two
+_UNKNOWN_EFFORT = ("Depends ", "Some investigation")  # how it begins if the fix has yet to be found
 
 
 class Planned(Struct, frozen=True):
@@ -155,14 +156,15 @@ def _most_ns(one: Priced) -> float:
 
 
 def _next(candidates: Sequence[Priced], gains: Mapping[int, float]) -> Priced:
-    """The fix that saves most; of those close to it, the surest, safest and simplest."""
+    """The fix that saves most; of those close to it, the surest, clearest, safest and simplest."""
     best = max(gains[id(one)] for one in candidates)
     close = [one for one in candidates if gains[id(one)] >= (1 - CLOSE_SHARE) * best]
 
-    def preference(one: Priced) -> tuple[int, bool, bool, float, str]:
+    def preference(one: Priced) -> tuple[int, bool, bool, bool, float, str]:
         finding = one.finding
         risky, simple = finding.risk != _NO_RISK, finding.effort.startswith(_SIMPLE)
-        return _CONFIDENCE[finding.confidence], risky, not simple, -gains[id(one)], finding.code
+        vague = finding.effort.startswith(_UNKNOWN_EFFORT)
+        return _CONFIDENCE[finding.confidence], vague, risky, not simple, -gains[id(one)], finding.code
 
     return min(close, key=preference)
 

@@ -37,7 +37,7 @@ UNUSUAL_FACTOR = 1.2
 UNUSUAL_DEVIATIONS = 3.0
 MAX_BETWEEN = 0.05  # of a step: more time between two annotations than this belongs to the loop
 MIN_COMPARED = 3  # with fewer steps, none can be called unusual
-MIN_RECURRING = 2  # unusual steps between usual ones that are no accident
+MIN_RECURRING = 2  # unusual steps that are no accident
 
 Source = Literal["profiler_step", "annotation", "window"]
 
@@ -119,6 +119,10 @@ class Steps(Struct, frozen=True, dict=True):
         """Index of the step in which the host is at each time; -1 outside the steps."""
         return _index(self.host_start, self.host_end, time)
 
+    def host_in(self, rows: npt.NDArray[np.integer], time: I8) -> Mask:
+        """Whether the host is in one of these steps at each time."""
+        return np.asarray(np.isin(self.host_step_of(time), rows))
+
     def per_step(self, step: I8, amount: I8) -> I8:
         """Sums of the amounts by step, ignoring those outside the steps (-1). Shape (count,)."""
         inside = step >= 0
@@ -151,14 +155,14 @@ class Steps(Struct, frozen=True, dict=True):
     def typical_rows(self) -> npt.NDArray[np.int64]:
         """Indices of the typical steps: all but those that are unusual once. Of several kinds, the one with most time.
 
-        Unusual steps at the beginning or the end are start-up, or cut. Several of them between usual steps are part of
-        how the run behaves: a loader that delivers in bursts, a checkpoint every few steps.
+        Slow steps at the beginning are start-up, and fast ones at the beginning or the end are cut. Several others are
+        part of how the run behaves: a loader that delivers in bursts, a checkpoint every few steps.
         """
         rows = np.arange(self.count)
         if self.kind is not None:
             rows = np.flatnonzero(self.kind == np.bincount(self.kind, weights=self.duration).argmax())
         slow, fast = unusual(self.duration[rows])
-        return rows[~(_once(slow) | _once(fast))]
+        return rows[~(_once(slow, at_end=bool(_between(slow).any())) | _once(fast, at_end=False))]
 
     @cached_property
     def typical(self) -> Steps:
@@ -196,12 +200,19 @@ def unusual(duration: I8, factor: float = UNUSUAL_FACTOR, deviations: float = UN
     return slow, fast
 
 
-def _once(marked: Mask) -> Mask:
-    """Those at the beginning and the end; also one between the others, if it is alone."""
+def _once(marked: Mask, *, at_end: bool) -> Mask:
+    """Those at the beginning and the end; also those between the others, unless they are several. `at_end`: those at
+    the end recur like those between the others.
+    """
+    recurring = marked & (np.cumsum(~marked) > 0) if at_end else _between(marked)
+    return marked if recurring.sum() < MIN_RECURRING else marked & ~recurring
+
+
+def _between(marked: Mask) -> Mask:
+    """Those after the first of the others and before the last."""
     others = np.flatnonzero(~marked)
     place = np.arange(len(marked))
-    between = marked & (place > others[0]) & (place < others[-1])
-    return marked if between.sum() < MIN_RECURRING else marked & ~between
+    return marked & (place > others[0]) & (place < others[-1])
 
 
 def usual_interval(steps: I8) -> tuple[int, float]:

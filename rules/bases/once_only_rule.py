@@ -64,7 +64,7 @@ class SteadyRule(Rule):
     def rows(self, facts: Facts, hit: I8) -> I8:
         """The slices of this cause in the affected steps."""
         rows = facts.of_every_step.host.rows_of(self.cause)
-        return rows[np.isin(facts.recorded_steps.host_step_of(facts.slices.start[rows]), hit)]
+        return rows[facts.recorded_steps.host_in(hit, facts.slices.start[rows])]
 
     def sites(self, facts: Facts, hit: I8) -> list[SiteCost]:
         """The call sites of this cause in the affected steps."""

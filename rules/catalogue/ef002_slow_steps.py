@@ -245,7 +245,7 @@ def _rows(facts: Facts, cause: str, slow: I8) -> I8:
     if cause not in ACTIVITY_NAMES or cause in DISPATCH:
         return np.empty(0, np.int64)
     rows = facts.of_every_step.host.rows_of(cause)
-    return rows[np.isin(facts.recorded_steps.host_step_of(facts.slices.start[rows]), slow)]
+    return rows[facts.recorded_steps.host_in(slow, facts.slices.start[rows])]
 
 
 def _sites(facts: Facts, cause: str, slow: I8) -> list[SiteCost]:
