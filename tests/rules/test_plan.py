@@ -1,22 +1,26 @@
-"""Combined fixes: never more than the step, never the sum of overlapping savings, None without a certain saving."""
+"""The plan: each row saves what it states given the rows above it, the first alone, and the rows add up."""
 
 from __future__ import annotations
 
-from statistics import median
+from statistics import fmean
 from typing import TYPE_CHECKING
 
 import pytest
 from msgspec.structs import replace
 
 from fixtures.scenarios import SCENARIOS
-from traceopt.analyzer.replay.changes import Change, RemoveHost
+from traceopt.analyzer.replay.changes import Change, DropSync, RemoveHost, ScaleWork
 from traceopt.analyzer.trace_quality import TraceQuality
+from traceopt.result.document import Combined
 from traceopt.result.finding import Finding, Fix, Saving
-from traceopt.rules.combine import TOP, combine
+from traceopt.rules.plan import MAX_ROWS, MIN_FIRST_SHARE, MIN_ROW_SHARE, combine, in_order, make_plan, plan_first
 from traceopt.rules.savings.price import Price, Priced
 from traceopt.rules.savings.pricing import area_of
+from traceopt.testing.machine import Machine
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from conftest import GetExample
 
     from traceopt.analyzer.facts import Facts
@@ -27,32 +31,59 @@ SINGLE = ("slow_loader", "logging_stall", "gc_pause", "item_stall", "misaligned_
 
 @pytest.mark.parametrize("fixed", [False, True])
 @pytest.mark.parametrize("scenario", SCENARIOS)
-def test_bounds(example: GetExample, scenario: str, fixed: bool) -> None:
-    result = example(scenario, fixed).result
-    combined, step = result.combined, result.step.median_us
-    assert step
-    if combined is None:
-        return
-    chosen = [next(f for f in result.findings if f.code == code) for code in combined.codes]
-    single = [f.saving.est_us for f in chosen if f.saving]
-    assert 0 < len(combined.codes) <= TOP
-    assert all(f.impact in ("high", "medium") for f in chosen)
-    assert 0 < combined.saving_us <= min(step, sum(f.saving.est_us for f in result.findings if f.saving)) + 0.01
-    assert combined.saving_us >= max(f.saving.low_us for f in chosen if f.saving) - 0.01
-    if combined.breakdown_after:
-        assert sum(part.us_per_step for part in combined.breakdown_after) == pytest.approx(
-            combined.step_us_after, abs=1
-        )
-    assert len(single) == len(chosen)
-    assert combined.saving_us + combined.step_us_after == pytest.approx(step, abs=0.01)
-    assert combined.share == pytest.approx(combined.saving_us / step, abs=1e-5)
-    for one in chosen:
-        assert not set(one.shares_cause_with) & (set(combined.codes) - {one.code})
+class TestEveryScenario:
+    def test_the_rows_add_up(self, example: GetExample, scenario: str, fixed: bool) -> None:
+        result = example(scenario, fixed).result
+        combined, plan, step = result.combined, result.plan, result.step.typical_us
+        assert step
+        assert (combined is None) == (not plan)
+        if combined is None:
+            return
+        assert len(plan) <= MAX_ROWS
+        assert combined.codes == [row.code for row in plan]
+        assert combined.saving_us == pytest.approx(sum(row.saving_us for row in plan), abs=0.001 * len(plan))
+        assert combined.saving_us + combined.step_us_after == pytest.approx(step, abs=0.01)
+        assert combined.share == pytest.approx(combined.saving_us / step, abs=1e-5)
+        left = step
+        for row in plan:
+            left -= row.saving_us
+            assert row.step_us_after == pytest.approx(left, abs=0.001 * (len(plan) + 1))
+        assert combined.step_us_after == plan[-1].step_us_after > 0
+        if combined.breakdown_after:
+            assert sum(part.us_per_step for part in combined.breakdown_after) == pytest.approx(left, abs=1)
+
+    def test_rows_and_findings_are_the_same(self, example: GetExample, scenario: str, fixed: bool) -> None:
+        result = example(scenario, fixed).result
+        step = result.step.typical_us
+        assert step
+        assert [row.finding for row in result.plan] == list(range(len(result.plan)))  # the plan comes first
+        for place, row in enumerate(result.plan):
+            finding = result.findings[row.finding]
+            assert finding.code == row.code
+            assert finding.saving is not None
+            assert row.alone_us == pytest.approx(finding.saving.est_us, abs=0.01)
+            assert 0 <= row.low_us <= row.saving_us <= row.high_us
+            assert row.saving_us >= MIN_ROW_SHARE * step - 0.001
+            assert all(1 <= other <= place for other in row.needs)
+            assert not {one.code for one in result.plan} & set(finding.shares_cause_with)
+
+    def test_the_first_row_is_true_alone(self, example: GetExample, scenario: str, fixed: bool) -> None:
+        result = example(scenario, fixed).result
+        step = result.step.typical_us
+        if not result.plan or not step:
+            return
+        first = result.plan[0]
+        assert first.needs == []
+        if first.alone_us >= MIN_FIRST_SHARE * step:
+            assert first.saving_us == pytest.approx(first.alone_us, abs=0.01)
+            most = max(one.saving.est_us for one in result.findings if one.saving is not None)
+            assert first.saving_us >= 0.75 * most  # of savings that are close, the surest and simplest goes first
 
 
 @pytest.mark.parametrize("scenario", ["healthy", "cuda_graph", "loss_item", "hidden_host_work"])
-def test_nothing_to_combine(example: GetExample, scenario: str) -> None:
+def test_nothing_to_plan(example: GetExample, scenario: str) -> None:
     assert example(scenario).result.combined is None
+    assert example(scenario).result.plan == []
 
 
 @pytest.mark.parametrize("scenario", SINGLE)
@@ -60,14 +91,22 @@ def test_the_step_after_is_the_step_of_the_fixed_twin(example: GetExample, scena
     subject = example(scenario)
     combined = subject.result.combined
     assert combined is not None
-    assert combined.step_us_after == pytest.approx(median(subject.planted.fixed_step_us), rel=0.10)
+    assert combined.step_us_after == pytest.approx(fmean(subject.planted.fixed_step_us), rel=0.10)
 
 
-def finding(code: str, est_us: float, *changes: Change, shares_cause_with: list[str] | None = None) -> Priced:
+def finding(code: str, est_us: float, *changes: Change, **attributes: object) -> Priced:
     saving = Saving(est_us / 2, est_us, est_us, 0.2, "")
     price = Price(saving, changes, changes, (0.0, est_us * 1e3, est_us * 1e3)) if changes else None
-    shared = shares_cause_with or []
-    return Priced(Finding(code, code, "", "high", "high", "", "", saving, "", [], [], Fix(""), shared), price)
+    one = Finding(code, code, "", "high", "high", "", "None known", saving, "", [], [], Fix(""))
+    return Priced(replace(one, **attributes), price)
+
+
+def together(found: Sequence[Priced], facts: Facts) -> Combined | None:
+    return combine(make_plan(found, facts), facts)
+
+
+def codes(found: Sequence[Priced], facts: Facts) -> list[str]:
+    return [row.fix.finding.code for row in make_plan(found, facts).rows]
 
 
 def without(facts: Facts, activity: str) -> RemoveHost:
@@ -77,8 +116,8 @@ def without(facts: Facts, activity: str) -> RemoveHost:
 
 def test_of_one_cause_the_first_counts(example: GetExample) -> None:
     facts = example("five_faults").facts
-    both = combine([finding("DL001", 8000), finding("HS001", 5000, shares_cause_with=["DL001"])], facts)
-    one = combine([finding("DL001", 8000)], facts)
+    both = together([finding("DL001", 8000), finding("HS001", 5000, shares_cause_with=["DL001"])], facts)
+    one = together([finding("DL001", 8000)], facts)
     assert both == one
 
 
@@ -86,18 +125,18 @@ def test_independent_fixes_of_the_host_add_up(example: GetExample) -> None:
     """In five_faults the GPU is drained at the end of each step: what the host saves, the step saves."""
     facts = example("five_faults").facts
     loader = finding("DL001", 20_000, without(facts, "data_loading"))
-    together = combine([loader, finding("LG001", 20_000, without(facts, "logging"))], facts)
-    assert together is not None
-    assert together.saving_us == pytest.approx(9_000 + 5_000, rel=0.02)
-    assert together.replay_error_share == 0
+    combined = together([loader, finding("LG001", 20_000, without(facts, "logging"))], facts)
+    assert combined is not None
+    assert combined.saving_us == pytest.approx(9_000 + 5_000, rel=0.02)
+    assert combined.replay_error_share == pytest.approx(0, abs=0.001)
 
 
 def test_what_is_not_known_of_a_fix_is_added_to_the_replay(example: GetExample) -> None:
     facts = example("five_faults").facts
     loader = finding("DL001", 20_000, without(facts, "data_loading"))
-    together = combine([loader, finding("ACME001", 3_000)], facts)
-    assert together is not None
-    assert together.saving_us == pytest.approx(9_000 + 3_000, rel=0.02)
+    combined = together([loader, finding("ACME001", 3_000)], facts)
+    assert combined is not None
+    assert combined.saving_us == pytest.approx(9_000 + 3_000, rel=0.02)
 
 
 def test_the_parts_that_are_left(example: GetExample) -> None:
@@ -111,41 +150,152 @@ def test_the_parts_that_are_left(example: GetExample) -> None:
     labels = {part.name: (part.label, part.busy) for part in subject.result.breakdown}
     assert all(labels.get(p.name, (p.label, p.busy)) == (p.label, p.busy) for p in combined.breakdown_after)
     loader = finding("DL001", 20_000, without(subject.facts, "data_loading"))
-    partly = combine([loader, finding("ACME001", 3_000)], subject.facts)
+    partly = together([loader, finding("ACME001", 3_000)], subject.facts)
     assert partly is not None
     assert partly.breakdown_after == []
 
 
 def test_a_faster_host_helps_only_to_the_gpus_own_path(example: GetExample) -> None:
     facts = example("hidden_host_work").facts
-    assert combine([finding("DL001", 0.0, without(facts, "data_loading"))], facts) is None
+    assert together([finding("DL001", 0.0, without(facts, "data_loading"))], facts) is None
     facts = example("slow_loader").facts
     starved = facts.step_ns / 1e3 - facts.gpu.busy.total / facts.steps.count / 1e3
-    together = combine([finding("DL001", 15_000, without(facts, "data_loading"))], facts)
-    assert together is not None
-    assert together.saving_us == pytest.approx(starved, rel=0.02)
-    assert together.limit_after == "compute"
+    combined = together([finding("DL001", 15_000, without(facts, "data_loading"))], facts)
+    assert combined is not None
+    assert combined.saving_us == pytest.approx(starved, rel=0.02)
+    assert combined.limit_after == "compute"
 
 
-def test_cheap_and_unpriced_findings_do_not_count(example: GetExample) -> None:
+def test_cheap_and_unpriced_findings_make_no_plan(example: GetExample) -> None:
     facts = example("slow_loader").facts
-    low = replace(finding("DL001", 100).finding, impact="low")
-    info = replace(low, impact="info", saving=None)
-    assert combine([Priced(low), Priced(info)], facts) is None
+    cheap = finding("DL001", 0.9 * MIN_FIRST_SHARE * facts.step_ns / 1e3)
+    info = finding("EF001", 0, saving=None, impact="info")
+    assert codes([cheap, info], facts) == []
+    assert codes([cheap, info, finding("LG001", 0.5 * facts.step_ns / 1e3)], facts) == ["LG001", "DL001"]
 
 
 def test_no_fix_saves_the_whole_step(example: GetExample) -> None:
     """Not even on a CPU-only run, where one path is the step."""
     facts = example("cpu_only").facts
     step_us = facts.step_ns / 1e3
-    most = finding("DL001", step_us)
-    combined = combine([most, finding("LG001", step_us)], facts)
+    combined = together([finding("DL001", step_us), finding("LG001", step_us)], facts)
     assert combined is not None
     assert combined.saving_us == pytest.approx(0.95 * step_us)
 
 
-def test_a_sampled_file_has_no_common_saving(example: GetExample, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_sampled_file_has_no_plan(example: GetExample, monkeypatch: pytest.MonkeyPatch) -> None:
     subject = example("slow_loader")
     assert subject.result.combined is not None
     monkeypatch.setattr(TraceQuality, "sampled_share", 0.01)
-    assert combine([Priced(one) for one in subject.result.findings], subject.facts) is None
+    assert codes([Priced(one) for one in subject.result.findings], subject.facts) == []
+
+
+class TestOrder:
+    """Loading takes 300 us before 500 us of GPU work, which the host then reads for 200 us: one after the other."""
+
+    @pytest.fixture
+    def facts(self) -> Facts:
+        machine = Machine()
+        for _ in range(5):
+            with machine.step():
+                machine.work(300, "load")
+                machine.launch(500)
+                machine.synchronize()
+                machine.work(200, "log")
+        return machine.facts()
+
+    @staticmethod
+    def removal(facts: Facts, name: str) -> RemoveHost:
+        return RemoveHost(area_of(facts, (facts.slices.name == facts.trace.names.index(name)).nonzero()[0]))
+
+    def test_the_largest_saving_goes_first(self, facts: Facts) -> None:
+        log, load = (finding(code, 900, self.removal(facts, name)) for code, name in (("A", "log"), ("B", "load")))
+        plan = make_plan([log, load], facts)
+        assert [row.fix.finding.code for row in plan.rows] == ["B", "A"]
+        assert [row.saving_ns for row in plan.rows] == pytest.approx([300_000, 200_000])
+        assert [row.needs for row in plan.rows] == [(), ()]
+
+    @pytest.mark.parametrize(
+        ("attributes", "first"),
+        [
+            ({}, "B"),
+            ({"confidence": "medium"}, "A"),
+            ({"risk": "Changes numerics"}, "A"),
+            ({"effort": "Weeks"}, "A"),
+        ],
+    )
+    def test_of_two_that_are_close_the_surer_safer_or_simpler_one(
+        self, facts: Facts, attributes: dict[str, str], first: str
+    ) -> None:
+        smaller, larger = finding("A", 250, effort="One line"), finding("B", 260, **{"effort": "One line"} | attributes)
+        assert codes([smaller, larger], facts)[0] == first
+
+    def test_one_that_is_not_close_waits(self, facts: Facts) -> None:
+        assert codes([finding("A", 150), finding("B", 260, confidence="low")], facts) == ["B", "A"]
+
+    def test_fixes_that_the_first_makes_useless_are_not_in_the_plan(self, facts: Facts) -> None:
+        """Both fixes remove the same work."""
+        twice = [finding(code, 300, self.removal(facts, "load")) for code in ("A", "B")]
+        plan = make_plan(twice, facts)
+        assert [row.fix.finding.code for row in plan.rows] == ["A"]
+        ranked = in_order(twice, plan, facts)
+        assert [one.finding.code for one in ranked] == ["A", "B"]  # but it stays a finding, with what it saves alone
+        assert ranked[1].finding.saving is not None
+        assert ranked[1].finding.saving.est_us == 300
+
+
+class TestEachOthersLimit:
+    """The host needs 405 us a step and the GPU 401, overlapping: a fix of only one side gives nothing."""
+
+    @pytest.fixture
+    def facts(self) -> Facts:
+        machine = Machine()
+        for _ in range(6):
+            with machine.step():
+                machine.work(400, "load")
+                machine.launch(400)
+        return machine.facts()
+
+    @pytest.fixture
+    def halves(self, facts: Facts) -> list[Priced]:
+        load = facts.slices.name == facts.trace.names.index("load")
+        host = RemoveHost(area_of(facts, load.nonzero()[0]), 0.5)
+        return [
+            finding("A", 200, host),
+            finding("B", 200, ScaleWork(facts.gpu.is_kernel, 0.5)),
+        ]
+
+    def test_alone_they_are_no_plan(self, facts: Facts, halves: list[Priced]) -> None:
+        for one in halves:
+            assert codes([one], facts) == []
+
+    def test_together_the_second_needs_the_first(self, facts: Facts, halves: list[Priced]) -> None:
+        plan = make_plan(halves, facts)
+        assert len(plan.rows) == 2
+        first, second = plan.rows
+        assert first.needs == ()
+        assert second.needs == (1,)
+        assert second.alone_ns < 0.1 * second.saving_ns
+        assert plan.saving_ns == pytest.approx(200_000, rel=0.05)
+
+    def test_one_that_adds_nothing_to_them_is_not_dragged_along(self, facts: Facts, halves: list[Priced]) -> None:
+        idle = finding("C", 100, DropSync((facts.slices.name < 0).nonzero()[0]))
+        assert sorted(codes([idle, *halves], facts)) == ["A", "B"]
+
+
+def test_without_a_replay_to_trust_the_plan_has_one_row() -> None:
+    machine = Machine()
+    for _ in range(5):
+        with machine.step():
+            machine.work(300, "load")
+            machine.launch(100, after=machine.now + 508)  # half a millisecond late, for no reason
+            machine.synchronize()
+    facts = machine.facts()
+    assert not facts.replay_trusted
+    assert codes([finding("A", 300), finding("B", 200)], facts) == ["A"]
+
+
+def test_the_findings_of_several_ranks_follow_the_plan_of_one() -> None:
+    a, b, c = (finding(code, 1).finding for code in "ABC")
+    assert plan_first([a, b, c], [c, a]) == [c, a, b]
+    assert plan_first([a, b], []) == [a, b]
