@@ -72,7 +72,8 @@ class DataloaderStall(Rule):
             return
         rows = loader_rows(facts)
         start, end = facts.slices.start[rows], facts.slices.end[rows]
-        plan = plan_loader(facts, typical_ns(facts, start, end - start), facts.step_ns - stall)
+        loading = typical_ns(facts, start, end - start)
+        plan = plan_loader(facts, loading, facts.step_ns - stall)
         sites = by_site(facts, rows, facts.stalled_within(start, end))
         inside = functions_inside(facts, rows)
         who = "The GPU" if facts.has_gpu else "The main thread"
@@ -89,7 +90,9 @@ class DataloaderStall(Rule):
             title, cause = "Make batches cheaper to load", "The worker processes already use all free cores"
         else:
             title, cause = "Use more data loader workers", "The worker processes build batches too slowly"
-        left = min(stall, ready_ns or max(plan.left_ns, 0.0 if plan.multiprocess else hand_over_ns))
+        receiving_ns = ready_ns or (0.0 if plan.multiprocess else hand_over_ns)
+        receiving_ns -= loading - stall  # GPU work hides as much of it as it hides of loading
+        left = min(stall, max(0.0, receiving_ns, 0.0 if ready_ns else plan.left_ns))
         saved = stall - left
         if saved < self.min_share * facts.step_ns and not plan.multiprocess:
             return  # workers cost the host more time than they give back

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from fixtures.generate import Planted, generate
+from fixtures.job import Job
 from fixtures.scenarios import SCENARIOS
 from traceopt.analyzer.facts import Facts
 from traceopt.result.document import Result
@@ -27,6 +28,9 @@ SPORADIC = ("LB004", "LB005", "DL005", "DL006")  # they hit some steps; the mean
 HANDMADE = ("CM007", "CV003", "LB006", "TC003")  # no scenario of fixtures/ plants them: below
 BY_SIZE = ("CM008", "GM005", "IN001", "TC005")  # without a fixed twin of their own: in the tests of their family
 ELSEWHERE = ("TQ", "MM", "EF", "CM004", "CM005")  # with tests of their own; the last two need all ranks
+
+# A worker's batch takes DL001's `hand_over_ms` to receive where nothing hides it; in the fixed twins it takes less.
+MORE_TO_RECEIVE_US = 1_000 - Job.load_us
 
 RULES = {rule.code: rule for rule in builtin_rules() if not rule.code.startswith(ELSEWHERE)}
 CASES = {f"{name}-{code}": (name, code) for name, plan in SCENARIOS.items() for code in plan.codes if code in RULES}
@@ -152,7 +156,9 @@ class TestFiveFaults:
         named = [(places(f), saving_of(f).est_us) for f in of_code(faulty.result, code)]
         here = [estimate for where, estimate in named if planted.site in where]
         assert here, named
-        assert here[0] == pytest.approx(median_cost_us(planted), rel=0.10)
+        assert here[0] == pytest.approx(
+            median_cost_us(planted) - (MORE_TO_RECEIVE_US if code == "DL001" else 0), rel=0.05
+        )
 
     def test_fixed_twin_is_silent(self, example: GetExample) -> None:
         findings = loud(example("five_faults", fixed=True).result.findings)

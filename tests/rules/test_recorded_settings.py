@@ -100,7 +100,7 @@ class TestWorkers:
         assert "num_workers=1" in str(found.fix.code)
         assert found.confidence == "medium"
         assert found.saving is not None
-        assert found.saving.low_us < 0.5 * found.saving.est_us
+        assert found.saving.est_us < 0.5 * found.saving.high_us
         assert " of it remains, because 1 worker is too few without cheaper items." in found.saving.basis
 
     def stalled(self, **fields: Any) -> Finding:
