@@ -31,9 +31,9 @@ def analyzed(example: Example, **amounts: float) -> Result:
     return analyze(str(example.path), debug=True, **amounts)  # type: ignore[arg-type]
 
 
-def test_rate_of_the_mean_step(healthy: Example) -> None:
+def test_rate_of_the_typical_step(healthy: Example) -> None:
     found = analyzed(healthy, tokens_per_step=TOKENS, samples_per_step=2).throughput
-    steps = healthy.planted.step_us
+    steps = healthy.planted.step_us[1:]  # the host is ahead, so the first of its marks is shorter than the steps
     assert found is not None
     assert found.tokens_per_s == pytest.approx(TOKENS * 1e6 * len(steps) / sum(steps), rel=1e-3)
     assert found.samples_per_s == pytest.approx((found.tokens_per_s or 0) / 1024, abs=0.01)
