@@ -70,17 +70,17 @@ def busy_names(facts: Facts) -> frozenset[str]:
 
 def parts_of(facts: Facts, replayed: Replayed) -> dict[str, float]:
     """Exclusive parts by name, ns of the typical step. They sum to the step."""
-    complete, typical = replayed.timing.complete, replayed.graph.typical
-    window = union(complete[typical], complete[typical + 1])
+    complete, settled = replayed.timing.complete, replayed.graph.settled
+    window = union(complete[settled], complete[settled + 1])
     spent = _host_time(facts, replayed)
     if facts.has_gpu:
         parts, starved, queued = _device_parts(facts, replayed, window)
         parts |= _starved_parts(facts, replayed, spent, starved) | {QUEUED: float(queued)}
     else:
         step = np.searchsorted(replayed.graph.borders, np.arange(len(replayed.rows))) - 1
-        counts = np.isin(step, typical)
+        counts = np.isin(step, settled)
         parts = {name: float(amount[counts].sum()) for name, amount in spent.items()}
-    return {name: ns / len(typical) for name, ns in parts.items()}
+    return {name: ns / len(settled) for name, ns in parts.items()}
 
 
 def _device_parts(facts: Facts, replayed: Replayed, window: Intervals) -> tuple[dict[str, float], Intervals, int]:

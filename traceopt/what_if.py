@@ -186,7 +186,7 @@ def _document(
         limit_before=limit_of(parts_before),
         limit_after=limit_of(parts_after),
         parts=[
-            WhatIfPart(name, labels[name], us(ns), us(parts_after[name]))
+            WhatIfPart(name, labels[name], us(ns * to_measured), us(parts_after[name] * to_measured))
             for name, ns in parts_before.items()
             if us(ns) or us(parts_after[name])
         ],

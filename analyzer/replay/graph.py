@@ -28,6 +28,7 @@ from traceopt.analyzer.vocabulary import op_names
 
 HOST = -1  # Rows.stream
 OWN_NS = 5_000  # what a waiting call costs in addition
+MIN_SETTLED = 2  # steps after the first: with fewer, the first counts as well
 
 
 class Rows(Struct, frozen=True):
@@ -65,7 +66,15 @@ class Graph(Struct, frozen=True, dict=True):
     fixed: int
     borders: I8  # the row that begins the first step and the rows that end a step; shape (steps + 1,)
     profiler: Intervals  # when the profiler delayed the host; no change removes this
-    typical: I8  # indices of the typical steps: the duration of a step is their mean
+    typical: I8  # indices of the typical steps
+
+    @cached_property
+    def settled(self) -> I8:
+        """Indices of the steps whose mean is the duration of a replayed step: the typical ones without the first
+        recorded step, which has none before it that it could overlap with. With few steps it counts as well.
+        """
+        later = self.typical[self.typical > 0]
+        return later if len(later) >= MIN_SETTLED else self.typical
 
     @cached_property
     def changeable(self) -> I8:

@@ -43,8 +43,8 @@ class Replayed(Struct, frozen=True, dict=True):
 
     @property
     def step_ns(self) -> float:
-        """Duration of a step: the mean of those that are typical as recorded."""
-        return max(1.0, float(self.per_step_ns[self.graph.typical].mean()))
+        """Duration of a step: the mean of the typical ones after the first."""
+        return max(1.0, float(self.per_step_ns[self.graph.settled].mean()))
 
 
 def replay(graph: Graph, steps: Steps, changes: Sequence[Change] = ()) -> Replayed:
