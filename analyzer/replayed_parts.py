@@ -134,7 +134,7 @@ def _host_time(facts: Facts, replayed: Replayed) -> dict[str, npt.NDArray[np.flo
     left = graph.rows.host - removed
     left -= traced
     spent[UNTRACED] = spent[UNTRACED] + np.maximum(left, 0, out=left)
-    total = np.add(traced, spent[UNTRACED], out=traced)
+    total = np.add(traced, left, out=traced)
     scale = np.divide(replayed.rows.host, total, out=np.zeros(len(begin)), where=total > 0)
     for amount in spent.values():
         if amount is not none:

@@ -1,0 +1,237 @@
+"""The plan adds up, its first fix is true alone, and the verdict follows from the plan: on every trace."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from itertools import combinations
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from msgspec import Struct
+from msgspec.structs import replace
+
+from fixtures.real_traces import TRACES, expected
+from fixtures.scenarios import SCENARIOS
+from traceopt.analyzer.facts import Facts
+from traceopt.analyzer.reading.trace_reader import read_trace
+from traceopt.analyzer.replayed_parts import treated_part
+from traceopt.assembly import verdict
+from traceopt.assembly.rank_document import rank_document
+from traceopt.errors import InputError
+from traceopt.result.document import Result
+from traceopt.result.quantities import percent
+from traceopt.result.rows import PlanRow
+from traceopt.rules.engine import RulesOutcome, run_rules
+from traceopt.rules.registry import builtin_rules
+from traceopt.rules.savings.price import Priced
+from traceopt.rules.savings.pricing import gain_ns
+from traceopt.what_if import what_if
+
+if TYPE_CHECKING:
+    from conftest import GetExample
+
+LEGACY = "public/pl_0trace.json.gz"  # of torch.autograd.profiler, which is refused
+REAL = [name for name, seen in expected().items() if all(one["kind"] != "not_a_trace" for one in seen["present"])]
+REAL += [f"public/{path.name}" for path in sorted((TRACES / "public").glob("*.json.gz"))]
+
+ROUNDING_US = 0.002
+MOSTLY_IDLE = 0.9
+# Why nothing can be fixed although the GPU hardly works.
+REASONS = [verdict._CAUSE[name] for name in ("unrecorded", "queued", "hole", "startup", "loader_startup")]
+
+
+class Analysis(Struct, frozen=True):
+    facts: Facts
+    outcome: RulesOutcome
+    document: Result
+
+    @property
+    def first(self) -> Priced:
+        """The first fix of the plan."""
+        return self.outcome.priced[self.document.plan[0].finding]
+
+
+def analysis_of(facts: Facts) -> Analysis:
+    outcome = run_rules([rule() for rule in builtin_rules()], facts, debug=True)
+    return Analysis(facts, outcome, rank_document(facts, outcome))
+
+
+def faults_of(analysis: Analysis) -> list[str]:
+    found = [*sums(analysis.document), *rows(analysis.document), *first_fix(analysis), *idle_share(analysis.document)]
+    return [*found, *named_limit(analysis), *silence(analysis)]
+
+
+def sums(document: Result) -> Iterator[str]:
+    """What does not add up: the rows, and the step after each."""
+    if not document.plan:
+        if document.combined is not None:
+            yield "fixes are combined without a plan"
+        return
+    if document.combined is None or document.step.typical_us is None:
+        yield "a plan without the fixes combined"
+        return
+    step_us = document.step.typical_us
+    for row in document.plan:
+        step_us -= row.saving_us
+        if row.step_us_after != pytest.approx(step_us, abs=ROUNDING_US * len(document.plan)):
+            yield f"{row.code}: the step after it is {row.step_us_after}, not {step_us}"
+    together_us = sum(row.saving_us for row in document.plan)
+    if document.combined.saving_us != pytest.approx(together_us, abs=ROUNDING_US):
+        yield f"the rows save {together_us}, together {document.combined.saving_us}"
+    if document.combined.step_us_after != document.plan[-1].step_us_after:
+        yield "the step after all fixes is not that after the last row"
+    if document.combined.codes != [row.code for row in document.plan]:
+        yield "the combined fixes are not those of the plan"
+
+
+def rows(document: Result) -> Iterator[str]:
+    """Rows that name another finding, need a later row, or share their cause with another row."""
+    for number, row in enumerate(document.plan, 1):
+        if document.findings[row.finding].code != row.code:
+            yield f"row {number} names another finding"
+        if any(not 1 <= needed < number for needed in row.needs):
+            yield f"row {number} needs {row.needs}"
+        if row.needs and row.alone_us >= row.saving_us:
+            yield f"row {number} needs no other: alone it saves {row.alone_us} of {row.saving_us}"
+        if not 0 <= row.low_us <= row.saving_us <= row.high_us:
+            yield f"row {number}: {row.low_us} <= {row.saving_us} <= {row.high_us}"
+    for one, other in combinations([document.findings[row.finding] for row in document.plan], 2):
+        if one.code in other.shares_cause_with or other.code in one.shares_cause_with:
+            yield f"{one.code} and {other.code} share a cause"
+
+
+def first_fix(analysis: Analysis) -> Iterator[str]:
+    """Whether the first row saves alone what it states."""
+    if not analysis.document.plan:
+        return
+    row, fix, facts = analysis.document.plan[0], analysis.first, analysis.facts
+    if row.needs or row.saving_us > row.alone_us + ROUNDING_US:
+        yield f"{row.code} saves {row.alone_us} alone, {row.saving_us} as the first"
+    if fix.price is not None and fix.changes and facts.replay_error is not None:
+        alone_us = min(gain_ns(facts, fix.changes), fix.price.bounds_ns[1]) / 1e3
+        if row.alone_us != pytest.approx(alone_us, abs=ROUNDING_US):
+            yield f"{row.code} states {row.alone_us}, its replay {alone_us}"
+
+
+def idle_share(document: Result) -> Iterator[str]:
+    """Whether the idle time of the verdict is that of the parts."""
+    said = re.search(r"GPU (?:is|seems) idle for (\S+) of", document.verdict)
+    parts = percent(sum(part.share for part in document.breakdown if not part.busy))
+    if said is not None and said[1] != parts:
+        yield f"idle for {said[1]} in the verdict, {parts} in the parts"
+
+
+def named_limit(analysis: Analysis) -> Iterator[str]:
+    """Whether the first fix treats the limit that the verdict names."""
+    said = analysis.document.verdict
+    named = {name for name, sentence in verdict._CAUSE.items() if sentence in said}
+    if "It is the bottleneck" in said:
+        named.add("communication")
+    if "They are the bottleneck" in said:
+        named.add("copies")
+    if not named or not analysis.document.plan or not analysis.first.changes:
+        return
+    treated = treated_part(analysis.facts, analysis.first.changes)
+    if treated not in named:
+        yield f"{' or '.join(sorted(named))} is the bottleneck, but {analysis.first.finding.code} treats {treated}"
+
+
+def silence(analysis: Analysis) -> Iterator[str]:
+    """A GPU that hardly works, and nothing to fix: why?"""
+    said, state = analysis.document.verdict, analysis.facts.state
+    idle = analysis.document.gpu.idle_share or 0.0
+    explained = state is not None or any(reason in said for reason in REASONS)
+    if idle >= MOSTLY_IDLE and verdict.NO_FIX in said and not explained:
+        yield f"idle for {percent(idle)}, and nothing to fix: {said}"
+
+
+@pytest.mark.parametrize("fixed", [False, True])
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_generated_traces(example: GetExample, scenario: str, fixed: bool) -> None:
+    assert faults_of(analysis_of(example(scenario, fixed).facts)) == []
+
+
+@pytest.mark.real_traces
+@pytest.mark.parametrize("file", [file for file in REAL if file != LEGACY])
+def test_real_traces(file: str) -> None:
+    path = TRACES / file
+    with path.open("rb") as stream:
+        analysis = analysis_of(Facts(read_trace(stream, path.name)))
+    assert faults_of(analysis) == []
+    assert_what_if_agrees(path, analysis.document)
+
+
+@pytest.mark.parametrize("scenario", ["slow_loader", "five_faults", "exposed_allreduce", "launch_bound", "fp32_matmul"])
+def test_what_if_gives_what_the_first_row_states(example: GetExample, scenario: str) -> None:
+    subject = example(scenario)
+    assert subject.result.plan
+    assert_what_if_agrees(subject.path, subject.result)
+
+
+def assert_what_if_agrees(path: Path, document: Result) -> None:
+    """`traceopt whatif --fix` replays the findings of a code, not limited to what was measured of them."""
+    if not document.plan:
+        return
+    row = document.plan[0]
+    try:
+        replayed = what_if(str(path), [row.code])
+    except InputError as error:
+        assert "cannot be replayed" in str(error)  # noqa: PT017 - a fix without known changes
+        return
+    assert replayed.before_us == document.step.typical_us
+    assert replayed.saving_us >= row.alone_us - ROUNDING_US
+    assert sum(part.before_us for part in replayed.parts) == pytest.approx(replayed.before_us, rel=1e-5)
+    assert sum(part.after_us for part in replayed.parts) == pytest.approx(replayed.after_us, rel=1e-5)
+
+
+class TestTheChecksSeeWhatTheyLookFor:
+    @pytest.fixture
+    def analysis(self, example: GetExample) -> Analysis:
+        analysis = analysis_of(example("five_faults").facts)
+        assert len(analysis.document.plan) > 1
+        return analysis
+
+    @staticmethod
+    def changed(analysis: Analysis, place: int, **values: object) -> list[str]:
+        """The faults after some values of a row have changed."""
+        plan: list[PlanRow] = list(analysis.document.plan)
+        plan[place] = replace(plan[place], **values)
+        return faults_of(replace(analysis, document=replace(analysis.document, plan=plan)))
+
+    @pytest.mark.parametrize(
+        ("place", "values"),
+        [
+            (0, {"saving_us": 1.0}),
+            (0, {"alone_us": 1.0}),
+            (0, {"step_us_after": 1.0}),
+            (0, {"needs": [1]}),
+            (1, {"needs": [2]}),
+            (1, {"finding": 0}),
+            (1, {"low_us": 1e9}),
+        ],
+    )
+    def test_wrong_rows(self, analysis: Analysis, place: int, values: dict[str, object]) -> None:
+        assert self.changed(analysis, place, **values)
+
+    def test_a_shared_cause(self, analysis: Analysis) -> None:
+        first, second, *others = analysis.document.findings
+        findings = [replace(first, shares_cause_with=[second.code]), second, *others]
+        assert faults_of(replace(analysis, document=replace(analysis.document, findings=findings)))
+
+    @pytest.mark.parametrize(
+        "said",
+        [
+            "The GPU is idle for 3% of the step.",
+            "Exposed (non-overlapped) communication takes 50% of the step. It is the bottleneck.",
+            "Allocating device memory is the bottleneck.",
+        ],
+    )
+    def test_wrong_verdicts(self, analysis: Analysis, said: str) -> None:
+        assert faults_of(replace(analysis, document=replace(analysis.document, verdict=said)))
+
+    def test_silence(self, analysis: Analysis) -> None:
+        gpu = replace(analysis.document.gpu, idle_share=0.98)
+        document = replace(analysis.document, gpu=gpu, verdict=verdict.NO_FIX)
+        assert faults_of(replace(analysis, document=document))
