@@ -131,8 +131,8 @@ def hide_collectives(
 def scaled(facts: Facts, work: Mask, factor: float | npt.NDArray[np.float64]) -> Changes:
     """Masked work takes `factor` times as long.
 
-    If the host is far ahead, the device still works on the steps after the window ends. A mask limited to the window
-    misses that work, so it is scaled like work of the same name inside the window.
+    A mask limited to the typical steps misses the work of the others, behind which that of typical steps may wait. So
+    it is scaled like work of the same name in the typical steps.
     """
     inside = facts.gpu.in_window > 0
     if inside.all() or _goes_beyond(facts, work):
