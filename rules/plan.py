@@ -80,9 +80,11 @@ class _Savings:
         key = frozenset(id(fix) for fix in fixes if fix.changes)
         if key not in self._shares:
             changes = [change for fix in fixes for change in fix.changes]
-            before = self._facts.replayed.step_ns
-            self._shares[key] = self._facts.replay(changes).step_ns / before if changes else 1.0
+            self._shares[key] = self._share_left(changes) if changes else 1.0
         return self._facts.step_ns * self._shares[key]
+
+    def _share_left(self, changes: Sequence[Change]) -> float:
+        return self._facts.replay(changes).step_ns / self._facts.replayed.step_ns
 
     def of(self, fix: Priced, given: Sequence[Priced]) -> float:
         """What a fix saves after others: at most what was measured of it."""
@@ -102,7 +104,7 @@ class _Savings:
         if found is None or fix.price is None or not fix.changes or not self.replayed:
             return found.high_us * 1e3 if found is not None else 0.0
         changes = [change for one in given for change in one.changes]
-        left_ns = self._facts.replay([*changes, *fix.best]).step_ns / self._facts.replayed.step_ns * self._facts.step_ns
+        left_ns = self._share_left([*changes, *fix.best]) * self._facts.step_ns
         return min(self._left_ns(given) - left_ns, fix.price.bounds_ns[2])
 
     @property

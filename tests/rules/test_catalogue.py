@@ -14,7 +14,7 @@ from fixtures.generate import generate
 from fixtures.scenarios import SCENARIOS
 from traceopt.api import analyze
 from traceopt.result.document import Check, Result
-from traceopt.result.finding import HIGH_IMPACT_SHARE, MEDIUM_IMPACT_SHARE, Finding
+from traceopt.result.finding import Finding, impact_of_share
 from traceopt.rules.registry import TRACE_QUALITY, builtin_rules
 from traceopt.rules.rule import Rule
 from traceopt.testing import events as build
@@ -59,7 +59,16 @@ class TestPage:
             example("healthy").facts.lacks(requirement)  # KeyError for one that does not exist
 
 
-def assert_finding(finding: Finding, step_us: float) -> None:
+def assert_findings(result: Result) -> None:
+    """The impact is that of the saving alone, or of what the fix saves after others."""
+    assert result.step.typical_us
+    after_others = {row.finding for row in result.plan if row.saving_us > row.alone_us}
+    for place, finding in enumerate(result.findings):
+        unlocked = finding.saving is not None and "once the other limits of the step are gone" in finding.saving.basis
+        assert_finding(finding, result.step.typical_us, unlocked=unlocked or place in after_others)
+
+
+def assert_finding(finding: Finding, step_us: float, *, unlocked: bool) -> None:
     assert finding.why.strip()
     assert re.search(r"\d", finding.why), f"no measured number: {finding.why}"
     assert finding.why.endswith((".", "?"))
@@ -75,18 +84,15 @@ def assert_finding(finding: Finding, step_us: float) -> None:
     assert 0 <= saving.low_us <= saving.est_us <= saving.high_us <= step_us
     assert saving.share == pytest.approx(saving.est_us / step_us, abs=1e-5)
     assert saving.basis.strip()
-    by_share = {"high": (HIGH_IMPACT_SHARE, 1.0), "medium": (MEDIUM_IMPACT_SHARE, HIGH_IMPACT_SHARE)}
-    low, high = by_share.get(finding.impact, (0.0, MEDIUM_IMPACT_SHARE))
-    assert low <= saving.share <= high
+    alone = ("low", "medium", "high").index(impact_of_share(saving.share))
+    stated = ("low", "medium", "high").index(finding.impact)
+    assert alone == stated or (alone < stated and unlocked)
 
 
 @every_trace
 class TestResult:
     def test_findings_are_sound(self, example: GetExample, scenario: str, fixed: bool) -> None:
-        result = example(scenario, fixed).result
-        assert result.step.median_us
-        for finding in result.findings:
-            assert_finding(finding, result.step.median_us)
+        assert_findings(example(scenario, fixed).result)
 
     def test_every_rule_answers(self, example: GetExample, scenario: str, fixed: bool) -> None:
         """With a sentence; rules that raise fail the test, because examples are analyzed with debug=True."""
@@ -105,9 +111,12 @@ class TestResult:
         assert again == result
 
     def test_findings_are_ranked(self, example: GetExample, scenario: str, fixed: bool) -> None:
+        """Those of the plan in its order, then the others by their impact."""
         order = {"high": 0, "medium": 1, "low": 2, "info": 3}
-        findings = example(scenario, fixed).result.findings
-        keys = [(order[f.impact], -(f.saving.est_us if f.saving else 0.0)) for f in findings]
+        result = example(scenario, fixed).result
+        assert [row.finding for row in result.plan] == list(range(len(result.plan)))
+        others = result.findings[len(result.plan) :]
+        keys = [(order[f.impact], -(f.saving.est_us if f.saving else 0.0)) for f in others]
         assert keys == sorted(keys)
 
 
@@ -169,9 +178,7 @@ def test_no_rule_raises_or_invents(without: Callable[[str, str], Result], scenar
     assert [check for check in result.checks if check.status == "error"] == []
     for check in result.checks:
         assert_sentence(check)
-    assert result.step.median_us
-    for finding in result.findings:
-        assert_finding(finding, result.step.median_us)
+    assert_findings(result)
     assert sum(part.share for part in result.breakdown) == pytest.approx(1, abs=1e-4)
     assert Result.from_json(result.to_json()) == result
 

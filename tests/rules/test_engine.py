@@ -22,6 +22,11 @@ if TYPE_CHECKING:
 
 class FakeFacts:
     state = None
+    step_ns = 1e6
+    replay_trusted = False  # savings are as the rules state them
+    replay_error = None
+    quality = SimpleNamespace(sampled_share=None)
+    call_sites = SimpleNamespace(user_caller_of=lambda *_: None)
     device = SimpleNamespace(vendor="nvidia")
     quality = SimpleNamespace(sampled_share=0.5)  # no plan: findings come by their own savings
     step_ns = 1e6
@@ -159,12 +164,16 @@ def test_trace_quality_runs_first_and_becomes_notes() -> None:
 
 
 @given(st.lists(st.tuples(st.sampled_from(["AA001", "BB001"]), st.floats(0, 999)), max_size=12), st.randoms())
-def test_findings_come_most_valuable_first_in_any_order(planted: list[tuple[str, float]], random: Any) -> None:
+def test_findings_come_in_the_order_of_the_plan_then_most_valuable_first(planted: list[tuple[str, float]], random: Any) -> None:
     rules = [variant(code)(savings=(us,)) for code, us in planted]
     expected = [(f.code, f.why) for f in ask(*rules).findings]
     random.shuffle(rules)
-    findings = ask(*rules).findings
-    assert [(f.code, f.why) for f in findings] == expected
+    outcome = ask(*rules)
+    assert [(f.code, f.why) for f in outcome.findings] == expected
+    assert outcome.plan is not None
+    planned = len(outcome.plan.rows)
+    assert [row.fix.finding.why for row in outcome.plan.rows] == [why for _, why in expected[:planned]]
+    findings = outcome.findings[planned:]
     ranks: list[Impact] = ["high", "medium", "low", "info"]
     keys = [(ranks.index(f.impact), -(f.saving.est_us if f.saving else 0), f.code) for f in findings]
     assert keys == sorted(keys)
