@@ -23,8 +23,8 @@ def test_it(scenario, number):
 def test_tests_of_one_group_run_on_one_worker(tmp_path: Path) -> None:
     (tmp_path / "test_some.py").write_text(TESTS)
     (tmp_path / "pytest.ini").touch()
-    command = [sys.executable, "-m", "pytest", "-p", "scheduling", "-n", "2", "--dist", "loadgroup"]
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent)}
+    command = [sys.executable, "-m", "pytest", "-p", "xdist", "-p", "scheduling", "-n", "2", "--dist", "loadgroup"]
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
     assert "12 passed" in done.stdout, done.stdout + done.stderr
     workers = defaultdict(set)

@@ -8,6 +8,7 @@ import os
 import socket
 import subprocess
 import sys
+import tempfile
 from collections import Counter
 from dataclasses import dataclass
 from functools import cached_property
@@ -16,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 SCRIPTS = Path(__file__).parent / "scripts"
-TIMEOUT_S = 600
+TIMEOUT_S = 300
 PORT = "PORT"  # as a word of a command: a port that is free when it starts
 TORCH = tuple(int(part) for part in version("torch").split(".")[:2])
 
@@ -122,11 +123,12 @@ class Runner:
     def run(self, *words: str, options: tuple[str, ...] = (), bare: bool = False) -> Run:
         key = (words, options, bare)
         if key not in self._runs:
-            self._runs[key] = self._execute(list(words), options, bare, self._folder / str(len(self._runs)))
+            folder = Path(tempfile.mkdtemp(dir=self._folder))  # a run that failed has left its own
+            self._runs[key] = self._execute(list(words), options, bare, folder)
         return self._runs[key]
 
     def _execute(self, words: list[str], options: tuple[str, ...], bare: bool, folder: Path) -> Run:
-        (folder / "work").mkdir(parents=True)
+        (folder / "work").mkdir()
         words = [str(SCRIPTS / word) if word.endswith((".py", ".sh")) else word for word in words]
         words = [free_port() if word == PORT else word for word in words]
         python = [sys.executable] if words[0].endswith(".py") or words[0] == "-m" else []
