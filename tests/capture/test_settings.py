@@ -13,10 +13,13 @@ from traceopt.api import analyze
 from traceopt.result.document import Result
 from traceopt.result.finding import Finding
 
+KINDS = ("no_workers", "restarts", "no_restarts", "debugging", "collector", "contention")
+ALL = pytest.mark.run("settings.py", *KINDS)
 
-def result_of(run: Run) -> Result:
+
+def result_of(run: Run, kind: str) -> Result:
     assert run.code == 0, run.stderr
-    return analyze([str(run.folder)], debug=True)
+    return analyze([str(trace.path) for trace in run.traces_of(kind).values()], debug=True)
 
 
 def the(result: Result, code: str) -> Finding:
@@ -29,9 +32,9 @@ def reason(result: Result, code: str) -> str:
     return next(check.reason for check in result.checks if check.code == code)
 
 
-@pytest.mark.run("settings.py", "no_workers")
+@ALL
 def test_the_number_of_workers_follows_from_what_was_measured(run: Run) -> None:
-    fix = the(result_of(run), "DL001").fix
+    fix = the(result_of(run, "no_workers"), "DL001").fix
     cores = len(os.sched_getaffinity(0))
     times = r"building a batch takes \d+\.\d ms, and the rest of the step takes \d+(\.\d)? (ms|µs)\. \d+ workers "
     assert re.match(rf"With num_workers=0 and {cores} cores?, {times}", fix.text)
@@ -42,36 +45,36 @@ def test_the_number_of_workers_follows_from_what_was_measured(run: Run) -> None:
     )
 
 
-@pytest.mark.run("settings.py", "restarts")
+@ALL
 def test_restarts_of_workers_are_counted(run: Run) -> None:
-    found = the(result_of(run), "DL006")
+    found = the(result_of(run, "restarts"), "DL006")
     assert "restarted 4 times in 40 steps" in found.why
     assert found.saving is not None
     assert 0 < found.saving.low_us <= found.saving.est_us
     assert "settings.py" in str(found.locations[0])
 
 
-@pytest.mark.run("settings.py", "no_restarts")
+@ALL
 def test_workers_that_persist_start_once(run: Run) -> None:
-    result = result_of(run)
+    result = result_of(run, "no_restarts")
     assert reason(result, "DL006") == "The workers were started only once."
 
 
-@pytest.mark.run("settings.py", "debugging")
+@ALL
 def test_anomaly_detection_is_found(run: Run) -> None:
-    found = the(result_of(run), "LG004")
+    found = the(result_of(run, "debugging"), "LG004")
     assert found.why.startswith("Anomaly detection is on")
     assert found.saving is not None
 
 
-@pytest.mark.run("settings.py", "no_workers")
+@ALL
 def test_without_debugging_modes_none_is_found(run: Run) -> None:
-    assert "no debugging switch was recorded as set" in reason(result_of(run), "LG004")
+    assert "no debugging switch was recorded as set" in reason(result_of(run, "no_workers"), "LG004")
 
 
-@pytest.mark.run("settings.py", "collector")
+@ALL
 def test_collections_are_found_with_the_line_that_makes_them(run: Run) -> None:
-    found = the(result_of(run), "PY001")
+    found = the(result_of(run, "collector"), "PY001")
     assert found.confidence == "high"
     assert re.search(r"\d+ collections, 39 of them full", found.why)
     assert "calls gc.collect() itself" in found.fix.text
@@ -82,9 +85,9 @@ def test_collections_are_found_with_the_line_that_makes_them(run: Run) -> None:
 
 
 @pytest.mark.skipif(not os.path.exists("/proc/self/schedstat"), reason="this system does not count waits")
-@pytest.mark.run("settings.py", "contention")
+@ALL
 def test_more_threads_than_cores_are_found(run: Run) -> None:
-    found = the(result_of(run), "PY002")
+    found = the(result_of(run, "contention"), "PY002")
     assert "4 threads (4 for operators and 0 workers) on 1 core." in found.why
     assert found.fix.code == "OMP_NUM_THREADS=1"
     assert found.saving is not None
@@ -93,7 +96,7 @@ def test_more_threads_than_cores_are_found(run: Run) -> None:
 @pytest.mark.run("settings.py", "no_workers", options=("--analyze",))
 def test_the_overhead_is_the_number_that_the_run_prints(run: Run) -> None:
     printed = re.search(r"Recorded steps took ([\d.]+)x \(timing\)", run.stdout)
-    assert printed is not None
-    result = result_of(run)
+    assert printed is not None, run.stderr
+    result = analyze(str(run.folder), debug=True)
     told = next((note.text for note in result.quality.notes if note.code == "TQ006"), reason(result, "TQ006"))
     assert f"Recorded steps took {printed[1]} times" in told

@@ -8,9 +8,9 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
-from importlib import import_module
 from typing import Any
 
+import quick_torch  # noqa: F401
 import torch
 from forked import run_forked
 from torch import Tensor, nn
@@ -95,6 +95,7 @@ KINDS = {
     )
 }
 
+IMPORTS = ("torch._dynamo.backends.debugging", "torch._inductor.compile_fx")
+
 if __name__ == "__main__":
-    import_module("torch._dynamo")
-    run_forked(KINDS, sys.argv[1:])
+    run_forked(KINDS, sys.argv[1:], imports=IMPORTS)

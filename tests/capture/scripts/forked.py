@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import sys
 from collections.abc import Callable, Sequence
+from importlib import import_module
 
 
-def run_forked(functions: dict[str, Callable[[], None]], kinds: Sequence[str]) -> None:
-    """Forks before anything is trained; `processes.json` then says which process ran which kind."""
+def run_forked(functions: dict[str, Callable[[], None]], kinds: Sequence[str], imports: Sequence[str] = ()) -> None:
+    """Forks before anything is trained; `processes.json` then says which process ran which kind.
+
+    `imports`: modules that several kinds use. They are imported once, without garbage collections. Later collections
+    leave them alone: in a fork, each collection would copy all their pages.
+    """
+    gc.disable()
+    for name in imports:
+        import_module(name)
+    gc.enable()
+    gc.freeze()
     processes = {}
     for kind in kinds:
         print(kind, flush=True)

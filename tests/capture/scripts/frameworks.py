@@ -6,9 +6,9 @@ Several kinds run in a process each. With --callback, those with a traceopt call
 from __future__ import annotations
 
 import sys
-from importlib import import_module
 from typing import Any
 
+import quick_torch  # noqa: F401
 import torch
 from forked import run_forked
 from torch import Tensor, nn
@@ -161,11 +161,11 @@ KINDS = {
     "accelerated": accelerated,
 }
 
+IMPORTS = ("accelerate", "lightning.pytorch", "transformers.models.bert.modeling_bert", "transformers.trainer")
+
 if __name__ == "__main__":
     kinds = [word for word in sys.argv[1:] if word in KINDS]
     if len(kinds) == 1:
         KINDS[kinds[0]]()
     else:
-        for name in ("accelerate", "lightning.pytorch", "transformers"):
-            import_module(name)
-        run_forked(KINDS, kinds)
+        run_forked(KINDS, kinds, imports=IMPORTS)

@@ -10,6 +10,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 
+import quick_torch  # noqa: F401
 import torch
 from forked import run_forked
 from torch import Tensor, nn

@@ -1,4 +1,7 @@
-"""Small runs with different settings, one function each: python settings.py KIND."""
+"""Small runs with different settings, one function each: python settings.py KIND...
+
+Several kinds run in a process each.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,9 @@ import sys
 import time
 from collections.abc import Callable
 
+import quick_torch  # noqa: F401
 import torch
+from forked import run_forked
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset
 
@@ -55,10 +60,6 @@ def no_workers() -> None:
     train(DataLoader(Slow(200, 2.0), batch_size=5))
 
 
-def slow_workers() -> None:
-    train(DataLoader(Slow(240, 8.0), batch_size=4, num_workers=2))
-
-
 def restarts() -> None:
     """Five epochs of eight steps each, and as many starts of two workers."""
     train(DataLoader(Slow(32, 0.1), batch_size=4, num_workers=2), epochs=5)
@@ -89,6 +90,13 @@ def contention() -> None:
     train(DataLoader(Slow(160, 0.0), batch_size=4), after_step=lambda: weight @ weight)
 
 
+KINDS: dict[str, Callable[[], None]] = {
+    function.__name__: function for function in (no_workers, restarts, no_restarts, debugging, collector, contention)
+}
+
 if __name__ == "__main__":
     torch.manual_seed(0)
-    globals()[sys.argv[1]]()
+    if len(sys.argv) == 2:
+        KINDS[sys.argv[1]]()
+    else:
+        run_forked(KINDS, sys.argv[1:])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 
+import quick_torch  # noqa: F401
 import torch
 from torch import Tensor, nn
 
