@@ -1,4 +1,4 @@
-"""Workflow commands that annotate a pull request on GitHub: gates, then findings, most expensive first."""
+"""Workflow commands that annotate a pull request on GitHub: gates, the plan, then the other findings."""
 
 from __future__ import annotations
 
@@ -18,9 +18,16 @@ _LEVELS = {"high": "warning", "medium": "warning", "low": "notice", "info": "not
 
 def render_github(result: Result, *, gates: Sequence[GateOutcome] = ()) -> str:
     """At most ten annotations. No string of the trace can start a command or end a property."""
-    findings = sorted(for_display(result).findings, key=lambda f: -f.saving.est_us if f.saving else 0.0)
     failed = [_gate(gate) for gate in gates if gate.status != "passed"]
-    return "".join([*failed, *map(_annotation, findings)][:ANNOTATIONS])
+    return "".join([*failed, *map(_annotation, _plan_first(for_display(result)))][:ANNOTATIONS])
+
+
+def _plan_first(result: Result) -> list[Finding]:
+    """The findings of the plan in its order, then the others, most expensive first."""
+    place = {row.finding: order for order, row in enumerate(result.plan)}
+    saved_us = [finding.saving.est_us if finding.saving is not None else 0.0 for finding in result.findings]
+    order = sorted(range(len(saved_us)), key=lambda index: (place.get(index, len(place)), -saved_us[index]))
+    return [result.findings[index] for index in order]
 
 
 def _gate(outcome: GateOutcome) -> str:
@@ -30,7 +37,7 @@ def _gate(outcome: GateOutcome) -> str:
 
 def _annotation(finding: Finding) -> str:
     saving = finding.saving
-    saved = f" saves about {quantities.saved_per_step(saving.est_us, saving.share)}" if saving is not None else ""
+    saved = f" saves about {quantities.saved_per_step(saving.est_us, saving.share)} alone" if saving is not None else ""
     properties = {"title": f"traceopt {finding.code}{saved}"}
     place = next(iter(repository_places(finding)), None)
     if place is not None:

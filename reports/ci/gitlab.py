@@ -22,7 +22,11 @@ def render_gitlab(result: Result) -> str:
         if not places:
             continue
         saving = finding.saving
-        saved = f", saves about {quantities.saved_per_step(saving.est_us, saving.share)}" if saving is not None else ""
+        saved = (
+            f", saves about {quantities.saved_per_step(saving.est_us, saving.share)} alone"
+            if saving is not None
+            else ""
+        )
         issues.append(
             {
                 # Has the code too, because GitLab does not show check_name.

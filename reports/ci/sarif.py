@@ -80,7 +80,9 @@ def _rule(finding: Finding) -> Json:
 
 def _result(finding: Finding, rule_index: int, fingerprint: str) -> Json:
     saving = finding.saving
-    saved = f": saves about {quantities.saved_per_step(saving.est_us, saving.share)}" if saving is not None else ""
+    saved = (
+        f": saves about {quantities.saved_per_step(saving.est_us, saving.share)} alone" if saving is not None else ""
+    )
     first, *others = repository_places(finding)
     properties: Json = {"confidence": finding.confidence, "effort": finding.effort, "risk": finding.risk}
     if saving is not None:

@@ -20,7 +20,16 @@ from markupsafe import Markup
 
 from traceopt.reports.html import plotly_figures, rank_chart, timeline_svg
 from traceopt.reports.html.compiled_assets import CompiledTemplates, cached
-from traceopt.reports.words import headline, memory_parts, names, not_recorded, part_styles, safe_text, sentences
+from traceopt.reports.words import (
+    headline,
+    memory_parts,
+    names,
+    not_recorded,
+    part_styles,
+    plan_numbers,
+    safe_text,
+    sentences,
+)
 from traceopt.reports.words.display import for_display
 from traceopt.result import packing, quantities
 from traceopt.result.document import Result
@@ -178,7 +187,9 @@ def environment() -> jinja2.Environment:
         ZOOM_SPANS=plotly_figures.ZOOM_SPANS,
         BINS=timeline_svg.BINS,
         MOST_ROWS=rank_chart.MOST_ROWS,
-        as_precise_as=quantities.as_precise_as,
+        plan_ms=plan_numbers.plan_ms,
+        row_numbers=plan_numbers.row_numbers,
+        step_after=plan_numbers.step_after,
         estimate_number=quantities.estimate_number,
         estimate_range=quantities.estimate_range,
         matrix_units=sentences.matrix_units,

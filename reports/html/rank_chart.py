@@ -139,7 +139,7 @@ def caption(result: Result) -> str:
     if len(known) > 1:
         (least, fastest), (most, slowest) = min(known), max(known)
         if quantities.ms_of_us(least) == quantities.ms_of_us(most):
-            sentences.append(f"The median step takes {quantities.ms_of_us(most)} on every rank.")
+            sentences.append(f"The typical step takes {quantities.ms_of_us(most)} on every rank.")
         else:
             named = "rank " if any(row.rank is not None for row in result.ranks) else ""
             ends = f"{quantities.ms_of_us(least)} ({named}{fastest}) to {quantities.ms_of_us(most)} ({named}{slowest})"

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from msgspec import Struct
 
 from traceopt.reports.text.markdown_escaping import code, code_block, folded, prose, table
-from traceopt.reports.words import comparison_words, headline, names, safe_text, sentences
+from traceopt.reports.words import comparison_words, headline, names, plan_numbers, safe_text, sentences
 from traceopt.reports.words.display import for_display
 from traceopt.result import quantities
 from traceopt.result.comparison import Comparison, FindingStatus, GateOutcome
@@ -129,29 +129,35 @@ def _fixes(result: Result, cards: list[sentences.Card], findings: int) -> list[s
         return []
     rows = []
     for card in cards:
-        finding, saving, row = card.finding, card.finding.saving, card.row
-        place = sentences.place(finding)
-        notes = [prose(note) for note in (finding.code, sentences.needs(card)) if note]
-        estimates = [row.saving_us if row else None, saving.est_us if saving else None]
+        place = sentences.place(card.finding)
+        notes = [prose(note) for note in (card.finding.code, sentences.needs(card)) if note]
         rows.append([
             str(card.number),
             f"{prose(sentences.title(card, result))} ({', '.join(notes)})",
-            *("–" if us is None else _ms(quantities.estimate_number(us)) for us in estimates),
-            "–" if row is None else _ms(quantities.as_precise_as(row.step_us_after, row.saving_us)),
-            finding.confidence.capitalize(),
+            *_savings(card, result),
+            card.finding.confidence.capitalize(),
             code(names.short_path(place)) if place else "–",
         ])  # fmt: skip
     below = []
-    if findings > len(cards):
-        below.append(f"{quantities.counted(findings - len(cards), 'more finding')} below.")
     if sum(card.row is not None for card in cards) > 1:
         below.append("Each saving counts on the fixes above it, so they add up.")
+    if findings > len(cards):
+        below.append(f"{quantities.counted(findings - len(cards), 'more finding')} below.")
     fixes = table(["", "Fix", "Saves (in this order)", "Alone", "Step after", "Confidence", "Where"], "rlrrrll", rows)
     return [fixes, " ".join(below)] if below else [fixes]
 
 
-def _ms(number: str) -> str:
-    return f"{number}{quantities.NO_BREAK_SPACE}ms"
+def _savings(card: sentences.Card, result: Result) -> tuple[str, str, str]:
+    """What a fix saves in the plan and alone, and the step after it. Outside the plan it only saves alone."""
+    if card.row is not None:
+        numbers = plan_numbers.row_numbers(card.row, result)
+        return numbers.saves, numbers.alone, numbers.step_after
+    saving = card.finding.saving
+    return (
+        "–",
+        "–" if saving is None else f"{quantities.estimate_number(saving.est_us)}{quantities.NO_BREAK_SPACE}ms",
+        "–",
+    )
 
 
 def _changes(against: Comparison | None) -> list[str]:
@@ -175,7 +181,7 @@ def _advice(card: sentences.Card) -> str:
     blocks = [f"#### {card.number}. {prose(finding.title)} ({prose(finding.code)})", prose(finding.why)]
     if saving is not None:
         blocks.append(
-            f"Saves {quantities.estimate_range(saving.low_us, saving.high_us)} per step. {prose(saving.basis)}"
+            f"Saves {quantities.estimate_range(saving.low_us, saving.high_us)} per step alone. {prose(saving.basis)}"
         )
     blocks.append(f"{prose(finding.fix.text)} Effort: {prose(finding.effort)}. Risk: {prose(finding.risk)}.")
     if finding.fix.patch:
@@ -213,7 +219,7 @@ def _noted(cards: Iterable[sentences.Card]) -> list[str]:
     lines = []
     for card in cards:
         finding, saving, place = card.finding, card.finding.saving, sentences.place(card.finding)
-        saved = "" if saving is None else f", saves {quantities.estimate_number(saving.est_us)} ms"
+        saved = "" if saving is None else f", saves {quantities.estimate_number(saving.est_us)} ms alone"
         where = f", {code(names.short_path(place))}" if place else ""
         lines.append(f"- {prose(finding.title)} ({prose(finding.code)}){saved}{where}")
     return ["\n".join(lines)] if lines else []

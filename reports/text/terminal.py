@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from traceopt.reports.text.terminal_lines import MAX_WIDTH, MIN_WIDTH, Terminal, pad, width_of
-from traceopt.reports.words import headline, safe_text, sentences
+from traceopt.reports.words import headline, plan_numbers, safe_text, sentences
 from traceopt.reports.words.display import for_display
 from traceopt.result import quantities
 from traceopt.result.document import Result
@@ -15,12 +15,12 @@ STEP_COLUMNS = 40  # columns of a bar for the whole step
 BAR_COLUMNS = (6, 18)  # columns that bars may take, least and most; a larger part shrinks the scale
 OTHER_COLUMNS = 62  # the numbers and the longest label
 SMALL_SHARE = 0.005  # smaller parts of the step share one line
-VERDICT_LINES = 3
-TITLE_LINES = 2
-NARROW, NARROW_TITLE_LINES = 80, 4  # below this width titles need more lines
+VERDICT_LINES = 2
+TITLE_COLUMNS, NARROW_TITLE_COLUMNS = 32, 20  # for code and title: a usual and a narrow column
+TITLE_LINES, NARROW_TITLE_LINES = 2, 4  # beside a usual column, and beside a narrow one
+NARROW = 80
 NAME_COLUMNS = 16  # the least that the header leaves for the trace's name
 PLACE_COLUMNS = (14, 20, 32)  # on a narrow, a usual and a wide terminal
-TITLE_COLUMNS = 20  # if fewer are left for code and title, the place takes a line of its own
 CODE_COLUMNS = 8
 ORDER_NOTE = "Saves: in this order, so the savings add up. Alone: without the other fixes."
 NOTES = 5  # quality notes shown, and warnings
@@ -143,12 +143,9 @@ def _fixes(result: Result, terminal: Terminal) -> list[str]:
     planned = [card for card in cards if card.row is not None]
     alone = [card for card in cards if card.row is None and card.number is not None]
     others = [card for card in cards if card.number is None]
-    blocks = [
-        _table(result, planned, terminal),
-        _table(result, alone, terminal),
-    ]
+    blocks = [_table(result, planned, terminal), _table(result, alone, terminal)]
     if planned and alone:
-        blocks[1].insert(0, terminal.style(f"{sentences.unplanned(result)}:", dim=True))
+        blocks[1][:0] = ["", terminal.style(f"{sentences.unplanned(result)}:", dim=True)]
     patched = [str(card.number) for card in (*planned, *alone) if card.finding.fix.patch]
     if patched:
         blocks.append([terminal.style(f"   With a patch: {sentences.joined(patched)}.", dim=True)])
@@ -169,68 +166,61 @@ def _table(result: Result, cards: list[sentences.Card], terminal: Terminal) -> l
     confidence = "confidence" if terminal.width >= WIDE else "conf."
     columns = max(len(confidence), len("medium"))
     place_columns = _place_columns(cards, terminal)
-    numbers = ("saves", "alone", "step after") if planned else ("alone", "step")
-    rows = [_savings(card) for card in cards]
+    numbers = ("saves", "alone", "step after") if planned else ("alone", "share")
+    rows = [[terminal.plain(value) for value in _savings(card, result)] for card in cards]
     widths = [max(map(width_of, (name, *values))) for name, *values in zip(numbers, *rows, strict=True)]
     heading = "   " + "  ".join(f"{name:>{width}}" for name, width in zip(numbers, widths, strict=True))
     heading += f"  {confidence:<{columns}} "
-    title_columns = terminal.width - len(heading) - place_columns - 2
-    if title_columns < TITLE_COLUMNS:
-        place_columns, title_columns = 0, terminal.width - len(heading)
-    lines = [
-        terminal.style(f"{heading}{'fix':<{title_columns}}  {'where' if place_columns else ''}".rstrip(), dim=True)
-    ]
+    title_columns = terminal.width - width_of(heading) - place_columns - 2
+    if title_columns >= NARROW_TITLE_COLUMNS:
+        heading += f"{'fix':<{title_columns}}" + ("  where" if place_columns else "")
+    lines = [terminal.style(heading.rstrip(), dim=True)]
     for card, row in zip(cards, rows, strict=True):
         values = "  ".join(f"{value:>{width}}" for value, width in zip(row, widths, strict=True))
         start = f"{card.number:>2} {values}  {card.finding.confidence:<{columns}} "
-        lines += _titled(card, start, title_columns, place_columns, result, terminal)
+        if title_columns < NARROW_TITLE_COLUMNS:  # the title gets lines of its own
+            lines.append(start.rstrip())
+            start, room = "   ", terminal.width - 3 - place_columns - 2
+        else:
+            room = title_columns
+        lines += _titled(card, start, room, place_columns, result, terminal)
     if planned and len(cards) > 1:
         lines += [terminal.style(line, dim=True) for line in terminal.wrap(ORDER_NOTE, first="   ", indent="   ")]
     return lines
 
 
-def _savings(card: sentences.Card) -> list[str]:
+def _savings(card: sentences.Card, result: Result) -> tuple[str, ...]:
     saving, row = card.finding.saving, card.row
     if row is not None:
-        after = quantities.as_precise_as(row.step_us_after, row.saving_us)
-        return [f"{quantities.estimate_number(us)} ms" for us in (row.saving_us, row.alone_us)] + [f"{after} ms"]
+        numbers = plan_numbers.row_numbers(row, result)
+        return numbers.saves, numbers.alone, numbers.step_after
     if saving is None:
-        return ["", ""]
-    return [f"{quantities.estimate_number(saving.est_us)} ms", quantities.percent(saving.share)]
+        return "", ""
+    return f"{quantities.estimate_number(saving.est_us)} ms", quantities.percent(saving.share)
 
 
 def _place_columns(cards: list[sentences.Card], terminal: Terminal) -> int:
     narrow, usual, wide = PLACE_COLUMNS
     most = wide if terminal.width >= WIDE else usual if terminal.width >= NARROW else narrow
     places = [terminal.fit_path(sentences.place(card.finding) or "", most) for card in cards]
-    return max(len("where"), *map(width_of, places))
+    return max(len("where"), *map(width_of, places)) if any(places) else 0
 
 
 def _titled(
     card: sentences.Card, start: str, title_columns: int, place_columns: int, result: Result, terminal: Terminal
 ) -> list[str]:
-    """A row: `start`, code and title, the place in the code. A long title continues on the next lines, and the place
-    follows it if it has no columns.
-    """
+    """A row: `start`, code and title, the place in the code. A long title continues on the next lines."""
     finding = card.finding
-    start = terminal.fit(start, terminal.width - 2 * CODE_COLUMNS)  # a huge saving needs more room
-    beside = place_columns + 2 if place_columns else 0
-    title_columns = min(title_columns, terminal.width - len(start) - beside)
     code = terminal.fit(finding.code, CODE_COLUMNS)
     room = title_columns - width_of(code) - 1
     needs = sentences.needs(card)
     title = f"({needs}) {sentences.title(card, result)}" if needs else sentences.title(card, result)
-    most = TITLE_LINES if terminal.width >= NARROW else NARROW_TITLE_LINES
-    titles = terminal.lines(title, room, most, later=title_columns + beside)
-    place = terminal.fit_path(sentences.place(finding) or "", place_columns or title_columns)
+    most = TITLE_LINES if title_columns >= TITLE_COLUMNS else NARROW_TITLE_LINES
+    titles = terminal.lines(title, room, most, later=title_columns + 2 + place_columns)
+    place = terminal.fit_path(sentences.place(finding) or "", place_columns)
     painted = terminal.style(code, fg=_IMPACT_COLOURS[finding.impact])
-    first = f"{start}{painted} {pad(titles[0], room)}"
-    later = titles[1:]
-    if place_columns:
-        first += f"  {place}"
-    elif place:
-        later.append(place)
-    return [first.rstrip(), *(" " * len(start) + line for line in later)]
+    first = f"{start}{painted} {pad(titles[0], room)}  {place}".rstrip()
+    return [first, *(" " * len(start) + line for line in titles[1:])]
 
 
 def _footer(result: Result, terminal: Terminal) -> list[str]:
@@ -246,7 +236,7 @@ def _more(number: int, noun: str) -> list[str]:
 
 
 def render_concise(result: Result) -> str:
-    """A line per finding, for editors and grep: `file:line: CODE saves X ms (Y%), conf confidence: title`.
+    """A line per finding, for editors and grep: `file:line: CODE saves X ms alone (Y%), conf confidence: title`.
 
     The place comes first, so that editors can jump to it. It is "-" if the place is unknown.
     """
@@ -257,7 +247,7 @@ def render_concise(result: Result) -> str:
         if saving is None:
             saved = "saving not estimated"
         else:
-            saved = f"saves {quantities.estimate_number(saving.est_us)} ms ({quantities.percent(saving.share)})"
+            saved = f"saves {quantities.estimate_number(saving.est_us)} ms alone ({quantities.percent(saving.share)})"
         place = sentences.place(finding) or "-"
         lines.append(f"{place}: {finding.code} {saved}, {finding.confidence} confidence: {finding.title}\n")
     lines += [f"-: {check.code} failed: {check.reason}\n" for check in document.checks if check.status == "error"]

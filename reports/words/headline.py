@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from traceopt.reports.words import sentences
+from traceopt.reports.words import plan_numbers, sentences
 from traceopt.reports.words.sentences import combined_fixes, on_cpu, rank_phrase
 from traceopt.result import quantities
 from traceopt.result.document import Result
@@ -53,12 +53,10 @@ def lead(result: Result) -> tuple[str, str, str]:
     fixes = combined_fixes(result) or "the fixes"
     verb = " saves about " if fixes == "the top fix" or fixes.startswith("fix ") else " save about "
     before_us = combined.step_us_after + combined.saving_us
-    after = quantities.as_precise_as(combined.step_us_after, combined.saving_us)
-    saved = quantities.saved_per_step(combined.saving_us, combined.share)
     limit = sentences.limit(combined.limit_after)
     then = f" The step is then {limit}." if limit else ""
-    rest = f": {quantities.ms_number(before_us)} → about {after}{quantities.NO_BREAK_SPACE}ms.{then}"
-    return fixes[0].upper() + fixes[1:] + verb, saved, rest
+    rest = f": {quantities.ms_number(before_us)} → about {plan_numbers.step_after(result)}.{then}"
+    return fixes[0].upper() + fixes[1:] + verb, plan_numbers.saved_together(result), rest
 
 
 def speedup(result: Result) -> str:
@@ -120,10 +118,10 @@ def _after_tile(result: Result) -> Tile:
     fixes = combined_fixes(result)
     if combined is None or fixes is None:
         return _no_estimate_tile(result)
-    after = quantities.as_precise_as(combined.step_us_after, combined.saving_us)
+    after, _, unit = plan_numbers.step_after(result).rpartition(quantities.NO_BREAK_SPACE)
     label = f"After {fixes.removesuffix(' fixes')} (estimate)"
     saved = f"{quantities.percent(combined.share)} less{speedup(result)}"
-    return Tile(label, f"≈{quantities.NO_BREAK_SPACE}{after}", "ms", saved)
+    return Tile(label, f"≈{quantities.NO_BREAK_SPACE}{after}", unit, saved)
 
 
 def _no_estimate_tile(result: Result) -> Tile:

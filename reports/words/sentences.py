@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import shlex
-from itertools import accumulate
 from pathlib import PurePath
 
 from msgspec import Struct
@@ -20,7 +19,6 @@ from traceopt.result.vendor_words import worded
 
 COMMAND_PATHS = 8
 RANKS_NAMED = 16
-UNLIKE_SHARE = 0.05  # a larger difference between mean and median step is mentioned
 
 _MAKERS = {"nvidia": "NVIDIA", "amd": "AMD", "intel": "Intel"}
 IMPACT_WORDS = {"high": "High impact", "medium": "Medium impact", "low": "Low impact", "info": "Info"}
@@ -238,14 +236,17 @@ def cards(result: Result) -> list[Card]:
     """Numbers the findings that have a saving. Every anchor is unique and safe in a URL fragment."""
     numbered: list[Card] = []
     seen: dict[str, int] = {}
-    numbers = list(accumulate(int(finding.saving is not None) for finding in result.findings))
-    rows = {row.finding: row for row in result.plan if 0 <= row.finding < len(numbers)}
-    number_of = {at: numbers[row.finding] for at, row in enumerate(result.plan, 1) if row.finding in rows}
-    for place, (finding, number) in enumerate(zip(result.findings, numbers, strict=True)):
+    number = 0
+    rows = {row.finding: (place, row) for place, row in enumerate(result.plan, 1)}
+    number_of: dict[int, int] = {}  # by row of the plan, from 1
+    for place, finding in enumerate(result.findings):
+        if finding.saving is not None:
+            number += 1
         base = re.sub(r"[^A-Za-z0-9_.-]", "-", finding.code)
         seen[base] = seen.get(base, 0) + 1
         anchor = base if seen[base] == 1 else f"{base}-{seen[base]}"
-        row = rows.get(place)
+        place_in_plan, row = rows.get(place, (0, None))
+        number_of[place_in_plan] = number
         needs = [number_of[other] for other in row.needs if other in number_of] if row is not None else []
         numbered.append(Card(finding, None if finding.saving is None else number, anchor, row, needs))
     return numbered
@@ -258,13 +259,14 @@ def title(card: Card, result: Result) -> str:
 
 
 def needs(card: Card) -> str:
-    """ "needs 1": the fixes without which this one saves little; empty if there are none."""
-    return f"needs {joined([str(number) for number in card.needs])}" if card.needs else ""
+    """ "needs fix 1", "needs fixes 1 and 2": without them this one saves little; empty if there are none."""
+    noun = "fix" if len(card.needs) == 1 else "fixes"
+    return f"needs {noun} {joined([str(number) for number in card.needs])}" if card.needs else ""
 
 
 def unplanned(result: Result) -> str:
     """The words above fixes that are not in the plan."""
-    return "Not in the plan, because they add little to it" if result.plan else "What each fix saves alone"
+    return "Not in the plan: alternatives, and fixes that add little" if result.plan else "What each fix saves alone"
 
 
 def place(finding: Finding) -> str | None:

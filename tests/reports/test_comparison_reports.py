@@ -20,7 +20,7 @@ from traceopt.reports.html.comparison_page import render_comparison_html
 from traceopt.reports.text.comparison_markdown import LIMIT, render_comparison_markdown
 from traceopt.reports.text.comparison_terminal import render_against_baseline, render_comparison, render_gates
 from traceopt.result.comparison import Comparison, SettingChange
-from traceopt.result.document import Result, Step
+from traceopt.result.document import Result
 from traceopt.result.rows import Kernel
 from traceopt.run_comparison import runs_of
 
@@ -43,7 +43,9 @@ def slower() -> Result:
     ]
     return replace(
         result,
-        step=Step("profiler_step", len(us), 0, 472_000, list(range(len(us))), 472_000, 460_000, 490_000, us),
+        step=replace(
+            result.step, typical_us=472_000, median_us=473_500, p10_us=465_000, p90_us=481_000, per_step_us=us
+        ),
         breakdown=parts,
         kernels=kernels,
         memory=replace(result.memory, peak_allocated_bytes=28 << 30),

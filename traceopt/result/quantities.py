@@ -146,7 +146,7 @@ def as_precise_as(us: float, reference_us: float) -> str:
     value, reference = us / 1_000, reference_us / 1_000
     if value <= 0 or reference <= 0:
         return two_digits(value)
-    decimals = min(_two_digit_decimals(reference), 1)
+    decimals = min(_two_digit_decimals(reference), max(1, _two_digit_decimals(value)))
     rounded = round(value, decimals)
     return _grouped(rounded, decimals) if rounded > 0 else two_digits(value)
 

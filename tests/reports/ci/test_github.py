@@ -39,7 +39,7 @@ def test_a_line_of_the_pull_request_is_annotated() -> None:
     first, second, *_ = annotations(sample.rich())
     assert first["level"] == "warning"
     assert (first["file"], first["line"], first["endLine"]) == ("train.py", "61", "61")
-    assert first["title"] == "traceopt DL001 saves about 150\u00a0ms per step (36%)"
+    assert first["title"] == "traceopt DL001 saves about 150\u00a0ms per step (36%) alone"
     assert first["message"].splitlines() == [
         "Load data in worker processes",
         "The loader runs inside the training process, so the GPU waits 187\u00a0ms of every 412\u00a0ms step.",
@@ -54,9 +54,12 @@ def test_most_expensive_findings_come_first_ten_at_most() -> None:
         replace(rich.findings[0], code=f"XX{number:03}", saving=sample.saving(0, number, 400, ""))
         for number in range(15)
     ]
-    shown = annotations(replace(rich, findings=[rich.findings[5], *some]))
+    shown = annotations(replace(rich, findings=[rich.findings[5], *some], plan=[]))
     assert [one["title"][9:14] for one in shown] == [f"XX{number:03}" for number in range(14, 4, -1)]
     assert len(shown) == ANNOTATIONS
+    row = replace(rich.plan[0], code="XX003", finding=4)
+    planned = annotations(replace(rich, findings=[rich.findings[5], *some], plan=[row]))
+    assert [one["title"][9:14] for one in planned[:3]] == ["XX003", "XX014", "XX013"]
 
 
 def test_gates_that_failed_come_first() -> None:
@@ -112,5 +115,5 @@ def test_a_hostile_string_is_text_everywhere(string: str) -> None:
     )
     (one,) = annotations(replace(rich, findings=[finding]))
     assert one["message"].splitlines()[0] == safe_text.clean(string).replace("##[", "#.[")
-    assert one["title"] == f"traceopt {safe_text.clean(string)} saves about 150\u00a0ms per step (36%)"
+    assert one["title"] == f"traceopt {safe_text.clean(string)} saves about 150\u00a0ms per step (36%) alone"
     assert one.get("file", safe_text.clean(string)) == safe_text.clean(string)

@@ -32,7 +32,7 @@ def test_what_a_merge_request_shows() -> None:
     assert found[0]["location"] == {"path": "train.py", "lines": {"begin": 61}}
     assert found[0]["check_name"] == "DL001"
     assert found[0]["description"].startswith(
-        "DL001: Load data in worker processes, saves about 150\u00a0ms per step (36%). The loader runs inside"
+        "DL001: Load data in worker processes, saves about 150\u00a0ms per step (36%) alone. The loader runs inside"
     )
 
 

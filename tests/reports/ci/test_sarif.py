@@ -56,7 +56,7 @@ def test_what_code_scanning_shows() -> None:
     first = run["results"][0]
     assert (first["ruleId"], first["level"]) == ("DL001", "error")
     assert first["message"]["text"].startswith(
-        "Load data in worker processes: saves about 150\u00a0ms per step (36%). "
+        "Load data in worker processes: saves about 150\u00a0ms per step (36%) alone. "
     )
     physical = first["locations"][0]["physicalLocation"]
     assert physical["artifactLocation"] == {"uri": "train.py", "uriBaseId": "%SRCROOT%"}

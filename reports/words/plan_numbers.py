@@ -1,0 +1,44 @@
+"""The numbers of the plan as text, the same in every format.
+
+Savings and steps get as many decimals as three digits of the plan's whole saving have. So a reader can check that the
+step minus a saving is the step after it.
+"""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from traceopt.result import quantities
+from traceopt.result.document import Result
+from traceopt.result.rows import PlanRow
+
+
+class RowNumbers(Struct, frozen=True):
+    """What a row of the plan saves after the rows above, what it saves alone, and the step after it, with units."""
+
+    saves: str
+    alone: str
+    step_after: str
+
+
+def row_numbers(row: PlanRow, result: Result) -> RowNumbers:
+    return RowNumbers(*(plan_ms(us, result) for us in (row.saving_us, row.alone_us, row.step_us_after)))
+
+
+def plan_ms(us: float, result: Result) -> str:
+    """Microseconds of the plan as milliseconds: "148 ms"."""
+    whole_us = result.combined.saving_us if result.combined is not None else sum(row.saving_us for row in result.plan)
+    return f"{quantities.as_precise_as(us, whole_us / 10)}{quantities.NO_BREAK_SPACE}ms"
+
+
+def saved_together(result: Result) -> str:
+    """ "198 ms per step (48%)"; empty without a plan."""
+    combined = result.combined
+    if combined is None:
+        return ""
+    return f"{plan_ms(combined.saving_us, result)} per step ({quantities.percent(combined.share)})"
+
+
+def step_after(result: Result) -> str:
+    """The step after all fixes of the plan: "214 ms"; empty without a plan."""
+    return "" if result.combined is None else plan_ms(result.combined.step_us_after, result)
