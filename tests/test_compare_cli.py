@@ -48,7 +48,7 @@ def one_error(outcome: Outcome) -> str:
 def test_compare_prints_and_writes_every_format() -> None:
     outcome = run("compare", "healthy.json", "slow.json", "--html", "c.html", "--markdown", "c.md", "--json", "c.json")
     assert outcome.exit_code == 0
-    assert "The step takes 52% more time: 17.3 ms → 26.3 ms." in outcome.stdout
+    assert "The step takes 52% more time: 17.3 ms → 26.4 ms." in outcome.stdout
     comparison = Comparison.from_json(Path("c.json").read_bytes())
     assert comparison.step.verdict == "slower"
     assert comparison.verdict in Path("c.html").read_text(encoding="utf-8").replace("\N{NO-BREAK SPACE}", " ")

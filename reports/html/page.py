@@ -91,7 +91,7 @@ def _view(document: Result) -> dict[str, Any]:
     words = sentences.sides(document)
     idle_word = words.idle if document.gpu.busy_share is not None and not sentences.on_cpu(document) else None
     timeline = None if document.timeline is None else timeline_svg.draw_timeline(document.timeline, idle_word)
-    all_cards = sentences.cards(document)
+    all_cards, groups = sentences.cards(document), sentences.groups(document)
     return {
         "result": document,
         "words": words,
@@ -112,10 +112,13 @@ def _view(document: Result) -> dict[str, Any]:
         "quality_heading": sentences.quality_heading(document),
         "combined_fixes": sentences.combined_fixes(document),
         "fix_cards": [card for card in all_cards if card.number is not None],
-        "plan_cards": [card for card in all_cards if card.row is not None],
-        "alone_cards": [card for card in all_cards if card.row is None and card.number is not None],
+        "above_cards": groups.above,
+        "plan_cards": groups.plan,
+        "alone_cards": groups.rest,
+        "info_cards": groups.noted,
+        "across_ranks": sentences.ACROSS_RANKS,
+        "plan_heading": sentences.plan_heading(document),
         "unplanned": sentences.unplanned(document),
-        "info_cards": [card for card in all_cards if card.number is None],
         "timeline": timeline,
         "memory": timeline_svg.draw_memory(document.memory, document.timeline),
         "memory_cards": [card for card in all_cards if card.finding.code.startswith(memory_parts.RULE_FAMILY)],

@@ -139,21 +139,23 @@ def _painted(bar: str, columns: int, busy: bool, terminal: Terminal) -> str:
 
 
 def _fixes(result: Result, terminal: Terminal) -> list[str]:
-    cards = sentences.cards(result)
-    planned = [card for card in cards if card.row is not None]
-    alone = [card for card in cards if card.row is None and card.number is not None]
-    others = [card for card in cards if card.number is None]
-    blocks = [_table(result, planned, terminal), _table(result, alone, terminal)]
-    if planned and alone:
-        blocks[1][:0] = ["", terminal.style(f"{sentences.unplanned(result)}:", dim=True)]
-    patched = [str(card.number) for card in (*planned, *alone) if card.finding.fix.patch]
+    groups = sentences.groups(result)
+    above, planned, rest, others = groups.above, groups.plan, groups.rest, groups.noted
+    blocks = [_table(result, cards, terminal) for cards in (above, planned, rest)]
+    if above:
+        blocks[0].insert(0, terminal.style(f"{sentences.ACROSS_RANKS}:", dim=True))
+        blocks[1][:0] = ["", terminal.style(f"{sentences.plan_heading(result)}:", dim=True)]
+    if planned and rest:
+        blocks[2][:0] = ["", terminal.style(f"{sentences.unplanned(result)}:", dim=True)]
+    priced = [*above, *planned, *rest]
+    patched = [str(card.number) for card in priced if card.finding.fix.patch]
     if patched:
         blocks.append([terminal.style(f"   With a patch: {sentences.joined(patched)}.", dim=True)])
     if others:
-        heading = "Also noted, without an estimate:" if planned or alone else "Findings without an estimate:"
+        heading = "Also noted, without an estimate:" if priced else "Findings without an estimate:"
         place_columns = _place_columns(others, terminal)
         title_columns = terminal.width - 3 - place_columns - 2
-        blocks.append([*([""] if planned or alone else []), terminal.style(heading, dim=True)])
+        blocks.append([*([""] if priced else []), terminal.style(heading, dim=True)])
         blocks += [_titled(card, " - ", title_columns, place_columns, result, terminal) for card in others]
     return [line for block in blocks for line in block]
 

@@ -252,6 +252,28 @@ def cards(result: Result) -> list[Card]:
     return numbered
 
 
+class Groups(Struct, frozen=True):
+    """The cards as reports show them, one group after the other."""
+
+    above: list[Card]  # of the comparison of ranks, each saves more than the first fix of the plan
+    plan: list[Card]
+    rest: list[Card]  # with a saving, not in the plan
+    noted: list[Card]  # without a saving
+
+
+def groups(result: Result) -> Groups:
+    every = cards(result)
+    plan = [card for card in every if card.row is not None]
+    first = min((card.number for card in plan if card.number is not None), default=0)
+    others = [card for card in every if card.row is None]
+    return Groups(
+        above=[card for card in others if card.number is not None and card.number < first],
+        plan=plan,
+        rest=[card for card in others if card.number is not None and card.number >= first],
+        noted=[card for card in others if card.number is None],
+    )
+
+
 def title(card: Card, result: Result) -> str:
     """The finding's title, with the ranks that have it unless all do."""
     only = only_on(card.finding, result)
@@ -262,6 +284,15 @@ def needs(card: Card) -> str:
     """ "needs fix 1", "needs fixes 1 and 2": without them this one saves little; empty if there are none."""
     noun = "fix" if len(card.needs) == 1 else "fixes"
     return f"needs {noun} {joined([str(number) for number in card.needs])}" if card.needs else ""
+
+
+ACROSS_RANKS = "From comparing the ranks"
+
+
+def plan_heading(result: Result) -> str:
+    """ "The plan for rank 0": the words above the plan where other fixes stand above it."""
+    shown = result.run.shown_rank
+    return "The plan" if shown is None else f"The plan for rank {shown}"
 
 
 def unplanned(result: Result) -> str:

@@ -151,7 +151,8 @@ def test_rich_report_tells_everything() -> None:
         "GPU idle 187.0 ms: waiting for data", "Same cause as CM004", "25,216",
         "vectorized_elementwise_kernel",
         "26.1 GiB reserved", "Not checked (1)", "Failed with an error (1)", "11 rules: 6 found something",
-        "They were replayed on the step's dependency graph. The replay error is 1.2%:", "traceopt analyze logs/rank0.pt.trace.json.gz",
+        "They were replayed on the step's dependency graph. The replay error is 1.2%:",
+        "traceopt analyze logs/rank0.pt.trace.json.gz",
     ]:  # fmt: skip
         assert phrase in text, phrase
     order = [

@@ -152,7 +152,17 @@ def test_a_finding_above_the_plan_keeps_the_numbers_of_the_plan_right() -> None:
     above = replace(rich.findings[4], saving=sample.saving(0, 200, 250, ""))
     output = shown(replace(rich, findings=[above, *rich.findings[:4], *rich.findings[5:]], plan=plan), width=110)
     assert "HS002 (needs fix 2) Stop copying" in output
-    assert "Fixes 2, 3 and 4 save about 198 ms per step" in output
+    assert "Fix 1, from comparing the ranks, saves about 200 ms per step (49%). On rank 0, fixes 2, 3 and 4" in output
+    headings = [
+        "From comparing the ranks:",
+        " 1 200 ms",
+        "The plan for rank 0:",
+        " 2 150 ms",
+        " 4  22 ms",
+        "Not in the",
+    ]
+    places = [output.index(f"\n{heading}") for heading in headings]
+    assert places == sorted(places)
 
 
 def test_parts_without_a_share_are_left_out() -> None:
