@@ -15,7 +15,7 @@ STEP_COLUMNS = 40  # columns of a bar for the whole step
 BAR_COLUMNS = (6, 18)  # columns that bars may take, least and most; a larger part shrinks the scale
 OTHER_COLUMNS = 62  # the numbers and the longest label
 SMALL_SHARE = 0.005  # smaller parts of the step share one line
-VERDICT_LINES = 2
+VERDICT_LINES = 3
 TITLE_COLUMNS, NARROW_TITLE_COLUMNS = 32, 20  # for code and title: a usual and a narrow column
 TITLE_LINES, NARROW_TITLE_LINES = 2, 4  # beside a usual column, and beside a narrow one
 NARROW = 80
@@ -176,12 +176,12 @@ def _table(result: Result, cards: list[sentences.Card], terminal: Terminal) -> l
     title_columns = terminal.width - width_of(heading) - place_columns - 2
     if title_columns >= NARROW_TITLE_COLUMNS:
         heading += f"{'fix':<{title_columns}}" + ("  where" if place_columns else "")
-    lines = [terminal.style(heading.rstrip(), dim=True)]
+    lines = [terminal.style(terminal.fit(heading.rstrip(), terminal.width), dim=True)]
     for card, row in zip(cards, rows, strict=True):
         values = "  ".join(f"{value:>{width}}" for value, width in zip(row, widths, strict=True))
         start = f"{card.number:>2} {values}  {card.finding.confidence:<{columns}} "
         if title_columns < NARROW_TITLE_COLUMNS:  # the title gets lines of its own
-            lines.append(start.rstrip())
+            lines.append(terminal.fit(start.rstrip(), terminal.width))
             start, room = "   ", terminal.width - 3 - place_columns - 2
         else:
             room = title_columns

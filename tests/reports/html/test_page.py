@@ -316,6 +316,11 @@ def test_steps_that_are_left_out_are_mentioned() -> None:
     assert "left out)." not in page_of(replace(rich, step=every))
 
 
+def test_a_plan_without_its_total_is_shown() -> None:
+    """Of a foreign document."""
+    assert "Each counts on" not in visible(page_of(replace(sample.rich(), combined=None)))
+
+
 def test_healthy_trace_is_called_healthy() -> None:
     text = visible(page_of(sample.healthy()))
     assert "No fix above 3% found." in text
@@ -492,7 +497,7 @@ def test_a_sampled_file_promises_nothing() -> None:
     """It has no combined saving, and the largest single saving has low confidence."""
     rich = sample.rich()
     findings = [replace(finding, confidence="low") for finding in rich.findings]
-    text = visible(page_of(replace(rich, findings=findings, combined=None)))
+    text = visible(page_of(replace(rich, findings=findings, combined=None, plan=[])))
     assert "The largest single fix may save about 150 ms per step (36%) , with low confidence." in text
 
 

@@ -69,6 +69,23 @@ def test_says_what_the_report_says() -> None:
     assert "Warning: rank 2" in output
 
 
+def test_a_fix_names_the_fixes_that_it_needs() -> None:
+    rich = sample.rich()
+    first, second, third = rich.plan
+    needy = replace(rich, plan=[first, replace(second, needs=[1]), replace(third, needs=[1, 2])])
+    assert "TC002 (needs fix 1) Let FP32" in shown(needy, width=100)
+    assert "HS002 (needs fixes 1 and 2) Stop" in shown(needy, width=100)
+    unknown = replace(rich, plan=[replace(first, needs=[7]), replace(second, finding=99)])  # of a foreign document
+    assert "needs" not in shown(unknown)
+
+
+def test_fixes_without_a_plan_state_what_each_saves_alone() -> None:
+    output = shown(replace(sample.rich(), plan=[], combined=None), width=100)
+    assert re.search(r"^ +alone +share +confidence fix +where$", output, re.M)
+    assert re.search(r"^ 1 150 ms +36%  high +DL001 Load data in worker processes +train.py:61$", output, re.M)
+    assert "in this order" not in output
+
+
 def test_cpu_run_does_not_mention_a_gpu() -> None:
     output = shown(sample.cpu_only())
     assert re.search(r"stall +3\.1 ms", output)
@@ -118,12 +135,12 @@ def test_small_parts_share_a_line() -> None:
     assert "Crumb 0" in shown(replace(rich, breakdown=[*crumbs[:1], *rich.breakdown]))
 
 
-def test_a_long_verdict_takes_two_lines() -> None:
+def test_a_long_verdict_takes_three_lines() -> None:
     two = "Exposed (non-overlapped) communication takes 24% of the step. It is the true bottleneck."
     assert "24% of the step.\nIt is the true bottleneck.\n" in shown(replace(sample.rich(), verdict=two))
     lines = shown(replace(sample.rich(), verdict="word " * 80)).splitlines()
-    assert lines[3].endswith("…")
-    assert lines[4].startswith("The top 3")
+    assert lines[4].endswith("…")
+    assert lines[5].startswith("The top 3")
 
 
 @pytest.mark.parametrize(("width", "lines_of_title"), [(80, 4), (110, 2)])
