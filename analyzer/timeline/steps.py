@@ -212,7 +212,7 @@ def _between(marked: Mask) -> Mask:
     """Those after the first of the others and before the last."""
     others = np.flatnonzero(~marked)
     place = np.arange(len(marked))
-    return marked & (place > others[0]) & (place < others[-1])
+    return np.asarray(marked & (place > others[0]) & (place < others[-1]))
 
 
 def usual_interval(steps: I8) -> tuple[int, float]:

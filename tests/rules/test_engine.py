@@ -164,7 +164,9 @@ def test_trace_quality_runs_first_and_becomes_notes() -> None:
 
 
 @given(st.lists(st.tuples(st.sampled_from(["AA001", "BB001"]), st.floats(0, 999)), max_size=12), st.randoms())
-def test_findings_come_in_the_order_of_the_plan_then_most_valuable_first(planted: list[tuple[str, float]], random: Any) -> None:
+def test_findings_come_in_the_order_of_the_plan_then_most_valuable_first(
+    planted: list[tuple[str, float]], random: Any
+) -> None:
     rules = [variant(code)(savings=(us,)) for code, us in planted]
     expected = [(f.code, f.why) for f in ask(*rules).findings]
     random.shuffle(rules)

@@ -222,6 +222,7 @@ class TestOrder:
             ({"confidence": "medium"}, "A"),
             ({"risk": "Changes numerics"}, "A"),
             ({"effort": "Weeks"}, "A"),
+            ({"effort": "Depends on the cause"}, "A"),
         ],
     )
     def test_of_two_that_are_close_the_surer_safer_or_simpler_one(
@@ -299,3 +300,9 @@ def test_the_findings_of_several_ranks_follow_the_plan_of_one() -> None:
     a, b, c = (finding(code, 1).finding for code in "ABC")
     assert plan_first([a, b, c], [c, a]) == [c, a, b]
     assert plan_first([a, b], []) == [a, b]
+
+
+def test_what_cannot_shorten_the_step_is_no_finding(example: GetExample) -> None:
+    facts = example("hidden_host_work").facts
+    hidden = finding("LG001", 0.0, without(facts, "logging"))
+    assert in_order([hidden], make_plan([hidden], facts), facts) == []
