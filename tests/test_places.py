@@ -52,7 +52,12 @@ def test_no_place_of_a_real_trace_is_infrastructure() -> None:
     [
         ("owlv2", "AT001", "transformers/models/owlv2/modeling_owlv2.py:410", "adapters/pipeline/model.py:40"),
         ("timesformer", "AT001", "transformers/models/timesformer/modeling_timesformer.py:200", "pipeline/model.py:40"),
-        ("owlv2", "DL002", "transformers/models/owlv2/image_processing_owlv2.py:368", "adapters/pipeline/model.py:40"),
+        (
+            "timesformer",
+            "DL002",
+            "transformers/models/videomae/image_processing_videomae.py:235",
+            "pipeline/model.py:40",
+        ),
         ("Qwen1.5", "LB003", "transformers/models/qwen2/modeling_qwen2.py:68", "adapters/text_base_model.py:28"),
         ("num_workers_4", "LB003", "torchvision/models/resnet.py:233", "resnet50_profiler_api.py:46"),
     ],

@@ -114,7 +114,7 @@ class ExposedCommunication(Rule):
             saving=self._saving(facts, possible) if possible >= WORTH * facts.step_ns else None,
             evidence=evidence,
             locations=places(evidence),
-            fix=_fix(serialized) if facts.trains else INFERENCE_FIX,
+            fix=_fix(serialized) if facts.trains or serialized else INFERENCE_FIX,
         )
 
     def _saving(self, facts: Facts, possible: float) -> Price:

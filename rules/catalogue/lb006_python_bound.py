@@ -31,6 +31,7 @@ from traceopt.rules import (
 # Share of the stall that a fix saves, low and expected: some of the work remains in another form.
 UNPROFILED = 0.5, 0.95, "Assumes the fix removes 50%, 95% or 100% of the measured stall."
 PROFILED = 0.3, 0.8, "Assumes the fix removes 30%, 80% or 100% of the measured stall; the profiler slows Python."
+NAMED_SHARE = 0.01  # of the stall: lines that run for less are not named
 
 
 class PythonBound(Rule):
@@ -71,7 +72,8 @@ class PythonBound(Rule):
             return
         low, expected, basis = PROFILED if facts.frames_recorded_with_times else UNPROFILED
         stretches, area = held.stretches, held.stretches.area
-        evidence = main_function_by_site(facts, stretches.rows, stretches.length, held.typical_ns)
+        rows = main_function_by_site(facts, stretches.rows, stretches.length, held.typical_ns)
+        evidence = [row for row in rows if (row.us_per_step or 0.0) * 1e3 >= NAMED_SHARE * held.typical_ns]
         stall, idle = held.typical_ns, "the GPU is idle" if facts.has_gpu else "no operator runs"
         yield self.finding(
             why=f"Python blocks the main thread for {ms(stall)} of each {ms(facts.step_ns)} step while {idle}.",

@@ -97,6 +97,6 @@ def test_a_grown_trace_is_one_long_recording(tmp_path: Path) -> None:
     assert json_bytes(tmp_path / "large.json.gz") == written > 2.5 * size
     before, after = analyze(str(small)), analyze(str(tmp_path / "large.json.gz"))
     assert after.step.count == 3 * before.step.count
-    assert after.step.typical_us == pytest.approx(before.step.typical_us, rel=0.005)
+    assert after.step.median_us == pytest.approx(before.step.median_us, rel=0.005)
     assert after.run.files[0].lost_events == 0
     assert {finding.code for finding in before.findings} <= {finding.code for finding in after.findings}

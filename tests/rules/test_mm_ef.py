@@ -151,8 +151,7 @@ class TestSlowSteps:
         assert saving_of(three).est_us == pytest.approx(3 * 10_000 / 12)
         (two,) = found("EF002", steps_of([slow, usual, usual, usual] * 2))
         assert "every" not in two.why
-        assert saving_of(two).est_us == pytest.approx(10_000 / 8)  # the first step may be a one-off
-        assert saving_of(two).high_us == pytest.approx(20_000 / 8)
+        assert two.saving is None  # the first step may be start-up, and the other one a one-off
 
     def test_one_slow_step_is_no_saving(self) -> None:
         (finding,) = found("EF002", steps_of([10_000.0] * 5 + [20_000.0]))

@@ -66,7 +66,7 @@ def test_faster_links_make_collectives_shorter_but_not_the_waiting_in_them() -> 
     ranks = read(generate_ranks("straggler"))
     faster: list[list[Change]] = [[ScaleWork(facts.gpu.is_communication, 0.01)] for facts in ranks.facts]
     waited = step_ms(ranks, NOTHING)[0] - step_ms(ranks, faster)[0]
-    assert 0 <= waited < 2.0  # nothing of the 5 ms that the late rank costs is saved
+    assert -0.001 <= waited < 2.0  # nothing of the 5 ms that the late rank costs is saved
 
 
 def test_ranks_that_come_to_two_groups_in_different_orders_both_arrive() -> None:
