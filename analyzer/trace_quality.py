@@ -171,8 +171,10 @@ class TraceQuality(Struct, frozen=True, dict=True):
 
     @cached_property
     def earlier_share(self) -> float:
-        """Share of busy time spent on work launched before the file begins."""
-        return self._busy_share(self._earlier)
+        """Share of the recording's busy time spent on work launched before the file begins, which is in no step."""
+        work = self.gpu.work
+        earlier = union(work.start[self._earlier], work.end[self._earlier])
+        return float(earlier.total / max(1, union(work.start, work.end).total))
 
     @property
     def lead_steps(self) -> float:

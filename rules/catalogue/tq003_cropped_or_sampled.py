@@ -56,7 +56,7 @@ class CroppedOrSampled(Rule):
             start = "The file starts inside a step. " if begun_inside else ""
             signs.append(
                 f"{start}{percent(quality.earlier_share)} of the GPU's busy time was launched before the recording. It "
-                "belongs to earlier steps, and its operators and code are unknown. Call torch.cuda.synchronize() "
+                "belongs to earlier steps, is not measured, and its operators and code are unknown. Call torch.cuda.synchronize() "
                 "before the recording starts, or record more steps."
             )
         if quality.leading_queued_share >= self.max_leading_share:

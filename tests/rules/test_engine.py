@@ -28,9 +28,6 @@ class FakeFacts:
     quality = SimpleNamespace(sampled_share=None)
     call_sites = SimpleNamespace(user_caller_of=lambda *_: None)
     device = SimpleNamespace(vendor="nvidia")
-    quality = SimpleNamespace(sampled_share=0.5)  # no plan: findings come by their own savings
-    step_ns = 1e6
-    replay_trusted = False
 
     def rules_out(self, requirement: str) -> str | None:
         return "This run uses no GPU." if requirement == "never" else None

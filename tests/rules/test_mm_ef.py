@@ -149,9 +149,14 @@ class TestSlowSteps:
         (three,) = found("EF002", steps_of([usual, slow, usual, usual] * 3))
         assert "every 4 steps" in three.why
         assert saving_of(three).est_us == pytest.approx(3 * 10_000 / 12)
-        (two,) = found("EF002", steps_of([slow, usual, usual, usual] * 2))
+        (two,) = found("EF002", steps_of([usual, slow, usual, usual] * 2))
         assert "every" not in two.why
-        assert two.saving is None  # the first step may be start-up, and the other one a one-off
+        assert saving_of(two).est_us == pytest.approx(2 * 10_000 / 8)
+        assert saving_of(two).low_us == pytest.approx(10_000 / 8)  # the slowest may be a one-off
+
+    def test_the_first_step_is_start_up_and_one_other_is_no_saving(self) -> None:
+        (finding,) = found("EF002", steps_of([20_000.0, 10_000.0, 10_000.0, 10_000.0] * 2))
+        assert finding.saving is None
 
     def test_one_slow_step_is_no_saving(self) -> None:
         (finding,) = found("EF002", steps_of([10_000.0] * 5 + [20_000.0]))

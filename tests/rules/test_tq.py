@@ -127,7 +127,7 @@ class TestNoGpuEvents:
 
     def test_work_outside_the_steps(self) -> None:
         events = [event for event in steps() if event["cat"] != "kernel"]
-        events += [small_traces.kernel("k", 100_000, 10, 1)]
+        events += [small_traces.kernel("k", 100_000, 10, 999)]
         assert "lie outside the measured steps" in notes(facts_of(events))["TQ001"]
 
 
