@@ -343,7 +343,7 @@ class Facts(Struct, frozen=True, dict=True):
 
     @cached_property
     def autograd_nodes(self) -> float:
-        """Autograd nodes that the operators of the median step record."""
+        """Autograd nodes that the operators of a step record: the median of the steps."""
         return nodes_per_step(self.trace, self.steps)
 
     @cached_property

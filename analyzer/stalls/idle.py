@@ -113,7 +113,7 @@ class Idle(Struct, frozen=True, dict=True):
         return int(self.amount[:, CAUSES.index(cause)].sum())
 
     def typical_ns(self, *causes: str) -> float:
-        """Idle time due to the causes in the mean step."""
+        """Idle time due to the causes per step."""
         return sum(self.total_ns(cause) for cause in causes) / self.steps.count
 
     def recurring_ns(self, cause: str) -> float:

@@ -11,8 +11,8 @@ from traceopt.analyzer.timeline.steps import Steps
 
 
 def nodes_per_step(trace: Trace, steps: Steps) -> float:
-    """Autograd nodes in the median step: the distinct sequence numbers of its forward operators, less the next free one
-    that every operator reports.
+    """Autograd nodes of a step, the median of the steps: the distinct sequence numbers of its forward operators, less
+    the next free one that every operator reports.
     """
     ops = trace.ops
     rows = np.flatnonzero((ops.sequence >= 0) & (ops.forward_thread <= 0))

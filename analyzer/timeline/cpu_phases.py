@@ -94,7 +94,7 @@ class CpuPhases(Struct, frozen=True, dict=True):
         return self.areas[phase].total if phase in self.areas else 0
 
     def typical_ns(self, *phases: str) -> float:
-        """Time of the phases in the mean step."""
+        """Time of the phases per step."""
         return sum(self.total_ns(phase) for phase in phases) / self.steps.count
 
     @cached_property

@@ -17,7 +17,7 @@ class Workload(Struct, frozen=True):
 
 
 class MeasuredThroughput(Struct, frozen=True):
-    """Throughput of one GPU, over the mean step."""
+    """Throughput of one GPU, over the typical step."""
 
     tokens_per_s: float | None
     samples_per_s: float | None

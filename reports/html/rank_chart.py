@@ -143,7 +143,7 @@ def caption(result: Result) -> str:
         else:
             named = "rank " if any(row.rank is not None for row in result.ranks) else ""
             ends = f"{quantities.ms_of_us(least)} ({named}{fastest}) to {quantities.ms_of_us(most)} ({named}{slowest})"
-            sentences.append(f"Median steps range from {ends}.")
+            sentences.append(f"Typical steps range from {ends}.")
     if len(result.ranks) > MAX_COLUMNS:
         sentences.append(f"The chart shows the first {MAX_COLUMNS} of {len(result.ranks):,} ranks.")
     return " ".join(sentences)

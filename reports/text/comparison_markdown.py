@@ -105,7 +105,7 @@ def _sections(comparison: Comparison) -> list[str]:
     ]
     sections = [
         (
-            "Where the time goes (mean step)",
+            "Where the time goes (typical step)",
             table(["Part", "Base", "Head", "Change", ""], "lrrrl", parts) if parts else "",
         ),
         ("Metrics", table(["Metric", "Base", "Head", "Change", ""], "lrrrl", metrics) if metrics else ""),

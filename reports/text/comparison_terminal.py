@@ -98,7 +98,7 @@ def _parts(comparison: Comparison, terminal: Terminal) -> list[str]:
         label = pad(terminal.fit(part.label + noise, room), room)
         times = f"{_cell(quantities.ms_of_us(part.base_us))}{_cell(quantities.ms_of_us(part.head_us))}"
         lines.append(terminal.plain(f"  {label}{times}{_cell(quantities.signed_ms_number(part.change_us) + ' ms')}"))
-    return [_heading("part of the mean step", room, terminal), *lines] if lines else []
+    return [_heading("part of the step", room, terminal), *lines] if lines else []
 
 
 def _rows(noun: str, rows: Sequence[RowChange], terminal: Terminal) -> list[str]:

@@ -55,7 +55,7 @@ def _parts(document: WhatIf) -> list[str]:
     least = _SMALLEST_SHARE * document.before_us
     parts = [part for part in document.parts if max(part.before_us, part.after_us) >= least]
     width = max((len(part.label) for part in parts), default=0)
-    head = f"{'Part of the mean step':{width}}  {'before':>10}  {'after':>10}"
+    head = f"{'Part of the typical step':{width}}  {'before':>10}  {'after':>10}"
     return [
         head,
         *(

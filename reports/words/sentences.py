@@ -364,7 +364,7 @@ def timeline_caption(result: Result, shaded: bool) -> str:
         return ""
     steps = ["The whole recording"] if result.step.source == "window" else [timeline.step]
     if result.step.count > 1:
-        steps.append("the median step")
+        steps.append("a typical step")
     rank = rank_phrase(result)
     sentences = [", ".join([*steps, rank] if rank else steps) + "."]
     if shaded:

@@ -27,7 +27,7 @@ class SteadyRule(Rule):
     family: ClassVar[str] = "launch and dispatch"
     requires: ClassVar[tuple[str, ...]] = ("gpu", "whole", "launches")
 
-    min_share: float = threshold(0.02, "smallest cost per step on average, as a share of the median step, to report")
+    min_share: float = threshold(0.02, "smallest cost per step on average, as a share of the step, to report")
     min_step_us: float = threshold(500.0, "smallest GPU wait for a step to count as affected, in microseconds")
 
     def applies(self, facts: Facts) -> str | None:
@@ -100,4 +100,4 @@ class SteadyRule(Rule):
 
     def passed(self, facts: Facts) -> str:
         share = median(self.cost(facts)) / facts.step_ns
-        return f"This leaves the GPU idle for {percent(share)} of the median step."
+        return f"This leaves the GPU idle for {percent(share)} of the step."

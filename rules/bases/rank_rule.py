@@ -50,7 +50,7 @@ class RunRule(Rule):
 
 
 def ranks_saving(run: RunFacts, low_ns: float, est_ns: float, high_ns: float, basis: str) -> Saving:
-    """A saving in time per step on every rank, capped at the median step and ordered low <= est <= high."""
+    """A saving in time per step on every rank, capped at the step and ordered low <= est <= high."""
     step = run.step_ns
     est = min(max(0.0, est_ns), step)
     low, high = min(max(0.0, low_ns), est), min(max(est, high_ns), step)

@@ -32,7 +32,7 @@ class SyncRule(Rule):
     family: ClassVar[str] = "host synchronization"
     requires: ClassVar[tuple[str, ...]] = ("gpu", "launches")
 
-    min_share: float = threshold(0.01, "smallest stall, as a share of the median step, to report")
+    min_share: float = threshold(0.01, "smallest stall, as a share of the step, to report")
 
     def rows(self, facts: Facts) -> npt.NDArray[np.bool_]:
         """The syncs this rule is about; LG002 covers those of logging, HS005 those of gradients."""

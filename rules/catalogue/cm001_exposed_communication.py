@@ -78,7 +78,7 @@ class ExposedCommunication(Rule):
     effort: ClassVar[str] = "Some tuning"
     confidence: ClassVar[Confidence] = "medium"
 
-    min_share: float = threshold(0.03, "smallest exposed time, as a share of the median step, to report")
+    min_share: float = threshold(0.03, "smallest exposed time, as a share of the step, to report")
     low: float = threshold(0.2, "share of the time that overlap could hide that it does hide, low")
     min_serialized: float = threshold(
         0.1, "smallest wait for another collective on the same communicator to name, as a share of the exposed time"

@@ -70,7 +70,7 @@ class StragglerRank(RunRule):
     family: ClassVar[str] = "communication"
     effort: ClassVar[str] = "Depends on the cause"
 
-    min_share: float = threshold(0.03, "smallest wait for the straggler, as a share of the median step, to report")
+    min_share: float = threshold(0.03, "smallest wait for the straggler, as a share of the step, to report")
     min_blame: float = threshold(0.6, "share of all waiting for late ranks that one rank must cause")
 
     def check_run(self, run: RunFacts) -> Findings:

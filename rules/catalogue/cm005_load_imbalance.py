@@ -53,7 +53,7 @@ class LoadImbalance(RunRule):
     family: ClassVar[str] = "communication"
     effort: ClassVar[str] = "A new sampler or a different sharding"
 
-    min_share: float = threshold(0.03, "smallest excess over the mean rank, as a share of the median step, to report")
+    min_share: float = threshold(0.03, "smallest excess over the mean rank, as a share of the step, to report")
 
     def check_run(self, run: RunFacts) -> Findings:
         waits = run.waits.sum(axis=1)

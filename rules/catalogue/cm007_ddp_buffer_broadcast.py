@@ -58,7 +58,7 @@ class DdpBufferBroadcast(Rule):
     risk: ClassVar[str] = "Ranks keep their own statistics"
     requires: ClassVar[tuple[str, ...]] = ("gpu", "launches", "ops")
 
-    min_share: float = threshold(0.01, "smallest saving, as a share of the median step, to report")
+    min_share: float = threshold(0.01, "smallest saving, as a share of the step, to report")
 
     def applies(self, facts: Facts) -> str | None:
         return None if len(self._broadcasts(facts)) else "DDP broadcasts no buffers in this trace."

@@ -69,7 +69,7 @@ class DataParallelModule(Rule):
     confidence: ClassVar[Confidence] = "medium"
     requires: ClassVar[tuple[str, ...]] = ("gpu", "launches")
 
-    min_share: float = threshold(0.01, "smallest saving, as a share of the median step, to state one")
+    min_share: float = threshold(0.01, "smallest saving, as a share of the step, to state one")
 
     def applies(self, facts: Facts) -> str | None:
         if facts.gpu.device_count < 2:

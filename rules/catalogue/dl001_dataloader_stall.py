@@ -47,7 +47,7 @@ class DataloaderStall(Rule):
     If more workers do not help, make batches cheaper: decode once and cache, store packed data on a fast local disk, or
     move augmentation to the GPU.
 
-    When it is wrong: in the first step after the workers start, the wait is start-up time. The rule judges the median
+    When it is wrong: in the first step after the workers start, the wait is start-up time. The rule judges the typical
     step, so a single long wait does not count. The profiler slows Python in the loader, most of all with stacks.
 
     Sources: PyTorch documentation, "torch.utils.data" and the performance tuning guide.
@@ -60,7 +60,7 @@ class DataloaderStall(Rule):
     effort: ClassVar[str] = "One line"
     risk: ClassVar[str] = "More CPU memory"
 
-    min_share: float = threshold(0.03, "smallest wait for data, as a share of the median step, to report")
+    min_share: float = threshold(0.03, "smallest wait for data, as a share of the step, to report")
     hand_over_ms: float = threshold(1.0, "usual time to receive a ready batch from a worker, in ms; it cannot be saved")
 
     def applies(self, facts: Facts) -> str | None:
@@ -125,7 +125,7 @@ class DataloaderStall(Rule):
 
     def passed(self, facts: Facts) -> str:
         share = facts.stalls.typical_ns("data_loading") / facts.step_ns
-        return f"Waiting for data takes {percent(share)} of the median step."
+        return f"Waiting for data takes {percent(share)} of the step."
 
 
 def _why_left(plan: LoaderPlan) -> str:

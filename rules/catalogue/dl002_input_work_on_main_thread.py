@@ -58,7 +58,7 @@ class InputWorkOnMainThread(Rule):
     effort: ClassVar[str] = "Some refactoring"
     requires: ClassVar[tuple[str, ...]] = ("stacks",)
 
-    min_share: float = threshold(0.01, "smallest wait for input work, as a share of the median step, to report")
+    min_share: float = threshold(0.01, "smallest wait for input work, as a share of the step, to report")
 
     def check(self, facts: Facts) -> Findings:
         stall = facts.stalls.typical_ns("input_work")
@@ -91,7 +91,7 @@ class InputWorkOnMainThread(Rule):
 
     def passed(self, facts: Facts) -> str:
         share = facts.stalls.typical_ns("input_work") / facts.step_ns
-        return f"Waiting for input work outside the data loader takes {percent(share)} of the median step."
+        return f"Waiting for input work outside the data loader takes {percent(share)} of the step."
 
 
 def _fix(facts: Facts) -> Fix:

@@ -49,7 +49,7 @@ class PageableCopy(Rule):
             labels = labels.to("cuda", non_blocking=True)
 
     When it is wrong: HIP traces do not show whether host memory was pinned, so the rule stays silent there. A copy that
-    happens once (weights moved to the device) does not affect the median step.
+    happens once (weights moved to the device) does not affect the typical step.
 
     Sources: NVIDIA, "How to Optimize Data Transfers in CUDA C/C++"; PyTorch, "A guide on good usage of non_blocking and
     pin_memory".
@@ -63,7 +63,7 @@ class PageableCopy(Rule):
     risk: ClassVar[str] = "More locked memory"
     requires: ClassVar[tuple[str, ...]] = ("gpu",)
 
-    min_share: float = threshold(0.01, "smallest exposed copy time and wait, as a share of the median step, to report")
+    min_share: float = threshold(0.01, "smallest exposed copy time and wait, as a share of the step, to report")
     pinned_gb_per_s: float = threshold(20.0, "bandwidth to expect from pinned memory, in GB/s")
 
     def applies(self, facts: Facts) -> str | None:

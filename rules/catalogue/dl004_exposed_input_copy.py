@@ -72,7 +72,7 @@ class ExposedInputCopy(Rule):
     confidence: ClassVar[Confidence] = "medium"
     requires: ClassVar[tuple[str, ...]] = ("gpu",)
 
-    min_share: float = threshold(0.02, "smallest exposed copy time, as a share of the median step, to report")
+    min_share: float = threshold(0.02, "smallest exposed copy time, as a share of the step, to report")
 
     def applies(self, facts: Facts) -> str | None:
         return None if _copies(facts) else "Nothing is copied from pinned host memory to the device."

@@ -57,7 +57,7 @@ class PeriodicLoaderStall(Rule):
     risk: ClassVar[str] = "More CPU memory"
     requires: ClassVar[tuple[str, ...]] = ("settings", "ledger")
 
-    min_share: float = threshold(0.03, "smallest cost, as a share of the median step, to report")
+    min_share: float = threshold(0.03, "smallest cost, as a share of the step, to report")
     min_regular: float = threshold(0.6, "smallest share of long waits that are one round of the workers apart")
     min_rounds: int = threshold(3, "fewest long waits that count as periodic")
 
@@ -84,7 +84,7 @@ class PeriodicLoaderStall(Rule):
             0.7 * cost_ns,
             cost_ns,
             cost_ns,
-            "The run's waits beyond the wait in the median step, spread over all steps; 70% of them if receiving "
+            "The run's waits beyond the usual wait, spread over all steps; 70% of them if receiving "
             "batches from workers costs time.",
         )
         if saved.share < self.min_share:

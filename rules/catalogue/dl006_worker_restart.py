@@ -54,7 +54,7 @@ class WorkerRestart(Rule):
     risk: ClassVar[str] = "Workers keep their memory"
     requires: ClassVar[tuple[str, ...]] = ("settings", "ledger")
 
-    min_share: float = threshold(0.01, "smallest cost, spread over all steps, as a share of the median step, to report")
+    min_share: float = threshold(0.01, "smallest cost, spread over all steps, as a share of the step, to report")
 
     def applies(self, facts: Facts) -> str | None:
         workers = any(loader.num_workers for loader in facts.captured.loaders)

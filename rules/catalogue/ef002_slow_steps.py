@@ -70,8 +70,8 @@ class SlowSteps(Rule):
     phases of the main thread). If `traceopt run` recorded the run and the trace has no slow step, the rule looks at
     all steps of the run and reports steps that are slow at a regular interval.
 
-    Why it costs: the median hides slow steps, but the run pays for them. A regular interval points to something that
-    happens every N steps: loader workers that deliver in bursts, logging, evaluation, checkpoints.
+    Why it costs: a single slow step is no part of the typical step, but the run pays for it. A regular interval points
+    to something that happens every N steps: loader workers that deliver in bursts, logging, evaluation, checkpoints.
 
     How to fix: find out what runs only in these steps. For a loader, for example:
 

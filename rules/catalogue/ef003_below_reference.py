@@ -8,7 +8,7 @@ from traceopt.rules import Evidence, Facts, Findings, Fix, Rule, ms, percent, th
 
 
 class BelowReference(Rule):
-    """Compares the throughput of one GPU (tokens or samples per step, divided by the mean step time) with the reference
+    """Compares the throughput of one GPU (tokens or samples per step, divided by the typical step) with the reference
     that you gave.
 
     Why it costs: a published or earlier rate on the same device shows that more is possible. The step time at that rate

@@ -49,7 +49,7 @@ class AutogradInInference(Rule):
     confidence: ClassVar[Confidence] = "low"
     requires: ClassVar[tuple[str, ...]] = ("gpu", "whole", "launches", "ops")
 
-    min_share: float = threshold(0.01, "smallest saving, as a share of the median step, to report")
+    min_share: float = threshold(0.01, "smallest saving, as a share of the step, to report")
     min_nodes: int = threshold(20, "fewest autograd nodes per step that count as a recorded graph")
     node_us: float = threshold(0.5, "assumed host time per node, in microseconds")
 

@@ -56,7 +56,7 @@ class DecodeLaunchBound(Rule):
     effort: ClassVar[str] = "A few lines, or another inference engine"
     requires: ClassVar[tuple[str, ...]] = ("gpu", "whole", "launches", "shapes")
 
-    min_share: float = threshold(0.20, "smallest GPU wait for launches, as a share of the median step, to report")
+    min_share: float = threshold(0.20, "smallest GPU wait for launches, as a share of the step, to report")
     max_rows: int = threshold(16, "most rows of a matmul that count as token-by-token decoding")
     min_few_rows: float = threshold(0.80, "smallest share of matmuls with so few rows")
     min_products: int = threshold(20, "fewest matmuls per step that count as a decoder")

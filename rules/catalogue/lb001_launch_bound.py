@@ -74,7 +74,7 @@ class LaunchBound(Rule):
     effort: ClassVar[str] = "One line, then testing"
     requires: ClassVar[tuple[str, ...]] = ("work", "whole", "launches")
 
-    min_share: float = threshold(0.05, "smallest GPU wait for launches, as a share of the median step, to report")
+    min_share: float = threshold(0.05, "smallest GPU wait for launches, as a share of the step, to report")
     min_gaps: int = threshold(10, "fewest waits for launches in the recording: a few have causes of their own")
     removable_low: float = threshold(0.3, "share of the launch time that the fix removes, low")
     removable: float = threshold(0.7, "share of the launch time that the fix removes, expected")
@@ -109,7 +109,7 @@ class LaunchBound(Rule):
                 (self.removable_low * starved, self.removable * starved, starved),
                 [RemoveHost(dispatch, self.removable)],
                 f"Assumes launch time drops by {percent(self.removable_low)}, {percent(self.removable)} or 100%, "
-                "capped at the GPU's wait for launches in the median step.",
+                "capped at the GPU's wait for launches.",
                 low=[RemoveHost(dispatch, self.removable_low)],
                 high=[RemoveHost(dispatch)],
             ),
@@ -176,7 +176,7 @@ class LaunchBound(Rule):
     def passed(self, facts: Facts) -> str:
         if not facts.has_gpu:
             return "No line calls many tiny operators."
-        return f"The GPU waits for launches for {percent(dispatch_ns(facts) / facts.step_ns)} of the median step."
+        return f"The GPU waits for launches for {percent(dispatch_ns(facts) / facts.step_ns)} of the step."
 
 
 def _remedy(facts: Facts) -> tuple[str | None, Fix]:

@@ -74,7 +74,7 @@ class CudaGraphCandidate(Rule):
     risk: ClassVar[str] = "Shapes must not change"
     requires: ClassVar[tuple[str, ...]] = ("gpu", "whole", "launches")
 
-    min_share: float = threshold(0.05, "smallest GPU wait for launches, as a share of the median step, to report")
+    min_share: float = threshold(0.05, "smallest GPU wait for launches, as a share of the step, to report")
     min_steps: int = threshold(3, "fewest recorded steps needed to compare them")
     min_same: float = threshold(0.66, "smallest share of steps with the same kernels and grids")
     max_replayed: float = threshold(0.50, "largest share of kernels that graphs already launch")

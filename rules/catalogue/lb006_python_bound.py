@@ -64,7 +64,7 @@ class PythonBound(Rule):
     confidence: ClassVar[Confidence] = "medium"
     requires: ClassVar[tuple[str, ...]] = ("work", "whole", "launches", "stacks")
 
-    min_share: float = threshold(0.03, "smallest stall, as a share of the median step, to report")
+    min_share: float = threshold(0.03, "smallest stall, as a share of the step, to report")
 
     def check(self, facts: Facts) -> Findings:
         held = _held(facts)
@@ -98,11 +98,11 @@ class PythonBound(Rule):
     def passed(self, facts: Facts) -> str:
         share = percent(_held(facts).typical_ns / facts.step_ns)
         effect = "leave the GPU idle for" if facts.has_gpu else "take"
-        return f"Long stretches of Python {effect} {share} of the median step."
+        return f"Long stretches of Python {effect} {share} of the step."
 
 
 class _Held(Struct, frozen=True):
-    """When Python blocks the main thread: the total in the median step, and what it runs."""
+    """When Python blocks the main thread: the total in the typical step, and what it runs."""
 
     typical_ns: float
     stretches: PythonStretches

@@ -52,7 +52,7 @@ class CpuOperator(Rule):
     confidence: ClassVar[Confidence] = "medium"
     requires: ClassVar[tuple[str, ...]] = ("gpu", "whole", "launches")
 
-    min_share: float = threshold(0.03, "smallest GPU wait for CPU operators, as a share of the median step, to report")
+    min_share: float = threshold(0.03, "smallest GPU wait for CPU operators, as a share of the step, to report")
 
     def applies(self, facts: Facts) -> str | None:
         return "Without step marks, work before the loop looks the same." if facts.steps.source == "window" else None
@@ -86,4 +86,4 @@ class CpuOperator(Rule):
 
     def passed(self, facts: Facts) -> str:
         share = percent(facts.idle.typical_ns(CPU_OP) / facts.step_ns)
-        return f"The GPU waits for operators on the CPU for {share} of the median step."
+        return f"The GPU waits for operators on the CPU for {share} of the step."

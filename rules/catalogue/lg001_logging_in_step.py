@@ -50,7 +50,7 @@ class LoggingInStep(Rule):
     risk: ClassVar[str] = "Fewer log lines"
     requires: ClassVar[tuple[str, ...]] = ("stacks",)
 
-    min_share: float = threshold(0.01, "smallest stall, as a share of the median step, to report")
+    min_share: float = threshold(0.01, "smallest stall, as a share of the step, to report")
 
     def check(self, facts: Facts) -> Findings:
         stall = facts.stalls.typical_ns("logging") - _sync_ns(facts)
@@ -66,7 +66,7 @@ class LoggingInStep(Rule):
                 facts,
                 (0.8 * stall, stall, stall),
                 [RemoveHost(area_of(facts, rows))],
-                "Assumes logging every N steps, which leaves 1/N of the stall measured in the median step.",
+                "Assumes logging every N steps, which leaves 1/N of the measured stall.",
             ),
             evidence=site_evidence(facts, sites, lambda site: name_of(facts, int(site.rows[0]))),
             locations=site_locations(sites),
@@ -78,7 +78,7 @@ class LoggingInStep(Rule):
 
     def passed(self, facts: Facts) -> str:
         share = max(0.0, facts.stalls.typical_ns("logging") - _sync_ns(facts)) / facts.step_ns
-        return f"Logging stalls take {percent(share)} of the median step."
+        return f"Logging stalls take {percent(share)} of the step."
 
 
 def _sync_ns(facts: Facts) -> float:

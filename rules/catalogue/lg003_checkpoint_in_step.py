@@ -44,7 +44,7 @@ class CheckpointInStep(Rule):
         future.result()                                           # before the next save
 
     When it is wrong: a checkpoint every thousand steps that happens to fall into the window of another profiler is a
-    one-off. Then the cost in the median step is zero and the finding has no saving.
+    one-off. Then the cost in the typical step is zero and the finding has no saving.
 
     Sources: PyTorch documentation, "Asynchronous saving with Distributed Checkpoint".
     """

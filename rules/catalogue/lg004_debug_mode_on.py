@@ -62,7 +62,7 @@ class DebugModeOn(Rule):
     effort: ClassVar[str] = "One line"
     risk: ClassVar[str] = "Errors are found later"
 
-    min_share: float = threshold(0.005, "smallest saving of a mode seen in the trace, as a share of the median step")
+    min_share: float = threshold(0.005, "smallest saving of a mode seen in the trace, as a share of the step")
 
     def missing(self, facts: Facts) -> str | None:
         """The trace itself shows some of the modes."""

@@ -41,7 +41,7 @@ class MemoryHeadroom(Rule):
     requires: ClassVar[tuple[str, ...]] = ("gpu", "whole", "launches", "memory")
 
     max_share: float = threshold(0.60, "largest peak, as a share of device memory, to report")
-    min_starved: float = threshold(0.10, "smallest GPU wait for launches, as a share of the median step")
+    min_starved: float = threshold(0.10, "smallest GPU wait for launches, as a share of the step")
     min_factor: float = threshold(1.5, "smallest multiple of the batch that must fit")
     usable: float = threshold(0.90, "share of device memory to fill")
 

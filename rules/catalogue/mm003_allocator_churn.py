@@ -30,7 +30,7 @@ BASIS = "Assumes these calls and the waits in them are gone."
 
 class AllocatorChurn(Rule):
     """Measures how long the GPU is idle while the host calls `cudaMalloc`, `cudaFree`, `cudaHostAlloc` or similar, in
-    the median step. A recording without step marks is cut into ten parts with the same number of kernels. The median
+    the typical step. A recording without step marks is cut into ten parts with the same number of kernels. The median
     part counts, so that allocations at its start do not.
 
     Why it costs: PyTorch's caching allocator keeps blocks so that a steady-state step asks the driver for nothing. Each
@@ -58,7 +58,7 @@ class AllocatorChurn(Rule):
     effort: ClassVar[str] = "One line"
     requires: ClassVar[tuple[str, ...]] = ("gpu", "launches")
 
-    min_share: float = threshold(0.01, "smallest GPU wait for driver allocations, as a share of the median step")
+    min_share: float = threshold(0.01, "smallest GPU wait for driver allocations, as a share of the step")
 
     def check(self, facts: Facts) -> Findings:
         stall = facts.idle.recurring_ns("allocation")
@@ -97,9 +97,7 @@ class AllocatorChurn(Rule):
 
     def passed(self, facts: Facts) -> str:
         share = facts.idle.recurring_ns("allocation") / facts.step_ns
-        return (
-            f"Driver allocations ({len(_calls(facts)):,}) leave the GPU idle for {percent(share)} of the median step."
-        )
+        return f"Driver allocations ({len(_calls(facts)):,}) leave the GPU idle for {percent(share)} of the step."
 
 
 def _fix(facts: Facts) -> Fix:

@@ -63,7 +63,7 @@ class SingleTensorOptimizer(Rule):
     effort: ClassVar[str] = "One argument"
     requires: ClassVar[tuple[str, ...]] = ("work", "launches", "ops")
 
-    min_share: float = threshold(0.01, "smallest saving, as a share of the median step, to report")
+    min_share: float = threshold(0.01, "smallest saving, as a share of the step, to report")
     min_kernels: int = threshold(50, "fewest kernels per step that count as a single-tensor optimizer")
     max_median_us: float = threshold(20.0, "longest median kernel that counts as tiny, in microseconds")
     removable: float = threshold(0.8, "share of the optimizer's host time that a fused optimizer saves")

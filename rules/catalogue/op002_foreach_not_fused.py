@@ -60,7 +60,7 @@ class ForeachNotFused(Rule):
     risk: ClassVar[str] = "Last bits may differ"
     requires: ClassVar[tuple[str, ...]] = ("gpu", "launches", "ops")
 
-    min_share: float = threshold(0.01, "smallest saving, as a share of the median step, to report")
+    min_share: float = threshold(0.01, "smallest saving, as a share of the step, to report")
 
     def applies(self, facts: Facts) -> str | None:
         kind = _class(facts)

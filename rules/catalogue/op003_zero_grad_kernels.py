@@ -56,7 +56,7 @@ class ZeroGradKernels(Rule):
     effort: ClassVar[str] = "One argument"
     requires: ClassVar[tuple[str, ...]] = ("gpu", "launches", "ops")
 
-    min_share: float = threshold(0.01, "smallest saving, as a share of the median step, to report")
+    min_share: float = threshold(0.01, "smallest saving, as a share of the step, to report")
     min_kernels: int = threshold(20, "fewest fills per step to report")
 
     def applies(self, facts: Facts) -> str | None:

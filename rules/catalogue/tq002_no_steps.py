@@ -16,7 +16,7 @@ class NoSteps(Rule):
     """Looks for the `ProfilerStep#N` annotations that `prof.step()` writes, and for the annotated steps of a serving
     engine (vLLM, SGLang).
 
-    Why it matters: a saving is time saved in every step, judged by the median of several. Without steps, traceopt uses
+    Why it matters: a saving is time saved in every step, judged by the mean of several. Without steps, traceopt uses
     an annotation that repeats over the trace, or else the whole file as one window. Start-up, evaluation and the end of
     the run then count as part of a step. With only one step, a stall that happens once looks like one that always
     happens.

@@ -11,7 +11,7 @@ from traceopt.rules import TRACE_QUALITY, Evidence, Facts, Findings, Fix, Priced
 class ProfilerOverhead(Rule):
     """Measures how much recording slowed the steps. `traceopt run` stores the time of every step of the run, recorded
     or not. The rule compares the median recorded step of the analyzed cycle with the median unrecorded one, excluding
-    waits for data. In other traces with Python stacks, it measures how much of the median step the GPU waits for the
+    waits for data. In other traces with Python stacks, it measures how much of the typical step the GPU waits for the
     host's ordinary work (operators, launches and Python). It also reports hardware counters that were sampled during
     the recording.
 
@@ -37,7 +37,7 @@ class ProfilerOverhead(Rule):
     family: ClassVar[str] = TRACE_QUALITY
 
     min_stretch: float = threshold(1.1, "smallest ratio of recorded to unrecorded step time to report")
-    min_share: float = threshold(0.10, "smallest GPU wait for host work, as a share of the median step, to report")
+    min_share: float = threshold(0.10, "smallest GPU wait for host work, as a share of the step, to report")
 
     def missing(self, facts: Facts) -> str | None:
         if facts.captured.stretch is not None or facts.quality.counter_readings:
@@ -105,7 +105,7 @@ class ProfilerOverhead(Rule):
         stretch = facts.captured.stretch
         if stretch is not None:
             return f"Recorded steps took {stretch:.2f} times as long as unrecorded ones, excluding waits for data."
-        return f"The GPU waits for the host's ordinary work for {percent(_host_share(facts))} of the median step."
+        return f"The GPU waits for the host's ordinary work for {percent(_host_share(facts))} of the step."
 
 
 def _host_share(facts: Facts) -> float:

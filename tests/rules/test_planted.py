@@ -69,7 +69,7 @@ def places(finding: Finding) -> set[str]:
 
 
 def median_cost_us(planted: Planted) -> float:
-    """What the fault costs in the median step, which is what findings state."""
+    """What the fault costs in the median step, which is close to what findings state."""
     return median(planted.step_us) - median(planted.fixed_step_us)
 
 

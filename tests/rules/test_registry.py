@@ -192,12 +192,12 @@ def test_page_lists_thresholds() -> None:
     class Tuned(DL001):  # type: ignore[misc, valid-type]
         """What it measures."""
 
-        min_share: float = threshold(0.03, "share of the median step")
+        min_share: float = threshold(0.03, "share of the step")
 
     page = rule_page(Tuned)
     assert page.startswith("# DL001 dataloader-stall\n")
     assert "What it measures." in page
-    assert "| `min_share` | `0.03` | share of the median step |" in page
+    assert "| `min_share` | `0.03` | share of the step |" in page
 
 
 def test_thresholds_are_inherited_and_stay() -> None:

@@ -1,4 +1,4 @@
-"""The timeline of the median step: lanes of bars, as the report draws them."""
+"""The timeline of one typical step: lanes of bars, as the report draws them."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ def _step_time(result: Result) -> float | None:
 
 
 def _part(name: str) -> Callable[[Result], float | None]:
-    """The share of a part of the mean step; 0 if the step has a breakdown without this part."""
+    """The share of a part of the typical step; 0 if the step has a breakdown without this part."""
 
     def of(result: Result) -> float | None:
         if not result.breakdown:

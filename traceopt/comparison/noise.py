@@ -37,7 +37,7 @@ _T99 = (
 _NORMAL99 = 2.576
 
 F8 = npt.NDArray[np.float64]
-Spread = tuple[float, int]  # the variance of the median of a run, and its degrees of freedom
+Spread = tuple[float, int]  # the variance of the typical step of a run, and its degrees of freedom
 
 _ONE_STEP = "Each side has one step, which does not show how much steps vary."
 _FEW_STEPS = "There are too few steps and runs, and they vary too much, to tell the change from noise."
@@ -119,10 +119,11 @@ def _with_assumption(measured: Spread, by_steps: Spread | None) -> Spread:
 
 
 def _by_steps(runs: Sequence[F8]) -> Spread | None:
-    """How precisely the steps determine the median of a run, assuming that all runs vary equally.
+    """How precisely the steps determine the typical step of a run, assuming that all runs vary equally.
 
     None if no run has two steps. The spread is the median absolute deviation, which a few outlier steps do not change,
-    or the standard deviation if there are few steps.
+    or the standard deviation if there are few steps. The error is that of a median, which is larger than that of the
+    mean, because steps have longer tails than a normal distribution.
     """
     deviations = [np.log(steps) - math.log(median(steps)) for steps in runs if len(steps) > 1]
     if not deviations:

@@ -138,7 +138,7 @@ def _time_of(name: str, parts: Sequence[BreakdownPart]) -> float:
 
 
 def _step_us(result: Result) -> float:
-    """The mean step, which the parts and tables add up to."""
+    """The typical step, which the parts and tables add up to."""
     return sum(part.us_per_step for part in result.breakdown) or result.step.typical_us or 0.0
 
 

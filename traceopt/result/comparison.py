@@ -45,7 +45,7 @@ class Side(Struct, frozen=True):
 
 
 class StepChange(Struct, frozen=True):
-    """The typical step: the median of a run, or the geometric mean over several runs.
+    """The typical step: the mean of the typical steps of a run, or the geometric mean over several runs.
 
     `low_share` to `high_share` is the 99 % interval of the change (`comparison/noise.py`). A change smaller than
     `unseen_share` could not be detected. `run_to_run_share` is the standard deviation of runs of the same side, None if
@@ -65,7 +65,7 @@ class StepChange(Struct, frozen=True):
 
 
 class PartChange(Struct, frozen=True):
-    """A part of the mean step, averaged over the runs. `beyond_noise` is None with one run per side."""
+    """A part of the typical step, averaged over the runs. `beyond_noise` is None with one run per side."""
 
     name: str
     label: str

@@ -225,7 +225,7 @@ class Efficiency(Struct, frozen=True):
 
 
 class Throughput(Struct, frozen=True):
-    """Of one GPU over the mean step, from what the user says that a step processes."""
+    """Of one GPU over the typical step, from what the user says that a step processes."""
 
     tokens_per_s: Annotated[float | None, note("tokens", "per second")]
     samples_per_s: Annotated[float | None, note("samples", "per second")]
@@ -324,7 +324,7 @@ class Result(Struct, frozen=True, eq=False):
     ops: Annotated[list[Op], note("CPU operators by name, by the GPU time they launched; at most 200 names")]
     gemms: Annotated[list[Gemm], note("matmuls by shape, longest first; at most 200 shapes")]
     ranks: Annotated[list[RankRow], note("a row for each file that was read")]
-    timeline: Annotated[Timeline | None, note("the median step as lanes of bars")]
+    timeline: Annotated[Timeline | None, note("one typical step as lanes of bars")]
     findings: Annotated[list[Finding], note("what the rules found, most valuable first")]
     combined: Annotated[Combined | None, note("the top fixes together")]
     checks: Annotated[list[Check], note("what each rule answered")]

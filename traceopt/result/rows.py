@@ -11,7 +11,7 @@ from traceopt.result.finding import Location
 
 
 class BreakdownPart(Struct, frozen=True):
-    """An exclusive part of the mean step; the parts add up to it."""
+    """An exclusive part of the typical step; the parts add up to it."""
 
     name: Annotated[str, note("key of the part")]
     label: Annotated[str, note("the part in words")]
@@ -162,7 +162,7 @@ class Stall(Struct, frozen=True):
 
 
 class Timeline(Struct, frozen=True):
-    """The median step as lanes of bars."""
+    """One typical step as lanes of bars."""
 
     step: Annotated[str, note("name of the step")]
     duration_us: Annotated[float, note("duration of the step", "us")]

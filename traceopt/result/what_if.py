@@ -8,7 +8,7 @@ from traceopt.result.serialization import to_indented_json
 
 
 class WhatIfPart(Struct, frozen=True):
-    """A part of the mean step, as in the breakdown."""
+    """A part of the typical step, as in the breakdown."""
 
     name: str
     label: str
@@ -43,7 +43,7 @@ class ReplayCheck(Struct, frozen=True):
 class WhatIf(Struct, frozen=True):
     """The replayed step without and with the changes; `limit_before` and `limit_after` name the part that limits it.
 
-    Parts are those of the mean step; the step is the median one. `replay_error_share` is the largest error of a replay
+    Step and parts are those of the typical step. `replay_error_share` is the largest error of a replay
     without a change, and `replay_check` says what it consists of; None if there was nothing to replay. `inferred_waits`
     of the `waits` were inferred, not recorded.
 
