@@ -1,0 +1,165 @@
+"""Every format prints the numbers of the document's plan, and the rows of the plan add up."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import pytest
+import sample
+from msgspec.structs import replace
+from test_real_traces import READABLE, result_of
+
+from fixtures.scenarios import SCENARIOS
+from traceopt.reports.html.notebook import render_notebook
+from traceopt.reports.html.page import render_html
+from traceopt.reports.text.markdown import FIXES, render_markdown
+from traceopt.reports.text.terminal import render_terminal
+from traceopt.reports.words import headline, plan_numbers, sentences
+from traceopt.reports.words.display import for_display
+from traceopt.result.document import Result
+
+if TYPE_CHECKING:
+    from conftest import GetExample
+
+NUMBER = r"(≈ )?(?P<number>[\d,.]+) ms"
+
+
+def plain(text: str) -> str:
+    return text.replace("\u00a0", " ").replace("&nbsp;", " ")
+
+
+def words_of(html: str) -> str:
+    body = re.sub(r"<(script|style)\b.*?</\1>", "", html, flags=re.DOTALL)
+    return re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", plain(body)))
+
+
+def milliseconds(text: str) -> float:
+    return float(text.split()[0].replace(",", ""))
+
+
+def rounding(text: str) -> float:
+    """Half a unit of the last digit of "1,480 ms"; of a whole number that ends in zeros it may be any of them."""
+    number = text.split()[0].replace(",", "")
+    if "." in number:
+        return 0.5 * 10 ** -len(number.partition(".")[2])
+    return 0.5 * 10 ** (len(number) - len(number.rstrip("0")))
+
+
+def assert_adds_up(result: Result) -> None:
+    """The document: each row starts at the step that the row above leaves."""
+    step_us = result.step.typical_us
+    assert bool(result.plan) == (result.combined is not None)
+    if not result.plan or result.combined is None:
+        return
+    assert step_us is not None
+    assert sum(part.us_per_step for part in result.breakdown) == pytest.approx(step_us, rel=1e-3)
+    before_us = step_us
+    for row in result.plan:
+        assert before_us - row.saving_us == pytest.approx(row.step_us_after, abs=0.01)
+        assert row.code == result.findings[row.finding].code
+        assert 0 <= row.low_us <= row.saving_us <= row.high_us + 0.001
+        before_us = row.step_us_after
+    combined = result.combined
+    assert sum(row.saving_us for row in result.plan) == pytest.approx(combined.saving_us, abs=0.01)
+    assert combined.step_us_after == result.plan[-1].step_us_after
+    assert combined.share == pytest.approx(combined.saving_us / step_us, abs=1e-5)
+    if combined.breakdown_after:
+        left_us = sum(part.us_per_step for part in combined.breakdown_after)
+        assert left_us == pytest.approx(combined.step_us_after, rel=1e-3)
+
+
+def assert_printed(result: Result) -> None:
+    """The formats: the row of each fix has the numbers of the document, rounded once."""
+    document = for_display(result)
+    if not document.plan or document.combined is None:
+        return
+    terminals = [
+        plain(render_terminal(result, width=width, color=False, unicode=True)).splitlines() for width in (60, 80, 120)
+    ]
+    comment = plain(render_markdown(result))
+    notebook, page = words_of(render_notebook(result)), words_of(render_html(result, static=True))
+    for card in sentences.groups(document).plan:
+        row = card.row
+        assert row is not None
+        numbers = plan_numbers.row_numbers(row, document)
+        texts = [plain(text) for text in (numbers.saves, numbers.alone, numbers.step_after)]
+        for text, us in zip(texts, (row.saving_us, row.alone_us, row.step_us_after), strict=True):
+            assert abs(milliseconds(text) - us / 1e3) <= 1.001 * rounding(text)
+        saves, alone, after = texts
+        pattern = re.compile(rf" *{card.number} +{re.escape(saves)} +{re.escape(alone)} +{re.escape(after)}  ")
+        assert all(any(pattern.match(line) for line in lines) for lines in terminals)
+        if card.number is not None and card.number <= FIXES:
+            assert f"| {saves} | {alone} | {after} |" in comment
+            assert re.search(rf"\b{card.number}\. .*{re.escape(f'{saves} {alone} {after}')}", notebook)
+        assert f"saves {saves} alone {alone} step after {after}" in page
+    after = plain(plan_numbers.step_after(document))
+    assert after == plain(plan_numbers.plan_ms(document.plan[-1].step_us_after, document))
+    for text in (plain("".join(headline.lead(document))), comment, notebook, page, " ".join(terminals[2])):
+        assert f"→ about {after}" in text
+    tile = headline.tiles(document)[2]
+    assert plain(f"{tile.value} {tile.unit}") == f"≈ {after}"
+    if document.breakdown:
+        assert f"≈ {after}" in page.partition("Where the time goes")[2].partition("Now")[2]  # the bar
+
+
+def assert_rows_add_up_as_printed(result: Result) -> None:
+    """Of what a reader sees, the step minus the saving is the step after it, but for what rounding takes."""
+    before: str | None = None
+    for row in result.plan:
+        numbers = plan_numbers.row_numbers(row, result)
+        saves, after = plain(numbers.saves), plain(numbers.step_after)
+        if before is not None:
+            error = rounding(before) + rounding(saves) + rounding(after)
+            assert abs(milliseconds(before) - milliseconds(saves) - milliseconds(after)) <= 1.001 * error
+        before = after
+
+
+def assert_agrees(result: Result) -> None:
+    assert_adds_up(result)
+    assert_printed(result)
+    assert_rows_add_up_as_printed(result)
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_generated_traces(example: GetExample, scenario: str) -> None:
+    assert_agrees(example(scenario).result)
+
+
+@pytest.mark.real_traces
+@pytest.mark.parametrize("file", READABLE)
+def test_real_traces(file: str) -> None:
+    assert_agrees(result_of(file))
+
+
+def test_some_documents_have_a_plan(example: GetExample) -> None:
+    """So the tests above look at something."""
+    plans = [example(scenario).result.plan for scenario in ("slow_loader", "five_faults")]
+    assert [len(plan) > rows for plan, rows in zip(plans, (0, 2), strict=True)] == [True, True]
+
+
+@pytest.mark.parametrize("scale", [0.001, 0.01, 0.1, 1.0, 10.0, 1000.0])
+def test_steps_of_every_length(scale: float) -> None:
+    """From 0.4 ms to 412 s."""
+    rich = sample.rich()
+    rows = [
+        replace(
+            row,
+            saving_us=row.saving_us * scale,
+            alone_us=row.alone_us * scale,
+            low_us=row.low_us * scale,
+            high_us=row.high_us * scale,
+            step_us_after=row.step_us_after * scale,
+        )
+        for row in rich.plan
+    ]
+    assert rich.combined is not None
+    combined = replace(
+        rich.combined,
+        saving_us=rich.combined.saving_us * scale,
+        step_us_after=rich.combined.step_us_after * scale,
+        breakdown_after=[],
+    )
+    parts = [replace(part, us_per_step=part.us_per_step * scale) for part in rich.breakdown]
+    step = replace(rich.step, typical_us=sample.STEP_US * scale)
+    assert_agrees(replace(rich, plan=rows, combined=combined, breakdown=parts, step=step))
