@@ -57,7 +57,8 @@ def lead(result: Result) -> tuple[str, str, str]:
     verb = " may save about " if unsure else " saves about " if singular else " save about "
     before_us = combined.step_us_after + combined.saving_us
     limit = sentences.limit(combined.limit_after)
-    then = f" The step is then {limit}." if limit else ""
+    measured = "recording" if result.step.source == "window" else "step"
+    then = f" The {measured} is then {limit}." if limit else ""
     sure = ", with low confidence" if unsure else ""
     rest = f"{sure}: {quantities.ms_number(before_us)} → about {plan_numbers.step_after(result)}.{then}"
     start = above + fixes

@@ -32,11 +32,12 @@ def plan_ms(us: float, result: Result) -> str:
 
 
 def saved_together(result: Result) -> str:
-    """ "198 ms per step (48%)"; empty without a plan."""
+    """ "198 ms per step (48%)", "198 ms of the recording (48%)"; empty without a plan."""
     combined = result.combined
     if combined is None:
         return ""
-    return f"{plan_ms(combined.saving_us, result)} per step ({quantities.percent(combined.share)})"
+    unit = "of the recording" if result.step.source == "window" else "per step"
+    return f"{plan_ms(combined.saving_us, result)} {unit} ({quantities.percent(combined.share)})"
 
 
 def step_after(result: Result) -> str:

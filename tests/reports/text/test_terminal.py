@@ -19,6 +19,10 @@ def shown(result: object, *, width: int = 80, color: bool = False, unicode: bool
     return render_terminal(result, width=width, color=color, unicode=unicode)  # type: ignore[arg-type]
 
 
+def on_one_line(result: object) -> str:
+    return shown(result).replace("\n", " ")
+
+
 @pytest.mark.parametrize("build", SAMPLES)
 @pytest.mark.parametrize("width", [60, 80, 100, 200])
 def test_fits_the_terminal(build, width: int) -> None:
@@ -84,6 +88,16 @@ def test_fixes_without_a_plan_state_what_each_saves_alone() -> None:
     assert re.search(r"^ +alone +share +confidence fix +where$", output, re.M)
     assert re.search(r"^ 1 150 ms +36%  high +DL001 Load data in worker processes +train.py:61$", output, re.M)
     assert "in this order" not in output
+
+
+def test_a_recording_without_steps_saves_of_the_recording() -> None:
+    rich = sample.rich()
+    assert rich.combined is not None
+    limited = replace(rich, combined=replace(rich.combined, limit_after="launch"))
+    assert "198 ms per step (48%): 412.0 → about 214 ms. The step is then launch-bound." in on_one_line(limited)
+    window = replace(limited, step=replace(rich.step, source="window"))
+    saved = "198 ms of the recording (48%): 412.0 → about 214 ms. The recording is then launch-bound."
+    assert saved in on_one_line(window)
 
 
 def test_cpu_run_does_not_mention_a_gpu() -> None:
