@@ -56,8 +56,8 @@ class CroppedOrSampled(Rule):
             start = "The file starts inside a step. " if begun_inside else ""
             signs.append(
                 f"{start}{percent(quality.earlier_share)} of the GPU's busy time was launched before the recording. It "
-                "belongs to earlier steps, is not measured, and its operators and code are unknown. Call torch.cuda.synchronize() "
-                "before the recording starts, or record more steps."
+                "belongs to earlier steps, is not measured, and its operators and code are unknown. Call "
+                "torch.cuda.synchronize() before the recording starts, or record more steps."
             )
         if quality.leading_queued_share >= self.max_leading_share:
             signs.append(
