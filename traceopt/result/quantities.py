@@ -6,6 +6,7 @@ All of them spell the same digits, so a number in a sentence is the number in th
 
     measured time   milliseconds: one decimal, two significant digits below 1 ms     187.4 ms, 0.095 ms
     estimated time  milliseconds: two significant digits                             ≈ 190 ms
+    plan            as many decimals as three digits of its whole saving have        26 ms of 198 ms
     share           per cent: one decimal below 10%                                  34%, 1.2%, <0.1%
     memory          GiB, or MiB below 0.1 GiB; rounded like a measured time          23.4 GiB, 5.0 MiB
     data moved      MB, because rates are in GB/s; rounded like a measured time      33.6 MB
