@@ -68,6 +68,15 @@ def test_the_models_line_is_named_before_the_adapter(part: str, code: str, deepe
     assert str(finding.locations[1]).endswith(caller)
 
 
+@pytest.mark.real_traces
+def test_a_loader_is_named_by_its_loop_and_by_what_it_runs() -> None:
+    """The pipeline's loader preprocesses in the main process."""
+    (finding,) = [finding for finding in find("owlv2").findings if finding.code == "DL001"]
+    loop, preprocessing = finding.locations
+    assert str(loop).endswith("adapters/pipeline/model.py:40")
+    assert str(preprocessing) == "transformers/models/owlv2/image_processing_owlv2.py:368"
+
+
 MAIN_FRAME, MODEL = "train.py(10): main", "transformers/models/gpt2/modeling_gpt2.py(300): forward"
 
 
