@@ -194,6 +194,10 @@ def disagreements(document: Result) -> list[str]:
     return found
 
 
+def decimals(text: str) -> int:
+    return len(re.match(r"[\d,]*", text.partition(".")[2]).group())  # type: ignore[union-attr]
+
+
 def _real(limit: Any) -> bool:
     return isinstance(limit, (int, float)) and not isinstance(limit, bool)
 
