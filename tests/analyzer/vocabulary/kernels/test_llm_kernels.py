@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import csv
-import gzip
-import json
 import re
 from collections import Counter
 from pathlib import Path
@@ -12,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from fixtures.real_traces import KERNELS, TRACES
+from fixtures.real_traces import KERNELS, TRACES, load
 from traceopt.analyzer.vocabulary.kernels.kernel_names import ELIGIBLE_KINDS, KernelClass, classify
 
 ANY = "-"  # the type is not in these names
@@ -420,7 +418,7 @@ def test_names_of_2025_and_2026_are_right() -> None:
 
 def _kernels(path: Path) -> list[dict[str, Any]]:
     try:
-        document = json.loads(gzip.decompress(path.read_bytes()).decode("utf-8", "replace"), strict=False)
+        document = load(path)
     except (OSError, ValueError):
         return []  # no trace, or damaged on purpose
     events = document.get("traceEvents", []) if isinstance(document, dict) else document
