@@ -27,6 +27,8 @@ STAMP := .venv/.installed
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 # One process per core; tests that share slow fixtures run in the same one, in the order of tests/scheduling.py.
 PARALLEL := -n auto --dist loadgroup --no-loadscope-reorder
+# The tests start hundreds of Pythons: each would compile the package again where bytecode is switched off.
+export PYTHONDONTWRITEBYTECODE :=
 PACKAGES := analyzer rules reports capture
 
 TORCHES := 2.1.2 2.15.0
