@@ -265,16 +265,7 @@ def test_real_states(path: str, name: str | None) -> None:
     assert (state and state.name) == name
 
 
-XDIT = "tracelens/inference/xdit_flux.1_aiter_sage/profile_trace_rank_0.json.gz"
-
-
 @pytest.mark.real_traces
-@pytest.mark.parametrize(
-    "path",
-    [
-        pytest.param(path, marks=pytest.mark.xfail(path == XDIT, reason="LB001 4%: eager parts of one compiled call"))
-        for path in quiet_traces()
-    ],
-)
+@pytest.mark.parametrize("path", quiet_traces())
 def test_nothing_is_priced_where_an_expert_saw_nothing(path: str) -> None:
     assert priced(result_of(facts_of(path))) == set()
