@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from traceopt.analyzer.arrays.intervals import Intervals, intersect, merge, subtract, union
-from traceopt.analyzer.replay.changes import host_removals
+from traceopt.analyzer.replay.changes import DropSync, host_removals
 from traceopt.analyzer.tables.schema import Mask
 from traceopt.analyzer.timeline.cpu_phases import PHASES
 from traceopt.analyzer.timeline.gpu_work import BUSY_LABELS
@@ -47,11 +47,14 @@ def grouped(parts: Mapping[str, float]) -> dict[str, float]:
 
 
 def treated_part(facts: Facts, changes: Sequence[Change]) -> str | None:
-    """The part of the step that these changes shorten most, dispatch grouped as in `grouped`; None if no change
-    is known or nothing can be replayed.
+    """The part of the step that these changes treat: the one that they shorten most, dispatch grouped as in `grouped`.
+
+    None if no change is known or nothing can be replayed.
     """
     if not changes or facts.replay_error is None:
         return None
+    if facts.has_gpu and all(isinstance(change, DropSync) for change in changes):
+        return "host_sync"  # whatever the host does meanwhile is hidden, but the wait is what goes
     before, after = parts_of(facts, facts.replayed), parts_of(facts, facts.replay(changes))
     if facts.has_gpu:
         before, after = grouped(before), grouped(after)
