@@ -42,7 +42,7 @@ class Ranks(Struct, frozen=True, dict=True):
 
     @cached_property
     def run(self) -> RunFacts:
-        return RunFacts([summarize(facts.of_every_step) for facts in self.facts])
+        return RunFacts([summarize(facts) for facts in self.facts])
 
     @cached_property
     def clock_ns(self) -> list[int]:

@@ -49,7 +49,7 @@ class RankSummary(Struct, frozen=True):
     path: str
     world_size: int | None
     step_names: list[str]
-    step_ns: I8
+    step_ns: float  # the typical step
     parts: dict[str, I8]
     profiler_ns: I8
     places: dict[str, CallSite]
@@ -59,6 +59,8 @@ class RankSummary(Struct, frozen=True):
 
 
 def summarize(facts: Facts) -> RankSummary:
+    """The summary of all recorded steps of a rank, so that they can be compared step by step."""
+    typical_ns, facts = facts.step_ns, facts.of_every_step
     meta, steps = facts.trace.meta, facts.steps
     compute = facts.gpu.compute if facts.has_gpu else facts.cpu_phases.model_work
     parts = {COMPUTE: steps.within(compute), **_waits(facts)}
@@ -67,7 +69,7 @@ def summarize(facts: Facts) -> RankSummary:
         path=meta.path,
         world_size=meta.world_size,
         step_names=steps.names,
-        step_ns=steps.duration,
+        step_ns=typical_ns,
         parts=parts,
         profiler_ns=steps.host_within(facts.profiler_cost),
         places=_places(facts, parts),

@@ -73,8 +73,8 @@ class RunFacts(Struct, frozen=True, dict=True):
 
     @property
     def step_ns(self) -> float:
-        """Median over ranks of their median steps."""
-        return median([median(rank.step_ns) for rank in self.ranks])
+        """Median over ranks of their typical steps."""
+        return median([rank.step_ns for rank in self.ranks])
 
     @cached_property
     def step_names(self) -> list[str]:

@@ -33,4 +33,4 @@ def _analyze(task: RankTask, count_bytes: Callable[[int], None] | None) -> bytes
         return RankResult(None, None, warnings, one_line(str(error))).pack()
     facts = Facts(trace, task.options.devices, task.options.workload)
     outcome = run_rules(loaded(task.options).chosen, facts, debug=task.options.debug)
-    return RankResult(rank_document(facts, outcome), summarize(facts.of_every_step), warnings).pack()
+    return RankResult(rank_document(facts, outcome), summarize(facts), warnings).pack()
