@@ -8,8 +8,9 @@ python benchmarks/savings/page.py                                           # do
 For each pair that the machine can run, the plain variant is recorded and analyzed; the prediction comes from its trace
 alone. Both variants are measured without a profiler, in the steps before the recording. A round measures both, one
 after the other; a pass over all pairs makes one round of each, so that a busy minute spoils one round of a pair and not
-all of them. A round counts if other programs and other machines took less than a twentieth of a core from either
-variant. If the counted rounds of a pair vary by more than 5 %, they are all discarded and measured again later.
+all of them. A round counts if others took less than a twentieth of a core from the cores that this program may use
+(`taskset` limits them). If the counted rounds of a pair vary by more than 5 %, they are all discarded and measured
+again later.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ LARGEST_BYTES = 1 << 30  # limit for the traces of a pair; they are discarded
 
 ROUNDS = 5  # that count, for each pair
 BUSY_SHARE = 0.05  # of a core: a round in which others took more does not count
+BUSY_COLUMNS = 1, 2, 3, 6, 7, 8  # of a core in /proc/stat: all but idle and waiting for a disk
 MOST_NOISE = 0.05  # of a step: half the range of its rounds
 
 Row = dict[str, Any]
@@ -64,14 +66,19 @@ def measured_round(pair: Pair, fixed_first: bool) -> Row:
 
 
 def _others_cpu_s() -> float | None:
-    """CPU time of all other programs, and of other machines on the same host, since the machine started (Linux)."""
+    """CPU time that other programs, and other machines on the same host, took since the machine started from the cores
+    that this program may use (Linux).
+    """
+    mine = {f"cpu{core}" for core in os.sched_getaffinity(0)}
     try:
-        user, nice, system, _, _, irq, softirq, steal = map(int, Path("/proc/stat").read_text().split()[1:9])
-    except (OSError, ValueError):
+        rows = [line.split() for line in Path("/proc/stat").read_text().splitlines() if line.split(" ", 1)[0] in mine]
+        busy = sum(
+            int(row[column]) for row in rows for column in (1, 2, 3, 6, 7, 8)
+        )  # all but idle and waiting for I/O
+    except (OSError, ValueError, IndexError):
         return None
     own = os.times()
-    all_s = (user + nice + system + irq + softirq + steal) / os.sysconf("SC_CLK_TCK")
-    return all_s - (own.user + own.system + own.children_user + own.children_system)
+    return busy / os.sysconf("SC_CLK_TCK") - (own.user + own.system + own.children_user + own.children_system)
 
 
 def noise(rounds: list[Row]) -> float:

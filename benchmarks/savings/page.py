@@ -100,6 +100,13 @@ def machine(measured: dict[str, Any]) -> str:
     steps = sorted(abs(error) for proof in shown if (error := proof.step_error) is not None)
     gains = sorted(abs(error) for proof in shown if (error := proof.gain_error) is not None)
     discarded = sum(proof.discarded for proof in proofs)
+    summary = (
+        f"The median error of the predicted step is {median(steps):.0%}, the largest {steps[-1]:.0%}.\n"
+        f"The median error of the predicted gain is {median(gains):.0%}, the largest {gains[-1]:.0%}.\n"
+        f"{len(steps)} of {len(shown)} pairs have a prediction. "
+        if steps
+        else ""
+    )
     not_shown = f"Not published, because their rounds do not agree: {', '.join(rest)}.\n" if rest else ""
     return f"""## {device}
 
@@ -109,9 +116,7 @@ def machine(measured: dict[str, Any]) -> str:
 | --- | --- | ---: | ---: | ---: | ---: | ---: | ---: |
 {chr(10).join(map(row, shown))}
 
-The median error of the predicted step is {median(steps):.0%}, the largest {steps[-1]:.0%}.
-The median error of the predicted gain is {median(gains):.0%}, the largest {gains[-1]:.0%}.
-{len(steps)} of {len(shown)} pairs have a prediction. {not_shown}"""
+{summary}{not_shown}"""
 
 
 def page(machines: list[dict[str, Any]], score: str) -> str:
