@@ -137,7 +137,8 @@ class _GpuVerdict(Struct, frozen=True, dict=True):
     def _why_later(self, limit: str) -> str:
         """Why the largest limit is not treated first."""
         name, share = _lower(labels_of(self.facts)[limit]), percent(self.limits[limit])
-        fix = next((one for one in self.priced[1:] if treated_part(self.facts, one.changes) == limit), None)
+        fixes = [one for one in self.priced[1:] if treated_part(self.facts, one.changes) == limit]
+        fix = max(fixes, key=lambda one: one.finding.saving.est_us if one.finding.saving else 0.0, default=None)
         if fix is None or fix.finding.saving is None:
             return f"No fix was found for the largest limit, {name} ({share})."
         saved = ms(fix.finding.saving.est_us * 1e3)
