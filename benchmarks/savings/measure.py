@@ -37,7 +37,6 @@ LARGEST_BYTES = 1 << 30  # limit for the traces of a pair; they are discarded
 
 ROUNDS = 5  # that count, for each pair
 BUSY_SHARE = 0.05  # of a core: a round in which others took more does not count
-BUSY_COLUMNS = 1, 2, 3, 6, 7, 8  # of a core in /proc/stat: all but idle and waiting for a disk
 MOST_NOISE = 0.05  # of a step: half the range of its rounds
 
 Row = dict[str, Any]
@@ -52,11 +51,11 @@ def measured_round(pair: Pair, fixed_first: bool) -> Row:
     row: Row = {"busy_elsewhere": None}
     with tempfile.TemporaryDirectory() as folder:
         for variant in ("fixed", "plain") if fixed_first else ("plain", "fixed"):
-            began, others = time.monotonic(), _others_cpu_s()
+            began, before = time.monotonic(), _others()
             recorded = record(pair, variant, Path(folder) / variant, LARGEST_BYTES)
-            now = _others_cpu_s()
-            if others is not None and now is not None:
-                busy = (now - others) / (time.monotonic() - began)
+            after = _others()
+            if before is not None and after is not None:
+                busy = _busy_s(before, after) / (time.monotonic() - began)
                 row["busy_elsewhere"] = round(max(busy, row["busy_elsewhere"] or 0.0), 3)
             row |= {f"{variant}_ms": recorded["step_us"] / 1e3, f"{variant}_core_wait": recorded["core_wait_share"]}
         result = analyze(str(Path(folder) / "plain"))
@@ -65,20 +64,32 @@ def measured_round(pair: Pair, fixed_first: bool) -> Row:
     return {**row, **prediction(result, pair)}
 
 
-def _others_cpu_s() -> float | None:
-    """CPU time that other programs, and other machines on the same host, took since the machine started from the cores
-    that this program may use (Linux).
+def _others() -> dict[int, float] | None:
+    """CPU time so far, in seconds, of all other programs that may run on the cores of this program, with the programs
+    that they started and that have ended, by process; under 0, what other machines on the same host took from these
+    cores. None if the system does not say (it is not Linux).
     """
-    mine = {f"cpu{core}" for core in os.sched_getaffinity(0)}
+    mine, own = os.sched_getaffinity(0), os.getpid()
+    tick = os.sysconf("SC_CLK_TCK")
+    found: dict[int, float] = {}
     try:
-        rows = [line.split() for line in Path("/proc/stat").read_text().splitlines() if line.split(" ", 1)[0] in mine]
-        busy = sum(
-            int(row[column]) for row in rows for column in (1, 2, 3, 6, 7, 8)
-        )  # all but idle and waiting for I/O
+        cores = (line.split() for line in Path("/proc/stat").read_text().splitlines() if line.startswith("cpu"))
+        found[0] = sum(int(row[8]) for row in cores if row[0] in {f"cpu{core}" for core in mine}) / tick
     except (OSError, ValueError, IndexError):
         return None
-    own = os.times()
-    return busy / os.sysconf("SC_CLK_TCK") - (own.user + own.system + own.children_user + own.children_system)
+    for process in (int(entry) for entry in os.listdir("/proc") if entry.isdigit()):
+        try:
+            if process != own and mine & os.sched_getaffinity(process):
+                fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+                found[process] = sum(map(int, fields[11:15])) / tick  # utime, stime, cutime, cstime
+        except OSError:  # it has ended
+            continue
+    return found
+
+
+def _busy_s(before: dict[int, float], after: dict[int, float]) -> float:
+    """CPU time that others took in between. The measured programs start after `before`, so they do not count."""
+    return sum(max(0.0, after.get(process, spent) - spent) for process, spent in before.items())
 
 
 def noise(rounds: list[Row]) -> float:
@@ -110,6 +121,7 @@ def able(gpus: int) -> list[Pair]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*", metavar="NAME", help="only these pairs; default: all")
     parser.add_argument("--out", type=Path, default=Path(__file__).with_name("cpu.json"), metavar="FILE")
     parser.add_argument("--rounds", type=int, default=ROUNDS, help=f"that count, for each pair; default: {ROUNDS}")
     parser.add_argument("--minutes", type=float, default=60.0, help="start no pair after this time (default: 60)")
@@ -118,7 +130,7 @@ def main() -> None:
         os.environ.setdefault(f"{library}_NUM_THREADS", "1")
     until = time.monotonic() + 60 * options.minutes
     here = {**environment(), "cores": len(os.sched_getaffinity(0)), "threads": os.environ["OMP_NUM_THREADS"]}
-    pairs = able(len(here["gpus"]))
+    pairs = [pair for pair in able(len(here["gpus"])) if not options.names or pair.name in options.names]
     rounds: dict[str, list[Row]] = {pair.name: [] for pair in pairs}
     discarded = dict.fromkeys(rounds, 0)
     fixed_first = False
