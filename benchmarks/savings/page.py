@@ -108,10 +108,13 @@ def machine(measured: dict[str, Any]) -> str:
         else ""
     )
     not_shown = f"Not published, because their rounds do not agree: {', '.join(rest)}.\n" if rest else ""
-    return f"""## {device}
+    head = f"""## {device}
 
 {here["machine"]}, PyTorch {here["torch"]}; {ROUNDS} rounds that count for each pair, {discarded} rounds discarded.
-
+"""
+    if not shown:
+        return f"{head}\n{not_shown}"
+    return f"""{head}
 | workload | rule | plain | predicted | fixed | noise | error of the step | error of the gain |
 | --- | --- | ---: | ---: | ---: | ---: | ---: | ---: |
 {chr(10).join(map(row, shown))}
@@ -123,7 +126,7 @@ def page(machines: list[dict[str, Any]], score: str) -> str:
     done = {proof.name for measured in machines for proof in proofs_of(measured) if proof.rounds}
     on_gpu = {name for measured in machines if measured["environment"]["gpus"] for name in measured["pairs"]}
     missing = [pair.name for pair in PAIRS if pair.name not in (done if pair.on_cpu else on_gpu)]
-    left_out = f"Not measured on a GPU yet: {', '.join(missing)}.\n\n" if missing else ""
+    left_out = f"Not measured yet, on a GPU if they need one: {', '.join(missing)}.\n\n" if missing else ""
     return f"""# Accuracy of savings
 
 Written by `python benchmarks/savings/page.py`; do not edit. `python benchmarks/savings/measure.py` repeats the

@@ -57,7 +57,7 @@ def test_the_page_has_the_errors_and_what_is_not_measured() -> None:
     assert "because their rounds do not agree: noisy, few, no_gain." in text
     assert "7 rounds discarded" in text
     assert "| noisy |" not in text
-    assert "item_each_step" in text.partition("Not measured on a GPU yet: ")[2]
+    assert "item_each_step" in text.partition("Not measured yet, on a GPU if they need one: ")[2]
     assert "precision 100 %" in text
 
 
