@@ -23,8 +23,11 @@ SLOW = (  # left out by `make test-quick`
     "tests/fixtures/test_crowds.py",
     "tests/fixtures/test_fuzz.py",
     "tests/fixtures/test_generate.py",
+    "tests/fixtures/test_without_real_traces.py",
     "tests/rules/test_catalogue.py",
     "tests/test_adversity.py",
+    "tests/test_packaging.py",
+    "tests/test_public_files.py",
     "tests/workers/",
 )
 
