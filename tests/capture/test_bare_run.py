@@ -23,6 +23,8 @@ def test_output_is_the_same_to_the_last_bit(run: Run, bare: Run) -> None:
     assert [list(trace.steps) for trace in run.traces] == [[8, 9, 10, 11, 12], [17, 18]]
 
 
+EVERY_BACKWARD = ("--step-on", "backward")
+
 ENDINGS = {
     "exit": (3, "exit handler ran\n", ""),
     "message": (1, "exit handler ran\n", "a last word\n"),
@@ -35,7 +37,10 @@ ENDINGS = {
 
 @pytest.mark.parametrize(
     ("how", "code", "stdout", "stderr"),
-    [pytest.param(how, *end, marks=pytest.mark.run("endings.py", how, "11")) for how, end in ENDINGS.items()],
+    [
+        pytest.param(how, *end, marks=pytest.mark.run("endings.py", how, "11", options=EVERY_BACKWARD))
+        for how, end in ENDINGS.items()
+    ],
 )
 def test_every_way_to_end_stays_the_same(run: Run, how: str, code: int, stdout: str, stderr: str) -> None:
     assert (run.code, run.stdout, of_script(run.stderr)) == (code, stdout, stderr)
@@ -45,14 +50,14 @@ def test_every_way_to_end_stays_the_same(run: Run, how: str, code: int, stdout: 
         check_kept(run)
 
 
-@pytest.mark.run("endings.py", "exception", "11")
+@pytest.mark.run("endings.py", "exception", "11", options=EVERY_BACKWARD)
 def test_an_exception_has_the_traceback_of_the_bare_run(run: Run, bare: Run) -> None:
     assert (run.code, run.stdout, of_script(run.stderr)) == (bare.code, bare.stdout, bare.stderr)
     assert "ValueError: broken" in bare.stderr
     check_kept(run)
 
 
-@pytest.mark.run("endings.py", "SIGINT", "11")
+@pytest.mark.run("endings.py", "SIGINT", "11", options=EVERY_BACKWARD)
 def test_ctrl_c_ends_with_the_signal_and_keeps_the_trace(run: Run) -> None:
     assert (run.code, run.stdout) == (-signal.SIGINT, "exit handler ran\n")
     assert of_script(run.stderr).endswith("\nKeyboardInterrupt\n")
@@ -66,7 +71,7 @@ def of_script(stderr: str) -> str:
 
 
 def check_kept(run: Run) -> None:
-    """Eleven updates end eleven steps; 8, 9 and 10 were recorded completely."""
+    """Eleven backwards end eleven steps; 8, 9 and 10 were recorded completely."""
     [trace] = run.traces
     assert list(trace.steps) == [8, 9, 10]
     assert "traceopt: the timing cycle has 3 of 5 steps: the run ended" in run.stderr
@@ -76,7 +81,8 @@ def check_kept(run: Run) -> None:
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_to_traceopt_reaches_the_script(tmp_path: Path, number: signal.Signals) -> None:
     """Ctrl-C goes to the whole group, as from a terminal; SIGTERM only to traceopt, as from a job scheduler."""
-    command = traceopt_run("--logdir", str(tmp_path), "--no-analyze", str(SCRIPTS / "endings.py"), "wait", "20")
+    options = ("--logdir", str(tmp_path), "--no-analyze", *EVERY_BACKWARD)
+    command = traceopt_run(*options, str(SCRIPTS / "endings.py"), "wait", "20")
     process = subprocess.Popen(
         command, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
     )

@@ -51,7 +51,7 @@ def test_the_function_that_ends_a_step_was_never_called(run: Run) -> None:
     assert f"{NOTHING}--step-on __main__:no_such_function: no step ended" in run.stderr
 
 
-@pytest.mark.run("endings.py", "exit", "4")
+@pytest.mark.run("endings.py", "exit", "4", options=("--step-on", "backward"))
 def test_shorter_than_the_schedule(run: Run) -> None:
     assert run.code == 3
     assert f"{NOTHING}the run ended after 4 steps, but the first recorded step is number 9" in run.stderr

@@ -8,19 +8,17 @@ import signal
 import sys
 import time
 
-import quick_torch  # noqa: F401
 import torch
-from torch import nn
 
 how, last = sys.argv[1], int(sys.argv[2])
 atexit.register(lambda: print("exit handler ran", flush=True))
-model = nn.Linear(16, 4)
-optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+weight = torch.zeros(4, 16, requires_grad=True)  # an optimizer would import another second's worth of torch
 
 for step in range(1, 41):
-    optimizer.zero_grad()
-    model(torch.randn(4, 16)).pow(2).mean().backward()
-    optimizer.step()
+    (torch.randn(4, 16) @ weight.T - 1).pow(2).mean().backward()
+    with torch.no_grad():
+        weight -= 0.1 * weight.grad
+        weight.grad = None
     if step < last:
         continue
     if how == "exit":

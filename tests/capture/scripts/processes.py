@@ -7,7 +7,6 @@ import os
 import sys
 import time
 
-import quick_torch  # noqa: F401
 import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset
