@@ -17,6 +17,7 @@ from typing import Any
 
 import orjson
 import pytest
+from hypothesis import HealthCheck, settings
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
@@ -41,6 +42,10 @@ from traceopt.api import analyze  # noqa: E402
 from traceopt.result.document import Result  # noqa: E402
 
 pytest_plugins = ("real_traces_marker", "scheduling")
+
+# How long an example takes says more about the machine than about the code.
+settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("any machine")
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # A background job has SIGINT ignored, and its children inherit that. A handler they do not inherit: in a process

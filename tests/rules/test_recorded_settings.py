@@ -509,7 +509,7 @@ def document() -> Any:
     return json.loads(generate("worker_restart", steps=2, warmup=8, layers=1, stacks=False, memory=False).to_bytes())
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.data(), JSON)
 def test_no_rule_fails_on_odd_metadata(document: dict[str, Any], data: st.DataObject, odd: Any) -> None:
     own = document["traceopt"]

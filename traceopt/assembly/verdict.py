@@ -13,6 +13,7 @@ from traceopt.analyzer.vocabulary.host_activities import DISPATCH
 from traceopt.result.document import Quality
 from traceopt.result.quantities import ms, percent
 from traceopt.result.rows import BreakdownPart
+from traceopt.rules.savings.potential import side_of
 from traceopt.rules.savings.price import Priced
 
 HEALTHY_IDLE_SHARE = 0.10
@@ -137,12 +138,19 @@ class _GpuVerdict(Struct, frozen=True, dict=True):
     def _why_later(self, limit: str) -> str:
         """Why the largest limit is not treated first."""
         name, share = _lower(labels_of(self.facts)[limit]), percent(self.limits[limit])
-        fixes = [one for one in self.priced[1:] if treated_part(self.facts, one.changes) == limit]
+        fixes = [one for one in self.priced[1:] if self._is_for(limit, one)]
         fix = max(fixes, key=lambda one: one.finding.saving.est_us if one.finding.saving else 0.0, default=None)
         if fix is None or fix.finding.saving is None:
             return f"No fix was found for the largest limit, {name} ({share})."
         saved = ms(fix.finding.saving.est_us * 1e3)
         return f"The fix for {name} ({share}), {fix.finding.code}, saves {saved} alone."
+
+    def _is_for(self, limit: str, one: Priced) -> bool:
+        """Whether a fix treats this limit. Less compute before a collective shortens exposed communication as well, but
+        is no fix for it.
+        """
+        another = limit == "communication" and side_of(one, self.facts) != limit
+        return not another and treated_part(self.facts, one.changes) == limit
 
 
 def _lower(text: str) -> str:

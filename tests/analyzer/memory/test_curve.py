@@ -60,7 +60,7 @@ def test_not_recorded() -> None:
     assert facts_of(old).memory is None
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(st.integers(1, 10**12), min_size=1, max_size=300), st.sampled_from([2, 10, 50]))
 def test_thinning_keeps_the_extremes(allocated: list[int], points: int) -> None:
     time = np.arange(len(allocated), dtype=np.int64) * 1000

@@ -192,7 +192,7 @@ def test_a_cpu_only_step_loses_what_is_removed() -> None:
     assert step_us(facts, RemoveHost(during(facts, "load"))) == pytest.approx(200, abs=0.01)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.lists(actions, min_size=1, max_size=4), st.floats(0, 1), st.integers(0, 2**31))
 def test_less_is_never_slower(program: list[list[Action]], share: float, seed: int) -> None:
     """Less host time, shorter kernels, fewer waits: every row comes at the same time or earlier."""
@@ -215,7 +215,7 @@ def test_less_is_never_slower(program: list[list[Action]], share: float, seed: i
         assert (after.clock <= before.clock).all(), change
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(st.lists(actions, min_size=1, max_size=3))
 def test_changes_of_nothing_change_nothing(program: list[list[Action]]) -> None:
     facts = run(program)
@@ -236,7 +236,7 @@ def test_changes_of_nothing_change_nothing(program: list[list[Action]]) -> None:
         assert (facts.replay([change]).timing.end == before.timing.end).all(), change
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(st.lists(actions, min_size=1, max_size=3))
 def test_a_replay_does_not_alter_the_graph(program: list[list[Action]]) -> None:
     facts = run(program)

@@ -404,7 +404,7 @@ def run(program: list[list[Action]]) -> Facts:
     return machine.facts()
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.lists(actions, min_size=1, max_size=4))
 def test_no_change_gives_any_run_back(program: list[list[Action]]) -> None:
     assert_repeats(run(program))

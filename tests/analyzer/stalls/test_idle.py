@@ -274,7 +274,7 @@ def random_trace(host: list[Json], work: list[Any], steps: int) -> Facts:
     return Facts(read([*events, *host]))
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=120)
 @given(st.lists(host_events, max_size=14), st.lists(gpu_events, min_size=1, max_size=10), st.integers(0, 3))
 def test_every_nanosecond_has_one_owner(host: list[Json], work: list[Any], steps: int) -> None:
     facts = random_trace(host, work, steps)
@@ -293,7 +293,7 @@ def test_every_nanosecond_has_one_owner(host: list[Json], work: list[Any], steps
     assert busy == gpu.busy.total
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(host_events, min_size=1, max_size=14), st.lists(gpu_events, max_size=6), st.integers(0, 3))
 def test_the_breakdown_sums_to_the_mean_step(host: list[Json], work: list[Any], steps: int) -> None:
     facts = random_trace(host, work, steps)

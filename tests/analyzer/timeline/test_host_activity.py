@@ -119,7 +119,7 @@ events = st.builds(
 )
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(st.lists(events, min_size=1, max_size=14))
 def test_activities_are_a_partition_of_what_was_traced(some: list[Json]) -> None:
     host = host_of(*some)

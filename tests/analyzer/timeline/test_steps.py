@@ -446,7 +446,7 @@ def programs(draw: st.DrawFn) -> Machine:
     return machine
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(programs())
 def test_parts_sum_to_the_typical_steps(machine: Machine) -> None:
     facts = machine.facts()

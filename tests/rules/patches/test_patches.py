@@ -96,7 +96,7 @@ SHIFTED = [case for case in CASES if case.changes and case.name not in ("CRLF", 
 
 
 @given(st.data())
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_other_lines_stay(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
     """Comments and blank lines anywhere: the same change, and all of them are still there."""
     case = data.draw(st.sampled_from(SHIFTED))

@@ -601,7 +601,7 @@ def test_real_traces_agree_with_the_reference(path: str, figures: dict[str, Any]
 
 
 @pytest.mark.parametrize("entry", [entry for entry in _TABLE if entry.words], ids=lambda entry: entry.words[0])
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.data())
 def test_a_name_that_matches_has_one_of_the_words(entry: Any, data: st.DataObject) -> None:
     name = data.draw(st.from_regex(entry.pattern, alphabet=st.characters(codec="ascii")))
