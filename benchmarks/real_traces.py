@@ -20,6 +20,7 @@ from fixtures.real_traces import TRACES, expected, public, require
 from traceopt.api import analyze
 from traceopt.errors import InputError
 from traceopt.reports.words.names import short_path
+from traceopt.reports.words.sentences import device_phrase
 from traceopt.result.document import Result
 from traceopt.result.quantities import estimate_number
 
@@ -78,11 +79,10 @@ def row(folder: Path, file: str, seen: str | None) -> str:
     except InputError as error:
         reason = str(error).replace(str(folder / file), "the file")
         return _joined([name, "–", "–", *cells, f"refused: {reason}", "–", "–", "–"])
-    device = result.run.device.name if result.run.device else None
     step = "–" if result.step.typical_us is None else f"{result.step.typical_us / 1e3:,.1f} ms"
     notes = ", ".join(dict.fromkeys(note.code for note in result.quality.notes)) or "–"
     plan = ", ".join(_planned(result)) or "none"
-    return _joined([name, device or "CPU", step, *cells, result.verdict, plan, _place(result), notes])
+    return _joined([name, device_phrase(result), step, *cells, result.verdict, plan, _place(result), notes])
 
 
 def _joined(cells: list[str]) -> str:
