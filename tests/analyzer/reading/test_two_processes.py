@@ -88,7 +88,7 @@ def test_what_is_unusual_is_read_by_one(kind: str, tmp_path: Path, went_well: li
 
 
 @pytest.mark.usefixtures("small_blocks")
-@pytest.mark.parametrize("chunk", [0, 2])
+@pytest.mark.parametrize("chunk", [0, 1])  # it is given two before its first answer, however slow it is
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
 def test_a_helper_that_is_killed_loses_nothing(
     number: int, chunk: int, tmp_path: Path, went_well: list[bool], monkeypatch: pytest.MonkeyPatch
