@@ -43,7 +43,11 @@ _elements = msgspec.json.Decoder(list[msgspec.Raw]).decode
 
 
 class NotATraceError(ValueError):
-    """The text holds no list of trace events. The message says what it holds."""
+    """The text has no list of trace events. `start` is the text, or as much as was read of it."""
+
+    def __init__(self, start: bytes) -> None:
+        super().__init__("no list of trace events")
+        self.start = start
 
 
 class EventStream(Struct):
@@ -108,7 +112,7 @@ class EventStream(Struct):
                 return text[found.end() :]
             if len(text) > _META_LIMIT_BYTES:
                 break
-        raise NotATraceError("it has no traceEvents list" if text.strip() else "it is empty")
+        raise NotATraceError(text)
 
     def _next(self, carry: bytes, block: bytes) -> tuple[list[Event], bytes]:
         """The events completed by one more block, and the text to carry over."""

@@ -24,6 +24,7 @@ from traceopt.analyzer.reading.object_stores import (
     open_remote,
     without_secrets,
 )
+from traceopt.analyzer.reading.other_formats import of_archive
 from traceopt.errors import InputError
 
 _TRACE_NAME = re.compile(r"\.(json|json\.gz|zip|pt\.trace\.json[^/]*)$", re.IGNORECASE)
@@ -151,7 +152,11 @@ class _SourceSearch:
         if not start.startswith(_ZIP):
             self._add(str(path), path.stat().st_size, named=True)
         elif not self._archive(str(path)):
-            raise InputError(f"no trace files in {path}; {self._why('JSON, plain or gzipped')}")
+            with _opened_archive(str(path)) as archive:
+                told = of_archive(archive.namelist())
+            raise InputError(
+                f"{path} {told}" if told else f"no trace files in {path}; {self._why('JSON, plain or gzipped')}"
+            )
 
     def _why(self, expected: str) -> str:
         return f"skipped {self.skipped[-1]}" if self.skipped else f"expected {expected}"

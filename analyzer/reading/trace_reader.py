@@ -12,6 +12,7 @@ from traceopt.analyzer.reading.caller_lines import with_call_lines
 from traceopt.analyzer.reading.decompression import TextBlocks
 from traceopt.analyzer.reading.event_stream import EventStream, NotATraceError
 from traceopt.analyzer.reading.limits import TooLargeError, most_text_bytes
+from traceopt.analyzer.reading.other_formats import told_apart
 from traceopt.analyzer.reading.table_builder import TableBuilder
 from traceopt.analyzer.reading.two_processes import NotShareableError, read_shared, shareable
 from traceopt.analyzer.tables.json_values import whole
@@ -49,10 +50,7 @@ def read_trace(
     except NotATraceError as error:
         if blocks.damage and not blocks.byte_count:
             raise InputError(f"{path}: {blocks.damage}") from None
-        raise InputError(
-            f"{path} is not a PyTorch profiler trace: {error}. "
-            "Pass a file written by torch.profiler's export_chrome_trace."
-        ) from None
+        raise InputError(f"{path} {told_apart(path, error.start)}") from None
     if not builder.slice_count:
         raise InputError(f"{path} is not a PyTorch profiler trace: it has no complete events.")
     if (writer := other_format(builder.categories)) is not None:

@@ -224,22 +224,21 @@ def test_an_event_beyond_all_measure_is_damage(monkeypatch: pytest.MonkeyPatch) 
 
 
 @pytest.mark.parametrize(
-    ("text", "reason"),
+    "text",
     [
-        (b"", "it is empty"),
-        (b" \n\t ", "it is empty"),
-        (b"{}", "it has no traceEvents list"),
-        (b'{"traceEvents": {}}', "it has no traceEvents list"),
-        (b'{"nodes": [{"id": 1}], "schema": "1.0"}', "it has no traceEvents list"),
-        (b"null", "it has no traceEvents list"),
-        (b"[1, 2]", "it has no traceEvents list"),
-        (b"<!doctype html><title>404</title>", "it has no traceEvents list"),
-        (bytes(range(256)) * 20, "it has no traceEvents list"),
+        b"",
+        b" \n\t ",
+        b"{}",
+        b'{"traceEvents": {}}',
+        b"[1, 2]",
+        b"<!doctype html><title>404</title>",
+        bytes(range(256)) * 20,
     ],
 )
-def test_what_is_no_trace_is_told(text: bytes, reason: str) -> None:
-    with pytest.raises(NotATraceError, match=f"^{reason}$"):
+def test_what_is_no_trace_is_handed_on(text: bytes) -> None:
+    with pytest.raises(NotATraceError) as caught:
         read(cut(text, 100))
+    assert caught.value.start == text
 
 
 def test_the_search_for_events_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -235,7 +235,10 @@ def test_backward_operators_of_2021_are_called_where_their_forward_was() -> None
 
 @pytest.mark.parametrize("name", OTHER_FILES)
 def test_other_files_of_the_profiler_are_no_traces(name: str) -> None:
-    with (TRACES / name).open("rb") as stream, pytest.raises(InputError, match="it has no traceEvents list"):
+    with (
+        (TRACES / name).open("rb") as stream,
+        pytest.raises(InputError, match=r"is an execution trace|is a memory timeline"),
+    ):
         read_trace(stream, name)
 
 
