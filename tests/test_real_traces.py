@@ -171,7 +171,7 @@ def test_busy_time_is_measured_right(score: Score) -> None:
 
 @pytest.mark.parametrize("file", REJECTED)
 def test_what_is_no_trace_is_refused(file: str) -> None:
-    with pytest.raises(InputError, match="is not a PyTorch profiler trace"):
+    with pytest.raises(InputError, match="not a PyTorch profiler trace"):
         analyze(str(TRACES / file))
 
 

@@ -65,7 +65,7 @@ def _tiles(comparison: Comparison) -> list[Tile]:
     known = step.change_share is not None
     tiles.append(Tile("Change", share.rstrip("%"), "%" if known else None, noise))
     counts = Counter(finding.status for finding in comparison.findings)
-    note = f"{counts['fixed']} fixed, {counts['kept']} still there"
+    note = f"{counts['fixed']} no longer seen, {counts['kept']} still there"
     return [*tiles, Tile("New findings", str(counts["new"]), "", note)]
 
 

@@ -33,6 +33,7 @@ from traceopt.reports.words import (
 from traceopt.reports.words.display import for_display
 from traceopt.result import packing, quantities
 from traceopt.result.document import Result
+from traceopt.result.kernel_names import short_kernel_name
 from traceopt.result.packing import RESULT_ID
 from traceopt.result.serialization import to_json
 
@@ -169,7 +170,7 @@ def environment() -> jinja2.Environment:
         number=quantities.count,
         percent=quantities.percent,
         rate_number=quantities.rate_number,
-        short_kernel_name=names.short_kernel_name,
+        short_kernel_name=short_kernel_name,
         short_path=names.short_path,
         signed_ms_number=quantities.signed_ms_number,
         where=names.where,

@@ -27,6 +27,7 @@ def render_comparison_markdown(comparison: Comparison, *, label: str = LABEL) ->
         f"### traceopt: {prose(document.verdict)}",
         _bold_line(document),
         prose(comparison_words.basis(document)),
+        _explanation(document.explanation),
         _gates(document.gates),
         _findings(document),
         *_sections(document),
@@ -51,6 +52,10 @@ def _bold_line(comparison: Comparison) -> str:
     share = comparison_words.interval(comparison.step)
     sides = f"{code(comparison_words.side_name(comparison.base))} → {code(comparison_words.side_name(comparison.head))}"
     return f"**{sides}: step {share}.**" if share is not None else f"**{sides}**"
+
+
+def _explanation(sentences: Sequence[str]) -> str:
+    return "\n".join(["What runs otherwise:", "", *(f"- {prose(text)}" for text in sentences)]) if sentences else ""
 
 
 def _gates(outcomes: Sequence[GateOutcome]) -> str:

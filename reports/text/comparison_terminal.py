@@ -34,6 +34,7 @@ def render_comparison(comparison: Comparison, *, width: int, color: bool, unicod
         _headline(document, terminal),
         _notes(document, terminal),
         _parts(document, terminal),
+        _explanation(document, terminal),
         _rows("kernel", document.kernels, terminal),
         _rows("operator", document.ops, terminal),
         _findings(document, terminal),
@@ -101,6 +102,11 @@ def _parts(comparison: Comparison, terminal: Terminal) -> list[str]:
     return [_heading("part of the step", room, terminal), *lines] if lines else []
 
 
+def _explanation(comparison: Comparison, terminal: Terminal) -> list[str]:
+    lines = [line for text in comparison.explanation for line in terminal.wrap(text, first="  - ", indent="    ")]
+    return ["What runs otherwise:", *lines] if lines else []
+
+
 def _rows(noun: str, rows: Sequence[RowChange], terminal: Terminal) -> list[str]:
     if not rows:
         return []
@@ -133,7 +139,7 @@ def _findings(comparison: Comparison, terminal: Terminal) -> list[str]:
 
 
 def _finding(finding: FindingChange, terminal: Terminal) -> str:
-    word = "not comparable" if finding.status == "unknown" else finding.status
+    word = comparison_words.SHORT_STATUS_WORDS[finding.status]
     impact = finding.head_impact or finding.base_impact or ""
     saved = comparison_words.saving(finding)
     tail = "  ".join(item for item in (impact, saved, finding.place or "") if item)

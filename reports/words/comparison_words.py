@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from traceopt.comparison import metrics
 from traceopt.comparison.noise import ASSUMED_SPREAD
-from traceopt.reports.words import names, safe_text
+from traceopt.reports.words import safe_text
 from traceopt.result import quantities
 from traceopt.result.comparison import (
     Comparison,
@@ -19,13 +19,20 @@ from traceopt.result.comparison import (
     Side,
     StepChange,
 )
+from traceopt.result.kernel_names import short_kernel_name
 
 SMALL_SHARE = 0.002  # of the step: smaller parts (on both sides) are not shown
 STATUS_WORDS: dict[FindingStatus, str] = {
     "new": "New",
-    "fixed": "Fixed",
+    "fixed": "No longer seen",
     "kept": "Still there",
     "unknown": "Not comparable",
+}
+SHORT_STATUS_WORDS: dict[FindingStatus, str] = {
+    "new": "new",
+    "fixed": "gone",
+    "kept": "kept",
+    "unknown": "not comparable",
 }
 ROW_WORDS = {"appeared": "new", "vanished": "gone", "slower": "slower", "faster": "faster"}
 
@@ -62,7 +69,9 @@ def basis(comparison: Comparison) -> str:
     step = comparison.step
     if step.change_share is None or step.reason is not None:
         return step.reason or ""
-    unseen = f"A change below {quantities.percent(step.unseen_share)} could not be detected."
+    unseen = "They vary too much for an interval of the change."
+    if step.unseen_share is not None:
+        unseen = f"A change below {quantities.percent(step.unseen_share)} could not be detected."
     if step.run_to_run_share is not None:
         runs = f"{len(comparison.base.runs)} base and {len(comparison.head.runs)} head runs"
         if step.in_turn:
@@ -104,7 +113,7 @@ def metrics_line(comparison: Comparison) -> str:
 
 
 def row_name(row: RowChange, *, of_kernels: bool) -> str:
-    return names.short_kernel_name(row.name) if of_kernels else row.name
+    return short_kernel_name(row.name) if of_kernels else row.name
 
 
 def of_status(findings: Sequence[FindingChange], status: FindingStatus) -> list[FindingChange]:

@@ -128,7 +128,7 @@ def test_the_terminal_says_what_changed() -> None:
     assert "+15% (99% interval" in text
     assert re.search(r"Waiting for data +187\.0 ms +247\.0 ms +\+60\.0 ms", text)
     assert re.search(r"new +new_kernel<float> +– +5\.0 ms +\+5\.0 ms", text)
-    assert "Findings: 2 fixed, 4 still there." in text
+    assert "Findings: 1 no longer seen, 4 still there." in text
     lines = text.splitlines()
     assert lines[-5].startswith("ok    no new findings of high impact (--fail-on finding=new-high)")
     assert lines[-3].startswith("FAIL  step_time is 15% worse than the baseline: 412.0 ms → 472.0 ms")
@@ -155,7 +155,7 @@ def test_change_and_gates_are_below_an_analysis() -> None:
     comparison = worse()
     text = render_against_baseline(comparison, width=100, color=False, unicode=True)
     assert text.startswith("Against rank0.pt.trace.json.gz: The step takes 15% more time")
-    assert "  fixed CM004" in text
+    assert "  gone  CM004" in text
     gates = render_gates(comparison.gates, width=100, color=False, unicode=True)
     assert gates.count("\n") == len(GATES)
     assert render_gates([], width=100, color=False, unicode=True) == ""
@@ -244,5 +244,11 @@ def test_html_is_complete_without_javascript(browser: Any, tmp_path: Path) -> No
     page.goto(f"file://{file}")
     words = page.inner_text("main")
     context.close()
-    for phrase in ("takes 15% more time", "Waiting for data", "new_kernel<float>", "Fixed (2)", "--fail-on high"):
+    for phrase in (
+        "takes 15% more time",
+        "Waiting for data",
+        "new_kernel<float>",
+        "No longer seen (1)",
+        "--fail-on high",
+    ):
         assert phrase in words

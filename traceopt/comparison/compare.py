@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from traceopt.comparison.findings import finding_changes
 from traceopt.comparison.gates import Gate, judge
+from traceopt.comparison.likeness import differences, explanation
 from traceopt.comparison.noise import step_change
 from traceopt.comparison.rows import kernel_changes, metric_changes, op_changes, part_changes
 from traceopt.comparison.runs import RunOfSide
@@ -26,20 +27,24 @@ def compare_runs(
         raise InputError(f"--in-turn needs as many runs of BASE as of HEAD, but there are {len(base)} and {len(head)}")
     before, after = ([run.result for run in side] for side in (base, head))
     step = _step(before, after, in_turn)
-    parts = part_changes(before, after)
+    parts = part_changes(before, after, step)
+    kernels, ops = kernel_changes(before, after), op_changes(before, after)
+    unlike = differences(before[0], after[0])
     comparison = Comparison(
         tool=Tool("traceopt", __version__),
-        verdict=_verdict(step, parts),
+        verdict=f"{_unlike(unlike)}{_verdict(step, parts)}",
         base=_side(base),
         head=_side(head),
         step=step,
         breakdown=parts,
         metrics=metric_changes(before, after, step),
-        kernels=kernel_changes(before, after),
-        ops=op_changes(before, after),
+        kernels=kernels,
+        ops=ops,
         findings=finding_changes(before, after),
         settings=_settings(before[0], after[0]),
         notes=_notes(base, head),
+        differences=unlike,
+        explanation=explanation(before[0], after[0], ops, kernels),
     )
     comparison.gates.extend(judge(gate, after, comparison) for gate in gates)
     return comparison
@@ -83,6 +88,12 @@ def _side(runs: Sequence[RunOfSide]) -> Side:
     )
 
 
+def _unlike(found: Sequence[str]) -> str:
+    """What comes before the verdict if the sides did not do the same work."""
+    listed = ", ".join(found[:-1]) + (" and " if found[:-1] else "") + found[-1] if found else ""
+    return f"Not like for like: different {listed}. " if found else ""
+
+
 def _verdict(step: StepChange, parts: Sequence[PartChange]) -> str:
     """How the step changed, and the part that accounts for most of the change."""
     if step.base_us is None or step.head_us is None or step.change_share is None:
@@ -119,9 +130,8 @@ def _notes(base: Sequence[RunOfSide], head: Sequence[RunOfSide]) -> list[str]:
     notes = []
     first, second = base[0].result, head[0].result
     for what, before, after in (
-        ("devices", _device(first), _device(second)),
         ("PyTorch versions", first.run.torch_version, second.run.torch_version),
-        ("numbers of ranks", _text(first.run.world_size), _text(second.run.world_size)),
+        ("GPU runtimes", first.run.gpu_runtime, second.run.gpu_runtime),
         ("shown ranks", _text(first.run.shown_rank), _text(second.run.shown_rank)),
     ):
         if before is not None and after is not None and before != after:
@@ -141,11 +151,6 @@ def _notes(base: Sequence[RunOfSide], head: Sequence[RunOfSide]) -> list[str]:
 def _first_sentence(text: str) -> str:
     first, end, _ = text.partition(". ")
     return first + end.rstrip()
-
-
-def _device(result: Result) -> str | None:
-    device = result.run.device
-    return None if device is None else device.name or device.vendor
 
 
 def _text(number: int | None) -> str | None:

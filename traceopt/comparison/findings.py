@@ -28,6 +28,11 @@ class _Group(Struct):
         getattr(self, side)[run] = finding
         self.places.update(places(finding))
 
+    @property
+    def counts(self) -> bool:
+        found = (*self.base.values(), *self.head.values())
+        return any(finding.saving is not None or finding.impact != "info" for finding in found)
+
     def alike(self, finding: Finding) -> bool:
         """Whether they share a place: the first of several may change from run to run. Without stacks, all match."""
         others = places(finding)
@@ -38,10 +43,12 @@ def finding_changes(base: Sequence[Result], head: Sequence[Result]) -> list[Find
     """New findings first, then unknown, fixed and kept ones, each sorted by value.
 
     With several runs per side, a new or fixed finding must be in more than half of them, because findings near a
-    threshold come and go.
+    threshold come and go. Notes do not count: findings without a price whose impact is not known.
     """
     changes = []
     for group in _groups(base, head):
+        if not group.counts:
+            continue
         if group.base and group.head:
             changes.append(_change(group, "kept", None))
         elif 2 * len(group.head) > len(head):

@@ -24,6 +24,7 @@ from traceopt.result.comparison import StepChange, StepVerdict
 ASSUMED_SPREAD = 0.01  # standard deviation of runs of the same code, on top of the spread of their steps
 ASSUMED_FREEDOM = 4  # degrees of freedom that the assumption counts for
 WIDE_SHARE = 0.5  # an interval that allows such a large change says nothing
+NO_INTERVAL_SHARE = 1.0  # an interval that reaches twice the change, or half of it, is not stated
 FEW_STEPS = 8  # degrees of freedom; with fewer, a median absolute deviation is unreliable
 MOST_AUTOCORRELATION = 0.9
 LEAST_US, MOST_US = 1e-3, 1e12  # plausible step times: documents are untrusted
@@ -65,15 +66,16 @@ def step_change(
     half = t99(freedom) * math.sqrt(of_a_run * sum(1 / len(side) for side in sides))
     verdict: StepVerdict = "within_noise" if abs(change) <= half else "slower" if change > 0 else "faster"
     wide = verdict == "within_noise" and _share(half) >= WIDE_SHARE
+    stated = _share(half) < NO_INTERVAL_SHARE
     several = len(sides[0]) + len(sides[1]) > 2
     return StepChange(
         "unclear" if wide else verdict,
         _us(before),
         _us(after),
         _share(change),
-        low_share=_share(change - half),
-        high_share=_share(change + half),
-        unseen_share=_share(half),
+        low_share=_share(change - half) if stated else None,
+        high_share=_share(change + half) if stated else None,
+        unseen_share=_share(half) if stated else None,
         run_to_run_share=_share(math.sqrt(_pooled_variance(*means))) if several else None,
         in_turn=in_turn,
         reason=_FEW_STEPS if wide else None,

@@ -20,15 +20,24 @@ HIDDEN_SHARE = 0.1  # of a row's time: the most that a full table may hide of a 
 Row = TypeVar("Row", Kernel, Op)
 
 
-def part_changes(base: Sequence[Result], head: Sequence[Result]) -> list[PartChange]:
-    """The parts of both sides, largest change first. Empty if a side has no breakdown."""
+def part_changes(base: Sequence[Result], head: Sequence[Result], step: StepChange) -> list[PartChange]:
+    """The parts of both sides, largest change first. Empty if a side has no breakdown.
+
+    They add up to the steps of `step`, which are geometric means over the runs.
+    """
     sides = [[result.breakdown for result in side if result.breakdown] for side in (base, head)]
     if not all(sides):
         return []
+    scales = [
+        1.0 if us is None else us / fmean(sum(part.us_per_step for part in parts) for parts in side)
+        for side, us in zip(sides, (step.base_us, step.head_us), strict=True)
+    ]
     known: dict[str, BreakdownPart] = {part.name: part for side in sides for parts in side for part in parts}
     changes = []
     for name, part in known.items():
-        before, after = ([_time_of(name, parts) for parts in side] for side in sides)
+        before, after = (
+            [scale * _time_of(name, parts) for parts in side] for scale, side in zip(scales, sides, strict=True)
+        )
         change = fmean(after) - fmean(before)
         changes.append(
             PartChange(

@@ -47,9 +47,10 @@ class Side(Struct, frozen=True):
 class StepChange(Struct, frozen=True):
     """The typical step: the mean of the typical steps of a run, or the geometric mean over several runs.
 
-    `low_share` to `high_share` is the 99 % interval of the change (`comparison/noise.py`). A change smaller than
-    `unseen_share` could not be detected. `run_to_run_share` is the standard deviation of runs of the same side, None if
-    each side has one. `in_turn`: pairs of runs were compared. `reason` says why there is no result.
+    `low_share` to `high_share` is the 99 % interval of the change (`comparison/noise.py`); None if the steps are too
+    few and vary too much to give one. A change smaller than `unseen_share` could not be detected. `run_to_run_share` is
+    the standard deviation of runs of the same side, None if each side has one. `in_turn`: pairs of runs were compared.
+    `reason` says why there is no result.
     """
 
     verdict: StepVerdict
@@ -130,7 +131,11 @@ class GateOutcome(Struct, frozen=True):
 
 
 class Comparison(Struct, frozen=True):
-    """`verdict` is the headline; `notes` say what makes the sides hard to compare."""
+    """`verdict` is the headline; `notes` say what makes the sides hard to compare.
+
+    `differences`: why they are no measurements of the same job, as in the verdict. `explanation`: what runs otherwise
+    than before, the largest change of time first.
+    """
 
     tool: Tool
     verdict: str
@@ -144,6 +149,8 @@ class Comparison(Struct, frozen=True):
     findings: list[FindingChange]
     settings: list[SettingChange]
     notes: list[str]
+    differences: list[str] = field(default_factory=list)
+    explanation: list[str] = field(default_factory=list)
     gates: list[GateOutcome] = field(default_factory=list)
     schema_version: int = 1
 

@@ -1,0 +1,92 @@
+"""Sides that did not do the same work are told before any verdict, and what runs otherwise is named."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec.structs import replace
+from sample import rich
+
+from traceopt.comparison.compare import compare_runs
+from traceopt.comparison.noise import step_change
+from traceopt.result.comparison import Comparison
+from traceopt.result.document import Device, Result
+from traceopt.result.rows import Gemm, Kernel, Op
+from traceopt.run_comparison import runs_of
+
+
+def compared(base: Result | list[Result], head: Result | list[Result]) -> Comparison:
+    sides = [side if isinstance(side, list) else [side] for side in (base, head)]
+    return compare_runs(runs_of(sides[0]), runs_of(sides[1]))
+
+
+def on(name: str) -> Result:
+    return replace(rich(), run=replace(rich().run, device=Device("nvidia", name, 8, None, None)))
+
+
+def working(flops: float, dtype: str = "bf16") -> Result:
+    return replace(rich(), efficiency=replace(rich().efficiency, flops_per_step=flops, peak_dtype=dtype))
+
+
+@pytest.mark.parametrize(
+    ("base", "head", "says"),
+    [
+        (on("A100"), on("H100"), "devices (A100 and H100)"),
+        (rich(), replace(rich(), run=replace(rich().run, world_size=2)), "numbers of ranks"),
+        (working(2.6e12), working(1.3e12), "FLOP per step (2.6 T and 1.3 T)"),
+        (working(1e12, "fp32"), working(1e12, "bf16"), "types of most matmuls (fp32 and bf16)"),
+    ],
+)
+def test_what_differs_comes_before_the_verdict(base: Result, head: Result, says: str) -> None:
+    comparison = compared(base, head)
+    assert says in comparison.differences[0]
+    assert comparison.verdict.startswith(f"Not like for like: different {comparison.differences[0]}")
+
+
+@pytest.mark.parametrize("flops", [1e12, 1.02e12, 0.0])
+def test_the_same_work(flops: float) -> None:
+    comparison = compared(working(1e12), working(flops))
+    assert comparison.differences == []
+    assert comparison.verdict.startswith("Within noise")
+
+
+def test_several_differences_are_all_named() -> None:
+    head = replace(on("B200"), efficiency=replace(rich().efficiency, peak_dtype="fp8"))
+    assert compared(rich(), head).verdict.count(" and ") >= 3
+
+
+def test_what_runs_otherwise() -> None:
+    def side(calls: float, kernel: str, n: int, us: float) -> Result:
+        return replace(
+            rich(),
+            ops=[Op("aten::copy_", calls, 1_000 * calls, 10.0, 0.1, None)],
+            kernels=[Kernel(kernel, "gemm", 1.0, us, us, 0.1, None, "aten::mm", None)],
+            gemms=[Gemm("aten::mm", 8, n, 16, 1, "bf16", 1.0, us, None, None, None, None, None)],
+        )
+
+    head = side(40, "void ns::hgemm_new<int>(int)", 50304, 9_000.0)
+    assert compared(side(2, "sgemm_old", 50257, 30_000.0), head).explanation == [
+        "aten::copy_ runs 40 instead of 2 times per step (+38.0 ms).",
+        "aten::mm: M=8, N=50304, K=16 in bf16 instead of M=8, N=50257, K=16 in bf16 (−21.0 ms).",
+        "aten::mm runs hgemm_new<int> instead of sgemm_old (−21.0 ms).",
+    ]
+    assert compared(rich(), rich()).explanation == []
+
+
+def test_the_parts_add_up_to_the_headline() -> None:
+    """The step over several runs is a geometric mean, so plain means of the parts would not."""
+
+    def slower(times: float) -> Result:
+        step = replace(rich().step, per_step_us=[us * times for us in rich().step.per_step_us])
+        parts = [replace(part, us_per_step=part.us_per_step * times) for part in rich().breakdown]
+        return replace(rich(), step=step, breakdown=parts)
+
+    comparison = compared([rich(), slower(3.0)], [slower(2.0), slower(5.0)])
+    for side in ("base_us", "head_us"):
+        whole = sum(getattr(part, side) for part in comparison.breakdown)
+        assert whole == pytest.approx(getattr(comparison.step, side), rel=1e-4)
+
+
+def test_two_steps_that_vary_give_no_interval() -> None:
+    change = step_change([[1_000.0, 9_000.0]], [[2_000.0, 300_000.0]])
+    assert change.change_share is not None
+    assert change.low_share is change.high_share is change.unseen_share is None

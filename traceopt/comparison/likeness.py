@@ -1,0 +1,110 @@
+"""Whether both sides did the same work in the same way, and what changed in the work."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from traceopt.result.comparison import RowChange
+from traceopt.result.document import Result
+from traceopt.result.kernel_names import short_kernel_name
+from traceopt.result.quantities import count, ms, rate_number
+from traceopt.result.rows import Gemm
+
+SAME_WORK = 0.05  # smallest difference in FLOP per step that makes it another work, as a share of the larger
+SAME_CALLS = 0.02  # smallest change in the number of calls to name, as a share of the larger
+NOTABLE_SHARE = 0.005  # of the step: smaller changes are not explained
+EXPLAINED = 4  # sentences
+
+
+def differences(base: Result, head: Result) -> list[str]:
+    """What makes the two no measurements of the same job, for example "devices (A100 and H100)"."""
+    pairs = (
+        ("devices", device_of(base), device_of(head)),
+        ("numbers of ranks", _text(base.run.world_size), _text(head.run.world_size)),
+        ("types of most matmuls", base.efficiency.peak_dtype, head.efficiency.peak_dtype),
+        ("FLOP per step", *_work(base, head)),
+    )
+    return [f"{what} ({one} and {other})" for what, one, other in pairs if one and other and one != other]
+
+
+def explanation(base: Result, head: Result, ops: Sequence[RowChange], kernels: Sequence[RowChange]) -> list[str]:
+    """Sentences about what runs otherwise than before: shapes of matmuls, kernels of an operator, numbers of calls."""
+    found = [*_new_shapes(base, head), *_new_kernels(base, head, kernels), *_new_calls(ops)]
+    least_us = NOTABLE_SHARE * max(base.step.typical_us or 0.0, head.step.typical_us or 0.0)
+    notable = sorted((pair for pair in found if pair[0] >= least_us), key=lambda pair: -pair[0])
+    return [sentence for _, sentence in notable[:EXPLAINED]]
+
+
+def device_of(result: Result) -> str | None:
+    device = result.run.device
+    return None if device is None else device.name or device.vendor
+
+
+def _work(base: Result, head: Result) -> tuple[str | None, str | None]:
+    """The FLOP of a step of each side, None if they agree or a side does not know them."""
+    before, after = base.efficiency.flops_per_step, head.efficiency.flops_per_step
+    if not before or not after or abs(after - before) <= SAME_WORK * max(before, after):
+        return None, None
+    unit, scale = ("T", 1e12) if max(before, after) >= 1e12 else ("G", 1e9)
+    return f"{rate_number(before / scale)} {unit}", f"{rate_number(after / scale)} {unit}"
+
+
+def _new_calls(ops: Sequence[RowChange]) -> list[tuple[float, str]]:
+    found = []
+    for row in ops:
+        before, after = row.base_calls or 0.0, row.head_calls or 0.0
+        if abs(after - before) > SAME_CALLS * max(before, after):
+            calls = f"{count(after)} instead of {count(before)} times per step"
+            found.append((abs(row.change_us), f"{row.name} runs {calls} ({_signed(row.change_us)})."))
+    return found
+
+
+def _new_kernels(base: Result, head: Result, kernels: Sequence[RowChange]) -> list[tuple[float, str]]:
+    """For each operator, the largest of its new kernels in place of the largest that is gone."""
+    operators = {kernel.name: kernel.op for result in (base, head) for kernel in result.kernels if kernel.op}
+    largest: dict[tuple[str, str], RowChange] = {}
+    for row in kernels:
+        if row.status in ("appeared", "vanished") and row.name in operators:
+            largest.setdefault((operators[row.name], row.status), row)
+    found = []
+    for (op, status), new in largest.items():
+        gone = largest.get((op, "vanished"))
+        if status == "appeared" and gone is not None:
+            change_us = (new.head_us or 0.0) - (gone.base_us or 0.0)
+            names = f"{short_kernel_name(new.name)} instead of {short_kernel_name(gone.name)}"
+            found.append((abs(change_us), f"{op} runs {names} ({_signed(change_us)})."))
+    return found
+
+
+def _new_shapes(base: Result, head: Result) -> list[tuple[float, str]]:
+    """The largest matmul shape that only the base has, and the largest that only the head has, of each operator."""
+    before, after = ({(g.op, g.m, g.n, g.k, g.batch, g.dtype): g for g in r.gemms} for r in (base, head))
+    gone = _largest([gemm for shape, gemm in before.items() if shape not in after])
+    new = _largest([gemm for shape, gemm in after.items() if shape not in before])
+    return [
+        (
+            abs(new[op].us_per_step - gone[op].us_per_step),
+            f"{op}: {_shape(new[op])} instead of {_shape(gone[op])} "
+            f"({_signed(new[op].us_per_step - gone[op].us_per_step)}).",
+        )
+        for op in gone
+        if op in new
+    ]
+
+
+def _largest(gemms: Sequence[Gemm]) -> dict[str, Gemm]:
+    """By operator, the one that takes longest."""
+    return {gemm.op: gemm for gemm in sorted(gemms, key=lambda gemm: gemm.us_per_step)}
+
+
+def _shape(gemm: Gemm) -> str:
+    batch = f"{gemm.batch} x " if gemm.batch > 1 else ""
+    return f"{batch}M={gemm.m}, N={gemm.n}, K={gemm.k} in {gemm.dtype}"
+
+
+def _signed(us: float) -> str:
+    return f"{'+' if us >= 0 else '−'}{ms(abs(us) * 1e3)}"
+
+
+def _text(number: int | None) -> str | None:
+    return None if number is None else str(number)
