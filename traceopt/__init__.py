@@ -5,13 +5,19 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from traceopt.api import analyze as analyze
+    from traceopt.api import find_runs as find_runs
     from traceopt.profiling import profile as profile
     from traceopt.run_comparison import compare as compare
 
 from traceopt.version import __version__ as __version__
 
 # Where the public functions are. They are imported on first use, because `import traceopt` may run in a training job.
-_HOMES = {"analyze": "traceopt.api", "compare": "traceopt.run_comparison", "profile": "traceopt.profiling"}
+_HOMES = {
+    "analyze": "traceopt.api",
+    "compare": "traceopt.run_comparison",
+    "find_runs": "traceopt.api",
+    "profile": "traceopt.profiling",
+}
 
 
 def __getattr__(name: str) -> Any:

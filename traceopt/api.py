@@ -14,7 +14,9 @@ from msgspec.structs import replace
 from traceopt.analysis import Analysis
 from traceopt.analyzer.ranks.run_facts import RunFacts
 from traceopt.analyzer.reading.sources import find_sources
+from traceopt.analyzer.recordings import runs
 from traceopt.analyzer.recordings.cycle_pairs import find_recordings
+from traceopt.analyzer.recordings.runs import Run
 from traceopt.analyzer.work.throughput import Workload
 from traceopt.config import checked_devices
 from traceopt.errors import ConfigError, InputError, TraceoptError, one_line
@@ -30,6 +32,16 @@ from traceopt.workers.progress_line import ProgressLine, ShowProgress
 from traceopt.workers.rank_task import RankOptions, RankTask, load
 
 
+def find_runs(paths: Sequence[str] | str) -> list[Run]:
+    """The runs that the paths hold, newest first. Files are of one run if they have different ranks, the same world
+    size and about the same time. Only the start of each file is read.
+
+    Raises InputError for a path that is missing, unreadable, or leads to no trace.
+    """
+    sources = find_sources([paths] if isinstance(paths, str) else list(paths)).sources
+    return runs.find_runs(find_recordings(sources))
+
+
 def analyze(
     paths: Sequence[str] | str,
     *,
@@ -39,6 +51,7 @@ def analyze(
     thresholds: Mapping[str, Mapping[str, Any]] | None = None,
     devices: Mapping[str, Mapping[str, Any]] | None = None,
     source: Sequence[str | Path] | str | Path = (),
+    run: str | None = None,
     tokens_per_step: float | None = None,
     samples_per_step: float | None = None,
     reference_throughput: float | None = None,
@@ -56,6 +69,9 @@ def analyze(
 
     `devices`: peak rates that add to or replace the known ones, by the name of a device (or whole words of it):
     `{"NVIDIA H100 PCIe": {"bf16": 756, "hbm_gb_per_s": 2000}}`, in dense TFLOP/s and GB/s (docs/devices.md).
+
+    `run`: the name of the run to analyze if the paths hold several; the newest by default. `traceopt.find_runs()` lists
+    them. Runs are never merged.
 
     `source`: folders with the source of the recorded script. Fixes come as patches of it where possible.
 
@@ -84,21 +100,23 @@ def analyze(
     )
     rules = load(options)
     cached = None if cache is None else _cache_folder(Path(cache))
-    tasks = [RankTask(recording, options, cached) for recording in find_recordings(found.sources)]
+    chosen, others = runs.pick_run(runs.find_runs(find_recordings(found.sources)), run)
+    tasks = [RankTask(recording, options, cached) for recording in chosen.recordings]
     executor = executor_for(tasks, jobs, scheduler)
     merged = _read(tasks, executor, progress)
-    warnings = [*rules.registry.warnings, *found.skipped, *merged.warnings, *executor.notes]
+    told = [others] if others is not None else []
+    warnings = [*told, *rules.registry.warnings, *found.skipped, *merged.warnings, *executor.notes]
     result = merged.result()
     if result is None:
         raise InputError(merged.warnings[-1])
     if progress is not None and len(tasks) > 1:
         progress(f"comparing {len(merged.summaries)} ranks")
-    run = RunFacts(merged.summaries)
+    facts = RunFacts(merged.summaries)
     if len(tasks) > 1 or not tasks[0].recording.source.named:
-        missing = missing_ranks((rank.world_size for rank in run.ranks), (rank.rank for rank in run.ranks))
+        missing = missing_ranks((rank.world_size for rank in facts.ranks), (rank.rank for rank in facts.ranks))
         warnings += [missing] if missing is not None else []
-    outcome = run_rank_rules(rules.chosen, run, debug=debug)
-    compared = _with_ranks_compared(replace(result, ranks=_rows(result, run), warnings=warnings), outcome)
+    outcome = run_rank_rules(rules.chosen, facts, debug=debug)
+    compared = _with_ranks_compared(replace(result, ranks=_rows(result, facts), warnings=warnings), outcome)
     compared = replace(compared, warnings=[*_failed_rules(compared), *compared.warnings])
     return Analysis.of(_with_patches(compared, folders, debug) if folders else compared)
 

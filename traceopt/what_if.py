@@ -17,6 +17,7 @@ from traceopt.analyzer.ranks.joint_replay import Ranks
 from traceopt.analyzer.reading.sources import find_sources
 from traceopt.analyzer.recordings.cycle_pairs import find_recordings
 from traceopt.analyzer.recordings.rank_trace import read_recording
+from traceopt.analyzer.recordings.runs import find_runs, pick_run
 from traceopt.analyzer.replay.changes import Change, RemoveHost, ScaleWork
 from traceopt.analyzer.replay.error import ReplayError
 from traceopt.analyzer.replay.replayed import Replayed
@@ -43,12 +44,13 @@ def what_if(
     fixes: Sequence[str] = (),
     scales: Sequence[Scale] = (),
     *,
+    run: str | None = None,
     rules_dir: str | Path | None = None,
     thresholds: Mapping[str, Mapping[str, Any]] | None = None,
     devices: Mapping[str, Mapping[str, Any]] | None = None,
     progress: ShowProgress | None = None,
 ) -> WhatIf:
-    """Replays a trace, or all ranks in a folder together, with fixes and scales applied.
+    """Replays a trace, or all ranks of a run together, with fixes and scales applied. `run`: the newest by default.
 
     `fixes` are rule codes or names, `scales` pairs such as ("kernel~gemm", 0.5). Raises InputError for a path without a
     trace or with too many ranks, for a fix that no finding proposes, and for a scale that matches nothing. Raises
@@ -56,7 +58,9 @@ def what_if(
     """
     warnings: list[str] = []
     peaks = checked_devices(devices or {})
-    recordings = find_recordings(find_sources([path]).sources)
+    chosen_run, others = pick_run(find_runs(find_recordings(find_sources([path]).sources)), run)
+    recordings = chosen_run.recordings
+    warnings += [others] if others else []
     if not 1 <= len(recordings) <= MOST_RANKS:
         raise InputError(f"{path} has {len(recordings)} traces; at most {MOST_RANKS} ranks can be replayed together")
     facts = []

@@ -15,20 +15,12 @@ from traceopt.cli.options import (
     patch_option,
     reading_options,
     report_options,
+    run_option,
     split_codes,
     workload_options,
 )
 from traceopt.cli.pull_request import FORMATS, PullRequest, pull_request_options
-from traceopt.cli.results import (
-    analyzed,
-    check_all_writable,
-    configuration,
-    html_target,
-    rendered,
-    write_html,
-    write_output,
-    write_patch,
-)
+from traceopt.cli.results import Files, analyzed, configuration, html_target, rendered, run_names
 from traceopt.errors import visible
 from traceopt.output import emit
 
@@ -56,6 +48,8 @@ from traceopt.output import emit
     help="Folder with the source of the recorded script: fixes come as patches of it.",
 )
 @patch_option
+@run_option
+@click.option("--all", "every_run", is_flag=True, help="Analyze each run in PATH; file names get the run's name.")
 @workload_options
 @reading_options
 @click.pass_context
@@ -72,6 +66,8 @@ def analyze(
     gating: Gating,
     source: tuple[Path, ...],
     patch_path: str | None,
+    run: str | None,
+    every_run: bool,
     config_path: Path | None,
     color: bool | None,
     quiet: bool,
@@ -87,19 +83,25 @@ def analyze(
     html_path = html_target(html, no_html, config)
     if json_path == "-":
         json_path, format_ = None, "json"
-    check_all_writable(html_path, json_path, patch_path)
+    if every_run and (run or gating.requested or pull_request.requested or format_ not in ("text", "concise")):
+        raise click.UsageError("--all goes with --html, --json, --patch and --format concise; else choose with --run")
+    files = Files(html_path, json_path, patch_path)
+    files.check()
     pull_request.check()
     gating.prepare(config, debug=context.obj["debug"])
 
-    result = analyzed(paths, config, source, debug=context.obj["debug"], quiet=quiet)
+    if every_run:
+        for name in run_names(paths):
+            result = analyzed(paths, config, source, run=name, debug=context.obj["debug"], quiet=quiet)
+            mine = files.of_run(name)
+            mine.write(result, paths, source, static=static, quiet=quiet)
+            emit(f"== {visible(name)}\n")
+            emit(rendered(result, format_, color, mine.html))
+        return
+    result = analyzed(paths, config, source, run=run, debug=context.obj["debug"], quiet=quiet)
     inputs = [*paths, *(file.path for file in result.run.files)]
     gating.judge(result, inputs)
-    if html_path is not None:
-        write_html(html_path, result, inputs, static=static)
-    if json_path is not None:
-        write_output(json_path, result.to_json(), inputs)
-    if patch_path is not None:
-        write_patch(patch_path, result, source, inputs, quiet=quiet)
+    files.write(result, paths, source, static=static, quiet=quiet)
     pull_request.write(result, gating, source, inputs, quiet=quiet)
     if format_ in FORMATS:
         emit(pull_request.rendered(result, gating, format_, source, quiet=quiet))

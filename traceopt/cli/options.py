@@ -77,6 +77,7 @@ patch_option = click.option(
     callback=_no_source_file,
     help="Also write one patch with all fixes that have one.",
 )
+run_option = click.option("--run", metavar="NAME", help="The run to read, if PATH holds several. Default: the newest.")
 report_options = options(
     click.option("--html", metavar="PATH", help=f"Where to write the HTML report.  [default: {DEFAULT_HTML}]"),
     click.option("--no-html", is_flag=True, help="Write no HTML report."),

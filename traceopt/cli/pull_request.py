@@ -55,6 +55,10 @@ class PullRequest(NamedTuple):
     job_summary: bool
     label: str
 
+    @property
+    def requested(self) -> bool:
+        return bool(self.markdown or self.sarif or self.job_summary)
+
     def check(self) -> None:
         """Raises OutputError if a file cannot be written. Call it before the analysis."""
         check_all_writable(self.markdown, self.sarif, str(_summary_file()) if self.job_summary else None)

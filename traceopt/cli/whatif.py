@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from traceopt.cli.options import config_option, debug_option, quiet_option, rules_dir_option, split_codes
+from traceopt.cli.options import config_option, debug_option, quiet_option, rules_dir_option, run_option, split_codes
 from traceopt.cli.results import configuration
 from traceopt.output import StderrProgress, emit
 
@@ -24,6 +24,7 @@ from traceopt.output import StderrProgress, emit
     help="Scale everything that matches kernel~PATTERN (GPU time) or host~PATTERN (operators, Python frames).",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON document.")
+@run_option
 @rules_dir_option
 @config_option
 @quiet_option
@@ -33,6 +34,7 @@ def whatif(
     fixes: tuple[str, ...],
     scales: tuple[tuple[str, float], ...],
     as_json: bool,
+    run: str | None,
     rules_dir: str | None,
     config_path: Path | None,
     quiet: bool,
@@ -57,6 +59,7 @@ def whatif(
             path,
             fixes,
             scales,
+            run=run,
             rules_dir=rules_dir or config.rules_dir,
             thresholds=config.rules,
             devices=config.devices,

@@ -1,0 +1,83 @@
+"""What the start of a trace file says about it, without reading the rest: cycle, rank and time."""
+
+from __future__ import annotations
+
+import json
+import re
+import zlib
+from collections.abc import Sequence
+
+from msgspec import Struct
+
+from traceopt.analyzer.reading.sources import TraceSource
+from traceopt.errors import InputError
+
+_HEAD_BYTES = 1 << 16
+_MANY = 16
+_CYCLE = '"traceopt": {"cycle": '
+_RANKS = re.compile(r'"distributedInfo"\s*:\s*\{(?P<fields>[^{}]{0,4096})')
+_RANK = re.compile(r'"rank"\s*:\s*(\d{1,7})\b')
+_WORLD_SIZE = re.compile(r'"world_size"\s*:\s*(\d{1,7})\b')
+_BASE = re.compile(r'"baseTimeNanoseconds"\s*:\s*(\d{1,19})\b')
+_TIME = re.compile(r'"ts"\s*:\s*"?(\d{1,17}(?:\.\d{1,6})?)')
+_CLOCK_S = (1.4e9, 4.6e9)  # since 1970: from 2014 to 2115. Times outside count from the start of a machine
+
+
+class Head(Struct, frozen=True):
+    """None for what the start of the file does not say. `start_s`: time of its first event, in seconds since 1970."""
+
+    cycle: str | None = None  # of `traceopt run`: "timing" or "detail"
+    rank: int | None = None
+    world_size: int | None = None
+    start_s: float | None = None
+
+
+def read_heads(sources: Sequence[TraceSource]) -> dict[str, Head]:
+    """By label. Read in parallel, because remote files are slow one after the other."""
+    if len(sources) < _MANY:
+        return {source.label: _head(source) for source in sources}
+    from concurrent.futures import ThreadPoolExecutor
+
+    with ThreadPoolExecutor(_MANY) as threads:
+        return dict(zip((source.label for source in sources), threads.map(_head, sources), strict=True))
+
+
+def _head(source: TraceSource) -> Head:
+    try:
+        start = source.head(_HEAD_BYTES)
+        if start.startswith(b"\x1f\x8b"):
+            start = zlib.decompressobj(wbits=31).decompress(start, _HEAD_BYTES)
+    except (OSError, InputError, zlib.error):
+        return Head()
+    text = start.decode("utf-8", "replace")
+    ranks = _RANKS.search(text)
+    fields = ranks["fields"] if ranks else ""
+    return Head(_cycle_name(text), _number(_RANK, fields), _number(_WORLD_SIZE, fields), _start_s(text))
+
+
+def _number(pattern: re.Pattern[str], text: str) -> int | None:
+    found = pattern.search(text)
+    return int(found[1]) if found else None
+
+
+def _start_s(text: str) -> float | None:
+    events = text.find('"traceEvents"')
+    first = _TIME.search(text, max(events, 0))
+    base = _BASE.search(text)
+    if first is None:
+        return None
+    start_s = float(first[1]) / 1e6 + (int(base[1]) / 1e9 if base else 0.0)
+    return start_s if _CLOCK_S[0] <= start_s <= _CLOCK_S[1] else None
+
+
+def _cycle_name(text: str) -> str | None:
+    """The cycle name that `traceopt run` wrote; None for other traces."""
+    at = text.find(_CYCLE)
+    if at < 0:
+        return None
+    try:
+        cycle, _ = json.JSONDecoder().raw_decode(text, at + len(_CYCLE))
+    except ValueError:
+        return None
+    name = cycle.get("name") if isinstance(cycle, dict) else None
+    return name if isinstance(name, str) else None

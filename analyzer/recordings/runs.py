@@ -1,0 +1,128 @@
+"""Tells runs apart: traces of one job are analyzed together, those of different jobs never."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Sequence
+from datetime import datetime, timezone
+
+from msgspec import Struct, field
+
+from traceopt.analyzer.recordings.cycle_pairs import RankRecording
+from traceopt.analyzer.recordings.heads import Head
+from traceopt.errors import InputError, suggestion
+
+RANKS_APART_S = 600  # ranks of one run record the same steps; their clocks may differ
+UNKNOWN_APART_S = 10  # files of one folder that do not say their rank: ranks begin a step together
+MOST_NAMED = 5
+_ENDING = re.compile(r"(\.pt\.trace)?\.json(\.gz)?$|\.zip$", re.IGNORECASE)
+
+
+class Run(Struct, frozen=True):
+    """The recordings of the ranks of one job, in the order in which they were found. `start_s`: since 1970, or None."""
+
+    name: str
+    recordings: list[RankRecording]
+    start_s: float | None = None
+
+    @property
+    def title(self) -> str:
+        """ "branch (2026-04-01 21:22 UTC)"."""
+        if self.start_s is None:
+            return self.name
+        return f"{self.name} ({datetime.fromtimestamp(self.start_s, timezone.utc):%Y-%m-%d %H:%M} UTC)"
+
+
+class _Group(Struct):
+    """A run to which recordings are added. Those that say no rank belong together if they are of the same folder and,
+    if they say it, of the same time.
+    """
+
+    members: list[tuple[int, RankRecording]] = field(default_factory=list)  # with their places
+    ranks: set[int] = field(default_factory=set)
+    workers: set[str] = field(default_factory=set)
+    world_size: int | None = None
+    start_s: float | None = None
+    all_ranks_known: bool = True
+
+    def takes(self, one: RankRecording) -> bool:
+        if one.source.named and one.head == Head():
+            return True  # a damaged file that the user named: reading it tells what is wrong
+        rank, world_size, start_s = _rank(one), one.head.world_size, one.head.start_s
+        known = rank is not None and self.all_ranks_known
+        if rank in self.ranks or one.source.worker in self.workers:
+            return False  # the same process, at another time
+        if None not in (world_size, self.world_size) and world_size != self.world_size:
+            return False
+        if not known and one.source.folder != self.members[0][1].source.folder:
+            return False
+        apart_s = abs(start_s - self.start_s) if start_s is not None and self.start_s is not None else 0.0
+        return apart_s <= (RANKS_APART_S if known else UNKNOWN_APART_S)
+
+    def add(self, place: int, one: RankRecording) -> None:
+        rank = _rank(one)
+        self.members.append((place, one))
+        self.all_ranks_known &= rank is not None
+        if rank is not None:
+            self.ranks.add(rank)
+        if one.source.worker is not None:
+            self.workers.add(one.source.worker)
+        self.world_size = self.world_size if self.world_size is not None else one.head.world_size
+        self.start_s = self.start_s if self.start_s is not None else one.head.start_s
+
+
+def find_runs(recordings: Sequence[RankRecording]) -> list[Run]:
+    """The runs, newest first."""
+    groups: list[_Group] = []
+    heads = [recording.head for recording in recordings]
+    places = sorted(range(len(heads)), key=lambda place: (heads[place] == Head(), heads[place].start_s or 0.0))
+    for place in places:
+        group = next((group for group in groups if group.takes(recordings[place])), None)
+        if group is None:
+            groups.append(group := _Group())
+        group.add(place, recordings[place])
+    groups.sort(key=lambda group: (group.start_s or 0.0, min(group.members)[0]), reverse=True)
+    members = [[recording for _, recording in sorted(group.members, key=lambda m: m[0])] for group in groups]
+    names = _names(members)
+    return [Run(*of_run) for of_run in zip(names, members, (group.start_s for group in groups), strict=True)]
+
+
+def pick_run(runs: Sequence[Run], name: str | None) -> tuple[Run, str | None]:
+    """The named run, or the newest, and a sentence about the others. Raises InputError if none has the name."""
+    chosen = runs[0] if name is None else next((run for run in runs if run.name == name), None)
+    if chosen is None:
+        names = [run.name for run in runs]
+        raise InputError(f"no run is called {name}{suggestion(str(name), names) or f'; there are: {_listed(names)}'}")
+    if len(runs) == 1:
+        return chosen, None
+    others = _listed([run.title for run in runs if run is not chosen])
+    which = "the newest" if chosen is runs[0] else "one"
+    return chosen, (
+        f"{len(runs)} different runs were found. This is {which} of them, {chosen.title}. "
+        f"The others: {others}. Choose with --run NAME, or analyze each with --all."
+    )
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
+    return ", ".join(names[:MOST_NAMED]) + more
+
+
+def _rank(one: RankRecording) -> int | None:
+    return one.head.rank if one.head.rank is not None else one.source.rank_hint
+
+
+def _names(runs: Sequence[Sequence[RankRecording]]) -> list[str]:
+    """A short name for each run: of its folder if no other run is there, else of its first file."""
+    folders = [{one.source.folder for one in run} for run in runs]
+    every = [folder for of_run in folders for folder in of_run]
+    names: list[str] = []
+    for run, mine in zip(runs, folders, strict=True):
+        folder = next(iter(mine)) if len(mine) == 1 else os.path.commonpath(mine)
+        inside = sum(other == folder or other.startswith(f"{folder}/") for other in every)
+        label = run[0].source.label.replace("\\", "/").rpartition("/")[2]
+        name = os.path.basename(folder) if inside == len(mine) < len(every) else _ENDING.sub("", label)
+        same = sum(re.fullmatch(rf"{re.escape(name)}(-\d+)?", other) is not None for other in names)
+        names.append(f"{name}-{same + 1}" if same else name)
+    return names
