@@ -10,6 +10,8 @@ from __future__ import annotations
 import threading
 from typing import Protocol
 
+from .closing_optimizer import ClosingOptimizer
+
 LOADER, UPDATE, ZERO_GRAD, BACKWARD, INFERENCE, GIVEN = (
     "loader", "update", "zero_grad", "backward", "inference", "given",
 )  # fmt: skip
@@ -17,7 +19,6 @@ LOADER, UPDATE, ZERO_GRAD, BACKWARD, INFERENCE, GIVEN = (
 INFERENCE_FETCHES = 8  # batches read without an update or a backward before they count as steps
 LONE_BACKWARDS = 16  # backwards without an optimizer before they count as steps
 IDLE_UPDATES = 32  # updates of a loop that once read a batch and then no more
-RARE = 16  # an optimizer that steps less often than the busiest by this factor ends no step
 
 
 class Listener(Protocol):
@@ -54,7 +55,7 @@ class StepTracker:
         self._backward_depth = 0
         self._backward_since_zero_grad = False
         self._update_in_backward = False
-        self._update_counts: dict[int, int] = {}  # by optimizer, in order of first use
+        self._closing = ClosingOptimizer()
         self._step_loaders: set[int] = set()
         self._last_loaders: set[int] = set()
         self._training_loaders: set[int] = set()
@@ -84,7 +85,7 @@ class StepTracker:
         """An optimizer's step() has returned, or a GradScaler has skipped it."""
         self.updates += 1
         if self._given is not None:
-            if self._given == "update" and self._closes(optimizer):
+            if self._given == "update" and self._closing.closes(optimizer):
                 self._end_given()
             return
         if self.updates == 1 and self._rule not in (None, LOADER, UPDATE):
@@ -132,7 +133,7 @@ class StepTracker:
         self._end_given()
 
     def _updated(self, optimizer: int) -> None:
-        closes = self._closes(optimizer)
+        closes = self._closing.closes(optimizer)
         if self._fetches_in_step:
             self._pending = True
             self._idle_updates += 1
@@ -140,19 +141,6 @@ class StepTracker:
                 self._end(UPDATE)
         elif closes and not self._pending:
             self._end(UPDATE)
-
-    def _closes(self, optimizer: int) -> bool:
-        """Whether it is the last optimizer of a step: the least used of those in regular use, the latest if several are
-        equal.
-        """
-        counts = self._update_counts
-        counts[optimizer] = counts.get(optimizer, 0) + 1
-        if len(counts) == 1:
-            return True
-        most = max(counts.values())
-        regular = [key for key, count in counts.items() if count * RARE >= most]
-        least = min(counts[key] for key in regular)
-        return optimizer == [key for key in regular if counts[key] <= least * 1.3 + 1][-1]
 
     def _end_or_wait(self, rule: str) -> None:
         if self._fetches_in_step:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import threading
 
+import pytest
+
+from traceopt.capture.script.closing_optimizer import ClosingOptimizer
 from traceopt.capture.script.step_tracker import StepTracker
 
 
@@ -123,3 +126,30 @@ def test_step_on_takes_one_signal_alone() -> None:
             backward(steps)
             steps.update(1)
         assert told == ["given"] * expected
+
+
+@pytest.mark.parametrize(
+    ("updates", "step"),
+    [
+        ("dg" * 20, "dg"),
+        ("dddddg" * 10, "dddddg"),
+        ("qaAaAq" * 10, "aAqqaA"),  # an actor every second iteration, then twice: CleanRL's SAC
+        ("qqqq" + "aAaAaAaAqqqq" * 10, "aAaAaAqqqqaA"),
+        ("a" * 20 + "b" * 60, "b"),  # an optimizer for each fold of a cross-validation
+        ("g" * 20 + "dg" * 20, "gd"),  # a generator that is trained on its own first
+        (("p" * 30 + "x" * 12) * 3, "x"),  # phases
+    ],
+)
+def test_steps_of_several_optimizers_hold_the_same_updates(updates: str, step: str) -> None:
+    """Each letter is an update of one optimizer."""
+    closing = ClosingOptimizer()
+    steps = "".join(letter + "|" * closing.closes(ord(letter)) for letter in updates).split("|")
+    assert steps[-4:-1] == [step] * 3
+
+
+def test_an_optimizer_for_each_task_is_forgotten() -> None:
+    closing = ClosingOptimizer()
+    for task in range(1000):
+        for _ in range(3):
+            closing.closes(task)
+    assert len(closing._uses) < 10

@@ -1,0 +1,61 @@
+"""Finds the optimizer that is the last of a step, if a script has several: by how often and how recently each steps."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+RARE = 16  # an optimizer that steps less often than the busiest by this factor ends no step
+SIMILAR = 1.3  # counts within this factor, plus one, are equal
+PATIENCE = 6  # updates of others, beyond the usual ones, after which an optimizer is out of use
+
+
+@dataclass
+class _Use:
+    """`last` and `longest_gap` are numbers of updates, of all optimizers together."""
+
+    count: int
+    last: int
+    longest_gap: int
+
+
+class ClosingOptimizer:
+    """An optimizer that is out of use is forgotten: that of an earlier fold of a cross-validation, or of an earlier
+    task, if each has its own.
+    """
+
+    def __init__(self) -> None:
+        self._uses: dict[int, _Use] = {}  # by optimizer, in order of first use
+        self._since_end: set[int] = set()
+        self._updates = 0
+
+    def closes(self, optimizer: int) -> bool:
+        """Whether this update ends a step: each optimizer in regular use has updated since the last end, and this one
+        is the least used of them, the latest if several are equal.
+        """
+        self._updates += 1
+        self._count(optimizer)
+        if len(self._uses) > 1:
+            for other in [other for other, use in self._uses.items() if self._is_out_of_use(use)]:
+                del self._uses[other]
+        self._since_end.add(optimizer)
+        most = max(use.count for use in self._uses.values())
+        regular = [key for key, use in self._uses.items() if use.count * RARE >= most]
+        least = min(self._uses[key].count for key in regular)
+        last = [key for key in regular if self._uses[key].count <= least * SIMILAR + 1][-1]
+        ends = optimizer == last and self._since_end.issuperset(regular)
+        if ends:
+            self._since_end.clear()
+        return ends
+
+    def _count(self, optimizer: int) -> None:
+        use = self._uses.get(optimizer)
+        if use is None:
+            self._uses[optimizer] = _Use(1, self._updates, longest_gap=0)
+            return
+        use.count += 1
+        use.longest_gap = max(use.longest_gap, self._updates - use.last)
+        use.last = self._updates
+
+    def _is_out_of_use(self, use: _Use) -> bool:
+        gap = use.longest_gap or RARE  # not known before its second update
+        return self._updates - use.last > 2 * gap + PATIENCE

@@ -1,0 +1,115 @@
+"""The crowd: trainings in the manner of well-known projects, and what is known about each before it is recorded."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from functools import cached_property
+from importlib.util import find_spec
+from pathlib import Path
+
+SCRIPTS = Path(__file__).parent / "scripts"
+PLANTED = "# planted"  # ends each line that a report on the planted fault may name
+ALL = os.environ.get("TRACEOPT_CROWD") == "all"  # set by `make crowd`
+
+STEPS, FAULT = "test_each_step_is_a_true_step", "test_the_planted_fault_is_found"
+BEHAVIOR = "test_the_script_behaves_as_without_traceopt"
+
+
+@dataclass(frozen=True)
+class Training:
+    """A script and its arguments; `command` goes before them, if the script is not started by itself.
+
+    `rule` is the step rule. `faults` are the codes of rules one of which must report what is planted, with high impact.
+    `uncounted`: true steps that are over before the rule is known; negative if too many were counted by then.
+    `pending`: tests that fail today, and why.
+    """
+
+    name: str
+    words: tuple[str, ...]
+    rule: str
+    faults: tuple[str, ...] = ()
+    command: tuple[str, ...] = ()
+    code: int = 0
+    processes: int = 1
+    uncounted: int = 0
+    needs: str | None = None  # a package
+    quick: bool = False  # part of `make test`
+    pending: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def script(self) -> Path:
+        return SCRIPTS / self.words[0]
+
+    @property
+    def is_run_here(self) -> bool:
+        return self.quick or ALL
+
+    @property
+    def lacks(self) -> str | None:
+        """Why it cannot run, if it cannot."""
+        missing = self.needs is not None and find_spec(self.needs) is None
+        return f"{self.needs} is not installed" if missing else None
+
+    @cached_property
+    def planted_lines(self) -> set[int]:
+        lines = self.script.read_text(encoding="utf-8").splitlines()
+        return {number for number, line in enumerate(lines, 1) if line.endswith(PLANTED)}
+
+
+TORCHRUN = ("python", "-m", "torch.distributed.run", "--nproc-per-node", "2", "--standalone")
+EVALUATED = "an evaluation between updates on batches made by hand ends steps (issue 14, fault 6)"
+
+TRAININGS = (
+    Training("pretraining", ("research.py", "pretraining"), "update", ("LG003",), quick=True),
+    Training("language model", ("research.py", "language_model"), "backward", uncounted=16),
+    Training("epochs", ("research.py", "epochs"), "loader", ("DL001",)),
+    Training("hand-made batches", ("research.py", "hand_made_batches"), "update", pending={STEPS: EVALUATED}),
+    Training("folds", ("research.py", "folds"), "update", uncounted=16, quick=True),
+    Training("classification", ("research.py", "classification"), "loader", ("LG001", "LB006")),
+    Training("contrastive", ("research.py", "contrastive"), "loader", ("DL002",)),
+    Training("style transfer", ("research.py", "style_transfer"), "update"),
+    Training("semi-supervised", ("research.py", "semi_supervised"), "loader", ("DL001",)),
+    Training("GAN", ("adversarial.py", "pictures"), "loader", ("DL001",), quick=True),
+    Training("GAN, critic first", ("adversarial.py", "critic_first"), "update", uncounted=-4),
+    Training("GAN, unpaired", ("adversarial.py", "unpaired"), "loader", ("DL001",)),
+    Training("PPO", ("reinforcement.py", "rollouts"), "update"),
+    Training("DQN", ("reinforcement.py", "replay_buffer"), "update", ("LB006",)),
+    Training("SAC", ("reinforcement.py", "soft_actor_critic"), "update", uncounted=-1),
+    Training(
+        "composed configuration", ("entry_points.py", "configured", "optimization.lr=0.01"), "loader", ("DL001",),
+        quick=True,
+    ),
+    Training("typed options", ("entry_points.py", "typed", "--optimization.lr", "0.01"), "loader", code=3),
+    Training("click", ("entry_points.py", "commands", "--fail"), "loader", ("DL001",), code=1),
+    Training("Lightning", ("frameworks.py", "lightning"), "loader", ("DL001",), needs="lightning"),
+    Training("Hugging Face", ("frameworks.py", "huggingface"), "loader", ("DL001",), needs="transformers"),
+    Training("Accelerate", ("frameworks.py", "accelerate"), "loader", ("LG003",), needs="accelerate"),
+    Training("torchrun", ("ranks.py", "launched"), "loader", ("CM004",), TORCHRUN, processes=2),
+    Training("spawned ranks", ("ranks.py", "spawned"), "loader", ("CM004",), processes=2),
+    Training("Hogwild", ("ranks.py", "hogwild"), "loader", processes=2),
+    Training("compiled, AOT", ("compiled.py", "aot_eager"), "loader", ("LG003",)),
+    Training(
+        "compiled, Inductor", ("compiled.py", "inductor"), "loader", ("LG003",),
+        pending={
+            FAULT: "the analysis of compiled steps fails (issue 14, fault 1)",
+            BEHAVIOR: "an analysis that fails replaces the exit code (issue 14, fault 1)",
+        },
+    ),
+    Training("restarted workers", ("loaders.py", "restarted"), "loader", ("DL006",), quick=True),
+    Training("persistent worker", ("loaders.py", "persistent"), "loader", ("DL001",)),
+    Training(
+        "spawned worker", ("loaders.py", "spawned"), "loader", ("DL001",),
+        pending={FAULT: "the time of spawned workers is not known by their dataset (issue 14, fault 3)"},
+    ),
+    Training(
+        "another library's loader", ("loaders.py", "imitation"), "loader", ("DL001",),
+        pending={
+            STEPS: "a loader without a sampler stops the recording (issue 14, fault 7)",
+            FAULT: "a loader without a sampler stops the recording (issue 14, fault 7)",
+        },
+    ),
+    Training("graphs", ("graphs.py", "minibatches"), "loader", ("DL001",)),
+    Training("one graph", ("graphs.py", "whole_graph"), "update"),
+    Training("generation", ("generation.py",), "inference", ("DL001",), uncounted=7, quick=True),
+)  # fmt: skip
