@@ -4,6 +4,7 @@
 #   make test    all tests, one process per core
 #   make test-quick
 #                the inner loop: without torch processes, browser, cluster, real traces and slow tests
+#   make crowd   record all trainings of tests/capture/crowd, bare and under traceopt run (10 minutes)
 #   make lint    ruff, mypy, the import contract, and make audit if PyPI answers; changes nothing
 #   make test-torch
 #                the recording tests on torch 2.1 and 2.15 too, in their own environments (11 GB, Python 3.11)
@@ -33,7 +34,7 @@ PACKAGES := analyzer rules reports capture
 
 TORCHES := 2.1.2 2.15.0
 
-.PHONY: demo test test-quick test-torch lint mypy audit fuzz bench gallery docs dist clean types
+.PHONY: demo test test-quick crowd test-torch lint mypy audit fuzz bench gallery docs dist clean types
 
 demo: $(STAMP)
 	rm -rf demo-logs
@@ -47,9 +48,12 @@ test: $(STAMP)
 test-quick: $(STAMP)
 	$(BIN)/python -m pytest $(PARALLEL) -m "not torch and not browser and not cluster and not real_traces and not slow" $(OPTIONS) $(TESTS)
 
+crowd: $(STAMP)
+	TRACEOPT_CROWD=all $(BIN)/python -m pytest $(PARALLEL) -rsx $(OPTIONS) tests/capture/crowd
+
 test-torch: $(TORCHES:%=.venv-torch-%/.installed)
 	set -e; for version in $(TORCHES); do \
-		echo "torch $$version"; .venv-torch-$$version/bin/python -m pytest -rs $(or $(TESTS),tests/capture); \
+		echo "torch $$version"; TRACEOPT_CROWD=all .venv-torch-$$version/bin/python -m pytest -rs $(or $(TESTS),tests/capture); \
 	done
 
 .venv-torch-%/.installed: pyproject.toml tests/capture/torch-%.txt

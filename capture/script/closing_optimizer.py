@@ -33,21 +33,34 @@ class ClosingOptimizer:
         is the least used of them, the latest if several are equal.
         """
         self._updates += 1
-        self._count(optimizer)
-        if len(self._uses) > 1:
-            for other in [other for other, use in self._uses.items() if self._is_out_of_use(use)]:
-                del self._uses[other]
+        self._note(optimizer)
+        if len(self._uses) == 1:
+            return True
+        self._forget_unused()
         self._since_end.add(optimizer)
-        most = max(use.count for use in self._uses.values())
-        regular = [key for key, use in self._uses.items() if use.count * RARE >= most]
-        least = min(self._uses[key].count for key in regular)
-        last = [key for key in regular if self._uses[key].count <= least * SIMILAR + 1][-1]
-        ends = optimizer == last and self._since_end.issuperset(regular)
-        if ends:
-            self._since_end.clear()
-        return ends
+        most = least = self._uses[optimizer].count
+        for use in self._uses.values():
+            if use.count > most:
+                most = use.count
+        if least * RARE < most:
+            return False
+        for use in self._uses.values():
+            if use.count < least and use.count * RARE >= most:
+                least = use.count
+        last = optimizer
+        for key, use in self._uses.items():
+            if use.count * RARE < most:
+                continue
+            if key not in self._since_end:
+                return False
+            if use.count <= least * SIMILAR + 1:
+                last = key
+        if last != optimizer:
+            return False
+        self._since_end.clear()
+        return True
 
-    def _count(self, optimizer: int) -> None:
+    def _note(self, optimizer: int) -> None:
         use = self._uses.get(optimizer)
         if use is None:
             self._uses[optimizer] = _Use(1, self._updates, longest_gap=0)
@@ -56,6 +69,8 @@ class ClosingOptimizer:
         use.longest_gap = max(use.longest_gap, self._updates - use.last)
         use.last = self._updates
 
-    def _is_out_of_use(self, use: _Use) -> bool:
-        gap = use.longest_gap or RARE  # not known before its second update
-        return self._updates - use.last > 2 * gap + PATIENCE
+    def _forget_unused(self) -> None:
+        for key, use in list(self._uses.items()):
+            gap = use.longest_gap or RARE  # not known before its second update
+            if self._updates - use.last > 2 * gap + PATIENCE:
+                del self._uses[key]

@@ -137,6 +137,7 @@ def test_step_on_takes_one_signal_alone() -> None:
         ("qqqq" + "aAaAaAaAqqqq" * 10, "aAaAaAqqqqaA"),
         ("a" * 20 + "b" * 60, "b"),  # an optimizer for each fold of a cross-validation
         ("g" * 20 + "dg" * 20, "gd"),  # a generator that is trained on its own first
+        ("qaAaAq" * 30 + "qaAatAq" + "qaAaAq" * 5, "aAqqaA"),  # a rare one in between
         (("p" * 30 + "x" * 12) * 3, "x"),  # phases
     ],
 )

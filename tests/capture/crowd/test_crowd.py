@@ -14,12 +14,11 @@ from typing import Any
 
 import pytest
 from runs import TIMEOUT_S, Run, environment, traceopt_run
-from trainings import SCRIPTS, TRAININGS, Training
+from trainings import ALL, SCRIPTS, TRAININGS, Training
 
 import traceopt.capture
 
 AGENT = Path(traceopt.capture.__file__).resolve().parent
-MOST_AGENT_CALLS = 200  # in a step; see docs/running.md for what they cost
 
 Test = Callable[..., None]
 
@@ -98,8 +97,17 @@ def recorded(crowd: Crowd, scenario: Training) -> Recorded:
 
 def of_each_training(test: Test) -> Test:
     """Tests with the same `scenario` run in one process of `pytest -n`."""
+    return of_each(test, [training for training in TRAININGS if training.quick or ALL])
+
+
+def of_one_training(test: Test) -> Test:
+    """`make crowd` runs it for all."""
+    return of_each(test, [training for training in TRAININGS if training.name == "GAN" or ALL])
+
+
+def of_each(test: Test, trainings: list[Training]) -> Test:
     parameters = []
-    for training in filter(lambda training: training.is_run_here, TRAININGS):
+    for training in trainings:
         why = training.pending.get(test.__name__)
         marks = [pytest.mark.xfail(reason=why, strict=True)] if why else []
         parameters.append(pytest.param(training, id=training.name.replace(" ", "-"), marks=marks))
@@ -160,9 +168,9 @@ def is_high(finding: dict[str, Any]) -> bool:
     return bool(finding["impact"] == "high")
 
 
-@of_each_training
+@of_one_training
 def test_the_agent_does_little_in_each_step(crowd: Crowd, scenario: Training) -> None:
     """Calls are counted, because their time depends on what else the machine does."""
     counted = crowd.counted(scenario)
     assert len(counted.agent_calls) >= scenario.processes, counted.stderr
-    assert max(counted.agent_calls) <= MOST_AGENT_CALLS
+    assert max(counted.agent_calls) <= scenario.agent_calls
