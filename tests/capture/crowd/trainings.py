@@ -22,8 +22,8 @@ class Training:
 
     `rule` is the step rule. `faults` are the codes of rules one of which must report what is planted, with high impact.
     `uncounted`: true steps that are over before the rule is known; negative if too many were counted by then.
-    `agent_calls`: most calls that the agent makes in a step while nothing is recorded. In a plain step a call takes about
-    a microsecond. Each further update or batch needs more calls.
+    `agent_calls`: most calls that the agent makes in a step while nothing is recorded, on average. A call takes about a
+    microsecond. Each further update or batch of a step needs more calls.
     `pending`: tests that fail today, and why.
     """
 
