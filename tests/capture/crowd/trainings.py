@@ -58,6 +58,7 @@ class Training:
 
 TORCHRUN = ("python", "-m", "torch.distributed.run", "--nproc-per-node", "2", "--standalone")
 EVALUATED = "an evaluation between updates on batches made by hand ends steps (issue 14, fault 6)"
+NO_SAMPLER = "a loader without a sampler stops the recording (issue 14, fault 7)"
 
 TRAININGS = (
     Training("pretraining", ("research.py", "pretraining"), "update", ("LG003",), quick=True),
@@ -65,7 +66,7 @@ TRAININGS = (
     Training("epochs", ("research.py", "epochs"), "loader", ("DL001",), agent_calls=300),
     Training("hand-made batches", ("research.py", "hand_made_batches"), "update", pending={STEPS: EVALUATED}),
     Training("folds", ("research.py", "folds"), "update", uncounted=16, quick=True),
-    Training("classification", ("research.py", "classification"), "loader", ("LG001", "LB006")),
+    Training("classification", ("research.py", "classification"), "loader", ("LG001", "LB006"), agent_calls=150),
     Training("contrastive", ("research.py", "contrastive"), "loader", ("DL002",)),
     Training("style transfer", ("research.py", "style_transfer"), "update"),
     Training("semi-supervised", ("research.py", "semi_supervised"), "loader", ("DL001",)),
@@ -81,9 +82,9 @@ TRAININGS = (
     ),
     Training("typed options", ("entry_points.py", "typed", "--optimization.lr", "0.01"), "loader", code=3),
     Training("click", ("entry_points.py", "commands", "--fail"), "loader", ("DL001",), code=1),
-    Training("Lightning", ("frameworks.py", "lightning"), "loader", ("DL001",), needs="lightning"),
-    Training("Hugging Face", ("frameworks.py", "huggingface"), "loader", ("DL001",), needs="transformers"),
-    Training("Accelerate", ("frameworks.py", "accelerate"), "loader", ("LG003",), needs="accelerate"),
+    Training("Lightning", ("frameworks.py", "lightning"), "loader", ("DL001",), agent_calls=150, needs="lightning"),
+    Training("Hugging Face", ("frameworks.py", "huggingface"), "loader", ("DL001",), agent_calls=150, needs="transformers"),
+    Training("Accelerate", ("frameworks.py", "accelerate"), "loader", ("LG003",), agent_calls=150, needs="accelerate"),
     Training("torchrun", ("ranks.py", "launched"), "loader", ("CM004",), TORCHRUN, processes=2),
     Training("spawned ranks", ("ranks.py", "spawned"), "loader", ("CM004",), processes=2),
     Training("Hogwild", ("ranks.py", "hogwild"), "loader", processes=2),
@@ -104,8 +105,7 @@ TRAININGS = (
     Training(
         "another library's loader", ("loaders.py", "imitation"), "loader", ("DL001",),
         pending={
-            STEPS: "a loader without a sampler stops the recording (issue 14, fault 7)",
-            FAULT: "a loader without a sampler stops the recording (issue 14, fault 7)",
+            BEHAVIOR: NO_SAMPLER, STEPS: NO_SAMPLER, FAULT: NO_SAMPLER,
         },
     ),
     Training("graphs", ("graphs.py", "minibatches"), "loader", ("DL001",)),

@@ -239,7 +239,7 @@ def contrastive() -> None:
         return pictures + torch.randn_like(pictures) * 0.1
 
     for (pictures,) in DataLoader(TensorDataset(torch.randn(8 * STEPS, 3, 8, 8)), batch_size=8):
-        one, other = preprocess(pictures), preprocess(pictures)
+        one, other = preprocess(pictures), preprocess(pictures)  # planted
         features = functional.normalize(encoder(torch.cat([one, other])), dim=1)
         similar = (features @ features.T / 0.5).masked_fill(torch.eye(16, dtype=torch.bool), -9e9)
         loss = functional.cross_entropy(similar, torch.arange(16).roll(8))
