@@ -83,7 +83,9 @@ TRAININGS = (
     Training("typed options", ("entry_points.py", "typed", "--optimization.lr", "0.01"), "loader", code=3),
     Training("click", ("entry_points.py", "commands", "--fail"), "loader", ("DL001",), code=1),
     Training("Lightning", ("frameworks.py", "lightning"), "loader", ("DL001",), agent_calls=150, needs="lightning"),
-    Training("Hugging Face", ("frameworks.py", "huggingface"), "loader", ("DL001",), agent_calls=150, needs="transformers"),
+    Training(
+        "Hugging Face", ("frameworks.py", "huggingface"), "loader", ("DL001",), agent_calls=150, needs="transformers",
+    ),
     Training("Accelerate", ("frameworks.py", "accelerate"), "loader", ("LG003",), agent_calls=150, needs="accelerate"),
     Training("torchrun", ("ranks.py", "launched"), "loader", ("CM004",), TORCHRUN, processes=2),
     Training("spawned ranks", ("ranks.py", "spawned"), "loader", ("CM004",), processes=2),
@@ -96,7 +98,7 @@ TRAININGS = (
             BEHAVIOR: "an analysis that fails replaces the exit code (issue 14, fault 1)",
         },
     ),
-    Training("restarted workers", ("loaders.py", "restarted"), "loader", ("DL006",), quick=True),
+    Training("restarted workers", ("loaders.py", "restarted"), "loader", ("DL006",)),
     Training("persistent worker", ("loaders.py", "persistent"), "loader", ("DL001",)),
     Training(
         "spawned worker", ("loaders.py", "spawned"), "loader", ("DL001",),
@@ -104,9 +106,7 @@ TRAININGS = (
     ),
     Training(
         "another library's loader", ("loaders.py", "imitation"), "loader", ("DL001",),
-        pending={
-            BEHAVIOR: NO_SAMPLER, STEPS: NO_SAMPLER, FAULT: NO_SAMPLER,
-        },
+        pending={BEHAVIOR: NO_SAMPLER, STEPS: NO_SAMPLER, FAULT: NO_SAMPLER},
     ),
     Training("graphs", ("graphs.py", "minibatches"), "loader", ("DL001",)),
     Training("one graph", ("graphs.py", "whole_graph"), "update"),
