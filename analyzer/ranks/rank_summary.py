@@ -21,6 +21,7 @@ COMPUTE = "compute"
 PART_LABELS = {COMPUTE: "Compute", **LABELS}
 _WITHOUT_PLACE = ("launch", "python")  # ordinary host work happens everywhere
 _MOST_PLACES = 3
+_FIGHTING_SHARE = 0.03  # of the run in which the training thread is ready but has no core
 
 
 class Collectives(Struct, frozen=True):
@@ -42,7 +43,8 @@ class Collectives(Struct, frozen=True):
 
 class RankSummary(Struct, frozen=True):
     """One rank. `parts` holds the compute time and each idle cause per step, shape (steps,), ns; `profiler_ns` is the
-    profiler's cost on the host; `places` are the user's lines behind the longest waits.
+    profiler's cost on the host; `places` are the user's lines behind the longest waits; `free_cores`: waits for a core
+    do not stretch the compute time.
     """
 
     rank: int | None
@@ -56,6 +58,8 @@ class RankSummary(Struct, frozen=True):
     collectives: Collectives
     has_clock: bool  # the file says when it was recorded
     sampled: bool  # the file holds only a sample of the events
+    trains: bool
+    free_cores: bool
 
 
 def summarize(facts: Facts) -> RankSummary:
@@ -76,7 +80,17 @@ def summarize(facts: Facts) -> RankSummary:
         collectives=_collectives(facts),
         has_clock=meta.start_ns is not None,
         sampled=facts.quality.sampled_share is not None,
+        trains=facts.trains,
+        free_cores=facts.has_gpu or _fits_the_cores(facts),
     )
+
+
+def _fits_the_cores(facts: Facts) -> bool:
+    """Whether the recorded rank has a core for each thread of an operator, and its training thread hardly waited."""
+    environment, ledger = facts.captured.environment, facts.captured.ledger
+    if environment.cores is None or ledger is None or ledger.core_wait_share is None:
+        return False
+    return (environment.threads or 1) <= environment.cores and ledger.core_wait_share < _FIGHTING_SHARE
 
 
 def _waits(facts: Facts) -> dict[str, I8]:

@@ -13,7 +13,7 @@ from traceopt.analyzer.tables.json_values import MOST_US, amount, flag, rows, ta
 MOST_WORKERS = 100_000
 MOST_LOADERS = 100
 
-_Key = tuple[str | None, int | None]  # dataset class and number of workers
+_Key = int | tuple[str | None, int | None] | None  # number of the loader; else dataset class and number of workers
 
 
 class WorkerStart(Struct, frozen=True):
@@ -52,9 +52,18 @@ class Build(Struct, frozen=True):
         return min(1.0, (self.core_wait_ns or 0.0) / self.batch_ns) if self.batch_ns else 0.0
 
 
+class HandOver(Struct, frozen=True):
+    """What a batch costs, ns, if a worker sends it: the training process, to receive it when it is ready, and the
+    worker, to put it into shared memory. Measured on the machine of the run.
+    """
+
+    receive_ns: float
+    send_ns: float
+
+
 class Loader(Struct, frozen=True):
     """None stands for unknown. `build` is measured in the process that builds batches: a worker, or the training
-    process.
+    process. `updates` counts the backward passes and optimizer updates that its batches fed.
 
     `starts` has an entry for each time that workers were started.
     """
@@ -67,27 +76,33 @@ class Loader(Struct, frozen=True):
     batches: int | None = None  # read by the training process so far
     starts: tuple[WorkerStart, ...] = ()
     build: Build | None = None
+    updates: int | None = None
+    hand_over: HandOver | None = None
 
 
 def read_loaders(loaders: object, workers: object, core_wait_per_cpu: float | None) -> tuple[Loader, ...]:
-    """The loaders, the one with the most batches first: it is the training's.
+    """The loaders: the one that feeds most updates first, or the one with the most batches if that is not known.
 
     `core_wait_per_cpu` is the training thread's waiting time for a core per unit of CPU time.
     """
     times: defaultdict[_Key, list[Mapping[str, Any]]] = defaultdict(list)
     for row in rows(workers):
-        times[word(row.get("dataset")), whole(row.get("workers"))].append(row)
-    found = [_loader(row, times, core_wait_per_cpu) for row in rows(loaders)[:MOST_LOADERS]]
-    return tuple(sorted(found, key=lambda loader: -(loader.batches or 0)))
+        number = whole(row.get("loader"))
+        times[(word(row.get("dataset")), whole(row.get("workers"))) if number is None else number].append(row)
+    found = [_loader(n, row, times, core_wait_per_cpu) for n, row in enumerate(rows(loaders)[:MOST_LOADERS])]
+    return tuple(sorted(found, key=lambda loader: (-(loader.updates or 0), -(loader.batches or 0))))
 
 
 def _loader(
-    row: Mapping[str, Any], times: Mapping[_Key, list[Mapping[str, Any]]], core_wait_per_cpu: float | None
+    number: int,
+    row: Mapping[str, Any],
+    times: Mapping[_Key, list[Mapping[str, Any]]],
+    core_wait_per_cpu: float | None,
 ) -> Loader:
     starts = [_start(one) for one in rows(row.get("starts"))]
     batches = whole(row.get("batches"))
     num_workers, dataset = whole(row.get("num_workers"), MOST_WORKERS), word(row.get("dataset"))
-    own = times.get((dataset, num_workers), [])
+    own = times.get(number) or times.get((dataset, num_workers), [])
     return Loader(
         num_workers=num_workers,
         prefetch_factor=whole(row.get("prefetch_factor")),
@@ -97,6 +112,8 @@ def _loader(
         batches=batches,
         starts=tuple(start for start in starts if start is not None),
         build=_build(own) if num_workers else _main_thread_build(row, batches, core_wait_per_cpu),
+        updates=whole(row.get("updates")),
+        hand_over=_hand_over(table(row.get("hand_over"))),
     )
 
 
@@ -108,6 +125,11 @@ def _main_thread_build(row: Mapping[str, Any], batches: int | None, core_wait_pe
     batch_ns, cpu_ns = fetch_us / batches * 1000, None if cpu_us is None else cpu_us / batches * 1000
     wait_ns = None if cpu_ns is None or core_wait_per_cpu is None else min(batch_ns, cpu_ns * core_wait_per_cpu)
     return Build(batch_ns, cpu_ns, wait_ns)
+
+
+def _hand_over(row: Mapping[str, Any]) -> HandOver | None:
+    receive_us, send_us = amount(row.get("us"), MOST_US), amount(row.get("worker_us"), MOST_US)
+    return None if receive_us is None or send_us is None else HandOver(receive_us * 1000, send_us * 1000)
 
 
 def _start(row: Mapping[str, Any]) -> WorkerStart | None:

@@ -112,12 +112,14 @@ class AllocatorState(Struct, frozen=True):
 class Captured(Struct, frozen=True):
     """Everything that `traceopt run` recorded; empty and not `recorded` for other traces.
 
-    `cycle` is the part of the schedule that the trace holds. `dynamo` has torch.compile's counters by kind: graph
+    `cycle` is the part of the schedule that the trace holds. `updates` counts the
+    backward passes and optimizer updates of the run. `dynamo` has torch.compile's counters by kind: graph
     breaks, recompilations and so on, each with its reasons. `memory` is before and after the recorded steps.
     """
 
     recorded: bool = False
     cycle: str | None = None
+    updates: int | None = None
     environment: Environment = Environment()
     loaders: tuple[Loader, ...] = ()
     models: tuple[Model, ...] = ()
@@ -130,8 +132,11 @@ class Captured(Struct, frozen=True):
 
     @property
     def training_loader(self) -> Loader | None:
-        """The loader with the most batches."""
-        return self.loaders[0] if self.loaders else None
+        """The loader that feeds the updates; None if updates were seen but no loader feeds them. Where that was not
+        recorded, and in inference, the loader with the most batches.
+        """
+        first = next(iter(self.loaders), None)
+        return None if first is not None and first.updates == 0 and self.updates else first
 
     @property
     def stretch(self) -> float | None:
@@ -157,6 +162,7 @@ def captured(header: Mapping[str, Any]) -> Captured:
     return Captured(
         recorded=bool(table(own.get("environment"))),
         cycle=word(table(own.get("cycle")).get("name")),
+        updates=whole(own.get("updates")),
         environment=_environment(table(own.get("environment"))),
         loaders=read_loaders(own.get("loaders"), own.get("loader_workers"), wait_per_cpu),
         models=tuple(map(_model, rows(own.get("models")))),

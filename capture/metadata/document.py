@@ -5,7 +5,7 @@
             "first_step", "steps", "partial_steps": [N], "closed_early": why or null},
   "schema": 1, "torch_version", "script", "pid", "rank", "step_rule",
   "environment": {...}, "memory": {"before": {...}, "after": {...}},
-  "models": [...], "optimizers": [...], "loaders": [...], "loader_workers": [...],
+  "models": [...], "optimizers": [...], "loaders": [...], "loader_workers": [...], "updates",
   "call_lines": {"count", "rows": [...], "lines": [...]},
   "dynamo": {...}, "gc": {"collections", "us", "full_collections", "full_us", "frozen_objects"},
   "checkpoint": {"saves", "us"}, "skipped_updates", "notes": [...],
@@ -16,7 +16,8 @@
 
 Times are microseconds of wall time; step N of the ledger is ProfilerStep#N; `until` is exclusive. `gc_us` is only there
 if the collector ran. `core_wait` describes the training thread during `wall_us`: `us` is how long it was ready but had
-no free core, `cpu_us` is how long it ran.
+no free core, `cpu_us` is how long it ran. `updates` counts backward passes and optimizer updates, of the run and of
+each loader whose batches fed them.
 """
 
 from __future__ import annotations

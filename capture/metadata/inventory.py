@@ -35,12 +35,12 @@ def take_inventory(torch: Any) -> dict[str, list[dict[str, Any]]]:
 def describe_model(torch: Any, module: Any) -> dict[str, Any]:
     parameters = list(module.parameters())
     return {
-        "class": _class_name(module),
+        "class": class_name(module),
         "training": module.training,
         **_parameter_counts(parameters),
         "trainable": sum(p.numel() for p in parameters if p.requires_grad),
         "module_count": sum(1 for _ in module.modules()),
-        "wrapped": _class_name(module.module) if isinstance(getattr(module, "module", None), torch.nn.Module) else None,
+        "wrapped": class_name(module.module) if isinstance(getattr(module, "module", None), torch.nn.Module) else None,
         "compiled": type(module).__name__ == "OptimizedModule" or module._compiled_call_impl is not None,
         "channels_last": _channels_last(torch, parameters),
     }
@@ -50,7 +50,7 @@ def describe_optimizer(_: Any, optimizer: Any) -> dict[str, Any]:
     groups = optimizer.param_groups
     parameters = [parameter for group in groups for parameter in group["params"]]
     return {
-        "class": _class_name(optimizer),
+        "class": class_name(optimizer),
         "groups": len(groups),
         **_parameter_counts(parameters),
         **{flag: groups[0].get(flag) for flag in OPTIMIZER_FLAGS},
@@ -60,11 +60,11 @@ def describe_optimizer(_: Any, optimizer: Any) -> dict[str, Any]:
 def describe_loader(_: Any, loader: Any) -> dict[str, Any]:
     context = loader.multiprocessing_context
     return {
-        "dataset": _class_name(loader.dataset),
+        "dataset": class_name(loader.dataset),
         "dataset_length": _length(loader.dataset),
         "batch_size": loader.batch_size,
-        "sampler": _class_name(loader.sampler),
-        "collate": getattr(loader.collate_fn, "__qualname__", _class_name(loader.collate_fn)),
+        "sampler": class_name(loader.sampler),
+        "collate": getattr(loader.collate_fn, "__qualname__", class_name(loader.collate_fn)),
         "num_workers": loader.num_workers,
         "prefetch_factor": loader.prefetch_factor,
         "persistent_workers": loader.persistent_workers,
@@ -119,7 +119,7 @@ def _channels_last(torch: Any, parameters: list[Any]) -> bool | None:
     return all(p.is_contiguous(memory_format=torch.channels_last) for p in filters) if filters else None
 
 
-def _class_name(thing: Any) -> str:
+def class_name(thing: Any) -> str:
     kind = type(thing)
     return f"{kind.__module__}.{kind.__qualname__}"
 

@@ -6,19 +6,28 @@ import glob
 import json
 import os
 import sys
+import threading
 import time
+from collections.abc import Iterable, Iterator
 from multiprocessing.process import parent_process
 from typing import Any
 
+from .batch_size import describe_batch
 from .cores import CoreWait
-from .inventory import MOST, describe_loader
+from .hand_over import measure_hand_over
+from .inventory import MOST, class_name, describe_loader
 
 FLUSH_S = 1.0
 MOST_STARTS = 1000  # described per loader
+SIZED = 3  # batches of a loader without workers whose size is taken; the ledger's medians leave these steps out
 
 
 class LoaderNotes:
     """Filled while the script iterates its loaders. All times are microseconds.
+
+    `updates` counts the backward passes and optimizer updates that followed batches of the loader: the loader with the
+    most feeds the training. `batch` is the size of its largest batch so far, `hand_over` what such a batch would cost
+    if a worker sent it; both only for loaders without workers.
 
     `fetch_us` and `fetch_cpu_us` are the wall time and CPU time of the training process in the loader, over all
     `batches`. `starts` has an entry for each time that worker processes were started: the step, how long it took, the
@@ -28,6 +37,9 @@ class LoaderNotes:
     def __init__(self) -> None:
         self._rows: dict[int, dict[str, Any]] = {}
         self._fresh: dict[int, dict[str, Any]] = {}  # by loader: its latest start, until the first batch arrives
+        self._unused: dict[int, set[int]] = {}  # by thread: loaders whose batches no update has followed yet
+        self._workers: dict[int, int] = {}  # loader of each worker process
+        self._updates = 0  # of the run, whatever fed them
 
     def iterated(self, loader: Any) -> int:
         """A new iterator was created. Workers that do not persist are started again.
@@ -39,13 +51,14 @@ class LoaderNotes:
         if row is not None:
             row["iterators"] += 1
         elif len(self._rows) < MOST:
-            counts = {"iterators": 1, "batches": 0, "fetch_us": 0.0, "fetch_cpu_us": 0.0, "starts": []}
-            self._rows[key] = describe_loader(None, loader) | counts
+            counts = {"iterators": 1, "batches": 0, "updates": 0, "fetch_us": 0.0, "fetch_cpu_us": 0.0, "starts": []}
+            self._rows[key] = describe_loader(None, loader) | counts | {"batch": None, "hand_over": None}
         return key
 
-    def started(self, key: int, step: int, seconds: float) -> None:
-        """The latest iterator has started its workers."""
+    def started(self, key: int, step: int, seconds: float, workers: Iterable[int]) -> None:
+        """The latest iterator has started its workers, processes with these numbers."""
         row = self._rows.get(key)
+        self._workers.update(dict.fromkeys(workers, key))
         if row is not None and len(row["starts"]) < MOST_STARTS:
             start = {"step": step, "us": round(seconds * 1e6, 1), "first_batch_us": None, "end_us": None}
             row["starts"].append(start)
@@ -53,6 +66,8 @@ class LoaderNotes:
 
     def fetched(self, key: int, seconds: float, cpu_seconds: float, ended: bool) -> None:
         """The script asked for a batch; `ended`: there was none left."""
+        unused = self._unused.setdefault(threading.get_ident(), set())
+        (unused.discard if ended else unused.add)(key)  # a loader that was read to its end was an evaluation's
         row = self._rows.get(key)
         if row is None:
             return
@@ -66,6 +81,32 @@ class LoaderNotes:
         elif ended and row["starts"] and len(row["starts"]) == row["iterators"]:
             row["starts"][-1]["end_us"] = round(seconds * 1e6, 1)
 
+    def sized(self, torch: Any, key: int, batch: Any) -> None:
+        """The script got this batch."""
+        row = self._rows.get(key)
+        if row is not None and not row["num_workers"] and row["batches"] < SIZED:
+            size = describe_batch(torch, batch)
+            row["batch"] = max(filter(None, (row["batch"], size)), key=lambda size: sum(size.values()), default=None)
+
+    def updated(self) -> None:
+        """A backward pass has ended in this thread, or an optimizer has updated the parameters. A thread that never
+        reads batches itself gets those of the others.
+        """
+        self._updates += 1
+        own = self._unused.get(threading.get_ident())
+        for key in set().union(*self._unused.values()) if own is None else own:
+            row = self._rows.get(key)
+            if row is not None:
+                row["updates"] += 1
+        for unused in self._unused.values():
+            unused.clear()
+
+    def measure(self) -> None:
+        """Measures the hand-over of a batch of the loader that feeds the training, if it has no workers."""
+        row = max(self._rows.values(), key=lambda row: (row["updates"], row["batches"]), default=None)
+        if row is not None and row["batch"] is not None and (row["updates"] or not self._updates):
+            row["hand_over"] = measure_hand_over(**row["batch"])
+
     def restarted(self) -> None:
         """Steps count from 0 again."""
         for row in self._rows.values():
@@ -74,9 +115,14 @@ class LoaderNotes:
 
     def document(self, control: str | None) -> dict[str, Any]:
         """Without iterated loaders the key "loaders" is missing; those of the inventory are then used."""
-        found: dict[str, Any] = {"loaders": list(self._rows.values())} if self._rows else {}
+        found: dict[str, Any] = {"updates": self._updates}
+        if self._rows:
+            found["loaders"] = list(self._rows.values())
         if control is not None:
-            found["loader_workers"] = _read_worker_times(control)
+            numbers = {key: number for number, key in enumerate(self._rows)}
+            found["loader_workers"] = [
+                {**row, "loader": numbers.get(self._workers.get(pid, 0))} for pid, row in _worker_times(control)
+            ]
         return found
 
 
@@ -114,7 +160,7 @@ class WorkerClock:
         row = {
             "worker": info.id,
             "workers": info.num_workers,
-            "dataset": f"{type(dataset).__module__}.{type(dataset).__qualname__}",
+            "dataset": class_name(dataset).replace("__mp_main__.", "__main__."),  # of workers that are not forked
             "batches": self._batches,
             "batch_us": round(self._seconds / self._batches * 1e6, 1),
             "longest_batch_us": round(self._longest_s * 1e6, 1),
@@ -141,12 +187,11 @@ def _length(loader: Any) -> int | None:
         return None
 
 
-def _read_worker_times(control: str) -> list[dict[str, Any]]:
-    rows = []
+def _worker_times(control: str) -> Iterator[tuple[int, dict[str, Any]]]:
+    """The number of each worker process, and what it wrote."""
     for path in sorted(glob.glob(os.path.join(glob.escape(control), f"worker.{os.getpid()}.*.json"))):
         try:
             with open(path, encoding="utf-8") as file:
-                rows.append(json.load(file))
+                yield int(path.split(".")[-2]), json.load(file)
         except (OSError, ValueError):
             continue
-    return rows

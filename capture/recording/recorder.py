@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -91,16 +92,18 @@ class Recorder:
         self._begin_if_due()
         self.ledger.open_step()
 
-    def fetched(self, loader: int, seconds: float, cpu_seconds: float, ended: bool) -> None:
+    def fetched(self, loader: int, batch: Any, seconds: float, cpu_seconds: float, ended: bool) -> None:
         """The script spent this time in a loader for a batch, part of it on the CPU; `ended`: there was no
         batch left.
         """
         self.ledger.fetched(seconds)
+        if not ended:
+            self.loaders.sized(self._torch, loader, batch)
         self.loaders.fetched(loader, seconds, cpu_seconds, ended)
 
-    def workers_started(self, loader: int, seconds: float) -> None:
+    def workers_started(self, loader: int, seconds: float, workers: Iterable[int]) -> None:
         self.ledger.fetched(seconds)
-        self.loaders.started(loader, self.step, seconds)
+        self.loaders.started(loader, self.step, seconds, workers)
 
     def interrupted(self, why: str) -> None:
         session = self._session
@@ -157,6 +160,8 @@ class Recorder:
         try:
             if self._session is not None:
                 self._close_early(self._session, why)
+            if self._files and os.environ.get("LOCAL_RANK", "0") == "0":  # one rank of a machine is enough
+                self.loaders.measure()
             for file, head in self._files:
                 file.replace_head(head | self._tail())
         except Exception as error:

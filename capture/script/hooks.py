@@ -69,6 +69,7 @@ class _Hooks:
     def patch_optimizers(self) -> None:
         """Wraps outside of torch's own wrapper, so that the range Optimizer.step#... is closed when the step ends."""
         tracker, tell, is_compiling = self.tracker, self.tell, self.dynamo.is_compiling
+        loaders = self._recorder.loaders
         optimizer = self._torch.optim.Optimizer
         hook_step = optimizer.profile_hook_step
 
@@ -86,6 +87,7 @@ class _Hooks:
                 finally:
                     tracker.inside_update -= 1
                 if not tracker.inside_update:
+                    tell(loaders.updated)
                     tell(tracker.update, id(args[0]))
                 return result
 
@@ -108,7 +110,7 @@ class _Hooks:
     def patch_backward(self) -> None:
         """Tensor.backward looks this function up at every call."""
         autograd, tracker, tell, is_compiling = self._torch.autograd, self.tracker, self.tell, self.dynamo.is_compiling
-        original = autograd.backward
+        original, loaders = autograd.backward, self._recorder.loaders
 
         @functools.wraps(original)
         @self._exclude
@@ -119,6 +121,7 @@ class _Hooks:
             try:
                 return original(*args, **kwargs)
             finally:
+                tell(loaders.updated)
                 tell(tracker.backward_ends)
 
         autograd.backward = backward
@@ -186,7 +189,8 @@ class _Hooks:
         def init_workers(self: Any, *args: Any, **kwargs: Any) -> None:
             began = time.perf_counter()
             start_workers(self, *args, **kwargs)
-            tell(recorder.workers_started, getattr(self, "_traceopt_loader", 0), time.perf_counter() - began)
+            seconds, key = time.perf_counter() - began, getattr(self, "_traceopt_loader", 0)
+            tell(recorder.workers_started, key, seconds, [worker.pid for worker in self._workers])
 
         @functools.wraps(advance)
         @self._exclude
@@ -197,14 +201,14 @@ class _Hooks:
             try:
                 loader = getattr(self, "_traceopt_loader", 0)
                 tell(tracker.fetch, loader)
-                began, cpu_began, ended = time.perf_counter(), time.thread_time(), True
+                began, cpu_began, ended, batch = time.perf_counter(), time.thread_time(), True, None
                 try:
                     batch = advance(self)
                     ended = False
                     return batch
                 finally:
-                    cpu_seconds = time.thread_time() - cpu_began
-                    tell(recorder.fetched, loader, time.perf_counter() - began, cpu_seconds, ended)
+                    seconds, cpu_seconds = time.perf_counter() - began, time.thread_time() - cpu_began
+                    tell(recorder.fetched, loader, batch, seconds, cpu_seconds, ended)
             finally:
                 inside.fetch = False
 

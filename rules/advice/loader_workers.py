@@ -18,8 +18,21 @@ from traceopt.result.quantities import ms, percent
 WAITING_SHARE = 0.5  # of a batch's build time: a worker that computes for less of it mostly waits
 LEAST_SHARE = 0.02  # of a core: each worker counts for at least this much, however little it computes
 CROWDED_SHARE = 0.1  # of a batch's build time: report a longer wait for a free core
+# Two threads on one physical core do about 1.3 times the work of one, so each takes 2 / 1.3 times as long. Whether the
+# model and a worker share a core is unknown: a core of a virtual machine is often such a thread. On cores of their own
+# they still share caches and memory bandwidth. So this is the worst case.
+SHARED_CORE = 2 / 1.3
+WORST, EXPECTED, BEST = 1.0, 0.5, 0.0  # how much model and workers slow each other down on a CPU; the middle is assumed
+RECEIVING = "receiving a ready batch takes that long"
 CHEAPER = "make items cheaper: decode once and cache, use packed formats, move augmentation to the GPU"
 FASTER = "read from faster storage (local NVMe or RAM), use larger packed files, or cache what was read"
+
+
+class Left(Struct, frozen=True):
+    """A part of the wait for data, ns per step, that remains, and why."""
+
+    ns: float
+    why: str
 
 
 class LoaderPlan(Struct, frozen=True):
@@ -61,12 +74,15 @@ class LoaderPlan(Struct, frozen=True):
 
     @property
     def _computing(self) -> float | None:
+        """CPU time of building a batch, as a share of its duration; None if not recorded."""
         return self.settings.build.computing_share if self.settings.build is not None else None
 
     @property
     def most(self) -> int | None:
-        """Workers that the cores can run besides the main thread; None if the number of cores is unknown."""
-        if self.cores is None:
+        """Workers that the cores can run besides the main thread; None if the number of cores is unknown, or how much
+        of a core the existing workers need.
+        """
+        if self.cores is None or (self.multiprocess and self._computing is None):
             return None
         computing = 1.0 if self._computing is None else max(self._computing, LEAST_SHARE)
         return int(max(1, self.cores - 1) / computing)
@@ -94,23 +110,48 @@ class LoaderPlan(Struct, frozen=True):
         now = self.settings.num_workers
         return self.multiprocess and self.needed is not None and now is not None and self.needed <= now
 
-    @property
-    def left_ns(self) -> float:
-        """The part of the wait that remains with as many workers as the cores can run, and because these take cores
-        from the model's own threads.
+    def left(self, receive_ns: float, contention: float) -> Left:
+        """The part of the wait that remains with the wanted workers.
+
+        `receive_ns`: the wait of a step to receive batches that are ready. `contention`: BEST to WORST, how much model
+        and workers slow each other down while they compute side by side on a CPU.
         """
-        left = self.crowded_ns
-        if not self.suffices and self.build_ns is not None and self.most is not None:
-            left = max(left, self.build_ns / self.most - self.rest_ns)
-        return min(self.wait_ns, left)
+        parts = [Left(receive_ns, RECEIVING)]
+        if self.build_ns is not None and self.wanted is not None:
+            slower_ns = contention * self._slower_ns
+            send_ns = self.settings.hand_over.send_ns * self.fetches if self.settings.hand_over is not None else 0.0
+            delivery_ns = (self.build_ns + send_ns + slower_ns) / max(1, self.wanted) - self.rest_ns
+            few = f"{self.wanted} {'worker is' if self.wanted == 1 else 'workers are'} too few without cheaper items"
+            beside = "the workers take CPU time, cache and memory bandwidth from the model"
+            parts += [
+                Left(receive_ns + slower_ns, beside if slower_ns > receive_ns else RECEIVING),
+                Left(self._crowded_ns(1 + contention * (self.threads - 1)), beside),
+                Left(delivery_ns, few),
+            ]
+        longest = max(parts, key=lambda part: part.ns)
+        return Left(min(self.wait_ns, max(0.0, longest.ns)), longest.why)
 
     @property
-    def crowded_ns(self) -> float:
-        """How much longer than without its stall a step takes on a CPU whose cores run the model and the workers."""
-        if self.gpu or self.cores is None or self.build_ns is None:
+    def _computing_ns(self) -> float:
+        """CPU time of the workers in a step."""
+        return (self.build_ns or 0.0) * (1.0 if self._computing is None else self._computing)
+
+    @property
+    def _slower_ns(self) -> float:
+        """How much longer model and workers take at worst, because they share the machine. The recorded times of
+        existing workers include it.
+        """
+        if self.gpu or self.multiprocess:
             return 0.0
-        computing_ns = self.build_ns * (1.0 if self._computing is None else self._computing)
-        return max(0.0, (self.rest_ns * self.threads + computing_ns) / self.cores - self.rest_ns)
+        return (SHARED_CORE - 1) * min(self.rest_ns, self._computing_ns)
+
+    def _crowded_ns(self, threads: float) -> float:
+        """How much longer than without its stall a step takes on a CPU whose cores run the workers and a model that
+        keeps this many threads busy.
+        """
+        if self.gpu or self.cores is None:
+            return 0.0
+        return max(0.0, (self.rest_ns * threads + self._computing_ns) / self.cores - self.rest_ns)
 
     @property
     def advice(self) -> str:
@@ -119,9 +160,11 @@ class LoaderPlan(Struct, frozen=True):
 
     @property
     def code(self) -> str | None:
-        """The arguments to add or change; None if all are set already."""
+        """The arguments to add or change; None if all are set already, or no arguments help."""
+        if self.exhausted:
+            return None
         arguments = []
-        if not self.keeps_up and not self.exhausted:
+        if not self.keeps_up:
             arguments.append(f"num_workers={'2 * current' if self.wanted is None else self.wanted}")
         if not self.settings.persistent_workers:
             arguments.append("persistent_workers=True")
@@ -157,7 +200,7 @@ class LoaderPlan(Struct, frozen=True):
                 f"{self.needed} workers are enough on average, and there are {self.settings.num_workers}. Some batches "
                 "arrive late or take long to receive: prefetch more (prefetch_factor), and keep batches small."
             )
-        given = "" if self.cores is not None else ", if as many CPU cores are free"
+        given = "" if self.most is not None else ", if as many CPU cores are free"
         return f"{self.needed} workers are enough{given}."
 
     def _build_time(self) -> str:

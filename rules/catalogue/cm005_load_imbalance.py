@@ -42,7 +42,8 @@ class LoadImbalance(RunRule):
     For sharded tables and experts, use a planner that knows their cost, or capacity limits.
 
     When it is wrong: a rank with slower kernels (clocks, another process on the GPU) looks the same. Compare the time
-    of one kernel on two ranks. Pipeline stages are uneven by design.
+    of one kernel on two ranks. Without a GPU, threads that wait for a CPU core look the same, too; if they do, or
+    `traceopt run` did not record that they do not, the confidence is low. Pipeline stages are uneven by design.
 
     Sources: TorchRec documentation, sharding planner; Rajbhandari et al., "DeepSpeed-MoE" (2022).
     """
@@ -66,6 +67,7 @@ class LoadImbalance(RunRule):
         always = bool((compute.argmax(axis=1) == most).all())
         who = f"{rank_name(run, most)} in every step" if always else "a different rank from step to step"
         wait = float(np.median(np.minimum(waits, compute.max(axis=1) - compute.min(axis=1))))
+        free_cores = all(rank.free_cores for rank in run.ranks)
         finding = self.finding(
             why=(
                 f"In each {ms(run.step_ns)} step, the rank with the most compute ({who}) takes {ms(excess)} longer "
@@ -84,10 +86,11 @@ class LoadImbalance(RunRule):
                 for i in dict.fromkeys((most, least, *run.longest_first(mean)[:3]))
             ],
             fix=Fix(
-                "Balance by cost: the same number of tokens (not samples) on every rank, shards of similar cost.",
+                "Balance by cost: the same number of tokens (not samples) on every rank, shards of similar cost."
+                + ("" if free_cores else " First make sure that the threads of all ranks fit on the CPU cores."),
                 "sampler = DistributedLengthGroupedSampler(dataset, ...)",
             ),
-            confidence="high" if len(run.step_names) > 1 else "low",
+            confidence="high" if len(run.step_names) > 1 and free_cores else "low",
             shares_cause_with=["CM001", "CM003", "CM004"],
         )
         yield on_rank(finding, run, most) if always else finding

@@ -24,7 +24,16 @@ from traceopt.rules import (
     threshold,
     typical_ns,
 )
-from traceopt.rules.advice.loader_workers import LoaderPlan, loader_rows, plan_loader
+from traceopt.rules.advice.loader_workers import (
+    BEST,
+    EXPECTED,
+    RECEIVING,
+    WORST,
+    Left,
+    LoaderPlan,
+    loader_rows,
+    plan_loader,
+)
 
 
 class DataloaderStall(Rule):
@@ -44,13 +53,20 @@ class DataloaderStall(Rule):
             pin_memory=True,
         )
 
+    The saving is that of the workers that the cores can run. It excludes the time to receive a batch from a worker:
+    `traceopt run` measures that time on your machine for a batch of the same size. If workers would not save more than
+    that, there is no finding. On a CPU, workers also slow the model down, because they share caches, memory bandwidth
+    and often cores. At worst, all computing beside the model takes 1.5 times as long, as two threads on one core do;
+    half of that is assumed, and the range covers both ends.
+
     If more workers do not help, make batches cheaper: decode once and cache, store packed data on a fast local disk, or
     move augmentation to the GPU.
 
     When it is wrong: in the first step after the workers start, the wait is start-up time. The rule judges the typical
     step, so a single long wait does not count. The profiler slows Python in the loader, most of all with stacks.
 
-    Sources: PyTorch documentation, "torch.utils.data" and the performance tuning guide.
+    Sources: PyTorch documentation, "torch.utils.data" and the performance tuning guide; Marr et al., "Hyper-Threading
+    Technology Architecture and Microarchitecture" (2002).
     """
 
     code: ClassVar[str] = "DL001"
@@ -61,7 +77,9 @@ class DataloaderStall(Rule):
     risk: ClassVar[str] = "More CPU memory"
 
     min_share: float = threshold(0.03, "smallest wait for data, as a share of the step, to report")
-    hand_over_ms: float = threshold(1.0, "usual time to receive a ready batch from a worker, in ms; it cannot be saved")
+    hand_over_ms: float = threshold(
+        1.0, "time to receive a ready batch from a worker, in ms, if it was not measured; it cannot be saved"
+    )
 
     def applies(self, facts: Facts) -> str | None:
         return None if len(facts.host.rows_of("data_loading")) else "No DataLoader in this trace."
@@ -78,7 +96,7 @@ class DataloaderStall(Rule):
         inside = functions_inside(facts, rows)
         who = "The GPU" if facts.has_gpu else "The main thread"
         ready_ns = _ready_ns(facts) if plan.keeps_up else 0.0
-        hand_over_ns = self.hand_over_ms * 1e6 * plan.fetches
+        hand_over_ns = self._hand_over_ns(plan)
         stall -= min(ready_ns, hand_over_ns)
         if stall < self.min_share * facts.step_ns:
             return
@@ -91,23 +109,31 @@ class DataloaderStall(Rule):
         else:
             title, cause = "Use more data loader workers", "The worker processes build batches too slowly"
         receiving_ns = ready_ns or (0.0 if plan.multiprocess else hand_over_ns)
-        receiving_ns -= loading - stall  # GPU work hides as much of it as it hides of loading
-        left = min(stall, max(0.0, receiving_ns, 0.0 if ready_ns else plan.left_ns))
+        receiving_ns = max(0.0, receiving_ns - (loading - stall))  # GPU work hides as much of it as it hides of loading
+        worst, expected, best = (
+            Left(min(stall, receiving_ns), RECEIVING) if plan.keeps_up else plan.left(receiving_ns, contention)
+            for contention in (WORST, EXPECTED, BEST)
+        )
+        left = min(stall, expected.ns)
         saved = stall - left
-        if saved < self.min_share * facts.step_ns and not plan.multiprocess:
-            return  # workers cost the host more time than they give back
+        helps = saved >= max(self.min_share * facts.step_ns, receiving_ns)  # the cost of receiving is uncertain
+        if not plan.multiprocess and not helps:
+            return
+        if plan.exhausted:
+            best = Left(0.0, "")  # cheaper batches, not more workers
+        low, high = (max(0.0, stall - one.ns) / stall for one in (worst, best))
         share = saved / stall
         yield self.finding(
             title=title,
             why=f"{who} waits {ms(stall)} of each {ms(facts.step_ns)} step for the next batch. {cause}.",
             saving=priced(
                 facts,
-                (0.8 * saved, saved, stall),
+                (0.8 * low * stall, saved, high * stall),
                 [RemoveHost(area_of(facts, rows), share)],
                 "Assumes the wait goes away, or 80% of it if receiving batches costs more time."
-                + (f" {ms(left)} of it remains, because {_why_left(plan)}." if left else ""),
-                low=[RemoveHost(area_of(facts, rows), 0.8 * share)],
-                high=[RemoveHost(area_of(facts, rows))],
+                + (f" {ms(left)} of it remains, because {expected.why}." if left else ""),
+                low=[RemoveHost(area_of(facts, rows), 0.8 * low)],
+                high=[RemoveHost(area_of(facts, rows), high)],
             ),
             confidence="medium" if left > hand_over_ns else None,
             evidence=[
@@ -120,18 +146,21 @@ class DataloaderStall(Rule):
                 ),
             ],
             locations=[*site_locations(sites, 2), *site_locations(inside, 1)],
-            fix=Fix(plan.advice, plan.code),
+            fix=Fix(plan.advice, plan.code if helps else None),
         )
 
+    def _hand_over_ns(self, plan: LoaderPlan) -> float:
+        """Time of a step to receive its batches from workers."""
+        measured = plan.settings.hand_over
+        return plan.fetches * (self.hand_over_ms * 1e6 if measured is None else measured.receive_ns)
+
     def passed(self, facts: Facts) -> str:
-        share = facts.stalls.typical_ns("data_loading") / facts.step_ns
-        return f"Waiting for data takes {percent(share)} of the step."
-
-
-def _why_left(plan: LoaderPlan) -> str:
-    if plan.keeps_up or not plan.left_ns:
-        return "receiving a ready batch takes that long"
-    return f"{plan.most} {'worker is' if plan.most == 1 else 'workers are'} too few without cheaper items"
+        stall = facts.stalls.typical_ns("data_loading")
+        text = f"Waiting for data takes {percent(stall / facts.step_ns)} of the step"
+        if stall < self.min_share * facts.step_ns:
+            return f"{text}."
+        plan = plan_loader(facts, stall, facts.step_ns - stall)
+        return f"{text}. Receiving batches from workers would take about as long ({ms(self._hand_over_ns(plan))})."
 
 
 def _ready_ns(facts: Facts) -> float:

@@ -18,7 +18,7 @@ _WORKERS_POSITION, _PIN_POSITION = 5, 7  # among the positional arguments
 
 
 def workers(source: PythonSource, finding: Finding) -> list[Edit]:
-    """DL001: the arguments in the finding's example. DL003 sets pinned memory, together with the copies."""
+    """DL001: all arguments in the finding's example."""
     advised = _advised(finding)
     count, prefetch = advised.get("num_workers", 0), advised.get("prefetch_factor", 0)
 
@@ -37,6 +37,10 @@ def workers(source: PythonSource, finding: Finding) -> list[Edit]:
         keywords["persistent_workers"] = "True"
     if _number(argument(call, "prefetch_factor")) < prefetch:
         keywords["prefetch_factor"] = str(prefetch)
+    if "pin_memory" in advised:
+        if not _unpinned(call):
+            raise UnclearError("pin_memory is set elsewhere")
+        keywords["pin_memory"] = "True"
     return set_keywords(source, call, keywords)
 
 
@@ -69,10 +73,7 @@ def pinned_copies(source: PythonSource, finding: Finding) -> list[Edit]:
             edits += _non_blocking(source, call)
             batches.append(batch)
 
-    def changes(call: ast.Call) -> bool:
-        return len(call.args) <= _PIN_POSITION and constant(argument(call, "pin_memory")) in (None, False)
-
-    loader = constructor(source, batches, lambda call: _is_loader(source, call), changes)
+    loader = constructor(source, batches, lambda call: _is_loader(source, call), _unpinned)
     return edits + set_keywords(source, loader, {"pin_memory": "True"})
 
 
@@ -107,14 +108,20 @@ def _iterated(source: PythonSource, finding: Finding) -> list[ast.expr]:
 
 
 def _advised(finding: Finding) -> dict[str, int]:
-    """The arguments in the finding's example: `DataLoader(..., num_workers=4, persistent_workers=True)`."""
+    """The arguments in the finding's example: `DataLoader(..., num_workers=4, persistent_workers=True)`.
+
+    Raises UnclearError if one of them depends on what the script has now.
+    """
     try:
         example = ast.parse(finding.fix.code or "")
     except (SyntaxError, ValueError):
         return {}
     calls = [node for node in ast.walk(example) if isinstance(node, ast.Call)]
     given = {keyword.arg: constant(keyword.value) for call in calls for keyword in call.keywords}
-    return {name: value for name, value in given.items() if name is not None and isinstance(value, int)}
+    known = {name: value for name, value in given.items() if name is not None and isinstance(value, int)}
+    if len(known) < len(given):
+        raise UnclearError("an argument without a number")
+    return known
 
 
 def _is_loader(source: PythonSource, call: ast.Call) -> bool:
@@ -129,6 +136,11 @@ def _number(value: ast.expr | None) -> float:
     """An integer literal in the source; 0 if no value is given, UNKNOWN for any other expression."""
     number = constant(value)
     return number if type(number) is int else 0 if number is None else UNKNOWN
+
+
+def _unpinned(call: ast.Call) -> bool:
+    """Whether the call leaves pin_memory off, or sets it to False with a keyword."""
+    return len(call.args) <= _PIN_POSITION and constant(argument(call, "pin_memory")) in (None, False)
 
 
 def _runs_when_imported(source: PythonSource) -> bool:

@@ -134,7 +134,7 @@ def test_starts_of_workers_are_kept_with_what_they_cost() -> None:
     notes = LoaderNotes()
     for step in (0, 10):
         key = notes.iterated(loader(2))
-        notes.started(key, step, 0.010)
+        notes.started(key, step, 0.010, [])
         notes.fetched(key, 0.030, 0.002, ended=False)
         notes.fetched(key, 0.001, 0.001, ended=False)
         notes.fetched(key, 0.005, 0.004, ended=True)

@@ -89,7 +89,7 @@ def check_workers(trace: Trace, start_method: str, iterators: int) -> None:
     workers = trace.metadata["loader_workers"]
     assert len(workers) == 2 * iterators
     for worker in workers:
-        assert worker["workers"] == 2
+        assert (worker["workers"], worker["loader"], worker["dataset"]) == (2, 0, "__main__.Slow")
         assert 20_000 < worker["batch_us"] < 200_000
         assert worker["cpu_us"] > 0
 

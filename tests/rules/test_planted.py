@@ -104,7 +104,9 @@ def test_fires(example: GetExample, scenario: str, code: str) -> None:
 @cases(lambda _, code: code in PRICED)
 def test_costs_what_was_planted(example: GetExample, scenario: str, code: str) -> None:
     subject = example(scenario)
-    estimate = saving_of(the(subject.result, code)).est_us
+    saving = saving_of(the(subject.result, code))
+    # On simulated cores workers do not slow the model down, which is DL001's best case on a CPU.
+    estimate = saving.high_us if scenario == "cpu_only" else saving.est_us
     assert estimate == pytest.approx(median_cost_us(subject.planted), rel=0.10)
 
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import io
+import json
 from collections.abc import Callable
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
-from fixtures.generate import GeneratedTrace, generate_ranks
+from fixtures.generate import GeneratedTrace, generate, generate_ranks
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.ranks.rank_summary import summarize
 from traceopt.analyzer.ranks.run_facts import RunFacts
@@ -17,6 +20,7 @@ from traceopt.analyzer.reading.trace_reader import read_trace
 from traceopt.api import analyze
 from traceopt.result.document import Check, Result
 from traceopt.result.finding import Finding
+from traceopt.rules.catalogue.cm005_load_imbalance import LoadImbalance
 from traceopt.testing import events as build
 
 Run = tuple[list[GeneratedTrace], Result]
@@ -99,6 +103,14 @@ class TestImbalance:
         assert saving.low_us <= cost_us(traces) <= saving.high_us * 1.05
         assert saving.est_us == pytest.approx(saving.high_us / 2, rel=0.1)  # of two ranks
         assert finding.ranks == [1]
+        assert finding.confidence == "high"
+
+    def test_is_unsure_where_threads_fight_for_cores(self, run: Callable[..., Run], tmp_path: Path) -> None:
+        traces, _ = run("load_imbalance")
+        ranks = [replace(summarize(facts_of(trace, tmp_path)), free_cores=trace.rank == 0) for trace in traces]
+        (finding,) = LoadImbalance().check_run(RunFacts(ranks))
+        assert finding.finding.confidence == "low"
+        assert "the threads of all ranks fit on the CPU cores" in finding.finding.fix.text
 
     @pytest.mark.parametrize("options", [{"fixed": True}, {"slow_rank_batch": 0}])
     def test_silent_on_even_ranks(self, run: Callable[..., Run], options: dict[str, Any]) -> None:
@@ -202,3 +214,24 @@ class TestWithoutAGpu:
     def test_ranks_in_step(self, tmp_path: Path) -> None:
         result = analyze(self.folder(tmp_path, log_us=0.0), debug=True)
         assert check_of(result, "CM004").status == "passed"
+
+
+@pytest.mark.parametrize(
+    ("change", "free"),
+    [
+        ({}, True),
+        ({"environment": {"cpu_affinity": 4, "threads": 8}}, False),
+        ({"environment": {"cpu_affinity": 8, "threads": 2, "local_world_size": 8}}, False),
+        ({"ledger": {"step_us": [1.0], "core_wait": {"us": 5.0, "cpu_us": 95.0, "wall_us": 100.0}}}, False),
+        ({"ledger": {"step_us": [1.0]}}, False),
+        ({"environment": {}}, False),
+    ],
+)
+def test_cores_are_free_if_the_run_says_so(change: dict[str, Any], free: bool) -> None:
+    document = generate("cpu_only").document
+    own = {
+        "environment": {"cpu_affinity": 8, "threads": 8},
+        "ledger": {"step_us": [1.0], "core_wait": {"us": 1.0, "cpu_us": 99.0, "wall_us": 100.0}},
+    }
+    stream = io.BytesIO(json.dumps({**document, "traceopt": own | change}).encode())
+    assert summarize(Facts(read_trace(stream, "trace.json"))).free_cores == free

@@ -86,6 +86,19 @@ def test_findings_of_ranks(
         assert [(one.code, one.why, one.ranks) for one in merged(order).findings] == expected
 
 
+@pytest.mark.parametrize("training", [0, 1, 2])
+def test_of_processes_without_a_rank_one_that_trains_is_shown(answers: list[bytes], training: int) -> None:
+    template = PackedResult.of(answers[0])
+    assert template.summary is not None
+    packed = {}
+    for index in range(3):
+        whole = template.whole()
+        document = replace(whole, run=replace(whole.run, ranks=[], shown_rank=None), verdict=f"process {index}")
+        summary = replace(template.summary, rank=None, trains=index >= training)
+        packed[index] = RankResult(document, summary, []).pack()
+    assert merged(packed).verdict == merged(dict(reversed(packed.items()))).verdict == f"process {training}"
+
+
 @pytest.mark.parametrize(
     ("world_sizes", "known", "gone"),
     [

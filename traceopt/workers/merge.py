@@ -1,7 +1,8 @@
 """Merges the answers of all ranks into one document: the lowest rank's, with every rank's row and findings.
 
 The document does not depend on the order of the answers: wherever one of several ranks has to be chosen, it is the
-lowest. Only the row, the findings and the summary of each rank stay in memory, so that a thousand ranks fit.
+lowest. Of processes without a rank, those that train come before those that only infer. Only the row, the findings and
+the summary of each rank stay in memory, so that a thousand ranks fit.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from traceopt.result.rows import RankRow
 from traceopt.rules.plan import plan_first
 from traceopt.workers.packed_result import DocumentPart, PackedResult
 
-_Order = tuple[bool, int, int]  # unknown ranks last; then by index among the files
+_Order = tuple[bool, int, bool, int]  # unknown ranks last; processes that train first; then by index among the files
 _GAPS_NAMED = 10
 
 
@@ -61,7 +62,7 @@ class MergedRun:
             return packed.problem
         part = packed.part()
         rank = part.run.shown_rank
-        order = (rank is None, rank or 0, index)
+        order = (rank is None, rank or 0, not packed.summary.trains, index)
         if self._lowest is None or order < self._lowest[0]:
             self._lowest = (order, packed)
         (row,) = part.ranks

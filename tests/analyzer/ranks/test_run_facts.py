@@ -46,6 +46,8 @@ def rank(number: int, groups: list[str], *, ahead_ns: int = 0, late_ns: int = 0,
         collectives=Collectives(labels=[f"{group}||all_reduce" for group in groups], **columns, **others),
         has_clock=True,
         sampled=False,
+        trains=True,
+        free_cores=True,
     )
 
 

@@ -15,7 +15,7 @@ from msgspec.structs import astuple
 from odd_values import JSON, paths, put
 
 from fixtures.generate import generate
-from traceopt.analyzer.run_log.loaders import Build, Loader, WorkerStart, read_loaders
+from traceopt.analyzer.run_log.loaders import Build, HandOver, Loader, WorkerStart, read_loaders
 from traceopt.analyzer.run_log.run_settings import Captured, Environment, captured
 from traceopt.analyzer.run_log.step_ledger import read_ledger
 
@@ -92,6 +92,40 @@ def test_the_training_s_loader_is_the_one_that_was_read_most() -> None:
     assert loader is not None
     assert (loader.num_workers, loader.pin_memory, loader.starts) == (2, True, (WorkerStart(0, 10_000, 20_000, None),))
     assert loader.build == Build(12_500_000.0, 1_750_000.0, 0.0)
+
+
+def test_the_loader_that_feeds_updates_is_the_training_s() -> None:
+    training, evaluation = (
+        {"num_workers": 1, "batches": 5, "updates": 5},
+        {"num_workers": 0, "batches": 90, "updates": 1},
+    )
+    own = {"loaders": [evaluation, training], "updates": 10}
+    found = captured({"traceopt": own}).training_loader
+    assert found is not None
+    assert (found.num_workers, found.updates) == (1, 5)
+
+
+@pytest.mark.parametrize(("updates", "known"), [(10, False), (0, True), (None, True)])
+def test_a_loader_that_feeds_nothing_is_only_that_of_inference(updates: int | None, known: bool) -> None:
+    own = {"loaders": [{"num_workers": 0, "batches": 90, "updates": 0}], "updates": updates}
+    assert (captured({"traceopt": own}).training_loader is not None) == known
+
+
+def test_workers_are_those_of_their_loader() -> None:
+    """Both loaders have the same class of data set, and as many workers."""
+    rows = [{"num_workers": 2, "dataset": "data.Items", "batches": 9} for _ in range(2)]
+    times = [
+        {"loader": n, "workers": 2, "dataset": "data.Items", "batches": 3, "batch_us": 10.0 * n} for n in (0, 1, 1)
+    ]
+    assert [loader.build for loader in read_loaders(rows, times[1:], None)] == [None, Build(10_000.0, None, 0.0)]
+
+
+def test_the_hand_over_is_read() -> None:
+    row = {"num_workers": 0, "batches": 9, "hand_over": {"us": 700.0, "worker_us": 90.0}}
+    [loader] = read_loaders([row], [], None)
+    assert loader.hand_over == HandOver(700_000.0, 90_000.0)
+    [loader] = read_loaders([row | {"hand_over": {"us": -1, "worker_us": "x"}}], [], None)
+    assert loader.hand_over is None
 
 
 @pytest.mark.parametrize(("wait_per_cpu", "waited_ns"), [(None, None), (0.5, 500_000.0), (99.0, 4_000_000.0)])

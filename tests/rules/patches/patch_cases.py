@@ -59,7 +59,7 @@ LOADERS = [
         """,
         """
         -loader = tud.DataLoader(data, 8, num_workers=0, persistent_workers=False, prefetch_factor=None)
-        +loader = tud.DataLoader(data, 8, num_workers=4, persistent_workers=True, prefetch_factor=4)
+        +loader = tud.DataLoader(data, 8, num_workers=4, persistent_workers=True, prefetch_factor=4, pin_memory=True)
         """,
         "DataLoader(..., num_workers=4, persistent_workers=True, prefetch_factor=4, pin_memory=True)",
     ),
@@ -303,9 +303,15 @@ LOADERS = [
         """,
         """
         -train(DataLoader(data, num_workers=options.workers, prefetch_factor=2), DataLoader(test))
-        +train(DataLoader(data, num_workers=options.workers, prefetch_factor=4), DataLoader(test))
+        +train(DataLoader(data, num_workers=options.workers, prefetch_factor=4, pin_memory=True), DataLoader(test))
         """,
         "DataLoader(..., prefetch_factor=4, pin_memory=True)",
+    ),
+    case(
+        "pinned memory that only the run knows",
+        "DL001",
+        HEAD + "for batch in DataLoader(data, pin_memory=options.pin):  #@\n    train(batch)\n",
+        example="DataLoader(..., num_workers=4, pin_memory=True)",
     ),
     case(
         "batches do not wait where there are no workers",
@@ -324,6 +330,12 @@ LOADERS = [
         "DL001",
         HEAD + "for batch in DataLoader(data):  #@\n    train(batch)\n",
         example="DataLoader(..., num_workers=2 * current)",
+    ),
+    case(
+        "no number is advised, only what goes with it",
+        "DL001",
+        HEAD + "for batch in DataLoader(data, num_workers=2):  #@\n    train(batch)\n",
+        example="DataLoader(..., num_workers=2 * current, prefetch_factor=4)",
     ),
     case(
         "workers that only the run knows",

@@ -1,0 +1,110 @@
+"""Measures how long a batch takes from a DataLoader worker to the training process, on this machine.
+
+The file is also run as a program, without torch, so that no process with threads or a GPU has to be forked for it. It
+does what torch's workers do: the batch's tensors lie in shared memory, a queue carries the rest and the memory's file
+descriptors, and the reader maps the memory.
+"""
+
+from __future__ import annotations
+
+import json
+import mmap
+import multiprocessing
+import os
+import subprocess
+import sys
+import time
+from multiprocessing.reduction import DupFd
+from typing import Any
+
+ROUNDS = 12  # measured; the first is left out
+LEAST_ROUNDS = 4
+AHEAD = 2  # batches that the worker prepares, torch's default
+LIMIT_S = 0.2  # fewer rounds if they take longer than this
+TIMEOUT_S = 2.0  # including the start of two processes
+MOST_BYTES = 32 << 20  # of a batch that is sent; larger ones are scaled up
+PAUSE_S = 0.001
+
+
+def measure_hand_over(tensors: int, tensor_bytes: int, pickled_bytes: int) -> dict[str, float] | None:
+    """`us`: what the reader spends on a batch that is ready. `worker_us`: what the worker spends to put it into shared
+    memory. None if this system cannot measure it.
+    """
+    if not hasattr(os, "memfd_create") or not sys.executable:
+        return None
+    words = [sys.executable, "-S", "-E", __file__, *map(str, (tensors, tensor_bytes, pickled_bytes))]
+    try:
+        done = subprocess.run(  # noqa: S603
+            words, stdin=subprocess.DEVNULL, capture_output=True, timeout=TIMEOUT_S, check=True
+        )
+        measured: dict[str, float] = json.loads(done.stdout)
+    except (OSError, ValueError, subprocess.SubprocessError):
+        return None
+    return measured
+
+
+def _main(tensors: int, tensor_bytes: int, pickled_bytes: int) -> dict[str, float]:
+    scale = max(1.0, (tensor_bytes + pickled_bytes) / MOST_BYTES)
+    sizes = [max(1, int(tensor_bytes / scale / tensors))] * tensors if tensors else []
+    context = multiprocessing.get_context("fork")
+    tasks, batches = context.Queue(), context.Queue()
+    arguments = (tasks, batches, sizes, b"." * int(pickled_bytes / scale))
+    worker = context.Process(target=_send, args=arguments, daemon=True)
+    worker.start()
+    received: list[float] = []
+    sent: list[float] = []
+    began = time.perf_counter()
+    for _ in range(AHEAD):
+        tasks.put(True)
+    while len(received) < LEAST_ROUNDS or (len(received) < ROUNDS and time.perf_counter() - began < LIMIT_S):
+        while batches.empty():
+            time.sleep(PAUSE_S)
+        time.sleep(PAUSE_S)  # the rest of the batch is then in the queue, as it is while a model computes
+        since = time.perf_counter()
+        send_s, descriptors, _ = batches.get()
+        tasks.put(True)
+        for descriptor, size in zip(descriptors, sizes, strict=True):
+            _touch(descriptor.detach(), size)
+        received.append(time.perf_counter() - since)
+        sent.append(send_s)
+    worker.terminate()
+    return {
+        name: round(_quarter(times[1:]) * scale * 1e6, 1) for name, times in (("us", received), ("worker_us", sent))
+    }
+
+
+def _send(tasks: Any, batches: Any, sizes: list[int], rest: bytes) -> None:
+    """Sends a batch for each task, and with it the time that the batch before it took."""
+    took, content = 0.0, memoryview(bytes(max(sizes, default=0)))
+    while tasks.get():
+        began = time.perf_counter()
+        descriptors = [_shared(content[:size]) for size in sizes]
+        batches.put((took, [DupFd(descriptor) for descriptor in descriptors], rest))
+        for descriptor in descriptors:
+            os.close(descriptor)
+        took = time.perf_counter() - began
+
+
+def _shared(content: memoryview) -> int:
+    """File descriptor of new shared memory with this content."""
+    descriptor = os.memfd_create("batch")
+    os.ftruncate(descriptor, len(content))
+    with mmap.mmap(descriptor, len(content)) as memory:
+        memory.write(content)
+    return descriptor
+
+
+def _touch(descriptor: int, size: int) -> None:
+    """Maps the memory and reads a byte of each page, as the first use of the batch does."""
+    with mmap.mmap(descriptor, size) as memory:
+        memory[:: mmap.PAGESIZE]
+    os.close(descriptor)
+
+
+def _quarter(times: list[float]) -> float:
+    """The lower quartile: other programs on the machine only ever make it longer."""
+    return sorted(times)[len(times) // 4]
+
+
+if __name__ == "__main__":
+    sys.stdout.write(json.dumps(_main(*map(int, sys.argv[1:]))))
