@@ -86,17 +86,36 @@ def test_findings_of_ranks(
         assert [(one.code, one.why, one.ranks) for one in merged(order).findings] == expected
 
 
-@pytest.mark.parametrize("training", [0, 1, 2])
-def test_of_processes_without_a_rank_one_that_trains_is_shown(answers: list[bytes], training: int) -> None:
+@pytest.mark.parametrize(
+    ("trains", "shown", "codes"),
+    [
+        ((False, True, True), 1, ["A1"]),
+        ((True, False, True), 0, ["A0"]),
+        ((False, False, True), 2, ["A2"]),
+        ((False, False, False), 0, ["A0", "A1", "A2"]),
+    ],
+)
+def test_of_processes_without_a_rank_those_that_train_count(
+    answers: list[bytes], trains: tuple[bool, ...], shown: int, codes: list[str]
+) -> None:
     template = PackedResult.of(answers[0])
     assert template.summary is not None
     packed = {}
-    for index in range(3):
+    for index, trained in enumerate(trains):
         whole = template.whole()
-        document = replace(whole, run=replace(whole.run, ranks=[], shown_rank=None), verdict=f"process {index}")
-        summary = replace(template.summary, rank=None, trains=index >= training)
+        run = replace(whole.run, ranks=[], shown_rank=None)
+        fixes = found(0, (f"A{index}", None, "")) if index == shown or not trained else []
+        document = replace(whole, run=run, verdict=f"process {index}", findings=fixes, plan=[])
+        summary = replace(template.summary, rank=None, path=f"p{index}", trains=trained)
         packed[index] = RankResult(document, summary, []).pack()
-    assert merged(packed).verdict == merged(dict(reversed(packed.items()))).verdict == f"process {training}"
+    for order in (packed, dict(reversed(packed.items()))):
+        merge = MergedRun()
+        assert [merge.add(index, answer) for index, answer in order.items()] == [None] * 3
+        result = merge.result()
+        assert result is not None
+        assert (result.verdict, [one.code for one in result.findings]) == (f"process {shown}", codes)
+        left_out = [f"p{index}" for index, trained in enumerate(trains) if not trained and any(trains)]
+        assert [warning.split(":")[0] for warning in merge.warnings] == left_out
 
 
 @pytest.mark.parametrize(

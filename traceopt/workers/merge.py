@@ -15,6 +15,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from traceopt.analyzer.ranks.rank_summary import RankSummary
+from traceopt.errors import one_line
 from traceopt.result.document import Check, CheckStatus, Result, TraceFile
 from traceopt.result.finding import Finding, value_order
 from traceopt.result.rows import RankRow
@@ -51,7 +52,7 @@ class MergedRun:
         self._summaries: dict[int, RankSummary] = {}
         self._warnings: dict[int, list[str]] = {}
         self._groups: dict[tuple[str, str, int], _SameFinding] = {}
-        self._checks: dict[str, tuple[tuple[int, _Order], Check]] = {}
+        self._checks: dict[str, tuple[tuple[bool, int, _Order], Check]] = {}
         self._texts: dict[str, str] = {}
 
     def add(self, index: int, data: bytes) -> str | None:
@@ -77,7 +78,18 @@ class MergedRun:
 
     @property
     def warnings(self) -> list[str]:
-        return [warning for _, warnings in sorted(self._warnings.items()) for warning in warnings]
+        told = [warning for _, warnings in sorted(self._warnings.items()) for warning in warnings]
+        return told + [
+            one_line(f"{self._summaries[index].path}: this process only infers, so its fixes are left out")
+            for index in self._left_out
+        ]
+
+    @property
+    def _left_out(self) -> list[int]:
+        """Processes without a rank that only infer, next to some that train: their steps are other steps."""
+        unranked = [index for index, summary in sorted(self._summaries.items()) if summary.rank is None]
+        inferring = [index for index in unranked if not self._summaries[index].trains]
+        return inferring if len(inferring) < len(unranked) else []
 
     @property
     def summaries(self) -> list[RankSummary]:
@@ -118,14 +130,17 @@ class MergedRun:
             if (order, place) < group.order:
                 group.order, group.finding = (order, place), finding
         for check in part.checks:
-            rating = (_RATING.get(check.status, len(_RATING)), order)
+            rating = (_only_infers(order), _RATING.get(check.status, len(_RATING)), order)
             if check.code not in self._checks or rating < self._checks[check.code][0]:
                 self._checks[check.code] = (rating, check)
 
     def _findings(self) -> list[Finding]:
         """Merges the groups of each rule: a finding without a place is the same as another rank's, so one is enough."""
         merged: dict[str, list[_SameFinding]] = {}
+        left_out = bool(self._left_out)
         for group in sorted(self._groups.values(), key=lambda group: group.order):
+            if left_out and _only_infers(group.order[0]):
+                continue
             of_rule = merged.setdefault(group.finding.code, [])
             known = next((other for other in of_rule if _same(other, group)), None)
             if known is None:
@@ -145,6 +160,11 @@ class MergedRun:
 
     def _text(self, text: str) -> str:
         return self._texts.setdefault(text, text)
+
+
+def _only_infers(order: _Order) -> bool:
+    unknown_rank, _, infers, _ = order
+    return unknown_rank and infers
 
 
 def _same(a: _SameFinding, b: _SameFinding) -> bool:
