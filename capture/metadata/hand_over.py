@@ -17,6 +17,7 @@ import time
 from multiprocessing.reduction import DupFd
 from typing import Any
 
+PROGRAM = os.path.abspath(__file__)  # the script may change its folder
 ROUNDS = 12  # measured; the first is left out
 LEAST_ROUNDS = 4
 AHEAD = 2  # batches that the worker prepares, torch's default
@@ -32,7 +33,7 @@ def measure_hand_over(tensors: int, tensor_bytes: int, pickled_bytes: int) -> di
     """
     if not hasattr(os, "memfd_create") or not sys.executable:
         return None
-    words = [sys.executable, "-S", "-E", __file__, *map(str, (tensors, tensor_bytes, pickled_bytes))]
+    words = [sys.executable, "-I", "-S", PROGRAM, *map(str, (tensors, tensor_bytes, pickled_bytes))]
     try:
         done = subprocess.run(  # noqa: S603
             words, stdin=subprocess.DEVNULL, capture_output=True, timeout=TIMEOUT_S, check=True

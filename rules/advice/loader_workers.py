@@ -65,7 +65,12 @@ class LoaderPlan(Struct, frozen=True):
     @property
     def needed(self) -> int | None:
         """Workers that deliver in time, plus one for batches that take longer."""
-        return None if self.build_ns is None else math.ceil(self.build_ns / self.rest_ns) + 1
+        return None if self.build_ns is None else math.ceil(self._average) + 1
+
+    @property
+    def _average(self) -> float:
+        """Workers that are busy all the time if batches are to arrive in time."""
+        return (self.build_ns or 0.0) / self.rest_ns
 
     @property
     def waits(self) -> bool:
@@ -191,6 +196,9 @@ class LoaderPlan(Struct, frozen=True):
     def _workers(self) -> str:
         if self.needed is None:
             return "Raise num_workers if there are free CPU cores."
+        if not self.suffices and not self.exhausted and self._average <= (self.most or 0):
+            count = "1 worker is" if self.most == 1 else f"{self.most} workers are"
+            return f"{count} enough on average, and the free cores can run no more."
         if not self.suffices:
             enough = f"{self.needed} workers would hide this, but the free cores can run only {self.most}"
             then = ", which already run. To save more," if self.exhausted else ". Use them, and"

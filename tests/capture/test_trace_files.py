@@ -39,6 +39,9 @@ def test_metadata_describes_the_run(run: Run) -> None:
         assert optimizer["dtypes"] == {"float32": 306}
         [loader] = metadata["loaders"]
         assert (loader["num_workers"], loader["sampler"]) == (0, "torch.utils.data.sampler.RandomSampler")
+        assert loader["updates"] == loader["batches"] == 40
+        assert metadata["updates"] == 80  # backward passes and updates
+        assert loader["batch"]["tensors"] > 0
 
 
 @pytest.mark.run("equality.py", "--lr", "0.1", "two words", "-m")

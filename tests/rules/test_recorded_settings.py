@@ -105,6 +105,10 @@ class TestWorkers:
         assert found.saving.high_us < 0.5 * 8_900  # the saving is that of one worker
         assert " of it remains, because 1 worker is too few without cheaper items." in found.saving.basis
 
+    def test_no_reserve(self) -> None:
+        text = finding(generated("slow_loader", cores=3), "DL001").fix.text
+        assert "2 workers are enough on average, and the free cores can run no more." in text
+
     def stalled(self, **fields: Any) -> Finding:
         """Four workers, and a wait of 30 ms in every step."""
         return finding(generated("slow_steps", every=1, load_us=30_000, **fields), "DL001")

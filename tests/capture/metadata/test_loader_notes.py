@@ -156,7 +156,7 @@ def test_the_hand_over_is_measured_in_processes_of_its_own() -> None:
         assert min(measured.values()) > 0
 
 
-@pytest.mark.parametrize("failure", [{"TIMEOUT_S": 0.0}, {"__file__": "/none"}])
+@pytest.mark.parametrize("failure", [{"TIMEOUT_S": 0.0}, {"PROGRAM": "/none"}])
 def test_what_cannot_be_measured_is_unknown(failure: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in failure.items():
         monkeypatch.setattr(hand_over, name, value)

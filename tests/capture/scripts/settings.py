@@ -57,7 +57,7 @@ def train(
 
 
 def no_workers() -> None:
-    train(DataLoader(Slow(200, 2.0), batch_size=5))
+    train(DataLoader(Slow(200, 6.0), batch_size=5))
 
 
 def restarts() -> None:
