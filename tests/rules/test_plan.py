@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from traceopt.analyzer.facts import Facts
 
 # One fault each, whose whole cost a single fix saves.
-SINGLE = ("slow_loader", "logging_stall", "gc_pause", "item_stall", "misaligned_vocab", "metric_sync", "cpu_only")
+SINGLE = ("slow_loader", "logging_stall", "gc_pause", "item_stall", "misaligned_vocab", "metric_sync")
 
 
 @pytest.mark.parametrize("fixed", [False, True])
