@@ -29,6 +29,7 @@ from traceopt.analyzer.replay.changes import Change
 from traceopt.analyzer.replay.error import MAX_ERROR_SHARE, ReplayError, replay_error
 from traceopt.analyzer.replay.graph import Graph, build_graph
 from traceopt.analyzer.replay.replayed import Replayed, replay
+from traceopt.analyzer.run_log.constructions import find_framework
 from traceopt.analyzer.run_log.run_settings import Captured, captured
 from traceopt.analyzer.stalls.host_flow import CpuOperators, HostFlow
 from traceopt.analyzer.stalls.idle import Gaps, Idle, attribute, find_gaps, slow_calls
@@ -63,6 +64,7 @@ from traceopt.analyzer.vocabulary.host_activities import (
 )
 from traceopt.analyzer.vocabulary.kernels.kernel_names import FUSIBLE_KINDS
 from traceopt.analyzer.vocabulary.serving_steps import Engine
+from traceopt.analyzer.vocabulary.training_frameworks import TrainingFramework
 from traceopt.analyzer.work.attention import (
     MathAttention,
     UnfusedAttention,
@@ -320,6 +322,11 @@ class Facts(Struct, frozen=True, dict=True):
     def serving_engine(self) -> Engine | None:
         """The engine that serves the model, by its step annotations or Python frames; None if there is none."""
         return find_engine(self.trace)
+
+    @cached_property
+    def training_framework(self) -> TrainingFramework | None:
+        """The framework that runs the training loop, by its Python frames, else by its recorded settings."""
+        return find_framework(self.trace, self.captured.frameworks)
 
     @cached_property
     def trains(self) -> bool:

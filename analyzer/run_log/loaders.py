@@ -8,6 +8,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from traceopt.analyzer.run_log.constructions import Construction, read_construction
 from traceopt.analyzer.tables.json_values import MOST_US, amount, flag, rows, table, time_ns, whole, word
 
 MOST_WORKERS = 100_000
@@ -78,6 +79,7 @@ class Loader(Struct, frozen=True):
     build: Build | None = None
     updates: int | None = None
     hand_over: HandOver | None = None
+    built: Construction | None = None
 
 
 def read_loaders(loaders: object, workers: object, core_wait_per_cpu: float | None) -> tuple[Loader, ...]:
@@ -114,6 +116,7 @@ def _loader(
         build=_build(own) if num_workers else _main_thread_build(row, batches, core_wait_per_cpu),
         updates=whole(row.get("updates")),
         hand_over=_hand_over(table(row.get("hand_over"))),
+        built=read_construction(row.get("built")),
     )
 
 

@@ -10,6 +10,12 @@ from typing import Any
 
 from msgspec import Struct, field
 
+from traceopt.analyzer.run_log.constructions import (
+    Construction,
+    FrameworkSettings,
+    read_construction,
+    read_framework_settings,
+)
 from traceopt.analyzer.run_log.loaders import Loader, read_loaders
 from traceopt.analyzer.run_log.step_ledger import Ledger, read_ledger
 from traceopt.analyzer.tables.json_values import amount, counts, flag, rows, table, time_ns, whole, word
@@ -79,6 +85,7 @@ class Optimizer(Struct, frozen=True):
     fused: bool | None
     tensors: int | None
     parameters: int | None
+    built: Construction | None = None
 
 
 class Collections(Struct, frozen=True):
@@ -124,6 +131,7 @@ class Captured(Struct, frozen=True):
     loaders: tuple[Loader, ...] = ()
     models: tuple[Model, ...] = ()
     optimizers: tuple[Optimizer, ...] = ()
+    frameworks: tuple[FrameworkSettings, ...] = ()
     dynamo: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     collections: Collections | None = None
     checkpoints: Checkpoints | None = None
@@ -167,6 +175,7 @@ def captured(header: Mapping[str, Any]) -> Captured:
         loaders=read_loaders(own.get("loaders"), own.get("loader_workers"), wait_per_cpu),
         models=tuple(map(_model, rows(own.get("models")))),
         optimizers=tuple(map(_optimizer, rows(own.get("optimizers")))),
+        frameworks=read_framework_settings(own.get("frameworks")),
         dynamo={word(kind) or "": counts(reasons) for kind, reasons in table(own.get("dynamo")).items()},
         collections=_collections(table(own.get("gc"))),
         checkpoints=_checkpoints(table(own.get("checkpoint"))),
@@ -223,6 +232,7 @@ def _optimizer(row: Mapping[str, Any]) -> Optimizer:
         fused=flag(row.get("fused")),
         tensors=whole(row.get("tensors")),
         parameters=whole(row.get("parameters")),
+        built=read_construction(row.get("built")),
     )
 
 

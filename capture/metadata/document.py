@@ -6,6 +6,7 @@
   "schema": 1, "torch_version", "script", "pid", "rank", "step_rule",
   "environment": {...}, "memory": {"before": {...}, "after": {...}},
   "models": [...], "optimizers": [...], "loaders": [...], "loader_workers": [...], "updates",
+  "frameworks": [{"framework", "class", "built"}],
   "call_lines": {"count", "rows": [...], "lines": [...]},
   "dynamo": {...}, "gc": {"collections", "us", "full_collections", "full_us", "frozen_objects"},
   "checkpoint": {"saves", "us"}, "skipped_updates", "notes": [...],
@@ -18,6 +19,9 @@ Times are microseconds of wall time; step N of the ledger is ProfilerStep#N; `un
 if the collector ran. `core_wait` describes the training thread during `wall_us`: `us` is how long it was ready but had
 no free core, `cpu_us` is how long it ran. `updates` counts backward passes and optimizer updates, of the run and of
 each loader whose batches fed them.
+
+An optimizer, a loader and a framework's settings have `built`: call stacks of the constructor, the caller first. A
+loader has those of the earlier loaders of its dataset, too, the latest first.
 """
 
 from __future__ import annotations

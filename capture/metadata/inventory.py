@@ -8,6 +8,8 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from typing import Any
 
+from .constructions import built
+
 MOST = 20  # described per kind
 OPTIMIZER_FLAGS = ("foreach", "fused", "capturable", "differentiable")
 
@@ -27,7 +29,7 @@ def take_inventory(torch: Any) -> dict[str, list[dict[str, Any]]]:
             loaders.append(thing)
     return {
         "models": _described(describe_model, torch, _roots(modules)),
-        "optimizers": _described(describe_optimizer, torch, optimizers),
+        "optimizers": _described(describe_optimizer, torch, _unwrapped(optimizers)),
         "loaders": _described(describe_loader, torch, loaders),
     }
 
@@ -54,6 +56,7 @@ def describe_optimizer(_: Any, optimizer: Any) -> dict[str, Any]:
         "groups": len(groups),
         **_parameter_counts(parameters),
         **{flag: groups[0].get(flag) for flag in OPTIMIZER_FLAGS},
+        "built": built(optimizer),
     }
 
 
@@ -71,6 +74,7 @@ def describe_loader(_: Any, loader: Any) -> dict[str, Any]:
         "pin_memory": bool(loader.pin_memory),
         "drop_last": loader.drop_last,
         "start_method": context.get_start_method() if hasattr(context, "get_start_method") else None,
+        "built": built(loader),
     }
 
 
@@ -100,6 +104,16 @@ def _roots(modules: list[Any]) -> Iterator[Any]:
     for module in modules:
         if id(module) not in inner and "_modules" in module.__dict__ and next(module.parameters(), None) is not None:
             yield module
+
+
+def _unwrapped(optimizers: list[Any]) -> list[Any]:
+    """Without those of Accelerate and Lightning, which only pass calls on to the optimizer that they hold."""
+    known = {id(optimizer) for optimizer in optimizers}
+
+    def wraps(optimizer: Any) -> bool:
+        return any(id(value) in known and value is not optimizer for value in getattr(optimizer, "__dict__", {}).values())
+
+    return [optimizer for optimizer in optimizers if not wraps(optimizer)]
 
 
 def _parameter_counts(parameters: list[Any]) -> dict[str, Any]:

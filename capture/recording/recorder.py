@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from ..metadata.caller_lines import call_lines
+from ..metadata.constructions import Constructions
 from ..metadata.document import of_cycle, of_run
 from ..metadata.environment import describe_memory, rank, world_size
 from ..metadata.inventory import take_inventory
@@ -37,6 +38,7 @@ class Recorder:
         self._control = control
         self.ledger = LedgerWriter(self._gc_range)
         self.loaders = LoaderNotes()
+        self.constructions = Constructions()
         self.status = Status()
         self.step = 0
         self._pid = os.getpid()
@@ -305,7 +307,8 @@ class Recorder:
     def _tail(self) -> dict[str, Any]:
         """What grows during the run: written with the trace, and again when the process ends."""
         loaders = self.loaders.document(self._control)
-        return of_run(self.ledger, self.status.notes) | loaders
+        frameworks = {"frameworks": self.constructions.document()}
+        return of_run(self.ledger, self.status.notes) | loaders | frameworks
 
     def _tell(self, phase: str) -> None:
         self.status.phase = phase

@@ -25,6 +25,14 @@ from .step_tracker import StepTracker
 
 Function = Callable[..., Any]
 
+# The classes that configure a training framework, by module: package of the framework, class, and its constructor.
+FRAMEWORK_SETTINGS = {
+    "transformers.training_args": ("transformers", "TrainingArguments", "__post_init__"),
+    "lightning.pytorch.trainer.trainer": ("lightning", "Trainer", "__init__"),
+    "pytorch_lightning.trainer.trainer": ("lightning", "Trainer", "__init__"),
+    "accelerate.accelerator": ("accelerate", "Accelerator", "__init__"),
+}
+
 
 def attach(torch: Any, control: str) -> None:
     """Patches torch in this process, according to the settings in the control folder."""
@@ -36,6 +44,7 @@ def attach(torch: Any, control: str) -> None:
     hooks.patch_backward()
     hooks.patch_grad_scalers()
     hooks.patch_save()
+    hooks.patch_frameworks()
     if settings.step_on:
         GivenSteps(torch, recorder, hooks.tracker, hooks.dynamo, hooks.tell).watch(settings.step_on)
     when_imported("torch.utils.data.dataloader", hooks.patch_loader)
@@ -71,6 +80,7 @@ class _Hooks:
         tracker, tell, is_compiling = self.tracker, self.tell, self.dynamo.is_compiling
         loaders = self._recorder.loaders
         optimizer = self._torch.optim.Optimizer
+        self._note_construction(optimizer, "__init__", self._recorder.constructions.optimizer)
         hook_step = optimizer.profile_hook_step
 
         def profile_hook_step(function: Function) -> Function:
@@ -169,8 +179,31 @@ class _Hooks:
 
         torch.save = save
 
+    def patch_frameworks(self) -> None:
+        """Notes where the script configures its training framework."""
+        for module, (framework, kind, constructor) in FRAMEWORK_SETTINGS.items():
+
+            def patch(loaded: Any, framework: str = framework, kind: str = kind, constructor: str = constructor) -> None:
+                note = functools.partial(self._recorder.constructions.framework, framework)
+                self._note_construction(getattr(loaded, kind), constructor, note)
+
+            when_imported(module, patch)
+
+    def _note_construction(self, kind: Any, constructor: str, note: Callable[[Any], None]) -> None:
+        """Calls `note` with every object of a class, at the end of its constructor."""
+        original = getattr(kind, constructor)
+
+        @functools.wraps(original)
+        @self._exclude
+        def construct(self: Any, *args: Any, **kwargs: Any) -> None:
+            original(self, *args, **kwargs)
+            note(self)
+
+        setattr(kind, constructor, construct)
+
     def patch_loader(self, dataloader: Any) -> None:
         recorder, tracker, tell = self._recorder, self.tracker, self.tell
+        self._note_construction(dataloader.DataLoader, "__init__", recorder.constructions.loader)
         iterator, workers = dataloader._BaseDataLoaderIter, dataloader._MultiProcessingDataLoaderIter
         create, start_workers, advance = iterator.__init__, workers.__init__, iterator.__next__
         inside = threading.local()  # a dataset may read a DataLoader itself
