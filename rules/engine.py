@@ -17,6 +17,7 @@ from traceopt.errors import ConfigError, one_line, told
 from traceopt.result.document import Check, CheckStatus, Note
 from traceopt.result.finding import Finding, Location, value_order
 from traceopt.result.vendor_words import worded
+from traceopt.rules.advice.framework_arguments import in_framework
 from traceopt.rules.bases.rank_rule import RunRule
 from traceopt.rules.evidence import to_location
 from traceopt.rules.plan import Plan, in_order, make_plan
@@ -133,7 +134,8 @@ def _ask(rule: Rule, facts: Facts) -> _Answer:
     if (why := rule.applies(facts)) is not None:
         return "not_applicable", why, []
     sound = (as_far_as_known(_sound(one), facts) for one in rule.check(facts))
-    found = sorted((_with_user_lines(one, facts) for one in sound), key=_value_order)
+    framed = (replace(one, finding=in_framework(one.finding, facts)) for one in sound)
+    found = sorted((_with_user_lines(one, facts) for one in framed), key=_value_order)
     if found:
         return "found", found[0].finding.why, found
     return "passed", rule.passed(facts), []

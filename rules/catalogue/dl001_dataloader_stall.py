@@ -24,6 +24,7 @@ from traceopt.rules import (
     threshold,
     typical_ns,
 )
+from traceopt.rules.advice.constructed import loader_places
 from traceopt.rules.advice.loader_workers import (
     BEST,
     EXPECTED,
@@ -145,7 +146,7 @@ class DataloaderStall(Rule):
                     3,
                 ),
             ],
-            locations=[*site_locations(sites, 2), *site_locations(inside, 1)],
+            locations=[*loader_places(facts), *site_locations(sites, 2), *site_locations(inside, 1)],
             fix=Fix(plan.advice, plan.code if helps else None),
         )
 

@@ -24,6 +24,7 @@ from traceopt.rules import (
     us,
     whole_run_saving,
 )
+from traceopt.rules.advice.constructed import loader_places
 from traceopt.rules.advice.loader_workers import loader_rows, plan_loader
 from traceopt.rules.savings.whole_run import judged_steps
 
@@ -107,7 +108,7 @@ class PeriodicLoaderStall(Rule):
                     f"{stalled} of {steps} steps, {percent(regular)} of them {period} steps apart",
                 )
             ],
-            locations=site_locations(sites, 1),
+            locations=[*loader_places(facts), *site_locations(sites, 1)],
             fix=Fix(plan.advice, plan.code),
             shares_cause_with=["DL001", "EF002"],
         )

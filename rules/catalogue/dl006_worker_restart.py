@@ -13,12 +13,14 @@ from traceopt.rules import (
     Facts,
     Findings,
     Fix,
+    Location,
     Rule,
     by_site,
     ms,
     percent,
     site_locations,
     threshold,
+    to_location,
     us,
     whole_run_saving,
 )
@@ -99,7 +101,7 @@ class WorkerRestart(Rule):
                 )
                 for cost in costs
             ],
-            locations=site_locations(sites, 1),
+            locations=[cost.place for cost in costs if cost.place is not None] or site_locations(sites, 1),
             fix=Fix(
                 "Keep the workers alive between epochs, and build the DataLoader once, outside the loop over epochs.",
                 f"DataLoader(..., num_workers={max(cost.workers for cost in costs)}, persistent_workers=True)",
@@ -124,6 +126,7 @@ class _Cost(Struct, frozen=True):
     low_ns: float
     est_ns: float
     high_ns: float
+    place: Location | None  # of the loader's construction
 
 
 def _cost(loader: Loader) -> _Cost | None:
@@ -137,4 +140,5 @@ def _cost(loader: Loader) -> _Cost | None:
         low += processes
         est += processes + max(0.0, first - build_ns)
         high += processes + first
-    return _Cost(loader.num_workers, len(loader.starts) - 1, loader.starts[0].step, low, est, high)
+    place = to_location(loader.built.site) if loader.built is not None else None
+    return _Cost(loader.num_workers, len(loader.starts) - 1, loader.starts[0].step, low, est, high, place)

@@ -23,6 +23,7 @@ from traceopt.rules import (
     threshold,
     work_of,
 )
+from traceopt.rules.advice.constructed import loader_places
 from traceopt.rules.advice.memory import peak_of_capacity, peak_share
 from traceopt.rules.savings.roofline import HBM_SHARE
 
@@ -97,7 +98,7 @@ class SkinnyBatch(Rule):
             if facts.trains
             else None,
             evidence=evidence,
-            locations=places(evidence),
+            locations=[*(loader_places(facts) if facts.trains else []), *places(evidence)],
             fix=Fix(
                 "Increase the batch size per device."
                 if facts.trains

@@ -6,6 +6,7 @@ from typing import ClassVar
 
 from traceopt.analyzer.memory.composition import Composition
 from traceopt.rules import Evidence, Facts, Findings, Fix, Rule, dispatch_ns, ms, percent, size, threshold
+from traceopt.rules.advice.constructed import loader_places
 from traceopt.rules.advice.memory import parts, peak_of_capacity, peak_share
 
 MANY = 100.0  # times the batch: above this, only the order of magnitude matters
@@ -66,6 +67,7 @@ class MemoryHeadroom(Rule):
                 f"grow with the batch: {times} the batch fits."
             ),
             saving=None,
+            locations=loader_places(facts) if facts.trains else [],
             evidence=[Evidence("Peak allocated", detail=size(held.total)), *parts(held)],
             fix=Fix(
                 f"Raise the batch size; {times} the batch fills {percent(self.usable)} of the memory.",

@@ -29,10 +29,11 @@ from traceopt.rules import (
     site_locations,
     threshold,
 )
+from traceopt.rules.advice.constructed import optimizer_classes, optimizer_places
 
 # Step annotations of the optimizers that PyTorch can fuse on a CPU.
-FUSED_ON_CPU = tuple(f"Optimizer.step#{name}.step" for name in ("Adam", "AdamW", "SGD", "Adagrad"))
-FUSED = "optimizer = torch.optim.AdamW(model.parameters(), lr=lr, fused=True)"
+FUSIBLE = ("Adam", "AdamW", "SGD", "Adagrad")
+FUSED_ON_CPU = tuple(f"Optimizer.step#{name}.step" for name in FUSIBLE)
 
 
 class SingleTensorOptimizer(Rule):
@@ -105,10 +106,10 @@ class SingleTensorOptimizer(Rule):
             ),
             saving=saved,
             evidence=evidence,
-            locations=site_locations(sites) or places(evidence),
+            locations=[*optimizer_places(facts), *(site_locations(sites) or places(evidence))],
             fix=Fix(
                 "Pass fused=True (Adam, AdamW, SGD, Adagrad on a GPU) or foreach=True to the optimizer.",
-                FUSED,
+                _fused(facts),
             ),
         )
 
@@ -142,8 +143,8 @@ class SingleTensorOptimizer(Rule):
             ),
             confidence="medium",
             evidence=site_evidence(facts, sites, lambda site: name_of(facts, int(site.rows[0]))),
-            locations=site_locations(sites),
-            fix=Fix("Pass fused=True to the optimizer.", FUSED),
+            locations=[*optimizer_places(facts), *site_locations(sites)],
+            fix=Fix("Pass fused=True to the optimizer.", _fused(facts)),
         )
 
     def passed(self, facts: Facts) -> str:
@@ -152,3 +153,8 @@ class SingleTensorOptimizer(Rule):
         kernels = facts.gpu.is_kernel & facts.regions.work_under(facts.regions.optimizer) & (facts.gpu.in_window > 0)
         count = kernels.sum() / facts.steps.count
         return f"Optimizer.step launches {count:,.0f} kernels per step, which do not lengthen the step."
+
+
+def _fused(facts: Facts) -> str:
+    kind = next((name for name in optimizer_classes(facts) if name in FUSIBLE), "AdamW")
+    return f"optimizer = torch.optim.{kind}(model.parameters(), lr=lr, fused=True)"

@@ -6,9 +6,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from traceopt.analyzer.vocabulary import op_names
 from traceopt.rules import (
-    ANNOTATION,
     OP,
     Evidence,
     Facts,
@@ -29,6 +27,7 @@ from traceopt.rules import (
     threshold,
     union,
 )
+from traceopt.rules.advice.constructed import optimizer_classes, optimizer_places
 from traceopt.rules.savings.roofline import HBM_SHARE
 
 # Bytes that one pass moves per FP32 parameter: each value is read once and written once.
@@ -110,7 +109,7 @@ class ForeachNotFused(Rule):
                     for o in recorded[:1]
                 ),
             ],
-            locations=site_locations(sites) or places(evidence),
+            locations=[*optimizer_places(facts), *(site_locations(sites) or places(evidence))],
             fix=Fix(
                 "Pass fused=True when you create the optimizer.",
                 f"optimizer = torch.optim.{kind}(model.parameters(), lr=lr, fused=True)",
@@ -123,12 +122,8 @@ class ForeachNotFused(Rule):
 
 
 def _class(facts: Facts) -> str | None:
-    """The optimizer's class as its annotation names it: "AdamW" in Optimizer.step#AdamW.step."""
-    rows = np.flatnonzero(facts.regions.named(op_names.is_optimizer_step, ANNOTATION, OP))
-    if not len(rows):
-        return None
-    name = facts.trace.names[int(facts.slices.name[rows[0]])]
-    return name.partition("#")[2].partition(".")[0]
+    """The class of the first optimizer that steps."""
+    return next(iter(optimizer_classes(facts)), None)
 
 
 def _foreach(facts: Facts) -> np.ndarray:

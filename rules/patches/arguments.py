@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import ast
+from contextlib import suppress
 
 from traceopt.result.finding import Finding
 from traceopt.rules.patches.edits import Edit, argument, set_keywords
-from traceopt.rules.patches.origins import constructor
-from traceopt.rules.patches.places import own_nodes, statements_of
+from traceopt.rules.patches.origins import Wanted, constructed_at, constructor
+from traceopt.rules.patches.places import own_nodes, statements_at
 from traceopt.rules.patches.source import PythonSource, UnclearError, constant, only
 
 _FUSED = ("Adam", "AdamW", "SGD")  # these have a fused form on CUDA; the others only a foreach form
@@ -16,14 +17,10 @@ _DDP = "torch.nn.parallel.DistributedDataParallel"
 
 
 def fused_optimizer(source: PythonSource, finding: Finding) -> list[Edit]:
-    """OP001, OP002: fused=True if the optimizer supports it, else foreach=True if the finding mentions it."""
+    """OP001, OP002: fused=True if the optimizer supports it, else foreach=True if the finding mentions it. A script
+    with several optimizers gets it for each of them.
+    """
     kinds = (*_FUSED, *_FOREACH) if "foreach" in finding.fix.text else _FUSED
-    steps = [call for call in _calls_at(source, finding) if _method(call) == "step"]
-    if not steps:
-        raise UnclearError("no optimizer step")
-    values = [
-        value for call in steps if isinstance(call.func, ast.Attribute) for value in (call.func.value, *call.args)
-    ]
 
     def changes(call: ast.Call) -> bool:
         name = _optimizer(source, call)
@@ -31,7 +28,30 @@ def fused_optimizer(source: PythonSource, finding: Finding) -> list[Edit]:
         given = [argument(call, "differentiable"), argument(call, way)]
         return name in kinds and all(constant(one) in (None, False) for one in given)
 
-    call = constructor(source, values, lambda call: _optimizer(source, call) is not None, changes)
+    calls = _optimizers(source, finding, changes)
+    return [edit for call in calls for edit in _fused(source, call)]
+
+
+def _optimizers(source: PythonSource, finding: Finding, changes: Wanted) -> list[ast.Call]:
+    """The optimizers that the fix changes: those constructed at the finding's locations, else those that step there."""
+
+    def wanted(call: ast.Call) -> bool:
+        return _optimizer(source, call) is not None
+
+    built = [call for place in finding.locations for call in constructed_at(source, place, wanted)]
+    if built:
+        return [call for call in dict.fromkeys(built) if changes(call)]
+    found: dict[ast.Call, None] = {}
+    for step in (call for call in _calls_at(source, finding) if _method(call) == "step"):
+        if isinstance(step.func, ast.Attribute):
+            with suppress(UnclearError):  # the other optimizers still gain
+                found[constructor(source, (step.func.value, *step.args), wanted, changes)] = None
+    if not found:
+        raise UnclearError("no optimizer")
+    return list(found)
+
+
+def _fused(source: PythonSource, call: ast.Call) -> list[Edit]:
     if _optimizer(source, call) in _FOREACH:
         return set_keywords(source, call, {"foreach": "True"})
     foreach = next((one for one in call.keywords if one.arg == "foreach"), None)
@@ -69,7 +89,9 @@ def ddp_buffers(source: PythonSource, finding: Finding) -> list[Edit]:
 
 
 def _calls_at(source: PythonSource, finding: Finding) -> list[ast.Call]:
-    return [node for one in statements_of(source, finding) for node in own_nodes(one) if isinstance(node, ast.Call)]
+    """The calls in the statements at all locations of a finding."""
+    statements = dict.fromkeys(one for place in finding.locations for one in statements_at(source, place))
+    return [node for one in statements for node in own_nodes(one) if isinstance(node, ast.Call)]
 
 
 def _method(call: ast.Call) -> str | None:

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 
 from traceopt.result.finding import Finding
 from traceopt.rules.patches.edits import Edit, argument, set_keywords
-from traceopt.rules.patches.origins import constructor
+from traceopt.rules.patches.origins import Wanted, constructed_at, constructor
 from traceopt.rules.patches.places import own_nodes, statements_at, statements_of
-from traceopt.rules.patches.source import Function, PythonSource, UnclearError, constant
+from traceopt.rules.patches.source import Function, PythonSource, UnclearError, constant, only
 
 _LOADERS = ("torch.utils.data.DataLoader", "torch.utils.data.dataloader.DataLoader")
 UNKNOWN = float("inf")  # a number known only at run time; larger than any advice, so it is not changed
@@ -26,7 +26,7 @@ def workers(source: PythonSource, finding: Finding) -> list[Edit]:
         given = _number(_workers(call))
         return given < count if count else given > 0 and _number(argument(call, "prefetch_factor")) < prefetch
 
-    call = constructor(source, _iterated(source, finding), lambda call: _is_loader(source, call), changes)
+    call = _loader(source, finding, changes)
     if _number(_workers(call)) == 0:
         if source.mentions("IterableDataset"):
             raise UnclearError("each worker would read all the data")
@@ -50,7 +50,7 @@ def persistent_workers(source: PythonSource, finding: Finding) -> list[Edit]:
     def changes(call: ast.Call) -> bool:
         return _workers(call) is not None and constant(argument(call, "persistent_workers")) in (None, False)
 
-    call = constructor(source, _iterated(source, finding), lambda call: _is_loader(source, call), changes)
+    call = _loader(source, finding, changes)
     count = _workers(call)
     if 0 < _number(count) < UNKNOWN:
         return set_keywords(source, call, {"persistent_workers": "True"})
@@ -91,6 +91,18 @@ def _non_blocking(source: PythonSource, call: ast.Call) -> list[Edit]:
     if given not in (None, False) or any(isinstance(constant(one), bool) for one in call.args):
         raise UnclearError("non_blocking is set elsewhere")
     return set_keywords(source, call, {"non_blocking": "True"})
+
+
+def _loader(source: PythonSource, finding: Finding, changes: Wanted) -> ast.Call:
+    """The DataLoader that the fix changes: the one constructed at the finding's location, else the one of its loop."""
+
+    def wanted(call: ast.Call) -> bool:
+        return _is_loader(source, call)
+
+    built = constructed_at(source, finding.locations[0], wanted)
+    if len(built) == 1:
+        return only([call for call in built if changes(call)])
+    return constructor(source, _iterated(source, finding), wanted, changes)
 
 
 def _iterated(source: PythonSource, finding: Finding) -> list[ast.expr]:

@@ -5,10 +5,19 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterator, Sequence
 
+from traceopt.result.finding import Location
+from traceopt.rules.patches.places import own_nodes, statements_at
 from traceopt.rules.patches.source import Function, PythonSource, only
 
 Wanted = Callable[[ast.Call], bool]
 Value = tuple[ast.expr, int | None]  # an expression, and the index if only one element of a tuple is meant
+
+
+def constructed_at(source: PythonSource, place: Location, wanted: Wanted) -> list[ast.Call]:
+    """The `wanted` calls in the statement at a location; empty if the location may be several statements."""
+    statements = statements_at(source, place)
+    nodes = own_nodes(statements[0]) if len(statements) == 1 else ()
+    return [node for node in nodes if isinstance(node, ast.Call) and wanted(node)]
 
 
 def constructor(source: PythonSource, values: Sequence[ast.expr], wanted: Wanted, changes: Wanted) -> ast.Call:

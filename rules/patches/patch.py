@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from traceopt.analyzer.vocabulary.python_frames import is_library_file
 from traceopt.result.finding import Finding
-from traceopt.rules.patches import arguments, attention, loaders, loops, precision
+from traceopt.rules.patches import arguments, attention, frameworks, loaders, loops, precision
 from traceopt.rules.patches.edits import Edit, applied
 from traceopt.rules.patches.files import find_source
 from traceopt.rules.patches.places import statements_at
@@ -97,7 +97,7 @@ def _change(finding: Finding, folders: Sequence[Path], files: dict[str, PythonSo
 
     Raises UnclearError if a person has to make the change.
     """
-    recipe = RECIPES.get(finding.code)
+    recipe = frameworks.framework_settings if frameworks.changes_settings(finding) else RECIPES.get(finding.code)
     places = [place for place in finding.locations if not is_library_file(place.file)]
     if recipe is None or not places:
         return None
