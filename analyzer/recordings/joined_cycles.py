@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -19,6 +20,7 @@ from traceopt.analyzer.tables.schema import I4, I8, MemoryTable, PythonTable, T
 from traceopt.analyzer.tables.trace import Trace
 from traceopt.analyzer.timeline.steps import PROFILER_STEP, Marks, find_marks
 
+_ALIKE = 0.8  # of the operators of two steps have a counterpart, if one step may borrow the frames of the other
 _OP_TEXTS = ("dims", "types", "concrete", "stack")
 _ANNOTATION_TEXTS = ("dims", "types", "stack")
 
@@ -28,7 +30,8 @@ def join_cycles(timing: Trace, detail: Trace) -> Trace:
     latter.
 
     What happened in only one cycle has no counterpart: a pause in the timing cycle shows the frames that the detail
-    cycle has at that point, stretched in proportion.
+    cycle has at that point, stretched in proportion. Where one cycle has operators that the other does not have, no
+    frames are borrowed; nor are they from a step that is mostly different (one that evaluates, for example).
     """
     names = _Union(timing.names, detail.names)
     texts = _Union(timing.texts, detail.texts)
@@ -53,7 +56,7 @@ def join_cycles(timing: Trace, detail: Trace) -> Trace:
         for column, values in annotations.items():
             values[step.annotations[0]] = getattr(detail.annotations, column)[step.annotations[1]]
         python.append(step.frames(detail.python))
-        if step.borrowed not in used:
+        if step.alike and step.borrowed not in used:
             memory.append(step.samples(detail.memory))
             used.add(step.borrowed)
     return replace(
@@ -126,6 +129,13 @@ class _Clock(Struct, frozen=True):
 
     here: I8
     there: I8
+    marks: I8  # starts of the matched marks of the detail step, with its borders
+    uneven: npt.NDArray[np.bool_]  # after each of them but the last, whether unmatched marks of either step follow
+
+    def has_no_counterpart(self, start: I8, end: I8) -> npt.NDArray[np.bool_]:
+        """Which times of the detail step lie between two matched marks where one of the steps did something else."""
+        after = np.clip(np.searchsorted(self.marks, start, side="right") - 1, 0, len(self.uneven) - 1)
+        return np.asarray(self.uneven[after] & (start >= self.marks[after]) & (end <= self.marks[after + 1]))
 
     def __call__(self, time: I8) -> I8:
         return np.rint(np.interp(time, self.here, self.there)).astype(np.int64)
@@ -142,10 +152,16 @@ class _StepPair(Struct, frozen=True):
     ops: tuple[I8, I8]
     annotations: tuple[I8, I8]
     clocks: dict[int, _Clock]  # by thread
+    alike: bool  # whether the steps do the same
 
     def frames(self, table: PythonTable) -> PythonTable:
-        """The frames that run in the step, cut at its borders, on the timing cycle's clock."""
-        table = table.take(np.flatnonzero((table.start < self.end) & (table.end > self.start)))
+        """The frames that run in the step, cut at its borders, on the timing cycle's clock; none if the steps are not
+        alike.
+        """
+        inside = (table.start < self.end) & (table.end > self.start) & self.alike
+        for thread, clock in self.clocks.items():
+            inside &= (table.thread != thread) | ~clock.has_no_counterpart(table.start, table.end)
+        table = table.take(np.flatnonzero(inside))
         start = self._moved(np.maximum(table.start, self.start), table.thread)
         end = self._moved(np.minimum(table.end, self.end), table.thread)
         return replace(table, start=start, duration=end - start)
@@ -194,6 +210,7 @@ def _pair(
     rows: list[I8] = []
     other_rows: list[I8] = []
     clocks = {}
+    most = 0
     for thread in threads:
         own, theirs = marks.within(thread, *here), others.within(thread, *there)
         left, right = align(marks.name[own], others.name[theirs])
@@ -203,7 +220,10 @@ def _pair(
         own_times = np.concatenate((marks.start[own][left], marks.end[own][left], here))
         order = np.lexsort((own_times, times))
         rising = np.maximum.accumulate(np.clip(own_times[order], *here))
-        clocks[thread] = _Clock(times[order], rising)
+        matched = np.concatenate((there[:1], others.start[theirs][right], there[1:]))
+        uneven = (_steps(left, own) > 1) | (_steps(right, theirs) > 1)
+        clocks[thread] = _Clock(times[order], rising, matched, uneven)
+        most += max(own.stop - own.start, theirs.stop - theirs.start)
     row, other_row = np.concatenate(rows), np.concatenate(other_rows)
     is_op = row < marks.op_count
     return _StepPair(
@@ -212,4 +232,10 @@ def _pair(
         ops=(row[is_op], other_row[is_op]),
         annotations=(row[~is_op] - marks.op_count, other_row[~is_op] - others.op_count),
         clocks=clocks,
+        alike=len(row) >= _ALIKE * most,
     )
+
+
+def _steps(matched: I8, marks: slice) -> I8:
+    """How far each matched position is from the one before it: 1 if nothing in between is unmatched."""
+    return np.diff(np.concatenate(([-1], matched, [marks.stop - marks.start])))

@@ -11,6 +11,8 @@ from traceopt.analyzer.recordings.joined_cycles import join_cycles
 from traceopt.analyzer.tables.trace import Trace
 from traceopt.errors import InputError, one_line
 
+OTHER_STEPS = "the steps of the two cycles differ too much, so lines of code are unknown"
+
 CountBytes = Callable[[int], None]
 
 
@@ -32,7 +34,12 @@ def read_recording(recording: RankRecording, warnings: list[str], count_bytes: C
             warnings.append(one_line(str(error)))
     if not traces:
         raise problem
-    return join_cycles(*traces) if len(traces) > 1 else traces[0]
+    if len(traces) == 1:
+        return traces[0]
+    joined = join_cycles(*traces)
+    if len(traces[1].python) and not len(joined.python):
+        warnings.append(f"{recording.source.label}: {OTHER_STEPS}")
+    return joined
 
 
 def _read(source: TraceSource, count_bytes: CountBytes | None) -> Trace:

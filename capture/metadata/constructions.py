@@ -68,7 +68,7 @@ def stack_around(thing: Any) -> list[str]:
         frame = frame.f_back  # the code of this module
     while frame is not None and _first_argument(frame) is thing:
         frame = frame.f_back
-    frames = []
+    frames: list[str] = []
     while frame is not None and len(frames) < MOST_FRAMES:
         code = frame.f_code
         frames.append(f"{_name_in_trace(code.co_filename)}({frame.f_lineno}): {code.co_name}")

@@ -111,7 +111,9 @@ def _unwrapped(optimizers: list[Any]) -> list[Any]:
     known = {id(optimizer) for optimizer in optimizers}
 
     def wraps(optimizer: Any) -> bool:
-        return any(id(value) in known and value is not optimizer for value in getattr(optimizer, "__dict__", {}).values())
+        return any(
+            id(value) in known and value is not optimizer for value in getattr(optimizer, "__dict__", {}).values()
+        )
 
     return [optimizer for optimizer in optimizers if not wraps(optimizer)]
 

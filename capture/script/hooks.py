@@ -183,7 +183,9 @@ class _Hooks:
         """Notes where the script configures its training framework."""
         for module, (framework, kind, constructor) in FRAMEWORK_SETTINGS.items():
 
-            def patch(loaded: Any, framework: str = framework, kind: str = kind, constructor: str = constructor) -> None:
+            def patch(
+                loaded: Any, framework: str = framework, kind: str = kind, constructor: str = constructor
+            ) -> None:
                 note = functools.partial(self._recorder.constructions.framework, framework)
                 self._note_construction(getattr(loaded, kind), constructor, note)
 

@@ -22,16 +22,15 @@ from traceopt.rules import (
     median,
     microseconds,
     ms,
-    name_of,
     percent,
     place_of_work,
     priced,
-    site_evidence,
     starved_ns,
     threshold,
     union,
 )
 from traceopt.rules.advice.compilation import compiled, engine_graphs, replayed
+from traceopt.rules.evidence import library_around
 from traceopt.rules.savings.starvation import dispatch_amount
 
 GRAPHS = 'model = torch.compile(model, mode="reduce-overhead")'
@@ -146,12 +145,14 @@ class LaunchBound(Rule):
             if site.location is None or site.calls < self.min_calls * count or time_ns < self.min_share * facts.step_ns:
                 continue
             both = ", forward and backward" if facts.trains else ""
+            kinds = sorted(facts.slices_by_name(mine.rows, mine.end - mine.start), key=lambda kind: -len(kind.rows))
+            named = ", ".join(f"{len(kind.rows) / count:,.0f} {_operator(kind.name)}" for kind in kinds[:3])
             yield self.finding(
                 title="Batch many small operations into one",
                 why=(
                     f"One line calls {site.calls / count:,.0f} operators per step{both}, with a median "
-                    f"of {ms(median(mine.end - mine.start))}. They take {ms(time_ns)} of each "
-                    f"{ms(facts.step_ns)} step."
+                    f"of {ms(median(mine.end - mine.start))}: {named}{', and others' if len(kinds) > 3 else ''}. "
+                    f"They take {ms(time_ns)} of each {ms(facts.step_ns)} step."
                 ),
                 saving=priced(
                     facts,
@@ -163,7 +164,16 @@ class LaunchBound(Rule):
                     high=[RemoveHost(area)],
                 ),
                 confidence="medium",
-                evidence=site_evidence(facts, [site], lambda one: name_of(facts, int(one.rows[0]))),
+                evidence=[
+                    Evidence(
+                        _operator(kind.name),
+                        round(kind.total / count / 1e3, 3),
+                        round(len(kind.rows) / count, 3),
+                        library_around(facts, int(kind.rows[0]), site.location),
+                        site.location,
+                    )
+                    for kind in kinds[:5]
+                ],
                 locations=[site.location],
                 fix=Fix(
                     "Combine the tensors and run one operator on all of them, let torch.compile fuse the operators, or "
@@ -177,6 +187,11 @@ class LaunchBound(Rule):
         if not facts.has_gpu:
             return "No line calls many tiny operators."
         return f"The GPU waits for launches for {percent(dispatch_ns(facts) / facts.step_ns)} of the step."
+
+
+def _operator(name: str) -> str:
+    """ "MulBackward0" for the node of the autograd engine that runs it."""
+    return name.removeprefix("autograd::engine::evaluate_function: ")
 
 
 def _remedy(facts: Facts) -> tuple[str | None, Fix]:

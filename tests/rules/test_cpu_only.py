@@ -220,6 +220,23 @@ class TestTinyOperators:
         assert saved_us == pytest.approx(0.7 * 150 * 30, rel=0.05)  # with what lies between them
         assert (finding.title, places) == ("Batch many small operations into one", ["model.py:8"])
 
+    def test_the_operators_that_it_counts_are_named(self) -> None:
+        def step(t: float, _: int) -> Events:
+            yield build.python("model.py(8): embed", t, 9_000)
+            for index in range(60):
+                yield build.op("aten::add", t + 50 * index, 8)
+                yield build.op("autograd::engine::evaluate_function: MulBackward0", t + 50 * index + 10, 8)
+                yield build.op("aten::copy_", t + 50 * index + 20, 4)
+                yield build.op("aten::sum", t + 50 * index + 30, 4)
+            yield build.op("aten::add", t + 8_000, 8)
+
+        finding = the("LB001", step)[0]
+        assert "61 aten::add, 60 " in finding.why
+        assert "60 MulBackward0" in finding.why
+        assert "and others" in finding.why
+        counted = {row.what: row.calls_per_step for row in finding.evidence}
+        assert counted == {"aten::add": 61, "MulBackward0": 60, "aten::copy_": 60, "aten::sum": 60}
+
     def test_the_engines_own_nodes_are_no_lines(self) -> None:
         def step(t: float, _: int) -> Events:
             for index in range(300):

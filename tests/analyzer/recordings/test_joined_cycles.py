@@ -112,6 +112,27 @@ def test_each_step_borrows_from_the_one_like_it() -> None:
     assert "log.py(1): log" not in {joined.names[name] for name in joined.python.name}
 
 
+def test_a_step_that_does_more_lends_no_frames() -> None:
+    """The detail cycle evaluates with the same model in its only step."""
+    evaluation = [(name, at + 600 * times, duration) for times in (1, 2) for name, at, duration in SLOW]
+    frames = [python(TRAIN, 0, 1800), python("net.py(9): evaluate", 590, 1200), memory(140, 64)]
+    joined = join_cycles(timing(), read([*step(7, 0, [*SLOW, *evaluation], 1800, **SHAPES), *frames]))
+    assert len(joined.python) == 0
+    assert len(joined.memory) == 0
+
+
+def test_frames_of_operators_that_one_cycle_alone_runs_are_not_lent() -> None:
+    """The detail cycle logs after item, the timing cycle does not: its pause there has another cause."""
+    long_fast = [*FAST, *((f"aten::op{n}", 60 + n, 1) for n in range(10))]
+    long_slow = [*SLOW, *((f"aten::op{n}", 400 + n, 1) for n in range(10))]
+    logging = [*long_slow, ("aten::log", 550, 10)]
+    frames = [python(TRAIN, 0, 600), python(ITEM, 490, 40), python("log.py(1): log", 540, 30)]
+    joined = join_cycles(
+        read(step(0, 0, sorted(long_fast, key=lambda one: one[1]), 100)), read([*step(7, 0, logging, 600), *frames])
+    )
+    assert {joined.names[name] for name in joined.python.name} == {TRAIN, ITEM}
+
+
 @pytest.mark.parametrize("empty", ["timing", "detail"])
 def test_a_cycle_without_operators_does_no_harm(empty: str) -> None:
     bare = read([annotation("ProfilerStep#1", 0, 100)])
