@@ -21,12 +21,13 @@ def changes_settings(finding: Finding) -> bool:
 
 def framework_settings(source: PythonSource, finding: Finding) -> list[Edit]:
     """Sets the arguments of the fix in the call at the finding's first location."""
-    example = ast.parse(finding.fix.code or "", mode="eval").body
+    code = finding.fix.code or ""
+    example = ast.parse(code, mode="eval").body
     if not isinstance(example, ast.Call):
         raise UnclearError("no settings")
     name = ast.unparse(example.func)
     call = only(constructed_at(source, finding.locations[0], lambda call: _name(source, call) == name))
-    wanted = {one.arg: ast.unparse(one.value) for one in example.keywords if one.arg is not None}
+    wanted = {one.arg: ast.get_source_segment(code, one.value) or "" for one in example.keywords if one.arg}
     if len(call.args) > 1 or any(constant(argument(call, one)) is ... for one in wanted):
         raise UnclearError("the value comes from elsewhere")
     return set_keywords(source, call, wanted)

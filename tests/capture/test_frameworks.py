@@ -7,6 +7,8 @@ from importlib.util import find_spec
 import pytest
 from runs import Run, Runner, Trace
 
+from traceopt.analyzer.run_log.run_settings import captured
+
 pytestmark = [
     pytest.mark.skipif(find_spec(name) is None, reason=f"pip install {name}, or the extra traceopt[dev]")
     for name in ("accelerate", "lightning", "transformers")
@@ -45,6 +47,34 @@ def test_every_step_of_a_framework_holds_one_update(run: Run, kind: str) -> None
     traces = run.traces_of(kind)
     assert {trace.metadata["step_rule"] for trace in traces.values()} == {"loader"}
     check_steps(traces, kind)
+
+
+SETTINGS = {
+    "huggingface": ("Hugging Face Trainer", "huggingface"),
+    "lightning": ("Lightning", "train_with_lightning"),
+    "lightning_under_its_other_name": ("Lightning", "train_with_lightning"),
+    "accelerated": ("Accelerate", "accelerated"),
+}
+# The function that constructs the loader and the optimizer, and the library that does so for it.
+CONSTRUCTED = {
+    "huggingface": [("huggingface", "transformers"), ("huggingface", "transformers")],
+    "lightning": [("train_with_lightning", None), ("configure_optimizers", None)],
+    "lightning_under_its_other_name": [("train_with_lightning", None), ("configure_optimizers", None)],
+    "accelerated": [("accelerated", None), ("accelerated", None)],
+}
+
+
+@UNCHANGED
+@pytest.mark.parametrize("kind", CONSTRUCTED)
+def test_the_lines_that_construct_loader_optimizer_and_settings_are_noted(run: Run, kind: str) -> None:
+    found = captured(run.traces_of(kind)["timing"].document)
+    own = [one for one in found.frameworks if one.built.library is None]
+    assert [(one.framework, one.built.site.function) for one in own] == [SETTINGS[kind]]
+    [optimizer] = found.optimizers  # without the wrappers of Accelerate and Lightning
+    assert optimizer.class_name in ("torch.optim.adam.Adam", "torch.optim.adamw.AdamW")
+    places = [one.built for one in (found.training_loader, optimizer) if one is not None and one.built is not None]
+    assert [(one.site.function, one.library) for one in places] == CONSTRUCTED[kind]
+    assert {one.site.file for one in places} == {"frameworks.py"}
 
 
 @UNCHANGED

@@ -32,7 +32,66 @@ def case(name: str, code: str, text: str, changes: str = "", example: str = "") 
     return Case(name, code, dedent(text).lstrip("\n"), dedent(changes).lstrip("\n"), example)
 
 
+FRAMEWORKS = [
+    case(
+        "the Trainer's arguments",
+        "DL001",
+        """
+        from transformers import TrainingArguments
+        arguments = TrainingArguments(  #@
+            output_dir="out",
+            dataloader_num_workers=0,
+        )
+        """,
+        """
+        -    dataloader_num_workers=0,
+        +    dataloader_num_workers=4,
+        +    dataloader_persistent_workers=True,
+        """,
+        "TrainingArguments(..., dataloader_num_workers=4, dataloader_persistent_workers=True)",
+    ),
+    case(
+        "under another name",
+        "TC001",
+        """
+        import accelerate
+        from accelerate import Accelerator as Prepared
+        this = Prepared()  #@
+        """,
+        """
+        -this = Prepared()
+        +this = Prepared(mixed_precision="bf16")
+        """,
+        'Accelerator(..., mixed_precision="bf16")',
+    ),
+    case(
+        "a value from the command line",
+        "TC001",
+        "trainer = Trainer(precision=arguments.precision)  #@\n",
+        "",
+        'Trainer(..., precision="bf16-mixed")',
+    ),
+    case("arguments parsed elsewhere", "TC001", "arguments = parse()  #@\n", "", "TrainingArguments(..., bf16=True)"),
+]
+
 LOADERS = [
+    case(
+        "a loader at the line that constructs it",
+        "DL001",
+        """
+        from torch.utils.data import DataLoader
+        class Data(LightningDataModule):
+            def train_dataloader(self):
+                return DataLoader(self.train, batch_size=8)  #@
+            def val_dataloader(self):
+                return DataLoader(self.val, batch_size=8)
+        """,
+        """
+        -        return DataLoader(self.train, batch_size=8)
+        +        return DataLoader(self.train, batch_size=8, num_workers=4, persistent_workers=True)
+        """,
+        WORKERS_4,
+    ),
     case(
         "a call on one line",
         "DL001",
@@ -494,6 +553,40 @@ LOADERS = [
 ]
 
 ARGUMENTS = [
+    case(
+        "each optimizer of a GAN",
+        "OP001",
+        """
+        from torch import optim
+        def main():  #@main
+            for_g = optim.Adam(g.parameters(), lr=1e-4)
+            for_d = optim.Adam(d.parameters(), lr=1e-4)
+            for batch in loader:
+                for_d.step()
+                for_g.step()
+        """,
+        """
+        -    for_g = optim.Adam(g.parameters(), lr=1e-4)
+        -    for_d = optim.Adam(d.parameters(), lr=1e-4)
+        +    for_g = optim.Adam(g.parameters(), lr=1e-4, fused=True)
+        +    for_d = optim.Adam(d.parameters(), lr=1e-4, fused=True)
+        """,
+    ),
+    case(
+        "an optimizer at the line that constructs it",
+        "OP001",
+        """
+        import torch
+        class Module(LightningModule):
+            def configure_optimizers(self):
+                other = torch.optim.Adam(self.other.parameters())
+                return torch.optim.Adam(self.parameters())  #@
+        """,
+        """
+        -        return torch.optim.Adam(self.parameters())
+        +        return torch.optim.Adam(self.parameters(), fused=True)
+        """,
+    ),
     case(
         "foreach=False becomes fused=True",
         "OP001",
@@ -1151,4 +1244,4 @@ LOOPS = [
     case("the collector's own", "PY001", "import gc\nfor i, x in enumerate(y):\n    opt.step()  #@\n"),
 ]
 
-CASES = [*LOADERS, *ARGUMENTS, *PRECISION, *ATTENTION, *LOOPS]
+CASES = [*FRAMEWORKS, *LOADERS, *ARGUMENTS, *PRECISION, *ATTENTION, *LOOPS]
