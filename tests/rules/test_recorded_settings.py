@@ -233,6 +233,15 @@ class TestRestarts:
 
         assert est_us(8) == pytest.approx(2 * est_us(16), rel=0.6)
 
+    def test_the_place_is_the_line_that_constructs_the_loader(self) -> None:
+        facts = generated("worker_restart", epoch_steps=6, start_us=200_000.0)
+        [loader] = facts.trace.meta.header["traceopt"]["loaders"]
+        built = [["torch/utils/data/dataloader.py(3): x", "data.py(7): loaders", "train.py(30): main"]]
+        facts = generated(
+            "worker_restart", epoch_steps=6, start_us=200_000.0, change={"loaders": [loader | {"built": built}]}
+        )
+        assert [str(place) for place in finding(facts, "DL006").locations] == ["data.py:7"]
+
     def test_rare_restarts_are_no_finding(self) -> None:
         facts = generated("worker_restart", epoch_steps=24, start_us=4_000.0)
         assert reason(facts, "DL006", "passed").startswith("Restarting workers takes ")
