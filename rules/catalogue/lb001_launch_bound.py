@@ -30,7 +30,6 @@ from traceopt.rules import (
     union,
 )
 from traceopt.rules.advice.compilation import compiled, engine_graphs, replayed
-from traceopt.rules.evidence import library_around
 from traceopt.rules.savings.starvation import dispatch_amount
 
 GRAPHS = 'model = torch.compile(model, mode="reduce-overhead")'
@@ -150,9 +149,9 @@ class LaunchBound(Rule):
             yield self.finding(
                 title="Batch many small operations into one",
                 why=(
-                    f"One line calls {site.calls / count:,.0f} operators per step{both}, with a median "
-                    f"of {ms(median(mine.end - mine.start))}: {named}{', and others' if len(kinds) > 3 else ''}. "
-                    f"They take {ms(time_ns)} of each {ms(facts.step_ns)} step."
+                    f"One line calls {site.calls / count:,.0f} operators per step{both} "
+                    f"({named}{' and others' if len(kinds) > 3 else ''}), with a median of "
+                    f"{ms(median(mine.end - mine.start))}. They take {ms(time_ns)} of each {ms(facts.step_ns)} step."
                 ),
                 saving=priced(
                     facts,
@@ -169,8 +168,7 @@ class LaunchBound(Rule):
                         _operator(kind.name),
                         round(kind.total / count / 1e3, 3),
                         round(len(kind.rows) / count, 3),
-                        library_around(facts, int(kind.rows[0]), site.location),
-                        site.location,
+                        location=site.location,
                     )
                     for kind in kinds[:5]
                 ],

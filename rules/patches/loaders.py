@@ -51,6 +51,8 @@ def persistent_workers(source: PythonSource, finding: Finding) -> list[Edit]:
         return _workers(call) is not None and constant(argument(call, "persistent_workers")) in (None, False)
 
     call = _loader(source, finding, changes)
+    if source.loops(source.statement(call)):
+        raise UnclearError("each round of the loop makes a new loader, with new workers")
     count = _workers(call)
     if 0 < _number(count) < UNKNOWN:
         return set_keywords(source, call, {"persistent_workers": "True"})

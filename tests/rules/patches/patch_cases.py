@@ -76,6 +76,17 @@ FRAMEWORKS = [
 
 LOADERS = [
     case(
+        "a new loader in each epoch",
+        "DL006",
+        """
+        from torch.utils.data import DataLoader
+        for epoch in range(9):
+            loader = DataLoader(data, num_workers=2)  #@
+            for batch in loader:
+                step(batch)
+        """,
+    ),
+    case(
         "a loader at the line that constructs it",
         "DL001",
         """
