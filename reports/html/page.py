@@ -17,9 +17,11 @@ from typing import Any
 import jinja2
 import orjson
 from markupsafe import Markup
+from msgspec.structs import asdict
 
-from traceopt.reports.html import plotly_figures, rank_chart, timeline_svg
+from traceopt.reports.html import plotly_figures, rank_chart, step_strip, timeline_svg
 from traceopt.reports.html.compiled_assets import CompiledTemplates, cached
+from traceopt.reports.html.readouts import readouts
 from traceopt.reports.words import (
     headline,
     memory_parts,
@@ -63,6 +65,10 @@ def render_html(result: Result, *, static: bool = False) -> str:
         plotly = plotly_source()
         scripts.append(plotly)
         packed = {"plotly": _packed_plotly(plotly), "figures": packing.pack(orjson.dumps(step_figures))}
+    view = _view(document)
+    under_pointer = readouts(document, view["steps"], view["rank_drawing"])
+    if under_pointer:
+        packed["readouts"] = packing.pack(orjson.dumps(under_pointer, default=asdict))
     return (
         environment()
         .get_template("report.html.j2")
@@ -74,7 +80,8 @@ def render_html(result: Result, *, static: bool = False) -> str:
             result_id=RESULT_ID,
             result_script=_embedded(to_json(result)),
             packed=packed,
-            **_view(document),
+            interactive=bool(step_figures),
+            **view,
         )
     )
 
@@ -120,6 +127,8 @@ def _view(document: Result) -> dict[str, Any]:
         "across_ranks": sentences.ACROSS_RANKS,
         "plan_heading": sentences.plan_heading(document),
         "unplanned": sentences.unplanned(document),
+        "steps": step_strip.draw_steps(document),
+        "steps_caption": step_strip.caption(document),
         "timeline": timeline,
         "memory": timeline_svg.draw_memory(document.memory, document.timeline),
         "memory_cards": [card for card in all_cards if card.finding.code.startswith(memory_parts.RULE_FAMILY)],
@@ -139,10 +148,6 @@ def _figures(document: Result) -> dict[str, plotly_figures.Figure]:
     )
     if document.timeline is not None and document.timeline.duration_us > 0:
         drawn["timeline"] = plotly_figures.timeline_figure(document.timeline, idle_word)
-    if document.memory.curve:
-        drawn["memory"] = plotly_figures.memory_figure(document.memory, document.timeline)
-    if rank_chart.draw_ranks(document) is not None:
-        drawn["ranks"] = plotly_figures.ranks_figure(document.ranks)
     return drawn
 
 

@@ -8,17 +8,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from traceopt.reports.html.rank_chart import MAX_COLUMNS, rank_names, rank_parts
-from traceopt.reports.html.timeline_svg import band, compute_row, memory_end_us, thinned
+from traceopt.reports.html.timeline_svg import band, compute_row
 from traceopt.reports.words.part_styles import part_style, span_colour
 from traceopt.result import quantities
-from traceopt.result.document import Memory
-from traceopt.result.rows import Lane, RankRow, Span, Timeline
+from traceopt.result.rows import Lane, Span, Timeline
 
 ZOOM_SPANS = 2_000  # the longest of all lanes; more would make the page slow and large
 BAR_WIDTH = 0.56
 LANE_HEIGHT_PX = 38
-GIB = 1 << 30
 
 Figure = dict[str, Any]
 
@@ -162,82 +159,3 @@ def _lane_name(lane: Lane, height: int) -> Figure:
         "xanchor": "left",
         "yanchor": "middle",
     }
-
-
-def ranks_figure(rows: list[RankRow]) -> Figure:
-    """One stacked column per rank. Hovering shows the part and its time."""
-    rows = rows[:MAX_COLUMNS]
-    names = rank_names(rows)
-    traces = [
-        {
-            "type": "bar",
-            "showlegend": False,
-            "x": names,
-            "y": [None if us is None else _milliseconds(us) for us in part.us],
-            "marker": {"color": f"var(--{part.colour})", "line": {"width": 0}, "pattern": _pattern(part.pattern)},
-            "customdata": [quantities.ms_of_us(us) for us in part.us],
-            "hovertemplate": f"rank %{{x}}<br>{part.label}: %{{customdata}}<extra></extra>",
-        }
-        for part in rank_parts(rows)
-    ]
-    layout = {
-        **_LAYOUT,
-        "barmode": "stack",
-        "bargap": 0.2,
-        "height": 240,
-        "margin": {"l": 62, "r": 6, "t": 8, "b": 26},
-        "xaxis": {**_AXIS, "type": "category", "nticks": 16},
-        "yaxis": {**_AXIS, "ticksuffix": " ms", "fixedrange": True},
-    }
-    return {"data": traces, "layout": layout}
-
-
-def _pattern(name: str) -> Figure:
-    """The Plotly pattern closest to a `p-` class of report.css."""
-    shape = {"diagonal": "/", "dots": "."}.get(name, "")
-    return {"shape": shape, "fgcolor": "var(--stripe)", "size": 7, "solidity": 0.4, "fillmode": "overlay"}
-
-
-def memory_figure(memory: Memory, timeline: Timeline | None) -> Figure:
-    """Allocated memory over the step, and the memory reserved by the caching allocator as a dashed line."""
-    points = thinned(memory.curve)
-    end_us = memory_end_us(memory, timeline)
-    times = [_milliseconds(point.us) for point in points]
-    allocated = [round(point.allocated_bytes / GIB, 4) for point in points]
-    reserved = max([point.reserved_bytes or 0 for point in points] + [memory.peak_reserved_bytes or 0]) / GIB
-    trace = {
-        "type": "scatter",
-        "mode": "lines",
-        "fill": "tozeroy",
-        "line": {"color": "var(--compute)", "width": 1.6, "shape": "hv"},
-        "x": times,
-        "y": allocated,
-        "customdata": [[quantities.size_text(p.allocated_bytes), quantities.ms_of_us(p.us)] for p in points],
-        "hovertemplate": "%{customdata[0]} at %{customdata[1]}<extra></extra>",
-    }
-    layout = {
-        **_LAYOUT,
-        "height": 220,
-        "margin": {"l": 56, "r": 6, "t": 8, "b": 26},
-        "xaxis": _time_axis(end_us),
-        "yaxis": {
-            **_AXIS,
-            "range": [0, max([*allocated, reserved]) * 1.12 or 1],
-            "ticksuffix": " GiB",
-            "fixedrange": True,
-        },
-    }
-    if reserved:
-        dashed = {"color": "var(--mute)", "dash": "dash", "width": 1}
-        layout["shapes"] = [
-            {
-                "type": "line",
-                "xref": "paper",
-                "x0": 0,
-                "x1": 1,
-                "y0": reserved,
-                "y1": reserved,
-                "line": dashed,
-            }
-        ]
-    return {"data": [trace], "layout": layout}

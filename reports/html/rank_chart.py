@@ -6,6 +6,7 @@ from statistics import median
 
 from msgspec import Struct
 
+from traceopt.reports.html.stacked_columns import COLUMN, column_paths
 from traceopt.result import quantities
 from traceopt.result.document import Result
 from traceopt.result.rows import RankRow
@@ -14,8 +15,6 @@ MAX_COLUMNS = 256
 ROOM_ABOVE = 1.14  # leaves room for the label of the median
 MOST_ROWS = 8  # ranks drawn as rows; more ranks are drawn as columns
 TICKS = 8
-_COLUMN = 10  # units of the viewBox, including a gap on each side
-_GAP = 1
 
 # Colour, pattern and name of the parts from the bottom up, for ranks with and without a GPU.
 _GPU_PARTS = (
@@ -105,23 +104,12 @@ def draw_ranks(result: Result) -> RankDrawing | None:
     names = rank_names(rows)
     parts = rank_parts(rows)
     every = -(-len(rows) // TICKS)
-    bottoms = [0.0] * len(rows)
-    paths = []
-    for part in parts:
-        path = []
-        for index, amount in enumerate(part.us):
-            if amount:
-                x, height = index * _COLUMN + _GAP, amount / top_us * 100
-                y = 100 - bottoms[index] - height
-                path.append(f"M{x} {y:.1f}h{_COLUMN - 2 * _GAP}v{height:.1f}H{x}z")
-                bottoms[index] += height
-        paths.append("".join(path))
     return RankDrawing(
         names=names,
         shares=[(row.step_us or 0.0) / max(steps) for row in rows],
         parts=parts,
-        width=len(rows) * _COLUMN,
-        paths=paths,
+        width=len(rows) * COLUMN,
+        paths=column_paths([part.us for part in parts], top_us),
         median=round(100 - median(steps) / top_us * 100, 1),
         median_us=median(steps),
         top_us=top_us,

@@ -48,6 +48,8 @@ from traceopt.result.rows import (
     RankRow,
     Span,
     Stall,
+    StepPart,
+    StepSeries,
     Timeline,
 )
 
@@ -133,6 +135,19 @@ def _timeline() -> Timeline:
         Stall(346_000, 26_000, "host_sync", "Waiting for the host"),
     ]
     return Timeline("ProfilerStep#9", STEP_US, lanes, stalls)
+
+
+def _series(step_us: list[float]) -> StepSeries:
+    """The GPU works for 161 ms of every step, and waits for data and launches for the rest of it."""
+    busy = [161_000.0] * len(step_us)
+    launch = [64_000.0] * len(step_us)
+    loading = [us - 225_000.0 for us in step_us]
+    parts = [
+        StepPart("compute", "Compute kernels", True, busy),
+        StepPart("data_loading", "Waiting for data", False, loading),
+        StepPart("launch", "Waiting for launches", False, launch),
+    ]
+    return StepSeries(0, 7, [f"ProfilerStep#{number}" for number in range(2, 2 + len(step_us))], parts)
 
 
 def _memory() -> Memory:
@@ -326,6 +341,7 @@ def rich() -> Result:
             421_000,
             [float(us) for us in step_us],
             1.076,
+            _series([float(us) for us in step_us]),
         ),
         breakdown=breakdown,
         gpu=Gpu(STEP_US * 12, 161_000 * 12, 161 / 412, 124 / 412, 251 / 412, idle),
@@ -579,6 +595,12 @@ def stress() -> Result:
         ops=ops,
         timeline=replace(base.timeline, lanes=lanes),
         memory=replace(base.memory, curve=points),
+        step=replace(
+            base.step,
+            count=50,
+            typical_steps=list(range(50)),
+            series=_series([round(chance.uniform(4e5, 5e5), 3) for _ in range(50)]),
+        ),
         ranks=[
             replace(base.ranks[0], rank=index, step_us=round(chance.uniform(400_000, 420_000), 3))
             for index in range(300)

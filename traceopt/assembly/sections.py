@@ -12,6 +12,7 @@ from traceopt.analyzer.timeline.cpu_phases import PHASES
 from traceopt.analyzer.timeline.gpu_work import BUSY_LABELS
 from traceopt.analyzer.vocabulary.accelerator import Accelerator
 from traceopt.analyzer.vocabulary.host_activities import LABELS
+from traceopt.assembly.step_series import step_series
 from traceopt.result.document import (
     Communication,
     DataLoader,
@@ -109,6 +110,7 @@ def step(facts: Facts) -> Step:
         p90_us=us(p90),
         per_step_us=[us(d) for d in duration],
         stretch=None if stretch is None else rate(stretch),
+        series=step_series(facts),
     )
 
 

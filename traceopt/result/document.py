@@ -28,6 +28,7 @@ from traceopt.result.rows import (
     Op,
     PlanRow,
     RankRow,
+    StepSeries,
     Timeline,
 )
 from traceopt.result.serialization import to_indented_json
@@ -159,6 +160,9 @@ class Step(Struct, frozen=True):
     stretch: Annotated[
         float | None,
         note("recorded steps as a multiple of the steps without a profiler, waiting for data aside; null: not known"),
+    ] = None
+    series: Annotated[
+        StepSeries | None, note("the recorded steps in parts, at most 400 around the shown one; null for a single step")
     ] = None
 
 

@@ -21,6 +21,24 @@ class BreakdownPart(Struct, frozen=True):
     raw_us_per_step: Annotated[float | None, note("time per step, including overlapped time", "us")]
 
 
+class StepPart(Struct, frozen=True):
+    """A part of the breakdown, in each of several steps."""
+
+    name: Annotated[str, note("key of the part")]
+    label: Annotated[str, note("the part in words")]
+    busy: Annotated[bool, note("whether the GPU works; in a CPU-only run, whether the model does")]
+    us: Annotated[list[float], note("time in each step", "us")]
+
+
+class StepSeries(Struct, frozen=True):
+    """Consecutive recorded steps, each divided into the parts of the breakdown."""
+
+    first: Annotated[int, note("index into per_step_us of the first of these steps")]
+    shown: Annotated[int, note("index into per_step_us of the step that timeline and memory show")]
+    names: Annotated[list[str], note("names of the steps")]
+    parts: Annotated[list[StepPart], note("exclusive parts, which add up to each step; busy parts first")]
+
+
 class IdleCause(Struct, frozen=True):
     """Idle time of the GPU with one cause."""
 

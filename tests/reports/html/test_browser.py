@@ -30,7 +30,7 @@ def test_hostile_strings_stay_text(open_report) -> None:
     page = open_report(sample.hostile())
     page.evaluate("document.querySelectorAll('details').forEach(d => d.open = true)")
     scripts_before = page.evaluate("document.scripts.length")
-    zoom(page, "timeline", "memory", "ranks")
+    zoom(page)
     page.evaluate("document.querySelector('#timeline-plot').scrollIntoView({block: 'center'})")
     box = page.locator("#timeline-plot").bounding_box()
     for across in (0.2, 0.35, 0.55, 0.6, 0.75):
@@ -59,17 +59,6 @@ def test_hover_shows_name_duration_and_start(open_report) -> None:
     assert page.inner_text("#timeline-message") == "Drag to zoom, double-click to reset, hover for names."
 
 
-def test_every_chart_is_zoomed_by_its_own_button(open_report) -> None:
-    page = open_report(sample.many_ranks())
-    for chart in ("ranks", "memory"):
-        assert page.locator(f"#{chart}-plot .main-svg").count() == 0
-        zoom(page, chart)
-        assert page.inner_text(f"#{chart}-message") == "Drag to zoom, double-click to reset, hover for numbers."
-        assert not page.locator(f"div:has(> #{chart}-plot) > .static").is_visible()
-    assert page.locator("#timeline-plot .main-svg").count() == 0
-    assert page.locator("div:has(> #timeline-plot) > .static").is_visible()
-
-
 # axe cannot judge labels on patterns and bars; test_colours_have_contrast does.
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("build", [sample.rich, sample.many_ranks, sample.cpu_only, sample.unusable])
@@ -78,7 +67,7 @@ def test_axe_finds_no_violation(open_report, build, scheme: str) -> None:
     page = open_report(build(), color_scheme=scheme, static=build is not sample.rich)
     page.evaluate("document.querySelectorAll('details').forEach(d => d.open = true)")
     if build is sample.rich:
-        zoom(page, "timeline", "memory", "ranks")
+        zoom(page)
     for width in (1280, 390):
         page.set_viewport_size({"width": width, "height": 900})
         violations = axe.run(page, options={"resultTypes": ["violations"]}).response["violations"]

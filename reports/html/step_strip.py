@@ -1,0 +1,146 @@
+"""The strip of steps: every recorded step as a column of its parts, with the unusual ones marked."""
+
+from __future__ import annotations
+
+import re
+
+from msgspec import Struct
+
+from traceopt.reports.html.stacked_columns import COLUMN, column_paths
+from traceopt.reports.words.part_styles import PartStyle, part_style
+from traceopt.reports.words.sentences import rank_phrase
+from traceopt.result import quantities
+from traceopt.result.document import Result
+from traceopt.result.rows import StepPart, StepSeries
+
+MOST_PATTERNED = 48  # more columns are drawn as paths, which have no patterns
+ROOM_ABOVE = 1.12  # for the marks of unusual steps
+LABELS = 12
+PARTS_NAMED = 4
+_STEP_NUMBER = re.compile(r"#(\d+)$")
+
+
+class PartColumn(Struct, frozen=True):
+    """A part of the steps: its name, look and times (us), its height in each column (per cent), and all of them as a
+    path.
+    """
+
+    label: str
+    look: PartStyle
+    us: list[float]
+    heights: list[float]
+    path: str
+
+
+class StepColumn(Struct, frozen=True):
+    """A step. `left` and `width` are per cent of the chart.
+
+    `mark` says how an unusual step differs from the typical one, "" for a typical step. `text` describes the step.
+    """
+
+    left: float
+    width: float
+    label: str
+    mark: str
+    text: str
+
+
+class StepStrip(Struct, frozen=True):
+    """`parts` from the bottom up; `width` is that of the paths' viewBox; `typical_top` is the typical step, per cent
+    from the top, None if it is not known.
+    """
+
+    parts: list[PartColumn]
+    columns: list[StepColumn]
+    width: int
+    patterned: bool
+    shown: int
+    typical_top: float | None
+
+    @property
+    def marked(self) -> list[StepColumn]:
+        """The unusual steps."""
+        return [column for column in self.columns if column.mark]
+
+    @property
+    def labelled(self) -> list[StepColumn]:
+        """The columns with a label below: all of them, or every few."""
+        return self.columns[:: -(-len(self.columns) // LABELS)]
+
+
+def draw_steps(result: Result) -> StepStrip | None:
+    """None if the document holds fewer than two steps, or none of them took any time."""
+    series = result.step.series
+    if series is None or len(series.names) < 2:
+        return None
+    count = len(series.names)
+    totals = [sum(part.us[index] for part in series.parts) for index in range(count)]
+    top_us = max(totals) * ROOM_ABOVE
+    if top_us <= 0:
+        return None
+    ordered = sorted(series.parts, key=lambda part: (not part.busy, -sum(part.us)))
+    paths = column_paths([part.us for part in ordered], top_us)
+    parts = [
+        PartColumn(
+            part.label, part_style(part.name, part.busy), part.us, [_percent(us, top_us) for us in part.us], path
+        )
+        for part, path in zip(ordered, paths, strict=True)
+    ]
+    typical_us = result.step.typical_us
+    return StepStrip(
+        parts=parts,
+        columns=[_column(result, series, index, totals[index]) for index in range(count)],
+        width=count * COLUMN,
+        patterned=count <= MOST_PATTERNED,
+        shown=min(max(0, series.shown - series.first), count - 1),
+        typical_top=None if typical_us is None or typical_us > top_us else 100 - _percent(typical_us, top_us),
+    )
+
+
+def caption(result: Result) -> str:
+    """How many steps are drawn, and what a mark means."""
+    series, step = result.step.series, result.step
+    if series is None:
+        return ""
+    drawn = len(series.names)
+    of_all = f"Steps {series.first + 1:,} to {series.first + drawn:,} of {step.count:,}"
+    opening = f"{drawn:,} recorded steps" if drawn == step.count else of_all
+    rank = rank_phrase(result)
+    sentences = [f"{opening}, {rank}." if rank else f"{opening}."]
+    unusual = step.count - len(step.typical_steps)
+    if unusual:
+        verb = "is" if unusual == 1 else "are"
+        sentences.append(
+            f"▲ marks {quantities.counted(unusual, 'unusual step')}, which {verb} not part of the typical step."
+        )
+    return " ".join(sentences)
+
+
+def _column(result: Result, series: StepSeries, index: int, total_us: float) -> StepColumn:
+    name, count = series.names[index], len(series.names)
+    number = _STEP_NUMBER.search(name)
+    mark = "" if series.first + index in result.step.typical_steps else _difference(total_us, result.step.typical_us)
+    longest = sorted(series.parts, key=lambda part: -part.us[index])[:PARTS_NAMED]
+    named = "; ".join(_part_text(part, index) for part in longest if part.us[index] > 0)
+    return StepColumn(
+        left=round(index / count * 100, 3),
+        width=round(100 / count, 3),
+        label=number[0] if number else str(series.first + index + 1),
+        mark=mark,
+        text=f"{name}, {quantities.ms_of_us(total_us)}{f', {mark}' if mark else ''}. {named}.",
+    )
+
+
+def _part_text(part: StepPart, index: int) -> str:
+    return f"{part.label} {quantities.ms_of_us(part.us[index])}"
+
+
+def _difference(us: float, typical_us: float | None) -> str:
+    if not typical_us:
+        return "unusual"
+    change = us / typical_us - 1
+    return f"unusual: {quantities.percent(abs(change))} {'longer' if change > 0 else 'shorter'} than the typical step"
+
+
+def _percent(part: float, whole: float) -> float:
+    return round(part / whole * 100, 2)

@@ -1,0 +1,102 @@
+"""The strip of steps: what each column says, and choosing one with pointer and keyboard."""
+
+from __future__ import annotations
+
+import pytest
+import sample
+from msgspec.structs import replace
+
+from traceopt.reports.html.page import render_html
+from traceopt.reports.html.step_strip import MOST_PATTERNED, caption, draw_steps
+
+
+def test_the_strip_draws_every_step_in_parts() -> None:
+    strip = draw_steps(sample.rich())
+    assert strip is not None
+    assert [part.label for part in strip.parts] == ["Compute kernels", "Waiting for data", "Waiting for launches"]
+    assert all(part.look.pattern for part in strip.parts[1:])
+    tall = [sum(heights) for heights in zip(*(part.heights for part in strip.parts), strict=True)]
+    times = sample.rich().step.per_step_us
+    assert [height / tall[0] for height in tall] == pytest.approx([us / times[0] for us in times], rel=1e-3)
+    assert strip.patterned
+
+
+def test_unusual_steps_are_marked_and_described() -> None:
+    strip = draw_steps(sample.rich())
+    assert strip is not None
+    assert [column.label for column in strip.marked] == ["#8"]
+    text = strip.columns[6].text.replace("\u00a0", " ")
+    assert text.startswith(
+        "ProfilerStep#8, 610.0 ms, unusual: 48% longer than the typical step. Waiting for data 385.0 ms"
+    )
+    assert caption(sample.rich()) == (
+        "12 recorded steps, rank 0 of 4. ▲ marks 1 unusual step, which is not part of the typical step."
+    )
+
+
+def test_many_steps_are_drawn_as_paths() -> None:
+    strip = draw_steps(sample.stress())
+    assert strip is not None
+    assert len(strip.columns) > MOST_PATTERNED
+    assert not strip.patterned
+    assert len(strip.labelled) <= 12
+    assert strip.parts[0].path.count("M") == 50
+    rich = sample.rich()
+    assert rich.step.series is not None
+    part_of_run = replace(rich, step=replace(rich.step, count=900, series=replace(rich.step.series, first=300)))
+    assert caption(part_of_run).startswith("Steps 301 to 312 of 900")
+
+
+def test_one_step_has_no_strip() -> None:
+    rich = sample.rich()
+    assert draw_steps(replace(rich, step=replace(rich.step, series=None))) is None
+    assert 'id="steps"' not in render_html(sample.cpu_only(), static=True)
+
+
+SCRUB = "#steps-scrub"
+
+
+def described(page) -> str:
+    text = page.inner_text("#steps-readout")
+    assert page.get_attribute(SCRUB, "aria-valuetext").replace("\u00a0", " ") == text.replace("\u00a0", " ")
+    return text
+
+
+def test_pointer_and_arrow_keys_choose_a_step(open_report) -> None:
+    page = open_report(sample.rich(), static=True)
+    page.wait_for_selector(f"{SCRUB}[aria-valuemax]")
+    assert described(page).startswith("ProfilerStep#9,")
+    page.focus(SCRUB)
+    page.keyboard.press("ArrowLeft")
+    assert described(page).startswith("ProfilerStep#8,")
+    page.keyboard.press("Home")
+    assert described(page).startswith("ProfilerStep#2,")
+    page.keyboard.press("ArrowLeft")
+    assert described(page).startswith("ProfilerStep#2,")
+    page.keyboard.press("End")
+    assert described(page).startswith("ProfilerStep#13,")
+    box = page.locator(SCRUB).bounding_box()
+    page.mouse.click(box["x"] + box["width"] * 4.5 / 12, box["y"] + 40)
+    assert described(page).startswith("ProfilerStep#6,")
+    assert page.get_attribute(SCRUB, "aria-valuenow") == "5"
+
+
+def test_ranks_and_memory_have_readouts(open_report) -> None:
+    page = open_report(sample.many_ranks(), static=True)
+    page.wait_for_selector("#ranks-scrub[aria-valuemax='64']")
+    page.focus("#ranks-scrub")
+    for _ in range(8):
+        page.keyboard.press("ArrowRight")
+    assert page.inner_text("#ranks-readout").startswith("Rank 7, 412.0")
+    assert "Waiting for data 187.0" in page.inner_text("#ranks-readout")
+    page.locator("#memory-scrub").scroll_into_view_if_needed()
+    box = page.locator("#memory-scrub").bounding_box()
+    page.mouse.move(box["x"] + box["width"] * 0.66, box["y"] + 60)
+    assert " allocated at 271." in page.inner_text("#memory-readout").replace("\u00a0", " ")
+
+
+def test_the_strip_needs_no_script(open_report) -> None:
+    page = open_report(sample.rich(), static=True, java_script_enabled=False)
+    assert page.locator(".stacks > span").count() == 12
+    assert not page.locator(SCRUB).is_visible()
+    assert "Choose a step" not in page.inner_text("main")

@@ -1,0 +1,45 @@
+"""Every recorded step in the parts of the breakdown, for the strip of steps in the report."""
+
+from __future__ import annotations
+
+from traceopt.analyzer.facts import Facts
+from traceopt.analyzer.stalls.idle import CAUSES
+from traceopt.analyzer.tables.schema import I8
+from traceopt.analyzer.timeline.cpu_phases import PHASES
+from traceopt.analyzer.timeline.gpu_work import BUSY_LABELS
+from traceopt.analyzer.vocabulary.host_activities import LABELS
+from traceopt.result.rounding import us
+from traceopt.result.rows import StepPart, StepSeries
+
+MOST_STEPS = 400
+
+
+def step_series(facts: Facts) -> StepSeries | None:
+    """At most MOST_STEPS consecutive steps with the example step among them; None if there is only one step."""
+    steps = facts.recorded_steps
+    if steps.count < 2:
+        return None
+    shown = int(steps.typical_rows[facts.steps.example])
+    first = max(0, min(shown - MOST_STEPS // 2, steps.count - MOST_STEPS))
+    chosen = slice(first, first + MOST_STEPS)
+    parts = [
+        StepPart(name, label, busy, [us(ns) for ns in spent[chosen].tolist()])
+        for name, label, busy, spent in _parts(facts.of_every_step)
+        if spent[chosen].any()
+    ]
+    return StepSeries(first, shown, steps.names[chosen], parts)
+
+
+def _parts(facts: Facts) -> list[tuple[str, str, bool, I8]]:
+    """Name, label and side of each part, and its time in each step, ns, shape (steps,)."""
+    if not facts.has_gpu:
+        by_phase = facts.cpu_phases.by_step.T
+        return [(*phase, spent) for phase, spent in zip(PHASES, by_phase, strict=True)]
+    gpu, steps = facts.gpu, facts.steps
+    areas = {
+        "compute": gpu.compute,
+        "communication": gpu.exposed_communication,
+        "copies": gpu.exposed_copies,
+    }
+    busy = [(name, BUSY_LABELS[name], True, steps.within(area)) for name, area in areas.items()]
+    return busy + [(cause, LABELS[cause], False, facts.idle.by_step[:, index]) for index, cause in enumerate(CAUSES)]
