@@ -129,8 +129,8 @@ def index() -> str:
         "",
         "One report for each kind of bottleneck, made by `make gallery`. The traces are",
         "[simulated](../../fixtures/README.md), unless the text says that a run was recorded. The reports are static",
-        "and take 0.1 MB each: download one and open it in a browser. Without `--static`, a report takes 2 MB and you",
-        "can zoom its charts.",
+        "and take 0.1 MB each: download one and open it in a browser. Without `--static`, a report also holds every",
+        "span of its timeline, which then zooms.",
     ]
     for page in PAGES:
         lines += [

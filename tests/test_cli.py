@@ -452,7 +452,7 @@ def test_help_imports_nothing_heavy() -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     imported = {line.rpartition("|")[2].strip().partition(".")[0] for line in done.stderr.splitlines()}
     assert "click" in imported
-    assert not imported & {"numpy", "jinja2", "plotly", "pandas", "torch", "msgspec", "orjson", "isal"}
+    assert not imported & {"numpy", "jinja2", "pandas", "torch", "msgspec", "orjson", "isal"}
 
 
 def test_analysis_without_a_report_imports_nothing_heavy(tmp_path: Path) -> None:
@@ -461,4 +461,4 @@ def test_analysis_without_a_report_imports_nothing_heavy(tmp_path: Path) -> None
     done = subprocess.run([*command, "--json", tmp_path / "r.json"], capture_output=True, text=True, check=True)
     imported = {line.rpartition("|")[2].strip().partition(".")[0] for line in done.stderr.splitlines()}
     assert {"numpy", "msgspec"} <= imported
-    assert not imported & {"pandas", "plotly", "torch", "jinja2"}
+    assert not imported & {"pandas", "torch", "jinja2"}

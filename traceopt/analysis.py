@@ -31,7 +31,7 @@ class Analysis(Result, frozen=True):
         return Frames(self)
 
     def to_html(self, *, static: bool = False) -> str:
-        """The HTML report. With `static` it has no Plotly: a tenth of the size, but no zoom."""
+        """The HTML report. With `static` it leaves the spans out: small, but the timeline does not zoom."""
         from traceopt.reports.html.page import render_html
 
         return render_html(self, static=static)

@@ -25,7 +25,7 @@ def render_comparison_html(comparison: Comparison) -> str:
         report.environment()
         .get_template("compare.html.j2")
         .render(
-            csp=report.content_security_policy([script.encode() for script in scripts]),
+            csp=report.content_security_policy(scripts),
             css=Markup(report.template_text("report.css")),  # noqa: S704
             head_script=head_script,
             main_script=main_script,

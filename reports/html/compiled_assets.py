@@ -1,10 +1,9 @@
-"""Files compiled once and cached next to the package, where and when Python caches compiled modules."""
+"""Templates compiled once and cached next to the package, where and when Python caches compiled modules."""
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
 from contextlib import suppress
 from importlib.util import cache_from_source
 from pathlib import Path
@@ -13,16 +12,6 @@ import jinja2
 from jinja2.bccache import Bucket
 
 from traceopt.version import __version__
-
-
-def cached(name: str, key: bytes, make: Callable[[], bytes]) -> bytes:
-    """The result of `make`, from the cache file of this name if that was made for the same key."""
-    data = _read(name)
-    if data.startswith(key):
-        return data[len(key) :]
-    made = make()
-    _write(name, key + made)
-    return made
 
 
 class CompiledTemplates(jinja2.BytecodeCache):

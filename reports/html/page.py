@@ -1,4 +1,4 @@
-"""The HTML report: one file without network requests, complete without JavaScript; Plotly is unpacked on demand.
+"""The HTML report: one file without network requests, complete without JavaScript.
 
 A trace is untrusted input. Every string is cleaned, the templates escape everything they print, and a
 Content-Security-Policy allows only the scripts whose hashes it lists.
@@ -7,7 +7,6 @@ Content-Security-Policy allows only the scripts whose hashes it lists.
 from __future__ import annotations
 
 import base64
-import importlib.util
 import json
 from functools import lru_cache
 from hashlib import sha256
@@ -17,10 +16,10 @@ from typing import Any
 import jinja2
 import orjson
 from markupsafe import Markup
-from msgspec.structs import asdict
+from msgspec.structs import asdict, replace
 
-from traceopt.reports.html import plotly_figures, rank_chart, step_strip, timeline_svg
-from traceopt.reports.html.compiled_assets import CompiledTemplates, cached
+from traceopt.reports.html import rank_chart, span_view, step_strip, timeline_svg
+from traceopt.reports.html.compiled_assets import CompiledTemplates
 from traceopt.reports.html.readouts import readouts
 from traceopt.reports.words import (
     headline,
@@ -51,47 +50,48 @@ FOLDED_ROWS = 15  # rows visible at first, and in print; a click shows the rest
 FILE_ROWS = 16
 EVIDENCE_ROWS = 20
 
-PLOTLY_GZIP_LEVEL = 6  # 0.13 s for 1.47 MB; level 9 takes 50 % longer and saves 3 kB
-
 
 def render_html(result: Result, *, static: bool = False) -> str:
-    """The report as one HTML page. `static` leaves Plotly out: a tenth of the size, but no zoom."""
+    """The report as one HTML page. `static` leaves the spans out, so that the timeline does not zoom, but the page is
+    small.
+    """
+    if static:
+        result = without_spans(result)
     document = for_display(result)
-    head_script, main_script = template_text("head.js"), template_text("main.js")
-    scripts = [head_script.encode(), main_script.encode()]
-    packed: dict[str, str] = {}
-    step_figures = {} if static else _figures(document)
-    if step_figures:
-        plotly = plotly_source()
-        scripts.append(plotly)
-        packed = {"plotly": _packed_plotly(plotly), "figures": packing.pack(orjson.dumps(step_figures))}
     view = _view(document)
+    spans = span_view.span_view(document, view["all_cards"], view["idle_word"])
+    head_script, main_script, timeline_script = map(template_text, ("head.js", "main.js", "timeline.js"))
+    packed = {}
     under_pointer = readouts(document, view["steps"], view["rank_drawing"])
     if under_pointer:
         packed["readouts"] = packing.pack(orjson.dumps(under_pointer, default=asdict))
+    if spans is not None:
+        packed["spans"] = packing.pack(orjson.dumps(spans))
     return (
         environment()
         .get_template("report.html.j2")
         .render(
-            csp=content_security_policy(scripts),
+            csp=content_security_policy([head_script, main_script, timeline_script]),
             css=Markup(template_text("report.css")),  # noqa: S704 (our own file)
             head_script=Markup(head_script),  # noqa: S704
             main_script=Markup(main_script),  # noqa: S704
+            timeline_script=Markup(timeline_script),  # noqa: S704
+            interactive=spans is not None,
+            span_key=[] if spans is None else list(dict.fromkeys(spans["categories"])),
+            has_python=spans is not None and ("python", "Python") in spans["categories"],
             result_id=RESULT_ID,
             result_script=_embedded(to_json(result)),
             packed=packed,
-            interactive=bool(step_figures),
             **view,
         )
     )
 
 
-def plotly_source() -> bytes:
-    """plotly.min.js as the installed plotly package ships it, found without importing that package."""
-    spec = importlib.util.find_spec("plotly")
-    if spec is None or not spec.submodule_search_locations:
-        raise ModuleNotFoundError("plotly is not installed; render the report with --static or install plotly")
-    return (Path(spec.submodule_search_locations[0]) / "package_data" / "plotly.min.js").read_bytes()
+def without_spans(result: Result) -> Result:
+    """The document without the table of spans, which is most of a large one."""
+    if result.timeline is None or result.timeline.table is None:
+        return result
+    return replace(result, timeline=replace(result.timeline, table=None))
 
 
 def _view(document: Result) -> dict[str, Any]:
@@ -101,6 +101,9 @@ def _view(document: Result) -> dict[str, Any]:
     timeline = None if document.timeline is None else timeline_svg.draw_timeline(document.timeline, idle_word)
     all_cards, groups = sentences.cards(document), sentences.groups(document)
     return {
+        "all_cards": all_cards,
+        "idle_word": idle_word,
+        "left_out": span_view.left_out(document),
         "result": document,
         "words": words,
         "on_cpu": sentences.on_cpu(document),
@@ -139,16 +142,6 @@ def _view(document: Result) -> dict[str, Any]:
         "gemm_caption": sentences.gemm_caption(document),
         "timeline_caption": sentences.timeline_caption(document, timeline is not None and timeline.band is not None),
     }
-
-
-def _figures(document: Result) -> dict[str, plotly_figures.Figure]:
-    drawn = {}
-    idle_word = (
-        None if sentences.on_cpu(document) or document.gpu.busy_share is None else sentences.sides(document).idle
-    )
-    if document.timeline is not None and document.timeline.duration_us > 0:
-        drawn["timeline"] = plotly_figures.timeline_figure(document.timeline, idle_word)
-    return drawn
 
 
 @lru_cache(maxsize=1)
@@ -193,8 +186,6 @@ def environment() -> jinja2.Environment:
         FILE_ROWS=FILE_ROWS,
         EVIDENCE_ROWS=EVIDENCE_ROWS,
         NOT_RECORDED=quantities.NOT_RECORDED,
-        ZOOM_SPANS=plotly_figures.ZOOM_SPANS,
-        BINS=timeline_svg.BINS,
         MOST_ROWS=rank_chart.MOST_ROWS,
         plan_ms=plan_numbers.plan_ms,
         row_numbers=plan_numbers.row_numbers,
@@ -222,18 +213,12 @@ def template_text(name: str) -> str:
     return "\n".join(line.strip() for line in lines if line.strip())
 
 
-def content_security_policy(scripts: list[bytes]) -> str:
-    hashes = " ".join(f"'sha256-{base64.b64encode(sha256(script).digest()).decode()}'" for script in scripts)
+def content_security_policy(scripts: list[str]) -> str:
+    hashes = " ".join(f"'sha256-{base64.b64encode(sha256(script.encode()).digest()).decode()}'" for script in scripts)
     return (
         f"default-src 'none'; script-src {hashes}; style-src 'unsafe-inline'; "
         "img-src data: blob:; base-uri 'none'; form-action 'none'"
     )
-
-
-@lru_cache(maxsize=1)
-def _packed_plotly(source: bytes) -> str:
-    key = f"{packing.ENCODING} {PLOTLY_GZIP_LEVEL} {sha256(source).hexdigest()}\n".encode()
-    return cached("plotly", key, lambda: packing.pack(source, PLOTLY_GZIP_LEVEL).encode()).decode()
 
 
 def _embedded(document: bytes) -> Markup:

@@ -7,12 +7,12 @@ from collections import defaultdict
 
 from msgspec import Struct
 
-from traceopt.reports.words.part_styles import DENSE_LANE_SPANS, part_style, span_colour, span_words
+from traceopt.reports.words.part_styles import part_style, span_colour, span_words
 from traceopt.result import quantities
 from traceopt.result.document import Memory
-from traceopt.result.rows import Lane, MemoryPoint, Span, Stall, Timeline
+from traceopt.result.rows import Lane, MemoryPoint, Span, Timeline
+from traceopt.result.spans import Stall
 
-BINS = 206  # columns of an occupancy lane: two pixels each on a phone
 LEVELS = 5  # steps of opacity
 NAMED_SPAN_SHARE = 0.06  # narrower bars have no name
 BAND_SHARE = 0.02  # the largest stall is shaded if it takes at least this share of the step
@@ -31,7 +31,7 @@ class Bar(Struct, frozen=True):
 
 
 class OccupancyPath(Struct, frozen=True):
-    """Bins of one colour and opacity as one SVG path in a viewBox of BINS x 1."""
+    """Parts of the step with one colour and opacity, as one SVG path in a viewBox of `LaneDrawing.parts` x 1."""
 
     colour: str
     opacity: float
@@ -49,6 +49,7 @@ class LaneDrawing(Struct, frozen=True):
     lane: Lane
     bars: list[Bar]
     occupancy: list[OccupancyPath]
+    parts: int  # of the occupancy
     stalls: list[StallBar]
 
 
@@ -143,7 +144,7 @@ def _stall_bar(stall: Stall, duration_us: float, label: str) -> StallBar:
 def _draw_lane(lane: Lane, stalls: list[Stall], duration_us: float) -> LaneDrawing:
     """The bars of a lane. A dense lane has only the long ones, on top of the occupancy of all."""
     stall_bars = [_stall_bar(stall, duration_us, stall.label) for stall in stalls]
-    dense = len(lane.spans) > DENSE_LANE_SPANS
+    dense = bool(lane.occupancy)
     drawn = [span for span in lane.spans if span.duration_us >= NAMED_SPAN_SHARE * duration_us] if dense else lane.spans
     bars = [
         Bar(
@@ -154,7 +155,8 @@ def _draw_lane(lane: Lane, stalls: list[Stall], duration_us: float) -> LaneDrawi
         )
         for span, start, end in _uncovered(drawn)
     ]
-    return LaneDrawing(lane, bars, _occupancy(lane, duration_us) if dense else [], stall_bars)
+    parts = len(lane.occupancy[0].shares) if dense else 0
+    return LaneDrawing(lane, bars, _occupancy(lane), parts, stall_bars)
 
 
 def _uncovered(spans: list[Span]) -> list[tuple[Span, float, float]]:
@@ -169,22 +171,14 @@ def _uncovered(spans: list[Span]) -> list[tuple[Span, float, float]]:
     return sorted(pieces, key=lambda piece: piece[1])
 
 
-def _occupancy(lane: Lane, duration_us: float) -> list[OccupancyPath]:
-    """Each bin in the colour that fills most of it. Its opacity is the filled share, in LEVELS steps."""
-    filled: dict[str, list[float]] = {}
-    width_us = duration_us / BINS
-    for span in lane.spans:
-        row = filled.setdefault(span_colour(span.category), [0.0] * BINS)
-        start, end = max(0.0, span.start_us), min(duration_us, span.start_us + span.duration_us)
-        for column in range(int(start / width_us), min(BINS, int(end / width_us) + 1)):
-            overlap = min(end, (column + 1) * width_us) - max(start, column * width_us)
-            row[column] += max(0.0, overlap) / width_us
+def _occupancy(lane: Lane) -> list[OccupancyPath]:
+    """Each part of the step in the colour that fills most of it. Its opacity is the filled share, in LEVELS steps."""
     columns: dict[tuple[str, int], list[int]] = defaultdict(list)
-    for column in range(BINS):
-        colour = max(filled, key=lambda name: filled[name][column])
-        level = round(min(1.0, sum(row[column] for row in filled.values())) * LEVELS)
+    for column, shares in enumerate(zip(*(filled.shares for filled in lane.occupancy), strict=True)):
+        fullest = max(range(len(shares)), key=lambda index: shares[index])
+        level = round(min(1.0, sum(shares)) * LEVELS)
         if level:
-            columns[colour, level].append(column)
+            columns[span_colour(lane.occupancy[fullest].category), level].append(column)
     return [
         OccupancyPath(colour, round(0.15 + 0.85 * level / LEVELS, 2), _runs(bins))
         for (colour, level), bins in columns.items()

@@ -9,8 +9,6 @@ from collections.abc import Set
 
 from msgspec import Struct
 
-DENSE_LANE_SPANS = 40  # lanes with more spans are drawn as occupancy: on a phone their bars would look solid
-
 
 class PartStyle(Struct, frozen=True):
     """`colour` is a token of report.css, `pattern` one of its `p-` classes, `detail` explains the part."""
@@ -60,6 +58,9 @@ PARTS: dict[str, PartStyle] = {
 # Timeline spans by category: their colour, and their name in the key below the chart.
 SPANS: dict[str, tuple[str, str]] = {
     "cpu": ("cpu", "CPU working"),
+    "python": ("python", "Python"),
+    "annotation": ("range", "Annotation"),
+    "runtime": ("launch", "Launches and other calls"),
     "wait": ("wait", "CPU waiting"),
     "loader": ("loader", "Waiting for data"),
     "input": ("loader", "Preprocessing"),
@@ -88,6 +89,11 @@ def part_style(name: str, busy: bool) -> PartStyle:
 
 def span_colour(category: str) -> str:
     return SPANS.get(category, _OTHER_SPAN)[0]
+
+
+def span_look(category: str) -> tuple[str, str]:
+    """Colour and name of a category."""
+    return SPANS.get(category, _OTHER_SPAN)
 
 
 def span_words(categories: Set[str]) -> list[tuple[str, str]]:

@@ -10,7 +10,6 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from traceopt.reports.words import safe_text
-from traceopt.reports.words.part_styles import DENSE_LANE_SPANS
 from traceopt.result import quantities
 from traceopt.result.document import CheckStatus, Result, ServingPhase, TensorCores
 from traceopt.result.finding import Finding
@@ -369,10 +368,7 @@ def timeline_caption(result: Result, shaded: bool) -> str:
     sentences = [", ".join([*steps, rank] if rank else steps) + "."]
     if shaded:
         sentences.append(f"Shaded: the longest gap without {'model' if on_cpu(result) else 'GPU'} work.")
-    drawn, total = sum(len(lane.spans) for lane in timeline.lanes), sum(lane.total for lane in timeline.lanes)
-    if drawn < total:
-        sentences.append(f"Drawn: the {drawn:,} longest of {total:,} spans.")
-    if any(len(lane.spans) > DENSE_LANE_SPANS for lane in timeline.lanes):
+    if any(lane.occupancy for lane in timeline.lanes):
         sentences.append("Dense lanes show how busy each moment is.")
     return " ".join(sentences)
 

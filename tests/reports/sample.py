@@ -8,6 +8,7 @@ from __future__ import annotations
 import random
 from typing import Any
 
+import numpy as np
 from msgspec import Struct
 from msgspec.structs import asdict, replace
 
@@ -33,6 +34,7 @@ from traceopt.result.document import (
     TraceFile,
 )
 from traceopt.result.finding import Evidence, Finding, Fix, Location, Saving
+from traceopt.result.packing import pack_columns
 from traceopt.result.rows import (
     BreakdownPart,
     Collective,
@@ -43,15 +45,16 @@ from traceopt.result.rows import (
     Lane,
     MemoryPart,
     MemoryPoint,
+    Occupancy,
     Op,
     PlanRow,
     RankRow,
     Span,
-    Stall,
     StepPart,
     StepSeries,
     Timeline,
 )
+from traceopt.result.spans import COLUMNS, STREAM_COLUMNS, SpanLane, SpanTable, Stall, StepWindow
 
 GIB = 1 << 30
 STEP_US = 412_000.0
@@ -103,6 +106,17 @@ def _spread(start: float, end: float, busy: float, names: list[str], category: s
     return spans
 
 
+def _occupancy(spans: list[Span]) -> Occupancy:
+    """How full each of 206 parts of the step is."""
+    width = STEP_US / 206
+    shares = []
+    for part in range(206):
+        low, high = part * width, (part + 1) * width
+        filled = sum(max(0.0, min(high, s.start_us + s.duration_us) - max(low, s.start_us)) for s in spans)
+        shares.append(round(min(1.0, filled / width), 6))
+    return Occupancy("compute", shares)
+
+
 def _timeline() -> Timeline:
     forward = ["cutlass_80_simt_sgemm_128x256", "fmha_cutlassF_f32", "vectorized_elementwise_kernel"]
     compute = [
@@ -126,7 +140,7 @@ def _timeline() -> Timeline:
         Lane("loader", "Data loader", "main process", [span(0, 196, "DataLoader.__next__", "loader")], 1),
         Lane("cpu", "CPU main thread", "tid 41", main, 8),
         Lane("autograd", "CPU autograd thread", "tid 97", [span(241, 292, "autograd engine", "cpu")], 1),
-        Lane("gpu", "GPU compute", "stream 7", compute, 1802),
+        Lane("gpu", "GPU compute", "stream 7", compute, 1802, [_occupancy(compute)]),
         Lane("copy", "GPU copies", "stream 7", [span(196, 211, "Memcpy HtoD (Pageable -> Device)", "copy")], 1),
         Lane("nccl", "GPU NCCL", "stream 20", [span(287, 306, nccl, "comm"), span(308, 346, nccl, "comm")], 2),
     ]
@@ -134,7 +148,7 @@ def _timeline() -> Timeline:
         Stall(9_000, 187_000, "data_loading", "Waiting for data"),
         Stall(346_000, 26_000, "host_sync", "Waiting for the host"),
     ]
-    return Timeline("ProfilerStep#9", STEP_US, lanes, stalls)
+    return Timeline("ProfilerStep#9", STEP_US, lanes, stalls, _spans(stalls))
 
 
 def _series(step_us: list[float]) -> StepSeries:
@@ -148,6 +162,60 @@ def _series(step_us: list[float]) -> StepSeries:
         StepPart("launch", "Waiting for launches", False, launch),
     ]
     return StepSeries(0, 7, [f"ProfilerStep#{number}" for number in range(2, 2 + len(step_us))], parts)
+
+
+def span_table(lanes: list[tuple[SpanLane, list[tuple[float, ...]]]], **lists: Any) -> SpanTable:
+    """A table of lanes with their spans: start and duration (ms) and the codes of COLUMNS; spans of streams go on with
+    the codes of STREAM_COLUMNS and a launch delay (ms).
+    """
+    columns: dict[str, list[int]] = {name: [] for name in (*COLUMNS, *STREAM_COLUMNS)}
+    for lane, spans in lanes:
+        before = 0
+        for start, duration, *codes in spans:
+            now = round(start * 1e6)
+            names = COLUMNS[2:] if lane.kind != "stream" else (*COLUMNS[2:], *STREAM_COLUMNS)
+            values = [now - before, round(duration * 1e6), *codes]
+            if lane.kind == "stream" and codes[-1]:
+                values[-1] = round(codes[-1] * 1e6) + 1
+            for name, value in zip((*COLUMNS[:2], *names), values, strict=True):
+                columns[name].append(int(value))
+            before = now
+    packed = pack_columns(np.array(values, np.int64) for values in columns.values())
+    return SpanTable(lanes=[replace(lane, count=len(spans)) for lane, spans in lanes], columns=packed, **lists)
+
+
+def _spans(stalls: list[Stall]) -> SpanTable:
+    """Step 8 with a loader, an operator inside its Python frame, and two kernels; step 9 with one kernel."""
+    main = SpanLane("activity", "CPU main thread", "thread 41", 0, 0)
+    events = SpanLane("thread", "CPU main thread", "thread 41", 0, 0)
+    stream = SpanLane("stream", "GPU compute", "stream 7", 0, 0)
+    return span_table(
+        [
+            (main, [(0, 196, 0, 0, 0, 0)]),
+            (events, [(1, 390, 1, 1, 1, 0), (200, 30, 2, 2, 2, 1), (205, 2, 3, 3, 2, 0), (225, 1, 3, 3, 2, 0)]),
+            (
+                stream,
+                [
+                    (214, 30, 4, 4, 2, 2, 3, 1, 2, 9),
+                    (258, 60, 5, 4, 0, 0, 0, 0, 0, 0),
+                    (700, 100, 4, 4, 2, 2, 3, 1, 0, 0),
+                ],
+            ),
+        ],
+        steps=[StepWindow(6, "ProfilerStep#8", 0, UNUSUAL_US), StepWindow(7, "ProfilerStep#9", UNUSUAL_US, STEP_US)],
+        names=[
+            "Waiting for data",
+            "train.py(88): train",
+            "aten::addmm",
+            "cudaLaunchKernel",
+            "void cutlass::Kernel2<cutlass_80_simt_sgemm_128x256>(Params)",
+            "fmha_cutlassF_f32",
+        ],
+        categories=["loader", "python", "cpu", "runtime", "compute"],
+        places=[Location("train.py", 88, "train"), Location("model/vit.py", 57)],
+        details=["[[128, 384], [384, 1001]]", "grid 12×8×1, block 256×1×1"],
+        stalls=[replace(stall, start_us=stall.start_us + UNUSUAL_US) for stall in stalls],
+    )
 
 
 def _memory() -> Memory:
@@ -511,7 +579,7 @@ def hostile() -> Result:
 
 
 # Strings that come from the program, not from the trace.
-_FIXED = {"source", "status", "impact", "confidence", "category", "cause"}
+_FIXED = {"source", "status", "impact", "confidence", "category", "cause", "categories", "columns", "kind"}
 _LAST = {"sha256", "gpu_runtime"}  # hostile() handles these last, so that the other strings keep theirs
 
 
@@ -593,13 +661,13 @@ def stress() -> Result:
         kernels=kernels,
         gemms=gemms,
         ops=ops,
-        timeline=replace(base.timeline, lanes=lanes),
+        timeline=replace(base.timeline, lanes=lanes, table=_many_spans(base.timeline.table)),
         memory=replace(base.memory, curve=points),
         step=replace(
             base.step,
-            count=50,
-            typical_steps=list(range(50)),
-            series=_series([round(chance.uniform(4e5, 5e5), 3) for _ in range(50)]),
+            count=400,
+            typical_steps=list(range(400)),
+            series=_series([round(chance.uniform(4e5, 5e5), 3) for _ in range(400)]),
         ),
         ranks=[
             replace(base.ranks[0], rank=index, step_us=round(chance.uniform(400_000, 420_000), 3))
@@ -607,6 +675,16 @@ def stress() -> Result:
         ],
         run=replace(base.run, files=[replace(base.run.files[0], rank=index) for index in range(64)]),
     )
+
+
+def _many_spans(table: SpanTable) -> SpanTable:
+    """As many spans with random times as fit into a report."""
+    chance, count = np.random.default_rng(1), 110_000
+    times = [chance.integers(0, 10_000_000, count), chance.integers(0, 5_000_000, count)]
+    codes = [chance.integers(0, len(table.names), count), *([np.zeros(count, np.int64)] * 3)]
+    none = [np.empty(0, np.int64)] * len(STREAM_COLUMNS)
+    lane = replace(table.lanes[1], count=count, left_out=90_000)
+    return replace(table, lanes=[lane], columns=pack_columns([*times, *codes, *none]))
 
 
 ALL = [rich, cpu_only, empty, unusable, limited, healthy, hostile]

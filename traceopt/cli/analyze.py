@@ -28,7 +28,7 @@ from traceopt.output import emit
 @click.command()
 @click.argument("paths", nargs=-1, required=True, metavar="PATH...")
 @report_options
-@click.option("--static", is_flag=True, help="Write HTML without interactive charts: a smaller file.")
+@click.option("--static", is_flag=True, help="Write HTML without the spans of the timeline: a smaller file.")
 @json_option("result document")
 @format_option("text", "concise", "json", *FORMATS)
 @pull_request_options

@@ -11,7 +11,7 @@ from traceopt.cli.results import write_output
 from traceopt.errors import InputError, one_line
 from traceopt.output import emit
 
-MOST_BYTES = 1 << 28  # of a report; with Plotly it has 2 MB
+MOST_BYTES = 1 << 28  # of a report; a large one has 2 MB
 
 
 @click.command()

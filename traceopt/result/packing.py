@@ -1,4 +1,4 @@
-"""Data embedded in the page: gzip, then base 85, which is 6 % shorter than base64 (125 kB for plotly.js).
+"""Data embedded in the page: gzip, then base 85, which is 6 % shorter than base64.
 
 The alphabet contains no character with a meaning in HTML or JSON, so the text can be anywhere in a page. main.js has
 the decoder.
@@ -8,16 +8,19 @@ from __future__ import annotations
 
 import re
 import zlib
+from collections.abc import Iterable
 from typing import Literal
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 
 ENCODING = "gzip+base85"
 RESULT_ID = "traceopt-result"  # the script element that contains the document
 LARGEST_BYTES = 1 << 27  # unpacked: a hundred times a large document, but not enough to exhaust memory
 ALPHABET = "".join(chr(code) for code in range(33, 127) if chr(code) not in "\"&'<>\\`|~")
 
+_COLUMN_LEVEL = 6  # level 9 takes three times as long and saves 2 %
 _GZIP_WINDOW = 31  # zlib's code for a gzip header without a time: same data, same text
 _POWERS = np.array([85**4, 85**3, 85**2, 85, 1], dtype=np.int64)
 _LETTERS = np.frombuffer(ALPHABET.encode(), dtype=np.uint8)
@@ -36,6 +39,20 @@ def pack(data: bytes, level: int = 9) -> str:
         words = rest
     letters: bytes = _LETTERS[digits].tobytes()
     return str(padding) + letters.decode("ascii")
+
+
+def pack_columns(columns: Iterable[npt.NDArray[np.int64]]) -> str:
+    """Columns of numbers from 0 up, packed. Each is one byte with the number of bytes per value, then the lowest byte
+    of every value, then the next higher byte of every value, and so on, which compresses well.
+    """
+    return pack(b"".join(map(_planes, columns)), _COLUMN_LEVEL)
+
+
+def _planes(values: npt.NDArray[np.int64]) -> bytes:
+    width = (int(values.max(initial=0)).bit_length() + 7) // 8
+    planes = np.ascontiguousarray(values, "<u8").view(np.uint8).reshape(-1, 8)[:, :width]
+    data: bytes = planes.T.tobytes()
+    return bytes([width]) + data
 
 
 def unpack(text: str) -> bytes:

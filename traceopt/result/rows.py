@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from traceopt.result.field_notes import note
 from traceopt.result.finding import Location
+from traceopt.result.spans import SpanTable, Stall
 
 
 class BreakdownPart(Struct, frozen=True):
@@ -159,6 +160,13 @@ class Span(Struct, frozen=True):
     ]
 
 
+class Occupancy(Struct, frozen=True):
+    """How full the parts of a lane are with spans of one category."""
+
+    category: Annotated[str, note("what the spans are, as in Span")]
+    shares: Annotated[list[float], note("of each of equally long parts of the step, the time that spans fill", "share")]
+
+
 class Lane(Struct, frozen=True):
     """A thread or a stream on the timeline."""
 
@@ -167,16 +175,9 @@ class Lane(Struct, frozen=True):
     detail: Annotated[str, note("what runs there")]
     spans: Annotated[list[Span], note("the longest spans, in order of time")]
     total: Annotated[int, note("how many spans lie in the step")]
-
-
-class Stall(Struct, frozen=True):
-    """A stretch of the shown step without GPU work."""
-
-    start_us: Annotated[float, note("time since the step began", "us")]
-    duration_us: Annotated[float, note("duration", "us")]
-    cause: Annotated[str, note("key of the part in the breakdown")]
-    label: Annotated[str, note("the cause in words")]
-    location: Annotated[Location | None, note("line of the user's code that the host ran")] = None
+    occupancy: Annotated[
+        list[Occupancy], note("how full each part of the step is with all of these spans; empty for a few spans")
+    ] = field(default_factory=list)
 
 
 class Timeline(Struct, frozen=True):
@@ -186,6 +187,9 @@ class Timeline(Struct, frozen=True):
     duration_us: Annotated[float, note("duration of the step", "us")]
     lanes: Annotated[list[Lane], note("threads and streams")]
     stalls: Annotated[list[Stall], note("stretches without GPU work")]
+    table: Annotated[
+        SpanTable | None, note("every span of this step and the steps around it; null in a report that cannot zoom")
+    ] = None
 
 
 class PlanRow(Struct, frozen=True):

@@ -29,7 +29,6 @@
       /* the choice then only lasts as long as the page */
     }
     labelTheme();
-    drawn.forEach(draw);
   };
 
   /* Copy buttons: data-copy names the <pre> whose lines are copied. */
@@ -235,6 +234,9 @@
         choose(index);
       }
     };
+    box.addEventListener("choose-step", function (event) {
+      choose(event.detail);
+    });
     box.setAttribute("aria-valuemax", readout.text.length);
     box.setAttribute("aria-valuetext", "none chosen");
     marker.hidden = true;
@@ -245,7 +247,7 @@
     }
   }
   if (one("#readouts-gz") && window.DecompressionStream) {
-    unpack("readouts-gz").then(function (text) {
+    unpackById("readouts-gz").then(function (text) {
       var readouts = JSON.parse(text);
       all(".scrub").forEach(function (box) {
         scrub(box, readouts[box.dataset.chart]);
@@ -253,14 +255,8 @@
     });
   }
 
-  /* Plotly is unpacked when it is first needed. */
-  var drawn = [];
-  var library = null;
-  var figures = null;
-
   /* The encoding of traceopt/result/packing.py: gzip in base 85, preceded by the number of padding bytes. */
-  function unpack(id) {
-    var text = document.getElementById(id).textContent.trim();
+  function unpackBytes(text) {
     var digitOf = {};
     var digit = 0;
     for (var code = 33; code < 127; code++) {
@@ -279,95 +275,17 @@
     }
     var packed = bytes.subarray(0, bytes.length - Number(text[0]));
     var stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("gzip"));
-    return new Response(stream).text();
-  }
-  function load() {
-    if (library) {
-      return library;
-    }
-    if (!window.DecompressionStream) {
-      return Promise.reject(new Error("This browser cannot unpack the charts."));
-    }
-    library = Promise.all([unpack("plotly-gz"), unpack("figures-gz")]).then(function (texts) {
-      var script = document.createElement("script");
-      script.textContent = texts[0];
-      document.head.appendChild(script);
-      if (!window.Plotly) {
-        throw new Error("The browser blocked the chart library.");
-      }
-      figures = JSON.parse(texts[1]);
-    });
-    return library;
-  }
-  /* Figures name colours as var(--token), but Plotly needs the values of the current theme. */
-  function themed(figure) {
-    var styles = getComputedStyle(root);
-    return JSON.parse(JSON.stringify(figure), function (key, value) {
-      var isToken = typeof value === "string" && value.slice(0, 6) === "var(--";
-      return isToken ? styles.getPropertyValue(value.slice(4, -1)).trim() : value;
+    return new Response(stream).arrayBuffer().then(function (buffer) {
+      return new Uint8Array(buffer);
     });
   }
-  /* On a wide screen the lanes' names are left of the bars, as in the static timeline. */
-  function namesToTheLeft(layout) {
-    var width = parseInt(getComputedStyle(one("#timeline-box")).getPropertyValue("--lab"), 10);
-    layout.margin.l = width;
-    layout.annotations.forEach(function (annotation) {
-      if (annotation.name === "lane") {
-        annotation.y -= 0.47;
-        annotation.xshift = -width;
-      }
+  function unpackText(text) {
+    return unpackBytes(text).then(function (bytes) {
+      return new TextDecoder().decode(bytes);
     });
   }
-  /* Milliseconds as in the tables: measured() of traceopt/result/quantities.py. */
-  function measured(ms) {
-    if (ms === 0) {
-      return "0";
-    }
-    return ms < 1 ? ms.toPrecision(2) : ms.toLocaleString("en-US", { minimumFractionDigits: 1, maximumFractionDigits: 1 });
+  function unpackById(id) {
+    return unpackText(document.getElementById(id).textContent.trim());
   }
-  /* The hover text of a bar: its name, its start, its duration. */
-  function addTimes(trace) {
-    if (trace.base) {
-      trace.customdata = trace.customdata.map(function (names, index) {
-        return [names[0], measured(trace.base[index]), measured(trace.x[index])];
-      });
-    }
-  }
-  function draw(name) {
-    var figure = themed(figures[name]);
-    figure.data.forEach(addTimes);
-    var box = document.getElementById(name + "-plot");
-    if (name === "timeline" && box.parentNode.clientWidth > 700) {
-      namesToTheLeft(figure.layout);
-    }
-    var options = { displaylogo: false, responsive: true, displayModeBar: false, scrollZoom: false };
-    return window.Plotly.react(box, figure.data, figure.layout, options).then(function () {
-      if (drawn.indexOf(name) < 0) {
-        drawn.push(name);
-      }
-      one(".static", box.parentNode).classList.add("hide");
-      box.dataset.drawn = "yes";
-    });
-  }
-  all(".zoom").forEach(function (button) {
-    button.onclick = function () {
-      var name = button.dataset.chart;
-      var message = one("#" + name + "-message");
-      button.disabled = true;
-      load()
-        .then(function () {
-          return draw(name);
-        })
-        .then(
-          function () {
-            button.hidden = true;
-            message.textContent = "Drag to zoom, double-click to reset, hover for " + (name === "timeline" ? "names." : "numbers.");
-          },
-          function (error) {
-            button.hidden = true;
-            message.textContent = error.message + " The static chart is complete.";
-          }
-        );
-    };
-  });
+  window.traceopt = { unpackBytes: unpackBytes, unpackText: unpackText, unpackById: unpackById };
 })();

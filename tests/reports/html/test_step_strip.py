@@ -40,7 +40,7 @@ def test_many_steps_are_drawn_as_paths() -> None:
     assert len(strip.columns) > MOST_PATTERNED
     assert not strip.patterned
     assert len(strip.labelled) <= 12
-    assert strip.parts[0].path.count("M") == 50
+    assert strip.parts[0].path.count("M") == 400
     rich = sample.rich()
     assert rich.step.series is not None
     part_of_run = replace(rich, step=replace(rich.step, count=900, series=replace(rich.step.series, first=300)))

@@ -1,0 +1,81 @@
+"""What timeline.js needs to draw the spans, in words: names, colors, lines, and the fix that concerns each."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from traceopt.reports.words import concerned, names
+from traceopt.reports.words.part_styles import part_style, span_look
+from traceopt.reports.words.sentences import Card
+from traceopt.result.document import Result
+from traceopt.result.spans import COLUMNS, STREAM_COLUMNS
+
+US_PER_MS = 1_000
+
+
+def span_view(document: Result, cards: list[Card], idle_word: str | None) -> dict[str, Any] | None:
+    """None if the document has no spans. Times are ms since the table's zero; the columns stay in the document."""
+    table = None if document.timeline is None else document.timeline.table
+    if table is None or not table.lanes or not table.steps:
+        return None
+    shown = document.step.series.shown if document.step.series is not None else table.steps[0].step
+    return {
+        "columns": COLUMNS,
+        "streamColumns": STREAM_COLUMNS,
+        "names": table.names,
+        "labels": [names.short_kernel_name(name) for name in table.names],
+        "places": [str(place) + (f" in {place.function}" if place.function else "") for place in table.places],
+        "details": table.details,
+        "categories": [span_look(category) for category in table.categories],
+        "lanes": [
+            {"kind": lane.kind, "name": lane.name, "detail": lane.detail, "count": lane.count} for lane in table.lanes
+        ],
+        "steps": [
+            {
+                "step": step.step,
+                "name": step.name,
+                "start": step.start_us / US_PER_MS,
+                "end": (step.start_us + step.duration_us) / US_PER_MS,
+            }
+            for step in table.steps
+        ],
+        "shown": next((index for index, step in enumerate(table.steps) if step.step == shown), 0),
+        "first": document.step.series.first if document.step.series is not None else 0,
+        "stalls": [
+            {
+                "start": stall.start_us / US_PER_MS,
+                "end": (stall.start_us + stall.duration_us) / US_PER_MS,
+                "label": stall.label,
+                "color": part_style(stall.cause, busy=False).colour,
+                "place": "" if stall.location is None else str(stall.location),
+                "fix": concerned.card_of_stall(cards, stall),
+            }
+            for stall in table.stalls
+        ],
+        "idle": idle_word or "Stall",
+        "fixes": [{"text": _fix(card), "anchor": card.anchor} for card in cards],
+        "placeFixes": [concerned.cards_of_place(cards, place) for place in table.places],
+        "nameFixes": [concerned.cards_of_name(cards, name, names.short_kernel_name(name)) for name in table.names],
+    }
+
+
+def _fix(card: Card) -> str:
+    """ "1. Load data in worker processes", as in the list of fixes."""
+    return card.finding.title if card.number is None else f"{card.number}. {card.finding.title}"
+
+
+def left_out(document: Result) -> str:
+    """Which steps and spans the timeline does not have, and why; "" if it has them all."""
+    table = None if document.timeline is None else document.timeline.table
+    if table is None:
+        return ""
+    sentences = []
+    missing = sum(lane.left_out for lane in table.lanes)
+    if missing:
+        count = sum(lane.count for lane in table.lanes)
+        sentences.append(f"The report holds the {count:,} longest of {count + missing:,} spans, to keep it small.")
+    if len(table.steps) < document.step.count:
+        first, last = table.steps[0], table.steps[-1]
+        held = first.name if first is last else f"{first.name} to {last.name}"
+        sentences.append(f"It holds the spans of {held}; all {document.step.count:,} steps would make it too large.")
+    return " ".join(sentences)

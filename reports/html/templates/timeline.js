@@ -1,0 +1,969 @@
+/* The timeline that zooms: every span of traceopt/result/spans.py on a canvas. Names are only ever drawn or set as text. */
+(function () {
+  "use strict";
+
+  var tools = window.traceopt; /* of main.js */
+  var canvas = document.getElementById("span-canvas");
+  if (!canvas || !window.DecompressionStream) {
+    return;
+  }
+  var box = document.getElementById("span-viewer");
+  var scroller = canvas.parentNode;
+  var extent = document.getElementById("span-extent");
+  var details = document.getElementById("span-details");
+  var search = document.getElementById("span-search");
+  var found = document.getElementById("span-found");
+  var pythonBox = document.getElementById("span-python");
+  var stepName = document.getElementById("span-step");
+  var pen = canvas.getContext("2d");
+
+  var AXIS = 24; /* heights in pixels */
+  var TALL = 22;
+  var LOW = 16;
+  var HEADER = 18;
+  var LANE_GAP = 8;
+  var LETTER = 6.1; /* mean width of a letter of a label */
+  var SMALLEST_VIEW = 2e-5; /* ms */
+  var WIDE = 700;
+
+  var view = null; /* what span_view.py wrote */
+  var start, duration, end, name, category, place, detail; /* of every span; stalls come last */
+  var operator, operatorDetail, launchLane, launchDelay; /* of spans of streams */
+  var laneOf, rowOf, streamFirst;
+  var lanes = []; /* {kind, name, detail, first, count, rows, top} */
+  var rows = []; /* {lane, spans, y, height} from top to bottom */
+  var spanCount, firstStall;
+  var from = 0, to = 1, least = 0, most = 1; /* ms */
+  var chosenStep = 0;
+  var selected = -1;
+  var matches = null; /* by name, while there is something to find */
+  var hits = []; /* the spans found, in order of time */
+  var colors = {};
+  var width = 0, height = 0, gutter = 0;
+  var asked = false;
+
+  /* Reading the data */
+
+  function columnReader(bytes) {
+    var at = 0;
+    return function (count) {
+      var values = new Float64Array(count);
+      var planes = bytes[at++];
+      var unit = 1;
+      for (var plane = 0; plane < planes; plane++) {
+        for (var i = 0; i < count; i++) {
+          values[i] += bytes[at + i] * unit;
+        }
+        at += count;
+        unit *= 256;
+      }
+      return values;
+    };
+  }
+  function read(given, bytes) {
+    view = given;
+    spanCount = 0;
+    var streamCount = 0;
+    view.lanes.forEach(function (lane) {
+      spanCount += lane.count;
+      streamCount += lane.kind === "stream" ? lane.count : 0;
+    });
+    streamFirst = spanCount - streamCount;
+    firstStall = spanCount;
+    var next = columnReader(bytes);
+    var all = {};
+    view.columns.forEach(function (column) {
+      all[column] = next(spanCount);
+    });
+    view.streamColumns.forEach(function (column) {
+      all[column] = next(streamCount);
+    });
+    var total = spanCount + view.stalls.length;
+    start = new Float64Array(total);
+    end = new Float64Array(total);
+    duration = new Float64Array(total);
+    name = new Int32Array(total);
+    category = new Int32Array(total);
+    place = new Int32Array(total);
+    detail = new Int32Array(total);
+    laneOf = new Int32Array(total);
+    rowOf = new Int32Array(total);
+    operator = all.operator;
+    operatorDetail = all.operator_detail;
+    launchLane = all.launch_thread;
+    launchDelay = all.launch_delay;
+    var index = 0;
+    view.lanes.forEach(function (lane, number) {
+      var now = 0;
+      lanes.push({ kind: lane.kind, name: lane.name, detail: lane.detail, first: index, count: lane.count });
+      for (var last = index + lane.count; index < last; index++) {
+        now += all.start[index];
+        start[index] = now / 1e6;
+        duration[index] = all.duration[index] / 1e6;
+        end[index] = start[index] + duration[index];
+        name[index] = all.name[index];
+        category[index] = all.category[index];
+        place[index] = all.place[index] - 1;
+        detail[index] = all.detail[index] - 1;
+        laneOf[index] = number;
+      }
+    });
+    addStalls();
+    least = view.steps[0].start;
+    most = view.steps[view.steps.length - 1].end;
+    for (index = 0; index < spanCount; index++) {
+      if (lanes[laneOf[index]].kind === "stream") {
+        least = Math.min(least, start[index]);
+        most = Math.max(most, end[index]);
+      }
+    }
+  }
+  /* Stalls are spans of a lane of their own, so that they are found and chosen like spans. */
+  function addStalls() {
+    if (!view.stalls.length) {
+      return;
+    }
+    var labels = {};
+    view.stalls.sort(function (a, b) {
+      return a.start - b.start;
+    });
+    view.stalls.forEach(function (stall, number) {
+      var index = firstStall + number;
+      if (labels[stall.label] === undefined) {
+        labels[stall.label] = view.names.length;
+        view.names.push(stall.label);
+        view.labels.push(stall.label);
+        view.nameFixes.push([]);
+      }
+      start[index] = stall.start;
+      end[index] = stall.end;
+      duration[index] = stall.end - stall.start;
+      name[index] = labels[stall.label];
+      category[index] = -1;
+      place[index] = detail[index] = -1;
+      laneOf[index] = lanes.length;
+    });
+    lanes.push({ kind: "stalls", name: view.idle, detail: "", first: firstStall, count: view.stalls.length });
+  }
+
+  /* Layout: a thread has a row for each level of nesting. */
+
+  function isHidden(index) {
+    return !pythonBox.checked && category[index] >= 0 && view.categories[category[index]][0] === "python";
+  }
+  function rowsOf(lane) {
+    var open = [];
+    var made = [];
+    for (var index = lane.first; index < lane.first + lane.count; index++) {
+      if (lane.kind === "thread" && isHidden(index)) {
+        rowOf[index] = -1;
+        continue;
+      }
+      var level = 0;
+      if (lane.kind !== "activity") {
+        while (level < open.length && open[level] > start[index] + 1e-9) {
+          level++;
+        }
+        open.length = level;
+        open.push(Math.max(end[index], start[index] + 1e-6));
+      }
+      if (!made[level]) {
+        made[level] = [];
+      }
+      made[level].push(index);
+    }
+    return made.filter(Boolean);
+  }
+  function layOut() {
+    rows = [];
+    gutter = width > WIDE ? 158 : 0;
+    var y = AXIS + 2;
+    var kinds = ["stalls", "activity", "stream", "thread"]; /* the overview comes before the nested events */
+    var ordered = kinds.map(function (kind) {
+      return lanes.filter(function (lane) { return lane.kind === kind; });
+    });
+    [].concat.apply([], ordered).forEach(function (lane) {
+      var made = rowsOf(lane);
+      if (!made.length) {
+        lane.top = -1;
+        return;
+      }
+      lane.top = y;
+      y += gutter ? 0 : HEADER;
+      made.forEach(function (spans) {
+        var tall = lane.kind === "thread" ? LOW : TALL;
+        for (var i = 0; i < spans.length; i++) {
+          rowOf[spans[i]] = rows.length;
+        }
+        rows.push({ lane: lane, spans: Int32Array.from(spans), y: y, height: tall });
+        y += tall + 1;
+      });
+      y = Math.max(y, gutter ? lane.top + 30 : 0) + LANE_GAP;
+    });
+    height = Math.max(120, Math.min(y, Math.round(innerHeight * 0.7)));
+    extent.style.height = y + "px";
+    scroller.style.height = height + "px";
+    resize();
+  }
+  function resize() {
+    var ratio = window.devicePixelRatio || 1;
+    canvas.width = Math.round(width * ratio);
+    canvas.height = Math.round(height * ratio);
+    canvas.style.width = width + "px";
+    canvas.style.height = height + "px";
+    pen.setTransform(ratio, 0, 0, ratio, 0, 0);
+    ask();
+  }
+  function measure() {
+    var now = scroller.clientWidth;
+    if (now && now !== width) {
+      width = now;
+      layOut();
+    }
+  }
+  function readColors() {
+    var styles = getComputedStyle(document.documentElement);
+    ["ink", "mute", "card", "grid", "line2", "link", "wait", "shade"].forEach(function (token) {
+      colors[token] = styles.getPropertyValue("--" + token).trim();
+    });
+    view.categories.concat(view.stalls.map(function (stall) { return [stall.color]; })).forEach(function (look) {
+      colors[look[0]] = styles.getPropertyValue("--" + look[0]).trim();
+    });
+  }
+
+  /* Drawing */
+
+  function ask() {
+    if (!asked && view) {
+      asked = true;
+      requestAnimationFrame(function () {
+        asked = false;
+        draw();
+      });
+    }
+  }
+  function x(ms) {
+    return gutter + ((ms - from) / (to - from)) * (width - gutter);
+  }
+  function ms(pixel) {
+    return from + ((pixel - gutter) / (width - gutter)) * (to - from);
+  }
+  function colorOf(index) {
+    return index >= firstStall ? view.stalls[index - firstStall].color : view.categories[category[index]][0];
+  }
+  /* The first span of a row that starts at or after a time. */
+  function lowerBound(spans, time) {
+    var low = 0, high = spans.length;
+    while (low < high) {
+      var middle = (low + high) >> 1;
+      if (start[spans[middle]] < time) {
+        low = middle + 1;
+      } else {
+        high = middle;
+      }
+    }
+    return low;
+  }
+  function draw() {
+    var top = scroller.scrollTop;
+    pen.clearRect(0, 0, width, height);
+    pen.font = "11px system-ui, sans-serif";
+    pen.textBaseline = "middle";
+    drawBands();
+    rows.forEach(function (row) {
+      if (row.y + row.height >= top + AXIS && row.y <= top + height) {
+        drawRow(row, row.y - top);
+      }
+    });
+    drawSelection(top);
+    drawLaneNames(top);
+    drawAxis();
+    canvas.dataset.from = from;
+    canvas.dataset.to = to;
+  }
+  function drawBands() {
+    view.stalls.forEach(function (stall) {
+      if (stall.end > from && stall.start < to) {
+        pen.globalAlpha = 0.1;
+        pen.fillStyle = colors[stall.color];
+        pen.fillRect(x(stall.start), AXIS, Math.max(1, x(stall.end) - x(stall.start)), height);
+      }
+    });
+    pen.globalAlpha = 1;
+    pen.fillStyle = colors.line2;
+    view.steps.forEach(function (step) {
+      [step.start, step.end].forEach(function (time) {
+        if (time >= from && time <= to) {
+          pen.fillRect(Math.round(x(time)), AXIS, 1, height);
+        }
+      });
+    });
+  }
+  /* Spans narrower than a pixel share its column: its opacity is how full it is. */
+  function drawRow(row, y) {
+    var spans = row.spans;
+    var scale = (width - gutter) / (to - from);
+    var column = -1, filled = 0, widest = 0, pending = "", isMatch = false, color = "";
+    function flush() {
+      if (column >= 0) {
+        pen.globalAlpha = (matches && !isMatch ? 0.18 : 1) * (0.3 + 0.7 * Math.min(1, filled));
+        if (color !== pending) {
+          color = pending;
+          pen.fillStyle = colors[color];
+        }
+        pen.fillRect(column, y, 1, row.height);
+        column = -1;
+      }
+    }
+    for (var at = Math.max(0, lowerBound(spans, from) - 1); at < spans.length; at++) {
+      var index = spans[at];
+      if (start[index] > to) {
+        break;
+      }
+      var left = gutter + (start[index] - from) * scale;
+      var wide = duration[index] * scale;
+      if (left + wide < gutter) {
+        continue;
+      }
+      if (wide < 1.5) {
+        var pixel = Math.max(gutter, Math.floor(left));
+        if (pixel !== column) {
+          flush();
+          column = pixel;
+          filled = widest = 0;
+          isMatch = false;
+        }
+        filled += Math.max(wide, 0.05);
+        isMatch = isMatch || (matches !== null && matches[name[index]] === 1);
+        if (wide >= widest) {
+          widest = wide;
+          pending = colorOf(index);
+        }
+        continue;
+      }
+      flush();
+      var begin = Math.max(left, gutter);
+      var shown = Math.min(left + wide, width) - begin;
+      var gap = shown > 4 ? 1 : shown > 2 ? 0.5 : 0;
+      pen.globalAlpha = matches && !matches[name[index]] ? 0.18 : 1;
+      if (color !== colorOf(index)) {
+        color = colorOf(index);
+        pen.fillStyle = colors[color];
+      }
+      pen.fillRect(begin, y, shown - gap, row.height);
+      if (index >= firstStall) {
+        hatch(begin, y, shown - gap, row.height);
+        color = "";
+      }
+      if (shown > 28) {
+        label(index, begin, y, shown, row.height);
+        color = "";
+      }
+    }
+    flush();
+    pen.globalAlpha = 1;
+  }
+  function hatch(left, y, wide, tall) {
+    pen.save();
+    pen.beginPath();
+    pen.rect(left, y, wide, tall);
+    pen.clip();
+    pen.strokeStyle = colors.card;
+    pen.globalAlpha *= 0.35;
+    pen.beginPath();
+    for (var at = left - (left % 8) - tall; at < Math.min(left + wide, width); at += 8) {
+      pen.moveTo(at, y + tall);
+      pen.lineTo(at + tall, y);
+    }
+    pen.stroke();
+    pen.restore();
+  }
+  function label(index, left, y, wide, tall) {
+    var text = view.labels[name[index]];
+    var letters = Math.floor((wide - 8) / LETTER);
+    pen.fillStyle = colorOf(index) === "wait" ? colors.ink : colors.card;
+    pen.fillText(text.length <= letters ? text : text.slice(0, Math.max(1, letters - 1)) + "…", left + 4, y + tall / 2 + 0.5);
+  }
+  function drawSelection(top) {
+    if (selected < 0 || rowOf[selected] < 0) {
+      return;
+    }
+    var row = rows[rowOf[selected]];
+    var left = Math.max(gutter, x(start[selected]));
+    var wide = Math.max(3, Math.min(width, x(end[selected])) - left);
+    drawLaunch(top);
+    if (left <= width && x(end[selected]) >= gutter) {
+      pen.strokeStyle = colors.ink;
+      pen.lineWidth = 2;
+      pen.strokeRect(left - 1, row.y - top - 1, wide + 1, row.height + 2);
+    }
+  }
+  function drawLaunch(top) {
+    var launch = launchOf(selected);
+    if (!launch || launch.row < 0) {
+      return;
+    }
+    var row = rows[launch.row], here = rows[rowOf[selected]];
+    var x1 = x(launch.time), y1 = row.y - top + row.height / 2;
+    var x2 = x(start[selected]), y2 = here.y - top + here.height / 2;
+    pen.save();
+    pen.beginPath();
+    pen.rect(gutter, AXIS, width, height);
+    pen.clip();
+    pen.strokeStyle = colors.ink;
+    pen.lineWidth = 1.5;
+    pen.beginPath();
+    pen.moveTo(x1, y1);
+    pen.bezierCurveTo((x1 + x2) / 2, y1, (x1 + x2) / 2, y2, x2, y2);
+    pen.stroke();
+    pen.fillStyle = colors.ink;
+    pen.fillRect(x1 - 2.5, y1 - 2.5, 5, 5);
+    pen.restore();
+  }
+  function drawLaneNames(top) {
+    if (gutter) {
+      pen.clearRect(0, AXIS, gutter - 6, height);
+    }
+    lanes.forEach(function (lane) {
+      if (lane.top < 0) {
+        return;
+      }
+      pen.fillStyle = colors.ink;
+      pen.font = "600 12px system-ui, sans-serif";
+      var y = lane.top - top + (gutter ? TALL / 2 : HEADER / 2);
+      var text = cut(lane.name, gutter ? 22 : 28);
+      pen.fillText(text, 4, y);
+      var wide = pen.measureText(text).width;
+      pen.font = "11px system-ui, sans-serif";
+      pen.fillStyle = colors.mute;
+      if (gutter) {
+        pen.fillText(cut(lane.kind === "activity" ? "activities" : lane.detail, 24), 4, y + 14);
+      } else {
+        pen.fillText(lane.kind === "activity" ? "activities" : cut(lane.detail, 20), wide + 12, y);
+      }
+    });
+  }
+  function cut(text, letters) {
+    return text.length <= letters ? text : text.slice(0, letters - 1) + "…";
+  }
+  /* Round times since the start of the chosen step. */
+  function drawAxis() {
+    var zero = view.steps[chosenStep].start;
+    var rough = (to - from) / Math.max(3, (width - gutter) / 110);
+    var unit = Math.pow(10, Math.floor(Math.log10(rough)));
+    var gap = [1, 2, 5, 10].map(function (factor) { return factor * unit; }).find(function (one) { return one >= rough; });
+    var decimals = Math.max(0, -Math.floor(Math.log10(gap) + 1e-9));
+    pen.clearRect(0, 0, width, AXIS);
+    pen.font = "11px system-ui, sans-serif";
+    pen.textAlign = "center";
+    for (var tick = Math.ceil((from - zero) / gap); zero + tick * gap <= to; tick++) {
+      var at = x(zero + tick * gap);
+      pen.fillStyle = colors.grid;
+      pen.fillRect(at, AXIS - 5, 1, 5);
+      pen.fillStyle = colors.mute;
+      var text = (tick * gap).toLocaleString("en-US", { minimumFractionDigits: decimals, maximumFractionDigits: decimals }) + " ms";
+      if (at > gutter + text.length * 3 && at < width - text.length * 3) {
+        pen.fillText(text, at, 9);
+      }
+    }
+    pen.textAlign = "left";
+  }
+
+  /* Moving */
+
+  function show(newFrom, newTo) {
+    var span = Math.max(SMALLEST_VIEW, Math.min(newTo - newFrom, most - least));
+    from = Math.max(least, Math.min(newFrom, most - span));
+    to = from + span;
+    ask();
+  }
+  function zoom(factor, around) {
+    var center = around === undefined ? (from + to) / 2 : around;
+    show(center - (center - from) * factor, center + (to - center) * factor);
+  }
+  function pan(share) {
+    show(from + (to - from) * share, to + (to - from) * share);
+  }
+  function chooseStep(index) {
+    chosenStep = Math.max(0, Math.min(view.steps.length - 1, index));
+    stepName.textContent = view.steps[chosenStep].name + ", " + time(view.steps[chosenStep].end - view.steps[chosenStep].start);
+    show(view.steps[chosenStep].start, view.steps[chosenStep].end);
+  }
+  function showSelected(close) {
+    var wide = Math.max(duration[selected] * 4, SMALLEST_VIEW * 10);
+    if (close) {
+      show((start[selected] + end[selected]) / 2 - wide / 2, (start[selected] + end[selected]) / 2 + wide / 2);
+    } else if (end[selected] < from || start[selected] > to) {
+      show(start[selected] - (to - from) / 3, start[selected] + ((to - from) * 2) / 3);
+    } else if (duration[selected] < (to - from) / 2000) {
+      zoom(Math.max((duration[selected] * 400) / (to - from), SMALLEST_VIEW / (to - from)), start[selected]);
+    }
+    var row = rows[rowOf[selected]];
+    if (row.y - AXIS < scroller.scrollTop || row.y + row.height > scroller.scrollTop + height) {
+      scroller.scrollTop = row.y - height / 2;
+    }
+    ask();
+  }
+
+  /* Choosing a span */
+
+  function time(value) {
+    if (value >= 1) {
+      return value.toLocaleString("en-US", { minimumFractionDigits: 1, maximumFractionDigits: 1 }) + "\u00a0ms";
+    }
+    return (value * 1000).toLocaleString("en-US", { maximumFractionDigits: value < 0.01 ? 2 : 1 }) + "\u00a0µs";
+  }
+  function isStream(index) {
+    return index >= streamFirst && index < firstStall;
+  }
+  /* When and where the work of a stream was launched; `span` is the call if it is in the table, else -1. */
+  function launchOf(index) {
+    if (!isStream(index) || !launchDelay[index - streamFirst]) {
+      return null;
+    }
+    var delay = (launchDelay[index - streamFirst] - 1) / 1e6;
+    var lane = launchLane[index - streamFirst] - 1;
+    var at = start[index] - delay;
+    var around = lane < 0 ? [] : spansAt(lane, at + 1e-7);
+    var call = around.length ? around[around.length - 1] : -1;
+    return { delay: delay, time: at, lane: lane, span: call, around: around, row: call < 0 ? -1 : rowOf[call] };
+  }
+  /* The spans of a thread that are open at a time, outermost first, Python frames included. */
+  function spansAt(number, at) {
+    var lane = lanes[number];
+    var low = lane.first, high = lane.first + lane.count;
+    while (low < high) {
+      var middle = (low + high) >> 1;
+      if (start[middle] <= at) {
+        low = middle + 1;
+      } else {
+        high = middle;
+      }
+    }
+    var open = [];
+    for (var index = low - 1; index >= lane.first; index--) {
+      if (end[index] > at) {
+        open.unshift(index);
+      }
+    }
+    return open;
+  }
+  function stackOf(index) {
+    if (lanes[laneOf[index]].kind === "thread") {
+      return spansAt(laneOf[index], start[index] + Math.min(1e-7, duration[index] / 2)).filter(function (other) {
+        return other !== index && end[other] >= end[index] - 1e-6 && other < index;
+      });
+    }
+    var launch = launchOf(index);
+    return launch ? launch.around : [];
+  }
+  function nearestOperator(stack) {
+    return stack.filter(function (index) {
+      return view.categories[category[index]][0] === "cpu" && detail[index] >= 0;
+    }).pop();
+  }
+  function select(index, options) {
+    selected = index;
+    if (index >= 0) {
+      if (rowOf[index] < 0) {
+        pythonBox.checked = true;
+        layOut();
+      }
+      showSelected(options && options.close);
+    }
+    describe();
+    ask();
+  }
+  function add(list, term, value) {
+    if (value === "" || value === null || value === undefined) {
+      return;
+    }
+    var dt = document.createElement("dt");
+    var dd = document.createElement("dd");
+    dt.textContent = term;
+    if (typeof value === "string") {
+      dd.textContent = value;
+    } else {
+      value.forEach(function (node) {
+        dd.appendChild(node);
+      });
+    }
+    list.appendChild(dt);
+    list.appendChild(dd);
+  }
+  function button(text, index) {
+    var made = document.createElement("button");
+    made.type = "button";
+    made.className = "linklike";
+    made.textContent = text;
+    made.onclick = function () {
+      select(index);
+      canvas.focus({ preventScroll: true });
+    };
+    return made;
+  }
+  function fixLinks(numbers) {
+    return numbers.slice(0, 3).map(function (number) {
+      var link = document.createElement("a");
+      link.href = "#" + view.fixes[number].anchor;
+      link.textContent = view.fixes[number].text;
+      return link;
+    });
+  }
+  function launchedBy(index) {
+    var work = [];
+    for (var other = streamFirst; other < firstStall && work.length < 6; other++) {
+      var delay = launchDelay[other - streamFirst];
+      if (delay && launchLane[other - streamFirst] - 1 === laneOf[index]) {
+        var at = start[other] - (delay - 1) / 1e6;
+        if (Math.abs(at - start[index]) < 5e-7) {
+          work.push(button(view.labels[name[other]], other));
+        }
+      }
+    }
+    return work;
+  }
+  function describe() {
+    details.textContent = "";
+    if (selected < 0) {
+      details.hidden = true;
+      return;
+    }
+    details.hidden = false;
+    var title = document.createElement("h3");
+    title.textContent = selected < firstStall ? view.names[name[selected]] : view.idle + ": " + view.names[name[selected]];
+    var list = document.createElement("dl");
+    var lane = lanes[laneOf[selected]];
+    var took = time(duration[selected]) + ", starts at " + signed(start[selected] - view.steps[chosenStep].start) + " of the step";
+    add(list, "Time", took);
+    if (selected >= firstStall) {
+      var stall = view.stalls[selected - firstStall];
+      add(list, "Line", stall.place);
+      add(list, "Fix", stall.fix === null ? "" : fixLinks([stall.fix]));
+    } else {
+      describeSpan(list, lane);
+    }
+    details.appendChild(title);
+    details.appendChild(list);
+  }
+  function signed(value) {
+    return (value < 0 ? "−" : "") + time(Math.abs(value));
+  }
+  function describeSpan(list, lane) {
+    var stack = stackOf(selected);
+    var launch = launchOf(selected);
+    var kind = view.categories[category[selected]][1];
+    add(list, "What", [kind, lane.name === kind ? "" : lane.name, lane.detail].filter(Boolean).join(", "));
+    if (isStream(selected)) {
+      var op = operator[selected - streamFirst];
+      var shapes = operatorDetail[selected - streamFirst];
+      add(list, "Size", detail[selected] < 0 ? "" : view.details[detail[selected]]);
+      add(list, "Operator", op ? view.names[op - 1] : "");
+      add(list, "Shapes", shapes ? view.details[shapes - 1] : "");
+      if (launch) {
+        var where = launch.lane < 0 ? "" : " on " + lanes[launch.lane].name + (launch.lane >= 0 && lanes[launch.lane].detail ? " (" + lanes[launch.lane].detail + ")" : "");
+        var text = document.createElement("span");
+        text.textContent = time(launch.delay) + " after the call" + where + (launch.span < 0 ? "" : ": ");
+        add(list, "Launch delay", launch.span < 0 ? [text] : [text, button(view.labels[name[launch.span]], launch.span)]);
+      } else {
+        add(list, "Launch delay", "not known: the launch is not in the file");
+      }
+    } else if (lane.kind === "thread") {
+      var around = nearestOperator(stack);
+      add(list, "Shapes", detail[selected] < 0 ? "" : view.details[detail[selected]]);
+      add(list, "Operator", around === undefined ? "" : [button(view.names[name[around]], around)]);
+      add(list, "Launches", launchedBy(selected).length ? launchedBy(selected) : "");
+    }
+    add(list, "Line", place[selected] < 0 ? "" : view.places[place[selected]]);
+    var fixes = (place[selected] < 0 ? [] : view.placeFixes[place[selected]]).concat(view.nameFixes[name[selected]]);
+    fixes = fixes.filter(function (fix, index) { return fixes.indexOf(fix) === index; });
+    add(list, place[selected] >= 0 && view.placeFixes[place[selected]].length ? "Fix for this line" : "Fix", fixes.length ? fixLinks(fixes) : "");
+    var shown = stack.slice(-30).reverse();
+    add(list, "Stack", shown.length ? shown.map(function (index) { return button(view.names[name[index]], index); }) : "");
+  }
+
+  /* Pointer */
+
+  function rowAt(y) {
+    return rows.find(function (row) {
+      return y >= row.y - 1 && y < row.y + row.height + 1;
+    });
+  }
+  /* The span under the pointer; among narrow ones the closest within three pixels. */
+  function hit(event) {
+    var area = canvas.getBoundingClientRect();
+    var row = event.clientY - area.top < AXIS ? null : rowAt(event.clientY - area.top + scroller.scrollTop);
+    if (!row || event.clientX - area.left < gutter) {
+      return -1;
+    }
+    var at = ms(event.clientX - area.left);
+    var slack = ((to - from) / (width - gutter)) * 3;
+    var best = -1, distance = slack;
+    for (var i = Math.max(0, lowerBound(row.spans, at - slack) - 1); i < row.spans.length; i++) {
+      var index = row.spans[i];
+      if (start[index] > at + slack) {
+        break;
+      }
+      var away = at < start[index] ? start[index] - at : at > end[index] ? at - end[index] : 0;
+      if (away < distance || (away === 0 && distance === 0)) {
+        best = index;
+        distance = away;
+      }
+    }
+    return best;
+  }
+  var pointers = {};
+  var moved = 0;
+  canvas.onpointerdown = function (event) {
+    pointers[event.pointerId] = { x: event.clientX, y: event.clientY };
+    moved = 0;
+    canvas.setPointerCapture(event.pointerId);
+  };
+  canvas.onpointermove = function (event) {
+    var before = pointers[event.pointerId];
+    if (!before) {
+      var under = hit(event);
+      canvas.title = under < 0 ? "" : view.names[name[under]] + "\n" + time(duration[under]);
+      canvas.style.cursor = under < 0 ? "grab" : "pointer";
+      return;
+    }
+    var ids = Object.keys(pointers);
+    var change = event.clientX - before.x;
+    moved += Math.abs(change) + Math.abs(event.clientY - before.y);
+    if (ids.length === 2) {
+      var other = pointers[ids[0] === String(event.pointerId) ? ids[1] : ids[0]];
+      var area = canvas.getBoundingClientRect();
+      var apart = Math.max(20, Math.abs(event.clientX - other.x));
+      zoom(Math.max(20, Math.abs(before.x - other.x)) / apart, ms((event.clientX + other.x) / 2 - area.left));
+    } else if (moved > 3) {
+      pan(-change / (width - gutter));
+    }
+    pointers[event.pointerId] = { x: event.clientX, y: event.clientY };
+  };
+  canvas.onpointerup = function (event) {
+    delete pointers[event.pointerId];
+    if (moved <= 3) {
+      select(hit(event));
+    }
+  };
+  canvas.onpointercancel = function (event) {
+    delete pointers[event.pointerId];
+  };
+  canvas.ondblclick = function () {
+    if (selected >= 0) {
+      showSelected(true);
+    }
+  };
+  canvas.addEventListener(
+    "wheel",
+    function (event) {
+      var area = canvas.getBoundingClientRect();
+      if (event.ctrlKey || event.metaKey) {
+        event.preventDefault();
+        zoom(Math.exp(event.deltaY / 300), ms(event.clientX - area.left));
+      } else if (event.shiftKey || Math.abs(event.deltaX) > Math.abs(event.deltaY)) {
+        event.preventDefault();
+        pan((event.deltaX || event.deltaY) / (width - gutter));
+      }
+    },
+    { passive: false }
+  );
+  scroller.onscroll = ask;
+
+  /* Keys */
+
+  function neighbor(direction) {
+    if (selected < 0 || rowOf[selected] < 0) {
+      return firstVisible();
+    }
+    var spans = rows[rowOf[selected]].spans;
+    var at = lowerBound(spans, start[selected]);
+    while (spans[at] !== selected) {
+      at++;
+    }
+    return spans[Math.max(0, Math.min(spans.length - 1, at + direction))];
+  }
+  function inOtherRow(direction) {
+    if (selected < 0 || rowOf[selected] < 0) {
+      return firstVisible();
+    }
+    var row = rows[Math.max(0, Math.min(rows.length - 1, rowOf[selected] + direction))];
+    var middle = (Math.max(start[selected], from) + Math.min(end[selected], to)) / 2;
+    var at = lowerBound(row.spans, middle);
+    if (at === 0) {
+      return row.spans[0];
+    }
+    var before = row.spans[at - 1];
+    if (at === row.spans.length || middle <= end[before] || middle - end[before] < start[row.spans[at]] - middle) {
+      return before;
+    }
+    return row.spans[at];
+  }
+  function firstVisible() {
+    for (var number = 0; number < rows.length; number++) {
+      var spans = rows[number].spans;
+      var at = Math.max(0, lowerBound(spans, from));
+      if (at < spans.length && start[spans[at]] <= to) {
+        return spans[at];
+      }
+    }
+    return rows.length ? rows[0].spans[0] : -1;
+  }
+  function held(step) {
+    return step >= 0 && step < view.steps.length;
+  }
+  canvas.onkeydown = function (event) {
+    if (event.ctrlKey || event.metaKey || event.altKey) {
+      return;
+    }
+    var center = selected >= 0 && start[selected] < to && end[selected] > from ? (Math.max(from, start[selected]) + Math.min(to, end[selected])) / 2 : undefined;
+    var actions = {
+      w: function () { zoom(0.7, center); },
+      s: function () { zoom(1 / 0.7, center); },
+      a: function () { pan(-0.2); },
+      d: function () { pan(0.2); },
+      "+": function () { zoom(0.7, center); },
+      "-": function () { zoom(1 / 0.7, center); },
+      ArrowLeft: function () { select(neighbor(-1)); },
+      ArrowRight: function () { select(neighbor(1)); },
+      ArrowUp: function () { select(inOtherRow(-1)); },
+      ArrowDown: function () { select(inOtherRow(1)); },
+      Home: function () { chooseStep(chosenStep); },
+      PageUp: function () { tellStep(chosenStep - 1); },
+      PageDown: function () { tellStep(chosenStep + 1); },
+      f: function () { if (selected >= 0) { showSelected(true); } },
+      n: function () { find(1); },
+      N: function () { find(-1); },
+      "/": function () { search.focus(); },
+      Enter: function () { if (selected < 0) { select(firstVisible()); } else { details.focus(); } },
+      Escape: function () { select(-1); },
+    };
+    var action = actions[event.key.length === 1 && event.key !== "N" ? event.key.toLowerCase() : event.key];
+    if (action) {
+      event.preventDefault();
+      action();
+    }
+  };
+  details.onkeydown = function (event) {
+    if (event.key === "Escape") {
+      canvas.focus({ preventScroll: true });
+    }
+  };
+
+  /* The strip of steps and this view choose the same step. */
+  var strip = document.getElementById("steps-scrub");
+  function tellStep(index) {
+    if (held(index)) {
+      chooseStep(index);
+      if (strip) {
+        strip.dispatchEvent(new CustomEvent("choose-step", { detail: view.steps[index].step - view.first }));
+      }
+    }
+  }
+  function followStrip(event) {
+    if (!view) {
+      load();
+      return;
+    }
+    var wanted = view.first + event.detail;
+    var index = view.steps.findIndex(function (step) { return step.step === wanted; });
+    if (index >= 0 && index !== chosenStep) {
+      chooseStep(index);
+    } else if (index < 0) {
+      stepName.textContent = "The report does not hold the spans of that step. Shown: " + view.steps[chosenStep].name;
+    }
+  }
+
+  /* Search */
+
+  function find(direction) {
+    if (!hits.length) {
+      return;
+    }
+    var after = selected < 0 ? from : start[selected];
+    var at = hits.indexOf(selected);
+    if (at < 0) {
+      at = hits.findIndex(function (index) { return start[index] >= after; });
+      at = at < 0 ? 0 : at;
+    } else {
+      at = (at + direction + hits.length) % hits.length;
+    }
+    select(hits[at]);
+    found.textContent = (at + 1).toLocaleString("en-US") + " of " + hits.length.toLocaleString("en-US");
+  }
+  search.oninput = function () {
+    var wanted = search.value.toLowerCase();
+    matches = null;
+    hits = [];
+    if (wanted) {
+      matches = new Uint8Array(view.names.length);
+      view.names.forEach(function (text, index) {
+        matches[index] = text.toLowerCase().indexOf(wanted) >= 0 ? 1 : 0;
+      });
+      for (var index = 0; index < start.length; index++) {
+        if (matches[name[index]]) {
+          hits.push(index);
+        }
+      }
+      hits.sort(function (a, b) { return start[a] - start[b]; });
+    }
+    found.textContent = wanted ? hits.length.toLocaleString("en-US") + (hits.length === 1 ? " span" : " spans") : "";
+    ask();
+  };
+  search.onkeydown = function (event) {
+    if (event.key === "Enter") {
+      event.preventDefault();
+      find(event.shiftKey ? -1 : 1);
+    }
+  };
+  pythonBox.onchange = function () {
+    layOut();
+    if (selected >= 0 && rowOf[selected] < 0) {
+      select(-1);
+    }
+  };
+  [["span-next", function () { find(1); }], ["span-previous", function () { find(-1); }],
+   ["span-in", function () { zoom(0.5); }], ["span-out", function () { zoom(2); }],
+   ["span-home", function () { chooseStep(chosenStep); }]].forEach(function (pair) {
+    document.getElementById(pair[0]).onclick = pair[1];
+  });
+
+  /* Loading, when the reader comes near */
+
+  var loading = null;
+  function load() {
+    if (!loading) {
+      loading = Promise.all([
+        tools.unpackById("spans-gz"),
+        tools.unpackText(JSON.parse(document.getElementById("traceopt-result").textContent).document),
+      ]).then(function (texts) {
+        var table = JSON.parse(texts[1]).timeline.table;
+        return tools.unpackBytes(table.columns).then(function (bytes) {
+          read(JSON.parse(texts[0]), bytes);
+        });
+      }).then(function () {
+        readColors();
+        box.hidden = false;
+        box.parentNode.querySelector(".static").classList.add("hide");
+        measure();
+        chooseStep(view.shown);
+        if (strip && strip.getAttribute("aria-valuenow") && !strip.hidden) {
+          followStrip({ detail: Number(strip.getAttribute("aria-valuenow")) - 1 });
+        }
+        new MutationObserver(function () { readColors(); ask(); }).observe(document.documentElement, { attributes: true, attributeFilter: ["data-theme"] });
+        new ResizeObserver(measure).observe(scroller);
+        canvas.dataset.ready = "yes";
+      });
+    }
+    return loading;
+  }
+  if (strip) {
+    strip.addEventListener("choose", followStrip);
+  }
+  new IntersectionObserver(function (entries, observer) {
+    if (entries.some(function (entry) { return entry.isIntersecting; })) {
+      observer.disconnect();
+      load();
+    }
+  }, { rootMargin: "800px" }).observe(box.parentNode);
+})();

@@ -1,0 +1,70 @@
+"""Which fix concerns a line, a name or a stall of the timeline."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from traceopt.reports.words.sentences import Card
+from traceopt.result.finding import Finding, Location
+from traceopt.result.spans import Stall
+
+# The rules that measure each cause of a stall.
+_RULES_OF_CAUSE = {
+    "data_loading": ("DL001", "DL005"),
+    "loader_startup": ("DL006",),
+    "input_work": ("DL002",),
+    "host_copy": ("DL003",),
+    "host_sync": ("HS001", "HS002", "HS003", "HS004", "HS005", "HS006", "LG002"),
+    "logging": ("LG001", "LG002"),
+    "checkpoint": ("LG003",),
+    "gc": ("PY001",),
+    "hole": ("PY001",),
+    "launch": ("LB001", "LB002", "IN002"),
+    "python": ("LB001", "LB002", "IN002"),
+    "small_ops": ("LB001", "LB002", "IN002"),
+    "long_python": ("LB006",),
+    "cpu_op": ("LB007",),
+    "allocation": ("MM003", "MM002"),
+    "module_load": ("LB005",),
+    "compile": ("LB004",),
+}
+_AT_ITS_LINE = ("host_sync",)  # causes with a finding per line
+
+
+def cards_of_place(cards: Iterable[Card], place: Location) -> list[int]:
+    """The cards that name this line, as places in `cards`."""
+    return [index for index, card in enumerate(cards) if any(_meet(place, one) for one in _places(card.finding))]
+
+
+def cards_of_name(cards: Iterable[Card], *names: str) -> list[int]:
+    """The cards whose evidence is work of this name, wherever it was called from."""
+    return [
+        index
+        for index, card in enumerate(cards)
+        if any(row.location is None and row.what in names for row in card.finding.evidence)
+    ]
+
+
+def card_of_stall(cards: Iterable[Card], stall: Stall) -> int | None:
+    """The first card of a rule that measures the cause of the stall, and at its line if there is one per line."""
+    rules = _RULES_OF_CAUSE.get(stall.cause, ())
+    for index, card in enumerate(cards):
+        if card.finding.code in rules and (stall.cause not in _AT_ITS_LINE or _at_line(card.finding, stall.location)):
+            return index
+    return None
+
+
+def _at_line(finding: Finding, place: Location | None) -> bool:
+    known = _places(finding)
+    return place is None or not known or any(_meet(place, one) for one in known)
+
+
+def _places(finding: Finding) -> list[Location]:
+    return [*finding.locations, *(row.location for row in finding.evidence if row.location is not None)]
+
+
+def _meet(one: Location, other: Location) -> bool:
+    """Whether two places share a line."""
+    if one.file != other.file or one.line is None or other.line is None:
+        return False
+    return one.line <= (other.last_line or other.line) and other.line <= (one.last_line or one.line)

@@ -1,0 +1,189 @@
+"""The timeline that zooms, in a browser: every span is reached by keyboard and pointer, and says what it is."""
+
+from __future__ import annotations
+
+import pytest
+import sample
+from msgspec.structs import replace
+
+from traceopt.reports.html.page import render_html
+from traceopt.reports.html.span_view import left_out, span_view
+from traceopt.reports.words.concerned import card_of_stall
+from traceopt.reports.words.display import for_display
+from traceopt.reports.words.sentences import cards
+from traceopt.result.finding import Location
+from traceopt.result.spans import Stall
+
+CANVAS = "#span-canvas"
+
+
+@pytest.fixture
+def timeline(open_report):
+    """The rich report with its timeline unpacked and focused, Python frames shown."""
+    page = open_report(sample.rich())
+    page.locator("#timeline-box").scroll_into_view_if_needed()
+    page.wait_for_selector(f"{CANVAS}[data-ready]")
+    page.check("#span-python")
+    page.focus(CANVAS)
+    return page
+
+
+def press(page, *keys: str) -> None:
+    for key in keys:
+        page.keyboard.press(key)
+
+
+def told(page) -> str:
+    return page.inner_text("#span-details").replace("\u00a0", " ")
+
+
+def title(page) -> str:
+    return page.inner_text("#span-details h3").replace("\u00a0", " ")
+
+
+def seen(page) -> list[float]:
+    """The times at the left and right edge, ms."""
+    page.evaluate("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
+    return [float(page.get_attribute(CANVAS, f"data-{edge}")) for edge in ("from", "to")]
+
+
+def test_the_arrow_keys_reach_every_span(timeline) -> None:
+    reached = set()
+    press(timeline, "Enter", *["ArrowUp"] * 9)
+    for _ in range(8):
+        press(timeline, *["ArrowLeft"] * 5)
+        for _ in range(5):
+            reached.add(told(timeline).partition("starts at")[0] + told(timeline).split("starts at")[1][:12])
+            press(timeline, "ArrowRight")
+        press(timeline, "ArrowDown")
+    assert len(reached) == 8 + 2  # spans and stalls
+
+
+def test_a_kernel_says_everything_about_itself(timeline) -> None:
+    timeline.fill("#span-search", "kernel2")
+    timeline.keyboard.press("Enter")
+    assert timeline.inner_text("#span-found") == "2 of 2"  # the first one in the step, or after it
+    timeline.keyboard.press("Enter")
+    assert timeline.inner_text("#span-found") == "1 of 2"
+    text = told(timeline)
+    for words in [
+        "void cutlass::Kernel2<cutlass_80_simt_sgemm_128x256>(Params)",
+        "30.0 ms, starts at",
+        "GPU compute, stream 7",
+        "grid 12×8×1, block 256×1×1",
+        "aten::addmm",
+        "[[128, 384], [384, 1001]]",
+        "9.0 ms after the call on CPU main thread (thread 41):",
+        "cudaLaunchKernel",
+        "model/vit.py:57",
+        "Fix for this line\n2. Let FP32 matmuls use Tensor Cores (TF32)",
+        "train.py(88): train",
+    ]:
+        assert words in text
+    timeline.get_by_role("button", name="cudaLaunchKernel").first.click()
+    assert title(timeline) == "cudaLaunchKernel"
+    timeline.get_by_role("button", name="Kernel2<").click()
+    assert title(timeline).startswith("void cutlass")
+
+
+def test_a_launch_that_is_not_in_the_file_is_said(timeline) -> None:
+    timeline.fill("#span-search", "fmha")
+    timeline.keyboard.press("Enter")
+    assert "not known: the launch is not in the file" in told(timeline)
+
+
+def test_a_stall_links_to_its_fix(timeline) -> None:
+    timeline.fill("#span-search", "Waiting for the host")
+    timeline.keyboard.press("Enter")
+    assert title(timeline) == "GPU idle: Waiting for the host"
+    timeline.click("#span-details a")
+    timeline.wait_for_selector("#HS002[open]")
+
+
+def test_keys_zoom_and_move(timeline) -> None:
+    whole = seen(timeline)
+    assert whole[1] - whole[0] == pytest.approx(412)
+    press(timeline, "w", "w")
+    near = seen(timeline)
+    assert near[1] - near[0] == pytest.approx(412 * 0.49)
+    press(timeline, "d")
+    assert seen(timeline)[0] == pytest.approx(near[0] + 0.2 * 412 * 0.49)
+    press(timeline, "a", "s")
+    assert seen(timeline)[1] - seen(timeline)[0] == pytest.approx(412 * 0.7)
+    press(timeline, "Home")
+    assert seen(timeline) == pytest.approx(whole)
+    timeline.fill("#span-search", "aten::addmm")
+    timeline.keyboard.press("Enter")
+    timeline.focus(CANVAS)
+    press(timeline, "f")
+    assert seen(timeline)[1] - seen(timeline)[0] == pytest.approx(120)
+    press(timeline, "Escape")
+    assert not timeline.is_visible("#span-details")
+
+
+def test_the_strip_chooses_the_step(timeline) -> None:
+    assert timeline.inner_text("#span-step").startswith("ProfilerStep#9, 412.0")
+    timeline.focus("#steps-scrub")
+    press(timeline, "ArrowLeft")
+    assert timeline.inner_text("#span-step").startswith("ProfilerStep#8, 610.0")
+    assert seen(timeline) == pytest.approx([0, 610])
+    press(timeline, "ArrowLeft")
+    assert "does not hold the spans of that step" in timeline.inner_text("#span-step")
+    timeline.focus(CANVAS)
+    press(timeline, "PageDown")
+    assert timeline.inner_text("#steps-readout").startswith("ProfilerStep#9")
+
+
+def test_a_click_chooses_the_span_under_it(timeline) -> None:
+    press(timeline, "PageUp")
+    low, high = seen(timeline)
+    box = timeline.locator(CANVAS).bounding_box()
+    gutter = 158
+    across = box["x"] + gutter + (288 - low) / (high - low) * (box["width"] - gutter)
+    titles = set()
+    for down in range(int(box["height"]) // 8):
+        timeline.mouse.click(across, box["y"] + 8 * down)
+        if timeline.is_visible("#span-details"):
+            titles.add(title(timeline))
+    assert {"fmha_cutlassF_f32", "train.py(88): train"} <= titles
+
+
+def test_the_static_chart_gives_way_and_comes_back_in_print(timeline) -> None:
+    assert not timeline.is_visible("#timeline-box > .static")
+    timeline.emulate_media(media="print")
+    assert timeline.is_visible("#timeline-box > .static")
+    assert not timeline.is_visible(CANVAS)
+
+
+def test_on_a_phone_the_lanes_names_are_above_them(open_report) -> None:
+    page = open_report(sample.rich(), width=390)
+    page.locator("#timeline-box").scroll_into_view_if_needed()
+    page.wait_for_selector(f"{CANVAS}[data-ready]")
+    assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
+    page.focus(CANVAS)
+    press(page, "Enter")
+    assert title(page) == "GPU idle: Waiting for data"
+
+
+def test_what_is_left_out_is_said() -> None:
+    rich = sample.rich()
+    assert left_out(rich) == (
+        "It holds the spans of ProfilerStep#8 to ProfilerStep#9; all 12 steps would make it too large."
+    )
+    assert "holds the 110,000 longest of 200,000 spans, to keep it small" in left_out(sample.stress())
+    assert span_view(replace(rich, timeline=replace(rich.timeline, table=None)), [], None) is None
+    assert "span-canvas" not in render_html(replace(rich, timeline=replace(rich.timeline, table=None)))
+
+
+def test_a_sync_stall_only_names_the_fix_of_its_line() -> None:
+    numbered = cards(for_display(sample.rich()))
+    codes = [card.finding.code for card in numbered]
+
+    def fix_at(cause: str, place: Location | None) -> str | None:
+        found = card_of_stall(numbered, Stall(0, 1, cause, "", place))
+        return None if found is None else codes[found]
+
+    assert fix_at("host_sync", Location("train.py", 98)) == "HS002"
+    assert fix_at("host_sync", Location("train.py", 5)) is None
+    assert fix_at("data_loading", Location("train.py", 5)) == "DL001"
+    assert fix_at("queued", None) is None
