@@ -132,7 +132,6 @@
       if (labels[stall.label] === undefined) {
         labels[stall.label] = view.names.length;
         view.names.push(stall.label);
-        view.labels.push(stall.label);
         view.nameFixes.push([]);
       }
       start[index] = stall.start;
@@ -378,8 +377,12 @@
     pen.stroke();
     pen.restore();
   }
+  /* Without template arguments and parameters, if it is a kernel. */
+  function shortName(index) {
+    return isStream(index) ? view.labels[name[index]] : view.names[name[index]];
+  }
   function label(index, left, y, wide, tall) {
-    var text = view.labels[name[index]];
+    var text = shortName(index);
     var letters = Math.floor((wide - 8) / LETTER);
     pen.fillStyle = colorOf(index) === "wait" ? colors.ink : colors.card;
     pen.fillText(text.length <= letters ? text : text.slice(0, Math.max(1, letters - 1)) + "…", left + 4, y + tall / 2 + 0.5);
@@ -617,7 +620,7 @@
       if (delay && launchLane[other - streamFirst] - 1 === laneOf[index]) {
         var at = start[other] - (delay - 1) / 1e6;
         if (Math.abs(at - start[index]) < 5e-7) {
-          work.push(button(view.labels[name[other]], other));
+          work.push(button(shortName(other), other));
         }
       }
     }
@@ -634,8 +637,9 @@
     title.textContent = selected < firstStall ? view.names[name[selected]] : view.idle + ": " + view.names[name[selected]];
     var list = document.createElement("dl");
     var lane = lanes[laneOf[selected]];
-    var took = time(duration[selected]) + ", starts at " + signed(start[selected] - view.steps[chosenStep].start) + " of the step";
-    add(list, "Time", took);
+    var since = start[selected] - view.steps[chosenStep].start;
+    var when = since < 0 ? ", starts " + time(-since) + " before the step" : ", starts at " + time(since) + " of the step";
+    add(list, "Time", time(duration[selected]) + when);
     if (selected >= firstStall) {
       var stall = view.stalls[selected - firstStall];
       add(list, "Line", stall.place);
@@ -645,9 +649,6 @@
     }
     details.appendChild(title);
     details.appendChild(list);
-  }
-  function signed(value) {
-    return (value < 0 ? "−" : "") + time(Math.abs(value));
   }
   function describeSpan(list, lane) {
     var stack = stackOf(selected);
@@ -664,7 +665,7 @@
         var where = launch.lane < 0 ? "" : " on " + lanes[launch.lane].name + (launch.lane >= 0 && lanes[launch.lane].detail ? " (" + lanes[launch.lane].detail + ")" : "");
         var text = document.createElement("span");
         text.textContent = time(launch.delay) + " after the call" + where + (launch.span < 0 ? "" : ": ");
-        add(list, "Launch delay", launch.span < 0 ? [text] : [text, button(view.labels[name[launch.span]], launch.span)]);
+        add(list, "Launch delay", launch.span < 0 ? [text] : [text, button(shortName(launch.span), launch.span)]);
       } else {
         add(list, "Launch delay", "not known: the launch is not in the file");
       }
