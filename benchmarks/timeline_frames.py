@@ -96,6 +96,7 @@ def table(spans: int) -> SpanTable:
         steps=[StepWindow(0, "ProfilerStep#1", 0.0, STEP_MS * 1_000)],
         lanes=[*threads, *streams],
         names=[f"operator_{number}" for number in range(NAMES)],
+        labels=[""] * NAMES,
         categories=["cpu", "runtime", "compute", "copy"],
         places=[],
         details=[],

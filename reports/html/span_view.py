@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from traceopt.reports.words import concerned, names
+from traceopt.reports.words import concerned
 from traceopt.reports.words.part_styles import part_style, span_look
 from traceopt.reports.words.sentences import Card
 from traceopt.result.document import Result
@@ -18,12 +18,13 @@ def span_view(document: Result, cards: list[Card], idle_word: str | None) -> dic
     table = None if document.timeline is None else document.timeline.table
     if table is None or not table.lanes or not table.steps:
         return None
+    labels = [label or name for label, name in zip(table.labels, table.names, strict=True)]
     shown = document.step.series.shown if document.step.series is not None else table.steps[0].step
     return {
         "columns": COLUMNS,
         "streamColumns": STREAM_COLUMNS,
         "names": table.names,
-        "labels": [names.short_kernel_name(name) for name in table.names],
+        "labels": labels,
         "places": [str(place) + (f" in {place.function}" if place.function else "") for place in table.places],
         "details": table.details,
         "categories": [span_look(category) for category in table.categories],
@@ -55,7 +56,7 @@ def span_view(document: Result, cards: list[Card], idle_word: str | None) -> dic
         "idle": idle_word or "Stall",
         "fixes": [{"text": _fix(card), "anchor": card.anchor} for card in cards],
         "placeFixes": [concerned.cards_of_place(cards, place) for place in table.places],
-        "nameFixes": [concerned.cards_of_name(cards, name, names.short_kernel_name(name)) for name in table.names],
+        "nameFixes": [concerned.cards_of_name(cards, *pair) for pair in zip(table.names, labels, strict=True)],
     }
 
 

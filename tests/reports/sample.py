@@ -211,6 +211,7 @@ def _spans(stalls: list[Stall]) -> SpanTable:
             "void cutlass::Kernel2<cutlass_80_simt_sgemm_128x256>(Params)",
             "fmha_cutlassF_f32",
         ],
+        labels=["", "", "", "", "Kernel2<cutlass_80_simt_sgemm_128x256>", ""],
         categories=["loader", "python", "cpu", "runtime", "compute"],
         places=[Location("train.py", 88, "train"), Location("model/vit.py", 57)],
         details=["[[128, 384], [384, 1001]]", "grid 12×8×1, block 256×1×1"],

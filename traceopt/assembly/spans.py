@@ -16,6 +16,7 @@ from traceopt.analyzer.tables.schema import I8, KERNEL
 from traceopt.analyzer.timeline.call_tree import ANNOTATION, OP, PYTHON, RUNTIME
 from traceopt.analyzer.timeline.cpu_phases import PHASES
 from traceopt.analyzer.vocabulary.host_activities import ACTIVITIES
+from traceopt.analyzer.vocabulary.kernels.kernel_labels import short_name
 from traceopt.assembly.stalls import find_stalls
 from traceopt.result.packing import pack_columns
 from traceopt.result.quantities import size
@@ -299,8 +300,13 @@ class _LaneMaker:
             "launch_delay": work["launch_delay"] + 1,
         }
         every_name = [*trace.names, *self.labels.texts]
+        used = [every_name[code] for code in names[unknown:]]
+        of_kernels = np.zeros(len(used), bool)
+        of_kernels[events["name"][count - len(work["operator"]) :]] = True
+        labels = [short_name(text) if kernel else text for text, kernel in zip(used, of_kernels, strict=True)]
         lists = {
-            "names": [every_name[code] for code in names[unknown:]],
+            "names": used,
+            "labels": ["" if label == text else label for label, text in zip(labels, used, strict=True)],
             "categories": [list(_CATEGORY_CODE)[code] for code in categories],
             "places": [to_location(sites[site]) for site in places[1:]],
             "details": self.details.texts,

@@ -72,7 +72,8 @@ class SpanTable(Struct, frozen=True):
 
     steps: Annotated[list[StepWindow], note("the steps whose spans are in the table")]
     lanes: Annotated[list[SpanLane], note("threads, then streams")]
-    names: Annotated[list[str], note("names of spans")]
+    names: Annotated[list[str], note("names of spans, as recorded")]
+    labels: Annotated[list[str], note("short forms of the names of kernels; empty where the name is short")]
     categories: Annotated[list[str], note("what spans are: as in Span, and runtime, python, annotation")]
     places: Annotated[list[Location], note("lines of the user's or a model's code")]
     details: Annotated[list[str], note("shapes and types of operators, sizes of copies, launch dimensions of kernels")]

@@ -132,6 +132,7 @@
       if (labels[stall.label] === undefined) {
         labels[stall.label] = view.names.length;
         view.names.push(stall.label);
+        view.labels.push(stall.label);
         view.nameFixes.push([]);
       }
       start[index] = stall.start;
@@ -377,9 +378,8 @@
     pen.stroke();
     pen.restore();
   }
-  /* Without template arguments and parameters, if it is a kernel. */
   function shortName(index) {
-    return isStream(index) ? view.labels[name[index]] : view.names[name[index]];
+    return view.labels[name[index]];
   }
   function label(index, left, y, wide, tall) {
     var text = shortName(index);
@@ -488,9 +488,12 @@
     show(from + (to - from) * share, to + (to - from) * share);
   }
   function chooseStep(index) {
-    chosenStep = Math.max(0, Math.min(view.steps.length - 1, index));
-    stepName.textContent = view.steps[chosenStep].name + ", " + time(view.steps[chosenStep].end - view.steps[chosenStep].start);
-    show(view.steps[chosenStep].start, view.steps[chosenStep].end);
+    nameStep(index);
+    show(view.steps[index].start, view.steps[index].end);
+  }
+  function nameStep(index) {
+    chosenStep = index;
+    stepName.textContent = view.steps[index].name + ", " + time(view.steps[index].end - view.steps[index].start);
   }
   function showSelected(close) {
     var wide = Math.max(duration[selected] * 4, SMALLEST_VIEW * 10);
@@ -565,14 +568,15 @@
       return view.categories[category[index]][0] === "cpu" && detail[index] >= 0;
     }).pop();
   }
-  function select(index, options) {
+  function select(index) {
     selected = index;
     if (index >= 0) {
       if (rowOf[index] < 0) {
         pythonBox.checked = true;
         layOut();
       }
-      showSelected(options && options.close);
+      showSelected(false);
+      followSpan(start[index]);
     }
     describe();
     ask();
@@ -810,9 +814,6 @@
     }
     return rows.length ? rows[0].spans[0] : -1;
   }
-  function held(step) {
-    return step >= 0 && step < view.steps.length;
-  }
   canvas.onkeydown = function (event) {
     if (event.ctrlKey || event.metaKey || event.altKey) {
       return;
@@ -853,12 +854,23 @@
 
   /* The strip of steps and this view choose the same step. */
   var strip = document.getElementById("steps-scrub");
+  function tellStrip() {
+    if (strip) {
+      strip.dispatchEvent(new CustomEvent("choose-step", { detail: view.steps[chosenStep].step - view.first }));
+    }
+  }
   function tellStep(index) {
-    if (held(index)) {
+    if (index >= 0 && index < view.steps.length) {
       chooseStep(index);
-      if (strip) {
-        strip.dispatchEvent(new CustomEvent("choose-step", { detail: view.steps[index].step - view.first }));
-      }
+      tellStrip();
+    }
+  }
+  /* A span of another step makes that the chosen one. */
+  function followSpan(at) {
+    var index = view.steps.findIndex(function (step) { return at >= step.start && at < step.end; });
+    if (index >= 0 && index !== chosenStep) {
+      nameStep(index);
+      tellStrip();
     }
   }
   function followStrip(event) {

@@ -65,10 +65,11 @@ def test_a_kernel_says_everything_about_itself(timeline) -> None:
     assert timeline.inner_text("#span-found") == "2 of 2"  # the first one in the step, or after it
     timeline.keyboard.press("Enter")
     assert timeline.inner_text("#span-found") == "1 of 2"
+    assert timeline.inner_text("#steps-readout").startswith("ProfilerStep#8")  # the step of the span
     text = told(timeline)
     for words in [
         "void cutlass::Kernel2<cutlass_80_simt_sgemm_128x256>(Params)",
-        "30.0 ms, starts at",
+        "30.0 ms, starts at 214.0 ms of the step",
         "GPU compute, stream 7",
         "grid 12×8×1, block 256×1×1",
         "aten::addmm",
@@ -173,6 +174,20 @@ def test_what_is_left_out_is_said() -> None:
     assert "holds the 110,000 longest of 200,000 spans, to keep it small" in left_out(sample.stress())
     assert span_view(replace(rich, timeline=replace(rich.timeline, table=None)), [], None) is None
     assert "span-canvas" not in render_html(replace(rich, timeline=replace(rich.timeline, table=None)))
+
+
+def test_a_kernel_is_concerned_by_the_fix_whose_evidence_it_is() -> None:
+    document = for_display(sample.rich())
+    view = span_view(document, cards(document), "GPU idle")
+    assert view is not None
+    kernel = view["labels"].index("Kernel2<cutlass_80_simt_sgemm_128x256>")
+    assert view["nameFixes"][kernel] == []  # its evidence is at another line
+    free = [replace(row, what=view["labels"][kernel], location=None) for row in document.findings[1].evidence]
+    findings = [document.findings[0], replace(document.findings[1], evidence=free), *document.findings[2:]]
+    changed = replace(document, findings=findings)
+    view = span_view(changed, cards(changed), "GPU idle")
+    assert view is not None
+    assert [view["fixes"][fix]["anchor"] for fix in view["nameFixes"][kernel]] == ["TC002"]
 
 
 def test_a_sync_stall_only_names_the_fix_of_its_line() -> None:
