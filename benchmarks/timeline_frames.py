@@ -23,8 +23,7 @@ from traceopt.api import analyze
 from traceopt.reports.html.page import render_html
 from traceopt.result.document import Result
 from traceopt.result.packing import pack_columns
-from traceopt.result.rows import Lane, Span, Timeline
-from traceopt.result.spans import COLUMNS, STREAM_COLUMNS, SpanLane, SpanTable, StepWindow
+from traceopt.result.rows import COLUMNS, STREAM_COLUMNS, Lane, Span, SpanLane, SpanTable, StepWindow, Timeline
 
 CHROMIUM = "/usr/bin/chromium"
 STEP_MS = 400.0

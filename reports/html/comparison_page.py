@@ -19,14 +19,14 @@ RUN_ROWS = 50  # per side
 def render_comparison_html(comparison: Comparison) -> str:
     """The page; it makes no network request and is complete without JavaScript."""
     document = safe_text.cleaned(comparison)
-    scripts = [report.template_text("head.js"), report.template_text("main.js")]
+    scripts = [report.asset_text("head.js"), report.asset_text("main.js")]
     head_script, main_script = (Markup(script) for script in scripts)  # noqa: S704 (our own files)
     return (
         report.environment()
         .get_template("compare.html.j2")
         .render(
             csp=report.content_security_policy(scripts),
-            css=Markup(report.template_text("report.css")),  # noqa: S704
+            css=Markup(report.asset_text("report.css")),  # noqa: S704
             head_script=head_script,
             main_script=main_script,
             comparison=document,

@@ -10,7 +10,7 @@ import re
 
 from markupsafe import Markup
 
-from traceopt.reports.html.page import environment, template_text
+from traceopt.reports.html.page import asset_text, environment
 from traceopt.reports.words import headline, sentences
 from traceopt.reports.words.display import for_display
 from traceopt.result.document import Result
@@ -61,7 +61,7 @@ def render_notebook(result: Result) -> str:
 
 def _style() -> str:
     """notebook.css with the report's colours."""
-    report = template_text("report.css")
+    report = asset_text("report.css")
     [light], [dark] = _LIGHT_TOKENS.findall(report), _DARK_TOKENS.findall(report)
     on_dark = ", ".join(f"{page} {SCOPE}" for page in _DARK_PAGES)
-    return f"{SCOPE} {{{light}}}\n{on_dark} {{{dark}}}\n{template_text('notebook.css')}"
+    return f"{SCOPE} {{{light}}}\n{on_dark} {{{dark}}}\n{asset_text('notebook.css')}"

@@ -39,6 +39,7 @@ from traceopt.result.packing import RESULT_ID
 from traceopt.result.serialization import to_json
 
 TEMPLATES = Path(__file__).parent / "templates"
+ASSETS = Path(__file__).parent / "assets"  # style sheets and scripts
 # Rows shown of each table. Its caption says how many there are, and the document in the page holds them all.
 TABLE_ROWS = 200  # kernels
 GEMM_ROWS = 100
@@ -60,7 +61,7 @@ def render_html(result: Result, *, static: bool = False) -> str:
     document = for_display(result)
     view = _view(document)
     spans = span_view.span_view(document, view["all_cards"], view["idle_word"])
-    head_script, main_script, timeline_script = map(template_text, ("head.js", "main.js", "timeline.js"))
+    head_script, main_script, timeline_script = map(asset_text, ("head.js", "main.js", "timeline.js"))
     packed = {}
     under_pointer = readouts(document, view["steps"], view["rank_drawing"])
     if under_pointer:
@@ -72,7 +73,7 @@ def render_html(result: Result, *, static: bool = False) -> str:
         .get_template("report.html.j2")
         .render(
             csp=content_security_policy([head_script, main_script, timeline_script]),
-            css=Markup(template_text("report.css")),  # noqa: S704 (our own file)
+            css=Markup(asset_text("report.css")),  # noqa: S704 (our own file)
             head_script=Markup(head_script),  # noqa: S704
             main_script=Markup(main_script),  # noqa: S704
             timeline_script=Markup(timeline_script),  # noqa: S704
@@ -207,9 +208,9 @@ def environment() -> jinja2.Environment:
 
 
 @lru_cache(maxsize=8)
-def template_text(name: str) -> str:
+def asset_text(name: str) -> str:
     """A style sheet or script without its indentation, which would add 3 kB to each page."""
-    lines = (TEMPLATES / name).read_text(encoding="utf-8").splitlines()
+    lines = (ASSETS / name).read_text(encoding="utf-8").splitlines()
     return "\n".join(line.strip() for line in lines if line.strip())
 
 

@@ -8,7 +8,7 @@ from traceopt.reports.words import concerned
 from traceopt.reports.words.part_styles import part_style, span_look
 from traceopt.reports.words.sentences import Card
 from traceopt.result.document import Result
-from traceopt.result.spans import COLUMNS, STREAM_COLUMNS
+from traceopt.result.rows import COLUMNS, STREAM_COLUMNS
 
 US_PER_MS = 1_000
 

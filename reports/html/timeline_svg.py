@@ -10,8 +10,7 @@ from msgspec import Struct
 from traceopt.reports.words.part_styles import part_style, span_colour, span_words
 from traceopt.result import quantities
 from traceopt.result.document import Memory
-from traceopt.result.rows import Lane, MemoryPoint, Span, Timeline
-from traceopt.result.spans import Stall
+from traceopt.result.rows import Lane, MemoryPoint, Span, Stall, Timeline
 
 LEVELS = 5  # steps of opacity
 NAMED_SPAN_SHARE = 0.06  # narrower bars have no name

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from traceopt.reports.words.sentences import Card
 from traceopt.result.finding import Finding, Location
-from traceopt.result.spans import Stall
+from traceopt.result.rows import Stall
 
 # The rules that measure each cause of a stall.
 _RULES_OF_CAUSE = {

@@ -9,13 +9,13 @@ import pytest
 
 from traceopt.assembly.spans import span_table
 from traceopt.result import packing
-from traceopt.result.spans import COLUMNS, STREAM_COLUMNS
+from traceopt.result.rows import COLUMNS, STREAM_COLUMNS
 
 if TYPE_CHECKING:
     from conftest import GetExample
 
     from traceopt.analyzer.tables.schema import I8
-    from traceopt.result.spans import SpanTable
+    from traceopt.result.rows import SpanTable
 
 
 def columns(table: SpanTable) -> dict[str, I8]:

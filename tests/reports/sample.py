@@ -36,6 +36,8 @@ from traceopt.result.document import (
 from traceopt.result.finding import Evidence, Finding, Fix, Location, Saving
 from traceopt.result.packing import pack_columns
 from traceopt.result.rows import (
+    COLUMNS,
+    STREAM_COLUMNS,
     BreakdownPart,
     Collective,
     Copy,
@@ -50,11 +52,14 @@ from traceopt.result.rows import (
     PlanRow,
     RankRow,
     Span,
+    SpanLane,
+    SpanTable,
+    Stall,
     StepPart,
     StepSeries,
+    StepWindow,
     Timeline,
 )
-from traceopt.result.spans import COLUMNS, STREAM_COLUMNS, SpanLane, SpanTable, Stall, StepWindow
 
 GIB = 1 << 30
 STEP_US = 412_000.0

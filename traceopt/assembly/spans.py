@@ -1,4 +1,4 @@
-"""Every span of the steps around the shown one, as columns: see traceopt/result/spans.py."""
+"""Every span of the steps around the shown one, as columns: see traceopt/result/rows.py."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from traceopt.assembly.stalls import find_stalls
 from traceopt.result.packing import pack_columns
 from traceopt.result.quantities import size
 from traceopt.result.rounding import us
-from traceopt.result.spans import COLUMNS, STREAM_COLUMNS, LaneKind, SpanLane, SpanTable, StepWindow
+from traceopt.result.rows import COLUMNS, STREAM_COLUMNS, LaneKind, SpanLane, SpanTable, StepWindow
 from traceopt.rules.evidence import to_location
 
 # A span takes 3 to 7 letters of the report, which may have 2.2 MB.

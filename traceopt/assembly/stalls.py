@@ -11,7 +11,7 @@ from traceopt.analyzer.stalls.idle import CAUSES
 from traceopt.analyzer.timeline.cpu_phases import PHASES
 from traceopt.analyzer.vocabulary.host_activities import LABELS
 from traceopt.result.rounding import us
-from traceopt.result.spans import Stall
+from traceopt.result.rows import Stall
 from traceopt.rules.evidence import locations_of
 
 SMALLEST_SHARE = 0.01  # of the step

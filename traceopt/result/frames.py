@@ -30,8 +30,8 @@ from traceopt.result.rows import (
     PlanRow,
     RankRow,
     Span,
+    Stall,
 )
-from traceopt.result.spans import Stall
 
 if TYPE_CHECKING:
     from pandas import DataFrame

@@ -12,7 +12,7 @@ from traceopt.reports.words.concerned import card_of_stall
 from traceopt.reports.words.display import for_display
 from traceopt.reports.words.sentences import cards
 from traceopt.result.finding import Location
-from traceopt.result.spans import Stall
+from traceopt.result.rows import Stall
 
 CANVAS = "#span-canvas"
 

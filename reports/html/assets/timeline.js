@@ -1,4 +1,4 @@
-/* The timeline that zooms: every span of traceopt/result/spans.py on a canvas. Names are only ever drawn or set as text. */
+/* The timeline that zooms: every span of traceopt/result/rows.py on a canvas. Names are only ever drawn or set as text. */
 (function () {
   "use strict";
 
