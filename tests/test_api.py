@@ -32,6 +32,14 @@ def merged(two_ranks: Path) -> Result:
     return analyze(str(two_ranks), debug=True)
 
 
+def test_the_steps_of_all_ranks_are_side_by_side(merged: Result) -> None:
+    series = merged.step.series
+    assert series is not None
+    assert [rank.rank for rank in series.ranks] == [0, 1]
+    assert series.ranks[0].us == merged.step.per_step_us
+    assert len(series.ranks[1].us) == merged.step.count
+
+
 def test_one_file(example: GetExample) -> None:
     path = str(example("slow_loader").path)
     result = analyze(path)

@@ -23,13 +23,15 @@ from traceopt.errors import ConfigError, InputError, TraceoptError, one_line
 from traceopt.result.document import Result
 from traceopt.result.finding import value_order
 from traceopt.result.rounding import us
-from traceopt.result.rows import RankRow
+from traceopt.result.rows import RankRow, RankSteps
 from traceopt.rules.engine import RulesOutcome, run_rank_rules
 from traceopt.workers.answers import Executor
 from traceopt.workers.executors import executor_for
 from traceopt.workers.merge import MergedRun, missing_ranks
 from traceopt.workers.progress_line import ProgressLine, ShowProgress
 from traceopt.workers.rank_task import RankOptions, RankTask, load
+
+MOST_RANKS = 16  # whose steps are in the document
 
 
 def find_runs(paths: Sequence[str] | str) -> list[Run]:
@@ -112,6 +114,7 @@ def analyze(
     if progress is not None and len(tasks) > 1:
         progress(f"comparing {len(merged.summaries)} ranks")
     facts = RunFacts(merged.summaries)
+    result = _with_steps_of_ranks(result, facts)
     if len(tasks) > 1 or not tasks[0].recording.source.named:
         missing = missing_ranks((rank.world_size for rank in facts.ranks), (rank.rank for rank in facts.ranks))
         warnings += [missing] if missing is not None else []
@@ -169,6 +172,21 @@ def _rows(result: Result, run: RunFacts) -> list[RankRow]:
         return result.ranks
     waits = np.median(run.waits, axis=0)
     return [replace(row, waited_for_us=us(wait)) for row, wait in zip(result.ranks, waits, strict=True)]
+
+
+def _with_steps_of_ranks(result: Result, run: RunFacts) -> Result:
+    """The document with the steps of the first ranks that recorded the same steps as the shown one."""
+    series = result.step.series
+    if series is None or len(run.ranks) < 2:
+        return result
+    shown = slice(series.first, series.first + len(series.names))
+    ranks = [
+        RankSteps(rank.rank, [us(ns) for ns in rank.durations[shown]])
+        for rank in run.ranks
+        if rank.step_names[shown] == series.names
+    ]
+    series = replace(series, ranks=ranks[:MOST_RANKS] if len(ranks) > 1 else [])
+    return replace(result, step=replace(result.step, series=series))
 
 
 def _with_patches(result: Result, folders: Sequence[Path], debug: bool) -> Result:

@@ -52,6 +52,7 @@ class RankSummary(Struct, frozen=True):
     world_size: int | None
     step_names: list[str]
     step_ns: float  # the typical step
+    durations: I8  # of every recorded step, ns
     parts: dict[str, I8]
     profiler_ns: I8
     places: dict[str, CallSite]
@@ -74,6 +75,7 @@ def summarize(facts: Facts) -> RankSummary:
         world_size=meta.world_size,
         step_names=steps.names,
         step_ns=typical_ns,
+        durations=steps.duration,
         parts=parts,
         profiler_ns=steps.host_within(facts.profiler_cost),
         places=_places(facts, parts),

@@ -11,7 +11,7 @@ from traceopt.reports.words.part_styles import PartStyle, part_style
 from traceopt.reports.words.sentences import rank_phrase
 from traceopt.result import quantities
 from traceopt.result.document import Result
-from traceopt.result.rows import StepPart, StepSeries
+from traceopt.result.rows import RankSteps, StepPart, StepSeries
 
 MOST_PATTERNED = 48  # more columns are drawn as paths, which have no patterns
 ROOM_ABOVE = 1.12  # for the marks of unusual steps
@@ -45,6 +45,13 @@ class StepColumn(Struct, frozen=True):
     text: str
 
 
+class RankStrip(Struct, frozen=True):
+    """The steps of one rank as the outline of their columns, on the scale of the slowest step of any rank."""
+
+    name: str
+    path: str
+
+
 class StepStrip(Struct, frozen=True):
     """`parts` from the bottom up; `width` is that of the paths' viewBox; `typical_top` is the typical step, per cent
     from the top, None if it is not known.
@@ -56,6 +63,7 @@ class StepStrip(Struct, frozen=True):
     patterned: bool
     shown: int
     typical_top: float | None
+    ranks: list[RankStrip]
 
     @property
     def marked(self) -> list[StepColumn]:
@@ -93,6 +101,7 @@ def draw_steps(result: Result) -> StepStrip | None:
         width=count * COLUMN,
         patterned=count <= MOST_PATTERNED,
         shown=min(max(0, series.shown - series.first), count - 1),
+        ranks=_rank_strips(series),
         typical_top=None if typical_us is None or typical_us > top_us else 100 - _percent(typical_us, top_us),
     )
 
@@ -122,13 +131,39 @@ def _column(result: Result, series: StepSeries, index: int, total_us: float) -> 
     mark = "" if series.first + index in result.step.typical_steps else _difference(total_us, result.step.typical_us)
     longest = sorted(series.parts, key=lambda part: -part.us[index])[:PARTS_NAMED]
     named = "; ".join(_part_text(part, index) for part in longest if part.us[index] > 0)
+    unusual = f", {mark}" if mark else ""
     return StepColumn(
         left=round(index / count * 100, 3),
         width=round(100 / count, 3),
         label=number[0] if number else str(series.first + index + 1),
         mark=mark,
-        text=f"{name}, {quantities.ms_of_us(total_us)}{f', {mark}' if mark else ''}. {named}.",
+        text=f"{name}, {quantities.ms_of_us(total_us)}{unusual}. {named}.{_over_ranks(series, index)}",
     )
+
+
+def _rank_strips(series: StepSeries) -> list[RankStrip]:
+    top_us = max((max(rank.us, default=0.0) for rank in series.ranks), default=0.0)
+    if top_us <= 0:
+        return []
+    return [
+        RankStrip(
+            _rank_name(rank), f"M0 100{''.join(f'V{100 - us / top_us * 100:.0f}h{COLUMN}' for us in rank.us)}V100z"
+        )
+        for rank in series.ranks
+    ]
+
+
+def _rank_name(rank: RankSteps) -> str:
+    return "file without a rank" if rank.rank is None else f"rank {rank.rank}"
+
+
+def _over_ranks(series: StepSeries, index: int) -> str:
+    """ " Over the ranks: 401.2 ms (rank 0) to 470.9 ms (rank 3)."; "" for a single rank."""
+    times = [(rank.us[index], _rank_name(rank)) for rank in series.ranks]
+    if not times:
+        return ""
+    low, high = (f"{quantities.ms_of_us(us)} ({name})" for us, name in (min(times), max(times)))
+    return f" Over the ranks: {low} to {high}."
 
 
 def _part_text(part: StepPart, index: int) -> str:

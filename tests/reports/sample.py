@@ -51,6 +51,7 @@ from traceopt.result.rows import (
     Op,
     PlanRow,
     RankRow,
+    RankSteps,
     Span,
     SpanLane,
     SpanTable,
@@ -156,6 +157,11 @@ def _timeline() -> Timeline:
     return Timeline("ProfilerStep#9", STEP_US, lanes, stalls, _spans(stalls))
 
 
+def _rank_steps(step_us: list[float]) -> list[RankSteps]:
+    """Of rank 0 and of rank 2, which is slower."""
+    return [RankSteps(0, step_us), RankSteps(2, [us + 20_000 for us in step_us])]
+
+
 def _series(step_us: list[float]) -> StepSeries:
     """The GPU works for 161 ms of every step, and waits for data and launches for the rest of it."""
     busy = [161_000.0] * len(step_us)
@@ -166,7 +172,9 @@ def _series(step_us: list[float]) -> StepSeries:
         StepPart("data_loading", "Waiting for data", False, loading),
         StepPart("launch", "Waiting for launches", False, launch),
     ]
-    return StepSeries(0, 7, [f"ProfilerStep#{number}" for number in range(2, 2 + len(step_us))], parts)
+    return StepSeries(
+        0, 7, [f"ProfilerStep#{number}" for number in range(2, 2 + len(step_us))], parts, _rank_steps(step_us)
+    )
 
 
 def span_table(lanes: list[tuple[SpanLane, list[tuple[float, ...]]]], **lists: Any) -> SpanTable:
@@ -658,6 +666,7 @@ def stress() -> Result:
             lane,
             spans=[replace(item, start_us=round(item.start_us + chance.random(), 3)) for item in spans],
             total=90_000,
+            occupancy=[_occupancy(spans)],
         )
         for lane in base.timeline.lanes
     ]

@@ -48,6 +48,13 @@ class StepPart(Struct, frozen=True):
     us: Annotated[list[float], note("time in each step", "us")]
 
 
+class RankSteps(Struct, frozen=True):
+    """The steps of one rank."""
+
+    rank: Annotated[int | None, note("rank; null where the file does not say")]
+    us: Annotated[list[float], note("duration of each step", "us")]
+
+
 class StepSeries(Struct, frozen=True):
     """Consecutive recorded steps, each divided into the parts of the breakdown."""
 
@@ -55,6 +62,9 @@ class StepSeries(Struct, frozen=True):
     shown: Annotated[int, note("index into per_step_us of the step that timeline and memory show")]
     names: Annotated[list[str], note("names of the steps")]
     parts: Annotated[list[StepPart], note("exclusive parts, which add up to each step; busy parts first")]
+    ranks: Annotated[
+        list[RankSteps], note("the same steps on the first ranks that recorded them; empty for a single rank")
+    ] = field(default_factory=list)
 
 
 class IdleCause(Struct, frozen=True):

@@ -47,6 +47,15 @@ def test_many_steps_are_drawn_as_paths() -> None:
     assert caption(part_of_run).startswith("Steps 301 to 312 of 900")
 
 
+def test_several_ranks_have_a_row_each() -> None:
+    strip = draw_steps(sample.rich())
+    assert strip is not None
+    assert [rank.name for rank in strip.ranks] == ["rank 0", "rank 2"]
+    assert strip.ranks[0].path.count("h10") == 12
+    text = strip.columns[0].text.replace("\u00a0", " ")
+    assert text.endswith(" Over the ranks: 411.0 ms (rank 0) to 431.0 ms (rank 2).")
+
+
 def test_one_step_has_no_strip() -> None:
     rich = sample.rich()
     assert draw_steps(replace(rich, step=replace(rich.step, series=None))) is None
