@@ -144,6 +144,9 @@ class _Clock(Struct, frozen=True):
 class _StepPair(Struct, frozen=True):
     """A step of the timing cycle and the step of the detail cycle that it borrows from; rows are pairs (timing,
     detail).
+
+    A range that is an operator in one cycle and an annotation in the other, such as Inductor's
+    `## Call CompiledFxGraph`, aligns the clocks and lends nothing.
     """
 
     borrowed: int
@@ -225,12 +228,13 @@ def _pair(
         clocks[thread] = _Clock(times[order], rising, matched, uneven)
         most += max(own.stop - own.start, theirs.stop - theirs.start)
     row, other_row = np.concatenate(rows), np.concatenate(other_rows)
-    is_op = row < marks.op_count
+    is_op, other_is_op = row < marks.op_count, other_row < others.op_count
+    both_ops, both_annotations = is_op & other_is_op, ~(is_op | other_is_op)
     return _StepPair(
         borrowed,
         *there,
-        ops=(row[is_op], other_row[is_op]),
-        annotations=(row[~is_op] - marks.op_count, other_row[~is_op] - others.op_count),
+        ops=(row[both_ops], other_row[both_ops]),
+        annotations=(row[both_annotations] - marks.op_count, other_row[both_annotations] - others.op_count),
         clocks=clocks,
         alike=len(row) >= _ALIKE * most,
     )

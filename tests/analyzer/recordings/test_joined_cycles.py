@@ -133,6 +133,19 @@ def test_frames_of_operators_that_one_cycle_alone_runs_are_not_lent() -> None:
     assert {joined.names[name] for name in joined.python.name} == {TRAIN, ITEM}
 
 
+@pytest.mark.parametrize("op_in", ["timing", "detail"])
+def test_a_range_of_another_kind_in_the_other_cycle_lends_nothing(op_in: str) -> None:
+    """As Inductor's range, which is an operator in the timing cycle and an annotation in the detail cycle."""
+    graph, shape = "## Call CompiledFxGraph", {"Input Dims": [[2]]}
+    here, there = (op, annotation) if op_in == "timing" else (annotation, op)
+    plain = read([*step(0, 0, FAST, 100), here(graph, 70, 10)])
+    joined = join_cycles(plain, detail(there(graph, 400, 50, **shape)))
+    shaped = {joined.names[name] for name, dims in zip(joined.ops.name, joined.ops.dims, strict=True) if dims >= 0}
+    assert shaped == {name for name, _, _ in FAST}
+    assert (joined.annotations.dims == -1).all()
+    assert len(joined.ops) == len(plain.ops)
+
+
 @pytest.mark.parametrize("empty", ["timing", "detail"])
 def test_a_cycle_without_operators_does_no_harm(empty: str) -> None:
     bare = read([annotation("ProfilerStep#1", 0, 100)])
