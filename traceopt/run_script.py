@@ -90,11 +90,16 @@ def remarks(outcome: RecordingOutcome, *, quiet: bool) -> Iterator[str]:
 
 def footer(outcome: RecordingOutcome, settings: Settings) -> str:
     """Where the traces are, and how much recording slowed the steps."""
-    lines = [f"Traces: {os.path.relpath(settings.folder)}"]
+    lines = [f"Traces: {shown(settings.folder)}"]
     if outcome.stretch:
         cost = ", ".join(f"{ratio:.2f}x ({cycle})" for cycle, ratio in outcome.stretch.items())
         lines.append(f"Recorded steps took {cost} the time of other steps, not counting waits for data.")
     return "".join(f"{line}\n" for line in lines)
+
+
+def shown(folder: Path) -> str:
+    """The folder as the user can type it."""
+    return os.path.relpath(folder)
 
 
 def source_folders(command: Sequence[str]) -> list[Path]:

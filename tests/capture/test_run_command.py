@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
 from runs import Run
 
+from traceopt import run_script
 from traceopt.capture.launch.launcher import CommandError, command_line
+from traceopt.capture.launch.outcome import RecordingOutcome
 from traceopt.capture.settings import PRESETS, first_recorded_step, plan_cycles
 from traceopt.cli import cli
+
+TRACE = Path(__file__).parents[2] / "fixtures/traces/five_faults.json.gz"
 
 
 @pytest.mark.run("loops.py", "plain", options=("--analyze", "--preset", "quick"))
@@ -77,3 +83,56 @@ def test_plain_options_have_the_meaning_of_torch() -> None:
     assert len(plan_cycles(repeat=3)) == 3
     with pytest.raises(ValueError, match="active: 0 is too small"):
         plan_cycles(active=0)
+
+
+@pytest.fixture
+def ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A script that has left a trace, and then ended with code 5. Returns the current folder."""
+    monkeypatch.chdir(tmp_path)
+    Path("train.py").touch()
+    outcome = RecordingOutcome([TRACE], None, [], {})
+    monkeypatch.setattr(run_script, "record", lambda *_, **__: (5, outcome))
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (IndexError("index 528"), "internal error: IndexError: index 528 (run with --debug for the traceback)"),
+        (MemoryError(), "error: not enough memory: pass fewer or smaller traces"),
+        (KeyboardInterrupt(), "interrupted"),
+    ],
+)
+def test_an_analysis_that_fails_keeps_the_exit_code_and_names_the_traces(
+    ended: Path, monkeypatch: pytest.MonkeyPatch, error: BaseException, said: str
+) -> None:
+    def fail(*_: Any, **__: Any) -> None:
+        raise error
+
+    monkeypatch.setattr("traceopt.api.analyze", fail)
+    outcome = CliRunner().invoke(cli, ["run", "--logdir", "logs", "train.py"])
+    assert outcome.exit_code == 5
+    assert outcome.stdout == ""
+    assert outcome.stderr == f"traceopt: {said}; the traces are kept: traceopt analyze logs\n"
+
+
+def test_a_gate_fails_if_the_analysis_does(ended: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    outcome = RecordingOutcome([ended / "gone.json"], None, [], {})
+    monkeypatch.setattr(run_script, "record", lambda *_, **__: (0, outcome))
+    arguments = ["run", "--logdir", "logs", "train.py"]
+    assert CliRunner().invoke(cli, arguments).exit_code == 0
+    gated = CliRunner().invoke(cli, ["run", "--fail-on", "high", *arguments[1:]])
+    assert gated.exit_code == 1
+    assert "the analysis failed" in gated.stderr
+
+
+def test_it_writes_what_analyze_writes(ended: Path) -> None:
+    files = ["--json", "result.json", "--sarif", "result.sarif", "--markdown", "comment.md", "--html", "report.html"]
+    arguments = ["run", "--logdir", "logs", *files, "--select", "HS", "--format", "concise", "train.py"]
+    outcome = CliRunner().invoke(cli, arguments)
+    assert outcome.exit_code == 5, outcome.stderr
+    assert {line.split()[1][:2] for line in outcome.stdout.splitlines()} == {"HS"}
+    assert outcome.stderr == "Report: report.html\nTraces: logs\n"
+    assert {file for file in files if not file.startswith("--")} < {path.name for path in ended.iterdir()}
+    document = CliRunner().invoke(cli, ["run", "--logdir", "logs", "--no-html", "--json", "-", "train.py"]).stdout
+    assert json.loads(document)["run"]["rank_count"] == 1

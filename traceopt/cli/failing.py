@@ -26,27 +26,25 @@ class Cli(click.Group):
         except click.UsageError as error:
             command = error.ctx.command_path if error.ctx else "traceopt"
             code = _fail(f"error: {one_line(error.format_message()).rstrip('.')}; see '{command} --help'")
-        except TraceoptError as error:
-            _show_traceback(state["debug"])
-            code = _fail(f"error: {error}")
-        except MemoryError:
-            _show_traceback(state["debug"])
-            code = _fail("error: not enough memory: pass fewer or smaller traces")
         except Exception as error:
-            _show_traceback(state["debug"])
-            hint = "" if state["debug"] else " (run with --debug for the traceback)"
-            code = _fail(one_line(f"internal error: {told(error)}") + hint)
+            code = _fail(fault(error, debug=state["debug"]))
         sys.exit(code)
+
+
+def fault(error: Exception, *, debug: bool) -> str:
+    """What went wrong, in one line. With `debug`, the traceback is printed first."""
+    if debug:
+        import traceback
+
+        traceback.print_exception(error)
+    if isinstance(error, TraceoptError):
+        return f"error: {error}"
+    if isinstance(error, MemoryError):
+        return "error: not enough memory: pass fewer or smaller traces"
+    return one_line(f"internal error: {told(error)}") + ("" if debug else " (run with --debug for the traceback)")
 
 
 def _fail(message: str, code: int = EXIT_ERROR) -> int:
     with suppress(OSError):  # stderr is closed: only the exit code is left
         click.echo(f"traceopt: {message}", err=True)
     return code
-
-
-def _show_traceback(wanted: bool) -> None:
-    if wanted:
-        import traceback
-
-        traceback.print_exc()

@@ -81,6 +81,19 @@ run_option = click.option("--run", metavar="NAME", help="The run to read, if PAT
 report_options = options(
     click.option("--html", metavar="PATH", help=f"Where to write the HTML report.  [default: {DEFAULT_HTML}]"),
     click.option("--no-html", is_flag=True, help="Write no HTML report."),
+    click.option("--static", is_flag=True, help="Write HTML without interactive charts: a smaller file."),
+)
+select_options = options(
+    click.option(
+        "--select",
+        multiple=True,
+        callback=split_codes,
+        help="Rules to run: codes, prefixes or names, separated by commas.",
+    ),
+    click.option("--ignore", multiple=True, callback=split_codes, help="Rules to skip; the more specific entry wins."),
+)
+color_option = click.option(
+    "--color/--no-color", default=None, help="Use colours.  [default: on a terminal, unless NO_COLOR is set]"
 )
 workload_options = options(
     click.option("--tokens-per-step", type=_AMOUNT, metavar="N", help="Tokens that one GPU processes per step."),
@@ -104,9 +117,7 @@ reading_options = options(
     click.option("--scheduler", metavar="ADDRESS", help="Read the ranks on this Dask cluster: tcp://host:8786."),
     click.option("--cache", metavar="DIR", help="Store each rank's result here, to skip unchanged traces."),
     config_option,
-    click.option(
-        "--color/--no-color", default=None, help="Use colours.  [default: on a terminal, unless NO_COLOR is set]"
-    ),
+    color_option,
     quiet_option,
     debug_option,
 )

@@ -56,12 +56,14 @@ class PullRequest(NamedTuple):
     label: str
 
     @property
-    def requested(self) -> bool:
-        return bool(self.markdown or self.sarif or self.job_summary)
+    def files(self) -> list[str]:
+        """Raises OutputError for a job summary outside of GitHub Actions."""
+        paths = (self.markdown, self.sarif, str(_summary_file()) if self.job_summary else None)
+        return [path for path in paths if path is not None]
 
     def check(self) -> None:
         """Raises OutputError if a file cannot be written. Call it before the analysis."""
-        check_all_writable(self.markdown, self.sarif, str(_summary_file()) if self.job_summary else None)
+        check_all_writable(*self.files)
 
     def write(
         self, result: Result, gating: Gating, source: Sequence[Path], inputs: Iterable[str], *, quiet: bool

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import os
-import re
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
@@ -19,36 +18,6 @@ if TYPE_CHECKING:
     from traceopt.config import Config
     from traceopt.result.document import Result
     from traceopt.rules.registry import Registry
-
-
-class Files(NamedTuple):
-    """The files that an analysis writes besides those for pull requests; None for those that nobody asked for."""
-
-    html: str | None
-    json: str | None
-    patch: str | None
-
-    def check(self) -> None:
-        """Raises OutputError if one cannot be written. Call it before the analysis."""
-        check_all_writable(*self)
-
-    def of_run(self, name: str) -> Files:
-        """The same with the name of a run: "report.html" is "report-branch.html"."""
-        safe = re.sub(r"[^\w.-]+", "_", name)
-
-        def named(path: str | None) -> str | None:
-            return None if path is None else str(Path(path).with_stem(f"{Path(path).stem}-{safe}"))
-
-        return Files(*map(named, self))
-
-    def write(self, result: Result, paths: Sequence[str], source: Sequence[Path], *, static: bool, quiet: bool) -> None:
-        inputs = [*paths, *(file.path for file in result.run.files)]
-        if self.html is not None:
-            write_html(self.html, result, inputs, static=static)
-        if self.json is not None:
-            write_output(self.json, result.to_json(), inputs)
-        if self.patch is not None:
-            write_patch(self.patch, result, source, inputs, quiet=quiet)
 
 
 def run_names(paths: Sequence[str]) -> list[str]:

@@ -7,28 +7,19 @@ from typing import Any
 
 import click
 
-from traceopt.cli.gating import Gating, baseline_options
+from traceopt.cli.failing import EXIT_INTERRUPTED, fault
 from traceopt.cli.options import (
     FILE,
+    color_option,
     config_option,
     debug_option,
-    patch_option,
     quiet_option,
-    report_options,
+    select_options,
     workload_options,
 )
-from traceopt.cli.pull_request import PullRequest, pull_request_options
-from traceopt.cli.results import (
-    analyzed,
-    check_all_writable,
-    configuration,
-    html_target,
-    rendered,
-    write_html,
-    write_patch,
-)
+from traceopt.cli.outputs import Outputs, output_options
+from traceopt.cli.results import analyzed, configuration
 from traceopt.errors import visible
-from traceopt.output import emit
 
 DEFAULT_LOGDIR = "traceopt-logs"
 
@@ -66,12 +57,11 @@ DEFAULT_LOGDIR = "traceopt-logs"
 )
 @click.option("--stop-after", is_flag=True, help="End the script when everything is recorded.")
 @click.option("--no-analyze", is_flag=True, help="Only record; skip the analysis.")
-@report_options
-@pull_request_options
-@baseline_options
-@patch_option
+@output_options
+@select_options
 @workload_options
 @config_option
+@color_option
 @quiet_option
 @debug_option
 @click.pass_obj
@@ -83,11 +73,9 @@ def run(
     logdir: Path | None,
     name: str | None,
     no_analyze: bool,
-    html: str | None,
-    no_html: bool,
-    pull_request: PullRequest,
-    gating: Gating,
-    patch_path: str | None,
+    outputs: Outputs,
+    select: tuple[str, ...],
+    ignore: tuple[str, ...],
     config_path: Path | None,
     quiet: bool,
     tokens_per_step: float | None,
@@ -106,19 +94,20 @@ def run(
     options from --wait to --with-stack replace them with one kind of cycle, as in torch.profiler. The exit code is
     that of the script. If that is 0 and a --fail-on gate failed, it is 1.
     """
-    if no_analyze and gating.requested:
-        raise click.UsageError("baselines and gates need the analysis: remove --no-analyze")
-    workload = {
-        "tokens_per_step": tokens_per_step,
-        "samples_per_step": samples_per_step,
-        "reference_throughput": reference_throughput,
-    }
-    config = configuration(config_path, **workload)
-    html_path = html_target(html, no_html or no_analyze, config)
-    check_all_writable(html_path, patch_path)
-    pull_request.check()
+    debug = state["debug"]
+    gating = outputs.gating
+    if no_analyze and outputs.requested:
+        raise click.UsageError("reports, baselines and gates need the analysis: remove --no-analyze")
+    config = configuration(
+        config_path,
+        select=select,
+        ignore=ignore,
+        tokens_per_step=tokens_per_step,
+        samples_per_step=samples_per_step,
+        reference_throughput=reference_throughput,
+    )
     if not no_analyze:
-        gating.prepare(config, debug=state["debug"])
+        outputs.prepare(config, debug=debug)
 
     from traceopt import run_script
 
@@ -129,19 +118,23 @@ def run(
     if outcome.traces and not no_analyze and not run_script.was_terminated(code):
         paths = [str(path) for path in outcome.traces]
         source = run_script.source_folders(command)
-        result = analyzed(paths, config, source, debug=state["debug"], quiet=quiet)
-        gating.judge(result, paths)
-        if html_path is not None:
-            write_html(html_path, result, paths)
-        if patch_path is not None:
-            write_patch(patch_path, result, source, paths, quiet=quiet)
-        pull_request.write(result, gating, source, paths, quiet=quiet)
-        emit(rendered(result, "text", None, html_path))
-        emit(run_script.footer(outcome, settings))
-        gating.report(None, on_stdout=True)
+        try:
+            result = analyzed(paths, config, source, debug=debug, quiet=quiet)
+            outputs.write(result, paths, source, quiet=quiet, footer=run_script.footer(outcome, settings))
+        except Exception as error:  # a fault of the analysis must not look like one of the script
+            _tell_without_report(fault(error, debug=debug), run_script.shown(settings.folder))
+            gating.not_judged("the analysis failed")
+            gating.report(None, on_stdout=False)
+        except KeyboardInterrupt:
+            _tell_without_report("interrupted", run_script.shown(settings.folder))
+            code = code or EXIT_INTERRUPTED
     else:
         if outcome.traces and not quiet:
             click.echo(run_script.footer(outcome, settings), nl=False, err=True)
         gating.not_judged("the run was not analyzed")
         gating.report(None, on_stdout=False)
     run_script.end_alike(code or gating.exit_code)
+
+
+def _tell_without_report(why: str, folder: str) -> None:
+    click.echo(f"traceopt: {why}; the traces are kept: traceopt analyze {visible(folder)}", err=True)
