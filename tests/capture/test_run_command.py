@@ -135,4 +135,4 @@ def test_it_writes_what_analyze_writes(ended: Path) -> None:
     assert outcome.stderr == "Report: report.html\nTraces: logs\n"
     assert {file for file in files if not file.startswith("--")} < {path.name for path in ended.iterdir()}
     document = CliRunner().invoke(cli, ["run", "--logdir", "logs", "--no-html", "--json", "-", "train.py"]).stdout
-    assert json.loads(document)["run"]["rank_count"] == 1
+    assert json.loads(document)["step"]["count"] > 0
