@@ -32,7 +32,7 @@ from dataclasses import asdict
 from typing import Any
 
 from ..settings import Cycle
-from .environment import describe_environment, rank
+from .environment import rank
 from .inventory import describe_dynamo
 from .step_ledger import LedgerWriter
 
@@ -48,7 +48,6 @@ def of_cycle(torch: Any, cycle: Cycle, part: dict[str, Any]) -> dict[str, Any]:
         "script": sys.argv[0] if sys.argv else None,
         "pid": os.getpid(),
         "rank": rank(torch),
-        "environment": describe_environment(torch),
     }
 
 

@@ -61,18 +61,23 @@ def describe_optimizer(_: Any, optimizer: Any) -> dict[str, Any]:
 
 
 def describe_loader(_: Any, loader: Any) -> dict[str, Any]:
-    context = loader.multiprocessing_context
+    """What a library's own loader does not have is None."""
+
+    def of(name: str) -> Any:
+        return getattr(loader, name, None)
+
+    context, collate, dataset, pinned = map(of, ("multiprocessing_context", "collate_fn", "dataset", "pin_memory"))
     return {
-        "dataset": class_name(loader.dataset),
-        "dataset_length": _length(loader.dataset),
-        "batch_size": loader.batch_size,
-        "sampler": class_name(loader.sampler),
-        "collate": getattr(loader.collate_fn, "__qualname__", class_name(loader.collate_fn)),
-        "num_workers": loader.num_workers,
-        "prefetch_factor": loader.prefetch_factor,
-        "persistent_workers": loader.persistent_workers,
-        "pin_memory": bool(loader.pin_memory),
-        "drop_last": loader.drop_last,
+        "dataset": class_name(dataset) if dataset is not None else None,
+        "dataset_length": _length(dataset),
+        "batch_size": of("batch_size"),
+        "sampler": class_name(of("sampler")) if of("sampler") is not None else None,
+        "collate": getattr(collate, "__qualname__", class_name(collate)) if collate is not None else None,
+        "num_workers": of("num_workers"),
+        "prefetch_factor": of("prefetch_factor"),
+        "persistent_workers": of("persistent_workers"),
+        "pin_memory": bool(pinned) if pinned is not None else None,
+        "drop_last": of("drop_last"),
         "start_method": context.get_start_method() if hasattr(context, "get_start_method") else None,
         "built": built(loader),
     }

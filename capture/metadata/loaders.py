@@ -44,9 +44,12 @@ class LoaderNotes:
     def iterated(self, loader: Any) -> int:
         """A new iterator was created. Workers that do not persist are started again.
 
+        A library's own loader need not have all attributes of a DataLoader (fastai's has no sampler).
+
         Returns a key for the loader, which stays the same if it is created again for the next epoch.
         """
-        key = hash((type(loader.dataset), _length(loader), type(loader.sampler), loader.batch_size))
+        dataset, sampler, batch_size = (getattr(loader, name, None) for name in ("dataset", "sampler", "batch_size"))
+        key = hash((type(dataset), _length(loader), type(sampler), batch_size))
         row = self._rows.get(key)
         if row is not None:
             row["iterators"] += 1

@@ -15,6 +15,7 @@ from typing import Any
 from ..metadata.environment import describe_memory
 from ..settings import Cycle
 from .cpp_log import CppLog
+from .profile_function import ProfileFunction
 
 
 class ProfilerSession:
@@ -39,6 +40,7 @@ class ProfilerSession:
         self._thread = threading.get_ident()
         self._pid = os.getpid()
         self._cpp_log = CppLog(torch)
+        self._profile_function = ProfileFunction()
         actions = torch.profiler.ProfilerAction
         self.profiler = torch.profiler.profile(
             schedule=lambda step: _action(actions, cycle, max(0, step - first_step)),
@@ -83,6 +85,7 @@ class ProfilerSession:
                 self.profiler.stop()
         finally:
             self._cpp_log.restore()
+            self._profile_function.give_back()
 
     def drop(self) -> None:
         """Ends the session without saving anything."""
@@ -90,6 +93,11 @@ class ProfilerSession:
         if self.in_own_thread:
             self.stop()
         self._cpp_log.restore()
+
+    def leave_to_parent(self) -> None:
+        """In a forked child: nothing of the session goes on there."""
+        self._profile_function.remove()
+        self.drop()
 
     def _open_step(self) -> None:
         """ProfilerStep#N is the N-th step of the run."""
@@ -105,7 +113,8 @@ class ProfilerSession:
     def _at_work(self) -> Iterator[None]:
         self.busy = True
         try:
-            yield
+            with self._profile_function.watched():
+                yield
         finally:
             self.busy = False
 

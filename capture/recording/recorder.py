@@ -8,19 +8,21 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from ..metadata.caller_lines import call_lines
 from ..metadata.constructions import Constructions
 from ..metadata.document import of_cycle, of_run
-from ..metadata.environment import describe_memory, rank, world_size
+from ..metadata.environment import describe_environment, describe_memory, rank, world_size
 from ..metadata.inventory import take_inventory
 from ..metadata.loaders import LoaderNotes
 from ..metadata.step_ledger import LedgerWriter
 from ..settings import Settings
 from ..status import DONE, RECORDING, SAVING, WAITING, WARMING_UP, Status, TraceNote
+from .profile_function import script_has_one
 from .profiler_session import ProfilerSession
 from .trace_file import SavedTrace, save
 
@@ -180,8 +182,7 @@ class Recorder:
         """
         if self._session is not None:
             self._torch.autograd._enable_record_function(False)
-            sys.setprofile(None)
-            self._session.drop()
+            self._session.leave_to_parent()
         self._finished = self._finished or self.step > 0
         self._helper = True
         self._session = None
@@ -197,6 +198,11 @@ class Recorder:
         cycle = self._settings.cycles[self._next]
         if self.step - self._rested_from < cycle.wait or self._torch.autograd._profiler_enabled():
             return
+        if cycle.with_stack and script_has_one():
+            cycle = replace(cycle, with_stack=False)
+            self.status.trouble(
+                f"the {cycle.name} cycle has no lines of code: the script runs a Python profiler itself"
+            )
         session = ProfilerSession(self._torch, cycle, self.step, self._save)
         self.status.cycle = cycle.name
         self.status.first_step, self.status.last_step = session.from_step, session.until_step - 1
@@ -269,10 +275,10 @@ class Recorder:
         }
         self.ledger.windows.append(window)
         try:
-            self._inventory = self._inventory or take_inventory(self._torch)
+            self._inventory = self._inventory or self._described(take_inventory, self._torch) or {}
             head = self._head(session, until)
             if cycle.with_stack:
-                head["call_lines"] = call_lines(profiler)
+                head["call_lines"] = self._described(call_lines, profiler)
             file = save(profiler, self._settings.folder, self._worker(), head | self._tail())
         except Exception as error:
             self.status.trouble(f"step {self.step}: could not save the trace of the {cycle.name} cycle: {error}")
@@ -300,15 +306,28 @@ class Recorder:
             "partial_steps": session.partial_steps,
             "closed_early": session.closed_early,
         }
-        memory = {"before": session.memory_before, "after": describe_memory(self._torch)}
-        of_process = {"step_rule": self.status.step_rule, "memory": memory, **(self._inventory or {})}
+        memory = {"before": session.memory_before, "after": self._described(describe_memory, self._torch)}
+        of_process = {
+            "environment": self._described(describe_environment, self._torch),
+            "step_rule": self.status.step_rule,
+            "memory": memory,
+            **(self._inventory or {}),
+        }
         return of_cycle(self._torch, session.cycle, part) | of_process
 
     def _tail(self) -> dict[str, Any]:
         """What grows during the run: written with the trace, and again when the process ends."""
-        loaders = self.loaders.document(self._control)
-        frameworks = {"frameworks": self.constructions.document()}
+        loaders = self._described(self.loaders.document, self._control) or {}
+        frameworks = {"frameworks": self._described(self.constructions.document) or []}
         return of_run(self.ledger, self.status.notes) | loaders | frameworks
+
+    def _described(self, describe: Callable[..., Any], *arguments: Any) -> Any:
+        """A part of the description, or None if it fails: the recording is worth more than what describes it."""
+        try:
+            return describe(*arguments)
+        except Exception as error:
+            self.status.note(f"step {self.step}: {describe.__name__}: {type(error).__name__}: {error}")
+            return None
 
     def _tell(self, phase: str) -> None:
         self.status.phase = phase

@@ -61,17 +61,27 @@ class _Hooks:
         self.tracker = tracker
         self.dynamo = Dynamo(torch, lambda text: recorder.status.note(text))
         self._exclude = self.dynamo.exclude
-        called_directly = (StepTracker.backward_begins, LedgerWriter.saved, LedgerWriter._gc, Recorder._gc_range)
-        for function in (_Hooks.tell, *called_directly):
+        called_directly = (StepTracker.backward_begins, LedgerWriter._gc, Recorder._gc_range)
+        for function in (_Hooks.tell, _Hooks.note, *called_directly):
             self._exclude(function, with_callees=True)
 
     def tell(self, signal: Callable[..., None], *arguments: Any) -> None:
-        """Passes a signal on. SystemExit is not caught: --stop-after ends the run with it."""
+        """Passes a signal about steps on. SystemExit is not caught: --stop-after ends the run with it."""
         paused = self.dynamo.pause()
         try:
             signal(*arguments)
         except Exception as error:
             self._recorder.give_up(f"{type(error).__name__}: {error}")
+        finally:
+            self.dynamo.resume(paused)
+
+    def note(self, signal: Callable[..., None], *arguments: Any) -> None:
+        """Passes on what describes the run. If that fails, the description lacks it, and recording goes on."""
+        paused = self.dynamo.pause()
+        try:
+            signal(*arguments)
+        except Exception as error:
+            self._recorder.status.note(f"step {self._recorder.step}: {type(error).__name__}: {error}")
         finally:
             self.dynamo.resume(paused)
 
@@ -160,7 +170,7 @@ class _Hooks:
         scaler.step = step
 
     def patch_save(self) -> None:
-        torch, recorder = self._torch, self._recorder
+        torch, recorder, note = self._torch, self._recorder, self.note
         original = torch.save
 
         def is_part(args: tuple[Any, ...]) -> bool:
@@ -175,7 +185,7 @@ class _Hooks:
                 return original(*args, **kwargs)
             finally:
                 if not is_part(args):
-                    recorder.ledger.saved(time.perf_counter() - began)
+                    note(recorder.ledger.saved, time.perf_counter() - began)
 
         torch.save = save
 
@@ -193,18 +203,18 @@ class _Hooks:
 
     def _note_construction(self, kind: Any, constructor: str, note: Callable[[Any], None]) -> None:
         """Calls `note` with every object of a class, at the end of its constructor."""
-        original = getattr(kind, constructor)
+        original, tell = getattr(kind, constructor), self.note
 
         @functools.wraps(original)
         @self._exclude
         def construct(self: Any, *args: Any, **kwargs: Any) -> None:
             original(self, *args, **kwargs)
-            note(self)
+            tell(note, self)
 
         setattr(kind, constructor, construct)
 
     def patch_loader(self, dataloader: Any) -> None:
-        recorder, tracker, tell = self._recorder, self.tracker, self.tell
+        recorder, tracker, tell, note = self._recorder, self.tracker, self.tell, self.note
         self._note_construction(dataloader.DataLoader, "__init__", recorder.constructions.loader)
         iterator, workers = dataloader._BaseDataLoaderIter, dataloader._MultiProcessingDataLoaderIter
         create, start_workers, advance = iterator.__init__, workers.__init__, iterator.__next__
@@ -217,7 +227,7 @@ class _Hooks:
         @self._exclude
         def init(self: Any, loader: Any, *args: Any, **kwargs: Any) -> None:
             create(self, loader, *args, **kwargs)
-            tell(remember, self, loader)
+            note(remember, self, loader)
 
         @functools.wraps(start_workers)
         @self._exclude
@@ -225,7 +235,7 @@ class _Hooks:
             began = time.perf_counter()
             start_workers(self, *args, **kwargs)
             seconds, key = time.perf_counter() - began, getattr(self, "_traceopt_loader", 0)
-            tell(recorder.workers_started, key, seconds, [worker.pid for worker in self._workers])
+            note(recorder.workers_started, key, seconds, [worker.pid for worker in self._workers])
 
         @functools.wraps(advance)
         @self._exclude
@@ -243,7 +253,7 @@ class _Hooks:
                     return batch
                 finally:
                     seconds, cpu_seconds = time.perf_counter() - began, time.thread_time() - cpu_began
-                    tell(recorder.fetched, loader, batch, seconds, cpu_seconds, ended)
+                    note(recorder.fetched, loader, batch, seconds, cpu_seconds, ended)
             finally:
                 inside.fetch = False
 

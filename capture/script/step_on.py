@@ -44,17 +44,19 @@ class GivenSteps:
         original = self._module.__call__
         depth = 0
 
+        tell, ended = self._tell, self._ended
+
         @functools.wraps(original)
         @self._exclude
-        def call(*args: Any, **kwargs: Any) -> Any:
+        def call(self: Any, *args: Any, **kwargs: Any) -> Any:  # the profiler takes the module from `self`
             nonlocal depth
             depth += 1
             try:
-                return original(*args, **kwargs)
+                return original(self, *args, **kwargs)
             finally:
                 depth -= 1
                 if not depth:
-                    self._tell(self._ended)
+                    tell(ended)
 
         self._module.__call__ = call
 
@@ -70,11 +72,13 @@ class GivenSteps:
                 self._module.__call__ = original
                 self._watch_function(script, path)
 
+        tell = self._tell
+
         @functools.wraps(original)
         @self._exclude
-        def call(*args: Any, **kwargs: Any) -> Any:
-            self._tell(find)
-            return original(*args, **kwargs)
+        def call(self: Any, *args: Any, **kwargs: Any) -> Any:  # the profiler takes the module from `self`
+            tell(find)
+            return original(self, *args, **kwargs)
 
         self._module.__call__ = call
 

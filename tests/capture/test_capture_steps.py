@@ -17,6 +17,7 @@ LOOPS = {
     "inference_then_training": ("loader", {"fetch": 1, "update": 1, "zero": 1}),
     "closure": ("update", {"update": 1}),
     "manual": ("backward", {}),
+    "sealed_loader": ("loader", {"fetch": 1, "update": 1, "zero": 1}),
     "two_loaders": ("loader", {"fetch": 2, "update": 1, "zero": 1}),
     "one_batch": ("update", {"update": 1, "zero": 1}),
     "in_backward": ("loader", {"fetch": 1, "update": 6, "zero": 6}),
@@ -45,6 +46,13 @@ def test_every_recorded_step_holds_the_same_work(run: Run, kind: str, rule: str,
 
 
 @ALL
+def test_a_loader_that_cannot_be_described_stops_nothing(run: Run) -> None:
+    for trace in run.traces_of("sealed_loader").values():
+        assert any("RuntimeError: sealed" in note for note in trace.metadata["notes"])
+        assert "sealed" not in run.stderr
+
+
+@ALL
 @pytest.mark.skipif(TORCH < (2, 3), reason="its GradScaler works with CUDA alone")
 def test_an_update_that_the_scaler_skips_ends_a_step_too(run: Run) -> None:
     timing = run.traces_of("skipped_updates")["timing"]
@@ -61,11 +69,12 @@ def test_an_evaluation_is_kept_out_of_the_recorded_steps(run: Run) -> None:
     assert "the timing cycle has 4 of 5 steps: the script reads another DataLoader (evaluation?)" in run.stderr
 
 
-@pytest.mark.run("loops.py", "without_loader", options=("--step-on", "forward", "--wait", "2", "--active", "3"))
+@pytest.mark.run("loops.py", "without_loader", options=("--step-on", "forward", "--wait", "2", "--with-stack"))
 def test_step_on_forward(run: Run) -> None:
     plain = run.cycle("plain")
+    assert any(e["name"] == "nn.Module: Linear_0" for e in plain.document["traceEvents"])
     assert plain.metadata["step_rule"] == "given"
-    assert [step["update"] for step in plain.steps.values()] == [1, 1, 1]
+    assert [step["update"] for step in plain.steps.values()] == [1] * 5
 
 
 @pytest.mark.run("-m", "package.train", "--epochs", "2", options=("--step-on", "package.train:two_updates"))

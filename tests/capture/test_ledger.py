@@ -147,6 +147,16 @@ def test_starts_of_workers_are_kept_with_what_they_cost() -> None:
     assert [start["step"] for start in row["starts"]] == [0, 0]
 
 
+def test_a_library_s_own_loader_may_lack_attributes() -> None:
+    """As fastai's, which has no sampler; two loaders are told apart all the same."""
+    notes = LoaderNotes()
+    keys = [notes.iterated(SimpleNamespace(dataset=dataset, num_workers=0)) for dataset in ([1], "text")]
+    assert len(set(keys)) == 2
+    rows = notes.document(None)["loaders"]
+    assert [row["dataset"] for row in rows] == ["builtins.list", "builtins.str"]
+    assert rows[0] | {"sampler": None, "batch_size": None, "pin_memory": None} == rows[0]
+
+
 def test_without_workers_nothing_starts() -> None:
     notes = LoaderNotes()
     key = notes.iterated(loader(0))

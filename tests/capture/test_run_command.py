@@ -86,7 +86,7 @@ def test_plain_options_have_the_meaning_of_torch() -> None:
 
 
 @pytest.fixture
-def ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def ended_with_5(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A script that has left a trace, and then ended with code 5. Returns the current folder."""
     monkeypatch.chdir(tmp_path)
     Path("train.py").touch()
@@ -95,6 +95,7 @@ def ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+@pytest.mark.usefixtures("ended_with_5")
 @pytest.mark.parametrize(
     ("error", "said"),
     [
@@ -104,7 +105,7 @@ def ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     ],
 )
 def test_an_analysis_that_fails_keeps_the_exit_code_and_names_the_traces(
-    ended: Path, monkeypatch: pytest.MonkeyPatch, error: BaseException, said: str
+    monkeypatch: pytest.MonkeyPatch, error: BaseException, said: str
 ) -> None:
     def fail(*_: Any, **__: Any) -> None:
         raise error
@@ -116,8 +117,8 @@ def test_an_analysis_that_fails_keeps_the_exit_code_and_names_the_traces(
     assert outcome.stderr == f"traceopt: {said}; the traces are kept: traceopt analyze logs\n"
 
 
-def test_a_gate_fails_if_the_analysis_does(ended: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    outcome = RecordingOutcome([ended / "gone.json"], None, [], {})
+def test_a_gate_fails_if_the_analysis_does(ended_with_5: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    outcome = RecordingOutcome([ended_with_5 / "gone.json"], None, [], {})
     monkeypatch.setattr(run_script, "record", lambda *_, **__: (0, outcome))
     arguments = ["run", "--logdir", "logs", "train.py"]
     assert CliRunner().invoke(cli, arguments).exit_code == 0
@@ -126,13 +127,13 @@ def test_a_gate_fails_if_the_analysis_does(ended: Path, monkeypatch: pytest.Monk
     assert "the analysis failed" in gated.stderr
 
 
-def test_it_writes_what_analyze_writes(ended: Path) -> None:
+def test_it_writes_what_analyze_writes(ended_with_5: Path) -> None:
     files = ["--json", "result.json", "--sarif", "result.sarif", "--markdown", "comment.md", "--html", "report.html"]
     arguments = ["run", "--logdir", "logs", *files, "--select", "HS", "--format", "concise", "train.py"]
     outcome = CliRunner().invoke(cli, arguments)
     assert outcome.exit_code == 5, outcome.stderr
     assert {line.split()[1][:2] for line in outcome.stdout.splitlines()} == {"HS"}
     assert outcome.stderr == "Report: report.html\nTraces: logs\n"
-    assert {file for file in files if not file.startswith("--")} < {path.name for path in ended.iterdir()}
+    assert {file for file in files if not file.startswith("--")} < {path.name for path in ended_with_5.iterdir()}
     document = CliRunner().invoke(cli, ["run", "--logdir", "logs", "--no-html", "--json", "-", "train.py"]).stdout
     assert json.loads(document)["step"]["count"] > 0

@@ -128,6 +128,21 @@ def manual() -> None:
             weight.grad = None
 
 
+class Sealed(DataLoader[tuple[Tensor, ...]]):
+    """Fails if its batch size is read, which training does not do."""
+
+    @property
+    def batch_size(self) -> int:  # type: ignore[override]
+        raise RuntimeError("sealed")
+
+
+def sealed_loader() -> None:
+    sealed = loader()
+    sealed.__class__ = Sealed  # after the constructor has set a batch size
+    for (x,) in sealed:
+        train(x)
+
+
 def two_loaders() -> None:
     for (x,), (y,) in zip(loader(), loader(), strict=True):
         train(torch.cat([x, y]))
