@@ -88,9 +88,11 @@ def remarks(outcome: RecordingOutcome, *, quiet: bool) -> Iterator[str]:
         yield from outcome.notes
 
 
-def footer(outcome: RecordingOutcome, settings: Settings) -> str:
-    """Where the traces are, and how much recording slowed the steps."""
+def footer(outcome: RecordingOutcome, settings: Settings, analysis_s: float | None = None) -> str:
+    """Where the traces are, and what recording and analysis cost."""
     lines = [f"Traces: {shown(settings.folder)}"]
+    analysis = "" if analysis_s is None else f", the analysis {analysis_s:.1f} s"
+    lines.append(f"Saving the traces took {outcome.saving_s:.1f} s{analysis}.")
     if outcome.stretch:
         cost = ", ".join(f"{ratio:.2f}x ({cycle})" for cycle, ratio in outcome.stretch.items())
         lines.append(f"Recorded steps took {cost} the time of other steps, not counting waits for data.")

@@ -19,6 +19,7 @@ class RecordingOutcome:
     traces: list[Path]
     reason: str | None
     notes: list[str]
+    saving_s: float  # how long the script waited for its traces, in the process that waited longest
     stretch: dict[str, float]  # by cycle: the median recorded step as a multiple of the median unrecorded step
 
 
@@ -26,8 +27,9 @@ def read_outcome(control: Path, settings: Settings) -> RecordingOutcome:
     statuses = read_statuses(control)
     written = [settings.folder / trace.file for status in statuses for trace in status.traces]
     traces = [path for path in written if path.exists()]
+    saving_s = max((status.saving_s for status in statuses), default=0.0)
     reason = None if traces else _why_nothing(control, settings, statuses)
-    return RecordingOutcome(traces, reason, _notes(settings, statuses) if traces else [], _stretch(statuses))
+    return RecordingOutcome(traces, reason, _notes(settings, statuses) if traces else [], saving_s, _stretch(statuses))
 
 
 def _why_nothing(control: Path, settings: Settings, statuses: list[Status]) -> str:

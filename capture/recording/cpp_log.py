@@ -1,7 +1,8 @@
-"""Silences warnings of torch's C++ side while memory is recorded.
+"""Silences what torch's C++ side would print because of a recording.
 
-With profile_memory, torch warns about every block that is older than the recording ("Memory block of unknown size").
-The log level is read from the environment only once, at import, so this sets the variable behind it during a recording.
+Kineto prints a line when a profiler starts and stops. With profile_memory, torch warns about every block that is older
+than the recording ("Memory block of unknown size"). Both levels are read from the environment only once, so this sets
+the variables behind them during a recording, and gives a profiler of the script its own levels back.
 """
 
 from __future__ import annotations
@@ -11,23 +12,40 @@ import os
 from typing import Any
 
 _ERROR = 2
+_NOTHING = 99
+_KINETO = ("libtorch_cpu.so", "_ZN9libkineto6Logger14severityLevel_E", _NOTHING)
+_TORCH = ("libc10.so", "FLAGS_caffe2_log_level", _ERROR)
 
 
 class CppLog:
-    """Has no effect if the library does not have this variable."""
+    """A level has no effect if the library does not have its variable."""
 
-    def __init__(self, torch: Any) -> None:
-        library = os.path.join(os.path.dirname(torch.__file__), "lib", "libc10.so")
+    def __init__(self, torch: Any, *, profile_memory: bool) -> None:
+        folder = os.path.join(os.path.dirname(torch.__file__), "lib")
+        self._levels = [_Level(folder, *_KINETO), *([_Level(folder, *_TORCH)] if profile_memory else [])]
+
+    def silence(self) -> None:
+        for level in self._levels:
+            level.silence()
+
+    def restore(self) -> None:
+        for level in self._levels:
+            level.restore()
+
+
+class _Level:
+    def __init__(self, folder: str, library: str, name: str, silent: int) -> None:
+        self._silent = silent
+        self._before: int | None = None
         try:
-            self._level: ctypes.c_int | None = ctypes.c_int.in_dll(ctypes.CDLL(library), "FLAGS_caffe2_log_level")
+            self._level: ctypes.c_int | None = ctypes.c_int.in_dll(ctypes.CDLL(os.path.join(folder, library)), name)
         except (OSError, ValueError):
             self._level = None
-        self._before: int | None = None
 
     def silence(self) -> None:
         if self._level is not None and self._before is None:
             self._before = self._level.value
-            self._level.value = max(_ERROR, self._before)
+            self._level.value = max(self._silent, self._before)
 
     def restore(self) -> None:
         if self._level is not None and self._before is not None:

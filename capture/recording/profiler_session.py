@@ -15,6 +15,7 @@ from typing import Any
 from ..metadata.environment import describe_memory
 from ..settings import Cycle
 from .cpp_log import CppLog
+from .event_memory import EventMemory
 from .profile_function import ProfileFunction
 
 
@@ -31,6 +32,7 @@ class ProfilerSession:
         self.from_step = first_step + cycle.warmup
         self.until_step = first_step + cycle.length
         self.memory_before = describe_memory(torch)
+        self.event_memory = EventMemory()
         self.closed_early: str | None = None
         self.partial_steps: list[int] = []
         self.busy = False
@@ -39,7 +41,7 @@ class ProfilerSession:
         self._began = 0.0
         self._thread = threading.get_ident()
         self._pid = os.getpid()
-        self._cpp_log = CppLog(torch)
+        self._cpp_log = CppLog(torch, profile_memory=cycle.profile_memory)
         self._profile_function = ProfileFunction()
         actions = torch.profiler.ProfilerAction
         self.profiler = torch.profiler.profile(
@@ -63,12 +65,11 @@ class ProfilerSession:
         return threading.get_ident() == self._thread and os.getpid() == self._pid
 
     def start(self) -> None:
-        if self.cycle.profile_memory:
-            self._cpp_log.silence()
+        self._cpp_log.silence()
         with self._at_work():
             self.profiler.start()
         self._open_step()
-        self._began = time.perf_counter()
+        self._begin_recording()  # again when the warm-up has ended
 
     def step(self) -> None:
         self._close_step()
@@ -76,7 +77,7 @@ class ProfilerSession:
             self.profiler.step()
         self._open_step()
         if self.profiler.step_num == self.from_step:
-            self._began = time.perf_counter()
+            self._begin_recording()
 
     def stop(self) -> None:
         try:
@@ -98,6 +99,11 @@ class ProfilerSession:
         """In a forked child: nothing of the session goes on there."""
         self._profile_function.remove()
         self.drop()
+
+    def _begin_recording(self) -> None:
+        self._began = time.perf_counter()
+        self.event_memory = EventMemory()
+        self.event_memory.grown_bytes("step")
 
     def _open_step(self) -> None:
         """ProfilerStep#N is the N-th step of the run."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
@@ -22,10 +23,12 @@ from ..metadata.loaders import LoaderNotes
 from ..metadata.step_ledger import LedgerWriter
 from ..settings import Settings
 from ..status import DONE, RECORDING, SAVING, WAITING, WARMING_UP, Status, TraceNote
+from .event_memory import EVENT_BYTES
 from .profile_function import script_has_one
 from .profiler_session import ProfilerSession
 from .trace_file import SavedTrace, save
 
+LARGE_STEP = 3  # times as many events as in several whole steps are recorded of one step
 RETRIES = 3  # of recordings interrupted by an evaluation or by the script's own profiler
 
 
@@ -132,6 +135,19 @@ class Recorder:
         self.loaders.restarted()
         self.step = self._next = self._rested_from = 0
 
+    def backward_ended(self) -> None:
+        """Called within a step, which may be larger than several steps together."""
+        session = self._session
+        if session is None or self.step < session.from_step or not session.in_own_thread:
+            return
+        grown_bytes = session.event_memory.grown_bytes("backward")
+        if grown_bytes <= LARGE_STEP * session.event_memory.limit_bytes:
+            return
+        if self.step > session.from_step:
+            self._close_early(session, f"it has about {_events(grown_bytes)}")
+        else:
+            self.give_up(f"one step has more than {_events(grown_bytes)}; --step-on backward records shorter steps")
+
     def give_up(self, why: str) -> None:
         """Stops recording for good."""
         self.status.trouble(f"step {self.step}: {why}")
@@ -221,21 +237,30 @@ class Recorder:
         last = self.step >= session.until_step
         if last:
             self._tell(SAVING)
-        elif self.step > session.from_step and self._too_long(session):
-            self._close_early(session, f"it took more than {self._settings.time_limit_s:g} s", in_step=False)
+        elif self.step > session.from_step and (excess := self._excess(session)):
+            self._close_early(session, excess, in_step=False)
             return
         session.step()
         if last:
             self._stop(session)
 
-    def _too_long(self, session: ProfilerSession) -> bool:
-        """Never in a distributed run: its ranks would close at different steps."""
-        return session.recorded_s > self._settings.time_limit_s and (world_size(self._torch) or 1) == 1
+    def _excess(self, session: ProfilerSession) -> str | None:
+        """The limit that the steps recorded so far exceed. None in a distributed run: its ranks would close at
+        different steps.
+        """
+        if (world_size(self._torch) or 1) > 1:
+            return None
+        if session.recorded_s > self._settings.time_limit_s:
+            return f"it took more than {self._settings.time_limit_s:g} s"
+        grown_bytes = session.event_memory.grown_bytes("step")
+        return f"it has about {_events(grown_bytes)}" if grown_bytes > session.event_memory.limit_bytes else None
 
     def _stop(self, session: ProfilerSession) -> None:
+        began = time.perf_counter()
         try:
             session.stop()
         finally:
+            self.status.saving_s += time.perf_counter() - began
             self._session = None
             self._rested_from = self.step
             self._tell(WAITING if self._next < len(self._settings.cycles) else DONE)
@@ -334,6 +359,10 @@ class Recorder:
         self.status.step = self.step
         if self._control is not None:
             self.status.write(self._control)
+
+
+def _events(memory_bytes: int) -> str:
+    return f"{memory_bytes / EVENT_BYTES / 1e6:.1f} million events"
 
 
 def _started_by_multiprocessing() -> bool:

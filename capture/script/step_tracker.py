@@ -32,6 +32,9 @@ class Listener(Protocol):
     def restarted(self, why: str) -> None:
         """The steps counted so far were not training steps."""
 
+    def backward_ended(self) -> None:
+        """In the middle of a step, in any thread."""
+
 
 class StepTracker:
     """Turns the script's calls into ends of steps. `step_on` selects the rule, as in Settings."""
@@ -106,6 +109,7 @@ class StepTracker:
         if self._backward_depth:
             return
         self.backwards += 1
+        self._listener.backward_ended()
         if self._given is not None:
             if self._given == "backward":
                 self._end_given()

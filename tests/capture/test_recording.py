@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import ctypes
+import itertools
 import pickle
+import platform
 import subprocess
 import sys
 import warnings
@@ -12,6 +15,9 @@ import pytest
 from runs import Run, Trace, environment
 
 import traceopt
+from traceopt.capture.recording import event_memory
+from traceopt.capture.recording.recorder import Recorder
+from traceopt.capture.settings import Settings, plan_cycles
 from traceopt.profiling import Training
 
 pytestmark = pytest.mark.torch
@@ -125,3 +131,56 @@ def test_a_cycle_that_takes_too_long_ends_with_the_step_at_hand(tmp_path: Path) 
         assert trace.metadata["cycle"]["partial_steps"] == []
         ranges = [e for e in trace.document["traceEvents"] if e["name"].startswith("ProfilerStep#") and e["ph"] == "X"]
         assert len(ranges) == 1, "the next step has begun"
+
+
+@pytest.fixture
+def growing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each look at the memory finds 0.6 of the limit more, as of many events."""
+    memory = itertools.count(0, int(0.6 * event_memory.LIMIT_BYTES))
+    monkeypatch.setattr(event_memory, "_in_use_bytes", lambda: next(memory))
+    monkeypatch.setattr(event_memory, "_free_bytes", lambda: None)
+
+
+@pytest.mark.usefixtures("growing")
+def test_a_cycle_with_too_many_events_ends_with_the_step_at_hand(tmp_path: Path) -> None:
+    with traceopt.profile(tmp_path, wait=0, warmup=1, active=5) as profiler:
+        train(8, profiler)
+    [trace] = map(Trace, profiler.traces)
+    assert list(trace.steps) == [1, 2]
+    assert trace.metadata["cycle"]["closed_early"] == "it has about 0.6 million events"
+
+
+@pytest.mark.usefixtures("growing")
+@pytest.mark.parametrize("complete", [0, 1])
+def test_a_step_with_too_many_events_ends_a_cycle_at_once(tmp_path: Path, complete: int) -> None:
+    """The complete steps are kept. Without one, the user learns how to record less."""
+    recorder = Recorder(sys.modules["torch"], Settings(tmp_path, plan_cycles(wait=0, warmup=0, active=5)), control=None)
+    recorder.begin()
+    for _ in range(complete):
+        recorder.step_ended("given")
+    for _ in range(7):
+        recorder.backward_ended()
+    assert len(recorder.files) == complete
+    if complete:
+        [trace] = map(Trace, recorder.files)
+        assert list(trace.steps) == [0]
+    else:
+        [trouble] = recorder.status.troubles
+        assert trouble == (
+            "step 0: one step has more than 1.8 million events; --step-on backward records shorter steps"
+        )
+    assert not recorder.status.ended
+
+
+def test_little_free_memory_bounds_the_events(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(event_memory, "_free_bytes", lambda: 1600)
+    assert event_memory.EventMemory().limit_bytes == 100
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="other systems do not count it")
+def test_memory_in_use_is_read() -> None:
+    memory = event_memory.EventMemory()
+    assert memory.grown_bytes("here") == 0
+    block = ctypes.create_string_buffer(50_000_000)
+    assert memory.grown_bytes("elsewhere") == 0
+    assert memory.grown_bytes("here") == pytest.approx(len(block), rel=0.2)

@@ -25,7 +25,10 @@ def test_the_summary_follows_and_names_report_and_traces(run: Run) -> None:
     assert run.code == 0, run.stderr
     assert "This is a CPU-only run." in run.stdout
     assert re.search(
-        r"^Report: traceopt-report\.html\nTraces: \S+logs\nRecorded steps took \d", run.stdout, re.MULTILINE
+        r"^Report: traceopt-report\.html\nTraces: \S+logs\n"
+        r"Saving the traces took \d+\.\d s, the analysis \d+\.\d s\.\nRecorded steps took \d",
+        run.stdout,
+        re.MULTILINE,
     )
     assert (run.folder.parent / "work" / "traceopt-report.html").is_file()
     assert sorted(path.name for path in run.folder.iterdir()) == [trace.path.name for trace in run.traces]
@@ -90,7 +93,7 @@ def ended_with_5(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A script that has left a trace, and then ended with code 5. Returns the current folder."""
     monkeypatch.chdir(tmp_path)
     Path("train.py").touch()
-    outcome = RecordingOutcome([TRACE], None, [], {})
+    outcome = RecordingOutcome([TRACE], None, [], 2.5, {})
     monkeypatch.setattr(run_script, "record", lambda *_, **__: (5, outcome))
     return tmp_path
 
@@ -118,7 +121,7 @@ def test_an_analysis_that_fails_keeps_the_exit_code_and_names_the_traces(
 
 
 def test_a_gate_fails_if_the_analysis_does(ended_with_5: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    outcome = RecordingOutcome([ended_with_5 / "gone.json"], None, [], {})
+    outcome = RecordingOutcome([ended_with_5 / "gone.json"], None, [], 2.5, {})
     monkeypatch.setattr(run_script, "record", lambda *_, **__: (0, outcome))
     arguments = ["run", "--logdir", "logs", "train.py"]
     assert CliRunner().invoke(cli, arguments).exit_code == 0
@@ -133,7 +136,7 @@ def test_it_writes_what_analyze_writes(ended_with_5: Path) -> None:
     outcome = CliRunner().invoke(cli, arguments)
     assert outcome.exit_code == 5, outcome.stderr
     assert {line.split()[1][:2] for line in outcome.stdout.splitlines()} == {"HS"}
-    assert outcome.stderr == "Report: report.html\nTraces: logs\n"
+    assert outcome.stderr.startswith("Report: report.html\nTraces: logs\nSaving the traces took 2.5 s, the analysis ")
     assert {file for file in files if not file.startswith("--")} < {path.name for path in ended_with_5.iterdir()}
     document = CliRunner().invoke(cli, ["run", "--logdir", "logs", "--no-html", "--json", "-", "train.py"]).stdout
     assert json.loads(document)["step"]["count"] > 0

@@ -27,6 +27,8 @@ class Log:
         assert why
         self.told.append("restarted")
 
+    def backward_ended(self) -> None: ...
+
 
 def tracker(step_on: str | None = None) -> tuple[StepTracker, list[str]]:
     log = Log()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from time import perf_counter
 from typing import Any
 
 import click
@@ -119,8 +120,10 @@ def run(
         paths = [str(path) for path in outcome.traces]
         source = run_script.source_folders(command)
         try:
+            began = perf_counter()
             result = analyzed(paths, config, source, debug=debug, quiet=quiet)
-            outputs.write(result, paths, source, quiet=quiet, footer=run_script.footer(outcome, settings))
+            footer = run_script.footer(outcome, settings, perf_counter() - began)
+            outputs.write(result, paths, source, quiet=quiet, footer=footer)
         except Exception as error:  # a fault of the analysis must not look like one of the script
             _tell_without_report(fault(error, debug=debug), run_script.shown(settings.folder))
             gating.not_judged("the analysis failed")

@@ -1,0 +1,63 @@
+"""The memory that recorded events take, which bounds a recording before it is exported.
+
+Torch does not say how many events it has recorded. It keeps each in about 230 bytes until the profiler stops, which
+then needs about twelve times as much, and 5 to 20 us per event. The only way to measure this without stopping is how
+much more memory is in use at the same point of a later step, according to glibc.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from contextlib import suppress
+
+EVENT_BYTES = 230
+LIMIT_BYTES = 500_000 * EVENT_BYTES
+STOP_FACTOR = 16  # what must be free to stop and save, as a multiple of the memory of the events
+_FIELDS = "arena ordblks smblks hblks hblkhd usmblks fsmblks uordblks fordblks keepcost"
+_CGROUP = "/sys/fs/cgroup/memory."
+
+
+class EventMemory:
+    """Measures one recording. `limit_bytes` is that of half a million events, or less if little memory is free."""
+
+    def __init__(self) -> None:
+        free = _free_bytes()
+        self.limit_bytes = LIMIT_BYTES if free is None else min(LIMIT_BYTES, free // STOP_FACTOR)
+        self._first: dict[str, int] = {}
+
+    def grown_bytes(self, point: str) -> int:
+        """Growth since the first call for this point of a step, 0 if the system cannot tell."""
+        now = _in_use_bytes()
+        return now - self._first.setdefault(point, now)
+
+
+class _Mallinfo(ctypes.Structure):
+    _fields_ = [(name, ctypes.c_size_t) for name in _FIELDS.split()]
+
+
+def _in_use_bytes() -> int:
+    """Memory that C code has allocated and not freed. Reading it takes 0.05 to 0.2 ms."""
+    try:
+        mallinfo = ctypes.CDLL(None).mallinfo2  # glibc since 2.33
+    except (AttributeError, OSError, TypeError):
+        return 0
+    mallinfo.restype = _Mallinfo
+    info = mallinfo()
+    return int(info.uordblks + info.hblkhd)
+
+
+def _free_bytes() -> int | None:
+    """What this process may still allocate, according to the machine and to its container."""
+    free = []
+    with suppress(OSError, ValueError, StopIteration), open("/proc/meminfo", encoding="ascii") as file:
+        free.append(int(next(line for line in file if line.startswith("MemAvailable:")).split()[1]) * 1024)
+    with suppress(OSError, ValueError):
+        limit, used = (_read_number(_CGROUP + name) for name in ("max", "current"))
+        free.append(max(0, limit - used))
+    return min(free, default=None)
+
+
+def _read_number(path: str) -> int:
+    """Raises ValueError for "max", which is no limit."""
+    with open(path, encoding="ascii") as file:
+        return int(file.read())
