@@ -9,10 +9,13 @@ from __future__ import annotations
 
 import ctypes
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 _ERROR = 2
 _NOTHING = 99
+_KINETO_VARIABLE = "KINETO_LOG_LEVEL"
 _KINETO = ("libtorch_cpu.so", "_ZN9libkineto6Logger14severityLevel_E", _NOTHING)
 _TORCH = ("libc10.so", "FLAGS_caffe2_log_level", _ERROR)
 
@@ -28,26 +31,43 @@ class CppLog:
         for level in self._levels:
             level.silence()
 
+    @contextmanager
+    def starting(self) -> Iterator[None]:
+        """Around the start of a profiler. The first one of a process makes Kineto read its level."""
+        scripts = os.environ.get(_KINETO_VARIABLE)
+        if scripts is None or scripts == str(_NOTHING):
+            yield
+            return
+        os.environ[_KINETO_VARIABLE] = str(_NOTHING)
+        try:
+            yield
+        finally:
+            os.environ[_KINETO_VARIABLE] = scripts
+            if scripts.isdigit():
+                self._levels[0].before = int(scripts)
+
     def restore(self) -> None:
         for level in self._levels:
             level.restore()
 
 
 class _Level:
+    """`before` is the level to restore, None while it is not changed."""
+
     def __init__(self, folder: str, library: str, name: str, silent: int) -> None:
         self._silent = silent
-        self._before: int | None = None
+        self.before: int | None = None
         try:
             self._level: ctypes.c_int | None = ctypes.c_int.in_dll(ctypes.CDLL(os.path.join(folder, library)), name)
         except (OSError, ValueError):
             self._level = None
 
     def silence(self) -> None:
-        if self._level is not None and self._before is None:
-            self._before = self._level.value
-            self._level.value = max(self._silent, self._before)
+        if self._level is not None and self.before is None:
+            self.before = self._level.value
+            self._level.value = max(self._silent, self.before)
 
     def restore(self) -> None:
-        if self._level is not None and self._before is not None:
-            self._level.value = self._before
-            self._before = None
+        if self._level is not None and self.before is not None:
+            self._level.value = self.before
+            self.before = None

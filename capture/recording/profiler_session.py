@@ -66,7 +66,7 @@ class ProfilerSession:
 
     def start(self) -> None:
         self._cpp_log.silence()
-        with self._at_work():
+        with self._cpp_log.starting(), self._at_work():
             self.profiler.start()
         self._open_step()
         self._begin_recording()  # again when the warm-up has ended

@@ -77,3 +77,4 @@ def test_a_profiler_of_the_script_in_the_middle_of_ours(run: Run) -> None:
     assert (run.code, run.stdout) == (0, "found [1, 1, 1]\n")
     assert len(run.cycle("timing").steps) == 5
     assert "the script also runs torch.profiler itself; traceopt recorded at other times" in run.stderr
+    assert run.stderr.count("Completed Stage: Collection") == 3, "Kineto's lines are those of the script's profilers"

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import sys
+
+if "inside" in sys.argv:
+    os.environ["KINETO_LOG_LEVEL"] = "0"  # print everything; read when the first profiler starts
 
 import quick_torch  # noqa: F401
 import torch
