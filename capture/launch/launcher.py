@@ -16,7 +16,9 @@ from pathlib import Path
 from types import FrameType
 from typing import NoReturn
 
-FORWARDED = ("SIGTERM", "SIGHUP", "SIGUSR1", "SIGUSR2")
+from .group_member import GroupMember
+
+FORWARDED = ("SIGINT", "SIGTERM", "SIGHUP", "SIGUSR1", "SIGUSR2")
 POLL_S = 0.2
 
 
@@ -61,23 +63,24 @@ def child_environment(control: Path) -> dict[str, str]:
 def run_command(command: Sequence[str], environment: dict[str, str], poll: Callable[[], None]) -> int:
     """Runs the command, calling `poll` in the meantime; returns its exit code, or minus the signal that killed it.
 
-    A terminal sends Ctrl-C to both processes, and the child decides how to react. Other signals are forwarded. Raises
-    CommandError.
+    A signal is passed on, unless it was sent to the whole process group, as a terminal does with Ctrl-C, and so has
+    reached the command already. How to react is the command's decision. Raises CommandError.
     """
     try:
         child = subprocess.Popen(command, env=environment)  # noqa: S603 - the user's own command
     except OSError as error:
         raise CommandError(f"cannot start {command[0]}: {error.strerror}") from error
+    group = GroupMember()
 
     def forward(number: int, _: FrameType | None) -> None:
-        if child.poll() is None:
+        if not group.received(number) and child.poll() is None:
             child.send_signal(number)
 
-    restored = {signal.SIGINT: signal.signal(signal.SIGINT, signal.SIG_IGN)}  # only now, because a child inherits it
+    restored = {}
     for name in FORWARDED:
-        if hasattr(signal, name):
-            number = getattr(signal, name)
-            restored[number] = signal.signal(number, forward)
+        number = getattr(signal, name, None)
+        if number is not None and not _is_ignored(number):
+            restored[number] = signal.signal(number, forward)  # only now, because a child inherits what is ignored
     try:
         while True:
             try:
@@ -87,6 +90,7 @@ def run_command(command: Sequence[str], environment: dict[str, str], poll: Calla
     finally:
         for number, handler in restored.items():
             signal.signal(number, handler)
+        group.leave()
 
 
 def end_alike(code: int) -> NoReturn:
@@ -100,6 +104,11 @@ def end_alike(code: int) -> NoReturn:
         _forbid_core_dump()
         os.kill(os.getpid(), number)
     raise SystemExit(code if code >= 0 else 128 - code)
+
+
+def _is_ignored(number: int) -> bool:
+    """As SIGINT in a background job of a shell, or SIGHUP under nohup: the command ignores it too."""
+    return signal.getsignal(number) == signal.SIG_IGN
 
 
 def _forbid_core_dump() -> None:

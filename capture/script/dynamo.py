@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import CodeType
 from typing import Any, TypeVar
 
 Wrapped = TypeVar("Wrapped", bound=Callable[..., Any])
@@ -25,8 +26,10 @@ class Dynamo:
 
     def exclude(self, function: Wrapped, *, with_callees: bool = False) -> Wrapped:
         """Tells Dynamo not to compile the frame of this function, and with `with_callees` not the functions that it
-        calls.
+        calls. Without, it is a wrapper, and warnings skip it as well.
         """
+        if not with_callees:
+            function.__code__ = _skipped_by_warnings(function.__code__)
         code = function.__code__
         try:
             if self._is_old:
@@ -46,3 +49,11 @@ class Dynamo:
     def resume(self, paused: Any) -> None:
         if self._is_old:
             self._evaluator.set_eval_frame(paused)
+
+
+def _skipped_by_warnings(code: CodeType) -> CodeType:
+    """A warning from inside the wrapped function must name the line that it would name without the wrapper.
+
+    Python passes over frames of importlib when it counts a warning's `stacklevel`, and knows them by their file name.
+    """
+    return code.replace(co_filename=f"{code.co_filename} <importlib._bootstrap>")

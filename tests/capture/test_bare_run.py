@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import signal
 import subprocess
@@ -19,6 +20,7 @@ def test_output_is_the_same_to_the_last_bit(run: Run, bare: Run) -> None:
     assert run.code == bare.code == 0
     assert run.stdout.replace(str(run.folder.parent), "") == bare.stdout.replace(str(bare.folder.parent), "")
     assert "loss" in bare.stdout
+    assert re.search(r"warned at \[\('\w+\.py', \d+\)\]", bare.stdout)
     assert "to stderr\n" in run.stderr
     assert [list(trace.steps) for trace in run.traces] == [[8, 9, 10, 11, 12], [17, 18]]
 
@@ -67,7 +69,7 @@ def test_ctrl_c_ends_with_the_signal_and_keeps_the_trace(run: Run) -> None:
 def of_script(stderr: str) -> str:
     """Without traceopt's own lines."""
     lines = stderr.splitlines(keepends=True)
-    return "".join(line for line in lines if not line.startswith(("traceopt: ", "Traces: ", "Recorded ")))
+    return "".join(line for line in lines if not line.startswith(("traceopt: ", "Traces: ", "Saving ", "Recorded ")))
 
 
 def check_kept(run: Run) -> None:
@@ -77,24 +79,47 @@ def check_kept(run: Run) -> None:
     assert "traceopt: the timing cycle has 3 of 5 steps: the run ended" in run.stderr
 
 
-@pytest.mark.torch
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_to_traceopt_reaches_the_script(tmp_path: Path, number: signal.Signals) -> None:
-    """Ctrl-C goes to the whole group, as from a terminal; SIGTERM only to traceopt, as from a job scheduler."""
-    options = ("--logdir", str(tmp_path), "--no-analyze", *EVERY_BACKWARD)
-    command = traceopt_run(*options, str(SCRIPTS / "endings.py"), "wait", "20")
+@pytest.mark.parametrize("to", ["traceopt", "all"])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_reaches_the_script_once(tmp_path: Path, number: signal.Signals, to: str) -> None:
+    """A terminal and some job schedulers signal all processes; kill and others only the one that they started."""
+    script = tmp_path / "script.py"
+    script.write_text(f"""
+import signal, time
+received = []
+signal.signal({int(number)}, lambda number, _: received.append(number))
+print("ready", flush=True)
+while not received:
+    time.sleep(0.01)
+time.sleep(1)  # a second one would arrive
+raise SystemExit(len(received) + 10)
+""")
     process = subprocess.Popen(
-        command, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
+        traceopt_run("--no-analyze", str(script)),
+        env=environment(),
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
     )
     assert process.stdout is not None
     assert process.stdout.readline() == b"ready\n"
     time.sleep(0.3)
-    if number == signal.SIGINT:
-        os.killpg(process.pid, number)
-    else:
-        process.send_signal(number)
+    (os.killpg if to == "all" else os.kill)(process.pid, number)
     process.communicate(timeout=30)
-    assert process.returncode == -number
+    assert process.returncode == 11
+
+
+@pytest.mark.torch
+def test_a_signal_that_kills_the_script_kills_traceopt(tmp_path: Path) -> None:
+    options = ("--logdir", str(tmp_path), "--no-analyze", *EVERY_BACKWARD)
+    command = traceopt_run(*options, str(SCRIPTS / "endings.py"), "wait", "20")
+    process = subprocess.Popen(command, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert process.stdout is not None
+    assert process.stdout.readline() == b"ready\n"
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=30)
+    assert process.returncode == -signal.SIGTERM
     assert len(list(tmp_path.glob("*.pt.trace.json.gz"))) == 2
 
 

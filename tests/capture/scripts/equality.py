@@ -8,6 +8,7 @@ import os
 import pickle
 import random
 import sys
+import warnings
 
 import __main__
 
@@ -46,4 +47,8 @@ saved = io.BytesIO()
 torch.save({"model": model.state_dict(), "optimizer": optimizer.state_dict()}, saved)
 again = pickle.loads(pickle.dumps(optimizer))
 print("saved", len(saved.getvalue()), type(again).__name__)
+with warnings.catch_warnings(record=True) as caught:
+    warnings.simplefilter("always")
+    torch.autograd.backward(model(data[0][0]).sum(), grad_variables=torch.ones(()))
+print("warned at", [(os.path.basename(warning.filename), warning.lineno) for warning in caught])
 print("to stderr", file=sys.stderr)
