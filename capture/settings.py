@@ -107,6 +107,20 @@ def load_settings(path: str) -> Settings:
     return Settings(folder=Path(fields.pop("folder")), cycles=cycles, **fields)
 
 
+def recorded_steps(cycles: tuple[Cycle, ...]) -> list[range]:
+    """Numbers, from 0, of the steps that each cycle records. Step 0 ends before a profiler can start."""
+    found, ended = [], 0
+    for cycle in cycles:
+        first = max(1, ended + cycle.wait) + cycle.warmup
+        ended = first + cycle.active
+        found.append(range(first, ended))
+    return found
+
+
 def first_recorded_step(cycles: tuple[Cycle, ...]) -> int:
-    """Number, from 0, of the first recorded step. Step 0 ends before a profiler can start."""
-    return max(1, cycles[0].wait) + cycles[0].warmup
+    return recorded_steps(cycles)[0].start
+
+
+def needed_steps(cycles: tuple[Cycle, ...]) -> int:
+    """How many steps a run must have for all cycles."""
+    return recorded_steps(cycles)[-1].stop

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import signal
 import sys
@@ -17,8 +18,9 @@ from traceopt.capture.launch import launcher
 from traceopt.capture.launch.launcher import end_alike as end_alike
 from traceopt.capture.launch.outcome import RecordingOutcome, read_outcome
 from traceopt.capture.launch.progress import RunProgress
-from traceopt.capture.settings import STEP_SOURCES, Settings, plan_cycles
-from traceopt.errors import OutputError, suggestion
+from traceopt.capture.recording.event_memory import MOST_EVENTS
+from traceopt.capture.settings import STEP_SOURCES, Cycle, Settings, needed_steps, plan_cycles, recorded_steps
+from traceopt.errors import OutputError, suggestion, visible
 
 LOGDIR = "traceopt-logs"
 
@@ -49,15 +51,32 @@ def settings(
     return Settings(folder, cycles, step_on, stop_after, time_limit)
 
 
+def planned(command: Sequence[str], module: bool, settings: Settings) -> str:
+    """What `record` would start and record.
+
+    Raises click.UsageError if the command cannot be started.
+    """
+    cycles = zip(settings.cycles, recorded_steps(settings.cycles), strict=True)
+    lines = [
+        f"Command: {shlex.join(_command_line(command, module))}",
+        f"Traces: {shown(settings.folder)}",
+        *(
+            f"Steps {steps.start} to {steps.stop - 1}: {_contents(cycle)} ({cycle.name} cycle)"
+            for cycle, steps in cycles
+        ),
+        f"The run needs {needed_steps(settings.cycles)} steps, counted from 0.",
+        f"A step ends: {settings.step_on or 'detected from data loaders, optimizers and backward passes'}",
+        f"A cycle ends early after {settings.time_limit_s:g} s, or about {MOST_EVENTS:,} events.",
+    ]
+    return "".join(f"{visible(line)}\n" for line in lines)
+
+
 def record(command: Sequence[str], module: bool, settings: Settings, *, quiet: bool) -> tuple[int, RecordingOutcome]:
     """Runs the command to its end. Returns its exit code, as launcher.run_command does, and what was recorded.
 
     Raises click.UsageError if the command cannot be started, OutputError if the log folder cannot be created.
     """
-    try:
-        words = launcher.command_line(command, module)
-    except launcher.CommandError as error:
-        raise click.UsageError(str(error)) from error
+    words = _command_line(command, module)
     control = settings.folder / ".traceopt" / str(time.time_ns())
     try:
         control.mkdir(parents=True)
@@ -71,7 +90,7 @@ def record(command: Sequence[str], module: bool, settings: Settings, *, quiet: b
     watch = RunProgress(control, show) if sys.stderr.isatty() and not quiet else None
     try:
         code = launcher.run_command(words, launcher.child_environment(control), watch or _nothing)
-        return code, read_outcome(control, settings)
+        return code, read_outcome(control, settings, code)
     except launcher.CommandError as error:
         raise click.UsageError(str(error)) from error
     finally:
@@ -113,6 +132,18 @@ def source_folders(command: Sequence[str]) -> list[Path]:
 def was_terminated(code: int) -> bool:
     """Whether a signal ends the whole job, so that there is no time left for the analysis."""
     return -code in (signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM))
+
+
+def _command_line(command: Sequence[str], module: bool) -> list[str]:
+    try:
+        return launcher.command_line(command, module)
+    except launcher.CommandError as error:
+        raise click.UsageError(str(error)) from error
+
+
+def _contents(cycle: Cycle) -> str:
+    extras = {"shapes": cycle.record_shapes, "memory": cycle.profile_memory, "lines of code": cycle.with_stack}
+    return ", ".join(["times", *(name for name, recorded in extras.items() if recorded)])
 
 
 def _script(command: Sequence[str]) -> str:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import shutil
+import signal
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..settings import Settings, first_recorded_step
+from ..settings import PRESETS, Settings, first_recorded_step, needed_steps
 from ..status import Status, read_statuses
 
 LITTLE_BYTES = 1_000_000  # with less free disk space than this, a trace did not fit
@@ -23,31 +24,34 @@ class RecordingOutcome:
     stretch: dict[str, float]  # by cycle: the median recorded step as a multiple of the median unrecorded step
 
 
-def read_outcome(control: Path, settings: Settings) -> RecordingOutcome:
+def read_outcome(control: Path, settings: Settings, code: int) -> RecordingOutcome:
+    """`code` is the exit code of the command, or minus the signal that killed it."""
     statuses = read_statuses(control)
     written = [settings.folder / trace.file for status in statuses for trace in status.traces]
     traces = [path for path in written if path.exists()]
+    reason = None if traces else _why_nothing(control, settings, statuses, code)
+    notes = _notes(settings, statuses, code) if traces else []
     saving_s = max((status.saving_s for status in statuses), default=0.0)
-    reason = None if traces else _why_nothing(control, settings, statuses)
-    return RecordingOutcome(traces, reason, _notes(settings, statuses) if traces else [], saving_s, _stretch(statuses))
+    return RecordingOutcome(traces, reason, notes, saving_s, _stretch(statuses))
 
 
-def _why_nothing(control: Path, settings: Settings, statuses: list[Status]) -> str:
+def _why_nothing(control: Path, settings: Settings, statuses: list[Status], code: int) -> str:
     failed = control / "failed"
     if failed.exists():
         return f"recording could not start: {failed.read_text(encoding='utf-8', errors='replace').strip()}"
+    busiest = max(statuses, key=lambda status: status.step, default=None)
+    if (busiest is None or not busiest.ended) and _free_bytes(control) < LITTLE_BYTES:
+        return f"the disk of the log folder {settings.folder} is full"
     if not (control / "loaded").exists():
         return (
             "traceopt could not load into the command's Python: Python was started with -I, -E or -S or with an empty "
             "environment, or the command does not run Python"
         )
+    how = _failure(code)
     if not (control / "torch").exists():
-        return "the command never imported torch"
-    busiest = max(statuses, key=lambda status: status.step, default=None)
+        return f"the command {how} before it imported torch" if how else "the command never imported torch"
     if busiest is None:
-        return "the command was killed before its first training step ended"
-    if not busiest.ended and shutil.disk_usage(settings.folder).free < LITTLE_BYTES:
-        return f"the disk of the log folder {settings.folder} is full"
+        return f"the command {how or 'was killed'} before its first training step ended"
     if not busiest.ended and busiest.step:
         steps = f" (steps {busiest.first_step} to {busiest.last_step})" if busiest.cycle else ""
         return f"the command was killed while traceopt was {busiest.phase}{steps}"
@@ -58,21 +62,50 @@ def _why_nothing(control: Path, settings: Settings, statuses: list[Status]) -> s
         its = f"; it wrote {files}, which traceopt analyze can read" if files else ""
         return f"the script runs torch.profiler itself, and only one profiler can run at a time{its}"
     if not busiest.step:
-        return _no_steps(busiest, settings)
-    needed = first_recorded_step(settings.cycles) + 1
-    if busiest.step < needed:
-        return (
-            f"the run ended after {_count(busiest.step, 'step')}, but the first recorded step is number {needed}: "
-            "let it run longer, or use --preset quick"
-        )
-    return busiest.notes[-1] if busiest.notes else f"the run ended after {_count(busiest.step, 'step')}"
+        return _no_steps(busiest, settings, how)
+    return _too_short(busiest, settings, how)
 
 
-def _no_steps(status: Status, settings: Settings) -> str:
+def _free_bytes(folder: Path) -> int:
+    return shutil.disk_usage(folder).free
+
+
+def _failure(code: int) -> str | None:
+    """How the command failed, None if it did not."""
+    if code < 0:
+        return f"was killed by {_signal_name(-code)}"
+    return f"failed (exit code {code})" if code else None
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+def _too_short(status: Status, settings: Settings, how: str | None) -> str:
+    first = first_recorded_step(settings.cycles)
+    after = f"after {_count(status.step, 'step')}"
+    ended = f"the command {how} {after}" if how else f"the run ended {after}"
+    if status.step > first:
+        return status.notes[-1] if status.notes else ended
+    steps = f"{ended}, and recording starts with step {first}, counted from 0"
+    if how:
+        return steps
+    quick = needed_steps(PRESETS["quick"])
+    shorter = f", or --preset quick, which needs {quick}" if quick < needed_steps(settings.cycles) else ""
+    return f"{steps}: let it run for {needed_steps(settings.cycles)} steps{shorter}"
+
+
+def _no_steps(status: Status, settings: Settings, how: str | None) -> str:
     if settings.step_on is not None:
         module, colon, _ = settings.step_on.partition(":")
         hint = "; a function of the script itself is named __main__:function" if colon and module != "__main__" else ""
-        return f"--step-on {settings.step_on}: no step ended{hint}"
+        before = f" before the command {how}" if how else ""
+        return f"--step-on {settings.step_on}: no step ended{before}{hint}"
+    if how:
+        return f"the command {how} before its first training step ended"
     seen = ", ".join(
         _count(number, name)
         for number, name in (
@@ -88,9 +121,13 @@ def _no_steps(status: Status, settings: Settings) -> str:
     )
 
 
-def _notes(settings: Settings, statuses: list[Status]) -> list[str]:
-    """What was not recorded as planned. Each note appears once, no matter how many ranks report it."""
+def _notes(settings: Settings, statuses: list[Status], code: int) -> list[str]:
+    """What did not go as planned. Each note appears once, no matter how many ranks report it."""
     notes = []
+    how = _failure(code)
+    if how:
+        steps = max(status.step for status in statuses)
+        notes.append(f"the command {how} after {_count(steps, 'step')}; the analysis covers the steps recorded before")
     for status in statuses:
         for trace in status.traces:
             if trace.closed_early is not None:

@@ -11,7 +11,8 @@ import ctypes
 from contextlib import suppress
 
 EVENT_BYTES = 230
-LIMIT_BYTES = 500_000 * EVENT_BYTES
+MOST_EVENTS = 500_000
+LIMIT_BYTES = MOST_EVENTS * EVENT_BYTES
 STOP_FACTOR = 16  # what must be free to stop and save, as a multiple of the memory of the events
 _FIELDS = "arena ordblks smblks hblks hblkhd usmblks fsmblks uordblks fordblks keepcost"
 _CGROUP = "/sys/fs/cgroup/memory."

@@ -9,6 +9,7 @@ from __future__ import annotations
 import atexit
 import functools
 import os
+import sys
 import weakref
 from typing import NoReturn
 
@@ -22,7 +23,8 @@ def watch(recorder: Recorder, tracker: StepTracker) -> None:
     def finish(how: str) -> None:
         status = recorder.status
         status.fetches, status.updates, status.backwards = tracker.fetches, tracker.updates, tracker.backwards
-        recorder.finish(how)
+        error = getattr(sys, "last_type", None)  # of an exception that nothing has caught
+        recorder.finish(f"{how} with {error.__name__}" if error is not None else how)
 
     atexit.register(finish, "the run ended")
     leave = os._exit

@@ -54,7 +54,7 @@ def test_the_function_that_ends_a_step_was_never_called(run: Run) -> None:
 @pytest.mark.run("endings.py", "exit", "4", options=("--step-on", "backward"))
 def test_shorter_than_the_schedule(run: Run) -> None:
     assert run.code == 3
-    assert f"{NOTHING}the run ended after 4 steps, but the first recorded step is number 9" in run.stderr
+    assert f"{NOTHING}the command failed (exit code 3) after 4 steps, and recording starts with step 8" in run.stderr
 
 
 @pytest.mark.run("own_profiler.py", "always")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from runs import Run
 from traceopt import run_script
 from traceopt.capture.launch.launcher import CommandError, command_line
 from traceopt.capture.launch.outcome import RecordingOutcome
-from traceopt.capture.settings import PRESETS, first_recorded_step, plan_cycles
+from traceopt.capture.settings import PRESETS, first_recorded_step, plan_cycles, recorded_steps
 from traceopt.cli import cli
 
 TRACE = Path(__file__).parents[2] / "fixtures/traces/five_faults.json.gz"
@@ -57,6 +58,26 @@ def test_what_cannot_be_is_refused_in_one_line(
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_dry_run_says_what_would_be_recorded_and_starts_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("train.py").write_text("raise SystemExit(1)")
+    outcome = CliRunner().invoke(cli, ["run", "--dry-run", "--logdir", "logs", "train.py", "two words"])
+    assert outcome.exit_code == 0
+    assert outcome.stdout.splitlines() == [
+        f"Command: {sys.executable} train.py 'two words'",
+        "Traces: logs",
+        "Steps 8 to 12: times (timing cycle)",
+        "Steps 17 to 18: times, shapes, memory, lines of code (detail cycle)",
+        "The run needs 19 steps, counted from 0.",
+        "A step ends: detected from data loaders, optimizers and backward passes",
+        "A cycle ends early after 120 s, or about 500,000 events.",
+    ]
+    assert [path.name for path in tmp_path.iterdir()] == ["train.py"]
+    assert CliRunner().invoke(cli, ["run", "--dry-run", "missing.py"]).exit_code == 2
+
+
 def test_scripts_and_modules_get_this_python_and_programs_do_not(tmp_path: Path) -> None:
     script = tmp_path / "train.py"
     script.touch()
@@ -71,11 +92,7 @@ def test_scripts_and_modules_get_this_python_and_programs_do_not(tmp_path: Path)
 def test_presets_record_the_steps_that_the_help_names() -> None:
     shown = " ".join(CliRunner().invoke(cli, ["run", "--help"]).stdout.split())
     for name, cycles in PRESETS.items():
-        step, spans = 0, []
-        for cycle in cycles:
-            first = max(1, step + cycle.wait) + cycle.warmup
-            step = first + cycle.active
-            spans.append(f"{first}-{step - 1}")
+        spans = [f"{steps.start}-{steps.stop - 1}" for steps in recorded_steps(cycles)]
         assert f"{' and '.join(spans)} ({name})" in shown
         assert first_recorded_step(cycles) == int(spans[0].partition("-")[0])
 

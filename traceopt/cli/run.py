@@ -21,6 +21,7 @@ from traceopt.cli.options import (
 from traceopt.cli.outputs import Outputs, output_options
 from traceopt.cli.results import analyzed, configuration
 from traceopt.errors import visible
+from traceopt.output import emit
 
 DEFAULT_LOGDIR = "traceopt-logs"
 
@@ -57,6 +58,7 @@ DEFAULT_LOGDIR = "traceopt-logs"
     help="End a cycle that records for longer; not with several ranks.",
 )
 @click.option("--stop-after", is_flag=True, help="End the script when everything is recorded.")
+@click.option("--dry-run", is_flag=True, help="Print what would be recorded, and start nothing.")
 @click.option("--no-analyze", is_flag=True, help="Only record; skip the analysis.")
 @output_options
 @select_options
@@ -73,6 +75,7 @@ def run(
     module: bool,
     logdir: Path | None,
     name: str | None,
+    dry_run: bool,
     no_analyze: bool,
     outputs: Outputs,
     select: tuple[str, ...],
@@ -113,6 +116,9 @@ def run(
     from traceopt import run_script
 
     settings = run_script.settings(command, module, logdir, name, **schedule)
+    if dry_run:
+        emit(run_script.planned(command, module, settings))
+        return
     code, outcome = run_script.record(command, module, settings, quiet=quiet)
     for line in run_script.remarks(outcome, quiet=quiet):
         click.echo(f"traceopt: {visible(line)}", err=True)
