@@ -126,8 +126,8 @@ def _notes(settings: Settings, statuses: list[Status], code: int) -> list[str]:
     notes = []
     how = _failure(code)
     if how:
-        steps = max(status.step for status in statuses)
-        notes.append(f"the command {how} after {_count(steps, 'step')}; the analysis covers the steps recorded before")
+        after = _count(max(status.step for status in statuses), "step")
+        notes.append(f"the command {how} after {after}; the analysis covers the steps recorded before")
     for status in statuses:
         for trace in status.traces:
             if trace.closed_early is not None:

@@ -139,12 +139,11 @@ class WorkerClock:
         self._control = control
         self._pid = 0
 
+    def in_worker(self) -> bool:
+        return _worker_info() is not None
+
     def built(self, seconds: float, cpu_seconds: float, dataset: Any) -> None:
-        """A batch was built in this process. Does nothing outside of a worker."""
-        worker = sys.modules.get("torch.utils.data._utils.worker")
-        info = getattr(worker, "_worker_info", None)
-        if info is None:
-            return
+        """A batch was built in this worker."""
         now = time.perf_counter()
         if self._pid != os.getpid():
             self._pid = os.getpid()
@@ -157,9 +156,10 @@ class WorkerClock:
         self._longest_s = max(self._longest_s, seconds)
         if now - self._flushed > FLUSH_S or self._batches & (self._batches - 1) == 0:
             self._flushed = now
-            self._flush(info, dataset, now)
+            self._flush(dataset, now)
 
-    def _flush(self, info: Any, dataset: Any, now: float) -> None:
+    def _flush(self, dataset: Any, now: float) -> None:
+        info = _worker_info()
         row = {
             "worker": info.id,
             "workers": info.num_workers,
@@ -180,6 +180,11 @@ class WorkerClock:
             os.replace(path + ".tmp", path)
         except OSError:
             return
+
+
+def _worker_info() -> Any:
+    """None outside of a DataLoader worker."""
+    return getattr(sys.modules.get("torch.utils.data._utils.worker"), "_worker_info", None)
 
 
 def _length(loader: Any) -> int | None:

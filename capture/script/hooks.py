@@ -268,6 +268,8 @@ def _time_batches(fetch_module: Any, clock: WorkerClock, dynamo: Dynamo) -> None
         @functools.wraps(original)
         @dynamo.exclude
         def fetch(self: Any, index: Any) -> Any:
+            if not clock.in_worker():
+                return original(self, index)
             began, cpu_began = time.perf_counter(), time.process_time()
             try:
                 return original(self, index)
