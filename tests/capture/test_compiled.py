@@ -8,6 +8,8 @@ from collections import Counter
 import pytest
 from runs import TORCH, Run
 
+from traceopt.api import analyze
+
 COMPILED = {"fetch": 1, "zero": 1}  # the update is part of a graph, or wrapped by one
 SEEN = COMPILED | {"update": 1} if TORCH > (2, 1) else COMPILED  # Dynamo of 2.1 removes the ranges of all updates
 
@@ -45,6 +47,8 @@ def test_inductor(run: Run) -> None:
     assert run.code == 0, run.stderr
     assert run.stdout.endswith("graph breaks 0\n")
     check_work(run, "inductor", SEEN)
+    result = analyze([str(trace.path) for trace in run.traces_of("inductor").values()], debug=True)
+    assert result.run.recorded.shapes, "the cycles are joined, though Inductor's ranges have another kind in each"
 
 
 def check_work(run: Run, kind: str, work: dict[str, int]) -> None:
