@@ -87,7 +87,7 @@ class _Hooks:
 
     def patch_optimizers(self) -> None:
         """Wraps outside of torch's own wrapper, so that the range Optimizer.step#... is closed when the step ends."""
-        tracker, tell, is_compiling = self.tracker, self.tell, self.dynamo.is_compiling
+        tracker, tell, note, is_compiling = self.tracker, self.tell, self.note, self.dynamo.is_compiling
         loaders = self._recorder.loaders
         optimizer = self._torch.optim.Optimizer
         self._note_construction(optimizer, "__init__", self._recorder.constructions.optimizer)
@@ -107,7 +107,7 @@ class _Hooks:
                 finally:
                     tracker.inside_update -= 1
                 if not tracker.inside_update:
-                    tell(loaders.updated)
+                    note(loaders.updated)
                     tell(tracker.update, id(args[0]))
                 return result
 
@@ -129,8 +129,8 @@ class _Hooks:
 
     def patch_backward(self) -> None:
         """Tensor.backward looks this function up at every call."""
-        autograd, tracker, tell, is_compiling = self._torch.autograd, self.tracker, self.tell, self.dynamo.is_compiling
-        original, loaders = autograd.backward, self._recorder.loaders
+        autograd, tracker, note, is_compiling = self._torch.autograd, self.tracker, self.note, self.dynamo.is_compiling
+        original, loaders, tell = autograd.backward, self._recorder.loaders, self.tell
 
         @functools.wraps(original)
         @self._exclude
@@ -141,7 +141,7 @@ class _Hooks:
             try:
                 return original(*args, **kwargs)
             finally:
-                tell(loaders.updated)
+                note(loaders.updated)
                 tell(tracker.backward_ends)
 
         autograd.backward = backward

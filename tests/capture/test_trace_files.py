@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from runs import SCRIPTS, Run
 
 from traceopt.api import analyze
@@ -40,7 +41,7 @@ def test_metadata_describes_the_run(run: Run) -> None:
         [loader] = metadata["loaders"]
         assert (loader["num_workers"], loader["sampler"]) == (0, "torch.utils.data.sampler.RandomSampler")
         assert loader["updates"] == loader["batches"] == 40
-        assert metadata["updates"] == 80  # backward passes and updates
+        assert metadata["updates"] == 81  # backward passes and updates, and a backward pass at the end
         assert loader["batch"]["tensors"] > 0
 
 
@@ -76,7 +77,7 @@ def test_both_cycles_of_a_folder_are_one_result(run: Run) -> None:
     assert result.run.recorded.shapes
     assert result.run.recorded.stacks
     alone = analyze([str(timing)])
-    assert result.step == alone.step
+    assert replace(result.step, series=None) == replace(alone.step, series=None)  # the parts need the frames
     assert not alone.run.recorded.stacks
     assert analyze([str(detail)]).step.count == 2
 

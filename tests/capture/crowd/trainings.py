@@ -70,7 +70,7 @@ TRAININGS = (
     Training("contrastive", ("research.py", "contrastive"), "loader", ("DL002",)),
     Training("style transfer", ("research.py", "style_transfer"), "update"),
     Training("semi-supervised", ("research.py", "semi_supervised"), "loader", ("DL001",)),
-    Training("GAN", ("adversarial.py", "pictures"), "loader", ("DL001",), agent_calls=150, quick=True),
+    Training("GAN", ("adversarial.py", "pictures"), "loader", ("DL001",), agent_calls=200, quick=True),
     Training("GAN, critic first", ("adversarial.py", "critic_first"), "update", uncounted=-4, agent_calls=300),
     Training("GAN, unpaired", ("adversarial.py", "unpaired"), "loader", ("DL001",), agent_calls=200),
     Training("PPO", ("reinforcement.py", "rollouts"), "update"),
