@@ -75,6 +75,7 @@ from traceopt.analyzer.work.casts import Casts, find_casts
 from traceopt.analyzer.work.convolutions import Convolutions
 from traceopt.analyzer.work.copies import CopyCalls, find_copies
 from traceopt.analyzer.work.cpu_attention import CpuAttention, find_cpu_attention
+from traceopt.analyzer.work.cpu_work import CpuWork
 from traceopt.analyzer.work.flops import Flops
 from traceopt.analyzer.work.gemm_calls import GemmCalls
 from traceopt.analyzer.work.gemms import Gemms
@@ -406,6 +407,11 @@ class Facts(Struct, frozen=True, dict=True):
     def cpu_attention(self) -> CpuAttention:
         """Attention of a CPU-only run that runs as separate operators."""
         return find_cpu_attention(self.regions, self.steps.window)
+
+    @cached_property
+    def cpu_work(self) -> CpuWork:
+        """The operators of a CPU-only run: time, FLOP/s, and share of the rate that this CPU reaches."""
+        return CpuWork(self.flops, self.regions, self.steps, self.captured.cpu_peaks)
 
     @cached_property
     def tiny_ops(self) -> TinyOps:

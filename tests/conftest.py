@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import getpass
 import importlib.util
 import io
 import os
 import pickle
 import signal
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -33,6 +35,8 @@ def require_this_checkout() -> None:
 
 
 require_this_checkout()
+# What `traceopt run` measures of this machine: once for all tests, and not where the user's own runs find it.
+os.environ["XDG_CACHE_HOME"] = os.path.join(tempfile.gettempdir(), f"traceopt-tests-{getpass.getuser()}")
 sys.path[:0] = [str(ROOT), str(HERE / "analyzer")]  # for fixtures/, which is not installed, and for same_traces.py
 
 from fixtures.generate import GeneratedTrace, Planted, generate_ranks  # noqa: E402

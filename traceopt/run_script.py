@@ -15,6 +15,7 @@ from typing import Any
 import click
 
 from traceopt.capture.launch import launcher
+from traceopt.capture.launch.cpu_peaks import add_cpu_peaks
 from traceopt.capture.launch.launcher import end_alike as end_alike
 from traceopt.capture.launch.outcome import RecordingOutcome, read_outcome
 from traceopt.capture.launch.progress import RunProgress
@@ -97,6 +98,12 @@ def record(command: Sequence[str], module: bool, settings: Settings, *, quiet: b
         shutil.rmtree(control, ignore_errors=True)
         for folder in (control.parent, settings.folder, settings.folder.parent):
             _remove_if_empty(folder)
+
+
+def calibrate(outcome: RecordingOutcome, code: int) -> None:
+    """Adds what the CPU reaches to the traces of a run without a GPU, unless a signal ended the run."""
+    if code >= 0:
+        add_cpu_peaks(outcome.traces)
 
 
 def remarks(outcome: RecordingOutcome, *, quiet: bool) -> Iterator[str]:

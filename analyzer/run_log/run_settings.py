@@ -16,6 +16,7 @@ from traceopt.analyzer.run_log.constructions import (
     read_construction,
     read_framework_settings,
 )
+from traceopt.analyzer.run_log.cpu import Cpu, CpuPeaks, read_cpu, read_cpu_peaks
 from traceopt.analyzer.run_log.loaders import Loader, read_loaders
 from traceopt.analyzer.run_log.step_ledger import Ledger, read_ledger
 from traceopt.analyzer.tables.json_values import amount, counts, flag, rows, table, time_ns, whole, word
@@ -30,6 +31,7 @@ class Environment(Struct, frozen=True):
     cores; `numa_nodes` is how many NUMA nodes the machine has and how many of them the process may use.
     """
 
+    cpu: Cpu = Cpu()
     cpu_count: int | None = None
     cpu_affinity: int | None = None
     cpu_affinity_of_parent: int | None = None
@@ -57,6 +59,11 @@ class Environment(Struct, frozen=True):
         if self.cpu_quota:
             allowed = min(allowed, max(1, int(self.cpu_quota)))
         return max(1, allowed // self.ranks_on_cores)
+
+    @property
+    def physical_cores(self) -> int | None:
+        """Cores as in `cores`, but hardware threads of one core count once; two threads if that is unknown."""
+        return None if self.cores is None else max(1, self.cores // (self.cpu.threads_per_core or 2))
 
     @property
     def ranks_on_cores(self) -> int:
@@ -119,9 +126,10 @@ class AllocatorState(Struct, frozen=True):
 class Captured(Struct, frozen=True):
     """Everything that `traceopt run` recorded; empty and not `recorded` for other traces.
 
-    `cycle` is the part of the schedule that the trace holds. `updates` counts the
-    backward passes and optimizer updates of the run. `dynamo` has torch.compile's counters by kind: graph
-    breaks, recompilations and so on, each with its reasons. `memory` is before and after the recorded steps.
+    `cycle` is the part of the schedule that the trace holds. `updates` counts the backward passes and optimizer updates
+    of the run. `dynamo` has torch.compile's counters by kind: graph breaks, recompilations and so on, each with its
+    reasons. `memory` is before and after the recorded steps. `cpu_peaks` is what the CPU reaches, measured after a run
+    without a GPU.
     """
 
     recorded: bool = False
@@ -137,6 +145,7 @@ class Captured(Struct, frozen=True):
     checkpoints: Checkpoints | None = None
     memory: tuple[AllocatorState | None, AllocatorState | None] = (None, None)
     ledger: Ledger | None = None
+    cpu_peaks: CpuPeaks | None = None
 
     @property
     def training_loader(self) -> Loader | None:
@@ -181,6 +190,7 @@ def captured(header: Mapping[str, Any]) -> Captured:
         checkpoints=_checkpoints(table(own.get("checkpoint"))),
         memory=(_allocator(table(memory.get("before"))), _allocator(table(memory.get("after")))),
         ledger=ledger,
+        cpu_peaks=read_cpu_peaks(own.get("cpu_peaks")),
     )
 
 
@@ -189,6 +199,7 @@ def _environment(row: Mapping[str, Any]) -> Environment:
     all_nodes, used_nodes = whole(nodes.get("all"), MOST_CORES), whole(nodes.get("used"), MOST_CORES)
     variables = {name: word(value) for name, value in table(row.get("variables")).items()}
     return Environment(
+        cpu=read_cpu(row.get("cpu")),
         cpu_count=_cores(row, "cpu_count"),
         cpu_affinity=_cores(row, "cpu_affinity"),
         cpu_affinity_of_parent=_cores(row, "cpu_affinity_of_parent"),

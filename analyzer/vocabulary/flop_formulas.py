@@ -23,6 +23,8 @@ _ATTENTION = {
     "aten::_scaled_dot_product_flash_attention_backward": (11, True),
     "aten::_scaled_dot_product_efficient_attention_backward": (11, True),
     "aten::_scaled_dot_product_cudnn_attention_backward": (14, True),
+    "aten::_scaled_dot_product_flash_attention_for_cpu": (4, False),
+    "aten::_scaled_dot_product_flash_attention_for_cpu_backward": (7, True),
 }
 # The same for tensors with the dimensions (batch, token, head, size).
 _ATTENTION_BY_TOKEN = {"flash_attn::_flash_attn_forward": (5, False), "flash_attn::_flash_attn_backward": (11, True)}

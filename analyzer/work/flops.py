@@ -38,7 +38,7 @@ class Flops(Struct, frozen=True, dict=True):
     tensor_core_work: TensorCoreWork
 
     @cached_property
-    def _counted(self) -> tuple[I8, npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    def counted(self) -> tuple[I8, npt.NDArray[np.float64], npt.NDArray[np.float64]]:
         """Operators (slices, none nested in another) with the model's FLOP and the executed FLOP of each."""
         ops = self.trace.ops
         named = np.array([is_counted(name) for name in self.trace.names] or [False])
@@ -87,7 +87,7 @@ class Flops(Struct, frozen=True, dict=True):
     @cached_property
     def _owner(self) -> I8:
         """For every row of the device's work, the index of the counted operator that launched it; -1: none."""
-        at, _, _ = self._counted
+        at, _, _ = self.counted
         index = np.full(len(self.slices) + 1, -1, np.int32)
         index[at] = np.arange(len(at))
         owner = self.slices.ancestor(self.links.launch_slice[self.gpu.rows], index[:-1] >= 0)
@@ -96,7 +96,7 @@ class Flops(Struct, frozen=True, dict=True):
     @cached_property
     def _ran(self) -> npt.NDArray[np.bool_]:
         """Which counted operators launched a kernel inside the window."""
-        at, _, _ = self._counted
+        at, _, _ = self.counted
         ran = np.zeros(len(at), bool)
         ran[self._owner[self._owner >= 0]] = True
         return ran & self.gpu.launch_window.contains(self.slices.start[at])
@@ -104,12 +104,12 @@ class Flops(Struct, frozen=True, dict=True):
     @property
     def model(self) -> float:
         """FLOP that the model needs, without recomputation."""
-        return float(self._counted[1][self._ran].sum())
+        return float(self.counted[1][self._ran].sum())
 
     @property
     def executed(self) -> float:
         """FLOP that the kernels executed, including recomputation."""
-        return float(self._counted[2][self._ran].sum())
+        return float(self.counted[2][self._ran].sum())
 
     @cached_property
     def covered_share(self) -> float:
@@ -132,7 +132,7 @@ class Flops(Struct, frozen=True, dict=True):
         work = np.flatnonzero(self.tensor_core_work.eligible & (self._owner >= 0))
         if not len(work):
             return None
-        longest = longest_of_group(self.gpu.work.duration[work], self._owner[work], len(self._counted[0]))
+        longest = longest_of_group(self.gpu.work.duration[work], self._owner[work], len(self.counted[0]))
         owner = np.flatnonzero(longest >= 0)
         row = work[longest[owner]]
         on_matrix_cores = self.device.arch is not None and self.device.arch.fp32_on_matrix_cores
@@ -140,7 +140,7 @@ class Flops(Struct, frozen=True, dict=True):
         names = sorted({"tf32", *self.tensor_core_work.dtype.values})
         place = np.array([names.index(name) for name in self.tensor_core_work.dtype.values])
         group = np.where(tf32, names.index("tf32"), place[self.tensor_core_work.dtype.codes[row]])
-        calls, flops = np.bincount(group), np.bincount(group, weights=self._counted[2][owner])
+        calls, flops = np.bincount(group), np.bincount(group, weights=self.counted[2][owner])
         return names[int(np.where(calls > 0, flops, -1).argmax())] or None
 
     @property

@@ -13,6 +13,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from .cpu import describe_cpu
+
 VARIABLES = (
     "CUDA_LAUNCH_BLOCKING", "HIP_LAUNCH_BLOCKING", "AMD_SERIALIZE_KERNEL",
     "CUDA_DEVICE_MAX_CONNECTIONS", "CUDA_MODULE_LOADING", "CUDA_VISIBLE_DEVICES",
@@ -61,6 +63,7 @@ def describe_environment(torch: Any) -> dict[str, Any]:
         "cuda": torch.version.cuda,
         "hip": getattr(torch.version, "hip", None),
         "gpus": _gpus(torch),
+        "cpu": describe_cpu(torch),
         "cpu_count": os.cpu_count(),
         "cpu_affinity": _read(lambda: len(os.sched_getaffinity(0))),
         "cpu_affinity_of_parent": _read(lambda: len(os.sched_getaffinity(os.getppid()))),

@@ -21,6 +21,9 @@ _GZIP_HEADER = b"\x1f\x8b\x08\x00" + bytes(4) + b"\x04\xff"  # deflate, no time,
 _RAW_DEFLATE = -15
 _LEVEL = 1  # 1 us per event; level 9, torch's choice, takes 9 us
 _CHUNK = 1 << 20
+_END_OF_BLOCK = b"\x00\x00\xff\xff"  # of a full flush
+_MOST_HEAD_BYTES = 64 << 20
+_MOST_BYTES = 1 << 28  # a larger file may hold more than 4 GB, which its length modulo 2^32 does not tell
 
 
 @dataclass
@@ -51,6 +54,28 @@ class SavedTrace:
             self.body_offset = offset
         finally:
             temporary.unlink(missing_ok=True)
+
+
+def open_saved(path: Path) -> tuple[SavedTrace, dict[str, Any]]:
+    """A trace that another process saved, with the content of its key `traceopt`. Raises OSError, ValueError for
+    any other file.
+    """
+    if path.stat().st_size > _MOST_BYTES:
+        raise ValueError(f"{path.name} is too large")
+    with path.open("rb") as file:
+        data = file.read(_MOST_HEAD_BYTES)
+        file.seek(-8, os.SEEK_END)
+        crc, length = struct.unpack("<II", file.read(8))
+    if not data.startswith(_GZIP_HEADER):
+        raise ValueError(f"{path.name} is no trace of traceopt run")
+    end = data.find(_END_OF_BLOCK) + len(_END_OF_BLOCK)
+    try:
+        start = zlib.decompressobj(_RAW_DEFLATE).decompress(data[len(_GZIP_HEADER) : end])
+    except zlib.error as error:
+        raise ValueError(f"{path.name} is damaged: {error}") from error
+    head = json.loads(start[:-1] + b"}")["traceopt"]  # without the comma before Kineto's own keys
+    body = length - len(start)
+    return SavedTrace(path, end, body, crc ^ _shifted_crc(start, body)), head
 
 
 def save(profiler: Any, folder: Path, worker: str, head: dict[str, Any]) -> SavedTrace:
@@ -105,15 +130,20 @@ def _write_head(target: IO[bytes], start: bytes) -> int:
 
 
 def _trailer(start: bytes, body_crc: int, body_bytes: int) -> bytes:
-    """CRC-32 is affine: crc(start + body) = crc(start + zeros) ^ crc(zeros) ^ crc(body), with as many zeros as the body
-    is long.
+    crc = body_crc ^ _shifted_crc(start, body_bytes)
+    return struct.pack("<II", crc, (len(start) + body_bytes) & 0xFFFFFFFF)
+
+
+def _shifted_crc(start: bytes, body_bytes: int) -> int:
+    """What the start adds to the checksum of a body. CRC-32 is affine: crc(start + body) = crc(start + zeros) ^
+    crc(zeros) ^ crc(body), with as many zeros as the body is long.
     """
-    crc = body_crc
+    crc = 0
     for seed in (zlib.crc32(start), 0):
         for size in _chunks(body_bytes):
             seed = zlib.crc32(_ZEROS[:size], seed)
         crc ^= seed
-    return struct.pack("<II", crc, (len(start) + body_bytes) & 0xFFFFFFFF)
+    return crc
 
 
 _ZEROS = memoryview(bytes(_CHUNK))

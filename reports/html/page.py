@@ -141,6 +141,7 @@ def _view(document: Result) -> dict[str, Any]:
         "checks_line": sentences.checks_line(document),
         "command": sentences.command(document),
         "gemm_caption": sentences.gemm_caption(document),
+        "cpu_caption": sentences.cpu_caption(document),
         "timeline_caption": sentences.timeline_caption(document, timeline is not None and timeline.band is not None),
     }
 

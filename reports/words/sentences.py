@@ -400,6 +400,15 @@ def gemm_caption(result: Result) -> str:
     return " ".join([*sentences, *_other_peaks(result)])
 
 
+def cpu_caption(result: Result) -> str:
+    """What the CPU reaches, to which the rates of a CPU-only run are compared."""
+    rates = {rate.figure: rate for rate in result.cpu.rates} if result.cpu is not None else {}
+    if not rates:
+        return "The peak of this CPU was not measured."
+    peaks = ", ".join(f"{quantities.rate_number(rate.rate)} {rate.unit} ({figure})" for figure, rate in rates.items())
+    return f"Of peak: as a share of what this CPU reached after the run with the same threads: {peaks}."
+
+
 def _other_peaks(result: Result) -> list[str]:
     """The other peaks of the table that are unverified or from the user's settings."""
     device, named = result.run.device, result.efficiency.peak_dtype

@@ -102,6 +102,7 @@ def rank_document(facts: Facts, outcome: RulesOutcome) -> Result:
         checks=outcome.checks,
         throughput=sections.throughput(facts),
         serving=sections.serving(facts),
+        cpu=tables.cpu(facts),
     )
 
 

@@ -1,4 +1,4 @@
-"""The tables of the result document: kernels, operators, GEMMs."""
+"""The tables of the result document: kernels, operators, CPU operators, GEMMs."""
 
 from __future__ import annotations
 
@@ -11,11 +11,13 @@ import numpy.typing as npt
 from traceopt.analyzer.arrays.grouping import distinct, longest_of_group
 from traceopt.analyzer.arrays.intervals import Intervals
 from traceopt.analyzer.facts import Facts
+from traceopt.analyzer.run_log.cpu import CpuPeaks
 from traceopt.analyzer.tables.schema import I8
 from traceopt.analyzer.timeline.call_tree import OP, Slices
 from traceopt.analyzer.vocabulary.kernels.kernel_names import KernelClass, classify
+from traceopt.result.document import Cpu, CpuRate
 from traceopt.result.rounding import rate, share, us
-from traceopt.result.rows import Gemm, Kernel, Op
+from traceopt.result.rows import CpuOperator, Gemm, Kernel, Op
 from traceopt.rules.evidence import locations_of
 
 MAX_ROWS = 200
@@ -112,6 +114,40 @@ def _operators(slices: Slices, window: Intervals, names: int) -> tuple[I8, npt.N
 def _blocks(rows: int) -> Iterator[slice]:
     """A large table in blocks, which keeps temporary arrays small."""
     return (slice(first, min(rows, first + BLOCK_ROWS)) for first in range(0, rows, BLOCK_ROWS))
+
+
+def cpu(facts: Facts) -> Cpu | None:
+    """The operators of a CPU-only run with known FLOP; None if there are none."""
+    work, count = facts.cpu_work, facts.steps.count
+    if facts.has_gpu or facts.quality.gpu_expected or not work.heavy:
+        return None
+    places = locations_of(facts, [int(one.rows[0]) for one in work.heavy])
+    operators = []
+    for one, place in zip(work.heavy[:MAX_ROWS], places, strict=False):
+        peak = work.peak_share(one)
+        operators.append(
+            CpuOperator(
+                name=one.name,
+                dtype=one.dtype,
+                calls_per_step=rate(len(one.rows) / count),
+                us_per_step=us(one.duration_ns / count),
+                share=share(one.duration_ns / facts.steps.window_ns),
+                gflops_per_s=None if one.gflops is None else round(one.gflops, 3),
+                peak_share=None if peak is None else share(peak),
+                location=place,
+            )
+        )
+    return Cpu(facts.captured.environment.cpu.model, operators, _cpu_rates(work.peaks))
+
+
+def _cpu_rates(peaks: CpuPeaks | None) -> list[CpuRate]:
+    if peaks is None:
+        return []
+    rates = [CpuRate(f"{dtype} matmul", value, "GFLOP/s") for dtype, value in peaks.matmul.items()]
+    rates += [CpuRate(f"{layout} convolution", value, "GFLOP/s") for layout, value in peaks.convolution.items()]
+    if peaks.matmul_all_threads is not None and peaks.all_threads is not None:
+        rates.append(CpuRate(f"fp32 matmul, {peaks.all_threads} threads", peaks.matmul_all_threads, "GFLOP/s"))
+    return [*rates, *([CpuRate("copy", peaks.copy_gb_per_s, "GB/s")] if peaks.copy_gb_per_s else [])]
 
 
 def gemms(facts: Facts) -> list[Gemm]:

@@ -166,7 +166,16 @@ def _cpu_verdict(facts: Facts, breakdown: Sequence[BreakdownPart]) -> str:
         return f"{head} The main thread waits for communication for {percent(communication)} of the step."
     if stall is not None and stall.share >= HEALTHY_IDLE_SHARE and stall.share > 0.5 * work:
         return f"{head} {stall.label} takes {percent(stall.share)} of the step; model work takes {percent(work)}."
-    return f"{head} Model work takes {percent(work)} of the step."
+    return f"{head} Model work takes {percent(work)} of the step{_kind_of_work(facts)}."
+
+
+def _kind_of_work(facts: Facts) -> str:
+    """How near to its peak the CPU works, if the peak was measured."""
+    found = facts.cpu_work
+    if found.heavy_peak_share is None:
+        return ""
+    share = percent(facts.steps.mean_ns(found.area(found.heavy)) / facts.step_ns)
+    return f": {share} is matmuls, convolutions and attention at {percent(found.heavy_peak_share)} of the measured peak"
 
 
 def _kind_of_cpu_run(facts: Facts) -> str:

@@ -60,6 +60,7 @@ DEFAULT_LOGDIR = "traceopt-logs"
 @click.option("--stop-after", is_flag=True, help="End the script when everything is recorded.")
 @click.option("--dry-run", is_flag=True, help="Print what would be recorded, and start nothing.")
 @click.option("--no-analyze", is_flag=True, help="Only record; skip the analysis.")
+@click.option("--no-calibration", is_flag=True, help="After a run without a GPU, do not measure what the CPU reaches.")
 @output_options
 @select_options
 @workload_options
@@ -77,6 +78,7 @@ def run(
     name: str | None,
     dry_run: bool,
     no_analyze: bool,
+    no_calibration: bool,
     outputs: Outputs,
     select: tuple[str, ...],
     ignore: tuple[str, ...],
@@ -126,6 +128,8 @@ def run(
         paths = [str(path) for path in outcome.traces]
         source = run_script.source_folders(command)
         try:
+            if not no_calibration:
+                run_script.calibrate(outcome, code)
             began = perf_counter()
             result = analyzed(paths, config, source, debug=debug, quiet=quiet)
             footer = run_script.footer(outcome, settings, perf_counter() - began)

@@ -20,6 +20,7 @@ from traceopt.result.rows import (
     BreakdownPart,
     Collective,
     Copy,
+    CpuOperator,
     Gemm,
     IdleCause,
     Kernel,
@@ -273,6 +274,24 @@ class Memory(Struct, frozen=True):
     curve: Annotated[list[MemoryPoint], note("memory over the shown step, thinned to minima and maxima")]
 
 
+class CpuRate(Struct, frozen=True):
+    """A rate that the CPU reached when `traceopt run` measured it after the run, with the run's threads."""
+
+    figure: Annotated[
+        str, note('"fp32 matmul", "bf16 matmul", "contiguous convolution", "channels_last convolution", "copy", ...')
+    ]
+    rate: Annotated[float, note("the rate in `unit`")]
+    unit: Annotated[Literal["GFLOP/s", "GB/s"], note("unit of the rate")]
+
+
+class Cpu(Struct, frozen=True):
+    """The matmuls, convolutions and attention of a CPU-only run, against what the CPU reaches."""
+
+    name: Annotated[str | None, note("model of the CPU; null: not recorded")]
+    operators: Annotated[list[CpuOperator], note("operators with known FLOP, longest first")]
+    rates: Annotated[list[CpuRate], note("what the CPU reaches; empty where it was not measured")]
+
+
 class Combined(Struct, frozen=True):
     """The top fixes together."""
 
@@ -344,6 +363,9 @@ class Result(Struct, frozen=True, eq=False):
     serving: Annotated[
         Serving | None, note("steps of a serving engine; null: the steps are not those of an engine")
     ] = None
+    cpu: Annotated[Cpu | None, note("operators of a CPU-only run; null: it used a GPU, or no shapes were recorded")] = (
+        None
+    )
     created: Annotated[str | None, note("when the document was made; null by default, so that documents compare")] = (
         None
     )

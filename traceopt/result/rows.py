@@ -139,6 +139,21 @@ class Op(Struct, frozen=True):
     location: Annotated[Location | None, note("line of the user's code that calls it")]
 
 
+class CpuOperator(Struct, frozen=True):
+    """Operators of one name and dtype in a CPU-only run."""
+
+    name: Annotated[str, note("name of the operator")]
+    dtype: Annotated[str | None, note("type of its tensors; null where it is not known")]
+    calls_per_step: Annotated[float, note("calls", "per step")]
+    us_per_step: Annotated[float, note("time per step, with the operators that it calls", "us")]
+    share: Annotated[float, note("part of the step", "share")]
+    gflops_per_s: Annotated[float | None, note("achieved rate, from the shapes", "GFLOP/s")]
+    peak_share: Annotated[
+        float | None, note("part of the rate that `traceopt run` measured on this CPU; null: not measured", "share")
+    ]
+    location: Annotated[Location | None, note("line of the user's code that calls it")]
+
+
 class Gemm(Struct, frozen=True):
     """Matmuls of one shape: D[M,N] = A[M,K] B[K,N], `batch` times; 2*M*N*K*batch FLOP a call."""
 

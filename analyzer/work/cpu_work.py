@@ -1,0 +1,208 @@
+"""The operators of a CPU-only run: the time and the FLOP/s of its matmuls, convolutions and attention, and the rest."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from math import prod
+
+import msgspec
+import numpy as np
+from msgspec import Struct
+
+from traceopt.analyzer.arrays.grouping import group_rows, split
+from traceopt.analyzer.arrays.intervals import EMPTY, Intervals, intersect, union
+from traceopt.analyzer.run_log.cpu import CpuPeaks
+from traceopt.analyzer.tables.schema import I8, Mask
+from traceopt.analyzer.timeline.call_tree import OP
+from traceopt.analyzer.timeline.regions import Regions
+from traceopt.analyzer.timeline.steps import Steps
+from traceopt.analyzer.vocabulary import op_names
+from traceopt.analyzer.vocabulary.architectures import DTYPE_BYTES
+from traceopt.analyzer.vocabulary.gemm_ops import gemm_shape, operand_type
+from traceopt.analyzer.work.flops import Flops
+
+MAX_PEAK_SHARE = 1.1  # an operator that is faster than the measured peak shows that the peak is not that of this run
+_SMALL_SHARE = 0.01  # of the step: such operators do not question the peak
+
+
+class CpuOperator(Struct, frozen=True):
+    """Calls of one operator with tensors of one dtype, inside the window, callees included. `rows` are slices, longest
+    first; `flops` is what they executed, None for operators without FLOP that follow from shapes.
+    """
+
+    name: str
+    dtype: str | None
+    duration_ns: int
+    flops: float | None
+    rows: I8
+
+    @property
+    def gflops(self) -> float | None:
+        """Achieved rate in GFLOP/s."""
+        return self.flops / self.duration_ns if self.flops and self.duration_ns else None
+
+    @property
+    def is_convolution(self) -> bool:
+        return self.name in op_names.CONVOLUTION_OPS
+
+    @property
+    def is_matmul(self) -> bool:
+        return self.flops is not None and not self.is_convolution
+
+
+class CpuWork(Struct, frozen=True, dict=True):
+    """What the operators of the training thread computed. `measured`: what the CPU reaches; None if unknown."""
+
+    flops: Flops
+    regions: Regions
+    steps: Steps
+    measured: CpuPeaks | None
+
+    @cached_property
+    def heavy(self) -> list[CpuOperator]:
+        """Matmuls, convolutions and attention with known FLOP, by operator and dtype. Most time first."""
+        at, _, executed = self.flops.counted
+        keep = self._mine[at]
+        at, executed = at[keep], executed[keep]
+        if not len(at):
+            return []
+        trace, slices = self.regions.trace, self.regions.slices
+        types = trace.ops.types[slices.row[at]]
+        first, group = group_rows(slices.name[at], types)
+        names = [trace.names[code] for code in slices.name[at[first]].tolist()]
+        dtypes = [_dtype(name, code, trace.texts) for name, code in zip(names, types[first].tolist(), strict=True)]
+        kinds = sorted(set(zip(names, dtypes, strict=True)), key=str)
+        kind = np.array([kinds.index(pair) for pair in zip(names, dtypes, strict=True)])[group]
+        duration = slices.end[at] - slices.start[at]
+        found = []
+        for (name, dtype), mine in zip(kinds, split(np.arange(len(at)), kind, len(kinds)), strict=True):
+            longest = mine[np.argsort(-duration[mine], kind="stable")]
+            found.append(CpuOperator(name, dtype, int(duration[mine].sum()), float(executed[mine].sum()), at[longest]))
+        return sorted(found, key=lambda one: -one.duration_ns)
+
+    @cached_property
+    def light(self) -> list[CpuOperator]:
+        """The other operators by name, without the operators that they call. Most time first."""
+        slices = self.regions.slices
+        heavy = np.zeros(len(slices), bool)
+        heavy[self.flops.counted[0]] = True
+        own_ns = slices.end - slices.start
+        child = np.flatnonzero(slices.parent >= 0)
+        np.subtract.at(own_ns, slices.parent[child].astype(np.intp), (slices.end - slices.start)[child])
+        rows = np.flatnonzero(self._mine & (slices.kind == OP) & (slices.nearest(heavy) < 0) & (own_ns > 0))
+        if not len(rows):
+            return []
+        first, group = group_rows(slices.name[rows])
+        found = []
+        for mine in split(rows, group, len(first)):
+            longest = mine[np.argsort(-own_ns[mine], kind="stable")]
+            name = self.regions.trace.names[int(slices.name[mine[0]])]
+            found.append(CpuOperator(name, None, int(own_ns[mine].sum()), None, longest))
+        return sorted(found, key=lambda one: -one.duration_ns)
+
+    @cached_property
+    def _mine(self) -> Mask:
+        """Slices of the training thread, and of threads that run its backward pass, inside the window."""
+        slices = self.regions.slices
+        mine = (slices.thread == self.steps.thread) | (slices.nearest(self.regions.backward) >= 0)
+        return np.asarray(mine & self.steps.window.contains(slices.start))
+
+    def area(self, operators: list[CpuOperator]) -> Intervals:
+        """When these operators ran."""
+        if not operators:
+            return EMPTY
+        rows = np.concatenate([one.rows for one in operators])
+        slices = self.regions.slices
+        return intersect(union(slices.start[rows], slices.end[rows]), self.steps.window)
+
+    @cached_property
+    def peaks(self) -> CpuPeaks | None:
+        """The measured peaks; None as well if an operator of this run is faster, because they are not this run's."""
+        least_ns = _SMALL_SHARE * self.steps.window_ns
+        long = [one for one in self.heavy if one.duration_ns >= least_ns]
+        shares = [_share(one, self.measured) for one in long] if self.measured is not None else []
+        return None if any(share is not None and share > MAX_PEAK_SHARE for share in shares) else self.measured
+
+    def peak_share(self, operator: CpuOperator) -> float | None:
+        """The operator's rate as a share of the measured rate of its kind and dtype, at most 1; None if unknown."""
+        share = _share(operator, self.peaks) if self.peaks is not None else None
+        return None if share is None else min(1.0, share)
+
+    @cached_property
+    def heavy_peak_share(self) -> float | None:
+        """The share of the heavy operators' time that they would take at the measured peak; None if the peak of one is
+        unknown.
+        """
+        shares = [self.peak_share(one) for one in self.heavy]
+        known = [share for share in shares if share is not None]
+        if not shares or len(known) < len(shares):
+            return None
+        durations = [one.duration_ns for one in self.heavy]
+        ideal_ns = sum(ns * share for ns, share in zip(durations, known, strict=True))
+        return ideal_ns / sum(durations)
+
+    @cached_property
+    def thin(self) -> CpuOperator | None:
+        """Matmuls with so few rows or columns that reading the factors takes longer than multiplying, as one operator;
+        None if there are none or the peaks are unknown.
+        """
+        peaks = self.peaks
+        if peaks is None or not peaks.copy_gb_per_s:
+            return None
+        trace, slices = self.regions.trace, self.regions.slices
+        found = []
+        for one in self.heavy:
+            peak, size = peaks.matmul.get(one.dtype or ""), DTYPE_BYTES.get(one.dtype or "")
+            if not peak or not size or not one.is_matmul:
+                continue
+            ops = slices.row[one.rows]
+            first, group = group_rows(trace.ops.dims[ops])
+            slow = [
+                _is_thin(one.name, trace.texts[code], size, peak / peaks.copy_gb_per_s)
+                for code in trace.ops.dims[ops[first]].tolist()
+            ]
+            found.append(one.rows[np.array(slow)[group]])
+        rows = np.concatenate(found) if found else np.empty(0, np.int64)
+        if not len(rows):
+            return None
+        duration = slices.end[rows] - slices.start[rows]
+        rows = rows[np.argsort(-duration, kind="stable")]
+        name = trace.names[int(slices.name[rows[0]])]
+        return CpuOperator(name, None, int(duration.sum()), None, rows)
+
+
+def _share(operator: CpuOperator, peaks: CpuPeaks) -> float | None:
+    """The operator's rate divided by the peak: matmuls in its dtype, for FP32 convolutions also those measured."""
+    rates = [peaks.matmul.get(operator.dtype or "")]
+    if operator.is_convolution and operator.dtype == "fp32":
+        rates += peaks.convolution.values()
+    peak = max((one for one in rates if one), default=None)
+    return operator.gflops / peak if peak and operator.gflops else None
+
+
+def _is_thin(name: str, dims: str, size: float, flop_per_byte: float) -> bool:
+    shape = gemm_shape(name, _json(dims))
+    if shape is None:
+        return False
+    m, n, k, batch = shape
+    return 2.0 * prod(shape) < flop_per_byte * size * batch * (m * k + k * n + m * n)
+
+
+def _dtype(name: str, types: int, texts: list[str]) -> str | None:
+    """The dtype in which an operator computes, from the profiler's "Input type"."""
+    stored = _json(texts[types]) if types >= 0 else None
+    if not isinstance(stored, list):
+        return None
+    factor = operand_type(name, stored)
+    if factor is not None:
+        return op_names.profiler_dtype(factor)
+    known = (op_names.profiler_dtype(str(text)) for text in stored)
+    return next((dtype for dtype in known if dtype is not None), None)
+
+
+def _json(text: str) -> list[object] | None:
+    try:
+        value = msgspec.json.decode(text)
+    except msgspec.DecodeError:
+        return None
+    return value if isinstance(value, list) else None

@@ -1,0 +1,107 @@
+"""CP001: a CPU with bfloat16 instructions multiplies in FP32."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from traceopt.analyzer.work.cpu_work import CpuOperator
+from traceopt.rules import Confidence, Facts, Findings, Fix, Price, Rule, ms, percent, places, threshold
+from traceopt.rules.savings.cpu_operators import faster_operators, operator_evidence, operators_ns
+
+AUTOCAST = 'with torch.autocast("cpu", dtype=torch.bfloat16):\n    loss = model(inputs, labels)'
+
+
+class CpuBfloat16(Rule):
+    """Measures the time of FP32 matmuls in a run without a GPU, on a CPU that has instructions for bfloat16 (AMX,
+    AVX512_BF16, Arm BF16).
+
+    Why it costs: these instructions multiply several times as many numbers at a time as FP32 instructions, and the
+    numbers take half of the memory. oneDNN uses them if the tensors are in bfloat16.
+
+    How to fix: run the forward pass under autocast. bfloat16 needs no gradient scaler.
+
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            loss = model(inputs, labels)
+
+    `torch.set_float32_matmul_precision("medium")` lets oneDNN round the factors of FP32 matmuls to bfloat16 by itself.
+    It is one line and gains less, because it converts at each call.
+
+    When it is wrong: small matmuls gain little, because casts and other operators take the gain. The expected saving is
+    therefore half of what the rates allow, and only matmuls that reach part of the FP32 peak count. The
+    saving follows from the rates that `traceopt run` measured on this CPU after the run, for square matrices. Without
+    this measurement the finding has no saving. Convolutions may gain as well, but are not counted.
+
+    Sources: PyTorch documentation of torch.autocast, section "CPU Op-Specific Behavior"; Intel, "Intel 64 and IA-32
+    Architectures Optimization Reference Manual", chapter on AMX.
+    """
+
+    code: ClassVar[str] = "CP001"
+    name: ClassVar[str] = "cpu-bfloat16"
+    title: ClassVar[str] = "Use bfloat16 for matmuls on the CPU"
+    family: ClassVar[str] = "CPU runs"
+    effort: ClassVar[str] = "One line, then testing"
+    risk: ClassVar[str] = "Changes rounding"
+    confidence: ClassVar[Confidence] = "medium"
+    requires: ClassVar[tuple[str, ...]] = ("work", "shapes", "settings")
+
+    min_share: float = threshold(0.10, "smallest time of FP32 matmuls, as a share of the step, to report")
+    min_peak_share: float = threshold(0.3, "smallest share of the FP32 peak of a matmul that may become faster")
+    min_speedup: float = threshold(1.3, "smallest measured speedup of matmuls in bfloat16 to report")
+    low: float = threshold(0.2, "share of the measured speedup's gain, low")
+    expected: float = threshold(0.5, "share of the measured speedup's gain, expected")
+
+    def applies(self, facts: Facts) -> str | None:
+        if facts.has_gpu:
+            return "This run uses a GPU."
+        if not facts.captured.environment.cpu.native_bf16:
+            return "This CPU has no bfloat16 instructions, or they were not recorded."
+        return None if self._products(facts) else "No FP32 matmuls in this trace."
+
+    def _products(self, facts: Facts) -> list[CpuOperator]:
+        """The FP32 matmuls, if the peaks are known those near enough to the peak."""
+        work = facts.cpu_work
+        products = [one for one in work.heavy if one.is_matmul and one.dtype == "fp32"]
+        if work.peaks is None:
+            return products
+        return [one for one in products if (work.peak_share(one) or 0.0) >= self.min_peak_share]
+
+    def check(self, facts: Facts) -> Findings:
+        products, peaks = self._products(facts), facts.cpu_work.peaks
+        time_ns = operators_ns(facts, products)
+        speedup = peaks.speedup("fp32", "bf16") if peaks is not None else None
+        rounds_already = facts.captured.environment.matmul_precision == "medium"
+        if time_ns < self.min_share * facts.step_ns or rounds_already:
+            return
+        if speedup is not None and speedup < self.min_speedup:
+            return
+        evidence = operator_evidence(facts, products)
+        measured = f" On this machine, matmuls in bfloat16 are {speedup:.1f} times as fast." if speedup else ""
+        yield self.finding(
+            why=(
+                f"FP32 matmuls take {ms(time_ns)} of each {ms(facts.step_ns)} step, and this CPU has bfloat16 "
+                f"instructions.{measured}"
+            ),
+            saving=self._price(facts, products, speedup) if speedup is not None else None,
+            confidence=None if speedup is not None else "low",
+            evidence=evidence,
+            locations=places(evidence),
+            fix=Fix("Run the forward pass under autocast in bfloat16. It needs no gradient scaler.", AUTOCAST)
+            if facts.trains
+            else Fix("Run the model under autocast in bfloat16, or load its weights in bfloat16.", AUTOCAST),
+        )
+
+    def _price(self, facts: Facts, products: list[CpuOperator], speedup: float) -> Price | None:
+        return faster_operators(
+            facts,
+            products,
+            speedup,
+            (self.low, self.expected, 1.0),
+            f"Assumes {percent(self.low)}, {percent(self.expected)} or 100% of the gain from the measured speedup of "
+            f"{speedup:.1f} times; casts take the rest.",
+        )
+
+    def passed(self, facts: Facts) -> str:
+        if facts.captured.environment.matmul_precision == "medium":
+            return "FP32 matmuls may round to bfloat16 already (float32_matmul_precision is medium)."
+        share = percent(operators_ns(facts, self._products(facts)) / facts.step_ns)
+        return f"FP32 matmuls that bfloat16 could speed up take {share} of the step."

@@ -1,0 +1,105 @@
+"""CP002: operators of a CPU-only run use fewer threads than there are cores."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from traceopt.rules import Confidence, Evidence, Facts, Findings, Fix, Rule, ms, percent, threshold, us
+from traceopt.rules.savings.cpu_operators import faster_operators, operators_ns
+
+MOST_WAIT = 0.03  # of the run: with a longer wait for a core, other programs use the cores that seem free
+
+
+class UnusedCores(Rule):
+    """Compares the threads that one operator may use (`torch.get_num_threads()`) with the physical cores that this rank
+    may use, less one for each DataLoader worker, in a run without a GPU.
+
+    Why it costs: matmuls and convolutions divide their work among these threads. With one thread the other cores idle.
+    torchrun sets `OMP_NUM_THREADS=1` for each process unless you set it.
+
+    How to fix: divide the cores among the ranks, and leave one for each busy DataLoader worker.
+
+        OMP_NUM_THREADS=8 torchrun --nproc-per-node 2 train.py
+        torch.set_num_threads(8)
+
+    When it is wrong: small operators do not get faster with more threads. The saving follows from matmul rates that
+    `traceopt run` measured on this machine after the run, with the run's threads and with all cores. Without this
+    measurement the finding has no saving. Other programs may need the cores.
+
+    Sources: PyTorch documentation, "CPU threading and TorchScript inference"; torchrun's own warning about
+    OMP_NUM_THREADS.
+    """
+
+    code: ClassVar[str] = "CP002"
+    name: ClassVar[str] = "unused-cores"
+    title: ClassVar[str] = "Use all cores for operators"
+    family: ClassVar[str] = "CPU runs"
+    effort: ClassVar[str] = "One variable"
+    confidence: ClassVar[Confidence] = "medium"
+    requires: ClassVar[tuple[str, ...]] = ("work", "shapes", "settings")
+
+    min_share: float = threshold(0.2, "smallest time of matmuls and convolutions, as a share of the step, to report")
+    min_factor: float = threshold(2.0, "smallest number of cores per thread to report")
+    min_speedup: float = threshold(1.3, "smallest measured speedup with all cores to report")
+    low: float = threshold(0.3, "share of the measured speedup's gain, low")
+    expected: float = threshold(0.6, "share of the measured speedup's gain, expected")
+
+    def applies(self, facts: Facts) -> str | None:
+        if facts.has_gpu:
+            return "This run uses a GPU."
+        environment = facts.captured.environment
+        if environment.threads is None or environment.physical_cores is None:
+            return "The threads or the cores of this run were not recorded."
+        return None if facts.cpu_work.heavy else "No matmuls or convolutions in this trace."
+
+    def check(self, facts: Facts) -> Findings:
+        threads, cores = facts.captured.environment.threads or 1, _cores_for_operators(facts)
+        ledger, heavy = facts.captured.ledger, facts.cpu_work.heavy
+        time_ns = operators_ns(facts, heavy)
+        crowded = ledger is not None and (ledger.core_wait_share or 0.0) >= MOST_WAIT
+        if crowded or cores < self.min_factor * threads or time_ns < self.min_share * facts.step_ns:
+            return
+        peaks = facts.cpu_work.peaks
+        speedup = peaks.all_threads_speedup if peaks is not None else None
+        if speedup is not None and speedup < self.min_speedup:
+            return
+        saving = None
+        if peaks is not None and speedup is not None and peaks.all_threads is not None and peaks.all_threads <= cores:
+            saving = faster_operators(
+                facts,
+                heavy,
+                speedup,
+                (self.low, self.expected, 1.0),
+                f"Assumes {percent(self.low)}, {percent(self.expected)} or 100% of the gain from the measured speedup "
+                f"of matmuls with {peaks.all_threads} threads, {speedup:.1f} times.",
+            )
+        name = "thread" if threads == 1 else "threads"
+        yield self.finding(
+            why=(
+                f"Operators use {threads} {name}, but {cores} cores are free for them. Matmuls and convolutions take "
+                f"{ms(time_ns)} of each {ms(facts.step_ns)} step."
+            ),
+            saving=saving,
+            confidence=None if saving is not None else "low",
+            evidence=[Evidence("Matmuls and convolutions", us(time_ns), detail=f"{threads} of {cores} cores")],
+            fix=Fix(_advice(facts, cores), f"OMP_NUM_THREADS={cores}"),
+        )
+
+    def passed(self, facts: Facts) -> str:
+        threads, cores = facts.captured.environment.threads or 1, _cores_for_operators(facts)
+        return f"Threads per operator: {threads}; physical cores for operators: {cores}."
+
+
+def _cores_for_operators(facts: Facts) -> int:
+    """Physical cores of this rank without one for each worker of its loader."""
+    loader = facts.captured.training_loader
+    workers = (loader.num_workers or 0) if loader is not None else 0
+    return max(1, (facts.captured.environment.physical_cores or 1) - workers)
+
+
+def _advice(facts: Facts, cores: int) -> str:
+    environment = facts.captured.environment
+    text = f"Set OMP_NUM_THREADS to {cores}, or call torch.set_num_threads({cores})."
+    if environment.ranks_on_cores > 1 and environment.variables.get("OMP_NUM_THREADS") == "1":
+        text += " torchrun sets OMP_NUM_THREADS to 1 unless you set it."
+    return text

@@ -1,0 +1,64 @@
+"""CP004: oneDNN is switched off in a CPU-only run with convolutions."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from traceopt.rules import Confidence, Facts, Findings, Fix, Rule, ms, percent, places, threshold
+from traceopt.rules.savings.cpu_operators import operator_evidence, operators_ns
+
+
+class OneDnnOff(Rule):
+    """Measures the time of convolutions in a run without a GPU whose script or environment switched oneDNN off
+    (`torch.backends.mkldnn`).
+
+    Why it costs: without oneDNN, torch copies the input of a convolution into a large matrix and multiplies it, or uses
+    a plain loop. oneDNN convolves directly with the CPU's widest instructions.
+
+    How to fix: remove the line that switches it off.
+
+        torch.backends.mkldnn.enabled = True
+
+    When it is wrong: oneDNN was switched off to work around a bug, or to get the same bits as another machine. The gain
+    was not measured, so there is no saving.
+
+    Sources: PyTorch documentation, "torch.backends.mkldnn"; oneDNN developer guide.
+    """
+
+    code: ClassVar[str] = "CP004"
+    name: ClassVar[str] = "onednn-off"
+    title: ClassVar[str] = "Switch oneDNN on"
+    family: ClassVar[str] = "CPU runs"
+    effort: ClassVar[str] = "One line"
+    confidence: ClassVar[Confidence] = "medium"
+    requires: ClassVar[tuple[str, ...]] = ("work", "shapes", "settings")
+
+    min_share: float = threshold(0.05, "smallest time of convolutions, as a share of the step, to report")
+
+    def applies(self, facts: Facts) -> str | None:
+        if facts.has_gpu:
+            return "This run uses a GPU."
+        cpu = facts.captured.environment.cpu
+        if not cpu.mkldnn or cpu.mkldnn_enabled is None:
+            return "This torch has no oneDNN, or its state was not recorded."
+        convolutions = any(one.is_convolution for one in facts.cpu_work.heavy)
+        return None if convolutions else "No convolutions in this trace."
+
+    def check(self, facts: Facts) -> Findings:
+        convolutions = [one for one in facts.cpu_work.heavy if one.is_convolution]
+        time_ns = operators_ns(facts, convolutions)
+        if facts.captured.environment.cpu.mkldnn_enabled or time_ns < self.min_share * facts.step_ns:
+            return
+        evidence = operator_evidence(facts, convolutions)
+        yield self.finding(
+            why=f"Convolutions take {ms(time_ns)} of each {ms(facts.step_ns)} step, and oneDNN is switched off.",
+            saving=None,
+            evidence=evidence,
+            locations=places(evidence),
+            fix=Fix("Remove the line that switches oneDNN off.", "torch.backends.mkldnn.enabled = True"),
+        )
+
+    def passed(self, facts: Facts) -> str:
+        time_ns = operators_ns(facts, [one for one in facts.cpu_work.heavy if one.is_convolution])
+        state = "on" if facts.captured.environment.cpu.mkldnn_enabled else "off"
+        return f"oneDNN is {state}; convolutions take {percent(time_ns / facts.step_ns)} of the step."
