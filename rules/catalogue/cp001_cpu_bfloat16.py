@@ -41,7 +41,7 @@ class CpuBfloat16(Rule):
     family: ClassVar[str] = "CPU runs"
     effort: ClassVar[str] = "One line, then testing"
     risk: ClassVar[str] = "Changes rounding"
-    confidence: ClassVar[Confidence] = "medium"
+    confidence: ClassVar[Confidence] = "low"  # the shares below were seen on two models of one CPU
     requires: ClassVar[tuple[str, ...]] = ("work", "shapes", "settings")
 
     min_share: float = threshold(0.10, "smallest time of FP32 matmuls, as a share of the step, to report")
@@ -82,7 +82,6 @@ class CpuBfloat16(Rule):
                 f"instructions.{measured}"
             ),
             saving=self._price(facts, products, speedup) if speedup is not None else None,
-            confidence=None if speedup is not None else "low",
             evidence=evidence,
             locations=places(evidence),
             fix=Fix("Run the forward pass under autocast in bfloat16. It needs no gradient scaler.", AUTOCAST)
