@@ -183,7 +183,7 @@ class _StepPair(Struct, frozen=True):
 
 def _pair_steps(timing: Trace, detail: Trace) -> Iterator[_StepPair]:
     """Pairs each step of the timing cycle with the most similar step of the detail cycle."""
-    steps, others = find_marks(timing), find_marks(detail)
+    steps, others = find_marks(timing).whole, find_marks(detail).whole
     marks, other_marks = _Marks.of(timing), _Marks.of(detail)
     there = [_borders(others, index) for index in range(len(others.start))]
     patterns = [other_marks.name[other_marks.within(others.thread, *borders)] for borders in there]

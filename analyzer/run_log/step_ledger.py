@@ -14,6 +14,7 @@ from traceopt.analyzer.tables.json_values import MOST_ROWS, MOST_US, amount, row
 from traceopt.analyzer.tables.schema import I8
 
 SETTLED = 3  # the first steps of a run are slow and left out of medians
+MOST_LINE = 10_000_000
 FEW = 5  # fewer unrecorded steps are too few for a median
 
 
@@ -26,20 +27,54 @@ class Window(Struct, frozen=True):
     until: int
 
 
+class Place(Struct, frozen=True):
+    """A line of the user's code, how often something was done there, and for how long in all."""
+
+    file: str
+    line: int
+    function: str
+    count: int
+    total_ns: int
+
+
+class WholeRun(Struct, frozen=True):
+    """The time of the process from the import of torch to its end, or to when the trace was written. traceopt's own
+    work is left out.
+
+    `start_up_ns` ends with step 0; `steps_ns` are the other steps without evaluations and saves; `rest_ns` follows the
+    last step.
+    """
+
+    start_up_ns: int
+    steps_ns: int
+    evaluation_ns: int
+    save_ns: int
+    rest_ns: int
+
+    @property
+    def total_ns(self) -> int:
+        return max(1, self.start_up_ns + self.steps_ns + self.evaluation_ns + self.save_ns + self.rest_ns)
+
+
 class Ledger(Struct, frozen=True, dict=True):
     """Arrays have an entry per step, from step 0 (the start of the program), in ns.
 
-    `fetch_ns` is the time in the DataLoader, None if no loader was observed; `gc_ns` is the garbage collector's time,
-    `save_ns` that of torch.save. `core_wait_share` is the share of the run in which the training thread was ready but
-    no core was free; `core_wait_per_cpu` is the same time as a multiple of its CPU time.
+    `step_ns` leaves out the evaluations in the step, which take `eval_ns`. `fetch_ns` is the time in the DataLoader,
+    None if no loader was observed; `gc_ns` is the garbage collector's time, `save_ns` that of torch.save.
+    `core_wait_share` is the share of the run in which the training thread was ready but no core was free;
+    `core_wait_per_cpu` is the same time as a multiple of its CPU time.
     """
 
     step_ns: I8
     fetch_ns: I8 | None
     gc_ns: I8
     save_ns: I8
+    eval_ns: I8
     windows: tuple[Window, ...]
     later_steps: int  # not recorded individually
+    whole_run: WholeRun
+    evaluations: tuple[Place, ...]  # where they began, longest first
+    saved_at: tuple[Place, ...]  # where torch.save was called, longest first
     core_wait_share: float | None
     core_wait_per_cpu: float | None
 
@@ -65,8 +100,11 @@ class Ledger(Struct, frozen=True, dict=True):
     @cached_property
     def recorded_ns(self) -> dict[str, float]:
         """Median recorded step by cycle, excluding the wait for data."""
-        recorded = {window.cycle: self._own_ns[window.start : window.until] for window in self.windows}
-        return {cycle: median(steps) for cycle, steps in recorded.items() if len(steps)}
+        recorded: dict[str, list[I8]] = {}
+        for window in self.windows:
+            recorded.setdefault(window.cycle, []).append(self._own_ns[window.start : window.until])
+        joined = {cycle: np.concatenate(steps) for cycle, steps in recorded.items()}
+        return {cycle: median(steps) for cycle, steps in joined.items() if len(steps)}
 
     @property
     def stretch(self) -> dict[str, float]:
@@ -90,10 +128,15 @@ def read_ledger(value: object) -> Ledger | None:
         fetch_ns = None
     if gc_ns is None or len(gc_ns) != len(step_ns):
         gc_ns = np.zeros(len(step_ns), np.int64)
+    eval_ns = times_ns(document.get("eval_us"))
+    if eval_ns is None or len(eval_ns) != len(step_ns) or (eval_ns > step_ns).any():
+        eval_ns = np.zeros(len(step_ns), np.int64)
+    step_ns = step_ns - eval_ns
     save_ns = np.zeros(len(step_ns), np.int64)
     for step, save in _saves(document.get("saves")):
         if step < len(step_ns):
             save_ns[step] += save
+    save_ns = np.minimum(save_ns, step_ns)
     windows = [_window(row) for row in rows(document.get("windows"))]
     wait = table(document.get("core_wait"))
     waited, ran, wall = (amount(wait.get(name), MOST_US) for name in ("us", "cpu_us", "wall_us"))
@@ -101,12 +144,47 @@ def read_ledger(value: object) -> Ledger | None:
         step_ns,
         fetch_ns,
         gc_ns,
-        np.minimum(save_ns, step_ns),
+        save_ns,
+        eval_ns,
         tuple(window for window in windows if window is not None),
         whole(document.get("later_steps")) or 0,
+        _whole_run(document, step_ns, eval_ns, save_ns),
+        _places(document.get("evaluations")),
+        _places(document.get("saved_at")),
         min(1.0, waited / wall) if waited is not None and wall else None,
         waited / max(1.0, ran) if waited is not None and ran else None,
     )
+
+
+def _whole_run(document: Mapping[str, Any], step_ns: I8, eval_ns: I8, save_ns: I8) -> WholeRun:
+    end = table(document.get("end"))
+    later_ns, later_eval_ns, end_ns, end_eval_ns, end_save_ns = (
+        time_ns(value) or 0
+        for value in (
+            document.get("later_us"),
+            document.get("later_eval_us"),
+            end.get("us"),
+            end.get("eval_us"),
+            end.get("save_us"),
+        )
+    )
+    return WholeRun(
+        start_up_ns=int(step_ns[0]),
+        steps_ns=int((step_ns - save_ns)[1:].sum()) + max(0, later_ns - later_eval_ns),
+        evaluation_ns=int(eval_ns.sum()) + later_eval_ns + end_eval_ns,
+        save_ns=int(save_ns[1:].sum()) + end_save_ns,
+        rest_ns=max(0, end_ns - end_eval_ns - end_save_ns),
+    )
+
+
+def _places(value: object) -> tuple[Place, ...]:
+    found = []
+    for row in rows(value):
+        file, function = word(row.get("file")), word(row.get("function"))
+        line, count, total_ns = whole(row.get("line"), MOST_LINE), whole(row.get("count")), time_ns(row.get("us"))
+        if file and function and line and count and total_ns is not None:
+            found.append(Place(file, line, function, count, total_ns))
+    return tuple(sorted(found, key=lambda place: -place.total_ns))
 
 
 def _saves(value: object) -> Iterator[tuple[int, int]]:

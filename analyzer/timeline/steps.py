@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from functools import cached_property
+from itertools import pairwise
 from typing import Literal
 
 import numpy as np
@@ -18,6 +19,7 @@ from msgspec.structs import replace
 
 from traceopt.analyzer.arrays.intervals import Intervals, union
 from traceopt.analyzer.arrays.percentiles import median
+from traceopt.analyzer.tables import json_values
 from traceopt.analyzer.tables.schema import I8, Mask
 from traceopt.analyzer.tables.trace import Trace
 from traceopt.analyzer.timeline.serving import serving_marks
@@ -36,6 +38,8 @@ MAX_SPREAD = 3.0
 UNUSUAL_FACTOR = 1.2
 UNUSUAL_DEVIATIONS = 3.0
 MAX_BETWEEN = 0.05  # of a step: more time between two annotations than this belongs to the loop
+EVALUATION = "traceopt: evaluation"  # the range opened by capture/recording/profiler_session.py
+MAX_CUT = 0.05  # of a step: with less of it on the other side of an evaluation, the step is whole
 MIN_COMPARED = 3  # with fewer steps, none can be called unusual
 MIN_RECURRING = 2  # unusual steps that are no accident
 
@@ -51,6 +55,12 @@ class Marks(Struct, frozen=True):
     end: I8
     thread: int  # index into trace.threads, -1: unknown
     kind: I8 | None = None  # number of the kind of each step, where there are several, as prefill and decode
+    partial: Mask | None = None  # which are not a whole step: cut off, or an evaluation; None: all are whole
+
+    @property
+    def whole(self) -> Marks:
+        """The marks of whole steps."""
+        return self if self.partial is None else self.take(np.flatnonzero(~self.partial))
 
     def take(self, rows: npt.NDArray[np.integer]) -> Marks:
         return replace(
@@ -59,6 +69,7 @@ class Marks(Struct, frozen=True):
             start=self.start[rows],
             end=self.end[rows],
             kind=None if self.kind is None else self.kind[rows],
+            partial=None if self.partial is None else self.partial[rows],
         )
 
 
@@ -238,7 +249,8 @@ def find_marks(trace: Trace) -> Marks:
     if len(rows):
         rows = _without_repeats(trace, rows)
         names = [trace.names[code] for code in table.name[rows]]
-        return Marks("profiler_step", names, table.start[rows], table.end_of(rows), int(table.thread[rows[0]]))
+        marks = Marks("profiler_step", names, table.start[rows], table.end_of(rows), int(table.thread[rows[0]]))
+        return _without_evaluations(_without_cut_steps(marks, trace), trace)
     rows = _repeating_annotation(trace)
     if len(rows):
         names = [f"{trace.names[code]} {i}" for i, code in enumerate(table.name[rows], 1)]
@@ -270,7 +282,9 @@ def find_steps(marks: Marks, launched: I8, ended: I8) -> Steps:
     host_end = np.append(border[rows[1:]], border[-1])
     names = [marks.names[row] for row in rows]
     at = complete[rows], complete[rows + 1], border[rows], host_end
-    return Steps(marks.source, names, *at, marks.thread, None if marks.kind is None else marks.kind[rows])
+    steps = Steps(marks.source, names, *at, marks.thread, None if marks.kind is None else marks.kind[rows])
+    whole = np.flatnonzero(~marks.partial[rows]) if marks.partial is not None else np.arange(len(rows))
+    return steps.take(whole) if len(whole) else steps
 
 
 def without_empty_end(marks: Marks, started: I8) -> Marks:
@@ -291,6 +305,39 @@ def _up_to_the_next(marks: Marks) -> Marks:
         return marks
     shorter = marks.take(np.arange(len(marks.start) - 1))
     return replace(shorter, end=marks.start[1:])
+
+
+def _without_cut_steps(marks: Marks, trace: Trace) -> Marks:
+    """Marks the steps of which `traceopt run` says that they are not whole, unless none is."""
+    cycle = json_values.table(json_values.table(trace.meta.header.get("traceopt")).get("cycle"))
+    numbers = cycle.get("partial_steps")
+    cut = {str(number) for number in numbers if type(number) is int} if isinstance(numbers, list) else set()
+    partial = np.array([name.rpartition("#")[2] in cut for name in marks.names], bool)
+    return replace(marks, partial=partial) if partial.any() and not partial.all() else marks
+
+
+def _without_evaluations(marks: Marks, trace: Trace) -> Marks:
+    """The marks without the evaluations inside them. A step that an evaluation splits in the middle is not whole."""
+    rows = np.flatnonzero(np.array([name == EVALUATION for name in trace.names] or [False])[trace.annotations.name])
+    rows = rows[trace.annotations.thread[rows] == marks.thread]
+    if not len(rows):
+        return marks
+    evaluations = union(trace.annotations.start[rows], trace.annotations.end_of(rows))
+    names: list[str] = []
+    pieces: list[tuple[int, int, bool]] = []  # start, end, and whether it is no whole step
+    cut = marks.partial if marks.partial is not None else np.zeros(len(marks.names), bool)
+    for name, start, end, partial in zip(marks.names, marks.start.tolist(), marks.end.tolist(), cut, strict=True):
+        first, last = np.searchsorted(evaluations.end, start, "right"), np.searchsorted(evaluations.start, end)
+        inside = np.stack((evaluations.start[first:last], evaluations.end[first:last]), 1).clip(start, end)
+        between = [start, *inside.ravel().tolist(), end]
+        trained = sum(between[i + 1] - between[i] for i in range(0, len(between), 2))
+        for number, (begin, stop) in enumerate(pairwise(between)):
+            whole = not partial and number % 2 == 0 and stop - begin >= (1 - MAX_CUT) * trained
+            if stop > begin:
+                names.append(name)
+                pieces.append((begin, stop, not whole))
+    starts, stops, partials = (np.array(column) for column in zip(*pieces, strict=True))
+    return replace(marks, names=names, start=starts, end=stops, partial=partials) if not partials.all() else marks
 
 
 def _without_repeats(trace: Trace, rows: I8) -> I8:

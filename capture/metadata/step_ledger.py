@@ -5,11 +5,14 @@ from __future__ import annotations
 import gc
 import time
 from array import array
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from statistics import median
 from typing import Any
 
 from .cores import CoreWait
+from .evaluations import EvaluationClock
+from .user_line import Places, user_line
 
 LIMIT = 100_000  # individual steps; later ones are only counted and summed
 SETTLED = 3  # the first steps of a run are slow and left out of the median
@@ -18,9 +21,10 @@ FEW = 5  # fewer unrecorded steps are too few for a median
 
 
 class LedgerWriter:
-    """Times are microseconds. The profiler's work between two steps belongs to neither.
+    """Times are microseconds. traceopt's own work belongs to no step.
 
-    Step 0 starts with the import of torch. Garbage collection and saves count from the end of step 0.
+    Step 0 starts with the import of torch. Garbage collection and saves count from the end of step 0. What an
+    evaluation loads and collects is part of the evaluation; what it saves is not.
     """
 
     def __init__(self, gc_range: Callable[[], Any]) -> None:
@@ -33,34 +37,43 @@ class LedgerWriter:
         self.step_us = array("d")
         self.fetch_us = array("d")  # in the DataLoader: fetching batches and starting workers
         self.gc_us = array("d")
+        self.eval_us = array("d")
         self.windows: list[dict[str, Any]] = []  # the steps that had a profiler, including warm-up
         self.later_steps = 0
-        self.later_us = 0.0
+        self.later_us = self.later_eval_us = 0.0
+        self.end: dict[str, float] | None = None  # after the last step
         self.own_us = 0.0
         self.gc_count = self.full_gc_count = 0
         self.all_gc_us = self.full_gc_us = 0.0
         self.save_count = 0
         self.save_us = 0.0
+        self.save_places = Places()
         self.saves: list[tuple[int, float]] = []  # step and duration of each
         self.skipped_updates = 0
         self._opened = time.perf_counter()
-        self._fetch_us = self._gc_us = 0.0
+        self._fetch_us = self._gc_us = self._save_us = 0.0
+        self._fetch_in_eval_us = self._gc_in_eval_us = 0.0  # since the last sign of the evaluation
         self._gc_began = 0.0
         self._in_step = True
+        self.evaluation = EvaluationClock()
         self._core_wait: CoreWait | None = None  # of the training thread
 
     def close_step(self) -> None:
         now = time.perf_counter()
         if self._core_wait is None:
             self._core_wait = CoreWait()
+        self._outside_evaluation()
+        eval_us = self.evaluation.take_us()
         if len(self.step_us) < LIMIT:
             self.step_us.append((now - self._opened) * 1e6)
             self.fetch_us.append(self._fetch_us)
             self.gc_us.append(self._gc_us)
+            self.eval_us.append(eval_us)
         else:
             self.later_steps += 1
             self.later_us += (now - self._opened) * 1e6
-        self._fetch_us = self._gc_us = 0.0
+            self.later_eval_us += eval_us
+        self._fetch_us = self._gc_us = self._save_us = 0.0
         self._in_step = False
         self._opened = now
 
@@ -68,16 +81,70 @@ class LedgerWriter:
         """The time since close_step was traceopt's own."""
         now = time.perf_counter()
         self.own_us += (now - self._opened) * 1e6
+        self.evaluation.skip(now - self._opened)
         self._in_step = True
         self._opened = now
 
+    @contextmanager
+    def own_work(self) -> Iterator[None]:
+        """The time inside belongs to no step. Between close_step and open_step it has no effect."""
+        began, outermost = time.perf_counter(), self._in_step
+        self._in_step = False
+        try:
+            yield
+        finally:
+            if outermost:
+                self._in_step = True
+                seconds = time.perf_counter() - began
+                self._opened += seconds
+                self.evaluation.skip(seconds)
+                self.own_us += seconds * 1e6
+
     def fetched(self, seconds: float) -> None:
-        self._fetch_us += seconds * 1e6
+        if self.evaluation.running:
+            self._fetch_in_eval_us += seconds * 1e6
+        else:
+            self._fetch_us += seconds * 1e6
+
+    def evaluates(self) -> None:
+        """A sign that the script evaluates."""
+        self.evaluation.sign()
+        self._fetch_in_eval_us = self._gc_in_eval_us = 0.0
+
+    def evaluated(self) -> None:
+        """Training goes on from now."""
+        if self.evaluation.running:
+            self.evaluates()
+            self.evaluation.end()
+
+    def trains(self) -> None:
+        """Training goes on; the evaluation ended with its last sign."""
+        if self.evaluation.running:
+            self._outside_evaluation()
+            self.evaluation.end()
+
+    def ends(self) -> None:
+        """The run ends: what follows the last step is no step."""
+        self.trains()
+        self.end = {
+            "us": round((time.perf_counter() - self._opened) * 1e6, 1) if self._in_step else 0.0,
+            "eval_us": round(self.evaluation.take_us(), 1),
+            "save_us": round(self._save_us, 1),
+        }
+
+    def _outside_evaluation(self) -> None:
+        """What was loaded and collected since the last sign of an evaluation is the step's."""
+        self._fetch_us += self._fetch_in_eval_us
+        self._gc_us += self._gc_in_eval_us
+        self._fetch_in_eval_us = self._gc_in_eval_us = 0.0
 
     def saved(self, seconds: float) -> None:
+        self.evaluation.skip(seconds)
         if self.step_us:
             self.save_count += 1
+            self._save_us += seconds * 1e6
             self.save_us += seconds * 1e6
+            self.save_places.add(user_line(), seconds)
             if len(self.saves) < MOST_SAVES:
                 self.saves.append((len(self.step_us) + self.later_steps, round(seconds * 1e6, 1)))
 
@@ -101,18 +168,21 @@ class LedgerWriter:
         if self.step_us and self._in_step:
             self.gc_count += 1
             self.all_gc_us += took_us
-            self._gc_us += took_us
+            if self.evaluation.running:
+                self._gc_in_eval_us += took_us
+            else:
+                self._gc_us += took_us
             if collection["generation"] == 2:
                 self.full_gc_count += 1
                 self.full_gc_us += took_us
 
     def unrecorded_us(self) -> float | None:
-        """Median step without a profiler, excluding the wait for data; None if there are too few such steps."""
+        """Median step without a profiler, excluding evaluations and the wait for data; None if these are too few."""
         busy = {step for window in self.windows for step in range(window["warmup_from"], window["until"])}
         return self._median(step for step in range(SETTLED, len(self.step_us)) if step not in busy)
 
     def recorded_us(self) -> dict[str, float]:
-        """Median recorded step by cycle, excluding the wait for data."""
+        """Median recorded step by cycle, excluding evaluations and the wait for data."""
         medians = {}
         for window in self.windows:
             value = self._median(range(window["from"], window["until"]), at_least=1)
@@ -121,7 +191,9 @@ class LedgerWriter:
         return medians
 
     def _median(self, steps: Iterable[int], at_least: int = FEW) -> float | None:
-        known = [self.step_us[step] - self.fetch_us[step] for step in steps if step < len(self.step_us)]
+        us = zip(self.step_us, self.fetch_us, self.eval_us, strict=True)
+        own_us = [step_us - fetch_us - eval_us for step_us, fetch_us, eval_us in us]
+        known = [own_us[step] for step in steps if step < len(own_us)]
         return median(known) if len(known) >= at_least else None
 
     def collections(self) -> dict[str, Any]:
@@ -138,10 +210,15 @@ class LedgerWriter:
             "step_us": [round(us, 1) for us in self.step_us],
             "fetch_us": [round(us, 1) for us in self.fetch_us],
             **({"gc_us": [round(us, 1) for us in self.gc_us]} if any(self.gc_us) else {}),
+            **({"eval_us": [round(us, 1) for us in self.eval_us]} if any(self.eval_us) else {}),
+            "evaluations": self.evaluation.places.document(),
+            "saved_at": self.save_places.document(),
             "saves": self.saves,
             "windows": self.windows,
             "later_steps": self.later_steps,
             "later_us": round(self.later_us, 1),
+            "later_eval_us": round(self.later_eval_us, 1),
+            "end": self.end,
             "own_us": round(self.own_us, 1),
             "core_wait": self._core_wait.document() if self._core_wait is not None else None,
         }

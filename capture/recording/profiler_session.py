@@ -18,15 +18,19 @@ from .cpp_log import CppLog
 from .event_memory import EventMemory
 from .profile_function import ProfileFunction
 
+EVALUATION = "traceopt: evaluation"
+
 
 class ProfilerSession:
-    """Records from `first_step` on: warm-up steps first, then the recorded steps, `from_step` to `until_step` - 1.
+    """Records `cycle`, which has this `number` in the settings, from `first_step` on: warm-up steps first, then the
+    recorded steps, `from_step` to `until_step` - 1.
 
     `busy` is set while traceopt calls the profiler, as opposed to the script. `save` is called from step() or stop()
     when the events are available.
     """
 
-    def __init__(self, torch: Any, cycle: Cycle, first_step: int, save: Callable[[Any], None]) -> None:
+    def __init__(self, torch: Any, number: int, cycle: Cycle, first_step: int, save: Callable[[Any], None]) -> None:
+        self.number = number
         self.cycle = cycle
         self.first_step = first_step
         self.from_step = first_step + cycle.warmup
@@ -38,6 +42,7 @@ class ProfilerSession:
         self.busy = False
         self._record_function = torch.profiler.record_function
         self._step_range: Any = None
+        self._evaluation_range: Any = None
         self._began = 0.0
         self._thread = threading.get_ident()
         self._pid = os.getpid()
@@ -72,16 +77,19 @@ class ProfilerSession:
         self._begin_recording()  # again when the warm-up has ended
 
     def step(self) -> None:
-        self._close_step()
+        evaluates = self._evaluation_range is not None
+        self.close_step()
         with self._at_work():
             self.profiler.step()
         self._open_step()
+        if evaluates:
+            self.begin_evaluation()
         if self.profiler.step_num == self.from_step:
             self._begin_recording()
 
     def stop(self) -> None:
         try:
-            self._close_step()
+            self.close_step()
             with self._at_work():
                 self.profiler.stop()
         finally:
@@ -110,7 +118,23 @@ class ProfilerSession:
         self._step_range = self._record_function(f"ProfilerStep#{self.profiler.step_num}")
         self._step_range.__enter__()
 
-    def _close_step(self) -> None:
+    def begin_evaluation(self) -> None:
+        """The range is inside the step's, so that the analysis can take it out of the step."""
+        if self._evaluation_range is None:
+            self._evaluation_range = self._record_function(EVALUATION)
+            self._evaluation_range.__enter__()
+
+    def end_evaluation(self, *, late: bool = False) -> None:
+        """`late`: training has gone on for some time, so the step cannot be told apart."""
+        if self._evaluation_range is not None:
+            self._evaluation_range.__exit__(None, None, None)
+            self._evaluation_range = None
+            if late:
+                self.partial_steps.append(self.profiler.step_num)
+
+    def close_step(self) -> None:
+        """Ends the range of the current step, before traceopt does something that is not part of it."""
+        self.end_evaluation()
         if self._step_range is not None:
             self._step_range.__exit__(None, None, None)
             self._step_range = None

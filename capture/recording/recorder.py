@@ -10,7 +10,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +32,17 @@ LARGE_STEP = 3  # times as many events as in several whole steps are recorded of
 RETRIES = 3  # of recordings interrupted by an evaluation or by the script's own profiler
 
 
+@dataclass
+class _Recording:
+    """A trace that was written. `cycle`: its number in the settings; `window`: its row in the ledger."""
+
+    cycle: int
+    file: SavedTrace
+    head: dict[str, Any]
+    window: dict[str, Any]
+    note: TraceNote
+
+
 class Recorder:
     """The Listener of the step tracker. `step` is the number of completed steps, and so the number of the
     current one.
@@ -48,11 +59,12 @@ class Recorder:
         self.step = 0
         self._pid = os.getpid()
         self._session: ProfilerSession | None = None
+        self._cycles = list(enumerate(settings.cycles))  # with their numbers; those to record again come last
         self._next = 0  # index of the next cycle
         self._rested_from = 0  # the step at which its wait began
         self._interruptions = self._yields = 0
         self._foreign = 0  # number of the script's profilers that are running
-        self._files: list[tuple[SavedTrace, dict[str, Any]]] = []
+        self._recordings: list[_Recording] = []
         self._inventory: dict[str, Any] | None = None
         self._finished = False
         self._helper = _started_by_multiprocessing()
@@ -60,7 +72,7 @@ class Recorder:
     @property
     def files(self) -> list[Path]:
         """The traces written so far."""
-        return [file.path for file, _ in self._files]
+        return [one.file.path for one in self._recordings]
 
     @property
     def profiler(self) -> Any:
@@ -90,8 +102,8 @@ class Recorder:
         except Exception as error:
             self.give_up(f"{type(error).__name__}: {error}")
         self.ledger.open_step()
-        done = self._next == len(self._settings.cycles) and self._session is None
-        if done and self._settings.stop_after and self._files:
+        done = self._next == len(self._cycles) and self._session is None
+        if done and self._settings.stop_after and self._recordings:
             raise SystemExit(0)
 
     def begin(self) -> None:
@@ -113,26 +125,68 @@ class Recorder:
         self.loaders.started(loader, self.step, seconds, workers)
 
     def interrupted(self, why: str) -> None:
+        """The complete steps recorded so far are saved, and the cycle is recorded again later. After a few such
+        attempts, interruptions are recorded, and marked.
+        """
+        self._count(self.ledger.evaluates)
         session = self._session
-        if session is None or self._interruptions >= RETRIES:
+        if session is None or not session.in_own_thread:
             return
-        self._interruptions += 1
-        self._close_early(session, why)
-        # No complete step was recorded: retry after the step that contains the interruption.
+        with self.ledger.own_work():
+            if self._interruptions < RETRIES:
+                self._interruptions += 1
+                self._close_early(session, why)
+                self._record_again(session)
+            elif excess := self._excess(session):
+                self._close_early(session, excess)
+            else:
+                session.begin_evaluation()
+
+    def perhaps_interrupted(self) -> None:
+        self._count(self.ledger.evaluates)
+
+    def resumed(self) -> None:
+        if not self.ledger.evaluation.running:
+            return
+        self._count(self.ledger.evaluated)
+        if self._session is not None and self._session.in_own_thread:
+            self._session.end_evaluation()
+
+    def trained(self) -> None:
+        if not self.ledger.evaluation.running:
+            return
+        self._count(self.ledger.trains)
+        if self._session is not None and self._session.in_own_thread:
+            self._session.end_evaluation(late=True)
+
+    def _record_again(self, session: ProfilerSession) -> None:
+        """At once if no complete step was recorded, after the step that contains the interruption. Else after the other
+        cycles, but not in a distributed run: ranks without an evaluation have these steps.
+        """
         if self.step <= session.from_step:
             self._next -= 1
             self._rested_from = self.step + 1 - max(1, session.cycle.wait)
+        elif (world_size(self._torch) or 1) == 1:
+            self._cycles.append((session.number, session.cycle))
+
+    def _count(self, note: Callable[[], None]) -> None:
+        """A count that fails must not end the recording."""
+        try:
+            note()
+        except Exception as error:
+            self.status.note(f"step {self.step}: {type(error).__name__}: {error}")
 
     def restarted(self, why: str) -> None:
         self.status.note(why)
         self._abort()
-        for file, _ in self._files:
-            file.path.unlink(missing_ok=True)
-        self._files.clear()
+        for one in self._recordings:
+            one.file.path.unlink(missing_ok=True)
+        self._recordings.clear()
         self.status.traces.clear()
         self.status.step_rule = None
         self.ledger.reset()
         self.loaders.restarted()
+        self._cycles = list(enumerate(self._settings.cycles))
         self.step = self._next = self._rested_from = 0
 
     def backward_ended(self) -> None:
@@ -144,7 +198,8 @@ class Recorder:
         if grown_bytes <= LARGE_STEP * session.event_memory.limit_bytes:
             return
         if self.step > session.from_step:
-            self._close_early(session, f"it has about {_events(grown_bytes)}")
+            with self.ledger.own_work():
+                self._close_early(session, f"it has about {_events(grown_bytes)}")
         else:
             self.give_up(f"one step has more than {_events(grown_bytes)}; --step-on backward records shorter steps")
 
@@ -152,7 +207,7 @@ class Recorder:
         """Stops recording for good."""
         self.status.trouble(f"step {self.step}: {why}")
         self._abort()
-        self._next = len(self._settings.cycles)
+        self._next = len(self._cycles)
         self._tell(DONE)
 
     def own_profiler_begins(self) -> None:
@@ -161,12 +216,13 @@ class Recorder:
         self.status.own_profiler = True
         if self._session is not None:
             self.status.note(f"step {self.step}: the script started its own profiler")
-            self._abort()
+            with self.ledger.own_work():
+                self._abort()
             self._yields += 1
             if self._yields <= RETRIES:
                 self._next -= 1
             else:
-                self._next = len(self._settings.cycles)
+                self._next = len(self._cycles)
 
     def own_profiler_ended(self) -> None:
         self._foreign -= 1
@@ -177,13 +233,14 @@ class Recorder:
         if self._finished or os.getpid() != self._pid:
             return
         self._finished = True
+        self._count(self.ledger.ends)
         try:
             if self._session is not None:
                 self._close_early(self._session, why)
-            if self._files and os.environ.get("LOCAL_RANK", "0") == "0":  # one rank of a machine is enough
+            if self._recordings and os.environ.get("LOCAL_RANK", "0") == "0":  # one rank of a machine is enough
                 self.loaders.measure()
-            for file, head in self._files:
-                file.replace_head(head | self._tail())
+            for one in self._recordings:
+                one.file.replace_head(one.head | self._tail())
         except Exception as error:
             self.status.trouble(f"{type(error).__name__}: {error}")
         self.status.ended = True
@@ -203,15 +260,16 @@ class Recorder:
         self._helper = True
         self._session = None
         self._pid = os.getpid()
-        self._files = []
+        self._recordings = []
         self.status = Status()
         self.ledger.reset()
+        self._cycles = list(enumerate(self._settings.cycles))
         self.step = self._next = self._rested_from = self._foreign = 0
 
     def _begin_if_due(self) -> None:
-        if self._session is not None or self._next == len(self._settings.cycles) or self._foreign:
+        if self._session is not None or self._next == len(self._cycles) or self._foreign:
             return
-        cycle = self._settings.cycles[self._next]
+        number, cycle = self._cycles[self._next]
         if self.step - self._rested_from < cycle.wait or self._torch.autograd._profiler_enabled():
             return
         if cycle.with_stack and script_has_one():
@@ -219,7 +277,7 @@ class Recorder:
             self.status.trouble(
                 f"the {cycle.name} cycle has no lines of code: the script runs a Python profiler itself"
             )
-        session = ProfilerSession(self._torch, cycle, self.step, self._save)
+        session = ProfilerSession(self._torch, number, cycle, self.step, self._save)
         self.status.cycle = cycle.name
         self.status.first_step, self.status.last_step = session.from_step, session.until_step - 1
         self._tell(WARMING_UP if cycle.warmup else RECORDING)
@@ -236,6 +294,7 @@ class Recorder:
             self._tell(RECORDING)  # before the step begins, so that it is not part of it
         last = self.step >= session.until_step
         if last:
+            session.close_step()
             self._tell(SAVING)
         elif self.step > session.from_step and (excess := self._excess(session)):
             self._close_early(session, excess, in_step=False)
@@ -263,7 +322,7 @@ class Recorder:
             self.status.saving_s += time.perf_counter() - began
             self._session = None
             self._rested_from = self.step
-            self._tell(WAITING if self._next < len(self._settings.cycles) else DONE)
+            self._tell(WAITING if self._next < len(self._cycles) else DONE)
 
     def _close_early(self, session: ProfilerSession, why: str, *, in_step: bool = True) -> None:
         """Saves the complete steps recorded so far, if any. `in_step`: another step has begun and is cut off."""
@@ -271,8 +330,10 @@ class Recorder:
         if self.step <= session.from_step or not session.in_own_thread:
             self._abort()
             return
+        session.close_step()
         session.closed_early = why
-        session.partial_steps = [self.step] if in_step else []
+        if in_step:
+            session.partial_steps.append(self.step)
         self._tell(SAVING)
         self._stop(session)
 
@@ -308,11 +369,24 @@ class Recorder:
         except Exception as error:
             self.status.trouble(f"step {self.step}: could not save the trace of the {cycle.name} cycle: {error}")
             return
-        self._files.append((file, head))
-        self._interruptions = 0
         steps = until - session.from_step
         note = TraceNote(file.path.name, cycle.name, steps, cycle.active, session.closed_early)
+        self._recordings.append(_Recording(session.number, file, head, window, note))
         self.status.traces.append(note)
+        if session.closed_early is None:
+            self._interruptions = 0
+        self._keep_most_steps(session.number)
+
+    def _keep_most_steps(self, number: int) -> None:
+        """Of the recordings of one cycle, all but the last of which were cut short, keeps the one with most steps."""
+        same = [one for one in self._recordings if one.cycle == number]
+        kept = max(same, key=lambda one: one.note.steps)
+        for one in same:
+            if one is not kept:
+                one.file.path.unlink(missing_ok=True)
+                one.window["until"] = one.window["from"]  # the profiler was active, but these steps are in no trace
+                self._recordings.remove(one)
+                self.status.traces.remove(one.note)
 
     def _gc_range(self) -> Any:
         """The range that marks a collection; None while the profiler itself is working."""

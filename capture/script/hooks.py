@@ -19,6 +19,7 @@ from ..recording.recorder import Recorder
 from ..settings import load_settings
 from . import endings, scripts_profiler
 from .dynamo import Dynamo
+from .evaluation_mode import EvaluationMode
 from .imports import when_imported
 from .step_on import GivenSteps
 from .step_tracker import StepTracker
@@ -45,6 +46,7 @@ def attach(torch: Any, control: str) -> None:
     hooks.patch_grad_scalers()
     hooks.patch_save()
     hooks.patch_frameworks()
+    EvaluationMode(torch, hooks.tracker, hooks.dynamo, recorder.status.note).watch()
     if settings.step_on:
         GivenSteps(torch, recorder, hooks.tracker, hooks.dynamo, hooks.tell).watch(settings.step_on)
     when_imported("torch.utils.data.dataloader", hooks.patch_loader)
@@ -216,6 +218,7 @@ class _Hooks:
     def patch_loader(self, dataloader: Any) -> None:
         recorder, tracker, tell, note = self._recorder, self.tracker, self.tell, self.note
         self._note_construction(dataloader.DataLoader, "__init__", recorder.constructions.loader)
+        gradients = self._torch.is_grad_enabled
         iterator, workers = dataloader._BaseDataLoaderIter, dataloader._MultiProcessingDataLoaderIter
         create, start_workers, advance = iterator.__init__, workers.__init__, iterator.__next__
         inside = threading.local()  # a dataset may read a DataLoader itself
@@ -245,7 +248,7 @@ class _Hooks:
             inside.fetch = True
             try:
                 loader = getattr(self, "_traceopt_loader", 0)
-                tell(tracker.fetch, loader)
+                tell(tracker.fetch, loader, gradients())
                 began, cpu_began, ended, batch = time.perf_counter(), time.thread_time(), True, None
                 try:
                     batch = advance(self)

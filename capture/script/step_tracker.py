@@ -27,7 +27,16 @@ class Listener(Protocol):
     def step_ended(self, rule: str) -> None: ...
 
     def interrupted(self, why: str) -> None:
-        """Something other than training follows, such as an evaluation."""
+        """A sign that something other than training goes on, such as an evaluation."""
+
+    def perhaps_interrupted(self) -> None:
+        """An evaluation may have begun: it has if training resumes before the next backward."""
+
+    def resumed(self) -> None:
+        """Training goes on from now."""
+
+    def trained(self) -> None:
+        """Training goes on, perhaps for some time."""
 
     def restarted(self, why: str) -> None:
         """The steps counted so far were not training steps."""
@@ -62,9 +71,12 @@ class StepTracker:
         self._step_loaders: set[int] = set()
         self._last_loaders: set[int] = set()
         self._training_loaders: set[int] = set()
+        self._evaluation_mode = False  # since the last backward
 
-    def fetch(self, loader: int) -> None:
-        """A DataLoader, identified by its number, is about to be asked for a batch, in any thread."""
+    def fetch(self, loader: int, gradients: bool = True) -> None:
+        """A DataLoader, identified by its number, is about to be asked for a batch, in any thread. `gradients`: they
+        are enabled, so that the batch may be trained on.
+        """
         if self._given is not None:
             self.fetches += 1
             if self._given == "batch" and self.fetches > 1:
@@ -74,19 +86,46 @@ class StepTracker:
             return
         self.fetches += 1
         self._fetches_alone += 1
-        foreign = bool(self._training_loaders) and loader not in self._training_loaders
+        known = loader in self._training_loaders
+        foreign = bool(self._training_loaders) and not known
+        training = gradients and not (self._evaluation_mode and not known)
+        evaluates = self._trains and (foreign or not training)
+        if self._trains and not evaluates:
+            self._listener.resumed()
         if self._pending:
             self._end(LOADER)
         elif not self.updates and not self.backwards and self._fetches_alone > INFERENCE_FETCHES:
             self._end(INFERENCE)
-        if foreign:
-            self._listener.interrupted("the script reads another DataLoader (evaluation?)")
-        self._step_loaders.add(loader)
-        self._fetches_in_step += 1
+        if evaluates:
+            why = "reads another DataLoader" if foreign else "reads a DataLoader but does not train on it"
+            self._listener.interrupted(f"the script {why} (evaluation?)")
+        if training:
+            self._step_loaders.add(loader)
+            self._fetches_in_step += 1
+
+    def evaluation_mode(self, gradients: bool) -> None:
+        """A model was put into evaluation mode. Without gradients that is an evaluation; with them it may also be a
+        model, or a part of one, that is trained or used in this mode.
+        """
+        if not self._trains or not self._in_training_thread:
+            return
+        self._evaluation_mode = True
+        if gradients:
+            self._listener.perhaps_interrupted()
+        else:
+            self._listener.interrupted("the script puts the model into evaluation mode")
+
+    def training_mode(self) -> None:
+        """That model was put back into training mode."""
+        if self._in_training_thread:
+            self._evaluation_mode = False
+            self._listener.resumed()
 
     def update(self, optimizer: int) -> None:
         """An optimizer's step() has returned, or a GradScaler has skipped it."""
         self.updates += 1
+        if self._in_training_thread:
+            self._listener.trained()
         if self._given is not None:
             if self._given == "update" and self._closing.closes(optimizer):
                 self._end_given()
@@ -103,6 +142,9 @@ class StepTracker:
 
     def backward_begins(self) -> None:
         self._backward_depth += 1
+        if self._in_training_thread:
+            self._evaluation_mode = False
+            self._listener.trained()
 
     def backward_ends(self) -> None:
         self._backward_depth -= 1
@@ -135,6 +177,14 @@ class StepTracker:
     def marked(self) -> None:
         """The outermost forward, or the function that the user named, has returned."""
         self._end_given()
+
+    @property
+    def _trains(self) -> bool:
+        return bool(self.updates or self.backwards)
+
+    @property
+    def _in_training_thread(self) -> bool:
+        return self._thread in (None, threading.get_ident())
 
     def _updated(self, optimizer: int) -> None:
         closes = self._closing.closes(optimizer)

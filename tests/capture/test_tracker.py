@@ -15,6 +15,7 @@ class Log:
 
     def __init__(self) -> None:
         self.told: list[str] = []
+        self.signs: list[str] = []  # of training, which come often
 
     def step_ended(self, rule: str) -> None:
         self.told.append(rule)
@@ -22,6 +23,15 @@ class Log:
     def interrupted(self, why: str) -> None:
         assert why
         self.told.append("interrupted")
+
+    def perhaps_interrupted(self) -> None:
+        self.told.append("perhaps interrupted")
+
+    def resumed(self) -> None:
+        self.signs.append("resumed")
+
+    def trained(self) -> None:
+        self.signs.append("trained")
 
     def restarted(self, why: str) -> None:
         assert why

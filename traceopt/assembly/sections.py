@@ -102,7 +102,7 @@ def step(facts: Facts) -> Step:
     return Step(
         source=steps.source,
         count=steps.count,
-        skipped=len(facts.marks.names) - steps.count,
+        skipped=len(set(facts.marks.names)) - steps.count,
         typical_us=us(facts.step_ns),
         typical_steps=steps.typical_rows.tolist(),
         median_us=us(median(duration)),

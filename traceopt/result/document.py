@@ -147,7 +147,7 @@ class Step(Struct, frozen=True):
         note("what marks the steps: the profiler, a repeating annotation, or nothing (the whole recording)"),
     ]
     count: Annotated[int, note("measured steps", "steps")]
-    skipped: Annotated[int, note("step marks left out, because they hold no work", "steps")]
+    skipped: Annotated[int, note("step marks left out, because they hold no work or no whole step", "steps")]
     typical_us: Annotated[
         float | None, note("mean of the typical steps; all times per step in this document are such means", "us")
     ]

@@ -1,0 +1,43 @@
+"""How long the script evaluates its model, and on which lines."""
+
+from __future__ import annotations
+
+import time
+
+from .user_line import Places, UserLine, user_line
+
+
+class EvaluationClock:
+    """An evaluation lasts from its first sign to its last one. Times are seconds, or microseconds where named so."""
+
+    def __init__(self) -> None:
+        self.running = False
+        self._latest = 0.0  # the latest sign
+        self._seconds = 0.0  # not taken yet
+        self._of_this_one = 0.0
+        self._place: UserLine | None = None
+        self.places = Places()  # where evaluations began
+
+    def sign(self) -> None:
+        now = time.perf_counter()
+        if self.running:
+            self._seconds += max(0.0, now - self._latest)
+            self._of_this_one += max(0.0, now - self._latest)
+        else:
+            self.running, self._of_this_one, self._place = True, 0.0, user_line()
+        self._latest = now
+
+    def end(self) -> None:
+        """Evaluations that consist of a single sign do not count."""
+        self.running = False
+        if self._of_this_one:
+            self.places.add(self._place, self._of_this_one)
+
+    def skip(self, seconds: float) -> None:
+        """What the script or traceopt did meanwhile is no evaluation."""
+        self._latest += seconds
+
+    def take_us(self) -> float:
+        """The time since the last call, up to the latest sign."""
+        us, self._seconds = self._seconds * 1e6, 0.0
+        return us

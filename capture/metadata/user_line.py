@@ -1,0 +1,66 @@
+"""The lines of the user's code that calls came from."""
+
+from __future__ import annotations
+
+import os
+import sys
+import sysconfig
+from typing import Any
+
+UserLine = tuple[str, int, str]  # file below its entry of sys.path, line, function
+
+_MOST_FRAMES = 100
+_MOST_PLACES = 100
+_OWN = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+_LIBRARIES = tuple(
+    {
+        os.path.join(os.path.realpath(folder) if resolved else folder, "")
+        for name in ("stdlib", "platstdlib", "purelib", "platlib")
+        if (folder := sysconfig.get_path(name))
+        for resolved in (False, True)
+    }
+    | {os.path.join(_OWN, "")}
+)
+_INSTALLED = (os.sep + "site-packages" + os.sep, os.sep + "dist-packages" + os.sep)
+
+
+class Places:
+    """How often something was done on each line, and for how long."""
+
+    def __init__(self) -> None:
+        self._rows: dict[UserLine, list[float]] = {}  # count and seconds
+
+    def add(self, place: UserLine | None, seconds: float) -> None:
+        if place is not None and (place in self._rows or len(self._rows) < _MOST_PLACES):
+            row = self._rows.setdefault(place, [0, 0.0])
+            row[0] += 1
+            row[1] += seconds
+
+    def document(self) -> list[dict[str, Any]]:
+        """The lines, longest time first."""
+        rows = [
+            {"file": file, "line": line, "function": function, "count": int(count), "us": round(seconds * 1e6, 1)}
+            for (file, line, function), (count, seconds) in self._rows.items()
+        ]
+        return sorted(rows, key=lambda row: -row["us"])
+
+
+def user_line() -> UserLine | None:
+    """The innermost line outside of Python's library, installed packages and traceopt; None if there is none."""
+    frame = sys._getframe(1)
+    for _ in range(_MOST_FRAMES):
+        code = frame.f_code
+        file = code.co_filename
+        if not (file.startswith(("<", *_LIBRARIES)) or any(part in file for part in _INSTALLED)):
+            return _below_search_path(file), frame.f_lineno, code.co_name
+        if frame.f_back is None:
+            return None
+        frame = frame.f_back
+    return None
+
+
+def _below_search_path(file: str) -> str:
+    """The file as the profiler names it: below its entry of sys.path, so that no folders of the machine are told."""
+    entries = [os.path.join(entry, "") for entry in sys.path if isinstance(entry, str) and entry]
+    longest = max((entry for entry in entries if file.startswith(entry)), key=len, default="")
+    return file[len(longest) :] if longest else os.path.basename(file)
