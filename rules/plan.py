@@ -1,7 +1,8 @@
 """The plan: which fixes to make, in which order, and what each saves given the fixes above it.
 
 Savings overlap or depend on each other, so what fixes save on their own cannot be added up. The plan takes, again and
-again, the fix that shortens the replayed step most after those already taken. The savings of its rows add up, and the
+again, the fix that shortens the replayed step most after those already taken; those of occasional costs come last. The
+savings of its rows add up, and the
 first row saves on its own what it states.
 """
 
@@ -132,7 +133,8 @@ def make_plan(priced: Iterable[Priced], facts: Facts) -> Plan:
             wanted = _only_together(left, taken, savings) if facts.replay_trusted else []
             if savings.together(wanted, taken) < max(least, MIN_FIRST_SHARE * step_ns):
                 break
-        fix = _next(wanted or left, gains)
+        steady = [one for one in left if not one.occasional and gains[id(one)] >= least]
+        fix = _next(wanted or steady or left, gains)
         gain = min(gains[id(fix)], remaining)
         rows.append(_row(fix, gain, alone[id(fix)], taken, savings))
         wanted = [one for one in wanted if one is not fix]

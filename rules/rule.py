@@ -122,8 +122,11 @@ class Rule:
         risk: str | None = None,
         confidence: Confidence | None = None,
         shares_cause_with: list[str] | None = None,
+        occasional: bool = False,
     ) -> Priced:
-        """A finding with this rule's metadata; the saving determines the impact."""
+        """A finding with this rule's metadata; the saving determines the impact. `occasional`: the cost is not one of
+        every step.
+        """
         price = saving if isinstance(saving, Price) else None
         saving = saving.saving if isinstance(saving, Price) else saving
         finding = Finding(
@@ -141,4 +144,4 @@ class Rule:
             fix=fix,
             shares_cause_with=shares_cause_with or [],
         )
-        return Priced(finding, price)
+        return Priced(finding, price, occasional)

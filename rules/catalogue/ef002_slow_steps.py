@@ -130,6 +130,7 @@ class SlowSteps(Rule):
             fix=Fix(ADVICE.get(cause, OTHERWISE)),
             confidence="high" if cause in ADVICE and cause not in BUSY_LABELS else "low",
             shares_cause_with=SAME_CAUSE.get(cause),
+            occasional=True,
         )
 
     def _of_the_run(self, facts: Facts) -> Findings:
@@ -176,6 +177,7 @@ class SlowSteps(Rule):
                 "dashboard."
             ),
             confidence="low",
+            occasional=True,
         )
 
     def passed(self, facts: Facts) -> str:

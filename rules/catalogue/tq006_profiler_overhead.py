@@ -11,7 +11,7 @@ from traceopt.rules import TRACE_QUALITY, Evidence, Facts, Findings, Fix, Priced
 class ProfilerOverhead(Rule):
     """Measures how much recording slowed the steps. `traceopt run` stores the time of every step of the run, recorded
     or not. The rule compares the median recorded step of the analyzed cycle with the median unrecorded one, excluding
-    waits for data. In other traces with Python stacks, it measures how much of the typical step the GPU waits for the
+    waits for data. It also reports recorded steps that are far shorter: they are not like the rest of the run. In other traces with Python stacks, it measures how much of the typical step the GPU waits for the
     host's ordinary work (operators, launches and Python). It also reports hardware counters that were sampled during
     the recording.
 
@@ -37,6 +37,7 @@ class ProfilerOverhead(Rule):
     family: ClassVar[str] = TRACE_QUALITY
 
     min_stretch: float = threshold(1.1, "smallest ratio of recorded to unrecorded step time to report")
+    max_shrink: float = threshold(0.8, "largest such ratio below 1 to report: recorded steps do less than the others")
     min_share: float = threshold(0.10, "smallest GPU wait for host work, as a share of the step, to report")
 
     def missing(self, facts: Facts) -> str | None:
@@ -66,6 +67,8 @@ class ProfilerOverhead(Rule):
         if stretch is not None:
             if stretch >= self.min_stretch:
                 yield self._measured(facts, stretch)
+            elif stretch <= self.max_shrink:
+                yield self._unlike(facts, stretch)
             return
         if not facts.call_sites.recorded:
             return
@@ -97,6 +100,19 @@ class ProfilerOverhead(Rule):
                 f"profiler slows only the host: {inflated}."
             ),
             fix=Fix("Rely on the order of the findings more than on their milliseconds."),
+            saving=None,
+            evidence=[Evidence(f"{cycle} cycle", detail=f"{ratio:.2f} times") for cycle, ratio in cycles.items()],
+        )
+
+    def _unlike(self, facts: Facts, stretch: float) -> Priced:
+        ledger = facts.captured.ledger
+        cycles = ledger.stretch if ledger is not None else {}
+        return self.finding(
+            why=(
+                f"Recorded steps took only {stretch:.2f} times as long as unrecorded ones, excluding waits for data. "
+                "They are not like the other steps of the run: these do more, or other programs slow them down."
+            ),
+            fix=Fix("Record other steps: --wait skips more of the first ones.", "traceopt run --wait 50 train.py"),
             saving=None,
             evidence=[Evidence(f"{cycle} cycle", detail=f"{ratio:.2f} times") for cycle, ratio in cycles.items()],
         )

@@ -22,13 +22,15 @@ class Price(Struct, frozen=True):
 
 
 class Priced(Struct, frozen=True):
-    """A finding while rules run, with its price; the price is None if nothing was replayed.
+    """A finding while rules run, with its price; the price is None if nothing was replayed. `occasional`: the cost is
+    not one of every step, so the plan begins with others.
 
     The result document holds only the finding.
     """
 
     finding: Finding
     price: Price | None = None
+    occasional: bool = False
 
     @property
     def changes(self) -> tuple[Change, ...]:

@@ -31,10 +31,15 @@ def host_limit_ns(facts: Facts, ledger: Ledger) -> float:
 
 
 def whole_run_saving(facts: Facts, ledger: Ledger, low_ns: float, est_ns: float, high_ns: float, basis: str) -> Saving:
-    """A host cost from the ledger, spread over the steps; with a GPU, capped at the time beyond the GPU's own work."""
+    """A host cost from the ledger, spread over the steps; with a GPU, capped at the time beyond the GPU's own work.
+
+    The cost is a part of the run's mean step. If that is longer than the recorded step, which the saving is a part of,
+    the same part of the recorded step is saved.
+    """
     limit = host_limit_ns(facts, ledger)
     if facts.has_gpu and limit < high_ns:
         basis += " Capped at how much the run's mean step exceeds the GPU's own work."
     if limit < est_ns:  # keep the ratio of the low end to the estimate
         low_ns *= limit / est_ns
-    return saving(facts, low_ns, min(est_ns, limit), min(high_ns, limit), basis)
+    scale = min(1.0, facts.step_ns / max(1.0, mean_step_ns(ledger)))
+    return saving(facts, scale * low_ns, scale * min(est_ns, limit), scale * min(high_ns, limit), basis)

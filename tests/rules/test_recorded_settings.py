@@ -551,6 +551,7 @@ class TestStretch:
             ledger.step_us.append(step_us)
             ledger.fetch_us.append(waited * step_us * 0.9)
             ledger.gc_us.append(0.0)
+            ledger.eval_us.append(0.0)
         ledger.windows.append({"cycle": "timing", "warmup_from": 5, "from": 6, "until": 9})
         usual = ledger.unrecorded_us()
         read = read_ledger(json.loads(json.dumps(ledger.document())))

@@ -11,6 +11,7 @@ from traceopt.analyzer.facts import Facts
 from traceopt.assembly import sections, tables
 from traceopt.assembly.timeline import timeline
 from traceopt.assembly.verdict import UNUSABLE, verdict
+from traceopt.assembly.whole_run import larger_than_the_steps, whole_run
 from traceopt.result.document import Quality, Recorded, Result, Run, Tool, TraceFile
 from traceopt.result.finding import Confidence
 from traceopt.result.rows import RankRow
@@ -38,7 +39,8 @@ def rank_document(facts: Facts, outcome: RulesOutcome) -> Result:
         findings = [replace(f, confidence=LESS_SURE[f.confidence]) if f.saving else f for f in findings]
     step, gpu, loader = sections.step(facts), sections.gpu(facts), sections.dataloader(facts)
     communication = sections.communication(facts)
-    headline = verdict(facts, quality, breakdown, outcome.priced)
+    run_time = whole_run(facts)
+    headline = verdict(facts, quality, breakdown, outcome.priced, larger_than_the_steps(facts, run_time))
     return Result(
         tool=Tool("traceopt", __version__),
         verdict=headline,
@@ -103,6 +105,7 @@ def rank_document(facts: Facts, outcome: RulesOutcome) -> Result:
         throughput=sections.throughput(facts),
         serving=sections.serving(facts),
         cpu=tables.cpu(facts),
+        whole_run=run_time,
     )
 
 

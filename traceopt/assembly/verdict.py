@@ -1,4 +1,4 @@
-"""The headline of a result: a fact and its cause, in at most two sentences."""
+"""The headline of a result: a fact and its cause, in at most two sentences after one about the whole run."""
 
 from __future__ import annotations
 
@@ -55,10 +55,17 @@ _BOTTLENECK = {
 NO_FIX = "No fix above 3% found."
 
 
-def verdict(facts: Facts, quality: Quality, breakdown: Sequence[BreakdownPart], priced: Sequence[Priced]) -> str:
+def verdict(
+    facts: Facts, quality: Quality, breakdown: Sequence[BreakdownPart], priced: Sequence[Priced], run: str = ""
+) -> str:
     """What limits the step, or why that is unknown. It names the limit that the first fix treats; if a larger one
-    cannot be treated first, it says why.
+    cannot be treated first, it says why. `run`: what takes more of the run than the steps, which is said first.
     """
+    step = _of_the_step(facts, quality, breakdown, priced)
+    return step if quality.verdict == "unusable" else f"{run} {step}".strip()
+
+
+def _of_the_step(facts: Facts, quality: Quality, breakdown: Sequence[BreakdownPart], priced: Sequence[Priced]) -> str:
     if quality.verdict == "unusable":
         reason = next((note.text for note in quality.notes if note.code in UNUSABLE), "")
         return f"This trace cannot be judged. {reason}".strip()

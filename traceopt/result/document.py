@@ -15,7 +15,7 @@ from msgspec import Struct, field
 from msgspec.structs import astuple
 
 from traceopt.result.field_notes import note
-from traceopt.result.finding import Finding
+from traceopt.result.finding import Finding, Location
 from traceopt.result.rows import (
     BreakdownPart,
     Collective,
@@ -122,6 +122,27 @@ class Run(Struct, frozen=True):
         default_factory=list
     )
     gpu_runtime: Annotated[str | None, note('"CUDA 12.4"')] = None
+
+
+class RunPart(Struct, frozen=True):
+    """A part of the whole run; the parts add up to it."""
+
+    name: Annotated[
+        Literal["steps", "evaluation", "checkpoints", "startup", "end"],
+        note('"startup": up to the end of the first step; "end": after the last one'),
+    ]
+    label: Annotated[str, note("the part in words")]
+    us: Annotated[float, note("its time", "us")]
+    share: Annotated[float, note("part of the run", "share")]
+    locations: Annotated[list[Location], note("lines where it begins, longest time first; empty where not known")]
+
+
+class WholeRun(Struct, frozen=True):
+    """The recorded process from the import of torch on, recorded steps or not, without traceopt's own work."""
+
+    us: Annotated[float, note("its time", "us")]
+    steps: Annotated[int, note("steps", "steps")]
+    parts: Annotated[list[RunPart], note("where the time goes, longest first")]
 
 
 class Note(Struct, frozen=True):
@@ -330,7 +351,9 @@ class Result(Struct, frozen=True, eq=False):
     """The document."""
 
     tool: Annotated[Tool, note("program that made the document")]
-    verdict: Annotated[str, note("the headline: a fact and its cause, in two sentences at most")]
+    verdict: Annotated[
+        str, note("the headline: a fact and its cause, and before it what takes more of the run than the steps")
+    ]
     run: Annotated[Run, note("what was analyzed")]
     quality: Annotated[Quality, note("how far the trace can be trusted")]
     step: Annotated[Step, note("the measured steps")]
@@ -366,6 +389,10 @@ class Result(Struct, frozen=True, eq=False):
     cpu: Annotated[Cpu | None, note("operators of a CPU-only run; null: it used a GPU, or no shapes were recorded")] = (
         None
     )
+    whole_run: Annotated[
+        WholeRun | None,
+        note("the whole run, of which the trace holds a few steps; null: traceopt run did not record it"),
+    ] = None
     created: Annotated[str | None, note("when the document was made; null by default, so that documents compare")] = (
         None
     )

@@ -1,0 +1,88 @@
+"""EF004: evaluations between the training steps take much of the run."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import numpy as np
+
+from traceopt.rules import Evidence, Facts, Findings, Fix, Ledger, Location, Rule, median, ms, percent, threshold
+
+
+class EvaluationTime(Rule):
+    """Measures the time in which the script evaluates its model, from the log of the whole run that `traceopt run`
+    writes. It counts as an evaluation when the script reads a DataLoader that it does not train on, or reads one
+    without gradients, or puts the model into evaluation mode and back into training mode.
+
+    Why it costs: the model does not learn meanwhile. Recorded steps leave evaluations out, so no other finding shows
+    them. A training that evaluates for half of its time takes twice as long as its steps.
+
+    How to fix: evaluate less often or on a fixed sample, and make an evaluation cheaper: no gradients, larger batches,
+    mixed precision, loader workers that stay alive.
+
+        @torch.inference_mode()
+        def evaluate():
+            model.eval()
+            ...
+
+        if epoch % 5 == 0:
+            evaluate()
+
+    When it is wrong: a short trial of a long training may evaluate far more often than the training itself.
+    Reinforcement learning may collect its data in evaluation mode. Evaluations that show none of these signs are not
+    seen.
+
+    Sources: PyTorch documentation, "Autograd mechanics" (inference mode and evaluation mode).
+    """
+
+    code: ClassVar[str] = "EF004"
+    name: ClassVar[str] = "evaluation-time"
+    title: ClassVar[str] = "Evaluate less often or faster"
+    family: ClassVar[str] = "efficiency"
+    effort: ClassVar[str] = "A few lines"
+    risk: ClassVar[str] = "Fewer points in the validation curve"
+    requires: ClassVar[tuple[str, ...]] = ("ledger",)
+
+    min_share: float = threshold(0.1, "smallest share of the run after its first step to report")
+    min_evaluations: int = threshold(2, "fewest steps with an evaluation to report")
+
+    def check(self, facts: Facts) -> Findings:
+        ledger = facts.captured.ledger
+        if ledger is None:
+            return
+        steps, share = np.flatnonzero(ledger.eval_ns), _share(ledger)
+        if len(steps) < self.min_evaluations or share < self.min_share:
+            return
+        each_ns = ledger.whole_run.evaluation_ns / max(len(steps), sum(place.count for place in ledger.evaluations))
+        yield self.finding(
+            why=(
+                f"Evaluation takes {percent(share)} of the run after its first step. The script evaluates about once "
+                f"every {median(np.diff(steps)):,.0f} steps, for {ms(each_ns)} each time."
+            ),
+            saving=None,
+            evidence=[
+                Evidence(
+                    f"{place.function}()",
+                    detail=f"{place.count:,} times, {ms(place.total_ns / place.count)} each",
+                    location=Location(place.file, place.line, place.function),
+                )
+                for place in ledger.evaluations[:3]
+            ],
+            locations=[Location(place.file, place.line, place.function) for place in ledger.evaluations[:3]],
+            fix=Fix(
+                "Evaluate less often or on fewer batches. Use torch.inference_mode(), larger batches and mixed "
+                "precision for it.",
+                "@torch.inference_mode()\ndef evaluate(): ...\n\nif epoch % 5 == 0:\n    evaluate()",
+            ),
+        )
+
+    def passed(self, facts: Facts) -> str:
+        ledger = facts.captured.ledger
+        if ledger is None or not ledger.whole_run.evaluation_ns:
+            return "No evaluation was seen in the run."
+        return f"Evaluation takes {percent(_share(ledger))} of the run after its first step."
+
+
+def _share(ledger: Ledger) -> float:
+    run = ledger.whole_run
+    return run.evaluation_ns / max(1, run.total_ns - run.start_up_ns)

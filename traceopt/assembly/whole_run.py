@@ -1,0 +1,80 @@
+"""Where the time of the whole run goes, from the ledger of `traceopt run`, and what takes more of it than the steps."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from traceopt.analyzer.facts import Facts
+from traceopt.analyzer.run_log.step_ledger import Ledger, Place
+from traceopt.result.document import RunPart, WholeRun
+from traceopt.result.finding import Location
+from traceopt.result.quantities import percent
+from traceopt.result.rounding import share, us
+
+MIN_OCCURRENCES = 2  # of an evaluation or a save: a single one says nothing about the run
+LONG_RUN_NS = 60e9  # in a shorter one, start-up and the end say nothing about the training
+MOST_LINES = 3
+
+_LABELS = {
+    "steps": "Training steps",
+    "evaluation": "Evaluation",
+    "checkpoints": "Saving checkpoints",
+    "startup": "Start-up with the first step",
+    "end": "After the last step",
+}
+_SENTENCES = {
+    "evaluation": "Evaluation takes {share} of the run after its first step{where}, the steps {steps}.",
+    "checkpoints": "Saving checkpoints takes {share} of the run after its first step{where}, the steps {steps}.",
+    "startup": "Start-up with the first step takes {share} of the run, the other steps {steps}.",
+    "end": "What follows the last step takes {share} of the run after its first step, the steps {steps}.",
+}
+
+
+def whole_run(facts: Facts) -> WholeRun | None:
+    """The parts of the run, longest first; None if there is no ledger."""
+    ledger = facts.captured.ledger
+    if ledger is None:
+        return None
+    run = ledger.whole_run
+    amounts = {
+        "steps": run.steps_ns,
+        "evaluation": run.evaluation_ns,
+        "checkpoints": run.save_ns,
+        "startup": run.start_up_ns,
+        "end": run.rest_ns,
+    }
+    lines = {"evaluation": ledger.evaluations, "checkpoints": ledger.saved_at}
+    parts = [
+        RunPart(name, _LABELS[name], us(ns), share(ns / run.total_ns), _locations(lines.get(name, ())))
+        for name, ns in amounts.items()
+        if ns
+    ]
+    return WholeRun(us(run.total_ns), ledger.count, sorted(parts, key=lambda part: -part.us))
+
+
+def _locations(places: tuple[Place, ...]) -> list[Location]:
+    return [Location(place.file, place.line, place.function) for place in places[:MOST_LINES]]
+
+
+def larger_than_the_steps(facts: Facts, run: WholeRun | None) -> str:
+    """What takes more of the run than the steps do, as a sentence; "" if nothing does."""
+    ledger = facts.captured.ledger
+    if run is None or ledger is None:
+        return ""
+    times = {part.name: part.us for part in run.parts}
+    for part in run.parts:
+        if part.name == "steps":
+            return ""
+        if _says_something(part.name, ledger):
+            of_us = run.us if part.name == "startup" else run.us - times.get("startup", 0.0)
+            where = f" ({part.locations[0]})" if part.locations else ""
+            steps = percent(times.get("steps", 0.0) / of_us)
+            return _SENTENCES[part.name].format(share=percent(part.us / of_us), where=where, steps=steps)
+    return ""
+
+
+def _says_something(part: str, ledger: Ledger) -> bool:
+    occurrences = {"evaluation": ledger.eval_ns, "checkpoints": ledger.save_ns}.get(part)
+    if occurrences is not None:
+        return bool(np.count_nonzero(occurrences) >= MIN_OCCURRENCES)
+    return ledger.whole_run.total_ns >= LONG_RUN_NS
