@@ -128,13 +128,15 @@ def make_plan(priced: Iterable[Priced], facts: Facts) -> Plan:
         taken = [row.fix for row in rows]
         remaining = MAX_SAVED_SHARE * step_ns - sum(row.saving_ns for row in rows)
         least = (MIN_ROW_SHARE if rows else MIN_FIRST_SHARE) * step_ns
-        gains = _gains(left, taken, savings)
+        candidates = [one for one in left if not one.occasional] if not wanted else left
+        gains = _gains(candidates, taken, savings)
+        if max(gains.values(), default=0.0) < least:
+            candidates, gains = left, _gains(left, taken, savings)
         if not wanted and min(max(gains.values()), remaining) < least:
             wanted = _only_together(left, taken, savings) if facts.replay_trusted else []
             if savings.together(wanted, taken) < max(least, MIN_FIRST_SHARE * step_ns):
                 break
-        steady = [one for one in left if not one.occasional and gains[id(one)] >= least]
-        fix = _next(wanted or steady or left, gains)
+        fix = _next(wanted or candidates, gains)
         gain = min(gains[id(fix)], remaining)
         rows.append(_row(fix, gain, alone[id(fix)], taken, savings))
         wanted = [one for one in wanted if one is not fix]

@@ -65,10 +65,13 @@ class profile:  # noqa: N801 - spelled like torch.profiler.profile
     def step(self) -> None:
         """Call this at the end of each step, always from the same thread."""
         if self._recorder is not None:
+            self._recorder.trained()
             self._recorder.step_ended("given")
 
     def interrupt(self, why: str = "evaluation") -> None:
-        """Call this before an evaluation, say: it ends the current recording, which keeps its complete steps."""
+        """Call this before an evaluation, say, and for each of its batches: it ends the current recording, which keeps
+        its complete steps. The time between the calls counts as evaluation.
+        """
         if self._recorder is not None:
             self._recorder.interrupted(why)
 

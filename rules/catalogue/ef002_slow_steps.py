@@ -35,7 +35,6 @@ from traceopt.rules import (
     unusual,
     us,
     usual_interval,
-    whole_run_saving,
     without_calls,
 )
 
@@ -155,16 +154,9 @@ class SlowSteps(Rule):
             why=(
                 f"Outside the trace, one step in {period} takes {ms(float(rest[slow].mean()))} instead of "
                 f"{ms(usual_ns)}, which costs {ms(excess_ns)} per step on average. The data loader, the garbage "
-                "collector and torch.save are not the cause."
+                "collector, torch.save and evaluations are not the cause."
             ),
-            saving=whole_run_saving(
-                facts,
-                ledger,
-                0.5 * excess_ns,
-                excess_ns,
-                excess_ns,
-                "The time above the run's median step, spread over all steps; half of it if the work itself must stay.",
-            ),
+            saving=None,  # the work may be needed, and the recorded steps do not have it
             evidence=[
                 Evidence(
                     f"{len(slow)} slow steps of {len(rest)}",
@@ -173,11 +165,9 @@ class SlowSteps(Rule):
                 )
             ],
             fix=Fix(
-                f"Find out what the script does every {period} steps: evaluation, logging, images or histograms for a "
-                "dashboard."
+                f"Find out what the script does every {period} steps: logging, images or histograms for a dashboard."
             ),
             confidence="low",
-            occasional=True,
         )
 
     def passed(self, facts: Facts) -> str:

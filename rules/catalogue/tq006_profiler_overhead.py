@@ -11,9 +11,9 @@ from traceopt.rules import TRACE_QUALITY, Evidence, Facts, Findings, Fix, Priced
 class ProfilerOverhead(Rule):
     """Measures how much recording slowed the steps. `traceopt run` stores the time of every step of the run, recorded
     or not. The rule compares the median recorded step of the analyzed cycle with the median unrecorded one, excluding
-    waits for data. It also reports recorded steps that are far shorter: they are not like the rest of the run. In other traces with Python stacks, it measures how much of the typical step the GPU waits for the
-    host's ordinary work (operators, launches and Python). It also reports hardware counters that were sampled during
-    the recording.
+    waits for data. It also reports recorded steps that are far shorter: they are not like the rest of the run. In
+    other traces with Python stacks, it measures how much of the typical step the GPU waits for the host's ordinary work
+    (operators, launches and Python). Hardware counters that were sampled during the recording are reported as well.
 
     Why it matters: recording costs time at every operator and launch. Shapes and memory cost more at every operator,
     stacks at every Python call. The GPU does not slow down, so the profiler makes a step look more host-bound than it

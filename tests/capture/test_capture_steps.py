@@ -66,6 +66,12 @@ def test_an_evaluation_is_kept_out_of_the_recorded_steps(run: Run) -> None:
     for step in [*traces["timing"].steps.values(), *traces["detail"].steps.values()]:
         assert step["fetch"] == step["update"] == 1
     assert len(traces["timing"].steps) == 4
+    ledger = traces["timing"].metadata["ledger"]
+    evaluated = [step for step, us in enumerate(ledger["eval_us"]) if us]
+    assert len(evaluated) == 4, "between five epochs; the last evaluation follows the last step"
+    assert ledger["end"]["eval_us"] > 0
+    [place] = ledger["evaluations"]
+    assert (place["file"], place["function"], place["count"]) == ("loops.py", "evaluation", 5)
     assert "the timing cycle has 4 of 5 steps: the script reads another DataLoader (evaluation?)" in run.stderr
 
 

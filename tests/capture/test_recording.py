@@ -82,6 +82,57 @@ def test_an_evaluation_stays_out(tmp_path: Path) -> None:
     assert len(detail.steps) == 2
 
 
+def test_an_interrupted_cycle_is_recorded_again(tmp_path: Path) -> None:
+    with traceopt.profile(tmp_path, wait=0, warmup=0, active=4) as profiler:
+        train(2, profiler)
+        profiler.interrupt()
+        train(8, profiler)
+    [path] = profiler.traces
+    assert len(Trace(path).steps) == 4
+    assert [path] == list(tmp_path.iterdir())
+    assert [window["until"] - window["from"] for window in Trace(path).metadata["ledger"]["windows"]] == [0, 4]
+
+
+def test_of_several_attempts_the_longest_stays(tmp_path: Path) -> None:
+    with traceopt.profile(tmp_path, wait=0, warmup=0, active=4) as profiler:
+        for steps in (3, 2, 2):
+            train(steps, profiler)
+            profiler.interrupt()
+    [path] = profiler.traces
+    assert list(Trace(path).steps) == [0, 1, 2]
+
+
+def test_evaluations_that_come_too_often_are_marked(tmp_path: Path) -> None:
+    with traceopt.profile(tmp_path, wait=0, warmup=1, active=4) as profiler:
+        for _ in range(8):
+            train(2, profiler)
+            profiler.interrupt()
+            profiler.interrupt()
+    [path] = profiler.traces
+    trace = Trace(path)
+    partial = trace.metadata["cycle"]["partial_steps"]
+    assert partial
+    assert len(trace.steps) == 4 - len(partial)
+    assert sum(event["name"] == "traceopt: evaluation" for event in trace.document["traceEvents"]) == len(partial)
+
+
+def test_traceopt_s_own_work_is_no_part_of_a_recorded_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import torch
+
+    monkeypatch.setattr(Recorder, "_tell", lambda *_: torch.hamming_window(5))
+    with traceopt.profile(tmp_path, wait=0, warmup=1, active=3, repeat=2) as profiler:
+        train(6, profiler)
+        profiler.interrupt()
+    for path in profiler.traces:
+        events = [event for event in Trace(path).document["traceEvents"] if event["ph"] == "X"]
+        steps = [event for event in events if event["name"].startswith("ProfilerStep#")]
+        own = [event for event in events if event["name"] == "aten::hamming_window"]
+        assert len(steps) >= 2
+        assert own
+        for event in own:
+            assert not any(step["ts"] <= event["ts"] < step["ts"] + step["dur"] for step in steps)
+
+
 @pytest.mark.run("own_profiler.py", "ours")
 def test_under_traceopt_run_it_does_nothing(run: Run) -> None:
     assert (run.code, run.stdout) == (0, "found [0]\n")

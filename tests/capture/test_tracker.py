@@ -86,6 +86,60 @@ def test_another_loader_interrupts_once_that_of_the_training_is_known() -> None:
     assert told == ["loader", "loader", "loader", "interrupted"]
 
 
+def test_batches_read_without_gradients_are_no_part_of_the_steps() -> None:
+    """Training on batches made by hand, and an evaluation that reads a DataLoader."""
+    steps, told = tracker()
+    for _ in range(10):
+        steps.fetch(1, gradients=False)  # before the training
+    for _ in range(3):
+        for _ in range(4):
+            steps.update(1)
+        for _ in range(10):
+            steps.fetch(1, gradients=False)
+    assert [event for event in told if event != "interrupted"][2:] == ["restarted", *["update"] * 12]
+    assert told.count("interrupted") == 30
+
+
+def test_an_evaluation_is_over_when_the_training_s_loader_is_read() -> None:
+    log = Log()
+    steps = StepTracker(log)
+    for _ in range(3):
+        steps.fetch(1)
+        steps.update(1)
+    log.signs.clear()
+    steps.fetch(2)
+    steps.fetch(2)
+    assert (log.told[-2:], log.signs) == (["interrupted", "interrupted"], [])
+    steps.fetch(1)
+    assert log.signs == ["resumed"]
+
+
+def test_evaluation_mode_without_gradients_is_an_evaluation() -> None:
+    steps, told = tracker()
+    steps.evaluation_mode(gradients=False)  # nothing was trained so far
+    assert told == []
+    steps.update(1)
+    steps.evaluation_mode(gradients=True)
+    steps.evaluation_mode(gradients=False)
+    assert told == ["update", "perhaps interrupted", "interrupted"]
+    other = threading.Thread(target=steps.evaluation_mode, args=[False])
+    other.start()
+    other.join()
+    assert len(told) == 3
+
+
+def test_a_model_that_is_trained_in_evaluation_mode_reads_batches_as_usual() -> None:
+    steps, told = tracker()
+    for _ in range(3):
+        steps.fetch(1)
+        steps.evaluation_mode(gradients=True)  # of a part that is frozen
+        backward(steps)
+        steps.update(1)
+    steps.evaluation_mode(gradients=True)
+    steps.fetch(1)
+    assert [event for event in told if event != "perhaps interrupted"] == ["loader"] * 3
+
+
 def test_batches_that_are_only_looked_at_are_inference_until_an_update_comes() -> None:
     steps, told = tracker()
     for _ in range(10):

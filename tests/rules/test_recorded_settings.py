@@ -18,8 +18,9 @@ from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.reading.trace_reader import read_trace
 from traceopt.analyzer.run_log.step_ledger import read_ledger
 from traceopt.assembly import sections
+from traceopt.assembly.rank_document import rank_document
 from traceopt.capture.metadata.step_ledger import LedgerWriter
-from traceopt.result.document import Check
+from traceopt.result.document import Check, Result
 from traceopt.result.finding import Finding
 from traceopt.rules.advice.loader_workers import SHARED_CORE
 from traceopt.rules.engine import run_rules
@@ -62,6 +63,10 @@ def finding(facts: Facts, code: str) -> Finding:
     check, findings = answer(facts, code)
     assert findings, check.reason
     return findings[0]
+
+
+def document_of(facts: Facts) -> Result:
+    return rank_document(facts, run_rules(list(RULES.values()), facts, debug=True))
 
 
 def reason(facts: Facts, code: str, status: str) -> str:
@@ -469,6 +474,134 @@ class TestSaves:
         assert not ledger.save_ns.any()
 
 
+def evaluated(every: int, eval_us: float, steps: int = 40, step_us: float = 10_000.0) -> dict[str, Any]:
+    """A run that evaluates every so many steps; `step_us` is without the evaluation."""
+    times = [eval_us if step and step % every == 0 else 0.0 for step in range(steps)]
+    place = {"file": "train.py", "line": 7, "function": "validate", "count": (steps - 1) // every, "us": sum(times)}
+    return {
+        "ledger.step_us": [step_us + us for us in times],
+        "ledger.eval_us": times,
+        "ledger.fetch_us": None,
+        "ledger.windows": [],
+        "ledger.evaluations": [place],
+    }
+
+
+class TestEvaluation:
+    """EF005, and what the verdict says first."""
+
+    def test_its_share_of_the_run_and_its_line(self) -> None:
+        found = finding(generated("healthy", change=evaluated(every=5, eval_us=90_000.0)), "EF005")
+        assert "Evaluation takes 62% of the run after its first step." in found.why
+        assert "once every 5 steps, for 90.0 ms each time" in found.why
+        assert (found.saving, found.impact) == (None, "info")
+        assert [str(location) for location in found.locations] == ["train.py:7"]
+
+    def test_little_of_it_or_a_single_one_is_fine(self) -> None:
+        facts = generated("healthy", change=evaluated(every=10, eval_us=5_000.0))
+        assert reason(facts, "EF005", "passed") == "Evaluation takes 3.7% of the run after its first step."
+        facts = generated("healthy", change=evaluated(every=39, eval_us=9e6))
+        assert reason(facts, "EF005", "passed").startswith("Evaluation takes ")
+        assert reason(generated("healthy"), "EF005", "passed") == "No evaluation was seen in the run."
+        assert NOT_RECORDED.partition("; ")[2] in reason(generated("healthy", metadata=False), "EF005", "not_checked")
+
+    def test_an_evaluation_is_no_part_of_the_step(self) -> None:
+        facts = generated("healthy", change=evaluated(every=5, eval_us=90_000.0))
+        assert facts.captured.ledger is not None
+        assert facts.captured.ledger.usual_ns == 10e6
+        assert answer(facts, "EF002")[1] == [], "no slow steps"
+
+    @pytest.mark.parametrize("odd", ["eval", [1.0], [1e9] * 40, [-1.0] * 40, None, [math.nan] * 40])
+    def test_odd_times_are_none(self, odd: Any) -> None:
+        change = evaluated(every=5, eval_us=90_000.0) | {"ledger.eval_us": odd, "ledger.evaluations": [odd, {}]}
+        assert reason(generated("healthy", change=change), "EF005", "passed") == "No evaluation was seen in the run."
+
+    def test_it_is_said_first_if_it_takes_more_than_the_steps(self) -> None:
+        document = document_of(generated("healthy", change=evaluated(every=5, eval_us=90_000.0)))
+        said, rest = document.verdict.split(". ", 1)
+        assert said == "Evaluation takes 62% of the run after its first step (train.py:7), the steps 38%"
+        assert rest == document_of(generated("healthy", change=evaluated(every=5, eval_us=0.0))).verdict
+        assert document.whole_run is not None
+        assert document.whole_run.steps == 40
+        assert [(part.name, part.us) for part in document.whole_run.parts] == [
+            ("evaluation", 630_000.0),
+            ("steps", 390_000.0),
+            ("startup", 10_000.0),
+        ]
+        assert sum(part.share for part in document.whole_run.parts) == pytest.approx(1, abs=1e-5)
+
+    def test_otherwise_the_verdict_is_about_the_step(self) -> None:
+        for change in (evaluated(every=5, eval_us=40_000.0), evaluated(every=39, eval_us=9e6)):
+            assert document_of(generated("healthy", change=change)).verdict.startswith("GPU-bound: ")
+        assert document_of(generated("healthy", metadata=False)).whole_run is None
+
+    def test_start_up_counts_in_a_long_run_only(self) -> None:
+        step_us = [10_000.0] * 40
+        for start_us, said in ((70e6, True), (50e6, False)):
+            change = {"ledger.step_us": [start_us, *step_us[1:]], "ledger.fetch_us": None}
+            verdict = document_of(generated("healthy", change=change)).verdict
+            assert (
+                verdict.startswith("Start-up with the first step takes 99% of the run, the other steps 0.6%.") is said
+            )
+
+    def test_saves_may_take_more_than_the_steps(self) -> None:
+        place = {"file": "train.py", "line": 9, "function": "main", "count": 4, "us": 320_000.0}
+        change = {
+            "ledger.step_us": [90_000.0 if step in (4, 9, 14, 19) else 10_000.0 for step in range(26)],
+            "ledger.saves": [[step, 80_000.0] for step in (4, 9, 14, 19)],
+            "ledger.saved_at": [place],
+            "ledger.fetch_us": None,
+        }
+        verdict = document_of(generated("healthy", warmup=20, change=change)).verdict
+        assert verdict.startswith("Saving checkpoints takes 56% of the run after its first step (train.py:9), ")
+
+
+class TestOccasionalCosts:
+    """What happens in some steps of the run: compared with the run's mean step, and last in the plan."""
+
+    def facts(self, scenario: str, pause_us: float) -> Facts:
+        """Every third step of the run has a collection."""
+        collected = [pause_us if step % 3 == 0 else 0.0 for step in range(60)]
+        change = {
+            "ledger.step_us": [10_000.0 + us for us in collected],
+            "ledger.gc_us": collected,
+            "gc": {"collections": 20, "us": sum(collected)},
+            "ledger.windows": [],
+            "ledger.fetch_us": None,
+        }
+        return generated(scenario, change=change)
+
+    def test_a_saving_is_the_same_part_of_the_recorded_step(self) -> None:
+        """The run's mean step is far longer than a recorded one."""
+        facts = self.facts("cpu_only", pause_us=3e6)
+        found = finding(facts, "PY001")
+        assert found.saving is not None
+        assert found.saving.share == pytest.approx(1_000_000 / 1_010_000, abs=0.01)
+        assert found.saving.high_us < facts.step_ns / 1e3
+
+    def test_a_fix_for_every_step_goes_first(self) -> None:
+        facts = self.facts("slow_loader", pause_us=300_000.0)
+        loader, collector = finding(facts, "DL001"), finding(facts, "PY001")
+        assert loader.saving is not None
+        assert collector.saving is not None
+        assert collector.saving.est_us > loader.saving.est_us
+        assert [row.code for row in document_of(facts).plan][:2] == ["DL001", "PY001"]
+
+    def test_slow_steps_of_unknown_cause_have_no_saving(self) -> None:
+        """They may be needed: the rollouts of reinforcement learning, for example."""
+        step_us = [1_000_000.0 if step % 5 == 0 else 10_000.0 for step in range(60)]
+        change = {"ledger.step_us": step_us, "ledger.windows": [], "ledger.fetch_us": None}
+        assert finding(generated("healthy", change=change), "EF002").saving is None
+
+    def test_one_collection_is_no_habit(self) -> None:
+        """Such as one that the profiler's start causes."""
+        gc = {"collections": 2, "us": 60_500.0}
+        for steps, status in (([12, 13], "passed"), ([6, 7, 9, 11, 12, 13], "found")):
+            collected = [30_000.0 if step in steps else 0.0 for step in range(22)]
+            facts = generated("healthy", warmup=16, change={"ledger.gc_us": collected, "gc": gc})
+            assert answer(facts, "PY001")[0].status == status
+
+
 class TestIntervals:
     """EF002: steps outside of the trace."""
 
@@ -543,6 +676,11 @@ class TestStretch:
     def test_a_stack_that_cost_nothing_is_no_note(self) -> None:
         facts = generated("launch_bound", warmup=16, change=self.window(1.02))
         assert "1.02 times" in reason(facts, "TQ006", "passed")
+
+    def test_recorded_steps_that_are_far_shorter_are_not_those_of_the_run(self) -> None:
+        facts = generated("healthy", warmup=16, change=self.window(0.24))
+        [note] = run_rules([RULES["TQ006"]], facts, debug=True).notes
+        assert "only 0.24 times as long" in note.text
 
     @given(st.lists(st.tuples(st.floats(1, 1e6), st.floats(0, 1)), min_size=14, max_size=40))
     def test_it_is_the_number_that_traceopt_run_prints(self, times: list[tuple[float, float]]) -> None:

@@ -21,6 +21,7 @@ from traceopt.version import __version__
 
 LESS_SURE: dict[Confidence, Confidence] = {"high": "medium", "medium": "low", "low": "low"}
 _HARMLESS = ("TQ006",)  # notes about single findings, not about the trace
+_UNLIKE = 2.0  # times longer or shorter than the other steps of the run: then the note is about the trace
 
 
 def rank_document(facts: Facts, outcome: RulesOutcome) -> Result:
@@ -117,7 +118,10 @@ def _quality(facts: Facts, outcome: RulesOutcome) -> Quality:
         codes.discard("TQ001")
     if unusable:
         return Quality("unusable", outcome.notes)
-    return Quality("limited" if codes - set(_HARMLESS) else "good", outcome.notes)
+    stretch = facts.captured.stretch or 1.0
+    if 1 / _UNLIKE < stretch < _UNLIKE:
+        codes -= set(_HARMLESS)
+    return Quality("limited" if codes else "good", outcome.notes)
 
 
 def _torch_version(header: Mapping[str, Any]) -> str | None:

@@ -41,6 +41,35 @@ def lasting(*durations: int) -> Steps:
     return find_steps(marked(*np.cumsum([100, *durations]).tolist()), NOTHING, NOTHING)
 
 
+def own(partial: object) -> Json:
+    """What `traceopt run` adds to a trace."""
+    return {"traceopt": {"cycle": {"partial_steps": partial}}}
+
+
+def test_a_step_that_was_cut_off_does_not_count() -> None:
+    events = [*(annotation(f"ProfilerStep#{i}", 100 * i, 100 if i < 3 else 20) for i in range(4)), *work(320)]
+    steps = Facts(read(events, **own([1, 3]))).recorded_steps
+    assert steps.names == ["ProfilerStep#0", "ProfilerStep#2"]
+    assert steps.duration.tolist() == [100_000, 100_000], "no step has the time of the one that was cut off"
+    assert sections.step(Facts(read(events, **own([1, 3])))).skipped == 2
+    for odd in ([0, 1, 2, 3], "0", [0.0, None, "1", True], None, {"0": 1}):
+        assert Facts(read(events, **own(odd))).recorded_steps.count == 4
+
+
+def test_an_evaluation_is_no_part_of_its_step() -> None:
+    """At the start of a step and at its end; an evaluation in the middle of a step leaves none that is whole."""
+    events = [*(annotation(f"ProfilerStep#{i}", 100 * i, 100) for i in range(4)), *work(400)]
+    places = [(101, 40), (250, 50), (340, 20)]
+    evaluations = [annotation("traceopt: evaluation", start, length) for start, length in places]
+    elsewhere = annotation("traceopt: evaluation", 0, 400, tid=5)
+    steps = Facts(read([*events, *evaluations, elsewhere])).recorded_steps
+    assert steps.names == ["ProfilerStep#0", "ProfilerStep#1", "ProfilerStep#2"]
+    assert steps.start.tolist() == [0, 141_000, 200_000]
+    assert steps.end.tolist() == [100_000, 200_000, 250_000]
+    whole = annotation("traceopt: evaluation", 0, 400)
+    assert Facts(read([*events, whole])).recorded_steps.count == 4, "nothing else is there to judge"
+
+
 def test_profiler_steps() -> None:
     marks = [annotation(f"ProfilerStep#{i}", 10 + 100 * i, 90 + i) for i in range(3)]
     copies = [span("gpu_user_annotation", f"ProfilerStep#{i}", 15 + 100 * i, 99, tid=7) for i in range(3)]

@@ -1,4 +1,4 @@
-"""EF004: evaluations between the training steps take much of the run."""
+"""EF005: evaluations between the training steps take much of the run."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class EvaluationTime(Rule):
     Sources: PyTorch documentation, "Autograd mechanics" (inference mode and evaluation mode).
     """
 
-    code: ClassVar[str] = "EF004"
+    code: ClassVar[str] = "EF005"
     name: ClassVar[str] = "evaluation-time"
     title: ClassVar[str] = "Evaluate less often or faster"
     family: ClassVar[str] = "efficiency"
