@@ -49,6 +49,10 @@ class TraceoptCallback(_callback_class()):  # type: ignore[misc]  # mypy does no
     def on_validation_start(self, *_: Any) -> None:
         self._profile.interrupt("validation")
 
+    def on_validation_end(self, *_: Any) -> None:
+        """The validation lasted until now."""
+        self._profile.interrupt("validation")
+
     def on_train_end(self, *_: Any) -> None:
         self._training.end()
 

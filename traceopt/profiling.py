@@ -69,8 +69,8 @@ class profile:  # noqa: N801 - spelled like torch.profiler.profile
             self._recorder.step_ended("given")
 
     def interrupt(self, why: str = "evaluation") -> None:
-        """Call this before an evaluation, say, and for each of its batches: it ends the current recording, which keeps
-        its complete steps. The time between the calls counts as evaluation.
+        """Call this before an evaluation, say, and at its end: it ends the current recording, which keeps its complete
+        steps. The time between the calls counts as evaluation.
         """
         if self._recorder is not None:
             self._recorder.interrupted(why)

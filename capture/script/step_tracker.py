@@ -112,8 +112,10 @@ class StepTracker:
         self._evaluation_mode = True
         if gradients:
             self._listener.perhaps_interrupted()
-        else:
-            self._listener.interrupted("the script puts the model into evaluation mode")
+            return
+        if self._pending:  # the step would end at the next fetch
+            self._end(LOADER)
+        self._listener.interrupted("the script puts the model into evaluation mode")
 
     def training_mode(self) -> None:
         """That model was put back into training mode."""

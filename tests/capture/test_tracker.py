@@ -128,6 +128,17 @@ def test_evaluation_mode_without_gradients_is_an_evaluation() -> None:
     assert len(told) == 3
 
 
+def test_an_evaluation_ends_the_step_before_it() -> None:
+    steps, told = tracker()
+    for _ in range(3):
+        steps.fetch(1)
+        steps.update(1)
+    steps.evaluation_mode(gradients=False)
+    assert told == ["loader", "loader", "loader", "interrupted"]
+    steps.fetch(1)
+    assert told == ["loader", "loader", "loader", "interrupted"]
+
+
 def test_a_model_that_is_trained_in_evaluation_mode_reads_batches_as_usual() -> None:
     steps, told = tracker()
     for _ in range(3):

@@ -6,7 +6,7 @@ import numpy as np
 
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.run_log.step_ledger import Ledger, Place
-from traceopt.result.document import RunPart, WholeRun
+from traceopt.result.document import RunPart, RunPartName, WholeRun
 from traceopt.result.finding import Location
 from traceopt.result.quantities import percent
 from traceopt.result.rounding import share, us
@@ -15,14 +15,14 @@ MIN_OCCURRENCES = 2  # of an evaluation or a save: a single one says nothing abo
 LONG_RUN_NS = 60e9  # in a shorter one, start-up and the end say nothing about the training
 MOST_LINES = 3
 
-_LABELS = {
+_LABELS: dict[RunPartName, str] = {
     "steps": "Training steps",
     "evaluation": "Evaluation",
     "checkpoints": "Saving checkpoints",
     "startup": "Start-up with the first step",
     "end": "After the last step",
 }
-_SENTENCES = {
+_SENTENCES: dict[RunPartName, str] = {
     "evaluation": "Evaluation takes {share} of the run after its first step{where}, the steps {steps}.",
     "checkpoints": "Saving checkpoints takes {share} of the run after its first step{where}, the steps {steps}.",
     "startup": "Start-up with the first step takes {share} of the run, the other steps {steps}.",
@@ -36,14 +36,14 @@ def whole_run(facts: Facts) -> WholeRun | None:
     if ledger is None:
         return None
     run = ledger.whole_run
-    amounts = {
+    amounts: dict[RunPartName, int] = {
         "steps": run.steps_ns,
         "evaluation": run.evaluation_ns,
         "checkpoints": run.save_ns,
         "startup": run.start_up_ns,
         "end": run.rest_ns,
     }
-    lines = {"evaluation": ledger.evaluations, "checkpoints": ledger.saved_at}
+    lines: dict[RunPartName, tuple[Place, ...]] = {"evaluation": ledger.evaluations, "checkpoints": ledger.saved_at}
     parts = [
         RunPart(name, _LABELS[name], us(ns), share(ns / run.total_ns), _locations(lines.get(name, ())))
         for name, ns in amounts.items()
@@ -73,7 +73,7 @@ def larger_than_the_steps(facts: Facts, run: WholeRun | None) -> str:
     return ""
 
 
-def _says_something(part: str, ledger: Ledger) -> bool:
+def _says_something(part: RunPartName, ledger: Ledger) -> bool:
     occurrences = {"evaluation": ledger.eval_ns, "checkpoints": ledger.save_ns}.get(part)
     if occurrences is not None:
         return bool(np.count_nonzero(occurrences) >= MIN_OCCURRENCES)

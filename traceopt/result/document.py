@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
 SCHEMA_VERSION = 1
 
+RunPartName = Literal["steps", "evaluation", "checkpoints", "startup", "end"]
 CheckStatus = Literal["found", "passed", "not_checked", "not_applicable", "error"]
 
 
@@ -128,7 +129,7 @@ class RunPart(Struct, frozen=True):
     """A part of the whole run; the parts add up to it."""
 
     name: Annotated[
-        Literal["steps", "evaluation", "checkpoints", "startup", "end"],
+        RunPartName,
         note('"startup": up to the end of the first step; "end": after the last one'),
     ]
     label: Annotated[str, note("the part in words")]
