@@ -38,7 +38,7 @@ MAX_SPREAD = 3.0
 UNUSUAL_FACTOR = 1.2
 UNUSUAL_DEVIATIONS = 3.0
 MAX_BETWEEN = 0.05  # of a step: more time between two annotations than this belongs to the loop
-EVALUATION = "traceopt: evaluation"  # the range opened by capture/recording/profiler_session.py
+EVALUATION = "traceopt: evaluation mode"  # the range opened by capture/recording/profiler_session.py
 MAX_CUT = 0.05  # of a step: with less of it on the other side of an evaluation, the step is whole
 MIN_COMPARED = 3  # with fewer steps, none can be called unusual
 MIN_RECURRING = 2  # unusual steps that are no accident
@@ -309,16 +309,21 @@ def _up_to_the_next(marks: Marks) -> Marks:
 
 def _without_cut_steps(marks: Marks, trace: Trace) -> Marks:
     """Marks the steps of which `traceopt run` says that they are not whole, unless none is."""
-    cycle = json_values.table(json_values.table(trace.meta.header.get("traceopt")).get("cycle"))
-    numbers = cycle.get("partial_steps")
-    cut = {str(number) for number in numbers if type(number) is int} if isinstance(numbers, list) else set()
+    cut = _numbers(trace, "partial_steps")
     partial = np.array([name.rpartition("#")[2] in cut for name in marks.names], bool)
     return replace(marks, partial=partial) if partial.any() and not partial.all() else marks
 
 
+def _numbers(trace: Trace, key: str) -> set[str]:
+    """Numbers that `traceopt run` notes about the cycle under this key."""
+    numbers = json_values.table(json_values.table(trace.meta.header.get("traceopt")).get("cycle")).get(key)
+    return {str(number) for number in numbers if type(number) is int} if isinstance(numbers, list) else set()
+
+
 def _without_evaluations(marks: Marks, trace: Trace) -> Marks:
     """The marks without the evaluations inside them. A step that an evaluation splits in the middle is not whole."""
-    rows = np.flatnonzero(np.array([name == EVALUATION for name in trace.names] or [False])[trace.annotations.name])
+    wanted = {f"{EVALUATION} {number}" for number in _numbers(trace, "evaluations")}
+    rows = np.flatnonzero(np.array([name in wanted for name in trace.names] or [False])[trace.annotations.name])
     rows = rows[trace.annotations.thread[rows] == marks.thread]
     if not len(rows):
         return marks

@@ -2,7 +2,7 @@
 
 {
   "cycle": {"name", "wait", "warmup", "active", "record_shapes", "profile_memory", "with_stack",
-            "first_step", "steps", "partial_steps": [N], "closed_early": why or null},
+            "first_step", "steps", "partial_steps": [N], "evaluations": [I], "closed_early": why or null},
   "schema": 1, "torch_version", "script", "pid", "rank", "step_rule",
   "environment": {...}, "memory": {"before": {...}, "after": {...}},
   "models": [...], "optimizers": [...], "loaders": [...], "loader_workers": [...], "updates",
@@ -20,10 +20,10 @@ Times are microseconds of wall time; step N of the ledger is ProfilerStep#N; `un
 if the collector ran, `eval_us` only if the script evaluated; `step_us` includes both. `fetch_us` and `gc_us` leave out
 what happens in evaluations. `evaluations` and `saved_at` are the lines of the script at which evaluations began and
 torch.save was called. `end` is what follows the last step, null before the process ends. `partial_steps` have a range
-in the trace that is not the whole step, or in which the script evaluated for an unknown time. `core_wait` describes the
-training thread during `wall_us`: `us` is how long it was ready but had no free core, `cpu_us` is how long it ran.
-`updates` counts backward passes and optimizer updates, of the run and of
-each loader whose batches fed them.
+in the trace that is not the whole step, or in which the script evaluated for an unknown time. The ranges
+"traceopt: evaluation mode I" of the cycle's `evaluations` are evaluations. `core_wait` describes the training thread
+during `wall_us`: `us` is how long it was ready but had no free core, `cpu_us` is how long it ran.
+`updates` counts backward passes and optimizer updates, of the run and of each loader whose batches fed them.
 
 An optimizer, a loader and a framework's settings have `built`: call stacks of the constructor, the caller first. A
 loader has those of the earlier loaders of its dataset, too, the latest first.

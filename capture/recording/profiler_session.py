@@ -18,7 +18,7 @@ from .cpp_log import CppLog
 from .event_memory import EventMemory
 from .profile_function import ProfileFunction
 
-EVALUATION = "traceopt: evaluation"
+EVALUATION = "traceopt: evaluation mode"
 
 
 class ProfilerSession:
@@ -43,6 +43,10 @@ class ProfilerSession:
         self._record_function = torch.profiler.record_function
         self._step_range: Any = None
         self._evaluation_range: Any = None
+        self._last_range = 0
+        self._unconfirmed: list[int] = []  # ranges of which it is not known yet whether they are evaluations
+        self._certain = False  # whether the current one is
+        self.evaluations: list[int] = []  # ranges that are
         self._began = 0.0
         self._thread = threading.get_ident()
         self._pid = os.getpid()
@@ -83,7 +87,7 @@ class ProfilerSession:
             self.profiler.step()
         self._open_step()
         if evaluates:
-            self.begin_evaluation()
+            self.begin_evaluation(certain=self._certain)
         if self.profiler.step_num == self.from_step:
             self._begin_recording()
 
@@ -118,23 +122,37 @@ class ProfilerSession:
         self._step_range = self._record_function(f"ProfilerStep#{self.profiler.step_num}")
         self._step_range.__enter__()
 
-    def begin_evaluation(self) -> None:
-        """The range is inside the step's, so that the analysis can take it out of the step."""
+    def begin_evaluation(self, *, certain: bool) -> None:
+        """Opens a range inside the step's, which the analysis takes out of the step if it was an evaluation."""
+        self._certain |= certain
         if self._evaluation_range is None:
-            self._evaluation_range = self._record_function(EVALUATION)
+            self._last_range += 1
+            self._unconfirmed.append(self._last_range)
+            self._evaluation_range = self._record_function(f"{EVALUATION} {self._last_range}")
             self._evaluation_range.__enter__()
 
     def end_evaluation(self, *, late: bool = False) -> None:
-        """`late`: training has gone on for some time, so the step cannot be told apart."""
+        """`late`: training has gone on for some time. If it was an evaluation, the step cannot be told from it."""
+        if self._evaluation_range is None:
+            return
+        self._close_evaluation_range()
+        if not late:
+            self.evaluations += self._unconfirmed
+        elif self._certain:
+            self.partial_steps.append(self.profiler.step_num)
+        self._unconfirmed, self._certain = [], False
+
+    def _close_evaluation_range(self) -> None:
         if self._evaluation_range is not None:
             self._evaluation_range.__exit__(None, None, None)
             self._evaluation_range = None
-            if late:
-                self.partial_steps.append(self.profiler.step_num)
 
     def close_step(self) -> None:
         """Ends the range of the current step, before traceopt does something that is not part of it."""
-        self.end_evaluation()
+        self._close_evaluation_range()
+        if self._certain:
+            self.evaluations += self._unconfirmed
+            self._unconfirmed = []
         if self._step_range is not None:
             self._step_range.__exit__(None, None, None)
             self._step_range = None

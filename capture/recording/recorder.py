@@ -140,10 +140,12 @@ class Recorder:
             elif excess := self._excess(session):
                 self._close_early(session, excess)
             else:
-                session.begin_evaluation()
+                session.begin_evaluation(certain=True)
 
     def perhaps_interrupted(self) -> None:
         self._count(self.ledger.evaluates)
+        if self._session is not None and self._session.in_own_thread:
+            self._session.begin_evaluation(certain=False)
 
     def resumed(self) -> None:
         if not self.ledger.evaluation.running:
@@ -403,6 +405,7 @@ class Recorder:
             "first_step": session.from_step,
             "steps": until - session.from_step,
             "partial_steps": session.partial_steps,
+            "evaluations": session.evaluations,
             "closed_early": session.closed_early,
         }
         memory = {"before": session.memory_before, "after": self._described(describe_memory, self._torch)}

@@ -113,7 +113,9 @@ def test_evaluations_that_come_too_often_are_marked(tmp_path: Path) -> None:
     partial = trace.metadata["cycle"]["partial_steps"]
     assert partial
     assert len(trace.steps) == 4 - len(partial)
-    assert sum(event["name"] == "traceopt: evaluation" for event in trace.document["traceEvents"]) == len(partial)
+    assert sum(
+        event["name"].startswith("traceopt: evaluation mode ") for event in trace.document["traceEvents"]
+    ) == len(partial)
 
 
 def test_traceopt_s_own_work_is_no_part_of_a_recorded_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -158,6 +160,7 @@ def test_a_training_is_recorded_once(tmp_path: Path) -> None:
 def test_a_training_that_fails_keeps_its_trace(tmp_path: Path) -> None:
     code = f"""
 import torch, traceopt
+from traceopt.capture.settings import Settings, plan_cycles
 from traceopt.profiling import Training
 profiler = traceopt.profile({str(tmp_path)!r}, "quick")
 Training(profiler).begin()
@@ -235,3 +238,25 @@ def test_memory_in_use_is_read() -> None:
     block = ctypes.create_string_buffer(50_000_000)
     assert memory.grown_bytes("elsewhere") == 0
     assert memory.grown_bytes("here") == pytest.approx(len(block), rel=0.2)
+
+
+def test_a_model_in_evaluation_mode_is_cut_out_if_it_was_an_evaluation(tmp_path: Path) -> None:
+    import torch
+
+    recorder = Recorder(torch, Settings(tmp_path, plan_cycles(wait=0, warmup=1, active=4)), control=None)
+    for evaluates in (False, True, False, False, True, False):
+        recorder.perhaps_interrupted()
+        torch.ones(8).sum()
+        if evaluates:
+            recorder.resumed()  # the model is put back into training mode
+        else:
+            recorder.trained()  # as with a part of the model that is frozen
+        recorder.step_ended("update")
+    recorder.finish("the test ended")
+    [path] = recorder.files
+    cycle = Trace(path).metadata["cycle"]
+    names = [event["name"] for event in Trace(path).document["traceEvents"] if event["ph"] == "X"]
+    assert cycle["evaluations"] == [1, 4], "the first of them during the warm-up"
+    assert cycle["partial_steps"] == []
+    assert "traceopt: evaluation mode 4" in names
+    assert sum(name.startswith("traceopt: evaluation mode ") for name in names) == 4

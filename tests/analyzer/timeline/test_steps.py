@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from fixtures.real_traces import TRACES
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.reading.trace_reader import read_trace
-from traceopt.analyzer.timeline.steps import Marks, Steps, find_marks, find_steps, usual_interval
+from traceopt.analyzer.timeline.steps import EVALUATION, Marks, Steps, find_marks, find_steps, usual_interval
 from traceopt.assembly import sections
 from traceopt.assembly.timeline import timeline
 from traceopt.testing.events import Json, annotation, kernel, op, python, read, runtime, span
@@ -60,14 +60,15 @@ def test_an_evaluation_is_no_part_of_its_step() -> None:
     """At the start of a step and at its end; an evaluation in the middle of a step leaves none that is whole."""
     events = [*(annotation(f"ProfilerStep#{i}", 100 * i, 100) for i in range(4)), *work(400)]
     places = [(101, 40), (250, 50), (340, 20)]
-    evaluations = [annotation("traceopt: evaluation", start, length) for start, length in places]
-    elsewhere = annotation("traceopt: evaluation", 0, 400, tid=5)
-    steps = Facts(read([*events, *evaluations, elsewhere])).recorded_steps
+    evaluations = [annotation(f"{EVALUATION} {i}", start, length) for i, (start, length) in enumerate(places)]
+    others = [annotation(f"{EVALUATION} 1", 0, 400, tid=5), annotation(f"{EVALUATION} 7", 10, 50)]
+    noted = {"traceopt": {"cycle": {"evaluations": [0, 1, 2, None]}}}
+    steps = Facts(read([*events, *evaluations, *others], **noted)).recorded_steps
     assert steps.names == ["ProfilerStep#0", "ProfilerStep#1", "ProfilerStep#2"]
     assert steps.start.tolist() == [0, 141_000, 200_000]
     assert steps.end.tolist() == [100_000, 200_000, 250_000]
-    whole = annotation("traceopt: evaluation", 0, 400)
-    assert Facts(read([*events, whole])).recorded_steps.count == 4, "nothing else is there to judge"
+    whole = annotation(f"{EVALUATION} 0", 0, 400)
+    assert Facts(read([*events, whole], **noted)).recorded_steps.count == 4, "nothing else is there to judge"
 
 
 def test_profiler_steps() -> None:
