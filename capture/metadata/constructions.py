@@ -71,7 +71,7 @@ def stack_around(thing: Any) -> list[str]:
     frames: list[str] = []
     while frame is not None and len(frames) < MOST_FRAMES:
         code = frame.f_code
-        frames.append(f"{_name_in_trace(code.co_filename)}({frame.f_lineno}): {code.co_name}")
+        frames.append(f"{name_in_trace(code.co_filename)}({frame.f_lineno}): {code.co_name}")
         frame = frame.f_back
     return frames
 
@@ -85,7 +85,7 @@ def _first_argument(frame: FrameType) -> Any:
     return first[0] if not code.co_argcount and isinstance(first, tuple) and first else first
 
 
-def _name_in_trace(file: str) -> str:
+def name_in_trace(file: str) -> str:
     """torch's profiler cuts off the first of these folders that a file is in, in reverse alphabetical order."""
     for folder in _folders(tuple(sys.path)):
         if file.startswith(folder):

@@ -7,7 +7,9 @@ import sys
 import sysconfig
 from typing import Any
 
-UserLine = tuple[str, int, str]  # file below its entry of sys.path, line, function
+from .constructions import name_in_trace
+
+UserLine = tuple[str, int, str]  # file as the profiler names it, line, function
 
 _MOST_FRAMES = 100
 _MOST_PLACES = 100
@@ -52,15 +54,8 @@ def user_line() -> UserLine | None:
         code = frame.f_code
         file = code.co_filename
         if not (file.startswith(("<", *_LIBRARIES)) or any(part in file for part in _INSTALLED)):
-            return _below_search_path(file), frame.f_lineno, code.co_name
+            return name_in_trace(file), frame.f_lineno, code.co_name
         if frame.f_back is None:
             return None
         frame = frame.f_back
     return None
-
-
-def _below_search_path(file: str) -> str:
-    """The file as the profiler names it: below its entry of sys.path, so that no folders of the machine are told."""
-    entries = [os.path.join(entry, "") for entry in sys.path if isinstance(entry, str) and entry]
-    longest = max((entry for entry in entries if file.startswith(entry)), key=len, default="")
-    return file[len(longest) :] if longest else os.path.basename(file)
