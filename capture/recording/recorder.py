@@ -137,7 +137,7 @@ class Recorder:
                 self._interruptions += 1
                 self._close_early(session, why)
                 self._record_again(session)
-            elif excess := self._excess(session):
+            elif excess := self._excess(session, "evaluation"):
                 self._close_early(session, excess)
             else:
                 session.begin_evaluation(certain=True)
@@ -305,15 +305,15 @@ class Recorder:
         if last:
             self._stop(session)
 
-    def _excess(self, session: ProfilerSession) -> str | None:
-        """The limit that the steps recorded so far exceed. None in a distributed run: its ranks would close at
-        different steps.
+    def _excess(self, session: ProfilerSession, point: str = "step") -> str | None:
+        """The limit that the recording exceeds at this point of a step. None in a distributed run: its ranks would
+        close at different steps.
         """
         if (world_size(self._torch) or 1) > 1:
             return None
         if session.recorded_s > self._settings.time_limit_s:
             return f"it took more than {self._settings.time_limit_s:g} s"
-        grown_bytes = session.event_memory.grown_bytes("step")
+        grown_bytes = session.event_memory.grown_bytes(point)
         return f"it has about {_events(grown_bytes)}" if grown_bytes > session.event_memory.limit_bytes else None
 
     def _stop(self, session: ProfilerSession) -> None:
