@@ -30,7 +30,7 @@ PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 PARALLEL := -n auto --dist loadgroup --no-loadscope-reorder
 # The tests start hundreds of Pythons: each would compile the package again where bytecode is switched off.
 export PYTHONDONTWRITEBYTECODE :=
-PACKAGES := analyzer rules reports capture
+PACKAGES := analyzer rules reports capture trying
 
 TORCHES := 2.1.2 2.15.0
 

@@ -9,12 +9,14 @@ from __future__ import annotations
 import os
 from types import ModuleType
 
+from .script import moved_source
 from .script.imports import when_imported
 
 
 def install(control: str) -> None:
     """Starts the agent. `control` is the folder that the launcher prepared for this run."""
     mark(control, "loaded")
+    moved_source.follow()
 
     def torch_imported(torch: ModuleType) -> None:
         mark(control, "torch")

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 STEP_SOURCES = ("batch", "update", "backward", "forward")
 TIME_LIMIT_S = 120.0  # a busy process records gigabytes in this time
@@ -83,11 +84,23 @@ def plan_cycles(
 
 
 @dataclass(frozen=True)
+class TimedRun:
+    """A run of `traceopt try`: no profiler; it ends after `steps` steps, of which `settle` are not measured.
+
+    `switches` are the settings that are changed while the script starts (script/switches.py).
+    """
+
+    steps: int
+    settle: int
+    switches: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class Settings:
     """`step_on` is one of STEP_SOURCES, `module:function`, or None to detect steps.
 
     A cycle that records longer than `time_limit_s` is closed early in single-process runs. Ranks must record the same
-    steps.
+    steps. A `timed` run records no cycles.
     """
 
     folder: Path
@@ -95,6 +108,7 @@ class Settings:
     step_on: str | None = None
     stop_after: bool = False
     time_limit_s: float = TIME_LIMIT_S
+    timed: TimedRun | None = None
 
     def save(self, path: Path) -> None:
         path.write_text(json.dumps(asdict(self), default=str), encoding="utf-8")
@@ -104,7 +118,10 @@ def load_settings(path: str) -> Settings:
     with open(path, encoding="utf-8") as file:
         fields = json.load(file)
     cycles = tuple(Cycle(**cycle) for cycle in fields.pop("cycles"))
-    return Settings(folder=Path(fields.pop("folder")), cycles=cycles, **fields)
+    timed = fields.pop("timed", None)
+    return Settings(
+        folder=Path(fields.pop("folder")), cycles=cycles, timed=None if timed is None else TimedRun(**timed), **fields
+    )
 
 
 def recorded_steps(cycles: tuple[Cycle, ...]) -> list[range]:

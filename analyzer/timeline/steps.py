@@ -172,8 +172,7 @@ class Steps(Struct, frozen=True, dict=True):
         rows = np.arange(self.count)
         if self.kind is not None:
             rows = np.flatnonzero(self.kind == np.bincount(self.kind, weights=self.duration).argmax())
-        slow, fast = unusual(self.duration[rows])
-        return rows[~(_once(slow, at_end=bool(_between(slow).any())) | _once(fast, at_end=False))]
+        return rows[typical_of(self.duration[rows])]
 
     @cached_property
     def typical(self) -> Steps:
@@ -209,6 +208,12 @@ def unusual(duration: I8, factor: float = UNUSUAL_FACTOR, deviations: float = UN
     slow = duration > max(factor * usual, usual + deviation)
     fast = duration < min(usual / factor, usual - deviation)
     return slow, fast
+
+
+def typical_of(duration: I8) -> Mask:
+    """Which of several steps in a row are typical: all but those that are unusual once."""
+    slow, fast = unusual(duration)
+    return ~(_once(slow, at_end=bool(_between(slow).any())) | _once(fast, at_end=False))
 
 
 def _once(marked: Mask, *, at_end: bool) -> Mask:

@@ -26,6 +26,7 @@ from ..status import DONE, RECORDING, SAVING, WAITING, WARMING_UP, Status, Trace
 from .event_memory import EVENT_BYTES
 from .profile_function import script_has_one
 from .profiler_session import ProfilerSession
+from .timed_steps import TimedSteps
 from .trace_file import SavedTrace, save
 
 LARGE_STEP = 3  # times as many events as in several whole steps are recorded of one step
@@ -68,6 +69,7 @@ class Recorder:
         self._inventory: dict[str, Any] | None = None
         self._finished = False
         self._helper = _started_by_multiprocessing()
+        self.timed = TimedSteps(torch, settings.timed) if settings.timed is not None else None
 
     @property
     def files(self) -> list[Path]:
@@ -85,7 +87,7 @@ class Recorder:
         return self._session is not None and self._session.busy
 
     def step_ended(self, rule: str) -> None:
-        """Raises SystemExit(0) if the user asked to stop after the last cycle."""
+        """Raises SystemExit(0) after the last step of a timed run, or the last cycle if the user asked for that."""
         session = self._session
         if self._finished or (session is not None and not session.in_own_thread):
             return
@@ -94,13 +96,16 @@ class Recorder:
         self.status.step_rule = rule
         if self.step == 1:
             self.status.rank = rank(self._torch)
-            self._tell(WAITING if self._settings.cycles[0].wait > 1 else WARMING_UP)
+            self._tell(WARMING_UP if self._settings.cycles and self._settings.cycles[0].wait <= 1 else WAITING)
         try:
             if session is not None:
                 self._advance(session)
             self._begin_if_due()
         except Exception as error:
             self.give_up(f"{type(error).__name__}: {error}")
+        if self.timed is not None and self.timed.step_ended(self.step):
+            self._write_timed()
+            raise SystemExit(0)
         self.ledger.open_step()
         done = self._next == len(self._cycles) and self._session is None
         if done and self._settings.stop_after and self._recordings:
@@ -245,6 +250,8 @@ class Recorder:
                 one.file.replace_head(one.head | self._tail())
         except Exception as error:
             self.status.trouble(f"{type(error).__name__}: {error}")
+        if self.timed is not None and self.step:
+            self._write_timed()
         self.status.ended = True
         self.status.unrecorded_us = self.ledger.unrecorded_us()
         self.status.recorded_us = self.ledger.recorded_us()
@@ -264,6 +271,7 @@ class Recorder:
         self._pid = os.getpid()
         self._recordings = []
         self.status = Status()
+        self.timed = None
         self.ledger.reset()
         self._cycles = list(enumerate(self._settings.cycles))
         self.step = self._next = self._rested_from = self._foreign = 0
@@ -395,6 +403,10 @@ class Recorder:
         if self._session is None or self._session.busy:
             return None
         return self._torch._C._profiler._RecordFunctionFast("traceopt: gc")
+
+    def _write_timed(self) -> None:
+        if self.timed is not None and self._control is not None:
+            self.timed.write(self._control, self.status, self.ledger)
 
     def _worker(self) -> str:
         number = rank(self._torch)

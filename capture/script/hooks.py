@@ -16,8 +16,9 @@ from typing import Any
 from ..metadata.loaders import WorkerClock
 from ..metadata.step_ledger import LedgerWriter
 from ..recording.recorder import Recorder
+from ..recording.timed_steps import TimedSteps
 from ..settings import load_settings
-from . import endings, scripts_profiler
+from . import endings, scripts_profiler, seeds, switches
 from .dynamo import Dynamo
 from .evaluation_mode import EvaluationMode
 from .imports import when_imported
@@ -52,6 +53,9 @@ def attach(torch: Any, control: str) -> None:
     when_imported("torch.utils.data.dataloader", hooks.patch_loader)
     clock = WorkerClock(control)
     when_imported("torch.utils.data._utils.fetch", lambda loaded: _time_batches(loaded, clock, hooks.dynamo))
+    if recorder.timed is not None:
+        seeds.fix(torch, recorder.timed)
+        switches.turn_on(torch, recorder.timed, hooks.dynamo)
     scripts_profiler.watch(torch, recorder)
     endings.watch(recorder, hooks.tracker)
 
@@ -133,6 +137,7 @@ class _Hooks:
         """Tensor.backward looks this function up at every call."""
         autograd, tracker, note, is_compiling = self._torch.autograd, self.tracker, self.note, self.dynamo.is_compiling
         original, loaders, tell = autograd.backward, self._recorder.loaders, self.tell
+        recorder = self._recorder
 
         @functools.wraps(original)
         @self._exclude
@@ -140,6 +145,9 @@ class _Hooks:
             if is_compiling():
                 return original(*args, **kwargs)
             tracker.backward_begins()
+            if recorder.timed is not None:
+                loss = args[0] if args else kwargs.get("tensors")
+                tell(recorder.timed.losses.reached_backward, loss, recorder.step)
             try:
                 return original(*args, **kwargs)
             finally:
@@ -170,6 +178,18 @@ class _Hooks:
             return result
 
         scaler.step = step
+        if recorder.timed is not None:
+            scaler.scale = self._remembering_scale(scaler.scale, recorder.timed)
+
+    def _remembering_scale(self, original: Function, timed: TimedSteps) -> Function:
+        @functools.wraps(original)
+        @self._exclude
+        def scale(self: Any, outputs: Any) -> Any:
+            result = original(self, outputs)
+            timed.losses.scaled(self._scale if self.is_enabled() else None)
+            return result
+
+        return scale
 
     def patch_save(self) -> None:
         torch, recorder, note = self._torch, self._recorder, self.note

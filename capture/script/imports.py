@@ -30,15 +30,18 @@ class _Finder:
     def find_spec(name: str, path: Sequence[str] | None = None, target: ModuleType | None = None) -> ModuleSpec | None:
         if name not in _waiting:
             return None
-        spec = _found_by_others(name, path, target)
+        spec = found_by_others(name, path, target)
         if spec is not None and spec.loader is not None and hasattr(spec.loader, "exec_module"):
             _wrap(spec.loader, name)
         return spec
 
 
-def _found_by_others(name: str, path: Sequence[str] | None, target: ModuleType | None) -> ModuleSpec | None:
+def found_by_others(
+    name: str, path: Sequence[str] | None, target: ModuleType | None, except_for: object = None
+) -> ModuleSpec | None:
+    """The spec that the finders of the interpreter and the script find."""
     for finder in sys.meta_path:
-        if finder is _Finder or not hasattr(finder, "find_spec"):
+        if finder in (_Finder, except_for) or not hasattr(finder, "find_spec"):
             continue
         spec = finder.find_spec(name, path, target)
         if spec is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from traceopt.reports.text.terminal_lines import MAX_WIDTH, MIN_WIDTH, Terminal, pad, width_of
+from traceopt.reports.text.trial_terminal import trial_lines
 from traceopt.reports.words import headline, plan_numbers, safe_text, sentences
 from traceopt.reports.words.display import for_display
 from traceopt.result import quantities
@@ -39,6 +40,7 @@ def render_terminal(result: Result, *, width: int, color: bool, unicode: bool) -
         _quality(document, terminal),
         _breakdown(document, terminal),
         _fixes(document, terminal),
+        trial_lines(document.tried, terminal),
         _footer(document, terminal),
     ]
     return safe_text.without_commands("\n\n".join("\n".join(lines) for lines in blocks if lines) + "\n")

@@ -20,6 +20,7 @@ from traceopt.cli.rules import rule, rules
 from traceopt.cli.run import run
 from traceopt.cli.schema import schema
 from traceopt.cli.tensorboard import tensorboard
+from traceopt.cli.try_ import try_
 from traceopt.cli.whatif import whatif
 from traceopt.output import open_missing_streams
 from traceopt.version import __version__
@@ -39,7 +40,7 @@ def cli(context: click.Context) -> None:
         context.exit(EXIT_ERROR)
 
 
-for command in (analyze, run, compare, tensorboard, whatif, rules, rule, schema, export):
+for command in (analyze, run, try_, compare, tensorboard, whatif, rules, rule, schema, export):
     cli.add_command(command)
 
 
@@ -47,6 +48,6 @@ def main() -> None:
     """The entry point of the `traceopt` command."""
     open_missing_streams()
     gc.set_threshold(100_000)  # events are allocated and freed by the thousand, with almost no cycles to collect
-    if "run" not in sys.argv:  # the script may use the threads that NumPy starts; nothing here does
+    if not {"run", "try"} & set(sys.argv[1:2]):  # the script may use the threads that NumPy starts; nothing here does
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     cli(prog_name="traceopt")

@@ -33,6 +33,7 @@ from traceopt.result.rows import (
     Timeline,
 )
 from traceopt.result.serialization import to_indented_json
+from traceopt.result.trial import TriedChange
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -394,6 +395,9 @@ class Result(Struct, frozen=True, eq=False):
         WholeRun | None,
         note("the whole run, of which the trace holds a few steps; null: traceopt run did not record it"),
     ] = None
+    tried: Annotated[
+        list[TriedChange], note("changes that `traceopt try` made, ran and measured, in the order in which it did")
+    ] = field(default_factory=list)
     created: Annotated[str | None, note("when the document was made; null by default, so that documents compare")] = (
         None
     )

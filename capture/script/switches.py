@@ -1,0 +1,102 @@
+"""Settings that `traceopt try` changes while the script starts, without a change of its source.
+
+`loader_workers` N, `pin_memory`, `persistent_workers`: of every DataLoader whose dataset has an order.
+`fused_optimizer`, `tf32`, `cudnn_benchmark`, `gc_freeze`: on. Each reports when it takes effect.
+"""
+
+from __future__ import annotations
+
+import functools
+import gc
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+from ..recording.timed_steps import TimedSteps
+from .dynamo import Dynamo
+from .imports import when_imported
+
+FUSED = ("Adam", "AdamW", "SGD", "Adagrad")
+LOADER = ("loader_workers", "pin_memory", "persistent_workers")
+
+
+def turn_on(torch: Any, timed: TimedSteps, dynamo: Dynamo) -> None:
+    switches = timed.switches
+    if switches.get("tf32"):
+        torch.set_float32_matmul_precision("high")
+        torch.backends.cudnn.allow_tf32 = True
+        timed.used("tf32")
+    if switches.get("cudnn_benchmark"):
+        torch.backends.cudnn.benchmark = True
+        timed.used("cudnn_benchmark")
+    if switches.get("gc_freeze"):
+        timed.at_settled.append(lambda: _freeze(timed))
+    if switches.get("fused_optimizer"):
+        for name in FUSED:
+            _fuse(getattr(torch.optim, name, None), timed, dynamo)
+    if any(switches.get(name) for name in LOADER):
+        when_imported("torch.utils.data.dataloader", lambda loaded: _change_loaders(loaded, timed, dynamo))
+
+
+def _freeze(timed: TimedSteps) -> None:
+    gc.collect()
+    gc.freeze()
+    timed.used("gc_freeze")
+
+
+def _fuse(optimizer: Any, timed: TimedSteps, dynamo: Dynamo) -> None:
+    if optimizer is None or "fused" not in inspect.signature(optimizer.__init__).parameters:
+        return
+
+    def change(arguments: dict[str, Any]) -> list[str]:
+        if arguments.get("fused") is not None or arguments.get("foreach"):
+            return []
+        arguments["fused"] = True
+        return ["fused_optimizer"]
+
+    optimizer.__init__ = _with_changed_arguments(optimizer.__init__, change, timed, dynamo)
+
+
+def _change_loaders(dataloader: Any, timed: TimedSteps, dynamo: Dynamo) -> None:
+    loader, switches = dataloader.DataLoader, timed.switches
+
+    def change(arguments: dict[str, Any]) -> list[str]:
+        if isinstance(arguments.get("dataset"), dataloader.IterableDataset):  # each worker would deliver all of it
+            return []
+        used = []
+        workers = switches.get("loader_workers")
+        if workers and arguments.get("num_workers", 0) < workers:
+            arguments["num_workers"] = workers
+            used.append("loader_workers")
+        if switches.get("pin_memory") and not arguments.get("pin_memory"):
+            arguments["pin_memory"] = True
+            used.append("pin_memory")
+        wanted = switches.get("persistent_workers") and arguments.get("num_workers", 0) > 0
+        if wanted and not arguments.get("persistent_workers"):
+            arguments["persistent_workers"] = True
+            used.append("persistent_workers")
+        return used
+
+    loader.__init__ = _with_changed_arguments(loader.__init__, change, timed, dynamo)
+
+
+def _with_changed_arguments(
+    original: Callable[..., None], change: Callable[[dict[str, Any]], list[str]], timed: TimedSteps, dynamo: Dynamo
+) -> Callable[..., None]:
+    """The constructor with changed arguments. If it refuses them, it gets those of the script."""
+    signature = inspect.signature(original)
+
+    @functools.wraps(original)
+    @dynamo.exclude
+    def init(*args: Any, **kwargs: Any) -> None:
+        try:
+            bound = signature.bind(*args, **kwargs)
+            used = change(bound.arguments)
+            original(*bound.args, **bound.kwargs)
+        except Exception:
+            original(*args, **kwargs)
+            return
+        for switch in used:
+            timed.used(switch)
+
+    return init

@@ -1,0 +1,85 @@
+"""The words of changes that were tried: predicted and measured gains, losses, memory, verdicts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from traceopt.result.quantities import ms_of_us, percent, size
+from traceopt.result.trial import TrialVerdict, TriedChange
+
+HEADING = "Tried on this machine"
+VERDICTS: dict[TrialVerdict, str] = {
+    "keep": "keep",
+    "no_gain": "no gain",
+    "slower": "slower",
+    "trains_differently": "trains differently",
+    "fails": "fails",
+    "not_tried": "not tried",
+}
+SAME_MEMORY = 0.01  # a smaller difference of the peaks is not shown
+
+
+def predicted(row: TriedChange) -> str:
+    return "–" if row.predicted_us is None else ms_of_us(row.predicted_us)
+
+
+def measured(row: TriedChange) -> str:
+    """ "152 → 118 ms, −22% ± 2%"; "–" without a measurement."""
+    if row.before_us is None or row.after_us is None or row.gain_share is None:
+        return "–"
+    return f"{ms_of_us(row.before_us)} → {ms_of_us(row.after_us)}, {change(row)}"
+
+
+def change(row: TriedChange) -> str:
+    """ "−22% ± 2%": how the step changed, with half the width of the 99 % interval."""
+    if row.gain_share is None or row.low_share is None or row.high_share is None:
+        return "–"
+    sign = "−" if row.gain_share > 0 else "+"
+    return f"{sign}{percent(abs(row.gain_share))} ± {percent((row.high_share - row.low_share) / 2)}"
+
+
+def losses(row: TriedChange) -> str:
+    found = row.losses
+    if found is None or found.verdict == "unknown":
+        return "not seen" if row.before_us is not None else "–"
+    if found.verdict == "identical":
+        return "identical"
+    if found.verdict == "drifts":
+        return f"drift from step {found.from_step}"
+    return f"equal within {found.within_share:.0e}".replace("e-0", "e-")
+
+
+def memory(row: TriedChange) -> str:
+    found = row.memory
+    if found is None:
+        return "–"
+    if abs(found.after_bytes - found.before_bytes) < SAME_MEMORY * max(found.before_bytes, 1):
+        return size(found.after_bytes)
+    return f"{size(found.before_bytes)} → {size(found.after_bytes)}"
+
+
+def verdict(row: TriedChange) -> str:
+    return VERDICTS[row.verdict]
+
+
+def name(row: TriedChange) -> str:
+    """The change, and those below it: "OP001 on top of DL001"."""
+    return f"{row.name} on top of {', '.join(row.on_top_of)}" if row.on_top_of else row.name
+
+
+def notes(tried: Sequence[TriedChange]) -> list[str]:
+    """Sentences below the table."""
+    lines = [f"{row.name}: {row.reason}" for row in tried if row.reason]
+    if any(row.via == "runtime" for row in tried):
+        names = ", ".join(row.name for row in tried if row.via == "runtime")
+        lines.append(f"{names}: tried by a setting at run time, without a change of the source.")
+    if any(row.seeded_by == "traceopt" for row in tried):
+        lines.append("The script sets no random seed, so traceopt fixed it in the same way for all runs.")
+    if any(row.losses is not None and row.losses.verdict == "drifts" for row in tried):
+        lines.append(
+            "Losses drift: the change is not kept by itself. Some changes draw other random numbers or round "
+            "differently; decide whether the training is still the one that you want."
+        )
+    if any(row.gain_share is not None for row in tried):
+        lines.append("Measured without a profiler, in alternating runs, with a 99% interval.")
+    return lines

@@ -1,0 +1,237 @@
+"""`traceopt try`: makes fixes in a copy of the source, runs them and measures what they gain."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from traceopt.cli.gating import Gating, baseline_options
+from traceopt.cli.options import (
+    FILE,
+    config_option,
+    debug_option,
+    json_option,
+    quiet_option,
+    report_options,
+    split_codes,
+    workload_options,
+)
+from traceopt.cli.pull_request import PullRequest, pull_request_options
+from traceopt.cli.results import (
+    analyzed,
+    check_all_writable,
+    configuration,
+    rendered,
+    terminal,
+    write_html,
+    write_output,
+)
+from traceopt.errors import visible
+from traceopt.output import emit
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from traceopt.result.document import Result
+    from traceopt.try_script import Outcome
+    from traceopt.trying.changes import Change
+
+TOP = 3
+
+
+@click.command(name="try", context_settings={"allow_interspersed_args": False})
+@click.argument("command", nargs=-1, required=True, metavar="SCRIPT [ARGS]...")
+@click.option("-m", "module", is_flag=True, help="SCRIPT is a module, as in python -m.")
+@click.option("--fix", "fixes", multiple=True, callback=split_codes, metavar="CODE", help="Try only these fixes.")
+@click.option(
+    "--top", type=click.IntRange(0), metavar="N", help=f"Try the first N fixes of the plan.  [default: {TOP}]"
+)
+@click.option("--each", is_flag=True, help="Try each change alone, not on top of those that were kept.")
+@click.option("--patch", "patches", type=FILE, multiple=True, metavar="FILE", help="Try this diff.")
+@click.option("--against", "revisions", multiple=True, metavar="REV", help="Try the source of another commit.")
+@click.option("--env", "variables", multiple=True, metavar="NAME=VALUE", help="Try an environment variable.")
+@click.option("--args", "arguments", multiple=True, metavar="ARGS", help='Try more arguments: --args "--workers 8".')
+@click.option(
+    "--budget",
+    type=click.FloatRange(0, min_open=True),
+    default=10,
+    show_default=True,
+    metavar="MINUTES",
+    help="Begin no more rounds after this time.",
+)
+@click.option(
+    "--time-limit",
+    type=click.FloatRange(0, min_open=True),
+    default=300,
+    show_default=True,
+    metavar="SECONDS",
+    help="End a run that takes longer.",
+)
+@click.option(
+    "--steps", type=click.IntRange(3), metavar="N", help="Steps to measure in a run.  [default: about 10 seconds]"
+)
+@click.option("--apply", "apply_", is_flag=True, help="Write what was kept into the working tree, if it is clean.")
+@click.option("--patch-out", metavar="FILE", help="Write what was kept as one patch.")
+@click.option("--logdir", type=FILE, metavar="DIR", help="Folder for the traces.  [default: traceopt-logs/NAME]")
+@click.option("--name", help="Name of this try's folder in the log folder.  [default: script and time]")
+@click.option(
+    "--preset",
+    type=click.Choice(["standard", "quick", "long", "timing"]),
+    help="What to record of the baseline, as in traceopt run.  [default: standard]",
+)
+@click.option(
+    "--step-on",
+    metavar="WHAT",
+    help="What ends a step: batch, update, backward, forward or module:function.  [default: detected]",
+)
+@json_option("result document")
+@report_options
+@pull_request_options
+@baseline_options
+@workload_options
+@config_option
+@quiet_option
+@debug_option
+@click.pass_context
+def try_(
+    context: click.Context,
+    /,
+    command: tuple[str, ...],
+    module: bool,
+    fixes: tuple[str, ...],
+    top: int | None,
+    each: bool,
+    patches: tuple[Path, ...],
+    revisions: tuple[str, ...],
+    variables: tuple[str, ...],
+    arguments: tuple[str, ...],
+    budget: float,
+    time_limit: float,
+    steps: int | None,
+    apply_: bool,
+    patch_out: str | None,
+    logdir: Path | None,
+    name: str | None,
+    preset: str | None,
+    step_on: str | None,
+    json_path: str | None,
+    html: str | None,
+    no_html: bool,
+    pull_request: PullRequest,
+    gating: Gating,
+    config_path: Path | None,
+    quiet: bool,
+    **workload: Any,
+) -> None:
+    """Make the fixes of the plan, run them, and measure what they gain.
+
+    \b
+    traceopt try train.py --epochs 3
+    traceopt try --patch faster.diff --env OMP_NUM_THREADS=4 train.py
+    traceopt try -- torchrun --nproc-per-node 8 train.py
+
+    Your files stay as they are: every run starts in a copy of the source. Each fix is tried on top of those that proved
+    themselves. Runs with and without a change alternate, without a profiler. With changes of your own, fixes of the
+    plan are only tried if you ask for them with --fix or --top.
+    """
+    from traceopt import run_script, try_script
+    from traceopt.trying import outcome as trying_outcome
+    from traceopt.trying.workspace import Command
+
+    own = _own_changes(patches, revisions, variables, arguments)
+    config = configuration(config_path, **workload)
+    check_all_writable(html, json_path if json_path != "-" else None, patch_out)
+    pull_request.check()
+    debug = context.obj["debug"]
+    gating.prepare(config, debug=debug)
+    if apply_:
+        trying_outcome.check_clean(Path.cwd())
+    settings = run_script.settings(
+        command, module, logdir, name, step_on=step_on, stop_after=True, time_limit=120.0, preset=preset
+    )
+    wanted = try_script.Wanted(
+        own,
+        fixes,
+        TOP if top is None else top,
+        bool(fixes) or top is not None or not own,
+        each,
+        steps,
+        60 * budget,
+        time_limit,
+    )
+
+    def analyze(paths: Sequence[str], source: Sequence[Path]) -> Result:
+        return analyzed(paths, config, source, debug=debug, quiet=True)
+
+    outcome = try_script.try_script(
+        Command(command, module, Path.cwd(), step_on), settings, wanted, analyze, quiet=quiet
+    )
+    result = outcome.result
+    source = run_script.source_folders(command)
+    html_path = None
+    if result is not None:
+        inputs = result.run.paths
+        gating.judge(result, inputs)
+        if not no_html and config.html is not False:
+            html_path = html or str(settings.folder / "report.html")
+            write_html(html_path, result, inputs)
+        pull_request.write(result, gating, source, inputs, quiet=quiet)
+    else:
+        gating.not_judged("nothing was recorded")
+    if json_path is not None:
+        data = try_script.document_of(outcome).to_json()
+        emit(data) if json_path == "-" else write_output(json_path, data, [])
+    if json_path != "-":
+        _print(outcome, html_path)
+    if not outcome.signal_exit_code:
+        _keep(outcome, apply_, patch_out, quiet=quiet)
+    gating.report(None, on_stdout=json_path != "-")
+    context.exit(outcome.signal_exit_code or gating.exit_code)
+
+
+def _own_changes(
+    patches: Sequence[Path], revisions: Sequence[str], variables: Sequence[str], arguments: Sequence[str]
+) -> list[Change]:
+    from traceopt.trying import changes
+
+    return [
+        *map(changes.patch_change, patches),
+        *map(changes.environment_change, variables),
+        *map(changes.arguments_change, arguments),
+        *map(changes.revision_change, revisions),
+    ]
+
+
+def _print(outcome: Outcome, html_path: str | None) -> None:
+    from traceopt.reports.text.trial_terminal import render_trial
+
+    if outcome.result is not None:
+        emit(rendered(outcome.result, "text", None, html_path))
+    else:
+        emit(render_trial(outcome.tried, **terminal(None)))
+
+
+def _keep(outcome: Outcome, apply_: bool, patch_out: str | None, *, quiet: bool) -> None:
+    """Writes the patch of what was kept, and says which changes it does not have."""
+    from traceopt.trying.outcome import apply_patch
+    from traceopt.trying.source_copy import repository_of
+
+    if not (apply_ or patch_out):
+        return
+    without = [change.name for change in outcome.kept if change.finding is None and change.diff is None]
+    if not outcome.patch:
+        done = "nothing that was kept has a patch" if without else "nothing was kept"
+        text = f"{done}, so no file was changed"
+    elif apply_:
+        root = repository_of(Path.cwd())
+        files = apply_patch(root, outcome.patch) if root is not None else []
+        text = f"changed {', '.join(map(visible, files))}"
+    if patch_out is not None and outcome.patch:
+        write_output(patch_out, outcome.patch.encode(), [])
+        text = f"{visible(patch_out)} has all that was kept" if not apply_ else text
+    if not quiet:
+        click.echo(f"traceopt: {text}", err=True)
+        if without:
+            click.echo(f"traceopt: without a patch, for you to make: {', '.join(map(visible, without))}", err=True)

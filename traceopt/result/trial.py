@@ -1,0 +1,89 @@
+"""Changes that `traceopt try` made, ran and measured."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from msgspec import Struct, field
+
+from traceopt.result.field_notes import note
+
+ChangeKind = Literal["fix", "patch", "revision", "environment", "arguments", "all"]
+Via = Literal["patch", "runtime", "revision", "environment", "arguments"]
+TrialVerdict = Literal["keep", "no_gain", "slower", "trains_differently", "fails", "not_tried"]
+LossVerdict = Literal["identical", "close", "drifts", "unknown"]
+
+
+class TriedRound(Struct, frozen=True):
+    """One run of each side, one after the other."""
+
+    before_us: Annotated[float, note("typical step without the change", "us")]
+    after_us: Annotated[float, note("typical step with the change", "us")]
+    disturbed: Annotated[str | None, note("why the round does not count; null: it counts")] = None
+
+
+class ComparedLosses(Struct, frozen=True):
+    """Whether the script trains the same with the change: the losses of the first steps of both sides."""
+
+    verdict: Annotated[
+        LossVerdict,
+        note(
+            "identical: every bit; close: within `within_share`; drifts: from `from_step` on; unknown: no loss was seen"
+        ),
+    ]
+    within_share: Annotated[float | None, note("largest difference, as a part of the loss", "share")] = None
+    usual_share: Annotated[float | None, note("the same between runs without the change; null: not known", "share")] = (
+        None
+    )
+    from_step: Annotated[int | None, note("first step, from 0, with a larger difference than usual")] = None
+    before: Annotated[list[float], note("losses without the change, one per step, from step 0")] = field(
+        default_factory=list
+    )
+    after: Annotated[list[float], note("losses with the change")] = field(default_factory=list)
+
+
+class PeakMemory(Struct, frozen=True):
+    """Peak memory of a process, the largest of all ranks."""
+
+    where: Annotated[Literal["device", "host"], note("device: tensors on the GPU; host: resident memory")]
+    before_bytes: Annotated[int, note("without the change", "bytes")]
+    after_bytes: Annotated[int, note("with the change", "bytes")]
+
+
+class TriedChange(Struct, frozen=True):
+    """A change, what was predicted of it, and what was measured on this machine."""
+
+    name: Annotated[str, note("code of the rule, or the change as it was given")]
+    kind: Annotated[ChangeKind, note("where the change comes from; all: every change that was kept, together")]
+    title: Annotated[str, note("what was changed")]
+    via: Annotated[Via, note("how it was made; runtime: by a setting that was changed while the script started")]
+    verdict: Annotated[
+        TrialVerdict,
+        note(
+            "keep: faster, and it trains the same; no_gain: no difference that could be told from noise; slower; "
+            "trains_differently: faster, but the losses drift; fails: it could not be made or did not run; not_tried"
+        ),
+    ]
+    on_top_of: Annotated[list[str], note("changes that both sides have")] = field(default_factory=list)
+    reason: Annotated[str | None, note("why it failed or was not tried, or what limits the measurement")] = None
+    output: Annotated[list[str], note("last lines of a script that failed")] = field(default_factory=list)
+    predicted_us: Annotated[float | None, note("predicted gain per step; null: no prediction", "us")] = None
+    predicted_low_us: Annotated[float | None, note("predicted gain, at least", "us")] = None
+    predicted_high_us: Annotated[float | None, note("predicted gain, at most", "us")] = None
+    before_us: Annotated[float | None, note("step without the change; null: not measured", "us")] = None
+    after_us: Annotated[float | None, note("step with the change; null: not measured", "us")] = None
+    gain_share: Annotated[float | None, note("measured gain as a part of the step; below 0: slower", "share")] = None
+    low_share: Annotated[float | None, note("gain, at least: the end of the 99 % interval", "share")] = None
+    high_share: Annotated[float | None, note("gain, at most: the end of the 99 % interval", "share")] = None
+    rounds: Annotated[list[TriedRound], note("runs in the order in which they were made")] = field(default_factory=list)
+    losses: Annotated[ComparedLosses | None, note("whether it trains the same")] = None
+    memory: Annotated[PeakMemory | None, note("peak memory of both sides; null: not known")] = None
+    seeded_by: Annotated[
+        Literal["script", "traceopt"] | None, note("who fixed the random seeds, in the same way on both sides")
+    ] = None
+    patch: Annotated[str | None, note("the change as a unified diff; null: it has none")] = None
+
+    @property
+    def gain_us(self) -> float | None:
+        """Measured gain per step."""
+        return None if self.before_us is None or self.after_us is None else self.before_us - self.after_us

@@ -1,0 +1,202 @@
+"""Runs `traceopt try`: records a baseline, makes the plan's fixes and the user's changes, and measures them."""
+
+from __future__ import annotations
+
+import math
+import os
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import click
+import msgspec
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from traceopt.capture.settings import Settings
+from traceopt.errors import OutputError, TraceoptError, one_line
+from traceopt.output import StderrProgress
+from traceopt.result.document import Result, Tool
+from traceopt.result.quantities import counted
+from traceopt.result.serialization import to_indented_json
+from traceopt.result.trial import TriedChange
+from traceopt.run_script import LOGDIR, remarks
+from traceopt.trying import history
+from traceopt.trying.changes import Change, NotTried, changes_of, with_unique_names
+from traceopt.trying.interruption import Interruption, SignalError
+from traceopt.trying.session import Progress, Session, not_made
+from traceopt.trying.workspace import Command, Limits, Workspace
+from traceopt.version import __version__
+
+RUN_S = 10.0  # a run measures steps for about this long
+LEAST_STEPS, MOST_STEPS, USUAL_STEPS = 20, 200, 50
+SETTLE_STEPS = 5  # at the start of each run; not measured
+
+Analyze = Callable[[Sequence[str], Sequence[Path]], Result]
+
+
+class Wanted(Struct, frozen=True):
+    """What to try. `own` are the user's changes. `fixes`: codes; without them, the first `top` rows of the plan.
+
+    `with_plan`: whether fixes are tried at all. `steps` None: as many as fit into about ten seconds.
+    """
+
+    own: list[Change]
+    fixes: tuple[str, ...]
+    top: int
+    with_plan: bool
+    each: bool
+    steps: int | None
+    budget_s: float
+    time_limit_s: float
+
+
+class Outcome(Struct):
+    """What was found, also if a signal ended it. `patch` has all changes that were kept and have one."""
+
+    result: Result | None = None
+    tried: list[TriedChange] = field(default_factory=list)
+    patch: str = ""
+    kept: list[Change] = field(default_factory=list)
+    signal_exit_code: int = 0
+
+
+class TriedOnly(Struct, frozen=True):
+    """The document of a try without a recording."""
+
+    tool: Tool
+    tried: list[TriedChange]
+
+    def to_json(self) -> bytes:
+        return to_indented_json(self)
+
+
+def document_of(outcome: Outcome) -> Result | TriedOnly:
+    return outcome.result if outcome.result is not None else TriedOnly(Tool("traceopt", __version__), outcome.tried)
+
+
+def try_script(command: Command, settings: Settings, wanted: Wanted, analyze: Analyze, *, quiet: bool) -> Outcome:
+    """Raises TraceoptError if the script cannot be run or copied. A signal ends it with what was measured so far."""
+    outcome = Outcome()
+    progress = StderrProgress(enabled=sys.stderr.isatty() and not quiet)
+    keep_out_of_git(settings.folder)
+    with progress, Interruption() as interruption:
+        try:
+            with Workspace(command, settings.folder, interruption) as workspace:
+                _try(outcome, workspace, settings, wanted, analyze, progress, quiet=quiet)
+        except SignalError:
+            pass
+        outcome.signal_exit_code = interruption.exit_code
+    if outcome.result is not None:
+        outcome.result = replace(outcome.result, tried=outcome.tried)
+    _remember(outcome, command, settings.folder)
+    return outcome
+
+
+def _try(
+    outcome: Outcome,
+    workspace: Workspace,
+    settings: Settings,
+    wanted: Wanted,
+    analyze: Analyze,
+    progress: StderrProgress,
+    *,
+    quiet: bool,
+) -> None:
+    for change in wanted.own:
+        if change.revision is not None:
+            workspace.add_revision(change.revision)
+    began = time.monotonic()
+    progress("recording the baseline")
+    code, recorded, output = workspace.record(settings)
+    if code and not recorded.traces:
+        lines = "".join(f"\n    {line}" for line in output)
+        raise _ScriptError(f"the script ended with exit code {code}, without a change:{lines}")
+    for line in remarks(recorded, quiet=quiet):
+        click.echo(f"traceopt: {one_line(line)}", err=True)
+    changes, left = list[Change](), list[NotTried]()
+    if recorded.traces:
+        progress("analyzing the baseline")
+        result = analyze([str(path) for path in recorded.traces], workspace.source_folders)
+        outcome.result = msgspec.json.decode(workspace.as_of_the_user(result.to_json()), type=Result)
+        if wanted.with_plan:
+            changes, left = changes_of(outcome.result, wanted.fixes, wanted.top)
+    elif not wanted.own:
+        raise _ScriptError("there is no recording, so there are no fixes to try")
+    changes = with_unique_names([*changes, *wanted.own])
+    limits = Limits(_steps(wanted, outcome.result), SETTLE_STEPS, wanted.time_limit_s)
+    session = Session(
+        lambda made: workspace.measure(made, limits),
+        budget_s=max(1.0, wanted.budget_s - (time.monotonic() - began)),
+        each=wanted.each,
+        tell=_teller(progress, quiet=quiet),
+    )
+    try:
+        session.try_all(changes)
+    finally:
+        outcome.tried = [*session.tried, *map(not_made, left)]
+        outcome.kept = session.kept
+        outcome.patch = workspace.patch_of(session.kept)
+
+
+class _ScriptError(TraceoptError):
+    """The output of the script, line by line, is part of the message."""
+
+    def __init__(self, message: str) -> None:
+        Exception.__init__(self, message)
+
+
+def _steps(wanted: Wanted, result: Result | None) -> int:
+    """Steps of a run, with those that are not measured."""
+    if wanted.steps is not None:
+        return wanted.steps + SETTLE_STEPS
+    typical_us = result.step.typical_us if result is not None and result.step.source != "window" else None
+    if not typical_us:
+        return USUAL_STEPS + SETTLE_STEPS
+    return min(MOST_STEPS, max(LEAST_STEPS, math.ceil(RUN_S * 1e6 / typical_us))) + SETTLE_STEPS
+
+
+def _teller(progress: StderrProgress, *, quiet: bool) -> Callable[[Progress], None]:
+    """A line that is replaced on a terminal; elsewhere, one line for each change."""
+
+    def tell(now: Progress) -> None:
+        left = f"at most {max(1, round(now.left_s / 60))} min left"
+        rounds = f", {counted(now.rounds, 'round')}" if now.rounds else ""
+        text = one_line(f"trying {now.number} of {now.count}: {now.name}{rounds}; {left}", 100)
+        if sys.stderr.isatty():
+            progress(text)
+        elif not quiet and not now.rounds:
+            click.echo(f"traceopt: {text}", err=True)
+
+    return tell
+
+
+def keep_out_of_git(folder: Path) -> None:
+    """Creates the folder of the logs; git ignores a new one, so that git status stays as it was. Raises OutputError."""
+    top = folder.parent if folder.parent.name == LOGDIR else folder
+    try:
+        new = not top.exists()
+        folder.mkdir(parents=True, exist_ok=True)
+        if new or top.name == LOGDIR:
+            ignore = top / ".gitignore"
+            if not ignore.exists():
+                ignore.write_text("*\n", encoding="utf-8")
+    except OSError as error:
+        raise OutputError(f"cannot write to the log folder {folder}: {error.strerror or error}") from error
+
+
+def _remember(outcome: Outcome, command: Command, folder: Path) -> None:
+    device = outcome.result.run.device if outcome.result is not None else None
+    attempts = history.attempts_of(
+        outcome.tried,
+        time=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        script=os.path.basename(next((word for word in command.words if word.endswith(".py")), command.words[0])),
+        device=None if device is None else device.name or device.vendor,
+    )
+    if attempts:
+        history.append(history_file(folder), attempts)
+
+
+def history_file(folder: Path) -> Path:
+    return (folder.parent if folder.parent.name == LOGDIR else folder) / history.FILE

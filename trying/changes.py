@@ -1,0 +1,185 @@
+"""What can be tried: the fixes of a report, and changes that the user names."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct, field
+
+from traceopt.errors import ConfigError, InputError, one_line, suggestion
+from traceopt.result.document import Result
+from traceopt.result.finding import Finding
+from traceopt.result.trial import ChangeKind, Via
+
+MOST_PATCH_BYTES = 8 << 20
+_WORKERS = re.compile(r"\bnum_workers\s*=\s*(\d{1,3})\b")
+_VARIABLE = re.compile(r"(PYTORCH_CUDA_ALLOC_CONF|PYTORCH_ALLOC_CONF|OMP_NUM_THREADS)=(\S+)")
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+# Settings that have the effect of a fix and can be changed while the script starts (capture/script/switches.py).
+_SWITCHES: dict[str, dict[str, Any]] = {
+    "CV003": {"cudnn_benchmark": True},
+    "DL003": {"pin_memory": True},
+    "DL006": {"persistent_workers": True},
+    "OP001": {"fused_optimizer": True},
+    "OP002": {"fused_optimizer": True},
+    "PY001": {"gc_freeze": True},
+    "TC002": {"tf32": True},
+}
+
+
+class Prediction(Struct, frozen=True):
+    """What a fix should save per step, in microseconds."""
+
+    us: float
+    low_us: float
+    high_us: float
+
+
+class Change(Struct, frozen=True):
+    """One thing to try. What it changes is in the fields that are set; a `finding` has a patch of its own."""
+
+    name: str
+    kind: ChangeKind
+    title: str
+    via: Via
+    finding: Finding | None = None
+    diff: str | None = None
+    revision: str | None = None
+    switches: dict[str, Any] = field(default_factory=dict)
+    environment: dict[str, str] = field(default_factory=dict)
+    arguments: tuple[str, ...] = ()
+    alone: Prediction | None = None
+    in_plan: Prediction | None = None  # on top of the fixes above it
+    needs: tuple[str, ...] = ()  # changes without which it saves little
+
+
+class NotTried(Struct, frozen=True):
+    """A fix that cannot be made without a person."""
+
+    code: str
+    title: str
+    reason: str
+
+
+def changes_of(result: Result, codes: Sequence[str], top: int | None) -> tuple[list[Change], list[NotTried]]:
+    """The fixes to try, in the plan's order: those of `codes`, or else the first `top` of the plan.
+
+    Without a plan, the findings with a saving take its place. Raises ConfigError for a code that was not found.
+    """
+    rows = {row.finding: row for row in result.plan}
+    priced = [index for index, finding in enumerate(result.findings) if finding.saving is not None]
+    if codes:
+        known = {finding.code for finding in result.findings} | {finding.name for finding in result.findings}
+        for code in codes:
+            if code not in known:
+                hint = suggestion(code, known) or f"; found: {', '.join(sorted(f.code for f in result.findings))}"
+                raise ConfigError(f"--fix {code}: not found in this run{hint if known else ''}")
+        chosen = [i for i, finding in enumerate(result.findings) if finding.code in codes or finding.name in codes]
+    else:
+        chosen = (list(rows) or priced)[:top]
+    names = _unique(result.findings[index].code for index in chosen)
+    name_of = dict(zip(chosen, names, strict=True))
+    changes, left = list[Change](), list[NotTried]()
+    for index in chosen:
+        finding, row = result.findings[index], rows.get(index)
+        saving = finding.saving
+        alone = Prediction(saving.est_us, saving.low_us, saving.high_us) if saving is not None else None
+        in_plan = Prediction(row.saving_us, row.low_us, row.high_us) if row is not None else None
+        needs = tuple(name_of[result.plan[n - 1].finding] for n in row.needs) if row is not None else ()
+        made = _made(finding)
+        if made is None:
+            reason = "it has no patch, and no setting has its effect"
+            left.append(NotTried(name_of[index], finding.title, reason))
+            continue
+        via, switches, environment = made
+        changes.append(
+            Change(
+                name_of[index],
+                "fix",
+                finding.title,
+                via,
+                finding=finding if via == "patch" else None,
+                switches=switches,
+                environment=environment,
+                alone=alone,
+                in_plan=in_plan,
+                needs=tuple(name for name in needs if name),
+            )
+        )
+    return changes, left
+
+
+def _made(finding: Finding) -> tuple[Via, dict[str, Any], dict[str, str]] | None:
+    """How a fix can be made: by its patch, or else by a setting that has its effect. None: only by a person."""
+    if finding.fix.patch:
+        return "patch", {}, {}
+    code = finding.fix.code or ""
+    if finding.code == "DL001" and (workers := _WORKERS.search(code)):
+        return "runtime", {"loader_workers": int(workers[1]), "persistent_workers": True}, {}
+    if finding.code in _SWITCHES:
+        return "runtime", _SWITCHES[finding.code], {}
+    variables = dict(_VARIABLE.findall(code))
+    return ("runtime", {}, variables) if variables else None
+
+
+def patch_change(path: Path) -> Change:
+    """Raises InputError for a file that cannot be read or has no diff."""
+    try:
+        if path.stat().st_size > MOST_PATCH_BYTES:
+            raise InputError(f"cannot read {path}: it is larger than {MOST_PATCH_BYTES >> 20} MiB")
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror or error}") from error
+    except ValueError as error:
+        raise InputError(f"cannot read {path}: it is not UTF-8") from error
+    if not re.search(r"^(\+\+\+ |diff --git |rename from )", text, re.MULTILINE):
+        raise InputError(f"cannot read {path}: it is not a diff; write one with git diff")
+    return Change(path.name, "patch", f"the patch {one_line(path.name)}", "patch", diff=text)
+
+
+def revision_change(revision: str) -> Change:
+    """Raises ConfigError for a name that git would take for an option."""
+    if not revision or revision.startswith("-") or not revision.isprintable():
+        raise ConfigError(f"--against {revision}: expected a commit, branch or tag")
+    return Change(revision, "revision", f"the source of {revision}", "revision", revision=revision)
+
+
+def environment_change(text: str) -> Change:
+    """Raises ConfigError if the text is not NAME=VALUE."""
+    name, equals, value = text.partition("=")
+    if not equals or not _NAME.fullmatch(name) or "\0" in value:
+        raise ConfigError(f"--env {text}: expected NAME=VALUE")
+    return Change(text, "environment", f"with {one_line(text)}", "environment", environment={name: value})
+
+
+def arguments_change(text: str) -> Change:
+    """Raises ConfigError if a quote is not closed or there are no arguments."""
+    try:
+        words = shlex.split(text)
+    except ValueError as error:
+        raise ConfigError(f"--args {text}: {error}") from error
+    if not words:
+        raise ConfigError("--args: expected the arguments to add to the command")
+    return Change(text, "arguments", f"with the arguments {one_line(text)}", "arguments", arguments=tuple(words))
+
+
+def with_unique_names(changes: Sequence[Change]) -> list[Change]:
+    from msgspec.structs import replace
+
+    names = _unique(change.name for change in changes)
+    return [replace(change, name=name) for change, name in zip(changes, names, strict=True)]
+
+
+def _unique(names: Iterable[str]) -> list[str]:
+    """Names that occur again get a number: OP001, OP001 (2)."""
+    seen: dict[str, int] = {}
+    out = []
+    for name in names:
+        seen[name] = seen.get(name, 0) + 1
+        out.append(name if seen[name] == 1 else f"{name} ({seen[name]})")
+    return out

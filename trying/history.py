@@ -1,0 +1,125 @@
+"""`tried.jsonl`: every prediction with the gain that was measured, one line each, and how well they agree."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from statistics import median
+
+import msgspec
+from msgspec import Struct
+
+from traceopt.errors import InputError, OutputError
+from traceopt.result.serialization import to_json
+from traceopt.result.trial import TriedChange
+
+FILE = "tried.jsonl"
+MOST_BYTES = 256 << 20
+
+
+class Attempt(Struct, frozen=True):
+    """One line. Times are microseconds per step; the gain is between `gain_low_us` and `gain_high_us` (99 %)."""
+
+    time: str
+    script: str
+    code: str
+    via: str
+    verdict: str
+    predicted_us: float
+    predicted_low_us: float
+    predicted_high_us: float
+    before_us: float
+    gain_us: float
+    gain_low_us: float
+    gain_high_us: float
+    device: str | None = None
+
+
+class Agreement(Struct, frozen=True):
+    """Predicted against measured gains of a rule; shares are of the step without the change.
+
+    `median_error_share`: the median of predicted minus measured gain. `covered`: the attempts whose interval touches
+    that of the prediction.
+    """
+
+    code: str
+    attempts: int
+    median_error_share: float
+    median_absolute_error_share: float
+    covered: int
+
+
+def attempts_of(tried: Iterable[TriedChange], *, time: str, script: str, device: str | None) -> list[Attempt]:
+    """The changes that have both a prediction and a measurement."""
+    found = []
+    for row in tried:
+        numbers = (
+            row.predicted_us, row.predicted_low_us, row.predicted_high_us,
+            row.before_us, row.gain_us, row.low_share, row.high_share,
+        )  # fmt: skip
+        if any(number is None for number in numbers):
+            continue
+        predicted, low, high, before, gain, low_share, high_share = (number or 0.0 for number in numbers)
+        found.append(
+            Attempt(
+                time,
+                script,
+                row.name.partition(" ")[0],
+                row.via,
+                row.verdict,
+                predicted,
+                low,
+                high,
+                before,
+                round(gain, 3),
+                round(low_share * before, 3),
+                round(high_share * before, 3),
+                device,
+            )
+        )
+    return found
+
+
+def append(path: Path, attempts: Sequence[Attempt]) -> None:
+    """Adds lines to the file, each in one write. Raises OutputError."""
+    try:
+        with path.open("ab", buffering=0) as file:
+            for attempt in attempts:
+                file.write(to_json(attempt) + b"\n")
+    except OSError as error:
+        raise OutputError(f"cannot write {path}: {error.strerror or error}") from error
+
+
+def read(path: Path) -> tuple[list[Attempt], int]:
+    """The attempts in a file, and the number of lines that cannot be read. Raises InputError."""
+    try:
+        if os.path.getsize(path) > MOST_BYTES:
+            raise InputError(f"cannot read {path}: it is larger than {MOST_BYTES >> 20} MiB")
+        lines = path.read_bytes().splitlines()
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror or error}") from error
+    attempts, odd = [], 0
+    for line in filter(None, lines):
+        try:
+            attempts.append(msgspec.json.decode(line, type=Attempt))
+        except msgspec.DecodeError:  # cut off by a full disk
+            odd += 1
+    return attempts, odd
+
+
+def agreements(attempts: Sequence[Attempt]) -> list[Agreement]:
+    """One for each rule, by code."""
+    by_code: dict[str, list[Attempt]] = {}
+    for attempt in attempts:
+        if attempt.before_us > 0:
+            by_code.setdefault(attempt.code, []).append(attempt)
+    return [_agreement(code, ones) for code, ones in sorted(by_code.items())]
+
+
+def _agreement(code: str, attempts: Sequence[Attempt]) -> Agreement:
+    errors = [(one.predicted_us - one.gain_us) / one.before_us for one in attempts]
+    covered = sum(
+        one.predicted_low_us <= one.gain_high_us and one.gain_low_us <= one.predicted_high_us for one in attempts
+    )
+    return Agreement(code, len(attempts), round(median(errors), 6), round(median(map(abs, errors)), 6), covered)

@@ -1,0 +1,125 @@
+"""Measures two sides in rounds, A B A B ..., until the difference is known well enough or the time is over."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from msgspec import Struct
+
+from traceopt.comparison.noise import step_change
+from traceopt.result.comparison import StepChange
+from traceopt.result.trial import TriedRound
+from traceopt.trying.measured_run import Failure, MeasuredRun
+
+LEAST_ROUNDS = 2
+MOST_ROUNDS = 40
+ENOUGH_SHARE = 1 / 3  # of the predicted gain: an interval this narrow settles it
+MOST_WANTED = 0.5  # of the step: a larger prediction asks for no wider interval
+SETTLED_WIDTH = 0.01  # of the step: where nothing was predicted, an interval this narrow settles it
+MORE_WAIT = 0.05  # of the run: a training thread that waited this much longer than usual for a core was disturbed
+LOWER_CLOCK = 0.05  # of the highest clock of a side's runs
+ALSO_BUSY = "too few undisturbed rounds: other programs used the machine"
+
+Run = Callable[[], "MeasuredRun | Failure"]
+
+
+class Rounds(Struct, frozen=True):
+    """What both sides measured. `failed` is the side ("before" or "after") whose run failed, and how."""
+
+    before: list[MeasuredRun]
+    after: list[MeasuredRun]
+    failed: tuple[str, Failure] | None = None
+    wanted_us: float | None = None
+
+    @property
+    def disturbed(self) -> list[str | None]:
+        """For each round, why it does not count; None if it does."""
+        of_sides = zip(_disturbances(self.before), _disturbances(self.after), strict=True)
+        return [before or after for before, after in of_sides]
+
+    @property
+    def counted(self) -> list[int]:
+        """The rounds that count: the undisturbed ones, or all of them if these are too few."""
+        quiet = [index for index, why in enumerate(self.disturbed) if why is None]
+        return quiet if len(quiet) >= LEAST_ROUNDS else list(range(len(self.before)))
+
+    @property
+    def busy(self) -> bool:
+        """Whether disturbed rounds had to count."""
+        return any(self.disturbed[index] is not None for index in self.counted)
+
+    def change(self) -> StepChange:
+        before, after = ([side[index].steps_us for index in self.counted] for side in (self.before, self.after))
+        return step_change(before, after, in_turn=True)
+
+    @property
+    def settled(self) -> bool:
+        """Whether more rounds would not change the answer.
+
+        The interval is narrower than a third of the predicted gain, or of the measured one where nothing was predicted
+        or the gain is larger. Disturbed rounds are repeated first.
+        """
+        if len(self.counted) < LEAST_ROUNDS or self.busy:
+            return False
+        change = self.change()
+        if change.low_share is None or change.high_share is None or change.base_us is None:
+            return False
+        width = change.high_share - change.low_share
+        wanted = SETTLED_WIDTH
+        if self.wanted_us is not None:
+            wanted = ENOUGH_SHARE * min(self.wanted_us / change.base_us, MOST_WANTED)
+        clear = change.verdict in ("faster", "slower")
+        return width <= (max(wanted, ENOUGH_SHARE * abs(change.change_share or 0.0)) if clear else wanted)
+
+    def rows(self) -> list[TriedRound]:
+        rows = zip(self.before, self.after, self.disturbed, strict=True)
+        return [TriedRound(round(b.step_us, 3), round(a.step_us, 3), why) for b, a, why in rows]
+
+
+def measure(
+    before: Run,
+    after: Run,
+    *,
+    wanted_us: float | None,
+    time_left: Callable[[], float],
+    finished_round: Callable[[Rounds], None] = lambda _: None,
+) -> Rounds:
+    """Alternates both sides. `wanted_us` is the predicted gain per step, `time_left` the seconds left for these rounds.
+
+    The first two rounds are made in any case, and no round is begun that would take longer than the time left. Signals
+    end it: they raise in the runs, and `finished_round` has been given all that is known.
+    """
+    rounds = Rounds([], [], wanted_us=wanted_us)
+    longest_s = 0.0
+    while len(rounds.before) < MOST_ROUNDS and not rounds.settled:
+        left_s = time_left()
+        if len(rounds.before) >= LEAST_ROUNDS and left_s < longest_s:
+            break
+        first = before()
+        if isinstance(first, Failure):
+            return Rounds(rounds.before, rounds.after, ("before", first), wanted_us)
+        second = after()
+        if isinstance(second, Failure):
+            return Rounds(rounds.before, rounds.after, ("after", second), wanted_us)
+        rounds = Rounds([*rounds.before, first], [*rounds.after, second], None, wanted_us)
+        longest_s = max(longest_s, left_s - time_left())
+        finished_round(rounds)
+    return rounds
+
+
+def _disturbances(side: Sequence[MeasuredRun]) -> list[str | None]:
+    """Compared with the calmest run of the same side, as a script may crowd its cores by itself."""
+    waits = [run.core_wait_share for run in side if run.core_wait_share is not None]
+    clocks = [run.clock_share for run in side if run.clock_share is not None]
+    least_wait, best_clock = min(waits, default=0.0), max(clocks, default=1.0)
+    return [_disturbance(run, least_wait, best_clock) for run in side]
+
+
+def _disturbance(run: MeasuredRun, least_wait: float, best_clock: float) -> str | None:
+    if run.core_wait_share is not None and run.core_wait_share > least_wait + MORE_WAIT:
+        return "other programs held the cores"
+    if run.throttled is not None:
+        return f"the GPU was throttled: {run.throttled}"
+    if run.clock_share is not None and run.clock_share < best_clock - LOWER_CLOCK:
+        return "the clock of the GPU dropped"
+    return None

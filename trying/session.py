@@ -1,0 +1,224 @@
+"""The course of `traceopt try`: each change on top of those that proved themselves, or each alone."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from traceopt.errors import one_line
+from traceopt.result.comparison import StepChange
+from traceopt.result.quantities import percent
+from traceopt.result.trial import PeakMemory, TrialVerdict, TriedChange
+from traceopt.trying.changes import Change, NotTried, Prediction
+from traceopt.trying.interruption import SignalError
+from traceopt.trying.losses import compare_losses
+from traceopt.trying.measured_run import Failure, MeasuredRun
+from traceopt.trying.rounds import ALSO_BUSY, Rounds, measure
+
+LEAST_GAIN = 0.01  # of the step: less is not worth a change, whatever the statistics say
+UNSEEN_SHARE = 0.05  # of the step: if the runs hide a gain of this size, "no gain" says so
+BUDGET_SPENT = "the time budget is spent"
+BASELINE_FAILED = "the script without the change failed"
+
+
+class Runner(Protocol):
+    """Runs the script with some changes."""
+
+    def __call__(self, changes: Sequence[Change], /) -> MeasuredRun | Failure:
+        """Raises SignalError."""
+
+
+class Progress(Struct, frozen=True):
+    """The change that is measured, its number among `count`, the rounds that are done, and the seconds left."""
+
+    name: str
+    number: int
+    count: int
+    rounds: int
+    left_s: float
+
+
+class Session:
+    """Tries changes one after the other. `tried` grows while it does, and keeps what was measured if it is ended."""
+
+    def __init__(
+        self,
+        run: Runner,
+        *,
+        budget_s: float,
+        each: bool = False,
+        tell: Callable[[Progress], None] = lambda _: None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._run = run
+        self._each = each
+        self._tell = tell
+        self._clock = clock
+        self._until = clock() + budget_s
+        self.tried: list[TriedChange] = []
+        self.kept: list[Change] = []
+
+    def try_all(self, changes: Sequence[Change]) -> None:
+        """Raises SignalError; `tried` then has a row for each change all the same."""
+        done = 0
+        try:
+            for change in changes:
+                self._try(change, done + 1, len(changes))
+                done += 1
+            if len(self.kept) > 1 and not self._each and self._left_s() > 0:
+                self._try_together()
+        except SignalError:
+            names = {row.name for row in self.tried}
+            self.tried += [_row(one, [], None, "not_tried", "interrupted") for one in changes if one.name not in names]
+            raise
+
+    def _try(self, change: Change, number: int, count: int) -> None:
+        if self._left_s() <= 0 and self.tried:
+            self.tried.append(_row(change, self._base(change), None, "not_tried", BUDGET_SPENT))
+            return
+        until = self._clock() + max(0.0, self._left_s()) / (count - number + 1)
+        base = self._base(change)
+        row = self._measured(change, base, number, count, until)
+        self.tried.append(row)
+        if row.verdict == "keep" and change.revision is None:
+            self.kept.append(change)
+
+    def _try_together(self) -> None:
+        """All that was kept against the script as it was: gains that were measured one on top of another."""
+        names = [change.name for change in self.kept]
+        title = f"{' + '.join(names)} together"
+        together = Change("all kept", "all", title, "patch")
+        row = self._measured(together, [], 1, 1, self._until, self.kept)
+        self.tried.append(row)
+
+    def _base(self, change: Change) -> list[Change]:
+        """What both sides of the change have. Another revision may lack the lines that a fix changes."""
+        return [] if self._each or change.revision is not None else list(self.kept)
+
+    def _measured(
+        self, change: Change, base: list[Change], number: int, count: int, until: float, made: Sequence[Change] = ()
+    ) -> TriedChange:
+        predicted = prediction_of(change, base)
+        after = list(made) or [*base, change]
+        known = Rounds([], [])
+
+        def note(rounds: Rounds) -> None:
+            nonlocal known
+            known = rounds
+            self._tell(Progress(change.name, number, count, len(rounds.before), max(0.0, self._left_s())))
+
+        self._tell(Progress(change.name, number, count, 0, max(0.0, self._left_s())))
+        try:
+            rounds = measure(
+                lambda: self._run(base),
+                lambda: _checked(self._run(after), change),
+                wanted_us=predicted.us if predicted is not None else None,
+                time_left=lambda: until - self._clock(),
+                finished_round=note,
+            )
+        except SignalError:
+            if known.before:
+                self.tried.append(row_of(change, base, known, interrupted=True))
+            raise
+        return row_of(change, base, rounds)
+
+    def _left_s(self) -> float:
+        return self._until - self._clock()
+
+
+def prediction_of(change: Change, base: Sequence[Change]) -> Prediction | None:
+    """Its saving in the plan, if both sides have the fixes that it needs; else its saving alone."""
+    have = {one.name for one in base}
+    if change.in_plan is not None and (have or not change.needs) and have.issuperset(change.needs):
+        return change.in_plan if have else change.alone or change.in_plan
+    return change.alone
+
+
+def row_of(change: Change, base: Sequence[Change], rounds: Rounds, *, interrupted: bool = False) -> TriedChange:
+    """The row of a change that was run."""
+    if rounds.failed is not None:
+        side, failure = rounds.failed
+        reason = failure.reason if side == "after" else f"{BASELINE_FAILED}: {failure.reason}"
+        verdict: TrialVerdict = "fails" if side == "after" else "not_tried"
+        return replace(_row(change, base, rounds, verdict, reason), output=[one_line(line) for line in failure.output])
+    step = rounds.change()
+    if step.change_share is None or step.low_share is None or step.high_share is None:
+        return _row(change, base, rounds, "not_tried", "interrupted" if interrupted else step.reason)
+    losses = compare_losses([run.losses for run in rounds.before], [run.losses for run in rounds.after])
+    gain = -step.change_share
+    verdict = "no_gain"
+    if step.verdict == "faster" and gain >= LEAST_GAIN:
+        verdict = "trains_differently" if losses.verdict == "drifts" else "keep"
+    elif step.verdict == "slower" and -gain >= LEAST_GAIN:
+        verdict = "slower"
+    few = interrupted and len(rounds.before) < 2
+    row = _row(change, base, rounds, "not_tried" if few else verdict, "interrupted" if interrupted else None)
+    return replace(
+        row,
+        reason=row.reason or (ALSO_BUSY if rounds.busy else _unseen(step) if verdict == "no_gain" else step.reason),
+        before_us=step.base_us,
+        after_us=step.head_us,
+        gain_share=round(gain, 6),
+        low_share=round(-step.high_share, 6),
+        high_share=round(-step.low_share, 6),
+        losses=losses,
+        memory=_memory(rounds),
+        seeded_by="script" if any(run.seeded_by_script for run in rounds.before) else "traceopt",
+    )
+
+
+def _unseen(step: StepChange) -> str | None:
+    """What "no gain" does not rule out."""
+    if step.unseen_share is None or step.unseen_share < UNSEEN_SHARE:
+        return step.reason
+    return f"the runs vary too much to see a gain below {percent(step.unseen_share)}"
+
+
+def not_made(fix: NotTried) -> TriedChange:
+    """The row of a fix that only a person can make."""
+    return TriedChange(fix.code, "fix", fix.title, "patch", "not_tried", reason=fix.reason)
+
+
+def _row(
+    change: Change, base: Sequence[Change], rounds: Rounds | None, verdict: TrialVerdict, reason: str | None
+) -> TriedChange:
+    predicted = prediction_of(change, base)
+    patch = change.diff or (change.finding.fix.patch if change.finding is not None else None)
+    return TriedChange(
+        change.name,
+        change.kind,
+        change.title,
+        change.via,
+        verdict,
+        [one.name for one in base],
+        reason,
+        predicted_us=predicted.us if predicted else None,
+        predicted_low_us=predicted.low_us if predicted else None,
+        predicted_high_us=predicted.high_us if predicted else None,
+        rounds=rounds.rows() if rounds is not None else [],
+        patch=patch,
+    )
+
+
+def _checked(run: MeasuredRun | Failure, change: Change) -> MeasuredRun | Failure:
+    """A setting that no object of the script could take has not been tried."""
+    unused = [name for name in change.switches if isinstance(run, MeasuredRun) and name not in run.switches_used]
+    if change.switches and len(unused) == len(change.switches):
+        return Failure(f"the setting had no effect: the script makes nothing that takes {', '.join(unused)}")
+    return run
+
+
+def _memory(rounds: Rounds) -> PeakMemory | None:
+    """On the device if the script uses one, else of the process."""
+    for where in ("device", "host"):
+        sides = [
+            [peak for run in side if (peak := getattr(run, f"peak_{where}_bytes")) is not None]
+            for side in (rounds.before, rounds.after)
+        ]
+        if all(sides):
+            return PeakMemory(where, max(sides[0]), max(sides[1]))
+    return None
