@@ -138,7 +138,7 @@ class Snapshot:
                 continue
             if entry.is_dir(follow_symlinks=False) and _has_source(path):
                 self._mirror(path, place, count)
-            elif entry.is_file(follow_symlinks=False) and _is_source(path):
+            elif entry.is_symlink() or (entry.is_file(follow_symlinks=False) and _is_source(path)):
                 self._copy(path, place)
             else:
                 os.symlink(path, place)

@@ -51,10 +51,18 @@ def _peak_memory(result: Result) -> float | None:
     return memory.peak_allocated_bytes if memory.peak_allocated_bytes is not None else memory.peak_reserved_bytes
 
 
+def _measured_gain(result: Result) -> float | None:
+    """What was kept gains together: the last measurement on top of all others, or else the largest single one."""
+    together = [row for row in result.tried if row.kind == "all" and row.gain_share is not None]
+    gains = [row.gain_share for row in together or result.tried if row.gain_share is not None]
+    return max(gains, default=None)
+
+
 STEP_TIME = "step_time"
 
 _STEPS = "record step marks: use traceopt run, or call prof.step() after each step"
 _GPU = "record with ProfilerActivity.CUDA"
+_TRIED = "use traceopt try"
 _RATE = "pass --tokens-per-step or --samples-per-step"
 
 METRICS = {
@@ -92,6 +100,7 @@ METRICS = {
             _RATE,
             True,
         ),
+        Metric("measured_gain", "Measured gain", "share", _measured_gain, _TRIED, fewer_is_worse=True),
     )
 }
 

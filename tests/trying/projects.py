@@ -1,0 +1,79 @@
+"""Projects with the stand-in script, and `traceopt try` on them."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+STAND_IN = Path(__file__).with_name("stand_in.py")
+SCRIPT = "job/train.py"
+IDENTITY = ("-c", "user.email=someone@example.org", "-c", "user.name=Someone")
+
+
+@dataclass(frozen=True)
+class Project:
+    """A folder with the script, in a repository or not."""
+
+    folder: Path
+
+    def git(self, *words: str) -> str:
+        command = ["git", *IDENTITY, *words]
+        return subprocess.run(command, cwd=self.folder, check=True, capture_output=True, text=True).stdout
+
+    @property
+    def state(self) -> tuple[str, ...]:
+        """All that git says about the repository."""
+        return tuple(self.git(*words) for words in (("status", "--short"), ("worktree", "list"), ("branch", "-a")))
+
+    @property
+    def script(self) -> Path:
+        return self.folder / SCRIPT
+
+    def diff(self, name: str, old: str, new: str) -> Path:
+        """A diff of the script, as git would write it, outside of the project."""
+        before = self.script.read_text()
+        assert old in before
+        self.script.write_text(before.replace(old, new))
+        path = self.folder.parent / name
+        path.write_text(self.git("diff"))
+        self.script.write_text(before)
+        return path
+
+    def command(self, *options: str, script: tuple[str, ...] = (SCRIPT,)) -> list[str]:
+        return [sys.executable, "-m", "traceopt", "try", "--quiet", "--no-html", "--steps", "10", *options, *script]
+
+    def start(self, *options: str, script: tuple[str, ...] = (SCRIPT,), **variables: str) -> subprocess.Popen[str]:
+        environment = {k: v for k, v in os.environ.items() if not k.startswith("TRACEOPT")} | variables
+        return subprocess.Popen(
+            self.command(*options, script=script),
+            cwd=self.folder,
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def rows(self, *options: str, script: tuple[str, ...] = (SCRIPT,)) -> list[dict[str, Any]]:
+        """The rows of a try that ends well."""
+        with self.start("--json", "-", *options, script=script) as process:
+            out, err = process.communicate(timeout=120)
+        assert process.returncode == 0, err
+        rows: list[dict[str, Any]] = json.loads(out)["tried"]
+        return rows
+
+
+def processes_in(folder: Path) -> list[str]:
+    """The command lines of processes that some run in this folder has started."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            if f"TRACEOPT_CONTROL={folder}".encode() in (process / "environ").read_bytes():
+                found.append((process / "cmdline").read_bytes().replace(b"\0", b" ").decode())
+        except OSError:
+            continue
+    return found

@@ -1,0 +1,50 @@
+#!/usr/bin/env python3
+"""A training script without torch: writes what the agent would write, with steps of a known length.
+
+It runs in the source copy of `traceopt try` and asks for no time: its steps are numbers.
+"""
+
+import json
+import os
+import sys
+import time
+from pathlib import Path
+
+STEP_US = 1000.0
+LOSS_FACTOR = 1.0
+
+
+def main() -> None:
+    control = Path(os.environ["TRACEOPT_CONTROL"])
+    timed = json.loads((control / "settings.json").read_text())["timed"]
+    for marker in ("loaded", "torch"):
+        (control / marker).touch()
+    if timed is None:  # the recording of the baseline: a run without torch leaves no traces
+        return
+    if "--hang" in sys.argv or os.environ.get("HANG"):
+        print("started", flush=True)
+        time.sleep(600)
+    if "--crash" in sys.argv:
+        print("cannot allocate tensor: out of memory" if "--memory" in sys.argv else "some error")
+        sys.exit(3)
+    number = len(list(control.parent.glob("control-*")))
+    noise = 1 + 0.002 * (number * 7919 % 5 - 2) / 2  # runs differ, in the same way at each try
+    step_us = STEP_US * float(os.environ.get("SLOWDOWN", "1")) * noise
+    Path("written-by-the-script").write_text("a checkpoint")
+    document = {
+        "rank": None,
+        "step_us": [5 * step_us] * timed["settle"] + [step_us * (1 + 0.001 * (i % 3)) for i in range(timed["steps"])],
+        "settled": timed["settle"],
+        "drained_us": 0.0,
+        "core_wait": None,
+        "losses": [[step, LOSS_FACTOR * 3.0 / (1 + step)] for step in range(20)],
+        "seeded_by_script": False,
+        "switches_used": [],
+        "peak_device_bytes": None,
+        "peak_host_bytes": 1_000_000,
+    }
+    (control / f"host.{os.getpid()}.timed.json").write_text(json.dumps(document))
+
+
+if __name__ == "__main__":
+    main()

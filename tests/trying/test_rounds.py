@@ -1,0 +1,125 @@
+"""When two sides have been measured well enough, and which rounds count."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+
+import pytest
+
+from traceopt.result.trial import TriedChange
+from traceopt.trying.changes import Change, Prediction
+from traceopt.trying.measured_run import Failure, MeasuredRun
+from traceopt.trying.rounds import LEAST_ROUNDS, MOST_ROUNDS, Rounds, measure
+from traceopt.trying.session import BUDGET_SPENT, Session
+
+
+def a_run(step_us: float, wait: float | None = None, losses: Sequence[float] = (1.0, 0.5)) -> MeasuredRun:
+    return MeasuredRun([step_us * factor for factor in (0.999, 1.0, 1.001)] * 10, list(losses), core_wait_share=wait)
+
+
+def a_change(name: str, predicted_us: float | None = None) -> Change:
+    alone = None if predicted_us is None else Prediction(predicted_us, predicted_us / 2, predicted_us)
+    return Change(name, "environment", name, "environment", alone=alone)
+
+
+class Machine:
+    """Runs scripts that take a known time: `factors` are what each change does to the step. A run takes a second."""
+
+    def __init__(self, noise: float = 0.0, seed: int = 0, **factors: float) -> None:
+        self.now_s = 0.0
+        self._factors = factors
+        self._noise = noise
+        self._random = random.Random(seed)  # noqa: S311
+
+    def run(self, changes: Sequence[Change]) -> MeasuredRun | Failure:
+        self.now_s += 1.0
+        step_us = 1000.0 * self._random.gauss(1.0, self._noise)
+        for change in changes:
+            step_us *= self._factors[change.name]
+        return a_run(step_us)
+
+    def tried(self, *changes: Change, budget_s: float = 600.0, each: bool = False) -> list[TriedChange]:
+        session = Session(self.run, budget_s=budget_s, each=each, clock=lambda: self.now_s)
+        session.try_all(changes)
+        return session.tried
+
+
+def test_a_wide_prediction_needs_two_rounds_and_a_narrow_one_more() -> None:
+    [wide] = Machine(a=0.7).tried(a_change("a", 300.0))
+    [narrow] = Machine(a=0.97).tried(a_change("a", 30.0))
+    assert len(wide.rounds) == LEAST_ROUNDS
+    assert LEAST_ROUNDS < len(narrow.rounds) < MOST_ROUNDS
+    assert narrow.low_share is not None
+    assert narrow.high_share is not None
+    assert narrow.high_share - narrow.low_share <= 0.03 / 3
+    assert [row.verdict for row in (wide, narrow)] == ["keep", "keep"]
+
+
+def test_the_budget_is_shared_and_ends_the_rounds() -> None:
+    changes = [a_change(name, 1.0) for name in "abc"]  # predictions that no budget would settle
+    rows = Machine(a=1.0, b=1.0, c=1.0).tried(*changes, budget_s=60.0)
+    assert [row.verdict for row in rows] == ["no_gain"] * 3
+    assert [len(row.rounds) for row in rows] == [10, 10, 10]
+    late = Machine(a=0.5, b=0.5, c=0.5).tried(*changes, budget_s=3.0)
+    assert [row.reason for row in late] == [None, BUDGET_SPENT, BUDGET_SPENT]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_an_unchanged_script_has_no_gain_and_a_gain_of_5_percent_is_found(seed: int) -> None:
+    """On a machine whose runs differ by half a percent."""
+    rows = Machine(0.005, seed, a=1.0, b=0.95).tried(a_change("a", 50.0), a_change("b", 50.0))
+    assert [row.verdict for row in rows] == ["no_gain", "keep"]
+
+
+def test_each_change_is_on_top_of_those_that_were_kept() -> None:
+    rows = Machine(a=0.7, b=1.2, c=0.9).tried(*(a_change(name) for name in "abc"))
+    assert [(row.name, row.verdict, row.on_top_of) for row in rows] == [
+        ("a", "keep", []),
+        ("b", "slower", ["a"]),
+        ("c", "keep", ["a"]),
+        ("all kept", "keep", []),
+    ]
+    assert rows[-1].gain_share == pytest.approx(1 - 0.7 * 0.9, abs=1e-3)
+
+
+def test_a_round_in_which_others_held_the_cores_is_repeated() -> None:
+    waits = iter([0.30, 0.01] + [0.01] * 20)
+
+    def run() -> MeasuredRun:
+        wait = next(waits)
+        return a_run(2000.0 if wait > 0.1 else 1000.0, wait)
+
+    rounds = measure(run, run, wanted_us=500.0, time_left=lambda: 100.0)
+    assert rounds.disturbed[0] == "other programs held the cores"
+    assert rounds.counted == [1, 2]
+    assert rounds.change().base_us == pytest.approx(1000.0)
+
+
+def test_a_script_that_crowds_its_own_cores_is_not_disturbed() -> None:
+    rounds = measure(lambda: a_run(1.0, 0.4), lambda: a_run(1.0, 0.41), wanted_us=0.5, time_left=lambda: 100.0)
+    assert rounds.disturbed == [None, None]
+
+
+def test_throttled_gpus() -> None:
+    def at(share: float, throttled: str | None = None) -> MeasuredRun:
+        return MeasuredRun([1.0] * 9, clock_share=share, throttled=throttled)
+
+    rounds = Rounds([at(0.9), at(0.8), at(0.9)], [at(0.9), at(0.9), at(0.9, "heat")])
+    assert rounds.disturbed == [None, "the clock of the GPU dropped", "the GPU was throttled: heat"]
+
+
+def test_a_setting_that_nothing_takes_has_not_been_tried() -> None:
+    change = Change("DL006", "fix", "Keep workers", "runtime", switches={"persistent_workers": True})
+    session = Session(lambda _: a_run(1000.0), budget_s=100.0)
+    session.try_all([change])
+    assert session.tried[0].verdict == "fails"
+    assert "no effect" in (session.tried[0].reason or "")
+
+
+def test_a_script_that_fails_without_the_change() -> None:
+    session = Session(lambda _: Failure("it ended with exit code 1", ["boom"]), budget_s=100.0)
+    session.try_all([a_change("a")])
+    [row] = session.tried
+    assert (row.verdict, row.output) == ("not_tried", ["boom"])
+    assert row.reason == "the script without the change failed: it ended with exit code 1"

@@ -1,0 +1,145 @@
+"""`traceopt try` on a script that runs no torch: what it finds, and what it leaves behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+from projects import SCRIPT, Project, processes_in
+
+from traceopt.rules.patches.unified import unified_diff
+
+FASTER = ("STEP_US = 1000.0", "STEP_US = 700.0")
+
+
+def test_a_faster_script_is_kept_and_the_rest_is_not(project: Project) -> None:
+    faster = project.diff("faster.diff", *FASTER)
+    nothing = project.diff("nothing.diff", "a checkpoint", "another checkpoint")
+    rows = project.rows("--patch", str(faster), "--patch", str(nothing), "--env", "SLOWDOWN=1.5")
+    assert [row["verdict"] for row in rows] == ["keep", "no_gain", "slower"]
+    first, second, third = rows
+    assert first["gain_share"] == pytest.approx(0.3, abs=0.02)
+    assert first["low_share"] < 0.3 < first["high_share"]
+    assert first["patch"] == faster.read_text()
+    assert (first["on_top_of"], second["on_top_of"]) == ([], ["faster.diff"])
+    assert third["gain_share"] == pytest.approx(-0.5, abs=0.03)
+    assert [row["losses"]["verdict"] for row in rows] == ["identical"] * 3
+    assert first["memory"] == {"where": "host", "before_bytes": 1_000_000, "after_bytes": 1_000_000}
+    assert first["seeded_by"] == "traceopt"
+    assert min(len(row["rounds"]) for row in rows) >= 2
+
+
+def test_faster_with_other_losses_is_not_kept(project: Project) -> None:
+    other = project.diff("other.diff", "STEP_US = 1000.0\nLOSS_FACTOR = 1.0", "STEP_US = 700.0\nLOSS_FACTOR = 1.1")
+    [row] = project.rows("--patch", str(other))
+    assert row["verdict"] == "trains_differently"
+    assert (row["losses"]["verdict"], row["losses"]["from_step"]) == ("drifts", 0)
+
+
+def test_changes_that_fail_are_rows(project: Project) -> None:
+    stale = project.diff("stale.diff", *FASTER)
+    stale.write_text(stale.read_text().replace("-STEP_US = 1000.0", "-STEP_US = 2000.0"))
+    options = ("--patch", str(stale), "--args=--crash", "--args=--crash --memory", "--args=--hang", "--time-limit", "2")
+    rows = project.rows(*options)
+    assert [row["verdict"] for row in rows] == ["fails"] * 4
+    assert "does not apply" in rows[0]["reason"]
+    assert rows[1]["reason"] == "it ended with exit code 3"
+    assert rows[1]["output"] == ["some error"]
+    assert rows[2]["reason"] == "it ran out of memory"
+    assert rows[3]["reason"] == "it took longer than 2 s"
+    assert rows[3]["output"] == ["started"]
+
+
+def test_another_commit(project: Project) -> None:
+    before = project.script.read_text()
+    project.script.write_text(before.replace(*FASTER))
+    rows = project.rows("--against", "HEAD")  # the changes that are not committed are the baseline
+    project.script.write_text(before)
+    assert [row["verdict"] for row in rows] == ["slower"]
+
+
+def test_without_a_repository(plain_project: Project, tmp_path: Path) -> None:
+    diff = tmp_path / "faster.diff"
+    before = plain_project.script.read_text()
+    diff.write_text(unified_diff(SCRIPT, before, before.replace(*FASTER)))
+    files = sorted(plain_project.folder.rglob("*"))
+    assert [row["verdict"] for row in plain_project.rows("--patch", str(diff))] == ["keep"]
+    assert [path for path in sorted(plain_project.folder.rglob("*")) if "traceopt-logs" not in path.parts] == files
+
+
+def test_each_alone(project: Project) -> None:
+    faster = project.diff("faster.diff", *FASTER)
+    rows = project.rows("--each", "--patch", str(faster), "--env", "SLOWDOWN=0.8")
+    assert [(row["verdict"], row["on_top_of"]) for row in rows] == [("keep", []), ("keep", [])]
+
+
+def test_what_was_kept_together(project: Project) -> None:
+    faster = project.diff("faster.diff", *FASTER)
+    rows = project.rows("--patch", str(faster), "--env", "SLOWDOWN=0.8")
+    assert [row["kind"] for row in rows] == ["patch", "environment", "all"]
+    assert rows[2]["gain_share"] == pytest.approx(1 - 0.7 * 0.8, abs=0.02)
+
+
+def test_the_patch_to_keep(project: Project) -> None:
+    faster = project.diff("faster.diff", *FASTER)
+    out = project.folder.parent / "kept.diff"
+    project.rows("--patch", str(faster), "--patch-out", str(out))
+    assert out.read_text() == faster.read_text()
+    project.rows("--patch", str(faster), "--apply")
+    assert FASTER[1] in project.script.read_text()
+    with project.start("--patch", str(faster), "--apply") as process:
+        assert "clean working tree" in process.communicate(timeout=60)[1]
+    assert process.returncode == 2
+    project.git("checkout", "--", ".")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_keeps_what_was_measured(project: Project, number: signal.Signals, tmp_path: Path) -> None:
+    faster = project.diff("faster.diff", *FASTER)
+    found = tmp_path / "found.json"
+    with project.start("--patch", str(faster), "--env", "HANG=1", "--json", str(found)) as process:
+        wait_for_the_hanging_run(project)
+        process.send_signal(number)
+        process.send_signal(number)  # an impatient user
+        process.communicate(timeout=60)
+    assert process.returncode == 128 + number
+    rows = json.loads(found.read_text())["tried"]
+    assert [(row["verdict"], row["reason"]) for row in rows] == [("keep", None), ("not_tried", "interrupted")]
+
+
+def wait_for_the_hanging_run(project: Project) -> None:
+    until = time.monotonic() + 60
+    while time.monotonic() < until:
+        for path in (project.folder / "traceopt-logs").glob("*/.traceopt-try/output"):
+            if path.read_bytes() == b"started\n" and processes_in(project.folder):
+                return
+        time.sleep(0.05)
+    raise AssertionError("the script never hung")
+
+
+@pytest.mark.parametrize("after_s", [0.3, 0.8, 1.3])
+def test_a_signal_at_any_moment_leaves_nothing(project: Project, after_s: float) -> None:
+    """The fixture checks the repository; the moments differ from machine to machine, the outcome does not."""
+    with project.start("--env", "SLOWDOWN=1") as process:
+        time.sleep(after_s)
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=60)
+    assert process.returncode in (-signal.SIGTERM, 128 + signal.SIGTERM, 0)
+    assert not list(project.folder.glob("traceopt-logs/*/.traceopt-try"))
+
+
+def test_a_file_that_does_not_fit(project: Project) -> None:
+    """As on a full disk: the copy of the source cannot be written."""
+    (project.folder / "job" / "large.py").write_bytes(b"#" * 900_000)
+    command = " ".join(map(str, project.command("--env", "SLOWDOWN=1")))
+    limited = f"ulimit -f 200; exec {command}"
+    done = subprocess.run(["bash", "-c", limited], cwd=project.folder, capture_output=True, text=True, timeout=60)
+    os.unlink(project.folder / "job" / "large.py")
+    assert done.returncode == 2
+    assert "cannot copy the source" in done.stderr
+    assert not list(project.folder.glob("traceopt-logs/*/.traceopt-try"))
