@@ -11,6 +11,7 @@ import msgspec
 from msgspec import Struct
 
 from traceopt.errors import InputError, OutputError
+from traceopt.result.agreement import Agreement
 from traceopt.result.serialization import to_json
 from traceopt.result.trial import TriedChange
 
@@ -34,20 +35,6 @@ class Attempt(Struct, frozen=True):
     gain_low_us: float
     gain_high_us: float
     device: str | None = None
-
-
-class Agreement(Struct, frozen=True):
-    """Predicted against measured gains of a rule; shares are of the step without the change.
-
-    `median_error_share`: the median of predicted minus measured gain. `covered`: the attempts whose interval touches
-    that of the prediction.
-    """
-
-    code: str
-    attempts: int
-    median_error_share: float
-    median_absolute_error_share: float
-    covered: int
 
 
 def attempts_of(tried: Iterable[TriedChange], *, time: str, script: str, device: str | None) -> list[Attempt]:

@@ -28,7 +28,7 @@ def compare_losses(before: Sequence[Sequence[float]], after: Sequence[Sequence[f
         for step in range(count)
     ]
     usual = max((_difference(reference[step], run[step]) for run in before[1:] for step in range(count)), default=None)
-    shown = (list(reference[:MOST_SHOWN]), list(changed[:MOST_SHOWN]))
+    shown = (_shown(reference), _shown(changed))
     if not any(differences):
         return ComparedLosses("identical", 0.0, usual, None, *shown)
     allowed = max(CLOSE_SHARES[-1], USUAL_FACTOR * (usual or 0.0))
@@ -38,6 +38,11 @@ def compare_losses(before: Sequence[Sequence[float]], after: Sequence[Sequence[f
     largest = max(differences)
     within = next((share for share in CLOSE_SHARES if largest <= share), largest)
     return ComparedLosses("close", within, usual, None, *shown)
+
+
+def _shown(losses: Sequence[float]) -> list[float | None]:
+    """For the document, which is JSON: without numbers that are not finite."""
+    return [loss if math.isfinite(loss) else None for loss in losses[:MOST_SHOWN]]
 
 
 def _difference(before: float, after: float) -> float:

@@ -18,7 +18,7 @@ import orjson
 from markupsafe import Markup
 from msgspec.structs import asdict, replace
 
-from traceopt.reports.html import rank_chart, span_view, step_strip, timeline_svg
+from traceopt.reports.html import loss_chart, rank_chart, span_view, step_strip, timeline_svg
 from traceopt.reports.html.compiled_assets import CompiledTemplates
 from traceopt.reports.html.readouts import readouts
 from traceopt.reports.words import (
@@ -30,6 +30,7 @@ from traceopt.reports.words import (
     plan_numbers,
     safe_text,
     sentences,
+    trial_words,
 )
 from traceopt.reports.words.display import for_display
 from traceopt.result import packing, quantities
@@ -204,6 +205,8 @@ def environment() -> jinja2.Environment:
         ranks_phrase=sentences.ranks_phrase,
         place=sentences.place,
         recording=not_recorded,
+        trial=trial_words,
+        draw_losses=loss_chart.draw_losses,
     )
     return environment
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from msgspec import Struct
 
 from traceopt.reports.text.markdown_escaping import code, code_block, folded, prose, table
-from traceopt.reports.words import comparison_words, headline, names, plan_numbers, safe_text, sentences
+from traceopt.reports.words import comparison_words, headline, names, plan_numbers, safe_text, sentences, trial_words
 from traceopt.reports.words.display import for_display
 from traceopt.result import quantities
 from traceopt.result.comparison import Comparison, FindingStatus, GateOutcome
@@ -22,6 +22,7 @@ LABEL = "traceopt"
 FIXES = 5
 NOTES = 5  # quality notes shown, and warnings
 PLACES = 8
+TRIED = 12
 FINDINGS = 20  # of each status
 UNCHANGED = "<!-- nothing changed -->"  # such a comment only replaces an earlier one
 
@@ -60,6 +61,7 @@ def render_markdown(
         *_lead(document, against),
         *_gates(gates),
         *_fixes(document, priced[:FIXES], len(cards)),
+        *_tried(document),
     ]
     sections = [
         _Section("What changed", _changes(against)),
@@ -145,6 +147,26 @@ def _fixes(result: Result, cards: list[sentences.Card], findings: int) -> list[s
         below.append(f"{quantities.counted(findings - len(cards), 'more finding')} below.")
     fixes = table(["", "Fix", "Saves (in this order)", "Alone", "Step after", "Confidence", "Where"], "rlrrrll", rows)
     return [fixes, " ".join(below)] if below else [fixes]
+
+
+def _tried(result: Result) -> list[str]:
+    """The changes that were made and measured."""
+    if not result.tried:
+        return []
+    rows = [
+        [
+            prose(trial_words.name(row)),
+            trial_words.verdict(row),
+            trial_words.predicted(row),
+            trial_words.measured(row),
+            trial_words.losses(row),
+            trial_words.memory(row),
+        ]
+        for row in result.tried[:TRIED]
+    ]
+    head = ["Change", "Verdict", "Predicted", "Measured", "Losses", "Peak memory"]
+    notes = [f"- {prose(note)}" for note in trial_words.notes(result.tried[:TRIED])]
+    return [f"#### {trial_words.HEADING}", table(head, "llrlll", rows), *(["\n".join(notes)] if notes else [])]
 
 
 def _savings(card: sentences.Card, result: Result) -> tuple[str, str, str]:

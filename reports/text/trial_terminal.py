@@ -9,8 +9,10 @@ from traceopt.reports.words import safe_text, trial_words
 from traceopt.result.trial import TriedChange
 
 _COLOURS = {"keep": "green", "slower": "red", "fails": "red", "trains_differently": "yellow"}
-OUTPUT_LINES = 4
-NAME_COLUMNS = 24
+HEAD = ("change", "verdict", "predicted", "measured", "losses", "peak memory")
+FIRST = 4  # columns of the first line on a narrow terminal
+OUTPUT_LINES = 4  # shown of a script that failed
+NAME_COLUMNS, LEAST_NAME_COLUMNS = 24, 6
 
 
 def render_trial(tried: Sequence[TriedChange], *, width: int, color: bool, unicode: bool) -> str:
@@ -20,34 +22,43 @@ def render_trial(tried: Sequence[TriedChange], *, width: int, color: bool, unico
 
 
 def trial_lines(tried: Sequence[TriedChange], terminal: Terminal) -> list[str]:
-    """The table and its notes; a narrow terminal gets two lines for each change."""
+    """The table and its notes. On a narrow terminal, losses and memory get a line of their own."""
     if not tried:
         return []
-    heading = ("change", "verdict", "predicted", "measured", "losses", "peak memory")
-    cells = [
-        (
-            terminal.fit(row.name, NAME_COLUMNS),
-            trial_words.verdict(row),
-            terminal.plain(trial_words.predicted(row)),
-            terminal.plain(trial_words.measured(row)),
-            trial_words.losses(row),
-            terminal.plain(trial_words.memory(row)),
-        )
-        for row in tried
-    ]
-    widths = [max(width_of(values[column]) for values in (heading, *cells)) for column in range(len(heading))]
+    rows = [[terminal.plain(cell) for cell in _cells(row)] for row in tried]
+    cells = [list(HEAD), *rows]
+    widths = [max(width_of(row[column]) for row in cells) for column in range(len(HEAD))]
+    widths[0] = min(widths[0], NAME_COLUMNS)
+    if sum(widths) + 2 * len(widths) > terminal.width:
+        widths = widths[:FIRST]
+        widths[0] = max(LEAST_NAME_COLUMNS, min(widths[0], terminal.width - 2 * FIRST - sum(widths[1:])))
     lines = [terminal.style(f"{trial_words.HEADING}:", bold=True)]
-    together = sum(widths) + 2 * len(widths) <= terminal.width
-    first, second = (heading, ()) if together else (heading[:4], heading[4:])
-    lines.append(terminal.style("  " + "  ".join(map(pad, first, widths)).rstrip(), dim=True))
-    for row, values in zip(tried, cells, strict=True):
-        padded = list(map(pad, values[: len(first)], widths))
-        padded[1] = terminal.style(padded[1], fg=_COLOURS.get(row.verdict), bold=row.verdict == "keep")
-        lines.append("  " + "  ".join(padded).rstrip())
-        if second and row.before_us is not None:
-            rest = "; ".join(f"{name} {value}" for name, value in zip(second, values[4:], strict=True))
-            lines.append(terminal.style(f"      {rest}", dim=True))
+    lines.append(terminal.style(_line(list(HEAD), widths, terminal), dim=True))
+    for row, values in zip(tried, rows, strict=True):
+        line = _line(values, widths, terminal)
+        colour = _COLOURS.get(row.verdict)
+        lines.append(line.replace(values[1], terminal.style(values[1], fg=colour, bold=row.verdict == "keep"), 1))
+        if len(widths) < len(HEAD) and row.before_us is not None:
+            rest = "; ".join(f"{name} {value}" for name, value in zip(HEAD[FIRST:], values[FIRST:], strict=True))
+            lines.append(terminal.style(terminal.fit(f"      {rest}", terminal.width), dim=True))
         lines += [terminal.fit(f"      | {line}", terminal.width) for line in row.output[-OUTPUT_LINES:]]
     for note in trial_words.notes(tried):
         lines += [terminal.style(line, dim=True) for line in terminal.wrap(note, first="  ", indent="  ")]
     return lines
+
+
+def _cells(row: TriedChange) -> tuple[str, ...]:
+    return (
+        row.name,
+        trial_words.verdict(row),
+        trial_words.predicted(row),
+        trial_words.measured(row),
+        trial_words.losses(row),
+        trial_words.memory(row),
+    )
+
+
+def _line(values: Sequence[str], widths: Sequence[int], terminal: Terminal) -> str:
+    name = terminal.fit(values[0], widths[0])
+    padded = map(pad, [name, *values[1 : len(widths)]], widths)
+    return terminal.fit("  " + "  ".join(padded).rstrip(), terminal.width)

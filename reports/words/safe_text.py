@@ -19,7 +19,7 @@ _BLANK_LETTERS = frozenset("\u115f\u1160\u3164\uffa0\u2800")
 _KEPT_SPACES = frozenset(" \u00a0\u202f")
 
 _PROSE_FIELDS = frozenset({"verdict", "text", "reason", "why", "basis", "detail", "warnings", "notes"})
-_SOURCE_CODE_FIELDS = frozenset({("fix", "code"), ("fix", "patch")})
+_SOURCE_CODE_FIELDS = frozenset({("fix", "code"), ("fix", "patch"), ("tried", "patch")})
 _UNIT_AFTER_NUMBER = re.compile(r"(\d) (ms|µs|s|[KMGT]i?B(?:/s)?|TFLOP/s)\b")
 _SPACE_BEFORE_PERCENT = re.compile(r"(?<=\d)[ \u00a0]%")
 _SENTENCE_END = re.compile(r"(?<=[.!?]) (?=[A-Z])")

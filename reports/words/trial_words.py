@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from traceopt.result.quantities import ms_of_us, percent, size
+from traceopt.result.quantities import ms_number, ms_of_us, percent, size
 from traceopt.result.trial import TrialVerdict, TriedChange
 
 HEADING = "Tried on this machine"
@@ -24,10 +24,10 @@ def predicted(row: TriedChange) -> str:
 
 
 def measured(row: TriedChange) -> str:
-    """ "152 → 118 ms, −22% ± 2%"; "–" without a measurement."""
+    """ "−22% ± 2.0%, 152.0 → 118.0 ms"; "–" without a measurement."""
     if row.before_us is None or row.after_us is None or row.gain_share is None:
         return "–"
-    return f"{ms_of_us(row.before_us)} → {ms_of_us(row.after_us)}, {change(row)}"
+    return f"{change(row)}, {ms_number(row.before_us)} → {ms_of_us(row.after_us)}"
 
 
 def change(row: TriedChange) -> str:

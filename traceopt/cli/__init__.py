@@ -12,6 +12,7 @@ import sys
 
 import click
 
+from traceopt.cli.accuracy import accuracy
 from traceopt.cli.analyze import analyze
 from traceopt.cli.compare import compare
 from traceopt.cli.export import export
@@ -40,7 +41,7 @@ def cli(context: click.Context) -> None:
         context.exit(EXIT_ERROR)
 
 
-for command in (analyze, run, try_, compare, tensorboard, whatif, rules, rule, schema, export):
+for command in (analyze, run, try_, accuracy, compare, tensorboard, whatif, rules, rule, schema, export):
     cli.add_command(command)
 
 

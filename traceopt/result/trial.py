@@ -36,10 +36,10 @@ class ComparedLosses(Struct, frozen=True):
         None
     )
     from_step: Annotated[int | None, note("first step, from 0, with a larger difference than usual")] = None
-    before: Annotated[list[float], note("losses without the change, one per step, from step 0")] = field(
-        default_factory=list
-    )
-    after: Annotated[list[float], note("losses with the change")] = field(default_factory=list)
+    before: Annotated[
+        list[float | None], note("losses without the change, one per step, from step 0; null: not finite")
+    ] = field(default_factory=list)
+    after: Annotated[list[float | None], note("losses with the change; null: not finite")] = field(default_factory=list)
 
 
 class PeakMemory(Struct, frozen=True):
