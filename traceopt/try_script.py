@@ -109,10 +109,10 @@ def _try(
             workspace.add_revision(change.revision)
     began = time.monotonic()
     progress("recording the baseline")
-    code, recorded, output = workspace.record(settings)
-    if code and not recorded.traces:
-        lines = "".join(f"\n    {line}" for line in output)
-        raise _ScriptError(f"the script ended with exit code {code}, without a change:{lines}")
+    recorded, failed = workspace.record(settings, wanted.time_limit_s)
+    if failed is not None and not recorded.traces:
+        lines = "".join(f"\n    {line}" for line in failed.output)
+        raise _ScriptError(f"the script failed without any change: {failed.reason}{lines}")
     for line in remarks(recorded, quiet=quiet):
         click.echo(f"traceopt: {one_line(line)}", err=True)
     changes, left = list[Change](), list[NotTried]()
@@ -194,8 +194,10 @@ def _remember(outcome: Outcome, command: Command, folder: Path) -> None:
         script=os.path.basename(next((word for word in command.words if word.endswith(".py")), command.words[0])),
         device=None if device is None else device.name or device.vendor,
     )
-    if attempts:
+    try:
         history.append(history_file(folder), attempts)
+    except OutputError as error:  # a full disk must not hide what was measured
+        click.echo(f"traceopt: warning: {error}", err=True)
 
 
 def history_file(folder: Path) -> Path:

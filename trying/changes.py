@@ -18,6 +18,7 @@ from traceopt.result.trial import ChangeKind, Via
 MOST_PATCH_BYTES = 8 << 20
 _WORKERS = re.compile(r"\bnum_workers\s*=\s*(\d{1,3})\b")
 _VARIABLE = re.compile(r"(PYTORCH_CUDA_ALLOC_CONF|PYTORCH_ALLOC_CONF|OMP_NUM_THREADS)=(\S+)")
+_SECRET = re.compile(r"TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIAL|KEY$", re.IGNORECASE)  # not for a report
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 # Settings that have the effect of a fix and can be changed while the script starts (capture/script/switches.py).
@@ -154,7 +155,8 @@ def environment_change(text: str) -> Change:
     name, equals, value = text.partition("=")
     if not equals or not _NAME.fullmatch(name) or "\0" in value:
         raise ConfigError(f"--env {text}: expected NAME=VALUE")
-    return Change(text, "environment", f"with {one_line(text)}", "environment", environment={name: value})
+    shown = f"{name}=…" if _SECRET.search(name) else text
+    return Change(shown, "environment", f"with {one_line(shown)}", "environment", environment={name: value})
 
 
 def arguments_change(text: str) -> Change:

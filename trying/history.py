@@ -70,6 +70,8 @@ def attempts_of(tried: Iterable[TriedChange], *, time: str, script: str, device:
 
 def append(path: Path, attempts: Sequence[Attempt]) -> None:
     """Adds lines to the file, each in one write. Raises OutputError."""
+    if not attempts:
+        return
     try:
         with path.open("ab", buffering=0) as file:
             for attempt in attempts:

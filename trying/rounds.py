@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from traceopt.comparison.noise import step_change
 from traceopt.result.comparison import StepChange
@@ -30,6 +31,7 @@ class Rounds(Struct, frozen=True):
     after: list[MeasuredRun]
     failed: tuple[str, Failure] | None = None
     wanted_us: float | None = None
+    least: int = LEAST_ROUNDS
 
     @property
     def disturbed(self) -> list[str | None]:
@@ -41,7 +43,7 @@ class Rounds(Struct, frozen=True):
     def counted(self) -> list[int]:
         """The rounds that count: the undisturbed ones, or all of them if these are too few."""
         quiet = [index for index, why in enumerate(self.disturbed) if why is None]
-        return quiet if len(quiet) >= LEAST_ROUNDS else list(range(len(self.before)))
+        return quiet if len(quiet) >= self.least else list(range(len(self.before)))
 
     @property
     def busy(self) -> bool:
@@ -59,7 +61,7 @@ class Rounds(Struct, frozen=True):
         The interval is narrower than a third of the predicted gain, or of the measured one where nothing was predicted
         or the gain is larger. Disturbed rounds are repeated first.
         """
-        if len(self.counted) < LEAST_ROUNDS or self.busy:
+        if len(self.counted) < self.least or self.busy:
             return False
         change = self.change()
         if change.low_share is None or change.high_share is None or change.base_us is None:
@@ -82,26 +84,27 @@ def measure(
     *,
     wanted_us: float | None,
     time_left: Callable[[], float],
+    least_rounds: int = LEAST_ROUNDS,
     finished_round: Callable[[Rounds], None] = lambda _: None,
 ) -> Rounds:
     """Alternates both sides. `wanted_us` is the predicted gain per step, `time_left` the seconds left for these rounds.
 
-    The first two rounds are made in any case, and no round is begun that would take longer than the time left. Signals
-    end it: they raise in the runs, and `finished_round` has been given all that is known.
+    The first `least_rounds` are made in any case. No round is begun that would take longer than the time left. If a
+    run raises, `finished_round` has been given all that is known.
     """
-    rounds = Rounds([], [], wanted_us=wanted_us)
+    rounds = Rounds([], [], wanted_us=wanted_us, least=least_rounds)
     longest_s = 0.0
     while len(rounds.before) < MOST_ROUNDS and not rounds.settled:
         left_s = time_left()
-        if len(rounds.before) >= LEAST_ROUNDS and left_s < longest_s:
+        if len(rounds.before) >= least_rounds and left_s < longest_s:
             break
         first = before()
         if isinstance(first, Failure):
-            return Rounds(rounds.before, rounds.after, ("before", first), wanted_us)
+            return replace(rounds, failed=("before", first))
         second = after()
         if isinstance(second, Failure):
-            return Rounds(rounds.before, rounds.after, ("after", second), wanted_us)
-        rounds = Rounds([*rounds.before, first], [*rounds.after, second], None, wanted_us)
+            return replace(rounds, failed=("after", second))
+        rounds = replace(rounds, before=[*rounds.before, first], after=[*rounds.after, second])
         longest_s = max(longest_s, left_s - time_left())
         finished_round(rounds)
     return rounds

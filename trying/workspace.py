@@ -118,20 +118,27 @@ class Workspace:
         snapshot.take()
         self._revisions[revision] = snapshot
 
-    def record(self, settings: Settings) -> tuple[int, RecordingOutcome, list[str]]:
-        """Records the unchanged script in a copy. Returns its exit code, the outcome and its last lines.
+    def record(self, settings: Settings, time_limit_s: float) -> tuple[RecordingOutcome, Failure | None]:
+        """Records the unchanged script in a copy. Returns the outcome, and how the script failed, if it did.
 
-        Raises SignalError or OutputError.
+        Raises SignalError, OutputError or InputError.
         """
-        control = self._new_control()
+        failed = None
         try:
+            control = self._new_control()
             self._prepare_copy([])
-            code, output = self._start(settings, control, [], None)
-            return code, read_outcome(control, settings), output
+            code, output = self._start(settings, control, [], time_limit_s)
+            if code:
+                failed = Failure(_how_it_ended(code, output), output)
+        except EndedError as ended:
+            failed = Failure(ended.why, _tail(self._folder / "output"))
+        except launcher.CommandError as error:
+            raise InputError(str(error)) from error
         except (OSError, diffs.DiffError) as error:
             raise OutputError(f"cannot copy the source: {error}") from error
         finally:
             self._clear()
+        return read_outcome(control, settings), failed
 
     def measure(self, changes: Sequence[Change], limits: Limits) -> MeasuredRun | Failure:
         """One timed run with these changes. Raises SignalError."""
@@ -150,7 +157,6 @@ class Workspace:
         except launcher.CommandError as error:
             return Failure(one_line(str(error)))
         except EndedError as ended:
-            self._interruption.check()
             return Failure(ended.why, _tail(self._folder / "output"))
         else:
             measured = read_run(control)

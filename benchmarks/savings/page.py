@@ -20,7 +20,7 @@ from typing import Any
 if __name__ == "__main__":  # run as a script: the packages are two folders above
     sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from benchmarks.savings.measure import BUSY_SHARE, MOST_NOISE, ROUNDS, noise
+from benchmarks.savings.measure import MOST_NOISE, ROUNDS, noise
 from fixtures.real_traces import SCORE, require
 from fixtures.workloads.pairs import PAIRS
 
@@ -110,7 +110,7 @@ def machine(measured: dict[str, Any]) -> str:
     not_shown = f"Not published, because their rounds do not agree: {', '.join(rest)}.\n" if rest else ""
     head = f"""## {device}
 
-{here["machine"]}, PyTorch {here["torch"]}; {ROUNDS} rounds that count for each pair, {discarded} rounds discarded.
+{here["machine"]}, PyTorch {here["torch"]}; {ROUNDS} or more rounds that count for each pair, {discarded} rounds discarded.
 """
     if not shown:
         return f"{head}\n{not_shown}"
@@ -135,9 +135,9 @@ measurement.
 Each script in `fixtures/workloads` has one planted bottleneck (one script has two), and none with `--fixed`. The
 prediction comes from the recording of the plain script alone: its step without a profiler, minus the saving of the
 finding (or of `combined`, for two). It is compared with the script run with `--fixed`, without a profiler. Times are
-milliseconds per step, medians over the rounds. A round measures both variants, one after the other; it counts if others
-took less than {BUSY_SHARE:.0%} of a core meanwhile. Noise is half the range of the rounds, of the variant that
-varies more. Rounds that vary by more than {MOST_NOISE:.0%} are measured again. A row whose noise exceeds its gain is
+milliseconds per step, medians over the rounds. Rounds are made and judged by `traceopt try`: a round runs both
+variants, one after the other, and does not count if other programs held the cores meanwhile. Noise is half the range
+of the rounds, of the variant that varies more. A row whose noise exceeds {MOST_NOISE:.0%}, or its gain, is
 not shown.
 
 {chr(10).join(map(machine, machines))}

@@ -60,6 +60,7 @@ def test_an_unknown_fix(example: GetExample) -> None:
 
 def test_changes_of_the_user(tmp_path: Path) -> None:
     assert changes.arguments_change('--workers 8 --name "a b"').arguments == ("--workers", "8", "--name", "a b")
+    assert changes.environment_change("HF_TOKEN=hidden").name == "HF_TOKEN=…"
     assert changes.environment_change("A=b=c").environment == {"A": "b=c"}
     assert changes.revision_change("main~1").revision == "main~1"
     for make, text in (

@@ -143,3 +143,26 @@ def test_a_file_that_does_not_fit(project: Project) -> None:
     assert done.returncode == 2
     assert "cannot copy the source" in done.stderr
     assert not list(project.folder.glob("traceopt-logs/*/.traceopt-try"))
+
+
+def test_a_script_that_fails_by_itself(project: Project) -> None:
+    project.script.write_text("raise SystemExit('no data')\n")
+    with project.start("--env", "SLOWDOWN=1") as process:
+        err = process.communicate(timeout=60)[1]
+    project.git("checkout", "--", ".")
+    assert process.returncode == 2
+    assert "the script failed without any change: it ended with exit code 1\n    no data" in err
+
+
+def test_a_script_that_is_not_there(project: Project) -> None:
+    with project.start("--env", "SLOWDOWN=1", script=("missing.py",)) as process:
+        assert "no such script: missing.py" in process.communicate(timeout=60)[1]
+    assert process.returncode == 2
+
+
+def test_paths_modules_and_folders(project: Project) -> None:
+    """Named by its full path, as a module, and from another folder, the script is the one in the copy."""
+    faster = project.diff("faster.diff", *FASTER)
+    for options, script in ((("-m",), ("job.train",)), ((), (str(project.script),))):
+        [row] = project.rows("--patch", str(faster), *options, script=script)
+        assert row["verdict"] == "keep"
