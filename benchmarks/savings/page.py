@@ -110,7 +110,7 @@ def machine(measured: dict[str, Any]) -> str:
     not_shown = f"Not published, because their rounds do not agree: {', '.join(rest)}.\n" if rest else ""
     head = f"""## {device}
 
-{here["machine"]}, PyTorch {here["torch"]}; {ROUNDS} or more rounds that count for each pair, {discarded} rounds discarded.
+{here["machine"]}, PyTorch {here["torch"]}; {ROUNDS} or more rounds of each pair count, {discarded} rounds do not.
 """
     if not shown:
         return f"{head}\n{not_shown}"

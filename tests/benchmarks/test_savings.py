@@ -55,7 +55,7 @@ def test_the_page_has_the_errors_and_what_is_not_measured() -> None:
     assert "predicted step is 7%, the largest 33%." in text
     assert "predicted gain is 10%, the largest 50%.\n3 of 4 pairs have a prediction" in text
     assert "because their rounds do not agree: noisy, few, no_gain." in text
-    assert "7 rounds discarded" in text
+    assert "7 rounds do not." in text
     assert "| noisy |" not in text
     assert "item_each_step" in text.partition("Not measured yet, on a GPU if they need one: ")[2]
     assert "precision 100 %" in text
