@@ -10,8 +10,8 @@ from pathlib import Path
 from traceopt.analyzer.facts import REQUIREMENTS, Facts
 from traceopt.analyzer.vocabulary.accelerator import FIGURES, Accelerator
 from traceopt.analyzer.vocabulary.accelerators import ACCELERATORS
+from traceopt.result.document import Result
 from traceopt.result.frames import TABLES
-from traceopt.result.json_schema import result_schema
 from traceopt.rules.registry import builtin_rules, rule_page
 from traceopt.rules.rule import Rule
 
@@ -175,7 +175,7 @@ def _figure(row: Accelerator, figure: str) -> str:
 
 def main() -> None:
     FACTS.write_text(facts_page(), encoding="utf-8")
-    SCHEMA.write_bytes(result_schema())
+    SCHEMA.write_bytes(Result.json_schema())
     FRAMES.write_text(frames_page(), encoding="utf-8")
     DEVICES.write_text(devices_page(), encoding="utf-8")
     wanted = pages()

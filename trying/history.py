@@ -11,9 +11,8 @@ import msgspec
 from msgspec import Struct
 
 from traceopt.errors import InputError, OutputError
-from traceopt.result.agreement import Agreement
 from traceopt.result.serialization import to_json
-from traceopt.result.trial import TriedChange
+from traceopt.result.trial import Agreement, TriedChange
 
 FILE = "tried.jsonl"
 MOST_BYTES = 256 << 20

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from traceopt.reports.words import safe_text
-from traceopt.result.agreement import Agreement
 from traceopt.result.quantities import counted
+from traceopt.result.trial import Agreement
 
 HEAD = ("rule", "tried", "median error", "direction", "in the predicted range")
 

@@ -12,7 +12,6 @@ import sys
 
 import click
 
-from traceopt.cli.accuracy import accuracy
 from traceopt.cli.analyze import analyze
 from traceopt.cli.compare import compare
 from traceopt.cli.export import export
@@ -21,7 +20,7 @@ from traceopt.cli.rules import rule, rules
 from traceopt.cli.run import run
 from traceopt.cli.schema import schema
 from traceopt.cli.tensorboard import tensorboard
-from traceopt.cli.try_ import try_
+from traceopt.cli.try_ import accuracy, try_
 from traceopt.cli.whatif import whatif
 from traceopt.output import open_missing_streams
 from traceopt.version import __version__

@@ -15,6 +15,6 @@ def schema() -> None:
 
     It states the meaning and unit of every field.
     """
-    from traceopt.result.json_schema import result_schema
+    from traceopt.result.document import Result
 
-    emit(result_schema().decode())
+    emit(Result.json_schema().decode())

@@ -1,4 +1,4 @@
-"""`traceopt try`: makes fixes in a copy of the source, runs them and measures what they gain."""
+"""`traceopt try` makes fixes in a copy of the source, runs and measures them; `traceopt accuracy` sums it up."""
 
 from __future__ import annotations
 
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from traceopt.trying.changes import Change
 
 TOP = 3
+HISTORY = "traceopt-logs/tried.jsonl"
 
 
 @click.command(name="try", context_settings={"allow_interspersed_args": False})
@@ -235,3 +236,27 @@ def _keep(outcome: Outcome, apply_: bool, patch_out: str | None, *, quiet: bool)
         click.echo(f"traceopt: {text}", err=True)
         if without:
             click.echo(f"traceopt: without a patch, for you to make: {', '.join(map(visible, without))}", err=True)
+
+
+@click.command()
+@click.argument("files", nargs=-1, type=FILE, metavar="[FILE]...")
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON document.")
+@debug_option
+def accuracy(files: tuple[Path, ...], as_json: bool) -> None:
+    """Compare predicted with measured gains of the fixes that traceopt try has measured.
+
+    FILE is where traceopt try remembers them.  [default: traceopt-logs/tried.jsonl]
+    """
+    from traceopt.reports.text.agreement import render_agreement
+    from traceopt.result.quantities import counted
+    from traceopt.result.serialization import to_indented_json
+    from traceopt.trying import history
+
+    attempts = []
+    for path in files or (Path(HISTORY),):
+        read, odd = history.read(path)
+        attempts += read
+        if odd:
+            click.echo(f"traceopt: warning: {visible(str(path))}: {counted(odd, 'line')} cannot be read", err=True)
+    found = history.agreements(attempts)
+    emit(to_indented_json({"rules": found}) if as_json else render_agreement(found))

@@ -7,7 +7,7 @@ JSON is this document's serialization; `Result.from_json` reads it back.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import msgspec
 import orjson
@@ -416,6 +416,15 @@ class Result(Struct, frozen=True, eq=False):
     def to_json(self) -> bytes:
         """Indented JSON, byte for byte the same for the same input and version."""
         return to_indented_json(self)
+
+    @staticmethod
+    def json_schema() -> bytes:
+        """JSON Schema 2020-12, indented. `unit` says what a number counts; a share is 0..1."""
+        schema: dict[str, Any] = {
+            "$schema": "https://json-schema.org/draft/2020-12/schema",
+            "title": f"traceopt result document, schema {SCHEMA_VERSION}",
+        }
+        return to_indented_json(schema | msgspec.json.schema(Result))
 
     @classmethod
     def from_json(cls, data: bytes) -> Self:

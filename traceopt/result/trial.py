@@ -87,3 +87,17 @@ class TriedChange(Struct, frozen=True):
     def gain_us(self) -> float | None:
         """Measured gain per step."""
         return None if self.before_us is None or self.after_us is None else self.before_us - self.after_us
+
+
+class Agreement(Struct, frozen=True):
+    """Predicted against measured gains of one rule; shares are of the step without the change.
+
+    An error is the predicted minus the measured gain. `covered`: the attempts whose measured interval touches the range
+    of the prediction.
+    """
+
+    code: str
+    attempts: int
+    median_error_share: float
+    median_absolute_error_share: float
+    covered: int
