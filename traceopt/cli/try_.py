@@ -14,7 +14,6 @@ from traceopt.cli.options import (
     debug_option,
     json_option,
     quiet_option,
-    report_options,
     split_codes,
     workload_options,
 )
@@ -88,7 +87,8 @@ HISTORY = "traceopt-logs/tried.jsonl"
     help="What ends a step: batch, update, backward, forward or module:function.  [default: detected]",
 )
 @json_option("result document")
-@report_options
+@click.option("--html", metavar="PATH", help="Where to write the HTML report.  [default: in the log folder]")
+@click.option("--no-html", is_flag=True, help="Write no HTML report.")
 @pull_request_options
 @baseline_options
 @workload_options
