@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -123,7 +124,7 @@ class Workspace:
 
         Raises SignalError, OutputError or InputError.
         """
-        failed = None
+        failed, code = None, -signal.SIGKILL  # if it is ended here
         try:
             control = self._new_control()
             self._prepare_copy([])
@@ -138,7 +139,7 @@ class Workspace:
             raise OutputError(f"cannot copy the source: {error}") from error
         finally:
             self._clear()
-        return read_outcome(control, settings), failed
+        return read_outcome(control, settings, code), failed
 
     def measure(self, changes: Sequence[Change], limits: Limits) -> MeasuredRun | Failure:
         """One timed run with these changes. Raises SignalError."""
@@ -177,7 +178,7 @@ class Workspace:
     def _why(self, control: Path, settings: Settings, measured: str) -> str:
         marks = {name: (control / name).exists() for name in ("failed", "loaded", "torch")}
         if not marks["torch"] or marks["failed"]:
-            return read_outcome(control, settings).reason or measured
+            return read_outcome(control, settings, 0).reason or measured
         return measured
 
     def _new_control(self) -> Path:
