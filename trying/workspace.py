@@ -132,6 +132,7 @@ class Workspace:
             if code:
                 failed = Failure(_how_it_ended(code, output), output)
         except EndedError as ended:
+            code = -signal.SIGTERM
             failed = Failure(ended.why, _tail(self._folder / "output"))
         except launcher.CommandError as error:
             raise InputError(str(error)) from error

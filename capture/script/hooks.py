@@ -147,7 +147,7 @@ class _Hooks:
             tracker.backward_begins()
             if recorder.timed is not None:
                 loss = args[0] if args else kwargs.get("tensors")
-                tell(recorder.timed.losses.reached_backward, loss, recorder.step)
+                note(recorder.timed.losses.reached_backward, loss, recorder.step)
             try:
                 return original(*args, **kwargs)
             finally:
