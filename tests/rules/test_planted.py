@@ -27,7 +27,7 @@ PRICED = ("DL001", "LG001", "HS001", "HS002", "HS003", "HS004", "LG002", "PY001"
 SPORADIC = ("LB004", "LB005", "DL005", "DL006")  # they hit some steps; the mean step pays
 HANDMADE = ("CM007", "CV003", "LB006", "TC003")  # no scenario of fixtures/ plants them: below
 BY_SIZE = ("CM008", "GM005", "IN001", "TC005")  # without a fixed twin of their own: in the tests of their family
-ELSEWHERE = ("TQ", "MM", "EF", "CM004", "CM005")  # with tests of their own; the last two need all ranks
+ELSEWHERE = ("TQ", "MM", "EF", "CP", "CM004", "CM005")  # with tests of their own; the last two need all ranks
 
 # A worker's batch takes DL001's `hand_over_ms` to receive where nothing hides it; in the fixed twins it takes less.
 MORE_TO_RECEIVE_US = 1_000 - Job.load_us

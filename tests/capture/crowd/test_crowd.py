@@ -106,11 +106,7 @@ def of_one_training(test: Test) -> Test:
 
 
 def of_each(test: Test, trainings: list[Training]) -> Test:
-    parameters = []
-    for training in trainings:
-        why = training.pending.get(test.__name__)
-        marks = [pytest.mark.xfail(reason=why, strict=True)] if why else []
-        parameters.append(pytest.param(training, id=training.name.replace(" ", "-"), marks=marks))
+    parameters = [pytest.param(training, id=training.name.replace(" ", "-")) for training in trainings]
     return pytest.mark.parametrize("scenario", parameters)(test)
 
 
