@@ -28,6 +28,7 @@ from traceopt.reports.words import (
     not_recorded,
     part_styles,
     plan_numbers,
+    prompt,
     safe_text,
     sentences,
     trial_words,
@@ -79,6 +80,7 @@ def render_html(result: Result, *, static: bool = False) -> str:
             main_script=Markup(main_script),  # noqa: S704
             timeline_script=Markup(timeline_script),  # noqa: S704
             interactive=spans is not None,
+            prompts=not static,
             span_key=[] if spans is None else list(dict.fromkeys(spans["categories"])),
             has_python=spans is not None and ("python", "Python") in spans["categories"],
             result_id=RESULT_ID,
@@ -191,6 +193,7 @@ def environment() -> jinja2.Environment:
         NOT_RECORDED=quantities.NOT_RECORDED,
         MOST_ROWS=rank_chart.MOST_ROWS,
         plan_ms=plan_numbers.plan_ms,
+        prompt=prompt.prompt,
         row_numbers=plan_numbers.row_numbers,
         step_after=plan_numbers.step_after,
         estimate_number=quantities.estimate_number,

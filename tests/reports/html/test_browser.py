@@ -7,6 +7,9 @@ import json
 import pytest
 import sample
 
+from traceopt.reports.words.display import for_display
+from traceopt.reports.words.prompt import prompt
+
 OVERFLOW_PX = "document.documentElement.scrollWidth - innerWidth"
 ANY_ATTACK = "window.__xss || 0"
 
@@ -228,6 +231,15 @@ def test_copy_buttons_copy_the_code(open_report) -> None:
         button.click()
         page.wait_for_selector(f"[data-copy={anchor}]:text-is('Copied')")
         assert page.evaluate("navigator.clipboard.readText()") == expected
+
+
+def test_a_fix_is_copied_as_a_prompt(open_report) -> None:
+    page = open_report(sample.rich(), permissions=["clipboard-read", "clipboard-write"])
+    page.evaluate("document.querySelectorAll('details.fix').forEach(d => d.open = true)")
+    page.locator("[data-copy=DL001-prompt]").click()
+    page.wait_for_selector("[data-copy=DL001-prompt]:text-is('Copied')")
+    document = for_display(sample.rich())
+    assert page.evaluate("navigator.clipboard.readText()") == prompt(document.findings[0], document) + "\n"
 
 
 def test_print_opens_every_card(open_report) -> None:
