@@ -9,7 +9,7 @@ closes early (the events end here), or the text is broken in the middle (recover
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from typing import Any, Literal
 
@@ -51,7 +51,8 @@ class NotATraceError(ValueError):
 
 
 class EventStream(Struct):
-    """Iterates over the lists of events in blocks of trace text.
+    """Iterates over the lists of events in blocks of trace text. `decode` reads a JSON array of events; events that
+    have to be recovered or repaired are always of type Event.
 
     After the iteration: `header` is the JSON object around the events, as far as it could be read; `lost` counts events
     that could not be recovered, `repaired` those that could only be read after a repair (including the object before
@@ -59,6 +60,7 @@ class EventStream(Struct):
     """
 
     blocks: Iterable[bytes]
+    decode: Callable[[bytes], list[Any]] = decode_events
     lost: int = 0
     repaired: int = 0
     damage: str | None = None
@@ -124,7 +126,7 @@ class EventStream(Struct):
         array = b"".join((b"[", carry, memoryview(block)[:end], b"]"))
         try:
             if is_utf8(array):
-                return decode_events(array), block[start:]
+                return self.decode(array), block[start:]
         except UNREADABLE:
             pass
         return self._examined(carry + block, len(carry) + end, len(carry) + start)
@@ -175,7 +177,7 @@ class EventStream(Struct):
         """The events of well-formed JSON, which may contain values of unexpected types or invalid UTF-8."""
         try:
             if is_utf8(array):
-                return decode_events(array)
+                return self.decode(array)
         except UNREADABLE:
             pass
         events = []

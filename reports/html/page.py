@@ -34,6 +34,7 @@ from traceopt.reports.words import (
     trial_words,
 )
 from traceopt.reports.words.display import for_display
+from traceopt.reports.words.viewer_command import viewer_command
 from traceopt.result import packing, quantities
 from traceopt.result.document import Result
 from traceopt.result.kernel_names import short_kernel_name
@@ -143,6 +144,7 @@ def _view(document: Result) -> dict[str, Any]:
         "rank_caption": rank_chart.caption(document),
         "checks_line": sentences.checks_line(document),
         "command": sentences.command(document),
+        "viewer_command": document.timeline and viewer_command(document, document.timeline.step),
         "gemm_caption": sentences.gemm_caption(document),
         "cpu_caption": sentences.cpu_caption(document),
         "timeline_caption": sentences.timeline_caption(document, timeline is not None and timeline.band is not None),

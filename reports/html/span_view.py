@@ -7,6 +7,7 @@ from typing import Any
 from traceopt.reports.words import concerned
 from traceopt.reports.words.part_styles import part_style, span_look
 from traceopt.reports.words.sentences import Card
+from traceopt.reports.words.viewer_command import viewer_command
 from traceopt.result.document import Result
 from traceopt.result.rows import COLUMNS, STREAM_COLUMNS
 
@@ -37,6 +38,7 @@ def span_view(document: Result, cards: list[Card], idle_word: str | None) -> dic
                 "name": step.name,
                 "start": step.start_us / US_PER_MS,
                 "end": (step.start_us + step.duration_us) / US_PER_MS,
+                "command": viewer_command(document, step.name),
             }
             for step in table.steps
         ],

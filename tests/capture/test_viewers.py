@@ -20,7 +20,7 @@ from runs import Run, environment
 
 from traceopt.api import analyze
 from traceopt.cli import cli
-from traceopt.tensorboard_server import INSTALL
+from traceopt.viewing.tensorboard_server import INSTALL
 
 RANKS = pytest.mark.run("torchrun", "--nproc-per-node", "2", "--standalone", "ranks.py")
 TIMEOUT_S = 60

@@ -21,6 +21,7 @@ from traceopt.cli.run import run
 from traceopt.cli.schema import schema
 from traceopt.cli.tensorboard import tensorboard
 from traceopt.cli.try_ import accuracy, try_
+from traceopt.cli.viewing import cut, view
 from traceopt.cli.whatif import whatif
 from traceopt.output import open_missing_streams
 from traceopt.version import __version__
@@ -40,7 +41,9 @@ def cli(context: click.Context) -> None:
         context.exit(EXIT_ERROR)
 
 
-for command in (analyze, run, try_, accuracy, compare, tensorboard, whatif, rules, rule, schema, export):
+for command in (
+    analyze, run, try_, accuracy, compare, view, cut, tensorboard, whatif, rules, rule, schema, export,
+):  # fmt: skip
     cli.add_command(command)
 
 

@@ -14,11 +14,11 @@ from traceopt.cli.options import FILE, debug_option
 @click.argument("options", nargs=-1, type=click.UNPROCESSED, metavar="[TENSORBOARD OPTIONS]...")
 @debug_option
 def tensorboard(logdir: Path, options: tuple[str, ...]) -> None:
-    """Show traces in TensorBoard.
+    """Show traces in TensorBoard (legacy; see view).
 
     Shows all traces in LOGDIR and its subfolders, with torch-tb-profiler. Options after LOGDIR go to TensorBoard:
     traceopt tensorboard traceopt-logs --port 6007
     """
-    from traceopt.tensorboard_server import start
+    from traceopt.viewing.tensorboard_server import start
 
     start(logdir, options)

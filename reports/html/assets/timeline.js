@@ -648,11 +648,24 @@
       var stall = view.stalls[selected - firstStall];
       add(list, "Line", stall.place);
       add(list, "Fix", stall.fix === null ? "" : fixLinks([stall.fix]));
+      add(list, "Perfetto", commandOf(stall));
     } else {
       describeSpan(list, lane);
     }
     details.appendChild(title);
     details.appendChild(list);
+  }
+  /* What opens the step of a stall in Perfetto. */
+  function commandOf(stall) {
+    var step = view.steps.filter(function (window) {
+      return window.start <= stall.start && stall.start < window.end;
+    })[0];
+    if (!step || !step.command) {
+      return "";
+    }
+    var code = document.createElement("code");
+    code.textContent = step.command;
+    return [code];
   }
   function describeSpan(list, lane) {
     var stack = stackOf(selected);

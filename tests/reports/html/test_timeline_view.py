@@ -202,3 +202,10 @@ def test_a_sync_stall_only_names_the_fix_of_its_line() -> None:
     assert fix_at("host_sync", Location("train.py", 5)) is None
     assert fix_at("data_loading", Location("train.py", 5)) == "DL001"
     assert fix_at("queued", None) is None
+
+
+def test_a_stall_has_the_command_that_opens_its_step(timeline) -> None:
+    press(timeline, "Enter", *["ArrowUp"] * 9)
+    assert timeline.locator("#span-details h3").inner_text().startswith("GPU idle")
+    assert "traceopt cut" in told(timeline)
+    assert "--step" in timeline.locator("#span-details code").last.inner_text()
