@@ -15,6 +15,8 @@ import pytest
 from click.testing import CliRunner
 from click.testing import Result as Outcome
 
+from fixtures.real_traces import TRACES
+from traceopt.api import analyze
 from traceopt.cli import cli
 from traceopt.testing import A100, Machine
 from traceopt.viewing import perfetto
@@ -115,6 +117,18 @@ def test_a_cut_is_a_trace(trace: Path, tmp_path: Path) -> None:
     assert gzip.decompress(small.read_bytes()) == run("cut", trace, "--step", "3", "-o", "-").stdout_bytes
     result = run("analyze", small, "--no-html", "--format", "json")
     assert result.exit_code == 0, result.stderr
+
+
+@pytest.mark.real_traces
+def test_a_cut_of_a_file_of_2021_has_the_kernels_that_ran_later(tmp_path: Path) -> None:
+    """Its categories have other names: Runtime, Kernel."""
+    (whole,) = (TRACES / "kineto/resnet50_num_workers_0").iterdir()
+    part = tmp_path / "step.json"
+    assert run("cut", whole, "--step", "7", "-o", part).exit_code == 0
+    steps, cut = analyze(str(whole)).step, analyze(str(part))
+    assert cut.step.count == 1
+    assert cut.step.typical_us == pytest.approx(steps.per_step_us[2], rel=0.01)
+    assert "TQ005" not in {note.code for note in cut.quality.notes}
 
 
 def test_a_bare_list_of_events_can_be_cut(whole: bytes, tmp_path: Path) -> None:

@@ -22,14 +22,14 @@ from traceopt.analyzer.reading.sources import TraceSource
 from traceopt.analyzer.reading.trace_reader import read_trace
 from traceopt.analyzer.tables.json_values import whole
 from traceopt.analyzer.tables.trace import Trace
+from traceopt.analyzer.vocabulary.event_categories import GPU, RUNTIME, TABLE_OF_CATEGORY
 from traceopt.errors import InputError, visible
 
 ROUNDING_US = 0.5  # times in files that count from 1970 are rounded to a quarter of a microsecond
 FULL_DURATION = "Full duration (us)"  # argument of events that the step's borders shorten
 _LATEST_NS = 2**62
 _MOST_LISTED = 5
-_LAUNCHES = ("cuda_runtime", "cuda_driver", "hip_runtime", "privateuse1_runtime", "privateuse1_driver", "xpu_runtime")
-_DEVICE = ("kernel", "gpu_memcpy", "gpu_memset", "gpu_user_annotation")
+_DEVICE_ANNOTATION = "gpu_user_annotation"
 _LAUNCH_FLOW = "ac2g"
 _elements = msgspec.json.Decoder(list[Raw]).decode
 
@@ -79,7 +79,7 @@ class _Step(Struct):
     def note(self, event: _Event) -> None:
         if event.ts is None:
             return
-        if event.ph == "X" and event.cat.lower() in _LAUNCHES and self.holds(event.ts):
+        if event.ph == "X" and TABLE_OF_CATEGORY.get(event.cat) == RUNTIME and self.holds(event.ts):
             if (correlation := _correlation(event)) is not None:
                 self.launched.add(correlation)
         elif event.ph in ("s", "f"):
@@ -99,7 +99,8 @@ class _Step(Struct):
 
     def is_launched(self, event: _Event) -> bool:
         """Whether it is work of the device that the step launched, whenever it ran."""
-        return event.cat.lower() in _DEVICE and _correlation(event) in self.launched
+        of_device = TABLE_OF_CATEGORY.get(event.cat) == GPU or event.cat == _DEVICE_ANNOTATION
+        return of_device and _correlation(event) in self.launched
 
     def shortens(self, event: _Event) -> bool:
         """Whether it crosses a border of the step."""
