@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from test_cli import RESULT, one_error, run
 
 import traceopt.api
-from traceopt.cli.pull_request import SUMMARY_LIMIT
+from traceopt.cli.shared.pull_request import SUMMARY_LIMIT
 from traceopt.result.document import TraceFile
 from traceopt.result.finding import Finding, Fix, Location
 

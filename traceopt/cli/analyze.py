@@ -7,9 +7,9 @@ from typing import Any
 
 import click
 
-from traceopt.cli.options import FILE, reading_options, run_option, select_options, workload_options
-from traceopt.cli.outputs import Outputs, output_options
-from traceopt.cli.results import analyzed, configuration, run_names
+from traceopt.cli.shared.options import FILE, reading_options, run_option, select_options, workload_options
+from traceopt.cli.shared.outputs import Outputs, output_options
+from traceopt.cli.shared.results import analyzed, configuration, run_names
 from traceopt.errors import visible
 from traceopt.output import emit
 

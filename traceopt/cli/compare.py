@@ -8,9 +8,9 @@ from typing import Any
 
 import click
 
-from traceopt.cli.gating import EXIT_GATE, failed, gate_options, parsed_gates
-from traceopt.cli.options import format_option, json_option, markdown_option, reading_options
-from traceopt.cli.results import check_all_writable, configuration, terminal, write_output
+from traceopt.cli.shared.gating import EXIT_GATE, failed, gate_options, parsed_gates
+from traceopt.cli.shared.options import format_option, json_option, markdown_option, reading_options
+from traceopt.cli.shared.results import check_all_writable, configuration, terminal, write_output
 from traceopt.output import StderrProgress, emit
 
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import click
 
-from traceopt.cli.options import debug_option
-from traceopt.cli.results import write_output
+from traceopt.cli.shared.options import debug_option
+from traceopt.cli.shared.results import write_output
 from traceopt.errors import InputError, one_line
 from traceopt.output import emit
 

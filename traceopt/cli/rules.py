@@ -6,8 +6,8 @@ from pathlib import Path
 
 import click
 
-from traceopt.cli.options import config_option, debug_option, rules_dir_option
-from traceopt.cli.results import registry_of
+from traceopt.cli.shared.options import config_option, debug_option, rules_dir_option
+from traceopt.cli.shared.results import registry_of
 from traceopt.output import emit
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from traceopt.cli.failing import EXIT_INTERRUPTED, fault
-from traceopt.cli.options import (
+from traceopt.cli.shared.options import (
     FILE,
     color_option,
     config_option,
@@ -18,8 +18,8 @@ from traceopt.cli.options import (
     select_options,
     workload_options,
 )
-from traceopt.cli.outputs import Outputs, output_options
-from traceopt.cli.results import analyzed, configuration
+from traceopt.cli.shared.outputs import Outputs, output_options
+from traceopt.cli.shared.results import analyzed, configuration
 from traceopt.errors import visible
 from traceopt.output import emit
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from traceopt.cli.options import debug_option
+from traceopt.cli.shared.options import debug_option
 from traceopt.output import emit
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from traceopt.cli.options import FILE, debug_option
+from traceopt.cli.shared.options import FILE, debug_option
 
 
 @click.command(context_settings={"allow_interspersed_args": False})

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from traceopt.cli.gating import Gating, baseline_options
-from traceopt.cli.options import (
+from traceopt.cli.shared.gating import Gating, baseline_options
+from traceopt.cli.shared.options import (
     FILE,
     config_option,
     debug_option,
@@ -17,8 +17,8 @@ from traceopt.cli.options import (
     split_codes,
     workload_options,
 )
-from traceopt.cli.pull_request import PullRequest, pull_request_options
-from traceopt.cli.results import (
+from traceopt.cli.shared.pull_request import PullRequest, pull_request_options
+from traceopt.cli.shared.results import (
     analyzed,
     check_all_writable,
     configuration,

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import click
 
-from traceopt.cli.options import debug_option
-from traceopt.cli.results import write_output
+from traceopt.cli.shared.options import debug_option
+from traceopt.cli.shared.results import write_output
 from traceopt.errors import visible
 from traceopt.output import check_writable, emit
 

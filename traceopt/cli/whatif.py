@@ -7,8 +7,15 @@ from pathlib import Path
 
 import click
 
-from traceopt.cli.options import config_option, debug_option, quiet_option, rules_dir_option, run_option, split_codes
-from traceopt.cli.results import configuration
+from traceopt.cli.shared.options import (
+    config_option,
+    debug_option,
+    quiet_option,
+    rules_dir_option,
+    run_option,
+    split_codes,
+)
+from traceopt.cli.shared.results import configuration
 from traceopt.output import StderrProgress, emit
 
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from traceopt.cli.options import Command, options, split_codes
-from traceopt.cli.results import check_all_writable, terminal, write_output
+from traceopt.cli.shared.options import Command, options, split_codes
+from traceopt.cli.shared.results import check_all_writable, terminal, write_output
 from traceopt.output import emit
 
 if TYPE_CHECKING:

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from traceopt.cli.gating import Gating, baseline_options
-from traceopt.cli.options import Command, format_option, json_option, options, patch_option, report_options
-from traceopt.cli.pull_request import FORMATS, PullRequest, pull_request_options
-from traceopt.cli.results import check_all_writable, html_target, rendered, write_html, write_output, write_patch
+from traceopt.cli.shared.gating import Gating, baseline_options
+from traceopt.cli.shared.options import Command, format_option, json_option, options, patch_option, report_options
+from traceopt.cli.shared.pull_request import FORMATS, PullRequest, pull_request_options
+from traceopt.cli.shared.results import check_all_writable, html_target, rendered, write_html, write_output, write_patch
 from traceopt.errors import visible
 from traceopt.output import emit
 

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from traceopt.cli.options import Command, markdown_option, options
-from traceopt.cli.results import check_all_writable, write_output
+from traceopt.cli.shared.options import Command, markdown_option, options
+from traceopt.cli.shared.results import check_all_writable, write_output
 from traceopt.errors import OutputError, visible
 
 if TYPE_CHECKING:
-    from traceopt.cli.gating import Gating
+    from traceopt.cli.shared.gating import Gating
     from traceopt.result.document import Result
 
 FORMATS = ("markdown", "github", "gitlab", "sarif")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
-from traceopt.cli.options import DEFAULT_HTML
+from traceopt.cli.shared.options import DEFAULT_HTML
 from traceopt.errors import OutputError, visible
 from traceopt.output import StderrProgress, check_writable, write_atomically
 
