@@ -18,7 +18,7 @@ import orjson
 from markupsafe import Markup
 from msgspec.structs import asdict, replace
 
-from traceopt.reports.html import loss_chart, rank_chart, span_view, step_strip, timeline_svg
+from traceopt.reports.html import flame_view, loss_chart, rank_chart, span_view, step_strip, timeline_svg
 from traceopt.reports.html.compiled_assets import CompiledTemplates
 from traceopt.reports.html.readouts import readouts
 from traceopt.reports.words import (
@@ -64,22 +64,28 @@ def render_html(result: Result, *, static: bool = False) -> str:
     document = for_display(result)
     view = _view(document)
     spans = span_view.span_view(document, view["all_cards"], view["idle_word"])
-    head_script, main_script, timeline_script = map(asset_text, ("head.js", "main.js", "timeline.js"))
+    flame = flame_view.flame_view(document)
+    head_script, main_script, timeline_script, flame_script = map(
+        asset_text, ("head.js", "main.js", "timeline.js", "flame.js")
+    )
     packed = {}
     under_pointer = readouts(document, view["steps"], view["rank_drawing"])
     if under_pointer:
         packed["readouts"] = packing.pack(orjson.dumps(under_pointer, default=asdict))
     if spans is not None:
         packed["spans"] = packing.pack(orjson.dumps(spans))
+    if flame is not None:
+        packed["flame"] = packing.pack(orjson.dumps(flame))
     return (
         environment()
         .get_template("report.html.j2")
         .render(
-            csp=content_security_policy([head_script, main_script, timeline_script]),
+            csp=content_security_policy([head_script, main_script, timeline_script, flame_script]),
             css=Markup(asset_text("report.css")),  # noqa: S704 (our own file)
             head_script=Markup(head_script),  # noqa: S704
             main_script=Markup(main_script),  # noqa: S704
             timeline_script=Markup(timeline_script),  # noqa: S704
+            flame_script=Markup(flame_script),  # noqa: S704
             interactive=spans is not None,
             prompts=not static,
             span_key=[] if spans is None else list(dict.fromkeys(spans["categories"])),
@@ -144,6 +150,7 @@ def _view(document: Result) -> dict[str, Any]:
         "rank_caption": rank_chart.caption(document),
         "checks_line": sentences.checks_line(document),
         "command": sentences.command(document),
+        "flame_caption": flame_view.caption(document),
         "viewer_command": document.timeline and viewer_command(document, document.timeline.step),
         "gemm_caption": sentences.gemm_caption(document),
         "cpu_caption": sentences.cpu_caption(document),

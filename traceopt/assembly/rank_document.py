@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from traceopt.analyzer.facts import Facts
 from traceopt.assembly import sections, tables
+from traceopt.assembly.flame_graph import flame_graph
 from traceopt.assembly.timeline import timeline
 from traceopt.assembly.verdict import UNUSABLE, verdict
 from traceopt.assembly.whole_run import larger_than_the_steps, whole_run
@@ -99,6 +100,7 @@ def rank_document(facts: Facts, outcome: RulesOutcome) -> Result:
             )
         ],
         timeline=timeline(facts),
+        flame=flame_graph(facts),
         findings=findings,
         combined=combine(plan, facts) if plan else None,
         plan=document_rows(plan) if plan else [],

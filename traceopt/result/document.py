@@ -21,6 +21,7 @@ from traceopt.result.rows import (
     Collective,
     Copy,
     CpuOperator,
+    FlameGraph,
     Gemm,
     IdleCause,
     Kernel,
@@ -398,6 +399,7 @@ class Result(Struct, frozen=True, eq=False):
     tried: Annotated[
         list[TriedChange], note("changes that `traceopt try` made, ran and measured, in the order in which it did")
     ] = field(default_factory=list)
+    flame: Annotated[FlameGraph | None, note("call tree of one step; null: no Python frames with times")] = None
     created: Annotated[str | None, note("when the document was made; null by default, so that documents compare")] = (
         None
     )

@@ -287,6 +287,32 @@ class Timeline(Struct, frozen=True):
     ] = None
 
 
+FlameKind = Literal["user", "library", "annotation", "operator", "runtime", "kernel"]
+
+
+class FlameNode(Struct, frozen=True):
+    """One frame, operator, call or kernel below another."""
+
+    parent: Annotated[int, note("index of the caller's node; -1: none")]
+    frame: Annotated[int, note("index of its name")]
+    kind: Annotated[FlameKind, note("what it is; user: a Python frame of the user's code")]
+    total_us: Annotated[float, note("host time, callees included", "us")]
+    self_us: Annotated[float, note("host time, callees excluded", "us")]
+    gpu_us: Annotated[float, note("time of the GPU work that it and its callees launched", "us")]
+
+
+class FlameGraph(Struct, frozen=True):
+    """The call tree of the training thread in the shown step."""
+
+    step: Annotated[str, note("name of the step")]
+    duration_us: Annotated[float, note("host time of the step", "us")]
+    gpu_us: Annotated[float | None, note("time of the GPU work that the step launched; null: no GPU", "us")]
+    other_gpu_us: Annotated[float | None, note("the part of it that other threads launched, without a stack", "us")]
+    left_out: Annotated[int, note("nodes that are too small to be seen")]
+    frames: Annotated[list[str], note("names of frames, operators, calls and kernels")]
+    nodes: Annotated[list[FlameNode], note("callers come before callees")]
+
+
 class PlanRow(Struct, frozen=True):
     """One fix of the plan: what it saves given the fixes above it. The savings of all rows add up."""
 

@@ -1,0 +1,48 @@
+"""What flame.js needs to draw the flame graph, and the sentence above it. Times are ms."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from traceopt.result.document import Result
+from traceopt.result.quantities import ms
+
+US_PER_MS = 1_000
+NS_PER_US = 1_000
+_FRAME = re.compile(r"(?P<folder>.*[/\\])?(?P<file>[^/\\]+)\((?P<line>\d+)\): (?P<function>.+)", re.DOTALL)
+
+
+def flame_view(document: Result) -> dict[str, Any] | None:
+    """None if the document has no flame graph."""
+    flame = document.flame
+    if flame is None:
+        return None
+    return {
+        "duration": flame.duration_us / US_PER_MS,
+        "frames": flame.frames,
+        "labels": [short_frame(frame) for frame in flame.frames],
+        "gpu": bool(flame.gpu_us),
+        "parent": [node.parent for node in flame.nodes],
+        "frame": [node.frame for node in flame.nodes],
+        "kind": [node.kind for node in flame.nodes],
+        "total": [node.total_us / US_PER_MS for node in flame.nodes],
+        "self": [node.self_us / US_PER_MS for node in flame.nodes],
+        "gpuTotal": [node.gpu_us / US_PER_MS for node in flame.nodes],
+    }
+
+
+def short_frame(name: str) -> str:
+    """ "/home/me/train.py(12): load" -> "load (train.py:12)"; other names stay as they are."""
+    match = _FRAME.fullmatch(name)
+    return name if match is None else f"{match['function']} ({match['file']}:{match['line']})"
+
+
+def caption(document: Result) -> str:
+    flame = document.flame
+    if flame is None:
+        return ""
+    text = f"What the training thread did in {flame.step}, by call. Recording Python frames slows the host down."
+    if flame.other_gpu_us:
+        text += f" {ms(flame.other_gpu_us * NS_PER_US)} of the GPU work was launched by other threads, without a stack."
+    return text

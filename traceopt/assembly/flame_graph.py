@@ -1,0 +1,145 @@
+"""The call tree of the training thread in the shown step: host time, and the GPU time that each line launched."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from traceopt.analyzer.arrays.grouping import group_rows
+from traceopt.analyzer.facts import Facts
+from traceopt.analyzer.tables.schema import I8
+from traceopt.analyzer.timeline.call_tree import ANNOTATION, OP, PYTHON, RUNTIME
+from traceopt.analyzer.timeline.steps import PROFILER_STEP
+from traceopt.analyzer.vocabulary.kernels.kernel_labels import short_name
+from traceopt.analyzer.vocabulary.python_frames import is_library
+from traceopt.result.rounding import us
+from traceopt.result.rows import FlameGraph, FlameKind, FlameNode
+
+MOST_NODES = 1_500
+SMALLEST_SHARE = 0.0005  # of the step, or of its GPU time: smaller nodes are narrower than a pixel
+MOST_DEPTH = 200
+_KINDS: dict[int, FlameKind] = {ANNOTATION: "annotation", OP: "operator", RUNTIME: "runtime"}
+_KERNEL = RUNTIME + 1
+_NONE = -1
+
+
+def flame_graph(facts: Facts) -> FlameGraph | None:
+    """None if the shown step has no Python frames with times."""
+    steps, slices = facts.steps, facts.slices
+    index = steps.example
+    begin, end = int(steps.host_start[index]), int(steps.host_end[index])
+    mine = slices.of_thread(steps.thread)
+    rows = np.arange(mine.start, mine.stop)
+    rows = rows[(slices.start[rows] < end) & (slices.end[rows] > begin)]
+    marks = np.array([PROFILER_STEP.match(name) is not None for name in facts.trace.names] or [False])
+    rows = rows[~marks[slices.name[rows]]]
+    if not facts.frames_recorded_with_times or not (slices.kind[rows] == PYTHON).any():
+        return None
+    tree = _Tree(facts, rows, begin, end)
+    launched = tree.add_kernels()
+    return tree.graph(steps.names[index], begin, end, launched)
+
+
+class _Tree:
+    """Slices with the same names from the root down are one node. Arrays have shape (nodes,); parents come first."""
+
+    def __init__(self, facts: Facts, rows: npt.NDArray[np.integer], begin: int, end: int) -> None:
+        slices = facts.slices
+        self._facts = facts
+        self._begin, self._end = begin, end
+        self._node_of = np.full(len(slices) + 1, _NONE)  # the last is that of no slice
+        parents, names, kinds, totals = [], [], [], []
+        length = np.minimum(slices.end[rows], end) - np.maximum(slices.start[rows], begin)
+        parent_slice = slices.parent[rows]
+        inside = np.zeros(len(slices) + 1, bool)
+        inside[rows] = True
+        level = np.flatnonzero(~inside[parent_slice])
+        waiting = np.flatnonzero(inside[parent_slice])
+        count = 0
+        for _ in range(MOST_DEPTH):
+            if not len(level):
+                break
+            here = rows[level]
+            above = self._node_of[parent_slice[level]]
+            first, group = group_rows(above, slices.name[here], slices.kind[here].astype(np.int64))
+            self._node_of[here] = count + group
+            parents.append(above[first])
+            names.append(slices.name[here[first]].astype(np.int64))
+            kinds.append(slices.kind[here[first]].astype(np.int64))
+            totals.append(np.bincount(group, weights=length[level], minlength=len(first)))
+            count += len(first)
+            reached = self._node_of[parent_slice[waiting]] >= 0
+            level, waiting = waiting[reached], waiting[~reached]
+        self.parent, self.name, self.kind = (np.concatenate(part) for part in (parents, names, kinds))
+        self.total = np.concatenate(totals).astype(np.int64)
+        self.self_time = self._minus_children()
+        self.gpu = np.zeros(count, np.int64)
+
+    def _minus_children(self) -> I8:
+        child = self.parent >= 0
+        below = np.bincount(self.parent[child], weights=self.total[child], minlength=len(self.total))
+        return np.maximum(0, self.total - below.astype(np.int64))
+
+    def add_kernels(self) -> tuple[int, int]:
+        """Adds a node for each kernel below the call that launched it. Returns the GPU time that the step launched, and
+        the part of it from this thread, ns.
+        """
+        gpu, slices = self._facts.trace.gpu, self._facts.slices
+        launch = self._facts.links.launch_slice
+        at = slices.start[launch] if len(slices) else np.zeros(len(launch), np.int64)
+        rows = np.flatnonzero((launch >= 0) & (at >= self._begin) & (at < self._end))
+        node = self._node_of[launch[rows]]
+        everything = int(gpu.duration[rows].sum())
+        rows, node = rows[node >= 0], node[node >= 0]
+        if not len(rows):
+            return everything, 0
+        first, group = group_rows(node, gpu.name[rows])
+        time = np.bincount(group, weights=gpu.duration[rows], minlength=len(first)).astype(np.int64)
+        zeros = np.zeros(len(first), np.int64)
+        self.parent = np.concatenate((self.parent, node[first]))
+        self.name = np.concatenate((self.name, gpu.name[rows[first]].astype(np.int64)))
+        self.kind = np.concatenate((self.kind, np.full(len(first), _KERNEL)))
+        self.total, self.self_time = np.concatenate((self.total, zeros)), np.concatenate((self.self_time, zeros))
+        self.gpu = np.concatenate((self.gpu, time))
+        for index in range(len(self.parent) - 1, -1, -1):  # children come after their parents
+            if self.parent[index] >= 0:
+                self.gpu[self.parent[index]] += self.gpu[index]
+        return everything, int(gpu.duration[rows].sum())
+
+    def graph(self, step: str, begin: int, end: int, launched: tuple[int, int]) -> FlameGraph:
+        everything, here = launched
+        share = np.maximum(self.total / max(1, end - begin), self.gpu / max(1, here))
+        order = np.argsort(-share, kind="stable")[:MOST_NODES]  # a parent's share is at least that of its children
+        kept = np.sort(order[share[order] >= SMALLEST_SHARE])
+        place = np.full(len(share) + 1, _NONE)
+        place[kept] = np.arange(len(kept))
+        names = self._facts.trace.names
+        frames: dict[str, int] = {}
+        nodes = []
+        for node in kept.tolist():
+            kind, name = int(self.kind[node]), names[self.name[node]]
+            nodes.append(
+                FlameNode(
+                    parent=int(place[self.parent[node]]),
+                    frame=frames.setdefault(short_name(name) if kind == _KERNEL else name, len(frames)),
+                    kind=_kind(kind, name),
+                    total_us=us(int(self.total[node])),
+                    self_us=us(int(self.self_time[node])),
+                    gpu_us=us(int(self.gpu[node])),
+                )
+            )
+        return FlameGraph(
+            step=step,
+            duration_us=us(end - begin),
+            gpu_us=us(everything) if self._facts.has_gpu else None,
+            other_gpu_us=us(everything - here) if self._facts.has_gpu else None,
+            left_out=len(share) - len(kept),
+            frames=list(frames),
+            nodes=nodes,
+        )
+
+
+def _kind(kind: int, name: str) -> FlameKind:
+    if kind == PYTHON:
+        return "library" if is_library(name) else "user"
+    return "kernel" if kind == _KERNEL else _KINDS[kind]
