@@ -114,8 +114,7 @@ class CallSites(Struct, frozen=True, dict=True):
         site = self._direct(rows)
         unknown = np.flatnonzero(((site < 0) | self._run_by_engine(rows)) & (rows >= 0))
         if len(unknown):
-            forward = self._forward_of(rows[unknown])
-            forward = np.where(forward >= 0, forward, self._flow_source_of(rows[unknown]))
+            forward = self.forward_of(rows[unknown])
             site[unknown] = np.where(forward >= 0, self._direct(forward), site[unknown])
         return site
 
@@ -254,7 +253,12 @@ class CallSites(Struct, frozen=True, dict=True):
         frames = str(msgspec.json.decode(text)).split(";")
         return next((self._add(parse_frame(f.strip())) for f in frames if self.wanted(f.strip())), -1)
 
-    def _forward_of(self, rows: npt.NDArray[np.integer]) -> I4:
+    def forward_of(self, rows: npt.NDArray[np.integer]) -> I4:
+        """The slice of the forward operator for slices of backward work; -1: none. Shape (len(rows),)."""
+        forward = self._forward_by_sequence_of(rows)
+        return np.where(forward >= 0, forward, self._flow_source_of(rows)).astype(np.int32)
+
+    def _forward_by_sequence_of(self, rows: npt.NDArray[np.integer]) -> I4:
         """The forward operator's slice for slices inside a backward operator; -1: none."""
         ops, slices = self.trace.ops, self.slices
         order = self._forward_by_sequence

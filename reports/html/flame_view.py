@@ -43,6 +43,8 @@ def caption(document: Result) -> str:
     if flame is None:
         return ""
     text = f"What the training thread did in {flame.step}, by call. Recording Python frames slows the host down."
+    if flame.gpu_us:
+        text += " Backward GPU work counts for the line of its forward operator."
     if flame.other_gpu_us:
-        text += f" {ms(flame.other_gpu_us * NS_PER_US)} of the GPU work was launched by other threads, without a stack."
+        text += f" {ms(flame.other_gpu_us * NS_PER_US)} of the GPU work has no known line."
     return text

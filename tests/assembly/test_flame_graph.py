@@ -68,6 +68,27 @@ def test_host_time_adds_up(graph: FlameGraph) -> None:
     assert sum(one.total_us for one in graph.nodes if one.parent < 0) <= graph.duration_us
 
 
+def test_backward_work_belongs_to_the_line_of_its_forward_operator() -> None:
+    trace = Machine(A100)
+    for number in range(5):
+        with trace.step():
+            with trace.python(LOAD):
+                trace.work(100, "aten::linear", **{"Sequence number": number})
+            start, launched = trace.now, len(trace.events)
+            trace.launch(700)
+            for event in trace.events[launched:]:
+                if event["cat"] in ("cuda_runtime", "cpu_op"):
+                    event["tid"] = 99
+            name = "autograd::engine::evaluate_function: AddmmBackward0"
+            trace.work(200, name, tid=99, **{"Sequence number": number, "Fwd thread id": 1})
+            trace.events[-1]["ts"], trace.events[-1]["dur"] = start - 1, trace.now - start + 1
+            trace.synchronize()
+    graph = flame_graph(facts_of(trace))
+    assert graph is not None
+    assert node(graph, LOAD).gpu_us == 700
+    assert graph.other_gpu_us == 0
+
+
 def test_absent_without_frames() -> None:
     assert flame_graph(facts_of(machine(frames=False))) is None
 

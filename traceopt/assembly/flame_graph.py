@@ -81,14 +81,16 @@ class _Tree:
         return np.maximum(0, self.total - below.astype(np.int64))
 
     def add_kernels(self) -> tuple[int, int]:
-        """Adds a node for each kernel below the call that launched it. Returns the GPU time that the step launched, and
-        the part of it from this thread, ns.
+        """Adds a node for each kernel below the call that launched it, or below the forward operator of backward work.
+        Returns the GPU time that the step launched, and the part of it that has a node, ns.
         """
         gpu, slices = self._facts.trace.gpu, self._facts.slices
         launch = self._facts.links.launch_slice
         at = slices.start[launch] if len(slices) else np.zeros(len(launch), np.int64)
         rows = np.flatnonzero((launch >= 0) & (at >= self._begin) & (at < self._end))
         node = self._node_of[launch[rows]]
+        elsewhere = np.flatnonzero(node < 0)  # backward work, which autograd's thread launches
+        node[elsewhere] = self._node_of[self._facts.call_sites.forward_of(launch[rows[elsewhere]])]
         everything = int(gpu.duration[rows].sum())
         rows, node = rows[node >= 0], node[node >= 0]
         if not len(rows):

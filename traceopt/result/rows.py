@@ -298,7 +298,9 @@ class FlameNode(Struct, frozen=True):
     kind: Annotated[FlameKind, note("what it is; user: a Python frame of the user's code")]
     total_us: Annotated[float, note("host time, callees included", "us")]
     self_us: Annotated[float, note("host time, callees excluded", "us")]
-    gpu_us: Annotated[float, note("time of the GPU work that it and its callees launched", "us")]
+    gpu_us: Annotated[
+        float, note("time of the GPU work that it and its callees launched, in forward and backward", "us")
+    ]
 
 
 class FlameGraph(Struct, frozen=True):
@@ -307,7 +309,7 @@ class FlameGraph(Struct, frozen=True):
     step: Annotated[str, note("name of the step")]
     duration_us: Annotated[float, note("host time of the step", "us")]
     gpu_us: Annotated[float | None, note("time of the GPU work that the step launched; null: no GPU", "us")]
-    other_gpu_us: Annotated[float | None, note("the part of it that other threads launched, without a stack", "us")]
+    other_gpu_us: Annotated[float | None, note("the part of it whose calling line is not known", "us")]
     left_out: Annotated[int, note("nodes that are too small to be seen")]
     frames: Annotated[list[str], note("names of frames, operators, calls and kernels")]
     nodes: Annotated[list[FlameNode], note("callers come before callees")]
