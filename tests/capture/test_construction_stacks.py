@@ -79,9 +79,9 @@ def test_an_object_that_takes_no_attribute_is_left_out() -> None:
 
 def test_files_are_named_as_in_the_trace(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(sys, "path", [str(tmp_path), str(tmp_path / "inner")])
-    assert constructions._name_in_trace(str(tmp_path / "inner" / "train.py")) == "train.py"
-    assert constructions._name_in_trace(str(tmp_path / "src" / "train.py")) == str(Path("src/train.py"))
-    assert constructions._name_in_trace("<string>") == "<string>"
+    assert constructions.name_in_trace(str(tmp_path / "inner" / "train.py")) == "train.py"
+    assert constructions.name_in_trace(str(tmp_path / "src" / "train.py")) == str(Path("src/train.py"))
+    assert constructions.name_in_trace("<string>") == "<string>"
 
 
 def test_a_stack_is_bounded() -> None:

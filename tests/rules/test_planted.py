@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from statistics import median
+from statistics import fmean, median
 from typing import TYPE_CHECKING
 
 import pytest
@@ -85,6 +85,8 @@ def claimed_us(example: GetExample, scenario: str, code: str) -> float:
     cost = faulty.planted.cost_us if code in SPORADIC else median_cost_us(faulty.planted)
     if code == "OP001":  # at the pace of the GPU, behind which the host of the fixed twin runs ever further ahead
         cost -= example(scenario, fixed=True).facts.replayed.step_ns / 1e3 - median(faulty.planted.fixed_step_us)
+    if code == "DL006":  # the same part of the typical step as of the run's mean step, which is longer
+        cost *= faulty.facts.step_ns / 1e3 / fmean(faulty.planted.step_us)
     if code == "HS005":  # the refill after the last step is not in the recording
         cost *= 1 - 1 / len(faulty.planted.step_us)
     if code == "CM003":  # what goes beyond a link of 10 GB/s, whatever the link could do
