@@ -55,7 +55,7 @@ def _bold_line(comparison: Comparison) -> str:
 
 
 def _explanation(sentences: Sequence[str]) -> str:
-    return "\n".join(["What runs otherwise:", "", *(f"- {prose(text)}" for text in sentences)]) if sentences else ""
+    return "\n".join(["What runs differently:", "", *(f"- {prose(text)}" for text in sentences)]) if sentences else ""
 
 
 def _gates(outcomes: Sequence[GateOutcome]) -> str:

@@ -104,7 +104,7 @@ def _parts(comparison: Comparison, terminal: Terminal) -> list[str]:
 
 def _explanation(comparison: Comparison, terminal: Terminal) -> list[str]:
     lines = [line for text in comparison.explanation for line in terminal.wrap(text, first="  - ", indent="    ")]
-    return ["What runs otherwise:", *lines] if lines else []
+    return ["What runs differently:", *lines] if lines else []
 
 
 def _rows(noun: str, rows: Sequence[RowChange], terminal: Terminal) -> list[str]:

@@ -1,4 +1,4 @@
-"""Sides that did not do the same work are told before any verdict, and what runs otherwise is named."""
+"""Sides that did not do the same work are told before any verdict, and what runs differently is named."""
 
 from __future__ import annotations
 

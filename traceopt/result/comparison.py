@@ -133,7 +133,7 @@ class GateOutcome(Struct, frozen=True):
 class Comparison(Struct, frozen=True):
     """`verdict` is the headline; `notes` say what makes the sides hard to compare.
 
-    `differences`: why they are no measurements of the same job, as in the verdict. `explanation`: what runs otherwise
+    `differences`: why they are no measurements of the same job, as in the verdict. `explanation`: what runs differently
     than before, the largest change of time first.
     """
 
