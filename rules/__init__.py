@@ -31,7 +31,17 @@ from traceopt.analyzer.vocabulary.architectures import DTYPE_BYTES
 from traceopt.analyzer.vocabulary.kernels.kernel_labels import short_name
 from traceopt.analyzer.work.gemms import GemmShape
 from traceopt.result.finding import Confidence, Evidence, Finding, Fix, Impact, Location, Saving
-from traceopt.result.quantities import megabytes, microseconds, ms, per_second, percent, rate_number, size, times
+from traceopt.result.quantities import (
+    counted,
+    megabytes,
+    microseconds,
+    ms,
+    per_second,
+    percent,
+    rate_number,
+    size,
+    times,
+)
 from traceopt.result.rounding import rate, us
 from traceopt.rules.bases.rank_rule import RunRule, on_rank, place_on, rank_name, ranks_saving
 from traceopt.rules.evidence import (
@@ -143,7 +153,19 @@ __all__ += [
 ]
 
 # Quantities as text, and rounded numbers
-__all__ += ["megabytes", "microseconds", "ms", "per_second", "percent", "rate", "rate_number", "size", "times", "us"]
+__all__ += [
+    "counted",
+    "megabytes",
+    "microseconds",
+    "ms",
+    "per_second",
+    "percent",
+    "rate",
+    "rate_number",
+    "size",
+    "times",
+    "us",
+]
 
 # What a fix changes
 __all__ += [

@@ -11,6 +11,7 @@ from traceopt.rules import (
     Findings,
     Fix,
     Rule,
+    counted,
     mean_step_ns,
     ms,
     percent,
@@ -73,8 +74,8 @@ class CpuContention(Rule):
             title=None if crowded else "Find out what else runs on these cores",
             why=(
                 f"The main thread was ready but waited for a free core for {percent(share)} of the run, "
-                f"{ms(wait_ns)} of each step. The rank runs {threads} threads ({_sum(facts)}) on {cores} "
-                f"{'core' if cores == 1 else 'cores'}" + ("." if crowded else "; other programs use the cores too.")
+                f"{ms(wait_ns)} of each step. The rank runs {counted(threads, 'thread')} ({_sum(facts)}) on "
+                f"{counted(cores, 'core')}" + ("." if crowded else "; other programs use the cores too.")
             ),
             saving=whole_run_saving(
                 facts,
@@ -109,7 +110,7 @@ def _threads(facts: Facts) -> int:
 def _sum(facts: Facts) -> str:
     threads, workers = facts.captured.environment.threads or 1, _workers(facts)
     ranks = facts.captured.environment.ranks_on_cores
-    text = f"{threads} for operators and {workers} {'worker' if workers == 1 else 'workers'}"
+    text = f"{threads} for operators and {counted(workers, 'worker')}"
     return text + (f"; {ranks} ranks share {facts.captured.environment.cpu_affinity} cores" if ranks > 1 else "")
 
 

@@ -28,7 +28,7 @@ def differences(base: Result, head: Result) -> list[str]:
 
 
 def explanation(base: Result, head: Result, ops: Sequence[RowChange], kernels: Sequence[RowChange]) -> list[str]:
-    """Sentences about what runs differently than before: shapes of matmuls, kernels of an operator, numbers of calls."""
+    """What runs differently than before: shapes of matmuls, kernels of an operator, numbers of calls."""
     found = [*_new_shapes(base, head), *_new_kernels(base, head, kernels), *_new_calls(ops)]
     least_us = NOTABLE_SHARE * max(base.step.typical_us or 0.0, head.step.typical_us or 0.0)
     notable = sorted((pair for pair in found if pair[0] >= least_us), key=lambda pair: -pair[0])
