@@ -79,7 +79,7 @@ TRAININGS = (
     Training(
         "Hugging Face", ("frameworks.py", "huggingface"), "loader", ("DL001",), agent_calls=200, needs="transformers",
     ),
-    Training("Accelerate", ("frameworks.py", "accelerate"), "loader", ("LG003",), agent_calls=200, needs="accelerate"),
+    Training("Accelerate", ("frameworks.py", "accelerate"), "loader", ("LG003",), agent_calls=300, needs="accelerate"),
     Training("torchrun", ("ranks.py", "launched"), "loader", ("CM004",), TORCHRUN, processes=2),
     Training("spawned ranks", ("ranks.py", "spawned"), "loader", ("CM004",), processes=2),
     Training("Hogwild", ("ranks.py", "hogwild"), "loader", processes=2),

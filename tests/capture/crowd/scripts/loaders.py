@@ -42,7 +42,7 @@ def fit(loader: Any, epochs: int) -> None:
 
 def restarted() -> None:
     """Short epochs, each of which starts its workers anew."""
-    fit(DataLoader(Clips(16, 0.0), batch_size=4, num_workers=2), epochs=12)
+    fit(DataLoader(Clips(16, 0.0), batch_size=4, num_workers=2), epochs=12)  # planted
 
 
 def persistent() -> None:
