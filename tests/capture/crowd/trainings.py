@@ -58,7 +58,7 @@ TRAININGS = (
     Training("language model", ("research.py", "language_model"), "backward", uncounted=16),
     Training("epochs", ("research.py", "epochs"), "loader", ("DL001",), agent_calls=500),
     Training("hand-made batches", ("research.py", "hand_made_batches"), "update"),
-    Training("folds", ("research.py", "folds"), "update", uncounted=16, quick=True),
+    Training("folds", ("research.py", "folds"), "update", uncounted=16),
     Training("classification", ("research.py", "classification"), "loader", ("LG001", "LB006"), agent_calls=200),
     Training("contrastive", ("research.py", "contrastive"), "loader", ("DL002",)),
     Training("style transfer", ("research.py", "style_transfer"), "update"),
@@ -71,7 +71,6 @@ TRAININGS = (
     Training("SAC", ("reinforcement.py", "soft_actor_critic"), "update", agent_calls=500),
     Training(
         "composed configuration", ("entry_points.py", "configured", "optimization.lr=0.01"), "loader", ("DL001",),
-        quick=True,
     ),
     Training("typed options", ("entry_points.py", "typed", "--optimization.lr", "0.01"), "loader", code=3),
     Training("click", ("entry_points.py", "commands", "--fail"), "loader", ("DL001",), code=1),
@@ -97,5 +96,5 @@ TRAININGS = (
     ),
     Training("graphs", ("graphs.py", "minibatches"), "loader", ("DL001",)),
     Training("one graph", ("graphs.py", "whole_graph"), "update"),
-    Training("generation", ("generation.py",), "inference", ("DL001",), uncounted=7, quick=True),
+    Training("generation", ("generation.py",), "inference", ("DL001",), uncounted=7),
 )  # fmt: skip
