@@ -20,6 +20,7 @@ from traceopt.analyzer.communication.node_link import NodeLink, find_node_link
 from traceopt.analyzer.communication.overlap import Overlap, cpu_overlap, gpu_overlap
 from traceopt.analyzer.communication.overlap_slowdown import OverlappedKernel, find_overlapped_kernels
 from traceopt.analyzer.communication.serialized import SerializedKinds, find_serialized
+from traceopt.analyzer.companions.companions import Companions
 from traceopt.analyzer.memory.blocks import MemoryBlocks, find_blocks
 from traceopt.analyzer.memory.composition import Composition, compose
 from traceopt.analyzer.memory.curve import DeviceMemory, find_memory
@@ -90,13 +91,19 @@ _SAME_FOR_ALL_STEPS = ("slices", "links", "call_sites", "marks", "recorded_steps
 
 class Facts(Struct, frozen=True, dict=True):
     """The facts of one trace. `device_overrides` corrects or extends the peak table (see accelerator_lookup.find);
-    `workload` says what the run processes per step.
+    `workload` says what the run processes per step, `companions` what the files beside the trace say.
     """
 
     trace: Trace
     device_overrides: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     workload: Workload = field(default_factory=Workload)
+    companions: Companions = field(default_factory=Companions)
     every_step: bool = False
+
+    @property
+    def has_trace(self) -> bool:
+        """There is a trace, and not only files that are recorded beside one."""
+        return self.trace.meta.event_count > 0
 
     @cached_property
     def marks(self) -> Marks:
@@ -125,7 +132,7 @@ class Facts(Struct, frozen=True, dict=True):
         """The facts of all recorded steps, for what happens in unusual steps."""
         if self.steps is self.recorded_steps:
             return self
-        facts = Facts(self.trace, self.device_overrides, self.workload, every_step=True)
+        facts = Facts(self.trace, self.device_overrides, self.workload, self.companions, every_step=True)
         vars(facts).update({name: getattr(self, name) for name in _SAME_FOR_ALL_STEPS})
         return facts
 

@@ -86,7 +86,10 @@ def run_rules(rules: Sequence[Rule], facts: Facts, *, debug: bool = False) -> Ru
     With `debug`, the rule's exception is raised instead.
     """
     of_traces = [rule for rule in rules if not isinstance(rule, RunRule)]
-    outcome = _in_words_of(facts.device.vendor, _outcome(of_traces, lambda rule: _ask(rule, facts), debug))
+    outcome = _outcome(of_traces, lambda rule: _ask(rule, facts), debug)
+    if not facts.has_trace:
+        return outcome
+    outcome = _in_words_of(facts.device.vendor, outcome)
     plan = make_plan(outcome.priced, facts)
     useful = in_order(outcome.priced, plan, facts)
     hidden = {one.finding.code for one in outcome.priced} - {one.finding.code for one in useful}
@@ -126,6 +129,8 @@ def _outcome(rules: Sequence[_AnyRule], ask: Callable[[_AnyRule], _Answer], debu
 
 
 def _ask(rule: Rule, facts: Facts) -> _Answer:
+    if rule.needs_trace and not facts.has_trace:
+        return "not_applicable", "There is no trace.", []
     for requirement in rule.requires:
         if (why := facts.rules_out(requirement)) is not None:
             return "not_applicable", why, []
@@ -133,9 +138,12 @@ def _ask(rule: Rule, facts: Facts) -> _Answer:
         return "not_checked", lack, []
     if (why := rule.applies(facts)) is not None:
         return "not_applicable", why, []
-    sound = (as_far_as_known(_sound(one), facts) for one in rule.check(facts))
-    framed = (replace(one, finding=in_framework(one.finding, facts)) for one in sound)
-    found = sorted((_with_user_lines(one, facts) for one in framed), key=_value_order)
+    found = [_sound(one) for one in rule.check(facts)]
+    if facts.has_trace:
+        known = (as_far_as_known(one, facts) for one in found)
+        framed = (replace(one, finding=in_framework(one.finding, facts)) for one in known)
+        found = [_with_user_lines(one, facts) for one in framed]
+    found.sort(key=_value_order)
     if found:
         return "found", found[0].finding.why, found
     return "passed", rule.passed(facts), []

@@ -60,6 +60,7 @@ class Rule:
     risk: ClassVar[str] = "None known"
     confidence: ClassVar[Confidence] = "high"
     requires: ClassVar[tuple[str, ...]] = ()  # names that Facts.lacks() understands
+    needs_trace: ClassVar[bool] = True  # False: it reads only files beside the trace, and runs without one
 
     def __init__(self, **thresholds: Any) -> None:
         if thresholds and (unknown := thresholds.keys() - {one.name for one in self.thresholds()}):

@@ -40,8 +40,8 @@ def find_runs(paths: Sequence[str] | str) -> list[Run]:
 
     Raises InputError for a path that is missing, unreadable, or leads to no trace.
     """
-    sources = find_sources([paths] if isinstance(paths, str) else list(paths)).sources
-    return runs.find_runs(find_recordings(sources))
+    found = find_sources([paths] if isinstance(paths, str) else list(paths))
+    return runs.with_companions(runs.find_runs(find_recordings(found.sources)), found.companions)
 
 
 def analyze(
@@ -102,7 +102,8 @@ def analyze(
     )
     rules = load(options)
     cached = None if cache is None else _cache_folder(Path(cache))
-    chosen, others = runs.pick_run(runs.find_runs(find_recordings(found.sources)), run)
+    every_run = runs.with_companions(runs.find_runs(find_recordings(found.sources)), found.companions)
+    chosen, others = runs.pick_run(every_run, run)
     tasks = [RankTask(recording, options, cached) for recording in chosen.recordings]
     executor = executor_for(tasks, jobs, scheduler)
     merged = _read(tasks, executor, progress)

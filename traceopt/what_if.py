@@ -14,7 +14,7 @@ from traceopt.analyzer.arrays.intervals import union
 from traceopt.analyzer.arrays.percentiles import median
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.ranks.joint_replay import Ranks
-from traceopt.analyzer.reading.sources import find_sources
+from traceopt.analyzer.reading.sources import find_traces
 from traceopt.analyzer.recordings.cycle_pairs import find_recordings
 from traceopt.analyzer.recordings.rank_trace import read_recording
 from traceopt.analyzer.recordings.runs import find_runs, pick_run
@@ -58,7 +58,7 @@ def what_if(
     """
     warnings: list[str] = []
     peaks = checked_devices(devices or {})
-    chosen_run, others = pick_run(find_runs(find_recordings(find_sources([path]).sources)), run)
+    chosen_run, others = pick_run(find_runs(find_recordings(find_traces([path]))), run)
     recordings = chosen_run.recordings
     warnings += [others] if others else []
     if not 1 <= len(recordings) <= MOST_RANKS:

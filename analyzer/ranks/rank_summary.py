@@ -87,6 +87,27 @@ def summarize(facts: Facts) -> RankSummary:
     )
 
 
+def no_steps(path: str) -> RankSummary:
+    """The summary of a run without a trace."""
+    none = np.empty(0, np.int64)
+    return RankSummary(
+        rank=None,
+        path=path,
+        world_size=None,
+        step_names=[],
+        step_ns=0.0,
+        durations=none,
+        parts={},
+        profiler_ns=none,
+        places={},
+        collectives=Collectives([], *(none,) * 8),
+        has_clock=False,
+        sampled=False,
+        trains=True,
+        free_cores=False,
+    )
+
+
 def _fits_the_cores(facts: Facts) -> bool:
     """Whether the recorded rank has a core for each thread of an operator, and its training thread hardly waited."""
     environment, ledger = facts.captured.environment, facts.captured.ledger

@@ -34,11 +34,6 @@ _FORMATS = (
     Format("a database exported by Nsight Systems", pattern=r"SQLite format 3\x00.*(CUPTI_ACTIVITY_KIND|TARGET_INFO_)"),
     Format("a database of rocprof", pattern=r"SQLite format 3\x00.*rocpd_"),
     Format("a SQLite database", pattern=r"SQLite format 3\x00"),
-    Format(
-        "a memory snapshot of PyTorch's CUDA allocator",
-        "Open it at pytorch.org/memory_viz.",
-        pattern=_PICKLE + r".{0,4096}(device_traces|segments|allocator_settings)",
-    ),
     Format(_CHECKPOINT, pattern=_PICKLE + r"(\x8a\x0al\xfc\x9cF\xf9 j\xa8P\x19|.{0,64}ctorch)"),
     Format("a Python pickle", pattern=_PICKLE + r"[\x00-\xff]"),
     Format(

@@ -25,6 +25,7 @@ from traceopt.analyzer.reading.object_stores import (
     without_secrets,
 )
 from traceopt.analyzer.reading.other_formats import of_archive
+from traceopt.analyzer.vocabulary.companion_kinds import START_BYTES, KindName, kind_named, kind_of, what_is
 from traceopt.errors import InputError
 
 _TRACE_NAME = re.compile(r"\.(json|json\.gz|zip|pt\.trace\.json[^/]*)$", re.IGNORECASE)
@@ -88,25 +89,48 @@ class TraceSource(Struct, frozen=True):
             return stream.read(byte_count)
 
 
+class CompanionFile(Struct, frozen=True):
+    """A file recorded beside a trace: a memory snapshot, a compile log, ..."""
+
+    kind: KindName
+    source: TraceSource
+
+
 class Found(Struct, frozen=True):
-    """The sources in natural order of their labels (rank2 before rank10), and what was skipped and why."""
+    """The traces in natural order of their labels (rank2 before rank10), the files beside them in the same order, and
+    what was skipped and why.
+    """
 
     sources: list[TraceSource]
     skipped: list[str]
+    companions: list[CompanionFile] = []
 
 
 def find_sources(paths: Sequence[str | os.PathLike[str]]) -> Found:
-    """Every trace file that `paths` stand for, each once.
+    """Every trace file, and every companion, that `paths` stand for, each once.
 
     A path is a file of any name, a folder (searched recursively), a glob (also `**`), a zip archive, or a URL that
-    fsspec supports. Raises InputError for a path that is missing, unreadable, or leads to no trace.
+    fsspec supports. Raises InputError for a path that is missing, unreadable, or leads to neither.
     """
     if not paths:
         raise InputError("no path given; name a trace file, a folder or a zip archive")
     search = _SourceSearch()
     for path in paths:
         search.argument(os.fspath(path))
-    return Found(sorted(search.sources, key=lambda source: natural_order(source.label)), search.skipped)
+    return Found(
+        sorted(search.sources, key=lambda source: natural_order(source.label)),
+        search.skipped,
+        sorted(search.companions, key=lambda file: natural_order(file.source.label)),
+    )
+
+
+def find_traces(paths: Sequence[str | os.PathLike[str]]) -> list[TraceSource]:
+    """Every trace file that `paths` stand for. Raises InputError where there is none."""
+    found = find_sources(paths)
+    if not found.sources:
+        first = found.companions[0]
+        raise InputError(f"{first.source.label} is {what_is(first.kind)}; this command needs a trace")
+    return found.sources
 
 
 def natural_order(text: str) -> tuple[list[tuple[int, str]], str]:
@@ -121,6 +145,7 @@ def natural_order(text: str) -> tuple[list[tuple[int, str]], str]:
 class _SourceSearch:
     def __init__(self) -> None:
         self.sources: list[TraceSource] = []
+        self.companions: list[CompanionFile] = []
         self.skipped: list[str] = []
         self._seen: set[str] = set()
 
@@ -150,7 +175,7 @@ class _SourceSearch:
         if not start:
             raise InputError(f"{path} is empty; record the trace again")
         if not start.startswith(_ZIP):
-            self._add(str(path), path.stat().st_size, named=True)
+            self._add(str(path), path.stat().st_size, named=True, kind=kind_of(start))
         elif not self._archive(str(path)):
             with _opened_archive(str(path)) as archive:
                 told = of_archive(archive.namelist())
@@ -175,7 +200,7 @@ class _SourceSearch:
             raise InputError(f"no trace file matches {pattern}")
 
     def _folder(self, top: Path) -> bool:
-        """Whether there is a trace file in the folder or below it."""
+        """Whether there is a trace file, or a companion, in the folder or below it."""
         found = False
         visited: set[str] = set()
         for folder, subfolders, names in os.walk(top, followlinks=True, onerror=self._skip_unreadable):
@@ -185,12 +210,12 @@ class _SourceSearch:
                 continue
             visited.add(real)
             for name in sorted(names):
-                if not name.startswith(".") and _TRACE_NAME.search(name):
+                if not name.startswith(".") and (_TRACE_NAME.search(name) or _is_companion(Path(folder, name))):
                     found |= self._candidate(Path(folder, name))
         return found
 
     def _candidate(self, path: Path) -> bool:
-        """Adds a file that the user did not name directly, if its content may be a trace."""
+        """Adds a file that the user did not name directly, if its content may be a trace or is a companion."""
         try:
             if not stat.S_ISREG(path.stat().st_mode):
                 return False
@@ -203,10 +228,11 @@ class _SourceSearch:
         except _UNREADABLE as error:
             self.skipped.append(f"{_label(str(path))}: {_reason(error)}")
             return False
-        if not _may_be_trace(start):
+        kind = kind_of(start)
+        if kind is None and not _may_be_trace(start):
             self.skipped.append(f"{_label(str(path))}: {'neither JSON nor gzip' if start else 'empty'}")
             return False
-        self._add(str(path), path.stat().st_size)
+        self._add(str(path), path.stat().st_size, kind=kind)
         return True
 
     def _remote(self, url: str) -> None:
@@ -251,7 +277,7 @@ class _SourceSearch:
                     continue
                 try:
                     with archive.open(name) as member:
-                        start = member.read(_START_BYTES)
+                        start = member.read(START_BYTES)
                 except _UNREADABLE as error:
                     self.skipped.append(f"{_label(place, name)}: {_reason(error)}")
                     continue
@@ -260,11 +286,23 @@ class _SourceSearch:
                     found = True
         return found
 
-    def _add(self, place: str, size_bytes: int, member: str | None = None, *, named: bool = False) -> None:
+    def _add(
+        self,
+        place: str,
+        size_bytes: int,
+        member: str | None = None,
+        *,
+        named: bool = False,
+        kind: KindName | None = None,
+    ) -> None:
         identity = f"{place if is_remote(place) else os.path.realpath(place)}\0{member or ''}"
         if identity not in self._seen:
             self._seen.add(identity)
-            self.sources.append(_source(place, member, named, size_bytes))
+            source = _source(place, member, named, size_bytes)
+            if kind is None:
+                self.sources.append(source)
+            else:
+                self.companions.append(CompanionFile(kind, source))
 
     def _skip_unreadable(self, error: OSError) -> None:
         self.skipped.append(f"{_label(os.fsdecode(error.filename))}: {_reason(error)}")
@@ -309,12 +347,16 @@ def _label(place: str, member: str | None = None) -> str:
     return text if member is None else f"{text}/{member}"
 
 
-_START_BYTES = 64
-
-
 def _start_of(path: Path) -> bytes:
     with path.open("rb") as file:
-        return file.read(_START_BYTES)
+        return file.read(START_BYTES)
+
+
+def _is_companion(path: Path) -> bool:
+    try:
+        return kind_named(path.name) and path.is_file() and kind_of(_start_of(path)) is not None
+    except OSError:
+        return False
 
 
 def _may_be_trace(start: bytes) -> bool:

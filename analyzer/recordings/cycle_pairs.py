@@ -6,22 +6,31 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from traceopt.analyzer.reading.sources import TraceSource
+from traceopt.analyzer.reading.sources import CompanionFile, TraceSource
 from traceopt.analyzer.recordings.heads import Head, read_heads
 
 
 class RankRecording(Struct, frozen=True):
     """A file to analyze. `detail` is the file of the same process with shapes, frames and memory, whose times are
-    distorted. `head` is empty for the only file.
+    distorted. `head` is empty for the only file. `companions` are files recorded beside the trace; if `source` is one
+    of them, there is no trace.
     """
 
     source: TraceSource
     detail: TraceSource | None = None
     head: Head = Head()
+    companions: tuple[CompanionFile, ...] = ()
+
+    @property
+    def has_trace(self) -> bool:
+        return all(file.source is not self.source for file in self.companions)
 
     @property
     def sources(self) -> list[TraceSource]:
-        return [self.source] if self.detail is None else [self.source, self.detail]
+        """Every file, each once."""
+        traces = [self.source] if self.has_trace else []
+        details = [] if self.detail is None else [self.detail]
+        return [*traces, *details, *(file.source for file in self.companions)]
 
 
 def find_recordings(sources: Sequence[TraceSource]) -> list[RankRecording]:

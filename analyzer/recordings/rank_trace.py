@@ -8,7 +8,7 @@ from traceopt.analyzer.reading.sources import TraceSource
 from traceopt.analyzer.reading.trace_reader import read_trace
 from traceopt.analyzer.recordings.cycle_pairs import RankRecording
 from traceopt.analyzer.recordings.joined_cycles import join_cycles
-from traceopt.analyzer.tables.trace import Trace
+from traceopt.analyzer.tables.trace import Trace, no_trace
 from traceopt.errors import InputError, one_line
 
 OTHER_STEPS = "the steps of the two cycles differ too much, so lines of code are unknown"
@@ -19,8 +19,11 @@ CountBytes = Callable[[int], None]
 def read_recording(recording: RankRecording, warnings: list[str], count_bytes: CountBytes | None = None) -> Trace:
     """Reads one rank's trace. If one of its two cycles cannot be read, adds a warning and uses the other.
 
-    `count_bytes` is called with the number of bytes read since its last call. Raises InputError if nothing can be read.
+    `count_bytes` is called with the number of bytes read since its last call. Without a trace it returns an
+    empty one. Raises InputError if nothing can be read.
     """
+    if not recording.has_trace:
+        return no_trace(recording.source.label)
     if recording.detail is None:
         return _read(recording.source, count_bytes)
     traces = []

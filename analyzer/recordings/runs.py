@@ -8,7 +8,9 @@ from collections.abc import Sequence
 from datetime import datetime, timezone
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
+from traceopt.analyzer.reading.sources import CompanionFile, TraceSource
 from traceopt.analyzer.recordings.cycle_pairs import RankRecording
 from traceopt.analyzer.recordings.heads import Head
 from traceopt.errors import InputError, suggestion
@@ -86,6 +88,48 @@ def find_runs(recordings: Sequence[RankRecording]) -> list[Run]:
     members = [[recording for _, recording in sorted(group.members, key=lambda m: m[0])] for group in groups]
     names = _names(members)
     return [Run(*of_run) for of_run in zip(names, members, (group.start_s for group in groups), strict=True)]
+
+
+def with_companions(runs: Sequence[Run], companions: Sequence[CompanionFile]) -> list[Run]:
+    """The runs with the files that were recorded beside their traces: each belongs to the run with the nearest folder,
+    and in it to its rank, or to the first if it says none. Without any trace, all files together are one run.
+    """
+    if not runs and companions:
+        return [_without_trace(companions)]
+    files: list[list[CompanionFile]] = [[] for _ in runs]
+    for companion in companions:
+        nearness = [_nearness(run, companion.source) for run in runs]
+        files[nearness.index(max(nearness))].append(companion)
+    return [_with_files(run, mine) if mine else run for run, mine in zip(runs, files, strict=True)]
+
+
+def _without_trace(companions: Sequence[CompanionFile]) -> Run:
+    source = companions[0].source
+    recording = RankRecording(source, companions=tuple(companions))
+    folders = {file.source.folder for file in companions}
+    name = os.path.basename(source.folder if len(folders) == 1 < len(companions) else source.label)
+    return Run(name or source.label, [recording])
+
+
+def _nearness(run: Run, source: TraceSource) -> int:
+    """Folders that the file's path and the nearest trace's have in common."""
+    parts = source.folder.split("/")
+    return max(_common(parts, one.source.folder.split("/")) for one in run.recordings)
+
+
+def _common(parts: Sequence[str], others: Sequence[str]) -> int:
+    pairs = zip(parts, others, strict=False)
+    return next((index for index, (a, b) in enumerate(pairs) if a != b), min(len(parts), len(others)))
+
+
+def _with_files(run: Run, files: Sequence[CompanionFile]) -> Run:
+    ranks = [_rank(one) for one in run.recordings]
+    of_recording: list[list[CompanionFile]] = [[] for _ in ranks]
+    for file in files:
+        hint = file.source.rank_hint
+        of_recording[ranks.index(hint) if hint is not None and hint in ranks else 0].append(file)
+    recordings = [replace(one, companions=tuple(mine)) for one, mine in zip(run.recordings, of_recording, strict=True)]
+    return replace(run, recordings=recordings)
 
 
 def pick_run(runs: Sequence[Run], name: str | None) -> tuple[Run, str | None]:

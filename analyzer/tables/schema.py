@@ -51,6 +51,12 @@ class Table(Struct, frozen=True):
     def __len__(self) -> int:
         return len(getattr(self, self.__struct_fields__[0]))
 
+    @classmethod
+    def empty(cls: type[T]) -> T:
+        """A table without rows."""
+        shapes = {"i4x3": ((0, 3), np.int32)}
+        return cls(**{name: np.empty(*shapes.get(kind, (0, kind))) for name, kind in cls.SCHEMA.items()})
+
     def take(self: T, rows: npt.NDArray[Any]) -> T:
         """The rows selected by an index array or a mask, in that order."""
         return type(self)(**{column: getattr(self, column)[rows] for column in self.__struct_fields__})

@@ -71,3 +71,36 @@ class Trace(Struct, frozen=True):
         """From the first event to the end of the last one."""
         tables = (self.gpu, self.runtime, self.ops, self.annotations, self.python)
         return max((int(table.end.max()) for table in tables if len(table)), default=0)
+
+
+def no_trace(path: str) -> Trace:
+    """No events at all, for a run of which only files beside a trace are known."""
+    meta = TraceMeta(
+        path=path,
+        header={},
+        rank=None,
+        world_size=None,
+        event_count=0,
+        byte_count=0,
+        sha256=None,
+        lost_events=0,
+        repaired_events=0,
+        damage=None,
+        recorded_index_share=None,
+        categories={},
+        start_ns=None,
+    )
+    return Trace(
+        meta=meta,
+        names=[],
+        texts=[],
+        threads=[],
+        gpu=GpuTable.empty(),
+        runtime=RuntimeTable.empty(),
+        ops=OpTable.empty(),
+        annotations=AnnotationTable.empty(),
+        python=PythonTable.empty(),
+        sync=SyncTable.empty(),
+        memory=MemoryTable.empty(),
+        flows=FlowTable.empty(),
+    )

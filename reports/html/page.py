@@ -19,6 +19,7 @@ from markupsafe import Markup
 from msgspec.structs import asdict, replace
 
 from traceopt.reports.html import flame_view, loss_chart, rank_chart, span_view, step_strip, timeline_svg
+from traceopt.reports.html.companions.sections import sections as companion_sections
 from traceopt.reports.html.compiled_assets import CompiledTemplates
 from traceopt.reports.html.readouts import readouts
 from traceopt.reports.words import (
@@ -116,6 +117,8 @@ def _view(document: Result) -> dict[str, Any]:
         "idle_word": idle_word,
         "left_out": span_view.left_out(document),
         "result": document,
+        "has_trace": document.step.source != "none",
+        "companions": companion_sections(document),
         "words": words,
         "on_cpu": sentences.on_cpu(document),
         "gpu_measured": idle_word is not None,

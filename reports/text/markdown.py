@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from traceopt.reports.text.markdown_escaping import code, code_block, folded, prose, table
 from traceopt.reports.words import comparison_words, headline, names, plan_numbers, safe_text, sentences, trial_words
+from traceopt.reports.words.companions.lines import companion_lines
 from traceopt.reports.words.display import for_display
 from traceopt.result import quantities
 from traceopt.result.comparison import Comparison, FindingStatus, GateOutcome
@@ -61,6 +62,7 @@ def render_markdown(
         *_lead(document, against),
         *_gates(gates),
         *_fixes(document, priced[:FIXES], len(cards)),
+        *(prose(line) for line in companion_lines(document)),
         *_tried(document),
     ]
     sections = [

@@ -7,6 +7,7 @@ import re
 from traceopt.reports.text.terminal_lines import MAX_WIDTH, MIN_WIDTH, Terminal, pad, width_of
 from traceopt.reports.text.trial_terminal import trial_lines
 from traceopt.reports.words import headline, plan_numbers, safe_text, sentences
+from traceopt.reports.words.companions.lines import companion_lines
 from traceopt.reports.words.display import for_display
 from traceopt.result import quantities
 from traceopt.result.document import Result
@@ -40,6 +41,7 @@ def render_terminal(result: Result, *, width: int, color: bool, unicode: bool) -
         _quality(document, terminal),
         _breakdown(document, terminal),
         _fixes(document, terminal),
+        _companions(document, terminal),
         trial_lines(document.tried, terminal),
         _footer(document, terminal),
     ]
@@ -138,6 +140,11 @@ def _bar_length(part: BreakdownPart, columns_of_step: float) -> int:
 
 def _painted(bar: str, columns: int, busy: bool, terminal: Terminal) -> str:
     return terminal.style(bar, fg="blue" if busy else "red") + " " * (columns - len(bar))
+
+
+def _companions(result: Result, terminal: Terminal) -> list[str]:
+    """What the files beside the trace say."""
+    return [line for text in companion_lines(result) for line in terminal.wrap(text, first="  ", indent="    ")]
 
 
 def _fixes(result: Result, terminal: Terminal) -> list[str]:

@@ -35,6 +35,8 @@ def lead(result: Result) -> tuple[str, str, str]:
     savings = [finding.saving for finding in result.findings if finding.saving is not None]
     if result.quality.verdict == "unusable" and not savings:
         return "Savings are not estimated: this trace is not reliable enough.", "", ""
+    if result.step.source == "none" and not savings:
+        return "", "", ""
     if not worth_fixing(result):
         observations = len(result.findings) - len(savings)
         found = f" {quantities.counted(observations, 'observation')} without an estimate." if observations else ""
@@ -87,6 +89,8 @@ def speedup(result: Result) -> str:
 
 def tiles(result: Result) -> list[Tile]:
     """The tiles of step time, busy share, time after the fixes and peak memory."""
+    if result.step.source == "none":
+        return []
     return [_step_tile(result), _busy_tile(result), _after_tile(result), _memory_tile(result)]
 
 

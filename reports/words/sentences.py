@@ -130,6 +130,8 @@ def rank_phrase(result: Result) -> str | None:
 
 def device_phrase(result: Result) -> str:
     device = result.run.device
+    if result.step.source == "none":
+        return ""
     if device is None:
         return "device not recorded"
     unnamed = "CPU" if device.vendor == "cpu" else f"{_MAKERS.get(device.vendor, 'unnamed')} GPU"
@@ -140,6 +142,8 @@ def device_phrase(result: Result) -> str:
 
 def steps_phrase(result: Result) -> str:
     step = result.step
+    if step.source == "none":
+        return "no trace"
     if step.source == "window":
         return "no step marks: the whole recording"
     skipped = f" ({step.skipped:,} left out)" if step.skipped else ""

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from traceopt.analyzer.facts import Facts
 from traceopt.assembly import sections, tables
+from traceopt.assembly.companions.sections import companion_sections
 from traceopt.assembly.flame_graph import flame_graph
 from traceopt.assembly.timeline import timeline
 from traceopt.assembly.verdict import UNUSABLE, verdict
@@ -109,6 +110,7 @@ def rank_document(facts: Facts, outcome: RulesOutcome) -> Result:
         serving=sections.serving(facts),
         cpu=tables.cpu(facts),
         whole_run=run_time,
+        **companion_sections(facts),
     )
 
 

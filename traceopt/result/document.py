@@ -167,8 +167,11 @@ class Step(Struct, frozen=True):
     """The measured steps, each from completion to completion of the work that was launched before."""
 
     source: Annotated[
-        Literal["profiler_step", "annotation", "window"],
-        note("what marks the steps: the profiler, a repeating annotation, or nothing (the whole recording)"),
+        Literal["profiler_step", "annotation", "window", "none"],
+        note(
+            "what marks the steps: the profiler, a repeating annotation, or nothing (the whole recording); none: there "
+            "is no trace"
+        ),
     ]
     count: Annotated[int, note("measured steps", "steps")]
     skipped: Annotated[int, note("step marks left out, because they hold no work or no whole step", "steps")]

@@ -6,10 +6,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from traceopt.analyzer.companions.companions import read_companions
 from traceopt.analyzer.facts import Facts
-from traceopt.analyzer.ranks.rank_summary import summarize
+from traceopt.analyzer.ranks.rank_summary import no_steps, summarize
 from traceopt.analyzer.recordings.rank_trace import read_recording
 from traceopt.assembly.rank_document import rank_document
+from traceopt.assembly.without_trace import document_without_trace
 from traceopt.errors import InputError, one_line
 from traceopt.rules.engine import run_rules
 from traceopt.workers.packed_result import RankResult
@@ -29,8 +31,11 @@ def _analyze(task: RankTask, count_bytes: Callable[[int], None] | None) -> bytes
     warnings: list[str] = []
     try:
         trace = read_recording(task.recording, warnings, count_bytes)
+        companions = read_companions(task.recording.companions, warnings)
     except InputError as error:
         return RankResult(None, None, warnings, one_line(str(error))).pack()
-    facts = Facts(trace, task.options.devices, task.options.workload)
+    facts = Facts(trace, task.options.devices, task.options.workload, companions)
     outcome = run_rules(loaded(task.options).chosen, facts, debug=task.options.debug)
+    if not facts.has_trace:
+        return RankResult(document_without_trace(facts, outcome), no_steps(trace.meta.path), warnings).pack()
     return RankResult(rank_document(facts, outcome), summarize(facts), warnings).pack()

@@ -27,13 +27,11 @@ def checkpoint(path: Path, **options: Any) -> None:
     torch.save({"weight": torch.zeros(3)}, path, **options)
 
 
-SNAPSHOT = {"segments": [], "device_traces": [[]], "allocator_settings": {}}
 CALLS = {
     "report.nsys-rep": (b"\0\1\2" * 300, "is an Nsight Systems report"),
     "old.qdrep": (b"\0\1\2" * 300, "is an Nsight Systems report"),
     "kernel.ncu-rep": (b"NVR\0" * 9, "is an Nsight Compute report"),
     "trace.pftrace": (b"\n\x20" + b"\1" * 90, "is a Perfetto trace"),
-    "snapshot.pickle": (pickle.dumps(SNAPSHOT), "is a memory snapshot"),
     "other.pickle": (pickle.dumps([1, 2]), "is a Python pickle"),
     "execution.json": (b'{"schema": "1.1.1-chakra.0.0.4", "pid": 3, "nodes": []}', "is an execution trace"),
     "memory.raw.gz": (gzip.compress(b"[[-1, 1, 37888, 7], [-1, 1, 512, 7]]"), "is a memory timeline"),

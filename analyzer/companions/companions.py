@@ -1,0 +1,42 @@
+"""What the files beside a trace say: one field for each kind, None where there is no such file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from msgspec import Struct
+
+from traceopt.analyzer.reading.sources import CompanionFile, TraceSource
+from traceopt.analyzer.vocabulary.companion_kinds import KindName
+from traceopt.errors import InputError, one_line
+
+
+class Companions(Struct, frozen=True):
+    """What was read from the files beside a trace."""
+
+
+_Read = Callable[[Sequence[TraceSource], list[str]], Any]
+
+# The function that reads all files of a kind into its field of `Companions`. It adds a warning for a file that it
+# cannot use, and raises InputError if none can be used.
+_READERS: dict[KindName, _Read] = {}
+
+
+def read_companions(files: Sequence[CompanionFile], warnings: list[str]) -> Companions:
+    """Reads the files beside a trace. One that cannot be read is a warning, unless the user named it.
+
+    Raises InputError for a damaged file that the user named.
+    """
+    known: dict[str, Any] = {}
+    for kind, read in _READERS.items():
+        sources = [file.source for file in files if file.kind == kind]
+        if not sources:
+            continue
+        try:
+            known[kind] = read(sources, warnings)
+        except InputError as error:
+            if any(source.named for source in sources):
+                raise
+            warnings.append(one_line(str(error)))
+    return Companions(**known)

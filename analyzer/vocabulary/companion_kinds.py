@@ -1,0 +1,70 @@
+"""The kinds of companions: files recorded beside a trace, told by their names and their first bytes."""
+
+from __future__ import annotations
+
+import re
+from typing import Literal
+
+from msgspec import Struct
+
+START_BYTES = 4096
+
+KindName = Literal["memory_snapshot", "compile_log", "flight_recorder", "gpu_samples"]
+
+
+class Kind(Struct, frozen=True):
+    """`names` matches the names of the files that the search of a folder looks into, `start` their first bytes."""
+
+    name: KindName
+    what: str
+    names: str
+    start: str
+
+
+_PICKLE = r"\x80[\x02-\x05]"
+
+KINDS = (
+    Kind(
+        "memory_snapshot",
+        "a memory snapshot of PyTorch's CUDA allocator",
+        names=r".*\.(pickle|pkl)",
+        start=_PICKLE + r".*(device_traces|segments|allocator_settings)",
+    ),
+    Kind(
+        "flight_recorder",
+        "a dump of the NCCL flight recorder",
+        names=r"[^.]+|.*\.(pickle|pkl|bin|json|dump)|.*rank[-_]?[0-9]+",
+        start=(
+            _PICKLE + r".*(pg_config|pg_status|nccl_version|comm_lib_version|record_id)"
+            r"|\s*\{(?!.*\"(schemaVersion|traceEvents|distributedInfo)\").*\"(record_id|collective_seq_id|pg_status)\""
+        ),
+    ),
+    Kind(
+        "compile_log",
+        "a log of torch.compile (TORCH_TRACE)",
+        names=r".*\.log",
+        start=r"[VIWEC]\d{4} \d\d:\d\d:\d\d\.\d+ .{0,200}?\] \{",
+    ),
+    Kind(
+        "gpu_samples",
+        "samples of the GPU by traceopt run",
+        names=r".*\.gpu_samples\.jsonl",
+        start=r"\{\"traceopt_gpu_samples\"",
+    ),
+)
+
+
+def kind_named(name: str) -> bool:
+    """Whether a file of this name may be a companion."""
+    return any(re.fullmatch(kind.names, name, re.IGNORECASE | re.DOTALL) for kind in KINDS)
+
+
+def kind_of(start: bytes) -> KindName | None:
+    """The kind of a file with these first bytes; None if it is none that is known."""
+    searched = start[:START_BYTES]
+    return next((kind.name for kind in KINDS if re.match(kind.start.encode(), searched, re.DOTALL)), None)
+
+
+def what_is(name: KindName) -> str:
+    """ "a memory snapshot of PyTorch's CUDA allocator"."""
+    return next(kind.what for kind in KINDS if kind.name == name)

@@ -1,0 +1,1 @@
+"""The words for what files beside the trace say."""

@@ -1,0 +1,25 @@
+"""What each kind of file beside the trace adds to the result document, and its sentence where there is no trace."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from traceopt.analyzer.facts import Facts
+
+# Fields of `Result`, and the functions that make them; they return None where there is no such file.
+_SECTIONS: dict[str, Callable[[Facts], Any]] = {}
+
+# The headline of a run without a trace: the first of these that has something to say. They return None otherwise.
+_HEADLINES: list[Callable[[Facts], str | None]] = []
+
+
+def companion_sections(facts: Facts) -> dict[str, Any]:
+    """Fields of `Result` by name."""
+    return {name: section(facts) for name, section in _SECTIONS.items()}
+
+
+def companion_headline(facts: Facts) -> str:
+    """What the files say, in one or two sentences."""
+    said = (headline(facts) for headline in _HEADLINES)
+    return next((sentence for sentence in said if sentence), "These files show no problem.")
