@@ -1,7 +1,7 @@
 # Everything that a developer runs. Each target sets up .venv if it is missing or pyproject.toml has changed.
 #
 #   make demo    record the bundled slow training script and analyze its trace
-#   make test    all tests, one process per core
+#   make test    all tests, one process more than cores
 #   make test-quick
 #                the inner loop: without torch processes, browser, cluster, real traces and slow tests
 #   make crowd   record all trainings of tests/capture/crowd, bare and under traceopt run (10 minutes)
@@ -26,7 +26,7 @@ OPTIONS ?=
 BIN := .venv/bin
 STAMP := .venv/.installed
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
-# One process per core; tests that share slow fixtures run in the same one, in the order of tests/scheduling.py.
+# One process more than cores; tests that share slow fixtures run in the same one, in the order of tests/scheduling.py.
 PARALLEL := -n auto --dist loadgroup --no-loadscope-reorder
 # The tests start hundreds of Pythons: each would compile the package again where bytecode is switched off.
 export PYTHONDONTWRITEBYTECODE :=

@@ -22,7 +22,7 @@ class SiteCost(Struct, frozen=True):
 
     location: Location | None
     cost_ns: int  # over the window
-    calls: int
+    calls: int  # that begin in the window
     rows: npt.NDArray[np.integer]
 
 
@@ -40,9 +40,11 @@ def _by_site(
     facts: Facts, sites: npt.NDArray[np.integer], rows: npt.NDArray[np.integer], cost_ns: npt.NDArray[np.int64]
 ) -> list[SiteCost]:
     out = []
+    inside = facts.steps.host_window.contains(facts.slices.start[rows])
     for site in distinct_values(sites):
         mine = sites == site
-        out.append(SiteCost(_at(facts, int(site)), int(cost_ns[mine].sum()), int(mine.sum()), rows[mine]))
+        calls = int((mine & inside).sum())
+        out.append(SiteCost(_at(facts, int(site)), int(cost_ns[mine].sum()), calls, rows[mine]))
     return sorted(out, key=lambda s: -s.cost_ns)
 
 

@@ -50,7 +50,7 @@ def group_of(item: pytest.Item) -> str:
     """Tests of one group run on one worker. They share slow fixtures: a recording, a trace."""
     command = item.get_closest_marker("run")
     if command is not None:
-        return " ".join(map(str, (*command.args, *command.kwargs.get("options", ()))))
+        return next((word for word in command.args if word.endswith(".py")), str(command.args[0]))  # also runs it bare
     parameters = item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
     return str(parameters.get("scenario", item.nodeid.partition("::")[0]))
 
@@ -92,7 +92,8 @@ def shared_folder(tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
-    return usable_cores()
+    """One more than there are cores: a fifth of the time, tests wait for processes that sleep or end."""
+    return usable_cores() + 1
 
 
 def keep_the_collector_off() -> None:

@@ -38,6 +38,11 @@ def codes(result: Result) -> list[str]:
     return [finding.code for finding in result.findings]
 
 
+def calls(result: Result) -> list[float | None]:
+    """Calls per step in the evidence of the plan."""
+    return [each.calls_per_step for row in result.plan for each in result.findings[row.finding].evidence]
+
+
 @pytest.mark.parametrize("slow", [0, 5, STEPS - 1])
 def test_one_slow_step_changes_neither_step_nor_verdict_nor_plan(slow: int) -> None:
     with_it, without = run([slow]), run()
@@ -49,6 +54,7 @@ def test_one_slow_step_changes_neither_step_nor_verdict_nor_plan(slow: int) -> N
     for one, other in zip(with_it.plan, without.plan, strict=True):
         assert (one.saving_us, one.alone_us) == pytest.approx((other.saving_us, other.alone_us), rel=1e-3)
         assert one.step_us_after == pytest.approx(other.step_us_after, rel=1e-3)
+    assert calls(with_it) == calls(without)
     assert {part.name: part.share for part in with_it.breakdown} == pytest.approx(
         {part.name: part.share for part in without.breakdown}, abs=1e-4
     )

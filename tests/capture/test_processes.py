@@ -13,8 +13,6 @@ PLAIN = ("--num_machines", "1", "--mixed_precision", "no", "--dynamo_backend", "
 
 LAUNCHED = [
     ("torchrun", "--nproc-per-node", "2", "--standalone", "ranks.py"),
-    ("python", "-m", "torch.distributed.run", "--nproc-per-node", "2", "--standalone", "ranks.py"),
-    ("ranks.py", "spawn"),
     (*ACCELERATE, *PLAIN, "ranks.py"),  # the flag is for several processes, with a GPU or without
     ("ranks.py", "spawn"),
     ("ranks.py", "fork"),

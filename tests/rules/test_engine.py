@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 class FakeFacts:
     state = None
+    has_trace = True
     training_framework = None
     step_ns = 1e6
     replay_trusted = False  # savings are as the rules state them
