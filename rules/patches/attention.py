@@ -91,6 +91,8 @@ class _Written:
             raise UnclearError("another fill value")
         if isinstance(where, ast.Compare) and isinstance(where.ops[0], ast.Eq) and _literal(where.comparators[0]) == 0:
             return f"attn_mask={self._text(where.left)} != 0, ", function.value
+        if isinstance(where, ast.UnaryOp) and isinstance(where.op, ast.Invert):
+            return f"attn_mask={self._text(where.operand)}, ", function.value
         if isinstance(where, (ast.Name, ast.Attribute, ast.Subscript)):
             return f"attn_mask=~{self._text(where)}, ", function.value
         raise UnclearError("another mask")

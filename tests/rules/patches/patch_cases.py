@@ -1039,6 +1039,24 @@ scale=1.0 / k.size(-1) ** 0.5)
         """,
     ),
     case(
+        "a mask of what to see, inverted",
+        "AT001",
+        """
+        import torch
+        from torch.nn import functional
+        def attend(q, k, v):
+            att = (q @ k.mT) * 0.125
+            att = att.masked_fill(~visible[:8, :8], float("-inf"))
+            return att.softmax(dim=-1) @ v  #@
+        """,
+        """
+        -    att = (q @ k.mT) * 0.125
+        -    att = att.masked_fill(~visible[:8, :8], float("-inf"))
+        -    return att.softmax(dim=-1) @ v
+        +    return functional.scaled_dot_product_attention(q, k, v, attn_mask=visible[:8, :8], scale=0.125)
+        """,
+    ),
+    case(
         "no scale",
         "AT001",
         "import torch\ndef attend(q, k, v):\n    kt = k.transpose(-1, -2)\n    return (q @ kt).softmax(-1) @ v  #@\n",

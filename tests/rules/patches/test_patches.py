@@ -79,7 +79,7 @@ def test_fused_attention_gives_the_same(case: Case, tmp_path: Path) -> None:
     for text in (before, apply_diff(before, patch_of(case, tmp_path))):
         torch.manual_seed(0)
         q, k, v, mask = (torch.randn(2, 3, 8, 16) for _ in range(4))
-        names = {"bias": torch.ones(1, 1, 8, 8).tril()}
+        names = {"bias": torch.ones(1, 1, 8, 8).tril(), "visible": torch.ones(9, 9).tril().bool()}
         exec(text, names)  # noqa: S102 - the table's own code
         if "attend" in names:
             results.append(names["attend"](q, k, v))
