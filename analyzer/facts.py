@@ -594,6 +594,10 @@ REQUIREMENTS: dict[str, tuple[Callable[[Facts], bool], str]] = {
         "Python stacks were not recorded; profile with with_stack=True.",
     ),
     "memory": (lambda f: f.memory is not None, "Memory was not recorded; profile with profile_memory=True."),
+    "memory_snapshot": (
+        lambda f: f.companions.memory_snapshot is not None,
+        "There is no memory snapshot; record one with traceopt run --memory-snapshot.",
+    ),
     "settings": (
         lambda f: f.captured.recorded,
         "The settings of the run were not recorded; record with traceopt run.",

@@ -7,6 +7,8 @@ from typing import Any
 
 from msgspec import Struct
 
+from traceopt.analyzer.companions.memory_snapshot import memory_snapshot
+from traceopt.analyzer.companions.memory_snapshot.memory_snapshot import MemorySnapshot
 from traceopt.analyzer.reading.sources import CompanionFile, TraceSource
 from traceopt.analyzer.vocabulary.companion_kinds import KindName
 from traceopt.errors import InputError, one_line
@@ -15,12 +17,14 @@ from traceopt.errors import InputError, one_line
 class Companions(Struct, frozen=True):
     """What was read from the files beside a trace."""
 
+    memory_snapshot: MemorySnapshot | None = None
+
 
 _Read = Callable[[Sequence[TraceSource], list[str]], Any]
 
 # The function that reads all files of a kind into its field of `Companions`. It adds a warning for a file that it
 # cannot use, and raises InputError if none can be used.
-_READERS: dict[KindName, _Read] = {}
+_READERS: dict[KindName, _Read] = {"memory_snapshot": memory_snapshot.read}
 
 
 def read_companions(files: Sequence[CompanionFile], warnings: list[str]) -> Companions:

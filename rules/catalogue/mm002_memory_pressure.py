@@ -24,6 +24,7 @@ from traceopt.rules import (
     without_calls,
 )
 from traceopt.rules.advice.memory import as_evidence, in_words, parts, peak_of_capacity, peak_share, remedies
+from traceopt.rules.advice.memory_snapshot import lines_at_the_peak
 
 BASIS = "Assumes the driver calls and the waits in them are gone."
 
@@ -90,6 +91,7 @@ class MemoryPressure(Rule):
                 Evidence("Peak reserved", detail=size(facts.memory.peak_reserved)),
                 *site_evidence(facts, sites, lambda _: "Allocation that failed at first"),
                 *parts(facts.composition),
+                *lines_at_the_peak(facts),
                 *as_evidence(found),
             ],
             locations=site_locations(sites),

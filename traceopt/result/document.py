@@ -14,6 +14,7 @@ import orjson
 from msgspec import Struct, field
 from msgspec.structs import astuple
 
+from traceopt.result.companions.memory_snapshot import MemorySnapshotSection
 from traceopt.result.field_notes import note
 from traceopt.result.finding import Finding, Location
 from traceopt.result.rows import (
@@ -402,6 +403,9 @@ class Result(Struct, frozen=True, eq=False):
     tried: Annotated[
         list[TriedChange], note("changes that `traceopt try` made, ran and measured, in the order in which it did")
     ] = field(default_factory=list)
+    memory_snapshot: Annotated[
+        MemorySnapshotSection | None, note("a memory snapshot recorded beside the trace; null: there is none")
+    ] = None
     flame: Annotated[FlameGraph | None, note("call tree of one step; null: no Python frames with times")] = None
     created: Annotated[str | None, note("when the document was made; null by default, so that documents compare")] = (
         None

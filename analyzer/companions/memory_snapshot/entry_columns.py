@@ -66,6 +66,12 @@ class Entries(Struct, frozen=True):
     def __len__(self) -> int:
         return len(self.size)
 
+    def where(self, chosen: _Mask) -> Entries:
+        """The rows that `chosen` (shape (rows,)) marks."""
+        columns = (self.address, self.size, self.stream, self.time_us)
+        address, size, stream, time_us = (column[chosen] for column in columns)
+        return Entries(self.action[chosen], address, size, stream, time_us, self.stack[chosen])
+
 
 class Layout(Struct, frozen=True):
     """The keys of an entry, each as the opcodes that name it. `pairs` are the keys whose value is a pair of numbers."""
@@ -196,7 +202,7 @@ class _Cursor:
         self.good = np.ones(len(at), bool)
 
     def opcode(self) -> I8:
-        return (self._word(0) & np.uint64(0xFF)).astype(np.int64)
+        return np.asarray(self._word(0) & np.uint64(0xFF), np.int64)
 
     def expect(self, key: bytes, unless: _Mask | None = None) -> None:
         """Moves over a key."""
@@ -223,7 +229,7 @@ class _Cursor:
             (word << shift.view(np.uint64) >> shift.view(np.uint64)).view(np.int64),
         )
         self.at = self.at + head + count
-        return value
+        return np.asarray(value, np.int64)
 
     def reference(self, unless: _Mask | None = None) -> I8:
         """Moves over a BINGET or LONG_BINGET and returns the place in the memo; -1 where there is none to expect."""
@@ -234,7 +240,7 @@ class _Cursor:
         skipped = np.zeros(len(word), bool) if unless is None else unless
         self.good &= short | long | skipped
         self.at = self.at + np.where(skipped, 0, np.where(short, 2, 5))
-        return np.where(skipped, -1, place.astype(np.int64))
+        return np.asarray(np.where(skipped, -1, place.astype(np.int64)))
 
     def skip(self) -> I8:
         """Moves over a value that nobody reads; returns how many values it puts into the memo."""
@@ -247,7 +253,7 @@ class _Cursor:
         self.at = self.at + length
         before = (self._words[np.clip(self.at - 1, 0, self._last)] & np.uint64(0xFF)) == _MEMOIZE
         self.good &= before | ~text
-        return text.astype(np.int64)
+        return np.asarray(text, np.int64)
 
     def pair(self) -> I8:
         """Moves over a pair of numbers, or a reference to one; returns how many values it puts into the memo."""
@@ -260,7 +266,7 @@ class _Cursor:
         end = (word & np.uint64(0xFFFF)) == np.uint64(_TUPLE2 | _MEMOIZE << 8)
         self.good = np.where(known, good, self.good & end)
         self.at = np.where(known, at + _VALUE_BYTES[opcode], self.at + 2)
-        return (~known).astype(np.int64)
+        return np.asarray(~known, np.int64)
 
     def _word(self, offset: int) -> npt.NDArray[np.uint64]:
-        return self._words[np.minimum(self.at + offset, self._last)]
+        return np.asarray(self._words[np.minimum(self.at + offset, self._last)], np.uint64)

@@ -1,4 +1,4 @@
-"""Executes the opcodes of a pickle that build plain data, and no others: nothing is imported, called or made of a class.
+"""Executes the opcodes of a pickle that build plain data, and no others. Nothing is imported or called.
 
 The opcodes are those of Python's pickletools. The history of a snapshot is read in columns (`entry_columns.py`): a dict
 for each of its entries would take several times the memory of the file.
@@ -51,7 +51,7 @@ class PlainPickle:
         self._data, self._at, self._refill_at, self._ended = b"", 0, 0, False
         self._stack: list[Any] = []
         self._marks: list[int] = []
-        # By place in the memo: the number of a stack, _NOTHING for a value that nobody reads, or less: a number of `_memo`.
+        # By place in the memo: the number of a stack; _NOTHING: a value that nobody reads; less: a row of `_memo`.
         self._places = array("i")
         self._memo: list[Any] = []
         self._objects = 0
@@ -202,6 +202,9 @@ class PlainPickle:
         if self._number(1) > 5:
             self._refuse("it has an unknown version of the pickle format")
 
+    def _frame_header(self) -> None:
+        self._take(8)  # the length of a frame, which only helps to read it at once
+
     def _put(self, place: int) -> None:
         """Writers number the values in order, so any other place is damage, or an attack on memory."""
         if place != len(self._places):
@@ -240,9 +243,10 @@ class PlainPickle:
         self._stack.append(self._entries(decoded, rows, stack))
         return True
 
-    def _new_stacks(self, decoded: Decoded, rows: I8) -> tuple[list[int], int | None]:
+    def _new_stacks(self, decoded: Decoded, rows: I8) -> tuple[list[StackId], int | None]:
         """The stacks of entries that hold a list of their own, and the first of them whose list is none."""
-        data, bodies, found = self._data, self._bodies, []
+        data, bodies = self._data, self._bodies
+        found: list[StackId] = []
         for row, start, end in zip(
             rows.tolist(), decoded.frames_at[rows].tolist(), decoded.end[rows].tolist(), strict=True
         ):
@@ -336,6 +340,6 @@ _OPERATIONS: dict[int, _Operation] = {
     ord("h"): lambda pickle: pickle._get(pickle._number(1)),
     ord("j"): lambda pickle: pickle._get(pickle._number(4)),
     0x94: PlainPickle._memoize,
-    0x95: lambda pickle: pickle._take(8),  # FRAME
+    0x95: PlainPickle._frame_header,
     0x80: PlainPickle._protocol,
 }

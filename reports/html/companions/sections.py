@@ -3,24 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
-from msgspec import Struct
-
+from traceopt.reports.html.companions import memory_snapshot
+from traceopt.reports.html.companions.section import Section
 from traceopt.result.document import Result
 
-
-class Section(Struct, frozen=True):
-    """A section: its anchor and name in the navigation, its template in `templates/companions/`, and what it prints."""
-
-    anchor: str
-    name: str
-    template: str
-    view: Any
-
-
 # They take the cleaned document, and return None where it has no such section. In the order of the page.
-_SECTIONS: list[Callable[[Result], Section | None]] = []
+_SECTIONS: list[Callable[[Result], Section | None]] = [memory_snapshot.section]
 
 
 def sections(result: Result) -> list[Section]:

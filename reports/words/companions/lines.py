@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from traceopt.reports.words.companions import memory_snapshot
 from traceopt.result.document import Result
 
 # They return at most four sentences, none where the document has no such part.
-_LINES: list[Callable[[Result], list[str]]] = []
+_LINES: list[Callable[[Result], list[str]]] = [memory_snapshot.lines]
 
 
 def companion_lines(result: Result) -> list[str]:

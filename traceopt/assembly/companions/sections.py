@@ -6,12 +6,13 @@ from collections.abc import Callable
 from typing import Any
 
 from traceopt.analyzer.facts import Facts
+from traceopt.assembly.companions import memory_snapshot
 
 # Fields of `Result`, and the functions that make them; they return None where there is no such file.
-_SECTIONS: dict[str, Callable[[Facts], Any]] = {}
+_SECTIONS: dict[str, Callable[[Facts], Any]] = {"memory_snapshot": memory_snapshot.memory_snapshot}
 
 # The headline of a run without a trace: the first of these that has something to say. They return None otherwise.
-_HEADLINES: list[Callable[[Facts], str | None]] = []
+_HEADLINES: list[Callable[[Facts], str | None]] = [memory_snapshot.headline]
 
 
 def companion_sections(facts: Facts) -> dict[str, Any]:

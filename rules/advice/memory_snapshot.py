@@ -1,0 +1,40 @@
+"""Shared by the rules that read a memory snapshot: its lines as evidence and locations."""
+
+from __future__ import annotations
+
+from traceopt.analyzer.companions.memory_snapshot.memory_snapshot import Holder, MemorySnapshot
+from traceopt.analyzer.facts import Facts
+from traceopt.result.finding import Evidence, Location
+from traceopt.result.quantities import counted, size
+
+
+def snapshot_of(facts: Facts) -> MemorySnapshot:
+    """The snapshot of a run that has one."""
+    snapshot = facts.companions.memory_snapshot
+    if snapshot is None:
+        raise ValueError("the rule did not require memory_snapshot")
+    return snapshot
+
+
+def place_of(snapshot: MemorySnapshot, owner: int) -> Location | None:
+    """The line of an owner of memory; None if its stack names none."""
+    site = snapshot.owner(owner).site
+    return None if site is None else Location(site.file, site.line, site.function)
+
+
+def held_by(snapshot: MemorySnapshot, holders: list[Holder], most: int = 5) -> list[Evidence]:
+    """A row for each of the first holders."""
+    return [
+        Evidence(
+            snapshot.owner(one.owner).name,
+            detail=f"holds {size(one.bytes)} in {counted(one.blocks, 'block')}",
+            location=place_of(snapshot, one.owner),
+        )
+        for one in holders[:most]
+    ]
+
+
+def lines_at_the_peak(facts: Facts) -> list[Evidence]:
+    """The lines that hold the peak, for rules about the peak of a trace; none without a snapshot."""
+    snapshot = facts.companions.memory_snapshot
+    return [] if snapshot is None else held_by(snapshot, snapshot.holders)

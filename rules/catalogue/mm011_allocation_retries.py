@@ -1,0 +1,75 @@
+"""MM011: allocations succeed only after the cache has been given back."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import numpy as np
+
+from traceopt.rules import Confidence, Evidence, Facts, Findings, Fix, Rule, counted, size, threshold
+from traceopt.rules.advice.memory_snapshot import place_of, snapshot_of
+
+
+class AllocationRetries(Rule):
+    """Counts the allocations in a memory snapshot that failed at first: the allocator gave cached segments back to the
+    driver, and tried again.
+
+    Why it costs: giving memory back waits for the GPU, and taking it again takes milliseconds. The run is close to the
+    limit, so the next larger batch fails.
+
+    How to fix: keep sizes the same from step to step, or use less memory.
+
+        batch = pad_to_multiple(batch, 64)      # fewer different sizes
+
+    When it is wrong: a few retries while the run starts do no harm. With stacks recorded,
+    torch.cuda.empty_cache() is not counted.
+
+    Sources: PyTorch documentation, "Memory management" (num_alloc_retries).
+    """
+
+    code: ClassVar[str] = "MM011"
+    name: ClassVar[str] = "allocation-retries"
+    title: ClassVar[str] = "Avoid allocations that empty the cache"
+    family: ClassVar[str] = "memory"
+    confidence: ClassVar[Confidence] = "medium"
+    requires: ClassVar[tuple[str, ...]] = ("memory_snapshot",)
+    needs_trace: ClassVar[bool] = False
+
+    min_retries: int = threshold(3, "fewest retries to report")
+
+    def applies(self, facts: Facts) -> str | None:
+        return None if len(snapshot_of(facts).tables.entries) else "The snapshot has no history."
+
+    def check(self, facts: Facts) -> Findings:
+        snapshot = snapshot_of(facts)
+        retries = snapshot.retries
+        if len(retries) < self.min_retries:
+            return
+        counts = np.bincount(retries.owner)
+        given_back = np.bincount(retries.owner, weights=retries.freed_bytes)
+        evidence = [
+            Evidence(
+                snapshot.owner(owner).name,
+                detail=f"{counted(int(counts[owner]), 'time')}, {size(given_back[owner])} given back",
+                location=place_of(snapshot, owner),
+            )
+            for owner in np.argsort(-counts, kind="stable")[:5].tolist()
+            if counts[owner]
+        ]
+        yield self.finding(
+            why=(
+                f"{len(retries):,} allocations succeeded only after the allocator had given "
+                f"{size(int(retries.freed_bytes.sum()))} of cached memory back to the driver."
+            ),
+            saving=None,
+            evidence=evidence,
+            locations=[row.location for row in evidence if row.location is not None],
+            fix=Fix(
+                "Keep tensor sizes the same from step to step, or let segments grow.",
+                None if snapshot.tables.expandable else "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True",
+            ),
+            shares_cause_with=["MM003"],
+        )
+
+    def passed(self, facts: Facts) -> str:
+        return f"The allocator gave its cache back {counted(len(snapshot_of(facts).retries), 'time')}."
