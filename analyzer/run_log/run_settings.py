@@ -10,6 +10,7 @@ from typing import Any
 
 from msgspec import Struct, field
 
+from traceopt.analyzer.run_log.compilations import read_compilations
 from traceopt.analyzer.run_log.constructions import (
     Construction,
     FrameworkSettings,
@@ -19,6 +20,7 @@ from traceopt.analyzer.run_log.constructions import (
 from traceopt.analyzer.run_log.cpu import Cpu, CpuPeaks, read_cpu, read_cpu_peaks
 from traceopt.analyzer.run_log.loaders import Loader, read_loaders
 from traceopt.analyzer.run_log.step_ledger import Ledger, read_ledger
+from traceopt.analyzer.tables.compilation import Compilation
 from traceopt.analyzer.tables.json_values import amount, counts, flag, rows, table, time_ns, whole, word
 
 MOST_CORES = 65_536
@@ -127,9 +129,8 @@ class Captured(Struct, frozen=True):
     """Everything that `traceopt run` recorded; empty and not `recorded` for other traces.
 
     `cycle` is the part of the schedule that the trace holds. `updates` counts the backward passes and optimizer updates
-    of the run. `dynamo` has torch.compile's counters by kind: graph breaks, recompilations and so on, each with its
-    reasons. `memory` is before and after the recorded steps. `cpu_peaks` is what the CPU reaches, measured after a run
-    without a GPU.
+    of the run. `compilation` is what torch.compile did; None if it was not used. `memory` is before and after the
+    recorded steps. `cpu_peaks` is what the CPU reaches, measured after a run without a GPU.
     """
 
     recorded: bool = False
@@ -140,7 +141,7 @@ class Captured(Struct, frozen=True):
     models: tuple[Model, ...] = ()
     optimizers: tuple[Optimizer, ...] = ()
     frameworks: tuple[FrameworkSettings, ...] = ()
-    dynamo: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    compilation: Compilation | None = None
     collections: Collections | None = None
     checkpoints: Checkpoints | None = None
     memory: tuple[AllocatorState | None, AllocatorState | None] = (None, None)
@@ -185,7 +186,7 @@ def captured(header: Mapping[str, Any]) -> Captured:
         models=tuple(map(_model, rows(own.get("models")))),
         optimizers=tuple(map(_optimizer, rows(own.get("optimizers")))),
         frameworks=read_framework_settings(own.get("frameworks")),
-        dynamo={word(kind) or "": counts(reasons) for kind, reasons in table(own.get("dynamo")).items()},
+        compilation=read_compilations(own.get("dynamo")),
         collections=_collections(table(own.get("gc"))),
         checkpoints=_checkpoints(table(own.get("checkpoint"))),
         memory=(_allocator(table(memory.get("before"))), _allocator(table(memory.get("after")))),

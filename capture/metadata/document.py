@@ -8,7 +8,10 @@
   "models": [...], "optimizers": [...], "loaders": [...], "loader_workers": [...], "updates",
   "frameworks": [{"framework", "class", "built"}],
   "call_lines": {"count", "rows": [...], "lines": [...]},
-  "dynamo": {...}, "gc": {"collections", "us", "full_collections", "full_us", "frozen_objects"},
+  "dynamo": {"stats", "frames", "graph_break", "unimplemented", "inductor": counters,
+             "breaks": [{"reason", "stack": [[file, line, function]], "count"}],
+             "compilations": [{"id", metrics}], "graphs_recorded": {"recorded", "again"} or null},
+  "gc": {"collections", "us", "full_collections", "full_us", "frozen_objects"},
   "checkpoint": {"saves", "us"}, "skipped_updates", "notes": [...],
   "ledger": {"step_us": [...], "fetch_us": [...], "gc_us": [...], "eval_us": [...], "saves": [[N, us], ...],
              "evaluations": [{"file", "line", "function", "count", "us"}], "saved_at": [the same],
@@ -37,8 +40,8 @@ from dataclasses import asdict
 from typing import Any
 
 from ..settings import Cycle
+from .compiler.dynamo_notes import describe_dynamo
 from .environment import rank
-from .inventory import describe_dynamo
 from .step_ledger import LedgerWriter
 
 SCHEMA = 1

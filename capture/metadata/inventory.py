@@ -83,16 +83,6 @@ def describe_loader(_: Any, loader: Any) -> dict[str, Any]:
     }
 
 
-def describe_dynamo() -> dict[str, Any] | None:
-    """What torch.compile counted: graphs, frames, graph breaks with their reasons. None if it was not used."""
-    module = sys.modules.get("torch._dynamo.utils")
-    counters = getattr(module, "counters", None)
-    if not counters:
-        return None
-    kinds = ("stats", "frames", "graph_break", "recompiles", "unimplemented")
-    return {kind: {str(key)[:300]: count for key, count in counters[kind].items()} for kind in kinds if counters[kind]}
-
-
 def _described(describe: Any, torch: Any, things: Iterable[Any]) -> list[dict[str, Any]]:
     rows = []
     for thing in things:

@@ -1,0 +1,212 @@
+"""What torch.compile did in a run: graph breaks, recompilations, time by phase, CUDA graphs that were not used.
+
+It is read from a TORCH_TRACE folder (analyzer/companions/compile_log) or from what `traceopt run` noted of Dynamo
+(analyzer/run_log/compilations.py).
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+from functools import cached_property
+from typing import Literal
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from traceopt.analyzer.vocabulary.compile_messages import BreakText, GuardText
+from traceopt.analyzer.vocabulary.python_frames import CallSite
+
+PHASES = (  # in the order in which they run; each is without the others
+    "dynamo",
+    "aot_autograd",
+    "inductor",
+    "code_generation",
+    "kernel_compilation",
+    "autotuning",
+    "cuda_graph_recording",
+)
+
+Source = Literal["log", "run"]
+
+
+class FrameKey(Struct, frozen=True):
+    """A compilation of a frame, as traces name it: "Torch-Compiled Region: 3/1" is compilation 1 of frame "3".
+
+    `frame` is None if unknown. Processes count their frames separately.
+    """
+
+    frame: str | None
+    number: int
+    process: int = 0
+
+
+class Compiled(Struct, frozen=True):
+    """One compilation, forward or backward. `duration_ns` is None if it was not recorded.
+
+    `site` is where the function begins. `guard` is why the frame was compiled again; None for a first compilation.
+    `failure` is why it was not compiled and runs in eager mode.
+    """
+
+    key: FrameKey
+    function: str | None
+    site: CallSite | None
+    duration_ns: int | None
+    backward: bool = False
+    guard: GuardText | None = None
+    failure: BreakText | None = None
+    graph_skip: str | None = None
+
+
+class GraphBreak(Struct, frozen=True):
+    """A place where Dynamo split the graph, and how often it did so. `frames` are the frames that it compiled there."""
+
+    text: BreakText
+    site: CallSite | None
+    count: int
+    frames: tuple[str, ...] = ()
+
+
+class Recompilation(Struct, frozen=True):
+    """Compilations of a function for one reason. `guards` are the different values of the guard, as they failed.
+
+    `site` is the line that the guard stands for if it is known, else where the function begins. `total_ns` is None if
+    no time was recorded.
+    """
+
+    function: str | None
+    site: CallSite | None
+    guards: tuple[GuardText, ...]
+    count: int
+    total_ns: int | None
+    frames: tuple[str, ...]
+
+
+class Fallback(Struct, frozen=True):
+    """A function that Dynamo gave up compiling: the calls that no compiled code fits run in eager mode."""
+
+    function: str | None
+    site: CallSite | None
+    text: BreakText
+    count: int
+    guard: GuardText | None
+
+
+class GraphSkip(Struct, frozen=True):
+    """Compiled code that Inductor does not replay as a CUDA graph, and why; `site` is the line of the cause."""
+
+    reason: str
+    site: CallSite | None
+    count: int
+
+
+class Compilation(Struct, frozen=True, dict=True):
+    """All compilations of a process, or of one rank.
+
+    `graph_recordings` counts recorded CUDA graphs, `graph_rerecordings` those of compiled code that had one before;
+    None if unknown. `missing` counts compilations that were not recorded one by one. `processes` were recorded.
+    """
+
+    source: Source
+    compiled: tuple[Compiled, ...]
+    breaks: tuple[GraphBreak, ...]
+    phases_ns: dict[str, int]
+    graph_skips: tuple[GraphSkip, ...] = ()
+    graph_recordings: int | None = None
+    graph_rerecordings: int | None = None
+    missing: int = 0
+    processes: int = 1
+
+    @cached_property
+    def total_ns(self) -> int | None:
+        """Time in the compiler; None if it was not recorded."""
+        return sum(self.phases_ns.values()) if self.phases_ns else None
+
+    @property
+    def count(self) -> int:
+        """How often a frame was compiled; its backward pass belongs to it."""
+        return sum(1 for one in self.compiled if not one.backward and one.failure is None) + self.missing
+
+    @cached_property
+    def recompilations(self) -> tuple[Recompilation, ...]:
+        """Grouped by function and guard, without the values in it; most time first."""
+        groups: defaultdict[tuple[object, ...], list[Compiled]] = defaultdict(list)
+        for one in self.compiled:
+            if one.guard is not None and one.failure is None:
+                groups[one.function, one.guard.site or one.site, one.guard.pattern].append(one)
+        found = [self._recompilation(group) for group in groups.values()]
+        return tuple(sorted(found, key=lambda one: (-(one.total_ns or 0), -one.count)))
+
+    @cached_property
+    def fallbacks(self) -> tuple[Fallback, ...]:
+        """Functions that were not compiled, by function and reason; most often first."""
+        groups: defaultdict[tuple[object, ...], list[Compiled]] = defaultdict(list)
+        for one in self.compiled:
+            if one.failure is not None:
+                groups[one.function, one.site, one.failure.title].append(one)
+        found = [
+            Fallback(first.function, first.site, first.failure, len(group), first.guard)
+            for group in groups.values()
+            if (first := group[0]).failure is not None
+        ]
+        return tuple(sorted(found, key=lambda one: -one.count))
+
+    @cached_property
+    def _backward_ns(self) -> Counter[FrameKey]:
+        """Time to compile the backward passes that are compiled later than their frame."""
+        times: Counter[FrameKey] = Counter()
+        for one in self.compiled:
+            if one.backward and one.duration_ns is not None:
+                times[one.key] += one.duration_ns
+        return times
+
+    def _recompilation(self, group: list[Compiled]) -> Recompilation:
+        guards = tuple(dict.fromkeys(one.guard for one in group if one.guard is not None))
+        forward = [one.duration_ns for one in group if one.duration_ns is not None]
+        backward_ns = sum(self._backward_ns[key] for key in {one.key for one in group})
+        return Recompilation(
+            group[0].function,
+            next((guard.site for guard in guards if guard.site is not None), group[0].site),
+            guards,
+            len(group),
+            sum(forward) + backward_ns if forward else None,
+            tuple(dict.fromkeys(one.key.frame for one in group if one.key.frame is not None)),
+        )
+
+
+def with_functions(compiled: Iterable[Compiled]) -> list[Compiled]:
+    """Dynamo does not name the function of a failed compilation or of a backward pass: it is that of the frame."""
+    compiled = list(compiled)
+    named = {row.key.frame: row for row in compiled if row.function is not None}
+    return [
+        replace(row, function=other.function, site=other.site)
+        if row.function is None and (other := named.get(row.key.frame)) is not None
+        else row
+        for row in compiled
+    ]
+
+
+def merged_breaks(breaks: Iterable[GraphBreak]) -> tuple[GraphBreak, ...]:
+    """One for each reason and place; most often first."""
+    groups: defaultdict[tuple[str, CallSite | None], list[GraphBreak]] = defaultdict(list)
+    for one in breaks:
+        groups[one.text.title, one.site].append(one)
+    found = [
+        GraphBreak(
+            group[0].text,
+            site,
+            sum(one.count for one in group),
+            tuple(dict.fromkeys(frame for one in group for frame in one.frames)),
+        )
+        for (_, site), group in groups.items()
+    ]
+    return tuple(sorted(found, key=lambda one: -one.count))
+
+
+def merged_skips(skips: Iterable[GraphSkip]) -> tuple[GraphSkip, ...]:
+    """One for each reason and place; most often first."""
+    counts: defaultdict[tuple[str, CallSite | None], int] = defaultdict(int)
+    for one in skips:
+        counts[one.reason, one.site] += one.count
+    found = [GraphSkip(reason, site, count) for (reason, site), count in counts.items()]
+    return tuple(sorted(found, key=lambda one: -one.count))
