@@ -32,6 +32,7 @@ from traceopt.analyzer.replay.graph import Graph, build_graph
 from traceopt.analyzer.replay.replayed import Replayed, replay
 from traceopt.analyzer.run_log.constructions import find_framework
 from traceopt.analyzer.run_log.run_settings import Captured, captured
+from traceopt.analyzer.stalls.compiled_pieces import CompiledPieces, breaks_in_steps, find_compiled_pieces
 from traceopt.analyzer.stalls.host_flow import CpuOperators, HostFlow
 from traceopt.analyzer.stalls.idle import Gaps, Idle, attribute, find_gaps, slow_calls
 from traceopt.analyzer.stalls.profiler_cost import find_profiler_cost
@@ -39,6 +40,7 @@ from traceopt.analyzer.stalls.python_stretches import PythonStretches, python_st
 from traceopt.analyzer.stalls.start_up import first_fetches, startup_calls
 from traceopt.analyzer.stalls.syncs import Syncs, after_unscaling, blocking_copies, find_syncs
 from traceopt.analyzer.stalls.untraced_python import UntracedPython, find_untraced_python
+from traceopt.analyzer.tables.compilation import Compilation, GraphBreak
 from traceopt.analyzer.tables.schema import I8
 from traceopt.analyzer.tables.trace import Trace
 from traceopt.analyzer.timeline.autograd import nodes_per_step
@@ -550,11 +552,35 @@ class Facts(Struct, frozen=True, dict=True):
         """
         return find_state(self.quality) if self.has_gpu else None
 
+    @cached_property
+    def compilation(self) -> Compilation | None:
+        """What torch.compile did, from its log or from what `traceopt run` noted; None if neither was recorded, or
+        nothing was compiled.
+        """
+        return self.companions.compile_log or self.captured.compilation
+
+    @cached_property
+    def compiled_pieces(self) -> CompiledPieces:
+        """The pieces of compiled code that the steps run, and where those that follow a graph break are entered."""
+        return find_compiled_pieces(self.regions, self.steps, self.compilation)
+
+    @cached_property
+    def graph_breaks(self) -> tuple[GraphBreak, ...]:
+        """The graph breaks of torch.compile in code that the steps run; without a trace, all of them."""
+        return breaks_in_steps(self.compilation, self.compiled_pieces.frames if self.has_trace else frozenset())
+
     def rules_out(self, requirement: str) -> str | None:
         """Why this run can never meet a rule's requirement; None if it could (`lacks` then says how to record it)."""
+        if requirement == "compilation" and self.compilation is None and not self._may_compile:
+            return "Nothing is compiled in this trace." if self.has_trace else "There is no log of torch.compile."
         if requirement == "gpu" and not self.has_gpu and not self.quality.gpu_expected:
             return "This run uses no GPU."
         return None
+
+    @property
+    def _may_compile(self) -> bool:
+        """The trace shows torch.compile, and no recording would have said what it did."""
+        return self.has_trace and not self.captured.recorded and bool(self.regions.compiled or self.compiled_share)
 
     def lacks(self, requirement: str) -> str | None:
         """What a rule requires and this trace lacks, and how to record it; None if the trace has it.
@@ -605,6 +631,10 @@ REQUIREMENTS: dict[str, tuple[Callable[[Facts], bool], str]] = {
     "ledger": (
         lambda f: f.captured.ledger is not None,
         "Times of the steps outside the trace were not recorded; record with traceopt run.",
+    ),
+    "compilation": (
+        lambda f: f.compilation is not None,
+        "What torch.compile did was not recorded; record with traceopt run, or set TORCH_TRACE=folder.",
     ),
     "device": (
         lambda f: f.device.accelerator is not None,

@@ -24,6 +24,7 @@ from traceopt.analyzer.replay.changes import (
 )
 from traceopt.analyzer.run_log.step_ledger import Ledger
 from traceopt.analyzer.stalls.syncs import BLOCKING_COPY, DATA_DEPENDENT, EXPLICIT, SCALAR_READ
+from traceopt.analyzer.tables.compilation import Fallback, GraphBreak, GraphSkip, Recompiled
 from traceopt.analyzer.tables.schema import I8, Mask
 from traceopt.analyzer.timeline.call_tree import ANNOTATION, OP, PYTHON, RUNTIME
 from traceopt.analyzer.timeline.steps import UNUSUAL_DEVIATIONS, UNUSUAL_FACTOR, unusual, usual_interval
@@ -119,10 +120,14 @@ __all__ += [
     "SCALAR_READ",  # reason of a sync: one number is read from the GPU
     "UNUSUAL_DEVIATIONS",  # robust standard deviations from the median step, from which a step is unusual
     "UNUSUAL_FACTOR",  # multiple of the median step, from which a step is unusual
+    "Fallback",  # a function that torch.compile gave up (`facts.compilation.fallbacks`)
     "GemmShape",
+    "GraphBreak",  # `facts.graph_breaks`
+    "GraphSkip",  # compiled code without a CUDA graph (`facts.compilation.graph_skips`)
     "Intervals",
     "Ledger",
     "Mask",  # an array of truth values
+    "Recompiled",  # `facts.compilation.recompilations`
     "intersect",
     "median",
     "merge",

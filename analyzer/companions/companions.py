@@ -7,9 +7,11 @@ from typing import Any
 
 from msgspec import Struct
 
+from traceopt.analyzer.companions.compile_log import compile_log
 from traceopt.analyzer.companions.memory_snapshot import memory_snapshot
 from traceopt.analyzer.companions.memory_snapshot.memory_snapshot import MemorySnapshot
 from traceopt.analyzer.reading.sources import CompanionFile, TraceSource
+from traceopt.analyzer.tables.compilation import Compilation
 from traceopt.analyzer.vocabulary.companion_kinds import KindName
 from traceopt.errors import InputError, one_line
 
@@ -18,13 +20,17 @@ class Companions(Struct, frozen=True):
     """What was read from the files beside a trace."""
 
     memory_snapshot: MemorySnapshot | None = None
+    compile_log: Compilation | None = None
 
 
 _Read = Callable[[Sequence[TraceSource], list[str]], Any]
 
 # The function that reads all files of a kind into its field of `Companions`. It adds a warning for a file that it
 # cannot use, and raises InputError if none can be used.
-_READERS: dict[KindName, _Read] = {"memory_snapshot": memory_snapshot.read}
+_READERS: dict[KindName, _Read] = {
+    "memory_snapshot": memory_snapshot.read,
+    "compile_log": compile_log.read,
+}
 
 
 def read_companions(files: Sequence[CompanionFile], warnings: list[str]) -> Companions:

@@ -17,7 +17,16 @@ from msgspec.structs import replace
 from traceopt.analyzer.vocabulary.compile_messages import BreakText, GuardText
 from traceopt.analyzer.vocabulary.python_frames import CallSite
 
-PHASES = (  # in the order in which they run; each is without the others
+Phase = Literal[
+    "dynamo",
+    "aot_autograd",
+    "inductor",
+    "code_generation",
+    "kernel_compilation",
+    "autotuning",
+    "cuda_graph_recording",
+]
+PHASES: tuple[Phase, ...] = (  # in the order in which they run; each is without the others
     "dynamo",
     "aot_autograd",
     "inductor",
@@ -45,7 +54,8 @@ class Compiled(Struct, frozen=True):
     """One compilation, forward or backward. `duration_ns` is None if it was not recorded.
 
     `site` is where the function begins. `guard` is why the frame was compiled again; None for a first compilation.
-    `failure` is why it was not compiled and runs in eager mode.
+    `failure` is why it was not compiled and runs in eager mode. A `resumed` frame is the rest of a function after a
+    graph break.
     """
 
     key: FrameKey
@@ -53,6 +63,7 @@ class Compiled(Struct, frozen=True):
     site: CallSite | None
     duration_ns: int | None
     backward: bool = False
+    resumed: bool = False
     guard: GuardText | None = None
     failure: BreakText | None = None
     graph_skip: str | None = None
@@ -67,7 +78,7 @@ class GraphBreak(Struct, frozen=True):
     frames: tuple[str, ...] = ()
 
 
-class Recompilation(Struct, frozen=True):
+class Recompiled(Struct, frozen=True):
     """Compilations of a function for one reason. `guards` are the different values of the guard, as they failed.
 
     `site` is the line that the guard stands for if it is known, else where the function begins. `total_ns` is None if
@@ -122,13 +133,29 @@ class Compilation(Struct, frozen=True, dict=True):
         """Time in the compiler; None if it was not recorded."""
         return sum(self.phases_ns.values()) if self.phases_ns else None
 
+    @cached_property
+    def resumed_frames(self) -> frozenset[str]:
+        """The frames that exist because of graph breaks: the rest of a function after one."""
+        return frozenset(one.key.frame for one in self.compiled if one.resumed and one.key.frame is not None)
+
+    def frames_of(self, site: CallSite | None) -> frozenset[str]:
+        """The frames that Dynamo compiled of a function, by any of its lines."""
+        if site is None:
+            return frozenset()
+        wanted = (site.function, site.file)
+        return frozenset(
+            one.key.frame
+            for one in self.compiled
+            if one.key.frame is not None and one.site is not None and (one.function, one.site.file) == wanted
+        )
+
     @property
     def count(self) -> int:
         """How often a frame was compiled; its backward pass belongs to it."""
         return sum(1 for one in self.compiled if not one.backward and one.failure is None) + self.missing
 
     @cached_property
-    def recompilations(self) -> tuple[Recompilation, ...]:
+    def recompilations(self) -> tuple[Recompiled, ...]:
         """Grouped by function and guard, without the values in it; most time first."""
         groups: defaultdict[tuple[object, ...], list[Compiled]] = defaultdict(list)
         for one in self.compiled:
@@ -160,11 +187,11 @@ class Compilation(Struct, frozen=True, dict=True):
                 times[one.key] += one.duration_ns
         return times
 
-    def _recompilation(self, group: list[Compiled]) -> Recompilation:
+    def _recompilation(self, group: list[Compiled]) -> Recompiled:
         guards = tuple(dict.fromkeys(one.guard for one in group if one.guard is not None))
         forward = [one.duration_ns for one in group if one.duration_ns is not None]
         backward_ns = sum(self._backward_ns[key] for key in {one.key for one in group})
-        return Recompilation(
+        return Recompiled(
             group[0].function,
             next((guard.site for guard in guards if guard.site is not None), group[0].site),
             guards,

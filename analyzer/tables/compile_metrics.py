@@ -10,7 +10,13 @@ from typing import Any
 
 from traceopt.analyzer.tables.compilation import Compiled, FrameKey, GraphSkip
 from traceopt.analyzer.tables.json_values import MOST_US, amount, time_ns, whole, word
-from traceopt.analyzer.vocabulary.compile_messages import parse_guard, parse_reason, parse_skip, user_function
+from traceopt.analyzer.vocabulary.compile_messages import (
+    is_resumed,
+    parse_guard,
+    parse_reason,
+    parse_skip,
+    user_function,
+)
 from traceopt.analyzer.vocabulary.python_frames import CallSite, parse_frame
 
 MOST_LINE = 10_000_000
@@ -41,6 +47,7 @@ def compiled_row(
     return Compiled(
         key=key,
         backward=backward,
+        resumed=function is not None and is_resumed(function),
         function=user_function(function) if function is not None else None,
         site=_begin(file, metrics.get("co_firstlineno"), function),
         duration_ns=_duration_ns(metrics),

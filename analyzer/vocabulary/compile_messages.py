@@ -129,6 +129,11 @@ def user_function(name: str) -> str:
     return resumed["function"] if resumed is not None else name
 
 
+def is_resumed(name: str) -> bool:
+    """Whether Dynamo made this function of the rest of another one, after a graph break."""
+    return _RESUMED.match(name) is not None
+
+
 def one_line(text: str) -> str:
     """At most `LINE_LENGTH` characters, with single spaces."""
     text = " ".join(text[: 4 * LINE_LENGTH].split())

@@ -179,6 +179,16 @@ def is_compiled_code(name: str) -> bool:
 _COMPILED_REGION = re.compile(r"^Torch-Compiled Region: (?P<frame>\d+)/(?P<compiled>\d+)")
 
 
+def is_compiled_lookup(name: str) -> bool:
+    """Dynamo's check of the guards, before each call of compiled code."""
+    return name == "TorchDynamo Cache Lookup"
+
+
+def is_compiled_entry(name: str) -> bool:
+    """What runs between the check of the guards and the compiled code itself."""
+    return name in ("Pregraph bytecode", "AOTDispatcher Runtime Wrapper Prologue")
+
+
 def compiled_region(name: str) -> tuple[str, int] | None:
     """Frame and compilation number of a region: ("3", 1) for ``Torch-Compiled Region: 3/1``; None for other names."""
     match = _COMPILED_REGION.match(name)

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import ClassVar
 
-from traceopt.rules import Evidence, Facts, Fix
+from traceopt.rules import Evidence, Facts, Fix, Recompiled
+from traceopt.rules.advice.recompilation import fix_for, guard_evidence
 from traceopt.rules.bases.once_only_rule import SteadyRule
+
+MOST_GUARDS = 3
 
 
 class Recompilation(SteadyRule):
     """Measures how long the GPU is idle while TorchDynamo, Inductor or Triton compile, in steps after the first. The
-    names of the compiled regions tell how often each part of the model was compiled before. `traceopt run` records the
-    reasons.
+    names of the compiled regions tell how often each part of the model was compiled before. `traceopt run`, or a
+    TORCH_TRACE log beside the trace, adds the guards that failed, with the line.
 
     Why it costs: a compilation takes seconds. It belongs in the first steps. It returns when something that the
     compiled code assumed to be fixed has changed: a shape, a Python number, the training flag, an attribute.
@@ -47,18 +49,22 @@ class Recompilation(SteadyRule):
             return "Nothing is compiled in this trace."
         return super().applies(facts)
 
+    def advice(self, facts: Facts) -> Fix:
+        """By the guard that failed most often in code that the steps run."""
+        first = next(iter(_in_steps(facts)), None)
+        return self.fix if first is None else fix_for(first.guards[0])
+
     def more(self, facts: Facts) -> list[Evidence]:
         most = sorted(facts.regions.compiled.items(), key=lambda item: -item[1])[:3]
         rows = [
             Evidence(f"Region {frame}", detail=f"compiled {count + 1} times so far") for frame, count in most if count
         ]
-        return [*rows, *_reasons(facts.captured.dynamo)]
+        return [*rows, *map(guard_evidence, _in_steps(facts)[:MOST_GUARDS])]
 
 
-def _reasons(dynamo: Mapping[str, Mapping[str, int]]) -> list[Evidence]:
-    """Why Dynamo recompiled or broke the graph, with its counts over the run."""
-    out = []
-    for kind, text in (("recompiles", "Recompiled"), ("graph_break", "Graph break")):
-        most = sorted(dynamo.get(kind, {}).items(), key=lambda item: -item[1])[:3]
-        out += [Evidence(f"{text}: {why[:200]}", detail=f"{count} times in the run") for why, count in most]
-    return out
+def _in_steps(facts: Facts) -> list[Recompiled]:
+    """Recompilations of code that the recorded steps run; all of them if the trace does not name compiled code."""
+    if facts.compilation is None:
+        return []
+    frames = facts.regions.compiled.keys()
+    return [one for one in facts.compilation.recompilations if not frames or not one.frames or frames & set(one.frames)]

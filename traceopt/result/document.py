@@ -15,6 +15,7 @@ from msgspec import Struct, field
 from msgspec.structs import astuple
 
 from traceopt.result.companions.memory_snapshot import MemorySnapshotSection
+from traceopt.result.companions.torch_compile import TorchCompile
 from traceopt.result.field_notes import note
 from traceopt.result.finding import Finding, Location
 from traceopt.result.rows import (
@@ -407,6 +408,9 @@ class Result(Struct, frozen=True, eq=False):
         MemorySnapshotSection | None, note("a memory snapshot recorded beside the trace; null: there is none")
     ] = None
     flame: Annotated[FlameGraph | None, note("call tree of one step; null: no Python frames with times")] = None
+    torch_compile: Annotated[
+        TorchCompile | None, note("what torch.compile did; null: it was not used, or nothing recorded it")
+    ] = None
     created: Annotated[str | None, note("when the document was made; null by default, so that documents compare")] = (
         None
     )

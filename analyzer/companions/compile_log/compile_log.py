@@ -25,25 +25,21 @@ from traceopt.analyzer.vocabulary.compile_messages import parse_break
 from traceopt.errors import InputError
 
 
-def read(files: Sequence[TraceSource], warnings: list[str]) -> Compilation | None:
-    """What the logs say together; None if they hold no record. Raises InputError for a file that is no such log."""
-    logs = []
-    for process, file in enumerate(files):
-        reader = RecordReader(file)
+def read(files: Sequence[TraceSource], warnings: list[str]) -> Compilation:
+    """What the logs say together. A file that cannot be read is a warning.
+
+    Raises InputError if none can be read, or if the user named one that cannot.
+    """
+    logs: list[_Log] = []
+    for file in files:
         try:
-            logs.append(_Log(reader, process))
-        except TooLargeError as error:
-            raise InputError(f"{file.label}: {error}") from error
-        if not reader.seen:
-            raise InputError(
-                f"{file.label} holds no record of torch.compile; record one with TORCH_TRACE=folder python script.py"
-            )
-        if reader.damaged:
-            warnings.append(f"{file.label}: {reader.damaged:,} damaged records were ignored")
-        if reader.damage is not None:
-            warnings.append(f"{file.label}: {reader.damage}")
+            logs.append(_read(file, len(logs), warnings))
+        except InputError as error:
+            if file.named or len(files) == 1:
+                raise
+            warnings.append(str(error))
     if not logs:
-        return None
+        raise InputError(f"none of {len(files)} logs of torch.compile can be read")
     compiled = [row for log in logs for row in log.compiled]
     recordings = sum(log.recordings.total() for log in logs)
     return Compilation(
@@ -56,6 +52,21 @@ def read(files: Sequence[TraceSource], warnings: list[str]) -> Compilation | Non
         graph_rerecordings=recordings - sum(len(log.recordings) for log in logs),
         processes=len(logs),
     )
+
+
+def _read(file: TraceSource, process: int, warnings: list[str]) -> _Log:
+    reader = RecordReader(file)
+    try:
+        log = _Log(reader, process)
+    except TooLargeError as error:
+        raise InputError(f"{file.label}: {error}") from error
+    if not reader.seen:
+        raise InputError(f"{file.label} has no record of torch.compile; record one with TORCH_TRACE=folder")
+    if reader.damaged:
+        warnings.append(f"{file.label}: {reader.damaged:,} damaged records were ignored")
+    if reader.damage is not None:
+        warnings.append(f"{file.label}: {reader.damage}")
+    return log
 
 
 class _Log:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from traceopt.reports.html.companions import memory_snapshot
+from traceopt.reports.html.companions import memory_snapshot, torch_compile
 from traceopt.reports.html.companions.section import Section
 from traceopt.result.document import Result
 
 # They take the cleaned document, and return None where it has no such section. In the order of the page.
-_SECTIONS: list[Callable[[Result], Section | None]] = [memory_snapshot.section]
+_SECTIONS: list[Callable[[Result], Section | None]] = [
+    memory_snapshot.section,
+    torch_compile.section,
+]
 
 
 def sections(result: Result) -> list[Section]:

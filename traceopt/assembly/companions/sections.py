@@ -6,13 +6,19 @@ from collections.abc import Callable
 from typing import Any
 
 from traceopt.analyzer.facts import Facts
-from traceopt.assembly.companions import memory_snapshot
+from traceopt.assembly.companions import memory_snapshot, torch_compile
 
 # Fields of `Result`, and the functions that make them; they return None where there is no such file.
-_SECTIONS: dict[str, Callable[[Facts], Any]] = {"memory_snapshot": memory_snapshot.memory_snapshot}
+_SECTIONS: dict[str, Callable[[Facts], Any]] = {
+    "memory_snapshot": memory_snapshot.memory_snapshot,
+    "torch_compile": torch_compile.torch_compile,
+}
 
 # The headline of a run without a trace: the first of these that has something to say. They return None otherwise.
-_HEADLINES: list[Callable[[Facts], str | None]] = [memory_snapshot.headline]
+_HEADLINES: list[Callable[[Facts], str | None]] = [
+    memory_snapshot.headline,
+    torch_compile.headline,
+]
 
 
 def companion_sections(facts: Facts) -> dict[str, Any]:

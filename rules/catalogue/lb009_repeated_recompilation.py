@@ -1,0 +1,111 @@
+"""LB009: a compiled function is compiled again and again, or not at all because of that."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from traceopt.rules import (
+    Confidence,
+    Evidence,
+    Facts,
+    Fallback,
+    Findings,
+    Fix,
+    Recompiled,
+    Rule,
+    counted,
+    places,
+    threshold,
+    to_location,
+)
+from traceopt.rules.advice.recompilation import fix_for, guard_evidence
+
+MOST_ROWS = 6
+
+
+class RepeatedRecompilation(Rule):
+    """Counts how often TorchDynamo compiled the same function again because the same guard failed, and finds functions
+    that it gave up: after 8 compilations (`recompile_limit`), calls that no compiled code fits run in eager mode.
+
+    Why it costs: each compilation takes seconds, in which the step stands still. A function that reached the limit runs
+    without any of its fused kernels from then on, for the rest of the run.
+
+    How to fix: the finding names the guard that failed. Keep fixed what it checks, or mark it as dynamic.
+
+        torch._dynamo.mark_dynamic(tokens, 1)          # this dimension varies
+        scale = torch.tensor(scale, device=x.device)   # a number that changes in each step
+
+    When it is wrong: a few sizes that are all seen in the first steps cost nothing later. Raise
+    `torch._dynamo.config.recompile_limit` if there are more of them than 8.
+
+    Sources: PyTorch documentation, "torch.compile: dealing with recompilations" and "Dynamic shapes".
+    """
+
+    code: ClassVar[str] = "LB009"
+    name: ClassVar[str] = "repeated-recompilation"
+    title: ClassVar[str] = "Stop recompiling the same function"
+    family: ClassVar[str] = "launch and dispatch"
+    effort: ClassVar[str] = "A few lines"
+    confidence: ClassVar[Confidence] = "high"
+    requires: ClassVar[tuple[str, ...]] = ("compilation",)
+    needs_trace: ClassVar[bool] = False
+
+    min_recompilations: int = threshold(3, "fewest recompilations of one function for one guard to report")
+
+    def check(self, facts: Facts) -> Findings:
+        compilation = facts.compilation
+        if compilation is None:
+            return
+        repeated = [one for one in compilation.recompilations if one.count >= self.min_recompilations]
+        given_up = list(compilation.fallbacks)
+        if not repeated and not given_up:
+            return
+        evidence = [*map(_fallback_evidence, given_up), *map(guard_evidence, repeated)][:MOST_ROWS]
+        yield self.finding(
+            why=" ".join([*map(_gave_up, given_up[:1]), *map(_again, repeated[:1])]),
+            fix=_fix(repeated, given_up),
+            saving=None,
+            evidence=evidence,
+            locations=places(evidence),
+            shares_cause_with=["LB004"],
+        )
+
+    def passed(self, facts: Facts) -> str:
+        again = sum(one.count for one in facts.compilation.recompilations) if facts.compilation is not None else 0
+        return (
+            f"torch.compile recompiled {counted(again, 'time')}, and gave up no function."
+            if again
+            else ("torch.compile compiled each function once.")
+        )
+
+
+def _again(one: Recompiled) -> str:
+    seconds = f", which took {one.total_ns / 1e9:.3g} s" if one.total_ns is not None else ""
+    return (
+        f"{one.function or 'A function'}() was compiled again {counted(one.count, 'time')} because the same guard "
+        f"failed{seconds}: {one.guards[0].guard.rstrip('.')}."
+    )
+
+
+def _gave_up(one: Fallback) -> str:
+    guard = f" The last guard that failed: {one.guard.guard.rstrip('.')}." if one.guard is not None else ""
+    return f"torch.compile gave up {one.function or 'a function'}(), which runs in eager mode: {one.text.title}.{guard}"
+
+
+def _fallback_evidence(one: Fallback) -> Evidence:
+    site = one.guard.site if one.guard is not None and one.guard.site is not None else one.site
+    return Evidence(
+        f"Runs in eager mode: {one.function or 'a function'}()",
+        detail=one.text.title,
+        location=to_location(site) if site is not None else None,
+    )
+
+
+def _fix(repeated: list[Recompiled], given_up: list[Fallback]) -> Fix:
+    if repeated:
+        return fix_for(repeated[0].guards[0])
+    guard = next((one.guard for one in given_up if one.guard is not None), None)
+    if guard is not None:
+        return fix_for(guard)
+    hints = given_up[0].text.hints
+    return Fix(hints[0] if hints else "Make the function one that Dynamo can compile, or do not compile it.")

@@ -1,0 +1,109 @@
+"""LB010: compiled code was to be replayed as CUDA graphs, but some of it is not, or is recorded again."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from traceopt.rules import (
+    Confidence,
+    Evidence,
+    Facts,
+    Findings,
+    Fix,
+    GraphSkip,
+    Rule,
+    counted,
+    places,
+    threshold,
+    to_location,
+)
+
+MOST_ROWS = 6
+_FIXES = {
+    "mutated inputs": Fix(
+        "Do not change inputs of the compiled function in place, or mark them as static.",
+        "torch._dynamo.mark_static_address(buffer)\nx = x + 1  # instead of x += 1 on an input",
+    ),
+    "cpu device": Fix("Keep all tensors of the compiled function on the GPU.", "index = index.to(x.device)"),
+    "dynamic shape": Fix("Pad the inputs to a few fixed sizes.", "batch = pad(batch, to=sizes)"),
+    "re-record": Fix(
+        "Pass the same tensors in each call: copy new values into static input tensors.", "static_input.copy_(batch)"
+    ),
+}
+
+
+class GraphSkipped(Rule):
+    """Counts the CUDA graphs that Inductor skipped although they were asked for (`mode="reduce-overhead"`), with its
+    reason and line, and how often it recorded a graph again for code that had one.
+
+    Why it costs: code without a graph launches each kernel from the host, as before. Recording takes as long as several
+    steps, and each recording keeps its own memory.
+
+    How to fix: it depends on the reason.
+
+        x = x + 1                                      # not x += 1 on an input: mutated inputs cannot be replayed
+        index = index.to(x.device)                     # no CPU tensors in the compiled function
+        torch.compiler.cudagraph_mark_step_begin()     # before each step, if outputs of the last one are kept
+
+    When it is wrong: a skip in code that runs once, such as a warm-up, does not matter.
+
+    Sources: PyTorch documentation, "CUDAGraph Trees".
+    """
+
+    code: ClassVar[str] = "LB010"
+    name: ClassVar[str] = "skipped-cuda-graph"
+    title: ClassVar[str] = "Let compiled code run as CUDA graphs"
+    family: ClassVar[str] = "launch and dispatch"
+    effort: ClassVar[str] = "A few lines"
+    confidence: ClassVar[Confidence] = "medium"
+    requires: ClassVar[tuple[str, ...]] = ("compilation",)
+    needs_trace: ClassVar[bool] = False
+
+    max_rerecordings: int = threshold(3, "most recordings of code that already had a graph")
+
+    def check(self, facts: Facts) -> Findings:
+        compilation = facts.compilation
+        if compilation is None:
+            return
+        again = compilation.graph_rerecordings or 0
+        said = []
+        if compilation.graph_skips:
+            first = compilation.graph_skips[0]
+            count = counted(sum(one.count for one in compilation.graph_skips), "compilation")
+            said.append(f"Inductor skipped CUDA graphs for {count}: {first.reason}.")
+        if again > self.max_rerecordings:
+            said.append(
+                f"Of {compilation.graph_recordings or again:,} recorded CUDA graphs, {again:,} repeat a recording of "
+                "the same compiled code."
+            )
+        if not said:
+            return
+        evidence = [
+            Evidence(
+                f"No CUDA graph: {one.reason}",
+                detail=counted(one.count, "compilation"),
+                location=to_location(one.site) if one.site is not None else None,
+            )
+            for one in compilation.graph_skips[:MOST_ROWS]
+        ]
+        yield self.finding(
+            why=" ".join(said),
+            fix=_fix(compilation.graph_skips),
+            saving=None,
+            evidence=evidence,
+            locations=places(evidence),
+        )
+
+    def passed(self, facts: Facts) -> str:
+        recorded = facts.compilation.graph_recordings if facts.compilation is not None else None
+        return (
+            f"{counted(recorded, 'CUDA graph')} recorded, none skipped." if recorded else "No CUDA graph was skipped."
+        )
+
+
+def _fix(skips: tuple[GraphSkip, ...]) -> Fix:
+    text = skips[0].reason.lower() if skips else "re-record"
+    for mark, fix in _FIXES.items():
+        if mark in text:
+            return fix
+    return Fix("Read torch.compile's messages about CUDA graphs.", "TORCH_LOGS=perf_hints,cudagraphs python script.py")

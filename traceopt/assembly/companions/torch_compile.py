@@ -1,0 +1,105 @@
+"""torch.compile in the result document, and its headline where there is no trace."""
+
+from __future__ import annotations
+
+from traceopt.analyzer.facts import Facts
+from traceopt.analyzer.tables.compilation import PHASES, Compilation, Fallback
+from traceopt.analyzer.vocabulary.python_frames import CallSite
+from traceopt.result.companions.torch_compile import (
+    CompileAgain,
+    CompileBreak,
+    CompileFallback,
+    CompileGraphSkip,
+    CompilePhase,
+    TorchCompile,
+)
+from traceopt.result.finding import Location
+from traceopt.result.quantities import counted
+from traceopt.result.rounding import rate
+from traceopt.rules.evidence import to_location
+
+MOST_ROWS = 50
+MOST_VALUES = 5
+
+
+def torch_compile(facts: Facts) -> TorchCompile | None:
+    """None if nothing was compiled, or it was not recorded."""
+    known = facts.compilation
+    if known is None:
+        return None
+    pieces = facts.compiled_pieces.per_step if facts.has_trace else 0.0
+    in_steps = set(facts.graph_breaks)
+    return TorchCompile(
+        source=known.source,
+        processes=known.processes,
+        compilations=known.count,
+        unknown=known.missing,
+        us=_us(known.total_ns),
+        phases=[CompilePhase(name, time / 1e3) for name in PHASES if (time := known.phases_ns.get(name))],
+        breaks=[
+            CompileBreak(
+                reason=one.text.title,
+                explanation=one.text.explanation,
+                hint=next(iter(one.text.hints), None),
+                page=one.text.page,
+                location=_location(one.site),
+                count=one.count,
+                in_steps=one in in_steps,
+            )
+            for one in known.breaks[:MOST_ROWS]
+        ],
+        recompilations=[
+            CompileAgain(
+                function=one.function,
+                guard=one.guards[0].guard,
+                other_values=[guard.guard for guard in one.guards[1 : MOST_VALUES + 1]],
+                kind=one.guards[0].kind,
+                location=_location(one.site),
+                count=one.count,
+                us=_us(one.total_ns),
+            )
+            for one in known.recompilations[:MOST_ROWS]
+        ],
+        fallbacks=[
+            CompileFallback(one.function, one.text.title, _location(_place(one))) for one in known.fallbacks[:MOST_ROWS]
+        ],
+        graph_skips=[
+            CompileGraphSkip(one.reason, _location(one.site), one.count) for one in known.graph_skips[:MOST_ROWS]
+        ],
+        graph_recordings=known.graph_recordings,
+        graph_rerecordings=known.graph_rerecordings,
+        pieces_per_step=rate(pieces) if pieces else None,
+    )
+
+
+def headline(facts: Facts) -> str | None:
+    """The worst that torch.compile did; None if it was not recorded."""
+    known = facts.compilation
+    if known is None:
+        return None
+    if known.fallbacks:
+        first = known.fallbacks[0]
+        return f"torch.compile gave up {first.function or 'a function'}(): {first.text.title}."
+    if known.breaks:
+        first_break = known.breaks[0]
+        return f"torch.compile breaks the graph at {counted(len(known.breaks), 'place')}: {first_break.text.title}."
+    return _compiled(known)
+
+
+def _compiled(known: Compilation) -> str:
+    again = sum(one.count for one in known.recompilations)
+    seconds = f" in {known.total_ns / 1e9:.3g} s" if known.total_ns is not None else ""
+    recompiled = f", {again:,} of them again" if again else ""
+    return f"torch.compile compiled {counted(known.count, 'frame')}{seconds}{recompiled}, without a graph break."
+
+
+def _place(one: Fallback) -> CallSite | None:
+    return one.guard.site if one.guard is not None and one.guard.site is not None else one.site
+
+
+def _location(site: CallSite | None) -> Location | None:
+    return to_location(site) if site is not None else None
+
+
+def _us(time_ns: int | None) -> float | None:
+    return None if time_ns is None else time_ns / 1e3
