@@ -28,7 +28,7 @@ def torch_compile(facts: Facts) -> TorchCompile | None:
     if known is None:
         return None
     pieces = facts.compiled_pieces.per_step if facts.has_trace else 0.0
-    in_steps = set(facts.graph_breaks)
+    in_steps = set(facts.graph_breaks) if pieces else None
     return TorchCompile(
         source=known.source,
         processes=known.processes,
@@ -44,7 +44,7 @@ def torch_compile(facts: Facts) -> TorchCompile | None:
                 page=one.text.page,
                 location=_location(one.site),
                 count=one.count,
-                in_steps=one in in_steps,
+                in_steps=None if in_steps is None else one in in_steps,
             )
             for one in known.breaks[:MOST_ROWS]
         ],

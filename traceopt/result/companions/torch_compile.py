@@ -37,7 +37,7 @@ class CompileBreak(Struct, frozen=True):
     page: Annotated[str | None, note("PyTorch's page about the reason")]
     location: Annotated[Location | None, note("line that breaks the graph")]
     count: Annotated[int, note("graph breaks at this line in the whole run")]
-    in_steps: Annotated[bool, note("whether the recorded steps run this code; true if the trace does not say")]
+    in_steps: Annotated[bool | None, note("whether the recorded steps run this code; null if no trace says")]
 
 
 class CompileAgain(Struct, frozen=True):
