@@ -95,16 +95,18 @@ def parse_break(text: str) -> tuple[BreakText, CallSite | None]:
 
 
 def parse_guard(text: str, file: str | None = None) -> GuardText:
-    """Why a frame was compiled again; `file` is the file of its function, of which the text names only the end."""
+    """Why a frame was compiled again; `file` is the file of its function, of which the text may name only the end."""
     text = _COMPILE_ID.sub("", text[:MOST_TEXT].strip())
     stack = _STACK.search(text)
     text = text[: stack.start()] if stack is not None else text
     text, _, hint = text.partition("(HINT: ")
     place = _GUARD_PLACE.search(text)
     guard = one_line(text.partition("  #")[0])
-    site = user_site(_frames(stack["frames"])) if stack is not None else None
-    if site is None and place is not None and file is not None and file.endswith(place["file"]):
-        site = parse_frame(f"{file}({place['line']}): {user_function(place['function'])}")
+    frames = _frames(stack["frames"]) if stack is not None else []
+    if not frames and place is not None and file is not None and _same_end(file, place["file"]):
+        frames = [(file, int(place["line"]), place["function"])]
+    known = [(file if file is not None and _same_end(file, one[0]) else one[0], *one[1:]) for one in frames]
+    site = user_site(known)
     kind = next((kind for kind, pattern in _GUARD_KINDS if pattern.search(guard)), None)
     return GuardText(guard, _VALUES.sub("*", guard), kind, one_line(hint.rstrip(") \n")) or None, site)
 
@@ -124,9 +126,10 @@ def user_site(frames: Sequence[tuple[str, int, str]]) -> CallSite | None:
 
 
 def user_function(name: str) -> str:
-    """The function that the user wrote, for the rest of it that Dynamo compiles after a graph break."""
-    resumed = _RESUMED.match(name)
-    return resumed["function"] if resumed is not None else name
+    """The function that the user wrote, for the rest of it that Dynamo compiles after graph breaks."""
+    while (resumed := _RESUMED.match(name)) is not None:
+        name = resumed["function"]
+    return name
 
 
 def is_resumed(name: str) -> bool:
@@ -138,6 +141,11 @@ def one_line(text: str) -> str:
     """At most `LINE_LENGTH` characters, with single spaces."""
     text = " ".join(text[: 4 * LINE_LENGTH].split())
     return text if len(text) <= LINE_LENGTH else text[: LINE_LENGTH - 3] + "..."
+
+
+def _same_end(a: str, b: str) -> bool:
+    """Whether one path may be the end of the other."""
+    return a.endswith(b) or b.endswith(a)
 
 
 def _frames(text: str) -> list[tuple[str, int, str]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections import Counter
+from pathlib import Path
 
 import pytest
 from runs import TORCH, Run
@@ -33,6 +34,20 @@ def test_dynamo_compiles_and_breaks_as_in_the_bare_run(run: Run, bare: Run) -> N
     assert bare.stdout.count("graph breaks") == len(WORK)
     assert "Unsupported" in bare.stdout
     assert run.traces_of("model")["timing"].metadata["dynamo"]["frames"] == {"total": 1, "ok": 1}
+
+
+@ALL
+@pytest.mark.skipif(TORCH < (2, 3), reason="older Dynamo keeps other notes")
+def test_the_trace_says_what_dynamo_did(run: Run) -> None:
+    trace = run.traces_of("whole_step")["timing"]
+    known = analyze([str(trace.path)], debug=True).torch_compile
+    assert known is not None
+    assert (known.source, known.compilations) == ("run", trace.metadata["dynamo"]["frames"]["ok"])
+    assert [phase.name for phase in known.phases] == ["dynamo", "aot_autograd"]
+    script = (Path(__file__).parent / "scripts" / "compiled.py").read_text().splitlines()
+    places = [one.location for one in known.breaks if one.location is not None]
+    assert {place.file for place in places} == {"compiled.py"}
+    assert "loss.backward()" in {script[(place.line or 0) - 1].strip() for place in places}
 
 
 @ALL

@@ -73,9 +73,11 @@ class TestOnceOnlyWork:
 
 def test_recorded_reasons_of_dynamo_are_evidence() -> None:
     facts = facts_with("recompilation")
-    facts.trace.meta.header["traceopt"] = {"dynamo": {"recompiles": {"L['x'].size()[0] == 4": 7}, "graph_break": "?"}}
+    again = {"id": "0/1", "co_name": "forward", "recompile_reason": "0/0: L['x'].size()[0] == 4"}
+    facts.trace.meta.header["traceopt"] = {"dynamo": {"compilations": [again] * 7, "graph_break": "?"}}
     (finding,) = found("LB004", Facts(facts.trace))
-    assert any("size()[0] == 4" in row.what and row.detail == "7 times in the run" for row in finding.evidence)
+    assert any("size()[0] == 4" in row.what and "7 recompilations" in (row.detail or "") for row in finding.evidence)
+    assert "Mark the dimension" in finding.fix.text
 
 
 class TestInference:

@@ -5,11 +5,13 @@ They are private parts of torch that change between versions, so whatever is mis
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterable
 from contextlib import suppress
 from typing import Any
 
+from ..constructions import name_in_trace
 from .cuda_graphs import describe_recordings
 
 MOST_TEXT = 2_000  # characters of a reason
@@ -17,6 +19,7 @@ MOST_FRAMES = 12  # of a stack, the innermost ones
 MOST_BREAKS = 200
 MOST_FIELD = 300
 
+_OWN = os.path.join(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))), "")
 COUNTERS = ("stats", "frames", "graph_break", "unimplemented", "inductor")
 _INDUCTOR = ("cudagraph_skips", "cudagraph_partitions", "fxgraph_cache_hit", "fxgraph_cache_miss")
 METRICS = (
@@ -74,7 +77,8 @@ def _breaks(reasons: Iterable[Any]) -> list[dict[str, Any]]:
     """Graph breaks with the user's stack, the innermost frame last; equal ones together."""
     found: dict[tuple[Any, ...], dict[str, Any]] = {}
     for one in reasons:
-        stack = [[frame.filename, frame.lineno, frame.name] for frame in list(one.user_stack)[-MOST_FRAMES:]]
+        frames = [frame for frame in one.user_stack if not frame.filename.startswith(_OWN)][-MOST_FRAMES:]
+        stack = [[name_in_trace(frame.filename), frame.lineno, frame.name] for frame in frames]
         key = (one.reason, *map(tuple, stack[-1:]))
         if key not in found and len(found) == MOST_BREAKS:
             continue
@@ -89,4 +93,6 @@ def _metrics(one: Any) -> dict[str, Any]:
         value = getattr(one, name, None)
         if value is not None:
             row[name] = value[:MOST_TEXT] if isinstance(value, str) else value
+    if isinstance(file := row.get("co_filename"), str):
+        row["co_filename"] = name_in_trace(file)
     return row
