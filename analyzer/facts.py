@@ -21,6 +21,7 @@ from traceopt.analyzer.communication.overlap import Overlap, cpu_overlap, gpu_ov
 from traceopt.analyzer.communication.overlap_slowdown import OverlappedKernel, find_overlapped_kernels
 from traceopt.analyzer.communication.serialized import SerializedKinds, find_serialized
 from traceopt.analyzer.companions.companions import Companions
+from traceopt.analyzer.cuda_graphs.graph_origins import GraphOrigins, find_graph_origins
 from traceopt.analyzer.memory.blocks import MemoryBlocks, find_blocks
 from traceopt.analyzer.memory.composition import Composition, compose
 from traceopt.analyzer.memory.curve import DeviceMemory, find_memory
@@ -551,6 +552,11 @@ class Facts(Struct, frozen=True, dict=True):
         not, or on a CPU-only run.
         """
         return find_state(self.quality) if self.has_gpu else None
+
+    @cached_property
+    def graph_origins(self) -> GraphOrigins:
+        """The work that CUDA graphs replay, and the operators and lines that captured it."""
+        return find_graph_origins(self.trace, self.slices, self.links)
 
     @cached_property
     def compilation(self) -> Compilation | None:

@@ -45,6 +45,10 @@ class SliceArgs(Struct, gc=False, frozen=True):
     process_group: Raw = field(name="Process Group Name", default=NO_TEXT)
     process_group_ranks: Raw = field(name="Process Group Ranks", default=NO_TEXT)
     collective_sequence: _NumberOrText = field(name="Seq", default=NONE)
+    graph: _NumberOrText = field(name="graph id", default=NONE)
+    graph_node: _NumberOrText = field(name="graph node id", default=NONE)
+    annotation: Raw = NO_TEXT
+    annotation_name: Raw = field(name="name", default=NO_TEXT)
     dims: Raw = field(name="Input Dims", default=NO_TEXT)
     types: Raw = field(name="Input type", default=NO_TEXT)
     concrete: Raw = field(name="Concrete Inputs", default=NO_TEXT)

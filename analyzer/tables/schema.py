@@ -105,6 +105,10 @@ class GpuTable(Spans, frozen=True):
     process_group: Text  # its name
     process_group_ranks: Text
     collective_sequence: I8  # sequence number of the collective in its process group
+    graph: I8  # id of the CUDA graph that was replayed; 0 or -1: none, or an older profiler
+    graph_node: I8  # id of the node in it; nodes are numbered in the order of the capture
+    annotation: Text  # JSON of what torch.cuda.graph(enable_annotations=True) noted about the node
+    annotation_name: Text  # the same, of an annotation with fields
 
 
 class RuntimeTable(ThreadSpans, frozen=True):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
+from typing import Literal
 
 
 def _words(*texts: str) -> frozenset[str]:
@@ -281,6 +282,26 @@ def is_launch(name: str) -> bool:
     """The call puts work on the GPU: a kernel, a graph, a copy or a fill."""
     call = runtime_call(name)
     return call in _KERNEL_LAUNCHES or call in _GRAPH_LAUNCHES or call in _FILLS or is_copy(call)
+
+
+def is_capture_begin(name: str) -> bool:
+    """From this call on, launches are recorded into a graph instead of run."""
+    return "StreamBeginCapture" in runtime_call(name)
+
+
+def is_capture_end(name: str) -> bool:
+    """The call ends a capture."""
+    return "StreamEndCapture" in runtime_call(name)
+
+
+def launched_kind(name: str) -> Literal["kernel", "copy", "fill"] | None:
+    """What the call puts on the GPU; None for a graph, or if it launches nothing."""
+    call = runtime_call(name)
+    if call in _KERNEL_LAUNCHES:
+        return "kernel"
+    if call in _FILLS:
+        return "fill"
+    return "copy" if is_copy(call) else None
 
 
 def is_kernel_launch(name: str) -> bool:

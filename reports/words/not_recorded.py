@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from traceopt.reports.words.sentences import on_cpu
 from traceopt.result.document import Result
+from traceopt.result.quantities import percent
 
 _NO_GPU_HERE = "Not applicable: this step ran on the CPU."
 _RECORD_GPU = (
@@ -20,6 +21,26 @@ CPU_COMPOSITION = (
 NO_OPS = "Not recorded: add ProfilerActivity.CPU to the profiler's activities."
 NO_STEP = "Not available: the trace has no complete step. Call prof.step() once per training step."
 _RECORD_STACKS = "Unknown line: record with with_stack=True."
+
+
+VIA_GRAPH = {"capture": "via graph", "annotation": "via graph, annotated", "replay": "graph replay"}
+_GRAPHS_WORTH_A_WORD = 0.01  # of the GPU's time
+
+
+def graph_operators(result: Result) -> str | None:
+    """What the table says about kernels of CUDA graphs, and how to record the rest; None if there are next to none."""
+    share, known = result.gpu.graph_share, result.gpu.graph_known_share
+    if share is None or known is None or share < _GRAPHS_WORTH_A_WORD:
+        return None
+    said = f"CUDA graphs launch {percent(share)} of this work."
+    if known > 1 - _GRAPHS_WORTH_A_WORD:
+        return f"{said} Their operators and lines are those of the capture."
+    unknown = "For the rest" if known > _GRAPHS_WORTH_A_WORD else "For it"
+    return (
+        f"{said} {unknown}, only the line of the replay is known: record the capture in the same trace (start the "
+        "profiler before the first call), or capture with torch.cuda.graph(graph, enable_annotations=True) and merge "
+        "the annotations with torch.cuda._annotate_cuda_graph_trace."
+    )
 
 
 def missing_line(result: Result) -> str | None:

@@ -164,6 +164,7 @@ def gpu(facts: Facts) -> Gpu:
     window = facts.steps.window_ns
     busy = facts.gpu.busy.total
     causes = [(cause, facts.idle.total_ns(cause)) for cause in CAUSES]
+    in_graphs, known = graph_shares(facts)
     return Gpu(
         window_us=us(window),
         busy_us=us(busy),
@@ -175,7 +176,17 @@ def gpu(facts: Facts) -> Gpu:
             for cause, ns in sorted(causes, key=lambda pair: -pair[1])
             if ns > 0
         ],
+        graph_share=in_graphs,
+        graph_known_share=known,
     )
+
+
+def graph_shares(facts: Facts) -> tuple[float, float | None]:
+    """The part of the GPU's work that graphs launch, and the part of that with known operators; None: no graphs."""
+    time_ns, origins = facts.gpu.in_window, facts.graph_origins
+    in_graphs = float(time_ns[origins.replayed[facts.gpu.rows]].sum())
+    known = float(time_ns[origins.known[facts.gpu.rows]].sum())
+    return share(in_graphs / max(1, time_ns.sum())), share(known / in_graphs) if in_graphs else None
 
 
 def sync(facts: Facts) -> Sync:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -37,12 +37,14 @@ def kernels(facts: Facts) -> list[Kernel]:
     busy = gpu.busy.total
     shown = np.argsort(-total, kind="stable")[:MAX_ROWS]
     rows = inside[longest[shown]]
-    places = locations_of(facts, facts.links.launch_slice[gpu.rows[rows]].tolist())
+    origins, traced = facts.graph_origins, gpu.rows[rows]
+    captured = origins.launch_slice[traced]
+    places = locations_of(facts, np.where(captured >= 0, captured, facts.links.launch_slice[traced]).tolist())
     out = []
     for index, row, place in zip(shown, rows.tolist(), places, strict=True):
         name = facts.trace.names[codes[index]]
         kind: KernelClass = classify(name)
-        op = int(facts.regions.op_of_work[row])
+        op, via = _operator(facts, row)
         out.append(
             Kernel(
                 name=name,
@@ -52,11 +54,23 @@ def kernels(facts: Facts) -> list[Kernel]:
                 mean_us=us(total[index] / calls[index]),
                 share=share(total[index] / busy),
                 tensor_core=kind.tensor_core if kind.eligible else None,
-                op=facts.trace.names[op] if op >= 0 else None,
+                op=op,
                 location=place,
+                via_graph=via,
             )
         )
     return out
+
+
+def _operator(facts: Facts, row: int) -> tuple[str | None, Literal["capture", "annotation", "replay"] | None]:
+    """The operator behind a row of the device's work, and how it is known if a CUDA graph launched it."""
+    origins, traced = facts.graph_origins, int(facts.gpu.rows[row])
+    if (op_slice := int(origins.op_slice[traced])) >= 0:
+        return facts.trace.names[int(facts.slices.name[op_slice])], "capture"
+    if (annotation := int(origins.annotation[traced])) >= 0:
+        return origins.annotations[annotation], "annotation"
+    op = int(facts.regions.op_of_work[row])
+    return facts.trace.names[op] if op >= 0 else None, "replay" if origins.replayed[traced] else None
 
 
 def ops(facts: Facts) -> list[Op]:

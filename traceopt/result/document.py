@@ -205,6 +205,12 @@ class Gpu(Struct, frozen=True):
     compute_share: Annotated[float | None, note("part of the window in which compute kernels run", "share")]
     idle_share: Annotated[float | None, note("1 - busy_share", "share")]
     idle_by_cause: Annotated[list[IdleCause], note("idle time by its cause, largest first")]
+    graph_share: Annotated[float | None, note("part of the GPU's work, by time, that CUDA graphs launch", "share")] = (
+        None
+    )
+    graph_known_share: Annotated[
+        float | None, note("part of that with an operator from the capture or an annotation; null: no graphs", "share")
+    ] = None
 
 
 class Sync(Struct, frozen=True):

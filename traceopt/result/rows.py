@@ -126,6 +126,13 @@ class Kernel(Struct, frozen=True):
     tensor_core: Annotated[bool | None, note("runs on Tensor Cores; null: unknown, or no work for them")]
     op: Annotated[str | None, note("operator that launched the longest call")]
     location: Annotated[Location | None, note("line of the user's code that launched the longest call")]
+    via_graph: Annotated[
+        Literal["capture", "annotation", "replay"] | None,
+        note(
+            "a CUDA graph launched the longest call. capture: operator and line captured it; annotation: "
+            "`op` is PyTorch's annotation; replay: operator and line are those of the replay. null: no graph"
+        ),
+    ] = None
 
 
 class Op(Struct, frozen=True):

@@ -1,0 +1,1 @@
+"""Kernels that CUDA graphs replay: the operators and lines that captured them."""

@@ -1,0 +1,119 @@
+"""Kernels of replayed CUDA graphs get the operators and lines of their capture, or none if it is not clear which.
+
+Built from the documentation and the source of Kineto and PyTorch: no recorded trace has a capture and its replays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import traceopt.testing as testing
+from traceopt.analyzer.facts import Facts
+from traceopt.assembly import tables
+from traceopt.assembly.sections import graph_shares
+
+Events = list[dict[str, Any]]
+FORWARD = (("aten::addmm", "gemm"), ("aten::relu", "relu_kernel"))
+LAUNCHES = {"kernel": "cudaLaunchKernel", "gpu_memcpy": "cudaMemcpyAsync"}
+
+
+def event(cat: str, name: str, ts: float, dur: float, tid: int | str = 1, /, **args: Any) -> dict[str, Any]:
+    return {"ph": "X", "cat": cat, "name": name, "pid": 1, "tid": tid, "ts": ts, "dur": dur, "args": args}
+
+
+def capture(start: float, nodes: Sequence[tuple[str, str]] = FORWARD, kind: str = "kernel") -> Events:
+    """A capture of one launch for each node, in a function of the user."""
+    end = start + 10 * len(nodes) + 20
+    events = [
+        event("python_function", "train.py(20): record", start - 1, end - start + 2, **{"Python id": 1}),
+        event("cuda_runtime", "cudaStreamBeginCapture", start, 1, correlation=int(start)),
+        event("cuda_runtime", "cudaStreamEndCapture", end - 1, 1, correlation=int(start) + 1),
+    ]
+    for index, (op, _) in enumerate(nodes):
+        at = start + 5 + 10 * index
+        events.append(event("cpu_op", op, at, 5))
+        events.append(event("cuda_runtime", LAUNCHES[kind], at + 1, 2, correlation=int(start) + 2 + index))
+    return events
+
+
+def replay(step: int, nodes: Sequence[tuple[str, str]] = FORWARD, **extra: Any) -> Events:
+    """A step that replays the graph: its kernels run on stream 7 in the order of the nodes."""
+    start, correlation = 10_000.0 + 1_000 * step, 100_000 + step
+    events = [
+        event("user_annotation", f"ProfilerStep#{step}", start, 900),
+        event("cuda_runtime", "cudaGraphLaunch", start + 10, 5, correlation=correlation),
+    ]
+    for index, (_, kernel) in enumerate(nodes):
+        args = {"device": 0, "stream": 7, "correlation": correlation} | {k: v[index] for k, v in extra.items()}
+        args = {name.replace("_", " ") if name.startswith("graph") else name: value for name, value in args.items()}
+        events.append(event("kernel", kernel, start + 100 + 100 * index, 50, args["stream"], **args))
+    return events
+
+
+def facts_of(*parts: Events) -> Facts:
+    return testing.facts_of([one for part in parts for one in part])
+
+
+def table(facts: Facts) -> dict[str, tuple[str | None, str | None, str | None]]:
+    return {
+        row.name: (row.op, str(row.location) if row.location else None, row.via_graph) for row in tables.kernels(facts)
+    }
+
+
+def test_operators_and_lines_come_from_the_capture() -> None:
+    facts = facts_of(capture(1_000), *(replay(step) for step in range(3)))
+    assert table(facts) == {
+        "gemm": ("aten::addmm", "train.py:20", "capture"),
+        "relu_kernel": ("aten::relu", "train.py:20", "capture"),
+    }
+    assert graph_shares(facts) == (1.0, 1.0)
+
+
+def test_without_the_capture_only_the_replay_is_known() -> None:
+    facts = facts_of(*(replay(step) for step in range(3)))
+    assert {via for _, _, via in table(facts).values()} == {"replay"}
+    assert graph_shares(facts) == (1.0, 0.0)
+
+
+def test_nodes_are_in_the_order_of_their_ids() -> None:
+    """On several streams, the order of the capture is not that of the times."""
+    swapped = FORWARD[::-1]
+    in_order = [replay(step, swapped, stream=[7, 8], graph_node_id=[12, 11]) for step in range(3)]
+    assert table(facts_of(capture(1_000), *in_order))["gemm"][0] == "aten::addmm"
+    unknown = [replay(step, swapped, stream=[7, 8]) for step in range(3)]
+    assert table(facts_of(capture(1_000), *unknown))["gemm"][2] == "replay"
+
+
+def test_graphs_that_cannot_be_told_apart_have_no_operators() -> None:
+    """Two captures of as many kernels, with other operators, or two graphs and one capture."""
+    other = (("aten::mul", "mul_kernel"), ("aten::add", "add_kernel"))
+    replays = [replay(step) for step in range(3)]
+    assert table(facts_of(capture(1_000), capture(2_000, other), *replays))["gemm"][2] == "replay"
+    assert table(facts_of(capture(1_000), capture(2_000), *replays))["gemm"][2] == "capture", "the same operators twice"
+    assert table(facts_of(capture(1_000), *replays, replay(3, other)))["gemm"][2] == "replay"
+
+
+def test_a_capture_of_other_work_is_not_that_of_the_graph() -> None:
+    replays = [replay(step) for step in range(3)]
+    assert table(facts_of(capture(1_000, FORWARD[:1]), *replays))["gemm"][2] == "replay"
+    assert table(facts_of(capture(1_000, kind="gpu_memcpy"), *replays))["gemm"][2] == "replay"
+
+
+def test_annotations_of_pytorch_name_the_kernels() -> None:
+    notes = {"annotation": ["attention", 5], "graph_node_id": [1, 2]}
+    named = {"name": ["mlp", "mlp"], "graph_node_id": [1, 2]}
+    assert table(facts_of(*(replay(step, **notes) for step in range(3))))["gemm"] == ("attention", None, "annotation")
+    assert table(facts_of(*(replay(step, **named) for step in range(3))))["gemm"] == ("mlp", None, "annotation")
+
+
+def test_kernels_outside_of_graphs_are_as_before() -> None:
+    own = [
+        event("user_annotation", "ProfilerStep#0", 10_000, 900),
+        event("cpu_op", "aten::mm", 10_010, 20),
+        event("cuda_runtime", "cudaLaunchKernel", 10_015, 5, correlation=7),
+        event("kernel", "gemm", 10_100, 50, 7, device=0, stream=7, correlation=7, name="not a graph"),
+    ]
+    facts = facts_of(own)
+    assert table(facts)["gemm"] == ("aten::mm", None, None)
+    assert graph_shares(facts) == (0.0, None)
