@@ -581,6 +581,8 @@ class Facts(Struct, frozen=True, dict=True):
             return "Nothing is compiled in this trace." if self.has_trace else "There is no log of torch.compile."
         if requirement == "gpu" and not self.has_gpu and not self.quality.gpu_expected:
             return "This run uses no GPU."
+        if requirement == "flight_recorder" and self.companions.flight_recorder is None:
+            return "There are no dumps of the flight recorder, which PyTorch writes when a job hangs."
         return None
 
     @property
@@ -641,6 +643,10 @@ REQUIREMENTS: dict[str, tuple[Callable[[Facts], bool], str]] = {
     "compilation": (
         lambda f: f.compilation is not None,
         "What torch.compile did was not recorded; record with traceopt run, or set TORCH_TRACE=folder.",
+    ),
+    "flight_recorder": (
+        lambda f: f.companions.flight_recorder is not None,
+        "There are no dumps of the flight recorder; set TORCH_FR_BUFFER_SIZE=2000 and TORCH_NCCL_DUMP_ON_TIMEOUT=1.",
     ),
     "device": (
         lambda f: f.device.accelerator is not None,

@@ -8,6 +8,8 @@ from typing import Any
 from msgspec import Struct
 
 from traceopt.analyzer.companions.compile_log import compile_log
+from traceopt.analyzer.companions.flight_recorder import recording
+from traceopt.analyzer.companions.flight_recorder.recording import FlightRecording
 from traceopt.analyzer.companions.memory_snapshot import memory_snapshot
 from traceopt.analyzer.companions.memory_snapshot.memory_snapshot import MemorySnapshot
 from traceopt.analyzer.reading.sources import CompanionFile, TraceSource
@@ -21,6 +23,7 @@ class Companions(Struct, frozen=True):
 
     memory_snapshot: MemorySnapshot | None = None
     compile_log: Compilation | None = None
+    flight_recorder: FlightRecording | None = None
 
 
 _Read = Callable[[Sequence[TraceSource], list[str]], Any]
@@ -30,6 +33,7 @@ _Read = Callable[[Sequence[TraceSource], list[str]], Any]
 _READERS: dict[KindName, _Read] = {
     "memory_snapshot": memory_snapshot.read,
     "compile_log": compile_log.read,
+    "flight_recorder": recording.read,
 }
 
 

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from traceopt.analyzer.reading.sources import CompanionFile, TraceSource
 from traceopt.analyzer.recordings.cycle_pairs import RankRecording
 from traceopt.analyzer.recordings.heads import Head
+from traceopt.analyzer.vocabulary.companion_kinds import is_of_all_ranks
 from traceopt.errors import InputError, suggestion
 
 RANKS_APART_S = 600  # ranks of one run record the same steps; their clocks may differ
@@ -92,7 +93,8 @@ def find_runs(recordings: Sequence[RankRecording]) -> list[Run]:
 
 def with_companions(runs: Sequence[Run], companions: Sequence[CompanionFile]) -> list[Run]:
     """The runs with the files that were recorded beside their traces: each belongs to the run with the nearest folder,
-    and in it to its rank, or to the first if it says none. Without any trace, all files together are one run.
+    and in it to its rank. Files that say none, or that are read together, belong to the lowest rank, whose document is
+    that of the run. Without any trace, all files together are one run.
     """
     if not runs and companions:
         return [_without_trace(companions)]
@@ -125,9 +127,11 @@ def _common(parts: Sequence[str], others: Sequence[str]) -> int:
 def _with_files(run: Run, files: Sequence[CompanionFile]) -> Run:
     ranks = [_rank(one) for one in run.recordings]
     of_recording: list[list[CompanionFile]] = [[] for _ in ranks]
+    known = [rank for rank in ranks if rank is not None]
+    lowest = ranks.index(min(known)) if known else 0
     for file in files:
-        hint = file.source.rank_hint
-        of_recording[ranks.index(hint) if hint is not None and hint in ranks else 0].append(file)
+        hint = None if is_of_all_ranks(file.kind) else file.source.rank_hint
+        of_recording[ranks.index(hint) if hint in known else lowest].append(file)
     recordings = [replace(one, companions=tuple(mine)) for one, mine in zip(run.recordings, of_recording, strict=True)]
     return replace(run, recordings=recordings)
 

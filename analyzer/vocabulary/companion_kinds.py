@@ -13,12 +13,16 @@ KindName = Literal["memory_snapshot", "compile_log", "flight_recorder", "gpu_sam
 
 
 class Kind(Struct, frozen=True):
-    """`names` matches the names of the files that the search of a folder looks into, `start` their first bytes."""
+    """`names` matches the names of the files that the search of a folder looks into, `start` their first bytes.
+
+    `of_all_ranks`: the files of all ranks only make sense together.
+    """
 
     name: KindName
     what: str
     names: str
     start: str
+    of_all_ranks: bool = False
 
 
 _PICKLE = r"\x80[\x02-\x05]"
@@ -38,6 +42,7 @@ KINDS = (
             _PICKLE + r".*(pg_config|pg_status|nccl_version|comm_lib_version|record_id)"
             r"|\s*\{(?!.*\"(schemaVersion|traceEvents|distributedInfo)\").*\"(record_id|collective_seq_id|pg_status)\""
         ),
+        of_all_ranks=True,
     ),
     Kind(
         "compile_log",
@@ -63,6 +68,11 @@ def kind_of(start: bytes) -> KindName | None:
     """The kind of a file with these first bytes; None if it is none that is known."""
     searched = start[:START_BYTES]
     return next((kind.name for kind in KINDS if re.match(kind.start.encode(), searched, re.DOTALL)), None)
+
+
+def is_of_all_ranks(name: KindName) -> bool:
+    """Whether the files of all ranks have to be read together."""
+    return any(kind.of_all_ranks for kind in KINDS if kind.name == name)
 
 
 def what_is(name: KindName) -> str:

@@ -1,0 +1,225 @@
+"""The dump of one rank as columns, read from a pickle or from JSON.
+
+The fields are those that `torch/csrc/distributed/c10d/FlightRecorder.hpp` writes from version 2.0 of the format on.
+"""
+
+from __future__ import annotations
+
+import gc
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+import numpy as np
+from msgspec import Struct, field
+
+from traceopt.analyzer.companions.restricted_pickle import load
+from traceopt.analyzer.reading.sources import TraceSource
+from traceopt.analyzer.tables.schema import I8, Mask
+from traceopt.analyzer.vocabulary.python_frames import CallSite, is_place, parse_frame
+from traceopt.errors import InputError
+
+MAX_DUMP_BYTES = 1 << 30  # a dump of 2,000 entries has 2 MB
+MAX_RANKS = 1 << 20  # of one process group
+
+_TRAILING_NUMBER = re.compile(r"([0-9]{1,6})(?:\.\w+)?$")
+
+
+class Operation(Struct, frozen=True):
+    """What a rank calls: "all_reduce" of these sizes (of each input, each output) and types."""
+
+    name: str
+    input_sizes: tuple[tuple[int, ...], ...]
+    output_sizes: tuple[tuple[int, ...], ...]
+    input_dtypes: tuple[str, ...]
+    output_dtypes: tuple[str, ...]
+
+
+class GroupName(Struct, frozen=True):
+    """A process group as a rank names it. `ranks`: its members in order; None if the dump does not say."""
+
+    name: str
+    description: str
+    ranks: tuple[int, ...] | None
+
+
+class Dump(Struct, frozen=True):
+    """One rank's entries, oldest first. The columns have one value for each entry; times are ns of the host's clock, 0
+    where they were not recorded.
+    """
+
+    rank: int
+    label: str
+    version: str
+    library: str
+    wrapped: bool  # the ring buffer has lost older entries
+    groups: list[GroupName]
+    operations: list[Operation]
+    sites: list[CallSite]
+    group: I8  # index into groups
+    operation: I8  # index into operations
+    site: I8  # index into sites, the user's line of the call; -1 if unknown
+    sequence: I8  # number of the collective in its group, or of the point-to-point operation
+    is_p2p: Mask
+    created_ns: I8
+    completed_ns: I8
+    duration_ns: I8
+    timeout_ns: I8
+    started: Mask  # the GPU has begun it, as far as the watchdog noticed
+    done: Mask  # completed; for a library without GPU events (gloo): no longer awaited
+    timed_out: Mask
+
+    def __len__(self) -> int:
+        return len(self.group)
+
+
+class _Entry(Struct):
+    profiling_name: str
+    process_group: tuple[str, str]
+    record_id: int
+    input_sizes: tuple[tuple[int, ...], ...] = ()
+    output_sizes: tuple[tuple[int, ...], ...] = ()
+    input_dtypes: tuple[str, ...] = ()
+    output_dtypes: tuple[str, ...] = ()
+    collective_seq_id: int = 0
+    p2p_seq_id: int = 0
+    is_p2p: bool = False
+    state: str = "scheduled"
+    retired: bool = False
+    time_created_ns: int = 0
+    time_discovered_completed_ns: int | None = None
+    duration_ms: float | None = None
+    timeout_ms: int | None = None
+    frames: list[Any] = field(default_factory=list)
+
+
+class _Group(Struct):
+    ranks: str | list[int] = "[]"
+
+
+class _File(Struct):
+    version: str
+    entries: list[_Entry] = field(default_factory=list)
+    pg_config: dict[str, _Group] = field(default_factory=dict)
+    comm_lib_version: str = ""
+    nccl_version: str = ""  # its name before version 2.8
+    rank: int | None = None  # written by the debug server
+
+
+def read_dump(source: TraceSource) -> Dump:
+    """Raises InputError, in one line, for a file that cannot be read."""
+    with source.open() as stream:
+        is_pickle = stream.read(1) == b"\x80"
+        stream.seek(0)
+        collecting = gc.isenabled()
+        gc.disable()  # it would walk over all entries again and again, and finds nothing
+        try:
+            return _dump(_decoded(stream, source.label, is_pickle), source)
+        except (msgspec.MsgspecError, OverflowError, RecursionError, TypeError, ValueError) as error:
+            reason = str(error).partition("\n")[0][:200]
+            raise InputError(f"{source.label} is no complete dump of the flight recorder: {reason}") from None
+        finally:
+            if collecting:
+                gc.enable()
+
+
+def _decoded(stream: Any, label: str, is_pickle: bool) -> _File:
+    if is_pickle:
+        return msgspec.convert(load(stream, label), _File)
+    text = stream.read(MAX_DUMP_BYTES + 1)
+    if len(text) > MAX_DUMP_BYTES:
+        raise InputError(f"{label} has more than 1 GB, too much for a dump of the flight recorder")
+    return msgspec.json.decode(text, type=_File)
+
+
+def _dump(file: _File, source: TraceSource) -> Dump:
+    rank = file.rank if file.rank is not None else source.rank_hint
+    if rank is None and (match := _TRAILING_NUMBER.search(source.member or source.place)):
+        rank = int(match[1])
+    if rank is None or not 0 <= rank < MAX_RANKS:
+        raise InputError(f"{source.label} does not say its rank; name the file after it, such as rank_3")
+    entries = sorted(file.entries, key=lambda entry: entry.record_id)
+    groups: dict[tuple[str, str], int] = {}
+    operations: dict[Operation, int] = {}
+    sites = _Sites()
+    no_events = all(entry.profiling_name.startswith("gloo:") for entry in entries)
+    completed = np.array([entry.state == "completed" for entry in entries], bool)
+    retired = np.array([entry.retired for entry in entries], bool)
+    return Dump(
+        rank=rank,
+        label=source.label,
+        version=file.version,
+        library=file.comm_lib_version or file.nccl_version,
+        wrapped=bool(entries) and entries[0].record_id > 0,
+        group=_column(groups.setdefault(entry.process_group, len(groups)) for entry in entries),
+        operation=_column(operations.setdefault(_operation(entry), len(operations)) for entry in entries),
+        site=_column(sites.of(entry.frames) for entry in entries),
+        groups=[_group(file, name, description) for name, description in groups],
+        operations=list(operations),
+        sites=sites.all,
+        sequence=_column(e.p2p_seq_id if e.is_p2p else e.collective_seq_id for e in entries),
+        is_p2p=np.array([entry.is_p2p for entry in entries], bool),
+        created_ns=_column(entry.time_created_ns for entry in entries),
+        completed_ns=_column(entry.time_discovered_completed_ns or 0 for entry in entries),
+        duration_ns=_column(round((entry.duration_ms or 0.0) * 1e6) for entry in entries),
+        timeout_ns=_column((entry.timeout_ms or 0) * 1_000_000 for entry in entries),
+        started=np.array([entry.state != "scheduled" for entry in entries], bool),
+        done=retired if no_events else completed,
+        timed_out=np.zeros(len(entries), bool) if no_events else retired & ~completed,
+    )
+
+
+def _column(values: Any) -> I8:
+    return np.array(list(values), np.int64)
+
+
+def _operation(entry: _Entry) -> Operation:
+    return Operation(
+        entry.profiling_name.partition(":")[2] or entry.profiling_name,
+        entry.input_sizes,
+        entry.output_sizes,
+        entry.input_dtypes,
+        entry.output_dtypes,
+    )
+
+
+def _group(file: _File, name: str, description: str) -> GroupName:
+    """With one unnamed group in the file, that is the default group."""
+    known = file.pg_config.get(name)
+    if known is None and description == "default_pg":
+        known = file.pg_config.get("")
+    ranks = known.ranks if known is not None else []
+    if isinstance(ranks, str):
+        ranks = msgspec.json.decode(ranks, type=list[int])
+    members = tuple(rank for rank in ranks if 0 <= rank < MAX_RANKS)
+    return GroupName(name, description, members or None)
+
+
+class _Sites:
+    """The user's line of each stack: the innermost frame of the user's or a model's code."""
+
+    def __init__(self) -> None:
+        self.all: list[CallSite] = []
+        self._index: dict[tuple[str, int, str], int] = {}
+
+    def of(self, frames: Sequence[Any]) -> int:
+        for frame in frames:
+            if not isinstance(frame, dict):
+                continue
+            key = (frame.get("filename"), frame.get("line"), frame.get("name"))
+            index = self._index.get(key)
+            if index is None:
+                index = self._index[key] = self._add(*key)
+            if index >= 0:
+                return index
+        return -1
+
+    def _add(self, file: Any, line: Any, function: Any) -> int:
+        """-1 for a frame of a library, or one that is none."""
+        name = f"{file}({line}): {function}"
+        site = parse_frame(name) if is_place(name) else None
+        if site is None:
+            return -1
+        self.all.append(site)
+        return len(self.all) - 1

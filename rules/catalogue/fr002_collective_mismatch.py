@@ -1,0 +1,142 @@
+"""FR002: ranks call a collective with other sizes, or collectives in another order."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from msgspec.structs import replace
+
+from traceopt.analyzer.companions.flight_recorder.dump import Operation
+from traceopt.analyzer.companions.flight_recorder.mismatches import Mismatch, Side
+from traceopt.analyzer.companions.flight_recorder.recording import FlightRecording
+from traceopt.analyzer.companions.flight_recorder.stuck_calls import Hang
+from traceopt.result.companions.rank_lists import ranks_text
+from traceopt.rules import Evidence, Facts, Findings, Fix, Rule, counted, to_location
+from traceopt.rules.savings.price import Priced
+
+MAX_SIZES = 4  # tensors of a call in a sentence
+MAX_CALLS = 8  # of a circle, as evidence
+
+
+class CollectiveMismatch(Rule):
+    """Compares each collective of a process group on all ranks, by the dumps of the flight recorder: the operation, the
+    number of elements and their type. The first collective that differs is the finding. It also finds ranks that wait
+    for each other in a circle, because they call the collectives of two groups in different orders.
+
+    Why it costs: NCCL matches calls by their order. If one rank reduces 1,024 elements and another 2,048, or one
+    gathers while the others reduce, the collective hangs or returns wrong numbers, without an error.
+
+    How to fix: let all ranks make the same calls in the same order. Usual causes are a batch of another size on one
+    rank, a branch on a value that differs between ranks, and iteration over a set.
+
+        for name in sorted(names): dist.all_reduce(tensors[name])           # not: for name in set(...)
+        loader = DataLoader(dataset, batch_size=32, drop_last=True)         # no smaller last batch on one rank
+
+    When it is wrong: operations whose sizes may differ between ranks, such as all-to-all, are compared by name only.
+
+    Sources: https://docs.pytorch.org/tutorials/unstable/flight_recorder_tutorial.html;
+    https://docs.pytorch.org/docs/stable/distributed.html (TORCH_DISTRIBUTED_DEBUG=DETAIL).
+    """
+
+    code = "FR002"
+    name = "collective-mismatch"
+    title = "Make the same collective calls on all ranks"
+    family = "hangs"
+    effort = "A few lines, once the cause is known"
+    risk = "None known"
+    confidence = "high"
+    requires = ("flight_recorder",)
+    needs_trace = False
+
+    def check(self, facts: Facts) -> Findings:
+        recording = facts.companions.flight_recorder
+        if recording is None:
+            return
+        for mismatch in recording.mismatches:
+            odd = [rank for side in mismatch.sides[1:] for rank in side.ranks]
+            sites = [side.site for side in (*mismatch.sides[1:], mismatch.sides[0])]
+            found = self.finding(
+                why=_why(recording, mismatch),
+                fix=Fix(_fix(mismatch)),
+                saving=None,
+                evidence=[_evidence(side, mismatch) for side in mismatch.sides],
+                locations=[to_location(site) for site in sites if site is not None],
+            )
+            yield replace(found, finding=replace(found.finding, ranks=sorted(odd)))
+        for hang in recording.hangs:
+            if not hang.culprits:
+                yield self._circle(recording, hang)
+
+    def _circle(self, recording: FlightRecording, hang: Hang) -> Priced:
+        calls = [f"{call.operation} of {recording.groups[call.group].label}" for call in hang.calls]
+        found = self.finding(
+            why=(
+                f"{ranks_text(hang.waiting).capitalize()} wait for each other in {counted(len(calls), 'call')}: "
+                f"{', '.join(dict.fromkeys(calls))}. Each call lacks a rank that waits in another one."
+            ),
+            fix=Fix("Call the collectives of these groups in the same order on all ranks."),
+            saving=None,
+            evidence=[
+                Evidence(
+                    f"Waiting in {call.operation} number {call.sequence:,} of {recording.groups[call.group].label}",
+                    detail=f"{ranks_text(call.waiting)}, for {ranks_text(call.awaited)}",
+                    location=to_location(call.site) if call.site is not None else None,
+                )
+                for call in hang.calls[:MAX_CALLS]
+            ],
+            locations=[to_location(call.site) for call in hang.calls[:MAX_CALLS] if call.site is not None],
+        )
+        return replace(found, finding=replace(found.finding, ranks=list(hang.waiting)))
+
+    def passed(self, facts: Facts) -> str:
+        recording = facts.companions.flight_recorder
+        count = 0 if recording is None else len(recording.calls)
+        return f"All ranks make the same calls, as far as the {counted(count, 'recorded call')} show."
+
+
+def _why(recording: FlightRecording, mismatch: Mismatch) -> str:
+    group = recording.groups[mismatch.group].label
+    most, other = mismatch.sides[:2]
+    more = f", and {counted(len(mismatch.sides) - 2, 'more variant')}" if len(mismatch.sides) > 2 else ""
+    if mismatch.is_of_order:
+        return (
+            f"Collective number {mismatch.sequence:,} of {group} is {most.operation.name} on {ranks_text(most.ranks)} "
+            f"and {other.operation.name} on {ranks_text(other.ranks)}{more}."
+        )
+    return (
+        f"{most.operation.name} number {mismatch.sequence:,} of {group} has {_tensors(most)} on "
+        f"{ranks_text(most.ranks)} and {_tensors(other)} on {ranks_text(other.ranks)}{more}."
+    )
+
+
+def _fix(mismatch: Mismatch) -> str:
+    if mismatch.is_of_order:
+        return "Look for a branch or a loop order that differs between these ranks, just before the lines below."
+    return "Look for what gives the tensor another size or type on these ranks: a smaller last batch, another config."
+
+
+def _evidence(side: Side, mismatch: Mismatch) -> Evidence:
+    return Evidence(
+        f"{side.operation.name} number {mismatch.sequence:,}: {_tensors(side)}",
+        detail=ranks_text(side.ranks),
+        location=to_location(side.site) if side.site is not None else None,
+    )
+
+
+def _tensors(side: Side) -> str:
+    """ "inputs of 1024 x 8 (Float)"."""
+    return f"{_side('input', side.operation.input_sizes, side.operation.input_dtypes)}{_output(side.operation)}"
+
+
+def _output(operation: Operation) -> str:
+    if (operation.output_sizes, operation.output_dtypes) == (operation.input_sizes, operation.input_dtypes):
+        return ""
+    return f", {_side('output', operation.output_sizes, operation.output_dtypes)}"
+
+
+def _side(name: str, sizes: Sequence[tuple[int, ...]], dtypes: Sequence[str]) -> str:
+    if not sizes:
+        return f"no {name}"
+    texts = [" x ".join(map(str, one)) or "one number" for one in sizes[:MAX_SIZES]]
+    more = f" and {len(sizes) - MAX_SIZES:,} more" if len(sizes) > MAX_SIZES else ""
+    return f"{name} {', '.join(texts)}{more} ({', '.join(sorted(set(dtypes)))})"
