@@ -68,10 +68,11 @@ class CollectiveMismatch(Rule):
                 yield self._circle(recording, hang)
 
     def _circle(self, recording: FlightRecording, hang: Hang) -> Priced:
+        ranks = sorted({rank for call in hang.calls for rank in call.awaited})
         calls = [f"{call.operation} of {recording.groups[call.group].label}" for call in hang.calls]
         found = self.finding(
             why=(
-                f"{ranks_text(hang.waiting).capitalize()} wait for each other in {counted(len(calls), 'call')}: "
+                f"{ranks_text(ranks).capitalize()} wait for each other in {counted(len(calls), 'call')}: "
                 f"{', '.join(dict.fromkeys(calls))}. Each call lacks a rank that waits in another one."
             ),
             fix=Fix("Call the collectives of these groups in the same order on all ranks."),
@@ -86,7 +87,7 @@ class CollectiveMismatch(Rule):
             ],
             locations=[to_location(call.site) for call in hang.calls[:MAX_CALLS] if call.site is not None],
         )
-        return replace(found, finding=replace(found.finding, ranks=list(hang.waiting)))
+        return replace(found, finding=replace(found.finding, ranks=ranks))
 
     def passed(self, facts: Facts) -> str:
         recording = facts.companions.flight_recorder

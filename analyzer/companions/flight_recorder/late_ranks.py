@@ -55,15 +55,15 @@ def find_late_ranks(calls: Calls) -> list[LateRank]:
     recorded_ns = int(np.ptp(calls.created_ns[rows]))
     measured = found is timed
     late = []
-    for rank in sorted({calls.rank[row] for row, _ in found}):
+    for rank in sorted({int(calls.rank[row]) for row, _ in found}):
         mine = [(row, wait) for row, wait in found if calls.rank[row] == rank]
         row, longest = max(mine, key=lambda one: one[1])
         late.append(
             LateRank(
-                rank=int(rank),
+                rank=rank,
                 measured=measured,
                 collectives=len(mine),
-                compared=len(found) if measured else len(starts),
+                compared=_compared(calls, found if measured else [(row, 0) for row in rows[starts].tolist()], rank),
                 waited_ns=sum(wait for _, wait in mine),
                 recorded_ns=recorded_ns,
                 longest_ns=longest,
@@ -76,6 +76,12 @@ def find_late_ranks(calls: Calls) -> list[LateRank]:
             )
         )
     return sorted(late, key=lambda one: -one.waited_ns)
+
+
+def _compared(calls: Calls, collectives: list[tuple[int, int]], rank: int) -> int:
+    """Collectives of groups that the rank is a member of."""
+    groups = calls.group[[row for row, _ in collectives]]
+    return sum(int((groups == index).sum()) for index, group in enumerate(calls.groups) if rank in group.ranks)
 
 
 def _last_ranks(calls: Calls, rows: I8, starts: I8, *, by_duration: bool) -> list[tuple[int, int]]:

@@ -49,7 +49,7 @@ class Hang(Struct, frozen=True):
     """
 
     culprits: list[LastCall]
-    calls: list[StuckCall]  # those that the culprits themselves are missing from; in a circle, all of them
+    calls: list[StuckCall]  # those that only the culprits are missing from; in a circle, all of them
     waiting: tuple[int, ...]  # all ranks that wait, directly or for others that do
 
     @property
@@ -137,7 +137,9 @@ def find_hangs(calls: Calls, stuck: Sequence[StuckCall]) -> list[Hang]:
     hangs = []
     for culprits, indices in of_cause.items():
         together = [stuck[index] for index in indices]
-        direct = [call for call in together if culprits.intersection(call.awaited)] or together
+        # Where only the culprits are missing, no other rank can be the reason.
+        direct = [call for call in together if culprits and culprits.issuperset(call.awaited)]
+        direct = direct or [call for call in together if culprits.intersection(call.awaited)] or together
         hangs.append(
             Hang(
                 culprits=[_last_call(calls, rank) for rank in sorted(culprits)],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from traceopt.reports.html.companions import memory_snapshot, torch_compile
+from traceopt.reports.html.companions import flight_recorder, memory_snapshot, torch_compile
 from traceopt.reports.html.companions.section import Section
 from traceopt.result.document import Result
 
@@ -12,6 +12,7 @@ from traceopt.result.document import Result
 _SECTIONS: list[Callable[[Result], Section | None]] = [
     memory_snapshot.section,
     torch_compile.section,
+    flight_recorder.section,
 ]
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from traceopt.reports.words.companions import memory_snapshot, torch_compile
+from traceopt.reports.words.companions import flight_recorder, memory_snapshot, torch_compile
 from traceopt.result.document import Result
 
 # They return at most four sentences, none where the document has no such part.
 _LINES: list[Callable[[Result], list[str]]] = [
     memory_snapshot.lines,
     torch_compile.lines,
+    flight_recorder.lines,
 ]
 
 

@@ -6,18 +6,20 @@ from collections.abc import Callable
 from typing import Any
 
 from traceopt.analyzer.facts import Facts
-from traceopt.assembly.companions import memory_snapshot, torch_compile
+from traceopt.assembly.companions import flight_recorder, memory_snapshot, torch_compile
 
 # Fields of `Result`, and the functions that make them; they return None where there is no such file.
 _SECTIONS: dict[str, Callable[[Facts], Any]] = {
     "memory_snapshot": memory_snapshot.memory_snapshot,
     "torch_compile": torch_compile.torch_compile,
+    "flight_recorder": flight_recorder.flight_recorder,
 }
 
 # The headline of a run without a trace: the first of these that has something to say. They return None otherwise.
 _HEADLINES: list[Callable[[Facts], str | None]] = [
     memory_snapshot.headline,
     torch_compile.headline,
+    flight_recorder.headline,
 ]
 
 
