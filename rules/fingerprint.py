@@ -7,6 +7,7 @@ because the folder of a checkout differs from machine to machine.
 from __future__ import annotations
 
 import hashlib
+import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import PurePosixPath
@@ -14,6 +15,8 @@ from pathlib import PurePosixPath
 from traceopt.result.finding import Finding, Location
 
 Place = tuple[str, str]
+_ID_DIGITS = 6
+_ID = re.compile(r"([A-Z]+[0-9]+)-[0-9a-f]{6}")
 
 
 def places(finding: Finding) -> list[Place]:
@@ -33,3 +36,15 @@ def fingerprints(findings: Sequence[Finding]) -> list[str]:
         text = "\0".join((*key, str(seen[key])))
         marks.append(hashlib.sha256(text.encode("utf-8", "backslashreplace")).hexdigest()[:32])
     return marks
+
+
+def finding_ids(findings: Sequence[Finding]) -> list[str]:
+    """A short name for each finding that stays the same across recordings: "DL001-3f9a1c"."""
+    marks = zip(findings, fingerprints(findings), strict=True)
+    return [f"{finding.code}-{mark[:_ID_DIGITS]}" for finding, mark in marks]
+
+
+def code_of(text: str) -> str:
+    """The code in the id of a finding; a code or name as it is."""
+    found = _ID.fullmatch(text)
+    return text if found is None else found[1]

@@ -18,6 +18,7 @@ import orjson
 from markupsafe import Markup
 from msgspec.structs import asdict, replace
 
+from traceopt.reports.agent import prompt
 from traceopt.reports.html import flame_view, loss_chart, rank_chart, span_view, step_strip, timeline_svg
 from traceopt.reports.html.companions.sections import sections as companion_sections
 from traceopt.reports.html.compiled_assets import CompiledTemplates
@@ -29,7 +30,6 @@ from traceopt.reports.words import (
     not_recorded,
     part_styles,
     plan_numbers,
-    prompt,
     safe_text,
     sentences,
     trial_words,

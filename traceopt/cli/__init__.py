@@ -13,6 +13,7 @@ import sys
 import click
 
 from traceopt.cli.analyze import analyze
+from traceopt.cli.assistants import mcp, skill
 from traceopt.cli.compare import compare
 from traceopt.cli.export import export
 from traceopt.cli.failing import EXIT_ERROR, Cli
@@ -42,7 +43,7 @@ def cli(context: click.Context) -> None:
 
 
 for command in (
-    analyze, run, try_, accuracy, compare, view, cut, tensorboard, whatif, rules, rule, schema, export,
+    analyze, run, try_, accuracy, compare, view, cut, tensorboard, whatif, rules, rule, schema, export, mcp, skill,
 ):  # fmt: skip
     cli.add_command(command)
 

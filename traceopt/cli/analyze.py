@@ -50,7 +50,9 @@ def analyze(
         raise click.UsageError("--patch needs the source: add --source DIR")
     config = configuration(config_path, **settings)
     if every_run and (run is not None or not outputs.in_files_only):
-        raise click.UsageError("--all goes with --html, --json, --patch and --format concise; else choose with --run")
+        raise click.UsageError(
+            "--all goes with --html, --json, --patch, --format concise and --format agent; else choose with --run"
+        )
     outputs.prepare(config, debug=context.obj["debug"])
     for name in run_names(paths) if every_run else [run]:
         result = analyzed(paths, config, source, run=name, debug=context.obj["debug"], quiet=quiet)

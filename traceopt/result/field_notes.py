@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 from msgspec import Meta, Struct
 
-Unit = Literal["us", "share", "bytes", "GB/s", "TFLOP/s", "FLOP", "per step", "per second", "steps"]
+Unit = Literal["us", "ms", "share", "bytes", "GB/s", "TFLOP/s", "FLOP", "per step", "per second", "steps"]
 
 UNIT_WORDS: dict[str, str] = {"us": "µs", "share": "0..1"}  # the others are words already
 

@@ -7,8 +7,8 @@ import json
 import pytest
 import sample
 
+from traceopt.reports.agent.prompt import prompt
 from traceopt.reports.words.display import for_display
-from traceopt.reports.words.prompt import prompt
 
 OVERFLOW_PX = "document.documentElement.scrollWidth - innerWidth"
 ANY_ATTACK = "window.__xss || 0"

@@ -46,7 +46,7 @@ def output_options(command: Command) -> Command:
     add_options = options(
         report_options,
         json_option("result document"),
-        format_option("text", "concise", "json", *FORMATS),
+        format_option("text", "concise", "agent", "json", *FORMATS),
         pull_request_options,
         baseline_options,
         patch_option,
@@ -85,7 +85,7 @@ class Outputs:
     def in_files_only(self) -> bool:
         """Whether all of it can be made for several runs: files, and text on stdout."""
         more = self.gating.requested or self.pull_request.files
-        return not more and self.format in ("text", "concise")
+        return not more and self.format in ("text", "concise", "agent")
 
     def of_run(self, name: str) -> Outputs:
         """The same in files with the name of a run: "report.html" is "report-branch.html". Call it after `prepare`."""

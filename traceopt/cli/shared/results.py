@@ -119,6 +119,10 @@ def html_target(html: str | None, no_html: bool, config: Config) -> str | None:
 def rendered(result: Result, format_: str, color: bool | None, html_path: str | None) -> str | bytes:
     if format_ == "json":
         return result.to_json()
+    if format_ == "agent":
+        from traceopt.reports.agent.report import render_agent
+
+        return render_agent(result)
     from traceopt.reports.text.terminal import render_concise, render_terminal
 
     if format_ == "concise":

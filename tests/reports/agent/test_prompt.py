@@ -5,8 +5,8 @@ from __future__ import annotations
 from msgspec.structs import replace
 from sample import rich
 
+from traceopt.reports.agent.prompt import prompt
 from traceopt.reports.words.display import for_display
-from traceopt.reports.words.prompt import prompt
 from traceopt.result.finding import Fix
 
 

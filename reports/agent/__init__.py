@@ -1,0 +1,1 @@
+"""Text for coding assistants: the short report, and one fix as a prompt."""

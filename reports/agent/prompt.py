@@ -1,0 +1,53 @@
+"""A fix as one text for an assistant: the finding, its evidence, the source lines, the change, and how to verify it."""
+
+from __future__ import annotations
+
+from traceopt.reports.agent import words
+from traceopt.reports.words import sentences
+from traceopt.reports.words.names import where
+from traceopt.result.document import Result
+from traceopt.result.finding import Finding
+from traceopt.result.quantities import ms_number
+
+EVIDENCE_ROWS = 8
+LINES = 5
+
+_TASK = (
+    "Change this PyTorch training script as described, and change nothing else. traceopt measured the problem in a "
+    f"profiler trace. {words.UNTRUSTED}"
+)
+
+
+def prompt(finding: Finding, result: Result) -> str:
+    """Plain text. `finding` is one of a document that was cleaned for display."""
+    parts = [
+        _TASK,
+        job(result),
+        f"Finding: {finding.title} ({finding.code}, {finding.confidence} confidence)\n{finding.why}",
+        words.saving(finding),
+        _listed("Where", [where(location) for location in finding.locations[:LINES]]),
+        _listed("Evidence", [words.evidence_row(row) for row in finding.evidence[:EVIDENCE_ROWS]]),
+        f"Fix: {finding.fix.text}",
+        _change(finding),
+        f"Risk: {finding.risk}",
+        words.verification(finding),
+    ]
+    return "\n\n".join(part for part in parts if part)
+
+
+def job(result: Result) -> str:
+    """ "Job: NVIDIA A100, 12 steps. A step takes 187.4 ms. <verdict>"."""
+    facts = ", ".join(sentences.environment(result))
+    typical_us = result.step.typical_us
+    step = "" if typical_us is None else f" A step takes {ms_number(typical_us)} ms."
+    return f"Job: {facts}.{step} {sentences.verdict(result)}"
+
+
+def _listed(heading: str, rows: list[str]) -> str:
+    return "\n".join([f"{heading}:", *(f"- {row}" for row in rows)]) if rows else ""
+
+
+def _change(finding: Finding) -> str:
+    if finding.fix.patch:
+        return f"Patch, for git apply:\n{finding.fix.patch.rstrip()}"
+    return f"Example:\n{finding.fix.code.rstrip()}" if finding.fix.code else ""

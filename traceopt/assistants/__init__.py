@@ -1,0 +1,1 @@
+"""traceopt for coding assistants: the MCP server and the skill."""

@@ -1,0 +1,66 @@
+"""The answers about two sides: compared runs, and a step that was replayed with changes."""
+
+from __future__ import annotations
+
+from traceopt.assistants.answers import UNTRUSTED, CompareAnswer, ComparedPart, WhatIfAnswer
+from traceopt.assistants.budget import milliseconds
+from traceopt.reports.words import comparison_words, safe_text, sentences
+from traceopt.result.comparison import Comparison, FindingChange
+from traceopt.result.quantities import estimate_number
+from traceopt.result.what_if import WhatIf
+
+LEAST_SHARE = 0.005  # of the step; smaller parts are left out
+
+
+def compared(comparison: Comparison) -> CompareAnswer:
+    document = safe_text.cleaned(comparison)
+    step = document.step
+    parts = sorted(comparison_words.shown_parts(document), key=lambda part: -abs(part.change_us))
+    return CompareAnswer(
+        untrusted_text=UNTRUSTED,
+        verdict=document.verdict,
+        outcome=step.verdict,
+        base_ms=milliseconds(step.base_us),
+        head_ms=milliseconds(step.head_us),
+        change_share=step.change_share,
+        low_share=step.low_share,
+        high_share=step.high_share,
+        basis=comparison_words.basis(document),
+        explanation=document.explanation,
+        findings=[_finding(finding) for finding in document.findings if finding.status in ("new", "fixed")],
+        breakdown=[_part(part.label, part.base_us, part.head_us) for part in parts],
+        notes=[*document.differences, *document.notes],
+    )
+
+
+def what_if_answer(what_if: WhatIf) -> WhatIfAnswer:
+    document = safe_text.cleaned(what_if)
+    least_us = LEAST_SHARE * document.before_us
+    parts = sorted(document.parts, key=lambda part: -abs(part.after_us - part.before_us))
+    return WhatIfAnswer(
+        untrusted_text=UNTRUSTED,
+        before_ms=milliseconds(document.before_us) or 0.0,
+        after_ms=milliseconds(document.after_us) or 0.0,
+        saving_share=round(document.saving_share, 4),
+        limit_before=sentences.limit(document.limit_before),
+        limit_after=sentences.limit(document.limit_after),
+        trusted=document.trusted,
+        replay_error_share=document.replay_error_share,
+        alone=[f"{fix.code} {fix.title}: {estimate_number(max(0.0, fix.alone_us))} ms" for fix in document.fixes],
+        breakdown=[
+            _part(part.label, part.before_us, part.after_us)
+            for part in parts
+            if max(part.before_us, part.after_us) >= least_us
+        ],
+        notes=document.warnings,
+    )
+
+
+def _part(label: str, base_us: float, head_us: float) -> ComparedPart:
+    return ComparedPart(label, milliseconds(base_us) or 0.0, milliseconds(head_us) or 0.0)
+
+
+def _finding(finding: FindingChange) -> str:
+    """ "No longer seen: DL001 Load data in worker processes, train.py:40"."""
+    place = f", {finding.place}" if finding.place else ""
+    return f"{comparison_words.STATUS_WORDS[finding.status]}: {finding.code} {finding.title}{place}"

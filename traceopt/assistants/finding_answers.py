@@ -1,0 +1,100 @@
+"""The answers about one run: its verdict and plan, and one finding."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from traceopt.analyzer.replayed_parts import limit_of
+from traceopt.assistants.answers import UNTRUSTED, AnalyzeAnswer, ExplainAnswer, FoundProblem, StepPart
+from traceopt.assistants.budget import milliseconds
+from traceopt.reports.agent import words
+from traceopt.reports.words import safe_text, sentences
+from traceopt.reports.words.display import for_display
+from traceopt.result.document import Result
+from traceopt.result.finding import Location
+from traceopt.rules.fingerprint import finding_ids
+from traceopt.rules.patches.files import find_source
+
+OTHER_FINDINGS = 5
+LEAST_SHARE = 0.01  # smaller parts of the step are left out
+LINES_AROUND = 4
+_WRONG = "When it is wrong"
+
+
+def analyzed(result: Result) -> AnalyzeAnswer:
+    document = for_display(result)
+    ids = finding_ids(result.findings)
+    rows = {row.finding: row for row in document.plan}
+    problems = [_problem(document, index, ids) for index in range(len(document.findings))]
+    parts = {part.name: part.us_per_step for part in document.breakdown}
+    combined = document.combined
+    return AnalyzeAnswer(
+        untrusted_text=UNTRUSTED,
+        verdict=sentences.verdict(document),
+        job=", ".join(sentences.environment(document)),
+        quality=document.quality.verdict,
+        notes=[f"{note.code}: {note.text}" for note in document.quality.notes] + document.warnings,
+        step_ms=milliseconds(document.step.typical_us),
+        step_after_ms=None if combined is None else milliseconds(combined.step_us_after),
+        limit=sentences.limit(limit_of(parts)) if parts else None,
+        limit_after=None if combined is None else sentences.limit(combined.limit_after),
+        breakdown=[
+            StepPart(part.label, milliseconds(part.us_per_step) or 0.0, round(part.share, 3), part.busy)
+            for part in document.breakdown
+            if part.share >= LEAST_SHARE
+        ],
+        plan=[problems[index] for index in rows],
+        other_findings=[problem for index, problem in enumerate(problems) if index not in rows][:OTHER_FINDINGS],
+    )
+
+
+def explained(result: Result, index: int, page: str, folders: Sequence[Path]) -> ExplainAnswer:
+    """`page`: the documentation of the rule. `folders`: where the source of the script may be."""
+    document = for_display(result)
+    finding = document.findings[index]
+    first = next(iter(result.findings[index].locations), None)
+    return ExplainAnswer(
+        untrusted_text=UNTRUSTED,
+        id=finding_ids(result.findings)[index],
+        title=finding.title,
+        why=finding.why,
+        evidence=[words.evidence_row(row) for row in finding.evidence],
+        where=[str(place) for place in finding.locations],
+        source_lines=_source_lines(first, folders),
+        saves=words.saving(finding) or None,
+        fix=finding.fix.text,
+        example=finding.fix.code,
+        has_patch=finding.fix.patch is not None,
+        how_sure=f"{finding.confidence}: {words.CONFIDENCE_WORDS[finding.confidence]}",
+        when_wrong=next((" ".join(part.split()) for part in page.split("\n\n") if part.startswith(_WRONG)), None),
+        effort=finding.effort,
+        risk=finding.risk,
+        verify=words.VERIFICATION,
+    )
+
+
+def _problem(result: Result, index: int, ids: Sequence[str]) -> FoundProblem:
+    finding = result.findings[index]
+    row = next((row for row in result.plan if row.finding == index), None)
+    return FoundProblem(
+        id=ids[index],
+        title=finding.title,
+        confidence=finding.confidence,
+        where=sentences.place(finding),
+        saves_ms=None if row is None else milliseconds(row.saving_us),
+        saves_alone_ms=None if finding.saving is None else milliseconds(finding.saving.est_us),
+        step_after_ms=None if row is None else milliseconds(row.step_us_after),
+        needs=[] if row is None else [ids[result.plan[number - 1].finding] for number in row.needs],
+        has_patch=finding.fix.patch is not None,
+    )
+
+
+def _source_lines(place: Location | None, folders: Sequence[Path]) -> list[str]:
+    """ "118  loader = DataLoader(...)": the line of the place and those around it; empty without the source."""
+    source = find_source(place.file, folders) if place is not None and place.line is not None else None
+    if source is None or place is None or place.line is None or place.line > len(source.lines):
+        return []
+    first = max(1, place.line - LINES_AROUND)
+    lines = source.lines[first - 1 : place.line + LINES_AROUND]
+    return [f"{number}  {safe_text.clean(line.rstrip())}" for number, line in enumerate(lines, first)]

@@ -1,0 +1,143 @@
+"""`try_variant`: runs `traceopt try` as a process of its own, and answers with what it measured."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+import tempfile
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct, field
+
+from traceopt.assistants.answers import UNTRUSTED, TriedAnswer
+from traceopt.assistants.measured_changes import of_trial
+from traceopt.assistants.roots import Roots
+from traceopt.errors import ConfigError, InputError, one_line
+from traceopt.reports.words import trial_words
+from traceopt.result.trial import TriedChange
+from traceopt.rules.fingerprint import code_of
+
+GRACE_S = 20.0  # for `traceopt try` to clean up after it was cancelled
+_LAST_LINES = 5
+
+Tell = Callable[[str], Awaitable[None]]
+
+
+class Trial(Struct, frozen=True):
+    """What to try: `fixes` by code, or a `diff`, or both. `script` is relative to `folder`, in which it is started."""
+
+    folder: Path
+    script: str
+    arguments: Sequence[str]
+    fixes: Sequence[str]
+    diff: str | None
+    minutes: float
+    steps: int | None
+
+
+class _Run(Struct):
+    paths: list[str] = []
+
+
+class _Document(Struct):
+    """What is read of the result document."""
+
+    tried: list[TriedChange]
+    run: _Run = field(default_factory=_Run)
+
+
+def planned(
+    roots: Roots,
+    script: str,
+    arguments: Sequence[str],
+    fixes: Sequence[str],
+    diff: str | None,
+    folder: str | None,
+    minutes: float,
+    steps: int | None,
+) -> Trial:
+    """Raises InputError for a script outside the roots, ConfigError if there is nothing to try."""
+    if not fixes and not (diff or "").strip():
+        raise ConfigError("nothing to try: name fixes or pass a diff")
+    start = roots.folder(folder)
+    file = roots.checked(start / script, script)
+    if not file.is_file() or file.suffix != ".py":
+        raise InputError(f"no Python script {one_line(script)} in {start}")
+    codes = [code_of(fix) for fix in fixes]
+    return Trial(start, os.path.relpath(file, start), arguments, codes, diff, minutes, steps)
+
+
+async def tried(trial: Trial, tell: Tell) -> TriedAnswer:
+    """Measures the changes. `tell` gets lines of progress. If it is cancelled, the runs are ended and cleaned up.
+
+    Raises InputError with the last lines of a try that failed.
+    """
+    with tempfile.TemporaryDirectory(prefix="traceopt-") as name:
+        found, kept = Path(name, "found.json"), Path(name, "kept.diff")
+        command = _command(trial, found, kept, Path(name))
+        process = await asyncio.create_subprocess_exec(
+            *command,
+            cwd=trial.folder,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.DEVNULL,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        try:
+            last = await _followed(process, tell)
+        finally:
+            await _ended(process)
+        if not found.exists():
+            told = " ".join(line.removeprefix("traceopt: ") for line in last) or f"exit code {process.returncode}"
+            raise InputError(f"traceopt try failed: {one_line(told, 600)}")
+        document = msgspec.json.decode(found.read_bytes(), type=_Document)
+        diff = kept.read_text("utf-8") if kept.exists() else None
+    paths = document.run.paths
+    return TriedAnswer(
+        untrusted_text=UNTRUSTED,
+        tried=[of_trial(row) for row in document.tried],
+        kept_diff=diff,
+        recording=one_line(os.path.commonpath([os.path.dirname(path) for path in paths])) if paths else None,
+        notes=trial_words.notes(document.tried),
+    )
+
+
+def _command(trial: Trial, found: Path, kept: Path, folder: Path) -> list[str]:
+    options = ["--no-html", "--json", str(found), "--patch-out", str(kept), "--budget", f"{trial.minutes:g}"]
+    options += [word for code in trial.fixes for word in ("--fix", code)]
+    options += ["--steps", str(trial.steps)] if trial.steps is not None else []
+    if trial.diff is not None and trial.diff.strip():
+        file = folder / "variant.diff"
+        file.write_text(trial.diff if trial.diff.endswith("\n") else f"{trial.diff}\n", "utf-8")
+        options += ["--patch", str(file)]
+    return [sys.executable, "-m", "traceopt", "try", *options, "--", trial.script, *trial.arguments]
+
+
+async def _followed(process: asyncio.subprocess.Process, tell: Tell) -> list[str]:
+    """Passes on what the process writes to stderr until it ends. Returns the last lines."""
+    last: list[str] = []
+    if process.stderr is not None:
+        async for line in process.stderr:
+            text = one_line(line.decode("utf-8", "replace"))
+            if text:
+                last = [*last, text][-_LAST_LINES:]
+                await tell(text)
+    await process.wait()
+    return last
+
+
+async def _ended(process: asyncio.subprocess.Process) -> None:
+    """Ends the process if it still runs: a signal lets `traceopt try` end its runs and remove its copies."""
+    if process.returncode is not None:
+        return
+    with suppress(ProcessLookupError):
+        process.send_signal(signal.SIGTERM)
+    try:
+        await asyncio.wait_for(asyncio.shield(process.wait()), GRACE_S)
+    except (TimeoutError, asyncio.TimeoutError, asyncio.CancelledError):
+        with suppress(ProcessLookupError):
+            process.kill()
