@@ -9,6 +9,7 @@ from traceopt.reports.agent import words
 from traceopt.reports.agent.tokens import estimated_tokens
 from traceopt.reports.text.markdown_escaping import code, prose
 from traceopt.reports.words import headline, plan_numbers, safe_text, sentences
+from traceopt.reports.words.companions.lines import companion_lines
 from traceopt.reports.words.display import for_display
 from traceopt.result import quantities
 from traceopt.result.document import Result
@@ -46,6 +47,7 @@ def _summary(result: Result, ids: dict[str, str]) -> list[str]:
             heading or "", [f"- {prose(_first(note.text))} ({note.code})" for note in result.quality.notes[:NOTES]]
         ),
         _section("Where the time goes", _breakdown(result)),
+        _section("Beside the trace", [f"- {prose(line)}" for line in companion_lines(result)]),
         _section("Plan, in this order" if result.plan else "Findings", _fixes(result, ids)),
     ]
 

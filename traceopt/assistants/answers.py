@@ -56,13 +56,16 @@ class FoundProblem(Struct, omit_defaults=True, kw_only=True):
 class AnalyzeAnswer(Answer, kw_only=True):
     """Verdict, plan and the best findings of a trace."""
 
-    cuts: ClassVar[tuple[str, ...]] = ("other_findings", "breakdown", "notes", "plan")
+    cuts: ClassVar[tuple[str, ...]] = ("other_findings", "breakdown", "notes", "beside_the_trace", "plan")
     narrow: ClassVar[str] = "explain has one finding"
 
     verdict: Annotated[str, note("untrusted: what limits the step, and why")]
     job: Annotated[str, note("untrusted: device, versions, steps")]
     quality: Annotated[str, note("good, limited or unusable: how far the trace can be trusted")]
     notes: Annotated[list[str], note("untrusted: what limits the numbers, and warnings")] = field(default_factory=list)
+    beside_the_trace: Annotated[list[str], note("untrusted: what files beside the trace say")] = field(
+        default_factory=list
+    )
     step_ms: Annotated[float | None, note("typical step", "ms")] = None
     step_after_ms: Annotated[float | None, note("step after all fixes of the plan", "ms")] = None
     limit: Annotated[str | None, note('what bounds the step: "GPU-bound", "input-bound", ...')] = None
@@ -70,9 +73,7 @@ class AnalyzeAnswer(Answer, kw_only=True):
     breakdown: Annotated[list[StepPart], note("parts of the step of 1 % or more, idle ones first")] = field(
         default_factory=list
     )
-    plan: Annotated[list[FoundProblem], note("fixes worth making, in this order; saves_ms add up")] = field(
-        default_factory=list
-    )
+    plan: Annotated[list[FoundProblem], note("fixes worth making, in this order; saves_ms add up")]
     other_findings: Annotated[list[FoundProblem], note("findings outside the plan, most valuable first")] = field(
         default_factory=list
     )
@@ -129,7 +130,7 @@ class CompareAnswer(Answer, kw_only=True):
     explanation: Annotated[list[str], note("untrusted: what runs differently, largest change first")] = field(
         default_factory=list
     )
-    findings: Annotated[list[str], note("untrusted: findings that are new or gone")] = field(default_factory=list)
+    findings: Annotated[list[str], note("untrusted: findings that are new or gone")]
     breakdown: Annotated[list[ComparedPart], note("parts of the step, largest change first")] = field(
         default_factory=list
     )
@@ -166,7 +167,7 @@ class PatchAnswer(Answer, kw_only=True):
     diff: Annotated[str | None, note("untrusted: for git apply in the source folder; null: none was made or fits")] = (
         None
     )
-    ids: Annotated[list[str], note("findings that the diff fixes")] = field(default_factory=list)
+    ids: Annotated[list[str], note("findings that the diff fixes")]
     without_patch: Annotated[list[str], note("findings that were asked for and that the diff does not fix")] = field(
         default_factory=list
     )
@@ -187,7 +188,7 @@ class RulesAnswer(Answer, kw_only=True):
     cuts: ClassVar[tuple[str, ...]] = ("rules", "page")
     narrow: ClassVar[str] = "ask for a prefix such as DL"
 
-    rules: Annotated[list[RuleRow], note("rules that match; all of them without a code")] = field(default_factory=list)
+    rules: Annotated[list[RuleRow], note("rules that match; all of them without a code")]
     page: Annotated[list[str], note("paragraphs of the rule's page, if one rule matches")] = field(default_factory=list)
 
 
@@ -216,7 +217,7 @@ class TriedAnswer(Answer, kw_only=True):
     whole: ClassVar[tuple[str, ...]] = ("kept_diff",)
     narrow: ClassVar[str] = "ask for one rule or change"
 
-    tried: Annotated[list[MeasuredChange], note("changes, the latest first")] = field(default_factory=list)
+    tried: Annotated[list[MeasuredChange], note("changes, the latest first")]
     kept_diff: Annotated[str | None, note("untrusted: all that was kept, as one diff; nothing was written")] = None
     recording: Annotated[str | None, note("folder with the traces of the unchanged script, for analyze")] = None
     notes: Annotated[list[str], note("what to know about the numbers")] = field(default_factory=list)

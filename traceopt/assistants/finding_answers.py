@@ -10,6 +10,7 @@ from traceopt.assistants.answers import UNTRUSTED, AnalyzeAnswer, ExplainAnswer,
 from traceopt.assistants.budget import milliseconds
 from traceopt.reports.agent import words
 from traceopt.reports.words import safe_text, sentences
+from traceopt.reports.words.companions.lines import companion_lines
 from traceopt.reports.words.display import for_display
 from traceopt.result.document import Result
 from traceopt.result.finding import Location
@@ -39,6 +40,7 @@ def analyzed(result: Result) -> AnalyzeAnswer:
         step_after_ms=None if combined is None else milliseconds(combined.step_us_after),
         limit=sentences.limit(limit_of(parts)) if parts else None,
         limit_after=None if combined is None else sentences.limit(combined.limit_after),
+        beside_the_trace=companion_lines(document),
         breakdown=[
             StepPart(part.label, milliseconds(part.us_per_step) or 0.0, round(part.share, 3), part.busy)
             for part in document.breakdown

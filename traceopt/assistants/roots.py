@@ -39,8 +39,9 @@ class Roots:
         raise InputError(f"nothing matches {one_line(text)} under the roots")
 
     def sources(self, paths: Sequence[str]) -> list[TraceSource]:
-        """The trace files in checked paths. Raises InputError if a link leads out of the roots."""
-        sources = find_sources(paths).sources
+        """The files to read in checked paths. Raises InputError if a link leads out of the roots."""
+        found = find_sources(paths)
+        sources = [*found.sources, *(file.source for file in found.companions)]
         for source in sources:
             self.checked(Path(source.place), source.label)
         return sources
@@ -53,7 +54,7 @@ class Roots:
         return folder
 
     def checked(self, path: Path, text: str) -> Path:
-        """The path with all links resolved. Raises InputError, which names only `text`, if that is outside the roots."""
+        """The path with all links resolved. Raises InputError, naming only `text`, if that is outside the roots."""
         resolved = path.resolve()
         if not self._inside(resolved):
             raise InputError(f"{one_line(text)} is outside the folders that this server may read (--root)")
