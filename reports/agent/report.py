@@ -36,7 +36,9 @@ def render_agent(result: Result, max_tokens: int = MAX_TOKENS) -> str:
 
 def _summary(result: Result, ids: dict[str, str]) -> list[str]:
     facts = prose(", ".join(sentences.environment(result)))
-    step = "" if result.step.typical_us is None else f" Step: {quantities.ms_number(result.step.typical_us)} ms."
+    step = "" if result.step.typical_us is None else f" Step: {quantities.ms_number(result.step.typical_us)} ms"
+    bound = words.limit(result)
+    step += f", {bound}." if step and bound else "." if step else ""
     lead = prose("".join(headline.lead(result)))
     heading = sentences.quality_heading(result)
     return [

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from traceopt.analyzer.replayed_parts import limit_of
+from traceopt.reports.words import sentences
 from traceopt.reports.words.names import where
+from traceopt.result.document import Result
 from traceopt.result.finding import Confidence, Evidence, Finding
 from traceopt.result.quantities import count, estimate_number, ms_number, percent
 
@@ -13,6 +16,12 @@ CONFIDENCE_WORDS: dict[Confidence, str] = {
     "medium": "modelled from the trace",
     "low": "inferred from the trace; check it before you rely on it",
 }
+
+
+def limit(result: Result) -> str | None:
+    """What bounds the step: "input-bound"; None without a breakdown or a word for it."""
+    parts = {part.name: part.us_per_step for part in result.breakdown}
+    return sentences.limit(limit_of(parts)) if parts else None
 
 
 def saving(finding: Finding) -> str:

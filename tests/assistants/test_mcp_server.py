@@ -65,7 +65,7 @@ def test_analyze_has_verdict_plan_and_others(server: Server) -> None:
     assert (answer["limit"], answer["limit_after"]) == ("input-bound", "GPU-bound")
     first = answer["plan"][0]
     assert first["id"].startswith("DL001-")
-    assert first["where"] == "train.py:118"
+    assert first["where"] == ["train.py:118", "data.py:41"]
     assert answer["step_ms"] - sum(row["saves_ms"] for row in answer["plan"]) == pytest.approx(
         answer["step_after_ms"], rel=0.01
     )

@@ -45,7 +45,9 @@ class FoundProblem(Struct, omit_defaults=True, kw_only=True):
     id: Annotated[str, note("stable name of the finding, for explain, whatif and patch")]
     title: Annotated[str, note("what to change")]
     confidence: Annotated[str, note("high, medium or low")]
-    where: Annotated[str | None, note("untrusted: file:line of the user's code")] = None
+    where: Annotated[list[str], note("untrusted: file:line of the user's code, at most two")] = field(
+        default_factory=list
+    )
     saves_ms: Annotated[float | None, note("what it saves on top of the fixes before it in the plan", "ms")] = None
     saves_alone_ms: Annotated[float | None, note("what it saves alone", "ms")] = None
     step_after_ms: Annotated[float | None, note("step after this fix and those before it in the plan", "ms")] = None

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from traceopt.analyzer.replayed_parts import limit_of
 from traceopt.assistants.answers import UNTRUSTED, AnalyzeAnswer, ExplainAnswer, FoundProblem, StepPart
 from traceopt.assistants.budget import milliseconds
 from traceopt.reports.agent import words
@@ -18,6 +17,7 @@ from traceopt.rules.fingerprint import finding_ids
 from traceopt.rules.patches.files import find_source
 
 OTHER_FINDINGS = 5
+PLACES = 2
 LEAST_SHARE = 0.01  # smaller parts of the step are left out
 LINES_AROUND = 4
 _WRONG = "When it is wrong"
@@ -28,7 +28,6 @@ def analyzed(result: Result) -> AnalyzeAnswer:
     ids = finding_ids(result.findings)
     rows = {row.finding: row for row in document.plan}
     problems = [_problem(document, index, ids) for index in range(len(document.findings))]
-    parts = {part.name: part.us_per_step for part in document.breakdown}
     combined = document.combined
     return AnalyzeAnswer(
         untrusted_text=UNTRUSTED,
@@ -38,7 +37,7 @@ def analyzed(result: Result) -> AnalyzeAnswer:
         notes=[f"{note.code}: {note.text}" for note in document.quality.notes] + document.warnings,
         step_ms=milliseconds(document.step.typical_us),
         step_after_ms=None if combined is None else milliseconds(combined.step_us_after),
-        limit=sentences.limit(limit_of(parts)) if parts else None,
+        limit=words.limit(document),
         limit_after=None if combined is None else sentences.limit(combined.limit_after),
         beside_the_trace=companion_lines(document),
         breakdown=[
@@ -83,7 +82,8 @@ def _problem(result: Result, index: int, ids: Sequence[str]) -> FoundProblem:
         id=ids[index],
         title=finding.title,
         confidence=finding.confidence,
-        where=sentences.place(finding),
+        where=[str(place) for place in finding.locations[:PLACES]]
+        or [one for one in [sentences.place(finding)] if one],
         saves_ms=None if row is None else milliseconds(row.saving_us),
         saves_alone_ms=None if finding.saving is None else milliseconds(finding.saving.est_us),
         step_after_ms=None if row is None else milliseconds(row.step_us_after),
