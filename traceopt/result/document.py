@@ -14,9 +14,9 @@ import orjson
 from msgspec import Struct, field
 from msgspec.structs import astuple
 
+from traceopt.result.companions.flight_recorder import FlightRecorder
 from traceopt.result.companions.memory_snapshot import MemorySnapshotSection
 from traceopt.result.companions.torch_compile import TorchCompile
-from traceopt.result.companions.flight_recorder import FlightRecorder
 from traceopt.result.field_notes import note
 from traceopt.result.finding import Finding, Location
 from traceopt.result.rows import (
@@ -417,6 +417,7 @@ class Result(Struct, frozen=True, eq=False):
     flame: Annotated[FlameGraph | None, note("call tree of one step; null: no Python frames with times")] = None
     torch_compile: Annotated[
         TorchCompile | None, note("what torch.compile did; null: it was not used, or nothing recorded it")
+    ] = None
     flight_recorder: Annotated[
         FlightRecorder | None, note("collectives of all ranks, by dumps of the flight recorder; null: no dumps")
     ] = None

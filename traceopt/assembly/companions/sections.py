@@ -17,9 +17,9 @@ _SECTIONS: dict[str, Callable[[Facts], Any]] = {
 
 # The headline of a run without a trace: the first of these that has something to say. They return None otherwise.
 _HEADLINES: list[Callable[[Facts], str | None]] = [
+    flight_recorder.headline,
     memory_snapshot.headline,
     torch_compile.headline,
-    flight_recorder.headline,
 ]
 
 
