@@ -89,5 +89,6 @@ def test_the_installed_program_works_away_from_the_checkout(installed: Path, tmp
     origin = run("-c", "import traceopt.rules.catalogue as c; print(c.__file__)")
     assert Path(origin.strip()).is_relative_to(installed)
     assert "DL001" in run("-m", "traceopt", "rules")
+    assert run("-m", "traceopt", "skill").startswith("---\nname: traceopt\n")
     run("-m", "traceopt", "analyze", str(TRACE))
     assert "</html>" in (tmp_path / "traceopt-report.html").read_text()

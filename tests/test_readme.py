@@ -28,7 +28,7 @@ ROOT = Path(__file__).resolve().parents[1]
 README = ROOT / "README.md"
 PAGES = sorted(
     page
-    for folder in ("", "docs", "docs/gallery", "benchmarks", "fixtures", ".github")
+    for folder in ("", "docs", "docs/gallery", "benchmarks", "fixtures", ".github", "traceopt/assistants")
     for page in (ROOT / folder).glob("*.md")
 )
 PROGRAMS = ("traceopt", "make", "pip", "python", ".venv/bin/python", ".venv/bin/ruff")
