@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
-import signal
 import sys
 import tempfile
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
+from subprocess import DEVNULL, PIPE
 
+import anyio
 import msgspec
+from anyio.abc import Process
+from anyio.streams.text import TextReceiveStream
 from msgspec import Struct, field
 
 from traceopt.assistants.answers import UNTRUSTED, TriedAnswer
@@ -79,20 +81,15 @@ async def tried(trial: Trial, tell: Tell) -> TriedAnswer:
     """
     with tempfile.TemporaryDirectory(prefix="traceopt-") as name:
         found, kept = Path(name, "found.json"), Path(name, "kept.diff")
-        command = _command(trial, found, kept, Path(name))
-        process = await asyncio.create_subprocess_exec(
-            *command,
-            cwd=trial.folder,
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.DEVNULL,
-            stderr=asyncio.subprocess.PIPE,
+        process = await anyio.open_process(
+            _command(trial, found, kept, Path(name)), cwd=trial.folder, stdin=DEVNULL, stdout=DEVNULL, stderr=PIPE
         )
         try:
             last = await _followed(process, tell)
         finally:
             await _ended(process)
         if not found.exists():
-            told = " ".join(line.removeprefix("traceopt: ") for line in last) or f"exit code {process.returncode}"
+            told = "; ".join(line.removeprefix("traceopt: ") for line in last) or f"exit code {process.returncode}"
             raise InputError(f"traceopt try failed: {one_line(told, 600)}")
         document = msgspec.json.decode(found.read_bytes(), type=_Document)
         diff = kept.read_text("utf-8") if kept.exists() else None
@@ -117,27 +114,29 @@ def _command(trial: Trial, found: Path, kept: Path, folder: Path) -> list[str]:
     return [sys.executable, "-m", "traceopt", "try", *options, "--", trial.script, *trial.arguments]
 
 
-async def _followed(process: asyncio.subprocess.Process, tell: Tell) -> list[str]:
+async def _followed(process: Process, tell: Tell) -> list[str]:
     """Passes on what the process writes to stderr until it ends. Returns the last lines."""
     last: list[str] = []
     if process.stderr is not None:
-        async for line in process.stderr:
-            text = one_line(line.decode("utf-8", "replace"))
-            if text:
-                last = [*last, text][-_LAST_LINES:]
-                await tell(text)
+        text = ""
+        async for part in TextReceiveStream(process.stderr, errors="replace"):
+            *lines, text = (text + part).split("\n")
+            for line in filter(None, map(one_line, lines)):
+                last = [*last, line][-_LAST_LINES:]
+                await tell(line)
     await process.wait()
     return last
 
 
-async def _ended(process: asyncio.subprocess.Process) -> None:
+async def _ended(process: Process) -> None:
     """Ends the process if it still runs: a signal lets `traceopt try` end its runs and remove its copies."""
     if process.returncode is not None:
         return
-    with suppress(ProcessLookupError):
-        process.send_signal(signal.SIGTERM)
-    try:
-        await asyncio.wait_for(asyncio.shield(process.wait()), GRACE_S)
-    except (TimeoutError, asyncio.TimeoutError, asyncio.CancelledError):
+    with anyio.CancelScope(shield=True):
         with suppress(ProcessLookupError):
+            process.terminate()
+        with anyio.move_on_after(GRACE_S):
+            await process.wait()
+        if process.returncode is None:
             process.kill()
+            await process.wait()
