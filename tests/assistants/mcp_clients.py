@@ -37,11 +37,11 @@ class Server:
 
         return asyncio.run(listed())
 
-    def call(self, tool: str, **arguments: Any) -> CallToolResult:
-        """The client checks structured content against the tool's output schema."""
+    def call(self, tool: str, *, mode: str = "auto", **arguments: Any) -> CallToolResult:
+        """The client checks structured content against the tool's output schema. `mode`: how it connects."""
 
         async def called() -> CallToolResult:
-            async with Client(self._server) as client:
+            async with Client(self._server, mode=mode) as client:
                 return await client.call_tool(tool, arguments)
 
         return asyncio.run(called())

@@ -59,6 +59,12 @@ def test_structured_content_follows_the_schema_and_the_text_is_the_same(server: 
         jsonschema.validate(result.structured_content, schemas[name])
 
 
+def test_clients_of_the_older_protocol_get_the_same(server: Server) -> None:
+    legacy, modern = (server.call("analyze", path=TRACE, mode=mode) for mode in ("legacy", "auto"))
+    assert legacy.structured_content == modern.structured_content
+    assert text_of(legacy) == text_of(modern)
+
+
 def test_analyze_has_verdict_plan_and_others(server: Server) -> None:
     answer = server.answer("analyze", path=TRACE)
     assert answer["verdict"].endswith("The data loader is the bottleneck.")
