@@ -18,6 +18,7 @@ from traceopt.assistants.answers import UNTRUSTED
 from traceopt.reports.agent.tokens import estimated_tokens
 from traceopt.reports.words.safe_text import clean
 from traceopt.rules.registry import load_rules
+from traceopt.trying.history import Attempt, append
 
 FIXTURES = Path(__file__).resolve().parents[2] / "fixtures" / "traces"
 TRACE = "five_faults.json.gz"
@@ -242,3 +243,20 @@ def test_each_answer_fits_on_the_largest_real_trace() -> None:
             assert not result.is_error, text_of(result)
             assert estimated_tokens(text_of(result)) <= budget, name
     assert server.analyses == 1
+
+
+def test_the_history_of_tries_fits_and_begins_with_the_latest(tmp_path: Path) -> None:
+    gains = (9.0, 8.0, 10.0, 100.0, 10.0, 5.0, 15.0)
+    attempts = [
+        Attempt(f"2026-01-01T{n // 60:02}:{n % 60:02}:00Z", "train.py", code, "patch", "keep", *gains)
+        for n, code in enumerate(["DL001", "OP001"] * 200)
+    ]
+    (tmp_path / "traceopt-logs").mkdir()
+    append(tmp_path / "traceopt-logs" / "tried.jsonl", attempts)
+    result = Server(tmp_path).call("tried", change="DL001-9b3b55", max_tokens=500)
+    assert estimated_tokens(text_of(result)) <= 500
+    rows = (result.structured_content or {})["tried"]
+    assert {row["change"] for row in rows} == {"DL001"}
+    assert [row["time"] for row in rows] == sorted((row["time"] for row in rows), reverse=True)
+    assert rows[0]["gain_share"] == pytest.approx(0.1)
+    assert "of tried; raise max_tokens" in (result.structured_content or {})["left_out"]
