@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from traceopt.analyzer.replayed_parts import limit_of
+from traceopt.analyzer.replayed_parts import IDLE_LIMIT_SHARE, limit_of
 from traceopt.reports.words import sentences
 from traceopt.reports.words.names import where
 from traceopt.result.document import Result
@@ -19,9 +19,18 @@ CONFIDENCE_WORDS: dict[Confidence, str] = {
 
 
 def limit(result: Result) -> str | None:
-    """What bounds the step: "input-bound"; None without a breakdown or a word for it."""
+    """What bounds the step: "input-bound"; None without a breakdown or a word for it.
+
+    As in the verdict, a busy GPU is no limit of its own while much of the step is exposed communication or copies.
+    """
     parts = {part.name: part.us_per_step for part in result.breakdown}
-    return sentences.limit(limit_of(parts)) if parts else None
+    if not parts:
+        return None
+    bound = limit_of(parts)
+    exposed = max(("communication", "copies"), key=lambda name: parts.get(name, 0.0))
+    if bound == "compute" and parts.get(exposed, 0.0) >= IDLE_LIMIT_SHARE * sum(parts.values()):
+        bound = exposed
+    return sentences.limit(bound)
 
 
 def saving(finding: Finding) -> str:

@@ -80,6 +80,12 @@ def test_analyze_has_verdict_plan_and_others(server: Server) -> None:
     assert not planned & {row["id"] for row in answer["other_findings"]}
 
 
+def test_the_limit_agrees_with_the_verdict(server: Server) -> None:
+    answer = server.answer("analyze", path="exposed_allreduce")
+    assert answer["verdict"].startswith("Exposed (non-overlapped) communication takes 29% of the step.")
+    assert answer["limit"] == "communication-bound"
+
+
 def test_ids_are_the_same_in_another_recording(server: Server, tmp_path: Path) -> None:
     generate("slow_loader", steps=9).write(tmp_path / "again.json")
     here = [row["id"] for row in server.answer("analyze", path="slow_loader.json.gz")["plan"]]
