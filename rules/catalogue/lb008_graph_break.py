@@ -26,8 +26,8 @@ MOST_ROWS = 8
 
 
 class GraphBreakInStep(Rule):
-    """Lists the places where TorchDynamo split the graph, with its reason, and measures how long the host takes to
-    enter the pieces that follow. The reasons come from `traceopt run` or from a TORCH_TRACE log.
+    """Measures how long the host takes to enter compiled code again after each graph break, and lists the lines that
+    break the graph with TorchDynamo's reason. Lines and reasons come from `traceopt run` or from a TORCH_TRACE log.
 
     Why it costs: the code after a break is a graph of its own. Every call checks guards again and enters compiled code
     again, in the forward and the backward pass. Inductor cannot fuse kernels across a break, and CUDA graphs end there.

@@ -24,8 +24,9 @@ MOST_ROWS = 6
 
 
 class RepeatedRecompilation(Rule):
-    """Counts how often TorchDynamo compiled the same function again because the same guard failed, and finds functions
-    that it gave up: after 8 compilations (`recompile_limit`), calls that no compiled code fits run in eager mode.
+    """Measures how often TorchDynamo compiled the same function again because the same guard failed, and finds
+    functions that it gave up: after 8 compilations (`recompile_limit`), calls that no compiled code fits run in eager
+    mode.
 
     Why it costs: each compilation takes seconds, in which the step stands still. A function that reached the limit runs
     without any of its fused kernels from then on, for the rest of the run.

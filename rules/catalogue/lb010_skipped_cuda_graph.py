@@ -33,7 +33,7 @@ _FIXES = {
 
 
 class GraphSkipped(Rule):
-    """Counts the CUDA graphs that Inductor skipped although they were asked for (`mode="reduce-overhead"`), with its
+    """Measures how many CUDA graphs Inductor skipped although they were asked for (`mode="reduce-overhead"`), with its
     reason and line, and how often it recorded a graph again for code that had one.
 
     Why it costs: code without a graph launches each kernel from the host, as before. Recording takes as long as several
