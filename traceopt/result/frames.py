@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from types import UnionType
-from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin
+from typing import TYPE_CHECKING, Any, Literal, Union, get_args, get_origin
 
 from msgspec import Struct
 from msgspec.structs import asdict
@@ -59,8 +59,8 @@ def _columns(row: type[Struct], **renamed: str) -> Columns:
         if name == "location":
             columns |= _columns(Location)
         elif not renamed or name in renamed:
-            dtype = TEXT if _is_literal(field.type) else _DTYPES.get(types[0])
-            if dtype is not None and get_origin(field.type) in (None, Literal, UnionType):
+            dtype = TEXT if _is_literal(field.type) or _is_literal(types[0]) else _DTYPES.get(types[0])
+            if dtype is not None and get_origin(field.type) in (None, Literal, Union, UnionType):
                 columns[renamed.get(name, name)] = dtype, field.words
     return columns
 
