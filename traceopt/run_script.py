@@ -10,7 +10,7 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -22,6 +22,9 @@ from traceopt.capture.launch.progress import RunProgress
 from traceopt.capture.recording.event_memory import MOST_EVENTS
 from traceopt.capture.settings import STEP_SOURCES, Cycle, Settings, needed_steps, plan_cycles, recorded_steps
 from traceopt.errors import OutputError, suggestion, visible
+
+if TYPE_CHECKING:
+    from traceopt.result.document import Result
 
 LOGDIR = "traceopt-logs"
 
@@ -112,6 +115,16 @@ def remarks(outcome: RecordingOutcome, *, quiet: bool) -> Iterator[str]:
         yield f"nothing was recorded: {outcome.reason}"
     elif not quiet:
         yield from outcome.notes
+
+
+def with_failure(result: Result, outcome: RecordingOutcome) -> Result:
+    """The result, with what happened to the script before its verdict if the script failed."""
+    if outcome.failure is None:
+        return result
+    from msgspec.structs import replace
+
+    warning = f"{outcome.failure} The report covers the steps that were recorded before."
+    return replace(result, verdict=f"{outcome.failure} {result.verdict}", warnings=[warning, *result.warnings])
 
 
 def footer(outcome: RecordingOutcome, settings: Settings, analysis_s: float | None = None) -> str:

@@ -15,13 +15,16 @@ LITTLE_BYTES = 1_000_000  # with less free disk space than this, a trace did not
 
 @dataclass(frozen=True)
 class RecordingOutcome:
-    """`traces` are the files of this run; `reason` says why there are none; `notes` say what did not go as planned."""
+    """`traces` are the files of this run; `reason` says why there are none; `notes` say what did not go as planned.
+    `failure` is a sentence if the command failed after it had written traces.
+    """
 
     traces: list[Path]
     reason: str | None
     notes: list[str]
     saving_s: float  # how long the script waited for its traces, in the process that waited longest
     stretch: dict[str, float]  # by cycle: the median recorded step as a multiple of the median unrecorded step
+    failure: str | None = None
 
 
 def read_outcome(control: Path, settings: Settings, code: int) -> RecordingOutcome:
@@ -32,7 +35,8 @@ def read_outcome(control: Path, settings: Settings, code: int) -> RecordingOutco
     reason = None if traces else _why_nothing(control, settings, statuses, code)
     notes = _notes(settings, statuses, code) if traces else []
     saving_s = max((status.saving_s for status in statuses), default=0.0)
-    return RecordingOutcome(traces, reason, notes, saving_s, _stretch(statuses))
+    failure = _failed_after(statuses, code) if traces else None
+    return RecordingOutcome(traces, reason, notes, saving_s, _stretch(statuses), failure)
 
 
 def _why_nothing(control: Path, settings: Settings, statuses: list[Status], code: int) -> str:
@@ -75,6 +79,12 @@ def _failure(code: int) -> str | None:
     if code < 0:
         return f"was killed by {_signal_name(-code)}"
     return f"failed (exit code {code})" if code else None
+
+
+def _failed_after(statuses: list[Status], code: int) -> str | None:
+    """ "The script failed (exit code 1) after 12 steps."; None if it did not fail."""
+    how = _failure(code)
+    return f"The script {how} after {_count(max(status.step for status in statuses), 'step')}." if how else None
 
 
 def _signal_name(number: int) -> str:

@@ -70,6 +70,7 @@ class LaunchBound(Rule):
     title: ClassVar[str] = "Reduce launch overhead: larger batch, torch.compile or CUDA graphs"
     family: ClassVar[str] = "launch and dispatch"
     effort: ClassVar[str] = "One line, then testing"
+    risk: ClassVar[str] = "A larger batch may change convergence"
     requires: ClassVar[tuple[str, ...]] = ("work", "whole", "launches")
 
     min_share: float = threshold(0.05, "smallest GPU wait for launches, as a share of the step, to report")
@@ -98,6 +99,7 @@ class LaunchBound(Rule):
         title, fix = _remedy(facts)
         yield self.finding(
             title=title,
+            risk=_risk(facts),
             why=(
                 f"The GPU waits {ms(starved)} of each {ms(facts.step_ns)} step for kernels that the host has not "
                 f"launched yet. A step runs {count:,.0f} kernels with a median of {microseconds(usual)}."
@@ -148,6 +150,7 @@ class LaunchBound(Rule):
             named = ", ".join(f"{len(kind.rows) / count:,.0f} {_operator(kind.name)}" for kind in kinds[:3])
             yield self.finding(
                 title="Batch many small operations into one",
+                risk=_risk(facts),
                 why=(
                     f"One line calls {site.calls / count:,.0f} operators per step{both} "
                     f"({named}{' and others' if len(kinds) > 3 else ''}), with a median of "
@@ -185,6 +188,11 @@ class LaunchBound(Rule):
         if not facts.has_gpu:
             return "No line calls many tiny operators."
         return f"The GPU waits for launches for {percent(dispatch_ns(facts) / facts.step_ns)} of the step."
+
+
+def _risk(facts: Facts) -> str | None:
+    """That of a larger batch, which is one of the remedies; None: the rule's own."""
+    return None if facts.trains else "With a larger batch each request takes longer"
 
 
 def _operator(name: str) -> str:

@@ -85,8 +85,9 @@ def test_a_full_disk_holds_not_even_the_status(tmp_path: Path, free_bytes: list[
 def test_a_crash_is_told_with_the_steps_before_it(tmp_path: Path) -> None:
     (tmp_path / "trace").touch()
     trace = TraceNote("trace", "timing", 2, 5, "the run ended with ValueError")
-    notes = said(tmp_path, ended(step=10, traces=[trace]), code=1).notes
-    assert notes == [
+    outcome = said(tmp_path, ended(step=10, traces=[trace]), code=1)
+    assert outcome.failure == "The script failed (exit code 1) after 10 steps."
+    assert outcome.notes == [
         "the command failed (exit code 1) after 10 steps; the analysis covers the steps recorded before",
         "the timing cycle has 2 of 5 steps: the run ended with ValueError",
         "the detail cycle was not recorded; the run ended after 10 steps",
@@ -95,3 +96,8 @@ def test_a_crash_is_told_with_the_steps_before_it(tmp_path: Path) -> None:
 
 def test_the_longest_wait_for_traces_is_told(tmp_path: Path) -> None:
     assert said(tmp_path, ended(saving_s=1.0), ended(saving_s=2.5)).saving_s == 2.5
+
+
+def test_a_script_that_ends_well_has_no_failure(tmp_path: Path) -> None:
+    (tmp_path / "trace").touch()
+    assert said(tmp_path, ended(step=10, traces=[TraceNote("trace", "timing", 5, 5, None)])).failure is None

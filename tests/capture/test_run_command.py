@@ -157,3 +157,17 @@ def test_it_writes_what_analyze_writes(ended_with_5: Path) -> None:
     assert {file for file in files if not file.startswith("--")} < {path.name for path in ended_with_5.iterdir()}
     document = CliRunner().invoke(cli, ["run", "--logdir", "logs", "--no-html", "--json", "-", "train.py"]).stdout
     assert json.loads(document)["step"]["count"] > 0
+
+
+def test_the_verdict_says_that_the_script_crashed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("train.py").touch()
+    outcome = RecordingOutcome([TRACE], None, [], 2.5, {}, "The script failed (exit code 5) after 12 steps.")
+    monkeypatch.setattr(run_script, "record", lambda *_, **__: (5, outcome))
+    shown = CliRunner().invoke(cli, ["run", "--json", "result.json", "train.py"])
+    assert shown.exit_code == 5
+    assert "The script failed (exit code 5) after 12 steps." in shown.stdout
+    result = json.loads(Path("result.json").read_text())
+    assert result["verdict"].startswith("The script failed (exit code 5) after 12 steps. ")
+    assert result["warnings"][0].endswith("The report covers the steps that were recorded before.")
+    assert "<span>The script failed (exit code 5) after 12 steps.</span>" in Path("traceopt-report.html").read_text()

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from traceopt.result import quantities
+from traceopt.result.finding import impact_of_share
 from traceopt.result.rounding import share as share_of
 from traceopt.result.rounding import us as us_of_ns
 
@@ -150,3 +151,14 @@ def test_counts_and_sizes() -> None:
     assert quantities.size(23.4 * 2**30) == "23.4 GiB"
     assert quantities.megabytes(33_600_000) == "33.6 MB"
     assert quantities.microseconds(2_540) == "2.5 µs"
+
+
+@given(st.floats(0, 0.2))
+def test_the_impact_agrees_with_the_percentage_that_is_printed(share: float) -> None:
+    printed = float(quantities.percent(share).strip("<%"))
+    assert impact_of_share(share) == ("high" if printed >= 10 else "medium" if printed >= 3 else "low")
+
+
+def test_ten_per_cent_has_a_high_impact() -> None:
+    assert quantities.percent(0.0996) == "10%"
+    assert impact_of_share(0.0996) == "high"

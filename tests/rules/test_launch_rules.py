@@ -96,3 +96,8 @@ class TestInference:
 
     def test_a_prompt_is_no_decoding(self) -> None:
         assert found("IN002", facts_with("decode", tokens=64)) == []
+
+
+def test_a_larger_batch_has_a_risk(example: GetExample) -> None:
+    (finding,) = found("LB001", example("launch_bound").facts)
+    assert finding.risk == "A larger batch may change convergence"

@@ -131,7 +131,7 @@ def run(
             if not no_calibration:
                 run_script.calibrate(outcome, code)
             began = perf_counter()
-            result = analyzed(paths, config, source, debug=debug, quiet=quiet)
+            result = run_script.with_failure(analyzed(paths, config, source, debug=debug, quiet=quiet), outcome)
             footer = run_script.footer(outcome, settings, perf_counter() - began)
             outputs.write(result, paths, source, quiet=quiet, footer=footer)
         except Exception as error:  # a fault of the analysis must not look like one of the script

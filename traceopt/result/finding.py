@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 from msgspec import Struct, field
 
 from traceopt.result.field_notes import note
+from traceopt.result.rounding import shown_percent
 
 Impact = Literal["high", "medium", "low", "info"]
 Confidence = Literal["high", "medium", "low"]
@@ -85,8 +86,8 @@ class Finding(Struct, frozen=True):
     ranks: Annotated[list[int], note("ranks that have it")] = field(default_factory=list)
 
 
-HIGH_IMPACT_SHARE = 0.10
-MEDIUM_IMPACT_SHARE = 0.03
+HIGH_IMPACT_PERCENT = 10
+MEDIUM_IMPACT_PERCENT = 3
 
 
 def impact_of(saving: Saving | None) -> Impact:
@@ -95,10 +96,11 @@ def impact_of(saving: Saving | None) -> Impact:
 
 
 def impact_of_share(share: float) -> Impact:
-    """High from 10 % of the step, medium from 3 %, low below."""
-    if share >= HIGH_IMPACT_SHARE:
+    """High from 10 % of the step, medium from 3 %, low below, by the digits that reports print."""
+    percent = shown_percent(share)
+    if percent >= HIGH_IMPACT_PERCENT:
         return "high"
-    return "medium" if share >= MEDIUM_IMPACT_SHARE else "low"
+    return "medium" if percent >= MEDIUM_IMPACT_PERCENT else "low"
 
 
 _IMPACTS = ("high", "medium", "low", "info")

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import math
 
+from traceopt.result.rounding import SHARE_DECIMALS, shown_percent
 from traceopt.result.rounding import us as us_of_ns
 
 NO_BREAK_SPACE = "\u00a0"
@@ -27,7 +28,6 @@ NOT_RECORDED = "not recorded"
 
 _GIB = 1 << 30
 _MIB = 1 << 20
-_SHARE_DECIMALS = 6  # as many as the document keeps, so that a share reads the same before and after it is stored
 
 
 # Sentences of rules: a plain space before the unit, because the document is read by programs too.
@@ -71,10 +71,10 @@ def percent(share: float | None) -> str:
     """A share of 0..1: "34%", below ten per cent with one decimal, "<0.1%"."""
     if share is None:
         return NOT_RECORDED
-    value = round(share, _SHARE_DECIMALS) * 100
-    if 0 < value < 0.1:
+    if 0 < round(share, SHARE_DECIMALS) * 100 < 0.1:
         return "<0.1%"
-    return f"{value:.0f}%" if value == 0 or abs(value) >= 9.95 else f"{value:.1f}%"
+    value = shown_percent(share)
+    return f"{value:.0f}%" if value == 0 or abs(value) >= 10 else f"{value:.1f}%"
 
 
 def signed_percent(share: float | None) -> str:

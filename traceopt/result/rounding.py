@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+SHARE_DECIMALS = 6
+
 
 def us(ns: Any) -> float:
     """Nanoseconds as microseconds with three decimals."""
@@ -17,4 +19,10 @@ def rate(value: Any) -> float:
 
 def share(value: Any) -> float:
     """A share, clipped to 0..1, with six decimals."""
-    return round(min(1.0, max(0.0, float(value))), 6)
+    return round(min(1.0, max(0.0, float(value))), SHARE_DECIMALS)
+
+
+def shown_percent(share: float) -> float:
+    """A share in per cent, with the digits that reports print: one decimal below 10."""
+    value = round(share, SHARE_DECIMALS) * 100
+    return float(round(value)) if abs(value) >= 9.95 else round(value, 1)

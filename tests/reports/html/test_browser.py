@@ -257,10 +257,24 @@ TEXT_PAIRS = [
     ("ink", "bg"), ("mute", "bg"), ("mute", "soft"), ("link", "bg"), ("ink", "card"), ("mute", "card"),
     ("high", "high-bg"), ("medium", "medium-bg"), ("low", "low-bg"), ("ink", "add"), ("ink", "del"),
     ("ink", "medium-bg"), ("ink", "high-bg"), ("ink", "wait"),
-    *(("card", bar) for bar in ("cpu", "compute", "backward", "comm", "copy", "loader", "sync", "other")),
+    *(("card", bar) for bar in ("cpu", "compute", "backward", "comm", "copy", "loader", "input", "sync", "other")),
     *(("card", bar) for bar in ("launch", "python", "range")),
 ]  # fmt: skip
-GRAPHICS = ["compute", "backward", "comm", "copy", "cpu", "loader", "sync", "launch", "other", "python", "range", "ok"]
+GRAPHICS = [
+    "compute",
+    "backward",
+    "comm",
+    "copy",
+    "cpu",
+    "loader",
+    "input",
+    "sync",
+    "launch",
+    "other",
+    "python",
+    "range",
+    "ok",
+]
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

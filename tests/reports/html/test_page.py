@@ -22,7 +22,7 @@ from traceopt.reports.html.rank_chart import MAX_COLUMNS, draw_ranks, rank_parts
 from traceopt.reports.html.timeline_svg import draw_memory, draw_timeline, thinned, ticks
 from traceopt.reports.words.display import for_display
 from traceopt.reports.words.memory_parts import MEMORY_PARTS
-from traceopt.reports.words.part_styles import PARTS, part_style
+from traceopt.reports.words.part_styles import PARTS, SPANS, part_style
 from traceopt.reports.words.sentences import combined_fixes
 from traceopt.result import packing
 from traceopt.result.document import Result
@@ -334,6 +334,11 @@ def test_every_activity_and_phase_has_its_own_look() -> None:
     looks = [(PARTS[name].colour, PARTS[name].pattern) for name in idle]
     assert all(pattern for _, pattern in looks)
     assert len(set(looks)) == len(looks)
+
+
+def test_waiting_for_data_and_input_work_have_their_own_colour() -> None:
+    assert PARTS["data_loading"].colour != PARTS["input_work"].colour
+    assert SPANS["loader"][0] != SPANS["input"][0]
 
 
 def test_parts_are_sorted_by_size_on_each_side() -> None:
