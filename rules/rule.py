@@ -144,5 +144,6 @@ class Rule:
             locations=list(dict.fromkeys(locations or [])),
             fix=fix,
             shares_cause_with=shares_cause_with or [],
+            family=self.family,
         )
         return Priced(finding, price, occasional)

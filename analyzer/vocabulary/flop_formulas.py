@@ -35,10 +35,13 @@ _COUNTED = frozenset({*_ATTENTION, *_ATTENTION_BY_TOKEN, *_CONVOLUTION, *_CONVOL
 
 
 class OpFlops(Struct, frozen=True):
-    """FLOP of one call: `model` is what the mathematics needs, `executed` what the kernels do for it."""
+    """FLOP of one call: `model` is what the mathematics needs, `executed` what the kernels do for it in `products`
+    products of the same size.
+    """
 
     model: float
     executed: float
+    products: int = 1
 
 
 def is_counted(op: str) -> bool:
@@ -65,6 +68,39 @@ def op_flops(
     if op in _CONVOLUTION_BACKWARD:
         return _convolution_backward(op, dims, values)
     return None
+
+
+def argument_sizes(op: str, dims: Any, concrete: Any) -> str:
+    """The sizes that decide what a convolution or attention costs: "32x64x56x56, weight 128x64x3x3, stride 2"; "" if
+    they are not known.
+    """
+    if not isinstance(dims, list):
+        return ""
+    values = concrete if isinstance(concrete, list) else []
+    if op in _ATTENTION or op in _ATTENTION_BY_TOKEN:
+        causal_at, backward = _ATTENTION.get(op) or _ATTENTION_BY_TOKEN[op]
+        query, key = (_size(dims, position + backward) for position in (0, 1))
+        causal = causal_at < len(values) and str(values[causal_at]) == "True"
+        return "" if not query or not key else _attention_sizes(query, key, op in _ATTENTION_BY_TOKEN, causal)
+    _, input_at, weight_at = _CONVOLUTION_BACKWARD.get(op, (0, 0, 1))
+    x, weight = _size(dims, input_at), _size(dims, weight_at)
+    if not x or not weight:
+        return ""
+    stride_at = weight_at + 2  # after the bias
+    stride = _integers(values[stride_at], len(x) - 2) if stride_at < len(values) else None
+    strides = sorted(set(stride or [1]), reverse=True)
+    words = f", stride {'x'.join(map(str, strides))}" if strides != [1] else ""
+    return f"{_times(x)}, weight {_times(weight)}{words}"
+
+
+def _attention_sizes(query: tuple[int, ...], key: tuple[int, ...], by_token: bool, causal: bool) -> str:
+    token = 1 if by_token else 2
+    keys = f", {key[token]} keys" if len(key) > token < len(query) and key[token] != query[token] else ""
+    return f"{_times(query)}{keys}{', causal' if causal else ''}"
+
+
+def _times(size: tuple[int, ...]) -> str:
+    return "x".join(map(str, size))
 
 
 def convolution_output(op: str, dims: Any) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]] | None:
@@ -149,4 +185,5 @@ def _convolution_backward(op: str, dims: list[Any], values: list[Any]) -> OpFlop
     once = 2.0 * (prod(x) * prod(weight[1:]) if transposed else grad[0] * prod(grad[2:]) * prod(weight))
     mask = str(values[-1]) if values and str(values[-1]).count(",") == 2 else "[True, True, True]"
     wanted = mask.strip("[] ").split(",")[:2]
-    return _same(once * sum(part.strip() == "True" for part in wanted))
+    products = sum(part.strip() == "True" for part in wanted)
+    return OpFlops(once * products, once * products, products)

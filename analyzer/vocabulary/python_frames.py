@@ -20,6 +20,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
+MODULE_FRAME = "nn.Module: "  # before the class and number of a module: the call of an nn.Module
 FRAME = re.compile(r"^(?P<file>.+?)\((?P<line>\d+)\): (?P<function>.+)$", re.S)
 _INSTALLED = re.compile(
     r"(?:^|/)(?:site-packages|dist-packages|python3[\d.]*)/"

@@ -61,7 +61,7 @@ class CpuWork(Struct, frozen=True, dict=True):
     @cached_property
     def heavy(self) -> list[CpuOperator]:
         """Matmuls, convolutions and attention with known FLOP, by operator and dtype. Most time first."""
-        at, _, executed = self.flops.counted
+        at, executed = self.flops.counted.slices, self.flops.counted.executed
         keep = self._mine[at]
         at, executed = at[keep], executed[keep]
         if not len(at):
@@ -85,7 +85,7 @@ class CpuWork(Struct, frozen=True, dict=True):
         """The other operators by name, without the operators that they call. Most time first."""
         slices = self.regions.slices
         heavy = np.zeros(len(slices), bool)
-        heavy[self.flops.counted[0]] = True
+        heavy[self.flops.counted.slices] = True
         own_ns = slices.end - slices.start
         child = np.flatnonzero(slices.parent >= 0)
         np.subtract.at(own_ns, slices.parent[child].astype(np.intp), (slices.end - slices.start)[child])

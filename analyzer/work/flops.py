@@ -23,6 +23,15 @@ from traceopt.analyzer.work.tensor_core_work import TensorCoreWork
 ENOUGH = 0.9  # of the product time must be known; with less, a share of the peak would be a guess
 
 
+class CountedOperators(Struct, frozen=True):
+    """Operators whose FLOP are known, none nested in another. Arrays have shape (operators,)."""
+
+    slices: I8  # rows of Slices
+    model: npt.NDArray[np.float64]  # FLOP that the model needs
+    executed: npt.NDArray[np.float64]  # FLOP that the kernels execute
+    products: npt.NDArray[np.int64]  # equally large products that `executed` consists of
+
+
 class Flops(Struct, frozen=True, dict=True):
     """FLOP of the operators that launched work inside the window; 0 if no shapes were recorded.
 
@@ -38,8 +47,8 @@ class Flops(Struct, frozen=True, dict=True):
     tensor_core_work: TensorCoreWork
 
     @cached_property
-    def counted(self) -> tuple[I8, npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-        """Operators (slices, none nested in another) with the model's FLOP and the executed FLOP of each."""
+    def counted(self) -> CountedOperators:
+        """The operators whose FLOP follow from their shapes."""
         ops = self.trace.ops
         named = np.array([is_counted(name) for name in self.trace.names] or [False])
         rows = np.flatnonzero(named[ops.name] & (ops.dims >= 0)) if len(ops) else np.empty(0, np.int64)
@@ -62,7 +71,8 @@ class Flops(Struct, frozen=True, dict=True):
         model = np.array([one.model if one else 0.0 for one in found])[group[outer]]
         executed = np.array([one.executed if one else 0.0 for one in found])[group[outer]]
         again = self.slices.ancestor(at[outer], self.regions.recompute) >= 0
-        return at[outer], np.where(again, 0.0, model), executed
+        products = np.array([one.products if one else 0 for one in found], np.int64)[group[outer]]
+        return CountedOperators(at[outer], np.where(again, 0.0, model), executed, products)
 
     def _convolution_outputs(self, names: list[int], dims: list[int]) -> dict[tuple[object, object], tuple[int, ...]]:
         """Output size of convolutions by input and weight, from their backward calls."""
@@ -85,9 +95,9 @@ class Flops(Struct, frozen=True, dict=True):
         return known
 
     @cached_property
-    def _owner(self) -> I8:
+    def owner(self) -> I8:
         """For every row of the device's work, the index of the counted operator that launched it; -1: none."""
-        at, _, _ = self.counted
+        at = self.counted.slices
         index = np.full(len(self.slices) + 1, -1, np.int32)
         index[at] = np.arange(len(at))
         owner = self.slices.ancestor(self.links.launch_slice[self.gpu.rows], index[:-1] >= 0)
@@ -96,20 +106,20 @@ class Flops(Struct, frozen=True, dict=True):
     @cached_property
     def _ran(self) -> npt.NDArray[np.bool_]:
         """Which counted operators launched a kernel inside the window."""
-        at, _, _ = self.counted
+        at = self.counted.slices
         ran = np.zeros(len(at), bool)
-        ran[self._owner[self._owner >= 0]] = True
+        ran[self.owner[self.owner >= 0]] = True
         return ran & self.gpu.launch_window.contains(self.slices.start[at])
 
     @property
     def model(self) -> float:
         """FLOP that the model needs, without recomputation."""
-        return float(self.counted[1][self._ran].sum())
+        return float(self.counted.model[self._ran].sum())
 
     @property
     def executed(self) -> float:
         """FLOP that the kernels executed, including recomputation."""
-        return float(self.counted[2][self._ran].sum())
+        return float(self.counted.executed[self._ran].sum())
 
     @cached_property
     def covered_share(self) -> float:
@@ -120,7 +130,7 @@ class Flops(Struct, frozen=True, dict=True):
         launched = self.tensor_core_work.eligible & (self.links.launch[self.gpu.rows] >= 0)
         duration = self.gpu.work.duration
         total = int(duration[launched].sum())
-        return int(duration[launched & (self._owner >= 0)].sum()) / total if total else 0.0
+        return int(duration[launched & (self.owner >= 0)].sum()) / total if total else 0.0
 
     @property
     def known(self) -> bool:
@@ -129,10 +139,10 @@ class Flops(Struct, frozen=True, dict=True):
     @cached_property
     def dtype(self) -> str | None:
         """The type of most of the FLOP: "tf32" if FP32 tensors ran on Tensor Cores."""
-        work = np.flatnonzero(self.tensor_core_work.eligible & (self._owner >= 0))
+        work = np.flatnonzero(self.tensor_core_work.eligible & (self.owner >= 0))
         if not len(work):
             return None
-        longest = longest_of_group(self.gpu.work.duration[work], self._owner[work], len(self.counted[0]))
+        longest = longest_of_group(self.gpu.work.duration[work], self.owner[work], len(self.counted.slices))
         owner = np.flatnonzero(longest >= 0)
         row = work[longest[owner]]
         on_matrix_cores = self.device.arch is not None and self.device.arch.fp32_on_matrix_cores
@@ -140,8 +150,15 @@ class Flops(Struct, frozen=True, dict=True):
         names = sorted({"tf32", *self.tensor_core_work.dtype.values})
         place = np.array([names.index(name) for name in self.tensor_core_work.dtype.values])
         group = np.where(tf32, names.index("tf32"), place[self.tensor_core_work.dtype.codes[row]])
-        calls, flops = np.bincount(group), np.bincount(group, weights=self.counted[2][owner])
+        calls, flops = np.bincount(group), np.bincount(group, weights=self.counted.executed[owner])
         return names[int(np.where(calls > 0, flops, -1).argmax())] or None
+
+    def dtype_of(self, row: int) -> str | None:
+        """The type in which a row of the device's work multiplies: "tf32" if it runs FP32 tensors on Tensor Cores."""
+        on_matrix_cores = self.device.arch is not None and self.device.arch.fp32_on_matrix_cores
+        dtype = self.tensor_core_work.dtype.at(row)
+        tf32 = dtype == "fp32" and self.gpu.tensor_core[row] == 1 and not on_matrix_cores
+        return "tf32" if tf32 else dtype or None
 
     @property
     def peak_tflops(self) -> float | None:

@@ -19,7 +19,16 @@ from markupsafe import Markup
 from msgspec.structs import asdict, replace
 
 from traceopt.reports.agent import prompt
-from traceopt.reports.html import flame_view, loss_chart, rank_chart, span_view, step_strip, timeline_svg
+from traceopt.reports.html import (
+    evidence_links,
+    flame_view,
+    loss_chart,
+    rank_chart,
+    span_view,
+    step_strip,
+    table_rows,
+    timeline_svg,
+)
 from traceopt.reports.html.companions.sections import sections as companion_sections
 from traceopt.reports.html.compiled_assets import CompiledTemplates
 from traceopt.reports.html.readouts import readouts
@@ -47,6 +56,7 @@ ASSETS = Path(__file__).parent / "assets"  # style sheets and scripts
 # Rows shown of each table. Its caption says how many there are, and the document in the page holds them all.
 TABLE_ROWS = 200  # kernels
 GEMM_ROWS = 100
+MODULE_ROWS = 300
 FULL_NAMES = 30  # kernels whose full name can be opened; the rest have the short one
 OPERATOR_ROWS = 100
 SHORT_TABLE_ROWS = 50  # collectives and copies
@@ -54,6 +64,13 @@ RANK_ROWS = 64
 FOLDED_ROWS = 15  # rows visible at first, and in print; a click shows the rest
 FILE_ROWS = 16
 EVIDENCE_ROWS = 20
+_SHOWN_ROWS = {
+    "gemms": GEMM_ROWS,
+    "kernels": TABLE_ROWS,
+    "collectives": SHORT_TABLE_ROWS,
+    "copies": SHORT_TABLE_ROWS,
+    "ops": OPERATOR_ROWS,
+}
 
 
 def render_html(result: Result, *, static: bool = False) -> str:
@@ -154,6 +171,12 @@ def _view(document: Result) -> dict[str, Any]:
         "checks_line": sentences.checks_line(document),
         "command": sentences.command(document),
         "flame_caption": flame_view.caption(document),
+        "lines": document.run.recorded.stacks,
+        "kernel_caption": sentences.kernel_caption(document),
+        "module_rows": table_rows.module_rows(document.modules),
+        "fix_filters": table_rows.fix_filters(all_cards),
+        "left_out_sections": not_recorded.left_out_sections(document),
+        "evidence_links": evidence_links.EvidenceLinks(document, _SHOWN_ROWS),
         "viewer_command": document.timeline and viewer_command(document, document.timeline.step),
         "gemm_caption": sentences.gemm_caption(document),
         "cpu_caption": sentences.cpu_caption(document),
@@ -173,6 +196,7 @@ def environment() -> jinja2.Environment:
     )
     environment.filters.update(
         as_size=quantities.size_text,
+        cell=table_rows.cell,
         counted=quantities.counted,
         estimate=quantities.estimate,
         first_sentence=safe_text.first_sentence,
@@ -204,6 +228,10 @@ def environment() -> jinja2.Environment:
         EVIDENCE_ROWS=EVIDENCE_ROWS,
         NOT_RECORDED=quantities.NOT_RECORDED,
         MOST_ROWS=rank_chart.MOST_ROWS,
+        MODULE_ROWS=MODULE_ROWS,
+        cards_of_part=evidence_links.cards_of_part,
+        numbers_of=plan_numbers.row_numbers,
+        step_before=plan_numbers.step_before,
         plan_ms=plan_numbers.plan_ms,
         prompt=prompt.prompt,
         row_numbers=plan_numbers.row_numbers,

@@ -31,6 +31,11 @@ _RULES_OF_CAUSE = {
 _AT_ITS_LINE = ("host_sync",)  # causes with a finding per line
 
 
+def rules_of_cause(cause: str) -> tuple[str, ...]:
+    """Codes of the rules that measure a cause of idle time; empty for a busy part of the step."""
+    return _RULES_OF_CAUSE.get(cause, ())
+
+
 def cards_of_place(cards: Iterable[Card], place: Location) -> list[int]:
     """The cards that name this line, as places in `cards`."""
     return [index for index, card in enumerate(cards) if any(_meet(place, one) for one in _places(card.finding))]
@@ -47,7 +52,7 @@ def cards_of_name(cards: Iterable[Card], *names: str) -> list[int]:
 
 def card_of_stall(cards: Iterable[Card], stall: Stall) -> int | None:
     """The first card of a rule that measures the cause of the stall, and at its line if there is one per line."""
-    rules = _RULES_OF_CAUSE.get(stall.cause, ())
+    rules = rules_of_cause(stall.cause)
     for index, card in enumerate(cards):
         if card.finding.code in rules and (stall.cause not in _AT_ITS_LINE or _at_line(card.finding, stall.location)):
             return index

@@ -71,6 +71,17 @@ def missing_memory(result: Result) -> str:
     return "Not available: the step shown has no memory events."
 
 
+def left_out_sections(result: Result) -> list[tuple[str, str]]:
+    """Sections that the report does not have because something was not recorded, and how to record it."""
+    reasons = [
+        ("Matrix multiplications", None if result.gemms or result.cpu else missing_gemms(result)),
+        ("GPU kernels", None if result.kernels else missing_kernels(result)),
+        ("Operators", None if result.ops else NO_OPS),
+        ("Memory", None if result.memory.curve else missing_memory(result)),
+    ]
+    return [(name, reason) for name, reason in reasons if reason is not None and reason != _NO_GPU_HERE]
+
+
 def recorded_flags(result: Result) -> list[tuple[str, bool]]:
     """The profiler settings by the names that users type, and whether this trace has what they record."""
     recorded = result.run.recorded

@@ -25,6 +25,11 @@ def row_numbers(row: PlanRow, result: Result) -> RowNumbers:
     return RowNumbers(*(plan_ms(us, result) for us in (row.saving_us, row.alone_us, row.step_us_after)))
 
 
+def step_before(row: PlanRow, result: Result) -> str:
+    """The step with the fixes above the row: "1,096 ms"."""
+    return plan_ms(row.step_us_after + row.saving_us, result)
+
+
 def plan_ms(us: float, result: Result) -> str:
     """Microseconds of the plan as milliseconds: "148 ms"."""
     whole_us = result.combined.saving_us if result.combined is not None else sum(row.saving_us for row in result.plan)

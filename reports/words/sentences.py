@@ -404,6 +404,25 @@ def gemm_caption(result: Result) -> str:
     return " ".join([*sentences, *_other_peaks(result)])
 
 
+def kernel_caption(result: Result) -> str:
+    """What the shares of the peak are shares of; "" if no kernel has one."""
+    limits = {kernel.limit for kernel in result.kernels} - {None}
+    if not limits:
+        return ""
+    peaks = {peak.figure: peak for peak in (result.run.device.peaks if result.run.device else [])}
+    memory = peaks.get("memory")
+    bandwidth = f", {quantities.per_second(memory.rate, 'GB')}" if memory else ""
+    caveat = quantities.peak_caveat(memory.source, memory.verified) if memory else ""
+    caveat = f" ({caveat})" if caveat else ""
+    beyond = {kernel.limit for kernel in result.kernels if (kernel.peak_share or 0) > 1}
+    above = " Above 100%: the data was in the cache." if "memory" in beyond else ""
+    above += " Above 100% (compute): a Winograd kernel does fewer operations." if "compute" in beyond else ""
+    return (
+        "Of peak: of the limit that the kernel is nearer to, the rate of its type (compute) or the memory's "
+        f"bandwidth{bandwidth}{caveat} (memory), if each tensor is read or written once.{above}"
+    )
+
+
 def cpu_caption(result: Result) -> str:
     """What the CPU reaches, to which the rates of a CPU-only run are compared."""
     rates = {rate.figure: rate for rate in result.cpu.rates} if result.cpu is not None else {}

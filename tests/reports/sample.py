@@ -47,11 +47,13 @@ from traceopt.result.rows import (
     Lane,
     MemoryPart,
     MemoryPoint,
+    ModuleRow,
     Occupancy,
     Op,
     PlanRow,
     RankRow,
     RankSteps,
+    ShapedOperator,
     Span,
     SpanLane,
     SpanTable,
@@ -250,7 +252,7 @@ def _findings() -> list[Finding]:
         "--- a/train.py\n+++ b/train.py\n@@ -62,3 +62,3 @@\n loader = DataLoader(\n"
         "-    drop_last=True)\n+    drop_last=True, pin_memory=True)\n model = ViT(cfg).cuda()\n"
     )
-    return [
+    found = [
         Finding(
             "DL001", "dataloader-stall", "Load data in worker processes", "high", "high", "1 line", none,
             saving(112, 150, 187, "80% of the measured stall; worker hand-over keeps part of the cost."),
@@ -296,6 +298,8 @@ def _findings() -> list[Finding]:
             "The step does 3.1% of what this GPU can do.", [], [], Fix("See the fixes above."),
         ),
     ]  # fmt: skip
+    families = {"DL": "input", "TC": "precision", "HS": "host syncs", "CM": "communication", "EF": "efficiency"}
+    return [replace(finding, family=families[finding.code[:2]]) for finding in found]
 
 
 def _plan() -> list[PlanRow]:
@@ -317,10 +321,35 @@ def _kernels() -> list[Kernel]:
     nccl = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
     return [
         Kernel(nccl, "communication", 3, 57_000, 19_000, 0.138, None, None, Location("train.py", 95)),
-        Kernel(gemm, "gemm", 48, 23_400, 487.5, 0.057, False, "aten::addmm", vit),
-        Kernel(add, "elementwise", 1202, 9_600, 7.987, 0.023, None, "aten::add_", None),
+        Kernel(
+            gemm, "gemm", 48, 23_400, 487.5, 0.057, False, "aten::addmm", vit,
+            tflops=48.9, gb_per_s=95.0, peak_share=0.73, limit="compute", label="cutlass_80_simt_sgemm_128x256",
+        ),
+        Kernel(
+            add, "elementwise", 1202, 9_600, 7.987, 0.023, None, "aten::add_", None,
+            gb_per_s=2_810.0, peak_share=0.84, limit="memory", label="vectorized_elementwise_kernel<4, CUDAFunctor_add>",
+        ),
         Kernel("fmha_cutlassF_f32_aligned_64x64_rf_sm80", "attention", 12, 1_500, 125.0, 0.004, True, None, vit),
         Kernel("Memset (Device)", "memset", 2.5, 4, 1.6, 0.00001, None, "aten::zero_", None),
+    ]  # fmt: skip
+
+
+def _shaped() -> list[ShapedOperator]:
+    vit = Location("model/vit.py", 31)
+    attention = "aten::_scaled_dot_product_efficient_attention"
+    return [
+        ShapedOperator(attention, "128x6x197x64", "fp32", 12, 1_500, 12.2, 0.18, True, vit),
+        ShapedOperator(
+            "aten::convolution", "128x3x224x224, weight 384x3x16x16, stride 16", None, 1, 90, 30, None, None, vit
+        ),
+    ]
+
+
+def _modules() -> list[ModuleRow]:
+    return [
+        ModuleRow("VisionTransformer_0", -1, 1, 38_000.0, 74_000.0, 900.0, 61_000.0),
+        ModuleRow("Block_0", 0, 1, 3_100.0, 6_100.0, 12.0, 4_800.0),
+        ModuleRow("Attention_0", 1, 1, 1_400.0, 2_800.0, 300.0, 2_100.0),
     ]
 
 
@@ -443,6 +472,8 @@ def rich() -> Result:
             Op("aten::item", 1, None, 54_000, 0.13, Location("train.py", 98)),
         ],
         gemms=_gemms(),
+        shaped_ops=_shaped(),
+        modules=_modules(),
         ranks=ranks,
         timeline=_timeline(),
         findings=_findings(),

@@ -11,6 +11,8 @@ from traceopt.analyzer.facts import Facts
 from traceopt.assembly import sections, tables
 from traceopt.assembly.companions.sections import companion_sections
 from traceopt.assembly.flame_graph import flame_graph
+from traceopt.assembly.module_tree import module_tree
+from traceopt.assembly.shaped_operators import shaped_operators
 from traceopt.assembly.timeline import timeline
 from traceopt.assembly.verdict import UNUSABLE, verdict
 from traceopt.assembly.whole_run import larger_than_the_steps, whole_run
@@ -101,6 +103,8 @@ def rank_document(facts: Facts, outcome: RulesOutcome) -> Result:
             )
         ],
         timeline=timeline(facts),
+        shaped_ops=shaped_operators(facts),
+        modules=module_tree(facts),
         flame=flame_graph(facts),
         findings=findings,
         combined=combine(plan, facts) if plan else None,

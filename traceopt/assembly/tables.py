@@ -8,13 +8,15 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from traceopt.analyzer.arrays.grouping import distinct, longest_of_group
+from traceopt.analyzer.arrays.grouping import distinct, longest_of_group, split
 from traceopt.analyzer.arrays.intervals import Intervals
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.run_log.cpu import CpuPeaks
 from traceopt.analyzer.tables.schema import I8
 from traceopt.analyzer.timeline.call_tree import OP, Slices
+from traceopt.analyzer.vocabulary.kernels.kernel_labels import short_name
 from traceopt.analyzer.vocabulary.kernels.kernel_names import KernelClass, classify
+from traceopt.assembly.kernel_rates import KernelRates
 from traceopt.result.document import Cpu, CpuRate
 from traceopt.result.rounding import rate, share, us
 from traceopt.result.rows import CpuOperator, Gemm, Kernel, Op
@@ -40,8 +42,10 @@ def kernels(facts: Facts) -> list[Kernel]:
     origins, traced = facts.graph_origins, gpu.rows[rows]
     captured = origins.launch_slice[traced]
     places = locations_of(facts, np.where(captured >= 0, captured, facts.links.launch_slice[traced]).tolist())
+    rates, of_name = KernelRates(facts), split(inside, group, len(codes))
     out = []
     for index, row, place in zip(shown, rows.tolist(), places, strict=True):
+        reached = rates.of(of_name[index])
         name = facts.trace.names[codes[index]]
         kind: KernelClass = classify(name)
         op, via = _operator(facts, row)
@@ -57,6 +61,11 @@ def kernels(facts: Facts) -> list[Kernel]:
                 op=op,
                 location=place,
                 via_graph=via,
+                tflops=_rounded(reached.tflops),
+                gb_per_s=_rounded(reached.gb_per_s),
+                peak_share=_rounded(reached.peak_share),
+                label=short_name(name),
+                limit=reached.limit,
             )
         )
     return out
@@ -71,6 +80,11 @@ def _operator(facts: Facts, row: int) -> tuple[str | None, Literal["capture", "a
         return origins.annotations[annotation], "annotation"
     op = int(facts.regions.op_of_work[row])
     return facts.trace.names[op] if op >= 0 else None, "replay" if origins.replayed[traced] else None
+
+
+def _rounded(value: float | None) -> float | None:
+    """A rate with six decimals: that of a tiny kernel is no 0."""
+    return None if value is None else round(value, 6)
 
 
 def ops(facts: Facts) -> list[Op]:
@@ -185,8 +199,8 @@ def gemms(facts: Facts) -> list[Gemm]:
                 dtype=shape.dtype,
                 calls=rate(shape.calls / facts.steps.count),
                 us_per_step=us(shape.duration_ns / facts.steps.count),
-                tflops=None if shape.tflops is None else round(shape.tflops, 3),
-                peak_share=None if peak is None else round(peak, 6),
+                tflops=_rounded(shape.tflops),
+                peak_share=_rounded(peak),
                 aligned=found.aligned(shape),
                 tensor_core=shape.tensor_core,
                 location=place,

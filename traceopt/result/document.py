@@ -30,9 +30,11 @@ from traceopt.result.rows import (
     Kernel,
     MemoryPart,
     MemoryPoint,
+    ModuleRow,
     Op,
     PlanRow,
     RankRow,
+    ShapedOperator,
     StepSeries,
     Timeline,
 )
@@ -414,6 +416,12 @@ class Result(Struct, frozen=True, eq=False):
     memory_snapshot: Annotated[
         MemorySnapshotSection | None, note("a memory snapshot recorded beside the trace; null: there is none")
     ] = None
+    shaped_ops: Annotated[
+        list[ShapedOperator], note("convolutions and attention by shape, longest first; at most 200 shapes")
+    ] = field(default_factory=list)
+    modules: Annotated[
+        list[ModuleRow], note("the model as a tree of nn.Modules, callers first; empty if the trace does not name them")
+    ] = field(default_factory=list)
     flame: Annotated[FlameGraph | None, note("call tree of one step; null: no Python frames with times")] = None
     torch_compile: Annotated[
         TorchCompile | None, note("what torch.compile did; null: it was not used, or nothing recorded it")

@@ -84,6 +84,7 @@ class Finding(Struct, frozen=True):
         default_factory=list
     )
     ranks: Annotated[list[int], note("ranks that have it")] = field(default_factory=list)
+    family: Annotated[str, note("family of the rule")] = ""
 
 
 HIGH_IMPACT_PERCENT = 10

@@ -133,6 +133,26 @@ class Kernel(Struct, frozen=True):
             "`op` is PyTorch's annotation; replay: operator and line are those of the replay. null: no graph"
         ),
     ] = None
+    tflops: Annotated[
+        float | None,
+        note("achieved rate, from the shapes of its operator; null: not known, or no arithmetic", "TFLOP/s"),
+    ] = None
+    gb_per_s: Annotated[
+        float | None, note("achieved rate if each tensor is read or written once; null: not known", "GB/s")
+    ] = None
+    peak_share: Annotated[
+        float | None,
+        note(
+            "rate as a part of the peak of `limit`, above 1 if the data came from the cache; null: not known", "share"
+        ),
+    ] = None
+    label: Annotated[str, note("short form of the name, as in the evidence of findings")] = ""
+    limit: Annotated[
+        str | None,
+        note(
+            'the peak that it is nearer to: "compute", the rate of its type; "memory", the bandwidth; null: not known'
+        ),
+    ] = None
 
 
 class Op(Struct, frozen=True):
@@ -177,6 +197,36 @@ class Gemm(Struct, frozen=True):
     aligned: Annotated[bool | None, note("whether N and K are the multiples that Tensor Cores need")]
     tensor_core: Annotated[bool | None, note("whether it runs on Tensor Cores; null: unknown")]
     location: Annotated[Location | None, note("line of the user's code that calls it")]
+
+
+class ShapedOperator(Struct, frozen=True):
+    """Convolutions or attention of one shape, by operator."""
+
+    name: Annotated[str, note("name of the operator")]
+    sizes: Annotated[str, note('sizes of the tensors, "32x64x56x56, weight 128x64x3x3, stride 2"; "" if not known')]
+    dtype: Annotated[str | None, note("type in which it computes; null where it is not known")]
+    calls_per_step: Annotated[float, note("calls", "per step")]
+    us_per_step: Annotated[float, note("GPU time per step of the kernels that it launched", "us")]
+    tflops: Annotated[float | None, note("achieved rate", "TFLOP/s")]
+    peak_share: Annotated[float | None, note("part of the hardware's peak for the type; null: peak not known", "share")]
+    tensor_core: Annotated[bool | None, note("whether it runs on Tensor Cores; null: unknown")]
+    location: Annotated[Location | None, note("line of the user's code that calls it")]
+
+
+class ModuleRow(Struct, frozen=True):
+    """Calls of one nn.Module by its place in the model."""
+
+    name: Annotated[str, note('class and number of the module, "Linear_3"')]
+    parent: Annotated[int, note("row of the module that calls it; -1: none")]
+    calls_per_step: Annotated[float, note("calls", "per step")]
+    forward_us_per_step: Annotated[float | None, note("GPU time per step of its forward; null: no GPU", "us")]
+    backward_us_per_step: Annotated[float | None, note("GPU time per step of its backward; null: no GPU", "us")]
+    own_us_per_step: Annotated[
+        float | None, note("GPU time per step, forward and backward, without the modules that it calls", "us")
+    ]
+    host_us_per_step: Annotated[
+        float | None, note("host time per step of its forward; null: not recorded with the times", "us")
+    ]
 
 
 class RankRow(Struct, frozen=True):

@@ -50,29 +50,46 @@
     area.remove();
     button.focus();
   }
+  function copy(text, button) {
+    function fallBack() {
+      copyWithSelection(text, button);
+    }
+    if (navigator.clipboard && window.isSecureContext) {
+      navigator.clipboard.writeText(text).then(function () {
+        say(button, "Copied");
+      }, fallBack);
+    } else {
+      fallBack();
+    }
+  }
   all("[data-copy]").forEach(function (button) {
     button.onclick = function () {
       var lines = all("span", document.getElementById(button.dataset.copy)).map(function (line) {
         return line.textContent;
       });
-      var text = lines.join("\n") + "\n";
-      function fallBack() {
-        copyWithSelection(text, button);
-      }
-      if (navigator.clipboard && window.isSecureContext) {
-        navigator.clipboard.writeText(text).then(function () {
-          say(button, "Copied");
-        }, fallBack);
-      } else {
-        fallBack();
-      }
+      copy(lines.join("\n") + "\n", button);
     };
   });
 
-  /* Sortable tables: the first click puts the largest number or the first name on top. "not recorded" stays last. */
+  /* What the reader chose stays in the address, after the anchor: #kernels?kernels-table.sort=2d&kernels-filter=gemm */
+  var chosen = new URLSearchParams(location.hash.split("?")[1] || "");
+  function anchor() {
+    return location.hash.slice(1).split("?")[0];
+  }
+  function remember(key, value) {
+    if (value) {
+      chosen.set(key, value);
+    } else {
+      chosen.delete(key);
+    }
+    var rest = chosen.toString();
+    history.replaceState(null, "", "#" + anchor() + (rest ? "?" + rest : ""));
+  }
+
+  /* Sortable tables: the first click puts the largest number or the first name on top. Unknown values stay last. */
   function cellValue(row, column) {
     var content = row.cells[column].textContent.trim();
-    var number = Number(content.replace(/[,%<]/g, ""));
+    var number = /^<?-?[\d,.]+%?( compute| memory)?$/.test(content) ? parseFloat(content.replace(/[,<]/g, "")) : NaN;
     return isNaN(number) ? content.toLowerCase() : number;
   }
   function compare(a, b) {
@@ -81,19 +98,22 @@
     }
     return a < b ? -1 : a > b ? 1 : 0;
   }
-  function sortBy(table, column, heading) {
+  function sortBy(table, column, descending) {
+    var heading = all("thead th", table)[column];
     var body = table.tBodies[0];
     var rows = Array.prototype.slice.call(body.rows).map(function (row) {
-      return { row: row, value: cellValue(row, column) };
+      return { row: row, value: row.className === "no-match" ? "\uffff" : cellValue(row, column) };
     });
     var numeric = rows.some(function (entry) {
       return typeof entry.value === "number";
     });
     var now = heading.getAttribute("aria-sort");
-    var descending = now ? now === "ascending" : numeric;
+    if (descending === undefined) {
+      descending = now ? now === "ascending" : numeric;
+    }
     rows.sort(function (a, b) {
-      var mixed = typeof a.value !== typeof b.value;
-      return compare(a.value, b.value) * (descending && !mixed ? -1 : 1);
+      var fixed = typeof a.value !== typeof b.value || a.value === "–" || b.value === "–";
+      return compare(a.value, b.value) * (descending && !fixed ? -1 : 1);
     });
     rows.forEach(function (entry) {
       body.appendChild(entry.row);
@@ -102,8 +122,10 @@
       other.removeAttribute("aria-sort");
     });
     heading.setAttribute("aria-sort", descending ? "descending" : "ascending");
+    return column + (descending ? "d" : "a");
   }
   all("table.sort").forEach(function (table) {
+    var key = table.id + ".sort";
     all("thead th", table).forEach(function (heading, column) {
       var button = document.createElement("button");
       button.type = "button";
@@ -111,17 +133,26 @@
       heading.textContent = "";
       heading.appendChild(button);
       button.onclick = function () {
-        sortBy(table, column, heading);
+        remember(key, sortBy(table, column));
       };
     });
+    var wanted = /^(\d+)([ad])$/.exec(chosen.get(key) || "");
+    if (wanted && Number(wanted[1]) < all("thead th", table).length) {
+      sortBy(table, Number(wanted[1]), wanted[2] === "d");
+    }
   });
 
   /* Filters: data-filter names the table, data-count the element that says how many rows are left. */
   all("[data-filter]").forEach(function (input) {
-    var rows = Array.prototype.slice.call(document.getElementById(input.dataset.filter).tBodies[0].rows);
+    var body = document.getElementById(input.dataset.filter).tBodies[0];
+    var rows = Array.prototype.slice.call(body.rows);
     var status = document.getElementById(input.dataset.count);
     var fold = input.closest("section").querySelector(".fold");
-    input.oninput = function () {
+    var none = body.insertRow();
+    none.className = "no-match";
+    none.hidden = true;
+    none.insertCell().colSpan = rows[0].cells.length;
+    function filter() {
       var wanted = input.value.toLowerCase();
       var left = 0;
       rows.forEach(function (row) {
@@ -131,8 +162,98 @@
       if (fold) {
         fold.classList.toggle("filtered", wanted !== "");
       }
+      none.hidden = left > 0;
+      none.cells[0].textContent = left ? "" : "No row contains “" + input.value + "”.";
       status.textContent = wanted ? left + " of " + rows.length + " shown" : "";
+    }
+    input.oninput = function () {
+      filter();
+      remember(input.id, input.value);
     };
+    if (chosen.get(input.id)) {
+      input.value = chosen.get(input.id);
+      filter();
+      var closed = input.closest("details");
+      if (closed) {
+        closed.open = true;
+      }
+    }
+  });
+
+  /* Fixes by family, effort and risk. */
+  var choices = all("[data-fix-filter]");
+  function filterFixes() {
+    var cards = all(".fixes > li");
+    var left = 0;
+    cards.forEach(function (card) {
+      card.hidden = choices.some(function (choice) {
+        return choice.value && card.dataset[choice.dataset.fixFilter] !== choice.value;
+      });
+      left += card.hidden ? 0 : 1;
+    });
+    var status = document.getElementById("fixes-count");
+    status.textContent = left === cards.length ? "" : left ? left + " of " + cards.length + " shown" : "No fix matches all of these.";
+  }
+  choices.forEach(function (choice) {
+    choice.onchange = function () {
+      filterFixes();
+      remember("fixes." + choice.dataset.fixFilter, choice.value);
+    };
+    choice.value = chosen.get("fixes." + choice.dataset.fixFilter) || "";
+    choice.selectedIndex = Math.max(0, choice.selectedIndex);
+  });
+  if (choices.length) {
+    filterFixes();
+  }
+
+  /* Tables are copied as they are shown: sorted and filtered, with full names. */
+  function cellText(cell) {
+    var full = one(".full", cell) || cell;
+    var titled = one("[title]", cell);
+    return (titled ? titled.title : full.textContent).replace(/\s+/g, " ").trim();
+  }
+  function csvCell(text) {
+    if (/^[=+@\t-]/.test(text) && isNaN(Number(text))) {
+      text = "'" + text; /* a spreadsheet would run it */
+    }
+    return /[",\n]/.test(text) ? '"' + text.replace(/"/g, '""') + '"' : text;
+  }
+  function markdownCell(text) {
+    return text.replace(/[\\`*_{}\[\]<>|~#]/g, "\\$&");
+  }
+  function tableText(table, kind) {
+    var rows = all("tr", table).filter(function (row) {
+      return !row.hidden && row.className !== "no-match";
+    });
+    var lines = rows.map(function (row) {
+      var texts = Array.prototype.map.call(row.cells, cellText);
+      return kind === "csv"
+        ? texts.map(function (text) { return csvCell(text.replace(/^(<?[\d]{1,3})(,\d{3})+(\.\d+)?$/, function (number) { return number.replace(/,/g, ""); })); }).join(",")
+        : "| " + texts.map(markdownCell).join(" | ") + " |";
+    });
+    if (kind !== "csv" && rows.length) {
+      lines.splice(1, 0, "|" + " --- |".repeat(rows[0].cells.length));
+    }
+    return lines.join("\n") + "\n";
+  }
+  all("[data-table]").forEach(function (button) {
+    button.onclick = function () {
+      copy(tableText(document.getElementById(button.dataset.table), button.dataset.as), button);
+    };
+  });
+
+  /* A shadow at the edge behind which columns continue. */
+  all(".scroll").forEach(function (box) {
+    function edge() {
+      box.parentNode.classList.toggle("more-right", box.scrollWidth - box.clientWidth - box.scrollLeft > 2);
+    }
+    box.addEventListener("scroll", edge, { passive: true });
+    addEventListener("resize", edge);
+    var closed = box.closest("details");
+    if (closed) {
+      closed.addEventListener("toggle", edge);
+    }
+    edge();
   });
 
   /* Folding a long table moves its end up, so scroll along. */
@@ -144,27 +265,50 @@
     });
   });
 
-  /* A link to report.html#DL001 opens that card; printing opens everything but long names and long tables. */
+  /* A link to report.html#DL001 opens that card, one to a row of a table shows the row. */
   function openLinked() {
     var linked = null;
     try {
-      linked = document.getElementById(decodeURIComponent(location.hash.slice(1)));
+      linked = document.getElementById(decodeURIComponent(anchor()));
     } catch (error) {
       /* not a valid fragment */
     }
-    if (linked && linked.tagName === "DETAILS") {
+    if (chosen.toString() && location.hash.indexOf("?") < 0) {
+      history.replaceState(null, "", "#" + anchor() + "?" + chosen.toString());
+    }
+    all(".linked").forEach(function (row) {
+      row.classList.remove("linked");
+    });
+    if (!linked) {
+      return;
+    }
+    if (linked.tagName === "DETAILS") {
       linked.open = true;
+    }
+    for (var box = linked.closest("details"); box; box = box.parentNode.closest("details")) {
+      box.open = true;
+    }
+    if (linked.tagName === "TR") {
+      linked.classList.add("linked");
+      linked.hidden = false;
+      var more = linked.closest(".fold");
+      if (more) {
+        one(".more", more).open = true;
+      }
+      linked.scrollIntoView({ block: "center" });
+    } else {
       linked.scrollIntoView();
     }
   }
   addEventListener("hashchange", openLinked);
-  openLinked();
+  if (anchor()) {
+    openLinked();
+  }
 
+  /* Print has the plan open, and neither the other cards nor the sections that are closed at first. */
   var shut = [];
   addEventListener("beforeprint", function () {
-    shut = all("details:not([open])").filter(function (details) {
-      return !details.closest("td, .fold");
-    });
+    shut = all("details.fix.planned:not([open])");
     shut.forEach(function (details) {
       details.open = true;
     });

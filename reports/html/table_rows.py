@@ -1,0 +1,47 @@
+"""What tables and filters need besides the document: cells without a value, the depth of modules, choices."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from msgspec import Struct
+
+from traceopt.reports.words.sentences import Card
+from traceopt.result.quantities import NOT_RECORDED
+from traceopt.result.rows import ModuleRow
+
+FEWEST_CARDS = 4  # with fewer, a filter only takes room
+_UNKNOWN = (NOT_RECORDED, "unknown")
+
+
+class ShownModule(Struct, frozen=True):
+    """A module and the number of modules around it."""
+
+    module: ModuleRow
+    depth: int
+
+
+def cell(text: str) -> str:
+    """A dash for what is not known, so that a column of numbers stays narrow."""
+    return "–" if text in _UNKNOWN else text
+
+
+def module_rows(modules: Sequence[ModuleRow]) -> list[ShownModule]:
+    """The tree as rows; callers come before callees."""
+    shown: list[ShownModule] = []
+    for module in modules:
+        shown.append(ShownModule(module, 0 if module.parent < 0 else shown[module.parent].depth + 1))
+    return shown
+
+
+def fix_filters(cards: Sequence[Card]) -> list[tuple[str, str, list[str]]]:
+    """Field, label and choices of each filter of the fixes; empty if there is little to choose from."""
+    if len(cards) < FEWEST_CARDS:
+        return []
+    findings = [card.finding for card in cards]
+    choices = [
+        ("family", "Family", {finding.family for finding in findings}),
+        ("effort", "Effort", {finding.effort for finding in findings}),
+        ("risk", "Risk", {finding.risk for finding in findings}),
+    ]
+    return [(name, label, sorted(values - {""})) for name, label, values in choices if len(values - {""}) > 1]

@@ -1,0 +1,142 @@
+"""Tables of work: rates of kernels against the peak, convolutions and attention by shape, modules."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from traceopt.analyzer.facts import Facts
+from traceopt.analyzer.vocabulary.flop_formulas import argument_sizes
+from traceopt.assembly import tables
+from traceopt.assembly.module_tree import module_tree
+from traceopt.assembly.shaped_operators import shaped_operators
+from traceopt.testing.events import op
+from traceopt.testing.machine import Machine
+
+if TYPE_CHECKING:
+    from conftest import GetExample
+
+H100 = {
+    "id": 0,
+    "name": "NVIDIA H100 80GB HBM3",
+    "totalGlobalMem": 85_000_000_000,
+    "computeMajor": 9,
+    "computeMinor": 0,
+}
+GEMM = "sm90_xmma_gemm_f16f16_f16f32_f32_tn_n_tilesize128x128x64"
+HALF = ["c10::Half", "c10::Half"]
+SQUARE = {"Input Dims": [[4096, 4096], [4096, 4096]], "Input type": HALF}
+
+
+def run(machine: Machine, name: str, us: float, kernel: str, **args: Any) -> None:
+    """An operator that launches one kernel."""
+    start = machine.now
+    machine.idle(1)
+    machine.launch(us, name=kernel)
+    machine.idle(1)
+    machine.events.append(op(name, start, machine.now - start, **args))
+
+
+def facts_of_steps(work: Callable[[Machine], None]) -> Facts:
+    machine = Machine(H100)
+    for _ in range(3):
+        with machine.step():
+            work(machine)
+            machine.synchronize()
+    return machine.facts()
+
+
+def test_rates_of_a_generated_training(example: GetExample) -> None:
+    facts = example("healthy").facts
+    kernels = tables.kernels(facts)
+    matmuls = [kernel for kernel in kernels if kernel.op == "aten::mm"]
+    rates = [gemm.tflops or 0 for gemm in tables.gemms(facts)]
+    assert matmuls
+    assert all(min(rates) <= (kernel.tflops or 0) <= max(rates) for kernel in matmuls)
+    assert {kernel.limit for kernel in matmuls} == {"compute"}
+    softmax = next(kernel for kernel in kernels if kernel.op == "aten::_log_softmax")
+    assert softmax.limit == "memory"
+    assert softmax.tflops is None
+    assert softmax.peak_share == pytest.approx((softmax.gb_per_s or 0) / 1555, rel=1e-5)
+    optimizer = next(kernel for kernel in kernels if kernel.op == "aten::_fused_adamw_")
+    assert (optimizer.tflops, optimizer.gb_per_s, optimizer.peak_share, optimizer.limit) == (None,) * 4
+
+
+def test_the_peak_is_that_of_the_nearer_limit() -> None:
+    thin = {"Input Dims": [[1, 4096], [4096, 4096]], "Input type": HALF}
+
+    def work(machine: Machine) -> None:
+        run(machine, "aten::mm", 200, GEMM, **SQUARE)
+        run(machine, "aten::mm", 20, f"{GEMM}_thin", **thin)
+
+    square, vector = tables.kernels(facts_of_steps(work))
+    assert square.limit == "compute"
+    assert square.tflops == pytest.approx(2 * 4096**3 / 200e-6 / 1e12)
+    assert vector.limit == "memory"
+    assert vector.gb_per_s == pytest.approx((4096 * 4096 + 2 * 4096) * 2 / 20e-6 / 1e9)
+
+
+def test_attention_has_its_shape(example: GetExample) -> None:
+    forward = next(row for row in shaped_operators(example("healthy").facts) if row.name.endswith("_flash_attention"))
+    assert forward.sizes == "2x32x1024x64"
+    assert forward.dtype == "bf16"
+    assert forward.tensor_core is True
+    assert 0.9 < (forward.peak_share or 0) < 1
+
+
+@pytest.mark.parametrize(
+    ("name", "dims", "concrete", "text"),
+    [
+        (
+            "aten::convolution",
+            [[32, 64, 56, 56], [128, 64, 3, 3], []],
+            ["", "", "", "[2, 2]", "[1, 1]", "[1, 1]", "False"],
+            "32x64x56x56, weight 128x64x3x3, stride 2",
+        ),
+        (
+            "aten::convolution_backward",
+            [[32, 128, 28, 28], [32, 64, 56, 56], [128, 64, 3, 3]],
+            ["", "", "", "", "[2, 2]"],
+            "32x64x56x56, weight 128x64x3x3, stride 2",
+        ),
+        ("aten::convolution", [[1, 3, 8, 8], [4, 3, 1, 1]], None, "1x3x8x8, weight 4x3x1x1"),
+        (
+            "aten::_scaled_dot_product_flash_attention",
+            [[8, 12, 1, 64], [8, 12, 512, 64], [8, 12, 512, 64]],
+            ["", "", "", "", "True"],
+            "8x12x1x64, 512 keys, causal",
+        ),
+        ("aten::convolution", [["<img>"], []], None, ""),
+        ("aten::convolution", None, None, ""),
+    ],
+)
+def test_sizes_in_words(name: str, dims: object, concrete: object, text: str) -> None:
+    assert argument_sizes(name, dims, concrete) == text
+
+
+def test_modules_are_a_tree_with_the_time_of_their_callees() -> None:
+    def work(machine: Machine) -> None:
+        with machine.python("nn.Module: Net_0"):
+            run(machine, "aten::embedding", 10, "embedding")
+            for number in range(2):
+                with machine.python(f"nn.Module: Block_{number}"):
+                    machine.idle(1)
+                    with machine.python("nn.Module: Linear_0"):
+                        run(machine, "aten::mm", 100, GEMM, **SQUARE)
+                    machine.idle(1)
+        run(machine, "aten::add", 50, "elsewhere")
+
+    rows = module_tree(facts_of_steps(work))
+    assert [row.name for row in rows] == ["Net_0", "Block_0", "Linear_0", "Block_1", "Linear_0"]
+    assert [row.parent for row in rows] == [-1, 0, 1, 0, 3]
+    assert [row.forward_us_per_step for row in rows] == pytest.approx([210, 100, 100, 100, 100])
+    assert [row.own_us_per_step for row in rows] == pytest.approx([10, 0, 100, 0, 100])
+    assert {row.backward_us_per_step for row in rows} == {0}
+    assert {row.calls_per_step for row in rows} == {1}
+    assert all(row.host_us_per_step for row in rows)
+
+
+def test_a_trace_without_modules_has_no_tree() -> None:
+    assert module_tree(facts_of_steps(lambda machine: run(machine, "aten::add", 50, "add"))) == []

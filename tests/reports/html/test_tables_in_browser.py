@@ -1,0 +1,131 @@
+"""Tables of the report in a browser: what the reader chose stays in the address, tables are copied, rows are found."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+
+import pytest
+import sample
+from msgspec.structs import replace
+
+CLIPBOARD = ["clipboard-read", "clipboard-write"]
+ROWS = "#kernels-table tbody tr:visible"
+
+
+def copied(page, table: str, kind: str) -> str:
+    page.locator(f"[data-table={table}][data-as={kind}]").click()
+    page.wait_for_selector(f"[data-table={table}][data-as={kind}]:text-is('Copied')")
+    return page.evaluate("navigator.clipboard.readText()")
+
+
+def test_sorting_and_filters_are_kept_in_the_address(open_report) -> None:
+    page = open_report(sample.rich(), static=True)
+    page.click("#gemms-table th:nth-child(3) button")
+    page.fill("#kernels-filter", "vit.py")
+    page.select_option("[data-fix-filter=effort]", "1 line")
+    again = page.context.new_page()
+    again.goto(page.url)
+    assert again.get_attribute("#gemms-table th:nth-child(3)", "aria-sort") == "descending"
+    assert again.locator(ROWS).count() == 2
+    assert again.locator(".fixes > li:visible").count() == 2
+    page.fill("#kernels-filter", "")
+    page.click("#fixes ~ .fixes a[href='#DL001']")
+    assert page.url.partition("#")[2].startswith("DL001?")
+    assert "kernels-filter" not in page.url
+
+
+@pytest.mark.parametrize(
+    "fragment", ["#?gemms-table.sort=99d&fixes.risk=nothing", "#%%%?x", "#kernels?gemms-table.sort=d"]
+)
+def test_an_address_that_cannot_be_is_ignored(open_report, fragment: str) -> None:
+    page = open_report(sample.rich(), static=True, fragment=fragment)
+    assert page.locator(".fixes > li:visible").count() == 6
+
+
+def test_a_filter_without_a_match_says_so(open_report) -> None:
+    page = open_report(sample.rich(), static=True)
+    page.fill("#kernels-filter", "<img src=x>")
+    assert page.inner_text(ROWS) == "No row contains “<img src=x>”."
+    assert page.inner_text("#kernels-count") == "0 of 5 shown"
+    page.fill("#kernels-filter", "")
+    assert page.locator(ROWS).count() == 5
+
+
+def test_fixes_are_filtered_by_family_effort_and_risk(open_report) -> None:
+    page = open_report(sample.rich(), static=True)
+    page.select_option("[data-fix-filter=family]", "input")
+    assert page.locator(".fixes > li:visible").count() == 2
+    page.select_option("[data-fix-filter=risk]", "More locked RAM")
+    assert page.locator(".fixes > li:visible").count() == 1
+    assert page.inner_text("#fixes-count") == "1 of 6 shown"
+    page.select_option("[data-fix-filter=effort]", "1 line")
+    assert page.inner_text("#fixes-count") == "No fix matches all of these."
+
+
+def test_a_table_is_copied_as_it_is_shown(open_report) -> None:
+    rich = sample.rich()
+    page = open_report(rich, static=True, permissions=CLIPBOARD)
+    rows = list(csv.reader(io.StringIO(copied(page, "kernels-table", "csv"))))
+    assert rows[0][:3] == ["Kernel", "ms per step", "Of GPU"]
+    assert [row[0] for row in rows[1:]] == [kernel.name for kernel in rich.kernels]
+    assert rows[3][rows[0].index("Calls")] == "1202"
+    page.fill("#kernels-filter", "fmha")
+    lines = copied(page, "kernels-table", "markdown").splitlines()
+    assert len(lines) == 3
+    assert lines[1].startswith("| --- | --- |")
+    assert lines[2].startswith("| fmha\\_cutlassF\\_f32")
+
+
+def test_a_copied_name_runs_in_no_spreadsheet(open_report) -> None:
+    rich = sample.rich()
+    names = ["=cmd|' /C calc'!A0", "+1+1", "-2+3", "@SUM(A1)"]
+    kernels = [replace(rich.kernels[0], name=name, location=None) for name in names]
+    page = open_report(replace(rich, kernels=kernels), static=True, permissions=CLIPBOARD)
+    rows = list(csv.reader(io.StringIO(copied(page, "kernels-table", "csv"))))
+    assert [row[0][0] for row in rows[1:]] == ["'"] * len(names)
+
+
+def test_evidence_leads_to_the_row_that_it_sums(open_report) -> None:
+    page = open_report(sample.rich(), static=True)
+    page.evaluate("document.querySelector('#TC002').open = true")
+    page.click("#TC002 a[href='#kernels-2']")
+    assert "linked" in (page.get_attribute("#kernels-2", "class") or "")
+    assert page.locator("#kernels-2").is_visible()
+    part = page.locator("#DL001 .estimate a")
+    assert part.get_attribute("href") == "#part-data_loading"
+    back = page.locator("#part-data_loading a")
+    assert back.get_attribute("href") == "#DL001"
+
+
+def test_a_link_opens_the_closed_section_around_it(open_report) -> None:
+    page = open_report(sample.rich(), static=True, fragment="#ops")
+    assert page.locator("#ops-table").is_visible()
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_the_first_column_stays_when_a_table_scrolls(open_report, width: int) -> None:
+    page = open_report(sample.rich(), width=width, static=True)
+    box = page.locator(".table-box:has(#kernels-table)")
+    scroll = box.locator(".scroll")
+    before = page.locator("#kernels-1 td:first-child").bounding_box()
+    assert scroll.evaluate("box => box.scrollWidth > box.clientWidth") == ("more-right" in box.get_attribute("class"))
+    scroll.evaluate("box => { box.scrollLeft = box.scrollWidth; box.dispatchEvent(new Event('scroll')) }")
+    assert page.locator("#kernels-1 td:first-child").bounding_box()["x"] == before["x"]
+    assert "more-right" not in box.get_attribute("class")
+
+
+def test_kind_and_tensor_cores_are_seen_without_scrolling(open_report) -> None:
+    page = open_report(sample.rich(), static=True)
+    edge = page.evaluate("document.querySelector('#kernels-table').closest('.scroll').getBoundingClientRect().right")
+    for name in ("Kind", "Tensor Cores"):
+        box = page.locator(f"#kernels-table th:has-text('{name}')").bounding_box()
+        assert box["x"] + box["width"] <= edge
+
+
+@pytest.mark.parametrize("build", [sample.rich, sample.cpu_only, sample.limited, sample.stress])
+def test_print_fits_six_pages(open_report, build) -> None:
+    page = open_report(build(), static=True)
+    pages = re.findall(rb"/Type\s*/Page\b(?!s)", page.pdf(format="A4", prefer_css_page_size=True))
+    assert 1 <= len(pages) <= 6

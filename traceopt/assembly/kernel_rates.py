@@ -1,0 +1,110 @@
+"""What each kernel reaches: FLOP/s or bytes/s, and the part of the device's peak that limits it (the roofline).
+
+A kernel has a rate if it is the only one that its operator launched for the work, so that the operator's FLOP or bytes
+are its own. A convolution's backward pass launches one kernel per gradient, and the gradients cost the same.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any, Literal
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+from msgspec import Struct
+
+from traceopt.analyzer.arrays.grouping import group_rows
+from traceopt.analyzer.facts import Facts
+from traceopt.analyzer.tables.schema import MEMCPY
+from traceopt.analyzer.vocabulary.byte_formulas import least_bytes
+
+ENOUGH = 0.9  # of a kernel's time must have known FLOP or bytes
+F8 = npt.NDArray[np.float64]
+
+
+class Rate(Struct, frozen=True):
+    """`peak_share` is the part of the peak of `limit`; above 1 the data came from the cache. None: unknown."""
+
+    tflops: float | None
+    gb_per_s: float | None
+    peak_share: float | None
+    limit: Literal["compute", "memory"] | None
+
+
+class KernelRates(Struct, frozen=True, dict=True):
+    """FLOP and bytes of each row of the device's work; NaN where they are unknown."""
+
+    facts: Facts
+
+    def of(self, rows: npt.NDArray[np.integer]) -> Rate:
+        """The rate over some rows of the device's work, which have the same kernel name."""
+        flops, moved = self._per_us(self._flops, rows), self._per_us(self._bytes, rows)
+        tflops = None if flops is None else flops / 1e6
+        gb_per_s = None if moved is None else moved / 1e3
+        accelerator = self.facts.device.accelerator
+        shares: list[tuple[float, Literal["compute", "memory"]]] = []
+        if accelerator is not None and tflops is not None:
+            dtype = self.facts.flops.dtype_of(int(rows[self.facts.gpu.work.duration[rows].argmax()]))
+            peak = accelerator.peak(dtype) if dtype else None
+            shares += [(tflops / peak, "compute")] if peak else []
+        if accelerator is not None and gb_per_s is not None and accelerator.hbm_gb_per_s:
+            shares.append((gb_per_s / accelerator.hbm_gb_per_s, "memory"))
+        share, limit = max(shares, default=(None, None))
+        return Rate(tflops, gb_per_s, share, limit)
+
+    def _per_us(self, amount: F8, rows: npt.NDArray[np.integer]) -> float | None:
+        duration = self.facts.gpu.work.duration[rows]
+        known = ~np.isnan(amount[rows])
+        time_ns = int(duration[known].sum())
+        if not time_ns or time_ns < ENOUGH * int(duration.sum()):
+            return None
+        return float(amount[rows][known].sum()) / (time_ns / 1e3)
+
+    @cached_property
+    def _flops(self) -> F8:
+        facts = self.facts
+        owner, counted = facts.flops.owner, facts.flops.counted
+        out = np.full(len(owner), np.nan)
+        mine = np.flatnonzero(facts.tensor_core_work.eligible & (owner >= 0))
+        if len(mine):
+            kernels = np.bincount(owner[mine], minlength=len(counted.slices))
+            whole = kernels[owner[mine]] == counted.products[owner[mine]]
+            mine = mine[whole]
+            out[mine] = counted.executed[owner[mine]] / counted.products[owner[mine]]
+        return out
+
+    @cached_property
+    def _bytes(self) -> F8:
+        facts = self.facts
+        work = facts.gpu.work
+        out = np.where((work.kind == MEMCPY) & (work.bytes > 0), work.bytes, np.nan)
+        op = facts.links.op[facts.gpu.rows]
+        mine = np.flatnonzero(facts.gpu.is_kernel & (op >= 0))
+        if len(mine):
+            alone = np.bincount(op[mine], minlength=len(facts.trace.ops))[op[mine]] == 1
+            mine = mine[alone]
+            out[mine] = self._of_operators(op[mine])
+        return out
+
+    def _of_operators(self, rows: npt.NDArray[np.integer]) -> F8:
+        """Least bytes of operators: rows of trace.ops."""
+        trace, ops = self.facts.trace, self.facts.trace.ops
+        if not len(rows):
+            return np.empty(0)
+        first, group = group_rows(ops.name[rows], ops.dims[rows], ops.types[rows])
+        columns = (column[rows[first]].tolist() for column in (ops.name, ops.dims, ops.types))
+        found = [
+            least_bytes(trace.names[name], _json(trace.texts[dims]), _json(trace.texts[types]))
+            if dims >= 0 and types >= 0
+            else None
+            for name, dims, types in zip(*columns, strict=True)
+        ]
+        return np.array([np.nan if one is None else one for one in found])[group]
+
+
+def _json(text: str) -> Any:
+    try:
+        return msgspec.json.decode(text)
+    except msgspec.DecodeError:
+        return None

@@ -1,0 +1,119 @@
+"""The nn.Modules of the model as a tree: calls, GPU time of forward and backward, host time of the forward."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from traceopt.analyzer.arrays.grouping import group_rows
+from traceopt.analyzer.facts import Facts
+from traceopt.analyzer.tables.schema import I8
+from traceopt.analyzer.timeline.call_tree import PYTHON
+from traceopt.analyzer.vocabulary.python_frames import MODULE_FRAME
+from traceopt.result.rounding import rate, us
+from traceopt.result.rows import ModuleRow
+
+MAX_ROWS = 300
+MAX_DEPTH = 60
+_NONE = -1
+
+
+def module_tree(facts: Facts) -> list[ModuleRow]:
+    """Callers come before callees, siblings by time. At most MAX_ROWS rows: those with the most time."""
+    slices, steps = facts.slices, facts.steps
+    named = facts.regions.named(lambda name: name.startswith(MODULE_FRAME), PYTHON)
+    if not named.any():
+        return []
+    rows = np.flatnonzero(named & steps.host_window.contains(slices.start))
+    around = np.where(slices.parent[rows] >= 0, slices.nearest(named)[slices.parent[rows]], _NONE)
+    node_of, parent, name = _nodes(slices.name, rows, around, len(slices))
+    count = len(parent)
+    here = node_of[rows]
+    known = here >= 0
+    calls = np.bincount(here[known], minlength=count)
+    host = np.bincount(here[known], weights=(slices.end[rows] - slices.start[rows])[known], minlength=count)
+    own = _gpu_time(facts, named, node_of, count) if facts.has_gpu else None
+    totals = None if own is None else [_with_callees(part, parent) for part in own]
+    weight = host if totals is None else totals[0] + totals[1]
+    place = _in_order(parent, weight)
+    return [
+        ModuleRow(
+            name=facts.trace.names[name[node]].removeprefix(MODULE_FRAME),
+            parent=place[int(parent[node])] if parent[node] >= 0 else _NONE,
+            calls_per_step=rate(calls[node] / steps.count),
+            forward_us_per_step=None if totals is None else us(totals[0][node] / steps.count),
+            backward_us_per_step=None if totals is None else us(totals[1][node] / steps.count),
+            own_us_per_step=None if own is None else us((own[0][node] + own[1][node]) / steps.count),
+            host_us_per_step=us(host[node] / steps.count) if facts.frames_recorded_with_times else None,
+        )
+        for node in place
+    ]
+
+
+def _nodes(
+    names: npt.NDArray[np.int32], rows: npt.NDArray[np.intp], around: npt.NDArray[np.integer], slices: int
+) -> tuple[I8, I8, I8]:
+    """Calls of the same modules from the root down are one node: the node of each slice (-1: none), and the parent and
+    the name of each node. Parents come first.
+    """
+    node_of = np.full(slices + 1, _NONE)  # the last is that of no slice
+    inside = np.zeros(slices + 1, bool)
+    inside[rows] = True
+    level = np.flatnonzero(~inside[around])
+    waiting = np.flatnonzero(inside[around])
+    parents, called = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
+    count = 0
+    for _ in range(MAX_DEPTH):
+        if not len(level):
+            break
+        above = node_of[around[level]]
+        first, group = group_rows(above, names[rows[level]])
+        node_of[rows[level]] = count + group
+        parents.append(above[first])
+        called.append(names[rows[level[first]]].astype(np.int64))
+        count += len(first)
+        reached = node_of[around[waiting]] >= 0
+        level, waiting = waiting[reached], waiting[~reached]
+    return node_of, np.concatenate(parents), np.concatenate(called)
+
+
+def _gpu_time(facts: Facts, named: npt.NDArray[np.bool_], node_of: I8, count: int) -> tuple[I8, I8]:
+    """GPU time of each node without its callees, in the forward and in the backward pass, ns. Work counts for the step
+    that launched it.
+    """
+    gpu, slices = facts.gpu, facts.slices
+    launch = facts.links.launch_slice[gpu.rows]
+    forward = slices.ancestor(launch, named)
+    backward = np.full(len(launch), _NONE)
+    rest = np.flatnonzero((forward < 0) & (launch >= 0))
+    backward[rest] = slices.ancestor(facts.call_sites.forward_of(launch[rest]), named)
+    times = []
+    for module in (forward, backward):
+        node = node_of[module]
+        mine = node >= 0
+        time = np.bincount(node[mine], weights=gpu.work.duration[mine], minlength=count)
+        times.append(time.astype(np.int64))
+    return times[0], times[1]
+
+
+def _with_callees(own: I8, parent: I8) -> I8:
+    total = own.copy()
+    for node in range(len(parent) - 1, -1, -1):  # callees come after their callers
+        if parent[node] >= 0:
+            total[parent[node]] += total[node]
+    return total
+
+
+def _in_order(parent: I8, weight: npt.NDArray[np.number]) -> dict[int, int]:
+    """The shown nodes, each with its row: callers before callees, siblings by weight."""
+    kept = set(np.argsort(-weight, kind="stable")[:MAX_ROWS].tolist())
+    children: dict[int, list[int]] = {}
+    for node in sorted(kept, key=lambda node: -weight[node]):
+        children.setdefault(int(parent[node]), []).append(node)
+    order: dict[int, int] = {}
+    waiting = children.get(_NONE, [])[::-1]
+    while waiting:
+        node = waiting.pop()
+        order[node] = len(order)
+        waiting += children.get(node, [])[::-1]
+    return order
