@@ -327,7 +327,7 @@ def _kernels() -> list[Kernel]:
         ),
         Kernel(
             add, "elementwise", 1202, 9_600, 7.987, 0.023, None, "aten::add_", None,
-            gb_per_s=2_810.0, peak_share=0.84, limit="memory", label="vectorized_elementwise_kernel<4, CUDAFunctor_add>",
+            gb_per_s=2_810.0, peak_share=0.84, limit="memory", label="elementwise_kernel<4, CUDAFunctor_add>",
         ),
         Kernel("fmha_cutlassF_f32_aligned_64x64_rf_sm80", "attention", 12, 1_500, 125.0, 0.004, True, None, vit),
         Kernel("Memset (Device)", "memset", 2.5, 4, 1.6, 0.00001, None, "aten::zero_", None),
