@@ -17,7 +17,7 @@ from traceopt.analyzer.timeline.device import TraceDevice
 from traceopt.analyzer.timeline.gpu_work import GpuWork
 from traceopt.analyzer.timeline.launch_links import LaunchLinks
 from traceopt.analyzer.timeline.regions import Regions
-from traceopt.analyzer.vocabulary.flop_formulas import OpFlops, convolution_output, is_counted, op_flops
+from traceopt.analyzer.vocabulary.formulas.flop_formulas import OpFlops, convolution_output, is_counted, op_flops
 from traceopt.analyzer.work.tensor_core_work import TensorCoreWork
 
 ENOUGH = 0.9  # of the product time must be known; with less, a share of the peak would be a guess

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from traceopt.analyzer.facts import Facts
-from traceopt.analyzer.vocabulary.flop_formulas import argument_sizes
+from traceopt.analyzer.vocabulary.formulas.flop_formulas import argument_sizes
 from traceopt.assembly import tables
 from traceopt.assembly.module_tree import module_tree
 from traceopt.assembly.shaped_operators import shaped_operators

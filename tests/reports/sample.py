@@ -669,6 +669,7 @@ def stress() -> Result:
         replace(
             base.kernels[2],
             name=functor.replace("{0}", words[index % 8]).replace("{1}", str(index)),
+            label="",
             us_per_step=round(chance.uniform(1, 9_000), 3),
             mean_us=round(chance.uniform(1, 900), 3),
             location=Location(f"package/models/block_{index % 40}.py", index),

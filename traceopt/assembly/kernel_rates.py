@@ -17,7 +17,7 @@ from msgspec import Struct
 from traceopt.analyzer.arrays.grouping import group_rows
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.tables.schema import MEMCPY
-from traceopt.analyzer.vocabulary.byte_formulas import least_bytes
+from traceopt.analyzer.vocabulary.formulas.byte_formulas import least_bytes
 
 ENOUGH = 0.9  # of a kernel's time must have known FLOP or bytes
 F8 = npt.NDArray[np.float64]

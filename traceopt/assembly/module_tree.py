@@ -97,7 +97,7 @@ def _gpu_time(facts: Facts, named: npt.NDArray[np.bool_], node_of: I8, count: in
 
 
 def _with_callees(own: I8, parent: I8) -> I8:
-    total = own.copy()
+    total: I8 = own.copy()
     for node in range(len(parent) - 1, -1, -1):  # callees come after their callers
         if parent[node] >= 0:
             total[parent[node]] += total[node]

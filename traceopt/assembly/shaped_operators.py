@@ -7,7 +7,7 @@ import numpy as np
 
 from traceopt.analyzer.arrays.grouping import group_rows, split
 from traceopt.analyzer.facts import Facts
-from traceopt.analyzer.vocabulary.flop_formulas import argument_sizes
+from traceopt.analyzer.vocabulary.formulas.flop_formulas import argument_sizes
 from traceopt.analyzer.vocabulary.gemm_ops import is_gemm
 from traceopt.result.rounding import rate, us
 from traceopt.result.rows import ShapedOperator

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from traceopt.analyzer.vocabulary.byte_formulas import least_bytes
+from traceopt.analyzer.vocabulary.formulas.byte_formulas import least_bytes
 
 
 @pytest.mark.parametrize(

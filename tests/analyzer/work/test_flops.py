@@ -9,7 +9,7 @@ import pytest
 from fixtures.real_traces import TRACES
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.reading.trace_reader import read_trace
-from traceopt.analyzer.vocabulary.flop_formulas import op_flops
+from traceopt.analyzer.vocabulary.formulas.flop_formulas import op_flops
 from traceopt.testing.events import Json, annotation, document, kernel, op, python, read, runtime
 
 if TYPE_CHECKING:

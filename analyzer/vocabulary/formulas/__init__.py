@@ -1,0 +1,1 @@
+"""FLOP and bytes of one call of an operator, from its shapes."""
