@@ -64,6 +64,7 @@ RANK_ROWS = 64
 FOLDED_ROWS = 15  # rows visible at first, and in print; a click shows the rest
 FILE_ROWS = 16
 EVIDENCE_ROWS = 20
+LEAST_PART_US = 1  # shorter parts of the step have no row
 _SHOWN_ROWS = {
     "gemms": GEMM_ROWS,
     "kernels": TABLE_ROWS,
@@ -229,6 +230,7 @@ def environment() -> jinja2.Environment:
         NOT_RECORDED=quantities.NOT_RECORDED,
         MOST_ROWS=rank_chart.MOST_ROWS,
         MODULE_ROWS=MODULE_ROWS,
+        LEAST_PART_US=LEAST_PART_US,
         cards_of_part=evidence_links.cards_of_part,
         numbers_of=plan_numbers.row_numbers,
         step_before=plan_numbers.step_before,

@@ -60,6 +60,9 @@ def test_rates_of_a_generated_training(example: GetExample) -> None:
     assert softmax.limit == "memory"
     assert softmax.tflops is None
     assert softmax.peak_share == pytest.approx((softmax.gb_per_s or 0) / 1555, rel=1e-5)
+    copy = next(kernel for kernel in kernels if kernel.name.startswith("Memcpy HtoD"))
+    assert copy.gb_per_s is not None
+    assert copy.peak_share is None  # the bus is its limit, not the memory
     optimizer = next(kernel for kernel in kernels if kernel.op == "aten::_fused_adamw_")
     assert (optimizer.tflops, optimizer.gb_per_s, optimizer.peak_share, optimizer.limit) == (None,) * 4
 

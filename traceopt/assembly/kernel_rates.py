@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from traceopt.analyzer.arrays.grouping import group_rows
 from traceopt.analyzer.facts import Facts
-from traceopt.analyzer.tables.schema import MEMCPY
+from traceopt.analyzer.tables.schema import KERNEL, MEMCPY
 from traceopt.analyzer.vocabulary.formulas.byte_formulas import least_bytes
 
 ENOUGH = 0.9  # of a kernel's time must have known FLOP or bytes
@@ -48,7 +48,8 @@ class KernelRates(Struct, frozen=True, dict=True):
             dtype = self.facts.flops.dtype_of(int(rows[self.facts.gpu.work.duration[rows].argmax()]))
             peak = accelerator.peak(dtype) if dtype else None
             shares += [(tflops / peak, "compute")] if peak else []
-        if accelerator is not None and gb_per_s is not None and accelerator.hbm_gb_per_s:
+        on_device = bool((self.facts.gpu.work.kind[rows] == KERNEL).all())  # copies are limited by the bus as well
+        if accelerator is not None and gb_per_s is not None and accelerator.hbm_gb_per_s and on_device:
             shares.append((gb_per_s / accelerator.hbm_gb_per_s, "memory"))
         share, limit = max(shares, default=(None, None))
         return Rate(tflops, gb_per_s, share, limit)

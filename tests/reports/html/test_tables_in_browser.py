@@ -32,7 +32,7 @@ def test_sorting_and_filters_are_kept_in_the_address(open_report) -> None:
     assert again.locator(".fixes > li:visible").count() == 2
     page.fill("#kernels-filter", "")
     page.click("#fixes ~ .fixes a[href='#DL001']")
-    assert page.url.partition("#")[2].startswith("DL001?")
+    page.wait_for_function("location.hash.startsWith('#DL001?')")
     assert "kernels-filter" not in page.url
 
 
@@ -129,3 +129,31 @@ def test_print_fits_six_pages(open_report, build) -> None:
     page = open_report(build(), static=True)
     pages = re.findall(rb"/Type\s*/Page\b(?!s)", page.pdf(format="A4", prefer_css_page_size=True))
     assert 1 <= len(pages) <= 6
+
+
+def test_modules_of_an_inference_have_no_backward(open_report) -> None:
+    rich = sample.rich()
+    page = open_report(rich, static=True)
+    assert "Backward GPU ms" in page.inner_text("#modules-table thead")
+    forward = [replace(module, backward_us_per_step=0.0) for module in rich.modules]
+    page = open_report(replace(rich, modules=forward), static=True)
+    assert "Backward GPU ms" not in page.inner_text("#modules-table thead")
+    assert page.locator("#modules-table tbody tr:visible").count() == 3
+
+
+def test_a_part_of_next_to_no_time_has_no_row(open_report) -> None:
+    rich = sample.rich()
+    tiny = replace(rich.breakdown[3], us_per_step=0.011)
+    page = open_report(replace(rich, breakdown=[*rich.breakdown[:3], tiny, *rich.breakdown[4:]]), static=True)
+    assert page.locator("#part-host_sync").count() == 1
+    assert page.locator("#part-untraced").count() == 0
+
+
+def test_columns_without_a_value_are_left_out(open_report) -> None:
+    rich = sample.rich()
+    bare = [
+        replace(kernel, tflops=None, gb_per_s=None, peak_share=None, limit=None, op=None) for kernel in rich.kernels
+    ]
+    head = open_report(replace(rich, kernels=bare), static=True).inner_text("#kernels-table thead")
+    assert "Calls" in head
+    assert not any(name in head for name in ("Of peak", "TFLOP/s", "GB/s", "Operator"))
