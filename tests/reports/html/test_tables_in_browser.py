@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import re
+from itertools import pairwise
 
 import pytest
 import sample
@@ -157,3 +158,13 @@ def test_columns_without_a_value_are_left_out(open_report) -> None:
     head = open_report(replace(rich, kernels=bare), static=True).inner_text("#kernels-table thead")
     assert "Calls" in head
     assert not any(name in head for name in ("Of peak", "TFLOP/s", "GB/s", "Operator"))
+
+
+def test_the_numbers_of_a_fix_stay_apart_on_a_phone(open_report) -> None:
+    page = open_report(sample.rich(), width=390, static=True)
+    boxes = [part.bounding_box() for part in page.locator("#DL001 summary .saving > *").all()]
+    assert len(boxes) == 3
+    for one, other in pairwise(boxes):
+        assert one["x"] + one["width"] + 4 <= other["x"] or one["y"] + one["height"] <= other["y"] + 1
+    card = page.locator("#DL001").bounding_box()
+    assert all(box["x"] + box["width"] <= card["x"] + card["width"] for box in boxes)
