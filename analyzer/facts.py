@@ -556,7 +556,7 @@ class Facts(Struct, frozen=True, dict=True):
     @cached_property
     def graph_origins(self) -> GraphOrigins:
         """The work that CUDA graphs replay, and the operators and lines that captured it."""
-        return find_graph_origins(self.trace, self.slices, self.links)
+        return find_graph_origins(self.trace, self.slices, self.links, self.compilation)
 
     @cached_property
     def compilation(self) -> Compilation | None:

@@ -3,7 +3,8 @@
 A replay is one call, so all of its kernels seem to belong to that line. Their operators and lines are those of the
 capture, if it is in the same trace: its launches and the work of a replay are the same nodes in the same order. Work of
 a replay is in that order by node id, or by time if the graph runs on one stream. Annotations of PyTorch
-(`torch.cuda.graph(enable_annotations=True)`) name the kernels without a capture.
+(`torch.cuda.graph(enable_annotations=True)`) name the kernels without a capture, and so does a log of torch.compile for
+the kernels that Inductor generated.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from msgspec import DecodeError, Struct
 from msgspec.json import decode
 
 from traceopt.analyzer.cuda_graphs.captures import Capture, find_captures
+from traceopt.analyzer.tables.compilation import Compilation
 from traceopt.analyzer.tables.schema import I4, I8, Mask
 from traceopt.analyzer.tables.trace import Trace
 from traceopt.analyzer.timeline.call_tree import OP, Slices
@@ -30,7 +32,7 @@ class GraphOrigins(Struct, frozen=True):
 
     `replayed`: a launch of a graph runs this work. `launch_slice`: the call that captured it, a row of Slices, and
     `op_slice` the operator around that call; -1: unknown. `annotation`: the text of PyTorch's annotation, a code into
-    `annotations`; -1: none.
+    `annotations`; -1: none. `compiled`: the log of torch.compile knows the kernel by its name.
     """
 
     replayed: Mask
@@ -38,14 +40,17 @@ class GraphOrigins(Struct, frozen=True):
     op_slice: I4
     annotation: I4
     annotations: tuple[str, ...]
+    compiled: Mask
 
     @property
     def known(self) -> Mask:
         """Replayed work with an operator of its own."""
-        return np.asarray(self.replayed & ((self.op_slice >= 0) | (self.annotation >= 0)))
+        return np.asarray(self.replayed & ((self.op_slice >= 0) | (self.annotation >= 0) | self.compiled))
 
 
-def find_graph_origins(trace: Trace, slices: Slices, links: LaunchLinks) -> GraphOrigins:
+def find_graph_origins(
+    trace: Trace, slices: Slices, links: LaunchLinks, compilation: Compilation | None
+) -> GraphOrigins:
     graph_call = np.array([op_names.is_graph_launch(name) for name in trace.names] or [False])
     replayed = links.launch >= 0
     replayed[replayed] = graph_call[trace.runtime.name[links.launch[replayed]]]
@@ -54,9 +59,10 @@ def find_graph_origins(trace: Trace, slices: Slices, links: LaunchLinks) -> Grap
     if captures:
         _join(trace, slices, captures, list(_executions(trace, links, replayed)), launch_slice)
     annotation, annotations = _annotations(trace, replayed)
-    return GraphOrigins(
-        replayed, launch_slice, slices.ancestor(launch_slice, slices.kind == OP), annotation, annotations
-    )
+    kernels = compilation.kernels if compilation is not None else {}
+    compiled = np.array([name in kernels for name in trace.names] or [False])[trace.gpu.name] & replayed
+    op_slice = slices.ancestor(launch_slice, slices.kind == OP)
+    return GraphOrigins(replayed, launch_slice, op_slice, annotation, annotations, compiled)
 
 
 def _executions(trace: Trace, links: LaunchLinks, replayed: Mask) -> Iterator[I8]:

@@ -103,6 +103,13 @@ class Fallback(Struct, frozen=True):
     guard: GuardText | None
 
 
+class KernelSource(Struct, frozen=True):
+    """The operators that Inductor fused into a kernel ("aten.silu, aten.mul"), and a line. None: unknown."""
+
+    operators: str | None
+    site: CallSite | None
+
+
 class GraphSkip(Struct, frozen=True):
     """Compiled code that Inductor does not replay as a CUDA graph, and why; `site` is the line of the cause."""
 
@@ -116,6 +123,7 @@ class Compilation(Struct, frozen=True, dict=True):
 
     `graph_recordings` counts recorded CUDA graphs, `graph_rerecordings` those of compiled code that had one before;
     None if unknown. `missing` counts compilations that were not recorded one by one. `processes` were recorded.
+    `kernels` are Inductor's by name, without names that stand for different operators.
     """
 
     source: Source
@@ -127,6 +135,7 @@ class Compilation(Struct, frozen=True, dict=True):
     graph_rerecordings: int | None = None
     missing: int = 0
     processes: int = 1
+    kernels: dict[str, KernelSource] = {}
 
     @cached_property
     def total_ns(self) -> int | None:

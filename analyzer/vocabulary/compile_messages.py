@@ -88,7 +88,7 @@ def parse_break(text: str) -> tuple[BreakText, CallSite | None]:
     """A message about a graph break (the artifact `dynamo_graph_break_reason`): its reason and its line."""
     text = text[:MOST_TEXT]
     reason, place, traceback = _REASON.search(text), _BREAK_AT.search(text), _TRACEBACK.search(text)
-    site = user_site(_frames(traceback["frames"])) if traceback is not None else None
+    site = user_site(stack_frames(traceback["frames"])) if traceback is not None else None
     if site is None and place is not None:
         site = parse_frame(f"{place['file']}({place['line'][:9]}): ?")
     return parse_reason(reason["text"] if reason is not None else text), site
@@ -102,7 +102,7 @@ def parse_guard(text: str, file: str | None = None) -> GuardText:
     text, _, hint = text.partition("(HINT: ")
     place = _GUARD_PLACE.search(text)
     guard = one_line(text.partition("  #")[0])
-    frames = _frames(stack["frames"]) if stack is not None else []
+    frames = stack_frames(stack["frames"]) if stack is not None else []
     if not frames and place is not None and file is not None and _same_end(file, place["file"]):
         frames = [(file, int(place["line"]), place["function"])]
     known = [(file if file is not None and _same_end(file, one[0]) else one[0], *one[1:]) for one in frames]
@@ -115,7 +115,7 @@ def parse_skip(text: str) -> tuple[str, CallSite | None]:
     """Why CUDA graphs were skipped, and the line that torch found."""
     text = text[:MOST_TEXT].strip()
     reason = re.sub(r"^skipping cudagraphs? due to ", "", one_line(text.partition("Found from")[0]), flags=re.I)
-    return reason.rstrip(". ") or "unknown reason", user_site(_frames(text))
+    return reason.rstrip(". ") or "unknown reason", user_site(stack_frames(text))
 
 
 def user_site(frames: Sequence[tuple[str, int, str]]) -> CallSite | None:
@@ -148,6 +148,7 @@ def _same_end(a: str, b: str) -> bool:
     return a.endswith(b) or b.endswith(a)
 
 
-def _frames(text: str) -> list[tuple[str, int, str]]:
+def stack_frames(text: str) -> list[tuple[str, int, str]]:
+    """File, line and function of each frame of a printed stack, outermost first."""
     found: list[Any] = [(one["file"], int(one["line"]), one["function"]) for one in _FRAME.finditer(text)]
     return found

@@ -23,7 +23,12 @@ NO_STEP = "Not available: the trace has no complete step. Call prof.step() once 
 _RECORD_STACKS = "Unknown line: record with with_stack=True."
 
 
-VIA_GRAPH = {"capture": "via graph", "annotation": "via graph, annotated", "replay": "graph replay"}
+VIA_GRAPH = {
+    "capture": "via graph",
+    "annotation": "via graph, annotated",
+    "compile_log": "via graph, from the compile log",
+    "replay": "graph replay",
+}
 _GRAPHS_WORTH_A_WORD = 0.01  # of the GPU's time
 
 
@@ -34,12 +39,13 @@ def graph_operators(result: Result) -> str | None:
         return None
     said = f"CUDA graphs launch {percent(share)} of this work."
     if known > 1 - _GRAPHS_WORTH_A_WORD:
-        return f"{said} Their operators and lines are those of the capture."
+        return f"{said} Their operators are those of the capture."
     unknown = "For the rest" if known > _GRAPHS_WORTH_A_WORD else "For it"
     return (
         f"{said} {unknown}, only the line of the replay is known: record the capture in the same trace (start the "
         "profiler before the first call), or capture with torch.cuda.graph(graph, enable_annotations=True) and merge "
-        "the annotations with torch.cuda._annotate_cuda_graph_trace."
+        "the annotations with torch.cuda._annotate_cuda_graph_trace. For kernels of torch.compile, a log of the same "
+        "run names operators and lines (TORCH_TRACE=folder INDUCTOR_PROVENANCE=1)."
     )
 
 

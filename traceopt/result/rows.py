@@ -25,6 +25,7 @@ STREAM_COLUMNS = (
 )
 
 
+ViaGraph = Literal["capture", "annotation", "compile_log", "replay"]
 LaneKind = Literal["activity", "thread", "stream"]
 
 
@@ -127,10 +128,11 @@ class Kernel(Struct, frozen=True):
     op: Annotated[str | None, note("operator that launched the longest call")]
     location: Annotated[Location | None, note("line of the user's code that launched the longest call")]
     via_graph: Annotated[
-        Literal["capture", "annotation", "replay"] | None,
+        ViaGraph | None,
         note(
-            "a CUDA graph launched the longest call. capture: operator and line captured it; annotation: "
-            "`op` is PyTorch's annotation; replay: operator and line are those of the replay. null: no graph"
+            "how `op` and the line are known if a CUDA graph launched the longest call. capture: they captured it; "
+            "annotation: PyTorch's annotation; compile_log: torch.compile's log; replay: those of the replay. null: no "
+            "graph"
         ),
     ] = None
     tflops: Annotated[

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from msgspec import DecodeError
 from msgspec.json import decode
 
+from traceopt.analyzer.companions.compile_log.kernel_sources import STACKS, KernelSources
 from traceopt.analyzer.companions.compile_log.log_records import LogRecord, RecordReader
 from traceopt.analyzer.reading.limits import TooLargeError
 from traceopt.analyzer.reading.sources import TraceSource
@@ -51,6 +52,7 @@ def read(files: Sequence[TraceSource], warnings: list[str]) -> Compilation:
         graph_recordings=recordings,
         graph_rerecordings=recordings - sum(len(log.recordings) for log in logs),
         processes=len(logs),
+        kernels={name: source for log in logs for name, source in log.kernels.found().items()},
     )
 
 
@@ -77,6 +79,7 @@ class _Log:
         self.breaks: list[GraphBreak] = []
         self.phases_ns: Counter[str] = Counter()
         self.recordings: Counter[tuple[FrameKey, bool]] = Counter()
+        self.kernels = KernelSources()
         self._guards: dict[FrameKey, str] = {}
         for record in records:
             self._add(record, FrameKey(record.frame, record.number, process))
@@ -94,6 +97,10 @@ class _Log:
         elif record.name == "dynamo_graph_break_reason":
             text, site = parse_break(record.payload)
             self.breaks.append(GraphBreak(text, site, 1, () if record.frame is None else (record.frame,)))
+        elif record.name == "output_code":
+            self.kernels.add_code(record.payload)
+        elif record.name == STACKS:
+            self.kernels.add_stacks(record.payload)
         elif '"ph": "B"' in record.payload:
             self.recordings[key, '"is_backward": true' in record.payload] += 1
 

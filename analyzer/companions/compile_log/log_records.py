@@ -21,6 +21,10 @@ MOST_RECORD_BYTES = 16 << 20
 MOST_RECORDS = 200_000  # kept of one file
 _BLOCK_BYTES = 4 << 20
 _PREFIX_BYTES = 400  # "V0804 12:34:15.529000 1142857 " and the path of a Python file
+_KERNELS = (
+    b'{"inductor_output_code":',
+    b'{"artifact": {"name": "inductor_provenance_tracking_kernel_stack_traces"',
+)
 _METRICS = (b'{"compilation_metrics":', b'{"bwd_compilation_metrics":', b'{"compilation_metrics_runtime":')
 _REASONS = (
     b'{"artifact": {"name": "dynamo_graph_break_reason"',
@@ -75,7 +79,7 @@ class RecordReader(Struct):
         if at < 2:
             self.damaged += 1
             return None
-        wanted = raw.startswith(_METRICS, at) or raw.startswith(_REASONS, at)
+        wanted = raw.startswith((*_METRICS, *_REASONS, *_KERNELS), at)
         if not wanted and not (raw.startswith(_EVENT, at) and _RECORDING in raw):
             return None
         head, _, payload = raw[at:].partition(b"\n")
@@ -97,6 +101,7 @@ class _Head(Struct):
     bwd_compilation_metrics: dict[str, Any] | None = None
     compilation_metrics_runtime: dict[str, Any] | None = None
     artifact: _Artifact | None = None
+    inductor_output_code: dict[str, Any] | None = None
     frame_id: int | str | None = None
     frame_compile_id: int | None = None
     compiled_autograd_id: int | None = None
@@ -111,7 +116,8 @@ def _record(head: _Head, prefix: bytes, payload: bytes) -> LogRecord:
         if (metrics := getattr(head, name)) is not None:
             break
     else:
-        name, metrics = head.artifact.name if head.artifact is not None else "graph_recording", None
+        code = "output_code" if head.inductor_output_code is not None else "graph_recording"
+        name, metrics = head.artifact.name if head.artifact is not None else code, None
     frame = None if head.frame_id is None else str(head.frame_id)[:20]
     if frame is not None and head.compiled_autograd_id is not None:
         frame = f"!{head.compiled_autograd_id}/{frame}"

@@ -165,6 +165,28 @@ def test_frames_of_two_processes_are_not_the_same(tmp_path: Path) -> None:
     assert (known.count, again.count, again.total_ns) == (4, 2, 6_000_000_000)
 
 
+def test_generated_kernels_have_operators_and_lines(tmp_path: Path) -> None:
+    """The form of torch 2.9 to 2.13. A name that stands for other operators in another graph has none."""
+
+    def code(*kernels: tuple[str, str]) -> str:
+        text = "".join(
+            f"# Topologically Sorted Source Nodes: [x], Original ATen: [{operators}]\n"
+            f"{name} = async_compile.triton('{name}', '''\nimport triton\n''')\n"
+            for name, operators in kernels
+        )
+        calls = "    # Topologically Sorted Source Nodes: [y], Original ATen: [aten.mm]\n    extern_kernels.mm(a)\n"
+        return record({"inductor_output_code": {"filename": "x.py"}}, text + calls)
+
+    stack = '  File "/home/user/train.py", line 7, in forward\n    x = x.relu()\n'
+    stacks = {"triton_relu_0:1": [stack], "extern_kernels.mm:2": [stack], "triton_mul_1:3": 5, "x": [5]}
+    log = record({"artifact": {"name": "inductor_provenance_tracking_kernel_stack_traces"}}, json.dumps(stacks))
+    first = code(("triton_relu_0", "aten.relu, aten.add"), ("triton_mul_1", "aten.mul"))
+    known, _ = read_text(tmp_path, first + code(("triton_mul_1", "aten.div")) + log)
+    assert known.kernels.keys() == {"triton_relu_0"}
+    source = known.kernels["triton_relu_0"]
+    assert (source.operators, source.site and source.site.line) == ("aten.relu, aten.add", 7)
+
+
 def test_recorded_and_skipped_cuda_graphs(tmp_path: Path) -> None:
     """Built from the source of torch 2.13: no machine with a GPU recorded this log."""
 

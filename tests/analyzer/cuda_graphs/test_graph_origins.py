@@ -9,7 +9,10 @@ from collections.abc import Sequence
 from typing import Any
 
 import traceopt.testing as testing
+from traceopt.analyzer.companions.companions import Companions
 from traceopt.analyzer.facts import Facts
+from traceopt.analyzer.tables.compilation import Compilation, KernelSource
+from traceopt.analyzer.vocabulary.python_frames import CallSite
 from traceopt.assembly import tables
 from traceopt.assembly.sections import graph_shares
 
@@ -105,6 +108,18 @@ def test_annotations_of_pytorch_name_the_kernels() -> None:
     named = {"name": ["mlp", "mlp"], "graph_node_id": [1, 2]}
     assert table(facts_of(*(replay(step, **notes) for step in range(3))))["gemm"] == ("attention", None, "annotation")
     assert table(facts_of(*(replay(step, **named) for step in range(3))))["gemm"] == ("mlp", None, "annotation")
+
+
+def test_a_log_of_torch_compile_knows_inductors_kernels() -> None:
+    source = KernelSource("aten.relu, aten.add", CallSite("model.py", 7, "forward"))
+    log = Compilation("log", (), (), {}, kernels={"relu_kernel": source})
+    trace = facts_of(*(replay(step) for step in range(3))).trace
+    facts = Facts(trace, companions=Companions(compile_log=log))
+    assert table(facts) == {
+        "gemm": (None, None, "replay"),
+        "relu_kernel": ("aten.relu, aten.add", "model.py:7", "compile_log"),
+    }
+    assert graph_shares(facts) == (1.0, 0.5)
 
 
 def test_kernels_outside_of_graphs_are_as_before() -> None:
