@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from mcp import Client
 from mcp_types import CallToolResult, TextContent
@@ -17,6 +18,14 @@ from traceopt.assistants.server import build_server
 from traceopt.assistants.tools import Tools
 from traceopt.config import Config
 from traceopt.result.document import Result
+
+T = TypeVar("T")
+
+
+def awaited(coroutine: Coroutine[Any, Any, T]) -> T:
+    """Its result, from a thread of its own: Playwright keeps an event loop running in the thread of the tests."""
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(asyncio.run, coroutine).result()
 
 
 class Server:
@@ -35,7 +44,7 @@ class Server:
             async with Client(self._server) as client:
                 return (await client.list_tools()).tools
 
-        return asyncio.run(listed())
+        return awaited(listed())
 
     def call(self, tool: str, *, mode: str = "auto", **arguments: Any) -> CallToolResult:
         """The client checks structured content against the tool's output schema. `mode`: how it connects."""
@@ -44,7 +53,7 @@ class Server:
             async with Client(self._server, mode=mode) as client:
                 return await client.call_tool(tool, arguments)
 
-        return asyncio.run(called())
+        return awaited(called())
 
     def answer(self, tool: str, **arguments: Any) -> dict[str, Any]:
         result = self.call(tool, **arguments)

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from mcp import Client, StdioServerParameters
-from mcp_clients import text_of
+from mcp_clients import awaited, text_of
 
 WORKLOAD = Path(__file__).with_name("slow_disk.py")
 ENVIRONMENT = {k: v for k, v in os.environ.items() if not k.startswith("TRACEOPT")} | {"OMP_NUM_THREADS": "1"}
@@ -33,7 +33,7 @@ def record(name: str, folder: Path) -> None:
 def test_from_a_recording_to_a_measured_gain(tmp_path: Path) -> None:
     shutil.copy(WORKLOAD, tmp_path / "train.py")
     record("before", tmp_path)
-    asyncio.run(asyncio.wait_for(session(tmp_path), 280))
+    awaited(asyncio.wait_for(session(tmp_path), 280))
 
 
 async def session(folder: Path) -> None:

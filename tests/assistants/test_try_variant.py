@@ -8,7 +8,7 @@ from pathlib import Path
 
 import anyio
 import pytest
-from mcp_clients import Server
+from mcp_clients import Server, awaited
 
 from traceopt.assistants import trials
 from traceopt.assistants.roots import Roots
@@ -78,7 +78,7 @@ def test_cancelling_ends_the_runs_and_removes_the_copies(project: Path) -> None:
             await trials.tried(trial, tell)
         assert scope.cancelled_caught
 
-    anyio.run(cancelled)
+    awaited(cancelled())
     assert "trying 1 of 1" in told[-1]
     assert not list(project.glob("traceopt-logs/*/.traceopt-try"))
     assert {path.name for path in project.iterdir()} == {"train.py", "traceopt-logs"}
