@@ -100,7 +100,7 @@ class Settings:
     """`step_on` is one of STEP_SOURCES, `module:function`, or None to detect steps.
 
     A cycle that records longer than `time_limit_s` is closed early in single-process runs. Ranks must record the same
-    steps. A `timed` run records no cycles.
+    steps. A `timed` run records no cycles. `memory_snapshot`: record the history of the CUDA allocator.
     """
 
     folder: Path
@@ -109,6 +109,7 @@ class Settings:
     stop_after: bool = False
     time_limit_s: float = TIME_LIMIT_S
     timed: TimedRun | None = None
+    memory_snapshot: bool = False
 
     def save(self, path: Path) -> None:
         path.write_text(json.dumps(asdict(self), default=str), encoding="utf-8")

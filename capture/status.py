@@ -48,6 +48,7 @@ class Status:
     troubles: list[str] = field(default_factory=list)
     ended: bool = False
     own_traces: list[str] = field(default_factory=list)
+    memory_snapshots: list[str] = field(default_factory=list)
     own_profiler: bool = False
     fetches: int = 0
     backwards: int = 0

@@ -20,6 +20,7 @@ from traceopt.capture.launch.launcher import end_alike as end_alike
 from traceopt.capture.launch.outcome import RecordingOutcome, read_outcome
 from traceopt.capture.launch.progress import RunProgress
 from traceopt.capture.recording.event_memory import MOST_EVENTS
+from traceopt.capture.recording.memory_snapshots import SUFFIX
 from traceopt.capture.settings import STEP_SOURCES, Cycle, Settings, needed_steps, plan_cycles, recorded_steps
 from traceopt.errors import OutputError, suggestion, visible
 
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from traceopt.result.document import Result
 
 LOGDIR = "traceopt-logs"
+OUT_OF_MEMORY = f".oom{SUFFIX}"
 
 
 def settings(
@@ -38,6 +40,7 @@ def settings(
     step_on: str | None,
     stop_after: bool,
     time_limit: float,
+    memory_snapshot: bool = False,
     **schedule: Any,
 ) -> Settings:
     """The settings for the options. `schedule` goes to plan_cycles.
@@ -52,7 +55,7 @@ def settings(
         expected = "batch, update, backward, forward or module:function"
         raise click.UsageError(f"--step-on {step_on}: expected {expected}{suggestion(step_on, STEP_SOURCES)}")
     folder = _folder(logdir, name, command[0] if module else _script(command))
-    return Settings(folder, cycles, step_on, stop_after, time_limit)
+    return Settings(folder, cycles, step_on, stop_after, time_limit, memory_snapshot=memory_snapshot)
 
 
 def planned(command: Sequence[str], module: bool, settings: Settings) -> str:
@@ -70,6 +73,7 @@ def planned(command: Sequence[str], module: bool, settings: Settings) -> str:
         ),
         f"The run needs {needed_steps(settings.cycles)} steps, counted from 0.",
         f"A step ends: {settings.step_on or 'detected from data loaders, optimizers and backward passes'}",
+        *(["Memory: the history of the CUDA allocator, with lines of code"] if settings.memory_snapshot else []),
         f"A cycle ends early after {settings.time_limit_s:g} s, or about {MOST_EVENTS:,} events.",
     ]
     return "".join(f"{visible(line)}\n" for line in lines)
@@ -115,6 +119,9 @@ def remarks(outcome: RecordingOutcome, *, quiet: bool) -> Iterator[str]:
         yield f"nothing was recorded: {outcome.reason}"
     elif not quiet:
         yield from outcome.notes
+    for path in outcome.memory_snapshots:
+        if path.name.endswith(OUT_OF_MEMORY):
+            yield f"the run was out of GPU memory; the memory snapshot is kept: traceopt analyze {shown(path)}"
 
 
 def with_failure(result: Result, outcome: RecordingOutcome) -> Result:

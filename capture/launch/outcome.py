@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import signal
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from ..settings import PRESETS, Settings, first_recorded_step, needed_steps
@@ -17,6 +17,7 @@ LITTLE_BYTES = 1_000_000  # with less free disk space than this, a trace did not
 class RecordingOutcome:
     """`traces` are the files of this run; `reason` says why there are none; `notes` say what did not go as planned.
     `failure` is a sentence if the command failed after it had written traces.
+    `memory_snapshots` are files beside the traces, also of a run that died before it recorded any.
     """
 
     traces: list[Path]
@@ -25,6 +26,7 @@ class RecordingOutcome:
     saving_s: float  # how long the script waited for its traces, in the process that waited longest
     stretch: dict[str, float]  # by cycle: the median recorded step as a multiple of the median unrecorded step
     failure: str | None = None
+    memory_snapshots: list[Path] = field(default_factory=list)
 
 
 def read_outcome(control: Path, settings: Settings, code: int) -> RecordingOutcome:
@@ -36,7 +38,9 @@ def read_outcome(control: Path, settings: Settings, code: int) -> RecordingOutco
     notes = _notes(settings, statuses, code) if traces else []
     saving_s = max((status.saving_s for status in statuses), default=0.0)
     failure = _failed_after(statuses, code) if traces else None
-    return RecordingOutcome(traces, reason, notes, saving_s, _stretch(statuses), failure)
+    snapshots = [settings.folder / name for status in statuses for name in status.memory_snapshots]
+    there = [path for path in snapshots if path.exists()]
+    return RecordingOutcome(traces, reason, notes, saving_s, _stretch(statuses), failure, there)
 
 
 def _why_nothing(control: Path, settings: Settings, statuses: list[Status], code: int) -> str:

@@ -24,6 +24,7 @@ from ..metadata.step_ledger import LedgerWriter
 from ..settings import Settings
 from ..status import DONE, RECORDING, SAVING, WAITING, WARMING_UP, Status, TraceNote
 from .event_memory import EVENT_BYTES
+from .memory_snapshots import MemorySnapshots
 from .profile_function import script_has_one
 from .profiler_session import ProfilerSession
 from .timed_steps import TimedSteps
@@ -70,11 +71,25 @@ class Recorder:
         self._finished = False
         self._helper = _started_by_multiprocessing()
         self.timed = TimedSteps(torch, settings.timed) if settings.timed is not None else None
+        self._memory = MemorySnapshots(
+            torch,
+            settings.folder,
+            requested=settings.memory_snapshot,
+            name=self._worker,
+            step=lambda: self.step,
+            note=lambda text: self.status.trouble(text),
+            tell=self._snapshot_written,
+        )
 
     @property
     def files(self) -> list[Path]:
         """The traces written so far."""
         return [one.file.path for one in self._recordings]
+
+    def watch_memory(self) -> None:
+        """Memory snapshots; not in a timed run, which must be the same as without traceopt."""
+        if self.timed is None:
+            self._memory.watch()
 
     @property
     def profiler(self) -> Any:
@@ -108,6 +123,8 @@ class Recorder:
             raise SystemExit(0)
         self.ledger.open_step()
         done = self._next == len(self._cycles) and self._session is None
+        if done and self.timed is None:
+            self._memory.recorded()
         if done and self._settings.stop_after and self._recordings:
             raise SystemExit(0)
 
@@ -250,6 +267,8 @@ class Recorder:
                 one.file.replace_head(one.head | self._tail())
         except Exception as error:
             self.status.trouble(f"{type(error).__name__}: {error}")
+        self._memory.finish()
+        self.status.memory_snapshots = [path.name for path in self._memory.files]
         if self.timed is not None and self.step:
             self._write_timed()
         self.status.ended = True
@@ -272,6 +291,7 @@ class Recorder:
         self._recordings = []
         self.status = Status()
         self.timed = None
+        self._memory.forget()
         self.ledger.reset()
         self._cycles = list(enumerate(self._settings.cycles))
         self.step = self._next = self._rested_from = self._foreign = 0
@@ -397,6 +417,11 @@ class Recorder:
                 one.window["until"] = one.window["from"]  # the profiler was active, but these steps are in no trace
                 self._recordings.remove(one)
                 self.status.traces.remove(one.note)
+
+    def _snapshot_written(self) -> None:
+        """Told at once: a process that is out of memory may not end normally."""
+        self.status.memory_snapshots = [path.name for path in self._memory.files]
+        self._tell(self.status.phase)
 
     def _gc_range(self) -> Any:
         """The range that marks a collection; None while the profiler itself is working."""

@@ -15,6 +15,7 @@ from typing import Any
 
 from ..metadata.loaders import WorkerClock
 from ..metadata.step_ledger import LedgerWriter
+from ..recording.memory_snapshots import MemorySnapshots
 from ..recording.recorder import Recorder
 from ..recording.timed_steps import TimedSteps
 from ..settings import load_settings
@@ -56,6 +57,7 @@ def attach(torch: Any, control: str) -> None:
     if recorder.timed is not None:
         seeds.fix(torch, recorder.timed)
         switches.turn_on(torch, recorder.timed, hooks.dynamo)
+    recorder.watch_memory()
     scripts_profiler.watch(torch, recorder)
     endings.watch(recorder, hooks.tracker)
 
@@ -67,7 +69,12 @@ class _Hooks:
         self.tracker = tracker
         self.dynamo = Dynamo(torch, lambda text: recorder.status.note(text))
         self._exclude = self.dynamo.exclude
-        called_directly = (StepTracker.backward_begins, LedgerWriter._gc, Recorder._gc_range)
+        called_directly = (
+            StepTracker.backward_begins,
+            LedgerWriter._gc,
+            Recorder._gc_range,
+            MemorySnapshots.out_of_memory,
+        )
         for function in (_Hooks.tell, _Hooks.note, *called_directly):
             self._exclude(function, with_callees=True)
 

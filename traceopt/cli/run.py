@@ -45,6 +45,9 @@ DEFAULT_LOGDIR = "traceopt-logs"
 @click.option("--profile-memory", is_flag=True, help="Record every allocation.")
 @click.option("--with-stack", is_flag=True, help="Record the lines of code.")
 @click.option(
+    "--memory-snapshot", is_flag=True, help="Record the history of the CUDA allocator: who holds memory, what grows."
+)
+@click.option(
     "--step-on",
     metavar="WHAT",
     help="What ends a step: batch, update, backward, forward or module:function.  [default: detected]",
@@ -124,8 +127,9 @@ def run(
     code, outcome = run_script.record(command, module, settings, quiet=quiet)
     for line in run_script.remarks(outcome, quiet=quiet):
         click.echo(f"traceopt: {visible(line)}", err=True)
-    if outcome.traces and not no_analyze and not run_script.was_terminated(code):
-        paths = [str(path) for path in outcome.traces]
+    recorded = [*outcome.traces, *outcome.memory_snapshots]
+    if recorded and not no_analyze and not run_script.was_terminated(code):
+        paths = [str(path) for path in recorded]
         source = run_script.source_folders(command)
         try:
             if not no_calibration:

@@ -63,15 +63,15 @@ def find_growth(curve: Curve, lifetimes: Lifetimes, step_ends: I8) -> Growth | N
     allocated = curve.allocated[ends - 1]
     growth = np.diff(allocated)
     grows = bool(np.median(growth) > 0 and (growth > 0).mean() >= _GROWING_SHARE)
-    return Growth(allocated, float(np.median(growth)), grows, _kept(lifetimes, ends, len(curve.allocated) - 1))
+    return Growth(allocated, float(np.median(growth)), grows, _kept(lifetimes, ends))
 
 
-def _kept(lifetimes: Lifetimes, ends: I8, last: int) -> list[Kept]:
+def _kept(lifetimes: Lifetimes, ends: I8) -> list[Kept]:
     """Blocks that were allocated in the compared steps and never freed, by owner, most bytes first. A line that keeps
     something in a few steps only fills a cache.
     """
     step = np.searchsorted(ends, lifetimes.start, side="right") - 1
-    inside = np.flatnonzero((step >= 0) & (step < len(ends) - 1) & (lifetimes.end == last))
+    inside = np.flatnonzero((step >= 0) & (step < len(ends) - 1) & (lifetimes.end == lifetimes.never))
     steps = len(ends) - 1
     kept = []
     for owner in np.unique(lifetimes.owner[inside]).tolist():

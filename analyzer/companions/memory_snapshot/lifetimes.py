@@ -21,7 +21,7 @@ from traceopt.analyzer.tables.schema import I8
 
 class Lifetimes(Struct, frozen=True):
     """Blocks from the row of the history that allocates them (-1: before the recording) to the row that frees them
-    (the number of rows: never). Arrays have shape (blocks,); `bytes` is what was asked for, `stack` -1 if unknown.
+    (`never`: none does). Arrays have shape (blocks,); `bytes` is what was asked for, `stack` -1 if unknown.
     """
 
     start: I8
@@ -29,6 +29,7 @@ class Lifetimes(Struct, frozen=True):
     bytes: I8
     stack: I8
     owner: I8
+    never: int
 
     def live(self, row: int) -> I8:
         """Numbers of the blocks that are allocated after this row of the history."""
@@ -55,11 +56,11 @@ def find_lifetimes(tables: SnapshotTables, owners: Owners) -> Lifetimes:
     closed = taken & same & ~np.append(taken[1:], True)
     given = ~taken
     given[1:] &= ~closed[:-1]
-    last = len(entries)
-    end = np.where(closed, np.append(rows[1:], last), last)
+    never = len(entries) + 1
+    end = np.where(closed, np.append(rows[1:], never), never)
     # An address that is allocated again without a free in between was given up earlier: its free was not recorded.
-    end = np.where(taken & same & ~closed, np.append(rows[1:], last), end)
-    held = np.isin(tables.blocks.address, address[taken & (end == last)])
+    end = np.where(taken & same & ~closed, np.append(rows[1:], never), end)
+    held = np.isin(tables.blocks.address, address[taken & (end == never)])
     old = np.flatnonzero(tables.blocks.active & ~held)
     stack = np.concatenate((entries.stack[rows][taken], np.full(int(given.sum()), -1), tables.blocks.stack[old]))
     start = np.concatenate((rows[taken], np.full(int(given.sum()) + len(old), -1)))
@@ -68,10 +69,11 @@ def find_lifetimes(tables: SnapshotTables, owners: Owners) -> Lifetimes:
     owner[(stack < 0) & (start < 0)] = owners.before_recording
     return Lifetimes(
         start=start,
-        end=np.concatenate((end[taken], rows[given], np.full(len(old), last))),
+        end=np.concatenate((end[taken], rows[given], np.full(len(old), never))),
         bytes=np.concatenate((entries.size[rows][taken], entries.size[rows][given], tables.blocks.requested[old])),
         stack=stack,
         owner=owner,
+        never=never,
     )
 
 
@@ -79,8 +81,9 @@ def find_curve(tables: SnapshotTables, lifetimes: Lifetimes) -> Curve:
     entries = tables.entries
     last = len(entries)
     change = np.zeros(last + 1, np.int64)
-    np.add.at(change, np.maximum(lifetimes.start, 0), np.where(lifetimes.start >= 0, lifetimes.bytes, 0))
-    np.add.at(change, lifetimes.end, -np.where(lifetimes.end < last, lifetimes.bytes, 0))
+    known, freed = lifetimes.start >= 0, lifetimes.end < lifetimes.never
+    np.add.at(change, lifetimes.start[known], lifetimes.bytes[known])
+    np.add.at(change, lifetimes.end[freed], -lifetimes.bytes[freed])
     before = int(lifetimes.bytes[lifetimes.start < 0].sum())
     grown = np.isin(entries.action, (SEGMENT_ALLOC, SEGMENT_MAP)) * entries.size
     shrunk = np.isin(entries.action, (SEGMENT_FREE, SEGMENT_UNMAP)) * entries.size

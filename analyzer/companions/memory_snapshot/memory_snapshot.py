@@ -152,7 +152,7 @@ class MemorySnapshot(Struct, frozen=True, dict=True):
             change = np.zeros(len(self.curve.allocated), np.int64)
             np.add.at(change, np.maximum(self.lifetimes.start[mine], 0), self.lifetimes.bytes[mine])
             ends = self.lifetimes.end[mine]
-            freed = ends < len(change) - 1
+            freed = ends < self.lifetimes.never
             np.add.at(change, ends[freed], -self.lifetimes.bytes[mine][freed])
             sums.append(np.cumsum(change)[rows])
         return sums

@@ -17,6 +17,7 @@ from traceopt.analyzer.tables.schema import I8
 from traceopt.errors import InputError, one_line
 
 _MOST_BYTES = 1 << 60  # a size or an address beyond this is damage
+_MOST_DEVICES = 1024
 _ACTIVE = ("active_allocated", "active_pending_free", "active_awaiting_free")
 
 Frame = tuple[str, int, str]  # file, line, function
@@ -101,6 +102,7 @@ def _read_one(file: TraceSource) -> SnapshotTables:
         raise InputError(f"{file.label} is no memory snapshot: it has no list of segments")
     traces = _list(value.get("device_traces"))
     histories = [_entries(_list(trace), reader) for trace in traces]
+    _add_failure(histories, value.get("traceopt"), reader)
     segments = [one for one in _list(value.get("segments")) if isinstance(one, dict)]
     device = _busiest(histories, segments)
     blocks, kept = _blocks([one for one in segments if _int(one.get("device")) in (device, -1)], reader)
@@ -119,6 +121,26 @@ def _read_one(file: TraceSource) -> SnapshotTables:
         frames=reader.frames,
         stacks=reader.stacks,
     )
+
+
+def _add_failure(histories: list[Entries], added: Any, reader: PlainPickle) -> None:
+    """The failed allocation that `traceopt run` was told of, unless the history has it."""
+    failed = added.get("out_of_memory") if isinstance(added, dict) else None
+    device = _int(failed.get("device")) if isinstance(failed, dict) else -1
+    if not isinstance(failed, dict) or not 0 <= device < _MOST_DEVICES:
+        return
+    histories += [_join([])] * (device + 1 - len(histories))
+    history = histories[device]
+    if (history.action == OOM).any():
+        return
+    entry = {
+        "action": "oom",
+        "device_free": failed.get("device_free"),
+        "size": failed.get("requested"),
+        "time_us": int(history.time_us[-1]) if len(history) else -1,
+        "frames": failed.get("frames"),
+    }
+    histories[device] = _join([history, _from_dicts([entry], reader)])
 
 
 def _busiest(histories: list[Entries], segments: list[dict[str, Any]]) -> int:
