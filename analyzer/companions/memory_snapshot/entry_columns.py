@@ -29,7 +29,7 @@ _ACTIONS = {
     "oom": OOM,
 }
 
-NUMBERS = ("addr", "size", "stream", "time_us")
+NUMBERS = ("addr", "size", "time_us")
 PAD = 64  # bytes after the data that may be looked at
 _KEY = re.compile(rb"h.|j.{4}", re.DOTALL)
 _LIST = re.compile(rb"\]\x94(?:\((?:h.|j.{4})+e|(?:h.|j.{4})a)?", re.DOTALL)
@@ -59,18 +59,21 @@ class Entries(Struct, frozen=True):
     action: npt.NDArray[np.int8]
     address: I8
     size: I8
-    stream: I8
     time_us: I8
     stack: npt.NDArray[np.int32]
 
     def __len__(self) -> int:
         return len(self.size)
 
+    def put(self, row: int, part: Entries) -> None:
+        """Copies the rows of another table to this row and the following."""
+        for name in self.__struct_fields__:
+            getattr(self, name)[row : row + len(part)] = getattr(part, name)
+
     def where(self, chosen: _Mask) -> Entries:
         """The rows that `chosen` (shape (rows,)) marks."""
-        columns = (self.address, self.size, self.stream, self.time_us)
-        address, size, stream, time_us = (column[chosen] for column in columns)
-        return Entries(self.action[chosen], address, size, stream, time_us, self.stack[chosen])
+        address, size, time_us = (column[chosen] for column in (self.address, self.size, self.time_us))
+        return Entries(self.action[chosen], address, size, time_us, self.stack[chosen])
 
 
 class Layout(Struct, frozen=True):

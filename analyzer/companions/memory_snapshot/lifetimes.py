@@ -50,16 +50,16 @@ def find_lifetimes(tables: SnapshotTables, owners: Owners) -> Lifetimes:
     entries = tables.entries
     freed = FREE_COMPLETED if (entries.action == FREE_COMPLETED).any() else FREE_REQUESTED
     rows = np.flatnonzero((entries.action == ALLOC) | (entries.action == freed))
-    rows = rows[np.argsort(entries.address[rows], kind="stable")]
+    rows = rows[np.argsort(entries.address[rows], kind="stable")].astype(np.int32)
     address, taken = entries.address[rows], entries.action[rows] == ALLOC
     same = np.append(address[1:] == address[:-1], False)
     closed = taken & same & ~np.append(taken[1:], True)
     given = ~taken
     given[1:] &= ~closed[:-1]
     never = len(entries) + 1
-    end = np.where(closed, np.append(rows[1:], never), never)
+    end = np.where(closed, np.append(rows[1:], np.int32(never)), np.int32(never))
     # An address that is allocated again without a free in between was given up earlier: its free was not recorded.
-    end = np.where(taken & same & ~closed, np.append(rows[1:], never), end)
+    end = np.where(taken & same & ~closed, np.append(rows[1:], np.int32(never)), end)
     held = np.isin(tables.blocks.address, address[taken & (end == never)])
     old = np.flatnonzero(tables.blocks.active & ~held)
     stack = np.concatenate((entries.stack[rows][taken], np.full(int(given.sum()), -1), tables.blocks.stack[old]))
@@ -78,16 +78,17 @@ def find_lifetimes(tables: SnapshotTables, owners: Owners) -> Lifetimes:
 
 
 def find_curve(tables: SnapshotTables, lifetimes: Lifetimes) -> Curve:
-    entries = tables.entries
-    last = len(entries)
-    change = np.zeros(last + 1, np.int64)
+    rows = len(tables.entries) + 1
+    allocated = np.zeros(rows, np.int64)
     known, freed = lifetimes.start >= 0, lifetimes.end < lifetimes.never
-    np.add.at(change, lifetimes.start[known], lifetimes.bytes[known])
-    np.add.at(change, lifetimes.end[freed], -lifetimes.bytes[freed])
-    before = int(lifetimes.bytes[lifetimes.start < 0].sum())
-    grown = np.isin(entries.action, (SEGMENT_ALLOC, SEGMENT_MAP)) * entries.size
-    shrunk = np.isin(entries.action, (SEGMENT_FREE, SEGMENT_UNMAP)) * entries.size
-    reserved = np.append(np.cumsum(grown - shrunk), 0)
-    reserved[-1] = reserved[-2] if last else 0
+    allocated[lifetimes.start[known]] += lifetimes.bytes[known]  # no row allocates or frees more than one block
+    allocated[lifetimes.end[freed]] -= lifetimes.bytes[freed]
+    allocated[0] += int(lifetimes.bytes[~known].sum())
+    reserved = np.zeros(rows, np.int64)
+    for actions, sign in (((SEGMENT_ALLOC, SEGMENT_MAP), 1), ((SEGMENT_FREE, SEGMENT_UNMAP), -1)):
+        changed = np.flatnonzero(np.isin(tables.entries.action, actions))
+        reserved[changed] = sign * tables.entries.size[changed]
+    np.cumsum(allocated, out=allocated)
+    np.cumsum(reserved, out=reserved)
     reserved += int(tables.segments.size.sum()) - reserved[-1]
-    return Curve(before + np.cumsum(change), reserved)
+    return Curve(allocated, reserved)

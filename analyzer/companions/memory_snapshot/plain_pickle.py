@@ -272,10 +272,10 @@ class PlainPickle:
         places, index = np.unique(decoded.action_get[rows], return_inverse=True)
         codes = np.array([action_code(self._object(place)) for place in places.tolist()], np.int8)
         missing = np.full(len(stack), -1, np.int64)
-        address, size, stream, time_us = (
+        address, size, time_us = (
             decoded.numbers[name][rows] if name in decoded.numbers else missing for name in NUMBERS
         )
-        return Entries(codes[index], address, size, stream, time_us, stack)
+        return Entries(codes[index], address, size, time_us, stack)
 
     def _object(self, place: int) -> Any:
         """The value at a place of the memo."""

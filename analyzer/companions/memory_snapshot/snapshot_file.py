@@ -167,6 +167,7 @@ def _entries(trace: list[Any], reader: PlainPickle) -> Entries:
             single = []
         if isinstance(item, Entries):
             parts.append(item)
+    trace.clear()
     return _join(parts)
 
 
@@ -179,25 +180,21 @@ def _from_dicts(entries: list[dict[Any, Any]], reader: PlainPickle) -> Entries:
         np.array([action_code(one.get("action")) for one in entries], np.int8),
         numbers("addr", "device_free"),
         numbers("size"),
-        numbers("stream"),
         numbers("time_us"),
         np.array([-1 if one is None else one for one in stacks], np.int32),
     )
 
 
 def _join(parts: list[Entries]) -> Entries:
-    """All parts in one; rows of unknown actions, and sizes that cannot be, are left out."""
-    if not parts:
-        none = np.empty(0, np.int64)
-        return Entries(none.astype(np.int8), none, none, none, none, none.astype(np.int32))
-    joined = Entries(
-        np.concatenate([part.action for part in parts]),
-        np.concatenate([part.address for part in parts]),
-        np.concatenate([part.size for part in parts]),
-        np.concatenate([part.stream for part in parts]),
-        np.concatenate([part.time_us for part in parts]),
-        np.concatenate([part.stack for part in parts]),
-    )
+    """All parts in one, and `parts` empty: both together would be the most memory that reading takes. Rows of unknown
+    actions, and sizes that cannot be, are left out.
+    """
+    rows = sum(len(part) for part in parts)
+    joined = Entries(np.empty(rows, np.int8), *(np.empty(rows, np.int64) for _ in range(3)), np.empty(rows, np.int32))
+    while parts:
+        part = parts.pop()
+        rows -= len(part)
+        joined.put(rows, part)
     good = (joined.action >= 0) & (joined.size >= 0) & (joined.size < _MOST_BYTES)
     return joined if good.all() else joined.where(good)
 
