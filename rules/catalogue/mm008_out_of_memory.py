@@ -13,8 +13,8 @@ _LEAST_STEP_SHARE = 0.1  # of the memory: below, a smaller batch frees too littl
 
 
 class OutOfMemory(Rule):
-    """Reads the allocation that failed from a memory snapshot: its size and line, who held the memory then, and what
-    would have fitted.
+    """Compares an allocation that failed, from a memory snapshot, with what was free: its size and line, what would
+    have fitted, and who held the memory then.
 
     Why it costs: the run dies, or falls back to a slower path each time.
 

@@ -11,8 +11,8 @@ from traceopt.rules.advice.memory_snapshot import place_of, snapshot_of
 
 
 class AllocationRetries(Rule):
-    """Counts the allocations in a memory snapshot that failed at first: the allocator gave cached segments back to the
-    driver, and tried again.
+    """Measures, in a memory snapshot, how many allocations failed at first: the allocator gave cached segments back to
+    the driver, and tried again.
 
     Why it costs: giving memory back waits for the GPU, and taking it again takes milliseconds. The run is close to the
     limit, so the next larger batch fails.

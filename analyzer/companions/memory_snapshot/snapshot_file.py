@@ -190,7 +190,13 @@ def _join(parts: list[Entries]) -> Entries:
     actions, and sizes that cannot be, are left out.
     """
     rows = sum(len(part) for part in parts)
-    joined = Entries(np.empty(rows, np.int8), *(np.empty(rows, np.int64) for _ in range(3)), np.empty(rows, np.int32))
+    joined = Entries(
+        action=np.empty(rows, np.int8),
+        address=np.empty(rows, np.int64),
+        size=np.empty(rows, np.int64),
+        time_us=np.empty(rows, np.int64),
+        stack=np.empty(rows, np.int32),
+    )
     while parts:
         part = parts.pop()
         rows -= len(part)

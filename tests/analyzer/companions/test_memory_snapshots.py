@@ -14,6 +14,7 @@ import pytest
 from click.testing import CliRunner
 
 import traceopt
+from fixtures.generate import generate
 from fixtures.memory_snapshots import (
     BUILD_LINE,
     FAULTS,
@@ -262,6 +263,32 @@ class TestReading:
         assert found is not None
         assert found.tables.label.endswith("oom.pickle")
         assert len(warnings) == 2
+
+
+class TestBesideATrace:
+    def test_one_report_of_both(self, tmp_path: Path) -> None:
+        generate("memory_pressure").write(tmp_path / "trace.json.gz")
+        device("history").write(tmp_path / "snapshot.pickle")
+        result = traceopt.analyze(str(tmp_path))
+        assert result.step.source != "none"
+        assert result.memory_snapshot is not None
+        found = {one.code: one for one in result.findings}
+        assert found["MM009"].locations[0].line == HISTORY_LINE
+        assert "train.py:21 forward" in {row.what for row in found["MM002"].evidence}
+        page = render_html(result)
+        assert 'id="memory"' in page
+        assert 'id="memory-snapshot"' in page
+
+    def test_a_trace_without_a_snapshot_says_how_to_record_one(self, tmp_path: Path) -> None:
+        generate("memory_pressure").write(tmp_path / "trace.json.gz")
+        checks = {one.code: one for one in traceopt.analyze(str(tmp_path)).checks if one.code in CODES}
+        assert {one.status for one in checks.values()} == {"not_checked"}
+        assert "traceopt run --memory-snapshot" in checks["MM008"].reason
+
+    def test_a_run_without_a_gpu_needs_none(self, tmp_path: Path) -> None:
+        generate("cpu_noise").write(tmp_path / "trace.json.gz")
+        checks = {one.code: one for one in traceopt.analyze(str(tmp_path)).checks if one.code in CODES}
+        assert {one.status for one in checks.values()} == {"not_applicable"}
 
 
 class TestReport:
