@@ -40,7 +40,7 @@ class MemorySnapshots:
         self._torch, self._folder, self._requested = torch, folder, requested
         self._name, self._step, self._note, self._tell = name, step, note, tell
         self._pid = os.getpid()
-        self._started = self._saved = False
+        self._uses_cuda = self._started = self._saved = False
         self._dumps = 0
         self._failed_at = -1  # the step of the last failed allocation
         self.files: list[Path] = []
@@ -52,6 +52,7 @@ class MemorySnapshots:
             call_later(self._cuda_started)
 
     def _cuda_started(self) -> None:
+        self._uses_cuda = True
         try:
             self._torch._C._cuda_attach_out_of_memory_observer(self.out_of_memory)
             if self._requested:
@@ -86,6 +87,8 @@ class MemorySnapshots:
         if os.getpid() != self._pid:
             return
         self.recorded()
+        if self._requested and self._step() and not self._uses_cuda:
+            self._note("no memory snapshot was recorded: the run does not use CUDA")
         if 0 <= self._failed_at < self._step():
             for file in [one for one in self.files if one.name.endswith(f".oom{SUFFIX}")]:
                 file.unlink(missing_ok=True)

@@ -121,10 +121,10 @@ class Recorder:
         if self.timed is not None and self.timed.step_ended(self.step):
             self._write_timed()
             raise SystemExit(0)
-        self.ledger.open_step()
         done = self._next == len(self._cycles) and self._session is None
         if done and self.timed is None:
             self._memory.recorded()
+        self.ledger.open_step()
         if done and self._settings.stop_after and self._recordings:
             raise SystemExit(0)
 

@@ -11,7 +11,7 @@ from traceopt.rules.advice.memory_snapshot import place_of, snapshot_of
 
 
 class AllocationRetries(Rule):
-    """Measures, in a memory snapshot, how many allocations failed at first: the allocator gave cached segments back to
+    """Measures how many allocations of a memory snapshot failed at first: the allocator gave cached segments back to
     the driver, and tried again.
 
     Why it costs: giving memory back waits for the GPU, and taking it again takes milliseconds. The run is close to the

@@ -64,8 +64,10 @@ class Run:
 def test_cuda_is_never_started_by_traceopt(tmp_path: Path) -> None:
     run = Run(tmp_path, requested=True)
     run.snapshots.recorded()
+    run.step = 3
     run.snapshots.finish()
     assert (run.cuda.histories, run.cuda.observers, run.files) == ([], [], [])
+    assert run.notes == ["no memory snapshot was recorded: the run does not use CUDA"]
 
 
 def test_the_history_is_recorded_only_on_request(tmp_path: Path) -> None:

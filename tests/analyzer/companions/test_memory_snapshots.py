@@ -286,7 +286,7 @@ class TestBesideATrace:
         assert "traceopt run --memory-snapshot" in checks["MM008"].reason
 
     def test_a_run_without_a_gpu_needs_none(self, tmp_path: Path) -> None:
-        generate("cpu_noise").write(tmp_path / "trace.json.gz")
+        generate("cpu_contention", fixed=True).write(tmp_path / "trace.json.gz")
         checks = {one.code: one for one in traceopt.analyze(str(tmp_path)).checks if one.code in CODES}
         assert {one.status for one in checks.values()} == {"not_applicable"}
 
