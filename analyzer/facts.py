@@ -579,7 +579,11 @@ class Facts(Struct, frozen=True, dict=True):
         """Why this run can never meet a rule's requirement; None if it could (`lacks` then says how to record it)."""
         if requirement == "compilation" and self.compilation is None and not self._may_compile:
             return "Nothing is compiled in this trace." if self.has_trace else "There is no log of torch.compile."
-        if requirement == "gpu" and not self.has_gpu and not self.quality.gpu_expected:
+        if requirement == "memory_snapshot" and self.companions.memory_snapshot is not None:
+            return None
+        if requirement == "memory_snapshot" and not self.has_trace:
+            return "There is no memory snapshot."
+        if requirement in ("gpu", "memory_snapshot") and not self.has_gpu and not self.quality.gpu_expected:
             return "This run uses no GPU."
         if requirement == "flight_recorder" and self.companions.flight_recorder is None:
             return "There are no dumps of the flight recorder, which PyTorch writes when a job hangs."

@@ -127,11 +127,9 @@ def find_layout(data: bytes, entry: dict[Any, Any]) -> Layout | None:
             at = _KEY.match(data, at).end()  # type: ignore[union-attr]
         elif isinstance(value, tuple):
             pairs.add(name)
-            at = _after_number(data, _after_number(data, at)) + 2
-        elif isinstance(value, str):
-            at += 3 + data[at + 1]
+            at = _after_value(data, _after_value(data, at)) + 2
         else:
-            at = _after_number(data, at)
+            at = _after_value(data, at)
     whole = data[at : at + 1] == b"u" and len(data) == at + 1 and ("frames" not in names or names[-1] == "frames")
     return Layout(names, keys, frozenset(pairs)) if whole else None
 
@@ -188,10 +186,12 @@ def action_code(action: Any) -> int:
     return _ACTIONS.get(action, -1) if isinstance(action, str) else -1
 
 
-def _after_number(data: bytes, at: int) -> int:
-    if data[at] == _LONG1:
-        return at + 2 + data[at + 1]
-    return at + int(_VALUE_BYTES[data[at]])
+def _after_value(data: bytes, at: int) -> int:
+    """Where a number, a constant or a short text in the memo ends; for other values a place where no key is."""
+    opcode, own = data[at : at + 1], data[at + 1 : at + 2]
+    if opcode and own and opcode[0] in (_LONG1, _TEXT):
+        return at + 2 + own[0] + (opcode[0] == _TEXT)
+    return at + int(_VALUE_BYTES[opcode[0]]) if opcode else at
 
 
 class _Cursor:

@@ -30,6 +30,7 @@ from traceopt.errors import InputError
 
 _CHUNK = 1 << 20
 _MARGIN = 1 << 16  # bytes that are always in the buffer before an opcode is executed
+_MOST_LAYOUTS = 32  # each costs a new look at the buffer
 _MOST_TEXT = 1 << 20  # bytes of one string
 _MOST_NAME = 1024  # characters of a file or function that are kept
 _MOST_OBJECTS = 20_000_000  # containers and marks, so that a small file cannot take all memory
@@ -57,6 +58,7 @@ class PlainPickle:
         self._objects = 0
         self._dict_at = -1  # where the newest dict began, if it may show the layout of entries
         self._layout: Layout | None = None
+        self._layouts = 0  # different ones so far
         self._decoded: Decoded | None = None  # of `_data`
         self._bodies: dict[bytes, StackId | None] = {}
         self._frame_numbers: dict[tuple[str, int, str], int] = {}
@@ -114,15 +116,15 @@ class PlainPickle:
             if self._at >= len(self._data):
                 self._refuse("it is truncated")
             return
-        read = self._stream.read(max(_CHUNK, wanted))
-        self._left -= len(read)
-        if self._left < 0:
-            self._refuse("it is too large; to read it anyway, set TRACEOPT_MAX_GB to a higher limit")
-        self._data = self._data[self._at :] + read
-        self._at, self._dict_at, self._ended, self._decoded = 0, -1, not read, None
-        self._refill_at = len(self._data) if self._ended else max(0, len(self._data) - _MARGIN)
-        if not self._ended and self._refill_at == 0:
-            self._refill()
+        self._data, self._at, self._dict_at, self._decoded = self._data[self._at :], 0, -1, None
+        while not self._ended and len(self._data) <= _MARGIN + wanted:
+            read = self._stream.read(max(_CHUNK, wanted))
+            self._left -= len(read)
+            if self._left < 0:
+                self._refuse("it is too large; to read it anyway, set TRACEOPT_MAX_GB to a higher limit")
+            self._data += read
+            self._ended = not read
+        self._refill_at = len(self._data) - (0 if self._ended else _MARGIN)
 
     def _take(self, count: int) -> bytes:
         while self._at + count > len(self._data) and not self._ended:
@@ -133,10 +135,13 @@ class PlainPickle:
         self._at += count
         return taken
 
-    def _text(self, count: int) -> str:
+    def _bytes(self, count: int) -> bytes:
         if count > _MOST_TEXT:
             self._refuse("it holds a text of more than 1 MiB")
-        return self._take(count).decode("utf-8", "replace")
+        return self._take(count)
+
+    def _text(self, count: int) -> str:
+        return self._bytes(count).decode("utf-8", "replace")
 
     def _number(self, count: int, *, signed: bool = False) -> int:
         return int.from_bytes(self._take(count), "little", signed=signed)
@@ -170,8 +175,11 @@ class PlainPickle:
         if not isinstance(target, dict):
             self._refuse("it is damaged")
         target.update(zip(values[::2], values[1::2], strict=True))
-        if self._layout is None and self._dict_at >= 0 and "action" in target:
-            self._layout = find_layout(self._data[self._dict_at : self._at], target)
+        if self._dict_at >= 0 and "action" in target and self._layouts < _MOST_LAYOUTS:
+            layout = find_layout(self._data[self._dict_at : self._at], target)
+            if layout is not None and layout != self._layout:
+                self._layout, self._decoded = layout, None
+                self._layouts += 1
         self._dict_at = -1
 
     def _set_item(self) -> None:
@@ -324,6 +332,9 @@ _OPERATIONS: dict[int, _Operation] = {
     ord("X"): lambda pickle: pickle._stack.append(pickle._text(pickle._number(4))),
     0x8C: lambda pickle: pickle._stack.append(pickle._text(pickle._number(1))),
     0x8D: lambda pickle: pickle._stack.append(pickle._text(pickle._number(8))),
+    ord("B"): lambda pickle: pickle._stack.append(pickle._bytes(pickle._number(4))),
+    ord("C"): lambda pickle: pickle._stack.append(pickle._bytes(pickle._number(1))),
+    0x8E: lambda pickle: pickle._stack.append(pickle._bytes(pickle._number(8))),
     ord("]"): lambda pickle: pickle._made([]),
     ord("}"): PlainPickle._empty_dict,
     ord(")"): lambda pickle: pickle._made(()),

@@ -4,6 +4,7 @@ simulated allocator.
 
 from __future__ import annotations
 
+import io
 import pickle
 from functools import cache
 from pathlib import Path
@@ -28,6 +29,7 @@ from fixtures.memory_snapshots import (
 )
 from traceopt.analyzer.companions.memory_snapshot.memory_snapshot import MemorySnapshot, read
 from traceopt.analyzer.companions.memory_snapshot.owners import NO_PYTHON
+from traceopt.analyzer.companions.memory_snapshot.plain_pickle import PlainPickle
 from traceopt.analyzer.reading.sources import find_sources
 from traceopt.cli import cli
 from traceopt.errors import InputError
@@ -187,9 +189,49 @@ class TestReading:
         assert len(entries) == len(trace) - 5
         assert entries.size[20] == 2**40
 
-    def test_a_history_is_not_kept_as_objects(self, tmp_path: Path) -> None:
-        from traceopt.analyzer.companions.memory_snapshot.plain_pickle import PlainPickle
+    @pytest.mark.parametrize("odd", ["x" * 300, "é" * 90, ("a", 1), 2**70, 1.5, [1], {"a": {}}, b"", (1, 2, 3)])
+    def test_a_value_that_no_layout_has(self, odd: Any, tmp_path: Path) -> None:
+        value = training(steps=2).snapshot()
+        (trace,) = value["device_traces"]
+        for one in trace:
+            one["user_metadata"] = odd
+        entries = of_value(value, tmp_path).tables.entries
+        assert entries.size.tolist() == [one["size"] for one in trace]
+        assert entries.time_us.tolist() == [one["time_us"] for one in trace]
 
+    def test_a_history_of_two_layouts(self, tmp_path: Path) -> None:
+        """The first entries have no frames, as if stacks were turned on later."""
+        value = training(steps=6).snapshot()
+        (trace,) = value["device_traces"]
+        for one in trace[:200]:
+            del one["frames"]
+        path = tmp_path / "snapshot.pickle"
+        path.write_bytes(pickle.dumps(value))
+        with path.open("rb") as stream:
+            (kept,) = PlainPickle(stream, "x", 10**9).load()["device_traces"]
+        assert sum(isinstance(one, dict) for one in kept) < 20
+        entries = of_file(path).tables.entries
+        assert entries.size.tolist() == [one["size"] for one in trace]
+        assert (entries.stack[:200] == -1).all()
+        assert (entries.stack[200:] >= 0).any()
+
+    def test_a_stream_that_gives_a_few_bytes_at_a_time(self, tmp_path: Path) -> None:
+        data = training(steps=3).write(tmp_path / "snapshot.pickle").read_bytes()
+
+        class Slow(io.BytesIO):
+            def read(self, size: int | None = -1) -> bytes:
+                return super().read(min(7, size or 0))
+
+        value = PlainPickle(Slow(data), "x", 10**9).load()
+        whole = PlainPickle(io.BytesIO(data), "x", 10**9).load()
+        assert value["segments"] == whole["segments"]
+
+    def test_a_file_beyond_the_limit_is_refused(self, tmp_path: Path) -> None:
+        data = training(steps=3).write(tmp_path / "snapshot.pickle").read_bytes()
+        with pytest.raises(InputError, match="TRACEOPT_MAX_GB"):
+            PlainPickle(io.BytesIO(data), "x", len(data) - 1).load()
+
+    def test_a_history_is_not_kept_as_objects(self, tmp_path: Path) -> None:
         path = training(steps=20).write(tmp_path / "snapshot.pickle")
         with path.open("rb") as stream:
             (trace,) = PlainPickle(stream, "x", 10**9).load()["device_traces"]
