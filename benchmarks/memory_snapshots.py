@@ -17,9 +17,9 @@ from pathlib import Path
 from fixtures.memory_snapshots import SCRIPT, TORCH, Allocator, Stack, training
 
 READ = (
-    "import sys; from traceopt.analyzer.companions.memory_snapshot.snapshot_file import read; "
+    "import sys; from traceopt.analyzer.companions.memory_snapshot.memory_snapshot import read; "
     "from traceopt.analyzer.reading.sources import find_sources; "
-    "print(len(read([one.source for one in find_sources(sys.argv[1:]).companions], []).history.entries))"
+    "print(len(read([one.source for one in find_sources(sys.argv[1:]).companions], []).tables.entries))"
 )
 PLAIN = "import pickle, sys; print(len(pickle.load(open(sys.argv[1], 'rb'))['device_traces'][0]))"
 
