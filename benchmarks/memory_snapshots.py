@@ -9,11 +9,11 @@ free. Each command runs as a process of its own.
 from __future__ import annotations
 
 import argparse
-import os
+import multiprocessing
 import sys
-import time
 from pathlib import Path
 
+from benchmarks.processes import measure
 from fixtures.memory_snapshots import SCRIPT, TORCH, Allocator, Stack, training
 
 READ = (
@@ -36,23 +36,18 @@ def _size(device: Allocator, path: Path) -> int:
     return device.write(path).stat().st_size
 
 
-def measure(command: list[str]) -> tuple[float, float]:
-    """Wall time in seconds and peak memory in MB of one process."""
-    began = time.perf_counter()
-    child = os.posix_spawn(command[0], command, dict(os.environ))
-    _, status, usage = os.wait4(child, 0)
-    if status:
-        raise SystemExit(f"{command} failed")
-    return time.perf_counter() - began, usage.ru_maxrss / 1024
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--megabytes", type=float, default=200.0)
     parser.add_argument("--depth", type=int, default=30, help=f"frames outside of {Path(SCRIPT).name}")
     parser.add_argument("--file", type=Path, default=Path("build/bench/snapshot.pickle"))
     options = parser.parse_args()
-    write(options.file, options.megabytes, options.depth)
+    # In a process of its own: its memory would count as that of the commands below.
+    writer = multiprocessing.get_context("spawn").Process(
+        target=write, args=(options.file, options.megabytes, options.depth)
+    )
+    writer.start()
+    writer.join()
     file = str(options.file)
     print(f"{options.file.stat().st_size / 1e6:.0f} MB, {options.depth} frames outside of the script")
     commands = {
@@ -61,8 +56,9 @@ def main() -> None:
         "pickle.load": [sys.executable, "-c", PLAIN, file],
     }
     for name, command in commands.items():
-        seconds, peak_mb = measure(command)
-        print(f"{name:20s} {seconds:6.2f} s {peak_mb:8.0f} MB")
+        sample = measure(command)
+        peak_mb = sample.peak_bytes / 1e6
+        print(f"{name:20s} {sample.wall_s:6.2f} s, {sample.cpu_s:6.2f} s of CPU time, {peak_mb:6.0f} MB")
 
 
 if __name__ == "__main__":
