@@ -12,6 +12,7 @@ from traceopt.capture.launch import outcome
 from traceopt.capture.launch.outcome import RecordingOutcome, read_outcome
 from traceopt.capture.settings import PRESETS, Settings
 from traceopt.capture.status import Status, TraceNote
+from traceopt.run_script import remarks
 
 PLENTY = 10**12
 STARTS = ", and recording starts with step {}, counted from 0"
@@ -101,3 +102,13 @@ def test_the_longest_wait_for_traces_is_told(tmp_path: Path) -> None:
 def test_a_script_that_ends_well_has_no_failure(tmp_path: Path) -> None:
     (tmp_path / "trace").touch()
     assert said(tmp_path, ended(step=10, traces=[TraceNote("trace", "timing", 5, 5, None)])).failure is None
+
+
+def test_memory_snapshots_of_a_run_without_traces(tmp_path: Path) -> None:
+    (tmp_path / "vm_1.oom.memory.pickle").touch()
+    outcome = said(tmp_path, Status(step=1, memory_snapshots=["vm_1.oom.memory.pickle", "gone.memory.pickle"]), code=1)
+    assert outcome.traces == []
+    assert outcome.memory_snapshots == [tmp_path / "vm_1.oom.memory.pickle"]
+    assert list(remarks(outcome, quiet=True))[-1].startswith(
+        "the run was out of GPU memory; the memory snapshot is kept"
+    )
