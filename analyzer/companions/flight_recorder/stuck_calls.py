@@ -61,16 +61,26 @@ def find_stuck_calls(calls: Calls) -> list[StuckCall]:
     """The first pending collective of each group, and pending sends and receives whose peer has not called theirs."""
     pending = np.flatnonzero(~calls.done)
     collectives = pending[~calls.is_p2p[pending]]
-    stuck = [_stuck_collective(calls, int(group), collectives) for group in np.unique(calls.group[collectives])]
+    found = (_stuck_collective(calls, int(group), collectives) for group in np.unique(calls.group[collectives]))
+    stuck = [call for call in found if call is not None]
     return [*stuck, *_stuck_peers(calls, pending[calls.is_p2p[pending]])]
 
 
-def _stuck_collective(calls: Calls, group: int, pending: I8) -> StuckCall:
+def _stuck_collective(calls: Calls, group: int, pending: I8) -> StuckCall | None:
+    """The first pending collective that has not ended anywhere: of one that all ranks have joined and some have ended,
+    the others only have not noticed the end yet.
+    """
     mine = pending[calls.group[pending] == group]
-    sequence = int(calls.sequence[mine].min())
-    rows = mine[calls.sequence[mine] == sequence]
     last = _last_sequence(calls, group)
     members = calls.groups[group].ranks
+    ended = calls.sequence[(calls.group == group) & ~calls.is_p2p & calls.done]
+    joined_by_all = min((last.get(rank, -1) for rank in members), default=-1)
+    left = calls.sequence[mine]
+    left = left[(left > joined_by_all) | ~np.isin(left, ended)]
+    if not len(left):
+        return None
+    sequence = int(left.min())
+    rows = mine[calls.sequence[mine] == sequence]
     return StuckCall(
         group=group,
         operation=calls.operations[calls.operation[rows[0]]].name,
