@@ -34,7 +34,7 @@ def rank_document(facts: Facts, outcome: RulesOutcome) -> Result:
     quality = _quality(facts, outcome)
     breakdown = sections.breakdown(facts)
     rank = meta.rank
-    findings = [replace(f, ranks=[] if rank is None else [rank]) for f in outcome.findings]
+    findings = [replace(f, ranks=f.ranks or ([] if rank is None else [rank])) for f in outcome.findings]
     plan = outcome.plan
     if quality.verdict == "unusable":  # the evidence holds, but savings are shares of times that are not real
         findings, plan = [replace(f, saving=None, impact="info") for f in findings], None
