@@ -38,6 +38,7 @@ from traceopt.analyzer.stalls.host_flow import CpuOperators, HostFlow
 from traceopt.analyzer.stalls.idle import Gaps, Idle, attribute, find_gaps, slow_calls
 from traceopt.analyzer.stalls.profiler_cost import find_profiler_cost
 from traceopt.analyzer.stalls.python_stretches import PythonStretches, python_stretches
+from traceopt.analyzer.stalls.rl_phases import RlPhase, find_rl_phases
 from traceopt.analyzer.stalls.start_up import first_fetches, startup_calls
 from traceopt.analyzer.stalls.syncs import Syncs, after_unscaling, blocking_copies, find_syncs
 from traceopt.analyzer.stalls.untraced_python import UntracedPython, find_untraced_python
@@ -328,6 +329,13 @@ class Facts(Struct, frozen=True, dict=True):
     def serving(self) -> Serving | None:
         """Steps of a serving engine by phase (prefill, decode): number, time, tokens; None for other steps."""
         return find_serving(self.trace, self.recorded_steps.host_start, self.recorded_steps.duration)
+
+    @cached_property
+    def rl_phases(self) -> list[RlPhase]:
+        """Phases of a reinforcement-learning step (rollout, reward, weight sync, train) and the idle GPU in each; empty
+        for other steps.
+        """
+        return find_rl_phases(self.regions, self.steps, self.gpu, has_gpu=self.has_gpu)
 
     @cached_property
     def serving_engine(self) -> Engine | None:

@@ -62,7 +62,11 @@ _FORMATS = (
     Format("a printed table (key_averages().table())", pattern=r"[- ]{20,}\n\s+Name  "),
     Format("an Nsight Systems report", suffixes=(".nsys-rep", ".qdrep")),
     Format("an Nsight Compute report of single kernels", suffixes=(".ncu-rep", ".ncu-repz")),
-    Format("a Perfetto trace in its binary format", suffixes=(".pftrace", ".perfetto-trace")),
+    Format(
+        "a Perfetto trace in its binary format",
+        "torch.profiler writes JSON if the path of export_chrome_trace() ends in .json or .json.gz.",
+        suffixes=(".pftrace", ".perfetto-trace"),
+    ),
     Format(
         "a TensorBoard event file",
         "The traces are the *.pt.trace.json files beside it; pass the folder.",

@@ -56,7 +56,9 @@ def _headline(result: Result, terminal: Terminal) -> list[str]:
     lines += _emphasized(terminal.wrap(before + strong + after), terminal.plain(strong), terminal)
     rate, serving = sentences.throughput(result), sentences.serving(result)
     lines += terminal.wrap(f"Throughput: {rate}.", indent="  ") if rate else []
-    return lines + (terminal.wrap(f"{serving}.", indent="  ") if serving else [])
+    lines += terminal.wrap(f"{serving}.", indent="  ") if serving else []
+    phases = sentences.rl_phases(result)
+    return lines + (terminal.wrap(f"{phases}.", indent="  ") if phases else [])
 
 
 def _about(result: Result, terminal: Terminal, columns: int) -> str:

@@ -175,6 +175,18 @@ def serving(result: Result) -> str | None:
     return "; ".join([f"Serving steps ({found.engine}): {counts}", *figures, *shown])
 
 
+def rl_phases(result: Result) -> str | None:
+    """ "Phases: rollout 62% of the step (GPU idle for 70% of it), reward ..."; None for other steps."""
+    if not result.rl_phases:
+        return None
+    texts = []
+    for phase in result.rl_phases:
+        idle = phase.idle_us_per_step
+        waiting = f" (GPU idle for {quantities.percent(idle / phase.us_per_step)} of it)" if idle is not None else ""
+        texts.append(f"{phase.name} {quantities.percent(phase.share)} of the step{waiting}")
+    return f"Phases: {', '.join(texts)}"
+
+
 def _phase(phase: ServingPhase) -> str:
     """ "decode 32 tokens a step, 20.9 ms, 1,530 tokens/s"."""
     tokens, rate = phase.tokens_per_step, phase.tokens_per_s

@@ -112,6 +112,7 @@ def rank_document(facts: Facts, outcome: RulesOutcome) -> Result:
         checks=outcome.checks,
         throughput=sections.throughput(facts),
         serving=sections.serving(facts),
+        rl_phases=sections.rl_phases(facts),
         cpu=tables.cpu(facts),
         whole_run=run_time,
         **companion_sections(facts),

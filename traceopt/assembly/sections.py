@@ -21,6 +21,7 @@ from traceopt.result.document import (
     Gpu,
     Memory,
     PeakRate,
+    RlPhaseRow,
     Serving,
     ServingPhase,
     Setting,
@@ -304,6 +305,20 @@ def serving(facts: Facts) -> Serving | None:
         for phase in found.phases
     ]
     return Serving(found.engine, phases)
+
+
+def rl_phases(facts: Facts) -> list[RlPhaseRow]:
+    count = facts.steps.count
+    return [
+        RlPhaseRow(
+            name=phase.name,
+            us_per_step=us(phase.total_ns / count),
+            share=share(phase.total_ns / facts.steps.window_ns),
+            idle_us_per_step=None if phase.idle_ns is None else us(phase.idle_ns / count),
+            location=location_of(facts, phase.slice),
+        )
+        for phase in facts.rl_phases
+    ]
 
 
 def memory(facts: Facts) -> Memory:

@@ -302,6 +302,19 @@ class Serving(Struct, frozen=True):
     phases: Annotated[list[ServingPhase], note("steps by phase, most time first")]
 
 
+class RlPhaseRow(Struct, frozen=True):
+    """A phase of a reinforcement-learning step: the time between its marks on the training thread."""
+
+    name: Annotated[
+        Literal["rollout", "reward", "experience", "weight sync", "train"],
+        note('"experience": log-probabilities, values and advantages of the rollout'),
+    ]
+    us_per_step: Annotated[float, note("time per step, without phases inside it", "us")]
+    share: Annotated[float, note("the same as a part of the step", "share")]
+    idle_us_per_step: Annotated[float | None, note("of it, the GPU is idle; null: no GPU work was recorded", "us")]
+    location: Annotated[Location | None, note("place in the user's code; null: no stacks were recorded")]
+
+
 class Memory(Struct, frozen=True):
     """Device memory over the shown step."""
 
@@ -403,6 +416,9 @@ class Result(Struct, frozen=True, eq=False):
     serving: Annotated[
         Serving | None, note("steps of a serving engine; null: the steps are not those of an engine")
     ] = None
+    rl_phases: Annotated[
+        list[RlPhaseRow], note("phases of a reinforcement-learning step, in their order; empty: the steps have none")
+    ] = field(default_factory=list)
     cpu: Annotated[Cpu | None, note("operators of a CPU-only run; null: it used a GPU, or no shapes were recorded")] = (
         None
     )

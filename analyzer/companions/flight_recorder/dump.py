@@ -201,7 +201,7 @@ class _Sites:
 
     def __init__(self) -> None:
         self.all: list[CallSite] = []
-        self._index: dict[tuple[str, int, str], int] = {}
+        self._index: dict[tuple[Any, Any, Any], int] = {}
 
     def of(self, frames: Sequence[Any]) -> int:
         for frame in frames:

@@ -1,0 +1,82 @@
+"""The phases of a reinforcement-learning step, and how long the GPU is idle in each."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from msgspec import Struct
+
+from traceopt.analyzer.arrays.intervals import EMPTY, Intervals, intersect, union
+from traceopt.analyzer.tables.schema import I8
+from traceopt.analyzer.timeline.call_tree import ANNOTATION, PYTHON
+from traceopt.analyzer.timeline.gpu_work import GpuWork
+from traceopt.analyzer.timeline.regions import Regions
+from traceopt.analyzer.timeline.steps import Steps
+from traceopt.analyzer.vocabulary.rl_phases import PHASES, PhaseName, phase_of_annotation, phase_of_frame
+
+MAX_SLICES = 100_000  # of all phases; a name that occurs more often is not one of a phase
+
+
+class RlPhase(Struct, frozen=True):
+    """A phase: the time between its marks on the training thread, without phases inside it. Times are of all measured
+    steps, ns; `idle_ns` is None where no GPU work was recorded. `slice`: its longest mark, a row of slices.
+    """
+
+    name: PhaseName
+    area: Intervals
+    total_ns: int
+    idle_ns: int | None
+    slice: int
+
+
+def find_rl_phases(regions: Regions, steps: Steps, gpu: GpuWork, *, has_gpu: bool) -> list[RlPhase]:
+    """The phases in the order of a step; none if the steps are not those of reinforcement learning, which have a
+    rollout and something that only follows one: rewards, experience or a transfer of weights.
+    """
+    slices = regions.slices
+    phase = np.full(len(slices), -1)
+    for index, name in enumerate(PHASES):
+        phase[regions.named(lambda text, name=name: phase_of_annotation(text) == name, ANNOTATION)] = index  # type: ignore[misc]
+        phase[regions.named(lambda text, name=name: phase_of_frame(text) == name, PYTHON)] = index  # type: ignore[misc]
+    rows = np.flatnonzero((phase >= 0) & (slices.thread == steps.thread) & (slices.end > slices.start))
+    found = {PHASES[index] for index in np.unique(phase[rows]).tolist()}
+    if "rollout" not in found or not found & {"reward", "experience", "weight sync"} or len(rows) > MAX_SLICES:
+        return []
+    own = _own_time(slices.start[rows], slices.end[rows], phase[rows].tolist())
+    made = []
+    for index, name in enumerate(PHASES):
+        mine = rows[phase[rows] == index]
+        area = intersect(own.get(index, EMPTY), steps.window)
+        if area.total:
+            idle = intersect(gpu.idle, area).total if has_gpu else None
+            longest = int(mine[(slices.end[mine] - slices.start[mine]).argmax()])
+            made.append(RlPhase(name, area, area.total, idle, longest))
+    return made
+
+
+def _own_time(start: I8, end: I8, phase: Sequence[int]) -> dict[int, Intervals]:
+    """When each phase ran, without the phases inside it."""
+    order = np.lexsort((-end, start)).tolist()
+    pieces: dict[int, list[tuple[int, int]]] = {}
+    open_: list[tuple[int, int]] = []  # end and phase of the slices around this time, innermost last
+    now = 0
+
+    def pass_to(time: int) -> int:
+        if open_ and time > now:
+            pieces.setdefault(open_[-1][1], []).append((now, time))
+        return max(now, time)
+
+    # A step has a few phases, so this loop is short, and only a stack knows which phase is the innermost.
+    for row in order:
+        while open_ and open_[-1][0] <= start[row]:
+            now = pass_to(open_[-1][0])
+            open_.pop()
+        now = pass_to(int(start[row]))
+        open_.append((int(end[row]), phase[row]))
+    while open_:
+        now = pass_to(open_[-1][0])
+        open_.pop()
+    return {
+        index: union(np.array([a for a, _ in mine]), np.array([b for _, b in mine])) for index, mine in pieces.items()
+    }
