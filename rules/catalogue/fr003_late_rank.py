@@ -12,9 +12,9 @@ _SECOND_NS = 1e9
 
 
 class LateRank(Rule):
-    """Finds ranks that the others wait for, by the dumps of the flight recorder. With TORCH_NCCL_ENABLE_TIMING=1 it
-    compares durations: the collective is shortest on the rank that comes last. Without, it compares the times of the
-    calls, and only delays of many seconds count, because the clocks of hosts differ.
+    """Measures how long ranks wait for one that joins collectives late, by the dumps of the flight recorder. With
+    TORCH_NCCL_ENABLE_TIMING=1 it compares durations: the collective is shortest on the rank that comes last. Without,
+    it compares the times of the calls, and only delays of many seconds count, because the clocks of hosts differ.
 
     Why it costs: a collective ends when the last rank has called it. The other GPUs do nothing until then, and if one
     rank is later than the timeout, the job dies.
@@ -33,7 +33,7 @@ class LateRank(Rule):
 
     code = "FR003"
     name = "late-rank"
-    title = "Speed up the rank that all others wait for"
+    title = "Remove the delay of the rank that all others wait for"
     family = "hangs"
     effort = "Depends on the cause"
     risk = "None known"

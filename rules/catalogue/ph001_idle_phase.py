@@ -26,8 +26,8 @@ _ADVICE: dict[PhaseName, str] = {
 
 
 class IdlePhase(Rule):
-    """Splits a reinforcement-learning step into its phases (rollout, reward, experience, weight sync, train) and
-    measures how long the GPU is idle in each.
+    """Measures how long the GPU is idle in each phase of a reinforcement-learning step: rollout, reward, experience,
+    weight sync, train.
 
     Why it costs: the phases run one after the other, each with another bottleneck. While rewards are computed on the
     CPU, or weights are copied to the inference engine, the GPUs wait.
