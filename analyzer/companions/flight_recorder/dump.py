@@ -6,13 +6,14 @@ The fields are those that `torch/csrc/distributed/c10d/FlightRecorder.hpp` write
 from __future__ import annotations
 
 import gc
+import io
 import re
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
+from typing import Annotated, Any
 
 import msgspec
 import numpy as np
-from msgspec import Struct, field
+from msgspec import Meta, Struct, field
 
 from traceopt.analyzer.companions.restricted_pickle import load
 from traceopt.analyzer.reading.sources import TraceSource
@@ -22,6 +23,10 @@ from traceopt.errors import InputError
 
 MAX_DUMP_BYTES = 1 << 30  # a dump of 2,000 entries has 2 MB
 MAX_RANKS = 1 << 20  # of one process group
+MAX_NUMBER = 1 << 61
+
+Size = Annotated[tuple[int, ...], Meta(max_length=64)]  # of a tensor, which has at most 64 dimensions
+_LISTS = ("input_sizes", "output_sizes", "input_dtypes", "output_dtypes", "frames")
 
 _TRAILING_NUMBER = re.compile(r"([0-9]{1,6})(?:\.\w+)?$")
 
@@ -78,8 +83,8 @@ class _Entry(Struct):
     profiling_name: str
     process_group: tuple[str, str]
     record_id: int
-    input_sizes: tuple[tuple[int, ...], ...] = ()
-    output_sizes: tuple[tuple[int, ...], ...] = ()
+    input_sizes: tuple[Size, ...] = ()
+    output_sizes: tuple[Size, ...] = ()
     input_dtypes: tuple[str, ...] = ()
     output_dtypes: tuple[str, ...] = ()
     collective_seq_id: int = 0
@@ -110,27 +115,30 @@ class _File(Struct):
 def read_dump(source: TraceSource) -> Dump:
     """Raises InputError, in one line, for a file that cannot be read."""
     with source.open() as stream:
-        is_pickle = stream.read(1) == b"\x80"
-        stream.seek(0)
-        collecting = gc.isenabled()
-        gc.disable()  # it would walk over all entries again and again, and finds nothing
-        try:
-            return _dump(_decoded(stream, source.label, is_pickle), source)
-        except (msgspec.MsgspecError, OverflowError, RecursionError, TypeError, ValueError) as error:
-            reason = str(error).partition("\n")[0][:200]
-            raise InputError(f"{source.label} is no complete dump of the flight recorder: {reason}") from None
-        finally:
-            if collecting:
-                gc.enable()
+        data = stream.read(MAX_DUMP_BYTES + 1)
+    if len(data) > MAX_DUMP_BYTES:
+        raise InputError(f"{source.label} has more than 1 GB, too much for a dump of the flight recorder")
+    collecting = gc.isenabled()
+    gc.disable()  # it would walk over all entries again and again, and finds nothing
+    try:
+        return _dump(_decoded(data, source.label), source)
+    except (msgspec.MsgspecError, AttributeError, OverflowError, RecursionError, TypeError, ValueError) as error:
+        reason = str(error).partition("\n")[0][:200]
+        raise InputError(f"{source.label} is no complete dump of the flight recorder: {reason}") from None
+    finally:
+        if collecting:
+            gc.enable()
 
 
-def _decoded(stream: Any, label: str, is_pickle: bool) -> _File:
-    if is_pickle:
-        return msgspec.convert(load(stream, label), _File)
-    text = stream.read(MAX_DUMP_BYTES + 1)
-    if len(text) > MAX_DUMP_BYTES:
-        raise InputError(f"{label} has more than 1 GB, too much for a dump of the flight recorder")
-    return msgspec.json.decode(text, type=_File)
+def _decoded(data: bytes, label: str) -> _File:
+    if not data.startswith(b"\x80"):
+        return msgspec.json.decode(data, type=_File)
+    value = load(io.BytesIO(data), label)
+    # A pickle may refer to one list from everywhere. PyTorch writes each list once, so items are fewer than bytes.
+    items = sum(len(entry.get(name) or ()) for entry in value.get("entries", ()) for name in _LISTS)
+    if items > len(data):
+        raise ValueError("its lists refer to each other")
+    return msgspec.convert(value, _File)
 
 
 def _dump(file: _File, source: TraceSource) -> Dump:
@@ -170,8 +178,12 @@ def _dump(file: _File, source: TraceSource) -> Dump:
     )
 
 
-def _column(values: Any) -> I8:
-    return np.array(list(values), np.int64)
+def _column(values: Iterable[int]) -> I8:
+    """Raises OverflowError for numbers whose differences would not fit."""
+    column = np.array(list(values), np.int64)
+    if len(column) and (column.min() < -MAX_NUMBER or column.max() > MAX_NUMBER):
+        raise OverflowError("a number is out of range")
+    return column
 
 
 def _operation(entry: _Entry) -> Operation:

@@ -200,6 +200,9 @@ def broken(**changes: Any) -> bytes:
     return pickle.dumps(dumps(2)[1] | changes)
 
 
+SHARED = [dumps(2)[1]["entries"][0] | {"input_sizes": [[1]] * 10_000}] * 10_000  # 20 KB that would be 100 million lists
+
+
 @pytest.mark.parametrize(
     "data",
     [
@@ -210,6 +213,9 @@ def broken(**changes: Any) -> bytes:
         pytest.param(broken(entries=[dumps(2)[1]["entries"][0] | {"frames": [{"name": []}]}]), id="list-as-a-name"),
         pytest.param(broken(pg_config={"0": {"ranks": "__import__('os')"}}), id="code-as-ranks"),
         pytest.param(broken()[:200], id="cut"),
+        pytest.param(pickle.dumps([1, "pg_config"]), id="no-dictionary"),
+        pytest.param(broken(entries=SHARED), id="shared-lists"),
+        pytest.param(broken(entries=[dumps(2)[1]["entries"][0] | {"time_created_ns": -(2**63)}]), id="far-away-time"),
         pytest.param(b'{"pg_status": {}, "record_id"', id="cut-json"),
     ],
 )
