@@ -24,6 +24,8 @@ from traceopt.errors import InputError
 MAX_DUMP_BYTES = 1 << 30  # a dump of 2,000 entries has 2 MB
 MAX_RANKS = 1 << 20  # of one process group
 MAX_NUMBER = 1 << 61
+MAX_NAME = 200  # characters of a group or an operation
+MAX_FRAME = 4096
 
 Size = Annotated[tuple[int, ...], Meta(max_length=64)]  # of a tensor, which has at most 64 dimensions
 _LISTS = ("input_sizes", "output_sizes", "input_dtypes", "output_dtypes", "frames")
@@ -188,7 +190,7 @@ def _column(values: Iterable[int]) -> I8:
 
 def _operation(entry: _Entry) -> Operation:
     return Operation(
-        entry.profiling_name.partition(":")[2] or entry.profiling_name,
+        (entry.profiling_name.partition(":")[2] or entry.profiling_name)[:MAX_NAME],
         entry.input_sizes,
         entry.output_sizes,
         entry.input_dtypes,
@@ -205,7 +207,7 @@ def _group(file: _File, name: str, description: str) -> GroupName:
     if isinstance(ranks, str):
         ranks = msgspec.json.decode(ranks, type=list[int])
     members = tuple(rank for rank in ranks if 0 <= rank < MAX_RANKS)
-    return GroupName(name, description, members or None)
+    return GroupName(name[:MAX_NAME], description[:MAX_NAME], members or None)
 
 
 class _Sites:
@@ -230,7 +232,7 @@ class _Sites:
     def _add(self, file: Any, line: Any, function: Any) -> int:
         """-1 for a frame of a library, or one that is none."""
         name = f"{file}({line}): {function}"
-        site = parse_frame(name) if is_place(name) else None
+        site = parse_frame(name) if len(name) <= MAX_FRAME and is_place(name) else None
         if site is None:
             return -1
         self.all.append(site)

@@ -196,6 +196,23 @@ def test_every_format_tells_the_hang(tmp_path: Path) -> None:
     assert "waiting in all" in render_markdown(result)
 
 
+def test_hostile_names_stay_text_and_short(tmp_path: Path) -> None:
+    bad = "<script>alert(1)</script>\x1b[31m\n" + "x" * 1_000_000
+    made = dumps(4, "missing")
+    for dump in made.values():
+        dump["pg_config"][bad] = dump["pg_config"]["0"]
+        for entry in dump["entries"]:
+            if entry["process_group"][0] == "0":
+                entry |= {"process_group": (bad, bad), "profiling_name": f"nccl:{bad}"}
+                entry["frames"] = [{"name": bad, "filename": bad, "line": 1}]
+    result = traceopt.analyze(str(write(tmp_path, made)))
+    assert [one.code for one in result.findings] == ["FR001"]
+    page = render_html(result)
+    assert "<script>alert(1)" not in page
+    assert len(page) < 200_000
+    assert "\x1b" not in render_markdown(result)
+
+
 def broken(**changes: Any) -> bytes:
     return pickle.dumps(dumps(2)[1] | changes)
 
