@@ -11,8 +11,7 @@ from traceopt.analyzer.companions.flight_recorder.mismatches import Mismatch, Si
 from traceopt.analyzer.companions.flight_recorder.recording import FlightRecording
 from traceopt.analyzer.companions.flight_recorder.stuck_calls import Hang
 from traceopt.result.companions.rank_lists import ranks_text
-from traceopt.rules import Evidence, Facts, Findings, Fix, Rule, counted, to_location
-from traceopt.rules.savings.price import Priced
+from traceopt.rules import Evidence, Facts, Findings, Fix, Priced, Rule, counted, to_location
 
 MAX_SIZES = 4  # tensors of a call in a sentence
 MAX_CALLS = 8  # of a circle, as evidence

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-import numpy as np
-
 from traceopt.rules import Confidence, Evidence, Facts, Findings, Fix, Rule, counted, size, threshold
 from traceopt.rules.advice.memory_snapshot import place_of, snapshot_of
 
@@ -45,16 +43,13 @@ class AllocationRetries(Rule):
         retries = snapshot.retries
         if len(retries) < self.min_retries:
             return
-        counts = np.bincount(retries.owner)
-        given_back = np.bincount(retries.owner, weights=retries.freed_bytes)
         evidence = [
             Evidence(
                 snapshot.owner(owner).name,
-                detail=f"{counted(int(counts[owner]), 'time')}, {size(given_back[owner])} given back",
+                detail=f"{counted(count, 'time')}, {size(given_back)} given back",
                 location=place_of(snapshot, owner),
             )
-            for owner in np.argsort(-counts, kind="stable")[:5].tolist()
-            if counts[owner]
+            for owner, count, given_back in retries.by_owner()[:5]
         ]
         yield self.finding(
             why=(

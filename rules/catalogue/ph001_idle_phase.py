@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from traceopt.analyzer.stalls.rl_phases import RlPhase
 from traceopt.analyzer.vocabulary.rl_phases import PhaseName
-from traceopt.result.rounding import us
-from traceopt.rules import Evidence, Facts, Findings, Fix, Rule, location_of, ms, percent, threshold
+from traceopt.rules import Evidence, Facts, Findings, Fix, Rule, location_of, ms, percent, threshold, us
 
 _ADVICE: dict[PhaseName, str] = {
     "rollout": (

@@ -28,12 +28,14 @@ SPORADIC = ("LB004", "LB005", "DL005", "DL006")  # they hit some steps; the mean
 HANDMADE = ("CM007", "CV003", "LB006", "TC003")  # no scenario of fixtures/ plants them: below
 BY_SIZE = ("CM008", "GM005", "IN001", "TC005")  # without a fixed twin of their own: in the tests of their family
 ELSEWHERE = ("TQ", "MM", "EF", "CP", "CM004", "CM005")  # with tests of their own; the last two need all ranks
-OF_COMPILE_LOGS = ("LB008", "LB009", "LB010")  # in test_compile_rules.py, and planted in fixtures/compile_logs
+# Planted in other files than traces, or in steps of reinforcement learning: in test_compile_rules.py,
+# test_flight_recorder.py, test_rl_phases.py.
+OF_OTHER_FILES = ("LB008", "LB009", "LB010", "FR", "PH")
 
 # A worker's batch takes DL001's `hand_over_ms` to receive where nothing hides it; in the fixed twins it takes less.
 MORE_TO_RECEIVE_US = 1_000 - Job.load_us
 
-RULES = {rule.code: rule for rule in builtin_rules() if not rule.code.startswith((*ELSEWHERE, *OF_COMPILE_LOGS))}
+RULES = {rule.code: rule for rule in builtin_rules() if not rule.code.startswith((*ELSEWHERE, *OF_OTHER_FILES))}
 CASES = {f"{name}-{code}": (name, code) for name, plan in SCENARIOS.items() for code in plan.codes if code in RULES}
 
 

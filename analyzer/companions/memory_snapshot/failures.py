@@ -62,6 +62,13 @@ class Retries(Struct, frozen=True):
     def __len__(self) -> int:
         return len(self.row)
 
+    def by_owner(self) -> list[tuple[int, int, int]]:
+        """Owner, number of retries, and bytes given back; most retries first."""
+        counts = np.bincount(self.owner)
+        given_back = np.bincount(self.owner, weights=self.freed_bytes)
+        order = np.argsort(-counts, kind="stable")[: np.count_nonzero(counts)]
+        return [(owner, int(counts[owner]), int(given_back[owner])) for owner in order.tolist()]
+
 
 def find_failure(
     tables: SnapshotTables, curve: Curve, lifetimes: Lifetimes, owners: Owners, step_ends: I8
