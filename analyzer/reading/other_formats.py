@@ -8,6 +8,10 @@ from collections.abc import Collection
 import msgspec
 from msgspec import Struct
 
+CONVERT = (
+    "a report of Nsight Systems has to be converted first: nsys export --type sqlite --output report.sqlite "
+    "report.nsys-rep"
+)
 _RECORD = "Record one with traceopt run or torch.profiler."
 _START_BYTES = 1 << 20  # of a text are searched; the syntax of a larger one is not checked
 
@@ -31,7 +35,11 @@ _CHECKPOINT = "a PyTorch checkpoint (torch.save)"
 
 # The first that matches counts.
 _FORMATS = (
-    Format("a database exported by Nsight Systems", pattern=r"SQLite format 3\x00.*(CUPTI_ACTIVITY_KIND|TARGET_INFO_)"),
+    Format(
+        "a database exported by Nsight Systems",
+        "Only traceopt analyze reads one, from a file on this machine.",
+        pattern=r"SQLite format 3\x00.*(CUPTI_ACTIVITY_KIND|TARGET_INFO_)",
+    ),
     Format("a database of rocprof", pattern=r"SQLite format 3\x00.*rocpd_"),
     Format("a SQLite database", pattern=r"SQLite format 3\x00"),
     Format(_CHECKPOINT, pattern=_PICKLE + r"(\x8a\x0al\xfc\x9cF\xf9 j\xa8P\x19|.{0,64}ctorch)"),
@@ -60,7 +68,11 @@ _FORMATS = (
     ),
     Format("an HTML page", pattern=r"(?i)\s*<(!doctype html|html)"),
     Format("a printed table (key_averages().table())", pattern=r"[- ]{20,}\n\s+Name  "),
-    Format("an Nsight Systems report", suffixes=(".nsys-rep", ".qdrep")),
+    Format(
+        "an Nsight Systems report",
+        "Convert it (nsys export --type sqlite --output report.sqlite report.nsys-rep) and pass the .sqlite file.",
+        suffixes=(".nsys-rep", ".qdrep"),
+    ),
     Format("an Nsight Compute report of single kernels", suffixes=(".ncu-rep", ".ncu-repz")),
     Format(
         "a Perfetto trace in its binary format",

@@ -14,8 +14,11 @@ from pathlib import Path
 from typing import IO
 
 from msgspec import Struct
+from msgspec.structs import replace
 
+from traceopt.analyzer.nsight.processes import NsightProcess
 from traceopt.analyzer.reading.limits import MOST_MEMBERS, check_ratio
+from traceopt.analyzer.reading.nsight_files import is_database, nsight_processes
 from traceopt.analyzer.reading.object_stores import (
     RemoteFile,
     head_of,
@@ -24,11 +27,13 @@ from traceopt.analyzer.reading.object_stores import (
     open_remote,
     without_secrets,
 )
-from traceopt.analyzer.reading.other_formats import of_archive
+from traceopt.analyzer.reading.other_formats import CONVERT, of_archive
 from traceopt.analyzer.vocabulary.companion_kinds import START_BYTES, KindName, kind_named, kind_of, what_is
-from traceopt.errors import InputError
+from traceopt.errors import InputError, one_line
 
 _TRACE_NAME = re.compile(r"\.(json|json\.gz|zip|pt\.trace\.json[^/]*)$", re.IGNORECASE)
+_DATABASE_NAME = re.compile(r"\.(sqlite3?|db)(\.gz)?$", re.IGNORECASE)
+_UNCONVERTED_NAME = re.compile(r"\.(nsys-rep|qdrep)$", re.IGNORECASE)
 _TENSORBOARD_NAME = re.compile(r"(?P<worker>.+?)(\.(?P<span>[0-9]{1,20}))?\.pt\.trace\.json(\.gz)?", re.IGNORECASE)
 _RANK = re.compile(r"(?<![a-z])(?<!local[-_])rank[-_.=]?(?P<number>[0-9]{1,6})(?![0-9])", re.IGNORECASE)
 _WORLD_SIZE = re.compile(
@@ -52,7 +57,8 @@ class TraceSource(Struct, frozen=True):
 
     `worker` and `span` come from TensorBoard's `{worker}.{span}.pt.trace.json`. `named` means that the user gave this
     file itself, so failing to read it is an error; for a file found in a folder it is a warning. `size_bytes` is the
-    size as stored, compressed or not; for a member, the size without the zip's compression.
+    size as stored, compressed or not; for a member, the size without the zip's compression. An export of Nsight Systems
+    has one source for each `process` that used a GPU.
     """
 
     place: str  # an absolute path, or a URL
@@ -64,6 +70,7 @@ class TraceSource(Struct, frozen=True):
     span: int | None = None
     named: bool = False
     size_bytes: int = 0
+    process: NsightProcess | None = None  # of an export of Nsight Systems
 
     @property
     def folder(self) -> str:
@@ -174,6 +181,8 @@ class _SourceSearch:
         start = _start_of(path)
         if not start:
             raise InputError(f"{path} is empty; record the trace again")
+        if is_database(start) and self._database(path, named=True):
+            return
         if not start.startswith(_ZIP):
             self._add(str(path), path.stat().st_size, named=True, kind=kind_of(start))
         elif not self._archive(str(path)):
@@ -210,8 +219,15 @@ class _SourceSearch:
                 continue
             visited.add(real)
             for name in sorted(names):
-                if not name.startswith(".") and (_TRACE_NAME.search(name) or _is_companion(Path(folder, name))):
-                    found |= self._candidate(Path(folder, name))
+                path = Path(folder, name)
+                if name.startswith("."):
+                    continue
+                if _DATABASE_NAME.search(name):
+                    found |= self._database_in_folder(path)
+                elif _UNCONVERTED_NAME.search(name) and not path.with_suffix(".sqlite").exists():
+                    self.skipped.append(f"{_label(str(path))}: {CONVERT}")
+                elif _TRACE_NAME.search(name) or _is_companion(path):
+                    found |= self._candidate(path)
         return found
 
     def _candidate(self, path: Path) -> bool:
@@ -228,12 +244,37 @@ class _SourceSearch:
         except _UNREADABLE as error:
             self.skipped.append(f"{_label(str(path))}: {_reason(error)}")
             return False
+        if is_database(start):
+            return self._database_in_folder(path)
         kind = kind_of(start)
         if kind is None and not _may_be_trace(start):
             self.skipped.append(f"{_label(str(path))}: {'neither JSON nor gzip' if start else 'empty'}")
             return False
         self._add(str(path), path.stat().st_size, kind=kind)
         return True
+
+    def _database_in_folder(self, path: Path) -> bool:
+        """Whether it is an export of Nsight Systems; other databases are none of ours."""
+        try:
+            return path.is_file() and is_database(_start_of(path)) and self._database(path)
+        except (InputError, *_UNREADABLE) as error:
+            self.skipped.append(one_line(str(error)))
+            return False
+
+    def _database(self, path: Path, *, named: bool = False) -> bool:
+        """Adds a source for each process of an export of Nsight Systems; False for another database."""
+        source = _source(str(path), None, named, path.stat().st_size)
+        if os.path.realpath(path) in self._seen:
+            return True
+        processes = nsight_processes(source.place, source.label)
+        self._seen.add(os.path.realpath(path))
+        for process in processes:
+            own = source
+            if process.count > 1:
+                label = f"{source.label}/process{process.place}"
+                own = replace(source, label=label, rank_hint=process.place, world_size_hint=process.count)
+            self.sources.append(replace(own, process=process))
+        return bool(processes)
 
     def _remote(self, url: str) -> None:
         listing = list_remote(url)

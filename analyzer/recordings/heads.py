@@ -43,6 +43,8 @@ def read_heads(sources: Sequence[TraceSource]) -> dict[str, Head]:
 
 
 def _head(source: TraceSource) -> Head:
+    if source.process is not None:
+        return Head(None, source.rank_hint, source.world_size_hint, source.process.start_s)
     try:
         start = source.head(_HEAD_BYTES)
         if start.startswith(b"\x1f\x8b"):

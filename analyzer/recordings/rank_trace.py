@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from traceopt.analyzer.reading.nsight_files import read_nsight
 from traceopt.analyzer.reading.sources import TraceSource
 from traceopt.analyzer.reading.trace_reader import read_trace
 from traceopt.analyzer.recordings.cycle_pairs import RankRecording
@@ -46,6 +47,12 @@ def read_recording(recording: RankRecording, warnings: list[str], count_bytes: C
 
 
 def _read(source: TraceSource, count_bytes: CountBytes | None) -> Trace:
+    if source.process is not None:
+        hints = {"rank_hint": source.rank_hint, "world_size_hint": source.world_size_hint}
+        trace = read_nsight(source.place, source.label, source.process, **hints)
+        if count_bytes is not None:
+            count_bytes(source.size_bytes)
+        return trace
     with source.open() as stream:
         counted = 0
 

@@ -1,0 +1,179 @@
+"""Opens a SQLite file that may be hostile, and reads columns of its ordinary tables as arrays.
+
+Only SELECT statements on ordinary tables run: no view, trigger, virtual table or generated column is touched, and an
+authorizer refuses everything else. The work and the number of rows are limited.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sqlite3
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from itertools import chain
+from urllib.parse import quote
+
+import numpy as np
+import numpy.typing as npt
+
+from traceopt.analyzer.tables.schema import I8
+from traceopt.errors import InputError, one_line
+
+MAGIC = b"SQLite format 3\x00"
+MOST_ROWS = 100_000_000  # of one table
+MOST_TABLES = 2_000
+LONGEST_TEXT = 16_384  # characters of one text that are read
+_LONGEST_VALUE = 64 << 20  # bytes; SQLite refuses longer ones where Python can set the limit (3.11)
+_CHUNK = 50_000  # rows that are held as Python objects at a time
+_INSTRUCTIONS = 1_000_000  # of SQLite between two checks of the work that was done
+_FEWEST_CHECKS = 500
+_BYTES_A_CHECK = 20_000  # of the file; reading all of a real one takes a check per 100,000 bytes
+_ALLOWED = frozenset({sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_FUNCTION})
+_FUNCTIONS = frozenset({"substr", "count", "ifnull", "typeof"})
+_ORDINARY = re.compile(r"\s*CREATE\s+TABLE\b", re.IGNORECASE)
+_PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}")
+
+
+class Database:
+    """The ordinary tables of one file: `tables` maps a name to the columns that are no generated ones."""
+
+    def __init__(self, connection: sqlite3.Connection, label: str) -> None:
+        self._connection = connection
+        self._label = label
+        self.tables: dict[str, frozenset[str]] = self._find_tables()
+
+    def _find_tables(self) -> dict[str, frozenset[str]]:
+        found: dict[str, frozenset[str]] = {}
+        query = "SELECT name, sql FROM sqlite_master WHERE type = 'table' LIMIT ?"
+        for name, sql in self._rows(query, (MOST_TABLES,)):
+            plain = isinstance(name, str) and _PLAIN_NAME.fullmatch(name) and not name.startswith("sqlite_")
+            if plain and isinstance(sql, str) and _ORDINARY.match(sql):
+                columns = self._rows(f'PRAGMA table_xinfo("{name}")')  # hidden: 0 for stored columns
+                found[name] = frozenset(
+                    row[1]
+                    for row in columns
+                    if row[6] == 0 and isinstance(row[1], str) and _PLAIN_NAME.fullmatch(row[1])
+                )
+        return found
+
+    def has(self, table: str, *columns: str) -> bool:
+        return frozenset(columns) <= self.tables.get(table, frozenset()) and table in self.tables
+
+    def count(self, table: str) -> int:
+        """Rows of a table; 0 if there is no such table."""
+        if table not in self.tables:
+            return 0
+        (counted,) = next(self._rows(f'SELECT count(*) FROM "{table}"'))  # noqa: S608, names are checked
+        return counted if isinstance(counted, int) else 0
+
+    def numbers(self, table: str, columns: Sequence[str], where: str = "", values: Sequence[int] = ()) -> dict[str, I8]:
+        """Integer columns, each of shape (rows,); -1 for NULL, for a column that the table lacks, and for no number."""
+        stored = [self._number(table, column) for column in columns]
+        query = f'SELECT {", ".join(stored)} FROM "{table}" {where}'  # noqa: S608, names are checked
+        chunks: list[npt.NDArray[np.int64]] = []
+        rows = 0
+        for chunk in self._chunks(query, values):
+            rows += len(chunk)
+            self._check_rows(table, rows)
+            flat = np.fromiter(chain.from_iterable(chunk), np.int64, len(chunk) * len(columns))
+            chunks.append(np.ascontiguousarray(flat.reshape(-1, len(columns)).T))
+        if not chunks:
+            return {column: np.empty(0, np.int64) for column in columns}
+        return {column: np.concatenate([chunk[i] for chunk in chunks]) for i, column in enumerate(columns)}
+
+    def texts(self, table: str, column: str, where: str = "", values: Sequence[int] = ()) -> Iterator[list[str | None]]:
+        """A text column in pieces, each text cut to LONGEST_TEXT characters; None for anything else."""
+        query = f'SELECT {self._text(table, column)} FROM "{table}" {where}'  # noqa: S608
+        rows = 0
+        for chunk in self._chunks(query, values):
+            rows += len(chunk)
+            self._check_rows(table, rows)
+            yield [row[0] for row in chunk]
+
+    def records(
+        self, table: str, numbers: Sequence[str], texts: Sequence[str], most: int = 100_000
+    ) -> list[dict[str, int | str | None]]:
+        """The first rows of a small table, as mappings."""
+        if table not in self.tables:
+            return []
+        stored = [self._number(table, n) for n in numbers] + [self._text(table, t) for t in texts]
+        query = f'SELECT {", ".join(stored)} FROM "{table}" LIMIT {most}'  # noqa: S608
+        names = [*numbers, *texts]
+        return [dict(zip(names, row, strict=True)) for chunk in self._chunks(query) for row in chunk]
+
+    def strings(self, ids: Sequence[int]) -> Mapping[int, str]:
+        """The texts of `StringIds` with these ids."""
+        found: dict[int, str] = {}
+        if not self.has("StringIds", "id", "value"):
+            return found
+        for first in range(0, len(ids), _CHUNK):
+            listed = ",".join(str(int(one)) for one in ids[first : first + _CHUNK])
+            query = f'SELECT id, {self._text("StringIds", "value")} FROM "StringIds" WHERE id IN ({listed})'  # noqa: S608
+            for chunk in self._chunks(query):
+                found.update((key, text) for key, text in chunk if isinstance(key, int) and isinstance(text, str))
+        return found
+
+    def _number(self, table: str, column: str) -> str:
+        return f'CAST(ifnull("{column}", -1) AS INTEGER)' if self.has(table, column) else "-1"
+
+    def _text(self, table: str, column: str) -> str:
+        if not self.has(table, column):
+            return "NULL"
+        return f'CASE WHEN typeof("{column}") = \'text\' THEN substr("{column}", 1, {LONGEST_TEXT}) END'
+
+    def _check_rows(self, table: str, rows: int) -> None:
+        if rows > MOST_ROWS:
+            raise InputError(f"{self._label}: its table {table} has more than {MOST_ROWS:,} rows")
+
+    def _chunks(self, query: str, values: Sequence[int] = ()) -> Iterator[list[tuple[object, ...]]]:
+        try:
+            cursor = self._connection.execute(query, tuple(values))
+            while chunk := cursor.fetchmany(_CHUNK):
+                yield chunk
+        except (sqlite3.Error, OverflowError, MemoryError) as error:
+            raise InputError(f"{self._label}: the database is damaged ({one_line(str(error))})") from None
+
+    def _rows(self, query: str, values: Sequence[int] = ()) -> Iterator[tuple[object, ...]]:
+        return chain.from_iterable(self._chunks(query, values))
+
+
+@contextmanager
+def opened(path: str, label: str) -> Iterator[Database]:
+    """The database at `path`, read-only and limited. Raises InputError if it is damaged or asks for too much work."""
+    uri = f"file:{quote(os.path.abspath(path))}?mode=ro&immutable=1"
+    try:
+        connection = sqlite3.connect(uri, uri=True, check_same_thread=False)
+    except sqlite3.Error as error:
+        raise InputError(f"cannot read {label}: {one_line(str(error))}") from None
+    try:
+        _restrict(connection, os.path.getsize(path))
+        yield Database(connection, label)
+    except sqlite3.Error as error:
+        raise InputError(f"{label}: the database is damaged ({one_line(str(error))})") from None
+    finally:
+        connection.close()
+
+
+def _restrict(connection: sqlite3.Connection, file_bytes: int) -> None:
+    connection.text_factory = lambda raw: raw.decode("utf-8", "replace")
+    for pragma in ("trusted_schema = OFF", "query_only = ON", "cell_size_check = ON", "mmap_size = 0"):
+        connection.execute(f"PRAGMA {pragma}")
+    if hasattr(connection, "setlimit"):
+        connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _LONGEST_VALUE)
+    left = _FEWEST_CHECKS + file_bytes // _BYTES_A_CHECK
+
+    def exhausted() -> int:
+        nonlocal left
+        left -= 1
+        return left < 0
+
+    def allowed(action: int, first: str | None, second: str | None, _place: str | None, inner: str | None) -> int:
+        """`inner` names the view or trigger that asks, None for this module's own statements."""
+        if action == sqlite3.SQLITE_PRAGMA and first == "table_xinfo":
+            return sqlite3.SQLITE_OK
+        known = action != sqlite3.SQLITE_FUNCTION or second in _FUNCTIONS
+        return sqlite3.SQLITE_OK if action in _ALLOWED and known and inner is None else sqlite3.SQLITE_DENY
+
+    connection.set_progress_handler(exhausted, _INSTRUCTIONS)
+    connection.set_authorizer(allowed)

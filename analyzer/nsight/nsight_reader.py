@@ -1,0 +1,400 @@
+"""Reads one process of an Nsight Systems export into the tables of a trace."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from traceopt.analyzer.nsight.database import Database
+from traceopt.analyzer.nsight.devices import device_properties
+from traceopt.analyzer.nsight.processes import (
+    CALLS,
+    COPIES,
+    FILLS,
+    GRAPHS,
+    KERNELS,
+    RANGES,
+    THREAD_BITS,
+    NsightProcess,
+    session_start,
+)
+from traceopt.analyzer.nsight.ranges import Range, call_name, kernel_name, read_range
+from traceopt.analyzer.tables.schema import (
+    I8,
+    KERNEL,
+    MEMCPY,
+    MEMSET,
+    AnnotationTable,
+    FlowTable,
+    GpuTable,
+    MemoryTable,
+    OpTable,
+    PythonTable,
+    RuntimeTable,
+    SyncTable,
+    Table,
+)
+from traceopt.analyzer.tables.trace import Thread, Trace, TraceMeta
+from traceopt.analyzer.vocabulary.copy_labels import copy_label
+from traceopt.errors import InputError
+
+SYNCS = "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION"
+CUDA_EVENTS = "CUPTI_ACTIVITY_KIND_CUDA_EVENT"
+OS_CALLS = "OSRT_API"
+_FARTHEST_NS = 86_400 * 10**9  # a time or a duration beyond a day is damage, as in traces of torch.profiler
+_SPANS = (59, 60, 70, 71)  # NVTX: push to pop, start to end, and the same of NVTX text files
+_WORDS = ("Pageable", "Pinned", "Device", "Array", "Managed", "Device Static", "Managed Static", "Unknown")
+_UNIFIED = {11: "HtoD", 12: "DtoH", 13: "DtoD"}  # copies of unified memory
+_SYNC_NAMES = {1: "Event Sync", 2: "Stream Wait Event", 3: "Stream Sync", 4: "Context Sync"}
+_GRAPH_NAME = "CUDA graph (recorded as a whole)"
+
+T = TypeVar("T", bound=Table)
+
+
+class _Codes:
+    """Numbers texts in the order in which they first appear."""
+
+    def __init__(self) -> None:
+        self._codes: dict[str, int] = {}
+
+    def of(self, text: str) -> int:
+        return self._codes.setdefault(text, len(self._codes))
+
+    def of_ids(self, ids: I8, names: Sequence[str], distinct: I8) -> npt.NDArray[np.int32]:
+        """Codes of rows whose ids are among the sorted `distinct` ones, which have these names."""
+        codes = np.array([self.of(name) for name in names], np.int32)
+        return codes[np.searchsorted(distinct, ids)] if len(ids) else np.empty(0, np.int32)
+
+    def values(self) -> list[str]:
+        return list(self._codes)
+
+
+class _Reader:
+    def __init__(self, database: Database, process: NsightProcess) -> None:
+        self._database = database
+        self._process = process
+        self._names, self._texts = _Codes(), _Codes()
+        self.categories: dict[str, int] = {}
+        self.lost = 0
+        self.tables: dict[str, tuple[type[Table], dict[str, Any]]] = {}
+        self._global_threads: dict[int, int] = {}
+
+    def read(self) -> None:
+        self._gpu()
+        self._calls()
+        self._ranges()
+        self._syncs()
+        for table in (OS_CALLS, CUDA_EVENTS):
+            if rows := self._database.count(table):
+                self.categories[table] = rows
+
+    def _of_process(self, table: str) -> tuple[str, tuple[int, ...]]:
+        """The condition that selects the rows of the process, and its values."""
+        pid = self._process.global_pid
+        if pid is None:
+            return "", ()
+        if self._database.has(table, "globalPid"):
+            return 'WHERE "globalPid" = ?', (pid,)
+        if self._database.has(table, "globalTid"):
+            return 'WHERE "globalTid" BETWEEN ? AND ?', (pid, pid + (1 << THREAD_BITS) - 1)
+        return "", ()
+
+    def _numbers(self, table: str, *columns: str) -> dict[str, I8]:
+        """Columns of the rows with a valid time; `end` is replaced by `duration`."""
+        if not self._database.has(table, "start", "end"):
+            return {}
+        found = self._database.numbers(table, ("start", "end", *columns), *self._of_process(table))
+        start, end = found["start"], found.pop("end")
+        limit = 2**62
+        valid = (start >= 0) & (start < limit) & (end >= start) & (end < limit) & (end - start < _FARTHEST_NS)
+        self.lost += int(len(valid) - valid.sum())
+        found["duration"] = end - start
+        return found if valid.all() else {name: values[valid] for name, values in found.items()}
+
+    def _named(self, ids: I8, spelled: Any = None) -> npt.NDArray[np.int32]:
+        """Codes of names that the rows give as ids of `StringIds`."""
+        distinct = np.unique(ids)
+        strings = self._database.strings(distinct.tolist())
+        texts = [strings.get(one, "(not recorded)") for one in distinct.tolist()]
+        return self._names.of_ids(ids, [spelled(text) if spelled else text for text in texts], distinct)
+
+    def _gpu(self) -> None:
+        of_work = ("deviceId", "streamId", "correlationId", "graphNodeId")
+        sides = ("gridX", "gridY", "gridZ"), ("blockX", "blockY", "blockZ")
+        parts: list[dict[str, Any]] = []
+        found = self._numbers(KERNELS, *of_work, "demangledName", "shortName", *sides[0], *sides[1])
+        if found:
+            name = np.where(found["demangledName"] >= 0, found["demangledName"], found["shortName"])
+            grid, block = (np.stack([found[side] for side in three], 1) for three in sides)
+            parts.append(self._work(found, KERNEL, self._named(name, kernel_name), grid=grid, block=block))
+        if found := self._numbers(GRAPHS, *of_work):
+            parts.append(self._work(found, KERNEL, self._names.of(_GRAPH_NAME)))
+        if found := self._numbers(COPIES, *of_work, "bytes", "copyKind", "srcKind", "dstKind"):
+            kinds = np.stack([found[column] for column in ("copyKind", "srcKind", "dstKind")], 1)
+            distinct, inverse = np.unique(kinds, axis=0, return_inverse=True)
+            codes = np.array([self._names.of(_copy_name(*kind)) for kind in distinct.tolist()], np.int32)
+            parts.append(self._work(found, MEMCPY, codes[inverse.reshape(-1)]))
+        if found := self._numbers(FILLS, *of_work, "bytes", "memKind"):
+            distinct, inverse = np.unique(found["memKind"], return_inverse=True)
+            names = [copy_label("Memset", None, None, None, _memory(kind)) for kind in distinct.tolist()]
+            codes = np.array([self._names.of(name) for name in names], np.int32)
+            parts.append(self._work(found, MEMSET, codes[inverse]))
+        self._put("gpu", GpuTable, parts)
+        kinds_of = {KERNEL: "kernel", MEMCPY: "gpu_memcpy", MEMSET: "gpu_memset"}
+        for part in parts:
+            if len(part["start"]):
+                category = kinds_of[part["kind"]]
+                self.categories[category] = self.categories.get(category, 0) + len(part["start"])
+
+    def _work(self, found: dict[str, I8], kind: int, name: Any, **more: Any) -> dict[str, Any]:
+        return {
+            "start": found["start"],
+            "duration": found["duration"],
+            "name": name,
+            "kind": kind,
+            "device": found["deviceId"],
+            "stream": found["streamId"],
+            "correlation": found["correlationId"],
+            "graph_node": found["graphNodeId"],
+            "bytes": found.get("bytes", -1),
+            **more,
+        }
+
+    def _calls(self) -> None:
+        found = self._numbers(CALLS, "globalTid", "correlationId", "nameId")
+        if not found:
+            return
+        columns = {
+            "start": found["start"],
+            "duration": found["duration"],
+            "name": self._named(found["nameId"], call_name),
+            "thread": self._threads(found["globalTid"]),
+            "correlation": found["correlationId"],
+        }
+        self._put("runtime", RuntimeTable, [columns])
+        self.categories["cuda_runtime"] = len(found["start"])
+
+    def _ranges(self) -> None:
+        """The ranges, their texts read in the order of the table, a piece at a time."""
+        database = self._database
+        if not database.has(RANGES, "start", "end", "eventType"):
+            return
+        where, values = self._of_process(RANGES)
+        spans = f'"eventType" IN ({", ".join(map(str, _SPANS))}) AND "end" IS NOT NULL'
+        where = f"{where} AND {spans}" if where else f"WHERE {spans}"
+        found = database.numbers(RANGES, ("start", "end", "globalTid", "textId"), where, values)
+        strings = database.strings(np.unique(found["textId"][found["textId"] >= 0]).tolist())
+        registered = {key: self._range_codes(text) for key, text in strings.items()}
+        unnamed = self._range_codes("(no name)")
+        codes = np.empty((len(found["start"]), 4), np.int64)
+        row = 0
+        for piece in database.texts(RANGES, "text", where, values):
+            ids = found["textId"][row : row + len(piece)].tolist()
+            codes[row : row + len(piece)] = [
+                self._range_codes(text) if text is not None else registered.get(key, unnamed)
+                for text, key in zip(piece, ids, strict=True)
+            ]
+            row += len(piece)
+        start, end = found["start"], found["end"]
+        valid = (start >= 0) & (start < 2**62) & (end >= start) & (end < 2**62) & (end - start < _FARTHEST_NS)
+        self.lost += int(len(valid) - valid.sum())
+        thread = self._threads(found["globalTid"])
+        operator = codes[:, 1] == 1
+        columns = {"start": start, "duration": end - start, "name": codes[:, 0], "thread": thread}
+        for attribute, table, rows, category in (
+            ("ops", OpTable, operator & valid, "cpu_op"),
+            ("annotations", AnnotationTable, ~operator & valid, "user_annotation"),
+        ):
+            of_table: dict[str, Any] = {name: values[rows] for name, values in columns.items()}
+            of_table["dims"] = codes[rows, 2]
+            if attribute == "ops":
+                of_table["sequence"] = codes[rows, 3]
+            self._put(attribute, table, [of_table])
+            if rows.any():
+                self.categories[category] = int(rows.sum())
+
+    def _range_codes(self, text: str) -> tuple[int, int, int, int]:
+        """Code of the name, whether it is an operator, code of the shapes, sequence number."""
+        one: Range = read_range(text)
+        dims = self._texts.of(one.dims) if one.dims else -1
+        return self._names.of(one.name), int(one.is_operator), dims, one.sequence
+
+    def _syncs(self) -> None:
+        found = self._numbers(SYNCS, "deviceId", "streamId", "correlationId", "syncType", "eventId", "eventSyncId")
+        if not found:
+            return
+        names = {kind: self._names.of(name) for kind, name in _SYNC_NAMES.items()}
+        distinct, inverse = np.unique(found["syncType"], return_inverse=True)
+        known = np.array([kind in names for kind in distinct.tolist()], bool)[inverse]
+        codes = np.array([names.get(kind, -1) for kind in distinct.tolist()], np.int32)[inverse]
+        stream, record = self._recorded_events(found["eventSyncId"])
+        columns: dict[str, Any] = {
+            "start": found["start"],
+            "duration": found["duration"],
+            "name": codes,
+            "device": found["deviceId"],
+            "stream": found["streamId"],
+            "correlation": found["correlationId"],
+            "awaited_stream": stream,
+            "event_record": record,
+        }
+        self._put("sync", SyncTable, [{name: values[known] for name, values in columns.items()}])
+        self.categories["cuda_sync"] = int(known.sum())
+
+    def _recorded_events(self, sync_ids: I8) -> tuple[I8, I8]:
+        """The stream on which each awaited event was recorded, and the correlation id of that call; -1: unknown."""
+        nothing = np.full(len(sync_ids), -1, np.int64)
+        if not self._database.has(CUDA_EVENTS, "eventSyncId", "streamId", "correlationId"):
+            return nothing, nothing
+        columns = ("eventSyncId", "streamId", "correlationId")
+        events = self._database.numbers(CUDA_EVENTS, columns, *self._of_process(CUDA_EVENTS))
+        ids, first = np.unique(events["eventSyncId"], return_index=True)
+        if not len(ids):
+            return nothing, nothing
+        at = np.minimum(np.searchsorted(ids, sync_ids), len(ids) - 1)
+        hit = (ids[at] == sync_ids) & (sync_ids > 0)
+        row = first[at]
+        return np.where(hit, events["streamId"][row], -1), np.where(hit, events["correlationId"][row], -1)
+
+    def _threads(self, global_ids: I8) -> npt.NDArray[np.int32]:
+        distinct, inverse = np.unique(global_ids, return_inverse=True)
+        codes = [self._global_threads.setdefault(one, len(self._global_threads)) for one in distinct.tolist()]
+        return np.array(codes, np.int32)[inverse.reshape(-1)]
+
+    def _put(self, attribute: str, table: type[Table], parts: Sequence[dict[str, Any]]) -> None:
+        """Keeps the rows of several parts as columns; a column that a part lacks is -1, a number fills its column."""
+        columns: dict[str, Any] = {}
+        for name, dtype in table.SCHEMA.items():
+            base, _, width = dtype.partition("x")
+            pieces = []
+            for part in parts:
+                shape = (len(part["start"]), int(width)) if width else (len(part["start"]),)
+                pieces.append(_fitting(np.broadcast_to(part.get(name, -1), shape), base))
+            columns[name] = np.concatenate(pieces) if pieces else table.empty().__getattribute__(name)
+        self.tables[attribute] = (table, columns)
+
+    def finish(self) -> tuple[dict[str, Any], int]:
+        """The tables, sorted by time and counted from the first event, and the time of that event."""
+        starts = [columns["start"] for _, columns in self.tables.values() if len(columns["start"])]
+        if not starts:
+            return {}, 0
+        middle = int(np.median(np.concatenate([start[:: max(1, len(start) // 10_000)] for start in starts])))
+        origin = min(int(near.min()) for start in starts if len(near := start[np.abs(start - middle) < _FARTHEST_NS]))
+        finished: dict[str, Any] = {}
+        for attribute, (table, columns) in self.tables.items():
+            start = columns["start"]
+            near = np.abs(start - middle) < _FARTHEST_NS
+            self.lost += int(len(near) - near.sum())
+            columns["start"] = start - origin
+            # Of slices that begin together, the longer one is outside.
+            order = np.lexsort((-columns["duration"], start))
+            order = order[near[order]]
+            finished[attribute] = table(**{name: values[order] for name, values in columns.items()})
+        return finished, origin
+
+    def threads(self) -> list[Thread]:
+        rows = self._database.records("ThreadNames", ("globalTid", "nameId"), ())
+        ids = {row["globalTid"]: row["nameId"] for row in rows if row["globalTid"] in self._global_threads}
+        strings = self._database.strings(sorted({one for one in ids.values() if isinstance(one, int)}))
+        mask = (1 << THREAD_BITS) - 1
+        return [
+            Thread((one >> THREAD_BITS) & mask, one & mask, strings.get(name, "") if isinstance(name, int) else "")
+            for one in self._global_threads
+            for name in (ids.get(one),)
+        ]
+
+    def names(self) -> list[str]:
+        return self._names.values()
+
+    def texts(self) -> list[str]:
+        return self._texts.values()
+
+
+def _fitting(values: npt.NDArray[Any], base: str) -> npt.NDArray[Any]:
+    """As integers of this type; -1 where a number does not fit."""
+    if base == "i8":
+        return values
+    limits = np.iinfo(base)
+    fits = (values >= limits.min) & (values <= limits.max)
+    return (values if fits.all() else np.where(fits, values, -1)).astype(base)
+
+
+def _memory(kind: int) -> str:
+    return _WORDS[kind] if 0 <= kind < len(_WORDS) else "Unknown"
+
+
+def _copy_name(direction: int, source: int, target: int) -> str:
+    if direction in _UNIFIED:
+        return f"Memcpy {_UNIFIED[direction]} (Unified)"
+    ends = [_memory(kind) if kind >= 0 else None for kind in (source, target)]
+    return copy_label("Memcpy", float(direction), *ends, None)
+
+
+def read_process(
+    database: Database,
+    process: NsightProcess,
+    *,
+    path: str,
+    rank: int | None,
+    world_size: int | None,
+    byte_count: int,
+    sha256: str | None,
+) -> Trace:
+    """The trace of one process. Raises InputError if it has no events."""
+    reader = _Reader(database, process)
+    reader.read()
+    tables, origin = reader.finish()
+    if not sum(len(table) for table in tables.values()):
+        raise InputError(f"{path} has no events of CUDA or NVTX. Record with nsys profile --trace=cuda,nvtx,osrt.")
+    epoch_ns, clock_ns = session_start(database)
+    names = reader.names()
+    empty = {
+        "gpu": GpuTable,
+        "runtime": RuntimeTable,
+        "ops": OpTable,
+        "annotations": AnnotationTable,
+        "python": PythonTable,
+        "sync": SyncTable,
+        "memory": MemoryTable,
+        "flows": FlowTable,
+    }
+    return Trace(
+        meta=TraceMeta(
+            path=path,
+            header=_header(database, process),
+            rank=rank,
+            world_size=world_size,
+            event_count=sum(reader.categories.values()),
+            byte_count=byte_count,
+            sha256=sha256,
+            lost_events=reader.lost,
+            repaired_events=0,
+            damage=None,
+            recorded_index_share=None,
+            categories=reader.categories,
+            start_ns=None if epoch_ns is None else epoch_ns + origin - clock_ns,
+        ),
+        names=names,
+        texts=reader.texts(),
+        threads=reader.threads(),
+        **{name: tables[name] if name in tables else table.empty() for name, table in empty.items()},
+    )
+
+
+def _header(database: Database, process: NsightProcess) -> dict[str, Any]:
+    about = {
+        str(row["name"]): str(row["value"] or "")[:100]
+        for row in database.records("META_DATA_EXPORT", (), ("name", "value"), most=1_000)
+    }
+    return {
+        "nsight": {
+            "version": about.get("EXPORT_PRODUCT_VERSION", ""),
+            "schema": about.get("EXPORT_SCHEMA_VERSION", ""),
+            "process": process.place,
+            "processes": process.count,
+        },
+        "deviceProperties": device_properties(database, process),
+    }
