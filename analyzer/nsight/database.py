@@ -12,6 +12,7 @@ import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import chain
+from typing import Any
 from urllib.parse import quote
 
 import numpy as np
@@ -23,14 +24,15 @@ from traceopt.errors import InputError, one_line
 MAGIC = b"SQLite format 3\x00"
 MOST_ROWS = 100_000_000  # of one table
 MOST_TABLES = 2_000
-LONGEST_TEXT = 16_384  # characters of one text that are read
+LONGEST_TEXT = 16_384  # bytes of one text that are kept
 _LONGEST_VALUE = 64 << 20  # bytes; SQLite refuses longer ones where Python can set the limit (3.11)
-_CHUNK = 50_000  # rows that are held as Python objects at a time
+_LIMIT_LENGTH = 0  # SQLITE_LIMIT_LENGTH
+_CHUNK = 2_000  # rows that are held as Python objects at a time
 _INSTRUCTIONS = 1_000_000  # of SQLite between two checks of the work that was done
 _FEWEST_CHECKS = 500
 _BYTES_A_CHECK = 20_000  # of the file; reading all of a real one takes a check per 100,000 bytes
 _ALLOWED = frozenset({sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_FUNCTION})
-_FUNCTIONS = frozenset({"substr", "count", "ifnull", "typeof"})
+_FUNCTIONS = frozenset({"count", "ifnull", "typeof"})
 _ORDINARY = re.compile(r"\s*CREATE\s+TABLE\b", re.IGNORECASE)
 _PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}")
 
@@ -46,15 +48,12 @@ class Database:
     def _find_tables(self) -> dict[str, frozenset[str]]:
         found: dict[str, frozenset[str]] = {}
         query = "SELECT name, sql FROM sqlite_master WHERE type = 'table' LIMIT ?"
-        for name, sql in self._rows(query, (MOST_TABLES,)):
+        for name, sql in (map(_decoded, row) for row in self._rows(query, (MOST_TABLES,))):
             plain = isinstance(name, str) and _PLAIN_NAME.fullmatch(name) and not name.startswith("sqlite_")
             if plain and isinstance(sql, str) and _ORDINARY.match(sql):
                 columns = self._rows(f'PRAGMA table_xinfo("{name}")')  # hidden: 0 for stored columns
-                found[name] = frozenset(
-                    row[1]
-                    for row in columns
-                    if row[6] == 0 and isinstance(row[1], str) and _PLAIN_NAME.fullmatch(row[1])
-                )
+                stored = (_decoded(row[1]) for row in columns if row[6] == 0)
+                found[name] = frozenset(one for one in stored if isinstance(one, str) and _PLAIN_NAME.fullmatch(one))
         return found
 
     def has(self, table: str, *columns: str) -> bool:
@@ -65,7 +64,7 @@ class Database:
         if table not in self.tables:
             return 0
         (counted,) = next(self._rows(f'SELECT count(*) FROM "{table}"'))  # noqa: S608, names are checked
-        return counted if isinstance(counted, int) else 0
+        return int(counted)
 
     def numbers(self, table: str, columns: Sequence[str], where: str = "", values: Sequence[int] = ()) -> dict[str, I8]:
         """Integer columns, each of shape (rows,); -1 for NULL, for a column that the table lacks, and for no number."""
@@ -82,14 +81,18 @@ class Database:
             return {column: np.empty(0, np.int64) for column in columns}
         return {column: np.concatenate([chunk[i] for chunk in chunks]) for i, column in enumerate(columns)}
 
-    def texts(self, table: str, column: str, where: str = "", values: Sequence[int] = ()) -> Iterator[list[str | None]]:
-        """A text column in pieces, each text cut to LONGEST_TEXT characters; None for anything else."""
-        query = f'SELECT {self._text(table, column)} FROM "{table}" {where}'  # noqa: S608
+    def numbers_and_text(
+        self, table: str, columns: Sequence[str], text: str, where: str = "", values: Sequence[int] = ()
+    ) -> Iterator[tuple[npt.NDArray[np.int64], Sequence[bytes | None]]]:
+        """Integer columns, shape (columns, rows), and one text column as UTF-8, in pieces. None for no text."""
+        stored = [*(self._number(table, column) for column in columns), self._text(table, text)]
+        query = f'SELECT {", ".join(stored)} FROM "{table}" {where}'  # noqa: S608
         rows = 0
         for chunk in self._chunks(query, values):
             rows += len(chunk)
             self._check_rows(table, rows)
-            yield [row[0] for row in chunk]
+            *numbers, texts = zip(*chunk, strict=True)
+            yield np.array(numbers, np.int64), texts
 
     def records(
         self, table: str, numbers: Sequence[str], texts: Sequence[str], most: int = 100_000
@@ -100,7 +103,8 @@ class Database:
         stored = [self._number(table, n) for n in numbers] + [self._text(table, t) for t in texts]
         query = f'SELECT {", ".join(stored)} FROM "{table}" LIMIT {most}'  # noqa: S608
         names = [*numbers, *texts]
-        return [dict(zip(names, row, strict=True)) for chunk in self._chunks(query) for row in chunk]
+        rows = (map(_decoded, row) for chunk in self._chunks(query) for row in chunk)
+        return [dict(zip(names, row, strict=True)) for row in rows]
 
     def strings(self, ids: Sequence[int]) -> Mapping[int, str]:
         """The texts of `StringIds` with these ids."""
@@ -111,7 +115,7 @@ class Database:
             listed = ",".join(str(int(one)) for one in ids[first : first + _CHUNK])
             query = f'SELECT id, {self._text("StringIds", "value")} FROM "StringIds" WHERE id IN ({listed})'  # noqa: S608
             for chunk in self._chunks(query):
-                found.update((key, text) for key, text in chunk if isinstance(key, int) and isinstance(text, str))
+                found.update((key, decoded(text)) for key, text in chunk if isinstance(key, int) and text is not None)
         return found
 
     def _number(self, table: str, column: str) -> str:
@@ -120,13 +124,13 @@ class Database:
     def _text(self, table: str, column: str) -> str:
         if not self.has(table, column):
             return "NULL"
-        return f'CASE WHEN typeof("{column}") = \'text\' THEN substr("{column}", 1, {LONGEST_TEXT}) END'
+        return f"""CASE WHEN typeof("{column}") = 'text' THEN "{column}" END"""
 
     def _check_rows(self, table: str, rows: int) -> None:
         if rows > MOST_ROWS:
             raise InputError(f"{self._label}: its table {table} has more than {MOST_ROWS:,} rows")
 
-    def _chunks(self, query: str, values: Sequence[int] = ()) -> Iterator[list[tuple[object, ...]]]:
+    def _chunks(self, query: str, values: Sequence[int] = ()) -> Iterator[list[tuple[Any, ...]]]:
         try:
             cursor = self._connection.execute(query, tuple(values))
             while chunk := cursor.fetchmany(_CHUNK):
@@ -134,8 +138,17 @@ class Database:
         except (sqlite3.Error, OverflowError, MemoryError) as error:
             raise InputError(f"{self._label}: the database is damaged ({one_line(str(error))})") from None
 
-    def _rows(self, query: str, values: Sequence[int] = ()) -> Iterator[tuple[object, ...]]:
+    def _rows(self, query: str, values: Sequence[int] = ()) -> Iterator[tuple[Any, ...]]:
         return chain.from_iterable(self._chunks(query, values))
+
+
+def decoded(text: bytes) -> str:
+    """A text of the database, cut to LONGEST_TEXT bytes."""
+    return text[:LONGEST_TEXT].decode("utf-8", "replace")
+
+
+def _decoded(value: Any) -> Any:
+    return decoded(value) if isinstance(value, bytes) else value
 
 
 @contextmanager
@@ -156,11 +169,11 @@ def opened(path: str, label: str) -> Iterator[Database]:
 
 
 def _restrict(connection: sqlite3.Connection, file_bytes: int) -> None:
-    connection.text_factory = lambda raw: raw.decode("utf-8", "replace")
+    connection.text_factory = bytes
     for pragma in ("trusted_schema = OFF", "query_only = ON", "cell_size_check = ON", "mmap_size = 0"):
         connection.execute(f"PRAGMA {pragma}")
     if hasattr(connection, "setlimit"):
-        connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _LONGEST_VALUE)
+        connection.setlimit(_LIMIT_LENGTH, _LONGEST_VALUE)
     left = _FEWEST_CHECKS + file_bytes // _BYTES_A_CHECK
 
     def exhausted() -> int:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, TypeVar
+from itertools import chain
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from traceopt.analyzer.nsight.database import Database
+from traceopt.analyzer.nsight.database import Database, decoded
 from traceopt.analyzer.nsight.devices import device_properties
 from traceopt.analyzer.nsight.processes import (
     CALLS,
@@ -49,9 +50,9 @@ _SPANS = (59, 60, 70, 71)  # NVTX: push to pop, start to end, and the same of NV
 _WORDS = ("Pageable", "Pinned", "Device", "Array", "Managed", "Device Static", "Managed Static", "Unknown")
 _UNIFIED = {11: "HtoD", 12: "DtoH", 13: "DtoD"}  # copies of unified memory
 _SYNC_NAMES = {1: "Event Sync", 2: "Stream Wait Event", 3: "Stream Sync", 4: "Context Sync"}
+_OPERATOR_NUMBER = b", op_id = "
+_MOST_KEPT = 100_000  # texts of ranges whose meaning is remembered
 _GRAPH_NAME = "CUDA graph (recorded as a whole)"
-
-T = TypeVar("T", bound=Table)
 
 
 class _Codes:
@@ -81,6 +82,7 @@ class _Reader:
         self.lost = 0
         self.tables: dict[str, tuple[type[Table], dict[str, Any]]] = {}
         self._global_threads: dict[int, int] = {}
+        self._codes_of_ranges: dict[bytes, tuple[int, int, int, int]] = {}
 
     def read(self) -> None:
         self._gpu()
@@ -142,12 +144,12 @@ class _Reader:
             names = [copy_label("Memset", None, None, None, _memory(kind)) for kind in distinct.tolist()]
             codes = np.array([self._names.of(name) for name in names], np.int32)
             parts.append(self._work(found, MEMSET, codes[inverse]))
-        self._put("gpu", GpuTable, parts)
         kinds_of = {KERNEL: "kernel", MEMCPY: "gpu_memcpy", MEMSET: "gpu_memset"}
         for part in parts:
             if len(part["start"]):
                 category = kinds_of[part["kind"]]
                 self.categories[category] = self.categories.get(category, 0) + len(part["start"])
+        self._put("gpu", GpuTable, parts)
 
     def _work(self, found: dict[str, I8], kind: int, name: Any, **more: Any) -> dict[str, Any]:
         return {
@@ -185,23 +187,28 @@ class _Reader:
         where, values = self._of_process(RANGES)
         spans = f'"eventType" IN ({", ".join(map(str, _SPANS))}) AND "end" IS NOT NULL'
         where = f"{where} AND {spans}" if where else f"WHERE {spans}"
-        found = database.numbers(RANGES, ("start", "end", "globalTid", "textId"), where, values)
-        strings = database.strings(np.unique(found["textId"][found["textId"] >= 0]).tolist())
-        registered = {key: self._range_codes(text) for key, text in strings.items()}
-        unnamed = self._range_codes("(no name)")
-        codes = np.empty((len(found["start"]), 4), np.int64)
-        row = 0
-        for piece in database.texts(RANGES, "text", where, values):
-            ids = found["textId"][row : row + len(piece)].tolist()
-            codes[row : row + len(piece)] = [
+        strings = database.strings(self._registered(where, values))
+        registered = {key: self._range_codes(text.encode()) for key, text in strings.items()}
+        unnamed = self._range_codes(b"(no name)")
+        numbers: list[npt.NDArray[np.int64]] = []
+        meanings: list[npt.NDArray[np.int32]] = []
+        columns_of = ("start", "end", "globalTid", "textId")
+        for piece, texts in database.numbers_and_text(RANGES, columns_of, "text", where, values):
+            read = [
                 self._range_codes(text) if text is not None else registered.get(key, unnamed)
-                for text, key in zip(piece, ids, strict=True)
+                for text, key in zip(texts, piece[3].tolist(), strict=True)
             ]
-            row += len(piece)
-        start, end = found["start"], found["end"]
+            flat = np.fromiter(chain.from_iterable(read), np.int32, 4 * len(read))
+            numbers.append(piece[:3])
+            meanings.append(flat.reshape(-1, 4))
+        if not numbers:
+            return
+        start, end, threads = (np.concatenate([piece[i] for piece in numbers]) for i in range(3))
+        codes = np.concatenate(meanings)
+        del numbers, meanings
         valid = (start >= 0) & (start < 2**62) & (end >= start) & (end < 2**62) & (end - start < _FARTHEST_NS)
         self.lost += int(len(valid) - valid.sum())
-        thread = self._threads(found["globalTid"])
+        thread = self._threads(threads)
         operator = codes[:, 1] == 1
         columns = {"start": start, "duration": end - start, "name": codes[:, 0], "thread": thread}
         for attribute, table, rows, category in (
@@ -216,8 +223,26 @@ class _Reader:
             if rows.any():
                 self.categories[category] = int(rows.sum())
 
-    def _range_codes(self, text: str) -> tuple[int, int, int, int]:
-        """Code of the name, whether it is an operator, code of the shapes, sequence number."""
+    def _registered(self, where: str, values: tuple[int, ...]) -> list[int]:
+        """Ids of the texts that ranges give as ids."""
+        found = self._database.numbers(RANGES, ("textId",), f"{where} GROUP BY 1", values)["textId"]
+        return [one for one in found.tolist() if one >= 0]
+
+    def _range_codes(self, text: bytes) -> tuple[int, int, int, int]:
+        """Code of the name, whether it is an operator, code of the shapes, sequence number. Texts that differ only in
+        the operator's number are read once.
+        """
+        head, numbered, tail = text.partition(_OPERATOR_NUMBER)
+        if numbered and b", " not in tail:
+            text = head + numbered
+        codes = self._codes_of_ranges.get(text)
+        if codes is None:
+            codes = self._new_range(decoded(text))
+            if len(self._codes_of_ranges) < _MOST_KEPT:
+                self._codes_of_ranges[text] = codes
+        return codes
+
+    def _new_range(self, text: str) -> tuple[int, int, int, int]:
         one: Range = read_range(text)
         dims = self._texts.of(one.dims) if one.dims else -1
         return self._names.of(one.name), int(one.is_operator), dims, one.sequence
@@ -269,11 +294,22 @@ class _Reader:
         columns: dict[str, Any] = {}
         for name, dtype in table.SCHEMA.items():
             base, _, width = dtype.partition("x")
-            pieces = []
+            count = sum(len(part["start"]) for part in parts)
+            shape = (count, int(width)) if width else (count,)
+            if base != "u1" and not any(
+                isinstance(part.get(name, -1), np.ndarray) or part.get(name, -1) != -1 for part in parts
+            ):
+                columns[name] = np.broadcast_to(np.array(-1, base), shape)  # takes no memory
+                continue
+            columns[name] = np.empty(shape, base)
+            row = 0
             for part in parts:
-                shape = (len(part["start"]), int(width)) if width else (len(part["start"]),)
-                pieces.append(_fitting(np.broadcast_to(part.get(name, -1), shape), base))
-            columns[name] = np.concatenate(pieces) if pieces else table.empty().__getattribute__(name)
+                end = row + len(part["start"])
+                columns[name][row:end] = _fitting(part.get(name, -1), base)
+                row = end
+            for part in parts:
+                if name != "start":
+                    part.pop(name, None)
         self.tables[attribute] = (table, columns)
 
     def finish(self) -> tuple[dict[str, Any], int]:
@@ -288,11 +324,15 @@ class _Reader:
             start = columns["start"]
             near = np.abs(start - middle) < _FARTHEST_NS
             self.lost += int(len(near) - near.sum())
-            columns["start"] = start - origin
-            # Of slices that begin together, the longer one is outside.
-            order = np.lexsort((-columns["duration"], start))
+            order = np.lexsort((-columns["duration"], start)).astype(np.int32)  # of two that begin together: the outer
             order = order[near[order]]
-            finished[attribute] = table(**{name: values[order] for name, values in columns.items()})
+            for name, values in columns.items():
+                if values.strides[0]:
+                    columns[name] = values[order]
+                else:
+                    columns[name] = values[: len(order)]
+            columns["start"] -= origin
+            finished[attribute] = table(**columns)
         return finished, origin
 
     def threads(self) -> list[Thread]:
@@ -313,13 +353,14 @@ class _Reader:
         return self._texts.values()
 
 
-def _fitting(values: npt.NDArray[Any], base: str) -> npt.NDArray[Any]:
-    """As integers of this type; -1 where a number does not fit."""
-    if base == "i8":
+def _fitting(values: npt.NDArray[Any] | int, base: str) -> npt.NDArray[Any] | int:
+    """Numbers that fit this integer type; -1 for others."""
+    if isinstance(values, int) or not len(values) or values.dtype == base:
         return values
     limits = np.iinfo(base)
-    fits = (values >= limits.min) & (values <= limits.max)
-    return (values if fits.all() else np.where(fits, values, -1)).astype(base)
+    if values.min() >= limits.min and values.max() <= limits.max:
+        return values
+    return np.where((values >= limits.min) & (values <= limits.max), values, -1)
 
 
 def _memory(kind: int) -> str:
@@ -350,8 +391,7 @@ def read_process(
     if not sum(len(table) for table in tables.values()):
         raise InputError(f"{path} has no events of CUDA or NVTX. Record with nsys profile --trace=cuda,nvtx,osrt.")
     epoch_ns, clock_ns = session_start(database)
-    names = reader.names()
-    empty = {
+    empty: dict[str, Any] = {
         "gpu": GpuTable,
         "runtime": RuntimeTable,
         "ops": OpTable,
@@ -377,7 +417,7 @@ def read_process(
             categories=reader.categories,
             start_ns=None if epoch_ns is None else epoch_ns + origin - clock_ns,
         ),
-        names=names,
+        names=reader.names(),
         texts=reader.texts(),
         threads=reader.threads(),
         **{name: tables[name] if name in tables else table.empty() for name, table in empty.items()},

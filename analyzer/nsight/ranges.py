@@ -9,6 +9,7 @@ from msgspec import Struct
 
 # emit_nvtx appends ", seq = 12, op_id = 345, sizes = [[2, 3]], input_op_ids = [(1, 0)]", each part only if known.
 _SUFFIX = re.compile(r", (?:seq|op_id|sizes) = ")
+_MOST = 2**31 - 1
 _SEQUENCE = re.compile(r", seq = (\d{1,18})")
 _SIZES = re.compile(r", sizes = (\[[\[\]0-9, -]*\])")
 _OPERATOR = re.compile(r"[a-z_][A-Za-z0-9_]*::|[A-Za-z0-9_]*Backward[A-Za-z0-9_]*$|autograd::")
@@ -33,7 +34,7 @@ def read_range(text: str) -> Range:
     name, suffix = text[: found.start()], text[found.start() :]
     sequence, sizes = _SEQUENCE.match(suffix), _SIZES.search(suffix)
     is_operator = _OPERATOR.match(name) is not None
-    number = int(sequence[1]) if sequence else -1
+    number = min(int(sequence[1]), _MOST) if sequence else -1
     return Range(name, is_operator, _as_json(sizes[1]) if sizes else "", number)
 
 

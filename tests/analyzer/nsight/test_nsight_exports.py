@@ -1,0 +1,213 @@
+"""Exports of Nsight Systems: the same findings as from a trace, ranks, versions, and hostile files."""
+
+from __future__ import annotations
+
+import gzip
+import sqlite3
+from contextlib import suppress
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fixtures.generate import GeneratedTrace, generate_ranks
+from fixtures.nsight import Export
+from traceopt.analyzer.nsight.ranges import call_name, kernel_name, read_range
+from traceopt.analyzer.reading.nsight_files import read_nsight
+from traceopt.analyzer.reading.sources import TraceSource, find_sources
+from traceopt.analyzer.tables.trace import Trace
+from traceopt.api import analyze
+from traceopt.errors import InputError
+
+
+def exported(folder: Path, name: str, traces: list[GeneratedTrace]) -> Path:
+    return Export([trace.document for trace in traces]).write(folder / name)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("nsight")
+
+
+@pytest.fixture(scope="module")
+def planted(folder: Path) -> Path:
+    return exported(folder, "item.sqlite", generate_ranks("item_stall"))
+
+
+@pytest.fixture(scope="module")
+def two_ranks(folder: Path) -> Path:
+    return exported(folder, "two.sqlite", generate_ranks("exposed_allreduce"))
+
+
+def read(source: TraceSource) -> Trace:
+    assert source.process is not None
+    return read_nsight(
+        source.place,
+        source.label,
+        source.process,
+        rank_hint=source.rank_hint,
+        world_size_hint=source.world_size_hint,
+    )
+
+
+def read_one(path: Path) -> Trace:
+    (source,) = find_sources([path]).sources
+    return read(source)
+
+
+@pytest.mark.parametrize("scenario", ["slow_loader", "item_stall"])
+def test_a_planted_fault_and_its_fix_are_told_apart(scenario: str, tmp_path: Path) -> None:
+    (planted,) = generate_ranks(scenario)
+    result = analyze(str(exported(tmp_path, "planted.sqlite", [planted])))
+    first = result.findings[0]
+    assert first.code in planted.planted.codes
+    assert first.saving is not None
+    assert first.saving.est_us == pytest.approx(planted.planted.cost_us, rel=0.15)
+    fixed = analyze(str(exported(tmp_path, "fixed.sqlite", generate_ranks(scenario, fixed=True))))
+    assert not {finding.code for finding in fixed.findings} & set(planted.planted.codes)
+
+
+def test_a_range_names_the_place_where_python_lines_are_not_recorded(planted: Path) -> None:
+    (finding,) = [one for one in analyze(str(planted)).findings if one.code == "HS001"]
+    assert any("aten::item" in item.what for item in finding.evidence)
+    assert not finding.locations
+
+
+def test_each_process_is_a_rank(two_ranks: Path) -> None:
+    sources = find_sources([two_ranks]).sources
+    traces = [read(source) for source in sources]
+    assert [source.label.rpartition("/")[2] for source in sources] == ["process0", "process1"]
+    assert [trace.meta.rank for trace in traces] == [0, 1]
+    assert [trace.meta.world_size for trace in traces] == [2, 2]
+    assert [{thread.pid for thread in trace.threads} for trace in traces] == [{1000}, {1001}]
+    assert all(len(trace.gpu) for trace in traces)
+
+
+def test_tables_hold_what_the_trace_holds(planted: Path) -> None:
+    trace = read_one(planted)
+    (generated,) = generate_ranks("item_stall")
+    events = [event for event in generated.document["traceEvents"] if event["ph"] == "X"]
+    kernels = sorted((e["ts"], e["name"], e["args"]["grid"]) for e in events if e["cat"] == "kernel")
+    rows = np.flatnonzero(trace.gpu.kind == 0)
+    assert [trace.names[code] for code in trace.gpu.name[rows]] == [name for _, name, _ in kernels]
+    assert trace.gpu.grid[rows].tolist() == [grid for _, _, grid in kernels]
+    assert len(trace.ops) == sum(e["cat"] == "cpu_op" for e in events)
+    assert len(trace.annotations) == sum(e["cat"] == "user_annotation" for e in events)
+    assert len(trace.runtime) == sum(e["cat"] in ("cuda_runtime", "cuda_driver") for e in events)
+    assert trace.meta.device_properties()[0]["name"] == "NVIDIA A100-SXM4-40GB"
+    assert trace.meta.header["nsight"]["schema"] == "3.25.0"
+
+
+def test_folders_and_gzip_are_searched(planted: Path, tmp_path: Path) -> None:
+    (tmp_path / "report.sqlite.gz").write_bytes(gzip.compress(planted.read_bytes()))
+    with sqlite3.connect(tmp_path / "history.db") as other:
+        other.execute("CREATE TABLE visits (url TEXT)")
+    other.close()
+    (source,) = find_sources([tmp_path]).sources
+    assert source.label.endswith("report.sqlite.gz")
+    assert len(read(source).gpu) == len(read_one(planted).gpu)
+    assert not find_sources([tmp_path]).skipped
+
+
+def test_a_report_that_is_not_converted_is_told(planted: Path, tmp_path: Path) -> None:
+    (tmp_path / "run.nsys-rep").write_bytes(b"\x00\x01")
+    with pytest.raises(InputError, match="nsys export --type sqlite"):
+        find_sources([tmp_path])
+    with pytest.raises(InputError, match="nsys export --type sqlite"):
+        analyze(str(tmp_path / "run.nsys-rep"))
+    (tmp_path / "run.sqlite").write_bytes(planted.read_bytes())
+    assert not find_sources([tmp_path]).skipped
+
+
+def test_older_schemas_without_some_columns_are_read(planted: Path, tmp_path: Path) -> None:
+    old = tmp_path / "old.sqlite"
+    old.write_bytes(planted.read_bytes())
+    with sqlite3.connect(old) as connection:
+        for column in ("graphNodeId", "globalPid"):
+            connection.execute(f"ALTER TABLE CUPTI_ACTIVITY_KIND_KERNEL DROP COLUMN {column}")
+        connection.execute("DROP TABLE TARGET_INFO_GPU")
+        connection.execute("DROP TABLE META_DATA_EXPORT")
+    connection.close()
+    trace = read_one(old)
+    assert len(trace.gpu) == len(read_one(planted).gpu)
+    assert trace.meta.device_properties() == []
+
+
+HOSTILE_SCHEMAS = {
+    "view": "ALTER TABLE CUPTI_ACTIVITY_KIND_KERNEL RENAME TO k; CREATE VIEW CUPTI_ACTIVITY_KIND_KERNEL AS "
+    "WITH RECURSIVE r(start) AS (SELECT 1 UNION ALL SELECT start FROM r) SELECT *, start AS end FROM r",
+    "trigger": "CREATE TRIGGER t INSERT ON StringIds BEGIN SELECT load_extension('x'); END",
+    "generated": "ALTER TABLE CUPTI_ACTIVITY_KIND_RUNTIME ADD COLUMN callchainId AS (zeroblob(900000000))",
+    "names": 'CREATE TABLE "x\'; DROP TABLE StringIds; --" ("a""b" INTEGER)',
+}
+
+
+@pytest.mark.parametrize("trick", sorted(HOSTILE_SCHEMAS))
+def test_hostile_schemas_do_nothing(trick: str, planted: Path, tmp_path: Path) -> None:
+    path = tmp_path / "hostile.sqlite"
+    path.write_bytes(planted.read_bytes())
+    with sqlite3.connect(path) as connection:
+        connection.executescript(HOSTILE_SCHEMAS[trick])
+    connection.close()
+    before = path.read_bytes()
+    trace = read_one(path)
+    assert len(trace.runtime) == len(read_one(planted).runtime)
+    assert (trace.gpu.kind == 0).any() == (trick != "view")
+    assert path.read_bytes() == before
+
+
+def test_hostile_values_are_counted_or_left_out(planted: Path, tmp_path: Path) -> None:
+    path = tmp_path / "values.sqlite"
+    path.write_bytes(planted.read_bytes())
+    with sqlite3.connect(path) as connection:
+        insert = "INSERT INTO CUPTI_ACTIVITY_KIND_RUNTIME VALUES (?, ?, 0, ?, 1, ?, 0)"
+        far = 2**63 - 1
+        rows = [(-far, far, 1, 1), (5, 1, 1, 1), (far - 1, far, 1, 1), ("x", b"y", 1.5, "z"), (0, 2**61, 1, 1)]
+        connection.executemany(insert, rows)
+        connection.execute("UPDATE CUPTI_ACTIVITY_KIND_KERNEL SET deviceId = ?, gridX = ? WHERE rowid = 1", (far, far))
+        connection.execute("UPDATE StringIds SET value = '<script>' || char(27) || '[31m' WHERE id = 0")
+    connection.close()
+    trace, usual = read_one(path), read_one(planted)
+    assert trace.meta.lost_events >= len(rows) - 1
+    assert len(trace.gpu) == len(usual.gpu)
+    assert trace.duration_ns == usual.duration_ns
+    assert trace.gpu.grid.min() == -1
+
+
+@pytest.mark.parametrize("share", [0.05, 0.5, 0.95])
+def test_a_truncated_file_is_one_clear_error(share: float, planted: Path, tmp_path: Path) -> None:
+    path = tmp_path / "cut.sqlite"
+    text = planted.read_bytes()
+    path.write_bytes(text[: int(share * len(text))])
+    with pytest.raises(InputError, match=r"cut\.sqlite") as error:
+        analyze(str(path))
+    assert "\n" not in str(error.value)
+
+
+def test_flipped_bytes_end_in_a_trace_or_one_error(planted: Path, tmp_path: Path) -> None:
+    text = bytearray(planted.read_bytes())
+    random = np.random.default_rng(17)
+    path = tmp_path / "flipped.sqlite"
+    for _ in range(60):
+        damaged = bytearray(text)
+        for at in random.integers(100, len(text), 20).tolist():
+            damaged[at] = int(random.integers(256))
+        path.write_bytes(damaged)
+        with suppress(InputError):
+            for source in find_sources([path]).sources:
+                if source.process is not None:
+                    read(source)
+
+
+def test_ranges_of_emit_nvtx_are_operators() -> None:
+    one = read_range("aten::mm, seq = 12, op_id = 345, sizes = [[2, 3], [3, 4]], input_op_ids = [(1, 0)]")
+    assert (one.name, one.is_operator, one.dims, one.sequence) == ("aten::mm", True, "[[2, 3], [3, 4]]", 12)
+    assert read_range("AddmmBackward0, seq = 3, op_id = 9").is_operator
+    assert not read_range("FSDP::pre_forward (layers.0), op_id = 9").is_operator
+    assert not read_range("step, the first").is_operator
+    assert read_range("x, sizes = [[[[").dims == ""
+
+
+def test_names_are_spelled_as_kineto_spells_them() -> None:
+    assert call_name("cudaLaunchKernel_ptsz_v7000") == "cudaLaunchKernel"
+    assert kernel_name("void f<(int)128, (bool)1>(int, T2)") == "void f<128, 1>(int, T2)"
