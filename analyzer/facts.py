@@ -84,6 +84,7 @@ from traceopt.analyzer.work.cpu_work import CpuWork
 from traceopt.analyzer.work.flops import Flops
 from traceopt.analyzer.work.gemm_calls import GemmCalls
 from traceopt.analyzer.work.gemms import Gemms
+from traceopt.analyzer.work.hardware_counters import MeasuredCounters, find_measured_counters
 from traceopt.analyzer.work.launch_repetition import Repetition, find_repetition
 from traceopt.analyzer.work.tensor_core_work import TensorCoreWork
 from traceopt.analyzer.work.throughput import MeasuredThroughput, Workload, measure
@@ -189,6 +190,11 @@ class Facts(Struct, frozen=True, dict=True):
     def device(self) -> TraceDevice:
         """The device: name, vendor, architecture, and peak rates if they are known."""
         return find_device(self.trace, self.gpu.device, self.device_overrides)
+
+    @cached_property
+    def measured_counters(self) -> MeasuredCounters | None:
+        """What hardware counters measured over the steps; None if they were not sampled."""
+        return find_measured_counters(self.trace, self.steps, self.gpu.device)
 
     @cached_property
     def has_gpu(self) -> bool:

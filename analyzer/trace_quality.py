@@ -58,7 +58,8 @@ class TraceQuality(Struct, frozen=True, dict=True):
     @property
     def unread(self) -> dict[str, int]:
         """Number of events by category that were counted but not used."""
-        return unread(self.trace.meta.categories)
+        used = {HARDWARE_COUNTERS} if len(self.trace.counters) else set()
+        return {name: count for name, count in unread(self.trace.meta.categories).items() if name not in used}
 
     @property
     def damaged(self) -> bool:

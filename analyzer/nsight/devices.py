@@ -15,12 +15,12 @@ _OF_PROCESS = ("gpuId", "cudaId", "pid")
 def device_properties(database: Database, process: NsightProcess) -> list[dict[str, Any]]:
     """One entry a GPU, `id` as the process numbers it. Empty if the export has no table of GPUs."""
     gpus = database.records("TARGET_INFO_GPU", _NUMBERS, ("name",), most=_MOST_GPUS)
-    numbered = _numbers_of_process(database, process)
+    numbered = numbers_of_process(database, process)
     found = []
     for gpu in gpus:
         own = gpu["cuDevice"] if isinstance(gpu["cuDevice"], int) and gpu["cuDevice"] >= 0 else gpu["id"]
         fields = {
-            "id": numbered.get(gpu["id"], own) if numbered else own,
+            "id": numbered.get(gpu["id"], own) if isinstance(gpu["id"], int) else own,
             "name": gpu["name"],
             "totalGlobalMem": gpu["totalMemory"],
             "numSms": gpu["smCount"],
@@ -31,10 +31,11 @@ def device_properties(database: Database, process: NsightProcess) -> list[dict[s
     return found
 
 
-def _numbers_of_process(database: Database, process: NsightProcess) -> dict[Any, Any]:
+def numbers_of_process(database: Database, process: NsightProcess) -> dict[int, int]:
     """How the process numbers the GPUs, by their ids in the file."""
     rows = database.records("TARGET_INFO_CUDA_DEVICE", _OF_PROCESS, (), most=_MOST_GPUS * 64)
     if process.global_pid is not None:
         pid = (process.global_pid >> THREAD_BITS) & ((1 << THREAD_BITS) - 1)
         rows = [row for row in rows if row["pid"] in (pid, -1)]
-    return {row["gpuId"]: row["cudaId"] for row in rows if isinstance(row["cudaId"], int) and row["cudaId"] >= 0}
+    pairs = ((row["gpuId"], row["cudaId"]) for row in rows)
+    return {gpu: own for gpu, own in pairs if isinstance(gpu, int) and isinstance(own, int) and own >= 0}

@@ -1,29 +1,40 @@
-"""Samples of the GPU's hardware counters in an Nsight Systems export (`--gpu-metrics-devices`)."""
+"""Samples of the GPUs' hardware counters in an Nsight Systems export (`--gpu-metrics-devices`)."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
 
 import numpy as np
 
 from traceopt.analyzer.nsight.database import Database
+from traceopt.analyzer.nsight.devices import numbers_of_process
+from traceopt.analyzer.nsight.processes import NsightProcess
+from traceopt.analyzer.tables.schema import CounterTable
 
 METRICS = "GPU_METRICS"
 _MOST_METRICS = 4_096
 _GPU_BITS = 0xFF  # of a `typeId`: the number of the GPU in the machine
 
 
-def read_metrics(database: Database, gpus: frozenset[int]) -> tuple[dict[str, Any], list[str]]:
-    """Samples of these GPUs: `time` in ns, `device` as the machine numbers it, `value` in the metric's unit; and the
-    name of the metric of each. Empty without such a table.
+def read_metrics(
+    database: Database, process: NsightProcess, origin: int, duration_ns: int, code_of: Callable[[str], int]
+) -> CounterTable:
+    """The samples between `origin` and `duration_ns` later, with GPUs numbered as the process does. `code_of` gives the
+    code of a metric's name.
     """
     if not database.has(METRICS, "timestamp", "typeId", "metricId", "value"):
-        return {}, []
+        return CounterTable.empty()
+    where, values = 'WHERE "timestamp" BETWEEN ? AND ?', (origin, origin + duration_ns)
+    found = database.numbers(METRICS, ("timestamp", "typeId", "metricId", "value"), where, values)
     about = database.records("TARGET_INFO_GPU_METRICS", ("typeId", "metricId"), ("metricName",), most=_MOST_METRICS)
-    names = {(row["typeId"], row["metricId"]): str(row["metricName"] or "")[:200] for row in about}
-    found = database.numbers(METRICS, ("timestamp", "typeId", "metricId", "value"))
-    device = found["typeId"] & _GPU_BITS
-    wanted = np.isin(device, list(gpus)) if gpus else np.ones(len(device), bool)
-    keys = list(zip(found["typeId"][wanted].tolist(), found["metricId"][wanted].tolist(), strict=True))
-    columns = {"time": found["timestamp"][wanted], "device": device[wanted], "value": found["value"][wanted]}
-    return columns, [names.get(key, "") for key in keys]
+    names = {(row["typeId"], row["metricId"]): row["metricName"] for row in about}
+    number = numbers_of_process(database, process)
+    keys, inverse = np.unique(np.stack([found["typeId"], found["metricId"]], 1), axis=0, return_inverse=True)
+    known = [(names.get((kind, metric)), kind & _GPU_BITS) for kind, metric in keys.tolist()]
+    codes = np.array([code_of(name) if isinstance(name, str) else -1 for name, _ in known], np.int32)
+    devices = np.array([number.get(gpu, -1) if number else gpu for _, gpu in known], np.int32)
+    code, device = codes[inverse.reshape(-1)], devices[inverse.reshape(-1)]
+    rows = np.flatnonzero((code >= 0) & (device >= 0))
+    rows = rows[np.argsort(found["timestamp"][rows], kind="stable")]
+    time, value = found["timestamp"][rows] - origin, found["value"][rows].astype(np.float64)
+    return CounterTable(time=time, name=code[rows], device=device[rows], value=value)

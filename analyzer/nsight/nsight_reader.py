@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from traceopt.analyzer.nsight.database import Database, decoded
 from traceopt.analyzer.nsight.devices import device_properties
+from traceopt.analyzer.nsight.gpu_metrics import read_metrics
 from traceopt.analyzer.nsight.processes import (
     CALLS,
     COPIES,
@@ -40,6 +41,7 @@ from traceopt.analyzer.tables.schema import (
 )
 from traceopt.analyzer.tables.trace import Thread, Trace, TraceMeta
 from traceopt.analyzer.vocabulary.copy_labels import copy_label
+from traceopt.analyzer.vocabulary.event_categories import HARDWARE_COUNTERS
 from traceopt.errors import InputError
 
 SYNCS = "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION"
@@ -346,6 +348,9 @@ class _Reader:
             for name in (ids.get(one),)
         ]
 
+    def code_of(self, name: str) -> int:
+        return self._names.of(name)
+
     def names(self) -> list[str]:
         return self._names.values()
 
@@ -390,6 +395,10 @@ def read_process(
     tables, origin = reader.finish()
     if not sum(len(table) for table in tables.values()):
         raise InputError(f"{path} has no events of CUDA or NVTX. Record with nsys profile --trace=cuda,nvtx,osrt.")
+    duration_ns = max(int(table.end.max()) for table in tables.values() if len(table))
+    counters = read_metrics(database, process, origin, duration_ns, reader.code_of)
+    if len(counters):
+        reader.categories[HARDWARE_COUNTERS] = len(counters)
     epoch_ns, clock_ns = session_start(database)
     empty: dict[str, Any] = {
         "gpu": GpuTable,
@@ -420,6 +429,7 @@ def read_process(
         names=reader.names(),
         texts=reader.texts(),
         threads=reader.threads(),
+        counters=counters,
         **{name: tables[name] if name in tables else table.empty() for name, table in empty.items()},
     )
 

@@ -19,9 +19,10 @@ I8 = npt.NDArray[np.int64]
 I4 = npt.NDArray[np.int32]
 I4x3 = npt.NDArray[np.int32]  # shape (rows, 3)
 U1 = npt.NDArray[np.uint8]
+F8 = npt.NDArray[np.float64]
 Mask = npt.NDArray[np.bool_]  # which rows
 Text = npt.NDArray[np.int32]  # codes into `Trace.texts`
-_DTYPES = {"I8": "i8", "I4": "i4", "I4x3": "i4x3", "U1": "u1", "Text": "i4"}
+_DTYPES = {"I8": "i8", "I4": "i4", "I4x3": "i4x3", "U1": "u1", "F8": "f8", "Text": "i4"}
 # Columns that do not come from the event's `args`.
 _OF_EVENT = frozenset({"start", "duration", "time", "name", "kind", "thread", "id", "finish", "call_line"})
 
@@ -172,3 +173,12 @@ class FlowTable(Table, frozen=True):
     id: I8
     thread: I4
     finish: U1
+
+
+class CounterTable(Table, frozen=True):
+    """Samples of a GPU's hardware counters."""
+
+    time: I8  # ns
+    name: I4  # with its unit, as "SMs Active [Throughput %]"
+    device: I4
+    value: F8  # in the unit of the name

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from traceopt.analyzer.tables.schema import (
     AnnotationTable,
+    CounterTable,
     FlowTable,
     GpuTable,
     MemoryTable,
@@ -65,6 +66,7 @@ class Trace(Struct, frozen=True):
     sync: SyncTable
     memory: MemoryTable
     flows: FlowTable
+    counters: CounterTable = field(default_factory=CounterTable.empty)
 
     @property
     def duration_ns(self) -> int:

@@ -12,6 +12,7 @@ from traceopt.rules import (
     Facts,
     Findings,
     Fix,
+    Priced,
     Rule,
     ms,
     peak_caveat,
@@ -30,6 +31,9 @@ class LowMfu(Rule):
 
     Why it costs: the peak is what the device was bought for. Large transformers reach an MFU of 40 to 60 %.
     Convolutional networks and small models reach less.
+
+    Where the GPU's hardware counters were sampled (GPU metrics of Nsight Systems), the share of the time in which the
+    Tensor Cores were active is measured, needs no shapes, and takes the place of the MFU.
 
     How to fix: each part in the evidence has its own rules. Start with the largest part.
 
@@ -52,9 +56,16 @@ class LowMfu(Rule):
 
     max_mfu: float = threshold(0.35, "smallest model FLOP utilization that is not reported")
 
+    def missing(self, facts: Facts) -> str | None:
+        """What is missing without measured counters."""
+        needed = ("gpu", "whole") if _measured(facts) is not None else self.requires
+        return next((lack for one in needed if (lack := facts.lacks(one))), None)
+
     def applies(self, facts: Facts) -> str | None:
         if not facts.trains:
             return "MFU is a training metric, and this trace has no backward pass or optimizer step."
+        if _measured(facts) is not None:
+            return None
         if not facts.flops.known:
             return (
                 f"FLOP are known for only {percent(facts.flops.covered_share)} of the time in matmuls and convolutions."
@@ -65,6 +76,10 @@ class LowMfu(Rule):
         return facts.device.how_to_set(dtype) if dtype else "The dtype of the matmuls is unknown."
 
     def check(self, facts: Facts) -> Findings:
+        if (active := _measured(facts)) is not None:
+            if active < self.max_mfu:
+                yield self._measured_finding(facts, active)
+            return
         mfu, hfu, peak = facts.flops.mfu, facts.flops.hfu, facts.flops.peak_tflops
         if mfu is None or hfu is None or peak is None or mfu >= self.max_mfu:
             return
@@ -86,9 +101,37 @@ class LowMfu(Rule):
             fix=Fix(f"Start with the largest part: {largest[2]}"),
         )
 
+    def _measured_finding(self, facts: Facts, active: float) -> Priced:
+        others = facts.measured_counters
+        shares = {
+            "SMs active": others.sm_active if others else None,
+            "Tensor Cores active": active,
+            "DRAM throughput": others.dram if others else None,
+        }
+        return self.finding(
+            why=(
+                f"The Tensor Cores are active for {percent(active)} of the {ms(facts.step_ns)} step, measured by "
+                "hardware counters."
+            ),
+            saving=None,
+            evidence=[
+                Evidence(f"{name} (measured)", us(share * facts.step_ns), detail=percent(share))
+                for name, share in shares.items()
+                if share is not None
+            ],
+            fix=Fix("Start with the largest part of the step (DL, HS, LB, CM), then with shapes and dtypes (TC, GM)."),
+        )
+
     def passed(self, facts: Facts) -> str:
+        if (active := _measured(facts)) is not None:
+            return f"The Tensor Cores are active for {percent(active)} of the step, measured by hardware counters."
         share, dtype = percent(facts.flops.mfu or 0.0), facts.flops.dtype or ""
         return f"The step reaches {share} of the device's peak in {dtype}{peak_caveat(facts, dtype)}."
+
+
+def _measured(facts: Facts) -> float | None:
+    """Share of the steps in which the Tensor Cores were active; None if counters did not measure it."""
+    return facts.measured_counters.tensor_active if facts.measured_counters is not None else None
 
 
 def _parts(facts: Facts, mfu: float, hfu: float) -> list[tuple[str, float, str]]:

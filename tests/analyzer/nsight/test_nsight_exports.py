@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from fixtures.generate import GeneratedTrace, generate_ranks
-from fixtures.nsight import Export
+from fixtures.nsight import RATE_NS, Export
+from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.nsight.ranges import call_name, kernel_name, read_range
 from traceopt.analyzer.reading.nsight_files import read_nsight
 from traceopt.analyzer.reading.sources import TraceSource, find_sources
@@ -197,6 +198,46 @@ def test_flipped_bytes_end_in_a_trace_or_one_error(planted: Path, tmp_path: Path
             for source in find_sources([path]).sources:
                 if source.process is not None:
                     read(source)
+
+
+METRICS = {
+    "SMs Active [Throughput %]": 80,
+    "Tensor Active [Throughput %]": 12,
+    "DRAM Read Bandwidth [Throughput %]": 20,
+    "DRAM Write Bandwidth [Throughput %]": 10,
+    "GPC Clock Frequency [MHz]": 1410,
+}
+
+
+def test_sampled_counters_are_measured_over_the_steps(folder: Path) -> None:
+    documents = [trace.document for trace in generate_ranks("slow_loader")]
+    path = Export(documents, METRICS).write(folder / "metrics.sqlite")
+    trace = read_one(path)
+    assert set(np.diff(np.unique(trace.counters.time)).tolist()) == {RATE_NS}
+    facts = Facts(trace)
+    busy = facts.gpu.area(facts.gpu.work.kind == 0).total / facts.steps.window_ns
+    measured = facts.measured_counters
+    assert measured is not None
+    assert measured.sm_active == pytest.approx(0.8 * busy, rel=0.05)
+    assert measured.dram == pytest.approx(0.3 * busy, rel=0.05)
+    result = analyze(str(path))
+    (low,) = [finding for finding in result.findings if finding.code == "EF001"]
+    assert "measured by hardware counters" in low.why
+    assert any("which locks the GPU's clocks" in note.why for note in result.quality.notes)
+    assert facts.quality.unread == {}
+
+
+def test_counters_of_another_gpu_or_of_odd_values_are_not_used(folder: Path) -> None:
+    documents = [trace.document for trace in generate_ranks("slow_loader")]
+    path = Export(documents, {**METRICS, "Tensor Active [Throughput %]": 1_000}).write(folder / "odd.sqlite")
+    measured = Facts(read_one(path)).measured_counters
+    assert measured is not None
+    assert measured.tensor_active is None
+    with sqlite3.connect(path) as connection:
+        connection.execute("UPDATE GPU_METRICS SET typeId = typeId + 7")
+        connection.execute("UPDATE TARGET_INFO_GPU_METRICS SET typeId = typeId + 7")
+    connection.close()
+    assert Facts(read_one(path)).measured_counters is None
 
 
 def test_ranges_of_emit_nvtx_are_operators() -> None:
