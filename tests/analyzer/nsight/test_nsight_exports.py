@@ -223,7 +223,7 @@ def test_sampled_counters_are_measured_over_the_steps(folder: Path) -> None:
     result = analyze(str(path))
     (low,) = [finding for finding in result.findings if finding.code == "EF001"]
     assert "measured by hardware counters" in low.why
-    assert any("which locks the GPU's clocks" in note.why for note in result.quality.notes)
+    assert any("which locks the GPU's clocks" in note.text for note in result.quality.notes)
     assert facts.quality.unread == {}
 
 
