@@ -13,7 +13,9 @@
 #   make bench   time and memory compared with other tools; writes docs/performance.md (half an hour)
 #   make gallery
 #                regenerate the reports and pictures in docs/gallery
-#   make docs    regenerate the generated pages in docs/, and write the repository's address wherever it is named
+#   make docs    regenerate the generated pages in docs/, write the repository's address wherever it is named, and
+#                build the site
+#   make site    build the documentation site in build/site; a broken link or a page without a place fails (make lint does it)
 #   make dist    build the source distribution and the wheel in dist/
 #   make clean   remove everything that the other targets made
 #
@@ -34,7 +36,7 @@ PACKAGES := analyzer rules reports capture trying
 
 TORCHES := 2.1.2 2.15.0
 
-.PHONY: demo test test-quick crowd test-torch lint mypy audit fuzz bench gallery docs dist clean types
+.PHONY: demo test test-quick crowd test-torch lint mypy audit fuzz bench gallery docs site dist clean types
 
 demo: $(STAMP)
 	rm -rf demo-logs
@@ -96,8 +98,14 @@ gallery: $(STAMP)
 
 docs: $(STAMP)
 	$(BIN)/python docs/generate.py
+	$(BIN)/python docs/generate_reference.py
 	$(BIN)/python docs/repository_address.py
 	$(BIN)/python tests/test_readme.py
+	@$(MAKE) --no-print-directory site
+
+# NO_MKDOCS_2_WARNING: Material's advertisement for another tool is no warning about these pages.
+site: $(STAMP) types
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet --strict --site-dir build/site
 
 dist:
 	test -x .venv-dist/bin/twine || \

@@ -1,4 +1,5 @@
 """Writes docs/gallery/: a static report for each kind of bottleneck, a picture of its first screen, and a list of them.
+Also writes docs/pictures/, which the tutorial shows.
 
 Run it with `make gallery`. The traces come from fixtures/: simulated by its generator, or recorded and committed there.
 The same inputs give the same pages, byte for byte. The pictures depend on the browser and its fonts.
@@ -21,6 +22,8 @@ FOLDER = ROOT / "docs" / "gallery"
 SIMULATED = "build/traces"
 CHROMIUM = "/usr/bin/chromium"  # Debian's
 WIDTH, HEIGHT = 1280, 860
+TUTORIAL = ROOT / "docs" / "pictures"  # what the tutorial shows of a page: the picture's name, the page, the element
+DETAILS = (("loader-bound-fix", "loader-bound", "#DL001"),)
 COLOURS = 160  # per picture; a report has few, and each byte stays in the repository forever
 
 
@@ -149,8 +152,7 @@ def index() -> str:
 
 
 def take_pictures() -> None:
-    """Takes a picture of the first screen of every page, in the light theme."""
-    from PIL import Image
+    """Takes a picture of the first screen of every page, and of each detail, in the light theme."""
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:
@@ -158,14 +160,24 @@ def take_pictures() -> None:
         screen = browser.new_page(viewport={"width": WIDTH, "height": HEIGHT}, color_scheme="light")
         for page in PAGES:
             screen.goto((FOLDER / f"{page.name}.html").as_uri())
-            with Image.open(BytesIO(screen.screenshot())) as picture:
-                few = picture.convert("RGB").quantize(COLOURS, dither=Image.Dither.NONE)
-            few.save(FOLDER / f"{page.name}.png", optimize=True)
+            save(screen.screenshot(), FOLDER / f"{page.name}.png")
+        for name, page_name, element in DETAILS:
+            screen.goto((FOLDER / f"{page_name}.html").as_uri())
+            save(screen.locator(element).screenshot(), TUTORIAL / f"{name}.png")
         browser.close()
+
+
+def save(picture: bytes, target: Path) -> None:
+    """Writes a screenshot with few colours."""
+    from PIL import Image
+
+    with Image.open(BytesIO(picture)) as opened:
+        opened.convert("RGB").quantize(COLOURS, dither=Image.Dither.NONE).save(target, optimize=True)
 
 
 def main() -> None:
     FOLDER.mkdir(exist_ok=True)
+    TUTORIAL.mkdir(exist_ok=True)
     wanted = {f"{page.name}{ending}" for page in PAGES for ending in (".html", ".png")} | {"README.md"}
     for stale in {path.name for path in FOLDER.iterdir()} - wanted:
         (FOLDER / stale).unlink()

@@ -13,7 +13,9 @@ ROOT = Path(__file__).resolve().parents[1]
 FILES = ("*.md", "*.toml", "*.yml", ".github/**/*.md", ".github/**/*.yml", "docs/**/*.md", "action/*.sh")
 
 # `github.com/OWNER/traceopt/...` of links and of pip, `uses: OWNER/traceopt@...` of workflows.
+# `OWNER.github.io/traceopt/` is the documentation site.
 _NAMED = re.compile(r"(github\.com/|uses: )[\w.-]+/traceopt(?![\w-])")
+_SITE = re.compile(r"https://[\w-]+\.github\.io/traceopt/")
 _REPOSITORY = re.compile(r'^Repository = "https://github\.com/([\w.-]+/traceopt)"$', re.MULTILINE)
 
 
@@ -27,7 +29,8 @@ def repository() -> str:
 
 def with_address(text: str, repository: str) -> str:
     """The text with every address of this repository replaced, whatever the old owner."""
-    return _NAMED.sub(rf"\g<1>{repository}", text)
+    owner = repository.partition("/")[0]
+    return _SITE.sub(f"https://{owner}.github.io/traceopt/", _NAMED.sub(rf"\g<1>{repository}", text))
 
 
 def files() -> Iterator[Path]:

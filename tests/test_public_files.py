@@ -102,7 +102,8 @@ class TestAddress:
         files = {*self.script["files"](), *(ROOT / "action").iterdir(), *GITHUB.rglob("*.*")} - {
             ROOT / "pyproject.toml"
         }
-        texts = {file: file.read_text().replace(self.script["repository"](), "") for file in files}
+        site = PROJECT["urls"]["Documentation"]
+        texts = {file: file.read_text().replace(self.script["repository"](), "").replace(site, "") for file in files}
         assert [file for file, text in texts.items() if "OWNER" in text] == []
 
     @pytest.mark.parametrize(
@@ -111,6 +112,7 @@ class TestAddress:
             ("- uses: OWNER/traceopt@main", "- uses: acme/traceopt@main"),
             ("https://github.com/old-owner/traceopt/issues", "https://github.com/acme/traceopt/issues"),
             ("git+https://github.com/a.b/traceopt", "git+https://github.com/acme/traceopt"),
+            ("https://OWNER.github.io/traceopt/latest/", "https://acme.github.io/traceopt/latest/"),
             ("https://github.com/OWNER/traceopt-plugin", None),
             ("- uses: actions/checkout@v6", None),
             ("import traceopt/traceopt", None),

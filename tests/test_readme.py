@@ -169,9 +169,11 @@ def test_the_example_is_what_the_program_prints() -> None:
 
 def test_the_extras_exist() -> None:
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
-    named = {extra for page in PAGES for extra in re.findall(r"traceopt\[(\w+)\]", page.read_text())}
+    text = "\n".join(page.read_text() for page in PAGES)
+    named = {extra for found in re.findall(r"traceopt-profiler\[([\w,]+)\]", text) for extra in found.split(",")}
     assert named <= extras.keys()
     assert named
+    assert re.findall(r"traceopt\[\w+\]", text) == [], "the distribution is called traceopt-profiler"
 
 
 def test_the_settings_are_accepted(tmp_path: Path) -> None:

@@ -87,7 +87,7 @@ def _system(url: str) -> tuple[Any, str]:
         from fsspec.core import url_to_fs
     except ImportError:
         raise InputError(
-            f"cannot read {without_secrets(url)}: URLs need fsspec; run pip install 'traceopt[remote]'"
+            f"cannot read {without_secrets(url)}: URLs need fsspec; run pip install 'traceopt-profiler[remote]'"
         ) from None
     system, path = url_to_fs(url)
     return system, path

@@ -10,7 +10,7 @@ from runs import Run, Runner, Trace
 from traceopt.analyzer.run_log.run_settings import captured
 
 pytestmark = [
-    pytest.mark.skipif(find_spec(name) is None, reason=f"pip install {name}, or the extra traceopt[dev]")
+    pytest.mark.skipif(find_spec(name) is None, reason=f"pip install {name}, or the extra traceopt-profiler[dev]")
     for name in ("accelerate", "lightning", "transformers")
 ]
 

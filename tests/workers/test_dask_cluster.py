@@ -127,5 +127,5 @@ def test_no_workers_there(job: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_without_dask(job: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "distributed", None)
-    with pytest.raises(ConfigError, match=r"pip install 'traceopt\[distributed\]'"):
+    with pytest.raises(ConfigError, match=r"pip install 'traceopt-profiler\[distributed\]'"):
         analyze(str(job), scheduler="tcp://127.0.0.1:8786")

@@ -197,5 +197,5 @@ def test_a_place_that_nobody_knows(url: str) -> None:
 
 def test_without_fsspec(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "fsspec.core", None)
-    with pytest.raises(InputError, match=r"pip install 'traceopt\[remote\]'"):
+    with pytest.raises(InputError, match=r"pip install 'traceopt-profiler\[remote\]'"):
         analyze("s3://bucket/a.json")

@@ -11,7 +11,7 @@ from typing import NoReturn
 
 from traceopt.errors import InputError
 
-INSTALL = "pip install tensorboard torch-tb-profiler, or install the extra traceopt[tensorboard]"
+INSTALL = "pip install tensorboard torch-tb-profiler, or install the extra traceopt-profiler[tensorboard]"
 PATTERNS = ("*.pt.trace.json", "*.pt.trace.json.gz")  # the names that the plugin looks for
 
 

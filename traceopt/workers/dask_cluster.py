@@ -135,7 +135,7 @@ def _connected(address: str) -> Iterator[Client]:
         import dask
         from distributed import Client
     except ImportError:
-        raise ConfigError("--scheduler needs Dask; run pip install 'traceopt[distributed]'") from None
+        raise ConfigError("--scheduler needs Dask; run pip install 'traceopt-profiler[distributed]'") from None
     loggers = [logging.getLogger(name) for name in ("distributed", "distributed.client")]
     levels = [logger.level for logger in loggers]
     for logger in loggers:
