@@ -1,4 +1,4 @@
-"""The MCP server: declares the tools to the SDK of the Model Context Protocol (the extra `traceopt[mcp]`)."""
+"""The MCP server: declares the tools to the SDK of the Model Context Protocol (the extra `traceopt-profiler[mcp]`)."""
 
 from __future__ import annotations
 

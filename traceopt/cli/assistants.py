@@ -37,7 +37,7 @@ def mcp(context: click.Context, roots: tuple[Path, ...], allow_run: bool, config
     traceopt mcp --root ~/project
     traceopt mcp --root ~/project --root /data/traces --allow-run
 
-    Needs the extra: pip install 'traceopt[mcp]'. Tools read files in these folders and write nothing.
+    Needs the extra: pip install 'traceopt-profiler[mcp]'. Tools read files in these folders and write nothing.
     """
     config = configuration(config_path)
     debug = context.obj["debug"]
@@ -46,7 +46,7 @@ def mcp(context: click.Context, roots: tuple[Path, ...], allow_run: bool, config
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in ("mcp", "mcp_types", "pydantic"):
             raise
-        raise ConfigError("the MCP server needs the package mcp: pip install 'traceopt[mcp]'") from error
+        raise ConfigError("the MCP server needs the package mcp: pip install 'traceopt-profiler[mcp]'") from error
     from traceopt.assistants.roots import Roots
     from traceopt.assistants.tools import Tools
 
