@@ -97,7 +97,7 @@ def _type(schema: dict[str, Any]) -> str:
     if "const" in schema:
         return f"`{json.dumps(schema['const'])}`"
     if schema.get("type") == "array":
-        if "items" in schema and schema["items"]:
+        if schema.get("items"):
             return f"list of {_type(schema['items'])}"
         return f"list of {', '.join(_type(item) for item in schema.get('prefixItems', ())) or 'any'}"
     if schema.get("type") == "object" and schema.get("additionalProperties"):

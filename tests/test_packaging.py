@@ -28,8 +28,14 @@ def setuptools_table() -> dict[str, Any]:
     return table
 
 
-def test_the_version_is_the_same_in_both_places() -> None:
-    assert tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"] == __version__
+@pytest.fixture(scope="module")
+def project() -> dict[str, Any]:
+    table: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    return table
+
+
+def test_the_version_is_the_same_in_both_places(project: dict[str, Any]) -> None:
+    assert project["version"] == __version__
 
 
 def folder_of(package: str, mapping: dict[str, str]) -> Path:
@@ -92,3 +98,18 @@ def test_the_installed_program_works_away_from_the_checkout(installed: Path, tmp
     assert run("-m", "traceopt", "skill").startswith("---\nname: traceopt\n")
     run("-m", "traceopt", "analyze", str(TRACE))
     assert "</html>" in (tmp_path / "traceopt-report.html").read_text()
+
+
+def test_the_recipe_for_conda_has_the_same_version_and_dependencies(project: dict[str, Any]) -> None:
+    recipe = (ROOT / "conda" / "recipe.yaml").read_text()
+    assert f'version: "{project["version"]}"' in recipe
+    run = recipe.partition("\n  run:\n")[2].partition("\n\n")[0]
+    lines = (line.partition("#")[0].strip(" -").replace(" ", "") for line in run.splitlines())
+    wanted = {line.replace("python-isal", "isal") for line in lines}
+    given = {one.partition(";")[0].strip().replace(" ", "") for one in project["dependencies"]}
+    assert wanted == given | {f"python{project['requires-python']}"}
+
+
+def test_the_container_gets_what_the_wheel_is_built_from(setuptools_table: dict[str, Any]) -> None:
+    shown = {line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")}
+    assert shown == {"pyproject.toml", "README.md", "LICENSE", *setuptools_table["package-dir"].values()}

@@ -26,9 +26,19 @@ tomllib = importlib.import_module("tomllib" if sys.version_info >= (3, 11) else 
 
 ROOT = Path(__file__).resolve().parents[1]
 README = ROOT / "README.md"
+DOCS = ("docs", "docs/gallery", "docs/guides")
 PAGES = sorted(
     page
-    for folder in ("", "docs", "docs/gallery", "benchmarks", "fixtures", ".github", "traceopt/assistants")
+    for folder in (
+        "",
+        "docs",
+        "docs/gallery",
+        "docs/guides",
+        "benchmarks",
+        "fixtures",
+        ".github",
+        "traceopt/assistants",
+    )
     for page in (ROOT / folder).glob("*.md")
 )
 PROGRAMS = ("traceopt", "make", "pip", "python", ".venv/bin/python", ".venv/bin/ruff")
@@ -123,7 +133,16 @@ def check(command: str, check_traceopt: Callable[[list[str]], None]) -> None:
     elif program.endswith("python"):
         check_python(arguments)
     else:
-        assert program.endswith("ruff") or arguments == ["install", "."]
+        assert program.endswith("ruff") or _installs_this(arguments)
+
+
+def _installs_this(arguments: list[str]) -> bool:
+    """`pip install .`, with extras that exist."""
+    action, target = arguments
+    with (ROOT / "pyproject.toml").open("rb") as file:
+        extras = tomllib.load(file)["project"]["optional-dependencies"]
+    named = re.fullmatch(r"\.(\[([a-z,]+)\])?", target)
+    return action == "install" and named is not None and set((named[2] or "").split(",")) - {""} <= set(extras)
 
 
 def test_the_first_two_commands_are_the_promised_ones() -> None:

@@ -37,8 +37,7 @@ _FETCHED = re.compile(
 
 def on_config(config: MkDocsConfig) -> None:
     """Puts the pages of the rules into the navigation."""
-    assert config.nav is not None
-    [rules] = [entry["Rules"] for entry in config.nav if "Rules" in entry]
+    [rules] = [entry["Rules"] for entry in config.nav or () if "Rules" in entry]
     rules[1:1] = families((ROOT / "docs" / "rules" / "README.md").read_text(encoding="utf-8"))
 
 

@@ -35,7 +35,9 @@ def test_without_the_extra_one_line_says_how_to_install_it(monkeypatch: pytest.M
     monkeypatch.setitem(sys.modules, "mcp", None)
     done = CliRunner().invoke(cli, ["mcp"])
     assert done.exit_code == 2
-    assert done.stderr == "traceopt: error: the MCP server needs the package mcp: pip install 'traceopt-profiler[mcp]'\n"
+    assert (
+        done.stderr == "traceopt: error: the MCP server needs the package mcp: pip install 'traceopt-profiler[mcp]'\n"
+    )
 
 
 def test_a_root_that_does_not_exist(tmp_path: Path) -> None:
