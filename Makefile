@@ -67,6 +67,7 @@ lint: $(STAMP)
 	$(BIN)/python -m ruff format --check .
 	$(BIN)/python -m ruff check .
 	@$(MAKE) --no-print-directory mypy
+	@$(MAKE) --no-print-directory site
 	@rm -rf build/imports && cp -RL build/types build/imports  # lint-imports does not follow links
 	cd build/imports && ../../$(BIN)/lint-imports --no-logo --no-cache --config ../../pyproject.toml
 	@if $(BIN)/python -c 'import urllib.request as u; u.urlopen("https://pypi.org/pypi/pip/24.0/json", timeout=5)' 2>/dev/null; \

@@ -29,16 +29,7 @@ README = ROOT / "README.md"
 DOCS = ("docs", "docs/gallery", "docs/guides")
 PAGES = sorted(
     page
-    for folder in (
-        "",
-        "docs",
-        "docs/gallery",
-        "docs/guides",
-        "benchmarks",
-        "fixtures",
-        ".github",
-        "traceopt/assistants",
-    )
+    for folder in ("", *DOCS, "benchmarks", "fixtures", ".github", "traceopt/assistants")
     for page in (ROOT / folder).glob("*.md")
 )
 PROGRAMS = ("traceopt", "make", "pip", "python", ".venv/bin/python", ".venv/bin/ruff")

@@ -1,6 +1,7 @@
 """MkDocs hooks: what the pages in docs/ need to be a site as well as a folder on GitHub.
 
 - Links that leave docs/ lead to GitHub, or to the site's copy of CHANGELOG.md, CONTRIBUTING.md and SECURITY.md.
+- A Mermaid diagram becomes a link to GitHub, which draws it: its script would be fetched from elsewhere.
 - The rules stand in the navigation by family, in the order of docs/rules/README.md.
 - The finished site is searched for anything that a browser would fetch from elsewhere.
 
@@ -26,6 +27,7 @@ COPIES = {"CHANGELOG.md": "changelog.md", "CONTRIBUTING.md": "contributing.md", 
 _LOG = logging.getLogger("mkdocs.hooks.traceopt")
 _LINK = re.compile(r"(?<=\]\()(?!https?:|mailto:|#)([^)#\s]+)(?=[)#])")
 _FENCE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
+_DIAGRAM = re.compile(r"^```mermaid\n.*?^```$", re.MULTILINE | re.DOTALL)
 _FAMILY_OR_RULE = re.compile(r"^## (?P<family>.+)$|^\| \[(?P<code>\w+)\]\((?P<page>\w+\.md)\) \| (?P<name>\S+) ", re.M)
 # What a browser fetches by itself: sources, style sheets, imports. Ordinary links (a href) are not fetched.
 _FETCHED = re.compile(
@@ -64,7 +66,9 @@ def on_page_markdown(markdown: str, *, page: Page, config: MkDocsConfig, **_: An
     """Redirects the links of a page, except in code."""
     uri = page.file.src_uri
     source = next((source for source, copy in COPIES.items() if copy == uri), f"docs/{uri}")
-    return redirected(markdown, source, (config.repo_url or "").rstrip("/"))
+    repository = (config.repo_url or "").rstrip("/")
+    drawn = _DIAGRAM.sub(f"[The diagram of this page]({repository}/blob/main/{source}) is on GitHub.", markdown)
+    return redirected(drawn, source, repository)
 
 
 def redirected(markdown: str, source: str, repository: str) -> str:
