@@ -33,6 +33,7 @@ from traceopt.analyzer.replay.graph import Graph, build_graph
 from traceopt.analyzer.replay.replayed import Replayed, replay
 from traceopt.analyzer.run_log.constructions import find_framework
 from traceopt.analyzer.run_log.run_settings import Captured, captured
+from traceopt.analyzer.run_log.step_drift import Drift, find_drift
 from traceopt.analyzer.stalls.compiled_pieces import CompiledPieces, breaks_in_steps, find_compiled_pieces
 from traceopt.analyzer.stalls.host_flow import CpuOperators, HostFlow
 from traceopt.analyzer.stalls.idle import Gaps, Idle, attribute, find_gaps, slow_calls
@@ -205,6 +206,12 @@ class Facts(Struct, frozen=True, dict=True):
     def captured(self) -> Captured:
         """The settings and totals that `traceopt run` recorded; empty for other traces."""
         return captured(self.trace.meta.header)
+
+    @cached_property
+    def step_drift(self) -> Drift | None:
+        """Whether the steps of the whole run became slower; None without a ledger, or with too few steps."""
+        ledger = self.captured.ledger
+        return find_drift(ledger) if ledger is not None else None
 
     @cached_property
     def host(self) -> Host:
@@ -665,6 +672,10 @@ REQUIREMENTS: dict[str, tuple[Callable[[Facts], bool], str]] = {
     "flight_recorder": (
         lambda f: f.companions.flight_recorder is not None,
         "There are no dumps of the flight recorder; set TORCH_FR_BUFFER_SIZE=2000 and TORCH_NCCL_DUMP_ON_TIMEOUT=1.",
+    ),
+    "gpu_samples": (
+        lambda f: f.companions.gpu_samples is not None,
+        "There are no samples of the GPU; install traceopt[nvml] and record with traceopt run.",
     ),
     "device": (
         lambda f: f.device.accelerator is not None,

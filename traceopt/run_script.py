@@ -16,6 +16,7 @@ import click
 
 from traceopt.capture.launch import launcher
 from traceopt.capture.launch.cpu_peaks import add_cpu_peaks
+from traceopt.capture.launch.gpu_sampler import GpuSampler
 from traceopt.capture.launch.launcher import end_alike as end_alike
 from traceopt.capture.launch.outcome import RecordingOutcome, read_outcome
 from traceopt.capture.launch.progress import RunProgress
@@ -97,7 +98,8 @@ def record(command: Sequence[str], module: bool, settings: Settings, *, quiet: b
 
     watch = RunProgress(control, show) if sys.stderr.isatty() and not quiet else None
     try:
-        code = launcher.run_command(words, launcher.child_environment(control), watch or _nothing)
+        with GpuSampler(settings.folder):
+            code = launcher.run_command(words, launcher.child_environment(control), watch or _nothing)
         return code, read_outcome(control, settings, code)
     except launcher.CommandError as error:
         raise click.UsageError(str(error)) from error

@@ -10,6 +10,8 @@ from msgspec import Struct
 from traceopt.analyzer.companions.compile_log import compile_log
 from traceopt.analyzer.companions.flight_recorder import recording
 from traceopt.analyzer.companions.flight_recorder.recording import FlightRecording
+from traceopt.analyzer.companions.gpu_samples import samples
+from traceopt.analyzer.companions.gpu_samples.samples import GpuSamples
 from traceopt.analyzer.companions.memory_snapshot import memory_snapshot
 from traceopt.analyzer.companions.memory_snapshot.memory_snapshot import MemorySnapshot
 from traceopt.analyzer.reading.sources import CompanionFile, TraceSource
@@ -24,6 +26,7 @@ class Companions(Struct, frozen=True):
     memory_snapshot: MemorySnapshot | None = None
     compile_log: Compilation | None = None
     flight_recorder: FlightRecording | None = None
+    gpu_samples: GpuSamples | None = None
 
 
 _Read = Callable[[Sequence[TraceSource], list[str]], Any]
@@ -34,6 +37,7 @@ _READERS: dict[KindName, _Read] = {
     "memory_snapshot": memory_snapshot.read,
     "compile_log": compile_log.read,
     "flight_recorder": recording.read,
+    "gpu_samples": samples.read,
 }
 
 

@@ -1,0 +1,1 @@
+"""Samples of the GPUs that `traceopt run` took while the command ran."""

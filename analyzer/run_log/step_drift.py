@@ -1,0 +1,195 @@
+"""Whether the steps of a whole run became slower: at one step, gradually, or in some steps at regular distances.
+
+A single change is tested with Pettitt's rank test (A. N. Pettitt, "A non-parametric approach to the change-point
+problem", Applied Statistics 28, 1979), a trend with the test of Mann and Kendall. Both judge the medians of blocks of
+steps, so that single long steps have no weight. Neighboring blocks resemble each other in real runs: the number of
+independent blocks is reduced by their autocorrelation (Hamed and Rao, Journal of Hydrology 204, 1998, for an
+autoregressive process of order 1). The slope is that of Theil and Sen.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import numpy.typing as npt
+from msgspec import Struct
+
+from traceopt.analyzer.arrays.percentiles import median
+from traceopt.analyzer.run_log.step_ledger import Ledger
+from traceopt.analyzer.tables.schema import I8
+
+F8 = npt.NDArray[np.float64]
+
+MIN_STEPS = 120  # in fewer steps, noise and a change look alike
+MAX_BLOCKS = 48
+MIN_BLOCK_STEPS = 5
+EDGE_BLOCKS = 4  # fewer blocks on one side are no lasting change
+P_VALUE = 1e-3
+MIN_SPREADS = 4.0  # smallest change as a multiple of the spread of blocks (median absolute deviation, scaled)
+MAD_TO_SIGMA = 1.4826
+MIN_REPEATS = 5  # of long steps
+LONG = 1.5  # a long step as a multiple of the median
+MAX_LONG_SHARE = 0.1
+MIN_PERIODIC_SHARE = 0.8  # of the distances between long steps that are the same
+
+
+class Change(Struct, frozen=True):
+    """From `step` on, the median step is `after_ns`, before it `before_ns`. `data_ns` and `gc_ns` are the parts of the
+    difference that are the wait for data and the garbage collector's.
+    """
+
+    step: int
+    before_ns: float
+    after_ns: float
+    data_ns: float
+    gc_ns: float
+
+
+class Growth(Struct, frozen=True):
+    """The steps become longer from the first to the last block, from `before_ns` to `after_ns`; as in `Change`."""
+
+    before_ns: float
+    after_ns: float
+    data_ns: float
+    gc_ns: float
+
+
+class Period(Struct, frozen=True):
+    """Every `every` steps one takes `extra_ns` longer than the median step; `count` of these were seen."""
+
+    every: int
+    first_step: int
+    extra_ns: float
+    count: int
+
+
+class Drift(Struct, frozen=True):
+    """At most one of `change` and `growth` is known. `steps` is the number of steps that were judged."""
+
+    steps: int
+    change: Change | None
+    growth: Growth | None
+    period: Period | None
+
+
+def find_drift(ledger: Ledger) -> Drift | None:
+    """Judges the steps without a profiler, without evaluations and saves; None if these are too few."""
+    steps = ledger.usual
+    if len(steps) < MIN_STEPS:
+        return None
+    own_ns = (ledger.step_ns - ledger.save_ns)[steps].astype(np.float64)
+    edges = _edges(len(steps))
+    blocks = _medians(own_ns, edges)
+    at, trend = _change_at(blocks), _trend(blocks)
+    if at is not None and trend is not None:
+        if _error(blocks, trend) < _error(blocks, _split(blocks, at)):
+            at = None
+        else:
+            trend = None
+    change, growth = None, None
+    if at is not None:
+        row = _refined(own_ns, int(edges[at]))
+        change = Change(int(steps[row]), *_difference(ledger, steps[:row], steps[row:]))
+    elif trend is not None:
+        quarter = len(steps) // 4
+        growth = Growth(*_difference(ledger, steps[:quarter], steps[-quarter:]))
+    return Drift(len(steps), change, growth, _period(own_ns, steps))
+
+
+def _edges(count: int) -> I8:
+    blocks = min(MAX_BLOCKS, count // MIN_BLOCK_STEPS)
+    return np.linspace(0, count, blocks + 1).astype(np.int64)
+
+
+def _medians(values: F8, edges: I8) -> F8:
+    pairs = zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True)
+    return np.array([median(values[first:last]) for first, last in pairs])
+
+
+def _change_at(blocks: F8) -> int | None:
+    """The first block after the change; None if there is no change that is certain."""
+    count = len(blocks)
+    ranks = _ranks(blocks)
+    statistic = np.abs(2 * np.cumsum(ranks)[:-1] - np.arange(1, count) * (count + 1))
+    # The maximum of the statistic is too close to the middle, so the place is the split that fits best.
+    at = min(range(EDGE_BLOCKS, count - EDGE_BLOCKS + 1), key=lambda split: _error(blocks, _split(blocks, split)))
+    before, after = median(blocks[:at]), median(blocks[at:])
+    rest = blocks - _split(blocks, at)
+    # The statistic grows with the square of the number of blocks, its standard deviation with the power 3/2.
+    scaled = float(statistic.max()) ** 2 * _independent_share(rest)
+    p_value = 2 * math.exp(-6 * scaled / (count**3 + count**2))
+    return at if p_value < P_VALUE and abs(after - before) >= MIN_SPREADS * _spread(rest) else None
+
+
+def _split(blocks: F8, at: int) -> F8:
+    """The median of the blocks on each side."""
+    return np.where(np.arange(len(blocks)) < at, median(blocks[:at]), median(blocks[at:]))
+
+
+def _trend(blocks: F8) -> F8 | None:
+    """The line through the blocks; None if there is no trend that is certain."""
+    count = len(blocks)
+    first, last = np.triu_indices(count, 1)
+    differences = blocks[last] - blocks[first]
+    slope = median(differences / (last - first))
+    positions = np.arange(count)
+    line = slope * positions
+    line = line + median(blocks - line)
+    rest = blocks - line
+    variance = count * (count - 1) * (2 * count + 5) / 18 / _independent_share(rest)
+    certainty = abs(float(np.sign(differences).sum())) / math.sqrt(variance)
+    p_value = math.erfc(certainty / math.sqrt(2))
+    return line if p_value < P_VALUE and abs(line[-1] - line[0]) >= MIN_SPREADS * _spread(rest) else None
+
+
+def _ranks(values: F8) -> F8:
+    """Ranks from 1; equal values share the mean of theirs."""
+    ordered = np.sort(values)
+    return (np.searchsorted(ordered, values, "left") + np.searchsorted(ordered, values, "right") + 1) / 2
+
+
+def _independent_share(rest: F8) -> float:
+    """Independent blocks as a share of all, by the autocorrelation of their ranks at lag 1."""
+    ranks = _ranks(rest)
+    ranks = ranks - ranks.mean()
+    power = float((ranks**2).sum())
+    correlation = float((ranks[1:] * ranks[:-1]).sum()) / power if power else 0.0
+    # The estimate is biased by about -(1 + 4 r) / n in short series (Kendall 1954).
+    correlation = min(0.95, max(0.0, correlation + (1 + 4 * correlation) / len(rest)))
+    return (1 - correlation) / (1 + correlation)
+
+
+def _spread(rest: F8) -> float:
+    return MAD_TO_SIGMA * median(np.abs(rest))
+
+
+def _error(blocks: F8, fitted: F8) -> float:
+    return float(np.abs(blocks - fitted).sum())
+
+
+def _refined(values: F8, at: int) -> int:
+    """The step of the change, near step `at`: it splits short from long steps best."""
+    before, after = median(values[:at]), median(values[at:])
+    is_after = (values > (before + after) / 2) == (after > before)
+    split = int(np.argmin(np.cumsum(np.where(is_after, 1, -1)))) + 1
+    return min(max(split, MIN_BLOCK_STEPS), len(values) - MIN_BLOCK_STEPS)
+
+
+def _difference(ledger: Ledger, before: I8, after: I8) -> tuple[float, float, float, float]:
+    own_ns = ledger.step_ns - ledger.save_ns
+    data_ns = 0.0 if ledger.fetch_ns is None else median(ledger.fetch_ns[after]) - median(ledger.fetch_ns[before])
+    gc_ns = float(ledger.gc_ns[after].mean() - ledger.gc_ns[before].mean())
+    return median(own_ns[before]), median(own_ns[after]), data_ns, gc_ns
+
+
+def _period(own_ns: F8, steps: I8) -> Period | None:
+    usual = median(own_ns)
+    long = np.flatnonzero(own_ns >= LONG * usual)
+    if len(long) < MIN_REPEATS or len(long) > MAX_LONG_SHARE * len(own_ns):
+        return None
+    distances = np.diff(steps[long])
+    every = round(median(distances))
+    if every < 2 or np.count_nonzero(distances == every) < MIN_PERIODIC_SHARE * len(distances):
+        return None
+    return Period(every, int(steps[long[0]]), median(own_ns[long]) - usual, len(long))

@@ -1,0 +1,85 @@
+"""RH001: something lowers the clocks of the GPU while it works."""
+
+from __future__ import annotations
+
+from traceopt.analyzer.companions.gpu_samples.samples import REASONS, Gpu
+from traceopt.rules import Evidence, Facts, Findings, Fix, Rule, counted, percent, threshold
+
+_HEAT = 0x20 | 0x40
+
+
+class CappedClocks(Rule):
+    """Reads the samples of NVML that `traceopt run` takes once a second: the clock of the GPU, and the reason why it
+    is not higher. Only samples in which the GPU is busy count.
+
+    Why it costs: kernels that compute take longer in proportion to the clock. In a job with several GPUs, the slowest
+    one sets the pace.
+
+    How to fix: look at the reason. Temperature: check the cooling. Power limit or power brake: check the limit and the
+    supply of the server. Clocks set by the user: reset them.
+
+        nvidia-smi -q -d CLOCK,POWER,PERFORMANCE
+        nvidia-smi --reset-gpu-clocks
+
+    When it is wrong: a large GPU in full use reaches its power limit by design, so this limit counts only if the clock
+    is far below its maximum. Clocks are locked on purpose in benchmarks and by profilers of hardware counters. This
+    rule is built from NVIDIA's documentation of NVML.
+
+    Sources: NVIDIA, NVML API reference, "NvmlClocksEventReasons".
+    """
+
+    code = "RH001"
+    name = "capped-clocks"
+    title = "Find out what lowers the clocks of the GPU"
+    family = "run health"
+    effort = "Depends on the cause"
+    risk = "More heat and power"
+    confidence = "medium"
+    requires = ("gpu_samples",)
+    needs_trace = False
+
+    min_share: float = threshold(0.3, "smallest share of the busy samples with a lowered clock")
+    max_clock: float = threshold(0.85, "highest median clock to report, as a share of the GPU's maximum")
+    min_samples: int = threshold(10, "fewest samples of a busy GPU")
+
+    def check(self, facts: Facts) -> Findings:
+        known = facts.companions.gpu_samples
+        for gpu in known.of_run if known is not None else []:
+            bits = [bit for bit in REASONS if gpu.share_limited(bit) >= self.min_share]
+            clock = gpu.clock_share(sum(bits))
+            if len(gpu.busy) < self.min_samples or clock is None or clock > self.max_clock:
+                continue
+            main = max(bits, key=gpu.share_limited)
+            yield self.finding(
+                why=(
+                    f"GPU {gpu.index} ({gpu.name}) runs at {percent(clock)} of its highest clock. Reason in "
+                    f"{percent(gpu.share_limited(main))} of the busy samples: {REASONS[main]}."
+                ),
+                fix=Fix(_fix(main)),
+                saving=None,
+                evidence=[
+                    Evidence(REASONS[bit], detail=f"{percent(gpu.share_limited(bit))} of the busy samples")
+                    for bit in bits
+                ]
+                + _hottest(gpu),
+            )
+
+    def passed(self, facts: Facts) -> str:
+        known = facts.companions.gpu_samples
+        count = len(known.of_run) if known is not None else 0
+        return f"No lowered clocks in the samples of {counted(count, 'GPU')}."
+
+
+def _hottest(gpu: Gpu) -> list[Evidence]:
+    known = [one.celsius for one in gpu.busy if one.celsius is not None]
+    return [Evidence("Highest temperature", detail=f"{max(known)} °C")] if known else []
+
+
+def _fix(bit: int) -> str:
+    if bit & _HEAT:
+        return "Check the cooling of this GPU: fans, air flow, neighbors."
+    if bit == 0x02:
+        return "Reset the clocks with nvidia-smi --reset-gpu-clocks and --reset-applications-clocks."
+    if bit == 0x04:
+        return "Compare the power limit with that of the other GPUs (nvidia-smi -q -d POWER)."
+    return "Check the power supply and the cooling of the server (nvidia-smi -q -d PERFORMANCE)."

@@ -1,0 +1,111 @@
+"""RH003: the steps become slower during the run, or some of them are slow at regular distances."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from traceopt.analyzer.run_log.step_drift import Change, Growth, Period
+from traceopt.rules import Confidence, Evidence, Facts, Findings, Fix, Rule, ms, percent, threshold, us
+
+
+class StepDrift(Rule):
+    """Tests the step times of the whole run, recorded or not, which `traceopt run` writes: for a step from which on
+    all are slower, for steps that become longer little by little, and for long steps at regular distances.
+    Evaluations, torch.save and steps with a profiler are left out.
+
+    Why it costs: a trace shows a few steps. A run that becomes slower after them takes longer than the trace says.
+
+    How to fix: the report says whether the difference is the wait for data, garbage collection, or neither. For data,
+    look at the loader and the storage. For the rest, compare two recordings, one from before and one from after the
+    change.
+
+        traceopt run --wait 1700 --warmup 3 --active 5 train.py     # before the change
+        traceopt run --wait 1900 --warmup 3 --active 5 train.py     # after it
+        traceopt compare BEFORE AFTER
+
+    Steps that grow usually do more work: longer sequences, a list that keeps tensors, a cache that is searched.
+
+    When it is wrong: a planned change of batch size or sequence length looks like a fault. Only one lasting change is
+    looked for; a run that is slow for a while and recovers may pass. The tests are conservative: in random, also
+    autocorrelated, series they find a change in less than 1 in 100.
+
+    Sources: A. N. Pettitt, "A non-parametric approach to the change-point problem", 1979; K. H. Hamed and A. R. Rao,
+    "A modified Mann-Kendall trend test for autocorrelated data", 1998; P. K. Sen, "Estimates of the regression
+    coefficient based on Kendall's tau", 1968.
+    """
+
+    code: ClassVar[str] = "RH003"
+    name: ClassVar[str] = "step-drift"
+    title: ClassVar[str] = "Find out why steps become slower during the run"
+    family: ClassVar[str] = "run health"
+    effort: ClassVar[str] = "Depends on the cause"
+    confidence: ClassVar[Confidence] = "medium"
+    requires: ClassVar[tuple[str, ...]] = ("ledger",)
+
+    min_share: float = threshold(0.05, "smallest difference as a share of the median step")
+
+    def applies(self, facts: Facts) -> str | None:
+        return "Too few steps without a profiler to judge a drift." if facts.step_drift is None else None
+
+    def check(self, facts: Facts) -> Findings:
+        drift = facts.step_drift
+        if drift is None:
+            return
+        lasting = drift.change or drift.growth
+        if lasting is not None and lasting.after_ns - lasting.before_ns >= self.min_share * lasting.before_ns:
+            yield self.finding(
+                why=_why(lasting),
+                fix=Fix(_fix(lasting)),
+                saving=None,
+                evidence=[
+                    Evidence("Median step before", us(lasting.before_ns)),
+                    Evidence("Median step after", us(lasting.after_ns)),
+                ],
+            )
+        period = drift.period
+        if period is not None and period.extra_ns / period.every >= self.min_share * facts.step_ns:
+            yield self.finding(
+                title="Find out what makes single steps slow at regular distances",
+                why=_why_periodic(period),
+                fix=Fix(f"Look for what the script does every {period.every:,} steps, and do it less often."),
+                saving=None,
+                evidence=[Evidence("Longer than the median step by", us(period.extra_ns), period.count)],
+                occasional=True,
+            )
+
+    def passed(self, facts: Facts) -> str:
+        drift = facts.step_drift
+        return f"{drift.steps if drift else 0:,} steps without a profiler show no lasting change."
+
+
+def _why(lasting: Change | Growth) -> str:
+    times = f"from {ms(lasting.before_ns)} to {ms(lasting.after_ns)}"
+    share = percent(lasting.after_ns / lasting.before_ns - 1)
+    if isinstance(lasting, Change):
+        return f"From about step {lasting.step:,} on, the median step takes {share} longer: {times}. {_part(lasting)}"
+    return f"The steps become longer during the run, by {share}: {times}. {_part(lasting)}"
+
+
+def _part(lasting: Change | Growth) -> str:
+    longer = lasting.after_ns - lasting.before_ns
+    if lasting.data_ns >= longer / 2:
+        return f"The wait for data grows by {ms(lasting.data_ns)}."
+    if lasting.gc_ns >= longer / 2:
+        return f"Garbage collection grows by {ms(lasting.gc_ns)}."
+    return "Neither the wait for data nor garbage collection explains it."
+
+
+def _fix(lasting: Change | Growth) -> str:
+    longer = lasting.after_ns - lasting.before_ns
+    if lasting.data_ns >= longer / 2:
+        return "Look at what the data loader reads from then on, and at the storage."
+    if lasting.gc_ns >= longer / 2:
+        return "Find what keeps more and more Python objects alive, or call gc.freeze() after start-up."
+    return "Record one trace from the start and one from the end of the run (--wait), and compare them."
+
+
+def _why_periodic(period: Period) -> str:
+    return (
+        f"Every {period.every:,} steps, one takes {ms(period.extra_ns)} longer than the median step ({period.count:,} "
+        f"times, first in step {period.first_step:,}). This is no evaluation and no torch.save."
+    )

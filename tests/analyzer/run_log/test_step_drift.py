@@ -1,0 +1,123 @@
+"""Drift in the step times of a whole run: what is planted is found, and noise gives no finding."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from traceopt.analyzer.run_log.step_drift import Drift, find_drift
+from traceopt.analyzer.run_log.step_ledger import read_ledger
+from traceopt.rules.catalogue.rh003_step_drift import StepDrift
+from traceopt.testing import A100, Machine, assert_finds, assert_silent
+
+BASE_US = 10_000.0
+
+
+def noise(kind: str, count: int, random: np.random.Generator) -> Any:
+    """Stationary noise around 0, as a share of a step."""
+    if kind == "normal":
+        return random.normal(0, 0.05, count)
+    if kind == "heavy-tailed":
+        return 0.03 * random.standard_t(1.5, count)
+    if kind == "two lengths":
+        return random.choice([0.0, 0.4], count)
+    correlation = {"autocorrelated": 0.7, "strongly autocorrelated": 0.97}[kind]
+    values = np.empty(count)
+    values[0] = random.normal(0, 1)
+    for index in range(1, count):
+        values[index] = correlation * values[index - 1] + random.normal(0, (1 - correlation**2) ** 0.5)
+    return 0.05 * values
+
+
+def drift_of(shares: Any, **more: Any) -> Drift:
+    step_us = np.maximum(BASE_US * (1 + shares), 100.0)
+    ledger = read_ledger({"step_us": step_us.tolist(), **more})
+    assert ledger is not None
+    found = find_drift(ledger)
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize("kind", ["normal", "heavy-tailed", "two lengths", "autocorrelated", "strongly autocorrelated"])
+def test_stationary_noise_gives_no_finding(kind: str) -> None:
+    """100 series of 2,000 steps for each kind: at most 1 of 100 may look like a drift by accident."""
+    random = np.random.default_rng(17)
+    found = [drift_of(noise(kind, 2_000, random)) for _ in range(100)]
+    false = [one for one in found if one.change or one.growth or one.period]
+    assert len(false) <= 1
+
+
+@pytest.mark.parametrize("kind", ["normal", "heavy-tailed", "autocorrelated"])
+def test_a_planted_change_is_found_at_its_step(kind: str) -> None:
+    random = np.random.default_rng(3)
+    later = np.where(np.arange(3_000) >= 1_800, 0.4, 0.0)
+    for _ in range(20):
+        change = drift_of(noise(kind, 3_000, random) * 0.5 + later).change
+        assert change is not None
+        assert abs(change.step - 1_800) <= 40
+        assert 0.3 < change.after_ns / change.before_ns - 1 < 0.5
+
+
+def test_growth_is_told_from_a_change() -> None:
+    random = np.random.default_rng(5)
+    found = drift_of(noise("autocorrelated", 2_000, random) + np.linspace(0, 0.6, 2_000))
+    assert found.change is None
+    assert found.growth is not None
+    assert 0.3 < found.growth.after_ns / found.growth.before_ns - 1 < 0.6
+
+
+def test_long_steps_at_regular_distances() -> None:
+    random = np.random.default_rng(7)
+    shares = noise("normal", 5_000, random)
+    shares[499::500] += 3.0
+    found = drift_of(shares)
+    assert found.change is None
+    assert found.growth is None
+    assert found.period is not None
+    assert (found.period.every, found.period.first_step, found.period.count) == (500, 499, 10)
+
+
+def test_saves_evaluations_and_recorded_steps_do_not_count() -> None:
+    shares = noise("normal", 1_000, np.random.default_rng(9))
+    shares[99::100] += 3.0
+    shares[400:700] += 2.0
+    saves = [[step, 3 * BASE_US] for step in range(99, 1_000, 100)]
+    found = drift_of(
+        shares, saves=saves, windows=[{"cycle": "overview", "warmup_from": 400, "from": 400, "until": 700}]
+    )
+    assert (found.change, found.growth, found.period) == (None, None, None)
+
+
+def test_a_wait_for_data_that_grows_is_named() -> None:
+    random = np.random.default_rng(11)
+    later = np.where(np.arange(1_000) >= 600, 0.5, 0.0)
+    shares = noise("normal", 1_000, random) + later
+    fetch_us = BASE_US * (0.1 + later)
+    change = drift_of(shares, fetch_us=fetch_us.tolist()).change
+    assert change is not None
+    assert change.data_ns == pytest.approx(0.5 * BASE_US * 1e3, rel=0.01)
+
+
+def test_too_few_steps_are_not_judged() -> None:
+    ledger = read_ledger({"step_us": [BASE_US] * 100})
+    assert ledger is not None
+    assert find_drift(ledger) is None
+
+
+def of_run(later_share: float) -> Machine:
+    """A trace of a run whose steps take longer from step 1,800 on."""
+    shares = noise("normal", 3_000, np.random.default_rng(1)) + np.where(np.arange(3_000) >= 1_800, later_share, 0.0)
+    machine = Machine(A100)
+    machine.metadata["traceopt"] = {"ledger": {"step_us": (BASE_US * (1 + shares)).tolist()}}
+    for _ in range(5):
+        with machine.step():
+            machine.launch(5_000)
+            machine.synchronize()
+    return machine
+
+
+def test_the_rule_names_the_step() -> None:
+    finding = assert_finds(StepDrift, of_run(0.3))
+    assert finding.why.startswith("From about step 1,800 on, the median step takes 30")
+    assert_silent(StepDrift, of_run(0.0))
