@@ -13,6 +13,7 @@ The file `HOST.gpu_samples.jsonl` has a head and one line per sample:
 from __future__ import annotations
 
 import contextlib
+import importlib
 import json
 import os
 import socket
@@ -41,9 +42,8 @@ class GpuSampler:
         self._thread: threading.Thread | None = None
 
     def __enter__(self) -> GpuSampler:
-        with contextlib.suppress(Exception):  # a run never fails because of its samples
-            self._nvml = self._nvml or __import__("pynvml")
-            self._nvml.nvmlInit()
+        with contextlib.suppress(ImportError):
+            self._nvml = self._nvml or importlib.import_module("pynvml")
             self._thread = threading.Thread(target=self._run, name="traceopt GPU samples", daemon=True)
             self._thread.start()
         return self
@@ -52,12 +52,10 @@ class GpuSampler:
         self._stop.set()
         if self._thread is not None:
             self._thread.join(2 * PERIOD_S)  # a driver that hangs does not hold up the end of the run
-            if not self._thread.is_alive():
-                with contextlib.suppress(Exception):
-                    self._nvml.nvmlShutdown()
 
     def _run(self) -> None:
-        with contextlib.suppress(Exception):
+        with contextlib.suppress(Exception):  # a run never fails because of its samples
+            self._nvml.nvmlInit()  # may take seconds
             devices = [self._nvml.nvmlDeviceGetHandleByIndex(index) for index in range(self._count())]
             if devices:
                 with open(self._path, "w", encoding="utf-8") as file:

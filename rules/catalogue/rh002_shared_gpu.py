@@ -56,8 +56,7 @@ class SharedGpu(Rule):
                     most[pid] = max(most.get(pid, 0), held or 0)
             yield self.finding(
                 why=(
-                    f"{counted(len(most), 'other process', 'other processes')} had work or memory on GPU {gpu.index} "
-                    f"({gpu.name}) in {percent(share)} of the samples of this run."
+                    f"Another program uses GPU {gpu.index} ({gpu.name}) in {percent(share)} of the samples of this run."
                 ),
                 fix=Fix("End the other process, or select a free GPU with CUDA_VISIBLE_DEVICES."),
                 saving=None,

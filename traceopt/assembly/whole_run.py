@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from traceopt.analyzer.arrays.percentiles import median
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.run_log.step_ledger import Ledger, Place
-from traceopt.result.document import RunPart, RunPartName, WholeRun
+from traceopt.result.document import RunPart, RunPartName, StepHistory, WholeRun
 from traceopt.result.finding import Location
 from traceopt.result.quantities import percent
 from traceopt.result.rounding import share, us
@@ -14,6 +15,7 @@ from traceopt.result.rounding import share, us
 MIN_OCCURRENCES = 2  # of an evaluation or a save: a single one says nothing about the run
 LONG_RUN_NS = 60e9  # in a shorter one, start-up and the end say nothing about the training
 MOST_LINES = 3
+MOST_STRETCHES = 240  # of the chart of all steps
 
 _LABELS: dict[RunPartName, str] = {
     "steps": "Training steps",
@@ -49,7 +51,21 @@ def whole_run(facts: Facts) -> WholeRun | None:
         for name, ns in amounts.items()
         if ns
     ]
-    return WholeRun(us(run.total_ns), ledger.count, sorted(parts, key=lambda part: -part.us))
+    return WholeRun(us(run.total_ns), ledger.count, sorted(parts, key=lambda part: -part.us), _history(facts, ledger))
+
+
+def _history(facts: Facts, ledger: Ledger) -> StepHistory | None:
+    drift, steps = facts.step_drift, ledger.usual
+    if drift is None:
+        return None
+    own_ns = (ledger.step_ns - ledger.save_ns)[steps]
+    edges = np.unique(np.linspace(0, len(steps), MOST_STRETCHES + 1).astype(np.int64))
+    stretches = zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True)
+    return StepHistory(
+        steps[edges[:-1]].tolist(),
+        [us(median(own_ns[first:last])) for first, last in stretches],
+        None if drift.change is None else drift.change.step,
+    )
 
 
 def _locations(places: tuple[Place, ...]) -> list[Location]:

@@ -145,12 +145,23 @@ class RunPart(Struct, frozen=True):
     locations: Annotated[list[Location], note("lines where it begins, longest time first; empty where not known")]
 
 
+class StepHistory(Struct, frozen=True):
+    """The steps of the whole run, as medians of stretches of equal length, without evaluations and saves."""
+
+    first_steps: Annotated[list[int], note("first step of each stretch")]
+    us: Annotated[list[float], note("median step of each stretch", "us")]
+    change_step: Annotated[int | None, note("from this step on, the steps take longer or shorter; null: no change")]
+
+
 class WholeRun(Struct, frozen=True):
     """The recorded process from the import of torch on, recorded steps or not, without traceopt's own work."""
 
     us: Annotated[float, note("its time", "us")]
     steps: Annotated[int, note("steps", "steps")]
     parts: Annotated[list[RunPart], note("where the time goes, longest first")]
+    history: Annotated[
+        StepHistory | None, note("step times over the run; null: too few steps without a profiler to judge them")
+    ] = None
 
 
 class Note(Struct, frozen=True):

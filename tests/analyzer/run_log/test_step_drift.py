@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+
 from traceopt.analyzer.run_log.step_drift import Drift, find_drift
 from traceopt.analyzer.run_log.step_ledger import read_ledger
 from traceopt.rules.catalogue.rh003_step_drift import StepDrift

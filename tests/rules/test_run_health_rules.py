@@ -1,0 +1,97 @@
+"""RH001 and RH002: planted in the samples of a GPU, and the same samples without the fault."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from traceopt.analyzer.companions.companions import Companions
+from traceopt.analyzer.companions.gpu_samples import samples
+from traceopt.analyzer.facts import Facts
+from traceopt.analyzer.reading.sources import TraceSource
+from traceopt.errors import InputError
+from traceopt.rules.catalogue.rh001_capped_clocks import CappedClocks
+from traceopt.rules.catalogue.rh002_shared_gpu import SharedGpu
+from traceopt.testing import A100, Machine, answer
+
+
+def source(folder: Path, *lines: str) -> TraceSource:
+    file = folder / "host.gpu_samples.jsonl"
+    file.write_text("".join(f"{line}\n" for line in lines))
+    return TraceSource(str(file), None, file.name)
+
+
+def facts_with(folder: Path, **gpu: Any) -> Facts:
+    """A run of a minute on one GPU."""
+    head = {
+        "traceopt_gpu_samples": 1,
+        "host": "host",
+        "gpus": [{"index": 0, "name": "H100", "max_sm_mhz": 2000, "power_limit_w": 700}],
+    }
+    one = {"index": 0, "sm_mhz": 1900, "reasons": 0, "celsius": 60, "use_percent": 95, "processes": [[7, 1, True]]}
+    lines = [json.dumps({"s": second, "gpus": [one | gpu]}) for second in range(60)]
+    known = samples.read([source(folder, json.dumps(head), *lines)], [])
+    machine = Machine(A100)
+    with machine.step():
+        machine.launch(100)
+        machine.synchronize()
+    facts = machine.facts()
+    return Facts(facts.trace, companions=replace(Companions(), gpu_samples=known))
+
+
+def test_lowered_clocks(tmp_path: Path) -> None:
+    check, findings = answer(CappedClocks, facts_with(tmp_path, sm_mhz=1000, reasons=0x40))
+    assert check.status == "found"
+    assert "runs at 50" in findings[0].why
+    assert "temperature (hardware)" in findings[0].why
+
+
+@pytest.mark.parametrize(
+    "healthy",
+    [
+        {},
+        {"sm_mhz": 1800, "reasons": 0x04},  # a full GPU at its power limit
+        {"sm_mhz": 300, "reasons": 0x01, "use_percent": 0},  # an idle GPU
+        {"sm_mhz": None, "reasons": None},
+    ],
+)
+def test_clocks_that_are_as_they_should_be(tmp_path: Path, healthy: dict[str, Any]) -> None:
+    assert answer(CappedClocks, facts_with(tmp_path, **healthy))[0].status == "passed"
+
+
+def test_another_process(tmp_path: Path) -> None:
+    check, findings = answer(SharedGpu, facts_with(tmp_path, processes=[[7, 1, True], [99, 2**30, False]]))
+    assert check.status == "found"
+    assert findings[0].evidence[0].what == "Process 99"
+
+
+def test_no_other_process(tmp_path: Path) -> None:
+    assert answer(SharedGpu, facts_with(tmp_path))[0].status == "passed"
+
+
+def test_numbers_of_processes_outside_a_container_say_nothing(tmp_path: Path) -> None:
+    check, _ = answer(SharedGpu, facts_with(tmp_path, processes=[[70, 1, False], [99, 2**30, False]]))
+    assert check.status == "not_applicable"
+
+
+@pytest.mark.parametrize("first", ['{"traceopt_gpu_samples": 9}', "[", "[" * 9999, ""])
+def test_a_damaged_file_is_one_clear_line(tmp_path: Path, first: str) -> None:
+    with pytest.raises(InputError, match="can read"):
+        samples.read([source(tmp_path, first, "{}")], [])
+
+
+def test_odd_samples_are_left_out(tmp_path: Path) -> None:
+    warnings: list[str] = []
+    odd = [
+        "{",
+        '{"s": NaN}',
+        '{"s": 1, "gpus": [3, {"index": -1}, {"index": 0, "processes": [[1], "x"], "sm_mhz": "9"}]}',
+    ]
+    known = samples.read([source(tmp_path, '{"traceopt_gpu_samples": 1}', *odd)], warnings)
+    assert len(known.gpus) == 1
+    assert known.gpus[0].samples[0].sm_mhz is None
+    assert warnings == ["host.gpu_samples.jsonl: 2 samples cannot be read"]
