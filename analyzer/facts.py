@@ -675,7 +675,7 @@ REQUIREMENTS: dict[str, tuple[Callable[[Facts], bool], str]] = {
     ),
     "gpu_samples": (
         lambda f: f.companions.gpu_samples is not None,
-        "There are no samples of the GPU; install traceopt[nvml] and record with traceopt run.",
+        "There are no samples of the GPU; install traceopt-profiler[nvml] and record with traceopt run.",
     ),
     "device": (
         lambda f: f.device.accelerator is not None,

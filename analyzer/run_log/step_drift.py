@@ -140,7 +140,8 @@ def _trend(blocks: F8) -> F8 | None:
     variance = count * (count - 1) * (2 * count + 5) / 18 / _independent_share(rest)
     certainty = abs(float(np.sign(differences).sum())) / math.sqrt(variance)
     p_value = math.erfc(certainty / math.sqrt(2))
-    return line if p_value < P_VALUE and abs(line[-1] - line[0]) >= MIN_SPREADS * _spread(rest) else None
+    certain = p_value < P_VALUE and abs(line[-1] - line[0]) >= MIN_SPREADS * _spread(rest)
+    return np.asarray(line, np.float64) if certain else None
 
 
 def _ranks(values: F8) -> F8:

@@ -19,17 +19,8 @@ from markupsafe import Markup
 from msgspec.structs import asdict, replace
 
 from traceopt.reports.agent import prompt
-from traceopt.reports.html import (
-    evidence_links,
-    flame_view,
-    loss_chart,
-    rank_chart,
-    run_chart,
-    span_view,
-    step_strip,
-    table_rows,
-    timeline_svg,
-)
+from traceopt.reports.html import evidence_links, flame_view, span_view, table_rows
+from traceopt.reports.html.charts import loss_chart, rank_chart, run_chart, step_strip, timeline_svg
 from traceopt.reports.html.companions.sections import sections as companion_sections
 from traceopt.reports.html.compiled_assets import CompiledTemplates
 from traceopt.reports.html.readouts import readouts

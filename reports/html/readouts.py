@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from traceopt.reports.html.rank_chart import MAX_COLUMNS, MOST_ROWS, RankDrawing
-from traceopt.reports.html.step_strip import StepStrip
-from traceopt.reports.html.timeline_svg import memory_end_us, thinned
+from traceopt.reports.html.charts.rank_chart import MAX_COLUMNS, MOST_ROWS, RankDrawing
+from traceopt.reports.html.charts.step_strip import StepStrip
+from traceopt.reports.html.charts.timeline_svg import memory_end_us, thinned
 from traceopt.result import quantities
 from traceopt.result.document import Result
 

@@ -9,8 +9,8 @@ _HEAT = 0x20 | 0x40
 
 
 class CappedClocks(Rule):
-    """Reads the samples of NVML that `traceopt run` takes once a second: the clock of the GPU, and the reason why it
-    is not higher. Only samples in which the GPU is busy count.
+    """Measures the clock of the GPU, and the reason why it is not higher, in the samples of NVML that `traceopt run`
+    takes once a second. Only samples in which the GPU is busy count.
 
     Why it costs: kernels that compute take longer in proportion to the clock. In a job with several GPUs, the slowest
     one sets the pace.

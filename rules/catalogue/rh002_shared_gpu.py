@@ -7,8 +7,8 @@ from traceopt.rules import Evidence, Facts, Findings, Fix, Rule, counted, percen
 
 
 class SharedGpu(Rule):
-    """Reads the samples of NVML that `traceopt run` takes once a second: which processes have a context on a GPU of
-    the run. Processes that the run started itself do not count.
+    """Measures which processes have a context on a GPU of the run, in the samples of NVML that `traceopt run` takes
+    once a second. Processes that the run started itself do not count.
 
     Why it costs: processes share a GPU by taking turns. Kernels of one wait while the other works, and its memory is
     not available.

@@ -9,9 +9,9 @@ from traceopt.rules import Confidence, Evidence, Facts, Findings, Fix, Rule, ms,
 
 
 class StepDrift(Rule):
-    """Tests the step times of the whole run, recorded or not, which `traceopt run` writes: for a step from which on
-    all are slower, for steps that become longer little by little, and for long steps at regular distances.
-    Evaluations, torch.save and steps with a profiler are left out.
+    """Measures how the step times change over the whole run, recorded or not, as `traceopt run` wrote them. It looks
+    for a step from which on all are slower, for steps that become longer little by little, and for long steps
+    at regular distances. Evaluations, torch.save and steps with a profiler are left out.
 
     Why it costs: a trace shows a few steps. A run that becomes slower after them takes longer than the trace says.
 

@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from traceopt.comparison.gates import Gate, judge
-from traceopt.reports.html.loss_chart import draw_losses
+from traceopt.reports.html.charts.loss_chart import draw_losses
 from traceopt.reports.html.page import render_html
 from traceopt.reports.text.markdown import render_markdown
 from traceopt.reports.text.terminal import render_terminal

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from msgspec import Struct
 
+from traceopt.reports.html.charts.timeline_svg import Tick, ticks
 from traceopt.reports.html.companions.section import Section
-from traceopt.reports.html.timeline_svg import Tick, ticks
 from traceopt.reports.words.companions import memory_snapshot as words
 from traceopt.result.companions.memory_snapshot import MemoryHolder, MemorySnapshotSection, SnapshotCurve
 from traceopt.result.document import Result

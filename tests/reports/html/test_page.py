@@ -17,9 +17,9 @@ from msgspec.structs import replace
 from traceopt.analyzer.memory.composition import ACTIVATIONS, GRADIENTS, OPTIMIZER_STATE, OTHER, PARAMETERS, TEMPORARY
 from traceopt.analyzer.timeline.cpu_phases import PHASES
 from traceopt.analyzer.vocabulary.host_activities import LABELS
+from traceopt.reports.html.charts.rank_chart import MAX_COLUMNS, draw_ranks, rank_parts
+from traceopt.reports.html.charts.timeline_svg import draw_memory, draw_timeline, thinned, ticks
 from traceopt.reports.html.page import FOLDED_ROWS, render_html, without_spans
-from traceopt.reports.html.rank_chart import MAX_COLUMNS, draw_ranks, rank_parts
-from traceopt.reports.html.timeline_svg import draw_memory, draw_timeline, thinned, ticks
 from traceopt.reports.words.display import for_display
 from traceopt.reports.words.memory_parts import MEMORY_PARTS
 from traceopt.reports.words.part_styles import PARTS, SPANS, part_style

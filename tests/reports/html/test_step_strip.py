@@ -6,8 +6,8 @@ import pytest
 import sample
 from msgspec.structs import replace
 
+from traceopt.reports.html.charts.step_strip import MOST_PATTERNED, caption, draw_steps
 from traceopt.reports.html.page import render_html
-from traceopt.reports.html.step_strip import MOST_PATTERNED, caption, draw_steps
 
 
 def test_the_strip_draws_every_step_in_parts() -> None:

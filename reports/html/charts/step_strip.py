@@ -6,7 +6,7 @@ import re
 
 from msgspec import Struct
 
-from traceopt.reports.html.stacked_columns import COLUMN, column_paths
+from traceopt.reports.html.charts.stacked_columns import COLUMN, column_paths
 from traceopt.reports.words.part_styles import PartStyle, part_style
 from traceopt.reports.words.sentences import rank_phrase
 from traceopt.result import quantities

@@ -6,7 +6,7 @@ from statistics import median
 
 from msgspec import Struct
 
-from traceopt.reports.html.stacked_columns import COLUMN, column_paths
+from traceopt.reports.html.charts.stacked_columns import COLUMN, column_paths
 from traceopt.result import quantities
 from traceopt.result.document import Result
 from traceopt.result.rows import RankRow
