@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from traceopt.api import analyze as analyze
     from traceopt.api import find_runs as find_runs
+    from traceopt.integrations.notebook import load_ipython_extension as load_ipython_extension
     from traceopt.profiling import profile as profile
     from traceopt.run_comparison import compare as compare
 
@@ -16,6 +17,7 @@ _HOMES = {
     "analyze": "traceopt.api",
     "compare": "traceopt.run_comparison",
     "find_runs": "traceopt.api",
+    "load_ipython_extension": "traceopt.integrations.notebook",
     "profile": "traceopt.profiling",
 }
 

@@ -11,9 +11,12 @@ import sys
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from traceopt.profiling import Training, profile
+from traceopt.integrations.training import Training
+
+if TYPE_CHECKING:
+    from traceopt.integrations.tracking import Tracker
 
 
 def _callback_class() -> Any:
@@ -25,17 +28,21 @@ def _callback_class() -> Any:
 
 
 class TraceoptCallback(_callback_class()):  # type: ignore[misc]  # mypy does not follow lightning
-    """One step is all optimizer updates of one batch, at least one. Same arguments as `traceopt.profile`."""
+    """One step is all optimizer updates of one batch, at least one. Same arguments as `traceopt.profile`.
 
-    def __init__(self, logdir: str | Path, preset: str | None = None, **options: Any) -> None:
-        self._profile = profile(logdir, preset, **options)
-        self._training = Training(self._profile)
+    `log_to`: analyze the recording when training ends, and log the result to "wandb", "mlflow" or "tensorboard".
+    """
+
+    def __init__(
+        self, logdir: str | Path, preset: str | None = None, *, log_to: str | Tracker | None = None, **options: Any
+    ) -> None:
+        self._training = Training(logdir, preset, log_to=log_to, **options)
         self._updates = 0
 
     @property
     def traces(self) -> list[Path]:
         """The files written so far."""
-        return self._profile.traces
+        return self._training.traces
 
     def on_train_start(self, trainer: Any, *_: Any) -> None:
         self._updates = trainer.global_step
@@ -44,14 +51,14 @@ class TraceoptCallback(_callback_class()):  # type: ignore[misc]  # mypy does no
     def on_train_batch_end(self, trainer: Any, *_: Any) -> None:
         if trainer.global_step > self._updates:
             self._updates = trainer.global_step
-            self._profile.step()
+            self._training.step()
 
     def on_validation_start(self, *_: Any) -> None:
-        self._profile.interrupt("validation")
+        self._training.interrupt("validation")
 
     def on_validation_end(self, *_: Any) -> None:
         """The validation lasted until now."""
-        self._profile.interrupt("validation")
+        self._training.interrupt("validation")
 
     def on_train_end(self, *_: Any) -> None:
         self._training.end()

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import atexit
 import sys
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -68,6 +69,19 @@ class profile:  # noqa: N801 - spelled like torch.profiler.profile
             self._recorder.trained()
             self._recorder.step_ended("given")
 
+    @contextmanager
+    def detecting_steps(self) -> Iterator[None]:
+        """Inside, steps end where `traceopt run` would find them, without calls of `step`."""
+        if self._recorder is None:
+            yield
+            return
+        import torch
+
+        from traceopt.capture.script.loop_hooks import detected_steps
+
+        with detected_steps(torch, self._recorder):
+            yield
+
     def interrupt(self, why: str = "evaluation") -> None:
         """Call this before an evaluation, say, and at its end: it ends the current recording, which keeps its complete
         steps. The time between the calls counts as evaluation.
@@ -79,29 +93,6 @@ class profile:  # noqa: N801 - spelled like torch.profiler.profile
     def traces(self) -> list[Path]:
         """The files written so far."""
         return [] if self._recorder is None else self._recorder.files
-
-
-class Training:
-    """A profile of the first training that is long enough, for the callbacks of frameworks.
-
-    It can be pickled before that, because some frameworks start their ranks themselves.
-    """
-
-    def __init__(self, recording: profile) -> None:
-        self._profile = recording
-        self._begun = False
-
-    def begin(self) -> None:
-        if not self._profile.traces:
-            self._profile.__enter__()
-            self._begun = True
-            atexit.register(self.end)  # after an exception, a framework may not call the end of training
-
-    def end(self) -> None:
-        if self._begun:
-            self._begun = False
-            atexit.unregister(self.end)
-            self._profile.__exit__(None, None, None)
 
 
 def _under_traceopt_run() -> bool:

@@ -41,9 +41,10 @@ def attach(torch: Any, control: str) -> None:
     """Patches torch in this process, according to the settings in the control folder."""
     settings = load_settings(os.path.join(control, "settings.json"))
     recorder = Recorder(torch, settings, control)
-    hooks = _Hooks(torch, recorder, StepTracker(recorder, settings.step_on))
+    hooks = Hooks(torch, recorder, StepTracker(recorder, settings.step_on))
     recorder.ledger.watch_gc()
     hooks.patch_optimizers()
+    hooks.patch_zero_grad()
     hooks.patch_backward()
     hooks.patch_grad_scalers()
     hooks.patch_save()
@@ -62,7 +63,7 @@ def attach(torch: Any, control: str) -> None:
     endings.watch(recorder, hooks.tracker)
 
 
-class _Hooks:
+class Hooks:
     def __init__(self, torch: Any, recorder: Recorder, tracker: StepTracker) -> None:
         self._torch = torch
         self._recorder = recorder
@@ -75,7 +76,7 @@ class _Hooks:
             Recorder._gc_range,
             MemorySnapshots.out_of_memory,
         )
-        for function in (_Hooks.tell, _Hooks.note, *called_directly):
+        for function in (Hooks.tell, Hooks.note, *called_directly):
             self._exclude(function, with_callees=True)
 
     def tell(self, signal: Callable[..., None], *arguments: Any) -> None:
@@ -128,6 +129,11 @@ class _Hooks:
             step.__wrapped__ = function
             return step
 
+        optimizer.profile_hook_step = staticmethod(profile_hook_step)
+
+    def patch_zero_grad(self) -> None:
+        tracker, tell, is_compiling = self.tracker, self.tell, self.dynamo.is_compiling
+        optimizer = self._torch.optim.Optimizer
         zero = optimizer.zero_grad
 
         @functools.wraps(zero)
@@ -137,7 +143,6 @@ class _Hooks:
                 tell(tracker.zero_grad)
             return zero(*args, **kwargs)
 
-        optimizer.profile_hook_step = staticmethod(profile_hook_step)
         optimizer.zero_grad = zero_grad
 
     def patch_backward(self) -> None:

@@ -18,7 +18,7 @@ import traceopt
 from traceopt.capture.recording import event_memory
 from traceopt.capture.recording.recorder import Recorder
 from traceopt.capture.settings import Settings, plan_cycles
-from traceopt.profiling import Training
+from traceopt.integrations.training import Training
 
 pytestmark = pytest.mark.torch
 
@@ -144,29 +144,27 @@ def test_under_traceopt_run_it_does_nothing(run: Run) -> None:
 
 def test_a_training_is_recorded_once(tmp_path: Path) -> None:
     """As in a search or a cross-validation, which train repeatedly; the first training here is too short."""
-    profiler = traceopt.profile(tmp_path, "quick")
-    profiler, training = pickle.loads(pickle.dumps((profiler, Training(profiler))))  # noqa: S301 - our own
+    training = pickle.loads(pickle.dumps(Training(tmp_path, "quick")))  # noqa: S301 - our own
     for steps in (2, 10, 10):
         with warnings.catch_warnings(record=True) as said:
             warnings.simplefilter("always")
             training.begin()
-            train(steps, profiler)
+            train(steps, training)
             training.end()
         assert len(said) == (steps == 2)
-        assert len(profiler.traces) == (0 if steps == 2 else 2)
+        assert len(training.traces) == (0 if steps == 2 else 2)
     assert len(list(tmp_path.iterdir())) == 2
 
 
 def test_a_training_that_fails_keeps_its_trace(tmp_path: Path) -> None:
     code = f"""
-import torch, traceopt
-from traceopt.capture.settings import Settings, plan_cycles
-from traceopt.profiling import Training
-profiler = traceopt.profile({str(tmp_path)!r}, "quick")
-Training(profiler).begin()
+import torch
+from traceopt.integrations.training import Training
+training = Training({str(tmp_path)!r}, "quick")
+training.begin()
 for _ in range(4):
     torch.ones(4).sum()
-    profiler.step()
+    training.step()
 raise ValueError("broken")
 """
     done = subprocess.run([sys.executable, "-c", code], env=environment(), capture_output=True, text=True, timeout=60)
