@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from IPython.core.error import UsageError
-from IPython.core.magic_arguments import argument, magic_arguments, parse_argstring
+from IPython.core.magic_arguments import MagicArgumentParser
 
 from traceopt.analysis import Analysis
 from traceopt.api import analyze
@@ -19,16 +19,18 @@ LOGDIR = "traceopt-logs"
 
 def load_ipython_extension(shell: Any) -> None:
     """Called by `%load_ext traceopt`."""
+    parser = MagicArgumentParser(
+        prog="%%traceopt", description="Records the loop of this cell, and shows what limits its speed.", add_help=False
+    )
+    parser.add_argument("--preset", choices=list(PRESETS), default="standard", help="how many steps to record")
+    parser.add_argument("--logdir", help=f"folder for the traces; by default a new one in {LOGDIR}")
+    parser.add_argument("--steps", metavar="NAME", help="do not detect steps: the cell calls NAME.step() after each")
+    parser.add_argument("--html", metavar="FILE", help="also write the HTML report")
 
-    @magic_arguments("%%traceopt")
-    @argument("--preset", choices=list(PRESETS), default="standard", help="how many steps to record")
-    @argument("--logdir", help=f"folder for the traces; by default a new one in {LOGDIR}")
-    @argument("--steps", metavar="NAME", help="do not detect steps: the cell calls NAME.step() at the end of each")
-    @argument("--html", metavar="FILE", help="also write the HTML report")
     def traceopt(line: str, cell: str) -> Analysis | None:
-        """Records the training loop of this cell and shows what limits its speed."""
-        return _profiled(shell, parse_argstring(traceopt, line), cell)
+        return _profiled(shell, parser.parse_argstring(line), cell)
 
+    traceopt.__doc__ = parser.format_help()
     shell.register_magic_function(traceopt, magic_kind="cell", magic_name="traceopt")
 
 
