@@ -74,7 +74,7 @@ def test_steps_are_detected(loops: dict[str, Callable[[], None]], tmp_path: Path
     trace = Trace(path)
     assert trace.metadata["step_rule"] == rule
     assert len(trace.steps) == 4
-    assert len(trace.metadata["ledger"]["steps_us"]) == 12
+    assert len(trace.metadata["ledger"]["step_us"]) == 12
     for step in trace.steps.values():
         assert (step["fetch"], step["update"]) == (int(rule == "loader"), 1)
 
