@@ -104,6 +104,12 @@ def test_a_callback_changes_no_loss(bare: Run, runner: Runner) -> None:
 
 
 @CALLBACKS
+def test_a_callback_logs_its_result_at_the_end(bare: Run) -> None:
+    logged = [line for line in bare.stdout.splitlines() if line.startswith("logged")]
+    assert logged == ["logged traceopt-report.html traceopt-result.json"] * len(WITH_A_CALLBACK)
+
+
+@CALLBACKS
 def test_under_traceopt_run_a_callback_does_nothing(run: Run, bare: Run) -> None:
     """Two recordings of one process would collide in `traces_of`."""
     assert losses(run) == losses(bare)
@@ -112,6 +118,7 @@ def test_under_traceopt_run_a_callback_does_nothing(run: Run, bare: Run) -> None
         assert {trace.metadata["step_rule"] for trace in traces.values()} == {"loader"}
         check_steps(traces, kind)
     assert "torch.profiler itself" not in run.stderr
+    assert "logged" not in run.stdout
 
 
 @CALLBACKS

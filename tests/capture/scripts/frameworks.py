@@ -21,6 +21,13 @@ LOGS = "../logs"
 with_callback = "--callback" in sys.argv
 
 
+class Printed:
+    """A tracker: prints what it receives."""
+
+    def log(self, logged: Any) -> None:
+        print("logged", *sorted(file.name for file in logged.files))
+
+
 def data(batches: int) -> TensorDataset:
     generator = torch.Generator().manual_seed(1)
     inputs = torch.randint(0, 50, (batches * BATCH, 8), generator=generator)
@@ -62,7 +69,7 @@ def huggingface(**settings: Any) -> None:
     if with_callback:
         from traceopt.huggingface import TraceoptCallback
 
-        callbacks.append(TraceoptCallback(LOGS))
+        callbacks.append(TraceoptCallback(LOGS, log_to=Printed()))
     training = rows(UPDATES * settings.get("gradient_accumulation_steps", 1))
     trainer = Trainer(model, arguments, train_dataset=training, eval_dataset=rows(5), callbacks=callbacks)
     trainer.remove_callback(PrinterCallback)  # it prints times
@@ -112,7 +119,7 @@ def train_with_lightning(module: Any, trainer: Any, validated: bool = False, epo
     if with_callback:
         from traceopt.lightning import TraceoptCallback
 
-        callbacks.append(TraceoptCallback(LOGS))
+        callbacks.append(TraceoptCallback(LOGS, log_to=Printed()))
     trainer(
         max_epochs=epochs,
         accelerator="cpu",
