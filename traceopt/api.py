@@ -112,6 +112,7 @@ def analyze(
     result = merged.result()
     if result is None:
         raise InputError(merged.warnings[-1])
+    warnings = [*result.warnings, *warnings]
     if progress is not None and len(tasks) > 1:
         progress(f"comparing {len(merged.summaries)} ranks")
     facts = RunFacts(merged.summaries)

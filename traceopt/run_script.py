@@ -16,6 +16,7 @@ import click
 
 from traceopt.capture.launch import launcher
 from traceopt.capture.launch.cpu_peaks import add_cpu_peaks
+from traceopt.capture.launch.failure import add_failure
 from traceopt.capture.launch.gpu_sampler import GpuSampler
 from traceopt.capture.launch.launcher import end_alike as end_alike
 from traceopt.capture.launch.outcome import RecordingOutcome, read_outcome
@@ -100,7 +101,10 @@ def record(command: Sequence[str], module: bool, settings: Settings, *, quiet: b
     try:
         with GpuSampler(settings.folder):
             code = launcher.run_command(words, launcher.child_environment(control), watch or _nothing)
-        return code, read_outcome(control, settings, code)
+        outcome = read_outcome(control, settings, code)
+        if code:
+            add_failure(outcome.traces, code, outcome.steps)
+        return code, outcome
     except launcher.CommandError as error:
         raise click.UsageError(str(error)) from error
     finally:
@@ -127,8 +131,10 @@ def remarks(outcome: RecordingOutcome, *, quiet: bool) -> Iterator[str]:
 
 
 def with_failure(result: Result, outcome: RecordingOutcome) -> Result:
-    """The result, with what happened to the script before its verdict if the script failed."""
-    if outcome.failure is None:
+    """The result, with what happened to the script before its verdict if the script failed. It is there already, unless
+    the trace was too large to add it.
+    """
+    if outcome.failure is None or result.verdict.startswith(outcome.failure):
         return result
     from msgspec.structs import replace
 

@@ -125,12 +125,28 @@ class AllocatorState(Struct, frozen=True):
     out_of_memory: int | None
 
 
+class Failure(Struct, frozen=True):
+    """How the command failed: by an exit code or a signal, after it had completed so many steps."""
+
+    exit_code: int | None
+    signal: str | None
+    steps: int | None
+
+    @property
+    def sentence(self) -> str:
+        how = f"was killed by {self.signal}" if self.signal else f"failed (exit code {self.exit_code})"
+        if self.steps is None:
+            return f"The script {how}."
+        return f"The script {how} after {self.steps} step{'' if self.steps == 1 else 's'}."
+
+
 class Captured(Struct, frozen=True):
     """Everything that `traceopt run` recorded; empty and not `recorded` for other traces.
 
     `cycle` is the part of the schedule that the trace holds. `updates` counts the backward passes and optimizer updates
     of the run. `compilation` is what torch.compile did; None if it was not used. `memory` is before and after the
-    recorded steps. `cpu_peaks` is what the CPU reaches, measured after a run without a GPU.
+    recorded steps. `cpu_peaks` is what the CPU reaches, measured after a run without a GPU. `failure` is None if the
+    command ended well, or how it ended is unknown.
     """
 
     recorded: bool = False
@@ -147,6 +163,7 @@ class Captured(Struct, frozen=True):
     memory: tuple[AllocatorState | None, AllocatorState | None] = (None, None)
     ledger: Ledger | None = None
     cpu_peaks: CpuPeaks | None = None
+    failure: Failure | None = None
 
     @property
     def training_loader(self) -> Loader | None:
@@ -192,7 +209,15 @@ def captured(header: Mapping[str, Any]) -> Captured:
         memory=(_allocator(table(memory.get("before"))), _allocator(table(memory.get("after")))),
         ledger=ledger,
         cpu_peaks=read_cpu_peaks(own.get("cpu_peaks")),
+        failure=_failure(table(own.get("failure"))),
     )
+
+
+def _failure(row: Mapping[str, Any]) -> Failure | None:
+    exit_code, signal = whole(row.get("exit_code")), word(row.get("signal"))
+    if not exit_code and not signal:
+        return None
+    return Failure(exit_code, signal, whole(row.get("steps")))
 
 
 def _environment(row: Mapping[str, Any]) -> Environment:

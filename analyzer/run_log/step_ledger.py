@@ -15,6 +15,8 @@ from traceopt.analyzer.tables.schema import I8
 
 SETTLED = 3  # the first steps of a run are slow and left out of medians
 MOST_LINE = 10_000_000
+LONG = 5  # times the usual step: then something else than training happened in a step
+MOST_LONG = 0.25  # of all steps
 FEW = 5  # fewer unrecorded steps are too few for a median
 
 
@@ -75,6 +77,7 @@ class Ledger(Struct, frozen=True, dict=True):
     whole_run: WholeRun
     evaluations: tuple[Place, ...]  # where they began, longest first
     saved_at: tuple[Place, ...]  # where torch.save was called, longest first
+    long_ends: tuple[Place, ...]  # where steps ended that took several times as long as the one before
     core_wait_share: float | None
     core_wait_per_cpu: float | None
 
@@ -96,6 +99,36 @@ class Ledger(Struct, frozen=True, dict=True):
         """Median step without a profiler, excluding the wait for data; None if there are too few such steps."""
         usual = median(self._own_ns[self.usual]) if len(self.usual) >= FEW else 0.0
         return usual if usual > 0 else None
+
+    @cached_property
+    def long_steps(self) -> I8:
+        """Numbers of the steps without a profiler that take several times as long as the median one, excluding the wait
+        for data, garbage collection, torch.save and evaluations. None if they are many: then no step is usual.
+        """
+        if len(self.usual) < FEW:
+            return self.usual[:0]
+        found = self.usual[self.other_ns[self.usual] > LONG * self.usual_other_ns]
+        return found if len(found) <= MOST_LONG * len(self.usual) else found[:0]
+
+    @property
+    def long_extra_ns(self) -> int:
+        """What the long steps take beyond as many usual ones."""
+        return int((self.other_ns[self.long_steps] - self.usual_other_ns).sum()) if len(self.long_steps) else 0
+
+    @cached_property
+    def usual_other_ns(self) -> float:
+        """Median of `other_ns` of the usual steps, of which there must be one; at least 1."""
+        return max(1.0, median(self.other_ns[self.usual]))
+
+    @staticmethod
+    def evaluation_name(reads_loaders: bool) -> str:
+        """What evaluations are called. A script without loaders may also collect its data in evaluation mode."""
+        return "Evaluation" if reads_loaders else "Evaluation mode (evaluation, rollouts or self-play)"
+
+    @cached_property
+    def other_ns(self) -> I8:
+        """Each step without the wait for data, garbage collection, torch.save and evaluations."""
+        return np.maximum(self._own_ns - self.gc_ns - self.save_ns, 0)
 
     @cached_property
     def recorded_ns(self) -> dict[str, float]:
@@ -151,6 +184,7 @@ def read_ledger(value: object) -> Ledger | None:
         _whole_run(document, step_ns, eval_ns, save_ns),
         _places(document.get("evaluations")),
         _places(document.get("saved_at")),
+        _places(document.get("long_steps")),
         min(1.0, waited / wall) if waited is not None and wall else None,
         waited / max(1.0, ran) if waited is not None and ran else None,
     )

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import shutil
-import signal
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from ..settings import PRESETS, Settings, first_recorded_step, needed_steps
 from ..status import Status, read_statuses
+from .failure import signal_name
 
 LITTLE_BYTES = 1_000_000  # with less free disk space than this, a trace did not fit
 
@@ -17,6 +17,7 @@ LITTLE_BYTES = 1_000_000  # with less free disk space than this, a trace did not
 class RecordingOutcome:
     """`traces` are the files of this run; `reason` says why there are none; `notes` say what did not go as planned.
     `failure` is a sentence if the command failed after it had written traces.
+    `steps` is how many steps were completed, in the process with most of them.
     `memory_snapshots` are files beside the traces, also of a run that died before it recorded any.
     """
 
@@ -26,6 +27,7 @@ class RecordingOutcome:
     saving_s: float  # how long the script waited for its traces, in the process that waited longest
     stretch: dict[str, float]  # by cycle: the median recorded step as a multiple of the median unrecorded step
     failure: str | None = None
+    steps: int = 0
     memory_snapshots: list[Path] = field(default_factory=list)
 
 
@@ -40,7 +42,8 @@ def read_outcome(control: Path, settings: Settings, code: int) -> RecordingOutco
     failure = _failed_after(statuses, code) if traces else None
     snapshots = [settings.folder / name for status in statuses for name in status.memory_snapshots]
     there = [path for path in snapshots if path.exists()]
-    return RecordingOutcome(traces, reason, notes, saving_s, _stretch(statuses), failure, there)
+    steps = max((status.step for status in statuses), default=0)
+    return RecordingOutcome(traces, reason, notes, saving_s, _stretch(statuses), failure, steps, there)
 
 
 def _why_nothing(control: Path, settings: Settings, statuses: list[Status], code: int) -> str:
@@ -81,7 +84,7 @@ def _free_bytes(folder: Path) -> int:
 def _failure(code: int) -> str | None:
     """How the command failed, None if it did not."""
     if code < 0:
-        return f"was killed by {_signal_name(-code)}"
+        return f"was killed by {signal_name(-code)}"
     return f"failed (exit code {code})" if code else None
 
 
@@ -89,13 +92,6 @@ def _failed_after(statuses: list[Status], code: int) -> str | None:
     """ "The script failed (exit code 1) after 12 steps."; None if it did not fail."""
     how = _failure(code)
     return f"The script {how} after {_count(max(status.step for status in statuses), 'step')}." if how else None
-
-
-def _signal_name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"
 
 
 def _too_short(status: Status, settings: Settings, how: str | None) -> str:

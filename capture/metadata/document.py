@@ -12,9 +12,11 @@
              "breaks": [{"reason", "stack": [[file, line, function]], "count"}],
              "compilations": [{"id", metrics}], "graphs_recorded": {"recorded", "again"} or null},
   "gc": {"collections", "us", "full_collections", "full_us", "frozen_objects"},
+  "failure": {"exit_code" or null, "signal" or null, "steps"},
   "checkpoint": {"saves", "us"}, "skipped_updates", "notes": [...],
   "ledger": {"step_us": [...], "fetch_us": [...], "gc_us": [...], "eval_us": [...], "saves": [[N, us], ...],
              "evaluations": [{"file", "line", "function", "count", "us"}], "saved_at": [the same],
+             "long_steps": [the same],
              "core_wait": {"us", "cpu_us", "wall_us"}, "windows": [{"cycle", "warmup_from", "from", "until"}],
              "later_steps", "later_us", "later_eval_us", "own_us", "end": {"us", "eval_us", "save_us"} or null}
 }
@@ -22,11 +24,14 @@
 Times are microseconds of wall time; step N of the ledger is ProfilerStep#N; `until` is exclusive. `gc_us` is only there
 if the collector ran, `eval_us` only if the script evaluated; `step_us` includes both. `fetch_us` and `gc_us` leave out
 what happens in evaluations. `evaluations` and `saved_at` are the lines of the script at which evaluations began and
-torch.save was called. `end` is what follows the last step, null before the process ends. `partial_steps` have a range
+torch.save was called, `long_steps` those at which a step ended that took several times as long as the one before.
+`end` is what follows the last step, null before the process ends. `partial_steps` have a range
 in the trace that is not the whole step, or in which the script evaluated for an unknown time. The ranges
 "traceopt: evaluation mode I" of the cycle's `evaluations` are evaluations. `core_wait` describes the training thread
 during `wall_us`: `us` is how long it was ready but had no free core, `cpu_us` is how long it ran.
 `updates` counts backward passes and optimizer updates, of the run and of each loader whose batches fed them.
+
+The launcher adds `failure` after a command that failed: `steps` is how many it completed.
 
 An optimizer, a loader and a framework's settings have `built`: call stacks of the constructor, the caller first. A
 loader has those of the earlier loaders of its dataset, too, the latest first.

@@ -18,6 +18,7 @@ LIMIT = 100_000  # individual steps; later ones are only counted and summed
 SETTLED = 3  # the first steps of a run are slow and left out of the median
 MOST_SAVES = 1000  # individual saves
 FEW = 5  # fewer unrecorded steps are too few for a median
+LONG = 5  # times as long as the step before: something else than training happened
 
 
 class LedgerWriter:
@@ -50,6 +51,8 @@ class LedgerWriter:
         self.save_places = Places()
         self.saves: list[tuple[int, float]] = []  # step and duration of each
         self.skipped_updates = 0
+        self.long_places = Places()  # where long steps ended
+        self._previous_us = 0.0
         self._opened = time.perf_counter()
         self._fetch_us = self._gc_us = self._save_us = 0.0
         self._fetch_in_eval_us = self._gc_in_eval_us = 0.0  # since the last sign of the evaluation
@@ -64,6 +67,7 @@ class LedgerWriter:
             self._core_wait = CoreWait()
         self._outside_evaluation()
         eval_us = self.evaluation.take_us()
+        self._note_if_long((now - self._opened) * 1e6 - eval_us - self._fetch_us - self._gc_us - self._save_us)
         if len(self.step_us) < LIMIT:
             self.step_us.append((now - self._opened) * 1e6)
             self.fetch_us.append(self._fetch_us)
@@ -76,6 +80,11 @@ class LedgerWriter:
         self._fetch_us = self._gc_us = self._save_us = 0.0
         self._in_step = False
         self._opened = now
+
+    def _note_if_long(self, own_us: float) -> None:
+        if self.step_us and own_us > LONG * self._previous_us:
+            self.long_places.add(user_line(), own_us / 1e6)
+        self._previous_us = own_us
 
     def open_step(self) -> None:
         """The time since close_step was traceopt's own."""
@@ -213,6 +222,7 @@ class LedgerWriter:
             **({"eval_us": [round(us, 1) for us in self.eval_us]} if any(self.eval_us) else {}),
             "evaluations": self.evaluation.places.document(),
             "saved_at": self.save_places.document(),
+            "long_steps": self.long_places.document(),
             "saves": self.saves,
             "windows": self.windows,
             "later_steps": self.later_steps,

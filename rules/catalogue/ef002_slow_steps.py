@@ -18,6 +18,7 @@ from traceopt.rules import (
     Facts,
     Findings,
     Fix,
+    Location,
     Price,
     Rule,
     Saving,
@@ -164,8 +165,13 @@ class SlowSteps(Rule):
                     detail=f"{percent(regular)} of them {period} steps apart",
                 )
             ],
+            locations=[Location(place.file, place.line, place.function) for place in ledger.long_ends[:1]],
             fix=Fix(
-                f"Find out what the script does every {period} steps: logging, images or histograms for a dashboard."
+                f"Find out what the script does every {period} steps: rollouts or self-play, logging, images or "
+                "histograms for a dashboard. The long steps end at the line named here."
+                if ledger.long_ends
+                else f"Find out what the script does every {period} steps: rollouts or self-play, logging, images or "
+                "histograms for a dashboard."
             ),
             confidence="low",
         )

@@ -18,7 +18,8 @@ class EvaluationTime(Rule):
     them. A training that evaluates for half of its time takes twice as long as its steps.
 
     How to fix: evaluate less often or on a fixed sample, and make an evaluation cheaper: no gradients, larger batches,
-    mixed precision, loader workers that stay alive.
+    mixed precision, loader workers that stay alive. If it is self-play or a rollout of reinforcement learning, run many
+    games or environments as one batch.
 
         @torch.inference_mode()
         def evaluate():
@@ -53,11 +54,12 @@ class EvaluationTime(Rule):
         steps, share = np.flatnonzero(ledger.eval_ns), _share(ledger)
         if len(steps) < self.min_evaluations or share < self.min_share:
             return
+        name = ledger.evaluation_name(bool(facts.captured.loaders))
         each_ns = ledger.whole_run.evaluation_ns / max(len(steps), sum(place.count for place in ledger.evaluations))
         yield self.finding(
             why=(
-                f"Evaluation takes {percent(share)} of the run after its first step. The script evaluates about once "
-                f"every {median(np.diff(steps)):,.0f} steps, for {ms(each_ns)} each time."
+                f"{name} takes {percent(share)} of the run after its first step. It happens about once every "
+                f"{median(np.diff(steps)):,.0f} steps, for {ms(each_ns)} each time."
             ),
             saving=None,
             evidence=[
@@ -71,7 +73,7 @@ class EvaluationTime(Rule):
             locations=[Location(place.file, place.line, place.function) for place in ledger.evaluations[:3]],
             fix=Fix(
                 "Evaluate less often or on fewer batches. Use torch.inference_mode(), larger batches and mixed "
-                "precision for it.",
+                "precision for it. Rollouts and self-play: run many games or environments as one batch.",
                 "@torch.inference_mode()\ndef evaluate(): ...\n\nif epoch % 5 == 0:\n    evaluate()",
             ),
         )

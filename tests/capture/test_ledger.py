@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from traceopt.capture.metadata import cores, environment
+from traceopt.capture.metadata import cores, environment, step_ledger
 from traceopt.capture.metadata.loaders import LoaderNotes
 from traceopt.capture.metadata.step_ledger import LedgerWriter
 
@@ -193,3 +193,20 @@ def test_numa_nodes_of_the_process(tmp_path: Any, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(environment, "NODES", tmp_path)
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {2}, raising=False)
     assert environment._numa_nodes() == {"all": 2, "used": 1}
+
+
+def test_a_step_far_longer_than_the_one_before_has_a_line(
+    ledger: LedgerWriter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = [0.0]
+    monkeypatch.setattr(step_ledger, "time", SimpleNamespace(perf_counter=lambda: clock[0]))
+    monkeypatch.setattr(step_ledger, "user_line", lambda: ("ppo.py", 41, "update"))
+    ledger.reset()
+    for seconds in (9.0, 0.01, 0.01, 0.5, 0.01, 0.04, 0.01, 0.5):  # the first is the start of the program
+        clock[0] += seconds
+        end_step(ledger)
+    clock[0] += 5.0
+    ledger.fetched(4.99)  # a wait for data is reported elsewhere
+    end_step(ledger)
+    [place] = ledger.document()["long_steps"]
+    assert place == {"file": "ppo.py", "line": 41, "function": "update", "count": 2, "us": pytest.approx(1e6)}

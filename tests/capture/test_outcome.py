@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+import json
 import signal
 from pathlib import Path
 from typing import Any
@@ -9,7 +11,9 @@ from typing import Any
 import pytest
 
 from traceopt.capture.launch import outcome
+from traceopt.capture.launch.failure import add_failure
 from traceopt.capture.launch.outcome import RecordingOutcome, read_outcome
+from traceopt.capture.recording.trace_file import save
 from traceopt.capture.settings import PRESETS, Settings
 from traceopt.capture.status import Status, TraceNote
 from traceopt.run_script import remarks
@@ -112,3 +116,28 @@ def test_memory_snapshots_of_a_run_without_traces(tmp_path: Path) -> None:
     assert list(remarks(outcome, quiet=True))[-1].startswith(
         "the run was out of GPU memory; the memory snapshot is kept"
     )
+
+
+class EmptyTrace:
+    """A profiler without events."""
+
+    def export_chrome_trace(self, path: str) -> None:
+        Path(path).write_text('{"traceEvents": []}')
+
+
+@pytest.mark.parametrize(
+    ("code", "failure"),
+    [
+        (3, {"exit_code": 3, "signal": None, "steps": 12}),
+        (-signal.SIGKILL, {"exit_code": None, "signal": "SIGKILL", "steps": 12}),
+        (-99, {"exit_code": None, "signal": "signal 99", "steps": 12}),
+    ],
+)
+def test_a_failure_is_added_to_the_traces(tmp_path: Path, code: int, failure: dict[str, Any]) -> None:
+    path = save(EmptyTrace(), tmp_path, "worker", {"pid": 7}).path
+    other = tmp_path / "other.json.gz"
+    other.write_bytes(b"{}")
+    add_failure([other, path, tmp_path / "missing"], code, 12)
+    document = json.loads(gzip.decompress(path.read_bytes()))
+    assert document == {"traceopt": {"pid": 7, "failure": failure}, "traceEvents": []}
+    assert other.read_bytes() == b"{}"

@@ -535,6 +535,13 @@ class TestEvaluation:
             assert document_of(generated("healthy", change=change)).verdict.startswith("GPU-bound: ")
         assert document_of(generated("healthy", metadata=False)).whole_run is None
 
+    def test_a_script_without_loaders_may_collect_data_in_evaluation_mode(self) -> None:
+        change = evaluated(every=5, eval_us=90_000.0) | {"loaders": []}
+        facts = generated("healthy", change=change)
+        name = "Evaluation mode (evaluation, rollouts or self-play) takes 62% of the run after its first step"
+        assert finding(facts, "EF005").why.startswith(f"{name}. It happens about once every 5 steps")
+        assert document_of(facts).verdict.startswith(f"{name} (train.py:7), the steps 38%.")
+
     def test_start_up_counts_in_a_long_run_only(self) -> None:
         step_us = [10_000.0] * 40
         for start_us, said in ((70e6, True), (50e6, False)):
@@ -723,3 +730,66 @@ def test_no_rule_fails_on_odd_metadata(document: dict[str, Any], data: st.DataOb
     for one in outcome.findings:
         assert one.saving is None or math.isfinite(one.saving.est_us)
     assert all(check.reason and "nan" not in check.reason.split() for check in outcome.checks)
+
+
+def bursts(every: int, long_us: float, steps: int = 80) -> dict[str, Any]:
+    """One step in `every` takes longer: a rollout before several updates."""
+    step_us = [10_000.0 + (long_us if step % every == 0 else 0.0) for step in range(steps)]
+    end = {"file": "ppo.py", "line": 41, "function": "update", "count": steps // every, "us": long_us}
+    return {
+        "ledger.step_us": step_us,
+        "ledger.fetch_us": None,
+        "ledger.windows": [],
+        "ledger.evaluations": [],
+        "ledger.long_steps": [end],
+    }
+
+
+class TestLongSteps:
+    """Rollouts between bursts of updates: the recorded steps may not hold any."""
+
+    def test_are_said_first_if_they_take_more_than_the_steps(self) -> None:
+        document = document_of(generated("healthy", change=bursts(every=16, long_us=490_000.0)))
+        assert document.verdict.startswith(
+            "4 of 77 steps take 50 times as long as the usual one. What they do besides, such as rollouts between "
+            "updates, takes 71% of the run after its first step (they end at ppo.py:41), the steps 29%. "
+        )
+        assert document.whole_run is not None
+        parts = {part.name: part.us for part in document.whole_run.parts}
+        assert parts == {"long_steps": 1_960_000.0, "startup": 500_000.0, "steps": 790_000.0}
+
+    def test_have_a_line_in_ef002(self) -> None:
+        found = finding(generated("healthy", change=bursts(every=16, long_us=490_000.0)), "EF002")
+        assert [str(location) for location in found.locations] == ["ppo.py:41"]
+        assert found.saving is None
+
+    @pytest.mark.parametrize(("every", "long_us"), [(30, 2e6), (16, 30_000.0), (2, 490_000.0)])
+    def test_few_short_or_frequent_ones_do_not_count(self, every: int, long_us: float) -> None:
+        """Two may be pauses; a step four times as long, or every second one, is no burst of updates."""
+        document = document_of(generated("healthy", change=bursts(every=every, long_us=long_us)))
+        assert "usual one" not in document.verdict
+        assert document.whole_run is not None
+        assert "long_steps" not in {part.name for part in document.whole_run.parts}
+
+
+class TestFailure:
+    """A command that failed after its traces were written."""
+
+    @pytest.mark.parametrize(
+        ("failure", "sentence"),
+        [
+            ({"exit_code": 3, "signal": None, "steps": 1}, "The script failed (exit code 3) after 1 step."),
+            ({"exit_code": None, "signal": "SIGKILL", "steps": 19}, "The script was killed by SIGKILL after 19 steps."),
+            ({"exit_code": 1}, "The script failed (exit code 1)."),
+        ],
+    )
+    def test_is_said_before_the_verdict(self, failure: dict[str, Any], sentence: str) -> None:
+        plain = document_of(generated("healthy"))
+        document = document_of(generated("healthy", change={"failure": failure}))
+        assert document.verdict == f"{sentence} {plain.verdict}"
+        assert document.warnings == [f"{sentence} The report covers the steps that were recorded before."]
+        assert plain.warnings == []
+
+    @pytest.mark.parametrize("odd", [None, [], {}, {"exit_code": 0}, {"exit_code": "1", "signal": 9}, {"steps": 4}])
+    def test_odd_values_say_nothing(self, odd: Any) -> None:
+        assert generated("healthy", change={"failure": odd}).captured.failure is None

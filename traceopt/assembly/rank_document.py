@@ -25,6 +25,7 @@ from traceopt.version import __version__
 
 LESS_SURE: dict[Confidence, Confidence] = {"high": "medium", "medium": "low", "low": "low"}
 _HARMLESS = ("TQ006",)  # notes about single findings, not about the trace
+_COVERED = "The report covers the steps that were recorded before."
 _UNLIKE = 2.0  # times longer or shorter than the other steps of the run: then the note is about the trace
 
 
@@ -46,9 +47,10 @@ def rank_document(facts: Facts, outcome: RulesOutcome) -> Result:
     communication = sections.communication(facts)
     run_time = whole_run(facts)
     headline = verdict(facts, quality, breakdown, outcome.priced, larger_than_the_steps(facts, run_time))
+    failure = facts.captured.failure
     return Result(
         tool=Tool("traceopt", __version__),
-        verdict=headline,
+        verdict=headline if failure is None else f"{failure.sentence} {headline}",
         run=Run(
             paths=[file.path for file in files],
             world_size=meta.world_size,
@@ -115,6 +117,7 @@ def rank_document(facts: Facts, outcome: RulesOutcome) -> Result:
         rl_phases=sections.rl_phases(facts),
         cpu=tables.cpu(facts),
         whole_run=run_time,
+        warnings=[] if failure is None else [f"{failure.sentence} {_COVERED}"],
         **companion_sections(facts),
     )
 

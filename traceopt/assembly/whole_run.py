@@ -12,6 +12,7 @@ from traceopt.result.finding import Location
 from traceopt.result.quantities import percent
 from traceopt.result.rounding import share, us
 
+MIN_LONG_STEPS = 3  # fewer may be one-off pauses
 MIN_OCCURRENCES = 2  # of an evaluation or a save: a single one says nothing about the run
 LONG_RUN_NS = 60e9  # in a shorter one, start-up and the end say nothing about the training
 MOST_LINES = 3
@@ -21,13 +22,19 @@ _LABELS: dict[RunPartName, str] = {
     "steps": "Training steps",
     "evaluation": "Evaluation",
     "checkpoints": "Saving checkpoints",
+    "long_steps": "Other work in long steps",
     "startup": "Start-up with the first step",
     "end": "After the last step",
 }
+_BEFORE: dict[RunPartName, str] = {"long_steps": "they end at "}
 _SENTENCES: dict[RunPartName, str] = {
-    "evaluation": "Evaluation takes {share} of the run after its first step{where}, the steps {steps}.",
+    "evaluation": "{evaluation} takes {share} of the run after its first step{where}, the steps {steps}.",
     "checkpoints": "Saving checkpoints takes {share} of the run after its first step{where}, the steps {steps}.",
     "startup": "Start-up with the first step takes {share} of the run, the other steps {steps}.",
+    "long_steps": (
+        "{long} of {count} steps take {times} times as long as the usual one. What they do besides, such as rollouts "
+        "between updates, takes {share} of the run after its first step{where}, the steps {steps}."
+    ),
     "end": "What follows the last step takes {share} of the run after its first step, the steps {steps}.",
 }
 
@@ -38,14 +45,20 @@ def whole_run(facts: Facts) -> WholeRun | None:
     if ledger is None:
         return None
     run = ledger.whole_run
+    long_ns = min(ledger.long_extra_ns, run.steps_ns) if len(ledger.long_steps) >= MIN_LONG_STEPS else 0
     amounts: dict[RunPartName, int] = {
-        "steps": run.steps_ns,
+        "steps": run.steps_ns - long_ns,
         "evaluation": run.evaluation_ns,
         "checkpoints": run.save_ns,
+        "long_steps": long_ns,
         "startup": run.start_up_ns,
         "end": run.rest_ns,
     }
-    lines: dict[RunPartName, tuple[Place, ...]] = {"evaluation": ledger.evaluations, "checkpoints": ledger.saved_at}
+    lines: dict[RunPartName, tuple[Place, ...]] = {
+        "evaluation": ledger.evaluations,
+        "checkpoints": ledger.saved_at,
+        "long_steps": ledger.long_ends,
+    }
     parts = [
         RunPart(name, _LABELS[name], us(ns), share(ns / run.total_ns), _locations(lines.get(name, ())))
         for name, ns in amounts.items()
@@ -83,14 +96,30 @@ def larger_than_the_steps(facts: Facts, run: WholeRun | None) -> str:
             return ""
         if _says_something(part.name, ledger):
             of_us = run.us if part.name == "startup" else run.us - times.get("startup", 0.0)
-            where = f" ({part.locations[0]})" if part.locations else ""
-            steps = percent(times.get("steps", 0.0) / of_us)
-            return _SENTENCES[part.name].format(share=percent(part.us / of_us), where=where, steps=steps)
+            where = f" ({_BEFORE.get(part.name, '')}{part.locations[0]})" if part.locations else ""
+            return _SENTENCES[part.name].format(
+                share=percent(part.us / of_us),
+                where=where,
+                steps=percent(times.get("steps", 0.0) / of_us),
+                long=len(ledger.long_steps),
+                count=len(ledger.usual),
+                times=_times(ledger),
+                evaluation=ledger.evaluation_name(bool(facts.captured.loaders)),
+            )
     return ""
+
+
+def _times(ledger: Ledger) -> str:
+    """How many times as long as the usual step the long ones take; "" if there are none."""
+    if not len(ledger.long_steps):
+        return ""
+    return f"{float(np.mean(ledger.other_ns[ledger.long_steps])) / ledger.usual_other_ns:,.0f}"
 
 
 def _says_something(part: RunPartName, ledger: Ledger) -> bool:
     occurrences = {"evaluation": ledger.eval_ns, "checkpoints": ledger.save_ns}.get(part)
+    if part == "long_steps":  # only counted if there are several
+        return True
     if occurrences is not None:
         return bool(np.count_nonzero(occurrences) >= MIN_OCCURRENCES)
     return ledger.whole_run.total_ns >= LONG_RUN_NS

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 SCHEMA_VERSION = 1
 
-RunPartName = Literal["steps", "evaluation", "checkpoints", "startup", "end"]
+RunPartName = Literal["steps", "evaluation", "checkpoints", "long_steps", "startup", "end"]
 CheckStatus = Literal["found", "passed", "not_checked", "not_applicable", "error"]
 
 
@@ -137,7 +137,10 @@ class RunPart(Struct, frozen=True):
 
     name: Annotated[
         RunPartName,
-        note('"startup": up to the end of the first step; "end": after the last one'),
+        note(
+            '"startup": up to the end of the first step; "end": after the last one; "long_steps": what steps far '
+            "longer than the usual one take beyond it, such as rollouts between updates"
+        ),
     ]
     label: Annotated[str, note("the part in words")]
     us: Annotated[float, note("its time", "us")]
