@@ -128,7 +128,8 @@ class Ledger(Struct, frozen=True, dict=True):
     @cached_property
     def other_ns(self) -> I8:
         """Each step without the wait for data, garbage collection, torch.save and evaluations."""
-        return np.maximum(self._own_ns - self.gc_ns - self.save_ns, 0)
+        other_ns: I8 = np.maximum(self._own_ns - self.gc_ns - self.save_ns, 0)
+        return other_ns
 
     @cached_property
     def recorded_ns(self) -> dict[str, float]:

@@ -48,6 +48,7 @@ LOGGING_FRAME = _pattern(
     _LIBRARY + r"tqdm/(?!_monitor).*: (?!__iter__|__next__)",  # the iterator's frame contains the loop's own input
     _LIBRARY + r"torch/utils/tensorboard/",
     _LIBRARY + r"csv\.py\(",
+    r": add_(?:scalars?|histogram)$",  # TensorBoard's interface, which writers of a project's own imitate
     r"^<built-in function print>",
     r"^<built-in method (?:write|writerow|flush) of (?:_io|_csv)\.",
 )

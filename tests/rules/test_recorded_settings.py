@@ -751,8 +751,8 @@ class TestLongSteps:
     def test_are_said_first_if_they_take_more_than_the_steps(self) -> None:
         document = document_of(generated("healthy", change=bursts(every=16, long_us=490_000.0)))
         assert document.verdict.startswith(
-            "4 of 77 steps take 50 times as long as the usual one. What they do besides, such as rollouts between "
-            "updates, takes 71% of the run after its first step (they end at ppo.py:41), the steps 29%. "
+            "Other work in 4 long steps, such as rollouts, takes 71% of the run after its first step (they end at "
+            "ppo.py:41), the steps 29%. "
         )
         assert document.whole_run is not None
         parts = {part.name: part.us for part in document.whole_run.parts}
@@ -767,7 +767,7 @@ class TestLongSteps:
     def test_few_short_or_frequent_ones_do_not_count(self, every: int, long_us: float) -> None:
         """Two may be pauses; a step four times as long, or every second one, is no burst of updates."""
         document = document_of(generated("healthy", change=bursts(every=every, long_us=long_us)))
-        assert "usual one" not in document.verdict
+        assert "long steps" not in document.verdict
         assert document.whole_run is not None
         assert "long_steps" not in {part.name for part in document.whole_run.parts}
 

@@ -32,8 +32,8 @@ _SENTENCES: dict[RunPartName, str] = {
     "checkpoints": "Saving checkpoints takes {share} of the run after its first step{where}, the steps {steps}.",
     "startup": "Start-up with the first step takes {share} of the run, the other steps {steps}.",
     "long_steps": (
-        "{long} of {count} steps take {times} times as long as the usual one. What they do besides, such as rollouts "
-        "between updates, takes {share} of the run after its first step{where}, the steps {steps}."
+        "Other work in {long} long steps, such as rollouts, takes {share} of the run after its first step{where}, the "
+        "steps {steps}."
     ),
     "end": "What follows the last step takes {share} of the run after its first step, the steps {steps}.",
 }
@@ -102,18 +102,9 @@ def larger_than_the_steps(facts: Facts, run: WholeRun | None) -> str:
                 where=where,
                 steps=percent(times.get("steps", 0.0) / of_us),
                 long=len(ledger.long_steps),
-                count=len(ledger.usual),
-                times=_times(ledger),
                 evaluation=ledger.evaluation_name(bool(facts.captured.loaders)),
             )
     return ""
-
-
-def _times(ledger: Ledger) -> str:
-    """How many times as long as the usual step the long ones take; "" if there are none."""
-    if not len(ledger.long_steps):
-        return ""
-    return f"{float(np.mean(ledger.other_ns[ledger.long_steps])) / ledger.usual_other_ns:,.0f}"
 
 
 def _says_something(part: RunPartName, ledger: Ledger) -> bool:

@@ -45,6 +45,8 @@ def times(host: Host, tid: int = MAIN) -> dict[str, int]:
         ("python_function", "tqdm/std.py(1160): __iter__", "python"),  # contains the whole loop
         ("python_function", "<built-in function print>", "logging"),
         ("python_function", "torch/utils/tensorboard/writer.py(3): add_scalar", "logging"),
+        ("python_function", "my_writers.py(8): add_histogram", "logging"),
+        ("python_function", "figure.py(8): add_scalar_field", "python"),
         ("python_function", "<built-in function collect>", "gc"),
         ("cpu_op", "traceopt: gc", "gc"),
         ("cuda_runtime", "cudaMalloc", "allocation"),
