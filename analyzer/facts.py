@@ -422,7 +422,8 @@ class Facts(Struct, frozen=True, dict=True):
         """
         optimizer = self.regions.work_under(self.regions.optimizer | self.regions.zero_grad)
         fusible = self.gpu.is_kernel & self.gpu.kind.among(*FUSIBLE_KINDS) & ~self.gpu.fused
-        return find_chains(self.gpu, fusible & ~optimizer & ~self.unfused_attention.mask & ~self.regions.compiled_work)
+        fusible &= ~optimizer & ~self.unfused_attention.mask & ~self.regions.compiled_work
+        return find_chains(self.gpu, fusible, self.recorded_steps.step_of(self.gpu.work.start))
 
     @cached_property
     def unfused_attention(self) -> UnfusedAttention:

@@ -22,14 +22,17 @@ class Chains(Struct, frozen=True):
     fused_gain_ns: int  # time saved if only the longest kernel's time of each chain remains
 
 
-def find_chains(gpu: GpuWork, fusible: npt.NDArray[np.bool_]) -> Chains:
-    """`fusible` marks kernels; a chain is a run of them on one stream without other work between them."""
+def find_chains(gpu: GpuWork, fusible: npt.NDArray[np.bool_], step: npt.NDArray[np.int64]) -> Chains:
+    """`fusible` marks kernels, `step` is the step of each; a chain is a run of fusible kernels in one step, on one
+    stream, without other work between them.
+    """
     work = gpu.work
     order = np.lexsort((work.start, work.stream))
     duration = gpu.in_window[order]
     candidate = fusible[order] & (work.duration[order] > 0)
-    stream = work.stream[order]
-    starts = candidate & ~(np.append(False, candidate[:-1]) & np.append(False, stream[1:] == stream[:-1]))
+    stream, step = work.stream[order], step[order]
+    together = np.append(False, (stream[1:] == stream[:-1]) & (step[1:] == step[:-1]))
+    starts = candidate & ~(np.append(False, candidate[:-1]) & together)
     chain = np.cumsum(starts) * candidate  # 0: in no chain
     length = np.bincount(chain)
     in_chain = candidate & (length[chain] >= 2)

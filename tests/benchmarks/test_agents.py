@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from benchmarks.agents import readers
@@ -54,6 +56,7 @@ def test_the_reader_of_the_table_looks_for_the_usual_signs() -> None:
 
 
 def test_the_page_says_which_answers_are_wrong(rows: list[Row]) -> None:
+    rows = [replace(row, right=[one for one in row.right if one != "gain"]) for row in rows]
     text = page(rows)
     assert "\n".join(table(rows)) in text
     assert "`launch_bound`: gain" in text

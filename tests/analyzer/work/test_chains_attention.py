@@ -8,6 +8,7 @@ import pytest
 
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.work.unfused_chains import MAX_GAIN
+from traceopt.testing import A100, Machine
 from traceopt.testing.events import Json, annotation, kernel, op, read, runtime
 
 if TYPE_CHECKING:
@@ -112,3 +113,14 @@ def test_the_planted_chains(example: GetExample) -> None:
     fixed = example("unfused_elementwise", fixed=True)
     gain = [one.facts.chains.fused_gain_ns / one.facts.steps.count for one in (subject, fixed)]
     assert gain[0] - gain[1] == pytest.approx(subject.planted.cost_us * 1e3, rel=0.35)
+
+
+def test_a_chain_ends_with_its_step() -> None:
+    """Merging kernels of two steps would leave no step."""
+    machine = Machine(A100)
+    for _ in range(3):
+        with machine.step():
+            for _ in range(10):
+                machine.launch(10, name="vectorized_elementwise_kernel")
+    chains = machine.facts().chains
+    assert (chains.count, chains.kernels) == (3, 30)
