@@ -1,4 +1,4 @@
-"""Samples the GPUs of this host while the command runs: clocks, what limits them, power, temperature, processes.
+"""Samples the GPUs of this host while the command runs: clocks, their limits, power, temperature, use, processes.
 
 A thread of the launcher reads NVML (package nvidia-ml-py) once a second, so the training process has no extra work.
 Whatever NVML answers, the run goes on: a value that it does not have is null, and a sampler that fails stops.

@@ -15,6 +15,7 @@ from msgspec import Struct, field
 from msgspec.structs import astuple
 
 from traceopt.result.companions.flight_recorder import FlightRecorder
+from traceopt.result.companions.gpu_samples import GpuSamplesSection
 from traceopt.result.companions.memory_snapshot import MemorySnapshotSection
 from traceopt.result.companions.torch_compile import TorchCompile
 from traceopt.result.field_notes import note
@@ -458,6 +459,9 @@ class Result(Struct, frozen=True, eq=False):
     ] = None
     flight_recorder: Annotated[
         FlightRecorder | None, note("collectives of all ranks, by dumps of the flight recorder; null: no dumps")
+    ] = None
+    gpu_samples: Annotated[
+        GpuSamplesSection | None, note("samples of the GPUs while the command ran; null: none were taken")
     ] = None
     created: Annotated[str | None, note("when the document was made; null by default, so that documents compare")] = (
         None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from traceopt.reports.html.companions import flight_recorder, memory_snapshot, torch_compile
+from traceopt.reports.html.companions import flight_recorder, gpu_samples, memory_snapshot, torch_compile
 from traceopt.reports.html.companions.section import Section
 from traceopt.result.document import Result
 
@@ -13,6 +13,7 @@ _SECTIONS: list[Callable[[Result], Section | None]] = [
     memory_snapshot.section,
     torch_compile.section,
     flight_recorder.section,
+    gpu_samples.section,
 ]
 
 

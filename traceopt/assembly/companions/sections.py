@@ -6,13 +6,14 @@ from collections.abc import Callable
 from typing import Any
 
 from traceopt.analyzer.facts import Facts
-from traceopt.assembly.companions import flight_recorder, memory_snapshot, torch_compile
+from traceopt.assembly.companions import flight_recorder, gpu_samples, memory_snapshot, torch_compile
 
 # Fields of `Result`, and the functions that make them; they return None where there is no such file.
 _SECTIONS: dict[str, Callable[[Facts], Any]] = {
     "memory_snapshot": memory_snapshot.memory_snapshot,
     "torch_compile": torch_compile.torch_compile,
     "flight_recorder": flight_recorder.flight_recorder,
+    "gpu_samples": gpu_samples.gpu_samples,
 }
 
 # The headline of a run without a trace: the first of these that has something to say. They return None otherwise.
@@ -20,6 +21,7 @@ _HEADLINES: list[Callable[[Facts], str | None]] = [
     flight_recorder.headline,
     memory_snapshot.headline,
     torch_compile.headline,
+    gpu_samples.headline,
 ]
 
 

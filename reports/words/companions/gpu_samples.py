@@ -1,0 +1,28 @@
+"""The words for samples of the GPUs."""
+
+from __future__ import annotations
+
+from traceopt.result.companions.gpu_samples import SampledGpu
+from traceopt.result.document import Result
+
+MAX_LINES = 4
+
+
+def lines(result: Result) -> list[str]:
+    """For the terminal and Markdown: clock, power and temperature of each GPU."""
+    known = result.gpu_samples
+    return [] if known is None else [line(gpu) for gpu in known.gpus[:MAX_LINES]]
+
+
+def line(gpu: SampledGpu) -> str:
+    """ "GPU 0 (H100, host a), busy in 50 of 60 samples: 1,900 of 1,980 MHz, 620 W, at most 71 °C." """
+    parts = []
+    if gpu.sm_mhz is not None:
+        parts.append(f"{gpu.sm_mhz:,.0f} of {gpu.max_sm_mhz:,} MHz" if gpu.max_sm_mhz else f"{gpu.sm_mhz:,.0f} MHz")
+    if gpu.power_w is not None:
+        parts.append(f"{gpu.power_w:,.0f} W")
+    if gpu.celsius is not None:
+        parts.append(f"at most {gpu.celsius} °C")
+    host = f", host {gpu.host}" if gpu.host else ""
+    measured = f": {', '.join(parts)}" if parts else ""
+    return f"GPU {gpu.index} ({gpu.name}{host}), busy in {gpu.busy_samples:,} of {gpu.samples:,} samples{measured}."

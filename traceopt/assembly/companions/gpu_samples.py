@@ -1,0 +1,42 @@
+"""The section of the result document about samples of the GPUs."""
+
+from __future__ import annotations
+
+from traceopt.analyzer.arrays.percentiles import median
+from traceopt.analyzer.companions.gpu_samples.samples import Gpu
+from traceopt.analyzer.facts import Facts
+from traceopt.result.companions.gpu_samples import GpuSamplesSection, SampledGpu
+from traceopt.result.quantities import counted
+
+MOST_GPUS = 64
+
+
+def gpu_samples(facts: Facts) -> GpuSamplesSection | None:
+    """None without samples."""
+    known = facts.companions.gpu_samples
+    return None if known is None else GpuSamplesSection([_gpu(gpu) for gpu in known.of_run[:MOST_GPUS]])
+
+
+def headline(facts: Facts) -> str | None:
+    """The sentence for samples without a trace."""
+    known = facts.companions.gpu_samples
+    if known is None:
+        return None
+    return f"Samples of {counted(len(known.of_run), 'GPU')}; the findings say what disturbed the run."
+
+
+def _gpu(gpu: Gpu) -> SampledGpu:
+    clocks = [one.sm_mhz for one in gpu.busy if one.sm_mhz is not None]
+    watts = [one.power_w for one in gpu.busy if one.power_w is not None]
+    return SampledGpu(
+        gpu.host,
+        gpu.index,
+        gpu.name,
+        len(gpu.samples),
+        len(gpu.busy),
+        median(clocks) if clocks else None,
+        gpu.max_sm_mhz,
+        median(watts) if watts else None,
+        max((one.celsius for one in gpu.samples if one.celsius is not None), default=None),
+        len(gpu.shared) if gpu.of_run else None,
+    )
