@@ -13,7 +13,10 @@ from traceopt.analyzer.companions.companions import Companions
 from traceopt.analyzer.companions.gpu_samples import samples
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.reading.sources import TraceSource
+from traceopt.api import analyze
 from traceopt.errors import InputError
+from traceopt.reports.html.page import render_html
+from traceopt.reports.words.companions.lines import companion_lines
 from traceopt.rules.catalogue.rh001_capped_clocks import CappedClocks
 from traceopt.rules.catalogue.rh002_shared_gpu import SharedGpu
 from traceopt.testing import A100, Machine, answer
@@ -61,6 +64,15 @@ def test_lowered_clocks(tmp_path: Path) -> None:
 )
 def test_clocks_that_are_as_they_should_be(tmp_path: Path, healthy: dict[str, Any]) -> None:
     assert answer(CappedClocks, facts_with(tmp_path, **healthy))[0].status == "passed"
+
+
+def test_samples_alone_are_a_report(tmp_path: Path) -> None:
+    facts_with(tmp_path, power_w=612, reasons=0)
+    result = analyze(str(tmp_path))
+    assert result.gpu_samples is not None
+    said = "GPU 0 (H100), busy in 60 of 60 samples: 1,900 of 2,000 MHz, 612 W, at most 60 °C."
+    assert companion_lines(result) == [said]
+    assert said in render_html(result)
 
 
 def test_another_process(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ def lines(result: Result) -> list[str]:
 
 
 def line(gpu: SampledGpu) -> str:
-    """ "GPU 0 (H100, host a), busy in 50 of 60 samples: 1,900 of 1,980 MHz, 620 W, at most 71 °C." """
+    """ "GPU 0 (H100, node 2), busy in 50 of 60 samples: 1,900 of 1,980 MHz, 620 W, at most 71 °C." """
     parts = []
     if gpu.sm_mhz is not None:
         parts.append(f"{gpu.sm_mhz:,.0f} of {gpu.max_sm_mhz:,} MHz" if gpu.max_sm_mhz else f"{gpu.sm_mhz:,.0f} MHz")
@@ -23,6 +23,6 @@ def line(gpu: SampledGpu) -> str:
         parts.append(f"{gpu.power_w:,.0f} W")
     if gpu.celsius is not None:
         parts.append(f"at most {gpu.celsius} °C")
-    host = f", host {gpu.host}" if gpu.host else ""
+    node = f", node {gpu.node}" if gpu.node is not None else ""
     measured = f": {', '.join(parts)}" if parts else ""
-    return f"GPU {gpu.index} ({gpu.name}{host}), busy in {gpu.busy_samples:,} of {gpu.samples:,} samples{measured}."
+    return f"GPU {gpu.index} ({gpu.name}{node}), busy in {gpu.busy_samples:,} of {gpu.samples:,} samples{measured}."

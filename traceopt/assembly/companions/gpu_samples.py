@@ -14,7 +14,11 @@ MOST_GPUS = 64
 def gpu_samples(facts: Facts) -> GpuSamplesSection | None:
     """None without samples."""
     known = facts.companions.gpu_samples
-    return None if known is None else GpuSamplesSection([_gpu(gpu) for gpu in known.of_run[:MOST_GPUS]])
+    if known is None:
+        return None
+    hosts = sorted({gpu.host for gpu in known.of_run})  # their names are nobody's business
+    nodes = {host: number for number, host in enumerate(hosts, 1)} if len(hosts) > 1 else {}
+    return GpuSamplesSection([_gpu(gpu, nodes.get(gpu.host)) for gpu in known.of_run[:MOST_GPUS]])
 
 
 def headline(facts: Facts) -> str | None:
@@ -25,11 +29,11 @@ def headline(facts: Facts) -> str | None:
     return f"Samples of {counted(len(known.of_run), 'GPU')}; the findings say what disturbed the run."
 
 
-def _gpu(gpu: Gpu) -> SampledGpu:
+def _gpu(gpu: Gpu, node: int | None) -> SampledGpu:
     clocks = [one.sm_mhz for one in gpu.busy if one.sm_mhz is not None]
     watts = [one.power_w for one in gpu.busy if one.power_w is not None]
     return SampledGpu(
-        gpu.host,
+        node,
         gpu.index,
         gpu.name,
         len(gpu.samples),
