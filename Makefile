@@ -116,7 +116,7 @@ dist:
 	.venv-dist/bin/twine check --strict dist/*
 
 clean:
-	rm -rf .venv .venv-audit .venv-dist .venv-torch-* build dist demo-logs traceopt-report.html *.egg-info
+	rm -rf .venv .venv-audit .venv-dist .venv-docs .venv-torch-* build dist demo-logs traceopt-report.html *.egg-info
 	rm -rf .hypothesis .mypy_cache .pytest_cache .ruff_cache
 
 $(STAMP): pyproject.toml

@@ -162,6 +162,7 @@ def take_pictures() -> None:
             screen.goto((FOLDER / f"{page.name}.html").as_uri())
             save(screen.screenshot(), FOLDER / f"{page.name}.png")
         for name, page_name, element in DETAILS:
+            screen.set_viewport_size({"width": WIDTH, "height": 8 * HEIGHT})  # nothing scrolls under the header
             screen.goto((FOLDER / f"{page_name}.html").as_uri())
             save(screen.locator(element).screenshot(), TUTORIAL / f"{name}.png")
         browser.close()
