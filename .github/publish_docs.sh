@@ -8,6 +8,7 @@ version=${VERSION#v}
 python3 -m venv .venv-docs
 .venv-docs/bin/python -m pip install --quiet --disable-pip-version-check '.[docs]'
 make types # the API page reads the sources as one package tree
+export PATH="$PWD/.venv-docs/bin:$PATH" # mike starts mkdocs
 export NO_MKDOCS_2_WARNING=1 GIT_COMMITTER_NAME=traceopt GIT_COMMITTER_EMAIL=noreply@github.com
-.venv-docs/bin/mike deploy --update-aliases "${version%.*}" latest
-.venv-docs/bin/mike set-default latest
+mike deploy --update-aliases "${version%.*}" latest
+mike set-default latest
