@@ -27,11 +27,11 @@ def cli_page() -> str:
         context = click.Context(command, info_name=name, parent=click.Context(cli, info_name="traceopt"))
         lines += ["", f"## traceopt {name}", ""]
         lines += [*_paragraphs(command.help or ""), "```text", " ".join(_usage(command, context)), "```", ""]
-        records = [(option, option.get_help_record(context)) for option in command.params]
-        rows = [(option, record) for option, record in records if record is not None]
+        records = (option.get_help_record(context) for option in command.params)
+        rows = [record for record in records if record and record[1]]  # arguments are in the usage and have no text
         if rows:
             lines += ["| option | meaning |", "| --- | --- |"]
-            lines += [f"| `{_cell(names)}` | {_plain(_cell(about))} |" for _, (names, about) in rows]
+            lines += [f"| `{_cell(names)}` | {_plain(_cell(about))} |" for names, about in rows]
     return "\n".join(lines) + "\n"
 
 
