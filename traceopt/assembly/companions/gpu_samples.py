@@ -26,7 +26,7 @@ def headline(facts: Facts) -> str | None:
     known = facts.companions.gpu_samples
     if known is None:
         return None
-    return f"Samples of {counted(len(known.of_run), 'GPU')}; the findings say what disturbed the run."
+    return f"Samples of {counted(len(known.of_run), 'GPU')}, without a trace."
 
 
 def _gpu(gpu: Gpu, node: int | None) -> SampledGpu:
