@@ -68,7 +68,7 @@ class Example:
 
     @property
     def trace(self) -> GeneratedTrace:
-        return GeneratedTrace(orjson.loads(self.path.read_bytes()), self.planted)
+        return GeneratedTrace(orjson.loads(self.path.read_bytes()), lambda: self.planted)
 
     @cached_property
     def result(self) -> Result:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import gzip
-import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+import orjson
 import pytest
 from test_real_traces import READABLE, result_of
 
@@ -22,6 +23,9 @@ from traceopt.rules.engine import run_rules
 from traceopt.rules.registry import builtin_rules
 from traceopt.testing import A100
 from traceopt.testing.machine import facts_of
+
+if TYPE_CHECKING:
+    from conftest import GetExample
 
 RULES = {rule.code: rule for rule in builtin_rules()}
 
@@ -65,19 +69,19 @@ def test_real_traces_speak_their_vendors_words() -> None:
 
 def on_amd(trace: bytes) -> bytes:
     """A generated trace as ROCm would have recorded it."""
-    document = json.loads(gzip.decompress(trace) if trace[:2] == b"\x1f\x8b" else trace)
+    document = orjson.loads(gzip.decompress(trace) if trace[:2] == b"\x1f\x8b" else trace)
     document["deviceProperties"] = [one | AMD | {"id": one["id"]} for one in document["deviceProperties"]]
     for event in document["traceEvents"]:
         if event.get("cat") in ("cuda_runtime", "cuda_driver"):
             event["name"] = re.sub(r"^(?:cuda|cu)(?=[A-Z])", "hip", event["name"])
-    return json.dumps(document).encode()
+    return orjson.dumps(document)
 
 
 # Not the runs on a CPU, and not the one whose own environment has a variable of CUDA.
 @pytest.mark.slow
 @pytest.mark.parametrize("scenario", sorted(SCENARIOS.keys() - {"cpu_only", "cpu_contention", "launch_blocking"}))
-def test_planted_faults_on_amd_speak_of_amd(scenario: str, tmp_path: Path) -> None:
-    (tmp_path / "trace.json").write_bytes(on_amd(generate(scenario).to_bytes()))
+def test_planted_faults_on_amd_speak_of_amd(example: GetExample, scenario: str, tmp_path: Path) -> None:
+    (tmp_path / "trace.json").write_bytes(on_amd(example(scenario).path.read_bytes()))
     result = analyze(str(tmp_path / "trace.json"), debug=True)
     assert result.run.device is not None
     assert result.run.device.vendor == "amd"
