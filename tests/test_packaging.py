@@ -65,7 +65,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory, setuptools_table: dict[s
     """A folder that holds what the wheel holds."""
     pytest.importorskip("setuptools", minversion="77")
     source = tmp_path_factory.mktemp("source")
-    for name in ("pyproject.toml", "README.md", "LICENSE"):
+    for name in ("pyproject.toml", "setup.py", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, source)
     for folder in setuptools_table["package-dir"].values():
         shutil.copytree(ROOT / folder, source / folder, ignore=shutil.ignore_patterns("__pycache__"))
@@ -84,6 +84,17 @@ def test_the_wheel_holds_the_package_and_nothing_beside_it(installed: Path) -> N
     assert (installed / "traceopt" / "py.typed").is_file()
     (licence,) = installed.glob("*.dist-info/licenses/LICENSE")
     assert licence.read_text() == (ROOT / "LICENSE").read_text()
+
+
+def test_the_package_index_shows_the_readme_with_links_to_this_version(installed: Path) -> None:
+    (metadata,) = installed.glob("*.dist-info/METADATA")
+    readme = metadata.read_text().partition("\n\n")[2]
+    assert readme.startswith("# ")
+    links = re.findall(r"\]\(([^)]+)\)", readme)
+    assert [link for link in links if not link.startswith(("https://", "#"))] == []
+    of_the_repository = {link for link in links if f"/v{__version__}/" in link}
+    assert {link.rpartition("/")[2] for link in of_the_repository} >= {"install.md", "several-causes.png"}
+    assert all(("/raw/" in link) == link.endswith(".png") for link in of_the_repository)
 
 
 def test_the_installed_program_works_away_from_the_checkout(installed: Path, tmp_path: Path) -> None:
@@ -112,4 +123,4 @@ def test_the_recipe_for_conda_has_the_same_version_and_dependencies(project: dic
 
 def test_the_container_gets_what_the_wheel_is_built_from(setuptools_table: dict[str, Any]) -> None:
     shown = {line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")}
-    assert shown == {"pyproject.toml", "README.md", "LICENSE", *setuptools_table["package-dir"].values()}
+    assert shown == {"pyproject.toml", "setup.py", "README.md", "LICENSE", *setuptools_table["package-dir"].values()}
