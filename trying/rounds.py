@@ -25,13 +25,17 @@ Run = Callable[[], "MeasuredRun | Failure"]
 
 
 class Rounds(Struct, frozen=True):
-    """What both sides measured. `failed` is the side ("before" or "after") whose run failed, and how."""
+    """What both sides measured. `failed` is the side ("before" or "after") whose run failed, and how.
+
+    `widest_share`: no interval wider than this share of the step settles the answer.
+    """
 
     before: list[MeasuredRun]
     after: list[MeasuredRun]
     failed: tuple[str, Failure] | None = None
     wanted_us: float | None = None
     least: int = LEAST_ROUNDS
+    widest_share: float | None = None
 
     @property
     def disturbed(self) -> list[str | None]:
@@ -67,6 +71,8 @@ class Rounds(Struct, frozen=True):
         if change.low_share is None or change.high_share is None or change.base_us is None:
             return False
         width = change.high_share - change.low_share
+        if self.widest_share is not None and width > self.widest_share:
+            return False
         wanted = SETTLED_WIDTH
         if self.wanted_us is not None:
             wanted = ENOUGH_SHARE * min(self.wanted_us / change.base_us, MOST_WANTED)
@@ -85,6 +91,7 @@ def measure(
     wanted_us: float | None,
     time_left: Callable[[], float],
     least_rounds: int = LEAST_ROUNDS,
+    widest_share: float | None = None,
     finished_round: Callable[[Rounds], None] = lambda _: None,
 ) -> Rounds:
     """Alternates both sides. `wanted_us` is the predicted gain per step, `time_left` the seconds left for these rounds.
@@ -92,7 +99,7 @@ def measure(
     The first `least_rounds` are made in any case. No round is begun that would take longer than the time left. If a
     run raises, `finished_round` has been given all that is known.
     """
-    rounds = Rounds([], [], wanted_us=wanted_us, least=least_rounds)
+    rounds = Rounds([], [], wanted_us=wanted_us, least=least_rounds, widest_share=widest_share)
     longest_s = 0.0
     while len(rounds.before) < MOST_ROUNDS and not rounds.settled:
         left_s = time_left()

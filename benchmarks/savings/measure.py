@@ -2,13 +2,14 @@
 """Predicts and measures what the fixes of the workloads save on this machine.
 
 python benchmarks/savings/measure.py                                        # writes cpu.json next to this file
+python benchmarks/savings/measure.py slow_loader tiny_kernels               # measures only these pairs again
 python benchmarks/savings/measure.py --out benchmarks/savings/h200.json     # on a machine with such a GPU
 python benchmarks/savings/page.py                                           # docs/accuracy.md, from all of them
 
 This is `traceopt try` on each pair that the machine can run: the plain variant is recorded and analyzed, and the
 prediction comes from its trace alone. The change that is tried is the argument `--fixed`. Both variants are measured in
-alternating runs without a profiler, in at least five rounds. A round in which other programs held the cores, or the
-clock of the GPU dropped, does not count.
+alternating runs without a profiler, in at least five rounds, until the interval of the change is narrow enough. A round
+in which other programs held the cores, or the clock of the GPU dropped, does not count.
 """
 
 from __future__ import annotations
@@ -20,7 +21,6 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 if __name__ == "__main__":  # run as a script: the packages are two folders above
@@ -32,6 +32,7 @@ from fixtures.workloads.pairs import FOLDER, PAIRS, Pair
 from traceopt.api import analyze
 from traceopt.capture.settings import Settings
 from traceopt.errors import TraceoptError
+from traceopt.result.comparison import StepChange
 from traceopt.result.document import Result
 from traceopt.trying.changes import Change
 from traceopt.trying.interruption import Interruption
@@ -41,13 +42,14 @@ from traceopt.trying.workspace import Command, Limits, Workspace
 ROUNDS = 5  # that count, for each pair
 TIME_LIMIT_S = 300.0  # of a run
 LIMITS = Limits(capture.SETTLE + capture.BARE, capture.SETTLE, TIME_LIMIT_S)
-MOST_NOISE = 0.05  # of a step: half the range of its rounds
+MOST_NOISE = 0.05  # of the step: half the interval of the change
 
 Row = dict[str, Any]
 
 
-def measured_pair(pair: Pair, minutes: float) -> tuple[list[Row], int]:
-    """The rounds that count, each with both steps in milliseconds and the predicted saving, and how many do not.
+def measured_pair(pair: Pair, minutes: float) -> Row:
+    """`rounds` that count, each with both steps in ms and the predicted saving; how many were `discarded`; and `noise`,
+    half the interval of the change as a share of the plain step, null if the rounds cannot give one.
 
     Raises RuntimeError if the script fails or nothing is recorded.
     """
@@ -70,17 +72,20 @@ def measured_pair(pair: Pair, minutes: float) -> tuple[list[Row], int]:
             wanted_us=1e3 * predicted["saving_ms"] if predicted else None,
             time_left=lambda: until - time.monotonic(),
             least_rounds=ROUNDS,
+            widest_share=2 * MOST_NOISE,
         )
     if rounds.failed is not None:
         raise RuntimeError(rounds.failed[1].reason)
     rows = [{"plain_ms": row.before_us / 1e3, "fixed_ms": row.after_us / 1e3, **predicted} for row in rounds.rows()]
-    return [rows[index] for index in rounds.counted], len(rows) - len(rounds.counted)
+    counted = [] if rounds.busy else [rows[index] for index in rounds.counted]
+    return {"rounds": counted, "discarded": len(rows) - len(counted), "noise": noise(rounds.change())}
 
 
-def noise(rounds: list[Row]) -> float:
-    """Half the range of the rounds as a share of their median, of the variant that varies more."""
-    steps = [[row[f"{variant}_ms"] for row in rounds] for variant in ("plain", "fixed")]
-    return max((max(times) - min(times)) / 2 / median(times) for times in steps)
+def noise(change: StepChange) -> float | None:
+    """Half the interval of the change that `traceopt try` states, as a share of the plain step."""
+    if change.low_share is None or change.high_share is None:
+        return None
+    return round((change.high_share - change.low_share) / 2, 4)
 
 
 def prediction(result: Result, pair: Pair) -> Row:
@@ -115,17 +120,20 @@ def main() -> None:
     until = time.monotonic() + 60 * options.minutes
     here = {**environment(), "cores": len(os.sched_getaffinity(0)), "threads": os.environ["OMP_NUM_THREADS"]}
     pairs = [pair for pair in able(len(here["gpus"])) if not options.names or pair.name in options.names]
-    measured: dict[str, Row] = {}
+    again = bool(options.names) and options.out.exists()
+    known = json.loads(options.out.read_text(encoding="utf-8")) if again else {"environment": here, "pairs": {}}
+    if known["environment"] != here:
+        sys.exit(f"{options.out}: measured on another machine; name no pair to measure all of them")
+    measured: dict[str, Row] = known["pairs"]
     for number, pair in enumerate(pairs):
         left = (until - time.monotonic()) / 60
         if left <= 0:
             return
         try:
-            rounds, discarded = measured_pair(pair, left / (len(pairs) - number))
+            measured[pair.name] = measured_pair(pair, left / (len(pairs) - number))
         except (RuntimeError, TraceoptError) as error:
             print(f"{pair.name}: {error}", file=sys.stderr)
             continue
-        measured[pair.name] = {"rounds": rounds, "discarded": discarded}
         print(f"{pair.name}: {json.dumps(measured[pair.name])}", file=sys.stderr)
         text = json.dumps({"environment": here, "pairs": measured}, indent=1)
         options.out.write_text(text + "\n", encoding="utf-8")

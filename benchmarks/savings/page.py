@@ -20,7 +20,7 @@ from typing import Any
 if __name__ == "__main__":  # run as a script: the packages are two folders above
     sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from benchmarks.savings.measure import MOST_NOISE, ROUNDS, noise
+from benchmarks.savings.measure import MOST_NOISE, ROUNDS
 from fixtures.real_traces import SCORE, require
 from fixtures.workloads.pairs import PAIRS
 
@@ -36,6 +36,7 @@ class Proof:
     name: str
     rounds: list[dict[str, Any]]
     discarded: int
+    noise: float | None  # half the interval of the change, as a share of the plain step
 
     @cached_property
     def plain_ms(self) -> float:
@@ -63,14 +64,12 @@ class Proof:
         return (self.plain_ms - self.predicted_ms) / (self.plain_ms - self.fixed_ms) - 1
 
     @property
-    def noise(self) -> float:
-        return noise(self.rounds)
-
-    @property
     def published(self) -> bool:
-        """Whether the rounds agree, and the gain stands out from their noise."""
+        """Whether the change is known well enough, and the gain stands out from its noise."""
+        if self.noise is None or len(self.rounds) < ROUNDS:
+            return False
         gain_ms = abs(self.plain_ms - self.fixed_ms)
-        return len(self.rounds) >= ROUNDS and self.noise <= MOST_NOISE and gain_ms > self.noise * self.plain_ms
+        return self.noise <= MOST_NOISE and gain_ms > self.noise * self.plain_ms
 
     @property
     def codes(self) -> str:
@@ -83,12 +82,12 @@ def row(proof: Proof) -> str:
     errors = ("–" if error is None else f"{error:+.0%}" for error in (proof.step_error, proof.gain_error))
     return (
         f"| {proof.name} | {proof.codes} | {proof.plain_ms:,.1f} | {predicted} | {proof.fixed_ms:,.1f} "
-        f"| ± {proof.noise:.0%} | {' | '.join(errors)} |"
+        f"| ± {proof.noise or 0:.1%} | {' | '.join(errors)} |"
     )
 
 
 def proofs_of(measured: dict[str, Any]) -> list[Proof]:
-    return [Proof(name, pair["rounds"], pair["discarded"]) for name, pair in measured["pairs"].items()]
+    return [Proof(name, pair["rounds"], pair["discarded"], pair["noise"]) for name, pair in measured["pairs"].items()]
 
 
 def machine(measured: dict[str, Any]) -> str:
@@ -107,7 +106,7 @@ def machine(measured: dict[str, Any]) -> str:
         if steps
         else ""
     )
-    not_shown = f"Not published, because their rounds do not agree: {', '.join(rest)}.\n" if rest else ""
+    not_shown = f"Measured too imprecisely to publish: {', '.join(rest)}.\n" if rest else ""
     head = f"""## {device}
 
 {here["machine"]}, PyTorch {here["torch"]}; {ROUNDS} or more rounds of each pair count, {discarded} rounds do not.
@@ -136,9 +135,9 @@ Each script in `fixtures/workloads` has one planted bottleneck (one script has t
 prediction comes from the recording of the plain script alone: its step without a profiler, minus the saving of the
 finding (or of `combined`, for two). It is compared with the script run with `--fixed`, without a profiler. Times are
 milliseconds per step, medians over the rounds. Rounds are made and judged by `traceopt try`: a round runs both
-variants, one after the other, and does not count if other programs held the cores meanwhile. Noise is half the range
-of the rounds, of the variant that varies more. A row whose noise exceeds {MOST_NOISE:.0%}, or its gain, is
-not shown.
+variants, one after the other, and does not count if other programs held the cores meanwhile. Noise is half the 99%
+interval of the change that `traceopt try` states, as a share of the plain step. A pair whose noise exceeds
+{MOST_NOISE:.0%}, or its gain, is not shown.
 
 {chr(10).join(map(machine, machines))}
 {left_out}[Replay accuracy](replay-accuracy.md) has the same for generated traces with planted faults.
