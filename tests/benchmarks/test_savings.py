@@ -10,7 +10,10 @@ from msgspec.structs import replace
 from benchmarks.savings.measure import ROUNDS, able, noise, prediction
 from benchmarks.savings.page import Proof, page, row
 from fixtures.workloads.pairs import PAIRS
+from traceopt.comparison.noise import step_change
 from traceopt.result.document import Combined
+from traceopt.trying.measured_run import MeasuredRun
+from traceopt.trying.rounds import measure
 
 if TYPE_CHECKING:
     from conftest import GetExample
@@ -25,36 +28,49 @@ def rounds(*savings_ms: float | None, plain_ms: float = 100.0, fixed_ms: float =
 
 
 def test_a_prediction_is_taken_off_the_step_without_a_profiler() -> None:
-    proof = Proof("slow", rounds(40.0, 50.0, 90.0), 0)
+    proof = Proof("slow", rounds(40.0, 50.0, 90.0), 0, 0.011)
     assert proof.predicted_ms == pytest.approx(50.0)
     assert proof.step_error == pytest.approx(-1 / 6)
     assert proof.gain_error == pytest.approx(0.25)
-    assert row(proof) == "| slow | DL001 | 100.0 | 50.0 | 60.0 | ± 0% | -17% | +25% |"
+    assert row(proof) == "| slow | DL001 | 100.0 | 50.0 | 60.0 | ± 1.1% | -17% | +25% |"
 
 
-def test_noise_is_that_of_the_variant_that_varies_more() -> None:
-    assert noise([*rounds(40.0), *rounds(40.0, plain_ms=104.0)]) == pytest.approx(2 / 102)
-    assert noise([*rounds(40.0), *rounds(40.0, plain_ms=104.0, fixed_ms=72.0)]) == pytest.approx(6 / 66)
+def test_noise_is_half_the_interval_and_shrinks_with_more_rounds() -> None:
+    plain, fixed = [[100.0, 101.0], [103.0, 104.0], [99.0, 100.0]], [[60.0, 61.0], [63.0, 64.0], [61.0, 62.0]]
+    few, many = (noise(step_change(times * plain, times * fixed, in_turn=True)) for times in (1, 4))
+    assert few is not None
+    assert many is not None
+    assert 0 < many < few < 0.1
+    assert noise(step_change([[100.0]], [[60.0]])) is None
+
+
+def test_rounds_go_on_until_the_noise_is_small() -> None:
+    runs = iter([100.0, 60.0, 104.0, 59.0, 97.0, 61.0] * 50)
+    measured = lambda: MeasuredRun([next(runs)] * 40)  # noqa: E731
+    wide, narrow = (
+        measure(measured, measured, wanted_us=40.0, time_left=lambda: 1.0, widest_share=share) for share in (None, 0.03)
+    )
+    assert len(wide.counted) < len(narrow.counted)
+    assert 2 * (noise(narrow.change()) or 1.0) <= 0.03
 
 
 def test_what_most_rounds_do_not_find_has_no_prediction() -> None:
-    proof = Proof("slow", rounds(40.0, None, None), 0)
+    proof = Proof("slow", rounds(40.0, None, None), 0, 0.0)
     assert (proof.predicted_ms, proof.step_error, proof.gain_error) == (None, None, None)
-    assert row(proof) == "| slow | DL001 | 100.0 | – | 60.0 | ± 0% | – | – |"
+    assert row(proof) == "| slow | DL001 | 100.0 | – | 60.0 | ± 0.0% | – | – |"
 
 
 def test_the_page_has_the_errors_and_what_is_not_measured() -> None:
     environment = {"gpus": [], "cores": 2, "threads": "1", "machine": "x86_64", "torch": "2.13.0"}
     savings = {"slow": 40.0, "slower": 44.0, "slowest": 20.0, "lost": None}
-    pairs = {name: {"rounds": rounds(*[ms] * ROUNDS), "discarded": 1} for name, ms in savings.items()}
-    pairs["noisy"] = {"rounds": [*rounds(*[40.0] * (ROUNDS - 1)), *rounds(40.0, fixed_ms=90.0)], "discarded": 0}
-    pairs["few"] = {"rounds": rounds(40.0), "discarded": 3}
-    varied = [*rounds(*[1.0] * (ROUNDS - 1), fixed_ms=99.0), *rounds(1.0, fixed_ms=95.0)]
-    pairs["no_gain"] = {"rounds": varied, "discarded": 0}
+    pairs = {name: {"rounds": rounds(*[ms] * ROUNDS), "discarded": 1, "noise": 0.02} for name, ms in savings.items()}
+    pairs["noisy"] = {"rounds": rounds(*[40.0] * ROUNDS), "discarded": 0, "noise": 0.08}
+    pairs["few"] = {"rounds": rounds(40.0), "discarded": 3, "noise": 0.02}
+    pairs["no_gain"] = {"rounds": rounds(*[1.0] * ROUNDS, fixed_ms=99.0), "discarded": 0, "noise": 0.02}
     text = page([{"environment": environment, "pairs": pairs}], "precision 100 %")
     assert "predicted step is 7%, the largest 33%." in text
     assert "predicted gain is 10%, the largest 50%.\n3 of 4 pairs have a prediction" in text
-    assert "because their rounds do not agree: noisy, few, no_gain." in text
+    assert "Measured too imprecisely to publish: noisy, few, no_gain." in text
     assert "7 rounds do not." in text
     assert "| noisy |" not in text
     assert "item_each_step" in text.partition("Not measured yet, on a GPU if they need one: ")[2]
