@@ -25,7 +25,7 @@ SAMPLED_BELOW = 0.25  # of the events that the profiler numbered; whole traces h
 LONG_QUEUED_NS = 1_000_000
 LONG_SYNC_NS = 1_000_000  # of a sync without GPU work; on an idle GPU it returns in microseconds
 # GPU events of a recording that may hold a step: the forward pass of a small model launches about 50 kernels. A step
-# that the user marked may be as small as that of a toy model.
+# that the user marked may be as small as in a toy model.
 FEWEST_EVENTS = 50
 FEWEST_EVENTS_OF_A_MARKED_STEP = 10
 

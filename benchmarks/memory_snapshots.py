@@ -42,7 +42,7 @@ def main() -> None:
     parser.add_argument("--depth", type=int, default=30, help=f"frames outside of {Path(SCRIPT).name}")
     parser.add_argument("--file", type=Path, default=Path("build/bench/snapshot.pickle"))
     options = parser.parse_args()
-    # In a process of its own: its memory would count as that of the commands below.
+    # In a process of its own, because its memory would count for the commands below.
     writer = multiprocessing.get_context("spawn").Process(
         target=write, args=(options.file, options.megabytes, options.depth)
     )

@@ -120,7 +120,7 @@ __all__ += [
     "SCALAR_READ",  # reason of a sync: one number is read from the GPU
     "UNUSUAL_DEVIATIONS",  # robust standard deviations from the median step, from which a step is unusual
     "UNUSUAL_FACTOR",  # multiple of the median step, from which a step is unusual
-    "Fallback",  # a function that torch.compile gave up (`facts.compilation.fallbacks`)
+    "Fallback",  # a function that torch.compile gave up on (`facts.compilation.fallbacks`)
     "GemmShape",
     "GraphBreak",  # `facts.graph_breaks`
     "GraphSkip",  # compiled code without a CUDA graph (`facts.compilation.graph_skips`)

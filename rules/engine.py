@@ -13,7 +13,7 @@ from msgspec.structs import asdict, replace
 
 from traceopt.analyzer.tables.json_values import MOST_US
 from traceopt.config import typed_settings
-from traceopt.errors import ConfigError, one_line, told
+from traceopt.errors import ConfigError, error_text, one_line
 from traceopt.result.document import Check, CheckStatus, Note
 from traceopt.result.finding import Finding, Location, value_order
 from traceopt.result.vendor_words import worded
@@ -119,7 +119,7 @@ def _outcome(rules: Sequence[_AnyRule], ask: Callable[[_AnyRule], _Answer], debu
         except (Exception, SystemExit) as error:
             if debug:
                 raise
-            found, check = [], Check(rule.code, rule.name, rule.title, "error", told(error))
+            found, check = [], Check(rule.code, rule.name, rule.title, "error", error_text(error))
         checks.append(check)
         if rule.family == TRACE_QUALITY:
             notes += [Note(one.finding.code, one.finding.name, one.finding.why) for one in found]

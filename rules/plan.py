@@ -55,7 +55,7 @@ class Planned(Struct, frozen=True):
 
 
 class Plan(Struct, frozen=True, dict=True):
-    """The rows in order. Empty if no fix is worth it, or if the times of the trace are not those of the run."""
+    """The rows in order. Empty if no fix is worth it, or if the trace does not show the times of the run."""
 
     rows: list[Planned]
     step_ns: float

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from traceopt.errors import ConfigError, one_line, suggestion, told
+from traceopt.errors import ConfigError, error_text, one_line, suggestion
 from traceopt.rules.rule import Rule
 
 if TYPE_CHECKING:
@@ -205,7 +205,7 @@ class _Collected:
                 if problem := self.add(rule):
                     self.warnings.append(one_line(f"{origin}: rule left out: {problem}"))
         except (Exception, SystemExit) as error:
-            self.warnings.append(one_line(f"{origin}: left out: {told(error)}"))
+            self.warnings.append(one_line(f"{origin}: left out: {error_text(error)}"))
 
 
 def _import_file(path: Path) -> ModuleType:

@@ -1,4 +1,4 @@
-"""docs/gallery/: its pages are those of docs/gallery.py, its list is current, and it contains no paths of a machine."""
+"""docs/gallery/: docs/gallery.py names its pages, its list is current, and it contains no paths of a machine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every command of the tutorial and of the guides that reads traces runs, in a folder like that of a user.
+"""Every command of the tutorial and of the guides that reads traces runs, in a folder like a user's.
 
 Commands that start a script are only parsed (test_readme.py); the tests of capture and trying run such commands.
 """

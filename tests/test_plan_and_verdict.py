@@ -83,7 +83,7 @@ def sums(document: Result) -> Iterator[str]:
     if document.combined.step_us_after != document.plan[-1].step_us_after:
         yield "the step after all fixes is not that after the last row"
     if document.combined.codes != [row.code for row in document.plan]:
-        yield "the combined fixes are not those of the plan"
+        yield "the combined fixes differ from the plan"
 
 
 def rows(document: Result) -> Iterator[str]:
@@ -116,7 +116,7 @@ def first_fix(analysis: Analysis) -> Iterator[str]:
 
 
 def idle_share(document: Result) -> Iterator[str]:
-    """Whether the idle time of the verdict is that of the parts."""
+    """Whether the verdict's idle time is the sum of the parts."""
     said = re.search(r"GPU (?:is|seems) idle for (\S+) of", document.verdict)
     parts = percent(sum(part.share for part in document.breakdown if not part.busy))
     if said is not None and said[1] != parts:

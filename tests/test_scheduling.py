@@ -1,4 +1,4 @@
-"""How the tests are run: those of one group share a worker of `pytest -n`."""
+"""How the tests are run: one group of tests shares a worker of `pytest -n`."""
 
 from __future__ import annotations
 

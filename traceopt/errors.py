@@ -21,7 +21,7 @@ def one_line(text: str, limit: int = 300) -> str:
     return line if len(line) <= limit else line[: limit - 1] + "…"
 
 
-def told(error: BaseException) -> str:
+def error_text(error: BaseException) -> str:
     """Any exception, also from a plug-in, as one line: its type and message."""
     try:
         text = str(error)

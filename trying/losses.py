@@ -15,7 +15,7 @@ MOST_SHOWN = 500  # losses kept in the document
 def compare_losses(before: Sequence[Sequence[float]], after: Sequence[Sequence[float]]) -> ComparedLosses:
     """Each run is the loss of every step from step 0. Only the steps that all runs have are compared.
 
-    A loss has drifted if it differs by more than 1 % from that of the same step without the change, and by more than
+    A loss has drifted if it differs by more than 1 % from the same step without the change, and by more than
     three times as much as the runs without the change differ from each other.
     """
     runs = [run for run in (*before, *after) if run]

@@ -1,4 +1,4 @@
-"""Reads pickles of strangers: built-in containers, str, bytes, int, float, bool and None. Nothing is ever called."""
+"""Reads untrusted pickles: built-in containers, str, bytes, int, float, bool and None. Nothing is ever called."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ class Capture(Struct, frozen=True):
 
 
 def find_captures(trace: Trace, slices: Slices, links: LaunchLinks) -> list[Capture]:
-    """In the order of the file. A capture takes in the launches of all threads, as of the one for backward passes."""
+    """In the order of the file. A capture includes the launches of all threads, such as the backward thread."""
     runtime = trace.runtime
     names = [trace.names[code] for code in runtime.name.tolist()] if _captures(trace) else []
     begins = [row for row, name in enumerate(names) if op_names.is_capture_begin(name)]

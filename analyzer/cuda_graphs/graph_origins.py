@@ -1,7 +1,8 @@
 """Where the kernels of replayed CUDA graphs come from.
 
-A replay is one call, so all of its kernels seem to belong to that line. Their operators and lines are those of the
-capture, if it is in the same trace: its launches and the work of a replay are the same nodes in the same order. Work of
+A replay is one call, so all of its kernels seem to belong to that line. Their operators and lines
+come from the capture, if it is in the same trace: its launches and the work of a replay are the same nodes in the same
+order. Work of
 a replay is in that order by node id, or by time if the graph runs on one stream. Annotations of PyTorch
 (`torch.cuda.graph(enable_annotations=True)`) name the kernels without a capture, and so does a log of torch.compile for
 the kernels that Inductor generated.

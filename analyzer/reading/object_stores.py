@@ -24,7 +24,7 @@ class RemoteFile(Struct, frozen=True):
 
 
 class Listing(Struct, frozen=True):
-    """The files that a URL stands for. `named` means that the URL is that of a single file."""
+    """The files that a URL stands for. `named` means that the URL names a single file."""
 
     files: list[RemoteFile]
     named: bool

@@ -1,4 +1,4 @@
-"""Tells runs apart: traces of one job are analyzed together, those of different jobs never."""
+"""Tells runs apart: traces of one job are analyzed together, traces of different jobs never."""
 
 from __future__ import annotations
 
@@ -93,8 +93,8 @@ def find_runs(recordings: Sequence[RankRecording]) -> list[Run]:
 
 def with_companions(runs: Sequence[Run], companions: Sequence[CompanionFile]) -> list[Run]:
     """The runs with the files that were recorded beside their traces: each belongs to the run with the nearest folder,
-    and in it to its rank. Files that say none, or that are read together, belong to the lowest rank, whose document is
-    that of the run. Without any trace, all files together are one run.
+    and in it to its rank. Files that name no rank, or that are read together, belong to the lowest rank, whose
+    document becomes the document of the run. Without any trace, all files together are one run.
     """
     if not runs and companions:
         return [_without_trace(companions)]

@@ -22,7 +22,7 @@ class Lags(Struct, frozen=True):
 
     latency: I8  # since the host issued it; EARLY: unknown when that was
     lead: I8  # since the end of the previous work on its stream
-    awaits: I8  # row of the queues on another stream, -1: none
+    awaits: I8  # row of `Queues` on another stream, -1: none
     wake: I8  # since the end of that row
     inferred: Mask
     unexplained: I8  # how much later it started than all of this explains

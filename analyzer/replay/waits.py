@@ -148,7 +148,7 @@ def _find(values: I8, wanted: I8) -> I8:
 
 
 def find_stream_waits(trace: Trace, calls: Calls, queues: Queues) -> tuple[I8, Mask]:
-    """For each row of the queues, the row of another stream that a stream wait made it wait for (-1: none), and whether
+    """For each row of `queues`, the row of another stream that a stream wait made it wait for (-1: none), and whether
     that is inferred.
 
     A stream wait delays what the host issues next to that stream. Without a sync row it is assumed to wait for what the

@@ -2,9 +2,9 @@
 
 A single change is tested with Pettitt's rank test (A. N. Pettitt, "A non-parametric approach to the change-point
 problem", Applied Statistics 28, 1979), a trend with the test of Mann and Kendall. Both judge the medians of blocks of
-steps, so that single long steps have no weight. Neighboring blocks resemble each other in real runs: the number of
+steps, so single long steps have no weight. Neighboring blocks resemble each other in real runs: the number of
 independent blocks is reduced by their autocorrelation (Hamed and Rao, Journal of Hydrology 204, 1998, for an
-autoregressive process of order 1). The slope is that of Theil and Sen.
+autoregressive process of order 1). The slope is the Theil-Sen estimator.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ MIN_PERIODIC_SHARE = 0.8  # of the distances between long steps that are the sam
 
 
 class Change(Struct, frozen=True):
-    """From `step` on, the median step is `after_ns`, before it `before_ns`. `data_ns` and `gc_ns` are the parts of the
-    difference that are the wait for data and the garbage collector's.
+    """From `step` on, the median step is `after_ns`, before it `before_ns`. `data_ns` and `gc_ns` say how much of the
+    difference is waiting for data and garbage collection.
     """
 
     step: int
@@ -108,7 +108,7 @@ def _medians(values: F8, edges: I8) -> F8:
 
 
 def _change_at(blocks: F8) -> int | None:
-    """The first block after the change; None if there is no change that is certain."""
+    """The first block after the change; None if no change is certain."""
     count = len(blocks)
     ranks = _ranks(blocks)
     statistic = np.abs(2 * np.cumsum(ranks)[:-1] - np.arange(1, count) * (count + 1))
@@ -128,7 +128,7 @@ def _split(blocks: F8, at: int) -> F8:
 
 
 def _trend(blocks: F8) -> F8 | None:
-    """The line through the blocks; None if there is no trend that is certain."""
+    """The line through the blocks; None if no trend is certain."""
     count = len(blocks)
     first, last = np.triu_indices(count, 1)
     differences = blocks[last] - blocks[first]

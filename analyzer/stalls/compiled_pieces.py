@@ -19,7 +19,7 @@ from traceopt.analyzer.vocabulary import op_names
 
 class CompiledPieces(Struct, frozen=True):
     """`frames` are those whose compiled code runs in the steps. `per_step` counts calls of compiled code per step,
-    `resumed_per_step` those of code after a graph break. `entries` are the slices in which the latter are entered.
+    `resumed_per_step` only calls of code after a graph break. `entries` are the slices that enter such code.
     """
 
     frames: frozenset[str]

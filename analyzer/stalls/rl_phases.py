@@ -31,8 +31,8 @@ class RlPhase(Struct, frozen=True):
 
 
 def find_rl_phases(regions: Regions, steps: Steps, gpu: GpuWork, *, has_gpu: bool) -> list[RlPhase]:
-    """The phases in the order of a step; none if the steps are not those of reinforcement learning, which have a
-    rollout and something that only follows one: rewards, experience or a transfer of weights.
+    """The phases in the order of a step; none if this is no reinforcement learning. Its steps have a rollout
+    and something that only follows one: rewards, experience or a weight sync.
     """
     slices = regions.slices
     phase = np.full(len(slices), -1)

@@ -1,6 +1,6 @@
 """What torch.compile did in a run: graph breaks, recompilations, time by phase, CUDA graphs that were not used.
 
-It is read from a TORCH_TRACE folder (analyzer/companions/compile_log) or from what `traceopt run` noted of Dynamo
+The source is a TORCH_TRACE folder (analyzer/companions/compile_log), or Dynamo's notes from `traceopt run`
 (analyzer/run_log/compilations.py).
 """
 
@@ -94,7 +94,7 @@ class Recompiled(Struct, frozen=True):
 
 
 class Fallback(Struct, frozen=True):
-    """A function that Dynamo gave up compiling: the calls that no compiled code fits run in eager mode."""
+    """A function that Dynamo gave up on: the calls that no compiled code fits run in eager mode."""
 
     function: str | None
     site: CallSite | None
@@ -121,8 +121,8 @@ class GraphSkip(Struct, frozen=True):
 class Compilation(Struct, frozen=True, dict=True):
     """All compilations of a process, or of one rank.
 
-    `graph_recordings` counts recorded CUDA graphs, `graph_rerecordings` those of compiled code that had one before;
-    None if unknown. `missing` counts compilations that were not recorded one by one. `processes` were recorded.
+    `graph_recordings` counts recorded CUDA graphs, `graph_rerecordings` repeated recordings of the same compiled
+    code; None if unknown. `missing` counts compilations that were not recorded one by one. `processes` were recorded.
     `kernels` are Inductor's by name, without names that stand for different operators.
     """
 
@@ -211,7 +211,7 @@ class Compilation(Struct, frozen=True, dict=True):
 
 
 def with_functions(compiled: Iterable[Compiled]) -> list[Compiled]:
-    """Dynamo does not name the function of a failed compilation or of a backward pass: it is that of the frame."""
+    """Dynamo names no function for a failed compilation or a backward pass. They get the function of their frame."""
     compiled = list(compiled)
     named = {row.key.frame: row for row in compiled if row.function is not None}
     return [

@@ -32,8 +32,8 @@ KERNEL, MEMCPY, MEMSET = 0, 1, 2  # GpuTable.kind
 
 
 class Table(Struct, frozen=True):
-    """Base of the tables. Its length is that of its columns; `SCHEMA` maps them to dtypes ("i4x3": three numbers per
-    row).
+    """Base of the tables. Its length is the length of its columns; `SCHEMA` maps them to dtypes ("i4x3": three numbers
+    per row).
     """
 
     SCHEMA: ClassVar[dict[str, str]] = {}

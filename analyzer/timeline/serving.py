@@ -74,7 +74,7 @@ def serving_marks(trace: Trace) -> ServingMarks | None:
 
 
 def find_serving(trace: Trace, start: I8, duration: I8) -> Serving | None:
-    """Prefill and decode of the measured steps, ns; None if the steps are not those of a serving engine."""
+    """Prefill and decode of the measured steps, ns; None if no serving engine ran the steps."""
     marks = serving_marks(trace)
     if marks is None:
         return None

@@ -275,7 +275,7 @@ def find_steps(marks: Marks, launched: I8, ended: I8) -> Steps:
     """The steps from completion to completion. `launched` and `ended`: when the host launched each piece of the
     device's work, and when it ended; shape (pieces,), ns.
 
-    A mark whose work is complete no later than that of the mark before is no step; its time belongs to the step before.
+    A mark is no step if its work completes no later than the work of the mark before. Its time belongs to that step.
     """
     border = np.append(marks.start, marks.end.max())
     order = np.argsort(launched, kind="stable")

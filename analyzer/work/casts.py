@@ -28,7 +28,7 @@ class Cast(Struct, frozen=True):
     source: str
     target: str
     rows: I8
-    of_weight: bool  # the size is that of a weight of a matmul or convolution in the trace
+    of_weight: bool  # a weight of a matmul or convolution in the trace has this size
 
 
 class Casts(Struct, frozen=True):

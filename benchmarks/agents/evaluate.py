@@ -114,7 +114,7 @@ def page(rows: list[Row]) -> str:
         "- The answers are read with regular expressions (`benchmarks/agents/readers.py`), not by a model. For the "
         "table and the excerpt, the reader knows the usual signs: names of data loaders, synchronizing calls, "
         "collectives, 32-bit matmul kernels. A model may read more out of them, or less.",
-        "- Tokens are estimated without a tokenizer (`reports/agent/tokens.py`), rather too many than too few.",
+        "- Token counts are estimates on the high side, made without a tokenizer (`reports/agent/tokens.py`).",
         "",
         "## What traceopt's outputs did not answer",
         "",

@@ -19,7 +19,7 @@ _CGROUP = "/sys/fs/cgroup/memory."
 
 
 class EventMemory:
-    """Measures one recording. `limit_bytes` is that of half a million events, or less if little memory is free."""
+    """Measures one recording. `limit_bytes` holds half a million events, or less if little memory is free."""
 
     def __init__(self) -> None:
         free = _free_bytes()

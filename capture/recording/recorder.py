@@ -410,9 +410,9 @@ class Recorder:
     def _keep_most_steps(self, number: int) -> None:
         """Of the recordings of one cycle, all but the last of which were cut short, keeps the one with most steps."""
         same = [one for one in self._recordings if one.cycle == number]
-        kept = max(same, key=lambda one: one.note.steps)
+        best = max(same, key=lambda one: one.note.steps)
         for one in same:
-            if one is not kept:
+            if one is not best:
                 one.file.path.unlink(missing_ok=True)
                 one.window["until"] = one.window["from"]  # the profiler was active, but these steps are in no trace
                 self._recordings.remove(one)

@@ -19,7 +19,7 @@ class _Use:
 
 
 class ClosingOptimizer:
-    """An optimizer that is out of use is forgotten: that of an earlier fold of a cross-validation, or of an earlier
+    """An optimizer that is out of use is forgotten: from an earlier fold of a cross-validation, or an earlier
     task, if each has its own.
     """
 

@@ -49,7 +49,9 @@ class LoopTracker(StepTracker):
 
 @contextmanager
 def detected_steps(torch: Any, recorder: Recorder) -> Iterator[None]:
-    """Inside, the recorder is told each step that `traceopt run` would find. Afterwards torch is as it was before."""
+    """Inside the context, the recorder hears of each step that `traceopt run` would find. Afterwards torch is as it was
+    before.
+    """
     from torch.utils.data import dataloader
 
     tracker = LoopTracker(recorder)

@@ -1,7 +1,7 @@
 """How many tokens a text takes, estimated without the tokenizer of any model.
 
 Tokenizers split text into words and pieces of words, groups of digits, and runs of punctuation. The estimate counts
-such pieces, rather too many than too few: 7 to 14 % more than the tokenizer of Claude 2 for reports, JSON and source.
+such pieces. It is on the high side: 7 to 14 % above the tokenizer of Claude 2 for reports, JSON and source.
 """
 
 from __future__ import annotations

@@ -39,7 +39,7 @@ def graph_operators(result: Result) -> str | None:
         return None
     said = f"CUDA graphs launch {percent(share)} of this work."
     if known > 1 - _GRAPHS_WORTH_A_WORD:
-        return f"{said} Their operators are those of the capture."
+        return f"{said} Their operators come from the capture."
     unknown = "For the rest" if known > _GRAPHS_WORTH_A_WORD else "For it"
     return (
         f"{said} {unknown}, only the line of the replay is known: record the capture in the same trace (start the "

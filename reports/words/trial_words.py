@@ -77,8 +77,8 @@ def notes(tried: Sequence[TriedChange]) -> list[str]:
         lines.append("The script sets no random seed, so traceopt fixed it in the same way for all runs.")
     if any(row.losses is not None and row.losses.verdict == "drifts" for row in tried):
         lines.append(
-            "Losses drift: the change is not kept by itself. Some changes draw other random numbers or round "
-            "differently; decide whether the training is still the one that you want."
+            "Losses drift: traceopt does not keep such a change on its own. Some changes draw other random numbers or "
+            "round differently; decide whether the training is still the one that you want."
         )
     if any(row.gain_share is not None for row in tried):
         lines.append("Measured without a profiler, in alternating runs, with a 99% interval.")

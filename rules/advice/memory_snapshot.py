@@ -1,4 +1,4 @@
-"""Shared by the rules that read a memory snapshot: its lines as evidence and locations."""
+"""What the rules about memory snapshots share: lines as evidence and locations."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ class DataloaderStall(Rule):
             pin_memory=True,
         )
 
-    The saving is that of the workers that the cores can run. It excludes the time to receive a batch from a worker:
+    The saving assumes as many workers as the cores can run. It excludes the time to receive a batch from a worker:
     `traceopt run` measures that time on your machine for a batch of the same size. If workers would not save more than
     that, there is no finding. On a CPU, workers also slow the model down, because they share caches, memory bandwidth
     and often cores. At worst, all computing beside the model takes 1.5 times as long, as two threads on one core do;

@@ -46,8 +46,8 @@ class CpuEfficiency(Rule):
 
         model = torch.compile(model)
 
-    When it is wrong: it is a metric, not a fault. The peak is that of square matrices on an otherwise idle machine. A
-    run that shares its cores with other programs cannot reach it.
+    When it is wrong: it is a metric, not a fault. The peak was measured with square matrices on an otherwise idle
+    machine. A run that shares its cores with other programs cannot reach it.
 
     Sources: Williams et al., "Roofline" (2009); PyTorch tutorial, "Performance Tuning Guide", section on CPUs.
     """

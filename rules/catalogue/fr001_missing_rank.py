@@ -11,9 +11,9 @@ from traceopt.rules import Evidence, Facts, Findings, Fix, Rule, counted, thresh
 
 
 class MissingRank(Rule):
-    """Compares the collectives that each rank has called, by the dumps of the flight recorder. If ranks wait in a
-    collective that a member of its process group has not called, that member is the cause. The rule follows such waits:
-    a rank that is missing from one collective because it waits in another is not the cause.
+    """Compares the collectives that each rank has called, as the dumps of the flight recorder show them. If ranks wait
+    in a collective that a member of its process group has not called, that member is the cause. The rule follows such
+    waits: a rank that is missing from one collective because it waits in another is not the cause.
 
     Why it costs: a collective ends when all ranks of its group have called it. One rank that does not call it stops all
     others until the timeout, which is 10 minutes for NCCL, and then the job dies.
@@ -71,7 +71,7 @@ class MissingRank(Rule):
     def passed(self, facts: Facts) -> str:
         recording = facts.companions.flight_recorder
         dumps = 0 if recording is None else len(recording.dumps)
-        return f"No rank is missing from a collective, by the dumps of {counted(dumps, 'rank')}."
+        return f"No rank is missing from a collective, according to the dumps of {counted(dumps, 'rank')}."
 
 
 def _why(recording: FlightRecording, hang: Hang, ranks: list[int]) -> str:

@@ -1,4 +1,4 @@
-"""FR002: ranks call a collective with other sizes, or collectives in another order."""
+"""FR002: ranks call a collective with different sizes, or collectives in different orders."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ MAX_CALLS = 8  # of a circle, as evidence
 
 
 class CollectiveMismatch(Rule):
-    """Compares each collective of a process group on all ranks, by the dumps of the flight recorder: the operation, the
+    """Compares each collective of a process group on all ranks in the dumps of the flight recorder: the operation, the
     number of elements and their type. The first collective that differs is the finding. It also finds ranks that wait
     for each other in a circle, because they call the collectives of two groups in different orders.
 
     Why it costs: NCCL matches calls by their order. If one rank reduces 1,024 elements and another 2,048, or one
     gathers while the others reduce, the collective hangs or returns wrong numbers, without an error.
 
-    How to fix: let all ranks make the same calls in the same order. Usual causes are a batch of another size on one
+    How to fix: let all ranks make the same calls in the same order. Usual causes are a batch of a different size on one
     rank, a branch on a value that differs between ranks, and iteration over a set.
 
         for name in sorted(names): dist.all_reduce(tensors[name])           # not: for name in set(...)

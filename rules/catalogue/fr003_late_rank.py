@@ -12,7 +12,7 @@ _SECOND_NS = 1e9
 
 
 class LateRank(Rule):
-    """Measures how long ranks wait for one that joins collectives late, by the dumps of the flight recorder. With
+    """Measures in the dumps of the flight recorder how long ranks wait for one that joins collectives late. With
     TORCH_NCCL_ENABLE_TIMING=1 it compares durations: the collective is shortest on the rank that comes last. Without,
     it compares the times of the calls, and only delays of many seconds count, because the clocks of hosts differ.
 
@@ -72,7 +72,7 @@ class LateRank(Rule):
     def passed(self, facts: Facts) -> str:
         recording = facts.companions.flight_recorder
         if recording is not None and any(late.measured for late in recording.late):
-            return "No rank holds up the others, by the durations of the collectives."
+            return "No rank holds up the others, according to the durations of the collectives."
         return "No rank joins a collective many seconds late. Shorter delays need TORCH_NCCL_ENABLE_TIMING=1."
 
 
@@ -91,8 +91,8 @@ def _why(recording: FlightRecording, late: Late) -> str:
 
 def _fix(late: Late) -> str:
     if late.after is None:
-        return "Find what this rank does before the call that the others do not."
-    return f"Find what this rank does between {to_location(late.after)} and the late call, that the others do not."
+        return "Find what only this rank does before the call."
+    return f"Find what only this rank does between {to_location(late.after)} and the late call."
 
 
 def _evidence(recording: FlightRecording, late: Late) -> list[Evidence]:

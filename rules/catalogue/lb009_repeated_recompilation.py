@@ -25,19 +25,19 @@ MOST_ROWS = 6
 
 class RepeatedRecompilation(Rule):
     """Measures how often TorchDynamo compiled the same function again because the same guard failed, and finds
-    functions that it gave up: after 8 compilations (`recompile_limit`), calls that no compiled code fits run in eager
-    mode.
+    functions that it gave up on. After 8 compilations (`recompile_limit`), a call that no compiled code fits runs in
+    eager mode.
 
     Why it costs: each compilation takes seconds, in which the step stands still. A function that reached the limit runs
     without any of its fused kernels from then on, for the rest of the run.
 
-    How to fix: the finding names the guard that failed. Keep fixed what it checks, or mark it as dynamic.
+    How to fix: the finding names the guard that failed. Keep what it checks fixed, or mark it as dynamic.
 
         torch._dynamo.mark_dynamic(tokens, 1)          # this dimension varies
         scale = torch.tensor(scale, device=x.device)   # a number that changes in each step
 
     When it is wrong: a few sizes that are all seen in the first steps cost nothing later. Raise
-    `torch._dynamo.config.recompile_limit` if there are more of them than 8.
+    `torch._dynamo.config.recompile_limit` if there are more than 8.
 
     Sources: PyTorch documentation, "torch.compile: dealing with recompilations" and "Dynamic shapes".
     """
@@ -74,7 +74,7 @@ class RepeatedRecompilation(Rule):
     def passed(self, facts: Facts) -> str:
         again = sum(one.count for one in facts.compilation.recompilations) if facts.compilation is not None else 0
         return (
-            f"torch.compile recompiled {counted(again, 'time')}, and gave up no function."
+            f"torch.compile recompiled {counted(again, 'time')}, and gave up on no function."
             if again
             else ("torch.compile compiled each function once.")
         )
@@ -90,7 +90,9 @@ def _again(one: Recompiled) -> str:
 
 def _gave_up(one: Fallback) -> str:
     guard = f" The last guard that failed: {one.guard.guard.rstrip('.')}." if one.guard is not None else ""
-    return f"torch.compile gave up {one.function or 'a function'}(), which runs in eager mode: {one.text.title}.{guard}"
+    return (
+        f"torch.compile gave up on {one.function or 'a function'}(), which runs in eager mode: {one.text.title}.{guard}"
+    )
 
 
 def _fallback_evidence(one: Fallback) -> Evidence:
@@ -109,4 +111,4 @@ def _fix(repeated: list[Recompiled], given_up: list[Fallback]) -> Fix:
     if guard is not None:
         return fix_for(guard)
     hints = given_up[0].text.hints
-    return Fix(hints[0] if hints else "Make the function one that Dynamo can compile, or do not compile it.")
+    return Fix(hints[0] if hints else "Change the function so that Dynamo can compile it, or do not compile it.")

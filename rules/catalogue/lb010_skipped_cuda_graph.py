@@ -1,4 +1,4 @@
-"""LB010: compiled code was to be replayed as CUDA graphs, but some of it is not, or is recorded again."""
+"""LB010: compiled code that should run as CUDA graphs runs without, or is recorded again."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class GraphSkipped(Rule):
     Why it costs: code without a graph launches each kernel from the host, as before. Recording takes as long as several
     steps, and each recording keeps its own memory.
 
-    How to fix: it depends on the reason.
+    How to fix: this depends on the reason.
 
         x = x + 1                                      # not x += 1 on an input: mutated inputs cannot be replayed
         index = index.to(x.device)                     # no CPU tensors in the compiled function

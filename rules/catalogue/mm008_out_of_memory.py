@@ -23,8 +23,8 @@ class OutOfMemory(Rule):
         loss = model(batch[: len(batch) // 2])                                    # a smaller batch
         x = torch.utils.checkpoint.checkpoint(block, x, use_reentrant=False)      # recompute activations
 
-    When it is wrong: memory that other libraries or processes take is not in the snapshot. The share of the batch
-    gets past this allocation; a later one may need more.
+    When it is wrong: memory that other libraries or processes take is not in the snapshot. A batch of the named
+    share gets past this allocation; a later one may need more.
 
     Sources: PyTorch documentation, "Understanding CUDA Memory Usage".
     """
@@ -70,7 +70,7 @@ class OutOfMemory(Rule):
     def passed(self, facts: Facts) -> str:
         snapshot = snapshot_of(facts)
         if not len(snapshot.tables.entries):
-            return "The snapshot has no history, and so no failed allocation."
+            return "The snapshot has no history, so it shows no failed allocation."
         return f"No allocation failed; memory peaks at {size(snapshot.peak_allocated)}."
 
 

@@ -12,8 +12,8 @@ class FragmentedSegments(Rule):
     """Measures reserved memory that no tensor uses, at the moment when most memory is allocated, or when an allocation
     fails although enough memory is free in total.
 
-    Why it costs: the allocator asks the driver for memory that it already has, and runs out early. Blocks that stay
-    keep the segment around them from being given back.
+    Why it costs: the allocator asks the driver for memory that it already has, and runs out early. A block that
+    stays keeps its whole segment reserved.
 
     How to fix: let segments grow, or allocate what stays before what comes and goes.
 
@@ -52,15 +52,15 @@ class FragmentedSegments(Rule):
         pinned = [
             Evidence(
                 snapshot.owner(owner).name,
-                detail=f"{size(held)} of free pieces lie beside its blocks",
+                detail=f"{size(held)} of free pieces next to its blocks",
                 location=place_of(snapshot, owner),
             )
             for owner, held in lost.pinned[:5]
         ]
         if failure is not None and failed:
             why = (
-                f"A request for {size(failure.requested)} failed although {size(failure.unusable)} is free between "
-                f"blocks in use: the largest piece has {size(lost.largest_free)}."
+                f"A request for {size(failure.requested)} failed although {size(failure.unusable)} was free between "
+                f"blocks in use: the largest piece had {size(lost.largest_free)}."
             )
         else:
             why = (

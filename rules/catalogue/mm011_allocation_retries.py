@@ -1,4 +1,4 @@
-"""MM011: allocations succeed only after the cache has been given back."""
+"""MM011: allocations succeed only after the allocator has emptied its cache."""
 
 from __future__ import annotations
 

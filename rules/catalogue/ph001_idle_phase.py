@@ -28,7 +28,7 @@ class IdlePhase(Rule):
     """Measures how long the GPU is idle in each phase of a reinforcement-learning step: rollout, reward, experience,
     weight sync, train.
 
-    Why it costs: the phases run one after the other, each with another bottleneck. While rewards are computed on the
+    Why it costs: the phases run one after the other, each with its own bottleneck. While rewards are computed on the
     CPU, or weights are copied to the inference engine, the GPUs wait.
 
     How to fix: overlap the phase with another one, or make it work on larger batches.
@@ -43,8 +43,8 @@ class IdlePhase(Rule):
     The phases are found by annotations with such names, and by the methods of TRL, verl and OpenRLHF if stacks were
     recorded.
 
-    When it is wrong: if an inference engine in another process generates on the same GPU, this trace does not hold its
-    work, and the rollout looks idle. Record that process too. The saving is not estimated, because it depends on what
+    When it is wrong: if an inference engine in another process generates on the same GPU, this trace lacks that work,
+    and the rollout looks idle. Record that process too. The saving is not estimated, because it depends on what
     the phase can overlap with.
 
     Sources: HybridFlow: A Flexible and Efficient RLHF Framework (EuroSys 2025), about the idle time between the phases.

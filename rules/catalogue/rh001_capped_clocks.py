@@ -9,8 +9,8 @@ _HEAT = 0x20 | 0x40
 
 
 class CappedClocks(Rule):
-    """Measures the clock of the GPU, and the reason why it is not higher, in the samples of NVML that `traceopt run`
-    takes once a second. Only samples in which the GPU is busy count.
+    """Measures the clock of the GPU, and the reason why it is not higher. `traceopt run` samples both with NVML once a
+    second. Only samples in which the GPU is busy count.
 
     Why it costs: kernels that compute take longer in proportion to the clock. In a job with several GPUs, the slowest
     one sets the pace.
@@ -81,5 +81,5 @@ def _fix(bit: int) -> str:
     if bit == 0x02:
         return "Reset the clocks with nvidia-smi --reset-gpu-clocks and --reset-applications-clocks."
     if bit == 0x04:
-        return "Compare the power limit with that of the other GPUs (nvidia-smi -q -d POWER)."
+        return "Compare the power limits of the GPUs (nvidia-smi -q -d POWER)."
     return "Check the power supply and the cooling of the server (nvidia-smi -q -d PERFORMANCE)."

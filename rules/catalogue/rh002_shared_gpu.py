@@ -7,8 +7,8 @@ from traceopt.rules import Evidence, Facts, Findings, Fix, Rule, counted, percen
 
 
 class SharedGpu(Rule):
-    """Measures which processes have a context on a GPU of the run, in the samples of NVML that `traceopt run` takes
-    once a second. Processes that the run started itself do not count.
+    """Measures which processes have a context on a GPU of the run. `traceopt run` samples them with NVML once a second.
+    Processes that the run started itself do not count.
 
     Why it costs: processes share a GPU by taking turns. Kernels of one wait while the other works, and its memory is
     not available.
@@ -19,8 +19,9 @@ class SharedGpu(Rule):
         CUDA_VISIBLE_DEVICES=1 traceopt run train.py
 
     When it is wrong: the other process may only hold memory, such as an idle notebook. A server that the run started
-    through another service (Ray, Slurm's daemons) looks like a stranger. In a container NVML often shows the numbers of
-    processes outside of it; then nothing is found. This rule is built from NVIDIA's documentation of NVML.
+    through another service (Ray, Slurm's daemons) looks like a foreign process. In a container, NVML often shows other
+    process numbers than the container does, and then this rule finds nothing. This rule is built from NVIDIA's
+    documentation of NVML.
 
     Sources: NVIDIA, NVML API reference, "nvmlDeviceGetComputeRunningProcesses".
     """

@@ -10,8 +10,8 @@ from traceopt.rules import Confidence, Evidence, Facts, Findings, Fix, Rule, ms,
 
 class StepDrift(Rule):
     """Measures how the step times change over the whole run, recorded or not, as `traceopt run` wrote them. It looks
-    for a step from which on all are slower, for steps that become longer little by little, and for long steps
-    at regular distances. Evaluations, torch.save and steps with a profiler are left out.
+    for a lasting change at one step, for steps that gradually become longer, and for long steps at regular distances.
+    Evaluations, torch.save and steps with a profiler are left out.
 
     Why it costs: a trace shows a few steps. A run that becomes slower after them takes longer than the trace says.
 
@@ -26,8 +26,8 @@ class StepDrift(Rule):
     Steps that grow usually do more work: longer sequences, a list that keeps tensors, a cache that is searched.
 
     When it is wrong: a planned change of batch size or sequence length looks like a fault. Only one lasting change is
-    looked for; a run that is slow for a while and recovers may pass. The tests are conservative: in random, also
-    autocorrelated, series they find a change in less than 1 in 100.
+    looked for; a run that is slow for a while and recovers may pass. The tests are conservative: they find a change in
+    at most 1 of 100 random series, autocorrelated ones included.
 
     Sources: A. N. Pettitt, "A non-parametric approach to the change-point problem", 1979; K. H. Hamed and A. R. Rao,
     "A modified Mann-Kendall trend test for autocorrelated data", 1998; P. K. Sen, "Estimates of the regression
@@ -107,5 +107,5 @@ def _fix(lasting: Change | Growth) -> str:
 def _why_periodic(period: Period) -> str:
     return (
         f"Every {period.every:,} steps, one takes {ms(period.extra_ns)} longer than the median step ({period.count:,} "
-        f"times, first in step {period.first_step:,}). This is no evaluation and no torch.save."
+        f"times, first in step {period.first_step:,}). These are neither evaluations nor torch.save."
     )

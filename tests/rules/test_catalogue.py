@@ -60,7 +60,7 @@ class TestPage:
 
 
 def assert_findings(result: Result) -> None:
-    """The impact is that of the saving alone, or of what the fix saves after others."""
+    """The impact follows from the saving alone, or from what the fix saves after others."""
     assert result.step.typical_us
     after_others = {row.finding for row in result.plan if row.saving_us > row.alone_us}
     for place, finding in enumerate(result.findings):

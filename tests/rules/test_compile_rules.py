@@ -103,12 +103,12 @@ class TestRepeatedRecompilation:
         notes = {"compilations": [compilation(0), *self.AGAIN[:1]]}
         facts = facts_of(training(pieces=1), notes)
         assert found("LB009", facts) == []
-        assert RULES["LB009"].passed(facts) == "torch.compile recompiled 1 time, and gave up no function."
+        assert RULES["LB009"].passed(facts) == "torch.compile recompiled 1 time, and gave up on no function."
 
     def test_a_function_that_runs_in_eager_mode(self) -> None:
         failed = {"id": "0/8", "fail_reason": "Dynamo recompile limit exceeded\n  Hint: raise it"}
         (finding,) = found("LB009", facts_of(training(pieces=1), {"compilations": [compilation(0), failed]}))
-        assert "gave up forward(), which runs in eager mode" in finding.why
+        assert "gave up on forward(), which runs in eager mode" in finding.why
         assert [str(place) for place in finding.locations] == ["train.py:5"]
 
 

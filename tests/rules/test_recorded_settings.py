@@ -107,7 +107,7 @@ class TestWorkers:
         assert found.confidence == "medium"
         assert found.saving is not None
         assert found.why.startswith("The GPU waits 8.9 ms ")
-        assert found.saving.high_us < 0.5 * 8_900  # the saving is that of one worker
+        assert found.saving.high_us < 0.5 * 8_900  # what one worker saves
         assert " of it remains, because 1 worker is too few without cheaper items." in found.saving.basis
 
     def test_no_reserve(self) -> None:

@@ -47,7 +47,7 @@ class _Tree:
         slices = facts.slices
         self._facts = facts
         self._begin, self._end = begin, end
-        self._node_of = np.full(len(slices) + 1, _NONE)  # the last is that of no slice
+        self._node_of = np.full(len(slices) + 1, _NONE)  # the last entry stands for no slice
         parents, names, kinds, totals = [], [], [], []
         length = np.minimum(slices.end[rows], end) - np.maximum(slices.start[rows], begin)
         parent_slice = slices.parent[rows]

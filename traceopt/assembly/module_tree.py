@@ -56,7 +56,7 @@ def _nodes(
     """Calls of the same modules from the root down are one node: the node of each slice (-1: none), and the parent and
     the name of each node. Parents come first.
     """
-    node_of = np.full(slices + 1, _NONE)  # the last is that of no slice
+    node_of = np.full(slices + 1, _NONE)  # the last entry stands for no slice
     inside = np.zeros(slices + 1, bool)
     inside[rows] = True
     level = np.flatnonzero(~inside[around])

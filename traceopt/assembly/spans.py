@@ -51,14 +51,14 @@ _OF_KIND = {PYTHON: "python", ANNOTATION: "annotation", OP: "cpu", RUNTIME: "run
 _CATEGORY_CODE = {
     name: code for code, name in enumerate(dict.fromkeys([*CATEGORIES.values(), *_OF_KIND.values(), *STREAM_TITLES]))
 }
-# The category of each activity that says more than the kind of its event; the last one is that of no activity.
+# The category of each activity that says more than the kind of its event; the last one stands for no activity.
 _SPECIFIC = np.array([_CATEGORY_CODE.get(CATEGORIES.get(activity.name, ""), -1) for activity in ACTIVITIES] + [-1])
 _NONE = np.empty(0, np.int64)
 
 
 class _Lane(Struct, frozen=True):
     """The columns of one lane by name: arrays of shape (spans,), in order of start. Starts are times of the trace, and
-    launch threads are those of the trace; -1 stands for what is not known.
+    launch threads are numbered as in the trace; -1 stands for what is not known.
     """
 
     kind: LaneKind

@@ -102,7 +102,7 @@ def _operator(facts: Facts, row: int) -> tuple[str | None, ViaGraph | None]:
 
 
 def _rounded(value: float | None) -> float | None:
-    """A rate with six decimals: that of a tiny kernel is no 0."""
+    """A rate with six decimals, so that a tiny kernel does not get 0."""
     return None if value is None else round(value, 6)
 
 

@@ -158,7 +158,7 @@ def _patch(tools: Tools) -> Callable[..., CallToolResult]:
         run: Run = None,
         max_tokens: Budget = USUAL_TOKENS,
     ) -> CallToolResult:
-        """Fixes as one diff of the source, without findings those of the plan. Nothing is written."""
+        """Fixes as one diff of the source; by default the fixes of the plan. Nothing is written."""
         return _answered(lambda: tools.patch(path, findings, source, run), max_tokens)
 
     return patch
@@ -203,7 +203,7 @@ def _try_variant(tools: Tools) -> Callable[..., Any]:
     ) -> CallToolResult:
         """Makes changes in a copy of the source, runs the script with and without them, and measures the gain.
 
-        Takes minutes. The working tree stays as it is; kept_diff has what proved itself.
+        Takes minutes. The working tree stays as it is; kept_diff has the changes that were kept.
         """
         lines = 0
 

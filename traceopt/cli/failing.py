@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from traceopt.errors import TraceoptError, one_line, told
+from traceopt.errors import TraceoptError, error_text, one_line
 
 EXIT_ERROR = 2
 EXIT_INTERRUPTED = 130
@@ -41,7 +41,7 @@ def fault(error: Exception, *, debug: bool) -> str:
         return f"error: {error}"
     if isinstance(error, MemoryError):
         return "error: not enough memory: pass fewer or smaller traces"
-    return one_line(f"internal error: {told(error)}") + ("" if debug else " (run with --debug for the traceback)")
+    return one_line(f"internal error: {error_text(error)}") + ("" if debug else " (run with --debug for the traceback)")
 
 
 def _fail(message: str, code: int = EXIT_ERROR) -> int:

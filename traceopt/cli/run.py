@@ -100,8 +100,8 @@ def run(
     traceopt run -- torchrun --nproc-per-node 8 train.py
 
     By default two cycles are recorded: one with times only, then one with shapes, memory and lines of code. The
-    options from --wait to --with-stack replace them with one kind of cycle, as in torch.profiler. The exit code is
-    that of the script. If that is 0 and a --fail-on gate failed, it is 1.
+    options from --wait to --with-stack replace them with one kind of cycle, as in torch.profiler. traceopt
+    exits with the exit code of the script, or with 1 if the script succeeded and a --fail-on gate failed.
     """
     debug = state["debug"]
     gating = outputs.gating

@@ -124,8 +124,8 @@ def _by_steps(runs: Sequence[F8]) -> Spread | None:
     """How precisely the steps determine the typical step of a run, assuming that all runs vary equally.
 
     None if no run has two steps. The spread is the median absolute deviation, which a few outlier steps do not change,
-    or the standard deviation if there are few steps. The error is that of a median, which is larger than that of the
-    mean, because steps have longer tails than a normal distribution.
+    or the standard deviation if there are few steps. A median has a larger error than a mean,
+    because steps have longer tails than a normal distribution.
     """
     deviations = [np.log(steps) - math.log(median(steps)) for steps in runs if len(steps) > 1]
     if not deviations:

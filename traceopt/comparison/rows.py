@@ -54,7 +54,7 @@ def part_changes(base: Sequence[Result], head: Sequence[Result], step: StepChang
 
 
 def metric_changes(base: Sequence[Result], head: Sequence[Result], step: StepChange) -> list[MetricChange]:
-    """Every metric that a side measured. The step time and its noise are those of `step`."""
+    """Every metric that a side measured. The step time and its noise come from `step`."""
     changes = []
     for metric in METRICS.values():
         before, befores = mean_of(metric, base)

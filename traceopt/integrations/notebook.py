@@ -58,7 +58,7 @@ def _profiled(shell: Any, options: Any, cell: str) -> Analysis | None:
 def _compiled(shell: Any, cell: str) -> Any:
     """The code of the cell under the file name that IPython gives it, so that tracebacks and stacks show its lines.
 
-    The empty first line is the line of the magic: line numbers are those of the cell.
+    The empty first line stands for the line of the magic, so line numbers agree with the cell.
     """
     source = "\n" + shell.transform_cell(cell)
     number = len(shell.user_ns["In"]) - 1  # of this cell

@@ -22,7 +22,7 @@ class Training:
     their ranks themselves.
 
     `log_to`: at the end, rank 0 analyzes its traces and logs the result there, as `log_result` does. If that fails, it
-    warns: the training has succeeded. The other arguments are those of `traceopt.profile`.
+    warns: the training has succeeded. The other arguments are the same as for `traceopt.profile`.
 
     Raises ValueError for the name of an unknown tracker, or arguments that do not go together.
     """

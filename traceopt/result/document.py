@@ -428,9 +428,7 @@ class Result(Struct, frozen=True, eq=False):
     throughput: Annotated[
         Throughput | None, note("throughput of one GPU; null: the user did not say what a step holds")
     ] = None
-    serving: Annotated[
-        Serving | None, note("steps of a serving engine; null: the steps are not those of an engine")
-    ] = None
+    serving: Annotated[Serving | None, note("steps of a serving engine; null: no serving engine ran the steps")] = None
     rl_phases: Annotated[
         list[RlPhaseRow], note("phases of a reinforcement-learning step, in their order; empty: the steps have none")
     ] = field(default_factory=list)

@@ -43,12 +43,12 @@ class ReplayCheck(Struct, frozen=True):
 class WhatIf(Struct, frozen=True):
     """The replayed step without and with the changes; `limit_before` and `limit_after` name the part that limits it.
 
-    Step and parts are those of the typical step. `replay_error_share` is the largest error of a replay
+    Step and parts describe the typical step. `replay_error_share` is the largest error of a replay
     without a change, and `replay_check` says what it consists of; None if there was nothing to replay. `inferred_waits`
     of the `waits` were inferred, not recorded.
 
-    With several ranks, the check is that of the rank with the largest error, the step is the median over them and the
-    parts are those of the first; `meetings` is the number of collectives that were replayed jointly.
+    With several ranks, the check shows the rank with the largest error, the step is the median over them, and the parts
+    come from the first; `meetings` is the number of collectives that were replayed jointly.
     """
 
     path: str

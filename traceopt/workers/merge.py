@@ -36,7 +36,7 @@ _RATING: dict[CheckStatus, int] = {"found": 0, "error": 1}  # decides which rank
 
 
 class _SameFinding(Struct):
-    """A finding at one place: that of the lowest rank, and all ranks that have it."""
+    """A finding at one place: the finding of the lowest rank, and all ranks that have it."""
 
     order: tuple[_Order, int]  # order of the rank, and index among the rank's findings
     finding: Finding

@@ -56,7 +56,8 @@ class FlightRecording(Struct, frozen=True, dict=True):
 
 
 def read(files: Sequence[TraceSource], warnings: list[str]) -> FlightRecording:
-    """Reads the dumps of a run. Of two of a rank it keeps the one with more entries, or with stacks.
+    """Reads the dumps of a run. If a rank has several, it keeps the latest one, or of equally late ones the one with
+    lines.
 
     A dump that cannot be read is a warning, unless no other can. Raises InputError for that.
     """
@@ -84,7 +85,7 @@ def read(files: Sequence[TraceSource], warnings: list[str]) -> FlightRecording:
 
 
 def _worth(dump: Dump) -> tuple[int, int]:
-    """The later of two dumps of a rank, and the one with lines of code."""
+    """What makes one of several dumps of a rank the better one: a later last call, then lines of code."""
     return int(dump.created_ns.max(initial=0)), len(dump.sites)
 
 

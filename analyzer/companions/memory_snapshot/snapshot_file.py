@@ -124,7 +124,7 @@ def _read_one(file: TraceSource) -> SnapshotTables:
 
 
 def _add_failure(histories: list[Entries], added: Any, reader: PlainPickle) -> None:
-    """The failed allocation that `traceopt run` was told of, unless the history has it."""
+    """The failed allocation that `traceopt run` noted, unless the history has it."""
     failed = added.get("out_of_memory") if isinstance(added, dict) else None
     device = _int(failed.get("device")) if isinstance(failed, dict) else -1
     if not isinstance(failed, dict) or not 0 <= device < _MOST_DEVICES:

@@ -11,7 +11,7 @@ ROOM_ABOVE = 1.1
 
 
 class RunChart(Struct, frozen=True):
-    """`points` are those of an SVG polyline; `change_left` is per cent of the chart, None without a change."""
+    """`points` make an SVG polyline; `change_left` is per cent of the chart, None without a change."""
 
     points: str
     change_left: float | None

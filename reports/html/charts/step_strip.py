@@ -53,8 +53,8 @@ class RankStrip(Struct, frozen=True):
 
 
 class StepStrip(Struct, frozen=True):
-    """`parts` from the bottom up; `width` is that of the paths' viewBox; `typical_top` is the typical step, per cent
-    from the top, None if it is not known.
+    """`parts` from the bottom up; `width` is the width of the paths' viewBox; `typical_top` is the typical step, per
+    cent from the top, None if it is not known.
     """
 
     parts: list[PartColumn]

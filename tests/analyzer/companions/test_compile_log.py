@@ -80,7 +80,7 @@ def test_all_formats_show_the_log(tmp_path: Path) -> None:
     [again] = known.recompilations
     assert (again.function, again.count, again.kind, len(again.other_values)) == ("forward", 7, "number", 5)
     assert known.us == pytest.approx(sum(phase.us for phase in known.phases))
-    assert "torch.compile gave up forward()" in result.verdict
+    assert "torch.compile gave up on forward()" in result.verdict
     assert 'id="breaks-table"' in render_html(result)
     assert "1 graph break" in render_markdown(result)
     answer = CliRunner().invoke(cli, ["analyze", str(tmp_path), "--no-html"])

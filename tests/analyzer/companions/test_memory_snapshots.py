@@ -1,4 +1,4 @@
-"""Memory snapshots: each planted fault is told from its fixed twin with its line, and the sums are those of the
+"""Memory snapshots: each planted fault is told from its fixed twin with its line, and the sums agree with the
 simulated allocator.
 """
 

@@ -80,7 +80,7 @@ def test_without_the_capture_only_the_replay_is_known() -> None:
 
 
 def test_nodes_are_in_the_order_of_their_ids() -> None:
-    """On several streams, the order of the capture is not that of the times."""
+    """On several streams, the order of the capture is not the order of the times."""
     swapped = FORWARD[::-1]
     in_order = [replay(step, swapped, stream=[7, 8], graph_node_id=[12, 11]) for step in range(3)]
     assert table(facts_of(capture(1_000), *in_order))["gemm"][0] == "aten::addmm"

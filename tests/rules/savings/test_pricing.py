@@ -62,7 +62,7 @@ def test_the_replay_says_how_much_a_fix_saves() -> None:
         facts, (0, 1_000 * US, 1_000 * US), [load_area(facts)], "", low=[RemoveHost(load_area(facts).area, 0.5)]
     )
     assert price.saving.est_us == pytest.approx(600, rel=0.01)
-    assert price.saving.low_us == 0  # no more than is sure
+    assert price.saving.low_us == 0  # only what is certain
     assert price.changes[0].area.total == 5 * 600 * US  # type: ignore[attr-defined]
 
 
@@ -146,7 +146,7 @@ def test_work_gets_shorter_by_so_much_a_step() -> None:
 
 
 def test_work_outside_the_typical_steps_changes_as_that_of_its_name_in_them() -> None:
-    """The third step is slow once; behind its work, that of the next steps waits."""
+    """The third step is slow once; the work of the next steps waits behind it."""
     machine = Machine()
     for step in range(6):
         with machine.step():

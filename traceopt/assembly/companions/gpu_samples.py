@@ -16,7 +16,7 @@ def gpu_samples(facts: Facts) -> GpuSamplesSection | None:
     known = facts.companions.gpu_samples
     if known is None:
         return None
-    hosts = sorted({gpu.host for gpu in known.of_run})  # their names are nobody's business
+    hosts = sorted({gpu.host for gpu in known.of_run})  # the names of hosts stay private
     nodes = {host: number for number, host in enumerate(hosts, 1)} if len(hosts) > 1 else {}
     return GpuSamplesSection([_gpu(gpu, nodes.get(gpu.host)) for gpu in known.of_run[:MOST_GPUS]])
 

@@ -79,7 +79,7 @@ def headline(facts: Facts) -> str | None:
         return None
     if known.fallbacks:
         first = known.fallbacks[0]
-        return f"torch.compile gave up {first.function or 'a function'}(): {first.text.title}."
+        return f"torch.compile gave up on {first.function or 'a function'}(): {first.text.title}."
     if known.breaks:
         first_break = known.breaks[0]
         return f"torch.compile breaks the graph at {counted(len(known.breaks), 'place')}: {first_break.text.title}."

@@ -93,7 +93,7 @@ select_options = options(
     click.option("--ignore", multiple=True, callback=split_codes, help="Rules to skip; the more specific entry wins."),
 )
 color_option = click.option(
-    "--color/--no-color", default=None, help="Use colours.  [default: on a terminal, unless NO_COLOR is set]"
+    "--color/--no-color", default=None, help="Use color.  [default: on a terminal, unless NO_COLOR is set]"
 )
 workload_options = options(
     click.option("--tokens-per-step", type=_AMOUNT, metavar="N", help="Tokens that one GPU processes per step."),

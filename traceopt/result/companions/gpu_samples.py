@@ -12,7 +12,7 @@ from traceopt.result.field_notes import note
 class SampledGpu(Struct, frozen=True):
     """A GPU of the run."""
 
-    node: Annotated[int | None, note("number of its host among those of the run, from 1; null: there is one host")]
+    node: Annotated[int | None, note("number of its host in this run, from 1; null: there is one host")]
     index: Annotated[int, note("number of the GPU on its host, as in nvidia-smi")]
     name: Annotated[str, note("model of the GPU")]
     samples: Annotated[int, note("samples")]

@@ -53,7 +53,7 @@ class CompileAgain(Struct, frozen=True):
 
 
 class CompileFallback(Struct, frozen=True):
-    """A function that torch.compile gave up: it runs in eager mode."""
+    """A function that torch.compile gave up on: it runs in eager mode."""
 
     function: Annotated[str | None, note("function")]
     reason: Annotated[str, note("why it is not compiled")]
