@@ -62,7 +62,7 @@ from traceopt.rules.evidence import (
     to_location,
 )
 from traceopt.rules.registry import TRACE_QUALITY
-from traceopt.rules.rule import Findings, Rule, threshold
+from traceopt.rules.rule import Findings, Rule, required, threshold
 from traceopt.rules.savings.precision import kernel_evidence
 from traceopt.rules.savings.price import Price, Priced
 from traceopt.rules.savings.pricing import (
@@ -103,6 +103,7 @@ __all__ = [
     "Location",
     "Rule",
     "Saving",
+    "required",  # required(facts.compilation): never None in a rule that requires it
     "threshold",
 ]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import overload
 
 import numpy as np
 import numpy.typing as npt
@@ -85,9 +86,17 @@ def function_location(facts: Facts, row: int) -> Location | None:
     return location_of(facts, row) if facts.call_sites.code_frames[row] else None
 
 
-def to_location(site: CallSite) -> Location:
-    """A call site as the location of a finding."""
-    return Location(site.file, site.line, site.function, site.last_line)
+@overload
+def to_location(site: CallSite) -> Location: ...
+
+
+@overload
+def to_location(site: None) -> None: ...
+
+
+def to_location(site: CallSite | None) -> Location | None:
+    """A call site as the location of a finding; None stays None."""
+    return None if site is None else Location(site.file, site.line, site.function, site.last_line)
 
 
 def location_of(facts: Facts, slice_row: int) -> Location | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, TypeVar
 
 from msgspec import Struct
 
@@ -19,6 +19,9 @@ else:
 
     def dataclass_transform(**_: bool):
         return lambda cls: cls
+
+
+T = TypeVar("T")
 
 
 class Threshold(Struct):
@@ -39,6 +42,13 @@ class Threshold(Struct):
 def threshold(default: Any, text: str) -> Any:
     """Declares a threshold: `min_share: float = threshold(0.05, "share of the step")`."""
     return Threshold(default, text)
+
+
+def required(fact: T | None) -> T:
+    """A fact that the rule names in `requires`, so it is there. Raises ValueError if it is not."""
+    if fact is None:
+        raise ValueError("the rule does not name this fact in `requires`")
+    return fact
 
 
 Findings = Iterator[Finding | Priced]  # what check() yields; self.finding() makes one
@@ -122,6 +132,7 @@ class Rule:
         title: str | None = None,
         risk: str | None = None,
         confidence: Confidence | None = None,
+        ranks: list[int] | None = None,
         shares_cause_with: list[str] | None = None,
         occasional: bool = False,
     ) -> Priced:
@@ -143,6 +154,7 @@ class Rule:
             evidence=evidence,
             locations=list(dict.fromkeys(locations or [])),
             fix=fix,
+            ranks=ranks or [],
             shares_cause_with=shares_cause_with or [],
             family=self.family,
         )

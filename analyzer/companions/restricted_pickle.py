@@ -1,4 +1,8 @@
-"""Reads untrusted pickles: built-in containers, str, bytes, int, float, bool and None. Nothing is ever called."""
+"""Reads untrusted pickles: built-in containers, str, bytes, int, float, bool and None. Nothing is ever called.
+
+Python's own unpickler reads a dump of the flight recorder ten times as fast as a reader in Python would. Memory
+snapshots need such a reader (`memory_snapshot/plain_pickle.py`): as Python objects they take six times as much memory.
+"""
 
 from __future__ import annotations
 

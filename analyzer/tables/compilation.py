@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 from functools import cached_property
-from typing import Literal
+from typing import Literal, get_args
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -26,15 +26,7 @@ Phase = Literal[
     "autotuning",
     "cuda_graph_recording",
 ]
-PHASES: tuple[Phase, ...] = (  # in the order in which they run; each is without the others
-    "dynamo",
-    "aot_autograd",
-    "inductor",
-    "code_generation",
-    "kernel_compilation",
-    "autotuning",
-    "cuda_graph_recording",
-)
+PHASES: tuple[Phase, ...] = get_args(Phase)  # in the order in which they run; each is without the others
 
 Source = Literal["log", "run"]
 
@@ -101,6 +93,11 @@ class Fallback(Struct, frozen=True):
     text: BreakText
     count: int
     guard: GuardText | None
+
+    @property
+    def cause(self) -> CallSite | None:
+        """The line of the last guard that failed; where the function begins if that is unknown."""
+        return self.site if self.guard is None else self.guard.site or self.site
 
 
 class KernelSource(Struct, frozen=True):

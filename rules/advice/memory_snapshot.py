@@ -6,20 +6,18 @@ from traceopt.analyzer.companions.memory_snapshot.memory_snapshot import Holder,
 from traceopt.analyzer.facts import Facts
 from traceopt.result.finding import Evidence, Location
 from traceopt.result.quantities import counted, size
+from traceopt.rules.evidence import to_location
+from traceopt.rules.rule import required
 
 
 def snapshot_of(facts: Facts) -> MemorySnapshot:
-    """The snapshot of a run that has one."""
-    snapshot = facts.companions.memory_snapshot
-    if snapshot is None:
-        raise ValueError("the rule did not require memory_snapshot")
-    return snapshot
+    """The snapshot, for rules that require it."""
+    return required(facts.companions.memory_snapshot)
 
 
 def place_of(snapshot: MemorySnapshot, owner: int) -> Location | None:
     """The line of an owner of memory; None if its stack names none."""
-    site = snapshot.owner(owner).site
-    return None if site is None else Location(site.file, site.line, site.function)
+    return to_location(snapshot.owner(owner).site)
 
 
 def held_by(snapshot: MemorySnapshot, holders: list[Holder], most: int = 5) -> list[Evidence]:

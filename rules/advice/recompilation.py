@@ -55,5 +55,5 @@ def guard_evidence(one: Recompiled) -> Evidence:
         f"Failed guard: {one.guards[0].guard[:_LENGTH]}",
         detail=f"{counted(one.count, 'recompilation')} of {one.function or 'a function'}(){seconds}"
         + (f"; also {values}" if values else ""),
-        location=to_location(one.site) if one.site is not None else None,
+        location=to_location(one.site),
     )

@@ -73,4 +73,4 @@ def on_rank(one: Priced, run: RunFacts, index: int) -> Priced:
 def place_on(run: RunFacts, index: int, part: str) -> Location | None:
     """The source line behind the time that a rank spends on a part of its step."""
     site = run.ranks[index].places.get(part)
-    return to_location(site) if site else None
+    return to_location(site)

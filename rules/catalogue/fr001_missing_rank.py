@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from msgspec.structs import replace
-
 from traceopt.analyzer.companions.flight_recorder.recording import FlightRecording
 from traceopt.analyzer.companions.flight_recorder.stuck_calls import Hang, LastCall, StuckCall
 from traceopt.result.companions.rank_lists import are, ranks_text
-from traceopt.rules import Evidence, Facts, Findings, Fix, Rule, counted, threshold, to_location
+from traceopt.rules import Evidence, Facts, Findings, Fix, Rule, counted, required, threshold, to_location
+from traceopt.rules.advice.flight_recorder import MAX_ROWS, call_name, waiting_in
 
 
 class MissingRank(Rule):
@@ -47,16 +46,14 @@ class MissingRank(Rule):
     min_waiting: int = threshold(1, "fewest ranks that wait")
 
     def check(self, facts: Facts) -> Findings:
-        recording = facts.companions.flight_recorder
-        if recording is None:
-            return
+        recording = required(facts.companions.flight_recorder)
         for hang in recording.hangs:
             if not hang.culprits or len(hang.waiting) < self.min_waiting:
                 continue
             main = hang.calls[0]
             group = recording.groups[main.group]
             ranks = [last.rank for last in hang.culprits]
-            found = self.finding(
+            yield self.finding(
                 title=None if main.missing else f"Find out why {ranks_text(ranks)} wrote no dump",
                 why=_why(recording, hang, ranks),
                 fix=Fix(_fix(hang, main)),
@@ -65,13 +62,12 @@ class MissingRank(Rule):
                 locations=[to_location(last.site) for last in hang.culprits if last.site]
                 + [to_location(call.site) for call in hang.calls if call.site],
                 confidence="high" if main.missing and group.known else "medium",
+                ranks=ranks,
             )
-            yield replace(found, finding=replace(found.finding, ranks=ranks))
 
     def passed(self, facts: Facts) -> str:
-        recording = facts.companions.flight_recorder
-        dumps = 0 if recording is None else len(recording.dumps)
-        return f"No rank is missing from a collective, according to the dumps of {counted(dumps, 'rank')}."
+        dumps = required(facts.companions.flight_recorder).dumps
+        return f"No rank is missing from a collective, according to the dumps of {counted(len(dumps), 'rank')}."
 
 
 def _why(recording: FlightRecording, hang: Hang, ranks: list[int]) -> str:
@@ -79,9 +75,9 @@ def _why(recording: FlightRecording, hang: Hang, ranks: list[int]) -> str:
     group = recording.groups[main.group]
     if main.missing:
         verb = "has" if len(ranks) == 1 else "have"
-        what = f"{ranks_text(ranks).capitalize()} {verb} not called {_name(main)} of {group.label}"
+        what = f"{ranks_text(ranks).capitalize()} {verb} not called {call_name(main)} of {group.label}"
     else:
-        what = f"{ranks_text(ranks).capitalize()} wrote no dump, and {_name(main)} of {group.label} has not ended"
+        what = f"{ranks_text(ranks).capitalize()} wrote no dump, and {call_name(main)} of {group.label} has not ended"
     others = set(hang.waiting) - set(main.waiting)
     indirectly = f", and {counted(len(others), 'more rank')} {are(others)} blocked by it" if others else ""
     timed_out = " The call has timed out." if hang.timed_out else ""
@@ -96,23 +92,12 @@ def _fix(hang: Hang, main: StuckCall) -> str:
     return f"Find what keeps it from the call{after}: a branch, an exception, or a wait for something else."
 
 
-def _name(call: StuckCall) -> str:
-    return f"{call.operation} number {call.sequence:,}"
-
-
 def _evidence(recording: FlightRecording, hang: Hang) -> list[Evidence]:
-    return [_last(last) for last in hang.culprits[:8]] + [
-        Evidence(
-            f"Waiting in {_name(call)} of {recording.groups[call.group].label}",
-            detail=ranks_text(call.waiting),
-            location=to_location(call.site) if call.site else None,
-        )
-        for call in hang.calls[:8]
+    return [_last(last) for last in hang.culprits[:MAX_ROWS]] + [
+        waiting_in(recording, call, ranks_text(call.waiting)) for call in hang.calls[:MAX_ROWS]
     ]
 
 
 def _last(last: LastCall) -> Evidence:
     what = "no call" if last.operation is None else last.operation
-    return Evidence(
-        f"Last call of rank {last.rank:,}: {what}", location=to_location(last.site) if last.site is not None else None
-    )
+    return Evidence(f"Last call of rank {last.rank:,}: {what}", location=to_location(last.site))

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from msgspec.structs import replace
-
 from traceopt.analyzer.companions.flight_recorder.dump import Operation
 from traceopt.analyzer.companions.flight_recorder.mismatches import Mismatch, Side
 from traceopt.analyzer.companions.flight_recorder.recording import FlightRecording
 from traceopt.analyzer.companions.flight_recorder.stuck_calls import Hang
 from traceopt.result.companions.rank_lists import ranks_text
-from traceopt.rules import Evidence, Facts, Findings, Fix, Priced, Rule, counted, to_location
+from traceopt.rules import Evidence, Facts, Findings, Fix, Priced, Rule, counted, required, to_location
+from traceopt.rules.advice.flight_recorder import MAX_ROWS, waiting_in
 
 MAX_SIZES = 4  # tensors of a call in a sentence
-MAX_CALLS = 8  # of a circle, as evidence
 
 
 class CollectiveMismatch(Rule):
@@ -48,20 +46,18 @@ class CollectiveMismatch(Rule):
     needs_trace = False
 
     def check(self, facts: Facts) -> Findings:
-        recording = facts.companions.flight_recorder
-        if recording is None:
-            return
+        recording = required(facts.companions.flight_recorder)
         for mismatch in recording.mismatches:
             odd = [rank for side in mismatch.sides[1:] for rank in side.ranks]
             sites = [side.site for side in (*mismatch.sides[1:], mismatch.sides[0])]
-            found = self.finding(
+            yield self.finding(
                 why=_why(recording, mismatch),
                 fix=Fix(_fix(mismatch)),
                 saving=None,
                 evidence=[_evidence(side, mismatch) for side in mismatch.sides],
                 locations=[to_location(site) for site in sites if site is not None],
+                ranks=sorted(odd),
             )
-            yield replace(found, finding=replace(found.finding, ranks=sorted(odd)))
         for hang in recording.hangs:
             if not hang.culprits:
                 yield self._circle(recording, hang)
@@ -69,7 +65,7 @@ class CollectiveMismatch(Rule):
     def _circle(self, recording: FlightRecording, hang: Hang) -> Priced:
         ranks = sorted({rank for call in hang.calls for rank in call.awaited})
         calls = [f"{call.operation} of {recording.groups[call.group].label}" for call in hang.calls]
-        found = self.finding(
+        return self.finding(
             why=(
                 f"{ranks_text(ranks).capitalize()} wait for each other in {counted(len(calls), 'call')}: "
                 f"{', '.join(dict.fromkeys(calls))}. Each call lacks a rank that waits in another one."
@@ -77,21 +73,16 @@ class CollectiveMismatch(Rule):
             fix=Fix("Call the collectives of these groups in the same order on all ranks."),
             saving=None,
             evidence=[
-                Evidence(
-                    f"Waiting in {call.operation} number {call.sequence:,} of {recording.groups[call.group].label}",
-                    detail=f"{ranks_text(call.waiting)}, for {ranks_text(call.awaited)}",
-                    location=to_location(call.site) if call.site is not None else None,
-                )
-                for call in hang.calls[:MAX_CALLS]
+                waiting_in(recording, call, f"{ranks_text(call.waiting)}, for {ranks_text(call.awaited)}")
+                for call in hang.calls[:MAX_ROWS]
             ],
-            locations=[to_location(call.site) for call in hang.calls[:MAX_CALLS] if call.site is not None],
+            locations=[to_location(call.site) for call in hang.calls[:MAX_ROWS] if call.site is not None],
+            ranks=ranks,
         )
-        return replace(found, finding=replace(found.finding, ranks=ranks))
 
     def passed(self, facts: Facts) -> str:
-        recording = facts.companions.flight_recorder
-        count = 0 if recording is None else len(recording.calls)
-        return f"All ranks make the same calls, as far as the {counted(count, 'recorded call')} show."
+        calls = required(facts.companions.flight_recorder).calls
+        return f"All ranks make the same calls, as far as the {counted(len(calls), 'recorded call')} show."
 
 
 def _why(recording: FlightRecording, mismatch: Mismatch) -> str:
@@ -119,7 +110,7 @@ def _evidence(side: Side, mismatch: Mismatch) -> Evidence:
     return Evidence(
         f"{side.operation.name} number {mismatch.sequence:,}: {_tensors(side)}",
         detail=ranks_text(side.ranks),
-        location=to_location(side.site) if side.site is not None else None,
+        location=to_location(side.site),
     )
 
 

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from msgspec.structs import replace
-
 from traceopt.analyzer.companions.flight_recorder.late_ranks import LateRank as Late
 from traceopt.analyzer.companions.flight_recorder.recording import FlightRecording
-from traceopt.rules import Evidence, Facts, Findings, Fix, Rule, counted, ms, percent, threshold, to_location
+from traceopt.rules import Evidence, Facts, Findings, Fix, Rule, counted, ms, percent, required, threshold, to_location
 
 _SECOND_NS = 1e9
 
@@ -46,22 +44,20 @@ class LateRank(Rule):
     min_times: float = threshold(0.5, "smallest share of the collectives that the rank joins last, by durations")
 
     def check(self, facts: Facts) -> Findings:
-        recording = facts.companions.flight_recorder
-        if recording is None:
-            return
+        recording = required(facts.companions.flight_recorder)
         for late in recording.late:
             if not self._counts(late):
                 continue
             sites = [site for site in (late.after, late.site) if site is not None]
-            found = self.finding(
+            yield self.finding(
                 why=_why(recording, late),
                 fix=Fix(_fix(late)),
                 saving=None,
                 evidence=_evidence(recording, late),
                 locations=[to_location(site) for site in sites],
                 confidence="high" if late.measured else "medium",
+                ranks=[late.rank],
             )
-            yield replace(found, finding=replace(found.finding, ranks=[late.rank]))
 
     def _counts(self, late: Late) -> bool:
         if not late.measured:
@@ -70,8 +66,7 @@ class LateRank(Rule):
         return often and late.waited_ns >= self.min_share * late.recorded_ns
 
     def passed(self, facts: Facts) -> str:
-        recording = facts.companions.flight_recorder
-        if recording is not None and any(late.measured for late in recording.late):
+        if any(late.measured for late in required(facts.companions.flight_recorder).late):
             return "No rank holds up the others, according to the durations of the collectives."
         return "No rank joins a collective many seconds late. Shorter delays need TORCH_NCCL_ENABLE_TIMING=1."
 
@@ -100,7 +95,7 @@ def _evidence(recording: FlightRecording, late: Late) -> list[Evidence]:
         Evidence(
             f"Latest call: {late.operation} of {recording.groups[late.group].label}",
             detail=f"{counted(late.collectives, 'late call')} in all",
-            location=to_location(late.site) if late.site is not None else None,
+            location=to_location(late.site),
         )
     ]
     if late.after is not None:

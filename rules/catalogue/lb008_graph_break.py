@@ -74,7 +74,7 @@ class GraphBreakInStep(Rule):
                 Evidence(
                     f"Graph break: {one.text.title}",
                     detail=_detail(one),
-                    location=to_location(one.site) if one.site is not None else None,
+                    location=to_location(one.site),
                 )
                 for one in breaks[:MOST_ROWS]
             ],

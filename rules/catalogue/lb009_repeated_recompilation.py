@@ -15,6 +15,7 @@ from traceopt.rules import (
     Rule,
     counted,
     places,
+    required,
     threshold,
     to_location,
 )
@@ -54,9 +55,7 @@ class RepeatedRecompilation(Rule):
     min_recompilations: int = threshold(3, "fewest recompilations of one function for one guard to report")
 
     def check(self, facts: Facts) -> Findings:
-        compilation = facts.compilation
-        if compilation is None:
-            return
+        compilation = required(facts.compilation)
         repeated = [one for one in compilation.recompilations if one.count >= self.min_recompilations]
         given_up = list(compilation.fallbacks)
         if not repeated and not given_up:
@@ -72,12 +71,10 @@ class RepeatedRecompilation(Rule):
         )
 
     def passed(self, facts: Facts) -> str:
-        again = sum(one.count for one in facts.compilation.recompilations) if facts.compilation is not None else 0
-        return (
-            f"torch.compile recompiled {counted(again, 'time')}, and gave up on no function."
-            if again
-            else ("torch.compile compiled each function once.")
-        )
+        again = sum(one.count for one in required(facts.compilation).recompilations)
+        if not again:
+            return "torch.compile compiled each function once."
+        return f"torch.compile recompiled {counted(again, 'time')}, and gave up on no function."
 
 
 def _again(one: Recompiled) -> str:
@@ -96,11 +93,10 @@ def _gave_up(one: Fallback) -> str:
 
 
 def _fallback_evidence(one: Fallback) -> Evidence:
-    site = one.guard.site if one.guard is not None and one.guard.site is not None else one.site
     return Evidence(
         f"Runs in eager mode: {one.function or 'a function'}()",
         detail=one.text.title,
-        location=to_location(site) if site is not None else None,
+        location=to_location(one.cause),
     )
 
 

@@ -14,6 +14,7 @@ from traceopt.rules import (
     Rule,
     counted,
     places,
+    required,
     threshold,
     to_location,
 )
@@ -62,9 +63,7 @@ class GraphSkipped(Rule):
     max_rerecordings: int = threshold(3, "most recordings of code that already had a graph")
 
     def check(self, facts: Facts) -> Findings:
-        compilation = facts.compilation
-        if compilation is None:
-            return
+        compilation = required(facts.compilation)
         again = compilation.graph_rerecordings or 0
         said = []
         if compilation.graph_skips:
@@ -82,7 +81,7 @@ class GraphSkipped(Rule):
             Evidence(
                 f"No CUDA graph: {one.reason}",
                 detail=counted(one.count, "compilation"),
-                location=to_location(one.site) if one.site is not None else None,
+                location=to_location(one.site),
             )
             for one in compilation.graph_skips[:MOST_ROWS]
         ]
@@ -95,7 +94,7 @@ class GraphSkipped(Rule):
         )
 
     def passed(self, facts: Facts) -> str:
-        recorded = facts.compilation.graph_recordings if facts.compilation is not None else None
+        recorded = required(facts.compilation).graph_recordings
         return (
             f"{counted(recorded, 'CUDA graph')} recorded, none skipped." if recorded else "No CUDA graph was skipped."
         )

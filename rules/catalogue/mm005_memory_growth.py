@@ -112,7 +112,7 @@ def _retained(facts: Facts) -> tuple[list[Evidence], list[Location]]:
             one.name,
             calls_per_step=rate(len(one.rows) / steps),
             detail=f"retains {size(one.total / steps)} per step",
-            location=to_location(site) if (site := facts.call_sites.most_frequent(one.rows)) else None,
+            location=to_location(facts.call_sites.most_frequent(one.rows)),
         )
         for one in facts.slices_by_name(at, blocks.bytes[alive])[:5]
     ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from traceopt.analyzer.companions.gpu_samples.samples import REASONS, Gpu
-from traceopt.rules import Evidence, Facts, Findings, Fix, Rule, counted, percent, threshold
+from traceopt.rules import Evidence, Facts, Findings, Fix, Rule, counted, percent, required, threshold
 
 _HEAT = 0x20 | 0x40
 
@@ -43,8 +43,7 @@ class CappedClocks(Rule):
     min_samples: int = threshold(10, "fewest samples of a busy GPU")
 
     def check(self, facts: Facts) -> Findings:
-        known = facts.companions.gpu_samples
-        for gpu in known.of_run if known is not None else []:
+        for gpu in required(facts.companions.gpu_samples).of_run:
             bits = [bit for bit in REASONS if gpu.share_limited(bit) >= self.min_share]
             clock = gpu.clock_share(sum(bits))
             if len(gpu.busy) < self.min_samples or clock is None or clock > self.max_clock:
@@ -65,8 +64,7 @@ class CappedClocks(Rule):
             )
 
     def passed(self, facts: Facts) -> str:
-        known = facts.companions.gpu_samples
-        count = len(known.of_run) if known is not None else 0
+        count = len(required(facts.companions.gpu_samples).of_run)
         return f"No lowered clocks in the samples of {counted(count, 'GPU')}."
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from traceopt.analyzer.companions.gpu_samples.samples import Gpu
-from traceopt.rules import Evidence, Facts, Findings, Fix, Rule, counted, percent, size, threshold
+from traceopt.rules import Evidence, Facts, Findings, Fix, Rule, counted, percent, required, size, threshold
 
 
 class SharedGpu(Rule):
@@ -40,14 +40,12 @@ class SharedGpu(Rule):
     min_samples: int = threshold(3, "fewest samples with another process")
 
     def applies(self, facts: Facts) -> str | None:
-        known = facts.companions.gpu_samples
-        if known is not None and not any(gpu.of_run for gpu in known.gpus):
+        if not any(gpu.of_run for gpu in required(facts.companions.gpu_samples).gpus):
             return "The samples do not say which processes belong to this run."
         return None
 
     def check(self, facts: Facts) -> Findings:
-        known = facts.companions.gpu_samples
-        for gpu in known.of_run if known is not None else []:
+        for gpu in required(facts.companions.gpu_samples).of_run:
             share = _share(gpu)
             if share < self.min_share or len(gpu.shared) < self.min_samples:
                 continue
@@ -68,8 +66,7 @@ class SharedGpu(Rule):
             )
 
     def passed(self, facts: Facts) -> str:
-        known = facts.companions.gpu_samples
-        count = len(known.of_run) if known is not None else 0
+        count = len(required(facts.companions.gpu_samples).of_run)
         return f"No other process lasted on {counted(count, 'GPU')} of this run."
 
 

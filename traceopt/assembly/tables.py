@@ -77,7 +77,7 @@ def kernels(facts: Facts) -> list[Kernel]:
 def _place(facts: Facts, row: int) -> Location | None:
     """The line of a kernel of a CUDA graph that Inductor generated, from its log; None for other work."""
     source = _source(facts, row)
-    return to_location(source.site) if source is not None and source.site is not None else None
+    return to_location(source.site) if source is not None else None
 
 
 def _source(facts: Facts, row: int) -> KernelSource | None:

@@ -92,5 +92,5 @@ def _stuck(recording: FlightRecording, call: StuckCall) -> StuckCallRow:
         missing=list(call.missing),
         without_dump=list(call.without_dump),
         timed_out=call.timed_out,
-        location=to_location(call.site) if call.site is not None else None,
+        location=to_location(call.site),
     )

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from traceopt.analyzer.facts import Facts
-from traceopt.analyzer.tables.compilation import PHASES, Compilation, Fallback
-from traceopt.analyzer.vocabulary.python_frames import CallSite
+from traceopt.analyzer.tables.compilation import PHASES, Compilation
 from traceopt.result.companions.torch_compile import (
     CompileAgain,
     CompileBreak,
@@ -13,7 +12,6 @@ from traceopt.result.companions.torch_compile import (
     CompilePhase,
     TorchCompile,
 )
-from traceopt.result.finding import Location
 from traceopt.result.quantities import counted
 from traceopt.result.rounding import rate
 from traceopt.rules.evidence import to_location
@@ -42,7 +40,7 @@ def torch_compile(facts: Facts) -> TorchCompile | None:
                 explanation=one.text.explanation,
                 hint=next(iter(one.text.hints), None),
                 page=one.text.page,
-                location=_location(one.site),
+                location=to_location(one.site),
                 count=one.count,
                 in_steps=None if in_steps is None else one in in_steps,
             )
@@ -54,17 +52,17 @@ def torch_compile(facts: Facts) -> TorchCompile | None:
                 guard=one.guards[0].guard,
                 other_values=[guard.guard for guard in one.guards[1 : MOST_VALUES + 1]],
                 kind=one.guards[0].kind,
-                location=_location(one.site),
+                location=to_location(one.site),
                 count=one.count,
                 us=_us(one.total_ns),
             )
             for one in known.recompilations[:MOST_ROWS]
         ],
         fallbacks=[
-            CompileFallback(one.function, one.text.title, _location(_place(one))) for one in known.fallbacks[:MOST_ROWS]
+            CompileFallback(one.function, one.text.title, to_location(one.cause)) for one in known.fallbacks[:MOST_ROWS]
         ],
         graph_skips=[
-            CompileGraphSkip(one.reason, _location(one.site), one.count) for one in known.graph_skips[:MOST_ROWS]
+            CompileGraphSkip(one.reason, to_location(one.site), one.count) for one in known.graph_skips[:MOST_ROWS]
         ],
         graph_recordings=known.graph_recordings,
         graph_rerecordings=known.graph_rerecordings,
@@ -91,14 +89,6 @@ def _compiled(known: Compilation) -> str:
     seconds = f" in {known.total_ns / 1e9:.3g} s" if known.total_ns is not None else ""
     recompiled = f", {again:,} of them again" if again else ""
     return f"torch.compile compiled {counted(known.count, 'frame')}{seconds}{recompiled}, without a graph break."
-
-
-def _place(one: Fallback) -> CallSite | None:
-    return one.guard.site if one.guard is not None and one.guard.site is not None else one.site
-
-
-def _location(site: CallSite | None) -> Location | None:
-    return to_location(site) if site is not None else None
 
 
 def _us(time_ns: int | None) -> float | None:

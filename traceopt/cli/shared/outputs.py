@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from copy import copy
 from functools import wraps
+from inspect import signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,21 +28,9 @@ def output_options(command: Command) -> Command:
     """Adds the options of `Outputs`, and passes it to the command as `outputs`."""
 
     @wraps(command)
-    def with_outputs(
-        *arguments: Any,
-        html: str | None,
-        no_html: bool,
-        static: bool,
-        json_path: str | None,
-        format_: str,
-        pull_request: PullRequest,
-        gating: Gating,
-        patch_path: str | None,
-        color: bool | None,
-        **others: Any,
-    ) -> None:
-        outputs = Outputs(html, no_html, static, json_path, format_, pull_request, gating, patch_path, color)
-        command(*arguments, outputs=outputs, **others)
+    def with_outputs(*arguments: Any, **values: Any) -> None:
+        outputs = Outputs(**{name: values.pop(name) for name in signature(Outputs).parameters})
+        command(*arguments, outputs=outputs, **values)
 
     add_options = options(
         report_options,
