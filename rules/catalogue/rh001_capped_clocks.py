@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from traceopt.analyzer.companions.gpu_samples.samples import REASONS, Gpu
+from traceopt.analyzer.companions.gpu_samples.samples import (
+    DRIVER_THERMAL,
+    HARDWARE_THERMAL,
+    POWER_LIMIT,
+    REASONS,
+    USER_CLOCKS,
+    Gpu,
+)
 from traceopt.rules import Evidence, Facts, Findings, Fix, Rule, counted, percent, required, threshold
-
-_HEAT = 0x20 | 0x40
 
 
 class CappedClocks(Rule):
@@ -73,11 +78,11 @@ def _hottest(gpu: Gpu) -> list[Evidence]:
     return [Evidence("Highest temperature", detail=f"{max(known)} °C")] if known else []
 
 
-def _fix(bit: int) -> str:
-    if bit & _HEAT:
+def _fix(reason: int) -> str:
+    if reason in (DRIVER_THERMAL, HARDWARE_THERMAL):
         return "Check the cooling of this GPU: fans, air flow, neighbors."
-    if bit == 0x02:
+    if reason == USER_CLOCKS:
         return "Reset the clocks with nvidia-smi --reset-gpu-clocks and --reset-applications-clocks."
-    if bit == 0x04:
+    if reason == POWER_LIMIT:
         return "Compare the power limits of the GPUs (nvidia-smi -q -d POWER)."
     return "Check the power supply and the cooling of the server (nvidia-smi -q -d PERFORMANCE)."

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from traceopt.analyzer.run_log.step_drift import Change, Growth, Period
 from traceopt.rules import Confidence, Evidence, Facts, Findings, Fix, Rule, ms, percent, threshold, us
@@ -87,21 +87,31 @@ def _why(lasting: Change | Growth) -> str:
 
 
 def _part(lasting: Change | Growth) -> str:
-    longer = lasting.after_ns - lasting.before_ns
-    if lasting.data_ns >= longer / 2:
-        return f"The wait for data grows by {ms(lasting.data_ns)}."
-    if lasting.gc_ns >= longer / 2:
-        return f"Garbage collection grows by {ms(lasting.gc_ns)}."
-    return "Neither the wait for data nor garbage collection explains it."
+    match _main_part(lasting):
+        case "data":
+            return f"The wait for data grows by {ms(lasting.data_ns)}."
+        case "gc":
+            return f"Garbage collection grows by {ms(lasting.gc_ns)}."
+        case None:
+            return "Neither the wait for data nor garbage collection explains it."
 
 
 def _fix(lasting: Change | Growth) -> str:
-    longer = lasting.after_ns - lasting.before_ns
-    if lasting.data_ns >= longer / 2:
-        return "Look at what the data loader reads from then on, and at the storage."
-    if lasting.gc_ns >= longer / 2:
-        return "Find what keeps more and more Python objects alive, or call gc.freeze() after start-up."
-    return "Record one trace from the start and one from the end of the run (--wait), and compare them."
+    match _main_part(lasting):
+        case "data":
+            return "Look at what the data loader reads from then on, and at the storage."
+        case "gc":
+            return "Find what keeps more and more Python objects alive, or call gc.freeze() after start-up."
+        case None:
+            return "Record one trace from the start and one from the end of the run (--wait), and compare them."
+
+
+def _main_part(lasting: Change | Growth) -> Literal["data", "gc"] | None:
+    """What makes up at least half of the difference; None if it is neither."""
+    half_ns = (lasting.after_ns - lasting.before_ns) / 2
+    if lasting.data_ns >= half_ns:
+        return "data"
+    return "gc" if lasting.gc_ns >= half_ns else None
 
 
 def _why_periodic(period: Period) -> str:

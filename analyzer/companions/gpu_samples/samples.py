@@ -20,12 +20,14 @@ MOST_MHZ = 100_000
 BUSY_PERCENT = 50  # of the time since the last sample; NVML reports it as the GPU's use
 
 # Bits of NVML's clocks event reasons (nvml.h, nvmlClocksEventReason*) that lower the clocks of a busy GPU.
+USER_CLOCKS, POWER_LIMIT = 0x02, 0x04
+DRIVER_THERMAL, HARDWARE_THERMAL = 0x20, 0x40
 REASONS = {
-    0x02: "clocks set by the user",
-    0x04: "power limit",
+    USER_CLOCKS: "clocks set by the user",
+    POWER_LIMIT: "power limit",
     0x08: "hardware slowdown",
-    0x20: "temperature (driver)",
-    0x40: "temperature (hardware)",
+    DRIVER_THERMAL: "temperature (driver)",
+    HARDWARE_THERMAL: "temperature (hardware)",
     0x80: "power brake",
 }
 
