@@ -9,14 +9,20 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from argument_cases import ARGUMENTS, FRAMEWORKS
+from attention_cases import ATTENTION
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from patch_cases import ATTENTION, AUTOCAST, CASES, WORKERS_4, Case
+from loader_cases import LOADERS, WORKERS_4
+from loop_cases import LOOPS
+from patch_case import Case
+from precision_cases import AUTOCAST, PRECISION
 
 from traceopt.result.finding import Finding, Fix, Location
 from traceopt.rules.patches.patch import RECIPES, combined_patch, with_patches
 from traceopt.rules.patches.unified import apply_diff, unified_diff
 
+CASES = [*FRAMEWORKS, *LOADERS, *ARGUMENTS, *PRECISION, *ATTENTION, *LOOPS]
 _MARK = re.compile(r"  #@(\w*)")
 
 

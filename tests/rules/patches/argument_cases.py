@@ -1,0 +1,202 @@
+"""What patches change in the arguments of optimizers, of DistributedDataParallel and of training frameworks."""
+
+from __future__ import annotations
+
+from patch_case import case
+
+FRAMEWORKS = [
+    case(
+        "the Trainer's arguments",
+        "DL001",
+        """
+        from transformers import TrainingArguments
+        arguments = TrainingArguments(  #@
+            output_dir="out",
+            dataloader_num_workers=0,
+        )
+        """,
+        """
+        -    dataloader_num_workers=0,
+        +    dataloader_num_workers=4,
+        +    dataloader_persistent_workers=True,
+        """,
+        "TrainingArguments(..., dataloader_num_workers=4, dataloader_persistent_workers=True)",
+    ),
+    case(
+        "under another name",
+        "TC001",
+        """
+        import accelerate
+        from accelerate import Accelerator as Prepared
+        this = Prepared()  #@
+        """,
+        """
+        -this = Prepared()
+        +this = Prepared(mixed_precision="bf16")
+        """,
+        'Accelerator(..., mixed_precision="bf16")',
+    ),
+    case(
+        "a value from the command line",
+        "TC001",
+        "trainer = Trainer(precision=arguments.precision)  #@\n",
+        "",
+        'Trainer(..., precision="bf16-mixed")',
+    ),
+    case("arguments parsed elsewhere", "TC001", "arguments = parse()  #@\n", "", "TrainingArguments(..., bf16=True)"),
+]
+
+ARGUMENTS = [
+    case(
+        "each optimizer of a GAN",
+        "OP001",
+        """
+        from torch import optim
+        def main():  #@main
+            for_g = optim.Adam(g.parameters(), lr=1e-4)
+            for_d = optim.Adam(d.parameters(), lr=1e-4)
+            for batch in loader:
+                for_d.step()
+                for_g.step()
+        """,
+        """
+        -    for_g = optim.Adam(g.parameters(), lr=1e-4)
+        -    for_d = optim.Adam(d.parameters(), lr=1e-4)
+        +    for_g = optim.Adam(g.parameters(), lr=1e-4, fused=True)
+        +    for_d = optim.Adam(d.parameters(), lr=1e-4, fused=True)
+        """,
+    ),
+    case(
+        "an optimizer at the line that constructs it",
+        "OP001",
+        """
+        import torch
+        class Module(LightningModule):
+            def configure_optimizers(self):
+                other = torch.optim.Adam(self.other.parameters())
+                return torch.optim.Adam(self.parameters())  #@
+        """,
+        """
+        -        return torch.optim.Adam(self.parameters())
+        +        return torch.optim.Adam(self.parameters(), fused=True)
+        """,
+    ),
+    case(
+        "foreach=False becomes fused=True",
+        "OP001",
+        """
+        import torch
+        optimizer = torch.optim.AdamW(
+            model.parameters(), lr=1e-3, foreach=False  # old
+        )
+        for batch in loader:
+            optimizer.step()  #@
+        """,
+        """
+        -    model.parameters(), lr=1e-3, foreach=False  # old
+        +    model.parameters(), lr=1e-3, fused=True  # old
+        """,
+    ),
+    case(
+        "the optimizer that a scaler steps",
+        "OP001",
+        """
+        from torch.optim import SGD as Descent
+        def train(optimizer, scaler):
+            scaler.step(optimizer)  #@
+        train(Descent([p for p in model.parameters() if p.requires_grad]), GradScaler())
+        """,
+        """
+        -train(Descent([p for p in model.parameters() if p.requires_grad]), GradScaler())
+        +train(Descent([p for p in model.parameters() if p.requires_grad], fused=True), GradScaler())
+        """,
+    ),
+    case(
+        "an optimizer without a fused form",
+        "OP001",
+        "from torch import optim\nopt = optim.RMSprop(params)\nopt.step()  #@\n",
+        """
+        -opt = optim.RMSprop(params)
+        +opt = optim.RMSprop(params, foreach=True)
+        """,
+    ),
+    case(
+        "foreach becomes fused",
+        "OP002",
+        "from torch import optim\nopt = optim.Adam(params, foreach=True, fused=None)\nopt.step()  #@\n",
+    ),
+    case(
+        "foreach alone becomes fused",
+        "OP002",
+        "from torch import optim\nopt = optim.Adam(params, foreach=True)\nopt.step()  #@\n",
+        """
+        -opt = optim.Adam(params, foreach=True)
+        +opt = optim.Adam(params, fused=True)
+        """,
+    ),
+    case(
+        "foreach has nothing to become",
+        "OP002",
+        "from torch import optim\nopt = optim.Rprop(params, foreach=True)\nopt.step()  #@\n",
+    ),
+    case("fused already", "OP001", "from torch import optim\nopt = optim.Adam(p, fused=True)\nopt.step()  #@\n"),
+    case("an optimizer of one's own", "OP001", "from lib import Adam\nopt = Adam(p)\nopt.step()  #@\n"),
+    case(
+        "a generator alone needs parentheses",
+        "OP001",
+        "from torch import optim\nopt = optim.SGD(p for p in params)\nopt.step()  #@\n",
+    ),
+    case(
+        "two optimizers of one name",
+        "OP001",
+        "from torch import optim\nfor opt in [optim.Adam(a), optim.Adam(b)]:\n    opt.step()  #@\n",
+    ),
+    case(
+        "set_to_none=False",
+        "OP003",
+        "optimizer.zero_grad(set_to_none=False)  #@\n",
+        """
+        -optimizer.zero_grad(set_to_none=False)
+        +optimizer.zero_grad(set_to_none=True)
+        """,
+    ),
+    case(
+        "by position, with a comment inside",
+        "OP003",
+        "model.zero_grad(  #@\n    False  # to add to\n)\n",
+        """
+        -    False  # to add to
+        +    True  # to add to
+        """,
+    ),
+    case(
+        "an older default",
+        "OP003",
+        "optimizer.zero_grad()  #@\n",
+        """
+        -optimizer.zero_grad()
+        +optimizer.zero_grad(set_to_none=True)
+        """,
+    ),
+    case("None already", "OP003", "optimizer.zero_grad(set_to_none=True)  #@\n"),
+    case(
+        "buffers of DDP",
+        "CM007",
+        """
+        from torch.nn.parallel import DistributedDataParallel as DDP
+        model = DDP(Net().to(rank), device_ids=[rank])
+        for batch in loader:
+            loss = model(batch)  #@
+        """,
+        """
+        -model = DDP(Net().to(rank), device_ids=[rank])
+        +model = DDP(Net().to(rank), device_ids=[rank], broadcast_buffers=False)
+        """,
+    ),
+    case(
+        "buffers of DDP, switched off",
+        "CM007",
+        "from torch.nn.parallel import DistributedDataParallel\n"
+        "model = DistributedDataParallel(net, broadcast_buffers=False)\nmodel(batch)  #@\n",
+    ),
+]

@@ -1,0 +1,497 @@
+"""What patches change in the construction of data loaders."""
+
+from __future__ import annotations
+
+from patch_case import case
+
+HEAD = "import torch\nfrom torch.utils.data import DataLoader\n\n"
+WORKERS_4 = "DataLoader(..., num_workers=4, persistent_workers=True)"
+
+LOADERS = [
+    case(
+        "a new loader in each epoch",
+        "DL006",
+        """
+        from torch.utils.data import DataLoader
+        for epoch in range(9):
+            loader = DataLoader(data, num_workers=2)  #@
+            for batch in loader:
+                step(batch)
+        """,
+    ),
+    case(
+        "a loader at the line that constructs it",
+        "DL001",
+        """
+        from torch.utils.data import DataLoader
+        class Data(LightningDataModule):
+            def train_dataloader(self):
+                return DataLoader(self.train, batch_size=8)  #@
+            def val_dataloader(self):
+                return DataLoader(self.val, batch_size=8)
+        """,
+        """
+        -        return DataLoader(self.train, batch_size=8)
+        +        return DataLoader(self.train, batch_size=8, num_workers=4, persistent_workers=True)
+        """,
+        WORKERS_4,
+    ),
+    case(
+        "a call on one line",
+        "DL001",
+        """
+        from torch.utils.data import DataLoader
+        loader = DataLoader(data, batch_size=8)
+        for batch in loader:  #@
+            step(batch)
+        """,
+        """
+        -loader = DataLoader(data, batch_size=8)
+        +loader = DataLoader(data, batch_size=8, num_workers=4, persistent_workers=True)
+        """,
+        WORKERS_4,
+    ),
+    case(
+        "zero workers are replaced, and what is right stays",
+        "DL001",
+        """
+        import torch.utils.data as tud
+        loader = tud.DataLoader(data, 8, num_workers=0, persistent_workers=False, prefetch_factor=None)
+        for step, batch in enumerate(loader):  #@
+            train(batch)
+        """,
+        """
+        -loader = tud.DataLoader(data, 8, num_workers=0, persistent_workers=False, prefetch_factor=None)
+        +loader = tud.DataLoader(data, 8, num_workers=4, persistent_workers=True, prefetch_factor=4, pin_memory=True)
+        """,
+        "DataLoader(..., num_workers=4, persistent_workers=True, prefetch_factor=4, pin_memory=True)",
+    ),
+    case(
+        "one argument a line, with a comma behind the last and comments",
+        "DL001",
+        """
+        from torch.utils.data import DataLoader
+        loader = DataLoader(  # of the training set
+            data,
+            batch_size=8,  # fits, just so
+            # more to come
+        )
+        for batch in loader:  #@
+            train(batch)
+        """,
+        """
+        +    num_workers=4,
+        +    persistent_workers=True,
+        """,
+        WORKERS_4,
+    ),
+    case(
+        "one argument a line, without that comma, with a comment",
+        "DL001",
+        """
+        from torch.utils.data import DataLoader
+        loader = DataLoader(
+            data,
+            collate_fn=Collate(
+                pad=(0, 1),
+            )  # a nested call
+        )
+        for batch in loader:  #@
+            train(batch)
+        """,
+        """
+        -    )  # a nested call
+        +    ),  # a nested call
+        +    num_workers=4,
+        +    persistent_workers=True,
+        """,
+        WORKERS_4,
+    ),
+    case(
+        "arguments that hang below the parenthesis",
+        "DL001",
+        """
+        from torch.utils.data import DataLoader
+        loader = DataLoader(data,
+                            batch_size=8, shuffle=True)
+        for batch in loader:  #@
+            train(batch)
+        """,
+        """
+        -                    batch_size=8, shuffle=True)
+        +                    batch_size=8, shuffle=True, num_workers=4, persistent_workers=True)
+        """,
+        WORKERS_4,
+    ),
+    case(
+        "a comma before the parenthesis on the same line",
+        "DL001",
+        """
+        from torch.utils.data import DataLoader
+        loader = DataLoader(data, batch_size=8,)
+        for batch in loader:  #@
+            train(batch)
+        """,
+        """
+        -loader = DataLoader(data, batch_size=8,)
+        +loader = DataLoader(data, batch_size=8, num_workers=4, persistent_workers=True,)
+        """,
+        WORKERS_4,
+    ),
+    case(
+        "tabs",
+        "DL001",
+        "from torch.utils.data import DataLoader\ndef main():\n\tloader = DataLoader(\n\t\tdata,\n\t)\n"
+        "\tfor batch in loader:  #@\n\t\ttrain(batch)\n",
+        """
+        +\t\tnum_workers=4,
+        +\t\tpersistent_workers=True,
+        """,
+        WORKERS_4,
+    ),
+    case(
+        "letters of several bytes before the call on its line",
+        "DL001",
+        """
+        from torch.utils.data import DataLoader
+        größe = "ÄÖÜ 数据"; lader = DataLoader("數據", größe)  # Lädt
+        for bündel in lader:  #@
+            train(bündel)
+        """,
+        """
+        -größe = "ÄÖÜ 数据"; lader = DataLoader("數據", größe)  # Lädt
+        +größe = "ÄÖÜ 数据"; lader = DataLoader("數據", größe, num_workers=4, persistent_workers=True)  # Lädt
+        """,
+        WORKERS_4,
+    ),
+    case(
+        "CRLF",
+        "DL001",
+        "from torch.utils.data import DataLoader\r\nloader = DataLoader(\r\n    data,\r\n)\r\n"
+        "for batch in loader:  #@\r\n    train(batch)\r\n",
+        "+    num_workers=4,\r\n+    persistent_workers=True,\r\n",
+        WORKERS_4,
+    ),
+    case(
+        "no newline at the end of the file",
+        "DL001",
+        "from torch.utils.data import DataLoader\nfor batch in DataLoader(data): train(batch)  #@",
+        """
+        -for batch in DataLoader(data): train(batch)
+        +for batch in DataLoader(data, num_workers=4, persistent_workers=True): train(batch)
+        """,
+        WORKERS_4,
+    ),
+    case(
+        "the branch without workers, for both make the loader",
+        "DL001",
+        """
+        from torch.utils.data import DataLoader
+        def main(fast):
+            if fast:
+                loader = DataLoader(data, num_workers=8)
+            else:
+                loader = DataLoader(data, num_workers=0)
+            for batch in loader:  #@
+                train(batch)
+        """,
+        """
+        -        loader = DataLoader(data, num_workers=0)
+        +        loader = DataLoader(data, num_workers=4, persistent_workers=True)
+        """,
+        WORKERS_4,
+    ),
+    case(
+        "the loader that is passed to the function with the loop",
+        "DL001",
+        """
+        from torch.utils.data import DataLoader
+        from tqdm import tqdm
+
+        def epoch(model, loader):
+            for batch in tqdm(loader, desc="train"):  #@
+                model(batch)
+
+        def main():
+            train_loader, test_loader = DataLoader(data), DataLoader(test)
+            epoch(model, train_loader)
+            evaluate(model, test_loader)
+        """,
+        """
+        -    train_loader, test_loader = DataLoader(data), DataLoader(test)
+        +    train_loader, test_loader = DataLoader(data, num_workers=4, persistent_workers=True), DataLoader(test)
+        """,
+        WORKERS_4,
+    ),
+    case(
+        "a progress bar round the loader",
+        "DL001",
+        """
+        import tqdm
+        from torch.utils.data import DataLoader as Loader
+        with tqdm.tqdm(Loader(data), unit="batch") as bar:
+            for batch in bar:  #@
+                train(batch)
+        """,
+        """
+        -with tqdm.tqdm(Loader(data), unit="batch") as bar:
+        +with tqdm.tqdm(Loader(data, num_workers=4, persistent_workers=True), unit="batch") as bar:
+        """,
+        WORKERS_4,
+    ),
+    case(
+        "the loader that a function of the file returns, in an attribute",
+        "DL001",
+        """
+        from torch.utils.data import DataLoader
+        class Trainer:
+            def loaders(self):
+                test = DataLoader(testing)
+                return DataLoader(training), test
+            def __init__(self):
+                self.loader, self.test = self.loaders()
+            @torch.compile
+            @other
+            def fit(self):
+                batches = iter(self.loader)
+                for step in range(100):
+                    batch = next(batches)  #@
+        """,
+        """
+        -        return DataLoader(training), test
+        +        return DataLoader(training, num_workers=4, persistent_workers=True), test
+        """,
+        WORKERS_4,
+    ),
+    case(
+        "a trace that knows the function only, with a decorator",
+        "DL001",
+        """
+        from torch.utils.data import DataLoader
+        @click.command()  #@main
+        def main():
+            loader = DataLoader(data)
+            for batch in loader:
+                train(batch)
+        """,
+        """
+        -    loader = DataLoader(data)
+        +    loader = DataLoader(data, num_workers=4, persistent_workers=True)
+        """,
+        WORKERS_4,
+    ),
+    case(
+        "more workers than there are",
+        "DL001",
+        """
+        from torch.utils.data import DataLoader
+        for batch in DataLoader(data, 8, True, None, None, num_workers=2):  #@
+            train(batch)
+        """,
+        """
+        -for batch in DataLoader(data, 8, True, None, None, num_workers=2):
+        +for batch in DataLoader(data, 8, True, None, None, num_workers=4, persistent_workers=True):
+        """,
+        WORKERS_4,
+    ),
+    case(
+        "workers enough, but more batches to wait ready",
+        "DL001",
+        """
+        from torch.utils.data import DataLoader
+        def train(loader, test):
+            for batch in loader:  #@
+                step(batch)
+        train(DataLoader(data, num_workers=options.workers, prefetch_factor=2), DataLoader(test))
+        """,
+        """
+        -train(DataLoader(data, num_workers=options.workers, prefetch_factor=2), DataLoader(test))
+        +train(DataLoader(data, num_workers=options.workers, prefetch_factor=4, pin_memory=True), DataLoader(test))
+        """,
+        "DataLoader(..., prefetch_factor=4, pin_memory=True)",
+    ),
+    case(
+        "pinned memory that only the run knows",
+        "DL001",
+        HEAD + "for batch in DataLoader(data, pin_memory=options.pin):  #@\n    train(batch)\n",
+        example="DataLoader(..., num_workers=4, pin_memory=True)",
+    ),
+    case(
+        "batches do not wait where there are no workers",
+        "DL001",
+        HEAD + "for batch in DataLoader(data):  #@\n    train(batch)\n",
+        example="DataLoader(..., prefetch_factor=4)",
+    ),
+    case(
+        "more workers than advised",
+        "DL001",
+        HEAD + "for batch in DataLoader(data, num_workers=6):  #@\n    train(batch)\n",
+        example=WORKERS_4,
+    ),
+    case(
+        "no number is advised",
+        "DL001",
+        HEAD + "for batch in DataLoader(data):  #@\n    train(batch)\n",
+        example="DataLoader(..., num_workers=2 * current)",
+    ),
+    case(
+        "no number is advised, only what goes with it",
+        "DL001",
+        HEAD + "for batch in DataLoader(data, num_workers=2):  #@\n    train(batch)\n",
+        example="DataLoader(..., num_workers=2 * current, prefetch_factor=4)",
+    ),
+    case(
+        "workers that only the run knows",
+        "DL001",
+        HEAD + "for batch in DataLoader(data, num_workers=options.workers):  #@\n    train(batch)\n",
+        example=WORKERS_4,
+    ),
+    case(
+        "a loader from outside, and the only one here",
+        "DL001",
+        """
+        from torch.utils.data import DataLoader
+        class Trainer:
+            def loader(self, data):
+                return self.prepare(DataLoader(data))
+            def fit(self):
+                for batch in self.batches:  #@
+                    train(batch)
+        """,
+        """
+        -        return self.prepare(DataLoader(data))
+        +        return self.prepare(DataLoader(data, num_workers=4, persistent_workers=True))
+        """,
+        WORKERS_4,
+    ),
+    case(
+        "a loader of another file beside one of this file",
+        "DL001",
+        HEAD + "from data import loader\ntest = DataLoader(data)\nfor batch in loader:  #@\n    train(batch)\n",
+        example=WORKERS_4,
+    ),
+    case(
+        "arguments that the source does not show",
+        "DL001",
+        HEAD + "for batch in DataLoader(data, **options):  #@\n    train(batch)\n",
+        example=WORKERS_4,
+    ),
+    case(
+        "two loaders in turns",
+        "DL001",
+        HEAD + "a, b = DataLoader(x), DataLoader(y)\nfor batch in zip(a, b):  #@\n    train(batch)\n",
+        example=WORKERS_4,
+    ),
+    case(
+        "a class of the same name",
+        "DL001",
+        "class DataLoader(Base):\n    pass\nfor batch in DataLoader(data):  #@\n    train(batch)\n",
+        example=WORKERS_4,
+    ),
+    case(
+        "data that each worker would read as a whole",
+        "DL001",
+        "from torch.utils.data import DataLoader, IterableDataset\n"
+        "class Lines(IterableDataset):\n    pass\nfor batch in DataLoader(Lines()):  #@\n    train(batch)\n",
+        example=WORKERS_4,
+    ),
+    case(
+        "the line is no loop any more",
+        "DL001",
+        HEAD + "loader = DataLoader(data)\nprint(loader)  #@\nfor batch in loader:\n    train(batch)\n",
+        example=WORKERS_4,
+    ),
+    case(
+        "workers that are started again",
+        "DL006",
+        HEAD + "for batch in DataLoader(data, num_workers=2):  #@\n    train(batch)\n",
+        """
+        -for batch in DataLoader(data, num_workers=2):
+        +for batch in DataLoader(data, num_workers=2, persistent_workers=True):
+        """,
+    ),
+    case(
+        "perhaps no workers, and then the argument is an error",
+        "DL006",
+        HEAD + "for batch in DataLoader(data, num_workers=options.workers):  #@\n    train(batch)\n",
+        """
+        -for batch in DataLoader(data, num_workers=options.workers):
+        +for batch in DataLoader(data, num_workers=options.workers, persistent_workers=options.workers > 0):
+        """,
+    ),
+    case("no workers", "DL006", HEAD + "for batch in DataLoader(data):  #@\n    train(batch)\n"),
+    case(
+        "both copies and the loader",
+        "DL003",
+        """
+        from torch.utils.data import DataLoader
+        loader = DataLoader(data, pin_memory=False)
+        for images, labels in loader:
+            images, labels = images.to(device), labels.cuda(non_blocking=False)  #@
+        """,
+        """
+        -loader = DataLoader(data, pin_memory=False)
+        +loader = DataLoader(data, pin_memory=True)
+        -    images, labels = images.to(device), labels.cuda(non_blocking=False)
+        +    images, labels = images.to(device, non_blocking=True), labels.cuda(non_blocking=True)
+        """,
+    ),
+    case(
+        "a batch of names, and copies that do not block already",
+        "DL003",
+        """
+        from torch.utils.data import DataLoader
+        for batch in DataLoader(data):
+            batch = {k: v.to(device, non_blocking=True) for k, v in batch.items()}  #@
+        """,
+        """
+        -for batch in DataLoader(data):
+        +for batch in DataLoader(data, pin_memory=True):
+        """,
+    ),
+    case(
+        "a copy in a function of its own",
+        "DL003",
+        """
+        from torch.utils.data import DataLoader
+        def move(batch):
+            return [tensor.cuda() for tensor in batch]  #@
+        def train(loader, other):
+            for number, batch in enumerate(loader):
+                batch = move(batch)
+        train(DataLoader(data), DataLoader(test))
+        """,
+        """
+        -    return [tensor.cuda() for tensor in batch]
+        +    return [tensor.cuda(non_blocking=True) for tensor in batch]
+        -train(DataLoader(data), DataLoader(test))
+        +train(DataLoader(data, pin_memory=True), DataLoader(test))
+        """,
+    ),
+    case(
+        "pinned by choice of the run: then not the copy alone",
+        "DL003",
+        """
+        from torch.utils.data import DataLoader
+        for batch in DataLoader(data, pin_memory=cuda):
+            batch = batch.to(device)  #@
+        """,
+    ),
+    case(
+        "blocking by choice of the run",
+        "DL003",
+        """
+        from torch.utils.data import DataLoader
+        for batch in DataLoader(data):
+            batch = batch.to(device, non_blocking=fast)  #@
+        """,
+    ),
+    case(
+        "no loader: data of its own",
+        "DL003",
+        """
+        for step in range(10):
+            batch = data[step].to(device)  #@
+        """,
+    ),
+]

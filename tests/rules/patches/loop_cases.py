@@ -1,0 +1,180 @@
+"""What patches change in the statements of the training loop."""
+
+from __future__ import annotations
+
+from patch_case import case
+
+LOOPS = [
+    case(
+        "a print with .item()",
+        "HS001",
+        """
+        for step, batch in enumerate(loader):
+            optimizer.step()
+            print(f"step {step} loss {loss.item():.3f}")  #@
+        """,
+        """
+        -    print(f"step {step} loss {loss.item():.3f}")
+        +    if step % 50 == 0:
+        +        print(f"step {step} loss {loss.item():.3f}")
+        """,
+    ),
+    case(
+        "a value that is read for the log below",
+        "HS001",
+        """
+        from tqdm import tqdm
+        def train():
+            for i, batch in tqdm(enumerate(loader, 1), total=9):
+                trainer.step(batch)
+                value = loss.detach().item()  #@
+                # to the board
+                writer.add_scalar(
+                    "loss", value, i,
+                )
+                logger.info("loss %.3f", value)
+        """,
+        """
+        -        value = loss.detach().item()
+        -        # to the board
+        -        writer.add_scalar(
+        -            "loss", value, i,
+        -        )
+        -        logger.info("loss %.3f", value)
+        +        if i % 50 == 0:
+        +            value = loss.detach().item()
+        +            # to the board
+        +            writer.add_scalar(
+        +                "loss", value, i,
+        +            )
+        +            logger.info("loss %.3f", value)
+        """,
+    ),
+    case(
+        "a step in a function of the file, on rank 0",
+        "LG001",
+        """
+        def train_step(batch):
+            loss.backward()
+            optimizer.step()
+        for step in range(100):
+            train_step(next(batches))
+            if rank == 0:
+                print(step)  #@
+        """,
+        """
+        -        print(step)
+        +        if step % 50 == 0:
+        +            print(step)
+        """,
+    ),
+    case(
+        "a progress bar",
+        "LG002",
+        "for i, x in enumerate(bar):\n  opt.step()\n  bar.set_postfix(loss=loss.item(), lr=s.get_last_lr()[0])  #@\n",
+        """
+        -  bar.set_postfix(loss=loss.item(), lr=s.get_last_lr()[0])
+        +  if i % 50 == 0:
+        +    bar.set_postfix(loss=loss.item(), lr=s.get_last_lr()[0])
+        """,
+    ),
+    case("a sum that goes on", "HS001", "for i, x in enumerate(y):\n    o.step()\n    total += loss.item()  #@\n"),
+    case(
+        "a value that is used afterwards",
+        "HS001",
+        "for i, x in enumerate(y):\n    o.step()\n    v = loss.item()  #@\n    print(v)\n    best = min(best, v)\n",
+    ),
+    case(
+        "a value that is used after the loop",
+        "HS001",
+        "for i, x in enumerate(y):\n    o.step()\n    v = loss.item()  #@\n    print(v)\nprint(v)\n",
+    ),
+    case(
+        "a value read between two calls, of which one logs",
+        "HS001",
+        "for i, x in enumerate(y):\n    o.step()  #@\n    print(float(loss))\n    scheduler.step()  #@\n",
+        """
+        -    print(float(loss))
+        +    if i % 50 == 0:
+        +        print(float(loss))
+        """,
+    ),
+    case(
+        "two that log between the same calls",
+        "LG002",
+        "for i, x in enumerate(y):\n    o.step()  #@\n    print(a)\n    print(b)\n    scheduler.step()  #@\n",
+    ),
+    case("no index", "HS001", "for x in y:\n    o.step()\n    print(loss.item())  #@\n"),
+    case("the index is the pair", "HS001", "for x in enumerate(y):\n    o.step()\n    print(loss.item())  #@\n"),
+    case("no training loop", "HS001", "for i, x in enumerate(model.blocks):\n    print(x.item())  #@\n"),
+    case(
+        "an interval already",
+        "HS001",
+        "for i, x in enumerate(y):\n    o.step()\n    if i % 10 == 0:\n        print(loss.item())  #@\n",
+    ),
+    case(
+        "the index is changed",
+        "HS001",
+        "for i, x in enumerate(y):\n    i += 1\n    o.step()\n    print(loss.item())  #@\n",
+    ),
+    case("the print does more", "HS001", "for i, x in enumerate(y):\n    o.step()\n    print(queue.pop())  #@\n"),
+    case("a result file", "HS001", "for i, x in enumerate(y):\n    o.step()\n    f.write(str(loss.item()))  #@\n"),
+    case("an index by the name of nothing", "HS001", "for _ in range(9):\n    o.step()\n    print(x.item())  #@\n"),
+    case("another call", "HS001", "for i, x in enumerate(y):\n    o.step()\n    meter.update(loss.item())  #@\n"),
+    case(
+        "the log of another function",
+        "LG001",
+        "def log(step):\n    print(step)  #@\nfor i, x in enumerate(y):\n    o.step()\n    log(i)\n",
+    ),
+    case(
+        "a synchronize",
+        "HS003",
+        "import torch\nfor x in y:\n    torch.cuda.synchronize()  # to time  #@\n    t = clock()\n",
+        "-    torch.cuda.synchronize()  # to time\n",
+    ),
+    case(
+        "a synchronize with its if",
+        "HS003",
+        """
+        import torch
+        for x in y:
+            if torch.cuda.is_available():
+                # wait
+                torch.cuda.synchronize(device)  #@
+            t = clock()
+        """,
+        """
+        -    if torch.cuda.is_available():
+        -        # wait
+        -        torch.cuda.synchronize(device)
+        """,
+    ),
+    case(
+        "a synchronize on the line of its if",
+        "HS003",
+        "import torch\nfor x in y:\n    t = clock()\n    if cuda: torch.cuda.synchronize()  #@\n",
+        "-    if cuda: torch.cuda.synchronize()\n",
+    ),
+    case(
+        "all that an else holds",
+        "HS003",
+        "import torch\nif a:\n    b()\nelse:\n    torch.cuda.synchronize()  #@\nc()\n",
+    ),
+    case(
+        "beside another statement",
+        "HS003",
+        "import torch\nfor x in y:\n    t = clock(); torch.cuda.synchronize()  #@\n    f()\n",
+    ),
+    case("of a stream", "HS003", "for x in y:\n    stream.synchronize()  #@\n    f()\n"),
+    case(
+        "a collection in each step",
+        "PY001",
+        "import gc\nfor step, x in enumerate(y):\n    opt.step()\n    gc.collect()  #@",
+        """
+        -    gc.collect()
+        +    if step % 500 == 0:
+        +        gc.collect()
+        """,
+    ),
+    case("the collector's own", "PY001", "import gc\nfor i, x in enumerate(y):\n    opt.step()  #@\n"),
+]
