@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import io
 import json
 import pickle
 import sqlite3
@@ -12,6 +13,7 @@ from typing import Any
 import pytest
 
 from traceopt.analyzer.reading.other_formats import told_apart
+from traceopt.analyzer.reading.trace_reader import read_trace
 from traceopt.api import analyze
 from traceopt.errors import InputError
 from traceopt.reports.html.page import render_html
@@ -96,3 +98,56 @@ def test_long_texts_take_no_time() -> None:
     """Each pattern looks at a bounded part of the text."""
     for start in (b"SQLite format 3\0", b"\x80\x04", b'{"schema"', b"{", b"<!doctype html", b"["):
         told_apart("file", start + b' "a' * (1 << 20))
+
+
+@pytest.mark.parametrize(
+    ("data", "says"),
+    [
+        (b"", "it is empty"),
+        (b" \n", "it is empty"),
+        (gzip.compress(b"", mtime=0), "it is empty"),
+        (b"{}", "it has no traceEvents list"),
+        (b"null", "it is not JSON"),
+        (b"[]", "it has no complete events"),
+        (b'{"traceEvents": []}', "it has no complete events"),
+        (b'{"traceEvents": [', "it has no complete events"),
+        (b'[{"pid": 1}, {"pid": 2}]', "it has no complete events"),
+        (b'{"schema": "1.1.1", "pid": 1, "nodes": [{"id": 1, "name": "x"}]}', "is an execution trace (Chakra)"),
+        (b"<html>\n<body>404</body></html>", "is an HTML page"),
+        (bytes(range(256)) * 9, "it is not JSON"),
+        (b"PK\x03\x04" + bytes(100), "it is not JSON"),
+        (b"\x1f\x8b" + b"\xff" * 40, "the gzip stream is corrupt"),
+        (b"\x1f\x8b", "the gzip stream is truncated"),
+        (b"[" * 100_000, "it is not valid JSON"),
+        (b'{"traceEvents": nope', "it is not valid JSON"),
+        (b'{"traceEvents": [' + b"[" * 100_000, "it has no complete events"),
+    ],
+)
+def test_what_is_no_trace_is_told_in_one_line(data: bytes, says: str) -> None:
+    with pytest.raises(InputError) as caught:
+        read_trace(io.BytesIO(data), "some/file.json")
+    message = str(caught.value)
+    assert message.startswith("some/file.json")
+    assert says in message
+    assert "\n" not in message
+    assert len(message) < 200
+
+
+@pytest.mark.parametrize("pid", ["CPU functions", "CUDA functions"])
+def test_the_legacy_autograd_profiler_is_named(pid: str) -> None:
+    event = {"name": "aten::mm", "ph": "X", "ts": 434.7, "dur": 4.1, "tid": 1, "pid": pid, "args": {}}
+    with pytest.raises(InputError, match=r"was written by the legacy autograd profiler .*, not by torch\.profiler"):
+        read_trace(io.BytesIO(json.dumps([event]).encode()), "0_trace.json")
+
+
+@pytest.mark.parametrize("cat", ["devtools.timeline", "disabled-by-default-devtools.timeline", "blink,v8", "toplevel"])
+def test_a_recording_of_chrome_is_named(cat: str) -> None:
+    event = {"cat": cat, "name": "RunTask", "ph": "X", "ts": 1, "dur": 2, "tid": 1, "pid": 2, "args": {}}
+    document = {"traceEvents": [event], "metadata": {"source": "DevTools"}}
+    with pytest.raises(InputError, match="was written by Chrome DevTools"):
+        read_trace(io.BytesIO(json.dumps(document).encode()), "Trace-2026.json")
+
+
+def test_a_chrome_category_beside_those_of_pytorch_is_no_reason_to_refuse() -> None:
+    events = [{"cat": cat, "name": "x", "ph": "X", "ts": 1, "dur": 2, "tid": 1, "pid": 2} for cat in ("cpu_op", "v8")]
+    assert read_trace(io.BytesIO(json.dumps(events).encode()), "x.json").meta.categories == {"cpu_op": 1, "v8": 1}

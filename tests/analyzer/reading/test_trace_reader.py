@@ -7,69 +7,16 @@ import io
 import json
 import random
 import tracemalloc
-from contextlib import suppress
 from typing import Any
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from small_trace import META, SMALL, TABLES, names, well_formed
 
-from fixtures import broken
-from fixtures.generate import generate
 from traceopt.analyzer.reading.trace_reader import read_trace
-from traceopt.analyzer.tables.schema import KERNEL, MEMCPY, MEMSET, Spans, Table
-from traceopt.analyzer.tables.trace import Trace
-from traceopt.errors import InputError
-from traceopt.testing.events import PID, Json, annotation, document, driver, kernel, op, python, read, runtime, span
-
-TABLES = ("gpu", "runtime", "ops", "annotations", "python", "sync", "memory", "flows")
-
-SMALL = [
-    annotation("ProfilerStep#3", 0, 100),
-    python("train.py(3): step", 1, 90),
-    op("aten::mm", 2, 10, **{"Input Dims": [[2, 3], [3, 4]], "Input type": ["float", "float"]}),
-    runtime("cudaLaunchKernel", 3, 1, 7),
-    kernel("sgemm", 5, 20, 7, grid=[2, 1, 1], block=[128, 1, 1]),
-    op("aten::add", 30, 2.5),
-]
-META = [
-    {"ph": "M", "name": "process_name", "pid": PID, "tid": 0, "ts": 0, "args": {"name": "python"}},
-    {"ph": "M", "name": "thread_name", "pid": PID, "tid": 1, "ts": 0, "args": {"name": "main"}},
-]
-
-
-@pytest.fixture(scope="module")
-def generated_trace() -> bytes:
-    return generate("healthy", steps=1, layers=1, small_ops=10).to_bytes()
-
-
-def names(trace: Trace, table: str) -> list[str]:
-    return [trace.names[code] for code in getattr(trace, table).name]
-
-
-def well_formed(trace: Trace) -> None:
-    """What every table guarantees."""
-    starts = []
-    for field in TABLES:
-        table: Table = getattr(trace, field)
-        for column, dtype in table.SCHEMA.items():
-            base, _, width = dtype.partition("x")
-            array = getattr(table, column)
-            assert array.dtype == np.dtype(base), (field, column)
-            assert array.shape == ((len(table), int(width)) if width else (len(table),))
-        if len(table):
-            time = table.start if isinstance(table, Spans) else table.time  # type: ignore[attr-defined]
-            assert (np.diff(time) >= 0).all()
-            starts.append(int(time[0]))
-        if isinstance(table, Spans):
-            assert (table.duration >= 0).all()
-            assert ((table.name >= 0) & (table.name < len(trace.names))).all()
-        if "thread" in table.SCHEMA and len(table):
-            assert 0 <= table.thread.min() <= table.thread.max() < len(trace.threads)  # type: ignore[attr-defined]
-    assert min(starts, default=0) == 0
-    assert all(isinstance(text, str) for text in trace.names + trace.texts)
-    "".join(trace.names + trace.texts).encode()
+from traceopt.analyzer.tables.schema import KERNEL, MEMCPY, MEMSET
+from traceopt.testing.events import PID, Json, document, kernel, op, read, span
 
 
 def test_a_small_trace() -> None:
@@ -446,132 +393,6 @@ def test_the_content_and_not_the_name_tells_gzip(pack: Any) -> None:
         assert (trace.meta.event_count, trace.meta.damage) == (len(SMALL), None)
 
 
-def test_damaged_gzip() -> None:
-    text = document([op(f"op {i}", i, 1, x=str(hash(i * 1.1))) for i in range(20_000)])
-    packed = gzip.compress(text)
-    trace = read(packed[: len(packed) // 2])
-    well_formed(trace)
-    assert 8000 < len(trace.ops) < 12_000
-    assert trace.meta.damage == "the gzip stream is truncated; the file is truncated inside the events"
-    assert read(packed + b"rest").meta.damage == "non-gzip bytes follow the compressed data"
-    assert len(read(gzip.compress(text[:70_000]) + gzip.compress(text[70_000:])).ops) == 20_000
-
-
-@pytest.mark.parametrize(
-    ("data", "says"),
-    [
-        (b"", "it is empty"),
-        (b" \n", "it is empty"),
-        (gzip.compress(b"", mtime=0), "it is empty"),
-        (b"{}", "it has no traceEvents list"),
-        (b"null", "it is not JSON"),
-        (b"[]", "it has no complete events"),
-        (b'{"traceEvents": []}', "it has no complete events"),
-        (b'{"traceEvents": [', "it has no complete events"),
-        (b'[{"pid": 1}, {"pid": 2}]', "it has no complete events"),
-        (b'{"schema": "1.1.1", "pid": 1, "nodes": [{"id": 1, "name": "x"}]}', "is an execution trace (Chakra)"),
-        (b"<html>\n<body>404</body></html>", "is an HTML page"),
-        (bytes(range(256)) * 9, "it is not JSON"),
-        (b"PK\x03\x04" + bytes(100), "it is not JSON"),
-        (b"\x1f\x8b" + b"\xff" * 40, "the gzip stream is corrupt"),
-        (b"\x1f\x8b", "the gzip stream is truncated"),
-        (b"[" * 100_000, "it is not valid JSON"),
-        (b'{"traceEvents": nope', "it is not valid JSON"),
-        (b'{"traceEvents": [' + b"[" * 100_000, "it has no complete events"),
-    ],
-)
-def test_what_is_no_trace_is_told_in_one_line(data: bytes, says: str) -> None:
-    with pytest.raises(InputError) as caught:
-        read_trace(io.BytesIO(data), "some/file.json")
-    message = str(caught.value)
-    assert message.startswith("some/file.json")
-    assert says in message
-    assert "\n" not in message
-    assert len(message) < 200
-
-
-@pytest.mark.parametrize("layout", [{}, {"separators": (",", ":")}, {"indent": 1}])
-@pytest.mark.parametrize("bare", [False, True])
-def test_every_place_a_file_can_be_cut_at(layout: dict[str, Any], bare: bool) -> None:
-    """All events that are complete before the cut are read, the cut one is counted, and the damage is reported."""
-    whole: Any = [*SMALL, *META]
-    if not bare:
-        whole = {"schemaVersion": 1, "traceEvents": whole, "traceName": "x", "more": [{"a": 1}, {"b": 2}]}
-    text = json.dumps(whole, **layout)
-    begins, ends = [], []
-    decoder = json.JSONDecoder()
-    at = text.index("[")
-    for _ in range(len(SMALL + META)):
-        begins.append(text.index("{", at))
-        at = decoder.raw_decode(text, begins[-1])[1]
-        ends.append(at)
-    for cut in range(1, len(text), 2 if layout else 1):
-        complete = sum(end <= cut for end in ends)
-        begun = sum(begin < cut for begin in begins)
-        slices = min(complete, len(SMALL))
-        if slices == 0:
-            with pytest.raises(InputError):
-                read(text[:cut].encode())
-            continue
-        trace = read(text[:cut].encode())
-        well_formed(trace)
-        assert sum(trace.meta.categories.values()) == slices
-        assert trace.meta.event_count == complete
-        assert trace.meta.lost_events == begun - complete
-        assert trace.meta.repaired_events == 0
-        assert trace.meta.damage is not None
-
-
-DAMAGED_EVENTS = {
-    "raw quotes": b'"name": "k<"a", "b">"',
-    "raw backslashes": rb'"name": "C:\Users\quentin"',
-    "control characters": b'"name": "a\nb\x00c"',
-    "invalid UTF-8": b'"name": "caf\xe9"',
-    "lone surrogate": rb'"name": "\ud800"',
-    "NaN": b'"name": "x", "dur": NaN',
-    "Infinity": b'"name": "x", "dur": -Infinity',
-    "out of range": b'"name": "x", "dur": 1e999',
-    "no value": b'"name": "x", "dur": ',
-    "unclosed": b'"name": "x", "dur": [1',
-    "no colon": b'"name" "x"',
-}
-
-
-@pytest.mark.parametrize("damage", DAMAGED_EVENTS)
-@pytest.mark.parametrize("pack", [bytes, gzip.compress])
-def test_one_damaged_event_of_many(damage: str, pack: Any) -> None:
-    events = [op(f"op {i}", i, 1, **{"External id": i}) for i in range(9000)]  # two blocks of text
-    text = json.dumps({"traceEvents": events, "traceName": "x"}).encode()
-    assert len(text) > 1_050_000
-    for place in (0, 4000, 8999):
-        damaged = text.replace(b'"name": "op %d"' % place, DAMAGED_EVENTS[damage])
-        trace = read(pack(damaged))
-        well_formed(trace)
-        kept = {*names(trace, "ops")} & {f"op {i}" for i in range(9000)}
-        assert len(kept) == 8999
-        assert trace.meta.lost_events + trace.meta.repaired_events == 1
-        assert trace.meta.header == {"traceName": "x"}
-        assert trace.meta.damage is None
-        assert (damage in ("unclosed", "no colon")) == trace.meta.lost_events
-
-
-@pytest.mark.parametrize("name", sorted({*broken.DAMAGE} - {"format_of_2021"}))  # whose times are truncated
-def test_damage_as_seen_in_the_wild(name: str, generated_trace: bytes) -> None:
-    whole = read(generated_trace)
-    trace = read(broken.DAMAGE[name](generated_trace))
-    well_formed(trace)
-    if name in ("cut_off", "truncated_gzip"):
-        assert trace.meta.damage is not None
-        assert trace.meta.event_count > whole.meta.event_count / 3
-        return
-    assert trace.meta.lost_events == 0
-    for table in ("gpu", "runtime", "ops", "annotations"):
-        columns, expected = getattr(trace, table), getattr(whole, table)
-        assert columns.start.tolist() == expected.start.tolist()
-        assert columns.duration.tolist() == expected.duration.tolist()
-    assert (trace.gpu.correlation == whole.gpu.correlation).all()
-
-
 def test_duplicate_keys_are_as_in_json() -> None:
     text = document(SMALL).replace(b'"name": "aten::add"', b'"name": "first", "ts": 3, "name": "aten::add"')
     trace = read(text)
@@ -599,7 +420,10 @@ def test_the_text_is_not_held() -> None:
 
 # --- Generated --------------------------------------------------------------------------------------------------------
 
+
 event_names = st.text(max_size=8) | st.sampled_from(["aten::mm", "},{", '"', "\\", "]}"])
+
+
 generated = st.lists(
     st.tuples(
         st.sampled_from(["cpu_op", "kernel", "cuda_runtime", "python_function", "gpu_memcpy", "overhead", "new"]),
@@ -638,63 +462,6 @@ def test_events_round_trip(rows: list[Any], layout: dict[str, Any]) -> None:
     assert trace.meta.categories == counts
 
 
-FUZZED = document([*SMALL, *META, driver("cuLaunchKernel", 3, 0.5, 7)] * 3, deviceProperties=[{"id": 0}])
-
-
-@given(st.data())
-def test_flipped_deleted_and_doubled_bytes(data: st.DataObject) -> None:
-    text = bytearray(data.draw(st.sampled_from([FUZZED, gzip.compress(FUZZED, mtime=0)])))
-    for _ in range(data.draw(st.integers(1, 6))):
-        at = data.draw(st.integers(0, len(text) - 1))
-        length = data.draw(st.integers(1, 40))
-        match data.draw(st.sampled_from(["flip", "delete", "double", "insert"])):
-            case "flip":
-                text[at] ^= 1 << data.draw(st.integers(0, 7))
-            case "delete" if len(text) > at + length:
-                del text[at : at + length]
-            case "double":
-                text[at:at] = text[at : at + length]
-            case _:
-                text[at:at] = data.draw(st.sampled_from([b'"', b"\\", b"{", b"}", b"]", b"[", b",", b"\0", b"\xff"]))
-    with suppress(InputError):
-        well_formed(read(bytes(text)))
-
-
-@pytest.mark.parametrize(
-    "unit",
-    [
-        b'{"ph":"X","args":[',
-        b'{"a":',
-        b"},{",
-        b'{"ph":',
-        b'{"ph":"X","name":"',
-        b'{"ph":"X" "a":[{}],',
-        b'"a" ',
-        b'"name":"',
-        b'\\"',
-        b'"x":',
-        b"} ",
-        b"{ ",
-        b"[",
-        b'"',
-        b"\0\xff",
-        b'{"ph":"X","name":"a"b\\",,',
-    ],
-)
-def test_hostile_repetition_takes_time_by_its_length(unit: bytes) -> None:
-    """Reading ends, because nothing is scanned repeatedly. (A quadratic reader takes minutes here.)"""
-    for event in (b"", b'{"ph": "X" '):
-        with suppress(InputError):
-            read(b'{"traceEvents": [' + event + unit * 30_000)
-
-
-def test_a_long_gap_before_what_may_end_the_events_takes_time_by_its_length() -> None:
-    text = b'{"traceEvents": [{"ph": "X" "a": 1}' + b" " * 3_000_000
-    for end in (b"", b"x", b"]x", b"]" + b" " * 300_000 + b"x"):
-        with pytest.raises(InputError):
-            read(text + end)
-
-
 def test_a_long_text_among_many_is_held_once() -> None:
     long, short = {"Input Dims": [[7] * 200_000]}, {"Input Dims": [[7]]}
     text = document([op("aten::mm", 0, 1, **long), *(op("aten::mm", 2 * i, 1, **short) for i in range(1, 2000))])
@@ -706,23 +473,3 @@ def test_a_long_text_among_many_is_held_once() -> None:
         tracemalloc.stop()
     assert len(trace.ops) == 2000
     assert peak < 30e6
-
-
-@pytest.mark.parametrize("pid", ["CPU functions", "CUDA functions"])
-def test_the_legacy_autograd_profiler_is_named(pid: str) -> None:
-    event = {"name": "aten::mm", "ph": "X", "ts": 434.7, "dur": 4.1, "tid": 1, "pid": pid, "args": {}}
-    with pytest.raises(InputError, match=r"was written by the legacy autograd profiler .*, not by torch\.profiler"):
-        read_trace(io.BytesIO(json.dumps([event]).encode()), "0_trace.json")
-
-
-@pytest.mark.parametrize("cat", ["devtools.timeline", "disabled-by-default-devtools.timeline", "blink,v8", "toplevel"])
-def test_a_recording_of_chrome_is_named(cat: str) -> None:
-    event = {"cat": cat, "name": "RunTask", "ph": "X", "ts": 1, "dur": 2, "tid": 1, "pid": 2, "args": {}}
-    document = {"traceEvents": [event], "metadata": {"source": "DevTools"}}
-    with pytest.raises(InputError, match="was written by Chrome DevTools"):
-        read_trace(io.BytesIO(json.dumps(document).encode()), "Trace-2026.json")
-
-
-def test_a_chrome_category_beside_those_of_pytorch_is_no_reason_to_refuse() -> None:
-    events = [{"cat": cat, "name": "x", "ph": "X", "ts": 1, "dur": 2, "tid": 1, "pid": 2} for cat in ("cpu_op", "v8")]
-    assert read_trace(io.BytesIO(json.dumps(events).encode()), "x.json").meta.categories == {"cpu_op": 1, "v8": 1}
