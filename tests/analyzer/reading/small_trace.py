@@ -10,7 +10,6 @@ from traceopt.testing.events import PID, annotation, kernel, op, python, runtime
 
 TABLES = ("gpu", "runtime", "ops", "annotations", "python", "sync", "memory", "flows")
 
-
 SMALL = [
     annotation("ProfilerStep#3", 0, 100),
     python("train.py(3): step", 1, 90),
@@ -19,8 +18,6 @@ SMALL = [
     kernel("sgemm", 5, 20, 7, grid=[2, 1, 1], block=[128, 1, 1]),
     op("aten::add", 30, 2.5),
 ]
-
-
 META = [
     {"ph": "M", "name": "process_name", "pid": PID, "tid": 0, "ts": 0, "args": {"name": "python"}},
     {"ph": "M", "name": "thread_name", "pid": PID, "tid": 1, "ts": 0, "args": {"name": "main"}},

@@ -1,0 +1,64 @@
+"""Generated traces with the settings and totals of `traceopt run`, and what the rules answer to them."""
+
+from __future__ import annotations
+
+import io
+import json
+from typing import Any
+
+from odd_values import put
+
+from fixtures.generate import generate
+from traceopt.analyzer.facts import Facts
+from traceopt.analyzer.reading.trace_reader import read_trace
+from traceopt.assembly.rank_document import rank_document
+from traceopt.result.document import Check, Result
+from traceopt.result.finding import Finding
+from traceopt.rules.engine import run_rules
+from traceopt.rules.registry import builtin_rules
+
+RULES = {rule.code: rule() for rule in builtin_rules()}
+NOT_RECORDED = "not recorded; record with traceopt run."
+
+
+def facts_of(document: dict[str, Any]) -> Facts:
+    return Facts(read_trace(io.BytesIO(json.dumps(document).encode()), "trace.json"))
+
+
+def generated(scenario: str, *, fixed: bool = False, change: dict[str, Any] | None = None, **fields: Any) -> Facts:
+    """The facts of a scenario; `change` replaces parts of its metadata: {"gc": ..., "environment.threads": 3}."""
+    document = generate(scenario, fixed=fixed, **{"metadata": True, **fields}).document
+    if not fields.get("metadata", True):
+        return facts_of(document)
+    own = document["traceopt"]
+    for path, value in (change or {}).items():
+        own = put(own, tuple(path.split(".")[:-1]), own_part(own, path) | {path.split(".")[-1]: value})
+    return facts_of({**document, "traceopt": own})
+
+
+def own_part(own: dict[str, Any], path: str) -> dict[str, Any]:
+    for key in path.split(".")[:-1]:
+        own = own[key]
+    return own
+
+
+def answer(facts: Facts, code: str) -> tuple[Check, list[Finding]]:
+    outcome = run_rules([RULES[code]], facts, debug=True)
+    [check] = outcome.checks
+    return check, outcome.findings
+
+
+def finding(facts: Facts, code: str) -> Finding:
+    check, findings = answer(facts, code)
+    assert findings, check.reason
+    return findings[0]
+
+
+def document_of(facts: Facts) -> Result:
+    return rank_document(facts, run_rules(list(RULES.values()), facts, debug=True))
+
+
+def reason(facts: Facts, code: str, status: str) -> str:
+    check, _ = answer(facts, code)
+    assert check.status == status, check.reason
+    return check.reason

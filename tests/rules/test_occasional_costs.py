@@ -1,0 +1,197 @@
+"""What does not happen in every step: saves, evaluation, slow steps at intervals."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+from recorded_facts import NOT_RECORDED, answer, document_of, finding, generated, reason
+
+from traceopt.analyzer.facts import Facts
+from traceopt.analyzer.run_log.step_ledger import read_ledger
+
+
+class TestSaves:
+    """LG003: what torch.save costs the run, wherever the recorded steps lie."""
+
+    def facts(self, saves: list[Any]) -> Facts:
+        change = {"ledger.saves": saves, "checkpoint": {"saves": len(saves), "us": 0.0}}
+        return generated("healthy", warmup=20, stacks=False, change=change)
+
+    def test_saves_outside_of_the_recorded_steps_are_spread_over_the_run(self) -> None:
+        facts = self.facts([[step, 13_000.0] for step in (4, 9, 14, 19)])
+        found = finding(facts, "LG003")
+        assert (
+            "4 of 26 steps, about once every 5 steps, for 13.0 ms each. On average that is 2.0 ms of each" in found.why
+        )
+
+    def test_one_save_is_no_habit(self) -> None:
+        facts = self.facts([[9, 13_000.0]])
+        assert "torch.save takes 3." in reason(facts, "LG003", "passed")
+
+    def test_the_save_after_the_last_step_is_in_none(self) -> None:
+        facts = self.facts([[26, 90_000_000.0], [27, 90_000_000.0]])
+        assert reason(facts, "LG003", "passed") == "Saving checkpoints takes 0% of the measured steps."
+
+    @pytest.mark.parametrize("saves", ["saves", [3], [[3]], [[-1, 5.0]], [[1, math.nan]], [["1", 5.0]], [[1, 2, 3]]])
+    def test_odd_saves_are_none(self, saves: Any) -> None:
+        ledger = read_ledger({"step_us": [1.0] * 9, "saves": saves})
+        assert ledger is not None
+        assert not ledger.save_ns.any()
+
+
+def evaluated(every: int, eval_us: float, steps: int = 40, step_us: float = 10_000.0) -> dict[str, Any]:
+    """A run that evaluates every so many steps; `step_us` is without the evaluation."""
+    times = [eval_us if step and step % every == 0 else 0.0 for step in range(steps)]
+    place = {"file": "train.py", "line": 7, "function": "validate", "count": (steps - 1) // every, "us": sum(times)}
+    return {
+        "ledger.step_us": [step_us + us for us in times],
+        "ledger.eval_us": times,
+        "ledger.fetch_us": None,
+        "ledger.windows": [],
+        "ledger.evaluations": [place],
+    }
+
+
+class TestEvaluation:
+    """EF005, and what the verdict says first."""
+
+    def test_its_share_of_the_run_and_its_line(self) -> None:
+        found = finding(generated("healthy", change=evaluated(every=5, eval_us=90_000.0)), "EF005")
+        assert "Evaluation takes 62% of the run after its first step." in found.why
+        assert "once every 5 steps, for 90.0 ms each time" in found.why
+        assert (found.saving, found.impact) == (None, "info")
+        assert [str(location) for location in found.locations] == ["train.py:7"]
+
+    def test_little_of_it_or_a_single_one_is_fine(self) -> None:
+        facts = generated("healthy", change=evaluated(every=10, eval_us=5_000.0))
+        assert reason(facts, "EF005", "passed") == "Evaluation takes 3.7% of the run after its first step."
+        facts = generated("healthy", change=evaluated(every=39, eval_us=9e6))
+        assert reason(facts, "EF005", "passed").startswith("Evaluation takes ")
+        assert reason(generated("healthy"), "EF005", "passed") == "No evaluation was seen in the run."
+        assert NOT_RECORDED.partition("; ")[2] in reason(generated("healthy", metadata=False), "EF005", "not_checked")
+
+    def test_an_evaluation_is_no_part_of_the_step(self) -> None:
+        facts = generated("healthy", change=evaluated(every=5, eval_us=90_000.0))
+        assert facts.captured.ledger is not None
+        assert facts.captured.ledger.usual_ns == 10e6
+        assert answer(facts, "EF002")[1] == [], "no slow steps"
+
+    @pytest.mark.parametrize("odd", ["eval", [1.0], [1e9] * 40, [-1.0] * 40, None, [math.nan] * 40])
+    def test_odd_times_are_none(self, odd: Any) -> None:
+        change = evaluated(every=5, eval_us=90_000.0) | {"ledger.eval_us": odd, "ledger.evaluations": [odd, {}]}
+        assert reason(generated("healthy", change=change), "EF005", "passed") == "No evaluation was seen in the run."
+
+    def test_it_is_said_first_if_it_takes_more_than_the_steps(self) -> None:
+        document = document_of(generated("healthy", change=evaluated(every=5, eval_us=90_000.0)))
+        said, rest = document.verdict.split(". ", 1)
+        assert said == "Evaluation takes 62% of the run after its first step (train.py:7), the steps 38%"
+        assert rest == document_of(generated("healthy", change=evaluated(every=5, eval_us=0.0))).verdict
+        assert document.whole_run is not None
+        assert document.whole_run.steps == 40
+        assert [(part.name, part.us) for part in document.whole_run.parts] == [
+            ("evaluation", 630_000.0),
+            ("steps", 390_000.0),
+            ("startup", 10_000.0),
+        ]
+        assert sum(part.share for part in document.whole_run.parts) == pytest.approx(1, abs=1e-5)
+
+    def test_otherwise_the_verdict_is_about_the_step(self) -> None:
+        for change in (evaluated(every=5, eval_us=40_000.0), evaluated(every=39, eval_us=9e6)):
+            assert document_of(generated("healthy", change=change)).verdict.startswith("GPU-bound: ")
+        assert document_of(generated("healthy", metadata=False)).whole_run is None
+
+    def test_a_script_without_loaders_may_collect_data_in_evaluation_mode(self) -> None:
+        change = evaluated(every=5, eval_us=90_000.0) | {"loaders": []}
+        facts = generated("healthy", change=change)
+        name = "Evaluation mode (evaluation, rollouts or self-play) takes 62% of the run after its first step"
+        assert finding(facts, "EF005").why.startswith(f"{name}. It happens about once every 5 steps")
+        assert document_of(facts).verdict.startswith(f"{name} (train.py:7), the steps 38%.")
+
+    def test_start_up_counts_in_a_long_run_only(self) -> None:
+        step_us = [10_000.0] * 40
+        for start_us, said in ((70e6, True), (50e6, False)):
+            change = {"ledger.step_us": [start_us, *step_us[1:]], "ledger.fetch_us": None}
+            verdict = document_of(generated("healthy", change=change)).verdict
+            assert (
+                verdict.startswith("Start-up with the first step takes 99% of the run, the other steps 0.6%.") is said
+            )
+
+    def test_saves_may_take_more_than_the_steps(self) -> None:
+        place = {"file": "train.py", "line": 9, "function": "main", "count": 4, "us": 320_000.0}
+        change = {
+            "ledger.step_us": [90_000.0 if step in (4, 9, 14, 19) else 10_000.0 for step in range(26)],
+            "ledger.saves": [[step, 80_000.0] for step in (4, 9, 14, 19)],
+            "ledger.saved_at": [place],
+            "ledger.fetch_us": None,
+        }
+        verdict = document_of(generated("healthy", warmup=20, change=change)).verdict
+        assert verdict.startswith("Saving checkpoints takes 56% of the run after its first step (train.py:9), ")
+
+
+class TestOccasionalCosts:
+    """What happens in some steps of the run: compared with the run's mean step, and last in the plan."""
+
+    def facts(self, scenario: str, pause_us: float) -> Facts:
+        """Every third step of the run has a collection."""
+        collected = [pause_us if step % 3 == 0 else 0.0 for step in range(60)]
+        change = {
+            "ledger.step_us": [10_000.0 + us for us in collected],
+            "ledger.gc_us": collected,
+            "gc": {"collections": 20, "us": sum(collected)},
+            "ledger.windows": [],
+            "ledger.fetch_us": None,
+        }
+        return generated(scenario, change=change)
+
+    def test_a_saving_is_the_same_part_of_the_recorded_step(self) -> None:
+        """The run's mean step is far longer than a recorded one."""
+        facts = self.facts("cpu_only", pause_us=3e6)
+        found = finding(facts, "PY001")
+        assert found.saving is not None
+        assert found.saving.share == pytest.approx(1_000_000 / 1_010_000, abs=0.01)
+        assert found.saving.high_us < facts.step_ns / 1e3
+
+    def test_a_fix_for_every_step_goes_first(self) -> None:
+        facts = self.facts("slow_loader", pause_us=300_000.0)
+        loader, collector = finding(facts, "DL001"), finding(facts, "PY001")
+        assert loader.saving is not None
+        assert collector.saving is not None
+        assert collector.saving.est_us > loader.saving.est_us
+        assert [row.code for row in document_of(facts).plan][:2] == ["DL001", "PY001"]
+
+    def test_slow_steps_of_unknown_cause_have_no_saving(self) -> None:
+        """They may be needed: the rollouts of reinforcement learning, for example."""
+        step_us = [1_000_000.0 if step % 5 == 0 else 10_000.0 for step in range(60)]
+        change = {"ledger.step_us": step_us, "ledger.windows": [], "ledger.fetch_us": None}
+        assert finding(generated("healthy", change=change), "EF002").saving is None
+
+    def test_one_collection_is_no_habit(self) -> None:
+        """Such as one that the profiler's start causes."""
+        gc = {"collections": 2, "us": 60_500.0}
+        for steps, status in (([12, 13], "passed"), ([6, 7, 9, 11, 12, 13], "found")):
+            collected = [30_000.0 if step in steps else 0.0 for step in range(22)]
+            facts = generated("healthy", warmup=16, change={"ledger.gc_us": collected, "gc": gc})
+            assert answer(facts, "PY001")[0].status == status
+
+
+class TestIntervals:
+    """EF002: steps outside of the trace."""
+
+    def facts(self, every: int, **parts: list[float]) -> Facts:
+        slow = [30_000.0 if step % every == 0 else 10_000.0 for step in range(40)]
+        change = {"ledger.step_us": slow, "ledger.windows": [], "ledger.fetch_us": None}
+        return generated("healthy", change=change | {f"ledger.{name}": value for name, value in parts.items()})
+
+    def test_a_regular_interval_is_told(self) -> None:
+        found = finding(self.facts(every=5), "EF002")
+        assert "one step in 5 takes 30.0 ms instead of 10.0 ms" in found.why
+        assert found.confidence == "low"
+
+    def test_what_the_loader_takes_is_another_rule_s(self) -> None:
+        fetch_us = [20_000.0 if step % 5 == 0 else 1.0 for step in range(40)]
+        assert answer(self.facts(every=5, fetch_us=fetch_us), "EF002")[1] == []
+
+    def test_few_slow_steps_are_no_interval(self) -> None:
+        assert answer(self.facts(every=19), "EF002")[1] == []
