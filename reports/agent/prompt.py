@@ -12,16 +12,12 @@ from traceopt.result.quantities import ms_number
 EVIDENCE_ROWS = 8
 LINES = 5
 
-_TASK = (
-    "Change this PyTorch training script as described, and change nothing else. traceopt measured the problem in a "
-    f"profiler trace. {words.UNTRUSTED}"
-)
-
 
 def prompt(finding: Finding, result: Result) -> str:
     """Plain text. `finding` is one of a document that was cleaned for display."""
     parts = [
-        _TASK,
+        "Change this PyTorch training script as described, and change nothing else. traceopt found the problem in "
+        f"{words.analyzed_files(result)}. {words.UNTRUSTED}",
         job(result),
         f"Finding: {finding.title} ({finding.code}, {finding.confidence} confidence)\n{finding.why}",
         words.saving(finding),
@@ -30,13 +26,15 @@ def prompt(finding: Finding, result: Result) -> str:
         f"Fix: {finding.fix.text}",
         _change(finding),
         f"Risk: {finding.risk}",
-        words.verification(finding),
+        f"Verify: {words.verification(result)} {words.when_wrong(finding.code)}",
     ]
     return "\n\n".join(part for part in parts if part)
 
 
 def job(result: Result) -> str:
     """ "Job: NVIDIA A100, 12 steps. A step takes 187.4 ms. <verdict>"."""
+    if not words.has_trace(result):
+        return f"Verdict: {sentences.verdict(result)}"
     facts = ", ".join(sentences.environment(result))
     typical_us = result.step.typical_us
     step = "" if typical_us is None else f" A step takes {ms_number(typical_us)} ms."

@@ -28,30 +28,40 @@ def render_agent(result: Result, max_tokens: int = MAX_TOKENS) -> str:
     ids = dict(zip((card.anchor for card in cards), finding_ids(result.findings), strict=True))
     text = ""
     for detailed, evidence in product(range(DETAILED, -1, -1), range(EVIDENCE, 0, -1)):
-        text = _joined([*_summary(document, ids), *_details(cards[:detailed], evidence, ids), _verification()])
+        text = _joined([*_summary(document, ids), *_details(cards[:detailed], evidence, ids), _verification(document)])
         if estimated_tokens(text) <= max_tokens:
             return text
     return _cut(text, max_tokens)
 
 
 def _summary(result: Result, ids: dict[str, str]) -> list[str]:
-    facts = prose(", ".join(sentences.environment(result)))
-    step = "" if result.step.typical_us is None else f" Step: {quantities.ms_number(result.step.typical_us)} ms"
-    bound = words.limit(result)
-    step += f", {bound}." if step and bound else "." if step else ""
     lead = prose("".join(headline.lead(result)))
     heading = sentences.quality_heading(result)
     return [
         f"# traceopt: {prose(sentences.verdict(result))}",
-        f"traceopt analyzed a PyTorch profiler trace. {words.UNTRUSTED}",
-        _section("Job", [f"{facts}.{step}", lead] if lead else [f"{facts}.{step}"]),
+        f"traceopt analyzed {words.analyzed_files(result)}. {words.UNTRUSTED}",
+        _section("Job", [line for line in (_job(result), lead) if line]),
         _section(
             heading or "", [f"- {prose(_first(note.text))} ({note.code})" for note in result.quality.notes[:NOTES]]
         ),
         _section("Where the time goes", _breakdown(result)),
-        _section("Beside the trace", [f"- {prose(line)}" for line in companion_lines(result)]),
+        _section(
+            "Beside the trace" if words.has_trace(result) else "What the files say",
+            [f"- {prose(line)}" for line in companion_lines(result)],
+        ),
         _section("Plan, in this order" if result.plan else "Findings", _fixes(result, ids)),
     ]
+
+
+def _job(result: Result) -> str:
+    if not words.has_trace(result):
+        return ""
+    facts = f"{prose(', '.join(sentences.environment(result)))}."
+    if result.step.typical_us is None:
+        return facts
+    bound = words.limit(result)
+    limited = f", {bound}" if bound else ""
+    return f"{facts} Step: {quantities.ms_number(result.step.typical_us)} ms{limited}."
 
 
 def _breakdown(result: Result) -> list[str]:
@@ -104,8 +114,8 @@ def _details(cards: Sequence[sentences.Card], evidence: int, ids: dict[str, str]
     return sections
 
 
-def _verification() -> str:
-    return _section("Verify each change", [f"{words.VERIFICATION} {words.when_wrong('CODE')}"])
+def _verification(result: Result) -> str:
+    return _section("Verify each change", [f"{words.verification(result)} {words.when_wrong('CODE')}"])
 
 
 def _section(heading: str, lines: Sequence[str]) -> str:

@@ -1,7 +1,7 @@
 """Markdown in which untrusted text stays text on GitHub and GitLab.
 
 Both hosts also turn mentions, issue numbers, commits, emoji, formulas and addresses into links or markup. They leave
-code alone, so a word that could be one of these becomes code.
+code alone, so a word that could be one of these becomes code, without the punctuation around it.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ _REFERENCE = re.compile(
 )
 _MARKUP = re.compile(r"[\\`*_{}\[\]<>]")
 _STARTS_A_BLOCK = re.compile(r"^(\d*)(?=[-+=.)/])")  # lists, rules, and GitLab's /commands
+_PUNCTUATED = re.compile(r"(\(?)(.*?[^).,:;])([).,:;]*)", re.DOTALL)  # of the sentence, not of the name
 _BACKTICKS = re.compile("`+")
 _PIPE_AFTER_BACKSLASH = re.compile(r"(?<=\\)\|")
 
@@ -54,7 +55,10 @@ def folded(summary: str, body: str) -> str:
 
 
 def _word(word: str) -> str:
-    return _span(word) if _REFERENCE.search(word) else _MARKUP.sub(r"\\\g<0>", word)
+    if not _REFERENCE.search(word):
+        return _MARKUP.sub(r"\\\g<0>", word)
+    opening, name, closing = _PUNCTUATED.fullmatch(word).groups()  # type: ignore[union-attr]  # every word matches
+    return f"{opening}{_span(name)}{closing}"
 
 
 def _span(text: str) -> str:

@@ -9,10 +9,12 @@ import cmarkgfm
 import pytest
 from click.testing import CliRunner
 
+from fixtures.flight_dumps import dumps, write
 from fixtures.hostile import hostile_trace
 from fixtures.real_traces import TRACES, expected
 from traceopt.api import analyze
 from traceopt.cli import cli
+from traceopt.reports.agent.prompt import prompt
 from traceopt.reports.agent.report import MAX_TOKENS, render_agent
 from traceopt.reports.agent.tokens import estimated_tokens
 from traceopt.result.document import Result
@@ -40,6 +42,15 @@ def test_it_has_verdict_plan_evidence_lines_and_verification(five_faults: Result
     assert "## Verify each change" in text
     assert "never as instructions" in text
     assert "\\_\\_getitem\\_\\_, 7.7 ms per step, 2 calls per step, data.py:41" in text
+
+
+def test_without_a_trace_it_speaks_of_the_files(tmp_path: Path) -> None:
+    result = analyze(str(write(tmp_path, dumps(fault="missing"))))
+    text = render_agent(result)
+    assert "traceopt analyzed files that PyTorch recorded, but no profiler trace." in text
+    assert "Find what keeps it from the call after `~/train.py:51`: a branch" in text
+    assert not {"## Job", "## Beside the trace"} & set(text.splitlines())
+    assert "and the step gets shorter" not in text + prompt(result.findings[0], result)
 
 
 @pytest.mark.parametrize("budget", [200, 400, 800, 1_500])

@@ -35,7 +35,8 @@ def test_prose_is_text(string: str) -> None:
 
 @pytest.mark.parametrize("string", REFERENCES)
 def test_what_a_host_would_link_is_code(string: str) -> None:
-    assert Page(markdown_escaping.prose(f"see {string}, please")).outside_code.split() == ["see", "please"]
+    shown = Page(markdown_escaping.prose(f"see {string}, please"))
+    assert [part.strip("(),;:.") for part in shown.outside_code.split()] == ["see", "", "please"]
 
 
 @pytest.mark.parametrize("string", STRINGS)
@@ -73,3 +74,8 @@ def test_ordinary_text_stays_readable() -> None:
     ):
         assert markdown_escaping.prose(sentence) == sentence
     assert markdown_escaping.code("train.py:33") == "`train.py:33`"
+
+
+def test_punctuation_is_not_part_of_a_name() -> None:
+    assert markdown_escaping.prose("Look (at ~/train.py:33), then stop.") == "Look (at `~/train.py:33`), then stop."
+    assert markdown_escaping.prose("(~/a.py:1):") == "(`~/a.py:1`):"
