@@ -187,9 +187,6 @@ class TraceQuality(Struct, frozen=True, dict=True):
         """GPU events whose launch should be in the file but is not."""
         return int((self._orphan & ~self._earlier).sum())
 
-    def _busy_share(self, mask: Mask) -> float:
-        return self.gpu.area(mask).total / self.gpu.busy.total if mask.any() and self.gpu.busy.total else 0.0
-
     @cached_property
     def _launches(self) -> I8:
         """Runtime rows of kernel launches inside the window, without graph capture, where a launch is recorded but not

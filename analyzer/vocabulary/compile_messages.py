@@ -16,7 +16,6 @@ from traceopt.analyzer.vocabulary.python_frames import CallSite, is_library, par
 MOST_TEXT = 20_000  # characters read of one message
 LINE_LENGTH = 300
 MOST_HINTS = 5
-RECOMPILE_LIMIT = re.compile(r"(?:recompile|cache)_(?:size_)?limit|recompile limit", re.IGNORECASE)
 
 _HINT = re.compile(r"^[ \t]*Hint: (.+)$", re.M)
 _EXPLANATION = re.compile(r"^[ \t]*Explanation: (.+)$", re.M)

@@ -47,7 +47,6 @@ class Calls(Struct, frozen=True):
     created_ns: I8
     duration_ns: I8
     timeout_ns: I8
-    started: Mask
     done: Mask
     timed_out: Mask
 
@@ -91,7 +90,6 @@ def joined(dumps: Sequence[Dump]) -> Calls:
         created_ns=_together([dump.created_ns for dump in dumps]),
         duration_ns=_together([dump.duration_ns for dump in dumps]),
         timeout_ns=_together([dump.timeout_ns for dump in dumps]),
-        started=_together([dump.started for dump in dumps]).astype(bool),
         done=_together([dump.done for dump in dumps]).astype(bool),
         timed_out=_together([dump.timed_out for dump in dumps]).astype(bool),
     )
@@ -144,5 +142,5 @@ def _share_state(calls: Calls) -> None:
     starts = np.append(True, (batch[:, order][:, 1:] != batch[:, order][:, :-1]).any(axis=0))
     last = np.append(np.flatnonzero(starts)[1:], len(order)) - 1
     source = order[last[np.cumsum(starts) - 1]]
-    for column in (calls.started, calls.done, calls.timed_out):
+    for column in (calls.done, calls.timed_out):
         column[order] = column[source]

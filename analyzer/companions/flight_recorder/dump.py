@@ -70,10 +70,8 @@ class Dump(Struct, frozen=True):
     sequence: I8  # number of the collective in its group, or of the point-to-point operation
     is_p2p: Mask
     created_ns: I8
-    completed_ns: I8
     duration_ns: I8
     timeout_ns: I8
-    started: Mask  # the GPU has begun it, as far as the watchdog noticed
     done: Mask  # completed; for a library without GPU events (gloo): no longer awaited
     timed_out: Mask
 
@@ -95,7 +93,6 @@ class _Entry(Struct):
     state: str = "scheduled"
     retired: bool = False
     time_created_ns: int = 0
-    time_discovered_completed_ns: int | None = None
     duration_ms: float | None = None
     timeout_ms: int | None = None
     frames: list[Any] = field(default_factory=list)
@@ -171,10 +168,8 @@ def _dump(file: _File, source: TraceSource) -> Dump:
         sequence=_column(e.p2p_seq_id if e.is_p2p else e.collective_seq_id for e in entries),
         is_p2p=np.array([entry.is_p2p for entry in entries], bool),
         created_ns=_column(entry.time_created_ns for entry in entries),
-        completed_ns=_column(entry.time_discovered_completed_ns or 0 for entry in entries),
         duration_ns=_column(round((entry.duration_ms or 0.0) * 1e6) for entry in entries),
         timeout_ns=_column((entry.timeout_ms or 0) * 1_000_000 for entry in entries),
-        started=np.array([entry.state != "scheduled" for entry in entries], bool),
         done=retired if no_events else completed,
         timed_out=np.zeros(len(entries), bool) if no_events else retired & ~completed,
     )

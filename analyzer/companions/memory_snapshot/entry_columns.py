@@ -46,7 +46,6 @@ for _opcode, _bytes in ((b"K", 1), (b"M", 2), (b"J", 4), (b"h", 1), (b"j", 4)):
 for _opcode in (b"N", b"\x88", b"\x89"):
     _VALUE_BYTES[ord(_opcode)] = 1
 
-_U1 = npt.NDArray[np.uint8]
 _Mask = npt.NDArray[np.bool_]
 
 

@@ -30,7 +30,6 @@ class SnapshotDrawing(Struct, frozen=True):
 
     areas: list[Area]
     reserved: str
-    top_bytes: int
     ticks: list[Tick]
 
 
@@ -80,7 +79,7 @@ def _draw(snapshot: MemorySnapshotSection) -> SnapshotDrawing | None:
             )
         )
         floor = ceiling
-    return SnapshotDrawing(areas, _line(curve.us, curve.reserved_bytes, top), top, ticks(curve.us[-1]))
+    return SnapshotDrawing(areas, _line(curve.us, curve.reserved_bytes, top), ticks(curve.us[-1]))
 
 
 def _columns(curve: SnapshotCurve) -> list[list[int]]:

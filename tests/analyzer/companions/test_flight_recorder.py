@@ -58,7 +58,10 @@ def test_a_circle_names_all_its_ranks(tmp_path: Path) -> None:
 def test_a_healthy_job_has_no_finding(ranks: int, tmp_path: Path) -> None:
     folder = write(tmp_path, dumps(ranks, steps=12))
     assert found(folder) == []
-    assert traceopt.analyze(str(folder)).verdict == f"No rank was waiting for another, by the dumps of {ranks} ranks."
+    assert (
+        traceopt.analyze(str(folder)).verdict
+        == f"No rank was waiting for another, according to the dumps of {ranks} ranks."
+    )
 
 
 def test_a_rank_that_waits_elsewhere_is_not_the_cause(tmp_path: Path) -> None:

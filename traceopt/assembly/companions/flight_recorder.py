@@ -68,7 +68,7 @@ def headline(facts: Facts) -> str | None:
             f"All ranks have called {call.operation} number {call.sequence:,} of {recording.groups[call.group].label}, "
             "and it had not ended. It was running, or the network or a GPU is stuck."
         )
-    return f"No rank was waiting for another, by the dumps of {counted(len(recording.dumps), 'rank')}."
+    return f"No rank was waiting for another, according to the dumps of {counted(len(recording.dumps), 'rank')}."
 
 
 def _groups(calls: Calls) -> list[GroupRow]:
