@@ -16,7 +16,7 @@ LEAST_ROUNDS = 2
 MOST_ROUNDS = 40
 ENOUGH_SHARE = 1 / 3  # of the predicted gain: an interval this narrow settles it
 MOST_WANTED = 0.5  # of the step: a larger prediction asks for no wider interval
-SETTLED_WIDTH = 0.01  # of the step: where nothing was predicted, an interval this narrow settles it
+LEAST_GAIN = 0.01  # of the step: less is not worth a change, whatever the statistics say
 MORE_WAIT = 0.05  # of the run: a training thread that waited this much longer than usual for a core was disturbed
 LOWER_CLOCK = 0.05  # of the highest clock of a side's runs
 ALSO_BUSY = "too few undisturbed rounds: other programs used the machine"
@@ -70,14 +70,25 @@ class Rounds(Struct, frozen=True):
         change = self.change()
         if change.low_share is None or change.high_share is None or change.base_us is None:
             return False
-        width = change.high_share - change.low_share
+        width, wanted = change.high_share - change.low_share, self._enough_share(change.base_us)
         if self.widest_share is not None and width > self.widest_share:
             return False
-        wanted = SETTLED_WIDTH
-        if self.wanted_us is not None:
-            wanted = ENOUGH_SHARE * min(self.wanted_us / change.base_us, MOST_WANTED)
         clear = change.verdict in ("faster", "slower")
         return width <= (max(wanted, ENOUGH_SHARE * abs(change.change_share or 0.0)) if clear else wanted)
+
+    def excludes_gain(self, change: StepChange) -> bool:
+        """Whether the interval leaves no room for a gain that matters: one that would be kept, or that is at least a
+        third of the predicted one.
+        """
+        if change.low_share is None or change.base_us is None:
+            return False
+        return -change.low_share < max(LEAST_GAIN, self._enough_share(change.base_us))
+
+    def _enough_share(self, base_us: float) -> float:
+        """The width of an interval that settles the answer, as a share of the step."""
+        if self.wanted_us is None:
+            return LEAST_GAIN
+        return ENOUGH_SHARE * min(self.wanted_us / base_us, MOST_WANTED)
 
     def rows(self) -> list[TriedRound]:
         rows = zip(self.before, self.after, self.disturbed, strict=True)

@@ -11,15 +11,14 @@ from msgspec.structs import replace
 
 from traceopt.errors import one_line
 from traceopt.result.comparison import StepChange
-from traceopt.result.quantities import percent
-from traceopt.result.trial import PeakMemory, TrialVerdict, TriedChange
+from traceopt.result.quantities import percent, signed_percent
+from traceopt.result.trial import ComparedLosses, PeakMemory, TrialVerdict, TriedChange
 from traceopt.trying.changes import Change, NotTried, Prediction
 from traceopt.trying.interruption import SignalError
 from traceopt.trying.losses import compare_losses
 from traceopt.trying.measured_run import Failure, MeasuredRun
-from traceopt.trying.rounds import ALSO_BUSY, Rounds, measure
+from traceopt.trying.rounds import ALSO_BUSY, LEAST_GAIN, LEAST_ROUNDS, Rounds, measure
 
-LEAST_GAIN = 0.01  # of the step: less is not worth a change, whatever the statistics say
 UNSEEN_SHARE = 0.05  # of the step: if the runs hide a gain of this size, "no gain" says so
 BUDGET_SPENT = "the time budget is spent"
 BASELINE_FAILED = "the script without the change failed"
@@ -146,36 +145,46 @@ def row_of(change: Change, base: Sequence[Change], rounds: Rounds, *, interrupte
         verdict: TrialVerdict = "fails" if side == "after" else "not_tried"
         return replace(_row(change, base, rounds, verdict, reason), output=[one_line(line) for line in failure.output])
     step = rounds.change()
-    if step.change_share is None or step.low_share is None or step.high_share is None:
+    if step.change_share is None:
         return _row(change, base, rounds, "not_tried", "interrupted" if interrupted else step.reason)
     losses = compare_losses([run.losses for run in rounds.before], [run.losses for run in rounds.after])
-    gain = -step.change_share
-    verdict = "no_gain"
-    if step.verdict == "faster" and gain >= LEAST_GAIN:
-        verdict = "trains_differently" if losses.verdict == "drifts" else "keep"
-    elif step.verdict == "slower" and -gain >= LEAST_GAIN:
-        verdict = "slower"
-    few = interrupted and len(rounds.before) < 2
-    row = _row(change, base, rounds, "not_tried" if few else verdict, "interrupted" if interrupted else None)
+    few = interrupted and len(rounds.before) < LEAST_ROUNDS
+    verdict = "not_tried" if few else _verdict(rounds, step, losses)
+    reasons = [_reason(step, verdict), ALSO_BUSY if rounds.busy else None]
+    row = _row(change, base, rounds, verdict, "interrupted" if interrupted else "; ".join(filter(None, reasons)) or None)
+    known = step.low_share is not None and step.high_share is not None
     return replace(
         row,
-        reason=row.reason or (ALSO_BUSY if rounds.busy else _unseen(step) if verdict == "no_gain" else step.reason),
         before_us=step.base_us,
         after_us=step.head_us,
-        gain_share=round(gain, 6),
-        low_share=round(-step.high_share, 6),
-        high_share=round(-step.low_share, 6),
+        gain_share=round(-step.change_share, 6),
+        low_share=round(-(step.high_share or 0.0), 6) if known else None,
+        high_share=round(-(step.low_share or 0.0), 6) if known else None,
         losses=losses,
         memory=_memory(rounds),
         seeded_by="script" if any(run.seeded_by_script for run in rounds.before) else "traceopt",
     )
 
 
-def _unseen(step: StepChange) -> str | None:
-    """What "no gain" does not rule out."""
-    if step.unseen_share is None or step.unseen_share < UNSEEN_SHARE:
-        return step.reason
-    return f"the runs vary too much to see a gain below {percent(step.unseen_share)}"
+def _verdict(rounds: Rounds, step: StepChange, losses: ComparedLosses) -> TrialVerdict:
+    change = step.change_share or 0.0
+    if step.verdict == "faster" and -change >= LEAST_GAIN:
+        return "trains_differently" if losses.verdict == "drifts" else "keep"
+    if step.verdict == "slower" and change >= LEAST_GAIN:
+        return "slower"
+    return "no_gain" if rounds.excludes_gain(step) else "unclear"
+
+
+def _reason(step: StepChange, verdict: TrialVerdict) -> str | None:
+    """What limits the measurement."""
+    if verdict == "unclear":
+        if step.low_share is None or step.high_share is None:
+            return "the runs vary too much to tell a gain from noise"
+        least, most = (signed_percent(-share) for share in (step.high_share, step.low_share))
+        return f"the runs vary too much: the gain is between {least} and {most}"
+    if verdict == "no_gain" and step.unseen_share is not None and step.unseen_share >= UNSEEN_SHARE:
+        return f"the runs vary too much to see a gain below {percent(step.unseen_share)}"
+    return step.reason
 
 
 def not_made(fix: NotTried) -> TriedChange:

@@ -8,7 +8,7 @@ from traceopt.reports.text.terminal_lines import MAX_WIDTH, MIN_WIDTH, Terminal,
 from traceopt.reports.words import safe_text, trial_words
 from traceopt.result.trial import TriedChange
 
-_COLOURS = {"keep": "green", "slower": "red", "fails": "red", "trains_differently": "yellow"}
+_COLOURS = {"keep": "green", "slower": "red", "fails": "red", "trains_differently": "yellow", "unclear": "yellow"}
 HEAD = ("change", "verdict", "predicted", "measured", "losses", "peak memory")
 FIRST = 4  # columns of the first line on a narrow terminal
 OUTPUT_LINES = 4  # shown of a script that failed

@@ -11,6 +11,7 @@ HEADING = "Tried on this machine"
 VERDICTS: dict[TrialVerdict, str] = {
     "keep": "keep",
     "no_gain": "no gain",
+    "unclear": "unclear",
     "slower": "slower",
     "trains_differently": "trains differently",
     "fails": "fails",
@@ -31,11 +32,13 @@ def measured(row: TriedChange) -> str:
 
 
 def change(row: TriedChange) -> str:
-    """ "−22% ± 2%": how the step changed, with half the width of the 99 % interval."""
-    if row.gain_share is None or row.low_share is None or row.high_share is None:
+    """ "−22% ± 2%": how the step changed, with half the width of the 99 % interval if that is known."""
+    if row.gain_share is None:
         return "–"
-    sign = "−" if row.gain_share > 0 else "+"
-    return f"{sign}{percent(abs(row.gain_share))} ± {percent((row.high_share - row.low_share) / 2)}"
+    changed = f"{'−' if row.gain_share > 0 else '+'}{percent(abs(row.gain_share))}"
+    if row.low_share is None or row.high_share is None:
+        return changed
+    return f"{changed} ± {percent((row.high_share - row.low_share) / 2)}"
 
 
 def losses(row: TriedChange) -> str:

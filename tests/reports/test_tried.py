@@ -91,3 +91,9 @@ def test_a_gate_on_the_measured_gain(result: Result, limit: str, status: str) ->
 def test_a_gate_without_a_try_is_not_checked(example: GetExample) -> None:
     outcome = judge(Gate.parse("measured_gain=5%", "fail"), [example("slow_loader").result], None)
     assert (outcome.status, "use traceopt try" in outcome.text) == ("not_checked", True)
+
+
+def test_an_unclear_gain_passes_no_gate(result: Result) -> None:
+    unclear = replace(KEPT, verdict="unclear", gain_share=0.35, low_share=-0.05, high_share=0.65)
+    outcome = judge(Gate.parse("measured_gain=5%", "fail"), [replace(result, tried=[unclear])], None)
+    assert (outcome.status, "an unclear gain does not count" in outcome.text) == ("not_checked", True)

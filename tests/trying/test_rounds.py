@@ -7,11 +7,13 @@ from collections.abc import Sequence
 
 import pytest
 
+from traceopt.reports.words import trial_words
+from traceopt.result.quantities import percent, signed_percent
 from traceopt.result.trial import TriedChange
 from traceopt.trying.changes import Change, Prediction
 from traceopt.trying.measured_run import Failure, MeasuredRun
 from traceopt.trying.rounds import LEAST_ROUNDS, MOST_ROUNDS, Rounds, measure
-from traceopt.trying.session import BUDGET_SPENT, Session
+from traceopt.trying.session import BUDGET_SPENT, Session, row_of
 
 
 def a_run(step_us: float, wait: float | None = None, losses: Sequence[float] = (1.0, 0.5)) -> MeasuredRun:
@@ -123,3 +125,44 @@ def test_a_script_that_fails_without_the_change() -> None:
     [row] = session.tried
     assert (row.verdict, row.output) == ("not_tried", ["boom"])
     assert row.reason == "the script without the change failed: it ended with exit code 1"
+
+
+@pytest.mark.parametrize(
+    ("after_us", "wanted_us", "verdict"),
+    [
+        ((700.0, 1300.0), 300.0, "unclear"),  # between faster and slower: a gain of a third is possible
+        ((650.0, 950.0), None, "unclear"),  # noise cannot be told from a gain of 20 %
+        ((950.0, 1050.0), 150.0, "unclear"),
+        ((1000.0, 1000.0), 900.0, "no_gain"),  # less than a third of what was predicted, capped at half the step
+        ((1000.0, 1000.0), None, "unclear"),  # two runs do not exclude a gain of 1 %
+        ((1000.0,) * 12, None, "no_gain"),
+    ],
+)
+def test_no_gain_is_only_said_if_the_interval_excludes_a_gain_that_matters(
+    after_us: Sequence[float], wanted_us: float | None, verdict: str
+) -> None:
+    rounds = Rounds([a_run(1000.0) for _ in after_us], [a_run(us) for us in after_us], wanted_us=wanted_us)
+    row = row_of(a_change("a", wanted_us), [], rounds)
+    assert row.verdict == verdict
+    assert (row.reason is not None and "the runs vary too much" in row.reason) == (verdict == "unclear")
+
+
+def test_an_unclear_row_says_which_gains_are_possible() -> None:
+    rounds = Rounds([a_run(1000.0)] * 3, [a_run(us) for us in (900.0, 1000.0, 950.0)])
+    row = row_of(a_change("a"), [], rounds)
+    assert row.low_share is not None
+    assert row.high_share is not None
+    assert row.low_share < 0 < row.high_share
+    assert row.reason == (
+        f"the runs vary too much: the gain is between {signed_percent(row.low_share)} and "
+        f"{signed_percent(row.high_share)}"
+    )
+
+
+def test_a_gain_without_an_interval_is_unclear() -> None:
+    """Runs that differ by a factor of five: the interval would reach twice the step."""
+    rounds = Rounds([a_run(1000.0)] * 2, [a_run(1000.0), a_run(200.0)])
+    row = row_of(a_change("a"), [], rounds)
+    assert (row.verdict, row.low_share, row.high_share) == ("unclear", None, None)
+    assert row.reason == "the runs vary too much to tell a gain from noise"
+    assert trial_words.change(row) == f"−{percent(row.gain_share)}"

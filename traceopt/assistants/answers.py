@@ -198,7 +198,7 @@ class MeasuredChange(Struct, omit_defaults=True, kw_only=True):
     """A change that was made, run and measured."""
 
     change: Annotated[str, note("code of the rule, or the change as it was given")]
-    verdict: Annotated[str, note("keep, no_gain, slower, trains_differently, fails or not_tried")]
+    verdict: Annotated[str, note("keep, no_gain, unclear, slower, trains_differently, fails or not_tried")]
     script: Annotated[str | None, note("untrusted: the script")] = None
     time: Annotated[str | None, note("when it was tried, UTC")] = None
     predicted_ms: Annotated[float | None, note("predicted gain per step", "ms")] = None

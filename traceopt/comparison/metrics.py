@@ -52,17 +52,19 @@ def _peak_memory(result: Result) -> float | None:
 
 
 def _measured_gain(result: Result) -> float | None:
-    """What was kept gains together: the last measurement on top of all others, or else the largest single one."""
-    together = [row for row in result.tried if row.kind == "all" and row.gain_share is not None]
-    gains = [row.gain_share for row in together or result.tried if row.gain_share is not None]
-    return max(gains, default=None)
+    """What was kept gains together: the last measurement on top of all others, or else the largest single one. A gain
+    that may be noise does not count.
+    """
+    clear = [row for row in result.tried if row.gain_share is not None and row.verdict != "unclear"]
+    together = [row for row in clear if row.kind == "all"]
+    return max((row.gain_share for row in together or clear if row.gain_share is not None), default=None)
 
 
 STEP_TIME = "step_time"
 
 _STEPS = "record step marks: use traceopt run, or call prof.step() after each step"
 _GPU = "record with ProfilerActivity.CUDA"
-_TRIED = "use traceopt try"
+_TRIED = "use traceopt try; an unclear gain does not count"
 _RATE = "pass --tokens-per-step or --samples-per-step"
 
 METRICS = {

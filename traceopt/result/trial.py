@@ -10,7 +10,7 @@ from traceopt.result.field_notes import note
 
 ChangeKind = Literal["fix", "patch", "revision", "environment", "arguments", "all"]
 Via = Literal["patch", "runtime", "revision", "environment", "arguments"]
-TrialVerdict = Literal["keep", "no_gain", "slower", "trains_differently", "fails", "not_tried"]
+TrialVerdict = Literal["keep", "no_gain", "unclear", "slower", "trains_differently", "fails", "not_tried"]
 LossVerdict = Literal["identical", "close", "drifts", "unknown"]
 
 
@@ -60,8 +60,9 @@ class TriedChange(Struct, frozen=True):
     verdict: Annotated[
         TrialVerdict,
         note(
-            "keep: faster, and it trains the same; no_gain: no difference that could be told from noise; slower; "
-            "trains_differently: faster, but the losses drift; fails: it could not be made or did not run; not_tried"
+            "keep: faster, and it trains the same; no_gain: the interval leaves no room for a gain that matters; "
+            "unclear: the runs vary too much to tell; slower; trains_differently: faster, but the losses drift; fails: "
+            "it could not be made or did not run; not_tried"
         ),
     ]
     on_top_of: Annotated[list[str], note("changes that both sides have")] = field(default_factory=list)
@@ -73,8 +74,8 @@ class TriedChange(Struct, frozen=True):
     before_us: Annotated[float | None, note("step without the change; null: not measured", "us")] = None
     after_us: Annotated[float | None, note("step with the change; null: not measured", "us")] = None
     gain_share: Annotated[float | None, note("measured gain as a part of the step; below 0: slower", "share")] = None
-    low_share: Annotated[float | None, note("gain, at least: the end of the 99 % interval", "share")] = None
-    high_share: Annotated[float | None, note("gain, at most: the end of the 99 % interval", "share")] = None
+    low_share: Annotated[float | None, note("gain, at least: the end of the 99 % interval; null: too wide", "share")] = None
+    high_share: Annotated[float | None, note("gain, at most: the end of the 99 % interval; null: too wide", "share")] = None
     rounds: Annotated[list[TriedRound], note("runs in the order in which they were made")] = field(default_factory=list)
     losses: Annotated[ComparedLosses | None, note("whether it trains the same")] = None
     memory: Annotated[PeakMemory | None, note("peak memory of both sides; null: not known")] = None
