@@ -64,7 +64,7 @@ class Ledger(Struct, frozen=True, dict=True):
     `step_ns` leaves out the evaluations in the step, which take `eval_ns`. `fetch_ns` is the time in the DataLoader,
     None if no loader was observed; `gc_ns` is the garbage collector's time, `save_ns` that of torch.save.
     `core_wait_share` is the share of the run in which the training thread was ready but no core was free;
-    `core_wait_per_cpu` is the same time as a multiple of its CPU time.
+    `core_wait_ns` is that time, and `core_wait_per_cpu` the same as a multiple of its CPU time.
     """
 
     step_ns: I8
@@ -78,6 +78,7 @@ class Ledger(Struct, frozen=True, dict=True):
     evaluations: tuple[Place, ...]  # where they began, longest first
     saved_at: tuple[Place, ...]  # where torch.save was called, longest first
     long_ends: tuple[Place, ...]  # where steps ended that took several times as long as the one before
+    core_wait_ns: float | None
     core_wait_share: float | None
     core_wait_per_cpu: float | None
 
@@ -114,6 +115,11 @@ class Ledger(Struct, frozen=True, dict=True):
     def long_extra_ns(self) -> int:
         """What the long steps take beyond as many usual ones."""
         return int((self.other_ns[self.long_steps] - self.usual_other_ns).sum()) if len(self.long_steps) else 0
+
+    @property
+    def long_for_other_work(self) -> bool:
+        """Whether most of what the long steps take longer is work, even if the thread waited for cores only in them."""
+        return 2 * (self.core_wait_ns or 0.0) < self.long_extra_ns
 
     @cached_property
     def usual_other_ns(self) -> float:
@@ -186,6 +192,7 @@ def read_ledger(value: object) -> Ledger | None:
         _places(document.get("evaluations")),
         _places(document.get("saved_at")),
         _places(document.get("long_steps")),
+        None if waited is None else waited * 1000,
         min(1.0, waited / wall) if waited is not None and wall else None,
         waited / max(1.0, ran) if waited is not None and ran else None,
     )

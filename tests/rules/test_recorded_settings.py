@@ -252,6 +252,14 @@ class TestContention:
         assert found.title == "Find out what else runs on these cores"
         assert found.saving is None
 
+    def test_the_share_of_the_run_is_in_the_document(self) -> None:
+        run = document_of(generated("cpu_contention")).whole_run
+        assert run is not None
+        assert run.core_wait_share == pytest.approx(0.3, rel=0.01)
+        run = document_of(generated("cpu_contention", change={"ledger.core_wait": None})).whole_run
+        assert run is not None
+        assert run.core_wait_share is None
+
     def test_numa_nodes_are_named_where_there_are_several(self) -> None:
         change = {"environment.numa_nodes": {"all": 2, "used": 2}}
         assert "2 NUMA nodes" in finding(generated("cpu_contention", change=change), "PY002").fix.text
@@ -382,7 +390,7 @@ class TestLongSteps:
     def test_are_said_first_if_they_take_more_than_the_steps(self) -> None:
         document = document_of(generated("healthy", change=bursts(every=16, long_us=490_000.0)))
         assert document.verdict.startswith(
-            "Other work in 4 long steps, such as rollouts, takes 71% of the run after its first step (they end at "
+            "Other work in 4 long steps, such as rollouts, takes 71% of the run after its first step (ending at "
             "ppo.py:41), the steps 29%. "
         )
         assert document.whole_run is not None
@@ -394,9 +402,27 @@ class TestLongSteps:
         assert [str(location) for location in found.locations] == ["ppo.py:41"]
         assert found.saving is None
 
-    @pytest.mark.parametrize(("every", "long_us"), [(30, 2e6), (16, 30_000.0), (2, 490_000.0)])
-    def test_few_short_or_frequent_ones_do_not_count(self, every: int, long_us: float) -> None:
-        """Two may be pauses; a step four times as long, or every second one, is no burst of updates."""
+    def test_one_in_a_short_recording_is_named_without_saying_what_it_is(self) -> None:
+        """As with --stop-after: one rollout in 19 steps may also be a pause."""
+        document = document_of(generated("healthy", change=bursts(every=10, long_us=490_000.0, steps=19)))
+        assert document.verdict.startswith(
+            "1 long step took 73% of the run after its first step (ending at ppo.py:41), the rest of the steps 27%. More "
+            "recorded steps would show whether that recurs. "
+        )
+
+    @pytest.mark.parametrize(("waited_us", "named"), [(900_000.0, True), (1_100_000.0, False)])
+    def test_are_not_named_if_threads_may_have_waited_for_cores_in_them(self, waited_us: float, named: bool) -> None:
+        """On a busy machine: all waits of the run could lie in the long steps, which take 1.96 s longer."""
+        wait = {"us": waited_us, "cpu_us": 2e6, "wall_us": 3.25e6}
+        change = bursts(every=16, long_us=490_000.0) | {"ledger.core_wait": wait}
+        document = document_of(generated("healthy", change=change))
+        assert ("such as rollouts" in document.verdict) == named
+        assert document.whole_run is not None
+        assert ("long_steps" in {part.name for part in document.whole_run.parts}) == named
+
+    @pytest.mark.parametrize(("every", "long_us"), [(16, 30_000.0), (2, 490_000.0)])
+    def test_short_or_frequent_ones_do_not_count(self, every: int, long_us: float) -> None:
+        """A step four times as long, or every second one, is no burst of updates."""
         document = document_of(generated("healthy", change=bursts(every=every, long_us=long_us)))
         assert "long steps" not in document.verdict
         assert document.whole_run is not None

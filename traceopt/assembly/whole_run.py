@@ -9,10 +9,10 @@ from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.run_log.step_ledger import Ledger, Place
 from traceopt.result.document import RunPart, RunPartName, StepHistory, WholeRun
 from traceopt.result.finding import Location
-from traceopt.result.quantities import percent
+from traceopt.result.quantities import counted, percent
 from traceopt.result.rounding import share, us
 
-MIN_LONG_STEPS = 3  # fewer may be one-off pauses
+MIN_LONG_STEPS = 3  # fewer may be one-off pauses: the sentence then leaves open what they are
 MIN_OCCURRENCES = 2  # of an evaluation or a save: a single one says nothing about the run
 LONG_RUN_NS = 60e9  # in a shorter one, start-up and the end say nothing about the training
 MOST_LINES = 3
@@ -26,13 +26,17 @@ _LABELS: dict[RunPartName, str] = {
     "startup": "Start-up with the first step",
     "end": "After the last step",
 }
-_BEFORE: dict[RunPartName, str] = {"long_steps": "they end at "}
+_BEFORE: dict[RunPartName, str] = {"long_steps": "ending at "}
+_FEW_LONG_STEPS = (
+    "{long} took {share} of the run after its first step{where}, the rest of the steps {steps}. More recorded steps would "
+    "show whether that recurs."
+)
 _SENTENCES: dict[RunPartName, str] = {
     "evaluation": "{evaluation} takes {share} of the run after its first step{where}, the steps {steps}.",
     "checkpoints": "Saving checkpoints takes {share} of the run after its first step{where}, the steps {steps}.",
     "startup": "Start-up with the first step takes {share} of the run, the other steps {steps}.",
     "long_steps": (
-        "Other work in {long} long steps, such as rollouts, takes {share} of the run after its first step{where}, the "
+        "Other work in {long}, such as rollouts, takes {share} of the run after its first step{where}, the "
         "steps {steps}."
     ),
     "end": "What follows the last step takes {share} of the run after its first step, the steps {steps}.",
@@ -45,7 +49,7 @@ def whole_run(facts: Facts) -> WholeRun | None:
     if ledger is None:
         return None
     run = ledger.whole_run
-    long_ns = min(ledger.long_extra_ns, run.steps_ns) if len(ledger.long_steps) >= MIN_LONG_STEPS else 0
+    long_ns = min(ledger.long_extra_ns, run.steps_ns) if ledger.long_for_other_work else 0
     amounts: dict[RunPartName, int] = {
         "steps": run.steps_ns - long_ns,
         "evaluation": run.evaluation_ns,
@@ -64,7 +68,13 @@ def whole_run(facts: Facts) -> WholeRun | None:
         for name, ns in amounts.items()
         if ns
     ]
-    return WholeRun(us(run.total_ns), ledger.count, sorted(parts, key=lambda part: -part.us), _history(facts, ledger))
+    return WholeRun(
+        us(run.total_ns),
+        ledger.count,
+        sorted(parts, key=lambda part: -part.us),
+        None if ledger.core_wait_share is None else share(ledger.core_wait_share),
+        _history(facts, ledger),
+    )
 
 
 def _history(facts: Facts, ledger: Ledger) -> StepHistory | None:
@@ -97,11 +107,12 @@ def larger_than_the_steps(facts: Facts, run: WholeRun | None) -> str:
         if _says_something(part.name, ledger):
             of_us = run.us if part.name == "startup" else run.us - times.get("startup", 0.0)
             where = f" ({_BEFORE.get(part.name, '')}{part.locations[0]})" if part.locations else ""
-            return _SENTENCES[part.name].format(
+            few = part.name == "long_steps" and len(ledger.long_steps) < MIN_LONG_STEPS
+            return (_FEW_LONG_STEPS if few else _SENTENCES[part.name]).format(
                 share=percent(part.us / of_us),
                 where=where,
                 steps=percent(times.get("steps", 0.0) / of_us),
-                long=len(ledger.long_steps),
+                long=counted(len(ledger.long_steps), "long step"),
                 evaluation=ledger.evaluation_name(bool(facts.captured.loaders)),
             )
     return ""
@@ -109,7 +120,7 @@ def larger_than_the_steps(facts: Facts, run: WholeRun | None) -> str:
 
 def _says_something(part: RunPartName, ledger: Ledger) -> bool:
     occurrences = {"evaluation": ledger.eval_ns, "checkpoints": ledger.save_ns}.get(part)
-    if part == "long_steps":  # only counted if there are several
+    if part == "long_steps":  # only counted if waits for cores cannot explain them
         return True
     if occurrences is not None:
         return bool(np.count_nonzero(occurrences) >= MIN_OCCURRENCES)

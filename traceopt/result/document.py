@@ -163,6 +163,10 @@ class WholeRun(Struct, frozen=True):
     us: Annotated[float, note("its time", "us")]
     steps: Annotated[int, note("steps", "steps")]
     parts: Annotated[list[RunPart], note("where the time goes, longest first")]
+    core_wait_share: Annotated[
+        float | None,
+        note("part of the run in which the training thread was ready but no core was free; null: not known", "share"),
+    ] = None
     history: Annotated[
         StepHistory | None, note("step times over the run; null: too few steps without a profiler to judge them")
     ] = None
