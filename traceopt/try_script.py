@@ -24,6 +24,7 @@ from traceopt.result.trial import TriedChange
 from traceopt.run_script import LOGDIR, remarks
 from traceopt.trying import history
 from traceopt.trying.changes import Change, NotTried, changes_of, with_unique_names
+from traceopt.trying.expectation import recording_of
 from traceopt.trying.interruption import Interruption, SignalError
 from traceopt.trying.session import Progress, Session, not_made
 from traceopt.trying.workspace import Command, Limits, Workspace
@@ -130,6 +131,7 @@ def _try(
         lambda made: workspace.measure(made, limits),
         budget_s=max(1.0, wanted.budget_s - (time.monotonic() - began)),
         each=wanted.each,
+        recording=recording_of(outcome.result) if outcome.result is not None else None,
         tell=_teller(progress, quiet=quiet),
     )
     try:

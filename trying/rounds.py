@@ -99,18 +99,19 @@ def measure(
     before: Run,
     after: Run,
     *,
-    wanted_us: float | None,
+    wanted_us: Callable[[Sequence[MeasuredRun]], float | None],
     time_left: Callable[[], float],
     least_rounds: int = LEAST_ROUNDS,
     widest_share: float | None = None,
     finished_round: Callable[[Rounds], None] = lambda _: None,
 ) -> Rounds:
-    """Alternates both sides. `wanted_us` is the predicted gain per step, `time_left` the seconds left for these rounds.
+    """Alternates both sides. `wanted_us` is the expected gain per step, given the runs without the change; `time_left`
+    the seconds left for these rounds.
 
     The first `least_rounds` are made in any case. No round is begun that would take longer than the time left. If a
     run raises, `finished_round` has been given all that is known.
     """
-    rounds = Rounds([], [], wanted_us=wanted_us, least=least_rounds, widest_share=widest_share)
+    rounds = Rounds([], [], least=least_rounds, widest_share=widest_share)
     longest_s = 0.0
     while len(rounds.before) < MOST_ROUNDS and not rounds.settled:
         left_s = time_left()
@@ -122,7 +123,8 @@ def measure(
         second = after()
         if isinstance(second, Failure):
             return replace(rounds, failed=("after", second))
-        rounds = replace(rounds, before=[*rounds.before, first], after=[*rounds.after, second])
+        side = [*rounds.before, first]
+        rounds = replace(rounds, before=side, after=[*rounds.after, second], wanted_us=wanted_us(side))
         longest_s = max(longest_s, left_s - time_left())
         finished_round(rounds)
     return rounds

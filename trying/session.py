@@ -14,6 +14,7 @@ from traceopt.result.comparison import StepChange
 from traceopt.result.quantities import percent, signed_percent
 from traceopt.result.trial import ComparedLosses, PeakMemory, TrialVerdict, TriedChange
 from traceopt.trying.changes import Change, NotTried, Prediction
+from traceopt.trying.expectation import Expectation, Recording, expectation
 from traceopt.trying.interruption import SignalError
 from traceopt.trying.losses import compare_losses
 from traceopt.trying.measured_run import Failure, MeasuredRun
@@ -50,11 +51,14 @@ class Session:
         *,
         budget_s: float,
         each: bool = False,
+        recording: Recording | None = None,
         tell: Callable[[Progress], None] = lambda _: None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._run = run
         self._each = each
+        self._recording = recording
+        self._unchanged: Sequence[MeasuredRun] = ()
         self._tell = tell
         self._clock = clock
         self._until = clock() + budget_s
@@ -72,12 +76,14 @@ class Session:
                 self._try_together()
         except SignalError:
             names = {row.name for row in self.tried}
-            self.tried += [_row(one, [], None, "not_tried", "interrupted") for one in changes if one.name not in names]
+            left = [one for one in changes if one.name not in names]
+            self.tried += [_row(one, [], None, "not_tried", "interrupted", self._expected(one, [])) for one in left]
             raise
 
     def _try(self, change: Change, number: int, count: int) -> None:
         if self._left_s() <= 0 and self.tried:
-            self.tried.append(_row(change, self._base(change), None, "not_tried", BUDGET_SPENT))
+            base = self._base(change)
+            self.tried.append(_row(change, base, None, "not_tried", BUDGET_SPENT, self._expected(change, base)))
             return
         until = self._clock() + max(0.0, self._left_s()) / (count - number + 1)
         base = self._base(change)
@@ -101,13 +107,13 @@ class Session:
     def _measured(
         self, change: Change, base: list[Change], number: int, count: int, until: float, made: Sequence[Change] = ()
     ) -> TriedChange:
-        predicted = prediction_of(change, base)
         after = list(made) or [*base, change]
         known = Rounds([], [])
 
         def note(rounds: Rounds) -> None:
             nonlocal known
             known = rounds
+            self._unchanged = self._unchanged if base else rounds.before
             self._tell(Progress(change.name, number, count, len(rounds.before), max(0.0, self._left_s())))
 
         self._tell(Progress(change.name, number, count, 0, max(0.0, self._left_s())))
@@ -115,15 +121,22 @@ class Session:
             rounds = measure(
                 lambda: self._run(base),
                 lambda: _checked(self._run(after), change),
-                wanted_us=predicted.us if predicted is not None else None,
+                wanted_us=lambda before: self._expected(change, base, before).us,
                 time_left=lambda: until - self._clock(),
                 finished_round=note,
             )
         except SignalError:
             if known.before:
-                self.tried.append(row_of(change, base, known, interrupted=True))
+                self.tried.append(row_of(change, base, known, self._expected(change, base), interrupted=True))
             raise
-        return row_of(change, base, rounds)
+        return row_of(change, base, rounds, self._expected(change, base))
+
+    def _expected(
+        self, change: Change, base: Sequence[Change], before: Sequence[MeasuredRun] | None = None
+    ) -> Expectation:
+        """`before`: the runs of the base so far, if they are newer than what is known of the unchanged script."""
+        unchanged = self._unchanged if base or before is None else before
+        return expectation(prediction_of(change, base), self._recording, unchanged)
 
     def _left_s(self) -> float:
         return self._until - self._clock()
@@ -137,21 +150,26 @@ def prediction_of(change: Change, base: Sequence[Change]) -> Prediction | None:
     return change.alone
 
 
-def row_of(change: Change, base: Sequence[Change], rounds: Rounds, *, interrupted: bool = False) -> TriedChange:
+def row_of(
+    change: Change, base: Sequence[Change], rounds: Rounds, expected: Expectation, *, interrupted: bool = False
+) -> TriedChange:
     """The row of a change that was run."""
     if rounds.failed is not None:
         side, failure = rounds.failed
         reason = failure.reason if side == "after" else f"{BASELINE_FAILED}: {failure.reason}"
         verdict: TrialVerdict = "fails" if side == "after" else "not_tried"
-        return replace(_row(change, base, rounds, verdict, reason), output=[one_line(line) for line in failure.output])
+        return replace(
+            _row(change, base, rounds, verdict, reason, expected), output=[one_line(line) for line in failure.output]
+        )
     step = rounds.change()
     if step.change_share is None:
-        return _row(change, base, rounds, "not_tried", "interrupted" if interrupted else step.reason)
+        return _row(change, base, rounds, "not_tried", "interrupted" if interrupted else step.reason, expected)
     losses = compare_losses([run.losses for run in rounds.before], [run.losses for run in rounds.after])
     few = interrupted and len(rounds.before) < LEAST_ROUNDS
     verdict = "not_tried" if few else _verdict(rounds, step, losses)
-    reasons = [_reason(step, verdict), ALSO_BUSY if rounds.busy else None]
-    row = _row(change, base, rounds, verdict, "interrupted" if interrupted else "; ".join(filter(None, reasons)) or None)
+    limits = [_reason(step, verdict), ALSO_BUSY if rounds.busy else None]
+    reason = "interrupted" if interrupted else "; ".join(filter(None, limits)) or None
+    row = _row(change, base, rounds, verdict, reason, expected)
     known = step.low_share is not None and step.high_share is not None
     return replace(
         row,
@@ -193,9 +211,14 @@ def not_made(fix: NotTried) -> TriedChange:
 
 
 def _row(
-    change: Change, base: Sequence[Change], rounds: Rounds | None, verdict: TrialVerdict, reason: str | None
+    change: Change,
+    base: Sequence[Change],
+    rounds: Rounds | None,
+    verdict: TrialVerdict,
+    reason: str | None,
+    expected: Expectation,
 ) -> TriedChange:
-    predicted = prediction_of(change, base)
+    predicted = expected.prediction
     patch = change.diff or (change.finding.fix.patch if change.finding is not None else None)
     return TriedChange(
         change.name,
@@ -208,6 +231,7 @@ def _row(
         predicted_us=predicted.us if predicted else None,
         predicted_low_us=predicted.low_us if predicted else None,
         predicted_high_us=predicted.high_us if predicted else None,
+        prediction_note=expected.note,
         rounds=rounds.rows() if rounds is not None else [],
         patch=patch,
     )

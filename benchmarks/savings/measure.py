@@ -69,7 +69,7 @@ def measured_pair(pair: Pair, minutes: float) -> Row:
         rounds = measure(
             lambda: workspace.measure([], LIMITS),
             lambda: workspace.measure([fixed], LIMITS),
-            wanted_us=1e3 * predicted["saving_ms"] if predicted else None,
+            wanted_us=lambda _: 1e3 * predicted["saving_ms"] if predicted else None,
             time_left=lambda: until - time.monotonic(),
             least_rounds=ROUNDS,
             widest_share=2 * MOST_NOISE,

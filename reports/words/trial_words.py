@@ -72,7 +72,7 @@ def name(row: TriedChange) -> str:
 
 def notes(tried: Sequence[TriedChange]) -> list[str]:
     """Sentences below the table."""
-    lines = [f"{row.name}: {row.reason}" for row in tried if row.reason]
+    lines = [f"{row.name}: {text}" for row in tried for text in (row.reason, row.prediction_note) if text]
     if any(row.via == "runtime" for row in tried):
         names = ", ".join(row.name for row in tried if row.via == "runtime")
         lines.append(f"{names}: tried by a setting at run time, without a change of the source.")

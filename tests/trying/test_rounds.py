@@ -11,6 +11,7 @@ from traceopt.reports.words import trial_words
 from traceopt.result.quantities import percent, signed_percent
 from traceopt.result.trial import TriedChange
 from traceopt.trying.changes import Change, Prediction
+from traceopt.trying.expectation import Expectation, Recording
 from traceopt.trying.measured_run import Failure, MeasuredRun
 from traceopt.trying.rounds import LEAST_ROUNDS, MOST_ROUNDS, Rounds, measure
 from traceopt.trying.session import BUDGET_SPENT, Session, row_of
@@ -41,8 +42,10 @@ class Machine:
             step_us *= self._factors[change.name]
         return a_run(step_us)
 
-    def tried(self, *changes: Change, budget_s: float = 600.0, each: bool = False) -> list[TriedChange]:
-        session = Session(self.run, budget_s=budget_s, each=each, clock=lambda: self.now_s)
+    def tried(
+        self, *changes: Change, budget_s: float = 600.0, each: bool = False, recording: Recording | None = None
+    ) -> list[TriedChange]:
+        session = Session(self.run, budget_s=budget_s, each=each, recording=recording, clock=lambda: self.now_s)
         session.try_all(changes)
         return session.tried
 
@@ -92,14 +95,16 @@ def test_a_round_in_which_others_held_the_cores_is_repeated() -> None:
         wait = next(waits)
         return a_run(2000.0 if wait > 0.1 else 1000.0, wait)
 
-    rounds = measure(run, run, wanted_us=500.0, time_left=lambda: 100.0)
+    rounds = measure(run, run, wanted_us=lambda _: 500.0, time_left=lambda: 100.0)
     assert rounds.disturbed[0] == "other programs held the cores"
     assert rounds.counted == [1, 2]
     assert rounds.change().base_us == pytest.approx(1000.0)
 
 
 def test_a_script_that_crowds_its_own_cores_is_not_disturbed() -> None:
-    rounds = measure(lambda: a_run(1.0, 0.4), lambda: a_run(1.0, 0.41), wanted_us=0.5, time_left=lambda: 100.0)
+    wanted = 0.5
+    sides = (lambda: a_run(1.0, 0.4), lambda: a_run(1.0, 0.41))
+    rounds = measure(*sides, wanted_us=lambda _: wanted, time_left=lambda: 100.0)
     assert rounds.disturbed == [None, None]
 
 
@@ -142,14 +147,14 @@ def test_no_gain_is_only_said_if_the_interval_excludes_a_gain_that_matters(
     after_us: Sequence[float], wanted_us: float | None, verdict: str
 ) -> None:
     rounds = Rounds([a_run(1000.0) for _ in after_us], [a_run(us) for us in after_us], wanted_us=wanted_us)
-    row = row_of(a_change("a", wanted_us), [], rounds)
+    row = row_of(a_change("a", wanted_us), [], rounds, Expectation(None))
     assert row.verdict == verdict
     assert (row.reason is not None and "the runs vary too much" in row.reason) == (verdict == "unclear")
 
 
 def test_an_unclear_row_says_which_gains_are_possible() -> None:
     rounds = Rounds([a_run(1000.0)] * 3, [a_run(us) for us in (900.0, 1000.0, 950.0)])
-    row = row_of(a_change("a"), [], rounds)
+    row = row_of(a_change("a"), [], rounds, Expectation(None))
     assert row.low_share is not None
     assert row.high_share is not None
     assert row.low_share < 0 < row.high_share
@@ -162,7 +167,7 @@ def test_an_unclear_row_says_which_gains_are_possible() -> None:
 def test_a_gain_without_an_interval_is_unclear() -> None:
     """Runs that differ by a factor of five: the interval would reach twice the step."""
     rounds = Rounds([a_run(1000.0)] * 2, [a_run(1000.0), a_run(200.0)])
-    row = row_of(a_change("a"), [], rounds)
+    row = row_of(a_change("a"), [], rounds, Expectation(None))
     assert (row.verdict, row.low_share, row.high_share) == ("unclear", None, None)
     assert row.reason == "the runs vary too much to tell a gain from noise"
     assert trial_words.change(row) == f"−{percent(row.gain_share)}"

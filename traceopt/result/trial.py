@@ -71,11 +71,18 @@ class TriedChange(Struct, frozen=True):
     predicted_us: Annotated[float | None, note("predicted gain per step; null: no prediction", "us")] = None
     predicted_low_us: Annotated[float | None, note("predicted gain, at least", "us")] = None
     predicted_high_us: Annotated[float | None, note("predicted gain, at most", "us")] = None
+    prediction_note: Annotated[
+        str | None, note("why the prediction is not that of the plan, or why there is none; null: it is")
+    ] = None
     before_us: Annotated[float | None, note("step without the change; null: not measured", "us")] = None
     after_us: Annotated[float | None, note("step with the change; null: not measured", "us")] = None
     gain_share: Annotated[float | None, note("measured gain as a part of the step; below 0: slower", "share")] = None
-    low_share: Annotated[float | None, note("gain, at least: the end of the 99 % interval; null: too wide", "share")] = None
-    high_share: Annotated[float | None, note("gain, at most: the end of the 99 % interval; null: too wide", "share")] = None
+    low_share: Annotated[
+        float | None, note("gain, at least: the end of the 99 % interval; null: too wide", "share")
+    ] = None
+    high_share: Annotated[
+        float | None, note("gain, at most: the end of the 99 % interval; null: too wide", "share")
+    ] = None
     rounds: Annotated[list[TriedRound], note("runs in the order in which they were made")] = field(default_factory=list)
     losses: Annotated[ComparedLosses | None, note("whether it trains the same")] = None
     memory: Annotated[PeakMemory | None, note("peak memory of both sides; null: not known")] = None

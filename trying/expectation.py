@@ -1,0 +1,77 @@
+"""What is expected of a change on this machine: its prediction, in terms of the step that is measured.
+
+The recorded step may be longer than the measured one, because the profiler slowed it or because its threads waited for
+cores. Then a fix gains the same share of a shorter step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from statistics import fmean
+
+from msgspec import Struct
+
+from traceopt.result.document import Result
+from traceopt.result.quantities import ms_number, ms_of_us
+from traceopt.trying.changes import Prediction
+from traceopt.trying.measured_run import MeasuredRun
+from traceopt.trying.rounds import MORE_WAIT
+
+LONGER = 1.1  # times as long as the measured step: the times of the recording do not hold
+UNLIKE = 1.25  # times as long or as short, for no known reason: the recording says nothing about the measured step
+
+
+class Recording(Struct, frozen=True):
+    """The recorded step; how many times as long it is as the steps without a profiler; the share of that run in which
+    the training thread was ready but had no core. None: not known.
+    """
+
+    step_us: float
+    stretch: float | None = None
+    core_wait_share: float | None = None
+
+
+class Expectation(Struct, frozen=True):
+    """`note` says why it is not the prediction of the report, or why there is none."""
+
+    prediction: Prediction | None
+    note: str | None = None
+
+    @property
+    def us(self) -> float | None:
+        return None if self.prediction is None else self.prediction.us
+
+
+def recording_of(result: Result) -> Recording | None:
+    """None without steps."""
+    step, run = result.step, result.whole_run
+    if not step.typical_us or step.source == "window":
+        return None
+    return Recording(step.typical_us, step.stretch, None if run is None else run.core_wait_share)
+
+
+def expectation(
+    prediction: Prediction | None, recording: Recording | None, unchanged: Sequence[MeasuredRun]
+) -> Expectation:
+    """`unchanged`: runs without any change; empty before the first one."""
+    if prediction is None or recording is None or not unchanged:
+        return Expectation(prediction)
+    measured_us = fmean(run.step_us for run in unchanged)
+    longer = recording.step_us / measured_us
+    both = f"the recorded step took {ms_number(recording.step_us)} ms and the measured one {ms_of_us(measured_us)}"
+    why = _why_longer(recording, unchanged)
+    if longer >= LONGER and why is not None:
+        scaled = Prediction(*(us / longer for us in (prediction.us, prediction.low_us, prediction.high_us)))
+        return Expectation(scaled, f"{both}, because {why}: the prediction is the same share of the measured step")
+    if not 1 / UNLIKE < longer < UNLIKE:
+        return Expectation(None, f"{both}: they are not alike, so nothing is predicted")
+    return Expectation(prediction)
+
+
+def _why_longer(recording: Recording, unchanged: Sequence[MeasuredRun]) -> str | None:
+    waits = [run.core_wait_share for run in unchanged if run.core_wait_share is not None]
+    if recording.core_wait_share is not None and waits and recording.core_wait_share > fmean(waits) + MORE_WAIT:
+        return "threads waited for cores while it was recorded"
+    if recording.stretch is not None and recording.stretch >= LONGER:
+        return "recording slowed it"
+    return None
