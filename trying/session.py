@@ -168,8 +168,8 @@ def row_of(
     few = interrupted and len(rounds.before) < LEAST_ROUNDS
     verdict = "not_tried" if few else _verdict(rounds, step, losses)
     limits = [_reason(step, verdict), ALSO_BUSY if rounds.busy else None]
-    reason = "interrupted" if interrupted else "; ".join(filter(None, limits)) or None
-    row = _row(change, base, rounds, verdict, reason, expected)
+    limit = "interrupted" if interrupted else "; ".join(filter(None, limits)) or None
+    row = _row(change, base, rounds, verdict, limit, expected)
     known = step.low_share is not None and step.high_share is not None
     return replace(
         row,

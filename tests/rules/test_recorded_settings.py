@@ -406,8 +406,8 @@ class TestLongSteps:
         """As with --stop-after: one rollout in 19 steps may also be a pause."""
         document = document_of(generated("healthy", change=bursts(every=10, long_us=490_000.0, steps=19)))
         assert document.verdict.startswith(
-            "1 long step took 73% of the run after its first step (ending at ppo.py:41), the rest of the steps 27%. More "
-            "recorded steps would show whether that recurs. "
+            "1 long step took 73% of the run after its first step (ending at ppo.py:41), the rest of the steps 27%. "
+            "More recorded steps would show whether that recurs. "
         )
 
     @pytest.mark.parametrize(("waited_us", "named"), [(900_000.0, True), (1_100_000.0, False)])

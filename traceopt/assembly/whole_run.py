@@ -28,8 +28,8 @@ _LABELS: dict[RunPartName, str] = {
 }
 _BEFORE: dict[RunPartName, str] = {"long_steps": "ending at "}
 _FEW_LONG_STEPS = (
-    "{long} took {share} of the run after its first step{where}, the rest of the steps {steps}. More recorded steps would "
-    "show whether that recurs."
+    "{long} took {share} of the run after its first step{where}, the rest of the steps {steps}. More recorded steps "
+    "would show whether that recurs."
 )
 _SENTENCES: dict[RunPartName, str] = {
     "evaluation": "{evaluation} takes {share} of the run after its first step{where}, the steps {steps}.",
