@@ -89,7 +89,7 @@ from traceopt.analyzer.work.hardware_counters import MeasuredCounters, find_meas
 from traceopt.analyzer.work.launch_repetition import Repetition, find_repetition
 from traceopt.analyzer.work.tensor_core_work import TensorCoreWork
 from traceopt.analyzer.work.throughput import MeasuredThroughput, Workload, measure
-from traceopt.analyzer.work.tiny_ops import TinyOps, find_tiny_ops
+from traceopt.analyzer.work.tiny_ops import CalledOps, find_called_ops
 from traceopt.analyzer.work.unfused_chains import Chains, find_chains
 
 _SAME_FOR_ALL_STEPS = ("slices", "links", "call_sites", "marks", "recorded_steps")
@@ -446,10 +446,10 @@ class Facts(Struct, frozen=True, dict=True):
         return CpuWork(self.flops, self.regions, self.steps, self.captured.cpu_peaks)
 
     @cached_property
-    def tiny_ops(self) -> TinyOps:
-        """Operators in the forward and backward passes of a CPU-only run that are too small to be worth their call."""
+    def called_ops(self) -> CalledOps:
+        """Operators in the forward and backward passes of a CPU-only run, and which are too small for their call."""
         phases = self.cpu_phases.areas
-        return find_tiny_ops(self.regions, self.steps.thread, merge(phases["forward"], phases["backward"]))
+        return find_called_ops(self.regions, self.steps.thread, merge(phases["forward"], phases["backward"]))
 
     @cached_property
     def collectives(self) -> list[CollectiveCalls]:

@@ -1,4 +1,4 @@
-"""Operators of a CPU-only run that are so small that calling them costs more than their computation."""
+"""Operators of a CPU-only run, and which are so small that calling them costs more than their computation."""
 
 from __future__ import annotations
 
@@ -15,27 +15,31 @@ from traceopt.analyzer.vocabulary import op_names
 TINY_NS = 30_000
 
 
-class TinyOps(Struct, frozen=True):
+class CalledOps(Struct, frozen=True):
     """Outermost operators in order of time, shape (len,). From `start` to `end` is the call and a little of the Python
-    that follows it.
+    that follows it. `tiny`: kinds of operators with a median duration of at most 30 us; single calls may take longer,
+    because the thread may lose its core.
     """
 
     rows: I8  # of the slices
     start: I8
     end: I8
+    tiny: npt.NDArray[np.bool_]
 
-    def only(self, rows: npt.NDArray[np.integer]) -> TinyOps:
+    @property
+    def only_tiny(self) -> CalledOps:
+        return self._where(self.tiny)
+
+    def only(self, rows: npt.NDArray[np.integer]) -> CalledOps:
         """The operators among these slices."""
-        mine = np.isin(self.rows, rows)
-        return TinyOps(self.rows[mine], self.start[mine], self.end[mine])
+        return self._where(np.isin(self.rows, rows))
+
+    def _where(self, mine: npt.NDArray[np.bool_]) -> CalledOps:
+        return CalledOps(self.rows[mine], self.start[mine], self.end[mine], self.tiny[mine])
 
 
-def find_tiny_ops(regions: Regions, thread: int, model_work: Intervals) -> TinyOps:
-    """The operators of a thread within an area whose kind has a median duration of at most 30 us.
-
-    Single calls may take longer, because the thread may lose its core. Autograd's gradient accumulation is left out: no
-    line of code calls it.
-    """
+def find_called_ops(regions: Regions, thread: int, model_work: Intervals) -> CalledOps:
+    """The operators of a thread within an area. Autograd's gradient accumulation is left out: no line calls it."""
     slices = regions.slices
     op = (slices.kind == OP) & ~regions.named(op_names.is_gradient_accumulation, OP)
     rows = slices.outermost(op)
@@ -43,8 +47,7 @@ def find_tiny_ops(regions: Regions, thread: int, model_work: Intervals) -> TinyO
     rows = rows[model_work.contains(slices.start[rows])]
     start, end = slices.start[rows], slices.end[rows]
     until = np.minimum(np.append(start[1:], np.iinfo(np.int64).max), end + TINY_NS)
-    tiny = _is_tiny(slices.name[rows], end - start)
-    return TinyOps(rows[tiny], start[tiny], until[tiny])
+    return CalledOps(rows, start, until, _is_tiny(slices.name[rows], end - start))
 
 
 def _is_tiny(names: npt.NDArray[np.integer], duration: I8) -> npt.NDArray[np.bool_]:

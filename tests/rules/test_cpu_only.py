@@ -256,6 +256,24 @@ class TestTinyOperators:
         assert silent("LB001", self.step(calls=60, us=10))
         assert silent("LB001", self.step(calls=110, us=50))
 
+    def test_a_loop_that_one_operator_replaces_is_the_upper_end(self) -> None:
+        """Each iteration calls two tiny operators and a larger one. What a step calls once is no loop."""
+
+        def step(t: float, _: int) -> Events:
+            for index in range(100):
+                yield build.python("model.py(8): run", t + 60 * index, 20)
+                yield build.op("aten::add", t + 60 * index, 8)
+                yield build.op("aten::mul", t + 60 * index + 10, 8)
+                yield build.python("model.py(8): run", t + 60 * index + 20, 40)
+                yield build.op("aten::mm", t + 60 * index + 20, 40)
+            yield build.op("aten::conv2d", t + 7_000, 2_000)
+
+        finding, saved_us, _ = the("LB001", step)
+        assert finding.saving is not None
+        assert saved_us == pytest.approx(0.7 * 100 * 20, rel=0.05)
+        assert finding.saving.high_us == pytest.approx(100 * 60, rel=0.05)
+        assert "all lines of run that call as many operators go away (6.0 ms)" in finding.saving.basis
+
     def test_what_comes_between_two_of_them_is_another_work(self) -> None:
         def step(t: float, _: int) -> Events:
             yield build.python("model.py(8): embed", t, 9_000)
