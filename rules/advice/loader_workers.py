@@ -225,6 +225,14 @@ class LoaderPlan(Struct, frozen=True):
         return text + (f" To shorten it, {FASTER}." if self.waits and self.suffices and not self.keeps_up else "")
 
 
+def plan_moved_work(facts: Facts, work_ns: float, rest_ns: float) -> LoaderPlan:
+    """Of work of the training thread that worker processes could do. `rest_ns`: the step without it."""
+    environment = facts.captured.environment
+    return LoaderPlan(
+        False, work_ns, max(1.0, rest_ns), 1.0, Loader(), environment.cores, environment.threads or 1, facts.has_gpu
+    )
+
+
 def loader_rows(facts: Facts) -> npt.NDArray[np.int64]:
     """The outermost slices of the main thread that are inside a loader."""
     rows = facts.host.rows_of("data_loading")

@@ -22,7 +22,11 @@ from traceopt.rules import (
     site_evidence,
     site_locations,
     threshold,
+    typical_ns,
 )
+from traceopt.rules.advice.loader_workers import EXPECTED, WORST, LoaderPlan, plan_moved_work
+
+MOVED_LOW, MOVED = 0.7, 0.95  # of the wait: receiving the prepared batch takes the rest
 
 
 class InputWorkOnMainThread(Rule):
@@ -43,6 +47,9 @@ class InputWorkOnMainThread(Rule):
     In inference without a DataLoader, prepare the next input and convert finished outputs in another thread or process
     while the GPU works. If the data does not change, prepare it once and store it. Resizing and normalizing also run
     well on the GPU.
+
+    The saving is that of the workers that the cores can run. On a CPU, they also slow the model down, as in DL001. At
+    most, all of the wait goes away: prepared data that is stored needs no workers.
 
     When it is wrong: the rule recognizes the work by the names of frames (image processors, tokenizers, `preprocess`,
     `collate_fn`, decoders). It blames a function with such a name even if the function does something else. Work
@@ -66,27 +73,36 @@ class InputWorkOnMainThread(Rule):
             return
         rows = facts.host.rows_of("input_work")
         rows = rows[facts.slices.thread[rows] == facts.steps.thread]
-        cost = facts.stalled_within(facts.slices.start[rows], facts.slices.end[rows])
+        start, end = facts.slices.start[rows], facts.slices.end[rows]
+        plan = plan_moved_work(facts, typical_ns(facts, start, end - start), facts.step_ns - stall)
+        cost = facts.stalled_within(start, end)
         rows, cost = rows[cost > 0], cost[cost > 0]
         sites = by_calling_site(facts, rows, cost)
         inside = frames_inside(facts, rows)
         who, on = ("The GPU waits", "for") if facts.has_gpu else ("The main thread spends", "on")
+        worst, expected = plan.left(0.0, WORST), plan.left(0.0, EXPECTED)
+        low, share = (moved * max(0.0, 1 - left.ns / stall) for moved, left in ((MOVED_LOW, worst), (MOVED, expected)))
+        remains = f" {ms(expected.ns)} of it remains, because {expected.why}." if expected.ns else ""
+        work = area_of(facts, rows)
         yield self.finding(
             why=f"{who} {ms(stall)} of each {ms(facts.step_ns)} step {on} input work outside the data loader.",
             saving=priced(
                 facts,
-                (0.7 * stall, 0.95 * stall, stall),
-                [RemoveHost(area_of(facts, rows), 0.95)],
-                "Assumes 70%, 95% or 100% of the wait goes away; receiving the prepared batch takes the rest.",
-                low=[RemoveHost(area_of(facts, rows), 0.7)],
-                high=[RemoveHost(area_of(facts, rows))],
-            ),
+                (low * stall, share * stall, stall),
+                [RemoveHost(work, share)],
+                "Assumes 70%, 95% or 100% of the wait goes away; receiving the prepared batch takes the rest."
+                + remains,
+                low=[RemoveHost(work, low)],
+                high=[RemoveHost(work)],
+            )
+            if share * stall >= self.min_share * facts.step_ns
+            else None,
             evidence=[
                 *site_evidence(facts, by_site(facts, rows, cost), lambda site: name_of(facts, int(site.rows[0]))),
                 *inside,
             ],
             locations=[*places(inside, 1), *site_locations(sites)],
-            fix=_fix(facts),
+            fix=_fix(facts, plan),
         )
 
     def passed(self, facts: Facts) -> str:
@@ -94,13 +110,15 @@ class InputWorkOnMainThread(Rule):
         return f"Waiting for input work outside the data loader takes {percent(share)} of the step."
 
 
-def _fix(facts: Facts) -> Fix:
+def _fix(facts: Facts, plan: LoaderPlan) -> Fix:
     """A serving program has no dataset that workers could read ahead."""
     if facts.trains or len(facts.host.rows_of("data_loading")):
+        loader = facts.captured.training_loader
+        workers = max(plan.wanted or 0, (loader.num_workers or 0) if loader is not None else 0)
         return Fix(
             "Do this work in the dataset or the collate function, so that DataLoader workers run it ahead of the step. "
             "Or prepare the data once and store it.",
-            "loader = DataLoader(dataset, collate_fn=prepare, num_workers=8, persistent_workers=True)",
+            f"loader = DataLoader(dataset, collate_fn=prepare, num_workers={workers}, persistent_workers=True)",
         )
     return Fix(
         "Prepare the next input, and convert finished outputs, in another thread or process while the GPU works. "

@@ -54,8 +54,8 @@ class LaunchBound(Rule):
         model = torch.compile(model, mode="reduce-overhead")   # fusion and CUDA graphs
 
     Fused optimizers, fewer Python hooks and fewer tiny operators also help: one embedding with offsets instead of a
-    list of embeddings, torch.stack and one matmul instead of a loop, nn.LSTM instead of a loop over time steps. On a CPU
-    the range is wide for such a loop: at most, all operators that its lines call go away, of any size.
+    list of embeddings, torch.stack and one matmul instead of a loop, nn.LSTM instead of a loop over time steps. On a
+    CPU the range is wide for such a loop: at most, all operators that its lines call go away, of any size.
 
     If torch.compile made most kernels, graphs launch most of them, or a serving engine runs, the finding says what is
     left to do.
@@ -167,8 +167,8 @@ class LaunchBound(Rule):
                     (self.removable_low * time_ns, self.removable * time_ns, loop_ns),
                     [RemoveHost(area, self.removable)],
                     f"Assumes these operators' time drops by {percent(self.removable_low)}, or by "
-                    f"{percent(self.removable)}. At most, all lines of {site.location.function or 'the file'} that call "
-                    f"as many operators go away ({ms(loop_ns)}), as when one operator replaces a loop.",
+                    f"{percent(self.removable)}. At most, all lines of {site.location.function or 'the file'} that "
+                    f"call as many operators go away ({ms(loop_ns)}), as when one operator replaces a loop.",
                     low=[RemoveHost(area, self.removable_low)],
                     high=[RemoveHost(loop)],
                 ),

@@ -14,6 +14,7 @@ from odd_values import JSON, paths, put
 from recorded_facts import NOT_RECORDED, RULES, answer, document_of, facts_of, finding, generated, reason
 
 from fixtures.generate import generate
+from fixtures.scenarios import CPU
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.run_log.step_ledger import read_ledger
 from traceopt.assembly import sections
@@ -156,6 +157,30 @@ class TestWorkers:
         facts = generated("slow_steps", every=1, load_us=16_200, build_us=20_000.0)
         assert facts.stalls.typical_ns("data_loading") > 0.03 * facts.step_ns
         assert answer(facts, "DL001")[1] == []
+
+
+class TestMovedInputWork:
+    """DL002: 20 ms of tokenizing on the main thread."""
+
+    def test_on_a_cpu_workers_slow_the_model_down(self) -> None:
+        facts = generated("input_work_main_thread", **CPU, threads=1)
+        found = finding(facts, "DL002")
+        work_us = facts.stalls.typical_ns("input_work") / 1e3
+        slower_us = (SHARED_CORE - 1) * min(work_us, facts.step_ns / 1e3 - work_us)
+        assert found.saving is not None
+        assert found.saving.low_us == pytest.approx(0.7 * (work_us - slower_us), rel=0.01)
+        assert found.saving.est_us == pytest.approx(0.95 * (work_us - slower_us / 2), rel=0.01)
+        assert found.saving.high_us == pytest.approx(work_us, rel=0.01)
+        assert "because the workers take CPU time, cache and memory bandwidth from the model." in found.saving.basis
+
+    def test_a_single_core_gains_nothing_from_workers(self) -> None:
+        found = finding(generated("input_work_main_thread", **CPU, threads=1, cores=1), "DL002")
+        assert found.saving is None
+        assert "Or prepare the data once and store it." in found.fix.text
+
+    def test_under_a_gpu_the_workers_that_the_cores_can_run_are_advised(self) -> None:
+        found = finding(generated("input_work_main_thread", cores=2, change={"loaders": []}), "DL002")
+        assert "num_workers=1" in (found.fix.code or "")
 
 
 class TestTurns:
