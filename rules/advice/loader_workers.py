@@ -83,6 +83,11 @@ class LoaderPlan(Struct, frozen=True):
         return self.settings.build.computing_share if self.settings.build is not None else None
 
     @property
+    def core_wait_share(self) -> float:
+        """Share of a batch's build time in which the process was ready but no core was free; 0 if not recorded."""
+        return self.settings.build.core_wait_share if self.settings.build is not None else 0.0
+
+    @property
     def most(self) -> int | None:
         """Workers that the cores can run besides the main thread; None if the number of cores is unknown, or how much
         of a core the existing workers need.

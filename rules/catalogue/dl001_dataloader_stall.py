@@ -7,6 +7,7 @@ from typing import ClassVar
 import numpy as np
 
 from traceopt.rules import (
+    Confidence,
     Facts,
     Findings,
     Fix,
@@ -27,6 +28,7 @@ from traceopt.rules import (
 from traceopt.rules.advice.constructed import loader_places
 from traceopt.rules.advice.loader_workers import (
     BEST,
+    CROWDED_SHARE,
     EXPECTED,
     RECEIVING,
     WORST,
@@ -63,6 +65,9 @@ class DataloaderStall(Rule):
     If more workers do not help, make batches cheaper: decode once and cache, store packed data on a fast local disk, or
     move augmentation to the GPU.
 
+    If enough workers exist, the time in which the main thread was ready but no core was free is not counted: batches
+    may have been ready. If the workers waited for cores, the finding says so, and its confidence is low.
+
     When it is wrong: in the first step after the workers start, the wait is start-up time. The rule judges the typical
     step, so a single long wait does not count. The profiler slows Python in the loader, most of all with stacks.
 
@@ -98,7 +103,7 @@ class DataloaderStall(Rule):
         who = "The GPU" if facts.has_gpu else "The main thread"
         ready_ns = _ready_ns(facts) if plan.keeps_up else 0.0
         hand_over_ns = self._hand_over_ns(plan)
-        stall -= min(ready_ns, hand_over_ns)
+        stall -= min(ready_ns, hand_over_ns) + (_core_wait_ns(facts) if plan.keeps_up else 0.0)
         if stall < self.min_share * facts.step_ns:
             return
         if not plan.multiprocess:
@@ -109,6 +114,8 @@ class DataloaderStall(Rule):
             title, cause = "Make batches cheaper to load", "The worker processes already use all free cores"
         else:
             title, cause = "Use more data loader workers", "The worker processes build batches too slowly"
+        if plan.multiprocess and plan.core_wait_share >= CROWDED_SHARE:
+            cause += f"; they waited for a free core for {percent(plan.core_wait_share)} of the time"
         receiving_ns = ready_ns or (0.0 if plan.multiprocess else hand_over_ns)
         receiving_ns = max(0.0, receiving_ns - (loading - stall))  # GPU work hides as much of it as it hides of loading
         worst, expected, best = (
@@ -136,7 +143,7 @@ class DataloaderStall(Rule):
                 low=[RemoveHost(area_of(facts, rows), 0.8 * low)],
                 high=[RemoveHost(area_of(facts, rows), high)],
             ),
-            confidence="medium" if left > hand_over_ns else None,
+            confidence=_confidence(plan, uncertain=left > hand_over_ns),
             evidence=[
                 *site_evidence(facts, sites, lambda site: name_of(facts, int(site.rows[0]))),
                 *site_evidence(
@@ -161,7 +168,26 @@ class DataloaderStall(Rule):
         if stall < self.min_share * facts.step_ns:
             return f"{text}."
         plan = plan_loader(facts, stall, facts.step_ns - stall)
+        if plan.keeps_up:
+            waited = _core_wait_ns(facts) / facts.step_ns
+            note = f"; the main thread is ready but waits for a free core for {percent(waited)}" if waited else ""
+            return f"{text}. The workers keep up{note}."
         return f"{text}. Receiving batches from workers would take about as long ({ms(self._hand_over_ns(plan))})."
+
+
+def _confidence(plan: LoaderPlan, *, uncertain: bool) -> Confidence | None:
+    """None: the rule's own. Workers without a core of their own may be fast enough on a machine that is not busy."""
+    if plan.multiprocess and plan.core_wait_share >= CROWDED_SHARE:
+        return "low"
+    return "medium" if uncertain else None
+
+
+def _core_wait_ns(facts: Facts) -> float:
+    """Time per step in which the main thread was ready but had no core: at most so much of its wait for a batch is the
+    machine's. 0: not known.
+    """
+    ledger = facts.captured.ledger
+    return (ledger.core_wait_share or 0.0) * facts.step_ns if ledger is not None else 0.0
 
 
 def _ready_ns(facts: Facts) -> float:
