@@ -59,6 +59,7 @@ from traceopt.rules.evidence import (
     places,
     site_evidence,
     site_locations,
+    slowest_line_inside,
     to_location,
 )
 from traceopt.rules.registry import TRACE_QUALITY
@@ -155,6 +156,7 @@ __all__ += [
     "short_name",
     "site_evidence",
     "site_locations",
+    "slowest_line_inside",
     "to_location",
 ]
 

@@ -57,6 +57,25 @@ def functions_inside(facts: Facts, rows: npt.NDArray[np.int64]) -> list[SiteCost
     return by_site(facts, frames, facts.slices.end[frames] - facts.slices.start[frames])
 
 
+def slowest_line_inside(facts: Facts, rows: npt.NDArray[np.int64], least_share: float) -> SiteCost | None:
+    """The deepest line of the user's or a model's code with a call that takes at least this share of the slices' time.
+
+    None without such a line: the time is spread, or it is Python between calls.
+    """
+    slices, found = facts.slices, None
+    least_ns = least_share * int((slices.end[rows] - slices.start[rows]).sum())
+    while len(rows):
+        around = np.zeros(len(slices), bool)
+        around[rows] = True
+        inside = (slices.nearest(around) >= 0) & ~around & ~facts.call_sites.code_frames & (slices.parent >= 0)
+        calls = np.flatnonzero(inside & facts.call_sites.code_frames[np.maximum(slices.parent, 0)])
+        site = next(iter(by_site(facts, calls, slices.end[calls] - slices.start[calls])), None)
+        if site is None or site.location is None or site.cost_ns < least_ns:
+            return found
+        found, rows = site, site.rows.astype(np.int64)
+    return found
+
+
 def frames_inside(facts: Facts, rows: npt.NDArray[np.integer], limit: int = 4) -> list[Evidence]:
     """The Python functions with the most time inside slices (callees and libraries included; no builtins, no torch)."""
     slices = facts.slices

@@ -22,6 +22,7 @@ from traceopt.rules import (
     priced,
     site_evidence,
     site_locations,
+    slowest_line_inside,
     threshold,
     typical_ns,
 )
@@ -83,6 +84,7 @@ class DataloaderStall(Rule):
     risk: ClassVar[str] = "More CPU memory"
 
     min_share: float = threshold(0.03, "smallest wait for data, as a share of the step, to report")
+    named_share: float = threshold(0.5, "smallest share of the loading at one line of the data set to name the line")
     hand_over_ms: float = threshold(
         1.0, "time to receive a ready batch from a worker, in ms, if it was not measured; it cannot be saved"
     )
@@ -100,6 +102,7 @@ class DataloaderStall(Rule):
         plan = plan_loader(facts, loading, facts.step_ns - stall)
         sites = by_site(facts, rows, facts.stalled_within(start, end))
         inside = functions_inside(facts, rows)
+        line = slowest_line_inside(facts, rows, self.named_share)
         who = "The GPU" if facts.has_gpu else "The main thread"
         ready_ns = _ready_ns(facts) if plan.keeps_up else 0.0
         hand_over_ns = self._hand_over_ns(plan)
@@ -133,7 +136,12 @@ class DataloaderStall(Rule):
         share = saved / stall
         yield self.finding(
             title=title,
-            why=f"{who} waits {ms(stall)} of each {ms(facts.step_ns)} step for the next batch. {cause}.",
+            why=f"{who} waits {ms(stall)} of each {ms(facts.step_ns)} step for the next batch. {cause}."
+            + (
+                f" {percent(line.cost_ns / int((end - start).sum()))} of the loading is at {line.location}."
+                if line
+                else ""
+            ),
             saving=priced(
                 facts,
                 (0.8 * low * stall, saved, high * stall),
@@ -153,7 +161,11 @@ class DataloaderStall(Rule):
                     3,
                 ),
             ],
-            locations=[*loader_places(facts), *site_locations(sites, 2), *site_locations(inside, 1)],
+            locations=[
+                *loader_places(facts),
+                *site_locations(sites, 2),
+                *site_locations([line] if line else inside, 1),
+            ],
             fix=Fix(plan.advice, plan.code if helps else None),
         )
 

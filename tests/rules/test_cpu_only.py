@@ -291,3 +291,35 @@ class TestTinyOperators:
             yield build.op("aten::embedding", t + 1_200, 1_000)
 
         assert the("LB001", step)[1] == pytest.approx(0.7 * (120 * 10 + 1_000), rel=0.05)
+
+
+class TestSlowLineOfADataSet:
+    """DL001 names the deepest line that holds most of the loading."""
+
+    def step(self, sleep_us: float) -> Callable[[float, int], Events]:
+        def events(t: float, _: int) -> Events:
+            yield build.python("torch/utils/data/dataloader.py(720): __next__", t, 5_000)
+            yield build.python("data.py(7): __getitem__", t + 100, 4_600)
+            yield build.python("data.py(11): augment", t + 200, 4_400)
+            yield build.python("numpy/rec.py(3): decode", t + 300, sleep_us)
+            yield build.python("<built-in function sort>", t + 4_300, 200)
+            yield build.op("aten::mm", t + 6_000, 3_000)
+
+        return events
+
+    def lines(self, of_call: int) -> dict[str, object]:
+        """Of the six Python events of each step, the last four have the line of their call."""
+        count = 6 * STEPS
+        rows = [row for row in range(count) if row % 6 in (2, 3, 4, 5)]
+        lines = {2: 8, 3: 9, 4: of_call, 5: of_call + 1}
+        return {"call_lines": {"count": count, "rows": rows, "lines": [lines[row % 6] for row in rows]}}
+
+    def test_the_call_that_takes_most(self) -> None:
+        _, [finding] = answer("DL001", self.step(sleep_us=3_500), traceopt=self.lines(of_call=13))
+        assert finding.why.endswith(" 70% of the loading is at data.py:13.")
+        assert "data.py:13" in [str(place) for place in finding.locations]
+
+    def test_time_that_is_spread(self) -> None:
+        """No call in augment() takes most of it."""
+        _, [finding] = answer("DL001", self.step(sleep_us=1_000), traceopt=self.lines(of_call=13))
+        assert "of the loading is at" not in finding.why
