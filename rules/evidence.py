@@ -60,8 +60,10 @@ def functions_inside(facts: Facts, rows: npt.NDArray[np.int64]) -> list[SiteCost
 def slowest_line_inside(facts: Facts, rows: npt.NDArray[np.int64], least_share: float) -> SiteCost | None:
     """The deepest line of the user's or a model's code with a call that takes at least this share of the slices' time.
 
-    None without such a line: the time is spread, or it is Python between calls.
+    None without such a line: the time is spread, it is Python between calls, or no lines of calls were recorded.
     """
+    if not facts.call_sites.lines_recorded:
+        return None
     slices, found = facts.slices, None
     least_ns = least_share * int((slices.end[rows] - slices.start[rows]).sum())
     while len(rows):

@@ -46,6 +46,11 @@ class CallSites(Struct, frozen=True, dict=True):
         """Whether the trace has any stacks to find call sites in."""
         return len(self.trace.python) > 0 or bool((self.trace.ops.stack >= 0).any())
 
+    @property
+    def lines_recorded(self) -> bool:
+        """Whether sites are lines of calls; otherwise they are lines where functions begin."""
+        return bool((self.trace.python.call_line > 0).any())
+
     @cached_property
     def sites(self) -> list[CallSite]:
         return []

@@ -319,6 +319,10 @@ class TestSlowLineOfADataSet:
         assert finding.why.endswith(" 70% of the loading is at data.py:13.")
         assert "data.py:13" in [str(place) for place in finding.locations]
 
+    def test_the_line_where_a_function_begins_is_no_slow_line(self) -> None:
+        _, [finding] = answer("DL001", self.step(sleep_us=3_500))
+        assert "of the loading is at" not in finding.why
+
     def test_time_that_is_spread(self) -> None:
         """No call in augment() takes most of it."""
         _, [finding] = answer("DL001", self.step(sleep_us=1_000), traceopt=self.lines(of_call=13))
