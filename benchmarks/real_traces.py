@@ -46,8 +46,8 @@ DIFFERENCES = """\
 
 ## Where traceopt and the expert differ
 
-Two bottlenecks of the expert have a finding (CM001, GM001) but no high rank, because a fix of the GPU's work alone gains
-little while the host is the limit. This was checked against the raw events, without the replay.
+Two bottlenecks of the expert have a finding (CM001, GM001) but no high rank, because a fix of the GPU's work alone
+gains little while the host is the limit. This was checked against the raw events, without the replay.
 
 - `hta/nccl_parser_config/nccl_data`, exposed communication 6%: the GPU is idle for 76% of the step and the host waits
   for it for 0.03 ms of 222. A step without exposed communication is launched as late as before.

@@ -66,8 +66,8 @@ class DataloaderStall(Rule):
     If more workers do not help, make batches cheaper: decode once and cache, store packed data on a fast local disk, or
     move augmentation to the GPU.
 
-    If enough workers exist, the time in which the main thread was ready but no core was free is not counted: batches
-    may have been ready. If the workers waited for cores, the finding says so, and its confidence is low.
+    With workers, there is no finding if the time in which the main thread was ready but no core was free may explain
+    the wait: batches may have been ready. If the workers waited for cores, the finding says so, and its confidence is low.
 
     When it is wrong: in the first step after the workers start, the wait is start-up time. The rule judges the typical
     step, so a single long wait does not count. The profiler slows Python in the loader, most of all with stacks.
@@ -106,8 +106,8 @@ class DataloaderStall(Rule):
         who = "The GPU" if facts.has_gpu else "The main thread"
         ready_ns = _ready_ns(facts) if plan.keeps_up else 0.0
         hand_over_ns = self._hand_over_ns(plan)
-        stall -= min(ready_ns, hand_over_ns) + (_core_wait_ns(facts) if plan.keeps_up else 0.0)
-        if stall < self.min_share * facts.step_ns:
+        stall -= min(ready_ns, hand_over_ns)
+        if stall - (_core_wait_ns(facts) if plan.multiprocess else 0.0) < self.min_share * facts.step_ns:
             return
         if not plan.multiprocess:
             title, cause = None, "Batches are built inside the main process"
@@ -180,10 +180,10 @@ class DataloaderStall(Rule):
         if stall < self.min_share * facts.step_ns:
             return f"{text}."
         plan = plan_loader(facts, stall, facts.step_ns - stall)
-        if plan.keeps_up:
+        if plan.multiprocess:
             waited = _core_wait_ns(facts) / facts.step_ns
-            note = f"; the main thread is ready but waits for a free core for {percent(waited)}" if waited else ""
-            return f"{text}. The workers keep up{note}."
+            note = f", and the main thread waits for a free core for {percent(waited)}, which may be in it"
+            return f"{text}{note if waited else ': the batches are ready'}."
         return f"{text}. Receiving batches from workers would take about as long ({ms(self._hand_over_ns(plan))})."
 
 

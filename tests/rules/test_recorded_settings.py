@@ -98,12 +98,14 @@ class TestWorkers:
 
     @pytest.mark.parametrize(("waited_us", "status"), [(0.0, "found"), (2e5, "passed")])
     def test_a_busy_machine_makes_batches_late_and_not_the_workers(self, waited_us: float, status: str) -> None:
-        """Four workers keep up, and each step waits 1.7 ms more than receiving takes: less than for a free core."""
+        """Each step waits for data for less than the main thread waits for a free core."""
         wait = {"ledger.core_wait": {"us": waited_us, "cpu_us": 8e5, "wall_us": 1e6}}
         facts = generated("slow_steps", every=1, load_us=18_000, build_us=20_000.0, change=wait)
         check, _ = answer(facts, "DL001")
         assert check.status == status
-        assert ("The workers keep up; the main thread is ready but waits" in check.reason) == (status == "passed")
+        assert ("the main thread waits for a free core for 20%, which may be in it" in check.reason) == (
+            status == "passed"
+        )
 
     def without_workers(self, scenario: str, hand_over_ms: float, cpu_ms: float = 24.0, **fields: Any) -> Facts:
         """A batch takes 24 ms to build, and was measured to take `hand_over_ms` from a worker."""
