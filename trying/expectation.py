@@ -7,7 +7,7 @@ cores. Then a fix gains the same share of a shorter step.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from statistics import fmean
+from statistics import fmean, geometric_mean
 
 from msgspec import Struct
 
@@ -53,10 +53,10 @@ def recording_of(result: Result) -> Recording | None:
 def expectation(
     prediction: Prediction | None, recording: Recording | None, unchanged: Sequence[MeasuredRun]
 ) -> Expectation:
-    """`unchanged`: runs without any change; empty before the first one."""
+    """`unchanged`: runs without any change that count; empty before the first one."""
     if prediction is None or recording is None or not unchanged:
         return Expectation(prediction)
-    measured_us = fmean(run.step_us for run in unchanged)
+    measured_us = geometric_mean(run.step_us for run in unchanged)
     longer = recording.step_us / measured_us
     both = f"the recorded step took {ms_number(recording.step_us)} ms and the measured one {ms_of_us(measured_us)}"
     why = _why_longer(recording, unchanged)

@@ -50,6 +50,10 @@ class Rounds(Struct, frozen=True):
         return quiet if len(quiet) >= self.least else list(range(len(self.before)))
 
     @property
+    def counted_before(self) -> list[MeasuredRun]:
+        return [self.before[index] for index in self.counted]
+
+    @property
     def busy(self) -> bool:
         """Whether disturbed rounds had to count."""
         return any(self.disturbed[index] is not None for index in self.counted)
@@ -105,8 +109,8 @@ def measure(
     widest_share: float | None = None,
     finished_round: Callable[[Rounds], None] = lambda _: None,
 ) -> Rounds:
-    """Alternates both sides. `wanted_us` is the expected gain per step, given the runs without the change; `time_left`
-    the seconds left for these rounds.
+    """Alternates both sides. `wanted_us` is the expected gain per step, given the runs without the change that count.
+    `time_left` is the seconds left for these rounds.
 
     The first `least_rounds` are made in any case. No round is begun that would take longer than the time left. If a
     run raises, `finished_round` has been given all that is known.
@@ -123,8 +127,8 @@ def measure(
         second = after()
         if isinstance(second, Failure):
             return replace(rounds, failed=("after", second))
-        side = [*rounds.before, first]
-        rounds = replace(rounds, before=side, after=[*rounds.after, second], wanted_us=wanted_us(side))
+        rounds = replace(rounds, before=[*rounds.before, first], after=[*rounds.after, second])
+        rounds = replace(rounds, wanted_us=wanted_us(rounds.counted_before))
         longest_s = max(longest_s, left_s - time_left())
         finished_round(rounds)
     return rounds

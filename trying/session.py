@@ -113,7 +113,7 @@ class Session:
         def note(rounds: Rounds) -> None:
             nonlocal known
             known = rounds
-            self._unchanged = self._unchanged if base else rounds.before
+            self._unchanged = self._unchanged if base else rounds.counted_before
             self._tell(Progress(change.name, number, count, len(rounds.before), max(0.0, self._left_s())))
 
         self._tell(Progress(change.name, number, count, 0, max(0.0, self._left_s())))

@@ -67,7 +67,8 @@ class DataloaderStall(Rule):
     move augmentation to the GPU.
 
     With workers, there is no finding if the time in which the main thread was ready but no core was free may explain
-    the wait: batches may have been ready. If the workers waited for cores, the finding says so, and its confidence is low.
+    the wait: batches may have been ready. If the workers waited for cores, the finding says so, and its confidence is
+    low.
 
     When it is wrong: in the first step after the workers start, the wait is start-up time. The rule judges the typical
     step, so a single long wait does not count. The profiler slows Python in the loader, most of all with stacks.

@@ -80,6 +80,19 @@ def test_a_change_on_top_of_another_is_scaled_by_the_unchanged_script() -> None:
     assert "b: the recorded step took 2.0" in " ".join(trial_words.notes(session.tried))
 
 
+def test_only_rounds_that_count_say_how_long_the_unchanged_step_is() -> None:
+    """In the first round other programs held the cores, and the step took twice as long."""
+    waits = iter([0.5, 0.5] + [0.0] * 20)
+
+    def run(_: Sequence[Change]) -> MeasuredRun:
+        wait = next(waits)
+        return MeasuredRun([2000.0 if wait else 1000.0] * 20, core_wait_share=wait)
+
+    session = Session(run, budget_s=600.0, recording=Recording(1600.0, 1.6))
+    session.try_all([Change("a", "fix", "a", "runtime", alone=Prediction(800.0, 800.0, 800.0))])
+    assert session.tried[0].predicted_us == pytest.approx(500.0)
+
+
 def test_what_is_read_of_a_result(example: GetExample) -> None:
     result = example("slow_loader").result
     recording = recording_of(result)
