@@ -61,7 +61,7 @@ def expectation(
     both = f"the recorded step took {ms_number(recording.step_us)} ms and the measured one {ms_of_us(measured_us)}"
     why = _why_longer(recording, unchanged)
     if longer >= LONGER and why is not None:
-        scaled = Prediction(*(us / longer for us in (prediction.us, prediction.low_us, prediction.high_us)))
+        scaled = Prediction(*(round(us / longer, 3) for us in (prediction.us, prediction.low_us, prediction.high_us)))
         return Expectation(scaled, f"{both}, because {why}: the prediction is the same share of the measured step")
     if not 1 / UNLIKE < longer < UNLIKE:
         return Expectation(None, f"{both}: they are not alike, so nothing is predicted")
