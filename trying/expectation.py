@@ -12,7 +12,7 @@ from statistics import fmean, geometric_mean
 from msgspec import Struct
 
 from traceopt.result.document import Result
-from traceopt.result.quantities import ms_number, ms_of_us
+from traceopt.result.quantities import ms_of_us
 from traceopt.trying.changes import Prediction
 from traceopt.trying.measured_run import MeasuredRun
 from traceopt.trying.rounds import MORE_WAIT
@@ -58,20 +58,20 @@ def expectation(
         return Expectation(prediction)
     measured_us = geometric_mean(run.step_us for run in unchanged)
     longer = recording.step_us / measured_us
-    both = f"the recorded step took {ms_number(recording.step_us)} ms and the measured one {ms_of_us(measured_us)}"
+    both = f"the recorded step took {ms_of_us(recording.step_us)} and the measured one {ms_of_us(measured_us)}"
     why = _why_longer(recording, unchanged)
     if longer >= LONGER and why is not None:
         scaled = Prediction(*(round(us / longer, 3) for us in (prediction.us, prediction.low_us, prediction.high_us)))
-        return Expectation(scaled, f"{both}, because {why}: the prediction is the same share of the measured step")
+        return Expectation(scaled, f"{why}; {both}, so the prediction is the same share of the measured step")
     if not 1 / UNLIKE < longer < UNLIKE:
-        return Expectation(None, f"{both}: they are not alike, so nothing is predicted")
+        return Expectation(None, f"{both}: they are not alike, so there is no prediction")
     return Expectation(prediction)
 
 
 def _why_longer(recording: Recording, unchanged: Sequence[MeasuredRun]) -> str | None:
     waits = [run.core_wait_share for run in unchanged if run.core_wait_share is not None]
     if recording.core_wait_share is not None and waits and recording.core_wait_share > fmean(waits) + MORE_WAIT:
-        return "threads waited for cores while it was recorded"
+        return "threads waited for cores during the recording"
     if recording.stretch is not None and recording.stretch >= LONGER:
-        return "recording slowed it"
+        return "the profiler slowed the recorded steps"
     return None

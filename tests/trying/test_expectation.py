@@ -28,14 +28,14 @@ def test_a_recording_whose_threads_waited_for_cores_gives_the_share_of_the_step(
     assert expected.prediction.us == pytest.approx(88_000 / 330 * 200)
     assert expected.prediction.low_us == pytest.approx(66_000 / 330 * 200)
     assert expected.note is not None
-    assert "because threads waited for cores while it was recorded" in expected.note
+    assert "threads waited for cores during the recording; the recorded step took" in expected.note
 
 
 def test_a_recording_that_the_profiler_slowed_gives_the_share_of_the_step() -> None:
     expected = expectation(PREDICTED, Recording(330_000.0, 1.6, 0.01), [CALM])
     assert expected.us == pytest.approx(88_000 / 330 * 200)
     assert expected.note is not None
-    assert "because recording slowed it" in expected.note
+    assert "the profiler slowed the recorded steps; the recorded step took" in expected.note
 
 
 @pytest.mark.parametrize("recorded_us", [330_000.0, 100_000.0])
@@ -77,7 +77,9 @@ def test_a_change_on_top_of_another_is_scaled_by_the_unchanged_script() -> None:
     session = Session(run, budget_s=600.0, recording=Recording(2000.0, 2.0))
     session.try_all(changes)
     assert [(row.name, row.predicted_us) for row in session.tried[:2]] == [("a", 500.0), ("b", 50.0)]
-    assert "b: the recorded step took 2.0" in " ".join(trial_words.notes(session.tried))
+    assert "b: the profiler slowed the recorded steps; the recorded step took 2.0" in " ".join(
+        trial_words.notes(session.tried)
+    )
 
 
 def test_only_rounds_that_count_say_how_long_the_unchanged_step_is() -> None:
