@@ -81,6 +81,7 @@ class Ledger(Struct, frozen=True, dict=True):
     core_wait_ns: float | None
     core_wait_share: float | None
     core_wait_per_cpu: float | None
+    long_wait_ns: I8 | None  # at most so much of a long step is a wait for a core; -1: not known; None: not recorded
 
     @property
     def count(self) -> int:
@@ -109,16 +110,22 @@ class Ledger(Struct, frozen=True, dict=True):
         if len(self.usual) < FEW:
             return self.usual[:0]
         found = self.usual[self.other_ns[self.usual] > LONG * self.usual_other_ns]
-        return found if len(found) <= MOST_LONG * len(self.usual) else found[:0]
+        if len(found) > MOST_LONG * len(self.usual):
+            return found[:0]
+        return found if self.long_wait_ns is None else found[self.long_wait_ns[found] >= 0]
 
     @property
     def long_extra_ns(self) -> int:
-        """What the long steps take beyond as many usual ones."""
-        return int((self.other_ns[self.long_steps] - self.usual_other_ns).sum()) if len(self.long_steps) else 0
+        """What the long steps take beyond as many usual ones, with their waits for a core."""
+        return int((self._with_waits_ns[self.long_steps] - self.usual_other_ns).sum()) if len(self.long_steps) else 0
 
     @property
     def long_for_other_work(self) -> bool:
-        """Whether most of what the long steps take longer is work, even if the thread waited for cores only in them."""
+        """Whether the long steps do other work. If the waits in them were not recorded: whether most of what they take
+        longer is work, even if the thread waited for cores only in them.
+        """
+        if self.long_wait_ns is not None:
+            return len(self.long_steps) > 0
         return 2 * (self.core_wait_ns or 0.0) < self.long_extra_ns
 
     @cached_property
@@ -133,9 +140,17 @@ class Ledger(Struct, frozen=True, dict=True):
 
     @cached_property
     def other_ns(self) -> I8:
-        """Each step without the wait for data, garbage collection, torch.save and evaluations."""
-        other_ns: I8 = np.maximum(self._own_ns - self.gc_ns - self.save_ns, 0)
+        """Each step without the wait for data, garbage collection, torch.save and evaluations; long steps without the
+        wait for a core, too.
+        """
+        waits_ns = 0 if self.long_wait_ns is None else np.maximum(self.long_wait_ns, 0)
+        other_ns: I8 = np.maximum(self._with_waits_ns - waits_ns, 0)
         return other_ns
+
+    @cached_property
+    def _with_waits_ns(self) -> I8:
+        with_waits_ns: I8 = np.maximum(self._own_ns - self.gc_ns - self.save_ns, 0)
+        return with_waits_ns
 
     @cached_property
     def recorded_ns(self) -> dict[str, float]:
@@ -173,7 +188,7 @@ def read_ledger(value: object) -> Ledger | None:
         eval_ns = np.zeros(len(step_ns), np.int64)
     step_ns = step_ns - eval_ns
     save_ns = np.zeros(len(step_ns), np.int64)
-    for step, save in _saves(document.get("saves")):
+    for step, save in _times_of_steps(document.get("saves")):
         if step < len(step_ns):
             save_ns[step] += save
     save_ns = np.minimum(save_ns, step_ns)
@@ -195,6 +210,7 @@ def read_ledger(value: object) -> Ledger | None:
         None if waited is None else waited * 1000,
         min(1.0, waited / wall) if waited is not None and wall else None,
         waited / max(1.0, ran) if waited is not None and ran else None,
+        _long_waits(document.get("long_waits"), len(step_ns)),
     )
 
 
@@ -229,8 +245,18 @@ def _places(value: object) -> tuple[Place, ...]:
     return tuple(sorted(found, key=lambda place: -place.total_ns))
 
 
-def _saves(value: object) -> Iterator[tuple[int, int]]:
-    """Step and time of each call of torch.save."""
+def _long_waits(value: object, steps: int) -> I8 | None:
+    if not isinstance(value, list):
+        return None
+    wait_ns = np.full(steps, -1, np.int64)
+    for step, waited in _times_of_steps(value):
+        if step < steps:
+            wait_ns[step] = waited
+    return wait_ns
+
+
+def _times_of_steps(value: object) -> Iterator[tuple[int, int]]:
+    """Pairs of a step and a time in it, in ns."""
     for pair in value[:MOST_ROWS] if isinstance(value, list) else []:
         if isinstance(pair, list) and len(pair) == 2:
             step, time = whole(pair[0]), time_ns(pair[1])

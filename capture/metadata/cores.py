@@ -16,7 +16,13 @@ class CoreWait:
     def __init__(self) -> None:
         self._path = f"/proc/self/task/{threading.get_native_id()}/schedstat"
         self._since = time.perf_counter()
-        self._from = self._read_us()
+        self._from = self._last = self._read_us()
+
+    def since_last_us(self) -> float | None:
+        """How long the thread waited since the last call; None if that is not known."""
+        last, now = self._last, self._read_us()
+        self._last = now
+        return None if now is None or last is None else now[1] - last[1]
 
     def document(self) -> dict[str, float] | None:
         """The times in microseconds; None if the system does not count them or the thread has ended."""

@@ -17,6 +17,7 @@ from .user_line import Places, user_line
 LIMIT = 100_000  # individual steps; later ones are only counted and summed
 SETTLED = 3  # the first steps of a run are slow and left out of the median
 MOST_SAVES = 1000  # individual saves
+MOST_LONG = 1000  # long steps with their waits
 FEW = 5  # fewer unrecorded steps are too few for a median
 LONG = 5  # times as long as the step before: something else than training happened
 
@@ -52,6 +53,7 @@ class LedgerWriter:
         self.saves: list[tuple[int, float]] = []  # step and duration of each
         self.skipped_updates = 0
         self.long_places = Places()  # where long steps ended
+        self.long_waits: list[tuple[int, float]] = []  # step, and the wait for a core since the long step before
         self._previous_us = 0.0
         self._opened = time.perf_counter()
         self._fetch_us = self._gc_us = self._save_us = 0.0
@@ -84,6 +86,9 @@ class LedgerWriter:
     def _note_if_long(self, own_us: float) -> None:
         if self.step_us and own_us > LONG * self._previous_us:
             self.long_places.add(user_line(), own_us / 1e6)
+            waited_us = self._core_wait.since_last_us() if self._core_wait is not None else None
+            if waited_us is not None and len(self.long_waits) < MOST_LONG:
+                self.long_waits.append((len(self.step_us) + self.later_steps, round(waited_us, 1)))
         self._previous_us = own_us
 
     def open_step(self) -> None:
@@ -223,6 +228,7 @@ class LedgerWriter:
             "evaluations": self.evaluation.places.document(),
             "saved_at": self.save_places.document(),
             "long_steps": self.long_places.document(),
+            "long_waits": self.long_waits,
             "saves": self.saves,
             "windows": self.windows,
             "later_steps": self.later_steps,

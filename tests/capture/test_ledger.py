@@ -210,3 +210,15 @@ def test_a_step_far_longer_than_the_one_before_has_a_line(
     end_step(ledger)
     [place] = ledger.document()["long_steps"]
     assert place == {"file": "ppo.py", "line": 41, "function": "update", "count": 2, "us": pytest.approx(1e6)}
+
+
+def test_a_long_step_has_its_wait_for_a_core(ledger: LedgerWriter, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock, waited_us = [0.0], [0.0]
+    monkeypatch.setattr(step_ledger, "time", SimpleNamespace(perf_counter=lambda: clock[0]))
+    monkeypatch.setattr(cores.CoreWait, "_read_us", lambda _: (1.0, waited_us[0]))
+    ledger.reset()
+    for seconds, waits_s in ((9.0, 1.0), (0.01, 0.0), (0.5, 0.3), (0.01, 0.002), (0.4, 0.0)):
+        clock[0] += seconds
+        waited_us[0] += waits_s * 1e6
+        end_step(ledger)
+    assert ledger.document()["long_waits"] == [(2, pytest.approx(3e5)), (4, pytest.approx(2e3))]

@@ -458,6 +458,19 @@ class TestLongSteps:
         assert document.whole_run is not None
         assert ("long_steps" in {part.name for part in document.whole_run.parts}) == named
 
+    @pytest.mark.parametrize(("waited_us", "named"), [(400_000.0, True), (480_000.0, False)])
+    def test_a_long_step_is_other_work_if_it_is_long_without_its_wait(self, waited_us: float, named: bool) -> None:
+        """A long step takes 500 ms, a usual one 10 ms. The time that is named contains the waits."""
+        wait = {"us": 4 * waited_us, "cpu_us": 2e6, "wall_us": 3.25e6}
+        waits = {"ledger.core_wait": wait, "ledger.long_waits": [[step, waited_us] for step in range(0, 80, 16)]}
+        document = document_of(generated("healthy", change=bursts(every=16, long_us=490_000.0) | waits))
+        assert ("such as rollouts, takes 71%" in document.verdict) == named
+
+    @pytest.mark.parametrize("odd", [[[0]], [["x", 1]], [[1e9, 5]], [None], [[0, -1.0]]])
+    def test_without_a_wait_of_its_own_no_step_is_other_work(self, odd: Any) -> None:
+        change = bursts(every=16, long_us=490_000.0) | {"ledger.long_waits": odd}
+        assert "such as rollouts" not in document_of(generated("healthy", change=change)).verdict
+
     @pytest.mark.parametrize(("every", "long_us"), [(16, 30_000.0), (2, 490_000.0)])
     def test_short_or_frequent_ones_do_not_count(self, every: int, long_us: float) -> None:
         """A step four times as long, or every second one, is no burst of updates."""
