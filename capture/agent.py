@@ -11,19 +11,21 @@ from types import ModuleType
 
 from .script import moved_source
 from .script.imports import when_imported
+from .start_up.start_up import StartUp
 
 
 def install(control: str) -> None:
     """Starts the agent. `control` is the folder that the launcher prepared for this run."""
     mark(control, "loaded")
     moved_source.follow()
+    start_up = StartUp()
 
     def torch_imported(torch: ModuleType) -> None:
         mark(control, "torch")
         try:
             from .script.hooks import attach
 
-            attach(torch, control)
+            attach(torch, control, start_up)
         except Exception as error:  # the script must run as it would without traceopt
             mark(control, "failed", f"{type(error).__name__}: {error}")
 

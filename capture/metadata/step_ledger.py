@@ -43,7 +43,8 @@ class LedgerWriter:
         self.windows: list[dict[str, Any]] = []  # the steps that had a profiler, including warm-up
         self.later_steps = 0
         self.later_us = self.later_eval_us = 0.0
-        self.end: dict[str, float] | None = None  # after the last step
+        self.end: dict[str, Any] | None = None  # after the last step
+        self.ended_early = False  # by --stop-after or an exception
         self.own_us = 0.0
         self.gc_count = self.full_gc_count = 0
         self.all_gc_us = self.full_gc_us = 0.0
@@ -144,6 +145,7 @@ class LedgerWriter:
             "us": round((time.perf_counter() - self._opened) * 1e6, 1) if self._in_step else 0.0,
             "eval_us": round(self.evaluation.take_us(), 1),
             "save_us": round(self._save_us, 1),
+            "early": self.ended_early,
         }
 
     def _outside_evaluation(self) -> None:

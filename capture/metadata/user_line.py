@@ -47,13 +47,23 @@ class Places:
         return sorted(rows, key=lambda row: -row["us"])
 
 
+def is_user_code(file: str) -> bool:
+    """Whether a source file is outside of Python's library, installed packages and traceopt."""
+    return not (file.startswith(("<", *_LIBRARIES)) or any(part in file for part in _INSTALLED))
+
+
+def is_own_code(file: str) -> bool:
+    """Whether a source file is part of the agent; warnings see another end of the name of some."""
+    return file.startswith(os.path.join(_OWN, ""))
+
+
 def user_line() -> UserLine | None:
     """The innermost line outside of Python's library, installed packages and traceopt; None if there is none."""
     frame = sys._getframe(1)
     for _ in range(_MOST_FRAMES):
         code = frame.f_code
         file = code.co_filename
-        if not (file.startswith(("<", *_LIBRARIES)) or any(part in file for part in _INSTALLED)):
+        if is_user_code(file):
             return name_in_trace(file), frame.f_lineno, code.co_name
         if frame.f_back is None:
             return None

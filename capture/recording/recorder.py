@@ -22,6 +22,7 @@ from ..metadata.inventory import take_inventory
 from ..metadata.loaders import LoaderNotes
 from ..metadata.step_ledger import LedgerWriter
 from ..settings import Settings
+from ..start_up.start_up import StartUp
 from ..status import DONE, RECORDING, SAVING, WAITING, WARMING_UP, Status, TraceNote
 from .event_memory import EVENT_BYTES
 from .memory_snapshots import MemorySnapshots
@@ -50,10 +51,12 @@ class Recorder:
     current one.
     """
 
-    def __init__(self, torch: Any, settings: Settings, control: str | None) -> None:
+    def __init__(self, torch: Any, settings: Settings, control: str | None, start_up: StartUp | None = None) -> None:
+        """`start_up`: of this process, if traceopt has followed it from its start."""
         self._torch = torch
         self._settings = settings
         self._control = control
+        self._start_up = start_up
         self.ledger = LedgerWriter(self._gc_range)
         self.loaders = LoaderNotes()
         self.constructions = Constructions()
@@ -110,6 +113,8 @@ class Recorder:
         self.step += 1
         self.status.step_rule = rule
         if self.step == 1:
+            if self._start_up is not None:
+                self._start_up.first_step_ended()
             self.status.rank = rank(self._torch)
             self._tell(WARMING_UP if self._settings.cycles and self._settings.cycles[0].wait <= 1 else WAITING)
         try:
@@ -126,6 +131,7 @@ class Recorder:
             self._memory.recorded()
         self.ledger.open_step()
         if done and self._settings.stop_after and self._recordings:
+            self.ledger.ended_early = True
             raise SystemExit(0)
 
     def begin(self) -> None:
@@ -209,6 +215,8 @@ class Recorder:
         self.status.traces.clear()
         self.status.step_rule = None
         self.ledger.reset()
+        if self._start_up is not None:
+            self._start_up.goes_on()
         self.loaders.restarted()
         self._cycles = list(enumerate(self._settings.cycles))
         self.step = self._next = self._rested_from = 0
@@ -458,7 +466,8 @@ class Recorder:
         """What grows during the run: written with the trace, and again when the process ends."""
         loaders = self._described(self.loaders.document, self._control) or {}
         frameworks = {"frameworks": self._described(self.constructions.document) or []}
-        return of_run(self.ledger, self.status.notes) | loaders | frameworks
+        start_up = self._described(self._start_up.document) if self._start_up is not None else None
+        return of_run(self.ledger, self.status.notes) | loaders | frameworks | {"start_up": start_up}
 
     def _described(self, describe: Callable[..., Any], *arguments: Any) -> Any:
         """A part of the description, or None if it fails: the recording is worth more than what describes it."""

@@ -24,6 +24,7 @@ def watch(recorder: Recorder, tracker: StepTracker) -> None:
         status = recorder.status
         status.fetches, status.updates, status.backwards = tracker.fetches, tracker.updates, tracker.backwards
         error = getattr(sys, "last_type", None)  # of an exception that nothing has caught
+        recorder.ledger.ended_early |= error is not None
         recorder.finish(f"{how} with {error.__name__}" if error is not None else how)
 
     atexit.register(finish, "the run ended")

@@ -19,6 +19,7 @@ from ..recording.memory_snapshots import MemorySnapshots
 from ..recording.recorder import Recorder
 from ..recording.timed_steps import TimedSteps
 from ..settings import load_settings
+from ..start_up.start_up import StartUp
 from . import endings, scripts_profiler, seeds, switches
 from .dynamo import Dynamo
 from .evaluation_mode import EvaluationMode
@@ -37,10 +38,12 @@ FRAMEWORK_SETTINGS = {
 }
 
 
-def attach(torch: Any, control: str) -> None:
+def attach(torch: Any, control: str, start_up: StartUp) -> None:
     """Patches torch in this process, according to the settings in the control folder."""
     settings = load_settings(os.path.join(control, "settings.json"))
-    recorder = Recorder(torch, settings, control)
+    if settings.timed is not None:
+        start_up.give_up()
+    recorder = Recorder(torch, settings, control, start_up)
     hooks = Hooks(torch, recorder, StepTracker(recorder, settings.step_on))
     recorder.ledger.watch_gc()
     hooks.patch_optimizers()

@@ -1,0 +1,67 @@
+"""The start-up of a process: how long it took to the end of the first step, by part and by the user's line.
+
+`document()` is the key `start_up` of a trace's metadata:
+
+{"us", "python_us" or null, "samples", "interval_us", "cost_us",
+ "parts": [{"part", "us", "lines": [{"file", "line", "function", "what" or null, "us"}]}]}
+
+`us` runs from the creation of the process, `python_us` of it until traceopt was loaded, before the script. The parts
+are sampled: what happened while nothing was sampled belongs to none.
+"""
+
+from __future__ import annotations
+
+import _thread
+import time
+
+from .process_age import process_age_s
+from .stack_sampler import INTERVAL_S, StackSampler
+
+
+class StartUp:
+    """Begins when it is created. Only the thread that creates it is sampled."""
+
+    def __init__(self) -> None:
+        self._python_s = process_age_s()
+        self.sampler = StackSampler()
+        self.sampler.start()
+        self._ended: float | None = None
+        self._document: dict[str, object] | None = None
+
+    def first_step_ended(self) -> None:
+        self.sampler.stop()
+        self._ended = time.perf_counter()
+        self.sampler.lost |= _thread.get_ident() != self.sampler.thread
+
+    def goes_on(self) -> None:
+        """The steps so far were no training steps."""
+        self._ended = self._document = None
+        self.sampler.start()
+
+    def give_up(self) -> None:
+        """Nobody wants to know."""
+        self.sampler.stop()
+        self.sampler.stacks.clear()
+        self.sampler.lost = True
+
+    def document(self) -> dict[str, object] | None:
+        """None before the end of the first step, and in a process that began as a copy of another one."""
+        if self._ended is None or self.sampler.lost:
+            return None
+        if self._document is None:
+            self._document = self._described(self._ended)
+            self.sampler.stacks.clear()
+        return self._document
+
+    def _described(self, ended: float) -> dict[str, object]:
+        total_s = ended - self.sampler.began + (self._python_s or 0.0)
+        from .breakdown import parts_of  # once torch is there: this module is loaded at the start of every process
+
+        return {
+            "us": round(total_s * 1e6, 1),
+            "python_us": None if self._python_s is None else round(self._python_s * 1e6, 1),
+            "samples": len(self.sampler.stacks),
+            "interval_us": INTERVAL_S * 1e6,
+            "cost_us": round(self.sampler.cost_s * 1e6, 1),
+            "parts": parts_of(self.sampler.stacks),
+        }
