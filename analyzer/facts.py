@@ -666,6 +666,10 @@ REQUIREMENTS: dict[str, tuple[Callable[[Facts], bool], str]] = {
         lambda f: f.captured.ledger is not None,
         "Times of the steps outside the trace were not recorded; record with traceopt run.",
     ),
+    "start_up": (
+        lambda f: f.captured.start_up is not None,
+        "What the run did before its first step was not recorded; record with traceopt run.",
+    ),
     "compilation": (
         lambda f: f.compilation is not None,
         "What torch.compile did was not recorded; record with traceopt run, or set TORCH_TRACE=folder.",

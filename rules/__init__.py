@@ -40,6 +40,7 @@ from traceopt.result.quantities import (
     per_second,
     percent,
     rate_number,
+    seconds,
     size,
     times,
 )
@@ -170,6 +171,7 @@ __all__ += [
     "percent",
     "rate",
     "rate_number",
+    "seconds",
     "size",
     "times",
     "us",

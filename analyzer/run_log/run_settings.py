@@ -19,6 +19,7 @@ from traceopt.analyzer.run_log.constructions import (
 )
 from traceopt.analyzer.run_log.cpu import Cpu, CpuPeaks, read_cpu, read_cpu_peaks
 from traceopt.analyzer.run_log.loaders import Loader, read_loaders
+from traceopt.analyzer.run_log.start_up import StartUp, read_start_up
 from traceopt.analyzer.run_log.step_ledger import Ledger, read_ledger
 from traceopt.analyzer.tables.compilation import Compilation
 from traceopt.analyzer.tables.json_values import amount, counts, flag, rows, table, time_ns, whole, word
@@ -146,7 +147,7 @@ class Captured(Struct, frozen=True):
     `cycle` is the part of the schedule that the trace holds. `updates` counts the backward passes and optimizer updates
     of the run. `compilation` is what torch.compile did; None if it was not used. `memory` is before and after the
     recorded steps. `cpu_peaks` is what the CPU reaches, measured after a run without a GPU. `failure` is None if the
-    command ended well, or how it ended is unknown.
+    command ended well, or how it ended is unknown. `start_up` is what the process did until step 0 had ended.
     """
 
     recorded: bool = False
@@ -164,6 +165,12 @@ class Captured(Struct, frozen=True):
     ledger: Ledger | None = None
     cpu_peaks: CpuPeaks | None = None
     failure: Failure | None = None
+    start_up: StartUp | None = None
+
+    @property
+    def cut_short(self) -> bool:
+        """Whether the run ended before the training did, so that shares of the run say nothing about the training."""
+        return self.failure is not None or (self.ledger is not None and self.ledger.ended_early)
 
     @property
     def training_loader(self) -> Loader | None:
@@ -192,7 +199,8 @@ def captured(header: Mapping[str, Any]) -> Captured:
     """Reads the top-level key `traceopt`."""
     own = table(header.get("traceopt"))
     memory = table(own.get("memory"))
-    ledger = read_ledger(own.get("ledger"))
+    start_up = read_start_up(own.get("start_up"))
+    ledger = read_ledger(own.get("ledger"), start_up.total_ns if start_up is not None else 0)
     wait_per_cpu = ledger.core_wait_per_cpu if ledger is not None else None
     return Captured(
         recorded=bool(table(own.get("environment"))),
@@ -210,6 +218,7 @@ def captured(header: Mapping[str, Any]) -> Captured:
         ledger=ledger,
         cpu_peaks=read_cpu_peaks(own.get("cpu_peaks")),
         failure=_failure(table(own.get("failure"))),
+        start_up=start_up,
     )
 
 

@@ -40,8 +40,8 @@ class Place(Struct, frozen=True):
 
 
 class WholeRun(Struct, frozen=True):
-    """The time of the process from the import of torch to its end, or to when the trace was written. traceopt's own
-    work is left out.
+    """The time of the process from its start to its end, or to when the trace was written. traceopt's own work is left
+    out. Where the start of the process is not known, the time begins with the import of torch.
 
     `start_up_ns` ends with step 0; `steps_ns` are the other steps without evaluations and saves; `rest_ns` follows the
     last step.
@@ -63,6 +63,7 @@ class Ledger(Struct, frozen=True, dict=True):
 
     `step_ns` leaves out the evaluations in the step, which take `eval_ns`. `fetch_ns` is the time in the DataLoader,
     None if no loader was observed; `gc_ns` is the garbage collector's time, `save_ns` that of torch.save.
+    `ended_early`: the run was stopped before its end, by --stop-after, an exception or a signal.
     `core_wait_share` is the share of the run in which the training thread was ready but no core was free;
     `core_wait_ns` is that time, and `core_wait_per_cpu` the same as a multiple of its CPU time.
     """
@@ -82,6 +83,7 @@ class Ledger(Struct, frozen=True, dict=True):
     core_wait_share: float | None
     core_wait_per_cpu: float | None
     long_wait_ns: I8 | None  # at most so much of a long step is a wait for a core; -1: not known; None: not recorded
+    ended_early: bool
 
     @property
     def count(self) -> int:
@@ -172,8 +174,10 @@ class Ledger(Struct, frozen=True, dict=True):
         return self.step_ns if self.fetch_ns is None else self.step_ns - self.fetch_ns
 
 
-def read_ledger(value: object) -> Ledger | None:
-    """Reads the ledger; None if step times are missing or invalid."""
+def read_ledger(value: object, start_up_ns: int = 0) -> Ledger | None:
+    """Reads the ledger; None if step times are missing or invalid. `start_up_ns`: from the start of the process to the
+    end of step 0, if known.
+    """
     document = table(value)
     step_ns = times_ns(document.get("step_us"))
     if step_ns is None or not len(step_ns):
@@ -203,7 +207,7 @@ def read_ledger(value: object) -> Ledger | None:
         eval_ns,
         tuple(window for window in windows if window is not None),
         whole(document.get("later_steps")) or 0,
-        _whole_run(document, step_ns, eval_ns, save_ns),
+        _whole_run(document, step_ns, eval_ns, save_ns, start_up_ns),
         _places(document.get("evaluations")),
         _places(document.get("saved_at")),
         _places(document.get("long_steps")),
@@ -211,10 +215,11 @@ def read_ledger(value: object) -> Ledger | None:
         min(1.0, waited / wall) if waited is not None and wall else None,
         waited / max(1.0, ran) if waited is not None and ran else None,
         _long_waits(document.get("long_waits"), len(step_ns)),
+        "end" in document and (document["end"] is None or table(document["end"]).get("early") is True),
     )
 
 
-def _whole_run(document: Mapping[str, Any], step_ns: I8, eval_ns: I8, save_ns: I8) -> WholeRun:
+def _whole_run(document: Mapping[str, Any], step_ns: I8, eval_ns: I8, save_ns: I8, start_up_ns: int) -> WholeRun:
     end = table(document.get("end"))
     later_ns, later_eval_ns, end_ns, end_eval_ns, end_save_ns = (
         time_ns(value) or 0
@@ -227,7 +232,7 @@ def _whole_run(document: Mapping[str, Any], step_ns: I8, eval_ns: I8, save_ns: I
         )
     )
     return WholeRun(
-        start_up_ns=int(step_ns[0]),
+        start_up_ns=max(int(step_ns[0]), start_up_ns - int(eval_ns[0])),
         steps_ns=int((step_ns - save_ns)[1:].sum()) + max(0, later_ns - later_eval_ns),
         evaluation_ns=int(eval_ns.sum()) + later_eval_ns + end_eval_ns,
         save_ns=int(save_ns[1:].sum()) + end_save_ns,

@@ -18,7 +18,8 @@
              "evaluations": [{"file", "line", "function", "count", "us"}], "saved_at": [the same],
              "long_steps": [the same], "long_waits": [[N, us], ...],
              "core_wait": {"us", "cpu_us", "wall_us"}, "windows": [{"cycle", "warmup_from", "from", "until"}],
-             "later_steps", "later_us", "later_eval_us", "own_us", "end": {"us", "eval_us", "save_us", "early"} or null},
+             "later_steps", "later_us", "later_eval_us", "own_us",
+             "end": {"us", "eval_us", "save_us", "early"} or null},
   "start_up": what start_up/start_up.py says, or null
 }
 
@@ -28,10 +29,9 @@ what happens in evaluations. `evaluations` and `saved_at` are the lines of the s
 torch.save was called, `long_steps` those at which a step ended that took several times as long as the one before.
 `long_waits` is how long the training thread had no core in such a step, and since the one before.
 `end` is what follows the last step, null before the process ends; it is `early` after --stop-after or an exception.
-`partial_steps` have a range
-in the trace that is not the whole step, or in which the script evaluated for an unknown time. The ranges
-"traceopt: evaluation mode I" of the cycle's `evaluations` are evaluations. `core_wait` describes the training thread
-during `wall_us`: `us` is how long it was ready but had no free core, `cpu_us` is how long it ran.
+`partial_steps` have a range in the trace that is not the whole step, or in which the script evaluated for an unknown
+time. The ranges "traceopt: evaluation mode I" of the cycle's `evaluations` are evaluations. `core_wait` describes the
+training thread during `wall_us`: `us` is how long it was ready but had no free core, `cpu_us` is how long it ran.
 `updates` counts backward passes and optimizer updates, of the run and of each loader whose batches fed them.
 
 The launcher adds `failure` after a command that failed: `steps` is how many it completed.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 import sysconfig
 from typing import Any
@@ -23,6 +24,7 @@ _LIBRARIES = tuple(
     }
     | {os.path.join(_OWN, "")}
 )
+_GENERATED = re.compile(r"[/\\]c[a-z2-7]{51}\.py$")  # by Inductor, named after a hash
 _INSTALLED = (os.sep + "site-packages" + os.sep, os.sep + "dist-packages" + os.sep)
 
 
@@ -48,8 +50,9 @@ class Places:
 
 
 def is_user_code(file: str) -> bool:
-    """Whether a source file is outside of Python's library, installed packages and traceopt."""
-    return not (file.startswith(("<", *_LIBRARIES)) or any(part in file for part in _INSTALLED))
+    """Whether a source file is outside of Python's library, installed packages and traceopt, and was not generated."""
+    library = file.startswith(("<", *_LIBRARIES)) or any(part in file for part in _INSTALLED)
+    return not library and _GENERATED.search(file) is None
 
 
 def is_own_code(file: str) -> bool:

@@ -57,5 +57,6 @@ def _longest(lines: dict[UserLine, dict[str | None, float]]) -> list[dict[str, A
         named = [what for what in by_what if what is not None]
         what = max(named, key=lambda one: by_what[one], default=None)
         us = round(sum(by_what.values()) * 1e6, 1)
-        rows.append({"file": file, "line": line, "function": function, "what": what, "us": us})
-    return sorted(rows, key=lambda row: -row["us"])[:MOST_LINES]
+        rows.append((us, {"file": file, "line": line, "function": function, "what": what, "us": us}))
+    rows.sort(key=lambda row: -row[0])
+    return [row for _, row in rows[:MOST_LINES]]

@@ -77,7 +77,8 @@ _CALLS: tuple[tuple[Part, str], ...] = (
     (
         "process_group",
         r"torch/distributed/(?:distributed_c10d|rendezvous|device_mesh)\.py: .*"
-        r"|torch/nn/parallel/distributed\.py: __init__|torch/distributed/(?:fsdp|_composable)/.*: (?:__init__|fully_shard)",
+        r"|torch/nn/parallel/distributed\.py: __init__"
+        r"|torch/distributed/(?:fsdp|_composable)/.*: (?:__init__|fully_shard)",
     ),
     ("device", r"torch/(?:cuda|xpu)/__init__\.py: (?:_lazy_init|init)"),
     ("model", r"torch/nn/init\.py: .*|torch/nn/modules/module\.py: (?:to|cuda|_apply|to_empty|apply)"),

@@ -6,13 +6,14 @@ it: the thread is unknown to `threading`, receives no signals, and is gone while
 
 from __future__ import annotations
 
-import _signal
+import _signal  # type: ignore[import-not-found]  # typeshed has only the module that wraps it
 import _thread
 import atexit
 import gc
 import os
 import sys
 import time
+from collections.abc import Callable
 from types import CodeType, FrameType
 
 Stack = list[tuple[CodeType, int]]  # code and current instruction of each frame, the innermost first
@@ -144,14 +145,14 @@ def stack_of(frame: FrameType | None) -> Stack:
     return stack
 
 
-def _start_without_signals(run: object, sampling: _Sampling) -> None:
+def _start_without_signals(run: Callable[[_Sampling], None], sampling: _Sampling) -> None:
     """A new thread inherits which signals are blocked: the script's other threads go on receiving them."""
     if not hasattr(_signal, "pthread_sigmask"):
-        _thread.start_new_thread(run, (sampling,))  # type: ignore[arg-type]
+        _thread.start_new_thread(run, (sampling,))
         return
     before = _signal.pthread_sigmask(_signal.SIG_BLOCK, _signal.valid_signals())
     try:
-        _thread.start_new_thread(run, (sampling,))  # type: ignore[arg-type]
+        _thread.start_new_thread(run, (sampling,))
     finally:
         _signal.pthread_sigmask(_signal.SIG_SETMASK, before)
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from traceopt.analyzer.arrays.percentiles import median
 from traceopt.analyzer.facts import Facts
+from traceopt.analyzer.run_log.start_up import StartUpLine
 from traceopt.analyzer.run_log.step_ledger import Ledger, Place
 from traceopt.result.document import RunPart, RunPartName, StepHistory, WholeRun
 from traceopt.result.finding import Location
@@ -58,7 +61,9 @@ def whole_run(facts: Facts) -> WholeRun | None:
         "startup": run.start_up_ns,
         "end": run.rest_ns,
     }
-    lines: dict[RunPartName, tuple[Place, ...]] = {
+    start_up = facts.captured.start_up
+    lines: dict[RunPartName, Sequence[Place | StartUpLine]] = {
+        "startup": [part.lines[0] for part in start_up.parts if part.lines] if start_up is not None else [],
         "evaluation": ledger.evaluations,
         "checkpoints": ledger.saved_at,
         "long_steps": ledger.long_ends,
@@ -91,7 +96,7 @@ def _history(facts: Facts, ledger: Ledger) -> StepHistory | None:
     )
 
 
-def _locations(places: tuple[Place, ...]) -> list[Location]:
+def _locations(places: Sequence[Place | StartUpLine]) -> list[Location]:
     return [Location(place.file, place.line, place.function) for place in places[:MOST_LINES]]
 
 
@@ -104,7 +109,7 @@ def larger_than_the_steps(facts: Facts, run: WholeRun | None) -> str:
     for part in run.parts:
         if part.name == "steps":
             return ""
-        if _says_something(part.name, ledger):
+        if _says_something(part.name, ledger) and not (part.name == "startup" and facts.captured.cut_short):
             of_us = run.us if part.name == "startup" else run.us - times.get("startup", 0.0)
             where = f" ({_BEFORE.get(part.name, '')}{part.locations[0]})" if part.locations else ""
             few = part.name == "long_steps" and len(ledger.long_steps) < MIN_LONG_STEPS

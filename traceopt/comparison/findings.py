@@ -91,7 +91,7 @@ def _checked(code: str, results: Sequence[Result]) -> bool:
 
 def _change(
     group: _Group, status: FindingStatus, reason: str | None
-) -> tuple[FindingChange, tuple[int, float, str, str]]:
+) -> tuple[FindingChange, tuple[int, float, bool, str, str]]:
     """The change and its sort key."""
     before, after = (next(iter(side.values()), None) for side in (group.base, group.head))
     finding = next(iter((*group.head.values(), *group.base.values())))

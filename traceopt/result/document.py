@@ -17,6 +17,7 @@ from msgspec.structs import astuple
 from traceopt.result.companions.flight_recorder import FlightRecorder
 from traceopt.result.companions.gpu_samples import GpuSamplesSection
 from traceopt.result.companions.memory_snapshot import MemorySnapshotSection
+from traceopt.result.companions.start_up import StartUpSection
 from traceopt.result.companions.torch_compile import TorchCompile
 from traceopt.result.field_notes import note
 from traceopt.result.finding import Finding, Location
@@ -158,7 +159,7 @@ class StepHistory(Struct, frozen=True):
 
 
 class WholeRun(Struct, frozen=True):
-    """The recorded process from the import of torch on, recorded steps or not, without traceopt's own work."""
+    """The recorded process from its start on, recorded steps or not, without traceopt's own work."""
 
     us: Annotated[float, note("its time", "us")]
     steps: Annotated[int, note("steps", "steps")]
@@ -464,6 +465,9 @@ class Result(Struct, frozen=True, eq=False):
     ] = None
     gpu_samples: Annotated[
         GpuSamplesSection | None, note("samples of the GPUs while the command ran; null: none were taken")
+    ] = None
+    start_up: Annotated[
+        StartUpSection | None, note("the run before its first step had ended; null: traceopt run did not record it")
     ] = None
     created: Annotated[str | None, note("when the document was made; null by default, so that documents compare")] = (
         None

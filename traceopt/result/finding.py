@@ -104,11 +104,12 @@ def impact_of_share(share: float) -> Impact:
     return "medium" if percent >= MEDIUM_IMPACT_PERCENT else "low"
 
 
+_BEFORE_THE_STEPS = ("EF006",)
 _IMPACTS = ("high", "medium", "low", "info")
 
 
-def value_order(finding: Finding) -> tuple[int, float, str, str]:
-    """Sort key: most valuable first."""
+def value_order(finding: Finding) -> tuple[int, float, bool, str, str]:
+    """Sort key: most valuable first. What happens once, before the steps, comes after what happens in them."""
     saved_us = finding.saving.est_us if finding.saving else 0.0
     where = str(finding.locations[0]) if finding.locations else ""
-    return _IMPACTS.index(finding.impact), -saved_us, finding.code, where
+    return _IMPACTS.index(finding.impact), -saved_us, finding.code in _BEFORE_THE_STEPS, finding.code, where

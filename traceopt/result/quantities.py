@@ -43,6 +43,11 @@ def microseconds(ns: float) -> str:
     return f"{measured(us_of_ns(ns))} µs"
 
 
+def seconds(ns: float) -> str:
+    """The time of a part of the run: "0.52 s", "12.3 s", "140 s"."""
+    return seconds_of_us(us_of_ns(ns))
+
+
 def times(number: float) -> str:
     """How often per step: "once per step", "12.5 times per step"."""
     text = count(number)
@@ -110,6 +115,15 @@ def peak_caveat(source: str | None, verified: bool | None) -> str:
 def ms_of_us(us: float | None) -> str:
     """Microseconds as measured milliseconds."""
     return NOT_RECORDED if us is None else ms_number(us) + NO_BREAK_SPACE + "ms"
+
+
+def seconds_of_us(us: float) -> str:
+    return f"{seconds_number(us)} s"
+
+
+def seconds_number(us: float) -> str:
+    """ "0.52", "12.3", "140"."""
+    return ms_number(us / 1e3)
 
 
 def ms_number(us: float | None) -> str:

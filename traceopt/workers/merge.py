@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from traceopt.analyzer.ranks.rank_summary import RankSummary
 from traceopt.errors import one_line
+from traceopt.result.companions.start_up import StartUpSection
 from traceopt.result.document import Check, CheckStatus, Result, TraceFile
 from traceopt.result.finding import Finding, value_order
 from traceopt.result.rows import RankRow
@@ -53,6 +54,7 @@ class MergedRun:
         self._warnings: dict[int, list[str]] = {}
         self._groups: dict[tuple[str, str, int], _SameFinding] = {}
         self._checks: dict[str, tuple[tuple[bool, int, _Order], Check]] = {}
+        self._start_ups: dict[int, StartUpSection] = {}
         self._texts: dict[str, str] = {}
 
     def add(self, index: int, data: bytes) -> str | None:
@@ -69,6 +71,8 @@ class MergedRun:
         (row,) = part.ranks
         self._rows[index] = _RankEntry(row, part.run.paths, part.run.files)
         self._summaries[index] = self._shared(packed.summary)
+        if part.start_up is not None:
+            self._start_ups[index] = part.start_up
         self._add_findings(order, part)
         return None
 
@@ -114,6 +118,7 @@ class MergedRun:
             findings=plan_first(self._findings(), [lowest.findings[row.finding] for row in lowest.plan]),
             checks=[self._checks[check.code][1] for check in lowest.checks],
             ranks=[row.row for row in rows],
+            start_up=max((one for _, one in sorted(self._start_ups.items())), key=lambda one: one.us, default=None),
         )
 
     def _add_findings(self, order: _Order, part: DocumentPart) -> None:

@@ -12,6 +12,7 @@ import numpy as np
 from msgspec import Struct
 
 from traceopt.analyzer.ranks.rank_summary import RankSummary
+from traceopt.result.companions.start_up import StartUpSection
 from traceopt.result.document import Check, Result, TraceFile
 from traceopt.result.finding import Finding
 from traceopt.result.rows import RankRow
@@ -46,6 +47,7 @@ class DocumentPart(Struct, frozen=True):
     ranks: list[RankRow]
     findings: list[Finding]
     checks: list[Check]
+    start_up: StartUpSection | None = None
 
 
 class PackedResult(Struct, frozen=True):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from traceopt.reports.html.companions import flight_recorder, gpu_samples, memory_snapshot, torch_compile
+from traceopt.reports.html.companions import flight_recorder, gpu_samples, memory_snapshot, start_up, torch_compile
 from traceopt.reports.html.companions.section import Section
 from traceopt.result.document import Result
 
@@ -14,6 +14,7 @@ _SECTIONS: list[Callable[[Result], Section | None]] = [
     torch_compile.section,
     flight_recorder.section,
     gpu_samples.section,
+    start_up.section,
 ]
 
 

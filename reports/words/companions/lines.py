@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from traceopt.reports.words.companions import flight_recorder, gpu_samples, memory_snapshot, torch_compile
+from traceopt.reports.words.companions import flight_recorder, gpu_samples, memory_snapshot, start_up, torch_compile
 from traceopt.result.document import Result
 
 # They return at most four sentences, none where the document has no such part.
@@ -13,6 +13,7 @@ _LINES: list[Callable[[Result], list[str]]] = [
     torch_compile.lines,
     flight_recorder.lines,
     gpu_samples.lines,
+    start_up.lines,
 ]
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from traceopt.analyzer.facts import Facts
-from traceopt.assembly.companions import flight_recorder, gpu_samples, memory_snapshot, torch_compile
+from traceopt.assembly.companions import flight_recorder, gpu_samples, memory_snapshot, start_up, torch_compile
 
 # Fields of `Result`, and the functions that make them; they return None where there is no such file.
 _SECTIONS: dict[str, Callable[[Facts], Any]] = {
@@ -14,6 +14,7 @@ _SECTIONS: dict[str, Callable[[Facts], Any]] = {
     "torch_compile": torch_compile.torch_compile,
     "flight_recorder": flight_recorder.flight_recorder,
     "gpu_samples": gpu_samples.gpu_samples,
+    "start_up": start_up.start_up,
 }
 
 # The headline of a run without a trace: the first of these that has something to say. They return None otherwise.

@@ -1,0 +1,138 @@
+"""EF006: the run takes long to reach its first step."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from traceopt.analyzer.run_log.start_up import StartUpLine, StartUpPart
+from traceopt.analyzer.vocabulary.start_up_parts import START_UP_LABELS, StartUpPartName
+from traceopt.rules import (
+    Confidence,
+    Evidence,
+    Facts,
+    Findings,
+    Fix,
+    Ledger,
+    Location,
+    Rule,
+    percent,
+    seconds,
+    threshold,
+)
+
+_ADVICE: dict[StartUpPartName, str] = {
+    "imports": "Import only the modules that you use, inside the function that needs them, and keep the Python "
+    "environment on a local disk.",
+    "downloads": "Download weights and data before the run. Set HF_HUB_OFFLINE=1, so that the cache is used unchecked.",
+    "data": "Tokenize once and save the result (datasets: save_to_disk, or map() with its cache). Read files with "
+    "memory mapping.",
+    "model": "Create the model on its device (with torch.device(...)), or on the meta device if a checkpoint fills it.",
+    "checkpoint": "Load with safetensors, or torch.load(mmap=True), straight to the device, and read the file from a "
+    "local disk.",
+    "device": "Keep the driver loaded (nvidia-persistenced), and show the process only its own GPUs.",
+    "process_group": "The ranks may wait for each other here: look at what the slowest rank does before. Start all "
+    "ranks at once.",
+    "compilation": "Keep the compiler's cache between runs (TORCHINDUCTOR_CACHE_DIR on a disk that lasts), and compile "
+    "repeated blocks, not the whole model.",
+    "first_batch": "Start fewer loader workers, keep their data set small to copy, and shuffle indices instead of "
+    "filling a buffer.",
+    "first_step": "The first step also loads kernels and tunes them: see whether cudnn.benchmark or autotuning pays.",
+    "other": "Profile these lines alone, for example with cProfile.",
+}
+
+
+class StartUpTime(Rule):
+    """Measures the time from the creation of the process to the end of its first step, as `traceopt run` sampled it:
+    imports, downloads, data set and tokenization, model construction, checkpoint loading, compilation, first batch.
+
+    Why it costs: no step is trained meanwhile, on any GPU of the job. Each restart pays it again: after a failure, for
+    each trial of a search, and for each change while you develop.
+
+    How to fix: begin with the longest part. Imports: import less, and later. Data: tokenize once and save the result.
+    Checkpoints: safetensors, straight to the device. Compilation: keep the cache between runs.
+
+        os.environ["TORCHINDUCTOR_CACHE_DIR"] = "/scratch/inductor"      # before torch is imported
+        data = datasets.load_from_disk("tokenized")                      # instead of tokenizing in each run
+        state = torch.load("model.pt", mmap=True, map_location="cuda")
+
+    When it is wrong: a short trial of a long training starts as slowly as the training itself, so the share is far
+    smaller there. A run that was stopped early gets no share. The first run on a machine fills caches of files and
+    compilers that later runs find full. Only the main thread is sampled, at most 20 times a second.
+
+    Sources: PyTorch documentation, "torch.load" and "Compile Time Caching in torch.compile"; Hugging Face, "Datasets:
+    cache management".
+    """
+
+    code: ClassVar[str] = "EF006"
+    name: ClassVar[str] = "start-up-time"
+    title: ClassVar[str] = "Shorten the start-up of the run"
+    family: ClassVar[str] = "efficiency"
+    effort: ClassVar[str] = "Depends on the part"
+    confidence: ClassVar[Confidence] = "medium"
+    requires: ClassVar[tuple[str, ...]] = ("ledger", "start_up")
+
+    min_s: float = threshold(30.0, "shortest start-up to report, in seconds")
+    min_share: float = threshold(0.1, "smallest share of a whole run to report")
+    min_part: float = threshold(0.2, "smallest share of the start-up for a part to be named")
+
+    def check(self, facts: Facts) -> Findings:
+        known, ledger = facts.captured.start_up, facts.captured.ledger
+        if known is None or ledger is None:
+            return
+        share = known.total_ns / ledger.whole_run.total_ns
+        whole = not facts.captured.cut_short
+        if known.total_ns < self.min_s * 1e9 or (whole and share < self.min_share):
+            return
+        named = [part for part in known.parts if part.name in _ADVICE]
+        large = [part for part in named if part.total_ns >= self.min_part * known.total_ns]
+        of_run = f", {percent(share)} of the run" if whole else ""
+        cut_short = "" if whole else " The run was stopped early, so its share of a whole run is not known."
+        yield self.finding(
+            why=f"Start-up takes {seconds(known.total_ns)}{of_run}{_list(large)}.{cut_short}",
+            saving=None,
+            confidence="medium" if whole else "low",
+            evidence=[
+                Evidence(
+                    START_UP_LABELS[part.name],
+                    detail=seconds(part.total_ns),
+                    location=_location(part.lines[0]) if part.lines else None,
+                )
+                for part in named
+            ]
+            or [Evidence("Start-up", detail=seconds(known.total_ns))],
+            locations=[_location(part.lines[0]) for part in large if part.lines][:1],
+            fix=Fix(
+                " ".join(_ADVICE[part.name] for part in large) or "Find out what the script does before its steps."
+            ),
+        )
+
+    def passed(self, facts: Facts) -> str:
+        known, ledger = facts.captured.start_up, facts.captured.ledger
+        if known is None or ledger is None:
+            return "The start-up is not known."
+        return f"Start-up takes {seconds(known.total_ns)}{_of_run(facts, ledger)}."
+
+
+def _of_run(facts: Facts, ledger: Ledger) -> str:
+    known = facts.captured.start_up
+    if known is None or facts.captured.cut_short:
+        return ""
+    return f", {percent(known.total_ns / ledger.whole_run.total_ns)} of the run"
+
+
+def _list(parts: list[StartUpPart]) -> str:
+    """ ": compilation 34 s (train.py:43), imports 9.1 s (transformers, train.py:21)"."""
+    return ": " + ", ".join(map(_part, parts)) if parts else ""
+
+
+def _part(part: StartUpPart) -> str:
+    label = START_UP_LABELS[part.name]
+    text = f"{label[0].lower()}{label[1:]} {seconds(part.total_ns)}"
+    if not part.lines:
+        return text
+    first = part.lines[0]
+    return f"{text} ({f'{first.what}, ' if first.what else ''}{_location(first)})"
+
+
+def _location(line: StartUpLine) -> Location:
+    return Location(line.file, line.line, line.function)

@@ -1,0 +1,47 @@
+"""The section of the result document about the start-up of the run."""
+
+from __future__ import annotations
+
+from traceopt.analyzer.facts import Facts
+from traceopt.analyzer.run_log.start_up import StartUpLine
+from traceopt.analyzer.vocabulary.start_up_parts import START_UP_LABELS
+from traceopt.result.companions.start_up import StartUpLineRow, StartUpPartRow, StartUpSection
+from traceopt.result.finding import Location
+from traceopt.result.rounding import share, us
+
+NOTABLE_SHARE = 0.1  # of the run
+MOST_LINES = 5
+LINE_SHARE = 0.01  # of the start-up; shorter lines say little, but the first of a part is kept
+
+
+def start_up(facts: Facts) -> StartUpSection | None:
+    """None if the start-up was not measured."""
+    known, ledger = facts.captured.start_up, facts.captured.ledger
+    if known is None or ledger is None:
+        return None
+    of_run = share(known.total_ns / max(known.total_ns, ledger.whole_run.total_ns))
+    return StartUpSection(
+        us=us(known.total_ns),
+        run_share=None if facts.captured.cut_short else of_run,
+        notable=of_run > NOTABLE_SHARE,
+        rank=facts.trace.meta.rank,
+        interval_us=us(known.interval_ns),
+        parts=[
+            StartUpPartRow(
+                part.name,
+                START_UP_LABELS[part.name],
+                us(part.total_ns),
+                share(part.total_ns / known.total_ns),
+                [
+                    _line(line)
+                    for line in part.lines[:MOST_LINES]
+                    if line is part.lines[0] or line.total_ns >= LINE_SHARE * known.total_ns
+                ],
+            )
+            for part in known.parts
+        ],
+    )
+
+
+def _line(line: StartUpLine) -> StartUpLineRow:
+    return StartUpLineRow(Location(line.file, line.line, line.function), us(line.total_ns), line.what)
