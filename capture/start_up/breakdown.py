@@ -21,10 +21,15 @@ def parts_of(stacks: Sequence[tuple[Stack, float]]) -> list[dict[str, Any]]:
     seconds: dict[Part, float] = {}
     lines: dict[Part, dict[UserLine, dict[str | None, float]]] = {}
     for stack, took_s in stacks:
-        for code, _ in stack:
+        for code in stack[0]:
             if id(code) not in known:
                 known[id(code)] = _frame(code, base_of)
-        rows = [(frame, code, at) for code, at in stack for frame in [known[id(code)]] if frame is not None]
+        rows = [
+            (frame, code, at)
+            for code, at in zip(*stack, strict=True)
+            for frame in [known[id(code)]]
+            if frame is not None
+        ]
         if not rows:  # Python itself, or traceopt
             continue
         part, what, user = classify([frame for frame, _, _ in rows])

@@ -140,7 +140,7 @@ def _package(inside: Sequence[Frame]) -> str | None:
 
 def _call(frame: Frame) -> Part | None:
     if frame.base == "data" or (frame.base == "model" and frame.function in _BUILDS_A_MODEL):
-        return frame.base
+        return _called(frame.file, frame.function) or frame.base  # DistributedDataParallel is a Module, too
     return _called(frame.file, frame.function)
 
 

@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable
 from types import CodeType, FrameType
 
-Stack = list[tuple[CodeType, int]]  # code and current instruction of each frame, the innermost first
+Stack = tuple[list[CodeType], list[int]]  # code and current instruction of each frame, the innermost first
 
 INTERVAL_S = 0.05
 SAMPLES_OF_EACH_TIME = 1000  # the interval grows with the time, so a process that never trains costs nothing
@@ -132,17 +132,20 @@ class StackSampler:
 
 def stack_of(frame: FrameType | None) -> Stack:
     """Holds no frame, because a frame keeps the script's objects alive. Instructions, because to look up a line takes
-    long in a large module. Of frames of the import system in a row, one is enough.
+    long in a large module. Of frames of the import system in a row, one is enough. Two lists, because an object for
+    each frame would make the garbage collector run more often.
     """
-    stack: Stack = []
+    codes: list[CodeType] = []
+    instructions: list[int] = []
     importing = False
-    while frame is not None and len(stack) < MOST_FRAMES:
+    while frame is not None and len(codes) < MOST_FRAMES:
         code = frame.f_code
         was, importing = importing, code.co_filename.startswith(IMPORT_SYSTEM)
         if not (was and importing):
-            stack.append((code, frame.f_lasti))
+            codes.append(code)
+            instructions.append(frame.f_lasti)
         frame = frame.f_back
-    return stack
+    return codes, instructions
 
 
 def _start_without_signals(run: Callable[[_Sampling], None], sampling: _Sampling) -> None:

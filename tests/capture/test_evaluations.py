@@ -124,7 +124,7 @@ class TestLedger:
         clock.now = 5
         ledger.saved(1)
         ledger.ends()
-        assert ledger.document()["end"] == {"us": 5e6, "eval_us": 2e6, "save_us": 1e6}
+        assert ledger.document()["end"] == {"us": 5e6, "eval_us": 2e6, "save_us": 1e6, "early": False}
 
     def test_the_usual_step_is_without_evaluations(self, ledger: LedgerWriter, clock: Clock) -> None:
         for _ in range(12):

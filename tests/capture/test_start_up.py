@@ -113,6 +113,9 @@ def test_methods_of_the_users_classes(base: Part) -> None:
     forward = frames(TRAIN, "/work/train.py: forward")
     forward[0] = forward[0]._replace(base="model")
     assert classify(forward)[0] == "other", "no construction"
+    wrapper = frames(TRAIN, "torch/nn/parallel/distributed.py: __init__")
+    wrapper[0] = wrapper[0]._replace(base="model")
+    assert classify(wrapper)[0] == "process_group"
 
 
 @pytest.mark.skipif(sys.version_info < (3, 11), reason="code objects do not name their class")
@@ -134,16 +137,15 @@ def test_the_class_of_a_method_is_found(monkeypatch: pytest.MonkeyPatch, tmp_pat
 
 
 def test_lines_are_summed_by_part() -> None:
-    here = stack_of(sys._getframe())
-    code = test_lines_are_summed_by_part.__code__
+    codes, _ = stack_of(sys._getframe())
+    assert codes[0] is test_lines_are_summed_by_part.__code__
     script: CodeType = compile("x = 1\ny = 2", "/work/train.py", "exec")
     second = next(start for start, _, line in script.co_lines() if line == 2)
-    stacks: list[tuple[Stack, float]] = [([(script, second)], 2.0), ([(script, second)], 1.0), ([(script, 0)], 0.5)]
-    [part] = parts_of([*stacks, ([], 9.0)])
+    stacks: list[tuple[Stack, float]] = [(([script], [at]), took) for at, took in ((second, 2), (second, 1), (0, 0.5))]
+    [part] = parts_of([*stacks, (([], []), 9.0)])
     assert (part["part"], part["us"]) == ("other", 3.5e6)
     lines = [(line["file"], line["line"], line["us"]) for line in part["lines"]]
     assert lines == [("/work/train.py", 2, 3e6), ("/work/train.py", 1, 0.5e6)]
-    assert here[0][0] is code
 
 
 def until(true: Callable[[], object]) -> None:
@@ -161,7 +163,7 @@ def test_the_main_thread_is_sampled_and_no_other() -> None:
     assert threading.enumerate() == threads, "the script does not see it"
     sampler.stop()
     count = len(sampler.stacks)
-    assert all(any(code is until.__code__ for code, _ in stack) for stack, _ in sampler.stacks)
+    assert all(any(code is until.__code__ for code in codes) for (codes, _), _ in sampler.stacks)
     assert all(seconds > 0 for _, seconds in sampler.stacks)
     assert sampler.cost_s > 0
     sampler.stop()

@@ -122,9 +122,12 @@ def test_it_comes_after_findings_about_the_steps() -> None:
 
 
 def test_the_slowest_rank_is_shown(tmp_path: Path) -> None:
+    """Rank 0 waits for rank 1, so it seems to take longer."""
     for rank, trace in enumerate(generate_ranks("healthy", world_size=2, metadata=True)):
         own = trace.document["traceopt"]
-        changed = started(40e6 + rank * 20e6)
+        changed = started(61e6 - rank * 1e6)
+        if rank == 0:
+            changed["start_up"]["parts"].append({"part": "process_group", "us": 3e6, "lines": []})
         ledger = own["ledger"] | {"step_us": STEP_US, "fetch_us": None, "end": changed["ledger.end"]}
         document = {**trace.document, "traceopt": own | {"start_up": changed["start_up"], "ledger": ledger}}
         (tmp_path / f"rank{rank}.json").write_text(json.dumps(document))

@@ -57,6 +57,9 @@ class StartUpSection(Struct, frozen=True):
     us: Annotated[float, note("its time", "us")]
     run_share: Annotated[float | None, note("part of the run; null: the run was stopped early", "share")]
     notable: Annotated[bool, note("whether it takes more than a tenth of the recorded run")]
-    rank: Annotated[int | None, note("rank that takes longest; null: the process has no rank")]
+    rank: Annotated[
+        int | None,
+        note("rank that takes longest, not counting the process group, where ranks wait for each other; null: no rank"),
+    ]
     interval_us: Annotated[float, note("time between two samples; parts are not more exact than this", "us")]
     parts: Annotated[list[StartUpPartRow], note("where the time goes, longest first")]
