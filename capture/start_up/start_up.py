@@ -32,6 +32,9 @@ class StartUp:
         self.sampler.stop()
         self._ended = time.perf_counter()
         self.sampler.lost |= _thread.get_ident() != self.sampler.thread
+        # `document` needs this module. It is too slow to load at the start of every process. Loaded after Ctrl-C, it
+        # would change the exit code: typing evaluates text, and Python then forgets that Ctrl-C ended the script.
+        from . import breakdown  # noqa: F401
 
     def goes_on(self) -> None:
         """The steps so far were no training steps."""
@@ -39,7 +42,7 @@ class StartUp:
         self.sampler.start()
 
     def give_up(self) -> None:
-        """Nobody wants to know."""
+        """Ends the sampling for good: this run does not report its start-up."""
         self.sampler.stop()
         self.sampler.stacks.clear()
         self.sampler.lost = True
@@ -54,9 +57,9 @@ class StartUp:
         return self._document
 
     def _described(self, ended: float) -> dict[str, object]:
-        total_s = ended - self.sampler.began + (self._python_s or 0.0)
-        from .breakdown import parts_of  # once torch is there: this module is loaded at the start of every process
+        from .breakdown import parts_of
 
+        total_s = ended - self.sampler.began + (self._python_s or 0.0)
         return {
             "us": round(total_s * 1e6, 1),
             "python_us": None if self._python_s is None else round(self._python_s * 1e6, 1),

@@ -168,7 +168,5 @@ def test_the_agent_costs_a_python_that_does_not_train_next_to_nothing(tmp_path: 
         timeout=60,
     )
     extra = set(eval(done.stdout)) - set(eval(bare.stdout))  # noqa: S307
-    assert {name for name in extra if not name.startswith("_traceopt_capture")} <= {
-        "collections.abc",
-        "importlib.machinery",
-    }
+    free = {"collections.abc", "importlib.machinery", *sys.builtin_module_names}
+    assert {name for name in extra if not name.startswith("_traceopt_capture")} <= free
