@@ -1,7 +1,8 @@
 """Names of the phases of a reinforcement-learning step: rollout, reward, experience, weight sync, train.
 
-Annotations: what scripts name after the phase, and the timers of verl (`gen`, `old_log_prob`, `update_actor`). Python
-frames: the methods of TRL, verl and OpenRLHF, from their sources of 2026.
+Annotations: what scripts name after the phase, and the timers of verl (`gen`, `old_log_prob`, `update_actor`), which
+are NVTX ranges. Python frames: methods of TRL (grpo_trainer.py, vllm_generation.py), verl (ray_trainer.py,
+fsdp_workers.py) and OpenRLHF (ppo_actor.py, experience_maker.py, samples_generator.py), from their sources.
 """
 
 from __future__ import annotations
@@ -16,8 +17,9 @@ PHASES: tuple[PhaseName, ...] = get_args(PhaseName)
 
 # A whole annotation, without its case, its package or class ("verl.gen", "Trainer::rollout"), a number or a phase word.
 _ANNOTATIONS: dict[PhaseName, str] = {
-    "rollout": r"rollouts?|gen|generate|generation|generate_?(?:sequences|rollouts?|completions|samples|responses)"
-    r"|sampling|sample_?(?:actions|responses|trajectories)|collect_?(?:rollouts?|trajectories|experience)",
+    "rollout": r"rollouts?|gen(?:_max)?|generate|generation|sampling"
+    r"|generate_?(?:sequences|rollouts?|completions|samples|responses)"
+    r"|sample_?(?:actions|responses|trajectories)|collect_?(?:rollouts?|trajectories|experience)",
     "reward": r"rewards?|reward_?(?:model|fn|func|function)|(?:compute|calculate|get)_?(?:rewards?|scores?)|verifier",
     "experience": r"(?:old|ref|compute|reference)_?(?:log_?probs?)|ref|reference|values|compute_?values|adv|advantages?"
     r"|compute_?advantages?|make_?experience|gae",
@@ -35,10 +37,10 @@ _ANNOTATION = {
 # Methods of trainers, in files of these packages.
 _PACKAGE = re.compile(r"(?:^|/)(?:trl|verl|openrlhf)/")
 _METHODS: dict[PhaseName, str] = {
-    "rollout": r"_generate|_generate_single_turn|generate_sequences|generate_samples",
+    "rollout": r"_generate|_generate_single_turn|_generate_vllm|generate_sequences|generate_samples",
     "reward": r"_calculate_rewards|compute_reward|compute_rm_score|get_rewards",
     "experience": r"_get_per_token_logps(?:_and_entropies)?|compute_log_prob|compute_ref_log_prob|compute_values"
-    r"|compute_advantage",
+    r"|compute_advantage|make_experience",
     "weight sync": r"_move_model_to_vllm|sync_weights|update_weights|broadcast_to_vllm|_broadcast_to_vllm",
     "train": r"update_actor|update_critic|update_policy|ppo_train",
 }

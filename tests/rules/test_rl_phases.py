@@ -112,4 +112,8 @@ def test_names_of_annotations(name: str, phase: str | None) -> None:
 def test_names_of_frames() -> None:
     assert phase_of_frame("trl/trainer/grpo_trainer.py(1200): _move_model_to_vllm") == "weight sync"
     assert phase_of_frame("trl/trainer/grpo_trainer.py(1200): _calculate_rewards") == "reward"
+    assert phase_of_frame("openrlhf/trainer/ppo_utils/samples_generator.py(140): _generate_vllm") == "rollout"
+    assert phase_of_frame("openrlhf/trainer/ppo_utils/experience_maker.py(9): make_experience") == "experience"
+    assert phase_of_frame("openrlhf/trainer/ppo_utils/replay_buffer.py(9): make_experience_batch") is None
+    assert phase_of_annotation("gen_max") == "rollout"
     assert phase_of_frame("my/trainer.py(3): _calculate_rewards") is None
