@@ -12,10 +12,10 @@ from traceopt.rules import (
     Facts,
     Findings,
     Fix,
-    Ledger,
     Location,
     Rule,
     percent,
+    required,
     seconds,
     threshold,
 )
@@ -76,19 +76,15 @@ class StartUpTime(Rule):
     min_part: float = threshold(0.2, "smallest share of the start-up for a part to be named")
 
     def check(self, facts: Facts) -> Findings:
-        known, ledger = facts.captured.start_up, facts.captured.ledger
-        if known is None or ledger is None:
-            return
-        share = known.total_ns / ledger.whole_run.total_ns
+        known, share = required(facts.captured.start_up), _share(facts)
         whole = not facts.captured.cut_short
         if known.total_ns < self.min_s * 1e9 or (whole and share < self.min_share):
             return
         named = [part for part in known.parts if part.name in _ADVICE]
         large = [part for part in named if part.total_ns >= self.min_part * known.total_ns]
-        of_run = f", {percent(share)} of the run" if whole else ""
         cut_short = "" if whole else " The run was stopped early, so its share of a whole run is not known."
         yield self.finding(
-            why=f"Start-up takes {seconds(known.total_ns)}{of_run}{_list(large)}.{cut_short}",
+            why=f"Start-up takes {seconds(known.total_ns)}{_of_run(facts)}{_list(large)}.{cut_short}",
             saving=None,
             confidence="medium" if whole else "low",
             evidence=[
@@ -107,17 +103,18 @@ class StartUpTime(Rule):
         )
 
     def passed(self, facts: Facts) -> str:
-        known, ledger = facts.captured.start_up, facts.captured.ledger
-        if known is None or ledger is None:
-            return "The start-up is not known."
-        return f"Start-up takes {seconds(known.total_ns)}{_of_run(facts, ledger)}."
+        known = required(facts.captured.start_up)
+        return f"Start-up takes {seconds(known.total_ns)}{_of_run(facts)}."
 
 
-def _of_run(facts: Facts, ledger: Ledger) -> str:
-    known = facts.captured.start_up
-    if known is None or facts.captured.cut_short:
-        return ""
-    return f", {percent(known.total_ns / ledger.whole_run.total_ns)} of the run"
+def _share(facts: Facts) -> float:
+    """Of the recorded run."""
+    return required(facts.captured.start_up).total_ns / required(facts.captured.ledger).whole_run.total_ns
+
+
+def _of_run(facts: Facts) -> str:
+    """Nothing about a run that was cut short."""
+    return "" if facts.captured.cut_short else f", {percent(_share(facts))} of the run"
 
 
 def _list(parts: list[StartUpPart]) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
-from test_recorded_settings import answer, document_of, finding, generated, reason
+from recorded_facts import answer, document_of, finding, generated, reason
 
 from fixtures.generate import generate_ranks
 from traceopt.api import analyze
