@@ -39,6 +39,7 @@ _ADVICE: dict[StartUpPartName, str] = {
     "first_step": "The first step also loads kernels and tunes them: see whether cudnn.benchmark or autotuning pays.",
     "other": "Profile these lines alone, for example with cProfile.",
 }
+ALMOST_ALL = 0.9  # of a part: a line with less is named with its own time
 
 
 class StartUpTime(Rule):
@@ -118,7 +119,7 @@ def _of_run(facts: Facts) -> str:
 
 
 def _list(parts: list[StartUpPart]) -> str:
-    """ ": compilation 34 s (train.py:43), imports 9.1 s (transformers, train.py:21)"."""
+    """ ": compilation 34 s (train.py:43), imports 9.1 s (transformers, train.py:21, 5.2 s)"."""
     return ": " + ", ".join(map(_part, parts)) if parts else ""
 
 
@@ -128,7 +129,8 @@ def _part(part: StartUpPart) -> str:
     if not part.lines:
         return text
     first = part.lines[0]
-    return f"{text} ({f'{first.what}, ' if first.what else ''}{_location(first)})"
+    most = f", {seconds(first.total_ns)}" if first.total_ns < ALMOST_ALL * part.total_ns else ""
+    return f"{text} ({f'{first.what}, ' if first.what else ''}{_location(first)}{most})"
 
 
 def _location(line: StartUpLine) -> Location:

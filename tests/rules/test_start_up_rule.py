@@ -12,6 +12,7 @@ from recorded_facts import answer, document_of, finding, generated, reason
 
 from fixtures.generate import generate_ranks
 from traceopt.api import analyze
+from traceopt.reports.html.page import render_html
 from traceopt.reports.words.companions import start_up as words
 from traceopt.result.finding import value_order
 
@@ -41,7 +42,8 @@ def early(**other: Any) -> dict[str, Any]:
 def test_it_names_the_large_parts_with_their_lines_and_what_to_do() -> None:
     found = finding(generated("healthy", change=started()), "EF006")
     assert found.why == (
-        "Start-up takes 50.0 s, 99% of the run: compilation 30.0 s (train.py:43), imports 10.0 s (torch, train.py:3)."
+        "Start-up takes 50.0 s, 99% of the run: compilation 30.0 s (train.py:43), "
+        "imports 10.0 s (torch, train.py:3, 7.5 s)."
     )
     assert [str(location) for location in found.locations] == ["train.py:43"]
     assert "TORCHINDUCTOR_CACHE_DIR" in found.fix.text
@@ -110,9 +112,13 @@ def test_the_section_adds_up_and_is_in_the_reports() -> None:
     assert [str(place) for place in parts["startup"].locations] == ["train.py:43", "train.py:3"]
     said = (
         "Start-up with the first step takes 50.0 s, 99% of the run: compilation 30.0 s (train.py:43), "
-        "imports 10.0 s (torch, train.py:3), other code 5.0 s."
+        "imports 10.0 s (torch, train.py:3, 7.5 s), other code 5.0 s."
     )
     assert words.lines(document) == [said]
+    page = render_html(document)
+    assert '<h2 id="start-up">Start-up</h2>' in page
+    assert "<code>train.py:3</code> torch, 7.5 s" in page
+    assert 'id="start-up"' not in render_html(replace(document, start_up=None))
 
 
 def test_it_comes_after_findings_about_the_steps() -> None:

@@ -17,6 +17,7 @@ class StartUpView(Struct, frozen=True):
 
     summary: str
     note: str
+    interval: str
     rows: list[dict[str, Any]]
 
 
@@ -37,4 +38,9 @@ def section(result: Result) -> Section | None:
     note = (
         "" if known.run_share is not None else " The run was stopped early, so its share of a whole run is not known."
     )
-    return Section("start-up", "Start-up", "start_up.html.j2", StartUpView(words.summary(known, result), note, rows))
+    return Section(
+        "start-up",
+        "Start-up",
+        "start_up.html.j2",
+        StartUpView(words.summary(known, result), note, seconds_of_us(known.interval_us), rows),
+    )

@@ -8,6 +8,7 @@ from traceopt.result.quantities import percent, seconds_of_us
 
 MAX_PARTS = 3
 NAMED_SHARE = 0.05  # of the start-up; smaller parts are only in the table
+ALMOST_ALL = 0.9  # of a part: a line with less is named with its own time
 NOT_CODE = ("python", "unsampled")
 
 
@@ -37,4 +38,5 @@ def _part(part: StartUpPartRow) -> str:
     if not part.lines:
         return text
     first = part.lines[0]
-    return f"{text} ({f'{first.package}, ' if first.package else ''}{first.location})"
+    most = f", {seconds_of_us(first.us)}" if first.us < ALMOST_ALL * part.us else ""
+    return f"{text} ({f'{first.package}, ' if first.package else ''}{first.location}{most})"
