@@ -81,7 +81,11 @@ _CALLS: tuple[tuple[Part, str], ...] = (
         r"|torch/distributed/(?:fsdp|_composable)/.*: (?:__init__|fully_shard)",
     ),
     ("device", r"torch/(?:cuda|xpu)/__init__\.py: (?:_lazy_init|init)"),
-    ("model", r"torch/nn/init\.py: .*|torch/nn/modules/module\.py: (?:to|cuda|_apply|to_empty|apply)"),
+    (
+        "model",
+        r"torch/nn/init\.py: .*|torch/nn/modules/module\.py: (?:to|cuda|_apply|to_empty|apply)"
+        r"|torch/nn/modules/[^:]*: (?:__init__|reset_parameters)|transformers/[^:]*modeling_\w+\.py: __init__",
+    ),
 )
 _FIRST_STEP = (
     r"torch/nn/modules/module\.py: _(?:wrapped_)?call_impl|torch/autograd/__init__\.py: (?:backward|grad)"

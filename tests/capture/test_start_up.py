@@ -63,6 +63,7 @@ STACKS: dict[Part, list[tuple[str, ...]]] = {
     "model": [
         (TRAIN, "transformers/modeling_utils.py: from_pretrained", "torch/nn/init.py: normal_"),
         (TRAIN, "torch/nn/modules/module.py: to", "torch/nn/modules/module.py: _apply"),
+        (TRAIN, "/work/train.py: __init__", "torch/nn/modules/linear.py: __init__"),
     ],
     "device": [(TRAIN, "torch/nn/modules/module.py: to", "torch/cuda/__init__.py: _lazy_init")],
     "process_group": [(TRAIN, "torch/distributed/distributed_c10d.py: init_process_group")],
