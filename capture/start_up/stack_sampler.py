@@ -102,12 +102,12 @@ class StackSampler:
     def _pause(self) -> None:
         """Before a fork: Python 3.12 warns if the process has threads, and a child inherits the locks they hold."""
         sampling = self._sampling
-        if sampling is None:
+        if sampling is None and self._paused_at is None:
             return
         self.stop()
         self._paused_at = time.perf_counter()
         until = self._paused_at + FORK_S
-        while os.path.exists(f"{_TASKS}/{sampling.thread_id}") and time.perf_counter() < until:
+        while sampling is not None and os.path.exists(f"{_TASKS}/{sampling.thread_id}") and time.perf_counter() < until:
             time.sleep(0)
 
     def _go_on(self) -> None:

@@ -201,7 +201,9 @@ def test_a_fork_happens_without_the_thread(monkeypatch: pytest.MonkeyPatch, *, w
     sampler._go_on()
     assert (sampler._sampling is None) is warns
     if warns:  # the garbage collector calls back later
-        assert sampler._go_on_later in stack_sampler.gc.callbacks
+        sampler._pause()
+        sampler._go_on()  # another fork soon after
+        assert stack_sampler.gc.callbacks.count(sampler._go_on_later) == 1
         sampler._paused_at = 0.0
         sampler._go_on_later("start", {})
         assert sampler._sampling is not None
