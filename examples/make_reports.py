@@ -1,0 +1,71 @@
+#!/usr/bin/env python3
+"""Makes the reports of the examples: before, with what `traceopt try` measured, and after, with the changes it kept.
+
+python examples/make_reports.py               # about six minutes each; the machine should do nothing else
+python examples/make_reports.py serving
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+TORCHRUN = ("--", "torchrun", "--standalone", "--nproc-per-node", "2", "train.py")
+# Of each example: the options of `traceopt try` alone, then what `traceopt run` gets as well.
+EXAMPLES = {
+    "vision": ((), ("train.py",)),
+    "language_model": ((), ("train.py",)),
+    "ddp": (("--patch", "no_sync.patch", "--top", "2"), TORCHRUN),
+    "serving": ((), ("--step-on", "forward", "serve.py")),
+}
+BUDGET_MINUTES = "4"
+
+
+def traceopt(folder: Path, *arguments: str) -> str:
+    """Raises CalledProcessError if it fails."""
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+    command = [sys.executable, "-m", "traceopt", *arguments]
+    return subprocess.run(command, cwd=folder, env=environment, stdout=subprocess.PIPE, text=True, check=True).stdout
+
+
+def keep(report: Path, target: Path, *private: str) -> None:
+    """Copies a report that names neither this computer nor its folders."""
+    text = report.read_text(encoding="utf-8").replace(f"{platform.node()}_", "host_")
+    found = [word for word in private if word in text]
+    if found:
+        raise SystemExit(f"{report.name} of {target.parent.name} names {', '.join(found)}")
+    target.write_text(text, encoding="utf-8")
+
+
+def make(name: str) -> str:
+    """Returns what `traceopt try` printed."""
+    of_try, command = EXAMPLES[name]
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary) / name
+        shutil.copytree(HERE / name, folder, ignore=shutil.ignore_patterns("*.html"))
+        private = (temporary, str(HERE.parent), str(Path.home()))
+        out = ("--html", "before.html", "--patch-out", "kept.patch")
+        printed = traceopt(folder, "try", "--budget", BUDGET_MINUTES, *out, *of_try, *command)
+        keep(folder / "before.html", HERE / name / "report-before.html", *private)
+        subprocess.run(["git", "apply", "kept.patch"], cwd=folder, check=True)
+        traceopt(folder, "run", "--html", "after.html", *command)
+        keep(folder / "after.html", HERE / name / "report-after.html", *private)
+    return printed
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*", choices=[*EXAMPLES, []], metavar="NAME")
+    for name in parser.parse_args().names or EXAMPLES:
+        print(f"== {name}", make(name), sep="\n", flush=True)
+
+
+if __name__ == "__main__":
+    main()
