@@ -26,7 +26,7 @@ from traceopt.reports.words.part_styles import PARTS, SPANS, part_style
 from traceopt.reports.words.sentences import combined_fixes
 from traceopt.result import packing
 from traceopt.result.document import Result
-from traceopt.result.finding import Fix, Location
+from traceopt.result.finding import Evidence, Fix, Location
 from traceopt.result.packing import embedded_result
 from traceopt.result.serialization import to_json
 
@@ -74,6 +74,21 @@ def test_sizes_stay_within_the_budget() -> None:
     assert len(render_html(sample.stress()).encode()) <= 2_200_000
     assert len(render_html(sample.stress(), static=True).encode()) <= 450_000
     assert len(render_html(sample.rich(), static=True).encode()) <= 118_000
+
+
+@pytest.mark.parametrize(
+    ("us", "calls", "columns"),
+    [(1e3, 2.0, ["ms per step", "Calls per step"]), (1e3, None, ["ms per step"]), (None, None, [])],
+)
+def test_evidence_has_a_column_only_for_what_is_known(
+    us: float | None, calls: float | None, columns: list[str]
+) -> None:
+    result = sample.rich()
+    rows = [Evidence("rank 3 is missing", us, calls)]
+    page = page_of(replace(result, findings=[replace(result.findings[0], evidence=rows, shares_cause_with=[])]))
+    table = page[page.rindex("<table", 0, page.index("rank 3 is missing")) : page.index("rank 3 is missing")]
+    assert [name for name in ("ms per step", "Calls per step") if name in table] == columns
+    assert f'class="data n{len(columns)}"' in table
 
 
 def test_long_tables_say_what_they_leave_out() -> None:
