@@ -1,7 +1,8 @@
 """Opens a SQLite file that may be hostile, and reads columns of its ordinary tables as arrays.
 
-Only SELECT statements on ordinary tables run: no view, trigger, virtual table or generated column is touched, and an
-authorizer refuses everything else. The work and the number of rows are limited.
+Tables in the plainest form are read from the pages of the file. On all others only SELECT statements run: no view,
+trigger, virtual table or generated column is touched, and an authorizer refuses everything else. The work and the
+number of rows are limited.
 """
 
 from __future__ import annotations
@@ -12,12 +13,13 @@ import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import chain
-from typing import Any
+from typing import Any, BinaryIO, NamedTuple
 from urllib.parse import quote
 
 import numpy as np
 import numpy.typing as npt
 
+from traceopt.analyzer.nsight.table_pages import TablePages, Texts, UnusualTableError
 from traceopt.analyzer.tables.schema import I8
 from traceopt.errors import InputError, one_line
 
@@ -37,23 +39,48 @@ _ORDINARY = re.compile(r"\s*CREATE\s+TABLE\b", re.IGNORECASE)
 _PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}")
 
 
+class _Column(NamedTuple):
+    """A row of `PRAGMA table_xinfo`."""
+
+    place: Any
+    name: Any
+    type: Any
+    not_null: Any
+    default: Any
+    key: Any
+    hidden: Any
+
+    @property
+    def is_plain(self) -> bool:
+        """Its values are in the records: it is no key, not generated, and has no default."""
+        return isinstance(self.name, str) and self.default is None and self.key == 0 and self.hidden == 0
+
+
+_Piece = tuple[npt.NDArray[np.int64], Texts | None]  # integer columns, shape (columns, rows), and the text column
+Between = Mapping[str, tuple[int, int]]  # the first and the last value that a column may have in the rows that are read
+
+
 class Database:
     """The ordinary tables of one file: `tables` maps a name to the columns that are no generated ones."""
 
-    def __init__(self, connection: sqlite3.Connection, label: str) -> None:
+    def __init__(self, connection: sqlite3.Connection, stream: BinaryIO, label: str) -> None:
         self._connection = connection
+        self._stream = stream
         self._label = label
+        self._plain: dict[str, tuple[int, dict[str, int]]] = {}  # first page, place of each column in a record
         self.tables: dict[str, frozenset[str]] = self._find_tables()
 
     def _find_tables(self) -> dict[str, frozenset[str]]:
         found: dict[str, frozenset[str]] = {}
-        query = "SELECT name, sql FROM sqlite_master WHERE type = 'table' LIMIT ?"
-        for name, sql in (map(_decoded, row) for row in self._rows(query, (MOST_TABLES,))):
+        query = "SELECT name, sql, rootpage FROM sqlite_master WHERE type = 'table' LIMIT ?"
+        for name, sql, root in (map(_decoded, row) for row in self._rows(query, (MOST_TABLES,))):
             plain = isinstance(name, str) and _PLAIN_NAME.fullmatch(name) and not name.startswith("sqlite_")
             if plain and isinstance(sql, str) and _ORDINARY.match(sql):
-                columns = self._rows(f'PRAGMA table_xinfo("{name}")')  # hidden: 0 for stored columns
-                stored = (_decoded(row[1]) for row in columns if row[6] == 0)
-                found[name] = frozenset(one for one in stored if isinstance(one, str) and _PLAIN_NAME.fullmatch(one))
+                columns = [_Column(*map(_decoded, row)) for row in self._rows(f'PRAGMA table_xinfo("{name}")')]
+                stored = [one.name for one in columns if one.hidden == 0 and isinstance(one.name, str)]
+                found[name] = frozenset(filter(_PLAIN_NAME.fullmatch, stored))
+                if isinstance(root, int) and all(one.is_plain for one in columns):
+                    self._plain[name] = root, {one.name: place for place, one in enumerate(columns)}
         return found
 
     def has(self, table: str, *columns: str) -> bool:
@@ -66,33 +93,72 @@ class Database:
         (counted,) = next(self._rows(f'SELECT count(*) FROM "{table}"'))  # noqa: S608, names are checked
         return int(counted)
 
-    def numbers(self, table: str, columns: Sequence[str], where: str = "", values: Sequence[int] = ()) -> dict[str, I8]:
+    def numbers(self, table: str, columns: Sequence[str], between: Between | None = None) -> dict[str, I8]:
         """Integer columns, each of shape (rows,); -1 for NULL, for a column that the table lacks, and for no number."""
-        stored = [self._number(table, column) for column in columns]
-        query = f'SELECT {", ".join(stored)} FROM "{table}" {where}'  # noqa: S608, names are checked
-        chunks: list[npt.NDArray[np.int64]] = []
-        rows = 0
-        for chunk in self._chunks(query, values):
-            rows += len(chunk)
-            self._check_rows(table, rows)
-            flat = np.fromiter(chain.from_iterable(chunk), np.int64, len(chunk) * len(columns))
-            chunks.append(np.ascontiguousarray(flat.reshape(-1, len(columns)).T))
-        if not chunks:
-            return {column: np.empty(0, np.int64) for column in columns}
-        return {column: np.concatenate([chunk[i] for chunk in chunks]) for i, column in enumerate(columns)}
+        pieces = [piece for piece, _ in self._pieces(table, columns, None, b"", between or {})]
+        found: dict[str, I8] = {}
+        for place, column in enumerate(columns):
+            found[column] = np.concatenate([np.empty(0, np.int64), *(piece[place] for piece in pieces)])
+        return found
 
     def numbers_and_text(
-        self, table: str, columns: Sequence[str], text: str, where: str = "", values: Sequence[int] = ()
-    ) -> Iterator[tuple[npt.NDArray[np.int64], Sequence[bytes | None]]]:
-        """Integer columns, shape (columns, rows), and one text column as UTF-8, in pieces. None for no text."""
-        stored = [*(self._number(table, column) for column in columns), self._text(table, text)]
-        query = f'SELECT {", ".join(stored)} FROM "{table}" {where}'  # noqa: S608
+        self, table: str, columns: Sequence[str], text: str, number_mark: bytes, between: Between | None = None
+    ) -> Iterator[tuple[npt.NDArray[np.int64], Texts]]:
+        """Integer columns, shape (columns, rows), and one text column, in pieces. Texts that differ only in a number
+        behind `number_mark` at their end are one.
+        """
+        for piece, texts in self._pieces(table, columns, text, number_mark, between or {}):
+            if texts is not None:
+                yield piece, texts
+
+    def _pieces(
+        self, table: str, columns: Sequence[str], text: str | None, number_mark: bytes, between: Between
+    ) -> Iterator[_Piece]:
+        wanted = [*columns, *(column for column in between if column not in columns)]
+        bounds = [(wanted.index(column), *limits) for column, limits in between.items()]
         rows = 0
-        for chunk in self._chunks(query, values):
-            rows += len(chunk)
-            self._check_rows(table, rows)
+        for piece, texts in self._all_rows(table, wanted, text, number_mark):
+            rows += piece.shape[1]
+            if rows > MOST_ROWS:
+                raise InputError(f"{self._label}: its table {table} has more than {MOST_ROWS:,} rows")
+            yield _within(piece, texts, bounds, len(columns)) if bounds else (piece, texts)
+
+    def _all_rows(self, table: str, columns: Sequence[str], text: str | None, number_mark: bytes) -> Iterator[_Piece]:
+        """The rows from the pages of the file, and what is unusual in them from SQLite."""
+        asked = table, columns, text, number_mark
+        if table not in self._plain:
+            yield from self._from_queries(*asked)
+            return
+        root, places = self._plain[table]
+        place_of_text = None if text is None else places.get(text)
+        pages = None
+        try:
+            pages = TablePages(self._stream)
+            yield from pages.read(root, [places.get(column, -1) for column in columns], place_of_text, number_mark)
+        except UnusualTableError:
+            last_row = pages.last_row if pages is not None else None
+            yield from self._from_queries(*asked, "" if last_row is None else f"WHERE rowid > {last_row}")
+        long_rows = pages.long_rows if pages is not None else []
+        for first in range(0, len(long_rows), _CHUNK):
+            listed = ",".join(str(one) for one in long_rows[first : first + _CHUNK])
+            yield from self._from_queries(*asked, f"WHERE rowid IN ({listed})")
+
+    def _from_queries(
+        self, table: str, columns: Sequence[str], text: str | None, number_mark: bytes, where: str = ""
+    ) -> Iterator[_Piece]:
+        stored = [*(self._number(table, column) for column in columns), *([self._text(table, text)] if text else [])]
+        query = f'SELECT {", ".join(stored)} FROM "{table}" {where}'  # noqa: S608, names are checked
+        number = re.compile(b"(?<=" + re.escape(number_mark) + rb")[0-9]+\Z")
+        for chunk in self._chunks(query):
+            if text is None:
+                flat = np.fromiter(chain.from_iterable(chunk), np.int64, len(chunk) * len(columns))
+                yield np.ascontiguousarray(flat.reshape(-1, len(columns)).T), None
+                continue
             *numbers, texts = zip(*chunk, strict=True)
-            yield np.array(numbers, np.int64), texts
+            codes: dict[bytes, int] = {}
+            cut = (one if one is None or not number_mark else number.sub(b"", one) for one in texts)
+            index = [-1 if one is None else codes.setdefault(one, len(codes)) for one in cut]
+            yield np.array(numbers, np.int64), Texts(list(codes), np.array(index, np.int64))
 
     def records(
         self, table: str, numbers: Sequence[str], texts: Sequence[str], most: int = 100_000
@@ -126,10 +192,6 @@ class Database:
             return "NULL"
         return f"""CASE WHEN typeof("{column}") = 'text' THEN "{column}" END"""
 
-    def _check_rows(self, table: str, rows: int) -> None:
-        if rows > MOST_ROWS:
-            raise InputError(f"{self._label}: its table {table} has more than {MOST_ROWS:,} rows")
-
     def _chunks(self, query: str, values: Sequence[int] = ()) -> Iterator[list[tuple[Any, ...]]]:
         try:
             cursor = self._connection.execute(query, tuple(values))
@@ -147,6 +209,16 @@ def decoded(text: bytes) -> str:
     return text[:LONGEST_TEXT].decode("utf-8", "replace")
 
 
+def _within(
+    piece: npt.NDArray[np.int64], texts: Texts | None, bounds: Sequence[tuple[int, int, int]], columns: int
+) -> _Piece:
+    """The first columns of the rows whose other columns keep to their bounds."""
+    kept = np.ones(piece.shape[1], bool)
+    for place, first, last in bounds:
+        kept &= (piece[place] >= first) & (piece[place] <= last)
+    return piece[:columns, kept], None if texts is None else Texts(texts.distinct, texts.index[kept])
+
+
 def _decoded(value: Any) -> Any:
     return decoded(value) if isinstance(value, bytes) else value
 
@@ -161,7 +233,8 @@ def opened(path: str, label: str) -> Iterator[Database]:
         raise InputError(f"cannot read {label}: {one_line(str(error))}") from None
     try:
         _restrict(connection, os.path.getsize(path))
-        yield Database(connection, label)
+        with open(path, "rb") as stream:
+            yield Database(connection, stream, label)
     except sqlite3.Error as error:
         raise InputError(f"{label}: the database is damaged ({one_line(str(error))})") from None
     finally:

@@ -24,8 +24,8 @@ def read_metrics(
     """
     if not database.has(METRICS, "timestamp", "typeId", "metricId", "value"):
         return CounterTable.empty()
-    where, values = 'WHERE "timestamp" BETWEEN ? AND ?', (origin, origin + duration_ns)
-    found = database.numbers(METRICS, ("timestamp", "typeId", "metricId", "value"), where, values)
+    columns = ("timestamp", "typeId", "metricId", "value")
+    found = database.numbers(METRICS, columns, {"timestamp": (origin, origin + duration_ns)})
     about = database.records("TARGET_INFO_GPU_METRICS", ("typeId", "metricId"), ("metricName",), most=_MOST_METRICS)
     names = {(row["typeId"], row["metricId"]): row["metricName"] for row in about}
     number = numbers_of_process(database, process)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -24,6 +23,7 @@ from traceopt.analyzer.nsight.processes import (
     session_start,
 )
 from traceopt.analyzer.nsight.ranges import Range, call_name, kernel_name, read_range
+from traceopt.analyzer.nsight.table_pages import Texts
 from traceopt.analyzer.tables.schema import (
     I8,
     KERNEL,
@@ -32,6 +32,7 @@ from traceopt.analyzer.tables.schema import (
     AnnotationTable,
     FlowTable,
     GpuTable,
+    Mask,
     MemoryTable,
     OpTable,
     PythonTable,
@@ -53,6 +54,7 @@ _WORDS = ("Pageable", "Pinned", "Device", "Array", "Managed", "Device Static", "
 _UNIFIED = {11: "HtoD", 12: "DtoH", 13: "DtoD"}  # copies of unified memory
 _SYNC_NAMES = {1: "Event Sync", 2: "Stream Wait Event", 3: "Stream Sync", 4: "Context Sync"}
 _OPERATOR_NUMBER = b", op_id = "
+_NO_NAME = "(no name)"
 _MOST_KEPT = 100_000  # texts of ranges whose meaning is remembered
 _GRAPH_NAME = "CUDA graph (recorded as a whole)"
 
@@ -95,25 +97,22 @@ class _Reader:
             if rows := self._database.count(table):
                 self.categories[table] = rows
 
-    def _of_process(self, table: str) -> tuple[str, tuple[int, ...]]:
-        """The condition that selects the rows of the process, and its values."""
+    def _of_process(self, table: str) -> dict[str, tuple[int, int]]:
+        """The bounds that select the rows of the process."""
         pid = self._process.global_pid
-        if pid is None:
-            return "", ()
-        if self._database.has(table, "globalPid"):
-            return 'WHERE "globalPid" = ?', (pid,)
-        if self._database.has(table, "globalTid"):
-            return 'WHERE "globalTid" BETWEEN ? AND ?', (pid, pid + (1 << THREAD_BITS) - 1)
-        return "", ()
+        if pid is not None and self._database.has(table, "globalPid"):
+            return {"globalPid": (pid, pid)}
+        if pid is not None and self._database.has(table, "globalTid"):
+            return {"globalTid": (pid, pid + (1 << THREAD_BITS) - 1)}
+        return {}
 
     def _numbers(self, table: str, *columns: str) -> dict[str, I8]:
         """Columns of the rows with a valid time; `end` is replaced by `duration`."""
         if not self._database.has(table, "start", "end"):
             return {}
-        found = self._database.numbers(table, ("start", "end", *columns), *self._of_process(table))
+        found = self._database.numbers(table, ("start", "end", *columns), self._of_process(table))
         start, end = found["start"], found.pop("end")
-        limit = 2**62
-        valid = (start >= 0) & (start < limit) & (end >= start) & (end < limit) & (end - start < _FARTHEST_NS)
+        valid = _valid(start, end)
         self.lost += int(len(valid) - valid.sum())
         found["duration"] = end - start
         return found if valid.all() else {name: values[valid] for name, values in found.items()}
@@ -186,57 +185,47 @@ class _Reader:
         database = self._database
         if not database.has(RANGES, "start", "end", "eventType"):
             return
-        where, values = self._of_process(RANGES)
-        spans = f'"eventType" IN ({", ".join(map(str, _SPANS))}) AND "end" IS NOT NULL'
-        where = f"{where} AND {spans}" if where else f"WHERE {spans}"
-        strings = database.strings(self._registered(where, values))
-        registered = {key: self._range_codes(text.encode()) for key, text in strings.items()}
-        unnamed = self._range_codes(b"(no name)")
-        numbers: list[npt.NDArray[np.int64]] = []
-        meanings: list[npt.NDArray[np.int32]] = []
-        columns_of = ("start", "end", "globalTid", "textId")
-        for piece, texts in database.numbers_and_text(RANGES, columns_of, "text", where, values):
-            read = [
-                self._range_codes(text) if text is not None else registered.get(key, unnamed)
-                for text, key in zip(texts, piece[3].tolist(), strict=True)
-            ]
-            flat = np.fromiter(chain.from_iterable(read), np.int32, 4 * len(read))
-            numbers.append(piece[:3])
-            meanings.append(flat.reshape(-1, 4))
-        if not numbers:
-            return
-        start, end, threads = (np.concatenate([piece[i] for piece in numbers]) for i in range(3))
-        codes = np.concatenate(meanings)
-        del numbers, meanings
-        valid = (start >= 0) & (start < 2**62) & (end >= start) & (end < 2**62) & (end - start < _FARTHEST_NS)
-        self.lost += int(len(valid) - valid.sum())
-        thread = self._threads(threads)
-        operator = codes[:, 1] == 1
-        columns = {"start": start, "duration": end - start, "name": codes[:, 0], "thread": thread}
-        for attribute, table, rows, category in (
-            ("ops", OpTable, operator & valid, "cpu_op"),
-            ("annotations", AnnotationTable, ~operator & valid, "user_annotation"),
+        columns = ("start", "end", "globalTid", "textId", "eventType")
+        operators: list[dict[str, Any]] = []
+        annotations: list[dict[str, Any]] = []
+        of_process = self._of_process(RANGES)
+        for piece, texts in database.numbers_and_text(RANGES, columns, "text", _OPERATOR_NUMBER, of_process):
+            rows = np.flatnonzero(np.isin(piece[4], _SPANS) & (piece[1] != -1))
+            start, end, threads, registered = piece[:4, rows]
+            name, is_operator, dims, sequence = self._meanings(texts, texts.index[rows], registered).T
+            valid = _valid(start, end)
+            self.lost += int(len(valid) - valid.sum())
+            thread = self._threads(threads)
+            for kept, parts in ((is_operator == 1, operators), (is_operator == 0, annotations)):
+                of = np.flatnonzero(kept & valid)
+                span = {"start": start[of], "duration": end[of] - start[of], "name": name[of], "thread": thread[of]}
+                parts.append({**span, "dims": dims[of], "sequence": sequence[of]})
+        for attribute, table, parts, category in (
+            ("ops", OpTable, operators, "cpu_op"),
+            ("annotations", AnnotationTable, annotations, "user_annotation"),
         ):
-            of_table: dict[str, Any] = {name: values[rows] for name, values in columns.items()}
-            of_table["dims"] = codes[rows, 2]
-            if attribute == "ops":
-                of_table["sequence"] = codes[rows, 3]
-            self._put(attribute, table, [of_table])
-            if rows.any():
-                self.categories[category] = int(rows.sum())
+            if rows_found := sum(len(part["start"]) for part in parts):
+                self.categories[category] = rows_found
+            self._put(attribute, table, parts)
 
-    def _registered(self, where: str, values: tuple[int, ...]) -> list[int]:
-        """Ids of the texts that ranges give as ids."""
-        found = self._database.numbers(RANGES, ("textId",), f"{where} GROUP BY 1", values)["textId"]
-        return [one for one in found.tolist() if one >= 0]
+    def _meanings(self, texts: Texts, index: I8, registered: I8) -> npt.NDArray[np.int32]:
+        """Of each range: code of its name, whether it is an operator, code of the shapes, sequence number. Its text is
+        `texts.distinct[index]`, or the registered one if `index` is -1.
+        """
+        used = np.unique(index)
+        of_text = np.empty((len(texts.distinct) + 1, 4), np.int32)  # the last row: no text
+        for place in used.tolist():
+            of_text[place] = self._range_codes(texts.distinct[place] if place >= 0 else _NO_NAME.encode())
+        found = of_text[index]
+        rows = np.flatnonzero((index < 0) & (registered >= 0))
+        ids, place = np.unique(registered[rows], return_inverse=True)
+        strings = self._database.strings(ids.tolist())
+        if len(rows):
+            of_id = [self._range_codes(strings.get(key, _NO_NAME).encode()) for key in ids.tolist()]
+            found[rows] = np.array(of_id, np.int32)[place.reshape(-1)]
+        return found
 
     def _range_codes(self, text: bytes) -> tuple[int, int, int, int]:
-        """Code of the name, whether it is an operator, code of the shapes, sequence number. Texts that differ only in
-        the operator's number are read once.
-        """
-        head, numbered, tail = text.partition(_OPERATOR_NUMBER)
-        if numbered and b", " not in tail:
-            text = head + numbered
         codes = self._codes_of_ranges.get(text)
         if codes is None:
             codes = self._new_range(decoded(text))
@@ -277,7 +266,7 @@ class _Reader:
         if not self._database.has(CUDA_EVENTS, "eventSyncId", "streamId", "correlationId"):
             return nothing, nothing
         columns = ("eventSyncId", "streamId", "correlationId")
-        events = self._database.numbers(CUDA_EVENTS, columns, *self._of_process(CUDA_EVENTS))
+        events = self._database.numbers(CUDA_EVENTS, columns, self._of_process(CUDA_EVENTS))
         ids, first = np.unique(events["eventSyncId"], return_index=True)
         if not len(ids):
             return nothing, nothing
@@ -356,6 +345,11 @@ class _Reader:
 
     def texts(self) -> list[str]:
         return self._texts.values()
+
+
+def _valid(start: I8, end: I8) -> Mask:
+    """Times that no damaged file would give."""
+    return (start >= 0) & (start < 2**62) & (end >= start) & (end < 2**62) & (end - start < _FARTHEST_NS)
 
 
 def _fitting(values: npt.NDArray[Any] | int, base: str) -> npt.NDArray[Any] | int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 from msgspec import Struct
 
 from traceopt.analyzer.nsight.database import Database
@@ -37,8 +38,11 @@ def find_processes(database: Database) -> list[NsightProcess]:
     device: dict[int, int] = {}
     for table in (KERNELS, GRAPHS):
         if database.has(table, "globalPid", "deviceId"):
-            used = database.numbers(table, ("globalPid", "deviceId"), "GROUP BY 1, 2 LIMIT ?", (MOST_PROCESSES,))
-            for pid, index in zip(used["globalPid"].tolist(), used["deviceId"].tolist(), strict=True):
+            used = database.numbers(table, ("globalPid", "deviceId"))
+            pids, place = np.unique(used["globalPid"], return_inverse=True)
+            least = np.full(len(pids), np.iinfo(np.int64).max)
+            np.minimum.at(least, place.reshape(-1), used["deviceId"])
+            for pid, index in zip(pids[:MOST_PROCESSES].tolist(), least.tolist(), strict=False):
                 device[pid] = min(index, device.get(pid, index))
     start_s = recording_start_s(database)
     if len(device) < 2:
